@@ -1,0 +1,75 @@
+/* mortise/batch.h: one step's work, a ragged batch. Prefill chunks, decodes, drafts to verify and completions to score
+ * are all runs of rows (one row = one token of one sequence); some rows want logits.
+ *
+ * Every array exists twice: on the host, and (device_*) in the memory of the pipeline's device, uploaded by the host in
+ * one packed buffer a step. Models and kernels read the device arrays only, so that a captured graph can be replayed.
+ * On a device whose memory is the host's the two pointers may be equal. All are borrowed for the step.
+ *
+ * Padding: a host that replays captured graphs pads num_tokens and num_seqs up to a bucket. Padding rows write to a
+ * slot of a reserved block and belong to sequences with seq_len 0; num_tokens and num_seqs count them, num_real_* do
+ * not. */
+#ifndef MORTISE_BATCH_H
+#define MORTISE_BATCH_H
+
+#include "mortise/tensor.h"
+
+typedef struct mortise_batch {
+  uint32_t struct_size;
+  uint32_t flags;
+  uint64_t step_id; /* grows by one a step */
+  int32_t num_seqs, num_tokens, num_logit_rows;
+  int32_t num_real_seqs, num_real_tokens;
+  int32_t block_size;    /* tokens of a KV block */
+  int32_t max_blocks;    /* row length of block_table */
+  int32_t max_query_len; /* the longest run of rows */
+  int32_t max_seq_len;   /* the largest of seq_lens */
+
+  const uint64_t* seq_ids;     /* [num_seqs] the host's name of a sequence, never used again after it ended */
+  const int32_t* token_ids;    /* [num_tokens] */
+  const int32_t* positions;    /* [num_tokens] absolute, from 0; ascending by one within a sequence's run */
+  const int32_t* cu_seqlens_q; /* [num_seqs + 1] rows of sequence i: cu_seqlens_q[i] .. cu_seqlens_q[i+1]; first 0, last
+                                  num_tokens */
+  const int32_t*
+      seq_lens; /* [num_seqs] tokens with KV once this step's rows are written: last position of the run + 1 */
+  const int32_t* block_table;  /* [num_seqs, max_blocks] token t of a sequence is in block_table[i][t / block_size] */
+  const int64_t* slot_mapping; /* [num_tokens] block * block_size + offset: where a row's K and V go */
+  const int32_t* logit_rows;   /* [num_logit_rows] rows that the head is wanted for, ascending */
+
+  const int32_t* device_token_ids;
+  const int32_t* device_positions;
+  const int32_t* device_cu_seqlens_q;
+  const int32_t* device_seq_lens;
+  const int32_t* device_block_table;
+  const int64_t* device_slot_mapping;
+  const int32_t* device_logit_rows;
+
+  /* Prefix groups: sequences of this batch whose first group_shared_tokens[g] tokens lie in the same blocks. A sequence
+   * is in at most one group; a sequence in none shares nothing. An attention backend may ignore them. */
+  int32_t num_groups;
+  int32_t num_ended;
+  const int32_t* group_offsets;       /* [num_groups + 1] into group_seqs */
+  const int32_t* group_seqs;          /* indices into seq_ids */
+  const int32_t* group_shared_tokens; /* [num_groups] whole blocks, in tokens */
+
+  const uint64_t* ended_ids; /* [num_ended] sequences that ended since the last step: drop what is kept of them */
+} mortise_batch;
+
+/* Dimensions of a model, as the host and the other parts need them. From mortise_model_table.dims. */
+typedef struct mortise_model_dims {
+  uint32_t struct_size;
+  uint32_t flags;
+  int32_t num_layers;
+  int32_t hidden_size;
+  int32_t num_heads;    /* query heads */
+  int32_t num_kv_heads; /* divides num_heads */
+  int32_t head_dim;
+  int32_t vocab_size;    /* columns of the head */
+  int32_t max_model_len; /* positions; the engine never goes beyond */
+  int32_t dtype;         /* of weights as computed with and of activations: MORTISE_BF16 or MORTISE_F32 */
+  float attention_scale; /* scores are scale * q . k */
+  /* [num_layers] sliding window in tokens: a row at position p sees keys p - window + 1 .. p; 0 is no window. NULL:
+   * none has one. Lives until the model is destroyed. */
+  const int32_t* sliding_windows;
+} mortise_model_dims;
+
+#endif

@@ -1,0 +1,205 @@
+/* mortise/device.h: memory, streams and the operations that models are written in. The arithmetic of each operation is
+ * specified in docs/numerics.md per numerics id; two devices (or instruction sets) with one id give the same bits.
+ *
+ * Tensors given to operations lie in this device's memory. Operations are queued on `stream` and may return before they
+ * ran; a device whose streams are synchronous (cpu) has run them. Every operation treats each row on its own: no bit of
+ * a row depends on the number, order or content of the other rows. */
+#ifndef MORTISE_DEVICE_H
+#define MORTISE_DEVICE_H
+
+#include "mortise/plugin.h"
+
+typedef struct mortise_stream mortise_stream; /* an ordered queue of work; NULL is the device's default stream */
+typedef struct mortise_event mortise_event;
+typedef struct mortise_weight mortise_weight; /* a prepared weight: repacked for the device, opaque */
+
+typedef struct mortise_device_info {
+  uint32_t struct_size;
+  uint32_t flags;
+  char name[64];       /* e.g. "Intel(R) Xeon(R) ...", "NVIDIA H200" */
+  char isa[64];        /* what kernels run on: "amx", "avx512", "avx2", "portable"; CUDA: "sm_90" */
+  int32_t num_threads; /* host threads that operations use; 0 where that has no meaning */
+  int32_t host_memory; /* 1: device pointers are host pointers, and streams are synchronous */
+  uint64_t memory_bytes;
+} mortise_device_info;
+
+/* What a weight is for, a mask: the device packs for all uses at once (a tied embedding is LINEAR | EMBEDDING). */
+enum {
+  MORTISE_WEIGHT_LINEAR = 1,    /* [N, K], linear multiplies by its transpose */
+  MORTISE_WEIGHT_EMBEDDING = 2, /* [N, K], rows are looked up */
+  MORTISE_WEIGHT_VECTOR = 4     /* [N]: norm weights, biases */
+};
+
+typedef struct mortise_weight_source {
+  uint32_t struct_size;
+  uint32_t flags;
+  int32_t use;       /* MORTISE_WEIGHT_* */
+  int32_t num_parts; /* concatenated along dimension 0 (q, k, v; gate, up) */
+  /* [num_parts] host memory, bf16, f16 or f32, any strides (a shard of a matrix is a view). Read during the call only.
+   */
+  const mortise_tensor* const* parts;
+  int32_t dtype; /* what the model computes in: MORTISE_BF16 or MORTISE_F32; the device converts */
+  int32_t reserved;
+} mortise_weight_source;
+
+/* out[m, n - column_begin] = sum_k x[m, k] * weight[n, k] (+ bias[n]),  column_begin <= n < column_end
+ * x [M, K] bf16 or f32, the weight's dtype; out [M, column_end - column_begin] x's dtype or f32. Rows may be strided.
+ */
+typedef struct mortise_linear_args {
+  uint32_t struct_size;
+  uint32_t flags;
+  const mortise_tensor* x;
+  const mortise_weight* weight;
+  const mortise_weight* bias; /* NULL: none */
+  const mortise_tensor* out;
+  int32_t column_begin, column_end; /* 0, 0: all N; else multiples of 64, or the end N */
+} mortise_linear_args;
+
+/* rms_norm:   out = x / sqrt(mean(x^2) + eps) * weight
+ * layer_norm: out = (x - mean) / sqrt(var + eps) * weight + bias
+ * With `residual` [M, N]: first residual := residual + x (rounded to the dtype, stored), and the norm is taken of that.
+ */
+typedef struct mortise_norm_args {
+  uint32_t struct_size;
+  uint32_t flags;
+  const mortise_tensor* x;        /* [M, N] */
+  const mortise_tensor* residual; /* [M, N] in and out, or NULL */
+  const mortise_weight* weight;   /* [N] */
+  const mortise_weight* bias;     /* [N], layer_norm only, may be NULL */
+  const mortise_tensor* out;      /* [M, N], may be x */
+  float eps;
+  uint32_t reserved;
+} mortise_norm_args;
+
+enum { MORTISE_ACT_SILU = 1, MORTISE_ACT_GELU = 2, MORTISE_ACT_GELU_TANH = 3, MORTISE_ACT_RELU = 4 };
+
+/* Reductions of logits [R, W] that hold columns vocab_begin .. vocab_begin + W of the vocabulary, W a multiple of the
+ * device's fixed slice width except at the vocabulary's end. Called slice by slice in ascending order with the same
+ * state arrays; the bits do not depend on how many slices a call covers. A NULL array is not computed. Device memory.
+ */
+typedef struct mortise_head_reduce_args {
+  uint32_t struct_size;
+  uint32_t flags;
+  const mortise_tensor* logits; /* f32 [R, W] */
+  int32_t vocab_begin;
+  int32_t first;          /* 1: the state arrays are initialised before this slice */
+  float* max;             /* [R] running maximum, with `sum` */
+  float* sum;             /* [R] running sum of exp(logit - max); log-sum-exp = max + log(sum) */
+  const int32_t* targets; /* [R] token whose logit is wanted, -1 none */
+  float* target_logits;   /* [R] written by the slice that holds the target */
+  /* Counts the tokens before `targets` in the order (logit descending, id ascending): rank = 1 + count. Needs
+   * target_logits to be final: a second pass over the slices. */
+  int32_t* ranks; /* [R] */
+  int32_t top_n;  /* with top_ids and top_logits: the first n tokens in that order */
+  int32_t reserved;
+  int32_t* top_ids;  /* [R, top_n], -1 where the vocabulary is shorter */
+  float* top_logits; /* [R, top_n] */
+} mortise_head_reduce_args;
+
+/* Picks one token per row of full-vocabulary logits; the procedure is docs/numerics.md, "Sampling": bias, repetition,
+ * frequency and presence penalties, temperature, min_p, top_k, top_p, then arg max of logit / T + keyed noise. Device
+ * memory all; arrays are [R]. `logits` is overwritten (read raw log probabilities first). */
+typedef struct mortise_sample_args {
+  uint32_t struct_size;
+  uint32_t flags;
+  const mortise_tensor* logits; /* f32 [R, vocab_size] */
+  const float* temperatures;    /* 0: arg max */
+  const int32_t* top_ks;        /* <= 0: off */
+  const float* top_ps;          /* >= 1: off */
+  const float* min_ps;          /* <= 0: off */
+  const uint64_t* keys;         /* hash(seed, choice index): the Philox key */
+  const int64_t* positions;     /* of the token that is drawn: the Philox counter with the token id */
+  /* Edits of single logits: row r has edits edit_offsets[r] .. edit_offsets[r + 1]; ids ascend within a row.
+   * l := l + bias; l := l > 0 ? l / repetition : l * repetition; l := l - subtract (frequency * count + presence). */
+  const int32_t* edit_offsets; /* [R + 1], or NULL: no edits at all */
+  const int32_t* edit_ids;
+  const float* edit_biases; /* -inf bans a token */
+  const float* edit_repetitions;
+  const float* edit_subtracts;
+  /* Allowed sets: row r may draw only tokens whose bit is set in allowed_masks[allowed_index[r] * ceil(vocab / 32)
+   * ...]; index -1 allows all. NULL: no row is restricted. */
+  const int32_t* allowed_index;
+  const uint32_t* allowed_masks;
+  int32_t* tokens; /* out */
+  /* Out, or NULL: log of the probability of the drawn token after all of the above (the distribution it was drawn
+   * from). */
+  float* processed_logprobs;
+} mortise_sample_args;
+
+typedef struct mortise_device_table {
+  uint32_t struct_size;
+  uint32_t flags;
+
+  /* Fills `info`. [any] since 0.1 */
+  mortise_status (*describe)(mortise_device* device, mortise_device_info* info);
+  /* The id of the arithmetic for a dtype ("cpu-bf16/1", "cpu-f32/1"), static, or NULL: cannot compute in it. [any]
+   * since 0.1 */
+  const char* (*numerics_id)(mortise_device* device, int32_t dtype);
+  /* Free and total bytes of device memory. [any] since 0.1 */
+  mortise_status (*memory_info)(mortise_device* device, uint64_t* free_bytes, uint64_t* total_bytes);
+
+  /* Zero-filled device memory, 256-byte aligned; host-memory devices take pages when they are first touched. [control]
+   * since 0.1 */
+  mortise_status (*allocate)(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error);
+  /* NULL is fine; waits for work that uses it. [control] since 0.1 */
+  void (*free)(mortise_device* device, void* memory);
+  /* Copies between host and device memory in any direction, ordered on `stream`; host memory must stay until the stream
+   * got there. [step] since 0.1 */
+  mortise_status (*copy)(mortise_device* device, mortise_stream* stream, void* to, const void* from, uint64_t bytes,
+                         mortise_error* error);
+  /* Sets bytes. [step] since 0.1 */
+  mortise_status (*fill)(mortise_device* device, mortise_stream* stream, void* memory, uint8_t value, uint64_t bytes,
+                         mortise_error* error);
+
+  /* Streams and events; a device with synchronous streams hands out NULL and returns at once. [control], the rest [any]
+   * since 0.1 */
+  mortise_status (*stream_create)(mortise_device* device, mortise_stream** stream, mortise_error* error);
+  void (*stream_destroy)(mortise_device* device, mortise_stream* stream);
+  mortise_status (*stream_synchronize)(mortise_device* device, mortise_stream* stream, mortise_error* error);
+  void* (*stream_native)(mortise_device* device, mortise_stream* stream); /* cudaStream_t; NULL on the CPU */
+  mortise_status (*event_create)(mortise_device* device, mortise_event** event, mortise_error* error);
+  void (*event_destroy)(mortise_device* device, mortise_event* event);
+  mortise_status (*event_record)(mortise_device* device, mortise_event* event, mortise_stream* stream,
+                                 mortise_error* error);
+  mortise_status (*event_wait)(mortise_device* device, mortise_event* event, mortise_stream* stream,
+                               mortise_error* error); /* the stream waits */
+  mortise_status (*event_synchronize)(mortise_device* device, mortise_event* event,
+                                      mortise_error* error); /* the host waits */
+
+  /* Repacks a weight once. Lives until free_weight. [control] since 0.1 */
+  mortise_status (*prepare_weight)(mortise_device* device, const mortise_weight_source* source, mortise_weight** weight,
+                                   mortise_error* error);
+  void (*free_weight)(mortise_device* device, mortise_weight* weight); /* NULL is fine. [control] since 0.1 */
+
+  /* The operations: [step] since 0.1. Shapes that do not fit are INVALID_ARGUMENT. */
+  mortise_status (*linear)(mortise_device* device, mortise_stream* stream, const mortise_linear_args* args,
+                           mortise_error* error);
+  /* out[m] = weight[ids[m]], ids i32 [M] in device memory, each in 0 .. N-1 (the host has checked). */
+  mortise_status (*embed)(mortise_device* device, mortise_stream* stream, const int32_t* ids,
+                          const mortise_weight* weight, const mortise_tensor* out, mortise_error* error);
+  mortise_status (*rms_norm)(mortise_device* device, mortise_stream* stream, const mortise_norm_args* args,
+                             mortise_error* error);
+  mortise_status (*layer_norm)(mortise_device* device, mortise_stream* stream, const mortise_norm_args* args,
+                               mortise_error* error);
+  /* out[m, i] = act(x[m, i]) * x[m, I + i]; x [M, 2 I], out [M, I]. */
+  mortise_status (*gated_activation)(mortise_device* device, mortise_stream* stream, int32_t activation,
+                                     const mortise_tensor* x, const mortise_tensor* out, mortise_error* error);
+  /* out = act(x), [M, N]; out may be x. */
+  mortise_status (*activation)(mortise_device* device, mortise_stream* stream, int32_t activation,
+                               const mortise_tensor* x, const mortise_tensor* out, mortise_error* error);
+  /* out = a + b, [M, N]; out may be a or b. */
+  mortise_status (*add)(mortise_device* device, mortise_stream* stream, const mortise_tensor* a,
+                        const mortise_tensor* b, const mortise_tensor* out, mortise_error* error);
+  /* out[r] = x[rows[r]], rows i32 [R] in device memory. */
+  mortise_status (*gather_rows)(mortise_device* device, mortise_stream* stream, const mortise_tensor* x,
+                                const int32_t* rows, const mortise_tensor* out, mortise_error* error);
+  mortise_status (*head_reduce)(mortise_device* device, mortise_stream* stream, const mortise_head_reduce_args* args,
+                                mortise_error* error);
+  mortise_status (*sample)(mortise_device* device, mortise_stream* stream, const mortise_sample_args* args,
+                           mortise_error* error);
+
+  /* The fixed width of head_reduce's slices, in columns. [any] since 0.1 */
+  int32_t (*vocab_slice)(mortise_device* device);
+} mortise_device_table;
+
+#endif

@@ -1,0 +1,152 @@
+// mortise/plugin.hpp: C++ helpers for plugin authors. Not part of the ABI: everything here is compiled into the plugin.
+//   Failure, guard()      an exception barrier: throw inside, return a mortise_status outside
+//   known()               reads a struct whose size the host chose
+//   Options               typed access to the validated JSON options
+//   Tensor helpers        make_tensor(), row(), dtype_bytes()
+//   MORTISE_PLUGIN        the entry function from a list of components
+#pragma once
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "mortise/abi.h"
+#include "mortise/plugin.h"
+#include "nlohmann/json.hpp"
+
+namespace mortise {
+
+// What a plugin throws inside guard(). `where` is a static text: a function, an option, a tensor.
+class Failure : public std::exception {
+ public:
+  Failure(mortise_status code, const char* where, std::string message)
+      : code(code), where(where), message(std::move(message)) {}
+  const char* what() const noexcept override { return message.c_str(); }
+
+  mortise_status code;
+  const char* where;
+  std::string message;
+};
+
+inline mortise_status set_error(mortise_error* error, mortise_status code, std::string_view where,
+                                std::string_view message) noexcept {
+  if (error != nullptr && error->struct_size >= sizeof(mortise_error)) {
+    error->code = code;
+    const auto copy = [](char* to, std::size_t capacity, std::string_view from) {
+      const std::size_t n = std::min(from.size(), capacity - 1);
+      std::memcpy(to, from.data(), n);
+      to[n] = '\0';
+    };
+    copy(error->where, sizeof error->where, where);
+    copy(error->message, sizeof error->message, message);
+  }
+  return code;
+}
+
+// Runs `body` and turns what it throws into a status. No exception leaves it.
+template <typename Body>
+mortise_status guard(mortise_error* error, const char* where, Body&& body) noexcept {
+  try {
+    body();
+    return MORTISE_OK;
+  } catch (const Failure& failure) {
+    return set_error(error, failure.code, failure.where, failure.message);
+  } catch (const std::bad_alloc&) {
+    return set_error(error, MORTISE_RESOURCE_EXHAUSTED, where, "out of memory");
+  } catch (const std::exception& exception) {
+    return set_error(error, MORTISE_INTERNAL, where, exception.what());
+  } catch (...) {
+    return set_error(error, MORTISE_INTERNAL, where, "unknown exception");
+  }
+}
+
+// Throws the failure that a device or another part reported.
+inline void check(mortise_status status, const mortise_error& error) {
+  if (status != MORTISE_OK) throw Failure(status, "device", std::string(error.where) + ": " + error.message);
+}
+
+inline mortise_error make_error() {
+  mortise_error error{};
+  error.struct_size = sizeof error;
+  return error;
+}
+
+// A zeroed T with as much of *from as both sides know.
+template <typename T>
+T known(const T* from) {
+  T to{};
+  std::memcpy(&to, from, std::min<std::size_t>(from->struct_size, sizeof(T)));
+  return to;
+}
+
+// A T with its struct_size set.
+template <typename T>
+T sized() {
+  T value{};
+  value.struct_size = sizeof(T);
+  return value;
+}
+
+inline std::string_view view(mortise_string_view text) {
+  return {text.data, static_cast<std::size_t>(text.size)};
+}
+inline mortise_string_view view(std::string_view text) {
+  return {text.data(), text.size()};
+}
+
+// The options of create(): the host has validated them against the schema and filled in defaults, so get() only
+// converts.
+class Options {
+ public:
+  explicit Options(mortise_string_view json) : json_(nlohmann::json::parse(view(json))) {}
+  template <typename T>
+  T get(const char* name) const {
+    return json_.at(name).get<T>();
+  }
+  bool has(const char* name) const { return json_.contains(name) && !json_.at(name).is_null(); }
+
+ private:
+  nlohmann::json json_;
+};
+
+inline int dtype_bytes(int32_t dtype) {
+  return (dtype & 0xff) / 8;
+}
+
+// A dense row-major 2-D tensor over `data`.
+inline mortise_tensor make_tensor(void* data, int32_t dtype, int64_t rows, int64_t columns) {
+  mortise_tensor tensor = sized<mortise_tensor>();
+  tensor.data = data;
+  tensor.dtype = dtype;
+  tensor.ndim = 2;
+  tensor.shape[0] = rows;
+  tensor.shape[1] = columns;
+  tensor.shape[2] = tensor.shape[3] = 1;
+  tensor.stride[0] = columns;
+  tensor.stride[1] = tensor.stride[2] = tensor.stride[3] = 1;
+  tensor.bytes = static_cast<uint64_t>(rows * columns * dtype_bytes(dtype));
+  return tensor;
+}
+
+}  // namespace mortise
+
+// Defines the entry of a plugin file: MORTISE_PLUGIN("mortise.ngram", "Mortise", "0.1.0", "Apache-2.0", &kNgram, ...).
+#define MORTISE_PLUGIN(ID, VENDOR, VERSION, LICENSE, ...)                                                 \
+  MORTISE_EXTERN_C MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(void) {                   \
+    static const mortise_component* const components[] = {__VA_ARGS__};                                   \
+    static const mortise_module module = {sizeof(mortise_module),                                         \
+                                          0,                                                              \
+                                          MORTISE_ABI_MINOR,                                              \
+                                          static_cast<int32_t>(sizeof components / sizeof components[0]), \
+                                          ID,                                                             \
+                                          VENDOR,                                                         \
+                                          VERSION,                                                        \
+                                          LICENSE,                                                        \
+                                          components};                                                    \
+    return &module;                                                                                       \
+  }

@@ -1,0 +1,70 @@
+/* mortise/proposer.h: drafts tokens that the target then verifies. Verification belongs to the host: whatever a
+ * proposer returns, the output is what the target alone would have made. A proposer that fails, or breaks a bound,
+ * costs the step its drafts and nothing else; the breach is counted and logged with the plugin's name. */
+#ifndef MORTISE_PROPOSER_H
+#define MORTISE_PROPOSER_H
+
+#include "mortise/model.h"
+
+typedef struct mortise_proposer mortise_proposer;
+
+typedef struct mortise_proposer_bind_args {
+  uint32_t struct_size;
+  uint32_t flags;
+  const mortise_model_dims* target; /* lives as long as the instance */
+  uint64_t vocab_hash;              /* xxh64 of the target's tokenizer vocabulary: drafts are ids of this vocabulary */
+} mortise_proposer_bind_args;
+
+/* What happened to sequences in the last step, ragged. tokens: those committed in it, in order: the accepted drafts,
+ * then the recovered or bonus token. The first time a sequence is seen (also after a swap) they are its whole history.
+ */
+typedef struct mortise_observation {
+  uint32_t struct_size;
+  uint32_t flags;
+  int32_t num_seqs;
+  int32_t num_ended;
+  const uint64_t* seq_ids;      /* [num_seqs] */
+  const int32_t* token_offsets; /* [num_seqs + 1] into tokens */
+  const int32_t* tokens;
+  const int32_t*
+      num_accepted; /* [num_seqs] drafts among them; the last token is a bonus when all drafts were accepted */
+  /* Hidden rows of the tokens' positions, [token_offsets[num_seqs], hidden_size] device memory; NULL unless the
+   * component has MORTISE_CAP_NEEDS_HIDDEN. */
+  const mortise_tensor* hidden;
+  const uint64_t* ended_ids; /* [num_ended] drop all that is kept of these */
+} mortise_observation;
+
+typedef struct mortise_proposal_args {
+  uint32_t struct_size;
+  uint32_t flags;
+  int32_t num_seqs;
+  int32_t max_draft;         /* row length of the outputs */
+  const uint64_t* seq_ids;   /* [num_seqs] */
+  const int32_t* max_drafts; /* [num_seqs] <= max_draft; 0: none wanted */
+  /* The key and temperature that the target will sample with, and the position of the first draft: a proposer that
+   * samples with them agrees with the target as often as the distributions allow. */
+  const uint64_t* keys;      /* [num_seqs] */
+  const float* temperatures; /* [num_seqs] */
+  const int64_t* positions;  /* [num_seqs] */
+  /* Out, the host's memory. */
+  int32_t* tokens;     /* [num_seqs, max_draft] */
+  int32_t* num_drafts; /* [num_seqs] 0 .. max_drafts[i]; 0 is a valid answer */
+  int32_t* parents;    /* [num_seqs, max_draft] index of a draft's parent, -1 the root; NULL unless MORTISE_CAP_TREE */
+  float*
+      probabilities; /* [num_seqs, max_draft] of each draft under the proposer; NULL unless MORTISE_CAP_DISTRIBUTION */
+} mortise_proposal_args;
+
+typedef struct mortise_proposer_table {
+  uint32_t struct_size;
+  uint32_t flags;
+  /* [control & created] since 0.1 */
+  mortise_status (*bind)(mortise_proposer* proposer, const mortise_proposer_bind_args* args, mortise_error* error);
+  /* After each step, before propose. [step & active] since 0.1 */
+  mortise_status (*observe)(mortise_proposer* proposer, const mortise_observation* observation, mortise_error* error);
+  /* Before each step with sequences that decode. Must not block: every sequence of the step waits. [step & active]
+   * since 0.1 */
+  mortise_status (*propose)(mortise_proposer* proposer, const mortise_step* step, const mortise_proposal_args* args,
+                            mortise_error* error);
+} mortise_proposer_table;
+
+#endif

@@ -1,0 +1,87 @@
+/* mortise/scheduler.h: decides which sequences run in a step and how many tokens each. It owns a policy and its queues;
+ * requests, KV blocks and tokens belong to the host, so a scheduler can be replaced at any step. `plan` is a pure
+ * function of the view and of the scheduler's own state. The host checks every plan; one that breaks a bound is
+ * replaced for that step by first come, first served, counted and logged with the plugin's name. */
+#ifndef MORTISE_SCHEDULER_H
+#define MORTISE_SCHEDULER_H
+
+#include "mortise/plugin.h"
+
+typedef struct mortise_scheduler mortise_scheduler;
+
+enum {
+  MORTISE_SEQ_WAITING = 0, /* holds no blocks: new, or preempted */
+  MORTISE_SEQ_RUNNING = 1  /* holds blocks */
+};
+
+/* All live sequences in order of arrival, struct of arrays, [num_seqs] each. Borrowed for the call. */
+typedef struct mortise_schedule_view {
+  uint32_t struct_size;
+  uint32_t flags;
+  uint64_t step_id;
+  int32_t num_seqs;
+  int32_t block_size;
+  int32_t token_budget;    /* max_batched_tokens: rows that one step may have */
+  int32_t seq_budget;      /* max_num_seqs: sequences that may run at a time */
+  int32_t num_free_blocks; /* blocks that can be had without preempting (cached ones that can be evicted included) */
+  int32_t num_blocks;      /* of the pool */
+  const uint64_t* seq_ids;
+  const int32_t* states;       /* MORTISE_SEQ_* */
+  const int32_t* num_tokens;   /* tokens known: prompt and generated. num_tokens - num_computed are to be run, */
+  const int32_t* num_computed; /* tokens with KV; of a waiting sequence 0 */
+  const int32_t* num_cached;   /* waiting: leading tokens found in the prefix cache, in whole blocks; it starts there */
+  const int32_t*
+      num_cached_free_blocks; /* waiting: those of its cached blocks that nobody holds, hence count as free */
+  const int32_t* blocks_held;
+  const int32_t* blocks_freed_if_preempted;
+  const int32_t* lookahead;  /* draft tokens it may use this step: needs that many more rows and slots */
+  const int32_t* priorities; /* lower runs first */
+  const uint64_t* arrivals;  /* grows with each request */
+  const uint64_t* groups;    /* prefix group, 0 none */
+} mortise_schedule_view;
+
+/* The plan. Arrays are the host's, [num_seqs of the view] each. */
+typedef struct mortise_schedule_plan {
+  uint32_t struct_size;
+  uint32_t flags;
+  int32_t num_scheduled;
+  int32_t num_preempted;
+  int32_t num_pins;
+  int32_t reserved;
+  int32_t* seqs;           /* indices into the view; each at most once */
+  int32_t* num_new_tokens; /* 1 .. num_tokens - max(num_computed, num_cached); a run that ends the known tokens also
+                              gets its lookahead */
+  int32_t* preempted;      /* indices of running sequences that give up their blocks; not in seqs */
+  /* Prefixes to keep in the cache (pin) or to let go (tokens 0): the first pin_tokens[i] tokens of sequence pins[i]. */
+  int32_t* pins;
+  int32_t* pin_tokens;
+} mortise_schedule_plan;
+
+enum {
+  MORTISE_EVENT_ADDED = 1,
+  MORTISE_EVENT_ENDED = 2,
+  MORTISE_EVENT_PREFIX_RESIDENT = 3,
+  MORTISE_EVENT_PREFIX_EVICTED = 4
+};
+
+typedef struct mortise_schedule_events {
+  uint32_t struct_size;
+  uint32_t flags;
+  int32_t num_events;
+  int32_t reserved;
+  const int32_t* kinds; /* MORTISE_EVENT_* */
+  const uint64_t* seq_ids;
+  const int32_t* num_tokens; /* PREFIX_*: how many of the sequence's leading tokens */
+} mortise_schedule_events;
+
+typedef struct mortise_scheduler_table {
+  uint32_t struct_size;
+  uint32_t flags;
+  /* What happened since the last plan. [step & active] since 0.1 */
+  mortise_status (*events)(mortise_scheduler* scheduler, const mortise_schedule_events* events, mortise_error* error);
+  /* One step's plan. An empty plan is valid only when nothing can run. [step & active] since 0.1 */
+  mortise_status (*plan)(mortise_scheduler* scheduler, const mortise_schedule_view* view, mortise_schedule_plan* plan,
+                         mortise_error* error);
+} mortise_scheduler_table;
+
+#endif
