@@ -1,0 +1,92 @@
+// soft_float.hpp: single f32 operations of the numerics specification where the machine lacks them: a multiply-add
+// rounded once without FMA hardware, and denormals off where no control register does it.
+// Used by the portable backend and by the scalar references; REQUIRES what they require: DenormalsOff on x86.
+//
+// The FMAs. The product of two f32 values is exact in double (24 + 24 <= 53 bits; the exponent fits). What remains is
+// p + c, rounded once to f32.
+// - Where the product has at most 24 bits (two bf16: 8 + 8), round(double(p + c)) to f32 is right: if p + c needs more
+//   than 53 bits, the smaller addend is below 2^-29 of the larger one, which is itself an f32 value; the sum, and its
+//   rounding to double, then lie far closer to that value than to the nearest midpoint of two f32 values (2^-25), so
+//   both roundings give it. Otherwise the double sum is exact and only one rounding happens.
+// - For any product: the double sum is rounded to odd (TwoSum gives the error; if it is not zero and the last bit of
+// the
+//   sum is even, step towards the exact value), and 53 >= 24 + 2 makes the second rounding exact.
+//   Source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
+//   odd", IEEE Trans. Computers 57 (2008).
+//
+// Denormals. FMA hardware with flush-to-zero rounds to 24 bits with an unbounded exponent and then flushes what is
+// below 2^-126; cvtsd2ss under the same control bits does precisely that to a double, and cvtss2sd reads a denormal as
+// zero. So on x86 the conversions do it. Elsewhere narrow() does it by hand.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if !defined(MORTISE_ISA_NAMESPACE)
+#error "soft_float.hpp is for the portable backend and the references: define MORTISE_ISA_NAMESPACE"
+#endif
+
+#if !defined(MORTISE_INLINE)
+#define MORTISE_INLINE inline __attribute__((always_inline))
+#endif
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+
+#if defined(__SSE2__) && !defined(MORTISE_SOFT_FLUSH)
+constexpr bool kHardwareFlush = true;
+#else
+constexpr bool kHardwareFlush = false;
+#endif
+
+template <class To, class From>
+MORTISE_INLINE To bit_cast_to(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+// A denormal becomes zero of its sign.
+MORTISE_INLINE float flush_denormal(float x) {
+  const std::uint32_t u = bit_cast_to<std::uint32_t>(x);
+  return bit_cast_to<float>((u & 0x7f800000u) ? u : (u & 0x80000000u));
+}
+
+// An operand, as arithmetic sees it.
+MORTISE_INLINE float operand(float x) {
+  return kHardwareFlush ? x : flush_denormal(x);
+}
+
+// A double, rounded to f32 with denormals off. Tiny is what is below 2^-126 after rounding to 24 bits, that is, what is
+// below 2^-126 - 2^-151 before (at that midpoint the even neighbour is 2^-126).
+MORTISE_INLINE float narrow(double x) {
+  if (kHardwareFlush) return static_cast<float>(x);
+  const double magnitude = bit_cast_to<double>(bit_cast_to<std::uint64_t>(x) & 0x7fffffffffffffffu);
+  if (magnitude < 0x1p-126 - 0x1p-151) {
+    return bit_cast_to<float>(static_cast<std::uint32_t>(bit_cast_to<std::uint64_t>(x) >> 32) & 0x80000000u);
+  }
+  return static_cast<float>(x);
+}
+
+// a * b + c, rounded once. REQUIRES: the product has at most 24 significant bits.
+MORTISE_INLINE float soft_fma_exact_product(float a, float b, float c) {
+  return narrow(static_cast<double>(operand(a)) * static_cast<double>(operand(b)) + static_cast<double>(operand(c)));
+}
+
+// a * b + c, rounded once.
+MORTISE_INLINE float soft_fma(float a, float b, float c) {
+  const double p = static_cast<double>(operand(a)) * static_cast<double>(operand(b));
+  const double d = static_cast<double>(operand(c));
+  const double s = p + d;
+  const double d_part = s - p;
+  const double error = (p - (s - d_part)) + (d - d_part);  // NaN where the sum is not finite: both tests below fail
+  std::uint64_t u = bit_cast_to<std::uint64_t>(s);
+  const std::uint64_t even = ~u & 1u;
+  const bool grows = (error > 0 && s > 0) || (error < 0 && s < 0);
+  const bool shrinks = (error > 0 && s < 0) || (error < 0 && s > 0);
+  u += grows ? even : 0u;
+  u -= shrinks ? even : 0u;
+  return narrow(bit_cast_to<double>(u));
+}
+
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -1,0 +1,12 @@
+// types.hpp: the element types that kernels take, for headers that do not depend on an instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mortise::cpu {
+
+using Bf16 = std::uint16_t;  // the bits of a bfloat16: the upper half of an f32
+using F16 = std::uint16_t;   // the bits of an IEEE half
+
+}  // namespace mortise::cpu
