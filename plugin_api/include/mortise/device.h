@@ -98,7 +98,7 @@ typedef struct mortise_head_reduce_args {
 
 /* Picks one token per row of full-vocabulary logits; the procedure is docs/numerics.md, "Sampling": bias, repetition,
  * frequency and presence penalties, temperature, min_p, top_k, top_p, then arg max of logit / T + keyed noise. Device
- * memory all; arrays are [R]. `logits` is overwritten (read raw log probabilities first). */
+ * memory all; arrays are [R]. `logits` is not changed. */
 typedef struct mortise_sample_args {
   uint32_t struct_size;
   uint32_t flags;
