@@ -1,0 +1,49 @@
+#include "sampling/params.hpp"
+
+#include <cmath>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+constexpr std::int32_t kMaxChoices = 128;  // as vLLM and OpenAI: a larger n is a mistake, not a wish
+
+void check_range(const char* name, double value, double low, double high) {
+  if (!(value >= low && value <= high)) fail("{} is {}; it must be from {} to {}", name, value, low, high);
+}
+
+void check_token(const char* name, std::int32_t id, std::int32_t vocab_size) {
+  if (id < 0 || id >= vocab_size) {
+    fail("{}: token id {} is not in the vocabulary; ids are from 0 to {}", name, id, vocab_size - 1);
+  }
+}
+
+}  // namespace
+
+void validate(const SamplingParams& params, std::int32_t vocab_size) {
+  check_range("temperature", params.temperature, 0, 100);
+  if (!(params.top_p > 0 && params.top_p <= 1)) fail("top_p is {}; it must be above 0 and at most 1", params.top_p);
+  if (params.top_k < -1) fail("top_k is {}; it must be at least 1, or 0 or -1 for off", params.top_k);
+  check_range("min_p", params.min_p, 0, 1);
+  if (!(params.repetition_penalty > 0 && std::isfinite(params.repetition_penalty))) {
+    fail("repetition_penalty is {}; it must be above 0", params.repetition_penalty);
+  }
+  check_range("frequency_penalty", params.frequency_penalty, -2, 2);
+  check_range("presence_penalty", params.presence_penalty, -2, 2);
+  check_range("n", params.n, 1, kMaxChoices);
+  if (params.max_tokens < 0) fail("max_tokens is {}; it must be at least 0", params.max_tokens);
+  if (params.min_tokens < 0 || params.min_tokens > params.max_tokens) {
+    fail("min_tokens is {}; it must be from 0 to max_tokens ({})", params.min_tokens, params.max_tokens);
+  }
+  for (const auto& [id, bias] : params.logit_bias) {
+    check_token("logit_bias", id, vocab_size);
+    check_range("logit_bias", bias, -100, 100);
+  }
+  for (std::int32_t id : params.stop_token_ids) check_token("stop_token_ids", id, vocab_size);
+  for (const std::string& stop : params.stop) {
+    if (stop.empty()) fail("stop has an empty string; leave it out");
+  }
+}
+
+}  // namespace mortise
