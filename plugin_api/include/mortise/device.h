@@ -200,6 +200,10 @@ typedef struct mortise_device_table {
 
   /* The fixed width of head_reduce's slices, in columns. [any] since 0.1 */
   int32_t (*vocab_slice)(mortise_device* device);
+
+  /* The table of an extension of this device (ext/parallel.h, ext/graph.h, ext/collective.h) or NULL; lives until the
+   * device is destroyed. What the component's get_ext answers, for parts that hold the device. [any] since 0.1 */
+  const void* (*get_ext)(mortise_device* device, const char* id);
 } mortise_device_table;
 
 #endif
