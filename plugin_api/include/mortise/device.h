@@ -94,6 +94,7 @@ typedef struct mortise_head_reduce_args {
   int32_t reserved;
   int32_t* top_ids;  /* [R, top_n], -1 where the vocabulary is shorter */
   float* top_logits; /* [R, top_n] */
+  float* lse;        /* [R] out, with max and sum: max + log(sum) over all slices so far */
 } mortise_head_reduce_args;
 
 /* Picks one token per row of full-vocabulary logits; the procedure is docs/numerics.md, "Sampling": bias, repetition,
