@@ -1,0 +1,51 @@
+// plugins/models/llama/config.hpp: what the checkpoint's config.json says, checked, in the words of this plugin.
+// The families differ in a handful of facts (which biases there are, norms of q and k, windows); they are settled here,
+// and no other file of the plugin knows the families' names.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace mortise::llama {
+
+enum class RopeScaling { kNone, kLinear, kLlama3 };
+
+struct Rope {
+  double theta = 10000.0;
+  RopeScaling scaling = RopeScaling::kNone;
+  double factor = 1.0;  // >= 1
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;
+  double original_max_positions = 0.0;
+};
+
+struct Config {
+  int32_t num_layers = 0;
+  int32_t hidden_size = 0;
+  int32_t intermediate_size = 0;
+  int32_t num_heads = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t vocab_size = 0;
+  int32_t max_positions = 0;
+  float norm_eps = 0;
+  int32_t checkpoint_dtype = 0;  // MORTISE_BF16, MORTISE_F16 or MORTISE_F32
+  bool qkv_bias = false;
+  bool o_bias = false;
+  bool mlp_bias = false;
+  bool qk_norm = false;
+  bool tied_embeddings = false;
+  Rope rope;
+  std::vector<int32_t> sliding_windows;  // [num_layers], 0 none; empty: no layer has one
+
+  int32_t q_columns() const { return num_heads * head_dim; }
+  int32_t kv_columns() const { return num_kv_heads * head_dim; }
+  int32_t qkv_columns() const { return q_columns() + 2 * kv_columns(); }
+};
+
+// Reads the normalised config.json. Throws Failure: UNIMPLEMENTED for a model that this plugin cannot compute exactly,
+// INVALID_ARGUMENT for a value that makes no model; the message names key, value and expectation.
+Config parse_config(std::string_view json);
+
+}  // namespace mortise::llama

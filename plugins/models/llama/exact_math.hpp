@@ -1,0 +1,20 @@
+// plugins/models/llama/exact_math.hpp: powers, sine and cosine in double, with the same bits on every machine.
+// libm's differ from release to release, and one bit of a rope table is a bit of every token (docs/numerics.md). Only
+// + - * / of doubles, conversions and bit moves are used; the file is compiled with -ffp-contract=off.
+// Rounded to f32 the results are within 0.5000001 of a unit in the last place.
+#pragma once
+
+namespace mortise::llama {
+
+// base ^ exponent. REQUIRES: base >= 1, finite; the result is finite and above 2^-1022.
+double power(double base, double exponent);
+
+struct SinCos {
+  double sin;
+  double cos;
+};
+
+// REQUIRES: x is an f32 value, 0 <= x < 2^25.
+SinCos sin_cos(float x);
+
+}  // namespace mortise::llama

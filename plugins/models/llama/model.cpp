@@ -1,0 +1,141 @@
+#include "models/llama/model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "models/llama/rope.hpp"
+
+namespace mortise::llama {
+namespace {
+
+int32_t compute_dtype(const Options& options, const Config& config) {
+  const std::string dtype = options.get<std::string>("dtype");
+  if (dtype == "bf16") return MORTISE_BF16;
+  if (dtype == "f32") return MORTISE_F32;
+  // f16 has more precision than bf16 and less range: f32 alone computes it exactly.
+  return config.checkpoint_dtype == MORTISE_BF16 ? MORTISE_BF16 : MORTISE_F32;
+}
+
+int32_t chosen_max_model_len(const Options& options, const Config& config) {
+  if (!options.has("max_model_len")) return config.max_positions;
+  const auto chosen = options.get<int64_t>("max_model_len");
+  if (chosen > config.max_positions) {
+    throw Failure(MORTISE_INVALID_ARGUMENT, "max_model_len",
+                  std::to_string(chosen) + " is more than the checkpoint's max_position_embeddings " +
+                      std::to_string(config.max_positions) + "; lower max_model_len or leave it out");
+  }
+  return static_cast<int32_t>(chosen);
+}
+
+// Rows of a rope table, shared out over the threads of the device.
+struct RopeJob {
+  static constexpr int64_t kRowsPerTask = 1024;  // about a millisecond
+  const std::vector<float>& frequencies;
+  int64_t num_positions;
+  float* cos;
+  float* sin;
+
+  int32_t num_tasks() const { return static_cast<int32_t>((num_positions + kRowsPerTask - 1) / kRowsPerTask); }
+  void run(int32_t task) const {
+    const int64_t begin = task * kRowsPerTask;
+    const int64_t offset = begin * static_cast<int64_t>(frequencies.size());
+    fill_rope_rows(frequencies, begin, std::min(begin + kRowsPerTask, num_positions), cos + offset, sin + offset);
+  }
+};
+
+void run_rope_task(void* context, int32_t task, int32_t) {
+  static_cast<const RopeJob*>(context)->run(task);
+}
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(DeviceRef owner, uint64_t bytes) {
+  void* memory = nullptr;
+  mortise_error error = make_error();
+  check(owner.table->allocate(owner.device, bytes, &memory, &error), error);
+  memory_ = {memory, Deleter{owner}};
+}
+
+Model::Model(const mortise_host* host, const mortise_create_args& args)
+    : device_{args.device, args.device_table}, config_(parse_config(view(args.model_config))) {
+  if (args.world > 1) {
+    throw Failure(MORTISE_UNIMPLEMENTED, "llama", "runs on one device; tensor parallel is not supported");
+  }
+  if (host != nullptr && host->get_ext != nullptr) {
+    parallel_ = static_cast<const mortise_parallel_table*>(host->get_ext(host, MORTISE_EXT_PARALLEL));
+  }
+  const Options options(args.options);
+  dims_ = sized<mortise_model_dims>();
+  dims_.num_layers = config_.num_layers;
+  dims_.hidden_size = config_.hidden_size;
+  dims_.num_heads = config_.num_heads;
+  dims_.num_kv_heads = config_.num_kv_heads;
+  dims_.head_dim = config_.head_dim;
+  dims_.vocab_size = config_.vocab_size;
+  dims_.max_model_len = chosen_max_model_len(options, config_);
+  dims_.dtype = compute_dtype(options, config_);
+  dims_.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
+  dims_.sliding_windows = config_.sliding_windows.empty() ? nullptr : config_.sliding_windows.data();
+}
+
+void Model::load(const mortise_weight_reader& reader) {
+  if (device_.table->numerics_id(device_.device, dims_.dtype) == nullptr) {
+    const bool bf16 = dims_.dtype == MORTISE_BF16;
+    throw Failure(MORTISE_FAILED_PRECONDITION, "dtype",
+                  std::string("the device cannot compute in ") + (bf16 ? "bf16; set dtype = \"f32\"" : "f32"));
+  }
+  weights_ = load_weights(config_, dims_.dtype, device_, reader);
+}
+
+void Model::activate(const mortise_activate_args& args) {
+  if (args.max_batched_tokens < 1) {
+    throw Failure(MORTISE_INVALID_ARGUMENT, "activate",
+                  "max_batched_tokens is " + std::to_string(args.max_batched_tokens) + "; expected at least 1");
+  }
+  const auto buffer = [&](int64_t columns) {
+    const int64_t bytes = int64_t{args.max_batched_tokens} * columns * dtype_bytes(dims_.dtype);
+    return DeviceMemory(device_, static_cast<uint64_t>(bytes));
+  };
+  buffers_ = {buffer(config_.hidden_size), buffer(config_.hidden_size),           buffer(config_.qkv_columns()),
+              buffer(config_.q_columns()), buffer(2 * config_.intermediate_size), buffer(config_.intermediate_size)};
+  build_rope_table(std::clamp(args.max_model_len, 1, dims_.max_model_len));
+  max_batched_tokens_ = args.max_batched_tokens;
+}
+
+void Model::deactivate() {
+  max_batched_tokens_ = 0;
+  buffers_ = {};
+  cos_ = {};
+  sin_ = {};
+}
+
+void Model::build_rope_table(int64_t num_positions) {
+  const std::vector<float> frequencies = inverse_frequencies(config_.rope, config_.head_dim);
+  const std::size_t count = static_cast<std::size_t>(num_positions) * frequencies.size();
+  const uint64_t bytes = count * sizeof(float);
+  cos_ = DeviceMemory(device_, bytes);
+  sin_ = DeviceMemory(device_, bytes);
+
+  auto info = sized<mortise_device_info>();
+  device_.table->describe(device_.device, &info);
+  std::vector<float> staged;
+  if (info.host_memory == 0) staged.resize(2 * count);
+  RopeJob job{frequencies, num_positions, static_cast<float*>(cos_.get()), static_cast<float*>(sin_.get())};
+  if (!staged.empty()) {
+    job.cos = staged.data();
+    job.sin = staged.data() + count;
+  }
+  if (parallel_ != nullptr) {
+    parallel_->run(device_.device, job.num_tasks(), run_rope_task, &job);
+  } else {
+    for (int32_t task = 0; task < job.num_tasks(); ++task) job.run(task);
+  }
+  if (staged.empty()) return;
+  mortise_error error = make_error();
+  check(device_.table->copy(device_.device, nullptr, cos_.get(), job.cos, bytes, &error), error);
+  check(device_.table->copy(device_.device, nullptr, sin_.get(), job.sin, bytes, &error), error);
+  check(device_.table->stream_synchronize(device_.device, nullptr, &error), error);
+}
+
+}  // namespace mortise::llama
