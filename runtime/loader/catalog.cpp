@@ -1,0 +1,123 @@
+#include "loader/catalog.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "error.hpp"
+#include "loader/nearest.hpp"
+
+namespace mortise {
+namespace fs = std::filesystem;
+
+fs::path executable_folder() {
+  std::error_code error;
+  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
+  return error ? fs::current_path() : executable.parent_path();
+}
+
+PluginCatalog PluginCatalog::standard() {
+  std::vector<fs::path> folders;
+  const char* variable = std::getenv("MORTISE_PLUGIN_PATH");
+  std::string_view rest = variable == nullptr ? "" : variable;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(':'), rest.size());
+    if (end != 0) folders.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  const fs::path here = executable_folder();
+  const fs::path installed = here.parent_path() / "lib" / "mortise" / "plugins";
+  std::error_code error;
+  folders.push_back(here.filename() == "bin" && fs::is_directory(installed, error) ? installed : here);
+  return PluginCatalog(std::move(folders));
+}
+
+// Files that may hold `name` ("" matches all), in search order, sorted within a folder.
+std::vector<fs::path> PluginCatalog::files_matching(std::string_view name) const {
+  std::vector<fs::path> matching;
+  for (const auto& folder : folders_) {
+    std::vector<fs::path> here;
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+      if (entry->path().extension() != ".so") continue;
+      const std::string stem = entry->path().stem().string();
+      if (name.empty() || stem == name || (stem.starts_with(name) && stem[name.size()] == '-')) {
+        here.push_back(entry->path());
+      }
+    }
+    std::sort(here.begin(), here.end());
+    matching.insert(matching.end(), here.begin(), here.end());
+  }
+  return matching;
+}
+
+namespace {
+
+// Opens the files; the same bytes under two paths count once, under the first.
+PluginCatalog::Listing open_files(const std::vector<fs::path>& paths) {
+  PluginCatalog::Listing listing;
+  std::set<std::string> hashes;
+  for (const auto& path : paths) {
+    try {
+      const PluginFile& file = load_plugin_file(path);
+      if (hashes.insert(file.hash).second) listing.files.push_back(&file);
+    } catch (const Error& error) {
+      listing.refused.push_back({path, error.what()});
+    }
+  }
+  return listing;
+}
+
+PluginCatalog::Found named(const PluginCatalog::Listing& listing, std::string_view name) {
+  PluginCatalog::Found found{{}, listing.refused};
+  for (const PluginFile* file : listing.files) {
+    for (const Component& component : file->components) {
+      if (component.name == name) found.components.push_back(&component);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+PluginCatalog::Listing PluginCatalog::list() const {
+  return open_files(files_matching(""));
+}
+
+PluginCatalog::Found PluginCatalog::find(std::string_view name) const {
+  if (name.empty()) return {};
+  Found found = named(open_files(files_matching(name)), name);
+  if (found.components.empty()) {
+    std::vector<RefusedFile> refused =
+        std::move(found.refused);  // of that name; the others' reasons do not matter here
+    found = named(list(), name);
+    found.refused = std::move(refused);
+  }
+  return found;
+}
+
+const Component& PluginCatalog::select(PartKind kind, std::string_view name, const mortise_query& query) const {
+  Found found = find(name);
+  std::erase_if(found.components, [&](const Component* component) { return component->kind != kind; });
+  if (found.components.empty()) fail_unknown(name, found);
+  return select_component(found.components, query, fmt::format("{} '{}'", kind_name(kind), name));
+}
+
+void PluginCatalog::fail_unknown(std::string_view name, const Found& found) const {
+  if (!found.refused.empty()) {
+    std::string reasons;
+    for (const auto& file : found.refused) reasons += (reasons.empty() ? "" : "; ") + file.reason;
+    fail("no usable plugin '{}': {}", name, reasons);
+  }
+  std::set<std::string> known;
+  for (const PluginFile* file : list().files) {
+    for (const Component& component : file->components) known.insert(component.name);
+  }
+  const std::vector<std::string> names(known.begin(), known.end());
+  std::string looked;
+  for (const auto& folder : folders_) looked += (looked.empty() ? "" : ", ") + folder.string();
+  fail("unknown plugin '{}'{} found {}: {}", name, did_you_mean(name, names).empty() ? ";" : did_you_mean(name, names),
+       "in " + looked, join_names(names));
+}
+
+}  // namespace mortise

@@ -1,0 +1,141 @@
+#include "loader/elf_file.hpp"
+
+#include <elf.h>
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+#if defined(__x86_64__)
+constexpr std::uint16_t kMachine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr std::uint16_t kMachine = EM_AARCH64;
+#else
+#error "which e_machine do shared objects of this architecture have?"
+#endif
+
+std::string machine_name(std::uint16_t machine) {
+  switch (machine) {
+    case EM_X86_64:
+      return "x86-64";
+    case EM_AARCH64:
+      return "aarch64";
+    case EM_386:
+      return "i386";
+    case EM_ARM:
+      return "arm";
+    case EM_RISCV:
+      return "riscv";
+    case EM_PPC64:
+      return "ppc64";
+    default:
+      return fmt::format("machine {}", machine);
+  }
+}
+
+const char* type_name(std::uint16_t type) {
+  switch (type) {
+    case ET_REL:
+      return "an object file";
+    case ET_EXEC:
+      return "an executable";
+    case ET_CORE:
+      return "a core dump";
+    default:
+      return "of an unknown type";
+  }
+}
+
+class Reader {
+ public:
+  explicit Reader(std::span<const char> file) : file_(file) {}
+
+  // `count` entries of T at `offset`, if they all lie in the file. Copied: nothing promises alignment.
+  template <typename T>
+  std::vector<T> table(std::uint64_t offset, std::uint64_t count, const char* what) const {
+    if (offset > file_.size() || count > (file_.size() - offset) / sizeof(T)) truncated(what);
+    std::vector<T> entries(count);
+    if (count != 0) std::memcpy(entries.data(), file_.data() + offset, count * sizeof(T));
+    return entries;
+  }
+
+  std::string_view bytes(std::uint64_t offset, std::uint64_t size, const char* what) const {
+    if (offset > file_.size() || size > file_.size() - offset) truncated(what);
+    return {file_.data() + offset, size};
+  }
+
+ private:
+  [[noreturn]] void truncated(const char* what) const {
+    fail("is damaged or truncated: its {} lies beyond its end ({} bytes); copy or build it again", what, file_.size());
+  }
+
+  std::span<const char> file_;
+};
+
+Elf64_Ehdr read_header(const Reader& reader, std::size_t size) {
+  if (size < EI_NIDENT || reader.bytes(0, SELFMAG, "magic") != std::string_view(ELFMAG, SELFMAG)) {
+    fail("is no ELF file; a plugin is a shared object that mortise_add_plugin() built");
+  }
+  const char elf_class = reader.bytes(EI_CLASS, 1, "header")[0];
+  if (elf_class == ELFCLASS32) fail("is a 32-bit ELF file; build it for this machine ({})", machine_name(kMachine));
+  const char data = reader.bytes(EI_DATA, 1, "header")[0];
+  if (elf_class != ELFCLASS64 || data != ELFDATA2LSB) {
+    fail("is an ELF file of another byte order or class; build it for this machine ({})", machine_name(kMachine));
+  }
+  const Elf64_Ehdr header = reader.table<Elf64_Ehdr>(0, 1, "header")[0];
+  if (header.e_machine != kMachine) {
+    fail("is built for {}, this machine is {}; build it for this machine", machine_name(header.e_machine),
+         machine_name(kMachine));
+  }
+  if (header.e_type != ET_DYN) fail("is {}, not a shared object; link it with -shared", type_name(header.e_type));
+  return header;
+}
+
+std::string_view name_at(std::string_view names, std::uint64_t offset) {
+  if (offset >= names.size()) fail("is damaged: a symbol's name lies outside its string table; build it again");
+  const std::size_t end = names.find('\0', offset);
+  if (end == std::string_view::npos) fail("is damaged: its string table does not end; build it again");
+  return names.substr(offset, end - offset);
+}
+
+}  // namespace
+
+ElfExports read_elf_exports(std::span<const char> file) {
+  const Reader reader(file);
+  const Elf64_Ehdr header = read_header(reader, file.size());
+
+  if (header.e_phentsize != sizeof(Elf64_Phdr)) fail("is damaged: it has no program headers; build it again");
+  for (const auto& segment : reader.table<Elf64_Phdr>(header.e_phoff, header.e_phnum, "table of program headers")) {
+    if (segment.p_type == PT_LOAD) reader.bytes(segment.p_offset, segment.p_filesz, "loaded segment");
+  }
+
+  if (header.e_shoff == 0 || header.e_shentsize != sizeof(Elf64_Shdr)) {
+    fail("has no section headers, so its symbols cannot be checked; do not strip them");
+  }
+  const auto sections = reader.table<Elf64_Shdr>(header.e_shoff, header.e_shnum, "table of section headers");
+  ElfExports exports;
+  for (const auto& section : sections) {
+    if (section.sh_type != SHT_DYNSYM) continue;
+    if (section.sh_entsize != sizeof(Elf64_Sym) || section.sh_link >= sections.size()) {
+      fail("is damaged: its dynamic symbol table is malformed; build it again");
+    }
+    const Elf64_Shdr& strings = sections[section.sh_link];
+    const std::string_view names = reader.bytes(strings.sh_offset, strings.sh_size, "string table");
+    const std::uint64_t count = section.sh_size / sizeof(Elf64_Sym);
+    for (const auto& symbol : reader.table<Elf64_Sym>(section.sh_offset, count, "dynamic symbol table")) {
+      const unsigned binding = ELF64_ST_BIND(symbol.st_info);
+      if (symbol.st_shndx == SHN_UNDEF || binding == STB_LOCAL) continue;
+      exports.symbols.emplace_back(name_at(names, symbol.st_name));
+      if (binding == STB_GNU_UNIQUE) exports.unique.push_back(exports.symbols.back());
+    }
+  }
+  return exports;
+}
+
+}  // namespace mortise

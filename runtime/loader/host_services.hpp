@@ -1,0 +1,44 @@
+// runtime/loader/host_services.hpp: the mortise_host of one instance: log, accounted memory, clock, extensions.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "mortise/host.h"
+
+namespace mortise {
+
+inline constexpr const char* kVersion = MORTISE_VERSION;
+
+// Finds an extension of the host by id; nullptr for one that it does not have. Called on any thread.
+using ExtensionHook = std::function<const void*(const char* id)>;
+
+// Lives until the instance that it was made for is destroyed; its address does not change.
+class HostServices {
+ public:
+  HostServices(std::string instance_name, ExtensionHook extensions);
+  ~HostServices();  // Memory that the instance did not give back is logged, and leaked.
+  HostServices(const HostServices&) = delete;
+  HostServices& operator=(const HostServices&) = delete;
+
+  const mortise_host* host() const { return &table_; }
+  // Bytes that the instance holds now. Thread-safe.
+  std::uint64_t allocated_bytes() const { return allocated_bytes_.load(); }
+
+ private:
+  struct Table : mortise_host {
+    HostServices* self;
+  };
+  static HostServices& self(const mortise_host* host);
+  void* allocate(std::uint64_t bytes, std::uint64_t alignment) noexcept;
+  void release(void* memory) noexcept;
+
+  std::string name_;
+  ExtensionHook extensions_;
+  std::atomic<std::uint64_t> allocated_bytes_{0};
+  Table table_;
+};
+
+}  // namespace mortise

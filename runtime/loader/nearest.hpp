@@ -1,0 +1,21 @@
+// runtime/loader/nearest.hpp: "did you mean ...?" for names that do not exist.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace mortise {
+
+// The name that `given` is most likely a slip of: at most a third of its letters (one at least) changed, added, dropped
+// or swapped with their neighbour. nullopt when nothing is that near.
+std::optional<std::string> nearest_name(std::string_view given, std::span<const std::string> names);
+
+// "; did you mean 'x'?" or "".
+std::string did_you_mean(std::string_view given, std::span<const std::string> names);
+
+// "a, b, c", or "none" when empty.
+std::string join_names(std::span<const std::string> names);
+
+}  // namespace mortise

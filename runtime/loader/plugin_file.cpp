@@ -1,0 +1,157 @@
+#include "loader/plugin_file.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <boost/dll/shared_library.hpp>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "error.hpp"
+#include "loader/elf_file.hpp"
+#include "loader/nearest.hpp"
+#include "loader/private_copy.hpp"
+
+namespace mortise {
+namespace {
+
+namespace fs = std::filesystem;
+using Entry = const mortise_module*();
+
+constexpr std::string_view kEntryPrefix = "mortise_plugin_entry_v";
+constexpr std::uintmax_t kMaxPluginBytes = std::uintmax_t{2} << 30;
+
+std::vector<char> read_file(const fs::path& path) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  if (!fs::exists(status)) fail("no such file");
+  if (fs::is_directory(status)) fail("is a folder; name the plugin file in it");
+  if (!fs::is_regular_file(status)) fail("is not a regular file");
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) fail("cannot be read: {}", error.message());
+  if (size == 0) fail("is empty; build it again");
+  if (size > kMaxPluginBytes) fail("has {} bytes, which is too much for a plugin", size);
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) fail("cannot be read: {}", std::strerror(errno));
+  std::vector<char> bytes(size);
+  if (!stream.read(bytes.data(), static_cast<std::streamsize>(size))) fail("cannot be read to its end");
+  return bytes;
+}
+
+std::string hash_of(std::span<const char> bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+// The one symbol, and no other: a second exported symbol may be taken by, or taken from, another plugin, and a unique
+// one ties every copy of a plugin to the first (they would share static variables).
+void check_exports(const ElfExports& exports) {
+  if (!exports.unique.empty()) {
+    fail(
+        "exports GNU unique symbols ({}...), which every copy of it would share; build it with -fno-gnu-unique, as "
+        "mortise_add_plugin() does",
+        exports.unique.front());
+  }
+  bool has_entry = false;
+  std::vector<std::string> others;
+  for (const auto& symbol : exports.symbols) {
+    if (symbol == MORTISE_PLUGIN_ENTRY_NAME) {
+      has_entry = true;
+    } else {
+      others.push_back(symbol);
+    }
+  }
+  for (const auto& symbol : others) {
+    if (has_entry || !symbol.starts_with(kEntryPrefix)) continue;
+    fail("is built for plugin ABI major {}, this mortise takes major {}; rebuild it with this release's plugin_api",
+         symbol.substr(kEntryPrefix.size()), MORTISE_ABI_MAJOR);
+  }
+  if (!has_entry) fail("is no mortise plugin: it does not export {}", MORTISE_PLUGIN_ENTRY_NAME);
+  if (!others.empty()) {
+    const std::size_t total = others.size();
+    others.resize(std::min<std::size_t>(total, 3));
+    fail("exports {} symbol{} besides its entry ({}{}); hide them with a version script, as mortise_add_plugin() does",
+         total, total == 1 ? "" : "s", join_names(others), total > 3 ? ", ..." : "");
+  }
+}
+
+// What dlopen said, without the private copy's name, and with the remedy for the usual case.
+std::string load_error(std::string text, const fs::path& copy) {
+  // Boost: "boost::dll::shared_library::load() failed (dlerror system message: COPY: TEXT): Bad file descriptor"
+  if (const auto at = text.find("system message: "); at != std::string::npos) text = text.substr(at + 16);
+  if (const auto at = text.rfind("): "); at != std::string::npos) text.resize(at);
+  for (auto at = text.find(copy.string()); at != std::string::npos; at = text.find(copy.string())) {
+    text.replace(at, copy.string().size() + (text.compare(at + copy.string().size(), 2, ": ") == 0 ? 2 : 0), "");
+  }
+  if (text.find("undefined symbol") != std::string::npos) text += "; link it with -Wl,-z,defs to find all of them";
+  if (text.find("cannot open shared object") != std::string::npos) text += "; install that library";
+  if (text.find("failed to map segment") != std::string::npos) {
+    text += "; is " + copy.parent_path().string() + " mounted noexec? then set MORTISE_PLUGIN_COPIES to another folder";
+  }
+  return text;
+}
+
+Entry* open_image(std::span<const char> bytes, const fs::path& path) {
+  const PrivateCopy copy(bytes, path.stem().string());
+  using boost::dll::load_mode::type;
+  try {
+    // Leaked on purpose: the image stays for the life of the process. Never copied: a copy opens the path again.
+    auto library = std::make_unique<boost::dll::shared_library>(
+        copy.path(), boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
+    Entry* entry = &library->get<Entry>(MORTISE_PLUGIN_ENTRY_NAME);
+    static_cast<void>(library.release());
+    return entry;
+  } catch (const std::exception& error) {
+    fail("cannot be loaded: {}", load_error(error.what(), copy.path()));
+  }
+}
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, Entry*> images;  // by hash
+  std::vector<std::unique_ptr<PluginFile>> files;
+};
+
+Registry& registry() {
+  static auto* instance = new Registry;  // never destroyed: instances may be used by static destructors
+  return *instance;
+}
+
+const PluginFile& load(const fs::path& path) {
+  const std::vector<char> bytes = read_file(path);
+  const std::string hash = hash_of(bytes);
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  for (const auto& file : all.files) {
+    if (file->hash == hash && file->path == path) return *file;
+  }
+  auto image = all.images.find(hash);
+  if (image == all.images.end()) {
+    check_exports(read_elf_exports(bytes));
+    image = all.images.emplace(hash, open_image(bytes, path)).first;
+  }
+  const mortise_module* module = image->second();
+  auto components = check_module(module, path);
+  all.files.push_back(std::make_unique<PluginFile>(
+      PluginFile{path, hash, plugin_text(module->id, 200), plugin_text(module->vendor, 200),
+                 plugin_text(module->version, 64), plugin_text(module->license, 64), std::move(components)}));
+  return *all.files.back();
+}
+
+}  // namespace
+
+const PluginFile& load_plugin_file(const fs::path& path) {
+  try {
+    return load(path);
+  } catch (const Error& error) {
+    // "is empty" reads on, "no such file" and the like stand after a colon; both follow the name.
+    fail("{}: {}", path.string(), error.what());
+  }
+}
+
+}  // namespace mortise
