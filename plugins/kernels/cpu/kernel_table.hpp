@@ -2,6 +2,8 @@
 #pragma once
 
 #include "kernels/cpu/elementwise.hpp"
+#include "kernels/cpu/head_reduce.hpp"
+#include "kernels/cpu/sample_token.hpp"
 
 namespace mortise::cpu {
 
@@ -9,6 +11,8 @@ namespace mortise::cpu {
 // AVX-512 instructions on machines without.
 struct KernelTable {
   const ElementwiseKernels& elementwise;
+  const HeadKernels& head;
+  const SampleKernels& sampling;
 };
 
 }  // namespace mortise::cpu

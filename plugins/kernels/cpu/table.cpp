@@ -4,10 +4,14 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
 extern const ElementwiseKernels kElementwiseKernels;
+extern const HeadKernels kHeadKernels;
+extern const SampleKernels kSampleKernels;
 
 extern const KernelTable kKernelTable;
 constinit const KernelTable kKernelTable = {
     .elementwise = kElementwiseKernels,
+    .head = kHeadKernels,
+    .sampling = kSampleKernels,
 };
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

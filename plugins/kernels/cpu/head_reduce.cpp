@@ -1,0 +1,103 @@
+#include "kernels/cpu/head_reduce.hpp"
+
+#include "kernels/cpu/clean_logit.hpp"
+#include "kernels/cpu/math.hpp"
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+namespace {
+
+void clean_one(const float* logit, float* out) {
+  *out = first_lane(clean(broadcast(*logit)));
+}
+
+float slice_max(const float* logits, std::size_t n) {
+  F32x16 m = broadcast(kNoLogit);
+  for (std::size_t i = 0; i < n; i += kLanes) m = max(load_clean(logits + i, n - i), m);
+  return max(m);
+}
+
+// exp(-infinity) is 0: lanes beyond the end add nothing.
+float slice_sum(const float* logits, std::size_t n, float slice_max) {
+  const F32x16 m = broadcast(slice_max);
+  F32x16 s = zero();
+  for (std::size_t i = 0; i < n; i += kLanes) s = s + exp(load_clean(logits + i, n - i) - m);
+  return sum(s);
+}
+
+void merge(float* max_state, float* sum_state, float slice_max, float slice_sum) {
+  const F32x16 a = broadcast(*max_state), b = broadcast(slice_max);
+  const F32x16 m = max(a, b);
+  const F32x16 left = broadcast(*sum_state) * exp(a - m);
+  const F32x16 right = broadcast(slice_sum) * exp(b - m);
+  *max_state = first_lane(m);
+  *sum_state = first_lane(left + right);
+}
+
+void log_sum_exp(const float* logits, std::size_t n, float* max_state, float* sum_state) {
+  for (std::size_t begin = 0; begin < n; begin += kVocabSlice) {
+    const std::size_t width = n - begin < kVocabSlice ? n - begin : kVocabSlice;
+    const float m = slice_max(logits + begin, width);
+    if (m == kNoLogit) continue;  // nothing in it; -infinity - -infinity would be NaN
+    merge(max_state, sum_state, m, slice_sum(logits + begin, width, m));
+  }
+}
+
+std::int32_t count_before(const float* logits, std::size_t n, std::int32_t first_id, std::int32_t target,
+                          float target_logit) {
+  const F32x16 t = broadcast(target_logit);
+  std::int32_t count = 0;
+  for (std::size_t i = 0; i < n; i += kLanes) {
+    const F32x16 x = load_clean(logits + i, n - i);
+    const std::int64_t lower_ids = static_cast<std::int64_t>(target) - first_id - static_cast<std::int64_t>(i);
+    const std::size_t exist = lanes_left(n - i);
+    const std::size_t lower =
+        lower_ids <= 0 ? 0
+                       : (lower_ids < static_cast<std::int64_t>(exist) ? static_cast<std::size_t>(lower_ids) : exist);
+    const Mask16 before = gt(x, t) | (eq(x, t) & first_lanes(lower));
+    count += __builtin_popcount(mask_bits(before));
+  }
+  return count;
+}
+
+// Puts a token into the sorted list of `size` entries, the last of which it pushes out. Ids come in ascending order, so
+// a token goes after those of equal logit.
+void insert(std::int32_t* ids, float* top_logits, std::size_t size, std::int32_t id, float logit) {
+  std::size_t i = size - 1;
+  for (; i > 0 && (ids[i - 1] < 0 || top_logits[i - 1] < logit); --i) {
+    ids[i] = ids[i - 1];
+    top_logits[i] = top_logits[i - 1];
+  }
+  ids[i] = id;
+  top_logits[i] = logit;
+}
+
+void top_n(const float* logits, std::size_t n, std::int32_t first_id, std::size_t size, std::int32_t* ids,
+           float* top_logits) {
+  if (size == 0) return;
+  for (std::size_t i = 0; i < n; i += kLanes) {
+    const F32x16 x = load_clean(logits + i, n - i);
+    const bool full = ids[size - 1] >= 0;
+    std::uint32_t candidates = mask_bits(first_lanes(lanes_left(n - i)));
+    if (full) candidates &= mask_bits(gt(x, broadcast(top_logits[size - 1])));
+    if (candidates == 0) continue;
+    float lane[kLanes];
+    store(lane, x);
+    for (; candidates != 0; candidates &= candidates - 1) {
+      const int j = __builtin_ctz(candidates);
+      if (ids[size - 1] >= 0 && lane[j] <= top_logits[size - 1]) continue;
+      insert(ids, top_logits, size, first_id + static_cast<std::int32_t>(i) + j, lane[j]);
+    }
+  }
+}
+
+}  // namespace
+
+extern const HeadKernels kHeadKernels;
+constinit const HeadKernels kHeadKernels = {
+    .clean = clean_one,
+    .log_sum_exp = log_sum_exp,
+    .count_before = count_before,
+    .top_n = top_n,
+};
+
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE
