@@ -1,0 +1,96 @@
+#include "engine/batch_builder.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+namespace mortise {
+
+void BatchBuilder::add_sequence(std::int32_t index, const ScheduledSequence& scheduled) {
+  const Sequence& sequence = *scheduled.sequence;
+  const std::int32_t first = sequence.num_computed;
+  const std::int32_t known_end = first + scheduled.num_new_tokens;
+  const std::int32_t end = first + scheduled.num_rows();
+  assert(static_cast<std::int64_t>(sequence.blocks.size()) * block_size_ >= end);
+
+  std::int32_t scored = sequence.next_scored_position();
+  for (std::int32_t position = first; position < end; ++position) {
+    const bool draft = position >= known_end;
+    const auto row = static_cast<std::int32_t>(token_ids_.size());
+    token_ids_.push_back(draft ? sequence.drafts[static_cast<std::size_t>(position - known_end)]
+                               : sequence.tokens[static_cast<std::size_t>(position)]);
+    positions_.push_back(position);
+    const BlockId block = sequence.blocks[static_cast<std::size_t>(position / block_size_)];
+    slot_mapping_.push_back(static_cast<std::int64_t>(block) * block_size_ + position % block_size_);
+    if (position == scored && position < sequence.num_prompt() - 1) {
+      rows_.push_back({row, index, position, sequence.tokens[static_cast<std::size_t>(position) + 1]});
+      ++scored;
+    } else if (position >= sequence.num_tokens() - 1 && sequence.wants_tokens()) {
+      rows_.push_back({row, index, position, -1});
+    }
+  }
+  seq_ids_.push_back(sequence.id);
+  seq_lens_.push_back(end);
+  cu_seqlens_q_.push_back(static_cast<std::int32_t>(token_ids_.size()));
+}
+
+void BatchBuilder::add_table(std::span<const ScheduledSequence> scheduled) {
+  std::size_t width = 1;
+  for (const ScheduledSequence& item : scheduled) width = std::max(width, item.sequence->blocks.size());
+  block_table_.assign(scheduled.size() * width, 0);
+  for (std::size_t i = 0; i < scheduled.size(); ++i) {
+    const std::vector<BlockId>& blocks = scheduled[i].sequence->blocks;
+    std::copy(blocks.begin(), blocks.end(), block_table_.begin() + static_cast<std::ptrdiff_t>(i * width));
+  }
+  batch_.max_blocks = static_cast<std::int32_t>(width);
+}
+
+const mortise_batch& BatchBuilder::build(std::uint64_t step_id, std::span<const ScheduledSequence> scheduled,
+                                         std::span<const std::uint64_t> ended) {
+  for (auto* array : {&token_ids_, &positions_, &cu_seqlens_q_, &seq_lens_, &logit_rows_}) array->clear();
+  seq_ids_.clear();
+  slot_mapping_.clear();
+  rows_.clear();
+  ended_.assign(ended.begin(), ended.end());
+  batch_ = {};
+  batch_.struct_size = sizeof batch_;
+  batch_.step_id = step_id;
+  batch_.block_size = block_size_;
+
+  cu_seqlens_q_.push_back(0);
+  for (std::size_t i = 0; i < scheduled.size(); ++i) {
+    add_sequence(static_cast<std::int32_t>(i), scheduled[i]);
+    batch_.max_query_len = std::max(batch_.max_query_len, scheduled[i].num_rows());
+    batch_.max_seq_len = std::max(batch_.max_seq_len, seq_lens_.back());
+  }
+  add_table(scheduled);
+  for (const LogitRow& row : rows_) logit_rows_.push_back(row.row);
+
+  batch_.num_seqs = batch_.num_real_seqs = static_cast<std::int32_t>(scheduled.size());
+  batch_.num_tokens = batch_.num_real_tokens = static_cast<std::int32_t>(token_ids_.size());
+  batch_.num_logit_rows = static_cast<std::int32_t>(logit_rows_.size());
+  batch_.num_ended = static_cast<std::int32_t>(ended_.size());
+  batch_.seq_ids = seq_ids_.data();
+  batch_.ended_ids = ended_.data();
+
+  upload_.clear();
+  const auto put = [this](const std::vector<std::int32_t>& values) { return upload_.put(std::span(values)); };
+  const std::size_t tokens = put(token_ids_), positions = put(positions_), cu = put(cu_seqlens_q_),
+                    lens = put(seq_lens_), table = put(block_table_), logits = put(logit_rows_);
+  const std::size_t slots = upload_.put(std::span<const std::int64_t>(slot_mapping_));
+  upload_.upload();
+  const auto place = [this](std::size_t offset, const auto*& host, const auto*& device) {
+    using T = std::remove_cvref_t<decltype(*host)>;
+    host = upload_.host<T>(offset);
+    device = upload_.device<T>(offset);
+  };
+  place(tokens, batch_.token_ids, batch_.device_token_ids);
+  place(positions, batch_.positions, batch_.device_positions);
+  place(cu, batch_.cu_seqlens_q, batch_.device_cu_seqlens_q);
+  place(lens, batch_.seq_lens, batch_.device_seq_lens);
+  place(table, batch_.block_table, batch_.device_block_table);
+  place(logits, batch_.logit_rows, batch_.device_logit_rows);
+  place(slots, batch_.slot_mapping, batch_.device_slot_mapping);
+  return batch_;
+}
+
+}  // namespace mortise

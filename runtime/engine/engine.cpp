@@ -1,0 +1,321 @@
+#include "engine/engine.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+std::uint64_t draw_seed() {
+  std::random_device device;
+  return static_cast<std::uint64_t>(device()) << 32 | device();
+}
+
+}  // namespace
+
+Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer)
+    : parts_(std::move(parts)),
+      limits_(limits),
+      model_(std::move(model)),
+      tokenizer_(tokenizer),
+      pool_(static_cast<std::size_t>(limits.num_blocks)),
+      planner_(parts_, limits_),
+      drafting_(parts_, limits_, model_.vocab_size),
+      batch_builder_(parts_.device, limits_.block_size),
+      evaluator_(parts_, limits_, model_.vocab_size) {
+  publish_stats();
+  thread_ = std::thread([this] { run(); });
+}
+
+Engine::~Engine() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+RequestId Engine::submit(Request request, Sink sink) {
+  validate(request.sampling, model_.vocab_size);
+  const auto length = static_cast<std::int32_t>(std::min<std::size_t>(request.prompt.size(), INT32_MAX));
+  if (length == 0) fail("the prompt is empty; it must have at least one token");
+  for (std::int32_t id : request.prompt) {
+    if (id < 0 || id >= model_.vocab_size) {
+      fail("the prompt has token id {}; ids are from 0 to {}", id, model_.vocab_size - 1);
+    }
+  }
+  const bool generates = request.sampling.max_tokens > 0;
+  if (length + (generates ? 1 : 0) > limits_.max_model_len) {
+    fail("prompt of {} tokens{} exceeds max_model_len {}; shorten it or raise max_model_len", length,
+         generates ? " and one to generate" : "", limits_.max_model_len);
+  }
+  request.sampling.max_tokens = std::min(request.sampling.max_tokens, limits_.max_model_len - length);
+  request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
+  const std::int32_t needed = (length + request.sampling.max_tokens + limits_.block_size - 1) / limits_.block_size;
+  if (needed > limits_.num_blocks) {
+    fail(
+        "prompt of {} and up to {} generated tokens need {} KV blocks, the whole cache has {} of {} tokens; raise "
+        "kv_cache.memory or ask for fewer tokens",
+        length, request.sampling.max_tokens, needed, limits_.num_blocks, limits_.block_size);
+  }
+  if (request.score_from && (*request.score_from < 1 || *request.score_from > length)) {
+    fail("score_from is {}; it must be from 1 to the prompt's {} tokens", *request.score_from, length);
+  }
+  if (request.logprobs && *request.logprobs < 0) fail("logprobs is {}; it must be at least 0", *request.logprobs);
+
+  auto state = std::make_shared<RequestState>();
+  state->seed = request.sampling.seed ? *request.sampling.seed : draw_seed();
+  if (!request.sampling.ignore_eos) state->end_tokens = model_.eos_tokens;
+  for (std::int32_t id : request.sampling.stop_token_ids) state->end_tokens.push_back(id);
+  std::sort(state->end_tokens.begin(), state->end_tokens.end());
+  state->request = std::move(request);
+  state->sink = std::move(sink);
+  RequestId id;
+  {
+    const std::lock_guard lock(mutex_);
+    id = state->id = state->arrival = next_request_++;
+    submitted_.push_back(std::move(state));
+  }
+  wake_.notify_one();
+  return id;
+}
+
+void Engine::abort(RequestId id) {
+  {
+    const std::lock_guard lock(mutex_);
+    aborted_.push_back(id);
+  }
+  wake_.notify_one();
+}
+
+EngineStats Engine::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void Engine::run() {
+  while (take_inbox()) {
+    try {
+      step();
+    } catch (const std::exception& exception) {
+      // A device, model or attention that failed cannot be trusted with half a batch: end what runs, keep serving.
+      spdlog::error("step {} failed: {}", counters_.num_steps, exception.what());
+      fail_all(exception.what());
+    }
+    drop_ended();
+    publish_stats();
+  }
+  for (const auto& sequence : live_) end(*sequence, FinishReason::kAborted, {});
+  drop_ended();
+}
+
+bool Engine::take_inbox() {
+  std::vector<std::shared_ptr<RequestState>> submitted;
+  std::vector<RequestId> aborted;
+  bool stopping;
+  {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [&] { return stop_ || !live_.empty() || !submitted_.empty() || !aborted_.empty(); });
+    submitted.swap(submitted_);
+    aborted.swap(aborted_);
+    stopping = stop_;
+  }
+  for (const auto& state : submitted) {
+    for (std::int32_t choice = 0; choice < state->request.sampling.n; ++choice) {
+      auto sequence = std::make_shared<Sequence>(next_sequence_++, state, choice, tokenizer_);
+      if (!sequence->wants_tokens() && !sequence->wants_scores()) {
+        end(*sequence, FinishReason::kLength, {});
+        continue;
+      }
+      planner_.added(*sequence);
+      live_.push_back(std::move(sequence));
+    }
+  }
+  for (RequestId id : aborted) {
+    for (const auto& sequence : live_) {
+      if (sequence->owner->id == id) end(*sequence, FinishReason::kAborted, {});
+    }
+  }
+  drop_ended();
+  return !stopping;
+}
+
+void Engine::step() {
+  if (live_.empty()) return;
+  const std::uint64_t step_id = counters_.num_steps++;
+  std::vector<std::int32_t> lookahead;
+  lookahead.reserve(live_.size());
+  for (const auto& sequence : live_) lookahead.push_back(drafting_.allowance(*sequence));
+  StepPlan plan = planner_.plan(step_id, live_, lookahead, pool_);
+  for (const auto& sequence : plan.preempted) {
+    release_blocks(*sequence);
+    ++counters_.num_preemptions;
+  }
+  std::vector<ScheduledSequence> scheduled;
+  for (PlannedSequence& planned : plan.scheduled) {
+    scheduled.push_back({std::move(planned.sequence), planned.num_new_tokens});
+  }
+
+  mortise_step step{};
+  step.struct_size = sizeof step;
+  step.generation = parts_.generation;
+  step.device = parts_.device.self;
+  step.device_table = parts_.device.api;
+  step.attention = parts_.attention.self;
+  step.attention_table = parts_.attention.api;
+  step.world = 1;
+  drafting_.propose(step, scheduled);
+  reserve_blocks(scheduled);
+  const mortise_batch& batch = batch_builder_.build(step_id, scheduled, ended_ids_);
+  step.batch = &batch;
+
+  mortise_error error = empty_error();
+  check_part(parts_.attention.api->plan(parts_.attention.self, &step, &error), error, parts_.attention.name);
+  mortise_tensor hidden{};
+  hidden.struct_size = sizeof hidden;
+  check_part(parts_.model.api->forward(parts_.model.self, &step, &hidden, &error), error, parts_.model.name);
+  ended_ids_.clear();
+  counters_.num_rows += static_cast<std::uint64_t>(batch.num_tokens);
+  commit(scheduled, batch_builder_.rows(), evaluator_.evaluate(step, hidden, batch_builder_.rows(), scheduled));
+}
+
+void Engine::reserve_blocks(std::vector<ScheduledSequence>& scheduled) {
+  for (ScheduledSequence& item : scheduled) {
+    Sequence& sequence = *item.sequence;
+    const std::int32_t end = sequence.num_computed + item.num_rows();
+    const auto needed = static_cast<std::size_t>((end + limits_.block_size - 1) / limits_.block_size);
+    if (needed <= sequence.blocks.size()) continue;
+    const auto fresh = pool_.allocate(needed - sequence.blocks.size());
+    if (!fresh) throw Error("the block pool is smaller than the checked plan");  // an invariant of Planner
+    sequence.blocks.insert(sequence.blocks.end(), fresh->begin(), fresh->end());
+  }
+}
+
+void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
+                    std::vector<TokenInfo> infos) {
+  outcomes_.clear();
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < scheduled.size(); ++i) {
+    std::size_t end = begin;
+    while (end < rows.size() && static_cast<std::size_t>(rows[end].seq) == i) ++end;
+    commit_sequence(*scheduled[i].sequence, rows.subspan(begin, end - begin),
+                    std::span(infos).subspan(begin, end - begin), scheduled[i].num_new_tokens);
+    begin = end;
+  }
+  drafting_.observe(outcomes_, ended_ids_);
+}
+
+// Coupled verification: a draft stands while it equals the token that the target itself drew at its position; the first
+// that differs is replaced by that token, and after the last comes the bonus token.
+void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows, std::span<TokenInfo> infos,
+                             std::int32_t num_new_tokens) {
+  sequence.num_computed += num_new_tokens;
+  const std::vector<std::int32_t> drafts = std::exchange(sequence.drafts, {});
+  Delta delta;
+  std::int32_t num_committed = 0, num_accepted = 0;
+  FinishReason finish = FinishReason::kNone;
+  for (std::size_t i = 0; i < rows.size() && finish == FinishReason::kNone; ++i) {
+    if (rows[i].target >= 0) {
+      sequence.scores.push_back(std::move(infos[i]));
+      continue;
+    }
+    const std::int32_t token = infos[i].id;
+    const auto draft = static_cast<std::size_t>(num_committed);
+    sequence.append(token);
+    ++num_committed;
+    finish = end_of(sequence, token);
+    const bool is_end_token = finish == FinishReason::kStop;
+    if (is_end_token) {
+      delta.stop_token = token;
+    } else {
+      delta.text += sequence.text.push(token);
+      if (sequence.text.stopped()) finish = FinishReason::kStop;
+    }
+    delta.tokens.push_back(std::move(infos[i]));
+    if (draft >= drafts.size() || drafts[draft] != token) break;
+    ++num_accepted;
+    if (finish == FinishReason::kNone) ++sequence.num_computed;  // the draft's row was this token's
+  }
+  sequence.usage.draft_tokens += static_cast<std::int32_t>(drafts.size());
+  sequence.usage.accepted_tokens += num_accepted;
+  counters_.num_generated += static_cast<std::uint64_t>(num_committed);
+  counters_.num_draft_tokens += drafts.size();
+  counters_.num_accepted_tokens += static_cast<std::uint64_t>(num_accepted);
+  if (num_committed > 0) outcomes_.push_back({&sequence, num_committed, num_accepted});
+  if (finish == FinishReason::kNone && !sequence.wants_tokens() && !sequence.wants_scores()) {
+    finish = FinishReason::kLength;  // a request that only scores its prompt
+  }
+  if (finish != FinishReason::kNone) {
+    end(sequence, finish, std::move(delta));
+  } else if (num_committed > 0) {
+    delta.request = sequence.owner->id;
+    delta.choice = sequence.choice;
+    sequence.owner->sink(delta);
+  }
+}
+
+FinishReason Engine::end_of(const Sequence& sequence, std::int32_t token) const {
+  const std::vector<std::int32_t>& ends = sequence.owner->end_tokens;
+  // Before min_tokens end tokens are banned, so one that comes is meant.
+  if (std::binary_search(ends.begin(), ends.end(), token)) return FinishReason::kStop;
+  return sequence.wants_tokens() ? FinishReason::kNone : FinishReason::kLength;
+}
+
+void Engine::end(Sequence& sequence, FinishReason reason, Delta delta) {
+  if (sequence.finish != FinishReason::kNone) return;
+  sequence.finish = reason;
+  release_blocks(sequence);
+  delta.request = sequence.owner->id;
+  delta.choice = sequence.choice;
+  delta.prompt = std::move(sequence.scores);
+  if (!sequence.text.stopped()) delta.text += sequence.text.finish();
+  delta.finish = reason;
+  delta.seed = sequence.owner->seed;
+  delta.usage = sequence.usage;
+  sequence.owner->sink(delta);
+}
+
+void Engine::release_blocks(Sequence& sequence) {
+  for (BlockId id : sequence.blocks) pool_.release(id);
+  sequence.blocks.clear();
+  sequence.num_computed = 0;
+}
+
+void Engine::drop_ended() {
+  const auto gone = [&](const std::shared_ptr<Sequence>& sequence) {
+    if (sequence->finish == FinishReason::kNone) return false;
+    ended_ids_.push_back(sequence->id);
+    planner_.ended(sequence->id);
+    return true;
+  };
+  live_.erase(std::remove_if(live_.begin(), live_.end(), gone), live_.end());
+}
+
+void Engine::fail_all(const std::string& why) {
+  for (const auto& sequence : live_) {
+    sequence->drafts.clear();
+    Delta delta;
+    delta.error = why;
+    end(*sequence, FinishReason::kError, std::move(delta));
+  }
+}
+
+void Engine::publish_stats() {
+  counters_.num_rejected_plans = planner_.num_rejected_plans();
+  counters_.num_proposer_failures = drafting_.num_failures();
+  counters_.num_running = static_cast<std::int32_t>(
+      std::count_if(live_.begin(), live_.end(), [](const auto& sequence) { return sequence->running(); }));
+  counters_.num_waiting = static_cast<std::int32_t>(live_.size()) - counters_.num_running;
+  counters_.num_free_blocks = static_cast<std::int32_t>(pool_.num_free());
+  counters_.num_blocks = static_cast<std::int32_t>(pool_.num_blocks());
+  const std::lock_guard lock(mutex_);
+  stats_ = counters_;
+}
+
+}  // namespace mortise

@@ -1,0 +1,105 @@
+// runtime/engine/engine.hpp: runs requests. One engine thread owns all request state; front ends talk to it through a
+// queue. A step:
+//   1 inbox: new and aborted requests        2 scheduler plans          3 proposer drafts
+//   4 one ragged batch is built              5 model's forward          6 head, sampling, scoring of the rows that want
+//   it 7 tokens are committed, text is streamed, ended sequences let go
+// Results do not depend on what else is in a batch: see docs/numerics.md.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/batch_builder.hpp"
+#include "engine/drafting.hpp"
+#include "engine/parts.hpp"
+#include "engine/planner.hpp"
+#include "engine/request.hpp"
+#include "engine/row_evaluator.hpp"
+#include "engine/sequence.hpp"
+#include "kv/block_pool.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+namespace mortise {
+
+// What the engine knows of its model besides the parts.
+struct ModelInfo {
+  std::int32_t vocab_size = 0;           // of the head
+  std::vector<std::int32_t> eos_tokens;  // any of them ends a choice
+};
+
+struct EngineStats {
+  std::uint64_t num_steps = 0;
+  std::uint64_t num_rows = 0;       // rows run in all steps
+  std::uint64_t num_generated = 0;  // tokens
+  std::uint64_t num_preemptions = 0;
+  std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;
+  std::uint64_t num_rejected_plans = 0, num_proposer_failures = 0;
+  std::int32_t num_running = 0, num_waiting = 0;
+  std::int32_t num_free_blocks = 0, num_blocks = 0;
+};
+
+class Engine {
+ public:
+  // `parts` are active and, as `tokenizer`, outlive the engine. The thread starts here.
+  Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer);
+  ~Engine();  // Aborts what still runs and joins the thread.
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Checks the request and queues it; throws an Error if it can never run (parameters, length, KV memory). `sink` hears
+  // of every choice until its finish. [any thread]
+  RequestId submit(Request request, Sink sink);
+  // Ends the request's choices with FinishReason::kAborted at the next step; unknown ids are ignored. [any thread]
+  void abort(RequestId id);
+  EngineStats stats() const;  // [any thread]
+
+ private:
+  void run();
+  bool take_inbox();  // false: stop, and whoever is live is to be aborted
+  void step();
+  void reserve_blocks(std::vector<ScheduledSequence>& scheduled);
+  void commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
+              std::vector<TokenInfo> infos);
+  void commit_sequence(Sequence& sequence, std::span<const LogitRow> rows, std::span<TokenInfo> infos,
+                       std::int32_t num_new_tokens);
+  FinishReason end_of(const Sequence& sequence, std::int32_t token) const;
+  void end(Sequence& sequence, FinishReason reason, Delta delta);
+  void release_blocks(Sequence& sequence);
+  void drop_ended();
+  void fail_all(const std::string& why);
+  void publish_stats();
+
+  Parts parts_;
+  const EngineLimits limits_;
+  const ModelInfo model_;
+  const Tokenizer& tokenizer_;
+
+  // Engine thread only.
+  BlockPool pool_;
+  Planner planner_;
+  Drafting drafting_;
+  BatchBuilder batch_builder_;
+  RowEvaluator evaluator_;
+  std::deque<std::shared_ptr<Sequence>> live_;  // in order of arrival
+  std::vector<std::uint64_t> ended_ids_;        // to be told to the plugins in the next call
+  std::vector<Drafting::Outcome> outcomes_;
+  EngineStats counters_;
+  std::uint64_t next_sequence_ = 1;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  std::vector<std::shared_ptr<RequestState>> submitted_;
+  std::vector<RequestId> aborted_;
+  RequestId next_request_ = 1;
+  bool stop_ = false;
+  EngineStats stats_;
+
+  std::thread thread_;
+};
+
+}  // namespace mortise

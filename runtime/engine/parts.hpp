@@ -1,0 +1,44 @@
+// runtime/engine/parts.hpp: the parts of a pipeline as the engine calls them: instances and their tables, active,
+// borrowed. Who loads, owns and unloads them is engine/assembly.hpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "mortise/attention.h"
+#include "mortise/model.h"
+#include "mortise/proposer.h"
+#include "mortise/scheduler.h"
+
+namespace mortise {
+
+template <typename Instance, typename Table>
+struct Part {
+  Instance* self = nullptr;
+  const Table* api = nullptr;
+  std::string name;  // for messages: "scheduler 'fcfs'"
+
+  explicit operator bool() const { return self != nullptr; }
+};
+
+struct Parts {
+  Part<mortise_device, mortise_device_table> device;
+  Part<mortise_model, mortise_model_table> model;
+  Part<mortise_attention, mortise_attention_table> attention;
+  Part<mortise_scheduler, mortise_scheduler_table> scheduler;
+  Part<mortise_proposer, mortise_proposer_table> proposer;  // may be absent
+  std::uint64_t generation = 0;                             // grows when a part is replaced
+};
+
+// The sizes of a pipeline, fixed while it runs.
+struct EngineLimits {
+  std::int32_t max_num_seqs = 0;
+  std::int32_t max_batched_tokens = 0;
+  std::int32_t max_logit_rows = 0;  // rows of one call of the head
+  std::int32_t max_model_len = 0;
+  std::int32_t block_size = 0;
+  std::int32_t num_blocks = 0;
+  std::int32_t max_draft_tokens = 0;  // a sequence and step; 0 without a proposer
+};
+
+}  // namespace mortise

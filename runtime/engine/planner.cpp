@@ -1,0 +1,221 @@
+#include "engine/planner.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "engine/device_memory.hpp"
+
+namespace mortise {
+
+// The arrays behind a mortise_schedule_view, and what the checks need.
+struct Planner::View {
+  const std::deque<std::shared_ptr<Sequence>>& live;
+  const EngineLimits& limits;
+  std::size_t num_free;
+  std::vector<std::uint64_t> ids, arrivals, groups;
+  std::vector<std::int32_t> states, num_tokens, num_computed, zeros, held, freed, lookahead, priorities;
+
+  View(const std::deque<std::shared_ptr<Sequence>>& live, const EngineLimits& limits,
+       const std::vector<std::int32_t>& lookahead, const BlockPool& pool)
+      : live(live), limits(limits), num_free(pool.num_free()), zeros(live.size(), 0), lookahead(lookahead) {
+    for (const auto& sequence : live) {
+      ids.push_back(sequence->id);
+      arrivals.push_back(sequence->owner->arrival);
+      groups.push_back(sequence->request().group);
+      states.push_back(sequence->running() ? MORTISE_SEQ_RUNNING : MORTISE_SEQ_WAITING);
+      num_tokens.push_back(sequence->num_to_run());
+      num_computed.push_back(sequence->num_computed);
+      held.push_back(static_cast<std::int32_t>(sequence->blocks.size()));
+      freed.push_back(static_cast<std::int32_t>(std::count_if(sequence->blocks.begin(), sequence->blocks.end(),
+                                                              [&](BlockId id) { return pool.num_holders(id) == 1; })));
+      priorities.push_back(sequence->request().priority);
+    }
+  }
+
+  mortise_schedule_view abi(std::uint64_t step_id) const {
+    mortise_schedule_view view{};
+    view.struct_size = sizeof view;
+    view.step_id = step_id;
+    view.num_seqs = static_cast<std::int32_t>(live.size());
+    view.block_size = limits.block_size;
+    view.token_budget = limits.max_batched_tokens;
+    view.seq_budget = limits.max_num_seqs;
+    view.num_free_blocks = static_cast<std::int32_t>(num_free);
+    view.num_blocks = limits.num_blocks;
+    view.seq_ids = ids.data();
+    view.states = states.data();
+    view.num_tokens = num_tokens.data();
+    view.num_computed = num_computed.data();
+    view.num_cached = zeros.data();
+    view.num_cached_free_blocks = zeros.data();
+    view.blocks_held = held.data();
+    view.blocks_freed_if_preempted = freed.data();
+    view.lookahead = lookahead.data();
+    view.priorities = priorities.data();
+    view.arrivals = arrivals.data();
+    view.groups = groups.data();
+    return view;
+  }
+
+  std::int32_t remaining(std::size_t i) const { return num_tokens[i] - num_computed[i]; }
+  // Rows that `n` new tokens cost: a run that reaches the known end also verifies drafts.
+  std::int32_t rows(std::size_t i, std::int32_t n) const { return n + (n == remaining(i) ? lookahead[i] : 0); }
+  std::int64_t new_blocks(std::size_t i, std::int32_t n) const {
+    const std::int64_t end = num_computed[i] + rows(i, n);
+    return std::max<std::int64_t>(0, (end + limits.block_size - 1) / limits.block_size - held[i]);
+  }
+  bool running(std::size_t i) const { return states[i] == MORTISE_SEQ_RUNNING; }
+};
+
+namespace {
+
+struct PlanArrays {
+  explicit PlanArrays(std::size_t n) : seqs(n), new_tokens(n), preempted(n), pins(n), pin_tokens(n) {}
+  mortise_schedule_plan abi() {
+    mortise_schedule_plan plan{};
+    plan.struct_size = sizeof plan;
+    plan.seqs = seqs.data();
+    plan.num_new_tokens = new_tokens.data();
+    plan.preempted = preempted.data();
+    plan.pins = pins.data();
+    plan.pin_tokens = pin_tokens.data();
+    return plan;
+  }
+  std::vector<std::int32_t> seqs, new_tokens, preempted, pins, pin_tokens;
+};
+
+// What is wrong with a plan, or nothing. `View` is Planner::View.
+template <typename View>
+std::optional<std::string> find_breach(const View& view, const mortise_schedule_plan& plan) {
+  const auto size = static_cast<std::int32_t>(view.live.size());
+  if (plan.num_scheduled < 0 || plan.num_scheduled > size || plan.num_preempted < 0 || plan.num_preempted > size) {
+    return fmt::format("{} scheduled and {} preempted of {} sequences", plan.num_scheduled, plan.num_preempted, size);
+  }
+  if (plan.num_scheduled == 0) return "nothing is scheduled although sequences wait";
+  std::vector<char> seen(view.live.size(), 0);
+  auto blocks = static_cast<std::int64_t>(view.num_free);
+  std::int64_t rows = 0;
+  std::int64_t num_running = std::count(view.states.begin(), view.states.end(), MORTISE_SEQ_RUNNING);
+  const auto take = [&](std::int32_t index) { return index >= 0 && index < size && !std::exchange(seen[index], 1); };
+  for (std::int32_t i = 0; i < plan.num_preempted; ++i) {
+    const std::int32_t index = plan.preempted[i];
+    if (!take(index)) return fmt::format("preempted[{}] = {} is out of range or given twice", i, index);
+    if (!view.running(index)) return fmt::format("preempted[{}] = {} does not run", i, index);
+    blocks += view.freed[index];
+    --num_running;
+  }
+  for (std::int32_t i = 0; i < plan.num_scheduled; ++i) {
+    const std::int32_t index = plan.seqs[i];
+    const std::int32_t n = plan.num_new_tokens[i];
+    if (!take(index)) return fmt::format("seqs[{}] = {} is out of range or given twice", i, index);
+    if (n < 1 || n > view.remaining(index)) {
+      return fmt::format("num_new_tokens[{}] = {}, but {} tokens are to be run", i, n, view.remaining(index));
+    }
+    rows += view.rows(index, n);
+    blocks -= view.new_blocks(index, n);
+    if (!view.running(index)) ++num_running;
+  }
+  if (rows > view.limits.max_batched_tokens) {
+    return fmt::format("{} rows, but max_batched_tokens is {}", rows, view.limits.max_batched_tokens);
+  }
+  if (num_running > view.limits.max_num_seqs) {
+    return fmt::format("{} sequences would run, but max_num_seqs is {}", num_running, view.limits.max_num_seqs);
+  }
+  if (blocks < 0) return fmt::format("{} blocks more than are free", -blocks);
+  return std::nullopt;
+}
+
+}  // namespace
+
+void Planner::added(const Sequence& sequence) {
+  event_kinds_.push_back(MORTISE_EVENT_ADDED);
+  event_ids_.push_back(sequence.id);
+  event_tokens_.push_back(sequence.num_tokens());
+}
+
+void Planner::ended(std::uint64_t seq_id) {
+  event_kinds_.push_back(MORTISE_EVENT_ENDED);
+  event_ids_.push_back(seq_id);
+  event_tokens_.push_back(0);
+}
+
+void Planner::send_events() {
+  if (event_kinds_.empty()) return;
+  mortise_schedule_events events{};
+  events.struct_size = sizeof events;
+  events.num_events = static_cast<std::int32_t>(event_kinds_.size());
+  events.kinds = event_kinds_.data();
+  events.seq_ids = event_ids_.data();
+  events.num_tokens = event_tokens_.data();
+  mortise_error error = empty_error();
+  if (parts_.scheduler.api->events(parts_.scheduler.self, &events, &error) != MORTISE_OK) {
+    spdlog::warn("{}: events failed: {}", parts_.scheduler.name, error.message);
+  }
+  event_kinds_.clear();
+  event_ids_.clear();
+  event_tokens_.clear();
+}
+
+StepPlan Planner::plan(std::uint64_t step_id, const std::deque<std::shared_ptr<Sequence>>& live,
+                       const std::vector<std::int32_t>& lookahead, const BlockPool& pool) {
+  send_events();
+  const View view(live, limits_, lookahead, pool);
+  PlanArrays arrays(live.size());
+  const mortise_schedule_view abi_view = view.abi(step_id);
+  mortise_schedule_plan plan = arrays.abi();
+  mortise_error error = empty_error();
+  const mortise_status status = parts_.scheduler.api->plan(parts_.scheduler.self, &abi_view, &plan, &error);
+  const std::optional<std::string> breach =
+      status == MORTISE_OK ? find_breach(view, plan) : fmt::format("plan failed: {}", error.message);
+  if (breach) {
+    // The first one is enough to find the plugin; the count is in the statistics.
+    if (num_rejected_++ == 0) {
+      spdlog::warn("{}: bad plan in step {}: {}; running first come, first served", parts_.scheduler.name, step_id,
+                   *breach);
+    }
+    return first_come_first_served(view);
+  }
+  StepPlan result;
+  for (std::int32_t i = 0; i < plan.num_preempted; ++i) result.preempted.push_back(live[arrays.preempted[i]]);
+  for (std::int32_t i = 0; i < plan.num_scheduled; ++i) {
+    result.scheduled.push_back({live[arrays.seqs[i]], arrays.new_tokens[i]});
+  }
+  return result;
+}
+
+// The oldest sequence always runs, if need be with the blocks of the latest; then whoever fits, in order of arrival.
+StepPlan Planner::first_come_first_served(const View& view) const {
+  StepPlan result;
+  auto blocks = static_cast<std::int64_t>(view.num_free);
+  std::int32_t rows = 0;
+  std::size_t last = view.live.size();  // sequences from here on are preempted, or wait
+  std::int64_t num_running = std::count(view.states.begin(), view.states.end(), MORTISE_SEQ_RUNNING);
+  for (std::size_t i = 0; i < last && rows < limits_.max_batched_tokens; ++i) {
+    if (!view.running(i) && num_running >= limits_.max_num_seqs && i != 0) break;
+    const std::int32_t budget = limits_.max_batched_tokens - rows;
+    std::int32_t n = std::min(view.remaining(i), budget);
+    while (n > 1 && view.rows(i, n) > budget) --n;
+    if (n < 1 || view.rows(i, n) > budget) break;
+    const auto short_of_room = [&] {
+      return view.new_blocks(i, n) > blocks || (!view.running(i) && num_running >= limits_.max_num_seqs);
+    };
+    while (i == 0 && short_of_room() && last > 1) {
+      --last;
+      if (!view.running(last)) continue;
+      result.preempted.push_back(view.live[last]);
+      blocks += view.freed[last];
+      --num_running;
+    }
+    while (n > 1 && view.new_blocks(i, n) > blocks) --n;
+    if (short_of_room()) continue;
+    result.scheduled.push_back({view.live[i], n});
+    blocks -= view.new_blocks(i, n);
+    rows += view.rows(i, n);
+    if (!view.running(i)) ++num_running;
+  }
+  return result;
+}
+
+}  // namespace mortise

@@ -1,0 +1,68 @@
+// runtime/engine/request.hpp: what a front end gives the engine, and what it gets back.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sampling/params.hpp"
+
+namespace mortise {
+
+using RequestId = std::uint64_t;
+
+struct Request {
+  std::vector<std::int32_t> prompt;
+  SamplingParams sampling;
+  // Log probabilities of the generated tokens, with this many alternatives (0: the tokens' own alone). None: not
+  // computed.
+  std::optional<std::int32_t> logprobs;
+  // Log probabilities of prompt tokens from this index on (at least 1: nothing predicts token 0). None: not computed.
+  std::optional<std::int32_t> score_from;
+  std::int32_t priority = 0;  // lower runs first
+  std::uint64_t group = 0;    // prefix group, 0 none
+};
+
+// A token with what the model said of it: raw log-softmax, before penalties, temperature and masks.
+struct TokenInfo {
+  std::int32_t id = 0;
+  float logprob = 0.0f;
+  std::int32_t rank = 0;                            // 1 is the most likely; 0: log probabilities were not asked for
+  std::vector<std::pair<std::int32_t, float>> top;  // (id, log probability), most likely first
+};
+
+enum class FinishReason { kNone, kStop, kLength, kAborted, kError };
+const char* to_string(FinishReason reason);  // "stop", "length", ... as OpenAI's API spells them
+
+struct Usage {
+  std::int32_t prompt_tokens = 0;
+  std::int32_t completion_tokens = 0;
+  std::int32_t cached_tokens = 0;  // prompt tokens whose KV came from the prefix cache
+  std::int32_t draft_tokens = 0;
+  std::int32_t accepted_tokens = 0;
+};
+
+// News of one choice of a request. Deltas of a choice come in order; the last has a finish reason. `text` never ends in
+// the middle of a character or in what may become a stop string.
+struct Delta {
+  RequestId request = 0;
+  std::int32_t choice = 0;
+  std::vector<TokenInfo> prompt;  // prompt tokens from score_from on, all in one delta
+  std::vector<TokenInfo> tokens;
+  std::string text;
+  FinishReason finish = FinishReason::kNone;
+  std::string error;  // for kError
+  // With the finish:
+  std::optional<std::int32_t>
+      stop_token;  // the end token or stop token that ended it (the last of the choice's tokens)
+  std::uint64_t seed = 0;
+  Usage usage;
+};
+
+// Called on the engine's thread; must not block and must not throw.
+using Sink = std::function<void(const Delta&)>;
+
+}  // namespace mortise

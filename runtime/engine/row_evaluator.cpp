@@ -1,0 +1,228 @@
+#include "engine/row_evaluator.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+namespace mortise {
+
+// Rows that go through the head together.
+struct RowEvaluator::Chunk {
+  std::span<const LogitRow> rows;
+  std::span<const ScheduledSequence> scheduled;
+  std::span<TokenInfo> infos;
+  mortise_tensor logits{};
+
+  const Sequence& sequence(std::size_t i) const { return *scheduled[static_cast<std::size_t>(rows[i].seq)].sequence; }
+  bool draws(std::size_t i) const { return rows[i].target < 0; }
+  // Alternatives wanted for a row, or nothing if it wants no log probability at all.
+  std::optional<std::int32_t> top_n(std::size_t i) const {
+    const std::optional<std::int32_t>& wanted = sequence(i).request().logprobs;
+    return draws(i) ? wanted : std::optional(wanted.value_or(0));
+  }
+};
+
+namespace {
+
+// The sampling arguments of the rows that draw, struct of arrays.
+struct DrawArrays {
+  std::vector<float> temperatures, top_ps, min_ps, biases, repetitions, subtracts;
+  std::vector<std::int32_t> top_ks, edit_offsets{0}, edit_ids;
+  std::vector<std::uint64_t> keys;
+  std::vector<std::int64_t> positions;
+
+  void add(const Sequence& sequence, const LogitRow& row) {
+    const SamplingParams& params = sequence.request().sampling;
+    temperatures.push_back(params.temperature);
+    top_ps.push_back(params.top_p);
+    min_ps.push_back(params.min_p);
+    top_ks.push_back(params.top_k);
+    keys.push_back(sequence.key);
+    positions.push_back(row.position + 1);
+    for (const LogitEdit& edit : edits_of(sequence, row)) {
+      edit_ids.push_back(edit.token);
+      biases.push_back(edit.bias);
+      repetitions.push_back(edit.repetition);
+      subtracts.push_back(edit.subtract);
+    }
+    edit_offsets.push_back(static_cast<std::int32_t>(edit_ids.size()));
+  }
+
+ private:
+  // A row behind drafts sees them as if they had been accepted: if they are not, nobody looks at the row.
+  static std::vector<LogitEdit> edits_of(const Sequence& sequence, const LogitRow& row) {
+    const SamplingParams& params = sequence.request().sampling;
+    const auto num_drafts_before = static_cast<std::size_t>(row.position - (sequence.num_tokens() - 1));
+    std::span<const std::int32_t> banned;
+    if (sequence.num_generated() + static_cast<std::int32_t>(num_drafts_before) < params.min_tokens) {
+      banned = sequence.owner->end_tokens;
+    }
+    if (num_drafts_before == 0 || !uses_counts(params)) return make_edits(params, sequence.counts, banned);
+    TokenCounts counts = sequence.counts;
+    for (std::size_t i = 0; i < num_drafts_before; ++i) counts.add_generated(sequence.drafts[i]);
+    return make_edits(params, counts, banned);
+  }
+};
+
+}  // namespace
+
+RowEvaluator::RowEvaluator(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size)
+    : parts_(parts),
+      limits_(limits),
+      vocab_size_(vocab_size),
+      upload_(parts.device),
+      hidden_(parts.device),
+      logits_(parts.device),
+      results_(parts.device) {}
+
+std::vector<TokenInfo> RowEvaluator::evaluate(const mortise_step& step, const mortise_tensor& hidden,
+                                              std::span<const LogitRow> rows,
+                                              std::span<const ScheduledSequence> scheduled) {
+  std::vector<TokenInfo> infos(rows.size());
+  const auto limit = static_cast<std::size_t>(limits_.max_logit_rows);
+  for (std::size_t first = 0; first < rows.size(); first += limit) {
+    const std::size_t count = std::min(limit, rows.size() - first);
+    Chunk chunk{rows.subspan(first, count), scheduled, std::span(infos).subspan(first, count)};
+    compute_logits(step, hidden, chunk);
+    draw(step, chunk);
+    describe(step, chunk);
+  }
+  return infos;
+}
+
+void RowEvaluator::compute_logits(const mortise_step& step, const mortise_tensor& hidden, Chunk& chunk) {
+  const auto count = static_cast<std::int64_t>(chunk.rows.size());
+  const std::int64_t width = hidden.shape[1];
+  std::vector<std::int32_t> indices;
+  for (const LogitRow& row : chunk.rows) indices.push_back(row.row);
+  upload_.clear();
+  const std::size_t at = upload_.put(std::span<const std::int32_t>(indices));
+  upload_.upload();
+  const auto bytes = static_cast<std::uint64_t>(count * width) * static_cast<std::uint64_t>((hidden.dtype & 0xff) / 8);
+  const mortise_tensor gathered = matrix(hidden_.reserve(bytes), hidden.dtype, count, width);
+  mortise_error error = empty_error();
+  check_part(parts_.device.api->gather_rows(parts_.device.self, step.stream, &hidden, upload_.device<std::int32_t>(at),
+                                            &gathered, &error),
+             error, parts_.device.name);
+  chunk.logits = matrix(logits_.reserve(static_cast<std::uint64_t>(count * vocab_size_) * sizeof(float)), MORTISE_F32,
+                        count, vocab_size_);
+  check_part(parts_.model.api->head(parts_.model.self, &step, &gathered, 0, vocab_size_, &chunk.logits, &error), error,
+             parts_.model.name);
+}
+
+// Draws run over the chunk's rows in runs of neighbours that draw: in a decode step that is one run.
+void RowEvaluator::draw(const mortise_step& step, Chunk& chunk) {
+  for (std::size_t begin = 0; begin < chunk.rows.size();) {
+    if (!chunk.draws(begin)) {
+      ++begin;
+      continue;
+    }
+    std::size_t end = begin;
+    DrawArrays arrays;
+    for (; end < chunk.rows.size() && chunk.draws(end); ++end) arrays.add(chunk.sequence(end), chunk.rows[end]);
+
+    upload_.clear();
+    const auto put = [this](const auto& values) {
+      return upload_.put(std::span<const typename std::decay_t<decltype(values)>::value_type>(values));
+    };
+    const std::size_t temperatures = put(arrays.temperatures), top_ks = put(arrays.top_ks), top_ps = put(arrays.top_ps),
+                      min_ps = put(arrays.min_ps), keys = put(arrays.keys), positions = put(arrays.positions),
+                      offsets = put(arrays.edit_offsets), ids = put(arrays.edit_ids), biases = put(arrays.biases),
+                      repetitions = put(arrays.repetitions), subtracts = put(arrays.subtracts);
+    upload_.upload();
+    const std::size_t count = end - begin;
+    mortise_tensor logits = chunk.logits;
+    logits.data = static_cast<float*>(logits.data) + begin * static_cast<std::size_t>(vocab_size_);
+    logits.shape[0] = static_cast<std::int64_t>(count);
+    logits.bytes = count * static_cast<std::uint64_t>(vocab_size_) * sizeof(float);
+    mortise_sample_args args{};
+    args.struct_size = sizeof args;
+    args.logits = &logits;
+    args.temperatures = upload_.device<float>(temperatures);
+    args.top_ks = upload_.device<std::int32_t>(top_ks);
+    args.top_ps = upload_.device<float>(top_ps);
+    args.min_ps = upload_.device<float>(min_ps);
+    args.keys = upload_.device<std::uint64_t>(keys);
+    args.positions = upload_.device<std::int64_t>(positions);
+    if (!arrays.edit_ids.empty()) args.edit_offsets = upload_.device<std::int32_t>(offsets);
+    args.edit_ids = upload_.device<std::int32_t>(ids);
+    args.edit_biases = upload_.device<float>(biases);
+    args.edit_repetitions = upload_.device<float>(repetitions);
+    args.edit_subtracts = upload_.device<float>(subtracts);
+    args.tokens = static_cast<std::int32_t*>(results_.reserve(count * sizeof(std::int32_t)));
+    mortise_error error = empty_error();
+    check_part(parts_.device.api->sample(parts_.device.self, step.stream, &args, &error), error, parts_.device.name);
+    std::vector<std::int32_t> tokens(count);
+    download(parts_.device, args.tokens, std::span(tokens));
+    for (std::size_t i = 0; i < count; ++i) chunk.infos[begin + i].id = tokens[i];
+    begin = end;
+  }
+}
+
+void RowEvaluator::describe(const mortise_step& step, Chunk& chunk) {
+  const std::size_t count = chunk.rows.size();
+  std::int32_t width = -1;
+  std::vector<std::int32_t> targets(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!chunk.draws(i)) chunk.infos[i].id = chunk.rows[i].target;
+    targets[i] = chunk.infos[i].id;
+    if (const auto wanted = chunk.top_n(i)) width = std::max(width, std::min(*wanted, vocab_size_));
+  }
+  if (width < 0) return;
+
+  upload_.clear();
+  const std::size_t at = upload_.put(std::span<const std::int32_t>(targets));
+  upload_.upload();
+  const std::size_t n = static_cast<std::size_t>(width);
+  // max, sum, target logit, rank, log-sum-exp [count] each, then top ids and top logits [count, width].
+  auto* const base = static_cast<float*>(results_.reserve(count * (5 + 2 * n) * sizeof(float)));
+  mortise_head_reduce_args args{};
+  args.struct_size = sizeof args;
+  args.logits = &chunk.logits;
+  args.first = 1;
+  args.targets = upload_.device<std::int32_t>(at);
+  args.max = base;
+  args.sum = base + count;
+  args.target_logits = base + 2 * count;
+  args.lse = base + 4 * count;
+  if (width > 0) {
+    args.top_n = width;
+    args.top_ids = reinterpret_cast<std::int32_t*>(base + 5 * count);
+    args.top_logits = base + (5 + n) * count;
+  }
+  mortise_error error = empty_error();
+  const auto reduce = [&] {
+    check_part(parts_.device.api->head_reduce(parts_.device.self, step.stream, &args, &error), error,
+               parts_.device.name);
+  };
+  reduce();
+  args.max = args.sum = args.lse = args.top_logits =
+      nullptr;  // the second pass counts ranks against the final target logits
+  args.top_ids = nullptr;
+  args.top_n = 0;
+  args.ranks = reinterpret_cast<std::int32_t*>(base + 3 * count);
+  reduce();
+
+  std::vector<float> values(count * (5 + 2 * n));
+  download(parts_.device, base, std::span(values));
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto wanted = chunk.top_n(i);
+    if (!wanted) continue;
+    TokenInfo& info = chunk.infos[i];
+    const auto integer = [&](std::size_t index) {
+      std::int32_t value;
+      std::memcpy(&value, &values[index], sizeof value);
+      return value;
+    };
+    const float lse = values[4 * count + i];
+    info.logprob = values[2 * count + i] - lse;
+    info.rank = integer(3 * count + i) + 1;
+    const std::size_t row = i * n;
+    for (std::size_t j = 0; j < std::min<std::size_t>(n, static_cast<std::size_t>(*wanted)); ++j) {
+      const std::int32_t id = integer(5 * count + row + j);
+      if (id >= 0) info.top.emplace_back(id, values[(5 + n) * count + row + j] - lse);
+    }
+  }
+}
+
+}  // namespace mortise

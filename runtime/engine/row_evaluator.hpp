@@ -1,0 +1,35 @@
+// runtime/engine/row_evaluator.hpp: from hidden rows to tokens and log probabilities. Rows go through the head in
+// chunks of max_logit_rows, so that a rows x vocabulary matrix of a whole prompt never exists.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/batch_builder.hpp"
+#include "engine/parts.hpp"
+
+namespace mortise {
+
+class RowEvaluator {
+ public:
+  RowEvaluator(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size);
+
+  // One TokenInfo per row, in order: the drawn token or the scored one. `hidden` has the batch's rows.
+  std::vector<TokenInfo> evaluate(const mortise_step& step, const mortise_tensor& hidden,
+                                  std::span<const LogitRow> rows, std::span<const ScheduledSequence> scheduled);
+
+ private:
+  struct Chunk;
+  void compute_logits(const mortise_step& step, const mortise_tensor& hidden, Chunk& chunk);
+  void draw(const mortise_step& step, Chunk& chunk);
+  void describe(const mortise_step& step, Chunk& chunk);
+
+  const Parts& parts_;
+  const EngineLimits& limits_;
+  const std::int32_t vocab_size_;
+  PackedUpload upload_;
+  DeviceBuffer hidden_, logits_, results_;
+};
+
+}  // namespace mortise

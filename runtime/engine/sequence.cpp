@@ -1,0 +1,51 @@
+#include "engine/sequence.hpp"
+
+#include <utility>
+
+#include "sampling/key.hpp"
+
+namespace mortise {
+
+const char* to_string(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kNone:
+      return "";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kAborted:
+      return "abort";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "";
+}
+
+Sequence::Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner_state, std::int32_t choice,
+                   const Tokenizer& tokenizer)
+    : id(id),
+      owner(std::move(owner_state)),
+      choice(choice),
+      key(noise_key(owner->seed, static_cast<std::uint32_t>(choice))),
+      tokens(owner->request.prompt),
+      text(tokenizer, owner->request.sampling.stop) {
+  usage.prompt_tokens = num_prompt();
+  if (uses_counts(request().sampling)) {
+    for (std::int32_t token : tokens) counts.add_prompt(token);
+  }
+}
+
+std::int32_t Sequence::next_scored_position() const {
+  if (!request().score_from) return num_prompt();
+  // Token i is predicted by the row at position i - 1.
+  return *request().score_from + static_cast<std::int32_t>(scores.size()) - 1;
+}
+
+void Sequence::append(std::int32_t token) {
+  tokens.push_back(token);
+  if (uses_counts(request().sampling)) counts.add_generated(token);
+  ++usage.completion_tokens;
+}
+
+}  // namespace mortise

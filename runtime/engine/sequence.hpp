@@ -1,0 +1,63 @@
+// runtime/engine/sequence.hpp: one choice of a request as it runs. Owned by the engine thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/request.hpp"
+#include "engine/text_stream.hpp"
+#include "kv/block_pool.hpp"
+#include "sampling/edits.hpp"
+
+namespace mortise {
+
+// A request, shared by its choices.
+struct RequestState {
+  RequestId id = 0;
+  Request request;
+  Sink sink;
+  std::uint64_t seed = 0;
+  std::uint64_t arrival = 0;
+  std::vector<std::int32_t> end_tokens;  // that end it: the model's, unless ignore_eos, and its stop_token_ids
+};
+
+class Sequence {
+ public:
+  Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner, std::int32_t choice,
+           const Tokenizer& tokenizer);
+
+  const Request& request() const { return owner->request; }
+  std::int32_t num_tokens() const { return static_cast<std::int32_t>(tokens.size()); }
+  std::int32_t num_prompt() const { return static_cast<std::int32_t>(owner->request.prompt.size()); }
+  std::int32_t num_generated() const { return num_tokens() - num_prompt(); }
+  bool running() const { return !blocks.empty(); }
+  bool wants_tokens() const { return num_generated() < request().sampling.max_tokens; }
+
+  // First position whose row must give the log probability of the prompt token after it; at least num_prompt() - 1 when
+  // none is left. Rows that were scored before a preemption are not scored again.
+  std::int32_t next_scored_position() const;
+  bool wants_scores() const { return next_scored_position() < num_prompt() - 1; }
+  // Tokens that must have been run before the sequence can go on: without tokens to generate the prompt's last is not.
+  std::int32_t num_to_run() const { return wants_tokens() ? num_tokens() : num_prompt() - 1; }
+
+  void append(std::int32_t token);
+
+  const std::uint64_t id;
+  const std::shared_ptr<const RequestState> owner;
+  const std::int32_t choice;
+  const std::uint64_t key;  // of its noise
+
+  std::vector<std::int32_t> tokens;  // prompt, then generated
+  std::int32_t num_computed = 0;     // tokens with KV
+  std::vector<BlockId> blocks;
+  std::vector<std::int32_t> drafts;  // of this step, to verify
+  TokenCounts counts;
+  std::vector<TokenInfo> scores;  // of prompt tokens, from score_from on
+  TextStream text;
+  Usage usage;
+  FinishReason finish = FinishReason::kNone;
+};
+
+}  // namespace mortise
