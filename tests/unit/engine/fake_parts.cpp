@@ -1,0 +1,262 @@
+#include "fake_parts.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+#include "sampling/key.hpp"
+
+namespace mortise::testing {
+namespace {
+
+FakeWorld& world(void* instance) {
+  return *static_cast<FakeWorld*>(instance);
+}
+template <typename T>
+FakeWorld& world(T* instance) {
+  return *reinterpret_cast<FakeWorld*>(instance);
+}
+
+// Hidden rows carry the hash as three exact floats.
+void store_hash(std::uint64_t hash, float* row) {
+  for (int i = 0; i < 3; ++i) row[i] = static_cast<float>((hash >> (i * 22)) & 0x3fffff);
+}
+std::uint64_t load_hash(const float* row) {
+  std::uint64_t hash = 0;
+  for (int i = 0; i < 3; ++i) hash |= static_cast<std::uint64_t>(row[i]) << (i * 22);
+  return hash;
+}
+
+mortise_status describe(mortise_device*, mortise_device_info* info) {
+  info->host_memory = 1;
+  return MORTISE_OK;
+}
+mortise_status allocate(mortise_device*, uint64_t bytes, void** memory, mortise_error*) {
+  *memory = std::calloc(bytes, 1);
+  return MORTISE_OK;
+}
+void free_memory(mortise_device*, void* memory) {
+  std::free(memory);
+}
+mortise_status copy(mortise_device*, mortise_stream*, void* to, const void* from, uint64_t bytes, mortise_error*) {
+  std::memcpy(to, from, bytes);
+  return MORTISE_OK;
+}
+mortise_status synchronize(mortise_device*, mortise_stream*, mortise_error*) {
+  return MORTISE_OK;
+}
+mortise_status gather_rows(mortise_device*, mortise_stream*, const mortise_tensor* x, const int32_t* rows,
+                           const mortise_tensor* out, mortise_error*) {
+  for (int64_t r = 0; r < out->shape[0]; ++r) {
+    std::memcpy(static_cast<float*>(out->data) + r * 3, static_cast<float*>(x->data) + rows[r] * 3, 3 * sizeof(float));
+  }
+  return MORTISE_OK;
+}
+
+// Greedy after the edits; temperature only to show that it arrives: a row with T > 0 draws the smallest logit.
+mortise_status sample(mortise_device*, mortise_stream*, const mortise_sample_args* args, mortise_error*) {
+  const auto* logits = static_cast<const float*>(args->logits->data);
+  for (int64_t r = 0; r < args->logits->shape[0]; ++r) {
+    std::vector<float> row(logits + r * kVocab, logits + (r + 1) * kVocab);
+    if (args->edit_offsets != nullptr) {
+      for (int32_t e = args->edit_offsets[r]; e < args->edit_offsets[r + 1]; ++e) {
+        float& logit = row[static_cast<std::size_t>(args->edit_ids[e])];
+        logit += args->edit_biases[e];
+        logit = logit > 0 ? logit / args->edit_repetitions[e] : logit * args->edit_repetitions[e];
+        logit -= args->edit_subtracts[e];
+      }
+    }
+    const auto best =
+        args->temperatures[r] > 0 ? std::min_element(row.begin(), row.end()) : std::max_element(row.begin(), row.end());
+    args->tokens[r] = static_cast<int32_t>(best - row.begin());
+  }
+  return MORTISE_OK;
+}
+
+mortise_status head_reduce(mortise_device*, mortise_stream*, const mortise_head_reduce_args* args, mortise_error*) {
+  const auto* logits = static_cast<const float*>(args->logits->data);
+  for (int64_t r = 0; r < args->logits->shape[0]; ++r) {
+    const float* row = logits + r * kVocab;
+    if (args->target_logits != nullptr && args->lse != nullptr) {
+      args->target_logits[r] = row[args->targets[r]];
+      args->lse[r] = 1.0f;  // a constant: tests read log probability = logit - 1
+    }
+    if (args->ranks != nullptr) {
+      args->ranks[r] = static_cast<int32_t>(
+          std::count_if(row, row + kVocab, [&](float logit) { return logit > row[args->targets[r]]; }));
+    }
+    for (int32_t n = 0; args->top_ids != nullptr && n < args->top_n; ++n) {
+      args->top_ids[r * args->top_n + n] = n;
+      args->top_logits[r * args->top_n + n] = row[n];
+    }
+  }
+  return MORTISE_OK;
+}
+
+mortise_status attention_plan(mortise_attention* self, const mortise_step* step, mortise_error*) {
+  world(self).batch = step->batch;
+  return MORTISE_OK;
+}
+
+mortise_status forward(mortise_model* self, const mortise_step* step, mortise_tensor* hidden, mortise_error* error) {
+  FakeWorld& fake = world(self);
+  try {
+    if (fake.before_forward) fake.before_forward(fake.num_forwards);
+  } catch (const std::exception& exception) {
+    std::strncpy(error->message, exception.what(), sizeof error->message - 1);
+    return MORTISE_INTERNAL;
+  }
+  ++fake.num_forwards;
+  const mortise_batch& batch = *step->batch;
+  fake.hidden.resize(static_cast<std::size_t>(batch.num_tokens) * 3);
+  for (int32_t t = 0; t < batch.num_tokens; ++t) {
+    fake.kv[static_cast<std::size_t>(batch.device_slot_mapping[t])] = batch.device_token_ids[t];
+  }
+  for (int32_t i = 0; i < batch.num_seqs; ++i) {
+    const int32_t* table = batch.device_block_table + i * batch.max_blocks;
+    for (int32_t t = batch.device_cu_seqlens_q[i]; t < batch.device_cu_seqlens_q[i + 1]; ++t) {
+      std::vector<int32_t> history;
+      for (int32_t p = 0; p <= batch.device_positions[t]; ++p) {
+        history.push_back(
+            fake.kv[static_cast<std::size_t>(table[p / batch.block_size] * batch.block_size + p % batch.block_size)]);
+      }
+      store_hash(hash_history(history), fake.hidden.data() + t * 3);
+    }
+  }
+  hidden->data = fake.hidden.data();
+  hidden->dtype = MORTISE_F32;
+  hidden->ndim = 2;
+  hidden->shape[0] = batch.num_tokens;
+  hidden->shape[1] = 3;
+  return MORTISE_OK;
+}
+
+mortise_status head(mortise_model*, const mortise_step*, const mortise_tensor* hidden, int32_t begin, int32_t end,
+                    const mortise_tensor* logits, mortise_error*) {
+  for (int64_t r = 0; r < hidden->shape[0]; ++r) {
+    const std::uint64_t hash = load_hash(static_cast<float*>(hidden->data) + r * 3);
+    for (int32_t v = begin; v < end; ++v) {
+      static_cast<float*>(logits->data)[r * (end - begin) + v - begin] = fake_logit(hash, v);
+    }
+  }
+  return MORTISE_OK;
+}
+
+mortise_status scheduler_events(mortise_scheduler* self, const mortise_schedule_events* events, mortise_error*) {
+  for (int32_t i = 0; i < events->num_events; ++i) {
+    if (events->kinds[i] == MORTISE_EVENT_ADDED) world(self).scheduler_alive.insert(events->seq_ids[i]);
+    if (events->kinds[i] == MORTISE_EVENT_ENDED) world(self).scheduler_alive.erase(events->seq_ids[i]);
+  }
+  return MORTISE_OK;
+}
+
+mortise_status scheduler_plan(mortise_scheduler* self, const mortise_schedule_view* view, mortise_schedule_plan* plan,
+                              mortise_error*) {
+  if (world(self).plan) world(self).plan(*view, *plan);
+  return MORTISE_OK;  // an empty plan: the engine falls back to first come, first served
+}
+
+mortise_status observe(mortise_proposer* self, const mortise_observation* observation, mortise_error*) {
+  FakeWorld& fake = world(self);
+  for (int32_t i = 0; i < observation->num_seqs; ++i) {
+    const std::uint64_t id = observation->seq_ids[i];
+    fake.proposer_alive.insert(id);
+    if (fake.observed.size() <= id) fake.observed.resize(id + 1);
+    fake.observed[id].insert(fake.observed[id].end(), observation->tokens + observation->token_offsets[i],
+                             observation->tokens + observation->token_offsets[i + 1]);
+  }
+  for (int32_t i = 0; i < observation->num_ended; ++i) fake.proposer_alive.erase(observation->ended_ids[i]);
+  return MORTISE_OK;
+}
+
+mortise_status propose(mortise_proposer* self, const mortise_step*, const mortise_proposal_args* args, mortise_error*) {
+  for (int32_t i = 0; i < args->num_seqs; ++i) {
+    const std::vector<int32_t> drafts = world(self).propose(args->seq_ids[i], args->max_drafts[i]);
+    args->num_drafts[i] = static_cast<int32_t>(drafts.size());
+    for (std::size_t j = 0; j < drafts.size() && j < static_cast<std::size_t>(args->max_draft); ++j) {
+      args->tokens[static_cast<std::size_t>(i * args->max_draft) + j] = drafts[j];
+    }
+  }
+  return MORTISE_OK;
+}
+
+template <typename Table>
+Table table() {
+  Table value{};
+  value.struct_size = sizeof value;
+  return value;
+}
+
+}  // namespace
+
+std::uint64_t hash_history(const std::vector<std::int32_t>& history) {
+  std::uint64_t hash = 0;
+  for (std::int32_t token : history) hash = mix64(hash ^ static_cast<std::uint64_t>(token));
+  return hash & 0x3fffffffffffffff;
+}
+
+float fake_logit(std::uint64_t hash, std::int32_t token) {
+  return static_cast<float>(mix64(hash + static_cast<std::uint64_t>(token) * 1000003) >> 44) / 65536.0f;
+}
+
+std::int32_t next_token(const std::vector<std::int32_t>& history) {
+  std::int32_t best = 0;
+  const std::uint64_t hash = hash_history(history);
+  for (std::int32_t v = 1; v < kVocab; ++v) {
+    if (fake_logit(hash, v) > fake_logit(hash, best)) best = v;
+  }
+  return best;
+}
+
+FakeWorld::FakeWorld(const EngineLimits& limits)
+    : limits(limits), kv(static_cast<std::size_t>(limits.num_blocks * limits.block_size), -1) {}
+
+Parts FakeWorld::parts() {
+  static const auto device_table = [] {
+    auto value = table<mortise_device_table>();
+    value.describe = describe;
+    value.allocate = allocate;
+    value.free = free_memory;
+    value.copy = copy;
+    value.stream_synchronize = synchronize;
+    value.gather_rows = gather_rows;
+    value.sample = sample;
+    value.head_reduce = head_reduce;
+    return value;
+  }();
+  static const auto attention_table = [] {
+    auto value = table<mortise_attention_table>();
+    value.plan = attention_plan;
+    return value;
+  }();
+  static const auto model_table = [] {
+    auto value = table<mortise_model_table>();
+    value.forward = forward;
+    value.head = head;
+    return value;
+  }();
+  static const auto scheduler_table = [] {
+    auto value = table<mortise_scheduler_table>();
+    value.events = scheduler_events;
+    value.plan = scheduler_plan;
+    return value;
+  }();
+  static const auto proposer_table = [] {
+    auto value = table<mortise_proposer_table>();
+    value.observe = observe;
+    value.propose = mortise::testing::propose;
+    return value;
+  }();
+  Parts parts;
+  parts.device = {reinterpret_cast<mortise_device*>(this), &device_table, "device 'fake'"};
+  parts.attention = {reinterpret_cast<mortise_attention*>(this), &attention_table, "attention 'fake'"};
+  parts.model = {reinterpret_cast<mortise_model*>(this), &model_table, "model 'fake'"};
+  parts.scheduler = {reinterpret_cast<mortise_scheduler*>(this), &scheduler_table, "scheduler 'fake'"};
+  if (propose) {
+    parts.proposer = {reinterpret_cast<mortise_proposer*>(this), &proposer_table, "proposer 'fake'"};
+  }
+  return parts;
+}
+
+}  // namespace mortise::testing

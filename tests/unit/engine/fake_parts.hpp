@@ -1,0 +1,42 @@
+// tests/unit/engine/fake_parts.hpp: parts whose results can be computed by hand, to test the engine without kernels.
+// The "KV cache" holds token ids; a hidden row is a hash of the whole history as read through the block table, so a
+// wrong block, slot, position or a stale token changes what comes out. A logit is a hash of (history, token).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "engine/parts.hpp"
+
+namespace mortise::testing {
+
+inline constexpr std::int32_t kVocab = 97;
+
+// What the fake model answers after `history`: the token of the largest logit.
+std::int32_t next_token(const std::vector<std::int32_t>& history);
+float fake_logit(std::uint64_t history_hash, std::int32_t token);
+std::uint64_t hash_history(const std::vector<std::int32_t>& history);
+
+// The world behind the tables. One at a time: the instances are this struct itself.
+struct FakeWorld {
+  explicit FakeWorld(const EngineLimits& limits);
+  Parts parts();
+
+  EngineLimits limits;
+  std::vector<std::int32_t> kv;  // [num_blocks, block_size]
+  const mortise_batch* batch = nullptr;
+  std::vector<float> hidden;
+
+  // Overrides; unset: first come, first served, no proposer.
+  std::function<void(const mortise_schedule_view&, mortise_schedule_plan&)> plan;
+  std::function<std::vector<std::int32_t>(std::uint64_t seq, std::int32_t max)> propose;
+  std::function<void(std::int64_t forward_count)> before_forward;  // may throw: the forward then fails
+
+  std::int64_t num_forwards = 0;
+  std::set<std::uint64_t> scheduler_alive, proposer_alive;  // ids that the plugin has heard of and not lost
+  std::vector<std::vector<std::int32_t>> observed;          // by sequence id: tokens told to the proposer
+};
+
+}  // namespace mortise::testing
