@@ -1,0 +1,136 @@
+#include "checkpoint/checkpoint.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "checkpoint/json_file.hpp"
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+void check_folder(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) {
+    fail("{}: no such folder; give the folder of a Hugging Face checkpoint (config.json and model.safetensors)",
+         folder.native());
+  }
+  if (!fs::is_directory(folder, ignored)) {
+    fail("{}: is a file; give the folder of a Hugging Face checkpoint (config.json and model.safetensors)",
+         folder.native());
+  }
+  if (!fs::exists(folder / "config.json", ignored)) {
+    fail("{}: has no config.json, so it is no Hugging Face checkpoint; check the path or download it again",
+         folder.native());
+  }
+}
+
+[[noreturn]] void fail_without_weights(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().native();
+    if (name.ends_with(".safetensors")) {
+      fail("{}: has {} but neither {} nor {}; download the checkpoint again", folder.native(), quote(name), kSingleFile,
+           kIndexFile);
+    }
+    if (name.ends_with(".bin") || name.ends_with(".pth") || name.ends_with(".gguf")) {
+      fail(
+          "{}: has {} but no {}; load the model with transformers and save it with save_pretrained, which writes "
+          "safetensors",
+          folder.native(), quote(name), kSingleFile);
+    }
+  }
+  fail("{}: has no weights ({} or {}); download the checkpoint again", folder.native(), kSingleFile, kIndexFile);
+}
+
+// The index comes from a stranger: a shard is a plain file name, so that it cannot lead out of the folder.
+void check_shard_name(const std::string& shard, const std::string& where) {
+  const bool plain = shard.find('/') == shard.npos && shard.find('\\') == shard.npos && shard.find('\0') == shard.npos;
+  if (!plain || shard.starts_with('.') || !shard.ends_with(".safetensors")) {
+    fail("{}: names the shard {}; expected the name of a .safetensors file in the same folder", where, quote(shard));
+  }
+}
+
+// Shard -> names of the tensors to take from it.
+std::map<std::string, std::vector<std::string>> read_index(const fs::path& path) {
+  const std::string& where = path.native();
+  const nlohmann::json index = read_json_object(path);
+  const nlohmann::json& weight_map = member(index, "weight_map");
+  if (!weight_map.is_object()) fail("{}: has no weight_map; download the file again", where);
+  std::map<std::string, std::vector<std::string>> shards;
+  for (const auto& [name, shard] : weight_map.items()) {
+    if (!shard.is_string()) fail("{}: tensor {} names no shard; download the file again", where, quote(name));
+    shards[shard.get<std::string>()].push_back(name);
+  }
+  for (const auto& [shard, names] : shards) check_shard_name(shard, where);
+  return shards;
+}
+
+std::string_view config_spelling(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kBf16:
+      return "bfloat16";
+    case Dtype::kF16:
+      return "float16";
+    case Dtype::kF64:
+      return "float64";
+    default:
+      return "float32";
+  }
+}
+
+// The floating-point dtype that most bytes have: a bf16 model may keep a few norms in f32.
+std::string_view prevailing_dtype(const TensorMap& tensors) {
+  std::map<Dtype, std::size_t> bytes;
+  for (const auto& [name, view] : tensors) {
+    const bool is_float = view.dtype == Dtype::kBf16 || view.dtype == Dtype::kF16 || view.dtype == Dtype::kF32 ||
+                          view.dtype == Dtype::kF64;
+    if (is_float) bytes[view.dtype] += view.bytes.size();
+  }
+  const auto most = std::max_element(bytes.begin(), bytes.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  return config_spelling(most == bytes.end() ? Dtype::kF32 : most->first);
+}
+
+}  // namespace
+
+Checkpoint Checkpoint::open(const fs::path& folder) {
+  check_folder(folder);
+  Checkpoint out;
+  out.folder_ = folder;
+  if (fs::exists(folder / kSingleFile)) {
+    out.files_.emplace_back(folder / kSingleFile);
+    out.tensors_ = out.files_.back().tensors();
+  } else if (fs::exists(folder / kIndexFile)) {
+    for (const auto& [shard, names] : read_index(folder / kIndexFile)) {
+      const TensorMap& in_shard = out.files_.emplace_back(folder / shard).tensors();
+      for (const std::string& name : names) {
+        const auto found = in_shard.find(name);
+        if (found == in_shard.end()) {
+          fail("{}: has no tensor {}, which {} expects there; download both files again", (folder / shard).native(),
+               quote(name), kIndexFile);
+        }
+        out.tensors_.insert(*found);
+      }
+    }
+  } else {
+    fail_without_weights(folder);
+  }
+  out.config_ = read_model_config(folder, prevailing_dtype(out.tensors_));
+  out.generation_config_ = read_generation_config(folder, out.config_);
+  return out;
+}
+
+const TensorView* Checkpoint::find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
+}  // namespace mortise

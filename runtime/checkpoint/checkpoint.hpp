@@ -1,0 +1,48 @@
+// runtime/checkpoint/checkpoint.hpp: a Hugging Face model folder: config.json, generation_config.json (optional) and
+// the weights, in model.safetensors or in the shards that model.safetensors.index.json lists. Opening maps the files
+// and checks their headers; no weight is read, so it costs milliseconds at any size. Immutable after open: any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/generation_config.hpp"
+#include "checkpoint/model_config.hpp"
+#include "checkpoint/safetensors.hpp"
+
+namespace mortise {
+
+class Checkpoint {
+ public:
+  // Error, with the file, what is wrong and what to do, when the folder or one of its files cannot be used.
+  static Checkpoint open(const std::filesystem::path& folder);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  const ModelConfig& config() const { return config_; }
+  const GenerationConfig& generation_config() const { return generation_config_; }
+
+  // The weights by name. With shards: those that the index lists, each from the shard that it names. Views live as long
+  // as this object.
+  const TensorMap& tensors() const { return tensors_; }
+  const TensorView* find(std::string_view name) const;  // nullptr when there is none of that name
+
+  // For system_fingerprint: XXH64 over the normalised configuration (without transformers_version and _name_or_path,
+  // which change nothing) and, in the order of names, each tensor's name, dtype, shape and a sample of its bytes: all
+  // of them up to 64 KiB, else 16 pieces of 4 KiB at equal distances, first and last included. So it does not depend on
+  // how the weights are cut into shards or how config.json spells; two models that differ only in a few weights between
+  // the samples share it. Reads at most 64 KiB a tensor: a few milliseconds for 8B when warm. Computed at each call.
+  std::uint64_t fingerprint() const;
+
+ private:
+  Checkpoint() = default;
+
+  std::filesystem::path folder_;
+  ModelConfig config_;
+  GenerationConfig generation_config_;
+  std::vector<SafetensorsFile> files_;
+  TensorMap tensors_;
+};
+
+}  // namespace mortise

@@ -1,0 +1,66 @@
+#include <xxhash.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/checkpoint.hpp"
+
+namespace mortise {
+namespace {
+
+constexpr std::size_t kPieceBytes = 4096;
+constexpr std::size_t kNumPieces = 16;
+
+class Hasher {
+ public:
+  Hasher() : state_(XXH64_createState(), &XXH64_freeState) { XXH64_reset(state_.get(), 0); }
+
+  void add(const void* data, std::size_t size) { XXH64_update(state_.get(), data, size); }
+  void add(std::uint64_t value) { add(&value, sizeof value); }
+  // The length goes first, so that two fields never run together.
+  void add(std::string_view text) {
+    add(text.size());
+    add(text.data(), text.size());
+  }
+  std::uint64_t digest() const { return XXH64_digest(state_.get()); }
+
+ private:
+  std::unique_ptr<XXH64_state_t, XXH_errorcode (*)(XXH64_state_t*)> state_;
+};
+
+void add_sample(Hasher& hasher, std::span<const std::byte> bytes) {
+  if (bytes.size() <= kPieceBytes * kNumPieces) {
+    hasher.add(bytes.data(), bytes.size());
+    return;
+  }
+  const std::size_t last = bytes.size() - kPieceBytes;
+  for (std::size_t i = 0; i < kNumPieces; ++i) {
+    // last / 15 * i would drift from the end; last * i / 15 overflows at 2^60 bytes, which no file has.
+    hasher.add(bytes.data() + last * i / (kNumPieces - 1), kPieceBytes);
+  }
+}
+
+std::string config_without_origin(const std::string& text) {
+  nlohmann::json config = nlohmann::json::parse(text);
+  config.erase("transformers_version");
+  config.erase("_name_or_path");
+  return config.dump();
+}
+
+}  // namespace
+
+std::uint64_t Checkpoint::fingerprint() const {
+  Hasher hasher;
+  hasher.add(config_without_origin(config_.json));
+  for (const auto& [name, view] : tensors_) {
+    hasher.add(name);
+    hasher.add(view.dtype_name);
+    hasher.add(view.shape.size());
+    for (const std::int64_t extent : view.shape) hasher.add(static_cast<std::uint64_t>(extent));
+    hasher.add(view.bytes.size());
+    add_sample(hasher, view.bytes);
+  }
+  return hasher.digest();
+}
+
+}  // namespace mortise

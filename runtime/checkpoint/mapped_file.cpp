@@ -1,0 +1,58 @@
+#include "checkpoint/mapped_file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+class FileDescriptor {
+ public:
+  // O_NONBLOCK: a named pipe in the folder must be refused below, not waited for.
+  explicit FileDescriptor(const std::filesystem::path& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    if (fd_ < 0) {
+      const int reason = errno;
+      fail("{}: cannot be opened: {}{}", path.native(), std::strerror(reason),
+           reason == ENOENT ? "; download the checkpoint again" : "; check its permissions");
+    }
+  }
+  ~FileDescriptor() { ::close(fd_); }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const FileDescriptor fd(path);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) fail("{}: cannot be read: {}", path.native(), std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) fail("{}: is not a file; expected a file of a checkpoint here", path.native());
+  if (status.st_size == 0) return;
+  const auto size = static_cast<std::size_t>(status.st_size);
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (address == MAP_FAILED) fail("{}: {} bytes cannot be mapped: {}", path.native(), size, std::strerror(errno));
+  bytes_ = {static_cast<const std::byte*>(address), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+
+}  // namespace mortise

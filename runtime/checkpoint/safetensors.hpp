@@ -1,0 +1,65 @@
+// runtime/checkpoint/safetensors.hpp: one safetensors file, mapped. A file is 8 bytes of header length (little endian),
+// a JSON header of that length, and the bytes of the tensors, which the header describes:
+//   {"NAME": {"dtype": "BF16", "shape": [64, 32], "data_offsets": [begin, end]}, ..., "__metadata__": {"k": "v"}}
+// Nothing in a file is believed: every rule of the format is checked when it is opened, so a view never leaves the
+// file. A dtype that this runtime does not know is no error, since a model may never ask for that tensor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/mapped_file.hpp"
+
+namespace mortise {
+
+enum class Dtype : std::uint8_t {
+  kBool,
+  kU8,
+  kI8,
+  kI16,
+  kU16,
+  kI32,
+  kU32,
+  kI64,
+  kU64,
+  kF16,
+  kBf16,
+  kF32,
+  kF64,
+  kOther
+};
+
+// Bytes of one element. REQUIRES: not kOther.
+std::size_t dtype_size(Dtype dtype);
+
+// A tensor of a mapped file: row-major, aligned to its element, read-only. Valid as long as the file is open.
+struct TensorView {
+  Dtype dtype = Dtype::kOther;
+  std::string dtype_name;  // as the file spells it: "BF16", "F8_E4M3"
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+using TensorMap = std::map<std::string, TensorView, std::less<>>;
+
+class SafetensorsFile {
+ public:
+  // Checks the whole header; reads no tensor. Error names the file, what is wrong and what to do.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  const TensorMap& tensors() const { return tensors_; }
+  const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
+
+ private:
+  MappedFile file_;
+  TensorMap tensors_;
+  std::map<std::string, std::string, std::less<>> metadata_;
+};
+
+}  // namespace mortise
