@@ -1,0 +1,101 @@
+#include "golden/golden_model.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "checkpoint/checkpoint.hpp"
+#include "golden/write_safetensors.hpp"
+
+namespace mortise::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path models_folder() {
+  return fs::path(MORTISE_SOURCE_DIR) / "tests/golden/models";
+}
+
+template <typename Stored, typename T = Stored>
+std::vector<T> values(const SafetensorsFile& file, const std::string& name, Dtype dtype) {
+  const TensorView& view = file.tensors().at(name);
+  if (view.dtype != dtype) throw std::runtime_error(name + " has an unexpected dtype");
+  std::vector<Stored> stored(view.bytes.size() / sizeof(Stored));
+  std::memcpy(stored.data(), view.bytes.data(), view.bytes.size());
+  return {stored.begin(), stored.end()};
+}
+
+float f16_to_f32(std::uint16_t half) {
+  const int exponent = half >> 10 & 31, fraction = half & 1023;
+  const float magnitude =
+      exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                    : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);  // infinities: no weight is one
+  return (half & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+std::uint16_t f32_to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+std::string rounded_to_bf16(const TensorView& view) {
+  if (view.dtype == Dtype::kBf16) return {reinterpret_cast<const char*>(view.bytes.data()), view.bytes.size()};
+  if (view.dtype != Dtype::kF16 && view.dtype != Dtype::kF32)
+    throw std::runtime_error("cannot round " + view.dtype_name);
+  const std::size_t size = dtype_size(view.dtype), count = view.bytes.size() / size;
+  std::vector<std::uint16_t> out(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    float value = 0;
+    std::uint16_t half = 0;
+    if (view.dtype == Dtype::kF32) {
+      std::memcpy(&value, view.bytes.data() + i * size, size);
+    } else {
+      std::memcpy(&half, view.bytes.data() + i * size, size);
+      value = f16_to_f32(half);
+    }
+    out[i] = f32_to_bf16(value);
+  }
+  return {reinterpret_cast<const char*>(out.data()), out.size() * sizeof out[0]};
+}
+
+}  // namespace
+
+std::vector<std::string> golden_model_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(models_folder())) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+GoldenModel read_golden_model(const std::string& name) {
+  GoldenModel out;
+  out.name = name;
+  out.folder = models_folder() / name;
+  const SafetensorsFile file(out.folder / "expected.safetensors");
+  out.vocab_size = file.tensors().at("logits").shape.at(1);
+  out.prompt = values<std::int64_t, std::int32_t>(file, "prompt", Dtype::kI64);
+  out.positions = values<std::int64_t>(file, "positions", Dtype::kI64);
+  out.logits = values<float>(file, "logits", Dtype::kF32);
+  out.logits_bf16 = values<float>(file, "logits_bf16", Dtype::kF32);
+  out.greedy = values<std::int64_t, std::int32_t>(file, "greedy", Dtype::kI64);
+  out.greedy_logprobs = values<float>(file, "greedy_logprobs", Dtype::kF32);
+  return out;
+}
+
+void write_bf16_copy(const fs::path& from, const fs::path& to) {
+  const Checkpoint checkpoint = Checkpoint::open(from);
+  std::vector<TensorToWrite> tensors;
+  for (const auto& [name, view] : checkpoint.tensors())
+    tensors.push_back({name, "BF16", view.shape, rounded_to_bf16(view)});
+  write_file(to / "model.safetensors", safetensors_bytes(tensors));
+
+  auto config = nlohmann::json::parse(read_file(from / "config.json"));
+  config[config.contains("torch_dtype") ? "torch_dtype" : "dtype"] = "bfloat16";
+  write_file(to / "config.json", config.dump(2));
+  fs::copy_file(from / "generation_config.json", to / "generation_config.json", fs::copy_options::overwrite_existing);
+}
+
+}  // namespace mortise::test

@@ -1,0 +1,145 @@
+#include "checkpoint/checkpoint.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+
+#include "temp_folder.hpp"
+
+namespace mortise::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class CheckpointFolder : public TempFolder {
+ protected:
+  CheckpointFolder() { write("config.json", R"({"model_type":"llama","eos_token_id":2,"rope_theta":10000.0})"); }
+
+  void write_index(const std::string& weight_map) const {
+    write("model.safetensors.index.json", R"({"metadata":{"total_size":8},"weight_map":)" + weight_map + "}");
+  }
+  std::string error() const {
+    return error_of([&] { Checkpoint::open(folder_); });
+  }
+  std::uint64_t fingerprint() const { return Checkpoint::open(folder_).fingerprint(); }
+
+  const TensorToWrite a_{"a", "F32", {1}, "aaaa"};
+  const TensorToWrite b_{"b", "BF16", {2, 2}, "bbbbbbbb"};
+};
+
+TEST_F(CheckpointFolder, OneFileOpens) {
+  write("model.safetensors", safetensors_bytes({a_, b_}));
+  write("generation_config.json", R"({"eos_token_id":[2,3]})");
+  const Checkpoint checkpoint = Checkpoint::open(folder_);
+  EXPECT_EQ(checkpoint.folder(), folder_);
+  EXPECT_EQ(checkpoint.config().model_type, "llama");
+  EXPECT_THAT(checkpoint.generation_config().eos_token_ids, ElementsAre(2, 3));
+  EXPECT_EQ(checkpoint.tensors().size(), 2u);
+  ASSERT_NE(checkpoint.find("b"), nullptr);
+  EXPECT_EQ(std::memcmp(checkpoint.find("b")->bytes.data(), "bbbbbbbb", 8), 0);
+  EXPECT_EQ(checkpoint.find("c"), nullptr);
+}
+
+TEST_F(CheckpointFolder, ADtypeThatTheConfigLacksIsThatOfMostWeights) {
+  write("model.safetensors", safetensors_bytes({a_, b_}));
+  EXPECT_EQ(Checkpoint::open(folder_).config().dtype, "bfloat16");
+}
+
+TEST_F(CheckpointFolder, ShardsGiveTheTensorsThatTheIndexNames) {
+  write("model-1.safetensors", safetensors_bytes({a_}));
+  write("model-2.safetensors",
+        safetensors_bytes({{"a", "F32", {1}, "XXXX"}, b_}));  // an `a` that the index does not mean
+  write_index(R"({"a":"model-1.safetensors","b":"model-2.safetensors"})");
+  const Checkpoint checkpoint = Checkpoint::open(folder_);
+  EXPECT_EQ(checkpoint.tensors().size(), 2u);
+  EXPECT_EQ(std::memcmp(checkpoint.find("a")->bytes.data(), "aaaa", 4), 0);
+  EXPECT_EQ(std::memcmp(checkpoint.find("b")->bytes.data(), "bbbbbbbb", 8), 0);
+}
+
+TEST_F(CheckpointFolder, AMissingShardIsNamed) {
+  write("model-1.safetensors", safetensors_bytes({a_}));
+  write_index(R"({"a":"model-1.safetensors","b":"model-2.safetensors"})");
+  EXPECT_THAT(error(), AllOf(HasSubstr("model-2.safetensors: cannot be opened: No such file"), HasSubstr("download")));
+}
+
+TEST_F(CheckpointFolder, ATensorThatItsShardLacksIsNamed) {
+  write("model-1.safetensors", safetensors_bytes({a_}));
+  write_index(R"({"a":"model-1.safetensors","b":"model-1.safetensors"})");
+  EXPECT_THAT(error(), HasSubstr("model-1.safetensors: has no tensor 'b'"));
+}
+
+TEST_F(CheckpointFolder, AnIndexCannotLeadOutOfTheFolder) {
+  const auto outside = folder_.parent_path() / (folder_.filename().native() + ".safetensors");
+  write_file(outside, safetensors_bytes({a_}));
+  const std::string relative = "../" + outside.filename().native();
+  for (const std::string& shard : {relative, outside.native(), std::string("sub/x.safetensors"), std::string(".."),
+                                   std::string("..\\\\x.safetensors"), std::string("x.safetensors\\u0000.safetensors"),
+                                   std::string(".hidden.safetensors"), std::string("config.json"), std::string()}) {
+    write_index(R"({"a":")" + shard + R"("})");
+    EXPECT_THAT(error(), HasSubstr("expected the name of a .safetensors file in the same folder")) << shard;
+  }
+  std::filesystem::remove(outside);
+}
+
+TEST_F(CheckpointFolder, ABrokenIndexIsRefused) {
+  write_index("[]");
+  EXPECT_THAT(error(), HasSubstr("model.safetensors.index.json: has no weight_map"));
+  write_index(R"({"a":1})");
+  EXPECT_THAT(error(), HasSubstr("tensor 'a' names no shard"));
+  write_index("{");
+  EXPECT_THAT(error(), HasSubstr("model.safetensors.index.json: parse error"));
+}
+
+TEST_F(CheckpointFolder, WhatIsMissingIsNamed) {
+  EXPECT_THAT(error(), HasSubstr("has no weights (model.safetensors or model.safetensors.index.json)"));
+  write("pytorch_model.bin", "x");
+  EXPECT_THAT(error(),
+              AllOf(HasSubstr("has 'pytorch_model.bin' but no model.safetensors"), HasSubstr("save_pretrained")));
+  std::filesystem::remove(folder_ / "pytorch_model.bin");
+  write("model-00001-of-00002.safetensors", safetensors_bytes({a_}));
+  EXPECT_THAT(error(), HasSubstr("but neither model.safetensors nor model.safetensors.index.json"));
+  std::filesystem::remove(folder_ / "config.json");
+  EXPECT_THAT(error(), HasSubstr("has no config.json, so it is no Hugging Face checkpoint"));
+  EXPECT_THAT(error_of([&] { Checkpoint::open(folder_ / "absent"); }),
+              HasSubstr("absent: no such folder; give the folder of a Hugging Face checkpoint"));
+  EXPECT_THAT(error_of([&] { Checkpoint::open(folder_ / "model-00001-of-00002.safetensors"); }),
+              HasSubstr("is a file"));
+}
+
+TEST_F(CheckpointFolder, TheFingerprintIgnoresShardsAndSpelling) {
+  write("model.safetensors", safetensors_bytes({a_, b_}));
+  const std::uint64_t before = fingerprint();
+  EXPECT_EQ(fingerprint(), before);
+  std::filesystem::remove(folder_ / "model.safetensors");
+  write("model-1.safetensors", safetensors_bytes({b_}));
+  write("model-2.safetensors", safetensors_bytes({a_}));
+  write_index(R"({"b":"model-1.safetensors","a":"model-2.safetensors"})");
+  write("config.json", R"({"eos_token_id":2,"dtype":"bfloat16","transformers_version":"5.0.0","model_type":"llama",
+                           "rope_parameters":{"rope_type":"default","rope_theta":10000.0}})");
+  EXPECT_EQ(fingerprint(), before);
+}
+
+TEST_F(CheckpointFolder, TheFingerprintTellsWeightsShapesNamesAndConfigurationsApart) {
+  std::string large(1 << 20, 'w');
+  const auto with = [&](const char* name, const char* dtype, std::vector<std::int64_t> shape) {
+    write("model.safetensors", safetensors_bytes({{name, dtype, std::move(shape), large}}));
+    return fingerprint();
+  };
+  const std::uint64_t before = with("w", "BF16", {512, 1024});
+  EXPECT_NE(with("v", "BF16", {512, 1024}), before);
+  EXPECT_NE(with("w", "F16", {512, 1024}), before);
+  EXPECT_NE(with("w", "BF16", {1024, 512}), before);
+  for (const std::size_t at : {std::size_t{0}, (large.size() - 4096) / 15 * 7 + 100, large.size() - 1}) {
+    large[at] = 'x';
+    EXPECT_NE(with("w", "BF16", {512, 1024}), before) << at;
+    large[at] = 'w';
+  }
+  EXPECT_EQ(with("w", "BF16", {512, 1024}), before);
+  write("config.json", R"({"model_type":"llama","eos_token_id":2,"rope_theta":20000.0})");
+  EXPECT_NE(with("w", "BF16", {512, 1024}), before);
+}
+
+}  // namespace
+}  // namespace mortise::test
