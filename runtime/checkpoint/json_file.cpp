@@ -38,8 +38,6 @@ std::optional<std::int32_t> id_of(const nlohmann::json& value, const char* key, 
 std::string quote(std::string_view text) {
   return fmt::format("'{}'", printable(text));
 }
-return "'" + printable(text) + "'";
-}
 
 std::string json_error_text(const nlohmann::json::exception& error) {
   const std::string_view text = error.what();
