@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Installs the Debian 12 packages that building and testing Mortise needs. Does nothing when all are there.
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build
+  libboost-dev libboost-filesystem-dev liblua5.4-dev nlohmann-json3-dev libvalijson-dev libspdlog-dev libfmt-dev
+  libcli11-dev libedit-dev libpcre2-dev libutf8proc-dev libxxhash-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+  python3-venv
+)
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "install.sh: run as root, or install: ${missing[*]}" >&2; exit 1; }
+  as_root=(sudo)
+fi
+echo "installing ${missing[*]}" >&2
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

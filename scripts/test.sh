@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds the release preset with its tests, and runs all of them. What CI runs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/install.sh
+
+# What the tests compare with and did not write. torch and transformers are not here: their results are committed goldens.
+if [ ! -x .venv/bin/python ]; then python3 -m venv .venv; fi
+.venv/bin/python -m pip install -q -r tests/requirements.txt
+
+cmake --preset release -DBUILD_TESTING=ON
+cmake --build --preset release
+ctest --test-dir build/release --output-on-failure -j "$(nproc)"
