@@ -1,0 +1,269 @@
+#include "pipeline/constructors.hpp"
+
+#include <algorithm>
+
+#include "error.hpp"
+#include "lauxlib.h"
+#include "loader/nearest.hpp"
+#include "pipeline/lua_json.hpp"
+#include "pipeline/lua_state.hpp"
+
+namespace mortise {
+namespace {
+
+constexpr const char* kPartType = "mortise.part";
+constexpr const char* kPipelineType = "mortise.pipeline";
+
+// Every function here has the ScriptParts as its upvalue 1.
+ScriptParts& script_parts(lua_State* L) {
+  return *static_cast<ScriptParts*>(lua_touserdata(L, lua_upvalueindex(1)));
+}
+
+void push_index(lua_State* L, std::size_t index, const char* type) {
+  *static_cast<std::size_t*>(lua_newuserdatauv(L, sizeof index, 0)) = index;
+  luaL_setmetatable(L, type);
+}
+
+std::optional<std::size_t> index_at(lua_State* L, int index, const char* type) {
+  const void* data = luaL_testudata(L, index, type);
+  if (data == nullptr) return std::nullopt;
+  return *static_cast<const std::size_t*>(data);
+}
+
+// The options table at index 1 of a constructor's call; none at all is an empty one.
+nlohmann::json options_at_1(lua_State* L, const std::string& name) {
+  if (lua_isnoneornil(L, 1)) return nlohmann::json::object();
+  if (lua_type(L, 1) != LUA_TTABLE) {
+    fail("{} takes a table of options, {} {{ ... }}, not a {}", name, name, luaL_typename(L, 1));
+  }
+  nlohmann::json options;
+  try {
+    options = to_json(L, 1);
+  } catch (const Error& error) {
+    fail("a value given to {} {}", name, error.what());
+  }
+  if (!options.is_object()) fail("{} takes options by name, {} {{ option = value }}, not a list", name, name);
+  return options;
+}
+
+// paged { ... }. Upvalues: parts, index into constructors, the name as the script wrote it.
+int construct_part(lua_State* L) {
+  return lua_barrier(L, [L] {
+    ScriptParts& parts = script_parts(L);
+    const std::string where = script_location(L);
+    const std::string name = lua_tostring(L, lua_upvalueindex(3));
+    if (!parts.loading) fail("{}: {} can be made while the script loads, not in a callback", where, name);
+    nlohmann::json options;
+    try {
+      options = options_at_1(L, name);
+    } catch (const Error& error) {
+      fail("{}: {}", where, error.what());
+    }
+    const auto& components = parts.constructors[static_cast<std::size_t>(lua_tointeger(L, lua_upvalueindex(2)))];
+    parts.parts.push_back(make_part(components, name, options, parts.folder, where));
+    push_index(L, parts.parts.size() - 1, kPartType);
+    return 1;
+  });
+}
+
+void push_constructor(lua_State* L, ScriptParts& parts, std::vector<const Component*> components,
+                      const std::string& name) {
+  parts.constructors.push_back(std::move(components));
+  lua_pushlightuserdata(L, &parts);
+  lua_pushinteger(L, static_cast<lua_Integer>(parts.constructors.size() - 1));
+  lua_pushlstring(L, name.data(), name.size());
+  lua_pushcclosure(L, &construct_part, 3);
+}
+
+// plugin("./file.so") gives a constructor.
+int plugin_from_file(lua_State* L) {
+  return lua_barrier(L, [L] {
+    ScriptParts& parts = script_parts(L);
+    const std::string where = script_location(L);
+    if (lua_type(L, 1) != LUA_TSTRING) fail("{}: plugin takes the name of a file, plugin(\"./x.so\") {{ ... }}", where);
+    const std::string name = lua_tostring(L, 1);
+    if (!parts.loading) fail("{}: plugin can be called while the script loads, not in a callback", where);
+    try {
+      const PluginFile& file = load_plugin_file((parts.folder / name).lexically_normal());
+      std::vector<const Component*> components;
+      for (const auto& component : file.components) components.push_back(&component);
+      push_constructor(L, parts, std::move(components), name);
+    } catch (const Error& error) {
+      fail("{}: {}", where, error.what());
+    }
+    return 1;
+  });
+}
+
+// __index of the globals: table, name.
+int find_global(lua_State* L) {
+  return lua_barrier(L, [L] {
+    ScriptParts& parts = script_parts(L);
+    if (lua_type(L, 2) != LUA_TSTRING) {
+      lua_pushnil(L);
+      return 1;
+    }
+    const std::string name = lua_tostring(L, 2);
+    if (!parts.loading) fail("{}: unknown variable '{}'", script_location(L), name);
+    const auto found = parts.catalog->find(name);
+    if (found.components.empty()) {
+      try {
+        parts.catalog->fail_unknown(name, found);
+      } catch (const Error& error) {
+        fail("{}: {}", script_location(L), error.what());
+      }
+    }
+    push_constructor(L, parts, found.components, name);
+    lua_pushvalue(L, 2);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, 1);  // the next use finds it at once
+    return 1;
+  });
+}
+
+// The parts among the keys of pipeline { ... }; only the proposer may be absent.
+struct PartKey {
+  const char* key;
+  PartKind kind;
+};
+constexpr PartKey kPartKeys[] = {{"device", PartKind::kDevice},
+                                 {"model", PartKind::kModel},
+                                 {"attention", PartKind::kAttention},
+                                 {"scheduler", PartKind::kScheduler},
+                                 {"proposer", PartKind::kProposer}};
+
+void check_keys(lua_State* L) {
+  std::vector<std::string> known;
+  for (const auto& [key, kind] : kPartKeys) known.emplace_back(key);
+  known.insert(known.end(), {"kv_cache", "speculation"});
+  for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) {
+    if (lua_type(L, -2) != LUA_TSTRING) fail("pipeline takes parts by name, device = cpu {{ }}, not a list");
+    const std::string key = lua_tostring(L, -2);
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    fail("unknown key '{}' of pipeline{}; it has: {}", key, did_you_mean(key, known), join_names(known));
+  }
+}
+
+std::optional<Part> read_part(lua_State* L, const ScriptParts& parts, const PartKey& key) {
+  if (lua_getfield(L, 1, key.key) == LUA_TNIL) {
+    lua_pop(L, 1);
+    if (key.kind == PartKind::kProposer) return std::nullopt;
+    fail("pipeline has no {}; give it one, {} = <plugin> {{ ... }} (`mortise plugin list` shows which there are)",
+         key.key, key.key);
+  }
+  const auto index = index_at(L, -1, kPartType);
+  if (!index) {
+    const bool forgot_call = lua_iscfunction(L, -1) != 0;
+    fail("{} of pipeline is a {}; expected a part, {} = <plugin> {{ ... }}{}", key.key, luaL_typename(L, -1), key.key,
+         forgot_call ? " (the { } are missing)" : "");
+  }
+  lua_pop(L, 1);
+  return part_of_kind(parts.parts[*index], key.kind, key.key);
+}
+
+nlohmann::json read_table(lua_State* L, const char* key) {
+  nlohmann::json table = nlohmann::json::object();
+  if (lua_getfield(L, 1, key) != LUA_TNIL) {
+    try {
+      table = to_json(L, -1);
+    } catch (const Error& error) {
+      fail("{} {}", key, error.what());
+    }
+    if (!table.is_object()) fail("{} of pipeline is {}; expected a table, {} = {{ ... }}", key, show_value(table), key);
+  }
+  lua_pop(L, 1);
+  return table;
+}
+
+// An option that the engine reads too, or `fallback` when the part has no such option.
+std::int32_t shared_option(const Part& part, const char* option, std::int32_t fallback) {
+  const auto& options = part.choices.front().options;
+  const auto value = options.find(option);
+  if (value == options.end() || !value->is_number_integer()) return fallback;
+  const auto number = value->get<std::int64_t>();
+  if (number < 1 || number > INT32_MAX)
+    fail("option '{}' of '{}' is {}; expected 1 to {}", option, part.name, number, INT32_MAX);
+  return static_cast<std::int32_t>(number);
+}
+
+PipelineDescription read_pipeline(lua_State* L, const ScriptParts& parts) {
+  if (lua_type(L, 1) != LUA_TTABLE) fail("pipeline takes a table, pipeline {{ device = ..., model = ... }}");
+  check_keys(L);
+  PipelineDescription pipeline{};
+  Part* const places[] = {&pipeline.device, &pipeline.model, &pipeline.attention, &pipeline.scheduler};
+  for (std::size_t i = 0; i < std::size(places); ++i) *places[i] = *read_part(L, parts, kPartKeys[i]);
+  pipeline.proposer = read_part(L, parts, kPartKeys[4]);
+  pipeline.kv_cache = parse_kv_cache(read_table(L, "kv_cache"));
+  pipeline.speculation = parse_speculation(read_table(L, "speculation"));
+  pipeline.block_size = shared_option(pipeline.attention, "block_size", 16);
+  pipeline.max_num_seqs = shared_option(pipeline.scheduler, "max_num_seqs", 64);
+  pipeline.max_batched_tokens = shared_option(pipeline.scheduler, "max_batched_tokens", 2048);
+  return pipeline;
+}
+
+int construct_pipeline(lua_State* L) {
+  return lua_barrier(L, [L] {
+    ScriptParts& parts = script_parts(L);
+    const std::string where = script_location(L);
+    if (!parts.loading) fail("{}: pipeline can be called while the script loads, not in a callback", where);
+    PipelineDescription pipeline;
+    try {
+      pipeline = read_pipeline(L, parts);
+    } catch (const Error& error) {
+      // A part's own message begins with its line; the pipeline's line is for what is wrong between them.
+      const std::string text = error.what();
+      const std::string script = where.substr(0, where.rfind(':') + 1);
+      if (text.starts_with(script)) throw;
+      fail("{}: {}", where, text);
+    }
+    pipeline.where = where;
+    const mortise_query query = pipeline.query();
+    for (const Part* part : {&pipeline.device, &pipeline.model, &pipeline.attention, &pipeline.scheduler}) {
+      part->select(query);
+    }
+    if (pipeline.proposer) pipeline.proposer->select(query);
+    parts.pipelines.push_back(std::move(pipeline));
+    push_index(L, parts.pipelines.size() - 1, kPipelineType);
+    return 1;
+  });
+}
+
+int part_to_string(lua_State* L) {
+  const auto index = index_at(L, 1, kPartType);
+  const ScriptParts& parts = script_parts(L);
+  lua_pushfstring(L, "part '%s'", index ? parts.parts[*index].name.c_str() : "?");
+  return 1;
+}
+
+void set_function(lua_State* L, ScriptParts& parts, const char* field, lua_CFunction function) {  // of the table on top
+  lua_pushlightuserdata(L, &parts);
+  lua_pushcclosure(L, function, 1);
+  lua_setfield(L, -2, field);
+}
+
+void make_type(lua_State* L, const char* type) {
+  luaL_newmetatable(L, type);
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");  // a script can neither read nor change it
+}
+
+}  // namespace
+
+void open_constructors(lua_State* L, ScriptParts& parts) {
+  make_type(L, kPartType);
+  set_function(L, parts, "__tostring", &part_to_string);
+  make_type(L, kPipelineType);
+  lua_pushglobaltable(L);
+  set_function(L, parts, "plugin", &plugin_from_file);
+  set_function(L, parts, "pipeline", &construct_pipeline);
+  lua_newtable(L);
+  set_function(L, parts, "__index", &find_global);
+  lua_setmetatable(L, -2);
+  lua_pop(L, 3);
+}
+
+std::optional<std::size_t> pipeline_at(lua_State* L, int index) {
+  return index_at(L, index, kPipelineType);
+}
+
+}  // namespace mortise

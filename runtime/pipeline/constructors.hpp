@@ -1,0 +1,34 @@
+// runtime/pipeline/constructors.hpp: the words of a pipeline script: one constructor a plugin, plugin("file.so") and
+// pipeline { ... }. They check what they are given at once, so that an error names the line where it was written.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "loader/catalog.hpp"
+#include "lua.h"
+#include "pipeline/description.hpp"
+
+namespace mortise {
+
+// What the constructors of one script made. Lua holds indices into it (a part or a pipeline is a userdata with one),
+// so nothing of C++ has to be destroyed by Lua's collector.
+struct ScriptParts {
+  const PluginCatalog* catalog;
+  std::filesystem::path folder;  // of the script
+  bool loading = true;           // constructors work while the script runs, not in its callbacks
+
+  std::vector<std::vector<const Component*>> constructors;
+  std::vector<Part> parts;
+  std::vector<PipelineDescription> pipelines;
+};
+
+// Adds `plugin` and `pipeline`, and makes every other unknown global a look-up of a plugin by that name: a script loads
+// only the files that it names, and a slip in a name is an error with a suggestion. `parts` must outlive the state.
+void open_constructors(lua_State* L, ScriptParts& parts);
+
+// The index into parts.pipelines of the value at `index`, or nullopt when that is no pipeline.
+std::optional<std::size_t> pipeline_at(lua_State* L, int index);
+
+}  // namespace mortise

@@ -1,0 +1,171 @@
+#include "pipeline/description.hpp"
+
+#include <charconv>
+#include <cmath>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+using Json = nlohmann::json;
+
+// The pipeline's own tables are described and checked the way plugins' options are.
+const OptionsSchema& kv_cache_schema() {
+  static const OptionsSchema schema(R"({
+    "type": "object",
+    "properties": {
+      "memory": {"title": "memory for KV blocks: bytes, or a text such as \"512MiB\" with KiB, MiB or GiB",
+                 "type": ["integer", "string"], "default": "512MiB"},
+      "dtype": {"title": "what keys and values are stored in; auto is the model's own", "default": "auto",
+                "enum": ["auto", "bf16", "f32", "int8"]},
+      "prefix_cache": {"title": "requests share the blocks of equal beginnings", "type": "boolean", "default": true}
+    }})");
+  return schema;
+}
+
+const OptionsSchema& speculation_schema() {
+  static const OptionsSchema schema(R"({
+    "type": "object",
+    "properties": {
+      "verify": {"title": "how drafts are verified", "default": "coupled", "enum": ["coupled", "rejection"]},
+      "lengths": {"title": "of drafts; auto is fixed for rejection, else adaptive", "default": "auto",
+                  "enum": ["auto", "adaptive", "fixed"]},
+      "batch_expansion": {"title": "verify each draft position as a row of its own sequence", "type": "boolean",
+                          "default": false}
+    }})");
+  return schema;
+}
+
+Json resolve_paths(Json options, const OptionsSchema& schema, const std::filesystem::path& folder) {
+  for (const auto& option : schema.options()) {
+    const auto value = options.find(option.name);
+    if (!option.is_path || value == options.end() || !value->is_string() || folder.empty()) continue;
+    const std::filesystem::path path = value->get<std::string>();
+    if (!path.empty() && path.is_relative()) *value = (folder / path).lexically_normal().string();
+  }
+  return options;
+}
+
+std::string located(const std::string& where, const std::string& text) {
+  return where.empty() ? text : where + ": " + text;
+}
+
+}  // namespace
+
+const PartChoice& Part::select(const mortise_query& query) const {
+  std::vector<const Component*> components;
+  for (const auto& choice : choices) components.push_back(choice.component);
+  const Component& selected = select_component(components, query, located(where, choices.front().component->label()));
+  for (const auto& choice : choices) {
+    if (choice.component == &selected) return choice;
+  }
+  return choices.front();  // Not reached: `selected` is one of them.
+}
+
+mortise_query PipelineDescription::query() const {
+  mortise_query query{};
+  query.struct_size = sizeof query;
+  query.device = device.name.c_str();
+  query.block_size = block_size;
+  return query;
+}
+
+Part make_part(std::span<const Component* const> components, std::string name, const Json& options,
+               const std::filesystem::path& folder, std::string where) {
+  Part part{std::move(name), std::move(where), {}};
+  std::string first_problem;
+  for (const Component* component : components) {
+    try {
+      Json complete = component->schema.complete(resolve_paths(options, component->schema, folder), component->label());
+      part.choices.push_back({component, std::move(complete)});
+    } catch (const Error& error) {
+      if (first_problem.empty()) first_problem = error.what();
+    }
+  }
+  if (part.choices.empty()) throw Error(located(part.where, first_problem));
+  return part;
+}
+
+Part make_part(const PluginCatalog& catalog, PartKind kind, const std::string& name, const Json& options,
+               const std::filesystem::path& folder) {
+  const auto found = catalog.find(name);
+  if (found.components.empty()) catalog.fail_unknown(name, found);
+  return part_of_kind(make_part(found.components, name, options, folder, ""), kind, kind_name(kind));
+}
+
+Part part_of_kind(Part part, PartKind kind, std::string_view key) {
+  const Component* other = part.choices.front().component;
+  std::erase_if(part.choices, [&](const PartChoice& choice) { return choice.component->kind != kind; });
+  if (part.choices.empty()) {
+    throw Error(
+        located(part.where, fmt::format("{} is to be {} {}, but '{}' is {} {}", key,
+                                        kind == PartKind::kAttention ? "an" : "a", kind_name(kind), part.name,
+                                        other->kind == PartKind::kAttention ? "an" : "a", kind_name(other->kind))));
+  }
+  for (const auto& choice : part.choices) {
+    if (choice.component->name == part.choices.front().component->name) continue;
+    throw Error(located(part.where, fmt::format("{} holds several of kind {} ('{}', '{}'); put its folder on "
+                                                "MORTISE_PLUGIN_PATH and name the one that is meant",
+                                                part.name, kind_name(kind), part.choices.front().component->name,
+                                                choice.component->name)));
+  }
+  part.name = part.choices.front().component->name;
+  return part;
+}
+
+std::optional<std::uint64_t> parse_bytes(const Json& value) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 60;
+  if (value.is_number_integer()) {
+    const bool positive = value.is_number_unsigned() || value.get<std::int64_t>() > 0;
+    if (!positive || value.get<std::uint64_t>() == 0 || value.get<std::uint64_t>() > kMost) return std::nullopt;
+    return value.get<std::uint64_t>();
+  }
+  if (!value.is_string()) return std::nullopt;
+  const auto& text = value.get_ref<const std::string&>();
+  double number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc()) return std::nullopt;
+  std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  static constexpr std::pair<std::string_view, int> kUnits[] = {
+      {"", 0}, {"B", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
+  for (const auto& [name, shift] : kUnits) {
+    if (unit != name) continue;
+    const double bytes = std::ldexp(number, shift);
+    if (!(bytes >= 1) || bytes > static_cast<double>(kMost)) return std::nullopt;
+    return static_cast<std::uint64_t>(bytes);
+  }
+  return std::nullopt;
+}
+
+KvCacheOptions parse_kv_cache(const Json& table) {
+  const Json options = kv_cache_schema().complete(table, "kv_cache");
+  const auto memory = parse_bytes(options["memory"]);
+  if (!memory) {
+    fail("option 'memory' of kv_cache is {}; expected bytes, or a text such as \"512MiB\" with KiB, MiB or GiB",
+         show_value(options["memory"]));
+  }
+  const std::string dtype = options["dtype"];
+  return {.memory_bytes = *memory,
+          .dtype = dtype == "bf16"   ? KvDtype::kBf16
+                   : dtype == "f32"  ? KvDtype::kF32
+                   : dtype == "int8" ? KvDtype::kInt8
+                                     : KvDtype::kAuto,
+          .prefix_cache = options["prefix_cache"]};
+}
+
+SpeculationOptions parse_speculation(const Json& table) {
+  const Json options = speculation_schema().complete(table, "speculation");
+  const bool rejection = options["verify"] == "rejection";
+  if (rejection && options["lengths"] == "adaptive") {
+    fail(
+        "speculation: verify = \"rejection\" needs lengths = \"fixed\": adaptive lengths follow the clock, and tokens "
+        "would follow them");
+  }
+  return {.verify = rejection ? Verify::kRejection : Verify::kCoupled,
+          .lengths = rejection || options["lengths"] == "fixed" ? DraftLengths::kFixed : DraftLengths::kAdaptive,
+          .batch_expansion = options["batch_expansion"]};
+}
+
+}  // namespace mortise

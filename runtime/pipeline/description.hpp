@@ -1,0 +1,87 @@
+// runtime/pipeline/description.hpp: what a pipeline script describes, checked: the parts and the pipeline's own keys.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "loader/catalog.hpp"
+
+namespace mortise {
+
+// One component that a part may be, with its options complete and valid by that component's schema.
+struct PartChoice {
+  const Component* component;
+  nlohmann::json options;
+};
+
+// A part as a script names it. Several components may register the name (paged for the CPU and for CUDA); which one it
+// becomes is decided by what it is to serve.
+struct Part {
+  std::string name;
+  std::string where;                // "demo.lua:6", or "" when no script named it
+  std::vector<PartChoice> choices;  // in search order, at least one; of one kind once it is in a description
+
+  // The first choice that supports the query. Throws an Error with every reason when none does.
+  const PartChoice& select(const mortise_query& query) const;
+};
+
+enum class KvDtype { kAuto, kBf16, kF32, kInt8 };
+enum class Verify { kCoupled, kRejection };
+enum class DraftLengths { kAdaptive, kFixed };
+
+struct KvCacheOptions {
+  std::uint64_t memory_bytes;
+  KvDtype dtype;
+  bool prefix_cache;
+};
+
+struct SpeculationOptions {
+  Verify verify;
+  DraftLengths lengths;  // kFixed whenever verify is kRejection
+  bool batch_expansion;
+};
+
+struct PipelineDescription {
+  std::string name;   // its key in the table that the script returns; the script's name when it returns one pipeline
+  std::string where;  // of pipeline { ... }
+  Part device, model, attention, scheduler;
+  std::optional<Part> proposer;
+  KvCacheOptions kv_cache;
+  SpeculationOptions speculation;
+  // Read from the parts' options of these names, so that host and parts agree; a part without the option gets the
+  // default.
+  std::int32_t block_size = 16;            // attention
+  std::int32_t max_num_seqs = 64;          // scheduler
+  std::int32_t max_batched_tokens = 2048;  // scheduler
+
+  // What is known of this pipeline before its model is; fields for dims, config and dtype are free for the caller.
+  // Borrows from the description.
+  mortise_query query() const;
+};
+
+// A part from components that share a name. Options given as relative paths (a property of "format": "path") are taken
+// from `folder`. Throws an Error that names the option when no component takes the options.
+Part make_part(std::span<const Component* const> components, std::string name, const nlohmann::json& options,
+               const std::filesystem::path& folder, std::string where);
+
+// The same by name, for parts that no script named (a swap, a runner).
+Part make_part(const PluginCatalog& catalog, PartKind kind, const std::string& name, const nlohmann::json& options,
+               const std::filesystem::path& folder);
+
+// Drops the choices of other kinds; throws an Error when none is left. `key` is the pipeline's ("attention").
+Part part_of_kind(Part part, PartKind kind, std::string_view key);
+
+// The sub-tables of pipeline { ... }, checked like options. Throw an Error that names the key.
+KvCacheOptions parse_kv_cache(const nlohmann::json& table);
+SpeculationOptions parse_speculation(const nlohmann::json& table);
+
+// Bytes of "512MiB", "1.5GiB", "4096" or a number. nullopt for anything else, 0 and more than 2^60 included.
+std::optional<std::uint64_t> parse_bytes(const nlohmann::json& value);
+
+}  // namespace mortise

@@ -1,0 +1,203 @@
+#include "pipeline/pipeline_script.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "error.hpp"
+#include "lauxlib.h"
+#include "pipeline/constructors.hpp"
+#include "pipeline/demo_script.hpp"
+#include "pipeline/lua_json.hpp"
+#include "pipeline/lua_sandbox.hpp"
+#include "pipeline/lua_state.hpp"
+
+namespace mortise {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxLuaBytes = std::size_t{64} << 20;
+constexpr std::uintmax_t kMaxScriptBytes = std::uintmax_t{1} << 20;
+// About a second for a script, which runs once; a tenth for a callback, which runs while a request waits.
+constexpr std::int64_t kScriptInstructions = 100'000'000;
+constexpr std::int64_t kCallbackInstructions = 10'000'000;
+
+std::string read_script(const fs::path& file) {
+  std::error_code error;
+  const auto status = fs::status(file, error);
+  if (!fs::exists(status)) fail("{}: no such script", file.string());
+  if (!fs::is_regular_file(status)) fail("{}: is not a file; name the script in it", file.string());
+  if (fs::file_size(file, error) > kMaxScriptBytes)
+    fail("{}: is larger than 1 MiB; is it a Lua script?", file.string());
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) fail("{}: cannot be read", file.string());
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+// Where script_dir .. "/../models" leads to the demo models.
+fs::path demo_folder() {
+  const fs::path installed = executable_folder().parent_path() / "share" / "mortise";
+  const fs::path source = kSourceFolder;
+  for (const fs::path& base : {installed, source}) {
+    std::error_code error;
+    if (fs::exists(base / "models" / "demo" / "config.json", error)) return base / "scripts";
+  }
+  fail("the demo model is neither in {} nor in {}; name a pipeline script: mortise run SCRIPT",
+       (installed / "models" / "demo").string(), (source / "models" / "demo").string());
+}
+
+template <typename T>
+std::optional<T> route_field(const nlohmann::json& route, const char* name, bool fits, const char* expected) {
+  const auto value = route.find(name);
+  if (value == route.end()) return std::nullopt;
+  if (!fits) fail("on_request returned {} = {}; expected {}", name, show_value(*value), expected);
+  return value->get<T>();
+}
+
+RequestRoute parse_route(const nlohmann::json& route) {
+  if (route.is_null()) return {};
+  if (!route.is_object()) {
+    fail("on_request returned {}; expected nil or a table with priority, group or proposer", show_value(route));
+  }
+  for (const auto& [key, value] : route.items()) {
+    if (key != "priority" && key != "group" && key != "proposer") {
+      fail("on_request returned the unknown key '{}'; it may set priority, group and proposer", key);
+    }
+  }
+  const auto is_text = [&](const char* name) { return route.contains(name) && route[name].is_string(); };
+  const bool is_priority = route.contains("priority") && route["priority"].is_number_integer() &&
+                           std::abs(route["priority"].get<double>()) <= INT32_MAX;
+  return {.priority = route_field<std::int32_t>(route, "priority", is_priority, "a whole number of 32 bits"),
+          .group = route_field<std::string>(route, "group", is_text("group"), "a text"),
+          .proposer = route_field<std::string>(route, "proposer", is_text("proposer"), "a text")};
+}
+
+}  // namespace
+
+struct PipelineScript::Impl {
+  explicit Impl(std::string script_name) : name(std::move(script_name)), lua(kMaxLuaBytes) {}
+
+  void run(std::string_view text);
+  void take_result(lua_State* L);
+  // Calls the script's global function with one argument; false when there is none. `result` reads the value on top.
+  bool callback(const char* function, const nlohmann::json& argument, const std::function<void(lua_State*)>& result);
+
+  std::string name;
+  ScriptParts parts;
+  LuaState lua;
+  std::vector<PipelineDescription> pipelines;
+};
+
+void PipelineScript::Impl::run(std::string_view text) {
+  lua.call(kScriptInstructions, [&](lua_State* L) {
+    open_limited_libraries(L, parts.folder);
+    open_constructors(L, parts);
+    lua_pushstring(L, parts.folder.c_str());
+    lua_setglobal(L, "script_dir");
+    if (luaL_loadbufferx(L, text.data(), text.size(), ("@" + name).c_str(), "t") != LUA_OK) lua_error(L);
+    lua_call(L, 0, 1);
+    take_result(L);
+  });
+  parts.loading = false;
+}
+
+// The value on top: a pipeline, or a table of them.
+void PipelineScript::Impl::take_result(lua_State* L) {
+  if (const auto index = pipeline_at(L, -1)) {
+    pipelines.push_back(parts.pipelines[*index]);
+    pipelines.back().name = fs::path(name).stem().string();
+    return;
+  }
+  if (lua_type(L, -1) != LUA_TTABLE) {
+    fail("{}: returns {}; end it with `return pipeline {{ ... }}`, or a table of named ones", name,
+         lua_isnil(L, -1) ? "nothing" : luaL_typename(L, -1));
+  }
+  std::vector<std::pair<std::size_t, std::string>> named;
+  for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+    const auto index = pipeline_at(L, -1);
+    if (lua_type(L, -2) != LUA_TSTRING || !index) {
+      fail("{}: returns a table with a {} under a {}; expected pipelines by name, {{ name = pipeline {{ ... }} }}",
+           name, luaL_typename(L, -1), luaL_typename(L, -2));
+    }
+    named.emplace_back(*index, lua_tostring(L, -2));
+  }
+  if (named.empty()) fail("{}: returns an empty table; put a pipeline {{ ... }} in it", name);
+  // Lua tables have no order, the script has: the pipeline that was made first is the default.
+  std::sort(named.begin(), named.end());
+  std::stable_partition(named.begin(), named.end(), [](const auto& entry) { return entry.second == "default"; });
+  for (const auto& [index, key] : named) {
+    pipelines.push_back(parts.pipelines[index]);
+    pipelines.back().name = key;
+  }
+}
+
+bool PipelineScript::Impl::callback(const char* function, const nlohmann::json& argument,
+                                    const std::function<void(lua_State*)>& result) {
+  bool defined = false;
+  lua.call(kCallbackInstructions, [&](lua_State* L) {
+    lua_pushglobaltable(L);
+    lua_pushstring(L, function);
+    lua_rawget(L, -2);  // raw: an absent one is not a plugin to be looked for
+    if (lua_isnil(L, -1)) return;
+    defined = true;
+    push_json(L, argument);
+    lua_call(L, 1, 1);
+    result(L);
+  });
+  return defined;
+}
+
+PipelineScript::PipelineScript(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+PipelineScript::PipelineScript(PipelineScript&&) noexcept = default;
+PipelineScript& PipelineScript::operator=(PipelineScript&&) noexcept = default;
+PipelineScript::~PipelineScript() = default;
+
+PipelineScript PipelineScript::from_text(std::string_view text, const std::string& name, const fs::path& folder,
+                                         const PluginCatalog& catalog) {
+  auto impl = std::make_unique<Impl>(name);
+  impl->parts.catalog = &catalog;
+  impl->parts.folder = fs::absolute(folder).lexically_normal();
+  impl->run(text);
+  impl->parts.catalog = nullptr;  // the catalog is the caller's; callbacks do not look for plugins
+  return PipelineScript(std::move(impl));
+}
+
+PipelineScript PipelineScript::load(const fs::path& file, const PluginCatalog& catalog) {
+  return from_text(read_script(file), file.string(), file.parent_path(), catalog);
+}
+
+PipelineScript PipelineScript::load_demo(const PluginCatalog& catalog) {
+  return from_text(kDemoScript, "demo.lua", demo_folder(), catalog);
+}
+
+const std::vector<PipelineDescription>& PipelineScript::pipelines() const {
+  return impl_->pipelines;
+}
+
+std::optional<std::string> PipelineScript::chat_template(const nlohmann::json& messages) {
+  std::optional<std::string> text;
+  impl_->callback("chat_template", messages, [&](lua_State* L) {
+    if (lua_type(L, -1) != LUA_TSTRING) {
+      fail("{}: chat_template returned a {}; expected a text", impl_->name, luaL_typename(L, -1));
+    }
+    std::size_t size = 0;
+    const char* data = lua_tolstring(L, -1, &size);
+    text.emplace(data, size);
+  });
+  return text;
+}
+
+std::optional<RequestRoute> PipelineScript::on_request(const nlohmann::json& request) {
+  std::optional<RequestRoute> route;
+  impl_->callback("on_request", request, [&](lua_State* L) {
+    try {
+      route = parse_route(to_json(L, -1));
+    } catch (const Error& error) {
+      fail("{}: {}", impl_->name, error.what());
+    }
+  });
+  return route;
+}
+
+}  // namespace mortise

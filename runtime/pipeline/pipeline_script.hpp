@@ -1,0 +1,59 @@
+// runtime/pipeline/pipeline_script.hpp: a pipeline script, run and checked, with the functions that it defined.
+//
+// A script returns one pipeline { ... }, or a table of named ones. The default is the one named "default", or else the
+// one that the script made first. It may define the global functions
+//   chat_template(messages) -> text      messages as in a chat request: { { role = ..., content = ... }, ... }
+//   on_request(request)     -> nil, or { priority = integer, group = text, proposer = text }, each optional
+// and has the global script_dir, the absolute folder of the script.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "loader/catalog.hpp"
+#include "pipeline/description.hpp"
+
+namespace mortise {
+
+// What on_request decided about a request; what it left out is nullopt.
+struct RequestRoute {
+  std::optional<std::int32_t> priority;
+  std::optional<std::string> group;
+  std::optional<std::string> proposer;
+};
+
+// Used by one thread at a time, callbacks included. Movable; descriptions move with it.
+class PipelineScript {
+ public:
+  // Runs the script. Throws an Error with file and line. Nothing of a model is loaded.
+  static PipelineScript load(const std::filesystem::path& file, const PluginCatalog& catalog);
+  // The embedded scripts/demo.lua, with the demo models of share/mortise/models (installed) or of the source tree.
+  static PipelineScript load_demo(const PluginCatalog& catalog);
+  // `name` stands for the script in messages; `folder` is its script_dir.
+  static PipelineScript from_text(std::string_view text, const std::string& name, const std::filesystem::path& folder,
+                                  const PluginCatalog& catalog);
+
+  PipelineScript(PipelineScript&&) noexcept;
+  PipelineScript& operator=(PipelineScript&&) noexcept;
+  ~PipelineScript();
+
+  // At least one; the default is the first.
+  const std::vector<PipelineDescription>& pipelines() const;
+
+  // The text of a chat, or nullopt when the script defines no chat_template. Throws an Error with the script's line.
+  std::optional<std::string> chat_template(const nlohmann::json& messages);
+  // nullopt when the script defines no on_request. Throws an Error with the script's line.
+  std::optional<RequestRoute> on_request(const nlohmann::json& request);
+
+ private:
+  struct Impl;
+  explicit PipelineScript(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace mortise
