@@ -1,0 +1,53 @@
+#include "openai/answers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+namespace mortise {
+
+std::string new_id(std::string_view prefix) {
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  return fmt::format("{}-{:016x}{:08x}", prefix, random(), random() & 0xffffffff);
+}
+
+nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, const ServiceInfo& info) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {{"id", new_id(id_prefix)},
+          {"object", object},
+          {"created", std::chrono::duration_cast<std::chrono::seconds>(now).count()},
+          {"model", info.model},
+          {"system_fingerprint", info.system_fingerprint}};
+}
+
+nlohmann::ordered_json usage_json(const JobResult& result) {
+  std::int64_t prompt = 0, completion = 0, cached = 0;
+  for (const std::vector<ChoiceResult>& choices : result) {
+    prompt += choices.front().usage.prompt_tokens;
+    cached += choices.front().usage.cached_tokens;
+    for (const ChoiceResult& choice : choices) completion += choice.usage.completion_tokens;
+  }
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", completion},
+          {"total_tokens", prompt + completion},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+}
+
+std::string token_text(const Tokenizer& tokenizer, std::int32_t id) {
+  return tokenizer.decode(std::span(&id, 1), /*skip_special_tokens=*/false);
+}
+
+double finite_logprob(float logprob) {
+  return std::max(static_cast<double>(logprob), -9999.0);
+}
+
+std::vector<std::int32_t> ids_of(const std::vector<TokenInfo>& tokens) {
+  std::vector<std::int32_t> ids;
+  ids.reserve(tokens.size());
+  for (const TokenInfo& token : tokens) ids.push_back(token.id);
+  return ids;
+}
+
+}  // namespace mortise

@@ -1,0 +1,150 @@
+#include "openai/body.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
+
+std::map<std::int32_t, float> read_logit_bias(const nlohmann::json& json) {
+  if (!json.is_object()) fail_type("logit_bias", "an object of token id and bias", json);
+  std::map<std::int32_t, float> biases;
+  for (const auto& [key, value] : json.items()) {
+    std::int32_t id = 0;
+    const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (code != std::errc{} || end != key.data() + key.size()) fail("logit_bias: '{}' is not a token id", key);
+    if (!value.is_number()) fail_type("logit_bias", "numbers", value);
+    biases[id] = value.get<float>();
+  }
+  return biases;
+}
+
+std::vector<std::string> read_stop(const nlohmann::json& json) {
+  if (json.is_string()) return {json.get<std::string>()};
+  if (!json.is_array()) fail_type("stop", "a string or a list of strings", json);
+  std::vector<std::string> stop;
+  for (const nlohmann::json& item : json) {
+    if (!item.is_string()) fail_type("stop", "a string or a list of strings", item);
+    stop.push_back(item.get<std::string>());
+  }
+  return stop;
+}
+
+}  // namespace
+
+void fail_type(const std::string& name, const char* what, const nlohmann::json& got) {
+  std::string text = got.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  fail("{}: expected {}, got {}", name, what, text);
+}
+
+Body::Body(const nlohmann::json& json) : json_(json) {
+  if (!json.is_object()) fail_type("body", "a JSON object", json);
+}
+
+const nlohmann::json* Body::find(const char* name) const {
+  const auto at = json_.find(name);
+  return at == json_.end() || at->is_null() ? nullptr : &*at;
+}
+
+const nlohmann::json& Body::require(const char* name) const {
+  const nlohmann::json* value = find(name);
+  if (value == nullptr) fail("{} is missing", name);
+  return *value;
+}
+
+std::optional<double> Body::number(const char* name) const {
+  const nlohmann::json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) fail_type(name, "a number", *value);
+  return value->get<double>();
+}
+
+std::optional<std::int64_t> Body::integer(const char* name, std::int64_t low, std::int64_t high) const {
+  const nlohmann::json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  // 16.0 is an integer: JSON has one kind of number. Compared as a double, so that 1e300 does not overflow.
+  const double number = value->is_number() ? value->get<double>() : std::nan("");
+  if (!(number == std::floor(number))) fail_type(name, "an integer", *value);
+  if (number < static_cast<double>(low) || number > static_cast<double>(high)) {
+    fail("{} is {}; it must be from {} to {}", name, value->dump(), low, high);
+  }
+  return value->is_number_integer() ? value->get<std::int64_t>() : static_cast<std::int64_t>(number);
+}
+
+std::optional<bool> Body::boolean(const char* name) const {
+  const nlohmann::json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) fail_type(name, "true or false", *value);
+  return value->get<bool>();
+}
+
+std::optional<std::string> Body::string(const char* name) const {
+  const nlohmann::json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) fail_type(name, "a string", *value);
+  return value->get<std::string>();
+}
+
+std::vector<std::int32_t> Body::token_ids(const char* name) const {
+  const nlohmann::json* value = find(name);
+  return value == nullptr ? std::vector<std::int32_t>{} : read_token_ids(*value, name);
+}
+
+std::vector<std::int32_t> read_token_ids(const nlohmann::json& json, const std::string& where) {
+  if (!json.is_array()) fail_type(where, "a list of token ids", json);
+  std::vector<std::int32_t> ids;
+  ids.reserve(json.size());
+  for (const nlohmann::json& item : json) {
+    if (!item.is_number_integer() || item.get<std::int64_t>() < 0 || item.get<std::int64_t>() > kMaxInt32) {
+      fail_type(where, "token ids", item);
+    }
+    ids.push_back(item.get<std::int32_t>());
+  }
+  return ids;
+}
+
+std::vector<std::int32_t> read_tokens(const nlohmann::json& json, const std::string& where, const Tokenizer& tokenizer,
+                                      bool add_special_tokens) {
+  if (json.is_string()) return tokenizer.encode(json.get_ref<const std::string&>(), add_special_tokens);
+  if (!json.is_array()) fail_type(where, "text or a list of token ids", json);
+  return read_token_ids(json, where);
+}
+
+SamplingParams read_sampling(const Body& body, SamplingParams defaults) {
+  SamplingParams params = std::move(defaults);
+  const auto number = [&](const char* name, float& value) {
+    if (const auto given = body.number(name)) value = static_cast<float>(*given);
+  };
+  const auto integer = [&](const char* name, std::int32_t low, std::int32_t& value) {
+    if (const auto given = body.integer(name, low, kMaxInt32)) value = static_cast<std::int32_t>(*given);
+  };
+  number("temperature", params.temperature);
+  number("top_p", params.top_p);
+  number("min_p", params.min_p);
+  number("repetition_penalty", params.repetition_penalty);
+  number("frequency_penalty", params.frequency_penalty);
+  number("presence_penalty", params.presence_penalty);
+  integer("top_k", -1, params.top_k);
+  integer("n", 1, params.n);
+  integer("max_tokens", 0, params.max_tokens);
+  integer("min_tokens", 0, params.min_tokens);
+  if (const nlohmann::json* seed = body.find("seed")) {
+    // A negative seed is a seed too: its 64 bits are what counts.
+    if (!seed->is_number_integer()) fail_type("seed", "an integer", *seed);
+    params.seed =
+        seed->is_number_unsigned() ? seed->get<std::uint64_t>() : static_cast<std::uint64_t>(seed->get<std::int64_t>());
+  }
+  if (const auto ignore = body.boolean("ignore_eos")) params.ignore_eos = *ignore;
+  if (const nlohmann::json* stop = body.find("stop")) params.stop = read_stop(*stop);
+  if (const nlohmann::json* bias = body.find("logit_bias")) params.logit_bias = read_logit_bias(*bias);
+  params.stop_token_ids = body.token_ids("stop_token_ids");
+  return params;
+}
+
+}  // namespace mortise

@@ -1,0 +1,49 @@
+// runtime/openai/body.hpp: reads the fields of a request body. A field of the wrong type is an Error that names the
+// field, what it has and what was expected; an unknown field is ignored, because clients send many that this engine
+// need not know.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sampling/params.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+namespace mortise {
+
+class Body {
+ public:
+  // REQUIRES: `json` outlives this. Throws when it is no object.
+  explicit Body(const nlohmann::json& json);
+
+  // nullptr when the field is absent or null: clients write null for "my default".
+  const nlohmann::json* find(const char* name) const;
+  const nlohmann::json& require(const char* name) const;
+
+  std::optional<double> number(const char* name) const;
+  std::optional<std::int64_t> integer(const char* name, std::int64_t low, std::int64_t high) const;
+  std::optional<bool> boolean(const char* name) const;
+  std::optional<std::string> string(const char* name) const;
+  std::vector<std::int32_t> token_ids(const char* name) const;  // empty when absent
+
+ private:
+  const nlohmann::json& json_;
+};
+
+// Throws "<name>: expected <what>, got <value, shortened>".
+[[noreturn]] void fail_type(const std::string& name, const char* what, const nlohmann::json& got);
+
+// A list of token ids, as `where` in errors.
+std::vector<std::int32_t> read_token_ids(const nlohmann::json& json, const std::string& where);
+
+// Text or token ids. Text gets what the tokenizer's post-processor adds when `add_special_tokens`.
+std::vector<std::int32_t> read_tokens(const nlohmann::json& json, const std::string& where, const Tokenizer& tokenizer,
+                                      bool add_special_tokens);
+
+// The sampling fields of completions and chat; `defaults` are what absent fields mean.
+SamplingParams read_sampling(const Body& body, SamplingParams defaults);
+
+}  // namespace mortise

@@ -1,0 +1,97 @@
+// POST /v1/chat/completions: messages in, an assistant's message out.
+#include <algorithm>
+#include <utility>
+
+#include "error.hpp"
+#include "openai/answers.hpp"
+#include "openai/body.hpp"
+#include "openai/service.hpp"
+
+namespace mortise {
+namespace {
+
+// Checks the messages and joins content parts of type text, so that a template sees strings only.
+nlohmann::json read_messages(const nlohmann::json& json) {
+  if (!json.is_array() || json.empty()) fail_type("messages", "a list of at least one message", json);
+  nlohmann::json messages = json;
+  for (nlohmann::json& message : messages) {
+    const Body fields(message);
+    if (!fields.string("role")) fail("messages: a message has no role");
+    if (const nlohmann::json* parts = fields.find("content"); parts != nullptr && parts->is_array()) {
+      std::string text;
+      for (const nlohmann::json& part : *parts) {
+        const Body content(part);
+        if (content.string("type").value_or("") != "text") fail_type("messages: content part", "type \"text\"", part);
+        text += content.string("text").value_or("");
+      }
+      message["content"] = text;
+    } else if (!fields.string("content")) {
+      message["content"] = "";
+    }
+  }
+  return messages;
+}
+
+nlohmann::ordered_json entry_json(const Tokenizer& tokenizer, std::int32_t id, float logprob) {
+  const std::string text = token_text(tokenizer, id);
+  return {{"token", text},
+          {"logprob", finite_logprob(logprob)},
+          {"bytes", std::vector<unsigned char>(text.begin(), text.end())}};
+}
+
+nlohmann::ordered_json logprobs_json(const Tokenizer& tokenizer, const std::vector<TokenInfo>& tokens) {
+  auto content = nlohmann::ordered_json::array();
+  for (const TokenInfo& info : tokens) {
+    nlohmann::ordered_json entry = entry_json(tokenizer, info.id, info.logprob);
+    entry["top_logprobs"] = nlohmann::ordered_json::array();
+    for (const auto& [id, logprob] : info.top) entry["top_logprobs"].push_back(entry_json(tokenizer, id, logprob));
+    content.push_back(std::move(entry));
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+}  // namespace
+
+void Service::chat(const nlohmann::json& json, std::function<void(Answer)> done) {
+  const Body body(json);
+  const nlohmann::json messages = read_messages(body.require("messages"));
+  if (!info_.chat_template) fail("this pipeline has no chat_template(messages) function; define one in its script");
+
+  Request request;
+  // A template writes the special tokens itself.
+  request.prompt = tokenizer_.encode(info_.chat_template(messages), /*add_special_tokens=*/false);
+  SamplingParams defaults = info_.defaults;
+  defaults.max_tokens = std::max(1, info_.max_model_len - static_cast<std::int32_t>(request.prompt.size()));
+  request.sampling = read_sampling(body, std::move(defaults));
+  if (const auto limit = body.integer("max_completion_tokens", 0, INT32_MAX)) {
+    request.sampling.max_tokens = static_cast<std::int32_t>(*limit);
+  }
+  const std::int64_t top = body.integer("top_logprobs", 0, kMaxTopLogprobs).value_or(0);
+  const bool logprobs = body.boolean("logprobs").value_or(false);
+  if (logprobs) request.logprobs = static_cast<std::int32_t>(top);
+  request.priority = static_cast<std::int32_t>(body.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
+  const bool return_token_ids = body.boolean("return_token_ids").value_or(false);
+
+  run_job(engine_, {std::move(request)},
+          [this, logprobs, return_token_ids, done = std::move(done)](JobResult result, std::string error) {
+            if (!error.empty()) return done(error_answer(500, error));
+            nlohmann::ordered_json answer = answer_head("chatcmpl", "chat.completion", info_);
+            auto choices = nlohmann::ordered_json::array();
+            for (const ChoiceResult& choice : result.front()) {
+              nlohmann::ordered_json item = {
+                  {"index", choices.size()},
+                  {"message", {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}}},
+                  {"logprobs", nullptr},
+                  {"finish_reason", to_string(choice.finish)}};
+              if (logprobs) item["logprobs"] = logprobs_json(tokenizer_, choice.tokens);
+              if (return_token_ids) item["token_ids"] = ids_of(choice.tokens);
+              item["seed"] = choice.seed;
+              choices.push_back(std::move(item));
+            }
+            answer["choices"] = std::move(choices);
+            answer["usage"] = usage_json(result);
+            done({200, std::move(answer)});
+          });
+}
+
+}  // namespace mortise

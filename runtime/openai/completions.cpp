@@ -1,0 +1,147 @@
+// POST /v1/completions: text or token ids in, text out; many prompts, n choices, echo, log probabilities.
+#include <algorithm>
+#include <utility>
+
+#include "error.hpp"
+#include "openai/answers.hpp"
+#include "openai/body.hpp"
+#include "openai/service.hpp"
+#include "tokenizer/incremental_decoder.hpp"
+
+namespace mortise {
+namespace {
+
+struct CompletionOptions {
+  std::vector<std::vector<std::int32_t>> prompts;
+  bool echo = false;
+  bool return_token_ids = false;
+  bool tokens_as_ids = false;  // "token_id:123" for token texts: distinct tokens may print alike
+  std::optional<std::int32_t> logprobs;
+};
+
+// A string, a list of strings, a list of ids, or a list of lists of ids.
+std::vector<std::vector<std::int32_t>> read_prompts(const nlohmann::json& json, const Tokenizer& tokenizer,
+                                                    bool add_special_tokens) {
+  const auto one = [&](const nlohmann::json& item) {
+    return read_tokens(item, "prompt", tokenizer, add_special_tokens);
+  };
+  if (!json.is_array()) return {one(json)};
+  if (json.empty()) fail("prompt is an empty list; it must have text or token ids");
+  if (json.front().is_number()) return {one(json)};
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (const nlohmann::json& item : json) prompts.push_back(one(item));
+  return prompts;
+}
+
+CompletionOptions read_options(const Body& body, const Tokenizer& tokenizer) {
+  CompletionOptions options;
+  options.prompts = read_prompts(body.require("prompt"), tokenizer, body.boolean("add_special_tokens").value_or(true));
+  options.echo = body.boolean("echo").value_or(false);
+  options.return_token_ids = body.boolean("return_token_ids").value_or(false);
+  options.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
+  if (const auto n = body.integer("logprobs", 0, kMaxTopLogprobs)) options.logprobs = static_cast<std::int32_t>(*n);
+  return options;
+}
+
+// tokens, token_logprobs, top_logprobs, text_offset of the echoed prompt and the generated tokens.
+class LogprobLists {
+ public:
+  LogprobLists(const Tokenizer& tokenizer, const CompletionOptions& options)
+      : tokenizer_(tokenizer), options_(options), decoder_(tokenizer, /*skip_special_tokens=*/true) {}
+
+  void add_unscored(std::int32_t id) {
+    add_token(id);
+    logprobs_.push_back(nullptr);
+    top_.push_back(nullptr);
+  }
+  void add(const TokenInfo& info) {
+    add_token(info.id);
+    logprobs_.push_back(finite_logprob(info.logprob));
+    auto alternatives = nlohmann::ordered_json::object();
+    const auto put = [&](std::int32_t id, float logprob) {
+      // Distinct tokens may print alike: the likelier one stays, so that the largest value is the arg max's.
+      auto [at, fresh] = alternatives.emplace(text(id), finite_logprob(logprob));
+      if (!fresh) *at = std::max(at->get<double>(), finite_logprob(logprob));
+    };
+    for (const auto& [id, logprob] : info.top) put(id, logprob);
+    put(info.id, info.logprob);
+    top_.push_back(std::move(alternatives));
+  }
+  nlohmann::ordered_json json() && {
+    return {{"tokens", std::move(tokens_)},
+            {"token_logprobs", std::move(logprobs_)},
+            {"top_logprobs", std::move(top_)},
+            {"text_offset", std::move(offsets_)}};
+  }
+
+ private:
+  std::string text(std::int32_t id) const {
+    return options_.tokens_as_ids ? "token_id:" + std::to_string(id) : token_text(tokenizer_, id);
+  }
+  void add_token(std::int32_t id) {
+    tokens_.push_back(text(id));
+    offsets_.push_back(num_characters_);
+    for (char byte : decoder_.push(id)) num_characters_ += (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
+  }
+
+  const Tokenizer& tokenizer_;
+  const CompletionOptions& options_;
+  IncrementalDecoder decoder_;
+  std::int64_t num_characters_ = 0;
+  nlohmann::ordered_json tokens_ = nlohmann::ordered_json::array(), logprobs_ = nlohmann::ordered_json::array(),
+                         top_ = nlohmann::ordered_json::array(), offsets_ = nlohmann::ordered_json::array();
+};
+
+nlohmann::ordered_json choice_json(const Tokenizer& tokenizer, const CompletionOptions& options, std::size_t index,
+                                   const std::vector<std::int32_t>& prompt, const ChoiceResult& choice) {
+  nlohmann::ordered_json json = {
+      {"index", index},
+      {"text", (options.echo ? tokenizer.decode(prompt, /*skip_special_tokens=*/true) : "") + choice.text},
+      {"finish_reason", to_string(choice.finish)},
+      {"logprobs", nullptr}};
+  if (options.logprobs) {
+    LogprobLists lists(tokenizer, options);
+    if (options.echo) {
+      lists.add_unscored(prompt.front());
+      for (const TokenInfo& info : choice.prompt) lists.add(info);
+    }
+    for (const TokenInfo& info : choice.tokens) lists.add(info);
+    json["logprobs"] = std::move(lists).json();
+  }
+  if (options.return_token_ids) json["token_ids"] = ids_of(choice.tokens);
+  json["seed"] = choice.seed;
+  return json;
+}
+
+}  // namespace
+
+void Service::complete(const nlohmann::json& json, std::function<void(Answer)> done) {
+  const Body body(json);
+  auto options = std::make_shared<CompletionOptions>(read_options(body, tokenizer_));
+  const SamplingParams sampling = read_sampling(body, info_.defaults);
+  std::vector<Request> requests;
+  for (const std::vector<std::int32_t>& prompt : options->prompts) {
+    Request request;
+    request.prompt = prompt;
+    request.sampling = sampling;
+    request.logprobs = options->logprobs;
+    if (options->echo && options->logprobs) request.score_from = 1;
+    request.priority = static_cast<std::int32_t>(body.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
+    requests.push_back(std::move(request));
+  }
+  run_job(engine_, std::move(requests), [this, options, done = std::move(done)](JobResult result, std::string error) {
+    if (!error.empty()) return done(error_answer(500, error));
+    nlohmann::ordered_json answer = answer_head("cmpl", "text_completion", info_);
+    auto choices = nlohmann::ordered_json::array();
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      for (const ChoiceResult& choice : result[i]) {
+        choices.push_back(choice_json(tokenizer_, *options, choices.size(), options->prompts[i], choice));
+      }
+    }
+    answer["choices"] = std::move(choices);
+    answer["usage"] = usage_json(result);
+    done({200, std::move(answer)});
+  });
+}
+
+}  // namespace mortise

@@ -1,0 +1,28 @@
+#include "openai/service.hpp"
+
+#include <utility>
+
+#include "error.hpp"
+
+namespace mortise {
+
+Answer error_answer(int status, const std::string& message) {
+  const char* type = status >= 500 ? "server_error" : "invalid_request_error";
+  return {status, {{"error", {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}}}}};
+}
+
+Service::Service(Engine& engine, const Tokenizer& tokenizer, ServiceInfo info)
+    : engine_(engine), tokenizer_(tokenizer), info_(std::move(info)) {}
+
+void Service::handle(const std::string& url, const nlohmann::json& body, std::function<void(Answer)> done) {
+  try {
+    if (url == "/v1/completions") return complete(body, done);
+    if (url == "/v1/chat/completions") return chat(body, done);
+    if (url == "/v1/score") return score(body, done);
+    done(error_answer(404, "url '" + url + "' is not one of /v1/completions, /v1/chat/completions, /v1/score"));
+  } catch (const Error& error) {
+    done(error_answer(400, error.what()));
+  }
+}
+
+}  // namespace mortise

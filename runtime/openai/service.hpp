@@ -1,0 +1,53 @@
+// runtime/openai/service.hpp: answers the bodies of OpenAI's API and of /v1/score, for every front end that has them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "engine/engine.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+namespace mortise {
+
+struct Answer {
+  int status = 200;  // as HTTP's; other than 200 the body is {"error": {"message", "type", "param", "code"}}
+  nlohmann::ordered_json body;
+};
+
+// What an answer says of its model, and how requests are read.
+struct ServiceInfo {
+  std::string model;               // name in answers
+  std::string system_fingerprint;  // same fingerprint and seed: same tokens
+  SamplingParams defaults;         // what absent sampling fields mean
+  std::int32_t max_model_len = 0;
+  // Messages (a JSON array) to the prompt's text; unset: chat is refused with the reason.
+  std::function<std::string(const nlohmann::json& messages)> chat_template;
+};
+
+class Service {
+ public:
+  // All outlive the service.
+  Service(Engine& engine, const Tokenizer& tokenizer, ServiceInfo info);
+
+  // Starts what `url` asks ("/v1/completions", "/v1/chat/completions", "/v1/score"); `done` is called once: here when
+  // the body is refused, else on the engine's thread, and must not block there. Thread-safe but for chat_template.
+  void handle(const std::string& url, const nlohmann::json& body, std::function<void(Answer)> done);
+
+  const ServiceInfo& info() const { return info_; }
+
+ private:
+  void complete(const nlohmann::json& body, std::function<void(Answer)> done);
+  void chat(const nlohmann::json& body, std::function<void(Answer)> done);
+  void score(const nlohmann::json& body, std::function<void(Answer)> done);
+
+  Engine& engine_;
+  const Tokenizer& tokenizer_;
+  const ServiceInfo info_;
+};
+
+Answer error_answer(int status, const std::string& message);
+
+}  // namespace mortise
