@@ -1,0 +1,26 @@
+// span_reference.hpp: attention of one row as docs/numerics.md says it, one operation a line: the oracle that the span
+// kernels are compared with, bit by bit.
+#pragma once
+
+#include <cstddef>
+
+namespace mortise::cpu {
+
+struct SpanReferenceRow {
+  bool bf16;       // class: P and out are rounded to bf16, and q, k, v hold bf16 values
+  const float* q;  // [head_dim]
+  const float* k;  // [position + 1, head_dim]
+  const float* v;  // [position + 1, head_dim]
+  int head_dim;
+  int position;
+  int window;   // 0: none
+  float scale;  // span_scale()
+};
+
+// out [head_dim]. REQUIRES: DenormalsOff.
+void span_reference(const SpanReferenceRow& row, float* out);
+
+// The partial of one span; false if the row sees nothing of it. o [head_dim].
+bool span_partial_reference(const SpanReferenceRow& row, int span, float* max, float* sum, float* o);
+
+}  // namespace mortise::cpu

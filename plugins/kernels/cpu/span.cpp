@@ -1,0 +1,21 @@
+#include "kernels/cpu/span.hpp"
+
+#include "kernels/cpu/span_dot.hpp"
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+
+extern const SpanKernels kSpanBf16Kernels;
+constinit const SpanKernels kSpanBf16Kernels = {
+    .attend = attend<Bf16, VecProducts<Bf16>>,
+    .partial = write_partials<Bf16, VecProducts<Bf16>>,
+    .merge = merge<Bf16>,
+};
+
+extern const SpanKernels kSpanF32Kernels;
+constinit const SpanKernels kSpanF32Kernels = {
+    .attend = attend<float, VecProducts<float>>,
+    .partial = write_partials<float, VecProducts<float>>,
+    .merge = merge<float>,
+};
+
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

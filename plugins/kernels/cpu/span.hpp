@@ -1,0 +1,106 @@
+// span.hpp: attention over a paged KV cache, cut into spans of keys at absolute positions (docs/numerics.md,
+// "Attention").
+//
+//   out[r, h] = softmax_t(scale * q[r, h] . K[t]) V[t]      t: the keys that row r sees
+//
+// A unit of work is a run of rows of one sequence with the query heads of one kv head, and a range of spans. Whatever
+// the units, a row's bits are those of the reference (reference/span_reference.hpp): each span gives a partial result
+// (maximum, sum, O) that depends on the row alone, and partials merge from left to right.
+//
+// The KV cache of one block, one layer and one kv head; a group is 16 tokens, a pair two neighbours:
+//   K  [block_size / 16] groups of [key_depth / 2][16 tokens][2]   bf16: pairs along head_dim, zero from head_dim on
+//                               or [key_depth][16 tokens]          f32
+//   V  [block_size / 2][value_width][2]                            bf16: pairs of tokens
+//   or [block_size][value_width]                                   f32
+// Blocks lie one after the other, in each [layer][kv head]. So both products read rows of 64 bytes that serve AMX as
+// they are; memory is touched block by block, and copying a block is one memcpy. Sources: online softmax,
+// arXiv:1805.02867; paged KV, arXiv:2309.06180.
+#pragma once
+
+#include "kernels/cpu/types.hpp"
+
+namespace mortise::cpu {
+
+constexpr std::int32_t kSpan = 256;     // keys; part of the numerics id
+constexpr std::int32_t kKeyGroup = 16;  // tokens that lie together
+constexpr std::int32_t kUnitRows = 32;  // rows times heads of one unit, at most: two AMX tiles
+constexpr std::int32_t kMaxHeadDim = 256;
+
+struct KvLayout {
+  std::int32_t element_bytes;  // 2: bf16, 4: f32
+  std::int32_t num_layers, num_kv_heads, head_dim, block_size;
+  std::int32_t key_depth;    // head_dim, rounded up to 32 for bf16
+  std::int32_t value_width;  // head_dim, rounded up to 16
+  std::int32_t group_shift;  // log2 of the groups in a block
+  // In elements.
+  std::size_t value_offset;  // from a head's K to its V
+  std::size_t head_elements, layer_elements, block_elements;
+};
+
+// REQUIRES: head_dim a multiple of 8 up to kMaxHeadDim; block_size 16, 32, 64 or 128; element_bytes 2 or 4.
+KvLayout make_kv_layout(std::int32_t element_bytes, std::int32_t num_layers, std::int32_t num_kv_heads,
+                        std::int32_t head_dim, std::int32_t block_size);
+
+// Strides are in elements; T is the type of q, out and the cache.
+struct SpanUnit {
+  const void* q;  // first row, first head
+  std::ptrdiff_t q_row_stride, q_head_stride;
+  void* out;
+  std::ptrdiff_t out_row_stride, out_head_stride;
+  std::int32_t num_rows, num_heads;  // num_rows * num_heads <= kUnitRows; all heads share one kv head
+  std::int32_t position;             // of the first row; the next rows follow
+  std::int32_t seq_len;              // keys 0 .. seq_len - 1 are written; 0: out = 0
+  std::int32_t window;               // a row at p sees p - window + 1 .. p; 0: 0 .. p
+  float scale;                       // attention scale * log2(e), see span_scale()
+  const void* kv;                    // the cache at this layer and kv head, block 0
+  const KvLayout* layout;
+  const std::int32_t* block_table;  // of the sequence
+  std::int32_t first_span, end_span;
+  float* partials;  // [end_span - first_span] of partial_floats(); used by `partial` and `merge`
+};
+
+// scale * log2(e), computed in double, rounded once.
+float span_scale(float attention_scale);
+
+// A partial: maxima [kUnitRows], sums [kUnitRows] (0: the row sees nothing of the span), O [rows * heads, value_width].
+std::size_t partial_floats(const KvLayout& layout, std::int32_t num_rows, std::int32_t num_heads);
+
+// What one thread needs while it computes a unit. 64-byte aligned; contents do not matter.
+struct alignas(64) SpanScratch {
+  float q[kUnitRows * kMaxHeadDim];
+  float scores[kUnitRows * kSpan];
+  std::uint16_t probabilities[kUnitRows * kSpan];  // AMX
+  float span[2 * kUnitRows + kUnitRows * kMaxHeadDim];
+  float total[2 * kUnitRows + kUnitRows * kMaxHeadDim];
+  float values[kSpan * kMaxHeadDim];  // copies of V tiles: the zero-filled last one, and what AMX wants in one piece
+};
+
+// Writes K and V of rows to their slots (slot = block * block_size + offset).
+struct KvWrite {
+  const void* k;  // [num_rows][num_kv_heads][head_dim]
+  std::ptrdiff_t k_row_stride, k_head_stride;
+  const void* v;
+  std::ptrdiff_t v_row_stride, v_head_stride;
+  std::int32_t num_rows;
+  const std::int64_t* slots;  // [num_rows]
+  void* kv;                   // the cache at this layer, block 0
+  const KvLayout* layout;
+};
+
+// One table for bf16, one for f32.
+struct SpanKernels {
+  // Folds all spans in [first_span, end_span) from left to right and writes out. REQUIRES: the rows see no other span.
+  void (*attend)(const SpanUnit& unit, SpanScratch& scratch);
+  // Writes the partial of each span in [first_span, end_span).
+  void (*partial)(const SpanUnit& unit, SpanScratch& scratch);
+  // Folds partials from left to right and writes out: attend, when the partials are there.
+  void (*merge)(const SpanUnit& unit, SpanScratch& scratch);
+};
+
+struct KvWriteKernels {
+  // Two threads may write different rows at the same time: no byte of another slot is written.
+  void (*bf16)(const KvWrite& write);
+  void (*f32)(const KvWrite& write);
+};
+
+}  // namespace mortise::cpu

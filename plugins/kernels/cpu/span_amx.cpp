@@ -1,0 +1,175 @@
+// The two products of a span of class bf16 on AMX. A group of K is a tile of B as it lies in the cache, and so is a
+// tile of V where its 32 tokens lie together; blocks of 16 tokens are copied, because two tiles of half the depth would
+// give other bits than one.
+#include "kernels/cpu/span_unit.hpp"
+#if defined(MORTISE_EMULATED_TILES)  // the tests check the blocking on machines without AMX
+#include "emulated_tiles.hpp"
+#else
+#include "kernels/cpu/tiles.hpp"
+#endif
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+namespace {
+
+constexpr std::size_t kTileRows = 16;
+constexpr std::size_t kRowBytes = 64;  // of a tile
+constexpr std::size_t kScoreBytes = kSpanStride * sizeof(float);
+constexpr std::size_t kProbabilityBytes = kSpanStride * sizeof(Bf16);
+
+// Up to 16 rows: tiles 0-3 accumulate four column chunks, 4 takes rows, 5-7 columns in turn.
+// More: tiles 0-3 accumulate (row block, chunk) = (0,0) (0,1) (1,0) (1,1), 4 and 5 take rows, 6 and 7 columns.
+void configure(std::size_t num_rows) {
+  TileConfig config;
+  const bool few = num_rows <= kTileRows;
+  const std::uint8_t low = static_cast<std::uint8_t>(few ? num_rows : kTileRows);
+  const std::uint8_t high = static_cast<std::uint8_t>(few ? num_rows : num_rows - kTileRows);
+  const std::uint8_t whole = kTileRows;
+  const std::uint8_t rows[8] = {low, low, high, high, low, few ? whole : high, whole, whole};
+  for (int t = 0; t < 8; ++t) {
+    config.row_bytes[t] = kRowBytes;
+    config.rows[t] = rows[t];
+  }
+  tiles_configure(config);
+}
+
+// A product out[rows, 16 chunks] = a [rows, 32 depth] b: strides in bytes. Tile t of the depth is at a + 64 t.
+struct TileProduct {
+  const char* a;
+  std::size_t a_stride;
+  float* out;
+  std::size_t out_stride;
+  std::size_t depth;  // in tiles
+};
+
+// B(chunk, t) is where tile t of the depth of a chunk of sixteen columns lies; its rows are b_stride apart.
+template <int chunks, class B>
+MORTISE_INLINE void multiply_few(const TileProduct& p, std::size_t chunk, std::size_t b_stride, const B& b) {
+  tile_zero<0>();
+  if constexpr (chunks > 1) tile_zero<1>();
+  if constexpr (chunks > 2) tile_zero<2>();
+  if constexpr (chunks > 3) tile_zero<3>();
+  for (std::size_t t = 0; t < p.depth; ++t) {
+    tile_load<4>(p.a + t * kRowBytes, p.a_stride);
+    tile_load<5>(b(chunk, t), b_stride);
+    if constexpr (chunks > 1) tile_load<6>(b(chunk + 1, t), b_stride);
+    if constexpr (chunks > 2) tile_load<7>(b(chunk + 2, t), b_stride);
+    tile_multiply_bf16<0, 4, 5>();
+    if constexpr (chunks > 3) tile_load<5>(b(chunk + 3, t), b_stride);
+    if constexpr (chunks > 1) tile_multiply_bf16<1, 4, 6>();
+    if constexpr (chunks > 2) tile_multiply_bf16<2, 4, 7>();
+    if constexpr (chunks > 3) tile_multiply_bf16<3, 4, 5>();
+  }
+  float* out = p.out + chunk * kLanes;
+  tile_store<0>(out, p.out_stride);
+  if constexpr (chunks > 1) tile_store<1>(out + kLanes, p.out_stride);
+  if constexpr (chunks > 2) tile_store<2>(out + 2 * kLanes, p.out_stride);
+  if constexpr (chunks > 3) tile_store<3>(out + 3 * kLanes, p.out_stride);
+}
+
+template <int chunks, class B>
+MORTISE_INLINE void multiply_many(const TileProduct& p, std::size_t chunk, std::size_t b_stride, const B& b) {
+  const char* a_high = p.a + kTileRows * p.a_stride;
+  tile_zero<0>(), tile_zero<2>();
+  if constexpr (chunks > 1) tile_zero<1>(), tile_zero<3>();
+  for (std::size_t t = 0; t < p.depth; ++t) {
+    tile_load<6>(b(chunk, t), b_stride);
+    tile_load<4>(p.a + t * kRowBytes, p.a_stride);
+    tile_multiply_bf16<0, 4, 6>();
+    tile_load<5>(a_high + t * kRowBytes, p.a_stride);
+    tile_multiply_bf16<2, 5, 6>();
+    if constexpr (chunks > 1) {
+      tile_load<7>(b(chunk + 1, t), b_stride);
+      tile_multiply_bf16<1, 4, 7>();
+      tile_multiply_bf16<3, 5, 7>();
+    }
+  }
+  float* low = p.out + chunk * kLanes;
+  float* high = low + kTileRows * p.out_stride / sizeof(float);
+  tile_store<0>(low, p.out_stride), tile_store<2>(high, p.out_stride);
+  if constexpr (chunks > 1) tile_store<1>(low + kLanes, p.out_stride), tile_store<3>(high + kLanes, p.out_stride);
+}
+
+template <class B>
+void multiply(const TileProduct& p, std::size_t num_rows, std::size_t first, std::size_t end, std::size_t b_stride,
+              const B& b) {
+  std::size_t chunk = first;
+  if (num_rows <= kTileRows) {
+    for (; chunk + 4 <= end; chunk += 4) multiply_few<4>(p, chunk, b_stride, b);
+    for (; chunk < end; ++chunk) multiply_few<1>(p, chunk, b_stride, b);
+  } else {
+    for (; chunk + 2 <= end; chunk += 2) multiply_many<2>(p, chunk, b_stride, b);
+    if (chunk < end) multiply_many<1>(p, chunk, b_stride, b);
+  }
+}
+
+struct TileProducts {
+  // The queries as they are, row m = token * num_heads + head, padded with zeros to key_depth.
+  static void begin(const SpanUnit& unit, SpanScratch& scratch) {
+    const std::size_t depth = index(unit.layout->key_depth), head_dim = index(unit.layout->head_dim);
+    Bf16* q = reinterpret_cast<Bf16*>(scratch.q);
+    for (std::int32_t r = 0; r < unit.num_rows; ++r) {
+      for (std::int32_t h = 0; h < unit.num_heads; ++h, q += depth) {
+        std::memcpy(q, static_cast<const Bf16*>(unit.q) + r * unit.q_row_stride + h * unit.q_head_stride,
+                    head_dim * sizeof(Bf16));
+        std::memset(q + head_dim, 0, (depth - head_dim) * sizeof(Bf16));
+      }
+    }
+    configure(index(unit.num_rows * unit.num_heads));
+  }
+  static void end() { tiles_release(); }
+
+  static MORTISE_INLINE void put(SpanScratch& scratch, std::size_t m, std::size_t lane, F32x16 p) {
+    // p is a bf16 value already: its upper half is all of it.
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(scratch.probabilities + m * kSpanStride + lane),
+                        _mm512_cvtepi32_epi16(shift_right<16>(bits(p)).v));
+  }
+
+  static void scores(const SpanUnit& unit, const SpanReader<Bf16>& reader, KeyRange keys, SpanScratch& scratch) {
+    const std::size_t num_rows = index(unit.num_rows * unit.num_heads), depth = index(unit.layout->key_depth);
+    const TileProduct product = {reinterpret_cast<const char*>(scratch.q), depth * sizeof(Bf16), scratch.scores,
+                                 kScoreBytes, depth / kTileDepth};
+    const std::size_t first = index(keys.begin) / kLanes, end = (index(keys.end) + kLanes - 1) / kLanes;
+    const char* groups[kSpan / kKeyGroup];
+    for (std::size_t group = first; group < end; ++group) {
+      if (num_rows <= kPrefetchRows) reader.fetch_values(static_cast<std::int32_t>(group));
+      groups[group] = reinterpret_cast<const char*>(reader.keys(static_cast<std::int32_t>(group)));
+    }
+    multiply(product, num_rows, first, end, kRowBytes,
+             [&](std::size_t group, std::size_t t) { return groups[group] + t * kTileDepth * kLanes * sizeof(Bf16); });
+  }
+
+  static void values(const SpanUnit& unit, const SpanReader<Bf16>& reader, const ValueTiles<Bf16>& tiles,
+                     std::size_t first, std::size_t end, SpanScratch& scratch, float* o) {
+    const std::size_t num_rows = index(unit.num_rows * unit.num_heads), width = index(unit.layout->value_width);
+    const std::size_t half = kKeyGroup * width;
+    const char* whole[kSpan / kTileDepth];
+    for (std::size_t tile = first; tile < end; ++tile) {
+      if (num_rows <= kPrefetchRows) reader.fetch_next_keys(tile);
+      const Bf16* from = tiles.half[tile][0];
+      if (tiles.half[tile][1] != from + half) {
+        Bf16* copy = tile_copy<Bf16>(scratch, tile, width);
+        std::memcpy(copy, from, half * sizeof(Bf16));
+        std::memcpy(copy + half, tiles.half[tile][1], half * sizeof(Bf16));
+        from = copy;
+      }
+      whole[tile] = reinterpret_cast<const char*>(from);
+    }
+    const TileProduct product = {reinterpret_cast<const char*>(scratch.probabilities) + first * kRowBytes,
+                                 kProbabilityBytes, o, width * sizeof(float), end - first};
+    multiply(product, num_rows, 0, width / kLanes, 2 * width * sizeof(Bf16),
+             [&](std::size_t chunk, std::size_t t) { return whole[first + t] + chunk * kRowBytes; });
+    // What the vector form adds at its end: a zero becomes positive.
+    for (std::size_t i = 0; i < num_rows * width; i += kLanes) store(o + i, load(o + i) + zero());
+  }
+};
+
+}  // namespace
+
+extern const SpanKernels kSpanBf16Kernels;
+constinit const SpanKernels kSpanBf16Kernels = {
+    .attend = attend<Bf16, TileProducts>,
+    .partial = write_partials<Bf16, TileProducts>,
+    .merge = merge<Bf16>,
+};
+
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

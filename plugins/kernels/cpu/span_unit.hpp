@@ -1,0 +1,323 @@
+// span_unit.hpp: a unit of attention but for its two matrix products: which keys a row sees, softmax, merging, reading
+// the paged cache. A `Products` (VecProducts in span.cpp, TileProducts in span_amx.cpp) brings the products and says in
+// what form they take the queries and the probabilities.
+#pragma once
+
+#include "kernels/cpu/io.hpp"
+#include "kernels/cpu/math.hpp"
+#include "kernels/cpu/span.hpp"
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+namespace {
+
+constexpr std::size_t kTileDepth = 32;      // of both products
+constexpr std::size_t kSpanStride = kSpan;  // of a row of scores
+constexpr std::size_t kPrefetchRows = 8;    // with more rows there is time for the hardware to fetch by itself
+
+constexpr std::int32_t minimum(std::int32_t a, std::int32_t b) {
+  return a < b ? a : b;
+}
+constexpr std::int32_t maximum(std::int32_t a, std::int32_t b) {
+  return a > b ? a : b;
+}
+constexpr std::size_t index(std::int32_t n) {
+  return static_cast<std::size_t>(n);
+}
+
+// Keys relative to a span's start; empty when end <= begin.
+struct KeyRange {
+  std::int32_t begin, end;
+};
+
+KeyRange visible_keys(const SpanUnit& unit, std::int32_t row, std::int32_t span) {
+  const std::int32_t position = unit.position + row, start = span * kSpan;
+  const std::int32_t first = unit.window > 0 ? position - unit.window + 1 : 0;
+  return {maximum(first - start, 0), minimum(position + 1 - start, kSpan)};
+}
+
+// The keys that any row sees: positions ascend, so from the first row's first to the last row's last.
+KeyRange keys_of_unit(const SpanUnit& unit, std::int32_t span) {
+  return {visible_keys(unit, 0, span).begin, visible_keys(unit, unit.num_rows - 1, span).end};
+}
+
+// Maxima, sums and O of a span, or of the spans so far.
+struct Partial {
+  float *max, *sum, *o;
+};
+Partial partial_at(float* memory) {
+  return {memory, memory + kUnitRows, memory + 2 * kUnitRows};
+}
+
+// Where the cache holds the group of sixteen tokens number `group` of the sequence.
+template <class T>
+struct Cache {
+  const SpanUnit& unit;
+  const KvLayout& layout;
+  std::int32_t num_groups;  // that hold a token of the sequence
+
+  explicit Cache(const SpanUnit& u) : unit(u), layout(*u.layout), num_groups((u.seq_len + kKeyGroup - 1) / kKeyGroup) {}
+
+  const T* block_of(std::int32_t group) const {
+    const std::size_t block = index(unit.block_table[group >> layout.group_shift]);
+    return static_cast<const T*>(unit.kv) + block * layout.block_elements;
+  }
+  std::size_t group_in_block(std::int32_t group) const { return index(group & ((1 << layout.group_shift) - 1)); }
+  const T* keys(std::int32_t group) const {
+    return block_of(group) + group_in_block(group) * kKeyGroup * index(layout.key_depth);
+  }
+  const T* values(std::int32_t group) const {
+    return block_of(group) + layout.value_offset + group_in_block(group) * kKeyGroup * index(layout.value_width);
+  }
+};
+
+// The groups of one span, read and asked for ahead. A decode unit reads each key once, from memory. While it computes
+// with K of a span it asks for V of that span, and while it computes with V for K of the next one, so that memory never
+// waits for arithmetic.
+template <class T>
+class SpanReader {
+ public:
+  SpanReader(const Cache<T>& cache, std::int32_t span) : cache_(cache), first_(span * (kSpan / kKeyGroup)) {}
+
+  // K of the span's group number `group`.
+  const T* keys(std::int32_t group) const { return cache_.keys(first_ + group); }
+  void fetch_values(std::int32_t group) const {
+    if (first_ + group < cache_.num_groups) fetch(cache_.values(first_ + group), cache_.layout.value_width);
+  }
+  // What the next span has in the place of this tile.
+  void fetch_next_keys(std::size_t tile) const {
+    for (std::int32_t half = 0; half < 2; ++half) {
+      const std::int32_t next = first_ + kSpan / kKeyGroup + 2 * static_cast<std::int32_t>(tile) + half;
+      if (next < cache_.num_groups) fetch(cache_.keys(next), cache_.layout.key_depth);
+    }
+  }
+
+ private:
+  static void fetch(const T* from, std::int32_t row) {
+    const char* bytes = reinterpret_cast<const char*>(from);
+    const std::size_t size = kKeyGroup * index(row) * sizeof(T);
+    for (std::size_t i = 0; i < size; i += 64) __builtin_prefetch(bytes + i);
+  }
+
+  const Cache<T>& cache_;
+  std::int32_t first_;
+};
+// 2^x for x <= 0 and the same bits as exp2 there; 0 for -infinity.
+MORTISE_INLINE F32x16 exp2_not_positive(F32x16 x) {
+  const I32x16 n = to_int(x);
+  const F32x16 r = exp2_of_parts(n, x - to_float(n));
+  return select(le(x, broadcast(-126.0f)), zero(), r);
+}
+
+// Turns the scores of row m into probabilities of the keys in `visible`, and 0 for the rest of `range` (whole tiles).
+template <class T, class Products>
+MORTISE_INLINE void softmax_row(SpanScratch& scratch, std::size_t m, float scale, KeyRange visible, KeyRange range,
+                                Partial partial) {
+  float* scores = scratch.scores + m * kSpanStride;
+  const std::size_t first = index(visible.begin) / kLanes * kLanes, end = index(visible.end);
+  const std::size_t last = (end - 1) / kLanes * kLanes;
+  const F32x16 c = broadcast(scale), nothing = broadcast(-kInfinity);
+  // Masked lanes become -infinity before anything else: they lose every maximum and their exp2 is 0.
+  store(scores + first, select(first_lanes(index(visible.begin) - first), nothing, load(scores + first)));
+  store(scores + last, select(first_lanes(end - last), load(scores + last), nothing));
+
+  F32x16 largest = nothing;
+  for (std::size_t i = first; i < end; i += kLanes) {
+    const F32x16 t = load(scores + i) * c;
+    largest = max(largest, t);
+    store(scores + i, t);
+  }
+  const float row_max = max(largest);
+  const F32x16 m_all = broadcast(row_max);
+  F32x16 total = zero();
+  for (std::size_t i = index(range.begin); i < first; i += kLanes) Products::put(scratch, m, i, zero());
+  for (std::size_t i = first; i < end; i += kLanes) {
+    const F32x16 p = rounded<T>(exp2_not_positive(load(scores + i) - m_all));
+    total = total + p;
+    Products::put(scratch, m, i, p);
+  }
+  for (std::size_t i = last + kLanes; i < index(range.end); i += kLanes) Products::put(scratch, m, i, zero());
+  partial.max[m] = row_max;
+  partial.sum[m] = sum(total);
+}
+
+template <class Products>
+void clear_row(SpanScratch& scratch, std::size_t m, KeyRange range, Partial partial) {
+  for (std::size_t i = index(range.begin); i < index(range.end); i += kLanes) Products::put(scratch, m, i, zero());
+  partial.max[m] = -kInfinity;
+  partial.sum[m] = 0.0f;
+}
+
+template <class T, class Products>
+void softmax_rows(const SpanUnit& unit, std::int32_t span, KeyRange range, SpanScratch& scratch, Partial partial) {
+  std::size_t m = 0;
+  for (std::int32_t r = 0; r < unit.num_rows; ++r) {
+    const KeyRange visible = visible_keys(unit, r, span);
+    for (std::int32_t h = 0; h < unit.num_heads; ++h, ++m) {
+      if (visible.begin < visible.end) {
+        softmax_row<T, Products>(scratch, m, unit.scale, visible, range, partial);
+      } else {
+        clear_row<Products>(scratch, m, range, partial);
+      }
+    }
+  }
+}
+
+// Where the two groups of each 32-key tile of V lie.
+template <class T>
+struct ValueTiles {
+  const T* half[index(kSpan) / kTileDepth][2];
+};
+
+// Room for tile `tile` of V.
+template <class T>
+T* tile_copy(SpanScratch& scratch, std::size_t tile, std::size_t width) {
+  return reinterpret_cast<T*>(scratch.values) + tile * kTileDepth * width;
+}
+
+// The V tile whose first group is `group`. From seq_len on a slot may hold anything, NaN included, and 0 x NaN is NaN:
+// the last tile of a sequence is copied and filled up with zeros.
+template <class T>
+void point_at_tile(const Cache<T>& cache, std::int32_t group, T* copy, const T* (&half)[2]) {
+  const std::size_t width = index(cache.layout.value_width), size = kKeyGroup * width;
+  const std::int32_t left = cache.unit.seq_len - group * kKeyGroup;
+  if (left >= 2 * kKeyGroup) {
+    half[0] = cache.values(group);
+    half[1] = cache.values(group + 1);
+    return;
+  }
+  for (std::int32_t h = 0; h < 2; ++h) {
+    T* to = copy + index(h) * size;
+    half[h] = to;
+    const std::int32_t tokens = minimum(left - h * kKeyGroup, kKeyGroup);
+    std::memset(to, 0, size * sizeof(T));
+    if (tokens <= 0) continue;
+    const T* from = cache.values(group + h);
+    const std::size_t whole = sizeof(T) == 2 ? index(tokens) / 2 * 2 : index(tokens);
+    std::memcpy(to, from, whole * width * sizeof(T));
+    if (whole < index(tokens)) {  // half of a pair
+      for (std::size_t d = 0; d < width; ++d) to[whole * width + 2 * d] = from[whole * width + 2 * d];
+    }
+  }
+}
+
+// Scores, probabilities and O of one span into `partial`.
+template <class T, class Products>
+void compute_span(const SpanUnit& unit, std::int32_t span, SpanScratch& scratch, Partial partial) {
+  const KeyRange keys = keys_of_unit(unit, span);
+  const KeyRange range = {keys.begin / 32 * 32, (keys.end + 31) / 32 * 32};
+  const Cache<T> cache(unit);
+  const SpanReader<T> reader(cache, span);
+  Products::scores(unit, reader, keys, scratch);
+  softmax_rows<T, Products>(unit, span, range, scratch, partial);
+  ValueTiles<T> tiles;
+  for (std::int32_t tile = range.begin / 32; tile < range.end / 32; ++tile) {
+    T* copy = tile_copy<T>(scratch, index(tile), index(unit.layout->value_width));
+    point_at_tile(cache, span * (kSpan / kKeyGroup) + 2 * tile, copy, tiles.half[tile]);
+  }
+  Products::values(unit, reader, tiles, index(range.begin) / kTileDepth, index(range.end) / kTileDepth, scratch,
+                   partial.o);
+}
+
+// M = max(m1, m2), w = exp2(m - M), sum = sum1 w1 + sum2 w2, O = O1 w1 + O2 w2: product, product, sum, no fma. A row
+// that has no partial yet takes the span's as it is; a row that sees nothing of the span keeps its own.
+void merge_partial(Partial from, Partial into, std::size_t num_rows, std::size_t width) {
+  alignas(64) float w1[kUnitRows], w2[kUnitRows];
+  std::uint32_t had = 0, sees = 0;
+  for (std::size_t m = 0; m < num_rows; m += kLanes) {
+    const F32x16 m1 = load(into.max + m), m2 = load(from.max + m), s1 = load(into.sum + m), s2 = load(from.sum + m);
+    const Mask16 has1 = !eq(s1, zero()), has2 = !eq(s2, zero());  // NaN counts as a sum
+    const F32x16 largest = max(m1, m2);
+    const F32x16 e1 = exp2(m1 - largest), e2 = exp2(m2 - largest);
+    store(w1 + m, e1);
+    store(w2 + m, e2);
+    store(into.max + m, select(has2, select(has1, largest, m2), m1));
+    store(into.sum + m, select(has2, select(has1, s1 * e1 + s2 * e2, s2), s1));
+    had |= mask_bits(has1) << m;
+    sees |= mask_bits(has2) << m;
+  }
+  for (std::size_t m = 0; m < num_rows; ++m) {
+    if ((sees >> m & 1u) == 0) continue;
+    const float* o2 = from.o + m * width;
+    float* o1 = into.o + m * width;
+    if ((had >> m & 1u) == 0) {
+      std::memcpy(o1, o2, width * sizeof(float));
+      continue;
+    }
+    const F32x16 e1 = broadcast(w1[m]), e2 = broadcast(w2[m]);
+    for (std::size_t d = 0; d < width; d += kLanes) store(o1 + d, load(o1 + d) * e1 + load(o2 + d) * e2);
+  }
+}
+
+// out = O / sum; 0 for a row that has seen no key.
+template <class T>
+void write_out(const SpanUnit& unit, Partial total) {
+  const std::size_t width = index(unit.layout->value_width), head_dim = index(unit.layout->head_dim);
+  std::size_t m = 0;
+  for (std::int32_t r = 0; r < unit.num_rows; ++r) {
+    for (std::int32_t h = 0; h < unit.num_heads; ++h, ++m) {
+      T* out = static_cast<T*>(unit.out) + r * unit.out_row_stride + h * unit.out_head_stride;
+      const F32x16 s = broadcast(total.sum[m]);
+      const bool seen = !(total.sum[m] == 0.0f);
+      for (std::size_t d = 0; d < head_dim; d += kLanes) {
+        const F32x16 value = seen ? load(total.o + m * width + d) / s : zero();
+        write_tail(out + d, value, lanes_left(head_dim - d));
+      }
+    }
+  }
+}
+
+void clear(Partial partial) {
+  for (std::size_t m = 0; m < kUnitRows; m += kLanes) {
+    store(partial.max + m, broadcast(-kInfinity));
+    store(partial.sum + m, zero());
+  }
+}
+
+bool sees_span(const SpanUnit& unit, std::int32_t span) {
+  const KeyRange keys = keys_of_unit(unit, span);
+  return unit.seq_len > 0 && keys.begin < keys.end;
+}
+
+template <class T, class Products>
+void attend(const SpanUnit& unit, SpanScratch& scratch) {
+  const Partial total = partial_at(scratch.total), partial = partial_at(scratch.span);
+  clear(total);
+  clear(partial);
+  Products::begin(unit, scratch);
+  for (std::int32_t span = unit.first_span; span < unit.end_span; ++span) {
+    if (!sees_span(unit, span)) continue;
+    compute_span<T, Products>(unit, span, scratch, partial);
+    merge_partial(partial, total, index(unit.num_rows * unit.num_heads), index(unit.layout->value_width));
+  }
+  Products::end();
+  write_out<T>(unit, total);
+}
+
+std::size_t partial_size(const SpanUnit& unit) {
+  return 2 * kUnitRows + index(unit.num_rows * unit.num_heads) * index(unit.layout->value_width);
+}
+
+template <class T, class Products>
+void write_partials(const SpanUnit& unit, SpanScratch& scratch) {
+  Products::begin(unit, scratch);
+  for (std::int32_t span = unit.first_span; span < unit.end_span; ++span) {
+    const Partial to = partial_at(unit.partials + index(span - unit.first_span) * partial_size(unit));
+    clear(to);
+    if (sees_span(unit, span)) compute_span<T, Products>(unit, span, scratch, to);
+  }
+  Products::end();
+}
+
+template <class T>
+void merge(const SpanUnit& unit, SpanScratch& scratch) {
+  const Partial total = partial_at(scratch.total);
+  clear(total);
+  for (std::int32_t n = 0; n < unit.end_span - unit.first_span; ++n) {
+    merge_partial(partial_at(unit.partials + index(n) * partial_size(unit)), total,
+                  index(unit.num_rows * unit.num_heads), index(unit.layout->value_width));
+  }
+  write_out<T>(unit, total);
+}
+
+}  // namespace
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE
