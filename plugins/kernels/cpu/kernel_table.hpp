@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/elementwise.hpp"
 #include "kernels/cpu/head_reduce.hpp"
+#include "kernels/cpu/linear.hpp"
 #include "kernels/cpu/sample_token.hpp"
 
 namespace mortise::cpu {
@@ -12,6 +13,8 @@ namespace mortise::cpu {
 struct KernelTable {
   const ElementwiseKernels& elementwise;
   const HeadKernels& head;
+  const LinearBf16Kernels& linear_bf16;
+  const LinearF32Kernels& linear_f32;
   const SampleKernels& sampling;
 };
 

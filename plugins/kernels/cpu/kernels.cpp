@@ -11,6 +11,7 @@ extern const KernelTable kKernelTable;
 }
 namespace isa_avx512 {
 extern const KernelTable kKernelTable;
+extern const KernelTable kAmxKernelTable;
 }
 #endif
 

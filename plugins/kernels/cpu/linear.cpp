@@ -1,0 +1,203 @@
+// linear for AVX-512, AVX2 and the portable path. Blocks of kRowBlock rows x kPanelBlock panels keep both chains of
+// every output in registers for the length of a tile; the accumulators, touched once per tile, lie in memory.
+#include "kernels/cpu/linear.hpp"
+
+#include "kernels/cpu/io.hpp"
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+namespace {
+
+// Registers: 2 chains x rows x panels, and a pair of weights per panel, and one broadcast.
+#if defined(MORTISE_ISA_AVX512)
+constexpr std::size_t kRowBlock = 6, kPanelBlock = 2;  // 24 + 4 + 1 of 32
+#elif defined(MORTISE_ISA_AVX2)
+constexpr std::size_t kRowBlock = 3, kPanelBlock = 1;  // 12 + 2 + 1 of 16: a vector is two registers
+#else
+constexpr std::size_t kRowBlock = 1, kPanelBlock = 1;
+#endif
+constexpr std::size_t kTile = 32;         // depth of a tile of K
+constexpr std::size_t kBlockTiles = 8;    // converted weights of a block of K stay in the first-level cache
+constexpr std::size_t kChunkRows = 240;   // rows that share one conversion; a multiple of every kRowBlock
+constexpr std::size_t kConvertRows = 13;  // from here on converting once beats converting per block of rows
+
+constexpr std::size_t minimum(std::size_t a, std::size_t b) {
+  return a < b ? a : b;
+}
+constexpr std::size_t tiles_of(std::size_t k) {
+  return (k + kTile - 1) / kTile;
+}
+// Rows of the prepared input are a cache line longer than needed: a power of two would put them all in the same sets.
+constexpr std::size_t prepared_stride(std::size_t k) {
+  return tiles_of(k) * kTile + kLanes;
+}
+
+// Where the weights of a pair (even k, odd k) come from, and how they are multiplied.
+struct PackedBf16 {
+  using Element = Bf16;
+  static MORTISE_INLINE void pair(const Bf16* w, F32x16& even, F32x16& odd) {
+    const I32x16 both = load_i32(reinterpret_cast<const std::int32_t*>(w));
+    even = from_bits(shift_left<16>(both));
+    odd = from_bits(both & broadcast_i32(static_cast<std::int32_t>(0xffff0000u)));
+  }
+  static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma_exact_product(a, b, c); }
+};
+struct WidenedBf16 {
+  using Element = float;
+  static MORTISE_INLINE void pair(const float* w, F32x16& even, F32x16& odd) {
+    even = load(w);
+    odd = load(w + kLanes);
+  }
+  static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma_exact_product(a, b, c); }
+};
+struct PackedF32 {
+  using Element = float;
+  static MORTISE_INLINE void pair(const float* w, F32x16& even, F32x16& odd) { WidenedBf16::pair(w, even, odd); }
+  static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma(a, b, c); }
+};
+
+// acc[i][j] += the tiles [0, tiles) of x rows i (x_stride apart) and panels j (w_stride apart), one tile after the
+// other.
+template <class W, std::size_t rows, std::size_t panels>
+void multiply_block(const float* x, std::size_t x_stride, const typename W::Element* w, std::size_t w_stride,
+                    std::size_t tiles, float* acc) {
+  for (std::size_t t = 0; t < tiles; ++t) {
+    F32x16 a[rows][panels], b[rows][panels];
+    for (std::size_t i = 0; i < rows; ++i) {
+      for (std::size_t j = 0; j < panels; ++j) a[i][j] = b[i][j] = zero();
+    }
+#pragma GCC unroll 2
+    for (std::size_t pair = 0; pair < kTile / 2; ++pair) {
+      F32x16 even[panels], odd[panels];
+#pragma GCC unroll 4
+      for (std::size_t j = 0; j < panels; ++j) W::pair(w + j * w_stride + pair * 2 * kLanes, even[j], odd[j]);
+#pragma GCC unroll 8
+      for (std::size_t i = 0; i < rows; ++i) {
+        const F32x16 x_even = broadcast(x[i * x_stride + pair * 2]);
+#pragma GCC unroll 4
+        for (std::size_t j = 0; j < panels; ++j) a[i][j] = W::multiply_add(x_even, even[j], a[i][j]);
+        const F32x16 x_odd = broadcast(x[i * x_stride + pair * 2 + 1]);
+#pragma GCC unroll 4
+        for (std::size_t j = 0; j < panels; ++j) b[i][j] = W::multiply_add(x_odd, odd[j], b[i][j]);
+      }
+    }
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < rows; ++i) {
+#pragma GCC unroll 4
+      for (std::size_t j = 0; j < panels; ++j) {
+        float* sum = acc + i * kPanelBlock * kLanes + j * kLanes;
+        store(sum, load(sum) + (a[i][j] + b[i][j]));
+      }
+    }
+    x += kTile;
+    w += kTile * kLanes;
+  }
+}
+
+template <class W, std::size_t panels, std::size_t rows = kRowBlock>
+void multiply_rows(const float* x, std::size_t x_stride, std::size_t m, const typename W::Element* w,
+                   std::size_t w_stride, std::size_t tiles, float* acc) {
+  for (; m >= rows; m -= rows) {
+    multiply_block<W, rows, panels>(x, x_stride, w, w_stride, tiles, acc);
+    x += rows * x_stride;
+    acc += rows * kPanelBlock * kLanes;
+  }
+  if constexpr (rows > 1) {
+    if (m > 0) multiply_rows<W, panels, rows - 1>(x, x_stride, m, w, w_stride, tiles, acc);
+  }
+}
+
+void widen(const Bf16* w, std::size_t tiles, float* out) {
+  for (std::size_t pair = 0; pair < tiles * kTile / 2; ++pair) {
+    F32x16 even, odd;
+    PackedBf16::pair(w + pair * 2 * kLanes, even, odd);
+    store(out + pair * 2 * kLanes, even);
+    store(out + pair * 2 * kLanes + kLanes, odd);
+  }
+}
+
+template <class Y>
+void finish(const LinearArgs& args, std::size_t m0, std::size_t rows, std::size_t column, std::size_t panels,
+            const float* acc) {
+  for (std::size_t j = 0; j < panels; ++j) {
+    const std::size_t n = column + j * kLanes;
+    const std::size_t count = lanes_left(args.n - n);
+    const F32x16 bias = args.bias != nullptr ? load_tail(args.bias + n, count) : zero();
+    for (std::size_t i = 0; i < rows; ++i) {
+      F32x16 y = load(acc + (i * kPanelBlock + j) * kLanes);
+      if (args.bias != nullptr) y = y + bias;
+      write_tail(static_cast<Y*>(args.y) + (m0 + i) * args.y_stride + n, y, count);
+    }
+  }
+}
+
+// All of K for up to kChunkRows rows and `panels` panels.
+template <class W, std::size_t panels>
+void multiply_panels(const LinearArgs& args, std::size_t m0, std::size_t rows, std::size_t column, float* acc) {
+  const std::size_t tiles = tiles_of(args.k), x_stride = prepared_stride(args.k);
+  const float* x = static_cast<const float*>(args.scratch) + m0 * x_stride;
+  const auto* w = static_cast<const typename W::Element*>(args.w) + column * tiles * kTile;
+  std::memset(acc, 0, rows * kPanelBlock * kLanes * sizeof(float));
+  if (sizeof(typename W::Element) == sizeof(float) || rows < kConvertRows) {
+    multiply_rows<W, panels>(x, x_stride, rows, w, tiles * kTile * kLanes, tiles, acc);
+    return;
+  }
+  alignas(64) float widened[kPanelBlock * kBlockTiles * kTile * kLanes];
+  for (std::size_t t = 0; t < tiles; t += kBlockTiles) {
+    const std::size_t block = minimum(kBlockTiles, tiles - t);
+    for (std::size_t j = 0; j < panels; ++j) {
+      widen(reinterpret_cast<const Bf16*>(w) + (j * tiles + t) * kTile * kLanes, block,
+            widened + j * kBlockTiles * kTile * kLanes);
+    }
+    multiply_rows<WidenedBf16, panels>(x + t * kTile, x_stride, rows, widened, kBlockTiles * kTile * kLanes, block,
+                                       acc);
+  }
+}
+
+template <class W, class Y>
+void run(const LinearArgs& args, const LinearRange& range) {
+  alignas(64) float acc[kChunkRows * kPanelBlock * kLanes];
+  for (std::size_t m = range.m0; m < range.m1; m += kChunkRows) {
+    const std::size_t rows = minimum(kChunkRows, range.m1 - m);
+    for (std::size_t n = range.n0; n < range.n1; n += kPanelBlock * kLanes) {
+      if (n + (kPanelBlock - 1) * kLanes < range.n1) {
+        multiply_panels<W, kPanelBlock>(args, m, rows, n, acc);
+        finish<Y>(args, m, rows, n, kPanelBlock, acc);
+      } else {
+        multiply_panels<W, 1>(args, m, rows, n, acc);
+        finish<Y>(args, m, rows, n, 1, acc);
+      }
+    }
+  }
+}
+
+std::size_t scratch_bytes(std::size_t m, std::size_t k) {
+  return m * prepared_stride(k) * sizeof(float);
+}
+
+template <class X>
+void prepare(const LinearArgs& args, std::size_t m0, std::size_t m1) {
+  const std::size_t stride = prepared_stride(args.k), padded = tiles_of(args.k) * kTile;
+  for (std::size_t m = m0; m < m1; ++m) {
+    const X* x = static_cast<const X*>(args.x) + m * args.x_stride;
+    float* out = static_cast<float*>(args.scratch) + m * stride;
+    std::size_t k = 0;
+    for (; k + kLanes <= args.k; k += kLanes) store(out + k, read(x + k));
+    if (k < args.k) store(out + k, read_tail(x + k, args.k - k)), k += kLanes;
+    if (k < padded) store(out + k, zero());
+  }
+}
+
+}  // namespace
+
+extern const LinearBf16Kernels kLinearBf16Kernels;
+constinit const LinearBf16Kernels kLinearBf16Kernels = {
+    .to_bf16 = {scratch_bytes, prepare<Bf16>, run<PackedBf16, Bf16>},
+    .to_f32 = {scratch_bytes, prepare<Bf16>, run<PackedBf16, float>},
+};
+
+extern const LinearF32Kernels kLinearF32Kernels;
+constinit const LinearF32Kernels kLinearF32Kernels = {
+    .to_f32 = {scratch_bytes, prepare<float>, run<PackedF32, float>},
+};
+
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

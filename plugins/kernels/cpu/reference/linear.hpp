@@ -1,0 +1,20 @@
+// reference/linear.hpp: the scalar form of linear, the oracle of linear.cpp and linear_amx.cpp, bit by bit.
+//
+//   acc = 0;  for each tile of 32 k, in order, zeros after K:
+//     a = 0; for k = 0, 2, .. 30: a = fma(x[m,k], w[n,k], a)
+//     b = 0; for k = 1, 3, .. 31: b = fma(x[m,k], w[n,k], b)
+//     acc = acc + (a + b)
+//   y[m,n] = bias is null ? acc : acc + bias[n]
+// x [m, k], w [n, k], y [m, n], dense and row-major, w not packed. REQUIRES: DenormalsOff. y has the canonical NaN.
+#pragma once
+
+#include "kernels/cpu/types.hpp"
+
+namespace mortise::cpu::reference {
+
+void linear_bf16(const Bf16* x, const Bf16* w, const float* bias, float* y, std::size_t m, std::size_t n,
+                 std::size_t k);
+void linear_f32(const float* x, const float* w, const float* bias, float* y, std::size_t m, std::size_t n,
+                std::size_t k);
+
+}  // namespace mortise::cpu::reference

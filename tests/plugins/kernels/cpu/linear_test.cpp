@@ -1,0 +1,214 @@
+// linear on every instruction set against its scalar reference, bit by bit, and that one against a double loop.
+#include <cmath>
+
+#include "kernel_test.hpp"
+#include "kernels/cpu/linear_pack.hpp"
+#include "kernels/cpu/reference/linear.hpp"
+
+namespace mortise::cpu {
+namespace {
+
+struct Shape {
+  std::size_t m, n, k;
+};
+
+template <class X>
+struct Problem {
+  Problem(Shape s, Values values, bool with_bias, unsigned seed) : shape(s) {
+    std::mt19937 rng(seed);
+    x = random_values<X>(rng, s.m * s.k, values);
+    w = random_values<X>(rng, s.n * s.k, values);
+    if (with_bias) bias = random_values<float>(rng, s.n, values);
+  }
+  const float* bias_or_null() const { return bias.empty() ? nullptr : bias.data(); }
+
+  Shape shape;
+  std::vector<X> x, w;
+  std::vector<float> bias;
+};
+
+std::vector<float> expected(const Problem<Bf16>& p) {
+  std::vector<float> y(p.shape.m * p.shape.n);
+  reference::linear_bf16(p.x.data(), p.w.data(), p.bias_or_null(), y.data(), p.shape.m, p.shape.n, p.shape.k);
+  return y;
+}
+std::vector<float> expected(const Problem<float>& p) {
+  std::vector<float> y(p.shape.m * p.shape.n);
+  reference::linear_f32(p.x.data(), p.w.data(), p.bias_or_null(), y.data(), p.shape.m, p.shape.n, p.shape.k);
+  return y;
+}
+
+void pack(const Bf16* w, std::size_t stride, std::size_t k, std::size_t n0, std::size_t n1, void* packed) {
+  pack_bf16(w, stride, k, n0, n1, packed);
+}
+void pack(const float* w, std::size_t stride, std::size_t k, std::size_t n0, std::size_t n1, void* packed) {
+  pack_f32(w, stride, k, n0, n1, packed);
+}
+
+// Runs the product in one call, or split at the given row and column.
+template <class X, class Y>
+std::vector<Y> run(const LinearKernel& kernel, const Problem<X>& p, std::size_t split_m = 0, std::size_t split_n = 0) {
+  const auto [m, n, k] = p.shape;
+  AlignedBuffer<unsigned char> packed(sizeof(X) == 2 ? packed_bytes_bf16(n, k) : packed_bytes_f32(n, k));
+  pack(p.w.data(), k, k, 0, n, packed.data());
+  const std::size_t x_stride = k + 3, y_stride = n + 5;  // odd strides: neither kernel nor packing may assume alignment
+  std::vector<X> x(m * x_stride, X{1});
+  for (std::size_t i = 0; i < m; ++i) std::copy_n(&p.x[i * k], k, &x[i * x_stride]);
+  const Y untouched = sizeof(Y) == 2 ? static_cast<Y>(12345) : static_cast<Y>(-7);
+  std::vector<Y> y(m * y_stride, untouched);
+  AlignedBuffer<unsigned char> scratch(kernel.scratch_bytes(m, k));
+  const LinearArgs args = {x.data(), x_stride, packed.data(), p.bias_or_null(), y.data(), y_stride, m,
+                           n,        k,        scratch.data()};
+  for (const auto& [m0, m1] : {std::pair(split_m, m), std::pair(std::size_t{0}, split_m)}) {
+    kernel.prepare(args, m0, m1);
+    kernel.run(args, {m0, m1, split_n, n});
+    kernel.run(args, {m0, m1, 0, split_n});
+  }
+  std::vector<Y> dense;
+  for (std::size_t i = 0; i < m; ++i) {
+    dense.insert(dense.end(), &y[i * y_stride], &y[i * y_stride] + n);
+    for (std::size_t j = n; j < y_stride; ++j) EXPECT_EQ(y[i * y_stride + j], untouched) << "wrote behind row " << i;
+  }
+  return dense;
+}
+
+std::vector<Bf16> rounded(const std::vector<float>& y) {
+  std::vector<Bf16> r(y.size());
+  std::transform(y.begin(), y.end(), r.begin(), float_to_bf16);
+  return r;
+}
+
+class KernelsLinear : public OnEachIsa {};
+MORTISE_ON_EACH_ISA(KernelsLinear);
+
+TEST_P(KernelsLinear, EveryRowCountGivesTheBitsOfTheReference) {
+  for (std::size_t m = 1; m <= 33; ++m) {
+    const Problem<Bf16> p({m, 52, 100}, Values::kNormal, m % 2 == 0, 17 + m);
+    EXPECT_TRUE(same_bits(expected(p), run<Bf16, float>(kernels().linear_bf16.to_f32, p))) << "m " << m;
+  }
+}
+
+TEST_P(KernelsLinear, OddShapesGiveTheBitsOfTheReference) {
+  for (const Shape& s : {Shape{1, 1, 1}, Shape{2, 17, 31}, Shape{5, 15, 32}, Shape{7, 16, 33}, Shape{16, 33, 64},
+                         Shape{17, 48, 95}, Shape{31, 130, 544}, Shape{40, 31, 1100}, Shape{70, 100, 96},
+                         Shape{250, 33, 40}, Shape{49, 1100, 64}, Shape{3, 16, 4}}) {
+    for (bool bias : {false, true}) {
+      const Problem<Bf16> p(s, Values::kNormal, bias, 5);
+      const auto y = expected(p);
+      SCOPED_TRACE(testing::Message() << s.m << " x " << s.n << " x " << s.k);
+      EXPECT_TRUE(same_bits(y, run<Bf16, float>(kernels().linear_bf16.to_f32, p)));
+      EXPECT_TRUE(same_bits(rounded(y), run<Bf16, Bf16>(kernels().linear_bf16.to_bf16, p)));
+    }
+  }
+}
+
+TEST_P(KernelsLinear, DenormalsOverflowInfinityAndNanGiveTheBitsOfTheReference) {
+  for (Values values : kAllValues) {
+    for (std::size_t m : {std::size_t{1}, std::size_t{20}}) {
+      for (unsigned seed = 0; seed < 4; ++seed) {
+        const Problem<Bf16> p({m, 96, 160}, values, seed % 2 == 1, seed);
+        SCOPED_TRACE(testing::Message() << "values " << static_cast<int>(values) << " m " << m << " seed " << seed);
+        EXPECT_TRUE(same_bits(expected(p), run<Bf16, float>(kernels().linear_bf16.to_f32, p)));
+        const Problem<float> q({m, 96, 160}, values, seed % 2 == 1, seed);
+        EXPECT_TRUE(same_bits(expected(q), run<float, float>(kernels().linear_f32.to_f32, q)));
+      }
+    }
+  }
+}
+
+// Sums that round to the smallest normal number from below: whether they are flushed depends on whether the unit looks
+// for tiny results before or after rounding. The specification is after.
+TEST_P(KernelsLinear, SumsJustBelowTheSmallestNormalNumberGiveTheBitsOfTheReference) {
+  const auto bf16 = [](float x) { return float_to_bf16(x); };
+  for (int low = -152; low <= -134; ++low) {
+    for (float sign : {1.0f, -1.0f}) {
+      Problem<Bf16> p({1, 16, 32}, Values::kNormal, false, 0);
+      std::fill(p.x.begin(), p.x.end(), Bf16{0});
+      std::fill(p.w.begin(), p.w.end(), Bf16{0});
+      // Even k: 2^-126, then minus 2^low, the product of two small powers.
+      p.x[0] = bf16(sign * 0x1p-63f), p.x[2] = bf16(-sign * 0x1p-70f);
+      for (std::size_t n = 0; n < 16; ++n) {
+        p.w[n * 32] = bf16(0x1p-63f);
+        p.w[n * 32 + 2] = bf16(std::ldexp(1.0f + static_cast<float>(n) / 16, low + 70));
+      }
+      EXPECT_TRUE(same_bits(expected(p), run<Bf16, float>(kernels().linear_bf16.to_f32, p))) << "2^-126 - 2^" << low;
+    }
+  }
+}
+
+TEST_P(KernelsLinear, F32GivesTheBitsOfTheReference) {
+  for (const Shape& s : {Shape{1, 40, 100}, Shape{4, 17, 33}, Shape{13, 64, 288}, Shape{33, 31, 65}}) {
+    const Problem<float> p(s, Values::kNormal, s.m % 2 == 0, 3);
+    EXPECT_TRUE(same_bits(expected(p), run<float, float>(kernels().linear_f32.to_f32, p)));
+  }
+}
+
+TEST_P(KernelsLinear, NoSplitOfTheWorkChangesABit) {
+  const Problem<Bf16> p({100, 176, 200}, Values::kNormal, true, 9);
+  const auto whole = run<Bf16, float>(kernels().linear_bf16.to_f32, p);
+  for (std::size_t split_m : {std::size_t{32}, std::size_t{96}}) {
+    for (std::size_t split_n : {std::size_t{16}, std::size_t{48}, std::size_t{160}}) {
+      EXPECT_TRUE(same_bits(whole, run<Bf16, float>(kernels().linear_bf16.to_f32, p, split_m, split_n)));
+    }
+  }
+}
+
+TEST_P(KernelsLinear, ARowHasTheSameBitsAloneAndInEveryBatch) {
+  const Problem<Bf16> p({64, 112, 330}, Values::kNormal, false, 21);
+  const auto all = run<Bf16, float>(kernels().linear_bf16.to_f32, p);
+  for (std::size_t m : {1, 2, 8, 15, 16, 17, 32, 33}) {
+    Problem<Bf16> part = p;
+    part.shape.m = m;
+    part.x.assign(p.x.end() - static_cast<std::ptrdiff_t>(m * p.shape.k), p.x.end());
+    const auto y = run<Bf16, float>(kernels().linear_bf16.to_f32, part);
+    EXPECT_TRUE(same_bits(all.data() + (64 - m) * p.shape.n, y.data(), y.size())) << "m " << m;
+  }
+}
+
+// An fma chain of 16, 2 additions per tile and one per bias: at most (K + 2 ceil(K/32) + 1) roundings touch a term, and
+// far fewer each: |error| <= (16 + 1 + ceil(K/32) + 1) u sum |x w| with u = 2^-24, times (1 + small).
+TEST(KernelsLinearReference, AgreesWithADoubleLoop) {
+  DenormalsOff off;
+  const Problem<Bf16> p({9, 37, 500}, Values::kNormal, true, 4);
+  const auto y = expected(p);
+  const auto [m, n, k] = p.shape;
+  for (std::size_t i = 0; i < m; ++i) {
+    for (std::size_t j = 0; j < n; ++j) {
+      double sum = p.bias[j], magnitude = std::abs(sum);
+      for (std::size_t c = 0; c < k; ++c) {
+        const double term = double{bf16_to_float(p.x[i * k + c])} * double{bf16_to_float(p.w[j * k + c])};
+        sum += term, magnitude += std::abs(term);
+      }
+      const double roundings = 16 + 1 + std::ceil(static_cast<double>(k) / 32) + 1;
+      EXPECT_NEAR(y[i * n + j], sum, roundings * 0x1p-24 * magnitude * 1.01);
+    }
+  }
+}
+
+TEST(KernelsLinearPack, RangesPackedApartGiveTheSameBytes) {
+  std::mt19937 rng(1);
+  const std::size_t n = 75, k = 100;
+  const auto w = random_values<Bf16>(rng, n * k);
+  const std::size_t bytes = packed_bytes_bf16(n, k);
+  EXPECT_EQ(bytes, 5u * 4u * 1024u);
+  AlignedBuffer<unsigned char> whole(bytes), parts(bytes);
+  pack_bf16(w.data(), k, k, 0, n, whole.data());
+  pack_bf16(w.data(), k, k, 48, n, parts.data());
+  pack_bf16(w.data(), k, k, 0, 48, parts.data());
+  EXPECT_EQ(std::memcmp(whole.data(), parts.data(), bytes), 0);
+}
+
+TEST(KernelsLinearPack, F16WeightsAreWidenedExactly) {
+  std::vector<F16> half(16 * 32);
+  std::vector<float> single(half.size());
+  constexpr F16 cases[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x3c00, 0xc500, 0x7bff};
+  constexpr float values[] = {0.0f, -0.0f, 0x1p-24f, -0x1.ff8p-15f, 0x1p-14f, 1.0f, -5.0f, 65504.0f};
+  for (std::size_t i = 0; i < half.size(); ++i) half[i] = cases[i % 8], single[i] = values[i % 8];
+  AlignedBuffer<unsigned char> from_half(packed_bytes_f32(16, 32)), from_single(packed_bytes_f32(16, 32));
+  pack_f32_from_f16(half.data(), 32, 32, 0, 16, from_half.data());
+  pack_f32(single.data(), 32, 32, 0, 16, from_single.data());
+  EXPECT_EQ(std::memcmp(from_half.data(), from_single.data(), packed_bytes_f32(16, 32)), 0);
+}
+
+}  // namespace
+}  // namespace mortise::cpu
