@@ -1,0 +1,46 @@
+// runtime/tokenizer/added_token_matcher.hpp: finds many fixed texts at once, leftmost first and the longest at a place.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mortise::tokenizer {
+
+class AddedTokenMatcher {
+ public:
+  struct Found {
+    std::size_t begin;
+    std::size_t end;
+    std::int32_t id;
+  };
+
+  // Of two equal texts the one added first is found. An empty text is never found.
+  void add(std::string_view text, std::int32_t id);
+  // Call after the last add(), before find_all().
+  void finish();
+
+  bool empty() const { return patterns_.empty(); }
+  // Replaces `found` by the matches in `text`; none overlap.
+  void find_all(std::string_view text, std::vector<Found>& found) const;
+
+ private:
+  struct Pattern {
+    std::string text;
+    std::int32_t id;
+  };
+  // All patterns that start with one byte: [begin, end) of the sorted patterns.
+  struct Bucket {
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+  };
+  const Pattern* longest_at(std::string_view text) const;
+
+  std::vector<Pattern> patterns_;  // sorted by text
+  std::array<Bucket, 256> buckets_;
+};
+
+}  // namespace mortise::tokenizer

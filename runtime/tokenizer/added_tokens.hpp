@@ -1,0 +1,73 @@
+// runtime/tokenizer/added_tokens.hpp: the tokens that are cut out of a text before the model sees it.
+// Those with `normalized` are looked for in the normalised text, in their own normalised form; the others in the text
+// as it came. `special` ones are what decoding may skip.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tokenizer/added_token_matcher.hpp"
+#include "tokenizer/config_node.hpp"
+#include "tokenizer/normalizer.hpp"
+#include "tokenizer/regex.hpp"
+#include "tokenizer/vocabulary.hpp"
+
+namespace mortise::tokenizer {
+
+struct AddedToken {
+  std::string content;
+  bool single_word = false;  // not found inside a word
+  bool lstrip = false;       // swallows white space on its left
+  bool rstrip = false;       // and on its right
+  bool normalized = false;
+  bool special = false;
+};
+
+AddedToken read_added_token(const ConfigNode& node);
+
+class AddedTokens {
+ public:
+  // A part of a text: a token that was found, or (id < 0) text for the next stage.
+  struct Section {
+    std::string_view text;
+    std::int32_t id;
+  };
+
+  // A token that the model has keeps the model's id; the others get the ids behind the model's, in order, as
+  // `tokenizers` does it. `normalizer` may be null. Call finish() after the last one.
+  void add(AddedToken token, const Vocabulary& vocabulary, const Normalizer* normalizer);
+  void finish();
+
+  // Replaces `sections` by the parts of `text`; views into it. REQUIRES: valid UTF-8.
+  void split_raw(std::string_view text, std::vector<Section>& sections) const { split(text, raw_, sections); }
+  void split_normalized(std::string_view text, std::vector<Section>& sections) const {
+    split(text, normalized_, sections);
+  }
+
+  std::optional<std::int32_t> find(std::string_view content) const;
+  const AddedToken* token(std::int32_t id) const;
+  // What the decoder gets for the token: its normalised form. Null if `id` is no added token.
+  const std::string* decoder_text(std::int32_t id) const;
+  std::int32_t max_id() const;
+
+ private:
+  struct Entry {
+    AddedToken token;
+    std::string normalized_form;
+  };
+  void split(std::string_view text, const AddedTokenMatcher& matcher, std::vector<Section>& sections) const;
+  bool is_single_word(std::string_view text, const AddedTokenMatcher::Found& found) const;
+
+  std::unordered_map<std::int32_t, Entry> by_id_;
+  std::unordered_map<std::string, std::int32_t> ids_;
+  std::optional<std::int32_t> next_id_;
+  AddedTokenMatcher raw_;
+  AddedTokenMatcher normalized_;
+  std::optional<Regex> word_;  // compiled only for tokens with single_word
+};
+
+}  // namespace mortise::tokenizer

@@ -1,0 +1,102 @@
+// Builds a Tokenizer from the files of a folder: each member of tokenizer.json goes to its stage.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "tokenizer/tokenizer.hpp"
+#include "tokenizer/tokenizer_parts.hpp"
+
+namespace mortise {
+namespace {
+
+using namespace tokenizer;
+
+// The members of tokenizer_config.json that name one special token each.
+constexpr const char* kNamedTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                        "pad_token", "cls_token", "mask_token"};
+
+AddedToken read_named_token(const ConfigNode& node) {
+  AddedToken token;
+  if (node.is_string()) {
+    token.content = node.as_string();
+  } else {
+    token = read_added_token(node);
+  }
+  token.special = true;
+  return token;
+}
+
+// transformers adds what tokenizer_config.json declares beyond tokenizer.json: the tokens of added_tokens_decoder, by
+// id, and the named ones. Named tokens that are nowhere in the vocabulary are left alone: no model was trained on them.
+void add_configured_tokens(const ConfigNode& config, Tokenizer::Parts& parts) {
+  const auto add = [&](AddedToken token) {
+    if (parts.added_tokens.find(token.content)) return;
+    parts.added_tokens.add(std::move(token), parts.file.vocabulary, parts.normalizer.get());
+  };
+  if (const auto declared = config.find("added_tokens_decoder")) {
+    auto tokens = declared->members();
+    std::ranges::sort(tokens, {}, [](const auto& member) { return std::pair(member.first.size(), member.first); });
+    for (const auto& [id, node] : tokens) add(read_added_token(node));
+  }
+  for (const char* key : kNamedTokens) {
+    const auto node = config.find(key);
+    if (!node) continue;
+    AddedToken token = read_named_token(*node);
+    if (parts.file.vocabulary.find(token.content)) add(std::move(token));
+  }
+}
+
+std::optional<std::int32_t> named_id(const ConfigNode& config, const char* key, const Tokenizer::Parts& parts) {
+  const auto node = config.find(key);
+  if (!node) return std::nullopt;
+  const std::string content = read_named_token(*node).content;
+  if (const auto id = parts.added_tokens.find(content)) return id;
+  return parts.file.vocabulary.find(content);
+}
+
+std::string read_chat_template(const std::filesystem::path& model_dir, const ConfigNode& config) {
+  if (const auto path = model_dir / "chat_template.jinja"; std::filesystem::exists(path)) return read_text_file(path);
+  const auto node = config.find("chat_template");
+  if (!node) return {};
+  if (node->is_string()) return node->as_string();
+  for (const ConfigNode& named : node->elements()) {
+    if (named.at("name").as_string() == "default") return named.at("template").as_string();
+  }
+  return {};
+}
+
+void read_stages(Tokenizer::Parts& parts) {
+  const ConfigNode root = parts.file.root();
+  if (const auto node = root.find("normalizer")) parts.normalizer = make_normalizer(*node);
+  if (const auto node = root.find("pre_tokenizer")) parts.pre_tokenizer = make_pre_tokenizer(*node);
+  parts.model = make_model(parts.file);
+  if (const auto node = root.find("post_processor")) parts.post_processor = make_post_processor(*node);
+  const auto decoder = root.find("decoder");
+  parts.decoders = make_decoder_chain(decoder ? &*decoder : nullptr);
+  if (const auto tokens = root.find("added_tokens")) {
+    for (const ConfigNode& node : tokens->elements()) {
+      parts.added_tokens.add(read_added_token(node), parts.file.vocabulary, parts.normalizer.get());
+    }
+  }
+}
+
+}  // namespace
+
+Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
+  auto parts = std::make_unique<Parts>();
+  parts->file = read_tokenizer_file(model_dir / "tokenizer.json");
+  read_stages(*parts);
+  parts->file.merges = {};  // in the model by now
+  const std::filesystem::path config_path = model_dir / "tokenizer_config.json";
+  nlohmann::json document = nlohmann::json::object();
+  if (std::filesystem::exists(config_path)) document = read_json_file(config_path);
+  const ConfigNode config(document, config_path.string());
+  add_configured_tokens(config, *parts);
+  parts->added_tokens.finish();
+  parts->bos_id = named_id(config, "bos_token", *parts);
+  parts->eos_id = named_id(config, "eos_token", *parts);
+  parts->chat_template = read_chat_template(model_dir, config);
+  return Tokenizer(std::move(parts));
+}
+
+}  // namespace mortise

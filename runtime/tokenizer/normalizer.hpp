@@ -1,0 +1,21 @@
+// runtime/tokenizer/normalizer.hpp: the first stage: text to text, before anything is split.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tokenizer/config_node.hpp"
+
+namespace mortise::tokenizer {
+
+class Normalizer {
+ public:
+  virtual ~Normalizer() = default;
+  // REQUIRES: valid UTF-8; leaves valid UTF-8.
+  virtual void apply(std::string& text) const = 0;
+};
+
+// Throws Error for a normalizer that is malformed or not supported.
+std::unique_ptr<const Normalizer> make_normalizer(const ConfigNode& node);
+
+}  // namespace mortise::tokenizer

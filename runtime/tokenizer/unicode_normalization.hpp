@@ -1,0 +1,19 @@
+// runtime/tokenizer/unicode_normalization.hpp: the four Unicode normal forms and lower case (data: utf8proc).
+// Linear but for the sorting of one run of combining marks (n log n): utf8proc's own ordering is quadratic, and a text
+// may be a megabyte of marks.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace mortise::tokenizer {
+
+enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
+
+// REQUIRES: valid UTF-8.
+std::string normalize(std::string_view text, NormalForm form);
+
+// Each character's full lower-case mapping, without regard to its neighbours. REQUIRES: valid UTF-8.
+std::string to_lower_case(std::string_view text);
+
+}  // namespace mortise::tokenizer
