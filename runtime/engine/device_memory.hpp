@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "engine/parts.hpp"
+#include "loader/part_instance.hpp"
 
 namespace mortise {
 
-using DevicePart = Part<mortise_device, mortise_device_table>;
+using DevicePart = ActivePart<mortise_device, mortise_device_table>;
 
 // Owns device memory that grows and is never given back before destruction.
 class DeviceBuffer {
@@ -72,11 +73,6 @@ void download(const DevicePart& device, const T* from, std::span<T> to) {
 
 // Throws an Error "<part>: <where>: <message>" unless `status` is OK.
 void check_part(mortise_status status, const mortise_error& error, const std::string& part);
-inline mortise_error empty_error() {
-  mortise_error error{};
-  error.struct_size = sizeof error;
-  return error;
-}
 
 // A dense row-major 2-D tensor over device memory.
 mortise_tensor matrix(void* data, std::int32_t dtype, std::int64_t rows, std::int64_t columns);

@@ -13,7 +13,7 @@
 namespace mortise {
 
 template <typename Instance, typename Table>
-struct Part {
+struct ActivePart {
   Instance* self = nullptr;
   const Table* api = nullptr;
   std::string name;  // for messages: "scheduler 'fcfs'"
@@ -22,12 +22,12 @@ struct Part {
 };
 
 struct Parts {
-  Part<mortise_device, mortise_device_table> device;
-  Part<mortise_model, mortise_model_table> model;
-  Part<mortise_attention, mortise_attention_table> attention;
-  Part<mortise_scheduler, mortise_scheduler_table> scheduler;
-  Part<mortise_proposer, mortise_proposer_table> proposer;  // may be absent
-  std::uint64_t generation = 0;                             // grows when a part is replaced
+  ActivePart<mortise_device, mortise_device_table> device;
+  ActivePart<mortise_model, mortise_model_table> model;
+  ActivePart<mortise_attention, mortise_attention_table> attention;
+  ActivePart<mortise_scheduler, mortise_scheduler_table> scheduler;
+  ActivePart<mortise_proposer, mortise_proposer_table> proposer;  // may be absent
+  std::uint64_t generation = 0;                                   // grows when a part is replaced
 };
 
 // The sizes of a pipeline, fixed while it runs.

@@ -1,0 +1,284 @@
+#include "engine/assembly.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+// Logits of one call of the head: large enough to keep the device busy, small beside the weights.
+constexpr std::int64_t kMaxLogitBytes = std::int64_t{32} << 20;
+
+std::int32_t abi_dtype(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kBf16:
+      return MORTISE_BF16;
+    case Dtype::kF16:
+      return MORTISE_F16;
+    case Dtype::kF32:
+      return MORTISE_F32;
+    case Dtype::kI8:
+      return MORTISE_I8;
+    case Dtype::kU8:
+      return MORTISE_U8;
+    case Dtype::kI32:
+      return MORTISE_I32;
+    case Dtype::kI64:
+      return MORTISE_I64;
+    default:
+      return 0;
+  }
+}
+
+// A dense view; NOT_FOUND for an unknown name, DATA_LOSS for a tensor that the ABI cannot say.
+mortise_status read_weight(void* context, mortise_string_view name, mortise_tensor* tensor) {
+  const auto& checkpoint = *static_cast<const Checkpoint*>(context);
+  const TensorView* view = checkpoint.find({name.data, static_cast<std::size_t>(name.size)});
+  if (view == nullptr) return MORTISE_NOT_FOUND;
+  mortise_tensor result{};
+  result.struct_size = sizeof result;
+  result.flags = MORTISE_TENSOR_READ_ONLY;
+  result.dtype = abi_dtype(view->dtype);
+  if (result.dtype == 0 || view->shape.empty() || view->shape.size() > 4) return MORTISE_DATA_LOSS;
+  result.data = const_cast<std::byte*>(view->bytes.data());
+  result.bytes = view->bytes.size();
+  result.ndim = static_cast<std::int32_t>(view->shape.size());
+  std::int64_t stride = 1;
+  for (int i = 3; i >= 0; --i) {
+    result.shape[i] = i < result.ndim ? static_cast<std::int64_t>(view->shape[static_cast<std::size_t>(i)]) : 1;
+    result.stride[i] = i < result.ndim ? stride : 1;
+    if (i < result.ndim) stride *= result.shape[i];
+  }
+  *tensor = result;
+  return MORTISE_OK;
+}
+
+std::uint64_t vocabulary_hash(const Tokenizer& tokenizer) {
+  std::string all;
+  for (std::size_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    all += tokenizer.token(static_cast<std::int32_t>(id)).value_or("");
+    all += '\0';
+  }
+  return XXH64(all.data(), all.size(), 0);
+}
+
+const char* dtype_name(std::int32_t dtype) {
+  return dtype == MORTISE_BF16 ? "bf16" : dtype == MORTISE_I8 ? "int8" : "f32";
+}
+
+// The KV cache's type: "auto" is the model's.
+std::int32_t kv_dtype(KvDtype wanted, const mortise_model_dims& dims) {
+  switch (wanted) {
+    case KvDtype::kBf16:
+      return MORTISE_BF16;
+    case KvDtype::kF32:
+      return MORTISE_F32;
+    case KvDtype::kInt8:
+      return MORTISE_I8;
+    case KvDtype::kAuto:
+      break;
+  }
+  return dims.dtype;
+}
+
+}  // namespace
+
+struct Assembly::DeviceMemory {
+  DeviceMemory(const DevicePart& device, std::uint64_t bytes) : device(device) {
+    mortise_error error = empty_error();
+    check_part(device.api->allocate(device.self, bytes, &data, &error), error, device.name);
+  }
+  ~DeviceMemory() { device.api->free(device.self, data); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  DevicePart device;
+  void* data = nullptr;
+};
+
+Assembly::Assembly(const PipelineDescription& description) {
+  mortise_query query = description.query();
+  open_device(description);
+  open_model(description, query);
+  open_attention(description, query);
+  open_policies(description, query);
+  load_weights();
+  activate();
+}
+
+Assembly::~Assembly() = default;
+
+void Assembly::open_device(const PipelineDescription& description) {
+  const PartChoice& choice = description.device.select(description.query());
+  device_.emplace(*choice.component, choice.options, CreateContext{});
+  parts_.device = {device_->handle<mortise_device>(), device_->table<mortise_device_table>(),
+                   choice.component->label()};
+  // Models and attention allocate from the device, so it is active before they are made.
+  device_->activate({});
+}
+
+void Assembly::open_model(const PipelineDescription& description, mortise_query& query) {
+  // Which component serves is known only with the configuration, whose path is an option: all choices name the same
+  // one.
+  const nlohmann::json& options = description.model.choices.front().options;
+  if (!options.contains("path") || !options.at("path").is_string()) {
+    fail("{}: model '{}' has no option 'path' that names a checkpoint folder", description.model.where,
+         description.model.name);
+  }
+  const auto folder = options.at("path").get<std::string>();
+  checkpoint_.emplace(Checkpoint::open(folder));
+  tokenizer_.emplace(Tokenizer::load(folder));
+
+  const std::string& config = checkpoint_->config().json;
+  query.model_config = {config.data(), config.size()};
+  const PartChoice& choice = description.model.select(query);
+  CreateContext context;
+  context.device = parts_.device.self;
+  context.device_table = parts_.device.api;
+  context.model_config = config;
+  model_.emplace(*choice.component, choice.options, context);
+  parts_.model = {model_->handle<mortise_model>(), model_->table<mortise_model_table>(), choice.component->label()};
+  dims_.struct_size = sizeof dims_;
+  mortise_error error = empty_error();
+  model_->check(parts_.model.api->dims(parts_.model.self, &dims_, &error), error, "dims");
+  if (parts_.device.api->numerics_id(parts_.device.self, dims_.dtype) == nullptr) {
+    fail("{}: computes in {}, which {} cannot", parts_.model.name, dtype_name(dims_.dtype), parts_.device.name);
+  }
+}
+
+void Assembly::open_attention(const PipelineDescription& description, mortise_query& query) {
+  query.dims = &dims_;
+  query.kv_dtype = kv_dtype_ = kv_dtype(description.kv_cache.dtype, dims_);
+  const PartChoice& choice = description.attention.select(query);
+  CreateContext context;
+  context.device = parts_.device.self;
+  context.device_table = parts_.device.api;
+  attention_.emplace(*choice.component, choice.options, context);
+  parts_.attention = {attention_->handle<mortise_attention>(), attention_->table<mortise_attention_table>(),
+                      choice.component->label()};
+  if ((choice.component->capabilities & MORTISE_CAP_EXACT) == 0) {
+    fail("{}: is not exact (its rows may depend on their batch), so it cannot be part of a pipeline",
+         parts_.attention.name);
+  }
+
+  mortise_kv_layout layout{};
+  layout.struct_size = sizeof layout;
+  mortise_error error = empty_error();
+  attention_->check(parts_.attention.api->kv_layout(parts_.attention.self, &dims_, kv_dtype_, description.block_size,
+                                                    &layout, &error),
+                    error, "kv_layout");
+  if (layout.bytes_per_block == 0) fail("{}: says that a KV block has 0 bytes", parts_.attention.name);
+  // More than all sequences at full length can use would never be touched.
+  const std::int64_t blocks_per_sequence = (dims_.max_model_len + description.block_size - 1) / description.block_size;
+  const auto affordable = static_cast<std::int64_t>(description.kv_cache.memory_bytes / layout.bytes_per_block);
+  const std::int64_t num_blocks =
+      std::min({affordable, blocks_per_sequence * description.max_num_seqs, std::int64_t{INT32_MAX}});
+  if (num_blocks == 0) {
+    fail("{}: kv_cache.memory of {} bytes holds no block of {} tokens, which takes {} bytes; raise it",
+         description.where, description.kv_cache.memory_bytes, description.block_size, layout.bytes_per_block);
+  }
+  const std::uint64_t kv_bytes = static_cast<std::uint64_t>(num_blocks) * layout.bytes_per_block;
+  kv_ = std::make_unique<DeviceMemory>(parts_.device, kv_bytes);
+
+  mortise_attention_bind_args bind{};
+  bind.struct_size = sizeof bind;
+  bind.dims = &dims_;
+  bind.kv_dtype = kv_dtype_;
+  bind.block_size = description.block_size;
+  bind.num_blocks = static_cast<std::int32_t>(num_blocks);
+  bind.kv = kv_->data;
+  bind.kv_bytes = kv_bytes;
+  attention_->check(parts_.attention.api->bind(parts_.attention.self, &bind, &error), error, "bind");
+
+  limits_.max_num_seqs = description.max_num_seqs;
+  limits_.max_batched_tokens = description.max_batched_tokens;
+  limits_.max_model_len = dims_.max_model_len;
+  limits_.block_size = description.block_size;
+  limits_.num_blocks = static_cast<std::int32_t>(num_blocks);
+  limits_.max_logit_rows = static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(kMaxLogitBytes / (std::int64_t{4} * dims_.vocab_size), 1, limits_.max_batched_tokens));
+}
+
+void Assembly::open_policies(const PipelineDescription& description, const mortise_query& query) {
+  CreateContext context;
+  context.device = parts_.device.self;
+  context.device_table = parts_.device.api;
+  const PartChoice& scheduler = description.scheduler.select(query);
+  scheduler_.emplace(*scheduler.component, scheduler.options, context);
+  parts_.scheduler = {scheduler_->handle<mortise_scheduler>(), scheduler_->table<mortise_scheduler_table>(),
+                      scheduler.component->label()};
+  if (!description.proposer) return;
+  const PartChoice& proposer = description.proposer->select(query);
+  proposer_.emplace(*proposer.component, proposer.options, context);
+  parts_.proposer = {proposer_->handle<mortise_proposer>(), proposer_->table<mortise_proposer_table>(),
+                     proposer.component->label()};
+  limits_.max_draft_tokens = proposer.options.value("max_tokens", 0);
+  mortise_proposer_bind_args bind{};
+  bind.struct_size = sizeof bind;
+  bind.target = &dims_;
+  bind.vocab_hash = vocabulary_hash(*tokenizer_);
+  mortise_error error = empty_error();
+  proposer_->check(parts_.proposer.api->bind(parts_.proposer.self, &bind, &error), error, "bind");
+}
+
+void Assembly::load_weights() {
+  mortise_weight_reader reader{};
+  reader.struct_size = sizeof reader;
+  reader.context = &*checkpoint_;
+  reader.get = read_weight;
+  mortise_error error = empty_error();
+  model_->check(parts_.model.api->load(parts_.model.self, &reader, &error), error, "load");
+}
+
+void Assembly::activate() {
+  mortise_activate_args args{};
+  args.struct_size = sizeof args;
+  args.max_num_seqs = limits_.max_num_seqs;
+  args.max_batched_tokens = limits_.max_batched_tokens;
+  args.max_logit_rows = limits_.max_logit_rows;
+  args.max_model_len = limits_.max_model_len;
+  args.block_size = limits_.block_size;
+  args.num_blocks = limits_.num_blocks;
+  for (auto* part : {&model_, &attention_, &scheduler_, &proposer_}) {
+    if (*part) (*part)->activate(args);
+  }
+}
+
+ModelInfo Assembly::model_info() const {
+  ModelInfo info;
+  info.vocab_size = dims_.vocab_size;
+  info.eos_tokens = checkpoint_->generation_config().eos_token_ids;
+  if (info.eos_tokens.empty() && tokenizer_->eos_id()) info.eos_tokens.push_back(*tokenizer_->eos_id());
+  return info;
+}
+
+std::string Assembly::numerics_id() const {
+  return fmt::format("{}; attention {}; model {}; weights {:016x}; kv {}; world 1",
+                     parts_.device.api->numerics_id(parts_.device.self, dims_.dtype),
+                     attention_->component().numerics_id, model_->component().name, checkpoint_->fingerprint(),
+                     dtype_name(kv_dtype_));
+}
+
+std::string Assembly::system_fingerprint() const {
+  const std::string id = numerics_id();
+  return fmt::format("mortise-{:016x}", XXH64(id.data(), id.size(), 0));
+}
+
+SamplingParams Assembly::default_sampling() const {
+  const GenerationConfig& config = checkpoint_->generation_config();
+  SamplingParams params;
+  if (config.temperature) params.temperature = static_cast<float>(*config.temperature);
+  if (config.do_sample == false) params.temperature = 0;
+  if (config.top_k) params.top_k = *config.top_k;
+  if (config.top_p) params.top_p = static_cast<float>(*config.top_p);
+  if (config.min_p) params.min_p = static_cast<float>(*config.min_p);
+  if (config.repetition_penalty) params.repetition_penalty = static_cast<float>(*config.repetition_penalty);
+  return params;
+}
+
+}  // namespace mortise

@@ -1,0 +1,67 @@
+// runtime/engine/assembly.hpp: from a pipeline's description to parts that run: opens the device, the checkpoint and
+// its tokenizer, loads the model, gives the attention its KV memory, and activates everything, in the order that undoes
+// itself when a step fails.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "checkpoint/checkpoint.hpp"
+#include "engine/engine.hpp"
+#include "engine/parts.hpp"
+#include "loader/part_instance.hpp"
+#include "pipeline/description.hpp"
+#include "sampling/params.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+namespace mortise {
+
+class Assembly {
+ public:
+  // Throws an Error that names the part, file or option at fault.
+  explicit Assembly(const PipelineDescription& description);
+  ~Assembly();
+  Assembly(const Assembly&) = delete;
+  Assembly& operator=(const Assembly&) = delete;
+
+  const Parts& parts() const { return parts_; }
+  const EngineLimits& limits() const { return limits_; }
+  const mortise_model_dims& dims() const { return dims_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
+  ModelInfo model_info() const;
+
+  // What decides the bits: device class, attention, model plugin, weights, KV type, parallel size.
+  std::string numerics_id() const;
+  // A hash of it, as answers carry it: same fingerprint and seed, same tokens.
+  std::string system_fingerprint() const;
+  // What generation_config.json recommends.
+  SamplingParams default_sampling() const;
+
+ private:
+  void open_device(const PipelineDescription& description);
+  void open_model(const PipelineDescription& description, mortise_query& query);
+  void open_attention(const PipelineDescription& description, mortise_query& query);
+  void open_policies(const PipelineDescription& description, const mortise_query& query);
+  void load_weights();
+  void activate();
+
+  // In order of creation; destroyed in reverse.
+  std::optional<PartInstance> device_;
+  std::optional<Checkpoint> checkpoint_;
+  std::optional<Tokenizer> tokenizer_;
+  std::optional<PartInstance> model_;
+  mortise_model_dims dims_{};
+  std::int32_t kv_dtype_ = 0;
+  struct DeviceMemory;
+  std::unique_ptr<DeviceMemory> kv_;
+  std::optional<PartInstance> attention_;
+  std::optional<PartInstance> scheduler_;
+  std::optional<PartInstance> proposer_;
+  EngineLimits limits_;
+  Parts parts_;
+};
+
+}  // namespace mortise
