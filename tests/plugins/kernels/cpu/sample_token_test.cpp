@@ -226,7 +226,9 @@ TEST_P(SampleToken, AFilterDoesNotChangeTheNoiseOfWhatItLeaves) {
     c.top_p = 0.95f;
     const reference::Sampled filtered = reference::sample_token(c.row());
     const bool left = std::find(filtered.left.begin(), filtered.left.end(), free) != filtered.left.end();
-    if (left) EXPECT_EQ(draw(c).token, free);
+    if (left) {
+      EXPECT_EQ(draw(c).token, free);
+    }
   }
 }
 

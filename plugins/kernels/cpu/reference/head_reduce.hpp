@@ -1,0 +1,20 @@
+// reference/head_reduce.hpp: the oracle of head_reduce.hpp over one row's whole vocabulary. REQUIRES: DenormalsOff.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace mortise::cpu::reference {
+
+float clean(float logit);
+
+struct LogSumExp {
+  float max, sum;
+};
+LogSumExp log_sum_exp(const std::vector<float>& logits);
+
+// All tokens in the order (clean logit descending, id ascending).
+std::vector<std::pair<float, std::int32_t>> ordered(const std::vector<float>& logits);
+
+}  // namespace mortise::cpu::reference

@@ -1,0 +1,23 @@
+// reference/noise.hpp: the oracle of noise.hpp and of the functions that sampling and head reductions need, one number
+// at a time. REQUIRES for all: DenormalsOff.
+#pragma once
+
+#include <cstdint>
+
+namespace mortise::cpu::reference {
+
+// Philox4x32-10 in full: out[4] for a counter and a key.
+void philox(const std::uint32_t counter[4], std::uint64_t key, std::uint32_t out[4]);
+
+// -log(-log1p(-v)), v = (r + 0.5) 2^-32.
+float gumbel(std::uint32_t r);
+
+// The noise of a token: gumbel of the first word of Philox with the counter (position low, position high, token, 0).
+float noise(std::uint64_t key, std::uint64_t position, std::int32_t token);
+
+// math.hpp's functions for one number.
+float exp_reference(float x);
+float log_reference(float x);
+float log1p_reference(float x);
+
+}  // namespace mortise::cpu::reference

@@ -1,0 +1,19 @@
+// reference/sample_token.hpp: the oracle of sample_token.hpp: every step over the whole vocabulary, with a full sort.
+// REQUIRES: DenormalsOff.
+#pragma once
+
+#include <vector>
+
+#include "kernels/cpu/sample_token.hpp"
+
+namespace mortise::cpu::reference {
+
+struct Sampled {
+  std::int32_t token;
+  float logprob;
+  std::vector<std::int32_t> left;  // the tokens it was drawn from, in the order (logit descending, id ascending)
+};
+
+Sampled sample_token(const SampleRow& row);
+
+}  // namespace mortise::cpu::reference
