@@ -4,7 +4,9 @@
 #include "kernels/cpu/elementwise.hpp"
 #include "kernels/cpu/head_reduce.hpp"
 #include "kernels/cpu/linear.hpp"
+#include "kernels/cpu/rope.hpp"
 #include "kernels/cpu/sample_token.hpp"
+#include "kernels/cpu/span.hpp"
 
 namespace mortise::cpu {
 
@@ -16,6 +18,10 @@ struct KernelTable {
   const LinearBf16Kernels& linear_bf16;
   const LinearF32Kernels& linear_f32;
   const SampleKernels& sampling;
+  const KvWriteKernels& kv_write;
+  const RopeKernels& rope;
+  const SpanKernels& span_bf16;
+  const SpanKernels& span_f32;
 };
 
 }  // namespace mortise::cpu

@@ -4,7 +4,7 @@
 //   out[r, h] = softmax_t(scale * q[r, h] . K[t]) V[t]      t: the keys that row r sees
 //
 // A unit of work is a run of rows of one sequence with the query heads of one kv head, and a range of spans. Whatever
-// the units, a row's bits are those of the reference (reference/span_reference.hpp): each span gives a partial result
+// the units, a row's bits are those of the reference (reference/span.hpp): each span gives a partial result
 // (maximum, sum, O) that depends on the row alone, and partials merge from left to right.
 //
 // The KV cache of one block, one layer and one kv head; a group is 16 tokens, a pair two neighbours:

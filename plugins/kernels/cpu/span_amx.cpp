@@ -119,9 +119,12 @@ struct TileProducts {
   static void end() { tiles_release(); }
 
   static MORTISE_INLINE void put(SpanScratch& scratch, std::size_t m, std::size_t lane, F32x16 p) {
-    // p is a bf16 value already: its upper half is all of it.
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(scratch.probabilities + m * kSpanStride + lane),
-                        _mm512_cvtepi32_epi16(shift_right<16>(bits(p)).v));
+    Bf16* to = scratch.probabilities + m * kSpanStride + lane;
+#if defined(MORTISE_ISA_AVX512)  // p is a bf16 value already: its upper half is all of it
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(shift_right<16>(bits(p)).v));
+#else
+    store_bf16(to, p);
+#endif
   }
 
   static void scores(const SpanUnit& unit, const SpanReader<Bf16>& reader, KeyRange keys, SpanScratch& scratch) {

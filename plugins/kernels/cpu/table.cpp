@@ -4,6 +4,7 @@
 #if defined(MORTISE_ISA_AVX512)
 namespace mortise::cpu::isa_amx {
 extern const LinearBf16Kernels kLinearBf16Kernels;
+extern const SpanKernels kSpanBf16Kernels;
 }
 #endif
 
@@ -14,6 +15,10 @@ extern const HeadKernels kHeadKernels;
 extern const LinearBf16Kernels kLinearBf16Kernels;
 extern const LinearF32Kernels kLinearF32Kernels;
 extern const SampleKernels kSampleKernels;
+extern const KvWriteKernels kKvWriteKernels;
+extern const RopeKernels kRopeKernels;
+extern const SpanKernels kSpanBf16Kernels;
+extern const SpanKernels kSpanF32Kernels;
 
 extern const KernelTable kKernelTable;
 constinit const KernelTable kKernelTable = {
@@ -22,6 +27,10 @@ constinit const KernelTable kKernelTable = {
     .linear_bf16 = kLinearBf16Kernels,
     .linear_f32 = kLinearF32Kernels,
     .sampling = kSampleKernels,
+    .kv_write = kKvWriteKernels,
+    .rope = kRopeKernels,
+    .span_bf16 = kSpanBf16Kernels,
+    .span_f32 = kSpanF32Kernels,
 };
 
 #if defined(MORTISE_ISA_AVX512)
@@ -33,6 +42,10 @@ constinit const KernelTable kAmxKernelTable = {
     .linear_bf16 = isa_amx::kLinearBf16Kernels,
     .linear_f32 = kLinearF32Kernels,
     .sampling = kSampleKernels,
+    .kv_write = kKvWriteKernels,
+    .rope = kRopeKernels,
+    .span_bf16 = isa_amx::kSpanBf16Kernels,
+    .span_f32 = kSpanF32Kernels,
 };
 #endif
 

@@ -1,12 +1,12 @@
-// span_reference.hpp: attention of one row as docs/numerics.md says it, one operation a line: the oracle that the span
+// reference/span.hpp: attention of one row as docs/numerics.md says it, one operation a line: the oracle that the span
 // kernels are compared with, bit by bit.
 #pragma once
 
 #include <cstddef>
 
-namespace mortise::cpu {
+namespace mortise::cpu::reference {
 
-struct SpanReferenceRow {
+struct SpanRow {
   bool bf16;       // class: P and out are rounded to bf16, and q, k, v hold bf16 values
   const float* q;  // [head_dim]
   const float* k;  // [position + 1, head_dim]
@@ -18,9 +18,9 @@ struct SpanReferenceRow {
 };
 
 // out [head_dim]. REQUIRES: DenormalsOff.
-void span_reference(const SpanReferenceRow& row, float* out);
+void span_row(const SpanRow& row, float* out);
 
 // The partial of one span; false if the row sees nothing of it. o [head_dim].
-bool span_partial_reference(const SpanReferenceRow& row, int span, float* max, float* sum, float* o);
+bool span_partial(const SpanRow& row, int span, float* max, float* sum, float* o);
 
-}  // namespace mortise::cpu
+}  // namespace mortise::cpu::reference

@@ -1,24 +1,19 @@
-#include "kernels/cpu/reference/span_reference.hpp"
+#include "kernels/cpu/reference/span.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
-#if !defined(MORTISE_ISA_NAMESPACE)
-#define MORTISE_ISA_NAMESPACE isa_reference
-#endif
-#include "kernels/cpu/soft_float.hpp"
+#include "kernels/cpu/reference/scalar.hpp"
 
-namespace mortise::cpu {
+namespace mortise::cpu::reference {
 namespace {
 
 constexpr int kSpanKeys = 256, kTile = 32, kLanes = 16;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 float round_bf16(float x) {
-  const std::uint32_t u = bit_cast_to<std::uint32_t>(x);
-  if (x != x) return bit_cast_to<float>(0x7fc00000u);
-  return bit_cast_to<float>((u + 0x7fffu + (u >> 16 & 1u)) & 0xffff0000u);
+  return from_bf16(to_bf16(x));
 }
 
 // The kernels' exp2 for x <= 0.
@@ -52,19 +47,16 @@ float linear_order(int n, Left left, Right right) {
   return acc;
 }
 
-// 16 lanes, lane i adds p[i], p[16 + i], ...; then lane i with i + 8, i + 4, i + 2, i + 1.
+// 16 lanes, lane i adds p[i], p[16 + i], ...; then the tree.
 float sum_of(const std::vector<float>& p) {
   float lanes[kLanes] = {};
   for (std::size_t i = 0; i < p.size(); ++i) lanes[i % kLanes] = lanes[i % kLanes] + p[i];
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
-  }
-  return lanes[0];
+  return tree_sum(lanes);
 }
 
 }  // namespace
 
-bool span_partial_reference(const SpanReferenceRow& row, int span, float* max, float* sum, float* o) {
+bool span_partial(const SpanRow& row, int span, float* max, float* sum, float* o) {
   const int start = span * kSpanKeys;
   const int first = std::max(start, row.window > 0 ? row.position - row.window + 1 : 0);
   const int end = std::min(start + kSpanKeys, row.position + 1);
@@ -97,14 +89,14 @@ bool span_partial_reference(const SpanReferenceRow& row, int span, float* max, f
   return true;
 }
 
-void span_reference(const SpanReferenceRow& row, float* out) {
+void span_row(const SpanRow& row, float* out) {
   const std::size_t head_dim = static_cast<std::size_t>(row.head_dim);
   std::vector<float> o1(head_dim), o2(head_dim);
   float m1 = -kInfinity, sum1 = 0.0f;
   bool seen = false;
   for (int span = 0; span * kSpanKeys <= row.position; ++span) {
     float m2, sum2;
-    if (!span_partial_reference(row, span, &m2, &sum2, o2.data())) continue;
+    if (!span_partial(row, span, &m2, &sum2, o2.data())) continue;
     if (!seen) {
       m1 = m2, sum1 = sum2, o1 = o2;
       seen = true;
@@ -122,8 +114,8 @@ void span_reference(const SpanReferenceRow& row, float* out) {
   }
   for (std::size_t d = 0; d < head_dim; ++d) {
     const float value = seen ? o1[d] / sum1 : 0.0f;
-    out[d] = row.bf16 ? round_bf16(value) : value;
+    out[d] = row.bf16 ? round_bf16(value) : canonical_nan(value);
   }
 }
 
-}  // namespace mortise::cpu
+}  // namespace mortise::cpu::reference
