@@ -1,0 +1,120 @@
+// mortise run: generates from one prompt (-p), or starts the REPL. The completion goes to standard output and nothing
+// else does; figures go to standard error.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/generation.hpp"
+#include "cli/repl.hpp"
+#include "cli/session.hpp"
+#include "error.hpp"
+#include "openai/body.hpp"
+
+namespace mortise {
+namespace {
+
+struct RunOptions {
+  std::string script;
+  std::optional<std::string> prompt;
+  nlohmann::json sampling = nlohmann::json::object();  // fields of a request body, as given
+  std::optional<std::int32_t> logprobs;
+  bool json = false;
+};
+
+// Longer than most answers, short enough to wait for.
+constexpr std::int32_t kDefaultMaxTokens = 256;
+
+template <typename T>
+void add_field(CLI::App& command, RunOptions& options, const char* flag, const char* field, const char* description) {
+  command.add_option_function<T>(
+      flag, [&options, field](const T& value) { options.sampling[field] = value; }, description);
+}
+
+void add_sampling_options(CLI::App& command, RunOptions& options) {
+  add_field<std::int64_t>(command, options, "--max-tokens", "max_tokens", "tokens to generate at most (default 256)");
+  add_field<double>(command, options, "--temperature", "temperature", "0: greedy");
+  add_field<double>(command, options, "--top-p", "top_p", "keep the likeliest tokens up to this probability");
+  add_field<std::int64_t>(command, options, "--top-k", "top_k", "keep this many tokens; 0: all");
+  add_field<double>(command, options, "--min-p", "min_p",
+                    "drop tokens below this share of the likeliest's probability");
+  add_field<std::uint64_t>(command, options, "--seed", "seed",
+                           "same seed, same tokens; drawn and shown when not given");
+  add_field<double>(command, options, "--repetition-penalty", "repetition_penalty", "above 1: repeats less");
+  add_field<double>(command, options, "--frequency-penalty", "frequency_penalty", "subtracted for each earlier use");
+  add_field<double>(command, options, "--presence-penalty", "presence_penalty", "subtracted once for a used token");
+  add_field<std::int64_t>(command, options, "--min-tokens", "min_tokens", "no end before that many");
+  add_field<std::vector<std::string>>(command, options, "--stop", "stop", "end before this text; may be repeated");
+  command.add_flag_callback(
+      "--ignore-eos", [&options] { options.sampling["ignore_eos"] = true; }, "go on past end tokens");
+}
+
+nlohmann::ordered_json token_json(const Tokenizer& tokenizer, const TokenInfo& info) {
+  nlohmann::ordered_json json = {{"id", info.id}, {"token", tokenizer.decode(std::span(&info.id, 1), false)}};
+  if (info.rank > 0) {
+    json["logprob"] = info.logprob;
+    json["rank"] = info.rank;
+    auto top = nlohmann::ordered_json::array();
+    for (const auto& [id, logprob] : info.top) top.push_back({{"id", id}, {"logprob", logprob}});
+    json["top"] = std::move(top);
+  }
+  return json;
+}
+
+void print_json(const OpenPipeline& pipeline, const std::string& prompt, const Generation& generation) {
+  const Tokenizer& tokenizer = pipeline.assembly.tokenizer();
+  auto tokens = nlohmann::ordered_json::array();
+  for (const TokenInfo& info : generation.tokens) tokens.push_back(token_json(tokenizer, info));
+  const nlohmann::ordered_json json = {{"prompt", prompt},
+                                       {"text", generation.text},
+                                       {"finish_reason", to_string(generation.last.finish)},
+                                       {"tokens", std::move(tokens)},
+                                       {"prompt_tokens", generation.last.usage.prompt_tokens},
+                                       {"completion_tokens", generation.last.usage.completion_tokens},
+                                       {"seed", generation.last.seed},
+                                       {"first_token_s", generation.first_token_s},
+                                       {"total_s", generation.total_s},
+                                       {"system_fingerprint", pipeline.service.info().system_fingerprint}};
+  std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+}
+
+void run_once(OpenPipeline& pipeline, const RunOptions& options, Request request) {
+  request.prompt = pipeline.assembly.tokenizer().encode(*options.prompt, /*add_special_tokens=*/true);
+  request.logprobs = options.logprobs;
+  const InterruptGuard guard;
+  const Generation generation = generate(pipeline.engine, std::move(request), [&](const std::string& text) {
+    if (!options.json) std::cout << text << std::flush;
+  });
+  if (options.json) {
+    print_json(pipeline, *options.prompt, generation);
+  } else {
+    std::cout << std::endl;
+  }
+  std::cerr << describe(generation) << '\n';
+}
+
+void run(const RunOptions& options) {
+  Session session(options.script);
+  OpenPipeline& pipeline = session.pipeline();
+  SamplingParams defaults = pipeline.service.info().defaults;
+  defaults.max_tokens = kDefaultMaxTokens;
+  if (!options.prompt) return run_repl(session, options.sampling, defaults);
+  Request request;
+  request.sampling = read_sampling(Body(options.sampling), defaults);
+  run_once(pipeline, options, std::move(request));
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("run", "generate text from a prompt, or talk to the model in a REPL");
+  const auto options = std::make_shared<RunOptions>();
+  command->add_option("script", options->script, "pipeline script (default: the embedded demo)");
+  command->add_option("-p,--prompt", options->prompt, "generate from this prompt and end; without it, a REPL");
+  add_sampling_options(*command, *options);
+  command->add_option("--logprobs", options->logprobs, "with --json: log probabilities and this many alternatives");
+  command->add_flag("--json", options->json, "print one JSON object instead of text");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace mortise
