@@ -5,6 +5,7 @@
 #include <string>
 
 #include "models/llama/rope.hpp"
+#include "mortise/ext/parallel.h"
 
 namespace mortise::llama {
 namespace {
@@ -57,13 +58,10 @@ DeviceMemory::DeviceMemory(DeviceRef owner, uint64_t bytes) {
   memory_ = {memory, Deleter{owner}};
 }
 
-Model::Model(const mortise_host* host, const mortise_create_args& args)
+Model::Model(const mortise_create_args& args)
     : device_{args.device, args.device_table}, config_(parse_config(view(args.model_config))) {
   if (args.world > 1) {
     throw Failure(MORTISE_UNIMPLEMENTED, "llama", "runs on one device; tensor parallel is not supported");
-  }
-  if (host != nullptr && host->get_ext != nullptr) {
-    parallel_ = static_cast<const mortise_parallel_table*>(host->get_ext(host, MORTISE_EXT_PARALLEL));
   }
   const Options options(args.options);
   dims_ = sized<mortise_model_dims>();
@@ -126,8 +124,11 @@ void Model::build_rope_table(int64_t num_positions) {
     job.cos = staged.data();
     job.sin = staged.data() + count;
   }
-  if (parallel_ != nullptr) {
-    parallel_->run(device_.device, job.num_tasks(), run_rope_task, &job);
+  const void* parallel = nullptr;
+  if (MORTISE_HAS(device_.table, get_ext)) parallel = device_.table->get_ext(device_.device, MORTISE_EXT_PARALLEL);
+  if (parallel != nullptr) {
+    const auto& table = *static_cast<const mortise_parallel_table*>(parallel);
+    table.run(device_.device, job.num_tasks(), run_rope_task, &job);
   } else {
     for (int32_t task = 0; task < job.num_tasks(); ++task) job.run(task);
   }

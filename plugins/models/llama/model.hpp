@@ -4,12 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "models/llama/config.hpp"
 #include "models/llama/weights.hpp"
-#include "mortise/ext/parallel.h"
 #include "mortise/plugin.hpp"
 
 namespace mortise::llama {
@@ -42,7 +42,7 @@ struct Buffers {
 class Model {
  public:
   // REQUIRES: the options were validated by the schema. Throws Failure, see parse_config.
-  Model(const mortise_host* host, const mortise_create_args& args);
+  explicit Model(const mortise_create_args& args);
 
   const mortise_model_dims& dims() const { return dims_; }
   void load(const mortise_weight_reader& reader);
@@ -61,7 +61,6 @@ class Model {
   void run_mlp(const mortise_step& step, int32_t layer, int32_t num_tokens);
 
   DeviceRef device_;
-  const mortise_parallel_table* parallel_ = nullptr;  // null: the host offers none
   Config config_;
   mortise_model_dims dims_;
   Weights weights_;

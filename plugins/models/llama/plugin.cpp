@@ -4,7 +4,7 @@
 namespace mortise::llama {
 namespace {
 
-constexpr const char *kOptionsSchema = R"json({
+constexpr const char* kOptionsSchema = R"json({
   "$schema": "http://json-schema.org/draft-07/schema#",
   "type": "object",
   "additionalProperties": false,
@@ -48,9 +48,8 @@ mortise_status supports(const mortise_query* query, mortise_error* reason) {
   });
 }
 
-mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
-                      mortise_error* error) {
-  return guard(error, "llama", [&] { *instance = new Model(host, known(args)); });
+mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance, mortise_error* error) {
+  return guard(error, "llama", [&] { *instance = new Model(known(args)); });
 }
 
 void destroy(void* instance) {

@@ -1,0 +1,199 @@
+#include "models/llama/config.hpp"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mortise/plugin.hpp"
+
+namespace mortise::llama {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+json llama() {
+  return json::parse(R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "dtype": "bfloat16",
+    "vocab_size": 96, "hidden_size": 64, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+    "tie_word_embeddings": false, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}})");
+}
+
+json family(const std::string& model_type, const std::string& architecture) {
+  json config = llama();
+  config["model_type"] = model_type;
+  config["architectures"] = json::array({architecture});
+  return config;
+}
+json mistral() {
+  return family("mistral", "MistralForCausalLM");
+}
+json qwen2() {
+  return family("qwen2", "Qwen2ForCausalLM");
+}
+json qwen3() {
+  return family("qwen3", "Qwen3ForCausalLM");
+}
+
+json with(json config, const char* key, const json& value) {
+  config[key] = value;
+  return config;
+}
+json with_rope(const json& rope) {
+  return with(llama(), "rope_parameters", rope);
+}
+
+Config parse(const json& config) {
+  return parse_config(config.dump());
+}
+
+std::string refusal(const std::string& text, mortise_status expected) {
+  try {
+    parse_config(text);
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code, expected) << failure.message;
+    return failure.message;
+  }
+  ADD_FAILURE() << "accepted: " << text;
+  return "";
+}
+std::string invalid(const json& config) {
+  return refusal(config.dump(), MORTISE_INVALID_ARGUMENT);
+}
+std::string unsupported(const json& config) {
+  return refusal(config.dump(), MORTISE_UNIMPLEMENTED);
+}
+
+TEST(LlamaConfig, ReadsSizesAndFillsInWhatOldFilesLeaveOut) {
+  json config = llama();
+  config.erase("num_key_value_heads");  // Llama 1 has none
+  config.erase("rms_norm_eps");
+  config.erase("rope_parameters");
+  const Config parsed = parse(config);
+  EXPECT_EQ(parsed.num_kv_heads, 4);
+  EXPECT_EQ(parsed.head_dim, 16);
+  EXPECT_EQ(parsed.qkv_columns(), 3 * 64);
+  EXPECT_EQ(parsed.norm_eps, 1e-6f);
+  EXPECT_EQ(parsed.rope.theta, 10000.0);
+  EXPECT_EQ(parsed.checkpoint_dtype, MORTISE_BF16);
+  EXPECT_THAT(parsed.sliding_windows, IsEmpty());
+}
+
+TEST(LlamaConfig, FamiliesDifferInTheirBiasesAndNorms) {
+  EXPECT_FALSE(parse(llama()).qkv_bias);
+  const Config biased = parse(with(with(llama(), "attention_bias", true), "mlp_bias", true));
+  EXPECT_TRUE(biased.qkv_bias && biased.o_bias && biased.mlp_bias);
+  EXPECT_TRUE(parse(qwen2()).qkv_bias);
+  EXPECT_FALSE(parse(with(qwen2(), "attention_bias", true)).o_bias);  // Qwen2 never has it
+  EXPECT_TRUE(parse(qwen3()).qk_norm);
+  EXPECT_FALSE(parse(qwen3()).qkv_bias);
+  EXPECT_TRUE(parse(with(qwen3(), "attention_bias", true)).o_bias);
+  EXPECT_FALSE(parse(with(mistral(), "attention_bias", true)).qkv_bias);  // nor Mistral
+}
+
+TEST(LlamaConfig, HeadDimIsGivenOrFollowsFromHiddenSize) {
+  EXPECT_EQ(parse(with(llama(), "head_dim", 48)).head_dim, 48);
+  EXPECT_EQ(parse(with(llama(), "head_dim", nullptr)).head_dim, 16);
+  EXPECT_EQ(parse(qwen3()).head_dim, 128);  // its class default
+}
+
+TEST(LlamaConfig, MistralsWindowIsForEveryLayerAndNullIsNone) {
+  EXPECT_THAT(parse(with(mistral(), "sliding_window", 16)).sliding_windows, ElementsAre(16, 16, 16));
+  EXPECT_THAT(parse(with(mistral(), "sliding_window", nullptr)).sliding_windows, IsEmpty());
+  EXPECT_THAT(parse(mistral()).sliding_windows, ElementsAre(4096, 4096, 4096));
+}
+
+TEST(LlamaConfig, LlamaIgnoresAWindow) {
+  EXPECT_THAT(parse(with(llama(), "sliding_window", 16)).sliding_windows, IsEmpty());
+}
+
+TEST(LlamaConfig, QwensWindowIsForTheLayersThatTheFileNames) {
+  json config = with(with(qwen2(), "use_sliding_window", true), "sliding_window", 32);
+  EXPECT_THAT(parse(with(config, "max_window_layers", 1)).sliding_windows, ElementsAre(0, 32, 32));
+  EXPECT_THAT(parse(config).sliding_windows, IsEmpty());  // from layer 28 on: this model has 3
+  config["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention"};
+  EXPECT_THAT(parse(config).sliding_windows, ElementsAre(32, 0, 32));
+  config["use_sliding_window"] = false;
+  EXPECT_THAT(invalid(config), HasSubstr("use_sliding_window is false"));
+  config["layer_types"] = {"full_attention"};
+  EXPECT_THAT(invalid(config), HasSubstr("a list of 3 strings"));
+  config["layer_types"] = {"full_attention", "linear_attention", "full_attention"};
+  EXPECT_THAT(invalid(config), HasSubstr("linear_attention"));
+}
+
+TEST(LlamaConfig, RefusesOtherModelsAndSaysWhatItTakes) {
+  EXPECT_THAT(unsupported(family("gpt2", "GPT2LMHeadModel")),
+              HasSubstr("model type 'gpt2' (GPT2LMHeadModel) is not one of llama, mistral, qwen2, qwen3"));
+  EXPECT_THAT(unsupported(family("llama", "LlamaForSequenceClassification")), HasSubstr("ForSequenceClassification"));
+  EXPECT_THAT(unsupported(json::object()), HasSubstr("model type ''"));
+  json config = llama();
+  config.erase("model_type");
+  EXPECT_EQ(parse(config).num_layers, 3);  // the architecture alone will do
+}
+
+TEST(LlamaConfig, RefusesWhatItCannotComputeExactly) {
+  EXPECT_THAT(unsupported(with(llama(), "hidden_act", "gelu")), HasSubstr("hidden_act 'gelu'"));
+  EXPECT_THAT(unsupported(with(llama(), "quantization_config", json::object())), HasSubstr("quantised"));
+  EXPECT_THAT(unsupported(with(llama(), "dtype", "float8_e4m3fn")), HasSubstr("float8_e4m3fn"));
+  EXPECT_THAT(unsupported(with_rope({{"rope_type", "dynamic"}, {"factor", 2.0}})), HasSubstr("depends on the length"));
+  EXPECT_THAT(unsupported(with_rope({{"rope_type", "longrope"}})), HasSubstr("depends on the length"));
+  EXPECT_THAT(unsupported(with_rope({{"rope_type", "yarn"}, {"factor", 2.0}})), HasSubstr("'yarn'"));
+  EXPECT_THAT(unsupported(with_rope({{"partial_rotary_factor", 0.5}})), HasSubstr("partial_rotary_factor"));
+  EXPECT_THAT(unsupported(with_rope({{"full_attention", {{"rope_theta", 1e4}}}})), HasSubstr("per layer type"));
+}
+
+TEST(LlamaConfig, ReadsRopeScaling) {
+  const Rope linear = parse(with_rope({{"rope_type", "linear"}, {"rope_theta", 5e5}, {"factor", 4.0}})).rope;
+  EXPECT_EQ(linear.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(linear.theta, 5e5);
+  EXPECT_EQ(linear.factor, 4.0);
+  json llama3 = {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 1}, {"high_freq_factor", 4}};
+  EXPECT_EQ(parse(with_rope(llama3)).rope.original_max_positions, 512.0);
+  llama3["original_max_position_embeddings"] = 32;
+  EXPECT_EQ(parse(with_rope(llama3)).rope.original_max_positions, 32.0);
+  EXPECT_THAT(invalid(with_rope(with(llama3, "high_freq_factor", 1))), HasSubstr("more than low_freq_factor"));
+  EXPECT_THAT(invalid(with_rope(with(llama3, "factor", 0))), HasSubstr("rope_parameters.factor is 0; expected"));
+  EXPECT_THAT(invalid(with_rope(with(llama3, "factor", nullptr))), HasSubstr("rope_parameters.factor is missing"));
+  EXPECT_THAT(invalid(with_rope({{"rope_theta", 0.0}})), HasSubstr("rope_parameters.rope_theta is 0.0; expected"));
+}
+
+TEST(LlamaConfig, HostileSizesAreRefusedWithKeyValueAndExpectation) {
+  for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                          "num_key_value_heads", "max_position_embeddings", "head_dim"}) {
+    for (const json& value : {json(0), json(-1), json(1ll << 40), json(UINT64_MAX), json(INT64_MIN), json(64.0),
+                              json("64"), json::array(), json(true), json(std::string(1000, 'x'))}) {
+      const std::string message = invalid(with(llama(), key, value));
+      EXPECT_THAT(message, HasSubstr(std::string(key) + " is " + value.dump().substr(0, 80)));
+      EXPECT_THAT(message, HasSubstr("; expected "));
+      EXPECT_LT(message.size(), 300u);
+    }
+  }
+  json config = llama();
+  config.erase("hidden_size");
+  EXPECT_THAT(invalid(config), HasSubstr("hidden_size is missing; expected an integer from 1"));
+}
+
+TEST(LlamaConfig, HeadsMustDivide) {
+  EXPECT_THAT(invalid(with(llama(), "num_key_value_heads", 3)), HasSubstr("a divisor of num_attention_heads 4"));
+  EXPECT_THAT(invalid(with(llama(), "num_key_value_heads", 8)), HasSubstr("from 1 to 4"));
+  EXPECT_THAT(invalid(with(llama(), "num_attention_heads", 6)), HasSubstr("num_attention_heads is 6"));
+  EXPECT_THAT(invalid(with(llama(), "head_dim", 15)), HasSubstr("even"));
+  json wide = with(with(llama(), "num_attention_heads", 1 << 20), "num_key_value_heads", 1);
+  EXPECT_THAT(invalid(with(wide, "head_dim", 4096)), HasSubstr("columns of q, k and v"));
+}
+
+TEST(LlamaConfig, OtherBrokenValuesAreRefused) {
+  EXPECT_THAT(invalid(with(llama(), "rms_norm_eps", 0)), HasSubstr("rms_norm_eps is 0"));
+  EXPECT_THAT(invalid(with(llama(), "tie_word_embeddings", "yes")), HasSubstr("expected true or false"));
+  EXPECT_THAT(invalid(with(llama(), "hidden_act", 7)), HasSubstr("hidden_act is 7; expected a string"));
+  EXPECT_THAT(invalid(with(llama(), "architectures", "LlamaForCausalLM")), HasSubstr("a list of strings"));
+  EXPECT_THAT(invalid(with(llama(), "rope_parameters", 5)), HasSubstr("rope_parameters is 5"));
+  EXPECT_THAT(invalid(with(mistral(), "sliding_window", 0)), HasSubstr("sliding_window is 0"));
+  for (const char* text : {"", "[]", "{", "null", "\"llama\"", "{\"a\": 1e999}"})
+    refusal(text, MORTISE_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace mortise::llama

@@ -1,0 +1,253 @@
+// The plugin through its entry function, on naive parts: what it computes against transformers, what it asks of a
+// device.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/checkpoint.hpp"
+#include "golden/golden_model.hpp"
+#include "mortise/plugin.hpp"
+#include "naive_parts.hpp"
+#include "parity/stack.hpp"
+
+namespace mortise::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+const mortise_component& llama() {
+  return *mortise_plugin_entry_v0()->components[0];
+}
+const mortise_model_table& table() {
+  return *static_cast<const mortise_model_table*>(llama().table);
+}
+Parts naive_parts() {
+  return {&kNaiveDevice, &kNaiveAttention, &llama()};
+}
+StackOptions f32() {
+  StackOptions options;
+  options.dtype = "f32";
+  return options;
+}
+
+class LlamaGolden : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, LlamaGolden, ::testing::ValuesIn(golden_model_names()),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(LlamaGolden, LogitsOnNaivePartsAreThoseOfTransformers) {
+  const GoldenModel golden = read_golden_model(GetParam());
+  Stack stack(naive_parts(), golden.folder, f32());
+  const std::vector<Row> rows = stack.step({{1, golden.prompt}}).front();
+  double worst = 0;
+  for (std::size_t r = 0; r < golden.positions.size(); ++r) {
+    const Row& row = rows[static_cast<std::size_t>(golden.positions[r])];
+    double largest = 0, difference = 0;
+    for (std::size_t v = 0; v < row.size(); ++v) {
+      const double expected = golden.logits[r * row.size() + v];
+      largest = std::max(largest, std::fabs(expected));
+      difference = std::max(difference, std::fabs(row[v] - expected));
+    }
+    worst = std::max(worst, difference / largest);
+  }
+  RecordProperty("worst", std::to_string(worst));
+  EXPECT_LT(worst, 5e-6);  // the f32 sums of transformers; 0.09 or more would be a part of the model
+}
+
+TEST_P(LlamaGolden, ChunksGiveTheSameBitsAsTheWholePrompt) {
+  const GoldenModel golden = read_golden_model(GetParam());
+  const std::vector<int32_t> prompt(golden.prompt.begin(), golden.prompt.begin() + 40);
+  Stack whole(naive_parts(), golden.folder, f32());
+  Stack chunked(naive_parts(), golden.folder, f32());
+  const std::vector<Row> expected = whole.step({{1, prompt}}).front();
+  std::vector<Row> rows;
+  for (const auto& [begin, end] : {std::pair{0, 1}, {1, 18}, {18, 39}, {39, 40}}) {
+    const auto found = chunked.step({{7, {5, 4}}, {1, {prompt.begin() + begin, prompt.begin() + end}}});
+    rows.insert(rows.end(), found[1].begin(), found[1].end());
+  }
+  EXPECT_EQ(rows, expected);
+}
+
+// ---- what it asks of a device, and its failures, on one model ----
+
+struct Instance {
+  void* device = nullptr;
+  void* model = nullptr;
+  mortise_error error = make_error();
+  mortise_status status = MORTISE_OK;
+
+  explicit Instance(const std::string& config, nlohmann::json options = nlohmann::json::object(), int32_t world = 1) {
+    options["path"] = "x";
+    if (!options.contains("dtype")) options["dtype"] = "auto";
+    const std::string text = options.dump();
+    kNaiveDevice.create(nullptr, nullptr, &device, nullptr);
+    auto args = sized<mortise_create_args>();
+    args.options = view(std::string_view(text));
+    args.model_config = view(std::string_view(config));
+    args.device = static_cast<mortise_device*>(device);
+    args.device_table = static_cast<const mortise_device_table*>(kNaiveDevice.table);
+    args.world = world;
+    status = llama().create(nullptr, &args, &model, &error);
+  }
+  ~Instance() {
+    if (model != nullptr) llama().destroy(model);
+    kNaiveDevice.destroy(device);
+  }
+  mortise_model* get() const { return static_cast<mortise_model*>(model); }
+};
+
+std::string config_of(const std::string& name) {
+  return Checkpoint::open(read_golden_model(name).folder).config().json;
+}
+
+// Serves zeros of any shape by a list that a test writes down.
+struct Shelf {
+  std::map<std::string, std::vector<int64_t>> shapes;
+  std::vector<float> zeros = std::vector<float>(1 << 16);
+
+  static mortise_status get(void* context, mortise_string_view name, mortise_tensor* tensor) {
+    auto& shelf = *static_cast<Shelf*>(context);
+    const auto found = shelf.shapes.find(std::string(view(name)));
+    if (found == shelf.shapes.end()) return MORTISE_NOT_FOUND;
+    const auto& shape = found->second;
+    *tensor = make_tensor(shelf.zeros.data(), MORTISE_F32, shape[0], shape.size() > 1 ? shape[1] : 1);
+    tensor->ndim = static_cast<int32_t>(shape.size());
+    return MORTISE_OK;
+  }
+  mortise_weight_reader reader() {
+    auto out = sized<mortise_weight_reader>();
+    out.context = this;
+    out.get = get;
+    return out;
+  }
+};
+
+TEST(Llama, TellsItsDimensionsFromTheConfigurationAlone) {
+  Instance instance(config_of("mistral"), {{"max_model_len", 300}});
+  ASSERT_EQ(instance.status, MORTISE_OK);
+  auto dims = sized<mortise_model_dims>();
+  ASSERT_EQ(table().dims(instance.get(), &dims, nullptr), MORTISE_OK);
+  EXPECT_EQ(dims.num_layers, 2);
+  EXPECT_EQ(dims.hidden_size, 64);
+  EXPECT_EQ(dims.num_heads, 2);
+  EXPECT_EQ(dims.num_kv_heads, 1);
+  EXPECT_EQ(dims.head_dim, 48);
+  EXPECT_EQ(dims.vocab_size, 96);
+  EXPECT_EQ(dims.max_model_len, 300);
+  EXPECT_EQ(dims.dtype, MORTISE_F32);
+  EXPECT_EQ(dims.attention_scale, static_cast<float>(1.0 / std::sqrt(48.0)));
+  ASSERT_NE(dims.sliding_windows, nullptr);
+  EXPECT_EQ(dims.sliding_windows[1], 16);
+}
+
+TEST(Llama, ComputesInTheCheckpointsTypeUnlessTold) {
+  const auto dtype_of = [](const std::string& checkpoint, const std::string& option) {
+    nlohmann::json config = nlohmann::json::parse(config_of("llama_mha"));
+    config["dtype"] = checkpoint;
+    Instance instance(config.dump(), {{"dtype", option}});
+    auto dims = sized<mortise_model_dims>();
+    table().dims(instance.get(), &dims, nullptr);
+    return dims.dtype;
+  };
+  EXPECT_EQ(dtype_of("bfloat16", "auto"), MORTISE_BF16);
+  EXPECT_EQ(dtype_of("float16", "auto"), MORTISE_F32);
+  EXPECT_EQ(dtype_of("float32", "auto"), MORTISE_F32);
+  EXPECT_EQ(dtype_of("float32", "bf16"), MORTISE_BF16);
+  EXPECT_EQ(dtype_of("bfloat16", "f32"), MORTISE_F32);
+}
+
+TEST(Llama, AMaximumLengthBeyondTheCheckpointsIsRefused) {
+  Instance instance(config_of("llama_mha"), {{"max_model_len", 513}});
+  EXPECT_EQ(instance.status, MORTISE_INVALID_ARGUMENT);
+  EXPECT_STREQ(instance.error.where, "max_model_len");
+  EXPECT_THAT(instance.error.message, HasSubstr("513 is more than the checkpoint's max_position_embeddings 512"));
+}
+
+TEST(Llama, AShardOfATensorParallelPipelineIsRefused) {
+  EXPECT_EQ(Instance(config_of("llama_mha"), {}, /*world=*/2).status, MORTISE_UNIMPLEMENTED);
+}
+
+TEST(Llama, ADeviceWithoutTheTypeIsRefusedAtLoad) {
+  Instance instance(config_of("llama_mha"), {{"dtype", "bf16"}});
+  Shelf shelf;
+  const mortise_weight_reader reader = shelf.reader();
+  EXPECT_EQ(table().load(instance.get(), &reader, &instance.error), MORTISE_FAILED_PRECONDITION);
+  EXPECT_THAT(instance.error.message, HasSubstr("cannot compute in bf16; set dtype = \"f32\""));
+}
+
+TEST(Llama, SupportsSaysWhyNot) {
+  auto query = sized<mortise_query>();
+  mortise_error reason = make_error();
+  EXPECT_EQ(llama().supports(&query, &reason), MORTISE_OK);  // nothing known yet is no reason
+  const std::string gpt2 = R"({"model_type": "gpt2"})";
+  query.model_config = view(std::string_view(gpt2));
+  EXPECT_EQ(llama().supports(&query, &reason), MORTISE_UNIMPLEMENTED);
+  EXPECT_THAT(reason.message, HasSubstr("model type 'gpt2'"));
+}
+
+TEST(Llama, MissingAndMisshapenTensorsAreNamedWithWhatWasExpected) {
+  Instance instance(config_of("llama_mha"));
+  Shelf shelf;
+  const mortise_weight_reader reader = shelf.reader();
+  EXPECT_EQ(table().load(instance.get(), &reader, &instance.error), MORTISE_DATA_LOSS);
+  EXPECT_THAT(instance.error.message,
+              HasSubstr("model.embed_tokens.weight: the checkpoint has no such tensor; expected shape [128, 64]"));
+  shelf.shapes["model.embed_tokens.weight"] = {128, 64};
+  shelf.shapes["model.layers.0.input_layernorm.weight"] = {64, 1};
+  EXPECT_EQ(table().load(instance.get(), &reader, &instance.error), MORTISE_DATA_LOSS);
+  EXPECT_THAT(instance.error.message,
+              HasSubstr("model.layers.0.input_layernorm.weight: found shape [64, 1], expected [64]"));
+  EXPECT_EQ(naive_log().num_weights, 0);  // the weights that were prepared before are freed
+}
+
+TEST(Llama, AnUntiedModelWithoutAHeadIsRefused) {
+  const GoldenModel tied = read_golden_model("llama_tied");
+  const Checkpoint checkpoint = Checkpoint::open(tied.folder);
+  nlohmann::json config = nlohmann::json::parse(checkpoint.config().json);
+  config["tie_word_embeddings"] = false;
+  Instance instance(config.dump());
+  Shelf shelf;
+  for (const auto& [name, tensor] : checkpoint.tensors()) shelf.shapes[name] = tensor.shape;
+  const mortise_weight_reader reader = shelf.reader();
+  EXPECT_EQ(table().load(instance.get(), &reader, &instance.error), MORTISE_DATA_LOSS);
+  EXPECT_THAT(instance.error.message, HasSubstr("lm_head.weight: the checkpoint has no such tensor"));
+  EXPECT_THAT(instance.error.message, HasSubstr("tie_word_embeddings"));
+}
+
+TEST(Llama, OperationsDependOnNothingButTheConfiguration) {
+  const GoldenModel golden = read_golden_model("llama_gqa4");
+  Stack stack(naive_parts(), golden.folder, f32());
+  const auto operations = [&](const std::vector<Stack::Feed>& feeds) {
+    naive_log().operations.clear();
+    stack.step(feeds);
+    return naive_log().operations;
+  };
+  const auto prefill = operations({{1, golden.prompt}});
+  EXPECT_EQ(operations({{1, {3}}, {2, {4, 5}}}), prefill);
+  EXPECT_EQ(std::count(prefill.begin(), prefill.end(), "linear"), 4 * 2 + 1);  // qkv, o, gate_up, down; the head
+  EXPECT_EQ(std::count(prefill.begin(), prefill.end(), "rms_norm"), 2 * 2 + 1);
+}
+
+TEST(Llama, GivesBackEverythingAndRefusesABatchOverItsLimit) {
+  const GoldenModel golden = read_golden_model("qwen3");
+  {
+    StackOptions options = f32();
+    options.max_batched_tokens = 8;
+    Stack stack(naive_parts(), golden.folder, options);
+    EXPECT_THROW(stack.step({{1, std::vector<int32_t>(9, 3)}}), std::runtime_error);
+    EXPECT_GT(naive_log().num_weights, 0);
+  }
+  EXPECT_EQ(naive_log().num_weights, 0);
+  EXPECT_EQ(naive_log().num_allocations, 0);
+}
+
+TEST(Llama, HeadComputesAnyRangeOfTheVocabulary) {
+  const GoldenModel golden = read_golden_model("llama_mqa");  // 97 tokens: the last slice is a short one
+  Stack stack(naive_parts(), golden.folder, f32());
+  const Row whole = stack.step({{1, {3}}})[0][0];
+  const Row sliced = stack.step_sliced({{2, {3}}}, /*slice=*/64)[0][0];
+  EXPECT_EQ(sliced, whole);
+}
+
+}  // namespace
+}  // namespace mortise::test

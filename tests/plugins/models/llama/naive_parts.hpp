@@ -1,0 +1,24 @@
+// tests/plugins/models/llama/naive_parts.hpp: a device and an attention written as plainly as the equations, in double
+// with f32 storage: the oracle for what a model computes, whatever kernels do. They check every shape that they are
+// given.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mortise/plugin.h"
+
+namespace mortise::test {
+
+extern const mortise_component kNaiveDevice;
+extern const mortise_component kNaiveAttention;
+
+// What the device has been asked to do and what it still holds.
+struct NaiveLog {
+  std::vector<std::string> operations;  // names, in order of their calls
+  int num_weights = 0;                  // prepared and not freed
+  int num_allocations = 0;              // allocated and not freed
+};
+NaiveLog& naive_log();
+
+}  // namespace mortise::test
