@@ -144,7 +144,7 @@ void check_keys(lua_State* L) {
   }
 }
 
-std::optional<Part> read_part(lua_State* L, const ScriptParts& parts, const PartKey& key) {
+std::optional<PartDescription> read_part(lua_State* L, const ScriptParts& parts, const PartKey& key) {
   if (lua_getfield(L, 1, key.key) == LUA_TNIL) {
     lua_pop(L, 1);
     if (key.kind == PartKind::kProposer) return std::nullopt;
@@ -176,7 +176,7 @@ nlohmann::json read_table(lua_State* L, const char* key) {
 }
 
 // An option that the engine reads too, or `fallback` when the part has no such option.
-std::int32_t shared_option(const Part& part, const char* option, std::int32_t fallback) {
+std::int32_t shared_option(const PartDescription& part, const char* option, std::int32_t fallback) {
   const auto& options = part.choices.front().options;
   const auto value = options.find(option);
   if (value == options.end() || !value->is_number_integer()) return fallback;
@@ -190,7 +190,7 @@ PipelineDescription read_pipeline(lua_State* L, const ScriptParts& parts) {
   if (lua_type(L, 1) != LUA_TTABLE) fail("pipeline takes a table, pipeline {{ device = ..., model = ... }}");
   check_keys(L);
   PipelineDescription pipeline{};
-  Part* const places[] = {&pipeline.device, &pipeline.model, &pipeline.attention, &pipeline.scheduler};
+  PartDescription* const places[] = {&pipeline.device, &pipeline.model, &pipeline.attention, &pipeline.scheduler};
   for (std::size_t i = 0; i < std::size(places); ++i) *places[i] = *read_part(L, parts, kPartKeys[i]);
   pipeline.proposer = read_part(L, parts, kPartKeys[4]);
   pipeline.kv_cache = parse_kv_cache(read_table(L, "kv_cache"));
@@ -218,7 +218,7 @@ int construct_pipeline(lua_State* L) {
     }
     pipeline.where = where;
     const mortise_query query = pipeline.query();
-    for (const Part* part : {&pipeline.device, &pipeline.model, &pipeline.attention, &pipeline.scheduler}) {
+    for (const PartDescription* part : {&pipeline.device, &pipeline.model, &pipeline.attention, &pipeline.scheduler}) {
       part->select(query);
     }
     if (pipeline.proposer) pipeline.proposer->select(query);

@@ -20,7 +20,7 @@ struct ScriptParts {
   bool loading = true;           // constructors work while the script runs, not in its callbacks
 
   std::vector<std::vector<const Component*>> constructors;
-  std::vector<Part> parts;
+  std::vector<PartDescription> parts;
   std::vector<PipelineDescription> pipelines;
 };
 

@@ -53,7 +53,7 @@ std::string located(const std::string& where, const std::string& text) {
 
 }  // namespace
 
-const PartChoice& Part::select(const mortise_query& query) const {
+const PartChoice& PartDescription::select(const mortise_query& query) const {
   std::vector<const Component*> components;
   for (const auto& choice : choices) components.push_back(choice.component);
   const Component& selected = select_component(components, query, located(where, choices.front().component->label()));
@@ -71,9 +71,9 @@ mortise_query PipelineDescription::query() const {
   return query;
 }
 
-Part make_part(std::span<const Component* const> components, std::string name, const Json& options,
-               const std::filesystem::path& folder, std::string where) {
-  Part part{std::move(name), std::move(where), {}};
+PartDescription make_part(std::span<const Component* const> components, std::string name, const Json& options,
+                          const std::filesystem::path& folder, std::string where) {
+  PartDescription part{std::move(name), std::move(where), {}};
   std::string first_problem;
   for (const Component* component : components) {
     try {
@@ -87,14 +87,14 @@ Part make_part(std::span<const Component* const> components, std::string name, c
   return part;
 }
 
-Part make_part(const PluginCatalog& catalog, PartKind kind, const std::string& name, const Json& options,
-               const std::filesystem::path& folder) {
+PartDescription make_part(const PluginCatalog& catalog, PartKind kind, const std::string& name, const Json& options,
+                          const std::filesystem::path& folder) {
   const auto found = catalog.find(name);
   if (found.components.empty()) catalog.fail_unknown(name, found);
   return part_of_kind(make_part(found.components, name, options, folder, ""), kind, kind_name(kind));
 }
 
-Part part_of_kind(Part part, PartKind kind, std::string_view key) {
+PartDescription part_of_kind(PartDescription part, PartKind kind, std::string_view key) {
   const Component* other = part.choices.front().component;
   std::erase_if(part.choices, [&](const PartChoice& choice) { return choice.component->kind != kind; });
   if (part.choices.empty()) {

@@ -22,7 +22,7 @@ struct PartChoice {
 
 // A part as a script names it. Several components may register the name (paged for the CPU and for CUDA); which one it
 // becomes is decided by what it is to serve.
-struct Part {
+struct PartDescription {
   std::string name;
   std::string where;                // "demo.lua:6", or "" when no script named it
   std::vector<PartChoice> choices;  // in search order, at least one; of one kind once it is in a description
@@ -50,8 +50,8 @@ struct SpeculationOptions {
 struct PipelineDescription {
   std::string name;   // its key in the table that the script returns; the script's name when it returns one pipeline
   std::string where;  // of pipeline { ... }
-  Part device, model, attention, scheduler;
-  std::optional<Part> proposer;
+  PartDescription device, model, attention, scheduler;
+  std::optional<PartDescription> proposer;
   KvCacheOptions kv_cache;
   SpeculationOptions speculation;
   // Read from the parts' options of these names, so that host and parts agree; a part without the option gets the
@@ -67,15 +67,15 @@ struct PipelineDescription {
 
 // A part from components that share a name. Options given as relative paths (a property of "format": "path") are taken
 // from `folder`. Throws an Error that names the option when no component takes the options.
-Part make_part(std::span<const Component* const> components, std::string name, const nlohmann::json& options,
-               const std::filesystem::path& folder, std::string where);
+PartDescription make_part(std::span<const Component* const> components, std::string name, const nlohmann::json& options,
+                          const std::filesystem::path& folder, std::string where);
 
 // The same by name, for parts that no script named (a swap, a runner).
-Part make_part(const PluginCatalog& catalog, PartKind kind, const std::string& name, const nlohmann::json& options,
-               const std::filesystem::path& folder);
+PartDescription make_part(const PluginCatalog& catalog, PartKind kind, const std::string& name,
+                          const nlohmann::json& options, const std::filesystem::path& folder);
 
 // Drops the choices of other kinds; throws an Error when none is left. `key` is the pipeline's ("attention").
-Part part_of_kind(Part part, PartKind kind, std::string_view key);
+PartDescription part_of_kind(PartDescription part, PartKind kind, std::string_view key);
 
 // The sub-tables of pipeline { ... }, checked like options. Throw an Error that names the key.
 KvCacheOptions parse_kv_cache(const nlohmann::json& table);

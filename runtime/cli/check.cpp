@@ -1,0 +1,122 @@
+// runtime/cli/check.cpp: `mortise check script.lua`: everything that can be said of a pipeline without its weights.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "checkpoint/checkpoint.hpp"
+#include "cli/commands.hpp"
+#include "error.hpp"
+#include "loader/part_instance.hpp"
+#include "mortise/attention.h"
+#include "mortise/model.h"
+#include "mortise/scheduler.h"
+#include "pipeline/pipeline_script.hpp"
+
+namespace mortise {
+namespace {
+
+void print_part(const char* key, const PartChoice& choice) {
+  fmt::print("  {:10} {} ({}) {}\n", key, choice.component->name, choice.component->file.filename().string(),
+             choice.options.dump());
+}
+
+std::int32_t kv_dtype(const KvCacheOptions& options, const mortise_model_dims& dims) {
+  switch (options.dtype) {
+    case KvDtype::kAuto:
+      return dims.dtype;
+    case KvDtype::kBf16:
+      return MORTISE_BF16;
+    case KvDtype::kF32:
+      return MORTISE_F32;
+    case KvDtype::kInt8:
+      return MORTISE_I8;
+  }
+  return dims.dtype;
+}
+
+// Asks the attention what the model's KV cache would take, and prints how much fits.
+void check_attention(const PipelineDescription& pipeline, const PartInstance& attention,
+                     const mortise_model_dims& dims) {
+  mortise_kv_layout layout{};
+  layout.struct_size = sizeof layout;
+  mortise_error error = empty_error();
+  const auto* table = attention.table<mortise_attention_table>();
+  const mortise_status status =
+      table->kv_layout(attention.handle<mortise_attention>(), &dims, kv_dtype(pipeline.kv_cache, dims),
+                       pipeline.block_size, &layout, &error);
+  attention.check(status, error, "kv_layout");
+  const std::uint64_t blocks =
+      layout.bytes_per_block == 0 ? 0 : pipeline.kv_cache.memory_bytes / layout.bytes_per_block;
+  if (blocks == 0) {
+    fail("{}: kv_cache.memory of {} bytes holds no block of {} bytes; raise it", pipeline.where,
+         pipeline.kv_cache.memory_bytes, layout.bytes_per_block);
+  }
+  fmt::print("  {:10} {} blocks of {} tokens in {:.0f} MiB, {}\n", "kv_cache", blocks, pipeline.block_size,
+             static_cast<double>(pipeline.kv_cache.memory_bytes) / (1 << 20),
+             plugin_text(layout.layout_id, sizeof layout.layout_id));
+}
+
+// The parts again, now with what the model's configuration says; instances are created but hold no weights.
+void check_pipeline(const PipelineDescription& pipeline) {
+  mortise_query query = pipeline.query();
+  const PartChoice& device_choice = pipeline.device.select(query);
+  const PartInstance device(*device_choice.component, device_choice.options, {});
+  print_part("device", device_choice);
+  CreateContext context;
+  context.device = device.handle<mortise_device>();
+  context.device_table = device.table<mortise_device_table>();
+
+  // A model without a `path` has no checkpoint that could be looked at.
+  const auto& model_options = pipeline.model.choices.front().options;
+  std::optional<Checkpoint> checkpoint;
+  if (model_options.contains("path") && model_options["path"].is_string()) {
+    checkpoint = Checkpoint::open(model_options["path"].get<std::string>());
+    context.model_config = checkpoint->config().json;
+    query.model_config = {context.model_config.data(), context.model_config.size()};
+  }
+  const PartChoice& model_choice = pipeline.model.select(query);
+  const PartInstance model(*model_choice.component, model_choice.options, context);
+  mortise_model_dims dims{};
+  dims.struct_size = sizeof dims;
+  mortise_error error = empty_error();
+  const mortise_status status = model.table<mortise_model_table>()->dims(model.handle<mortise_model>(), &dims, &error);
+  model.check(status, error, "dims");
+  print_part("model", model_choice);
+  fmt::print("  {:10} {} layers of {}, {} heads ({} kv) of {}, {} tokens, {} positions\n", "", dims.num_layers,
+             dims.hidden_size, dims.num_heads, dims.num_kv_heads, dims.head_dim, dims.vocab_size, dims.max_model_len);
+
+  query.dims = &dims;
+  query.kv_dtype = kv_dtype(pipeline.kv_cache, dims);
+  context.model_config = {};
+  const PartChoice& attention_choice = pipeline.attention.select(query);
+  const PartInstance attention(*attention_choice.component, attention_choice.options, context);
+  print_part("attention", attention_choice);
+  const PartChoice& scheduler_choice = pipeline.scheduler.select(query);
+  const PartInstance scheduler(*scheduler_choice.component, scheduler_choice.options, {});
+  print_part("scheduler", scheduler_choice);
+  if (pipeline.proposer) print_part("proposer", pipeline.proposer->select(query));
+  check_attention(pipeline, attention, dims);
+}
+
+void check_script(const std::string& file) {
+  const PluginCatalog catalog = PluginCatalog::standard();
+  const PipelineScript script = PipelineScript::load(file, catalog);
+  const auto& pipelines = script.pipelines();
+  for (std::size_t i = 0; i < pipelines.size(); ++i) {
+    fmt::print("pipeline {}{}\n", pipelines[i].name, pipelines.size() > 1 && i == 0 ? " (default)" : "");
+    check_pipeline(pipelines[i]);
+  }
+  fmt::print("{} is fine\n", file);
+}
+
+}  // namespace
+
+void add_check_command(CLI::App& app) {
+  CLI::App* check = app.add_subcommand("check", "validates a pipeline script without loading weights");
+  auto file = std::make_shared<std::string>();
+  check->add_option("script", *file, "pipeline script")->required();
+  check->callback([file] { check_script(*file); });
+}
+
+}  // namespace mortise

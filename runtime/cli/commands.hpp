@@ -1,0 +1,17 @@
+// runtime/cli/commands.hpp: the sub-commands. Each function adds one to the program, with its options and a callback
+// that does the work. A callback writes the result to standard output and everything else to standard error; it throws
+// Error for exit code 1 with "mortise: text", and CLI::RuntimeError(1) when it has said itself what went wrong.
+#pragma once
+
+#include <CLI/App.hpp>
+
+namespace mortise {
+
+void add_plugin_command(CLI::App& app);     // plugin list, plugin info
+void add_check_command(CLI::App& app);      // check
+void add_run_command(CLI::App& app);        // run, with the REPL
+void add_batch_command(CLI::App& app);      // batch
+void add_score_command(CLI::App& app);      // score
+void add_tokenize_commands(CLI::App& app);  // tokenize, detokenize
+
+}  // namespace mortise

@@ -1,0 +1,67 @@
+// runtime/cli/main.cpp: the program `mortise`. Exit codes: 0, 1 (it did not work; one line says why), 2 (wrong usage).
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "cli/commands.hpp"
+#include "error.hpp"
+#include "loader/host_services.hpp"
+
+namespace mortise {
+namespace {
+
+// Standard output is for results alone. MORTISE_LOG: debug, info, warning (the default), error.
+void log_to_stderr() {
+  auto logger = spdlog::stderr_color_mt("mortise");
+  logger->set_pattern("mortise: %^%l%$: %v");
+  const char* level = std::getenv("MORTISE_LOG");
+  logger->set_level(level == nullptr ? spdlog::level::warn : spdlog::level::from_str(level));
+  spdlog::set_default_logger(std::move(logger));
+}
+
+int report(int code, const char* text) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "mortise: %s\n", text);
+  return code;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Serves language models out of interchangeable parts", "mortise");
+  app.set_version_flag("--version", std::string("mortise ") + kVersion);
+  app.require_subcommand(1);
+  add_run_command(app);
+  add_batch_command(app);
+  add_score_command(app);
+  add_plugin_command(app);
+  add_check_command(app);
+  add_tokenize_commands(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
+  } catch (const CLI::RuntimeError& reported) {
+    return reported.get_exit_code();
+  } catch (const CLI::ParseError& usage) {
+    return report(2, (std::string(usage.what()) + " (see mortise --help)").c_str());
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return report(1, "standard output cannot be written");
+  return 0;
+}
+
+}  // namespace
+}  // namespace mortise
+
+int main(int argc, char** argv) {
+  try {
+    mortise::log_to_stderr();
+    return mortise::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return mortise::report(1, "out of memory");
+  } catch (const std::exception& error) {
+    return mortise::report(1, error.what());
+  }
+}

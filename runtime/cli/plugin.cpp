@@ -1,0 +1,136 @@
+// runtime/cli/plugin.cpp: `mortise plugin list` and `mortise plugin info NAME|FILE`.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "error.hpp"
+#include "loader/catalog.hpp"
+#include "loader/nearest.hpp"
+#include "loader/part_instance.hpp"
+#include "mortise/device.h"
+
+namespace mortise {
+namespace {
+
+struct Entry {
+  const Component* component;
+  const PluginFile* file;
+};
+
+void print_kind(PartKind kind, const PluginCatalog::Listing& listing) {
+  std::vector<Entry> entries;
+  std::size_t name_width = 0;
+  std::size_t file_width = 0;
+  for (const PluginFile* file : listing.files) {
+    for (const Component& component : file->components) {
+      if (component.kind != kind) continue;
+      entries.push_back({&component, file});
+      name_width = std::max(name_width, component.name.size());
+      file_width = std::max(file_width, file->path.filename().string().size());
+    }
+  }
+  fmt::print("{}\n", kind_name(kind));
+  if (entries.empty()) fmt::print("  none\n");
+  for (const auto& [component, file] : entries) {
+    fmt::print("  {:{}}  {:{}}  {}  {}\n", component->name, name_width, file->path.filename().string(), file_width,
+               file->version, component->summary);
+  }
+}
+
+void list_plugins() {
+  const PluginCatalog catalog = PluginCatalog::standard();
+  const auto listing = catalog.list();
+  for (const PartKind kind : kAllKinds) print_kind(kind, listing);
+  if (listing.refused.empty()) return;
+  fmt::print("refused\n");
+  for (const auto& file : listing.refused) fmt::print("  {}\n", file.reason);
+}
+
+void print_options(const Component& component) {
+  if (component.schema.options().empty()) {
+    fmt::print("  options       none\n");
+    return;
+  }
+  fmt::print("  options\n");
+  std::size_t name_width = 0;
+  std::size_t type_width = 0;
+  for (const auto& option : component.schema.options()) {
+    name_width = std::max(name_width, option.name.size());
+    type_width = std::max(type_width, option.type.size());
+  }
+  for (const auto& option : component.schema.options()) {
+    const std::string value = option.required ? "required" : "default " + option.default_value.dump();
+    fmt::print("    {:{}}  {:{}}  {}; {} ({})\n", option.name, name_width, option.type, type_width, value, option.title,
+               option.expected);
+  }
+}
+
+// A device tells what it found only when it is open.
+void print_machine(const Component& component) {
+  try {
+    mortise_query query{};
+    query.struct_size = sizeof query;
+    if (const auto reason = component.refusal(query)) throw Error(*reason);
+    const PartInstance device(component, component.schema.complete(nlohmann::json::object(), component.label()), {});
+    const auto* table = device.table<mortise_device_table>();
+    auto* handle = device.handle<mortise_device>();
+    mortise_device_info info{};
+    info.struct_size = sizeof info;
+    device.check(table->describe(handle, &info), empty_error(), "describe");
+    fmt::print("  machine       {}\n", plugin_text(info.name, sizeof info.name));
+    fmt::print("  isa           {}\n", plugin_text(info.isa, sizeof info.isa));
+    if (info.num_threads > 0) fmt::print("  threads       {}\n", info.num_threads);
+    fmt::print("  memory        {:.1f} GiB\n", static_cast<double>(info.memory_bytes) / (1 << 30));
+    for (const auto& [dtype, name] : {std::pair(MORTISE_BF16, "bf16"), std::pair(MORTISE_F32, "f32")}) {
+      if (const char* id = table->numerics_id(handle, dtype)) fmt::print("  numerics      {} ({})\n", id, name);
+    }
+  } catch (const Error& error) {
+    fmt::print("  machine       cannot be used here: {}\n", error.what());
+  }
+}
+
+void print_component(const Component& component, const PluginFile& file) {
+  fmt::print("{} {}\n", kind_name(component.kind), component.name);
+  fmt::print("  summary       {}\n", component.summary);
+  fmt::print("  file          {}\n", file.path.string());
+  fmt::print("  plugin        {} {}, {}, {}, ABI {}.{}\n", file.id, file.version, file.vendor, file.license,
+             MORTISE_ABI_MAJOR, MORTISE_ABI_MINOR);
+  fmt::print("  capabilities  {}\n", join_names(capability_words(component.capabilities)));
+  if (!component.numerics_id.empty()) fmt::print("  numerics      {}\n", component.numerics_id);
+  if (component.kind == PartKind::kDevice) print_machine(component);
+  print_options(component);
+}
+
+bool names_file(const std::string& text) {
+  return text.find('/') != std::string::npos || text.ends_with(".so");
+}
+
+void show_plugin(const std::string& wanted) {
+  if (names_file(wanted)) {
+    const PluginFile& file = load_plugin_file(wanted);
+    for (const Component& component : file.components) print_component(component, file);
+    return;
+  }
+  const PluginCatalog catalog = PluginCatalog::standard();
+  const auto found = catalog.find(wanted);
+  if (found.components.empty()) catalog.fail_unknown(wanted, found);
+  for (const Component* component : found.components) print_component(*component, load_plugin_file(component->file));
+}
+
+}  // namespace
+
+void add_plugin_command(CLI::App& app) {
+  CLI::App* plugin = app.add_subcommand("plugin", "what plugins there are");
+  plugin->require_subcommand(1);
+  plugin->add_subcommand("list", "all plugins that are found, by kind")->callback(list_plugins);
+  CLI::App* info = plugin->add_subcommand("info", "capabilities and options of one plugin");
+  auto wanted = std::make_shared<std::string>();
+  info->add_option("plugin", *wanted, "name of a plugin, or a plugin file")->required();
+  info->callback([wanted] { show_plugin(*wanted); });
+}
+
+}  // namespace mortise

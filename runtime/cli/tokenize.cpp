@@ -1,0 +1,75 @@
+// runtime/cli/tokenize.cpp: `mortise tokenize MODEL_DIR` and `mortise detokenize MODEL_DIR`. JSON lines in, JSON lines
+// out: a text to the list of its ids, as encode(add_special_tokens=False), and a list of ids to their text.
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "error.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+namespace mortise {
+namespace {
+
+using Json = nlohmann::json;
+
+Json tokenize(const Tokenizer& tokenizer, const Json& line) {
+  if (!line.is_string()) fail("expected a JSON string");
+  return tokenizer.encode(line.get_ref<const std::string&>(), /*add_special_tokens=*/false);
+}
+
+Json detokenize(const Tokenizer& tokenizer, const Json& line) {
+  if (!line.is_array()) fail("expected a JSON list of token ids");
+  std::vector<std::int32_t> ids;
+  for (const Json& id : line) {
+    const bool fits = id.is_number_unsigned() && id.get<std::uint64_t>() < tokenizer.vocab_size();
+    if (!fits) fail("{} is no token id; expected 0 to {}", id.dump(), tokenizer.vocab_size() - 1);
+    ids.push_back(id.get<std::int32_t>());
+  }
+  return tokenizer.decode(ids, /*skip_special_tokens=*/false);
+}
+
+// Converts line by line. A bad line is reported with its number and left out; the others run. Blank lines are passed
+// over.
+void convert_lines(const std::string& model_dir, const std::function<Json(const Tokenizer&, const Json&)>& convert) {
+  const Tokenizer tokenizer = Tokenizer::load(model_dir);
+  std::ios::sync_with_stdio(false);
+  bool all_good = true;
+  std::string line;
+  for (std::size_t number = 1; std::getline(std::cin, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    try {
+      const Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (parsed.is_discarded()) fail("not a JSON value in UTF-8");
+      const std::string out = convert(tokenizer, parsed).dump() + "\n";
+      std::fwrite(out.data(), 1, out.size(), stdout);
+    } catch (const Error& error) {
+      all_good = false;
+      std::fprintf(stderr, "mortise: line %zu: %s\n", number, error.what());
+    }
+  }
+  if (!all_good) throw CLI::RuntimeError(1);
+}
+
+void add(CLI::App& app, const char* name, const char* help,
+         std::function<Json(const Tokenizer&, const Json&)> convert) {
+  CLI::App* command = app.add_subcommand(name, help);
+  auto model_dir = std::make_shared<std::string>();
+  command->add_option("model_dir", *model_dir, "folder with tokenizer.json")->required();
+  command->callback([model_dir, convert = std::move(convert)] { convert_lines(*model_dir, convert); });
+}
+
+}  // namespace
+
+void add_tokenize_commands(CLI::App& app) {
+  add(app, "tokenize", "JSON strings on standard input to lists of token ids, one a line", tokenize);
+  add(app, "detokenize", "lists of token ids on standard input to JSON strings, one a line", detokenize);
+}
+
+}  // namespace mortise
