@@ -25,7 +25,7 @@ const KernelTable& kernels(Isa isa) {
     case Isa::kAvx512:
       return isa_avx512::kKernelTable;
     case Isa::kAmx:
-      return isa_avx512::kKernelTable;
+      return isa_avx512::kAmxKernelTable;
   }
 #endif
   (void)isa;

@@ -1,0 +1,198 @@
+// span_problem.hpp: one sequence in a paged cache, what the reference gives for its rows, and runs of kernels on it.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernel_test.hpp"
+#include "kernels/cpu/reference/span.hpp"
+
+namespace mortise::cpu {
+
+struct SpanShape {
+  int head_dim, group, block_size, length, window;
+};
+
+// The kernels of one instruction set and one class.
+struct SpanSet {
+  std::string name;
+  const SpanKernels* span;
+  void (*write)(const KvWrite&);
+};
+
+// How the rows of a run become units.
+struct SpanCut {
+  int rows;       // of a unit, at most
+  int spans;      // 0: one unit folds all; else partials of so many spans a unit, then merge
+  unsigned seed;  // 0: as given; else every unit has random rows and spans up to these
+};
+
+template <class T>
+class SpanProblem {
+ public:
+  SpanProblem(SpanShape s, Values qk, Values v_values, unsigned seed) : shape(s), rng_(seed) {
+    const std::size_t keys = index(s.length), dim = index(s.head_dim);
+    q = random_values<T>(rng_, keys * index(s.group) * dim, qk);
+    k = random_values<T>(rng_, keys * dim, qk);
+    v = random_values<T>(rng_, keys * dim, v_values);
+    scale = span_scale(1.0f / std::sqrt(static_cast<float>(s.head_dim)));
+    layout = make_kv_layout(sizeof(T), kLayers, kKvHeads, s.head_dim, s.block_size);
+    const int blocks = s.length / s.block_size + 1;
+    table.resize(index(blocks));
+    std::iota(table.begin(), table.end(), 1);  // block 0 stays free
+    std::shuffle(table.begin(), table.end(), rng_);
+    table.push_back(1 << 30);  // must not be read
+  }
+
+  // What the rows [first, end) give, [end - first][group][head_dim].
+  std::vector<T> expected(int first, int end) const {
+    std::vector<T> out;
+    std::vector<float> key = widen(k), value = widen(v), o(index(shape.head_dim));
+    for (int row = first; row < end; ++row) {
+      for (int h = 0; h < shape.group; ++h) {
+        const std::vector<float> query = widen(query_of(row, h));
+        reference::span_row(
+            {sizeof(T) == 2, query.data(), key.data(), value.data(), shape.head_dim, row, shape.window, scale},
+            o.data());
+        for (float x : o) out.push_back(narrow(x));
+      }
+    }
+    return out;
+  }
+
+  // A cache with the first `seq_len` tokens written, and NaN in every other slot.
+  AlignedBuffer<T> cache(const SpanSet& set, int seq_len) const {
+    const std::size_t blocks = table.size();
+    AlignedBuffer<T> kv(blocks * layout.block_elements);
+    std::fill_n(kv.data(), blocks * layout.block_elements, T{0});
+    const std::vector<T> nan(index(shape.head_dim), narrow(float_of(0x7fc00000)));
+    for (std::size_t slot = 0; slot < blocks * index(shape.block_size); ++slot) {
+      const auto s = static_cast<std::int64_t>(slot);
+      write(set, kv, kLayer, nan.data(), nan.data(), 0, 1, &s);
+    }
+    std::vector<std::int64_t> slots(index(seq_len));
+    for (std::size_t t = 0; t < slots.size(); ++t) {
+      slots[t] = static_cast<std::int64_t>(table[t / index(shape.block_size)]) * shape.block_size +
+                 static_cast<std::int64_t>(t) % shape.block_size;
+    }
+    write(set, kv, kLayer, k.data(), v.data(), shape.head_dim, seq_len, slots.data());
+    return kv;
+  }
+
+  // The rows [first, end) on a cache that holds `seq_len` tokens.
+  std::vector<T> run(const SpanSet& set, AlignedBuffer<T>& kv, int first, int end, int seq_len, SpanCut cut) const {
+    std::mt19937 rng(cut.seed);
+    const auto upto = [&](int n) { return cut.seed == 0 ? n : std::uniform_int_distribution<int>(1, n)(rng); };
+    const std::size_t row = index(shape.group * shape.head_dim);
+    const std::size_t stride = row + 24;  // rows are views into something wider
+    const std::size_t rows = index(end - first);
+    std::vector<T> queries(rows * stride), out(rows * stride, T{3});
+    for (std::size_t r = 0; r < rows; ++r) std::copy_n(&q[(index(first) + r) * row], row, &queries[r * stride]);
+    AlignedBuffer<SpanScratch> scratch(1);
+    std::memset(static_cast<void*>(scratch.data()), 0xff, sizeof(SpanScratch));  // NaN
+    for (int at = first; at < end;) {
+      SpanUnit unit{};
+      unit.num_rows = std::min(upto(std::min(cut.rows, kUnitRows / shape.group)), end - at);
+      unit.num_heads = shape.group;
+      unit.q = &queries[index(at - first) * stride];
+      unit.out = &out[index(at - first) * stride];
+      unit.q_row_stride = unit.out_row_stride = static_cast<std::ptrdiff_t>(stride);
+      unit.q_head_stride = unit.out_head_stride = shape.head_dim;
+      unit.position = at;
+      unit.seq_len = seq_len;
+      unit.window = shape.window;
+      unit.scale = scale;
+      unit.kv = kv.data() + kLayer * layout.layer_elements + kHead * layout.head_elements;
+      unit.layout = &layout;
+      unit.block_table = table.data();
+      unit.first_span = 0;
+      unit.end_span = (at + unit.num_rows + kSpan - 1) / kSpan;
+      attend(set, unit, cut.spans == 0 ? 0 : upto(cut.spans), *scratch.data());
+      at += unit.num_rows;
+    }
+    std::vector<T> dense;
+    for (std::size_t r = 0; r < rows; ++r) {
+      dense.insert(dense.end(), &out[r * stride], &out[r * stride] + row);
+      for (std::size_t i = row; i < stride; ++i) EXPECT_EQ(out[r * stride + i], T{3}) << "wrote behind row " << r;
+    }
+    return dense;
+  }
+
+  std::vector<T> query_of(int row, int head) const {
+    const auto at = q.begin() + (static_cast<std::ptrdiff_t>(row) * shape.group + head) * shape.head_dim;
+    return {at, at + shape.head_dim};
+  }
+  static std::vector<float> widen(const std::vector<T>& from) {
+    std::vector<float> to(from.size());
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      if constexpr (sizeof(T) == 2) {
+        to[i] = bf16_to_float(from[i]);
+      } else {
+        to[i] = from[i];
+      }
+    }
+    return to;
+  }
+
+  SpanShape shape;
+  std::vector<T> q, k, v;  // q [length, group, head_dim], k and v [length, head_dim]
+  float scale;
+  KvLayout layout;
+  std::vector<std::int32_t> table;
+
+ private:
+  static constexpr int kLayers = 2, kKvHeads = 3;
+  static constexpr std::size_t kLayer = 1, kHead = 1;  // neighbours on both sides
+
+  static std::size_t index(int n) { return static_cast<std::size_t>(n); }
+  static T narrow(float x) {
+    if constexpr (sizeof(T) == 2) {
+      return float_to_bf16(x);
+    } else {
+      return x;
+    }
+  }
+
+  // The same k and v for all kv heads, but negative for those that no unit reads.
+  void write(const SpanSet& set, AlignedBuffer<T>& kv, std::size_t layer, const T* key, const T* value, int row_stride,
+             int rows, const std::int64_t* slots) const {
+    KvWrite w{};
+    w.k = key;
+    w.v = value;
+    w.k_row_stride = w.v_row_stride = row_stride;
+    w.k_head_stride = w.v_head_stride = 0;
+    w.num_rows = rows;
+    w.slots = slots;
+    w.kv = kv.data() + layer * layout.layer_elements;
+    w.layout = &layout;
+    set.write(w);
+  }
+
+  static void attend(const SpanSet& set, SpanUnit unit, int spans, SpanScratch& scratch) {
+    if (spans == 0) {
+      set.span->attend(unit, scratch);
+      return;
+    }
+    const std::size_t floats = partial_floats(*unit.layout, unit.num_rows, unit.num_heads);
+    const int last = unit.end_span;
+    AlignedBuffer<float> partials(floats * index(std::max(last, 1)));
+    unit.partials = partials.data();
+    for (int span = 0; span < last; span += spans) {
+      SpanUnit part = unit;
+      part.first_span = span;
+      part.end_span = std::min(span + spans, last);
+      part.partials = partials.data() + floats * index(span);
+      set.span->partial(part, scratch);
+    }
+    set.span->merge(unit, scratch);
+  }
+
+  mutable std::mt19937 rng_;
+};
+
+// All instruction sets of this machine, and for bf16 the AMX kernels on emulated tiles.
+template <class T>
+std::vector<SpanSet> span_sets();
+
+}  // namespace mortise::cpu

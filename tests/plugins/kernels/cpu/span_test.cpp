@@ -1,0 +1,235 @@
+// Attention in spans on every instruction set against its scalar reference, bit by bit, and that one against a double
+// loop.
+#include "span_problem.hpp"
+
+namespace mortise::cpu {
+namespace isa_emulated_amx {
+extern const SpanKernels kSpanBf16Kernels;
+}
+
+template <>
+std::vector<SpanSet> span_sets<Bf16>() {
+  std::vector<SpanSet> sets;
+  for (Isa isa : available_isas()) sets.push_back({isa_name(isa), &kernels(isa).span_bf16, kernels(isa).kv_write.bf16});
+  sets.push_back({"emulated amx", &isa_emulated_amx::kSpanBf16Kernels, kernels(Isa::kPortable).kv_write.bf16});
+  return sets;
+}
+template <>
+std::vector<SpanSet> span_sets<float>() {
+  std::vector<SpanSet> sets;
+  for (Isa isa : available_isas()) sets.push_back({isa_name(isa), &kernels(isa).span_f32, kernels(isa).kv_write.f32});
+  return sets;
+}
+
+namespace {
+
+template <class T>
+class KernelsSpan : public testing::Test {
+ protected:
+  DenormalsOff denormals_off_;
+};
+using Classes = testing::Types<Bf16, float>;
+struct ClassNames {
+  template <class T>
+  static std::string GetName(int) {
+    return sizeof(T) == 2 ? "bf16" : "f32";
+  }
+};
+TYPED_TEST_SUITE(KernelsSpan, Classes, ClassNames);
+
+std::string describe(const SpanShape& s, const SpanSet& set) {
+  char text[160];
+  std::snprintf(text, sizeof text, "%s: head_dim %d, group %d, block_size %d, length %d, window %d", set.name.c_str(),
+                s.head_dim, s.group, s.block_size, s.length, s.window);
+  return text;
+}
+
+template <class T>
+void expect_last_row(const SpanShape& shape, Values qk, Values v, unsigned seed) {
+  const SpanProblem<T> p(shape, qk, v, seed);
+  const int row = shape.length - 1;
+  const std::vector<T> expected = p.expected(row, row + 1);
+  for (const SpanSet& set : span_sets<T>()) {
+    SCOPED_TRACE(describe(shape, set));
+    AlignedBuffer<T> kv = p.cache(set, shape.length);
+    EXPECT_TRUE(same_bits(expected, p.run(set, kv, row, row + 1, shape.length, {1, 0, 0})));
+    EXPECT_TRUE(same_bits(expected, p.run(set, kv, row, row + 1, shape.length, {1, 1, 0}))) << "in partials";
+  }
+}
+
+TYPED_TEST(KernelsSpan, ADecodeRowHasTheBitsOfTheReference) {
+  unsigned seed = 1;
+  const int blocks[] = {16, 32, 64, 128};
+  for (int head_dim : {24, 48, 64, 80, 96, 128, 256}) {
+    for (int group : {1, 4, 8}) {
+      for (int length : {1, 15, 16, 17, 31, 32, 33, 255, 256, 257, 700}) {
+        expect_last_row<TypeParam>({head_dim, group, blocks[seed % 4], length, 0}, Values::kNormal, Values::kNormal,
+                                   seed);
+        ++seed;
+      }
+    }
+  }
+}
+
+TYPED_TEST(KernelsSpan, OddGroupsAndSmallHeadsHaveTheBitsOfTheReference) {
+  unsigned seed = 1;
+  for (int head_dim : {8, 16, 40, 200}) {
+    for (int group : {2, 3, 5, 7, 11, 16, 17, 20, 31, 32}) {
+      expect_last_row<TypeParam>({head_dim, group, 16, 300, 0}, Values::kNormal, Values::kNormal, seed++);
+    }
+  }
+}
+
+TYPED_TEST(KernelsSpan, AWindowHasTheBitsOfTheReference) {
+  unsigned seed = 1;
+  for (int window : {1, 2, 15, 16, 17, 100, 255, 256, 257, 300, 1000}) {
+    for (int length : {33, 256, 257, 300, 513, 700}) {
+      expect_last_row<TypeParam>({64, 2, 16, length, window}, Values::kNormal, Values::kNormal, seed++);
+    }
+  }
+}
+
+// Where zeros, denormals, overflow and NaN must be the same too. V is finite: a key that a row does not see, but that
+// lies in one tile with one that it sees, is multiplied by zero.
+TYPED_TEST(KernelsSpan, ExtremeValuesHaveTheBitsOfTheReference) {
+  unsigned seed = 1;
+  for (Values qk : {Values::kNormal, Values::kTiny, Values::kHuge, Values::kWide, Values::kSpecial}) {
+    for (Values v : {Values::kNormal, Values::kTiny, Values::kHuge, Values::kWide}) {
+      for (int length : {5, 40, 300}) expect_last_row<TypeParam>({48, 4, 16, length, 0}, qk, v, seed++);
+    }
+  }
+}
+
+TYPED_TEST(KernelsSpan, NoCutOfTheRowsOrSpansChangesABit) {
+  using T = TypeParam;
+  unsigned seed = 1;
+  for (const SpanShape& shape : {SpanShape{64, 1, 16, 600, 0}, SpanShape{48, 4, 32, 290, 0},
+                                 SpanShape{64, 2, 16, 530, 70}, SpanShape{80, 8, 64, 270, 260}}) {
+    const SpanProblem<T> p(shape, Values::kNormal, Values::kNormal, seed);
+    const std::vector<T> expected = p.expected(0, shape.length);
+    for (const SpanSet& set : span_sets<T>()) {
+      SCOPED_TRACE(describe(shape, set));
+      AlignedBuffer<T> kv = p.cache(set, shape.length);
+      EXPECT_TRUE(same_bits(expected, p.run(set, kv, 0, shape.length, shape.length, {32, 0, 0})));
+      for (int i = 0; i < 3; ++i) {
+        ++seed;
+        EXPECT_TRUE(same_bits(expected, p.run(set, kv, 0, shape.length, shape.length, {32, i == 2 ? 2 : 0, seed})))
+            << i;
+      }
+    }
+  }
+}
+
+// A row gives the same bits while the tokens behind it are not there yet, and NaN lies in their slots.
+TYPED_TEST(KernelsSpan, LaterTokensDoNotChangeABit) {
+  using T = TypeParam;
+  const SpanShape shape = {64, 2, 16, 320, 0};
+  const SpanProblem<T> p(shape, Values::kTiny, Values::kTiny, 3);
+  const std::vector<T> expected = p.expected(0, shape.length);
+  for (const SpanSet& set : span_sets<T>()) {
+    SCOPED_TRACE(describe(shape, set));
+    for (int end : {1, 2, 9, 16, 17, 31, 45, 250, 257, 301}) {
+      AlignedBuffer<T> kv = p.cache(set, end);
+      const int first = std::max(0, end - 20);
+      const std::vector<T> rows = p.run(set, kv, first, end, end, {16, 0, 0});
+      EXPECT_TRUE(same_bits(&expected[static_cast<std::size_t>(first * shape.group * shape.head_dim)], rows.data(),
+                            rows.size()))
+          << "length " << end;
+    }
+  }
+}
+
+TYPED_TEST(KernelsSpan, NoKeysGiveZero) {
+  using T = TypeParam;
+  const SpanShape shape = {64, 2, 16, 1, 0};
+  const SpanProblem<T> p(shape, Values::kNormal, Values::kNormal, 3);
+  for (const SpanSet& set : span_sets<T>()) {
+    AlignedBuffer<T> kv = p.cache(set, 0);
+    const std::vector<T> zeros(128, T{0});
+    EXPECT_TRUE(same_bits(zeros, p.run(set, kv, 0, 1, /*seq_len=*/0, {1, 0, 0}))) << set.name;
+    EXPECT_TRUE(same_bits(zeros, p.run(set, kv, 0, 1, /*seq_len=*/0, {1, 1, 0}))) << set.name;
+  }
+}
+
+// The largest difference that the formats allow. f32: a score errs by at most n u sum|q k| (n the longest path of
+// additions, u = 2^-24), which moves its weight by as much, once above and once below the fraction bar; sums and
+// products add about 60 u. bf16: a weight errs by 2^-9 above the bar against the sum of the rounded ones, 2^-9 more for
+// out.
+template <class T>
+double tolerance(const SpanProblem<T>& p, const std::vector<float>& query, const std::vector<float>& key,
+                 double max_v) {
+  double largest = 0;
+  for (int t = 0; t < p.shape.length; ++t) {
+    double sum = 0;
+    for (int d = 0; d < p.shape.head_dim; ++d) {
+      sum += std::abs(static_cast<double>(query[static_cast<std::size_t>(d)]) *
+                      key[static_cast<std::size_t>(t * p.shape.head_dim + d)]);
+    }
+    largest = std::max(largest, sum);
+  }
+  const double u = std::ldexp(1.0, -24), path = 16 + p.shape.head_dim / 32 + 4;
+  const double f32 = 2 * (path * u * largest * p.scale) + 60 * u;
+  return (f32 + (sizeof(T) == 2 ? std::ldexp(1.0, -7) : 0)) * max_v;
+}
+
+TYPED_TEST(KernelsSpan, TheReferenceIsAttention) {
+  using T = TypeParam;
+  for (const SpanShape& shape :
+       {SpanShape{64, 1, 16, 700, 0}, SpanShape{256, 1, 16, 300, 0}, SpanShape{24, 1, 16, 600, 280}}) {
+    const SpanProblem<T> p(shape, Values::kNormal, Values::kNormal, 11);
+    const std::vector<float> key = p.widen(p.k), value = p.widen(p.v), query = p.widen(p.query_of(shape.length - 1, 0));
+    const std::vector<float> actual = p.widen(p.expected(shape.length - 1, shape.length));
+    const int first = shape.window > 0 ? std::max(0, shape.length - shape.window) : 0;
+    std::vector<double> out(static_cast<std::size_t>(shape.head_dim));
+    double sum = 0, max_v = 0;
+    for (int t = first; t < shape.length; ++t) {
+      double score = 0;
+      for (int d = 0; d < shape.head_dim; ++d) {
+        score += static_cast<double>(query[static_cast<std::size_t>(d)]) *
+                 key[static_cast<std::size_t>(t * shape.head_dim + d)];
+      }
+      const double weight = std::exp(score / std::sqrt(static_cast<double>(shape.head_dim)));
+      sum += weight;
+      for (int d = 0; d < shape.head_dim; ++d) {
+        const double x = value[static_cast<std::size_t>(t * shape.head_dim + d)];
+        out[static_cast<std::size_t>(d)] += weight * x;
+        max_v = std::max(max_v, std::abs(x));
+      }
+    }
+    const double allowed = tolerance(p, query, key, max_v);
+    for (std::size_t d = 0; d < out.size(); ++d) EXPECT_NEAR(actual[d], out[d] / sum, allowed) << d;
+  }
+}
+
+// Two rows of one pair of tokens are written by two calls in either order: neither touches the other's bytes.
+TYPED_TEST(KernelsSpan, WritingARowLeavesEveryOtherSlotAsItIs) {
+  using T = TypeParam;
+  for (int head_dim : {24, 64}) {
+    const SpanShape shape = {head_dim, 1, 32, 64, 0};
+    const SpanProblem<T> p(shape, Values::kNormal, Values::kNormal, 5);
+    for (const SpanSet& set : span_sets<T>()) {
+      SCOPED_TRACE(set.name);
+      AlignedBuffer<T> whole = p.cache(set, 64), pieces = p.cache(set, 0);
+      std::vector<int> order(64);
+      std::iota(order.begin(), order.end(), 0);
+      std::mt19937 rng(7);
+      std::shuffle(order.begin(), order.end(), rng);
+      for (int t : order) {
+        const std::size_t at = static_cast<std::size_t>(t * head_dim);
+        const std::int64_t slot = static_cast<std::int64_t>(p.table[static_cast<std::size_t>(t / 32)]) * 32 + t % 32;
+        KvWrite w{};
+        w.k = &p.k[at];
+        w.v = &p.v[at];
+        w.num_rows = 1;
+        w.slots = &slot;
+        w.kv = pieces.data() + p.layout.layer_elements;
+        w.layout = &p.layout;
+        set.write(w);
+      }
+      EXPECT_TRUE(same_bits(whole.data(), pieces.data(), p.table.size() * p.layout.block_elements));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mortise::cpu
