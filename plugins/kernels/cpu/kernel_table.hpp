@@ -1,9 +1,11 @@
 // kernel_table.hpp: what an instruction set offers: one group of function pointers per family of kernels.
 #pragma once
 
+#include "kernels/cpu/activation.hpp"
 #include "kernels/cpu/elementwise.hpp"
 #include "kernels/cpu/head_reduce.hpp"
 #include "kernels/cpu/linear.hpp"
+#include "kernels/cpu/norm.hpp"
 #include "kernels/cpu/rope.hpp"
 #include "kernels/cpu/sample_token.hpp"
 #include "kernels/cpu/span.hpp"
@@ -13,10 +15,12 @@ namespace mortise::cpu {
 // References, not copies: the tables are then constants of the file. Initialising them by code at load time would run
 // AVX-512 instructions on machines without.
 struct KernelTable {
+  const ActivationKernels& activation;
   const ElementwiseKernels& elementwise;
   const HeadKernels& head;
   const LinearBf16Kernels& linear_bf16;
   const LinearF32Kernels& linear_f32;
+  const NormKernels& norm;
   const SampleKernels& sampling;
   const KvWriteKernels& kv_write;
   const RopeKernels& rope;

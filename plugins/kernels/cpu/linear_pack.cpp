@@ -1,6 +1,5 @@
 #include "kernels/cpu/linear_pack.hpp"
 
-#include <cassert>
 #include <cstring>
 
 namespace mortise::cpu {
@@ -85,23 +84,30 @@ struct SingleF16 {
 };
 
 template <class Format>
-void pack(const typename Format::Source* w, std::size_t w_stride, std::size_t k, std::size_t n0, std::size_t n1,
-          void* packed) {
-  assert(n0 % kPanelColumns == 0 && n0 <= n1);
+void pack_panel(const typename Format::Source* const (&rows)[kPanelColumns], std::size_t k, void* panel) {
   constexpr std::size_t words = kTileDepth / Format::kElementsPerWord;  // a tile's: 16 or 32 rows of 16 columns
-  const std::size_t tiles = ceil_div(k, kTileDepth);
-  for (std::size_t first = n0; first < n1; first += kPanelColumns) {
-    std::uint32_t* out = static_cast<std::uint32_t*>(packed) + first * tiles * words;
-    const std::size_t columns = n1 - first < kPanelColumns ? n1 - first : kPanelColumns;
-    for (std::size_t t = 0; t < tiles; ++t, out += words * kPanelColumns) {
-      const std::size_t depth = k - t * kTileDepth < kTileDepth ? k - t * kTileDepth : kTileDepth;
-      std::uint32_t rows[kPanelColumns][words];
-      if (depth < kTileDepth || columns < kPanelColumns) std::memset(rows, 0, sizeof rows);
-      for (std::size_t c = 0; c < columns; ++c) {
-        Format::copy(w + (first + c) * w_stride + t * kTileDepth, depth, rows[c]);
-      }
-      for (std::size_t i = 0; i < words; i += 16) transpose16x16(&rows[0][i], words, out + i * kPanelColumns);
+  std::uint32_t* out = static_cast<std::uint32_t*>(panel);
+  for (std::size_t first = 0; first < k; first += kTileDepth, out += words * kPanelColumns) {
+    const std::size_t depth = k - first < kTileDepth ? k - first : kTileDepth;
+    std::uint32_t columns[kPanelColumns][words];
+    for (std::size_t c = 0; c < kPanelColumns; ++c) {
+      if (depth < kTileDepth || rows[c] == nullptr) std::memset(columns[c], 0, sizeof columns[c]);
+      if (rows[c] != nullptr) Format::copy(rows[c] + first, depth, columns[c]);
     }
+    for (std::size_t i = 0; i < words; i += 16) transpose16x16(&columns[0][i], words, out + i * kPanelColumns);
+  }
+}
+
+// The k elements of a row lie in words of `Element`s, 16 words apart.
+template <class Element>
+void unpack_row(const void* packed, std::size_t k, std::size_t n, Element* row) {
+  constexpr std::size_t per_word = sizeof(std::uint32_t) / sizeof(Element);
+  const std::size_t words = ceil_div(k, kTileDepth) * kTileDepth / per_word;
+  const std::uint32_t* in =
+      static_cast<const std::uint32_t*>(packed) + n / kPanelColumns * words * kPanelColumns + n % kPanelColumns;
+  for (std::size_t i = 0; i < k; i += per_word) {
+    const std::size_t count = k - i < per_word ? k - i : per_word;
+    std::memcpy(row + i, in + i / per_word * kPanelColumns, count * sizeof(Element));
   }
 }
 
@@ -114,19 +120,24 @@ std::size_t packed_bytes_f32(std::size_t n, std::size_t k) {
   return ceil_div(n, kPanelColumns) * ceil_div(k, kTileDepth) * kPanelColumns * kTileDepth * sizeof(float);
 }
 
-void pack_bf16(const Bf16* w, std::size_t w_stride, std::size_t k, std::size_t n0, std::size_t n1, void* packed) {
-  pack<PairsOfBf16>(w, w_stride, k, n0, n1, packed);
+void pack_panel_bf16(const Bf16* const (&rows)[kPanelColumns], std::size_t k, void* panel) {
+  pack_panel<PairsOfBf16>(rows, k, panel);
 }
-void pack_f32(const float* w, std::size_t w_stride, std::size_t k, std::size_t n0, std::size_t n1, void* packed) {
-  pack<SingleF32>(w, w_stride, k, n0, n1, packed);
+void pack_panel_f32(const float* const (&rows)[kPanelColumns], std::size_t k, void* panel) {
+  pack_panel<SingleF32>(rows, k, panel);
 }
-void pack_f32_from_bf16(const Bf16* w, std::size_t w_stride, std::size_t k, std::size_t n0, std::size_t n1,
-                        void* packed) {
-  pack<SingleBf16>(w, w_stride, k, n0, n1, packed);
+void pack_panel_f32_from_bf16(const Bf16* const (&rows)[kPanelColumns], std::size_t k, void* panel) {
+  pack_panel<SingleBf16>(rows, k, panel);
 }
-void pack_f32_from_f16(const F16* w, std::size_t w_stride, std::size_t k, std::size_t n0, std::size_t n1,
-                       void* packed) {
-  pack<SingleF16>(w, w_stride, k, n0, n1, packed);
+void pack_panel_f32_from_f16(const F16* const (&rows)[kPanelColumns], std::size_t k, void* panel) {
+  pack_panel<SingleF16>(rows, k, panel);
+}
+
+void unpack_row_bf16(const void* packed, std::size_t k, std::size_t n, Bf16* row) {
+  unpack_row(packed, k, n, row);
+}
+void unpack_row_f32(const void* packed, std::size_t k, std::size_t n, float* row) {
+  unpack_row(packed, k, n, row);
 }
 
 }  // namespace mortise::cpu

@@ -17,14 +17,18 @@ constexpr std::size_t kTileDepth = 32;
 std::size_t packed_bytes_bf16(std::size_t n, std::size_t k);
 std::size_t packed_bytes_f32(std::size_t n, std::size_t k);
 
-// Packs the columns [n0, n1) of w [N, K] (rows w_stride elements apart) into `packed`, which holds all N columns.
-// Threads may pack different ranges at once.
-// REQUIRES: n0 is a multiple of 16; n1 is one too, or is N; `packed` is 64-byte aligned.
-void pack_bf16(const Bf16* w, std::size_t w_stride, std::size_t k, std::size_t n0, std::size_t n1, void* packed);
-void pack_f32(const float* w, std::size_t w_stride, std::size_t k, std::size_t n0, std::size_t n1, void* packed);
+// Packs one panel: the 16 rows of w (columns of the product) that `rows` points to, k elements each, into
+// packed_bytes_...(16, k) bytes at `panel`. A null row is zeros: what lies beyond N. Rows need not belong to one matrix
+// (q, k and v packed as one weight). Panels are independent: threads may pack different ones at once.
+// REQUIRES: `panel` is 64-byte aligned.
+void pack_panel_bf16(const Bf16* const (&rows)[kPanelColumns], std::size_t k, void* panel);
+void pack_panel_f32(const float* const (&rows)[kPanelColumns], std::size_t k, void* panel);
 // Widened to f32: exact. bf16 checkpoints in class cpu-f32/1, and f16 ones, whose weights have no other class.
-void pack_f32_from_bf16(const Bf16* w, std::size_t w_stride, std::size_t k, std::size_t n0, std::size_t n1,
-                        void* packed);
-void pack_f32_from_f16(const F16* w, std::size_t w_stride, std::size_t k, std::size_t n0, std::size_t n1, void* packed);
+void pack_panel_f32_from_bf16(const Bf16* const (&rows)[kPanelColumns], std::size_t k, void* panel);
+void pack_panel_f32_from_f16(const F16* const (&rows)[kPanelColumns], std::size_t k, void* panel);
+
+// Row n of w [N, K] again, from what the above packed: the embedding of a model with tied weights.
+void unpack_row_bf16(const void* packed, std::size_t k, std::size_t n, Bf16* row);
+void unpack_row_f32(const void* packed, std::size_t k, std::size_t n, float* row);
 
 }  // namespace mortise::cpu

@@ -10,10 +10,12 @@ extern const SpanKernels kSpanBf16Kernels;
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
+extern const ActivationKernels kActivationKernels;
 extern const ElementwiseKernels kElementwiseKernels;
 extern const HeadKernels kHeadKernels;
 extern const LinearBf16Kernels kLinearBf16Kernels;
 extern const LinearF32Kernels kLinearF32Kernels;
+extern const NormKernels kNormKernels;
 extern const SampleKernels kSampleKernels;
 extern const KvWriteKernels kKvWriteKernels;
 extern const RopeKernels kRopeKernels;
@@ -22,10 +24,12 @@ extern const SpanKernels kSpanF32Kernels;
 
 extern const KernelTable kKernelTable;
 constinit const KernelTable kKernelTable = {
+    .activation = kActivationKernels,
     .elementwise = kElementwiseKernels,
     .head = kHeadKernels,
     .linear_bf16 = kLinearBf16Kernels,
     .linear_f32 = kLinearF32Kernels,
+    .norm = kNormKernels,
     .sampling = kSampleKernels,
     .kv_write = kKvWriteKernels,
     .rope = kRopeKernels,
@@ -37,10 +41,12 @@ constinit const KernelTable kKernelTable = {
 // AMX: the AVX-512 kernels, but for those that have a form on tiles.
 extern const KernelTable kAmxKernelTable;
 constinit const KernelTable kAmxKernelTable = {
+    .activation = kActivationKernels,
     .elementwise = kElementwiseKernels,
     .head = kHeadKernels,
     .linear_bf16 = isa_amx::kLinearBf16Kernels,
     .linear_f32 = kLinearF32Kernels,
+    .norm = kNormKernels,
     .sampling = kSampleKernels,
     .kv_write = kKvWriteKernels,
     .rope = kRopeKernels,

@@ -40,25 +40,37 @@ inline std::vector<float> expected(const Problem<float>& p) {
   return y;
 }
 
-inline void pack(const Bf16* w, std::size_t stride, std::size_t k, std::size_t n0, std::size_t n1, void* packed) {
-  pack_bf16(w, stride, k, n0, n1, packed);
+inline void pack_panel(const Bf16* const (&rows)[kPanelColumns], std::size_t k, void* panel) {
+  pack_panel_bf16(rows, k, panel);
 }
-inline void pack(const float* w, std::size_t stride, std::size_t k, std::size_t n0, std::size_t n1, void* packed) {
-  pack_f32(w, stride, k, n0, n1, packed);
+inline void pack_panel(const float* const (&rows)[kPanelColumns], std::size_t k, void* panel) {
+  pack_panel_f32(rows, k, panel);
+}
+
+// w [n, k] packed.
+template <class X>
+AlignedBuffer<char> pack(const std::vector<X>& w, std::size_t n, std::size_t k) {
+  const auto bytes = sizeof(X) == 2 ? packed_bytes_bf16 : packed_bytes_f32;
+  AlignedBuffer<char> packed(bytes(n, k));
+  for (std::size_t first = 0; first < n; first += kPanelColumns) {
+    const X* rows[kPanelColumns] = {};
+    for (std::size_t c = 0; c < kPanelColumns && first + c < n; ++c) rows[c] = &w[(first + c) * k];
+    pack_panel(rows, k, packed.data() + bytes(first, k));
+  }
+  return packed;
 }
 
 // Runs the product in one call, or split at the given row and column.
 template <class X, class Y>
 std::vector<Y> run(const LinearKernel& kernel, const Problem<X>& p, std::size_t split_m = 0, std::size_t split_n = 0) {
   const auto [m, n, k] = p.shape;
-  AlignedBuffer<unsigned char> packed(sizeof(X) == 2 ? packed_bytes_bf16(n, k) : packed_bytes_f32(n, k));
-  pack(p.w.data(), k, k, 0, n, packed.data());
+  AlignedBuffer<char> packed = pack(p.w, n, k);
   const std::size_t x_stride = k + 3, y_stride = n + 5;  // odd strides: neither kernel nor packing may assume alignment
   std::vector<X> x(m * x_stride, X{1});
   for (std::size_t i = 0; i < m; ++i) std::copy_n(&p.x[i * k], k, &x[i * x_stride]);
   const Y untouched = sizeof(Y) == 2 ? static_cast<Y>(12345) : static_cast<Y>(-7);
   std::vector<Y> y(m * y_stride, untouched);
-  AlignedBuffer<unsigned char> scratch(kernel.scratch_bytes(m, k));
+  AlignedBuffer<char> scratch(kernel.scratch_bytes(m, k));
   const LinearArgs args = {x.data(), x_stride, packed.data(), p.bias_or_null(), y.data(), y_stride, m,
                            n,        k,        scratch.data()};
   for (const auto& [m0, m1] : {std::pair(split_m, m), std::pair(std::size_t{0}, split_m)}) {

@@ -113,29 +113,36 @@ TEST(KernelsLinearReference, AgreesWithADoubleLoop) {
   }
 }
 
-TEST(KernelsLinearPack, RangesPackedApartGiveTheSameBytes) {
+TEST(KernelsLinearPack, RowsComeBackFromWhatWasPacked) {
   std::mt19937 rng(1);
-  const std::size_t n = 75, k = 100;
-  const auto w = random_values<Bf16>(rng, n * k);
-  const std::size_t bytes = packed_bytes_bf16(n, k);
-  EXPECT_EQ(bytes, 5u * 4u * 1024u);
-  AlignedBuffer<unsigned char> whole(bytes), parts(bytes);
-  pack_bf16(w.data(), k, k, 0, n, whole.data());
-  pack_bf16(w.data(), k, k, 48, n, parts.data());
-  pack_bf16(w.data(), k, k, 0, 48, parts.data());
-  EXPECT_EQ(std::memcmp(whole.data(), parts.data(), bytes), 0);
+  for (const auto& [n, k] : {std::pair<std::size_t, std::size_t>(75, 101), {16, 32}, {1, 1}, {40, 64}}) {
+    const auto w = random_values<Bf16>(rng, n * k);
+    const auto v = random_values<float>(rng, n * k);
+    auto packed_w = pack(w, n, k);
+    auto packed_v = pack(v, n, k);
+    std::vector<Bf16> w_again(n * k);
+    std::vector<float> v_again(n * k);
+    for (std::size_t i = 0; i < n; ++i) unpack_row_bf16(packed_w.data(), k, i, &w_again[i * k]);
+    for (std::size_t i = 0; i < n; ++i) unpack_row_f32(packed_v.data(), k, i, &v_again[i * k]);
+    EXPECT_TRUE(same_bits(w, w_again));
+    EXPECT_TRUE(same_bits(v, v_again));
+  }
 }
 
-TEST(KernelsLinearPack, F16WeightsAreWidenedExactly) {
-  std::vector<F16> half(16 * 32);
-  std::vector<float> single(half.size());
-  constexpr F16 cases[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x3c00, 0xc500, 0x7bff};
-  constexpr float values[] = {0.0f, -0.0f, 0x1p-24f, -0x1.ff8p-15f, 0x1p-14f, 1.0f, -5.0f, 65504.0f};
-  for (std::size_t i = 0; i < half.size(); ++i) half[i] = cases[i % 8], single[i] = values[i % 8];
-  AlignedBuffer<unsigned char> from_half(packed_bytes_f32(16, 32)), from_single(packed_bytes_f32(16, 32));
-  pack_f32_from_f16(half.data(), 32, 32, 0, 16, from_half.data());
-  pack_f32(single.data(), 32, 32, 0, 16, from_single.data());
-  EXPECT_EQ(std::memcmp(from_half.data(), from_single.data(), packed_bytes_f32(16, 32)), 0);
+TEST(KernelsLinearPack, HalfPrecisionWeightsAreWidenedExactly) {
+  constexpr F16 f16[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x3c00, 0xc500, 0x7bff};
+  constexpr float f16_values[] = {0.0f, -0.0f, 0x1p-24f, -0x1.ff8p-15f, 0x1p-14f, 1.0f, -5.0f, 65504.0f};
+  constexpr Bf16 bf16[] = {0x0000, 0x8000, 0x0080, 0x8100, 0x3f80, 0xc0a0, 0x7f7f, 0x3f81};
+  AlignedBuffer<char> panel(packed_bytes_f32(16, 8));
+  float row[8];
+  const F16* f16_rows[kPanelColumns] = {nullptr, f16};
+  pack_panel_f32_from_f16(f16_rows, 8, panel.data());
+  unpack_row_f32(panel.data(), 8, 1, row);
+  EXPECT_TRUE(same_bits(f16_values, row, 8));
+  const Bf16* bf16_rows[kPanelColumns] = {nullptr, nullptr, bf16};
+  pack_panel_f32_from_bf16(bf16_rows, 8, panel.data());
+  unpack_row_f32(panel.data(), 8, 2, row);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(row[i], bf16_to_float(bf16[i]));
 }
 
 }  // namespace

@@ -1,0 +1,71 @@
+#include "kernels/cpu/activation.hpp"
+
+#include "kernels/cpu/io.hpp"
+#include "kernels/cpu/math.hpp"
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+namespace {
+
+template <Activation act>
+MORTISE_INLINE F32x16 evaluate(F32x16 x) {
+  if constexpr (act == Activation::kSilu) return silu(x);
+  if constexpr (act == Activation::kGelu) return gelu(x);
+  if constexpr (act == Activation::kGeluTanh) return gelu_tanh(x);
+  if constexpr (act == Activation::kRelu) return relu(x);
+}
+
+template <Activation act, class T>
+void apply_as(const T* x, T* out, std::size_t n) {
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) write(out + i, evaluate<act>(read(x + i)));
+  if (i < n) write_tail(out + i, evaluate<act>(read_tail(x + i, n - i)), n - i);
+}
+
+template <Activation act, class T>
+void gated_as(const T* gate, const T* up, T* out, std::size_t n) {
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) write(out + i, rounded<T>(evaluate<act>(read(gate + i))) * read(up + i));
+  if (i < n) {
+    write_tail(out + i, rounded<T>(evaluate<act>(read_tail(gate + i, n - i))) * read_tail(up + i, n - i), n - i);
+  }
+}
+
+template <class T>
+void apply(Activation act, const T* x, T* out, std::size_t n) {
+  switch (act) {
+    case Activation::kSilu:
+      return apply_as<Activation::kSilu>(x, out, n);
+    case Activation::kGelu:
+      return apply_as<Activation::kGelu>(x, out, n);
+    case Activation::kGeluTanh:
+      return apply_as<Activation::kGeluTanh>(x, out, n);
+    case Activation::kRelu:
+      return apply_as<Activation::kRelu>(x, out, n);
+  }
+}
+
+template <class T>
+void gated(Activation act, const T* gate, const T* up, T* out, std::size_t n) {
+  switch (act) {
+    case Activation::kSilu:
+      return gated_as<Activation::kSilu>(gate, up, out, n);
+    case Activation::kGelu:
+      return gated_as<Activation::kGelu>(gate, up, out, n);
+    case Activation::kGeluTanh:
+      return gated_as<Activation::kGeluTanh>(gate, up, out, n);
+    case Activation::kRelu:
+      return gated_as<Activation::kRelu>(gate, up, out, n);
+  }
+}
+
+}  // namespace
+
+extern const ActivationKernels kActivationKernels;
+constinit const ActivationKernels kActivationKernels = {
+    .apply_bf16 = apply<Bf16>,
+    .apply_f32 = apply<float>,
+    .gated_bf16 = gated<Bf16>,
+    .gated_f32 = gated<float>,
+};
+
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE
