@@ -42,6 +42,10 @@ void log_sum_exp(const float* logits, std::size_t n, float* max_state, float* su
   }
 }
 
+void log_of_sum(float max_state, float sum_state, float* lse) {
+  *lse = first_lane(broadcast(max_state) + log(broadcast(sum_state)));
+}
+
 std::int32_t count_before(const float* logits, std::size_t n, std::int32_t first_id, std::int32_t target,
                           float target_logit) {
   const F32x16 t = broadcast(target_logit);
@@ -96,6 +100,7 @@ extern const HeadKernels kHeadKernels;
 constinit const HeadKernels kHeadKernels = {
     .clean = clean_one,
     .log_sum_exp = log_sum_exp,
+    .log_of_sum = log_of_sum,
     .count_before = count_before,
     .top_n = top_n,
 };

@@ -21,6 +21,8 @@ struct HeadKernels {
   // Folds `n` logits, whole slices or the vocabulary's end, into the running maximum and sum of exp(logit - maximum).
   // The state before the first slice is max = -infinity, sum = 0; log-sum-exp = max + log(sum).
   void (*log_sum_exp)(const float* logits, std::size_t n, float* max, float* sum);
+  // *lse = max + log(sum).
+  void (*log_of_sum)(float max, float sum, float* lse);
   // How many of the tokens first_id .. first_id + n - 1 come before token `target`, whose clean logit is given.
   std::int32_t (*count_before)(const float* logits, std::size_t n, std::int32_t first_id, std::int32_t target,
                                float target_logit);

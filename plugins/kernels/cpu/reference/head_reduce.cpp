@@ -22,7 +22,7 @@ float clean(float logit) {
 }
 
 LogSumExp log_sum_exp(const std::vector<float>& logits) {
-  LogSumExp state = {-kInfinity, 0.0f};
+  LogSumExp state = {-kInfinity, 0.0f, 0.0f};
   for (std::size_t begin = 0; begin < logits.size(); begin += kSlice) {
     const std::size_t end = std::min(logits.size(), begin + kSlice);
     float slice_max = -kInfinity;
@@ -38,8 +38,9 @@ LogSumExp log_sum_exp(const std::vector<float>& logits) {
     const float merged_max = std::max(state.max, slice_max);
     const float left = state.sum * exp_reference(state.max - merged_max);
     const float right = lane[0] * exp_reference(slice_max - merged_max);
-    state = {merged_max, left + right};
+    state = {merged_max, left + right, 0.0f};
   }
+  state.lse = state.max + log_reference(state.sum);
   return state;
 }
 

@@ -10,7 +10,7 @@ namespace mortise::cpu::reference {
 float clean(float logit);
 
 struct LogSumExp {
-  float max, sum;
+  float max, sum, lse;
 };
 LogSumExp log_sum_exp(const std::vector<float>& logits);
 

@@ -41,6 +41,9 @@ TEST_P(HeadReduce, LogSumExpHasTheReferencesBitsHoweverManySlicesACallCovers) {
         });
         EXPECT_TRUE(same_bits(&expected.max, &max, 1)) << width;
         EXPECT_TRUE(same_bits(&expected.sum, &sum, 1)) << width;
+        float lse = 7;
+        kernels().head.log_of_sum(max, sum, &lse);
+        EXPECT_TRUE(same_bits(&expected.lse, &lse, 1)) << width;
       }
     }
   }

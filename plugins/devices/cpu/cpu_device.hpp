@@ -1,0 +1,39 @@
+// cpu_device.hpp: an instance of the CPU device: its kernels, threads and memory. One per pipeline.
+#pragma once
+
+#include "devices/cpu/machine.hpp"
+#include "devices/cpu/pages.hpp"
+#include "devices/cpu/thread_pool.hpp"
+#include "kernels/cpu/kernels.hpp"
+#include "mortise/device.h"
+
+struct mortise_device {
+  mortise_device(mortise::cpu::Isa isa, int num_threads)
+      : isa(isa),
+        kernels(mortise::cpu::kernels(isa)),
+        memory_bytes(mortise::cpu::machine_memory().total_bytes),
+        pool(num_threads),
+        weights(pages),
+        scratch(pages) {}
+
+  const mortise::cpu::Isa isa;
+  const mortise::cpu::KernelTable& kernels;
+  const uint64_t memory_bytes;  // that this process could hold
+  mortise::cpu::ThreadPool pool;
+  mortise::cpu::PageAllocator pages;
+  mortise::cpu::WeightArena weights;
+  mortise::cpu::ScratchBuffer scratch;  // of the operation that runs
+};
+
+// A prepared weight, its memory in the device's arena.
+struct mortise_weight {
+  int32_t use;
+  int32_t dtype;  // what the model computes in
+  int64_t n, k;   // k = 1 for a vector
+  bool packed;    // in the order of linear_pack.hpp, else rows one after the other
+  void* data;
+
+  // Of a vector: f32 [n], and behind it bf16 [n] if that is the dtype. Equal values.
+  float* vector() const { return static_cast<float*>(data); }
+  mortise::cpu::Bf16* vector_bf16() const { return reinterpret_cast<mortise::cpu::Bf16*>(vector() + n); }
+};

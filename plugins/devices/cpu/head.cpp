@@ -1,0 +1,183 @@
+// What is done with logits: reductions over the vocabulary and the draw of a token. Rows are shared out over threads.
+#include <algorithm>
+#include <limits>
+
+#include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/matrix.hpp"
+#include "devices/cpu/ops.hpp"
+
+namespace mortise::cpu {
+namespace {
+
+constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
+
+Matrix logits_matrix(const mortise_tensor* tensor, const char* where) {
+  const Matrix logits = as_matrix(tensor, where, "logits");
+  if (logits.dtype != MORTISE_F32) invalid(where, "logits are " + shape_text(logits) + "; expected f32");
+  return logits;
+}
+
+// --- head_reduce ---
+
+constexpr char kReduce[] = "head_reduce";
+
+void check_reduce(const mortise_head_reduce_args& args, const Matrix& logits) {
+  if (args.vocab_begin < 0 || static_cast<std::size_t>(args.vocab_begin) % kVocabSlice != 0) {
+    invalid(kReduce, "vocab_begin is " + std::to_string(args.vocab_begin) + "; expected a multiple of " +
+                         std::to_string(kVocabSlice));
+  }
+  if (logits.columns > static_cast<std::size_t>(INT32_MAX - args.vocab_begin)) {
+    invalid(kReduce, "logits are " + shape_text(logits) + "; token ids are int32");
+  }
+  if ((args.max == nullptr) != (args.sum == nullptr)) invalid(kReduce, "max and sum go together");
+  if (args.lse != nullptr && args.max == nullptr) invalid(kReduce, "lse needs max and sum");
+  if (args.target_logits != nullptr && args.targets == nullptr) invalid(kReduce, "target_logits needs targets");
+  if (args.ranks != nullptr && args.target_logits == nullptr) invalid(kReduce, "ranks need targets and target_logits");
+  if (args.top_n < 0 || (args.top_n > 0 && (args.top_ids == nullptr || args.top_logits == nullptr))) {
+    invalid(kReduce, "top_n is " + std::to_string(args.top_n) + "; it needs top_ids and top_logits");
+  }
+}
+
+void begin_row(const mortise_head_reduce_args& args, std::size_t r) {
+  if (args.max != nullptr) args.max[r] = kNoLogit, args.sum[r] = 0.0f;
+  if (args.ranks != nullptr) {
+    args.ranks[r] = 0;
+  } else if (args.target_logits != nullptr) {
+    args.target_logits[r] = kNoLogit;
+  }
+  const auto n = static_cast<std::size_t>(args.top_n);
+  std::fill_n(args.top_ids + r * n, n, -1);
+  std::fill_n(args.top_logits + r * n, n, kNoLogit);
+}
+
+void reduce_row(const HeadKernels& kernels, const mortise_head_reduce_args& args, const Matrix& logits, std::size_t r) {
+  const float* row = logits.row_of<float>(r);
+  const std::int32_t begin = args.vocab_begin;
+  if (args.first != 0) begin_row(args, r);
+  if (args.max != nullptr) {
+    kernels.log_sum_exp(row, logits.columns, &args.max[r], &args.sum[r]);
+    if (args.lse != nullptr) kernels.log_of_sum(args.max[r], args.sum[r], &args.lse[r]);
+  }
+  if (args.targets != nullptr && args.target_logits != nullptr) {
+    const std::int64_t column = std::int64_t{args.targets[r]} - begin;
+    if (args.ranks == nullptr) {
+      const bool here = column >= 0 && column < static_cast<std::int64_t>(logits.columns);
+      if (here && args.targets[r] >= 0) kernels.clean(row + column, &args.target_logits[r]);
+    } else if (args.targets[r] >= 0) {
+      args.ranks[r] += kernels.count_before(row, logits.columns, begin, args.targets[r], args.target_logits[r]);
+    }
+  }
+  const auto n = static_cast<std::size_t>(args.top_n);
+  if (n > 0) kernels.top_n(row, logits.columns, begin, n, args.top_ids + r * n, args.top_logits + r * n);
+}
+
+// --- sample ---
+
+constexpr char kSample[] = "sample";
+
+void check_edits(const mortise_sample_args& args, const Matrix& logits) {
+  if (args.edit_offsets == nullptr) return;
+  for (std::size_t r = 0; r < logits.rows; ++r) {
+    const std::int32_t begin = args.edit_offsets[r], end = args.edit_offsets[r + 1];
+    if (begin < 0 || end < begin) invalid(kSample, "edit_offsets do not ascend at row " + std::to_string(r));
+    for (std::int32_t i = begin; i < end; ++i) {
+      const std::int32_t id = args.edit_ids[i];
+      const bool ascends = i == begin || id > args.edit_ids[i - 1];
+      if (id >= 0 && static_cast<std::size_t>(id) < logits.columns && ascends) continue;
+      invalid(kSample, "edit_ids[" + std::to_string(i) + "] is " + std::to_string(id) + " in row " + std::to_string(r) +
+                           "; expected ascending ids below " + std::to_string(logits.columns));
+    }
+  }
+}
+
+void check_sample(const mortise_sample_args& args, const Matrix& logits) {
+  const auto require = [](const void* array, const char* name) {
+    if (array == nullptr) invalid(kSample, std::string(name) + " is missing");
+  };
+  require(args.temperatures, "temperatures");
+  require(args.top_ks, "top_ks");
+  require(args.top_ps, "top_ps");
+  require(args.min_ps, "min_ps");
+  require(args.keys, "keys");
+  require(args.positions, "positions");
+  require(args.tokens, "tokens");
+  if (args.allowed_index != nullptr) require(args.allowed_masks, "allowed_masks");
+  if (logits.columns == 0 || logits.columns > INT32_MAX) invalid(kSample, "logits are " + shape_text(logits));
+  check_edits(args, logits);
+}
+
+SampleRow sample_row(const mortise_sample_args& args, const Matrix& logits, std::size_t r) {
+  SampleRow row = {};
+  row.logits = logits.row_of<float>(r);
+  row.vocab_size = logits.columns;
+  row.temperature = args.temperatures[r];
+  row.top_k = args.top_ks[r];
+  row.top_p = args.top_ps[r];
+  row.min_p = args.min_ps[r];
+  row.key = args.keys[r];
+  row.position = static_cast<std::uint64_t>(args.positions[r]);
+  if (args.edit_offsets != nullptr) {
+    const std::int32_t first = args.edit_offsets[r];
+    row.num_edits = static_cast<std::size_t>(args.edit_offsets[r + 1] - first);
+    row.edit_ids = args.edit_ids + first;
+    row.edit_biases = args.edit_biases + first;
+    row.edit_repetitions = args.edit_repetitions + first;
+    row.edit_subtracts = args.edit_subtracts + first;
+  }
+  if (args.allowed_index != nullptr && args.allowed_index[r] >= 0) {
+    row.allowed = args.allowed_masks + static_cast<std::size_t>(args.allowed_index[r]) * ((logits.columns + 31) / 32);
+  }
+  return row;
+}
+
+// Each thread's scratch, one after the other.
+class SampleMemory {
+ public:
+  SampleMemory(mortise_device& device, std::size_t vocab_size)
+      : row_bytes_(round_up(vocab_size * sizeof(float))),
+        thread_bytes_(row_bytes_ + round_up((vocab_size + 16) * sizeof(SampleCandidate))),
+        memory_(static_cast<std::byte*>(
+            device.scratch.reserve(thread_bytes_ * static_cast<std::size_t>(device.pool.num_threads())))) {}
+
+  SampleScratch of(std::int32_t thread) const {
+    std::byte* const first = memory_ + static_cast<std::size_t>(thread) * thread_bytes_;
+    return {reinterpret_cast<float*>(first), reinterpret_cast<SampleCandidate*>(first + row_bytes_)};
+  }
+
+ private:
+  static std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+  std::size_t row_bytes_, thread_bytes_;
+  std::byte* memory_;
+};
+
+}  // namespace
+
+mortise_status head_reduce(mortise_device* device, mortise_stream*, const mortise_head_reduce_args* in,
+                           mortise_error* error) {
+  return guard(error, kReduce, [&] {
+    const auto args = known(in);
+    const Matrix logits = logits_matrix(args.logits, kReduce);
+    check_reduce(args, logits);
+    device->pool.for_each(static_cast<std::int32_t>(logits.rows), [&](std::int32_t task, std::int32_t) {
+      reduce_row(device->kernels.head, args, logits, static_cast<std::size_t>(task));
+    });
+  });
+}
+
+mortise_status sample(mortise_device* device, mortise_stream*, const mortise_sample_args* in, mortise_error* error) {
+  return guard(error, kSample, [&] {
+    const auto args = known(in);
+    const Matrix logits = logits_matrix(args.logits, kSample);
+    if (logits.rows == 0) return;
+    check_sample(args, logits);
+    const SampleMemory memory(*device, logits.columns);
+    device->pool.for_each(static_cast<std::int32_t>(logits.rows), [&](std::int32_t task, std::int32_t thread) {
+      const auto r = static_cast<std::size_t>(task);
+      float* const logprob = args.processed_logprobs == nullptr ? nullptr : args.processed_logprobs + r;
+      device->kernels.sampling.sample(sample_row(args, logits, r), memory.of(thread), &args.tokens[r], logprob);
+    });
+  });
+}
+
+}  // namespace mortise::cpu

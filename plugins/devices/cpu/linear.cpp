@@ -1,0 +1,152 @@
+// linear: columns, and rows where there are many, shared out over the threads. K is never split.
+#include "kernels/cpu/linear.hpp"
+
+#include <algorithm>
+
+#include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/matrix.hpp"
+#include "devices/cpu/ops.hpp"
+#include "kernels/cpu/linear_pack.hpp"
+
+namespace mortise::cpu {
+namespace {
+
+constexpr char kWhere[] = "linear";
+constexpr std::size_t kColumnStep = 64;  // four panels: what the kernels take at once
+constexpr std::size_t kRowStep = 32;
+// A task below some microseconds is not worth handing to another thread. Multiplications, or weights read.
+constexpr std::size_t kTaskWork = std::size_t{1} << 17;
+
+std::size_t ceil_div(std::size_t a, std::size_t b) {
+  return (a + b - 1) / b;
+}
+
+struct Product {
+  Matrix x, out;
+  const mortise_weight& weight;
+  const float* bias;
+  std::size_t n0, n1;
+};
+
+std::string weight_text(const mortise_weight& weight) {
+  const char* dtype = weight.dtype == MORTISE_BF16 ? "bf16" : "f32";
+  return std::string(dtype) + " [" + std::to_string(weight.n) + ", " + std::to_string(weight.k) + "]";
+}
+
+const mortise_weight& checked_weight(const mortise_weight* weight) {
+  if (weight == nullptr) invalid(kWhere, "weight is missing");
+  if ((weight->use & MORTISE_WEIGHT_LINEAR) == 0) {
+    invalid(kWhere, "weight " + weight_text(*weight) + " was not prepared for linear");
+  }
+  return *weight;
+}
+
+const float* checked_bias(const mortise_weight* bias, const mortise_weight& weight) {
+  if (bias == nullptr) return nullptr;
+  if (bias->use != MORTISE_WEIGHT_VECTOR || bias->n != weight.n) {
+    invalid(kWhere, "bias " + weight_text(*bias) + " does not fit weight " + weight_text(weight));
+  }
+  return bias->vector();
+}
+
+Product checked_product(const mortise_linear_args& args) {
+  Product p = {as_matrix(args.x, kWhere, "x"),
+               as_matrix(args.out, kWhere, "out"),
+               checked_weight(args.weight),
+               checked_bias(args.bias, *args.weight),
+               0,
+               0};
+  const auto n = static_cast<std::size_t>(p.weight.n);
+  const bool all = args.column_begin == 0 && args.column_end == 0;
+  p.n0 = static_cast<std::size_t>(std::max(args.column_begin, 0));
+  p.n1 = all ? n : static_cast<std::size_t>(std::max(args.column_end, 0));
+  if (args.column_begin < 0 || p.n0 > p.n1 || p.n1 > n || p.n0 % kColumnStep != 0 ||
+      (p.n1 % kColumnStep != 0 && p.n1 != n)) {
+    invalid(kWhere, "columns " + std::to_string(args.column_begin) + " to " + std::to_string(args.column_end) +
+                        " of weight " + weight_text(p.weight) + "; expected multiples of 64, or the end");
+  }
+  if (p.x.columns != static_cast<std::size_t>(p.weight.k) || p.x.dtype != p.weight.dtype) {
+    invalid(kWhere, "x " + shape_text(p.x) + " does not fit weight " + weight_text(p.weight));
+  }
+  const bool dtype_fits = p.out.dtype == p.x.dtype || p.out.dtype == MORTISE_F32;
+  if (p.out.rows != p.x.rows || p.out.columns != p.n1 - p.n0 || !dtype_fits) {
+    invalid(kWhere, "out " + shape_text(p.out) + " does not fit x " + shape_text(p.x) + " times " +
+                        std::to_string(p.n1 - p.n0) + " columns of weight " + weight_text(p.weight));
+  }
+  return p;
+}
+
+const LinearKernel& kernel_for(const KernelTable& kernels, const Product& p) {
+  if (p.x.dtype == MORTISE_F32) return kernels.linear_f32.to_f32;
+  return p.out.dtype == MORTISE_BF16 ? kernels.linear_bf16.to_bf16 : kernels.linear_bf16.to_f32;
+}
+
+// How the product is cut: `rows` and `columns` of a task.
+struct Cut {
+  std::size_t rows, columns;
+};
+
+Cut cut(const Product& p, std::size_t num_threads) {
+  const std::size_t m = p.x.rows, n = p.n1 - p.n0, k = p.x.columns;
+  if (num_threads == 1) return {m, n};
+  // Some tasks for each thread, because threads are not equally fast; few rows cost as much as reading the weights.
+  const std::size_t work_per_column = std::max<std::size_t>(m, 4) * k;
+  const std::size_t fewest = ceil_div(kTaskWork, std::max<std::size_t>(work_per_column, 1));
+  const std::size_t columns = std::max(fewest, ceil_div(n, 4 * num_threads));
+  const Cut result = {m, ceil_div(columns, kColumnStep) * kColumnStep};
+  const std::size_t column_tasks = ceil_div(n, result.columns);
+  if (column_tasks >= 2 * num_threads || m <= kRowStep) return result;
+  const std::size_t row_tasks = ceil_div(2 * num_threads, column_tasks);
+  const std::size_t fewest_rows = ceil_div(kTaskWork, result.columns * std::max<std::size_t>(k, 1));
+  const std::size_t rows = std::max(fewest_rows, ceil_div(m, row_tasks));
+  return {std::min(m, ceil_div(rows, kRowStep) * kRowStep), result.columns};
+}
+
+void prepare(ThreadPool& pool, const LinearKernel& kernel, const LinearArgs& args) {
+  constexpr std::size_t kPrepareRows = 128;  // tens of microseconds
+  const auto tasks = static_cast<std::int32_t>(ceil_div(args.m, kPrepareRows));
+  pool.for_each(tasks, [&](std::int32_t task, std::int32_t) {
+    const std::size_t first = static_cast<std::size_t>(task) * kPrepareRows;
+    kernel.prepare(args, first, std::min(args.m, first + kPrepareRows));
+  });
+}
+
+void multiply(mortise_device& device, const Product& p) {
+  const LinearKernel& kernel = kernel_for(device.kernels, p);
+  // The kernel counts columns from the weight's first, `out` from column_begin.
+  const std::size_t skipped = p.n0 * static_cast<std::size_t>(dtype_bytes(p.out.dtype));
+  LinearArgs args = {};
+  args.x = p.x.data;
+  args.x_stride = p.x.stride;
+  args.w = p.weight.data;
+  args.bias = p.bias;
+  args.y = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(p.out.data) - skipped);
+  args.y_stride = p.out.stride;
+  args.m = p.x.rows;
+  args.n = static_cast<std::size_t>(p.weight.n);
+  args.k = p.x.columns;
+  const std::size_t scratch_bytes = kernel.scratch_bytes(args.m, args.k);
+  if (scratch_bytes > 0) {
+    args.scratch = device.scratch.reserve(scratch_bytes);
+    prepare(device.pool, kernel, args);
+  }
+  const Cut size = cut(p, static_cast<std::size_t>(device.pool.num_threads()));
+  const std::size_t column_tasks = ceil_div(p.n1 - p.n0, size.columns);
+  const std::size_t row_tasks = ceil_div(args.m, size.rows);
+  device.pool.for_each(static_cast<std::int32_t>(column_tasks * row_tasks), [&](std::int32_t task, std::int32_t) {
+    const std::size_t column = p.n0 + static_cast<std::size_t>(task) / row_tasks * size.columns;
+    const std::size_t row = static_cast<std::size_t>(task) % row_tasks * size.rows;
+    kernel.run(args, {row, std::min(args.m, row + size.rows), column, std::min(p.n1, column + size.columns)});
+  });
+}
+
+}  // namespace
+
+mortise_status linear(mortise_device* device, mortise_stream*, const mortise_linear_args* args, mortise_error* error) {
+  return guard(error, kWhere, [&] {
+    const Product product = checked_product(known(args));
+    if (product.x.rows > 0 && product.n1 > product.n0) multiply(*device, product);
+  });
+}
+
+}  // namespace mortise::cpu

@@ -1,0 +1,47 @@
+#include "devices/cpu/matrix.hpp"
+
+namespace mortise::cpu {
+
+std::string shape_text(const Matrix& matrix) {
+  const char* dtype = matrix.dtype == MORTISE_BF16 ? "bf16" : "f32";
+  return std::string(dtype) + " [" + std::to_string(matrix.rows) + ", " + std::to_string(matrix.columns) + "]";
+}
+
+void invalid(const char* where, const std::string& message) {
+  throw Failure(MORTISE_INVALID_ARGUMENT, where, message);
+}
+
+Matrix as_matrix(const mortise_tensor* tensor, const char* where, const char* name) {
+  if (tensor == nullptr) invalid(where, std::string(name) + " is missing");
+  if (tensor->dtype != MORTISE_BF16 && tensor->dtype != MORTISE_F32) {
+    invalid(where, std::string(name) + " has dtype code " + std::to_string(tensor->dtype) + "; expected bf16 or f32");
+  }
+  if (tensor->ndim != 2 || tensor->shape[0] < 0 || tensor->shape[1] < 0) {
+    invalid(where, std::string(name) + " has " + std::to_string(tensor->ndim) + " dimensions; expected 2");
+  }
+  const Matrix matrix = {static_cast<std::byte*>(tensor->data), tensor->dtype,
+                         static_cast<std::size_t>(tensor->shape[0]), static_cast<std::size_t>(tensor->shape[1]),
+                         static_cast<std::size_t>(tensor->stride[0])};
+  if (matrix.rows == 0 || matrix.columns == 0) return matrix;
+  if (tensor->data == nullptr) invalid(where, std::string(name) + " " + shape_text(matrix) + " has no memory");
+  const bool rows_apart = matrix.rows == 1 || tensor->stride[0] >= tensor->shape[1];
+  if ((tensor->stride[1] != 1 && matrix.columns > 1) || !rows_apart) {
+    invalid(where, std::string(name) + " " + shape_text(matrix) + " has strides " + std::to_string(tensor->stride[0]) +
+                       ", " + std::to_string(tensor->stride[1]) + "; expected rows of neighbouring elements");
+  }
+  const auto last_row = static_cast<unsigned __int128>(matrix.rows - 1) * (matrix.rows == 1 ? 0 : matrix.stride);
+  const auto end = (last_row + matrix.columns) * static_cast<unsigned>(dtype_bytes(matrix.dtype));
+  if (end > tensor->bytes) {
+    invalid(where, std::string(name) + " " + shape_text(matrix) + " does not fit its " + std::to_string(tensor->bytes) +
+                       " bytes");
+  }
+  return matrix;
+}
+
+void require_same(const char* where, const char* a_name, const Matrix& a, const char* b_name, const Matrix& b) {
+  if (a.dtype == b.dtype && a.rows == b.rows && a.columns == b.columns) return;
+  invalid(where, std::string(a_name) + " is " + shape_text(a) + ", " + b_name + " is " + shape_text(b) +
+                     "; both must be the same");
+}
+
+}  // namespace mortise::cpu

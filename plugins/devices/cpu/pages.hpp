@@ -1,0 +1,63 @@
+// pages.hpp: memory straight from the operating system: zero-filled, taken page by page when it is first touched, in
+// huge pages where that pays. Used by one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace mortise::cpu {
+
+// Blocks with a size of their own: KV pools, activations, scratch.
+class PageAllocator {
+ public:
+  PageAllocator() = default;
+  ~PageAllocator();
+  PageAllocator(const PageAllocator&) = delete;
+  PageAllocator& operator=(const PageAllocator&) = delete;
+
+  // At least 4096-byte aligned. Throws std::bad_alloc when the system has no address space left.
+  void* allocate(std::size_t bytes);
+  // REQUIRES: from allocate() of this object. NULL is fine.
+  void free(void* memory);
+
+ private:
+  std::unordered_map<void*, std::size_t> sizes_;
+};
+
+// Many weights side by side in few large blocks: a model of some megabytes would otherwise consist of small pages, and
+// reading it would miss the address cache all the time. A block goes back when its last weight is freed.
+class WeightArena {
+ public:
+  explicit WeightArena(PageAllocator& pages) : pages_(pages) {}
+
+  void* allocate(std::size_t bytes);  // 64-byte aligned, zero-filled the first time
+  void free(void* memory);
+
+ private:
+  struct Block {
+    std::byte* memory;
+    std::size_t size, used;
+    int num_weights;
+  };
+  PageAllocator& pages_;
+  std::vector<Block> blocks_;
+};
+
+// A buffer that grows and is kept for the next call.
+class ScratchBuffer {
+ public:
+  explicit ScratchBuffer(PageAllocator& pages) : pages_(pages) {}
+
+  // At least 64-byte aligned; contents do not matter. Valid until the next call.
+  void* reserve(std::size_t bytes);
+
+ private:
+  PageAllocator& pages_;
+  void* memory_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace mortise::cpu

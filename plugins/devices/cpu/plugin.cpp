@@ -1,0 +1,202 @@
+// The component: options, table, entry.
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/matrix.hpp"
+#include "devices/cpu/ops.hpp"
+#include "mortise/ext/parallel.h"
+#include "mortise/plugin.hpp"
+
+namespace mortise::cpu {
+namespace {
+
+constexpr char kOptionsSchema[] = R"({
+  "type": "object",
+  "additionalProperties": false,
+  "properties": {
+    "threads": {
+      "title": "threads to compute on; 0: as many as processors this process may use",
+      "type": "integer", "minimum": 0, "maximum": 1024, "default": 0
+    },
+    "isa": {
+      "title": "instruction set; all give the same bits, and the variable MORTISE_ISA comes before this option",
+      "type": "string", "enum": ["auto", "amx", "avx512", "avx2", "portable"], "default": "auto"
+    }
+  }
+})";
+
+// An environment variable is set for one run, by somebody who looks at that run; so it beats the script.
+Isa chosen_isa(const Options& options) {
+  std::string text;
+  if (const char* forced = std::getenv("MORTISE_ISA"); forced != nullptr && *forced != '\0') {
+    const auto isa = choose_isa(forced, text);
+    if (!isa) throw Failure(MORTISE_FAILED_PRECONDITION, "MORTISE_ISA", text);
+    return *isa;
+  }
+  const auto name = options.has("isa") ? options.get<std::string>("isa") : std::string("auto");
+  std::string names;
+  for (const Isa isa : available_isas()) {
+    if (name == isa_name(isa)) return isa;
+    names += (names.empty() ? "" : ", ") + std::string(isa_name(isa));
+  }
+  if (name == "auto") return available_isas().back();
+  throw Failure(MORTISE_FAILED_PRECONDITION, "isa",
+                "this machine does not have " + name + "; it has " + names + "; \"auto\" takes the best");
+}
+
+int chosen_threads(const Options& options) {
+  const int threads = options.has("threads") ? options.get<int>("threads") : 0;
+  return threads > 0 ? threads : usable_cpus();
+}
+
+mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance, mortise_error* error) {
+  return guard(error, "cpu", [&] {
+    const Options options(known(args).options);
+    *instance = std::make_unique<mortise_device>(chosen_isa(options), chosen_threads(options)).release();
+  });
+}
+
+void destroy(void* instance) {
+  delete static_cast<mortise_device*>(instance);
+}
+
+mortise_status describe(mortise_device* device, mortise_device_info* info) {
+  auto full = sized<mortise_device_info>();
+  const std::string name = cpu_name();
+  std::strncpy(full.name, name.c_str(), sizeof full.name - 1);
+  std::strncpy(full.isa, isa_name(device->isa), sizeof full.isa - 1);
+  full.num_threads = device->pool.num_threads();
+  full.host_memory = 1;
+  full.memory_bytes = device->memory_bytes;
+  const uint32_t size = info->struct_size;
+  std::memcpy(info, &full, std::min<std::size_t>(size, sizeof full));
+  info->struct_size = size;
+  return MORTISE_OK;
+}
+
+const char* numerics_id(mortise_device*, int32_t dtype) {
+  switch (dtype) {
+    case MORTISE_BF16:
+      return "cpu-bf16/1";
+    case MORTISE_F32:
+      return "cpu-f32/1";
+    default:
+      return nullptr;
+  }
+}
+
+mortise_status memory_info(mortise_device*, uint64_t* free_bytes, uint64_t* total_bytes) {
+  const MachineMemory memory = machine_memory();
+  *free_bytes = memory.free_bytes;
+  *total_bytes = memory.total_bytes;
+  return MORTISE_OK;
+}
+
+// Streams are synchronous: there is one, NULL, and whatever was queued on it has run.
+mortise_status stream_create(mortise_device*, mortise_stream** stream, mortise_error*) {
+  *stream = nullptr;
+  return MORTISE_OK;
+}
+void stream_destroy(mortise_device*, mortise_stream*) {}
+mortise_status stream_synchronize(mortise_device*, mortise_stream*, mortise_error*) {
+  return MORTISE_OK;
+}
+void* stream_native(mortise_device*, mortise_stream*) {
+  return nullptr;
+}
+mortise_status event_create(mortise_device*, mortise_event** event, mortise_error*) {
+  *event = nullptr;
+  return MORTISE_OK;
+}
+void event_destroy(mortise_device*, mortise_event*) {}
+mortise_status event_record(mortise_device*, mortise_event*, mortise_stream*, mortise_error*) {
+  return MORTISE_OK;
+}
+mortise_status event_wait(mortise_device*, mortise_event*, mortise_stream*, mortise_error*) {
+  return MORTISE_OK;
+}
+mortise_status event_synchronize(mortise_device*, mortise_event*, mortise_error*) {
+  return MORTISE_OK;
+}
+
+int32_t vocab_slice(mortise_device*) {
+  return static_cast<int32_t>(kVocabSlice);
+}
+
+int32_t num_threads(mortise_device* device) {
+  return device->pool.num_threads();
+}
+void run(mortise_device* device, int32_t num_tasks, mortise_task task, void* context) {
+  device->pool.run(num_tasks, task, context);
+}
+const char* isa(mortise_device* device) {
+  return isa_name(device->isa);
+}
+
+constexpr mortise_parallel_table kParallel = {
+    .struct_size = sizeof(mortise_parallel_table), .flags = 0, .num_threads = num_threads, .run = run, .isa = isa};
+
+const void* get_ext(mortise_device*, const char* id) {
+  return std::strcmp(id, MORTISE_EXT_PARALLEL) == 0 ? &kParallel : nullptr;
+}
+
+constexpr mortise_device_table kTable = {
+    .struct_size = sizeof(mortise_device_table),
+    .flags = 0,
+    .describe = describe,
+    .numerics_id = numerics_id,
+    .memory_info = memory_info,
+    .allocate = allocate,
+    .free = free_memory,
+    .copy = copy,
+    .fill = fill,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_synchronize = stream_synchronize,
+    .stream_native = stream_native,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_synchronize = event_synchronize,
+    .prepare_weight = prepare_weight,
+    .free_weight = free_weight,
+    .linear = linear,
+    .embed = embed,
+    .rms_norm = rms_norm,
+    .layer_norm = layer_norm,
+    .gated_activation = gated_activation,
+    .activation = activation,
+    .add = add,
+    .gather_rows = gather_rows,
+    .head_reduce = head_reduce,
+    .sample = sample,
+    .vocab_slice = vocab_slice,
+    .get_ext = get_ext,
+};
+
+constexpr mortise_component kComponent = {
+    .struct_size = sizeof(mortise_component),
+    .flags = 0,
+    .kind = MORTISE_KIND_DEVICE,
+    .reserved = 0,
+    .capabilities = MORTISE_CAP_EXACT,
+    .name = "cpu",
+    .summary = "the processors of this machine: AMX, AVX-512, AVX2 or portable code with the same bits",
+    .options_schema = kOptionsSchema,
+    .numerics_id = nullptr,
+    .table = &kTable,
+    .supports = [](const mortise_query*, mortise_error*) -> mortise_status { return MORTISE_OK; },
+    .create = create,
+    .destroy = destroy,
+    .activate = nullptr,
+    .deactivate = nullptr,
+    .get_ext = [](void* instance, const char* id) { return get_ext(static_cast<mortise_device*>(instance), id); },
+};
+
+}  // namespace
+}  // namespace mortise::cpu
+
+MORTISE_PLUGIN("mortise.cpu", "Mortise", "0.1.0", "Apache-2.0", &mortise::cpu::kComponent)

@@ -1,0 +1,302 @@
+// Weights, brought once into the form that the kernels read: matrices that linear multiplies by in the packed order of
+// linear_pack.hpp (a tied embedding is looked up in the same memory), embeddings alone as rows, vectors as f32.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/matrix.hpp"
+#include "devices/cpu/ops.hpp"
+#include "kernels/cpu/linear_pack.hpp"
+
+namespace mortise::cpu {
+namespace {
+
+constexpr char kWhere[] = "prepare_weight";
+constexpr std::size_t kTaskBytes = std::size_t{256} << 10;  // of a weight: some microseconds of work
+
+// One part of the concatenation, as rows of `columns` elements; a vector has one column.
+struct Part {
+  const std::byte* data;
+  int32_t dtype;
+  std::size_t first_row, rows, columns;
+  std::int64_t row_stride, column_stride;  // elements
+
+  std::size_t element_bytes() const { return static_cast<std::size_t>(dtype_bytes(dtype)); }
+  const std::byte* at(std::size_t row, std::size_t column) const {
+    const std::int64_t offset =
+        static_cast<std::int64_t>(row) * row_stride + static_cast<std::int64_t>(column) * column_stride;
+    return data + offset * static_cast<std::int64_t>(element_bytes());
+  }
+};
+
+Part read_part(const mortise_tensor* tensor, int index, bool vector, std::size_t first_row) {
+  const std::string name = "part " + std::to_string(index);
+  if (tensor == nullptr) invalid(kWhere, name + " is missing");
+  const int32_t dtype = tensor->dtype;
+  if (dtype != MORTISE_BF16 && dtype != MORTISE_F16 && dtype != MORTISE_F32) {
+    invalid(kWhere, name + " has dtype code " + std::to_string(dtype) + "; expected bf16, f16 or f32");
+  }
+  if (tensor->ndim != (vector ? 1 : 2)) {
+    invalid(kWhere, name + " has " + std::to_string(tensor->ndim) + " dimensions; expected " + (vector ? "1" : "2"));
+  }
+  const std::int64_t rows = tensor->shape[0], columns = vector ? 1 : tensor->shape[1];
+  if (rows < 1 || columns < 1 || tensor->data == nullptr) invalid(kWhere, name + " is empty");
+  const Part part = {static_cast<const std::byte*>(tensor->data),
+                     dtype,
+                     first_row,
+                     static_cast<std::size_t>(rows),
+                     static_cast<std::size_t>(columns),
+                     tensor->stride[0],
+                     vector ? 1 : tensor->stride[1]};
+  const __int128 last =
+      static_cast<__int128>(rows - 1) * part.row_stride + static_cast<__int128>(columns - 1) * part.column_stride;
+  if (part.row_stride < 0 || part.column_stride < 0 ||
+      (last + 1) * dtype_bytes(dtype) > static_cast<__int128>(tensor->bytes)) {
+    invalid(kWhere, name + " does not fit its " + std::to_string(tensor->bytes) + " bytes");
+  }
+  return part;
+}
+
+std::vector<Part> read_parts(const mortise_weight_source& source, bool vector) {
+  if (source.num_parts < 1 || source.parts == nullptr) invalid(kWhere, "there are no parts");
+  std::vector<Part> parts;
+  std::size_t rows = 0;
+  for (int i = 0; i < source.num_parts; ++i) {
+    parts.push_back(read_part(source.parts[i], i, vector, rows));
+    rows += parts.back().rows;
+    if (parts.back().columns != parts[0].columns) {
+      invalid(kWhere, "part " + std::to_string(i) + " has " + std::to_string(parts.back().columns) +
+                          " columns, part 0 has " + std::to_string(parts[0].columns));
+    }
+  }
+  return parts;
+}
+
+// Copies `count` elements, `stride` elements apart, to neighbouring ones.
+template <typename T>
+void gather_elements(const std::byte* from, std::int64_t stride, std::size_t count, void* to) {
+  for (std::size_t i = 0; i < count; ++i) {
+    std::memcpy(static_cast<T*>(to) + i, from + static_cast<std::int64_t>(i * sizeof(T)) * stride, sizeof(T));
+  }
+}
+
+// Rows of parts in another type. Each thread has its own, made before the work is shared out: a task must not throw.
+class RowConverter {
+ public:
+  RowConverter(const KernelTable& kernels, std::size_t columns)
+      : kernels_(kernels.elementwise),
+        raw_(std::make_unique_for_overwrite<float[]>(columns)),
+        wide_(std::make_unique_for_overwrite<float[]>(columns)) {}
+
+  void convert(const Part& part, std::size_t row, int32_t dtype, void* out) {
+    const std::size_t n = part.columns;
+    const void* from = part.at(row, 0);
+    if (part.column_stride != 1 || part.dtype == dtype) {
+      void* const to = part.dtype == dtype ? out : raw_.get();
+      part.element_bytes() == 2 ? gather_elements<std::uint16_t>(part.at(row, 0), part.column_stride, n, to)
+                                : gather_elements<float>(part.at(row, 0), part.column_stride, n, to);
+      if (part.dtype == dtype) return;
+      from = to;
+    }
+    float* const wide = dtype == MORTISE_F32 ? static_cast<float*>(out) : wide_.get();
+    if (part.dtype == MORTISE_BF16) kernels_.bf16_to_f32(static_cast<const Bf16*>(from), wide, n);
+    if (part.dtype == MORTISE_F16) kernels_.f16_to_f32(static_cast<const F16*>(from), wide, n);
+    if (dtype == MORTISE_F32) return;
+    const float* narrow_from = part.dtype == MORTISE_F32 ? static_cast<const float*>(from) : wide;
+    kernels_.f32_to_bf16(narrow_from, static_cast<Bf16*>(out), n);
+  }
+
+ private:
+  const ElementwiseKernels& kernels_;
+  std::unique_ptr<float[]> raw_, wide_;
+};
+
+std::vector<RowConverter> converters_for(const mortise_device& device, std::size_t columns) {
+  std::vector<RowConverter> converters;
+  for (int i = 0; i < device.pool.num_threads(); ++i) converters.emplace_back(device.kernels, columns);
+  return converters;
+}
+
+const Part& part_of(const std::vector<Part>& parts, std::size_t row) {
+  return *std::find_if(parts.begin(), parts.end(), [=](const Part& part) { return row < part.first_row + part.rows; });
+}
+
+// --- the packed order ---
+
+template <typename T>
+using Panel = void (*)(const T* const (&rows)[kPanelColumns], std::size_t k, void* panel);
+
+template <typename T>
+void pack_panel(Panel<T> pack, const void* const (&rows)[kPanelColumns], std::size_t k, void* panel) {
+  const T* typed[kPanelColumns];
+  for (std::size_t i = 0; i < kPanelColumns; ++i) typed[i] = static_cast<const T*>(rows[i]);
+  pack(typed, k, panel);
+}
+
+// Packs a panel of `dtype` from rows of type `from`; see packs_from().
+void pack_panel(int32_t dtype, int32_t from, const void* const (&rows)[kPanelColumns], std::size_t k, void* panel) {
+  if (dtype == MORTISE_BF16) return pack_panel<Bf16>(pack_panel_bf16, rows, k, panel);
+  if (from == MORTISE_BF16) return pack_panel<Bf16>(pack_panel_f32_from_bf16, rows, k, panel);
+  if (from == MORTISE_F16) return pack_panel<F16>(pack_panel_f32_from_f16, rows, k, panel);
+  return pack_panel<float>(pack_panel_f32, rows, k, panel);
+}
+
+// Whether a row can be packed from where it lies.
+bool packs_from(const Part& part, int32_t dtype) {
+  return part.column_stride == 1 && (dtype == MORTISE_F32 || part.dtype == MORTISE_BF16);
+}
+
+class Packer {
+ public:
+  Packer(mortise_device& device, const std::vector<Part>& parts, const mortise_weight& weight)
+      : device_(device),
+        parts_(parts),
+        weight_(weight),
+        n_(static_cast<std::size_t>(weight.n)),
+        k_(static_cast<std::size_t>(weight.k)),
+        panel_bytes_(weight.dtype == MORTISE_BF16 ? packed_bytes_bf16(kPanelColumns, k_)
+                                                  : packed_bytes_f32(kPanelColumns, k_)),
+        converters_(converters_for(device, k_)) {
+    for (int i = 0; i < device.pool.num_threads(); ++i) {
+      staged_.push_back(std::make_unique_for_overwrite<float[]>(kPanelColumns * k_));
+    }
+  }
+
+  void run() {
+    const std::size_t panels = (n_ + kPanelColumns - 1) / kPanelColumns;
+    const std::size_t per_task = std::max<std::size_t>(1, kTaskBytes / panel_bytes_);
+    const auto tasks = static_cast<std::int32_t>((panels + per_task - 1) / per_task);
+    device_.pool.for_each(tasks, [&](std::int32_t task, std::int32_t thread) {
+      const std::size_t first = static_cast<std::size_t>(task) * per_task;
+      for (std::size_t p = first; p < std::min(panels, first + per_task); ++p)
+        pack(p, static_cast<std::size_t>(thread));
+    });
+  }
+
+ private:
+  // A panel whose rows have one type that the kernel reads goes straight from the file's memory.
+  void pack(std::size_t panel, std::size_t thread) {
+    const std::size_t first = panel * kPanelColumns, count = std::min(kPanelColumns, n_ - first);
+    const Part& part = part_of(parts_, first);
+    bool direct = true;
+    for (std::size_t i = 0; i < count && direct; ++i) {
+      const Part& p = part_of(parts_, first + i);
+      direct = p.dtype == part.dtype && packs_from(p, weight_.dtype);
+    }
+    const void* rows[kPanelColumns] = {};
+    for (std::size_t i = 0; i < count; ++i) rows[i] = direct ? source_row(first + i) : staged_row(first + i, i, thread);
+    pack_panel(weight_.dtype, direct ? part.dtype : weight_.dtype, rows, k_,
+               static_cast<std::byte*>(weight_.data) + panel * panel_bytes_);
+  }
+
+  const void* source_row(std::size_t row) const {
+    const Part& part = part_of(parts_, row);
+    return part.at(row - part.first_row, 0);
+  }
+
+  const void* staged_row(std::size_t row, std::size_t i, std::size_t thread) {
+    const Part& part = part_of(parts_, row);
+    float* const staged = staged_[thread].get() + i * k_;
+    converters_[thread].convert(part, row - part.first_row, weight_.dtype, staged);
+    return staged;
+  }
+
+  mortise_device& device_;
+  const std::vector<Part>& parts_;
+  const mortise_weight& weight_;
+  std::size_t n_, k_, panel_bytes_;
+  std::vector<RowConverter> converters_;          // a thread's own
+  std::vector<std::unique_ptr<float[]>> staged_;  // a thread's own: the rows of a panel
+};
+
+void copy_rows(mortise_device& device, const std::vector<Part>& parts, const mortise_weight& weight) {
+  const auto n = static_cast<std::size_t>(weight.n), k = static_cast<std::size_t>(weight.k);
+  const std::size_t row_bytes = k * static_cast<std::size_t>(dtype_bytes(weight.dtype));
+  const std::size_t per_task = std::max<std::size_t>(1, kTaskBytes / row_bytes);
+  std::vector<RowConverter> converters = converters_for(device, k);
+  const auto tasks = static_cast<std::int32_t>((n + per_task - 1) / per_task);
+  device.pool.for_each(tasks, [&](std::int32_t task, std::int32_t thread) {
+    const std::size_t first = static_cast<std::size_t>(task) * per_task;
+    for (std::size_t row = first; row < std::min(n, first + per_task); ++row) {
+      const Part& part = part_of(parts, row);
+      std::byte* const out = static_cast<std::byte*>(weight.data) + row * row_bytes;
+      if (part.dtype == weight.dtype && part.column_stride == 1) {
+        std::memcpy(out, part.at(row - part.first_row, 0), row_bytes);
+      } else {
+        converters[static_cast<std::size_t>(thread)].convert(part, row - part.first_row, weight.dtype, out);
+      }
+    }
+  });
+}
+
+// A vector is one row whose elements are the parts' rows. In a bf16 model it is rounded to bf16, and kept in both
+// types: norms read bf16, linear adds its bias in f32.
+void copy_vector(mortise_device& device, const std::vector<Part>& parts, const mortise_weight& weight) {
+  const DenormalsOff denormals_off;
+  const auto n = static_cast<std::size_t>(weight.n);
+  RowConverter converter(device.kernels, n);
+  for (const Part& part : parts) {
+    const Part as_row = {part.data, part.dtype, 0, 1, part.rows, 0, part.row_stride};
+    converter.convert(as_row, 0, MORTISE_F32, weight.vector() + part.first_row);
+  }
+  if (weight.dtype == MORTISE_F32) return;
+  device.kernels.elementwise.f32_to_bf16(weight.vector(), weight.vector_bf16(), n);
+  device.kernels.elementwise.bf16_to_f32(weight.vector_bf16(), weight.vector(), n);
+}
+
+// The weight without its data; throws for what this device cannot prepare.
+mortise_weight describe_weight(const mortise_weight_source& source, const std::vector<Part>& parts) {
+  constexpr int32_t kMatrixUses = MORTISE_WEIGHT_LINEAR | MORTISE_WEIGHT_EMBEDDING;
+  if (source.use != MORTISE_WEIGHT_VECTOR && ((source.use & kMatrixUses) == 0 || (source.use & ~kMatrixUses) != 0)) {
+    invalid(kWhere, "use " + std::to_string(source.use) + " is none of linear, embedding, both, or vector");
+  }
+  if (source.dtype != MORTISE_BF16 && source.dtype != MORTISE_F32) {
+    invalid(kWhere, "dtype code " + std::to_string(source.dtype) + "; expected bf16 or f32");
+  }
+  mortise_weight weight = {};
+  weight.use = source.use;
+  weight.dtype = source.dtype;
+  weight.n = static_cast<int64_t>(parts.back().first_row + parts.back().rows);
+  weight.k = static_cast<int64_t>(parts[0].columns);
+  weight.packed = (source.use & MORTISE_WEIGHT_LINEAR) != 0;
+  constexpr int64_t kLargest = INT32_MAX;  // ids and columns are int32 in the ABI
+  if (weight.n > kLargest || weight.k > kLargest) invalid(kWhere, "more than 2^31 - 1 rows or columns");
+  return weight;
+}
+
+std::size_t weight_bytes(const mortise_weight& weight) {
+  const auto n = static_cast<std::size_t>(weight.n), k = static_cast<std::size_t>(weight.k);
+  if (weight.use == MORTISE_WEIGHT_VECTOR) return n * (sizeof(float) + sizeof(Bf16));
+  if (!weight.packed) return n * k * static_cast<std::size_t>(dtype_bytes(weight.dtype));
+  return weight.dtype == MORTISE_BF16 ? packed_bytes_bf16(n, k) : packed_bytes_f32(n, k);
+}
+
+}  // namespace
+
+mortise_status prepare_weight(mortise_device* device, const mortise_weight_source* source, mortise_weight** weight,
+                              mortise_error* error) {
+  return guard(error, kWhere, [&] {
+    const auto known_source = known(source);
+    const std::vector<Part> parts = read_parts(known_source, known_source.use == MORTISE_WEIGHT_VECTOR);
+    auto prepared = std::make_unique<mortise_weight>(describe_weight(known_source, parts));
+    prepared->data = device->weights.allocate(weight_bytes(*prepared));
+    if (prepared->use == MORTISE_WEIGHT_VECTOR) {
+      copy_vector(*device, parts, *prepared);
+    } else if (prepared->packed) {
+      Packer(*device, parts, *prepared).run();
+    } else {
+      copy_rows(*device, parts, *prepared);
+    }
+    *weight = prepared.release();
+  });
+}
+
+void free_weight(mortise_device* device, mortise_weight* weight) {
+  if (weight == nullptr) return;
+  device->weights.free(weight->data);
+  delete weight;
+}
+
+}  // namespace mortise::cpu
