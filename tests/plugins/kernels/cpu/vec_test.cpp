@@ -1,0 +1,184 @@
+// Every operation of vec.hpp on every instruction set, against one lane at a time in plain C++ on this machine's FPU
+// (fused multiply-add: against integer arithmetic), bit by bit.
+#include <array>
+#include <cmath>
+
+#include "kernel_test.hpp"
+#include "probe_of_isa.hpp"
+
+namespace mortise::cpu {
+namespace {
+
+using Lanes = std::array<std::uint32_t, 16>;
+using Op = LaneOperation;
+
+std::uint32_t bits_of(float x) {
+  return x != x ? 0x7fc00000u : std::bit_cast<std::uint32_t>(x);
+}
+// By its bits: under denormals-as-zero fpclassify takes a denormal for a zero.
+float flushed(float x) {
+  const std::uint32_t u = std::bit_cast<std::uint32_t>(x);
+  return float_of((u & 0x7f800000u) != 0 ? u : u & 0x80000000u);
+}
+std::uint32_t mask_of(bool b) {
+  return b ? 0xffffffffu : 0u;
+}
+
+// a * b + c rounded once, denormals off: in long double arithmetic with the error of the sum, rounded to odd. 64 bits
+// are enough for a product of 48 and for rounding twice.
+float exact_fma(float a, float b, float c) {
+  if (!std::isfinite(a) || !std::isfinite(b) || !std::isfinite(c)) {
+    return static_cast<float>(static_cast<double>(flushed(a)) * flushed(b) +
+                              flushed(c));  // the product never overflows
+  }
+  const long double p = static_cast<long double>(flushed(a)) * flushed(b), d = flushed(c);
+  long double s = p + d;
+  const long double d_part = s - p;
+  const long double error = (p - (s - d_part)) + (d - d_part);
+  if (error != 0) {
+    int exponent;
+    const long double scaled = std::ldexp(std::frexp(s, &exponent), 64);  // a whole number of 64 bits
+    if (std::fmod(scaled, 2.0L) == 0) s = std::nextafter(s, error > 0 ? HUGE_VALL : -HUGE_VALL);
+  }
+  if (std::fabs(s) < 0x1p-126L - 0x1p-151L) return std::copysign(0.0f, static_cast<float>(s));
+  return static_cast<float>(s);
+}
+
+std::uint32_t to_int(float x) {
+  if (!(x >= -0x1p31f && x < 0x1p31f)) return 0x80000000u;
+  return static_cast<std::uint32_t>(static_cast<std::int32_t>(std::nearbyint(x)));
+}
+
+float tree(Lanes v, float (*combine)(float, float)) {
+  for (std::size_t half = 8; half > 0; half /= 2) {
+    for (std::size_t i = 0; i < half; ++i)
+      v[i] = std::bit_cast<std::uint32_t>(combine(float_of(v[i]), float_of(v[i + half])));
+  }
+  return float_of(v[0]);
+}
+float larger(float a, float b) {
+  return flushed(a > b ? a : b);
+}
+
+// Lane i of the result; the caller has denormals off.
+std::uint32_t lane(Op operation, const Lanes& a_bits, const Lanes& b_bits, const Lanes& c_bits, std::size_t i) {
+  const std::uint32_t ia = a_bits[i], ib = b_bits[i], ic = c_bits[i];
+  const float a = float_of(ia), b = float_of(ib), c = float_of(ic);
+  switch (operation) {
+    case Op::kAdd:
+      return bits_of(a + b);
+    case Op::kSub:
+      return bits_of(a - b);
+    case Op::kMul:
+      return bits_of(a * b);
+    case Op::kDiv:
+      return bits_of(a / b);
+    case Op::kFma:
+    case Op::kFmaExactProduct:
+      return bits_of(exact_fma(a, b, c));
+    case Op::kSqrt:
+      return bits_of(std::sqrt(a));
+    case Op::kMin:
+      return bits_of(flushed(a < b ? a : b));
+    case Op::kMax:
+      return bits_of(larger(a, b));
+    case Op::kLt:
+      return mask_of(a < b);
+    case Op::kLe:
+      return mask_of(a <= b);
+    case Op::kGt:
+      return mask_of(a > b);
+    case Op::kGe:
+      return mask_of(a >= b);
+    case Op::kEq:
+      return mask_of(a == b);
+    case Op::kSelect:
+      return a < b ? ib : ic;
+    case Op::kToInt:
+      return to_int(a);
+    case Op::kToFloat:
+      return bits_of(static_cast<float>(static_cast<std::int32_t>(ia)));
+    case Op::kSum:
+      return bits_of(tree(a_bits, [](float x, float y) { return x + y; }));
+    case Op::kMaxOfLanes:
+      return bits_of(tree(a_bits, larger));
+    case Op::kRoundBf16:
+    case Op::kThroughBf16:
+      return static_cast<std::uint32_t>(float_to_bf16(a)) << 16;
+    case Op::kAddInt:
+      return ia + ib;
+    case Op::kSubInt:
+      return ia - ib;
+    case Op::kAnd:
+      return ia & ib;
+    case Op::kOr:
+      return ia | ib;
+    case Op::kXor:
+      return ia ^ ib;
+    case Op::kMulLo:
+      return ia * ib;
+    case Op::kMulHi:
+      return static_cast<std::uint32_t>(std::uint64_t{ia} * ib >> 32);
+    case Op::kShiftLeft5:
+      return ia << 5;
+    case Op::kShiftRight5:
+      return ia >> 5;
+    case Op::kShiftRightSigned5:
+      return static_cast<std::uint32_t>(static_cast<std::int32_t>(ia) >> 5);
+    case Op::kEqInt:
+      return mask_of(ia == ib);
+    case Op::kGtInt:
+      return mask_of(static_cast<std::int32_t>(ia) > static_cast<std::int32_t>(ib));
+    case Op::kCount:
+      break;
+  }
+  return 0;
+}
+
+class KernelsVec : public OnEachIsa {};
+MORTISE_ON_EACH_ISA(KernelsVec);
+
+TEST_P(KernelsVec, EveryOperationIsIeeeArithmeticLaneByLaneWithDenormalsOff) {
+  for (int op = 0; op < static_cast<int>(Op::kCount); ++op) {
+    const Op operation = static_cast<Op>(op);
+    std::mt19937 rng(7);
+    for (int round = 0; round < 4000; ++round) {
+      const Values values = kAllValues[round % 5];
+      Lanes a, b, c, actual;
+      for (std::size_t i = 0; i < 16; ++i) {
+        a[i] = std::bit_cast<std::uint32_t>(draw(rng, values));
+        b[i] = rng() % 8 == 0 ? a[i] : std::bit_cast<std::uint32_t>(draw(rng, values));
+        c[i] = std::bit_cast<std::uint32_t>(draw(rng, values));
+        if (round % 7 == 0) a[i] = static_cast<std::uint32_t>(rng()), b[i] = static_cast<std::uint32_t>(rng());
+        // Sums that almost cancel, where rounding twice would show.
+        if (round % 3 == 0) c[i] = std::bit_cast<std::uint32_t>(-float_of(a[i]) * float_of(b[i])) + rng() % 3;
+        if (operation == Op::kFmaExactProduct) a[i] &= 0xffff0000u, b[i] &= 0xffff0000u;
+        if (operation == Op::kToInt && round % 2 == 0)
+          a[i] = std::bit_cast<std::uint32_t>(0.5f * static_cast<float>(rng() % 64));
+      }
+      probe(GetParam()).lanes(operation, a.data(), b.data(), c.data(), actual.data());
+      for (std::size_t i = 0; i < 16; ++i) {
+        ASSERT_EQ(lane(operation, a, b, c, i), actual[i])
+            << "operation " << op << " of " << std::hex << a[i] << " " << b[i] << " " << c[i] << " lane " << i;
+      }
+    }
+  }
+}
+
+// Values at the end of a page that must not be read past: here, at the end of a heap block, which asan watches.
+TEST_P(KernelsVec, TailsTouchTheirElementsOnly) {
+  for (std::size_t n = 0; n <= 16; ++n) {
+    std::vector<float> in(n), out(n + 1, -1.0f);
+    std::vector<std::uint16_t> in_bf16(n), out_bf16(n + 1, 7);
+    for (std::size_t i = 0; i < n; ++i)
+      in[i] = static_cast<float>(i) + 0.5f, in_bf16[i] = static_cast<std::uint16_t>(0x3f80 + i);
+    probe(GetParam()).tails(in.data(), out.data(), in_bf16.data(), out_bf16.data(), n);
+    EXPECT_TRUE(same_bits(in.data(), out.data(), n));
+    EXPECT_TRUE(same_bits(in_bf16.data(), out_bf16.data(), n));
+    EXPECT_EQ(out[n], -1.0f);
+    EXPECT_EQ(out_bf16[n], 7);
+  }
+}
+
+}  // namespace
+}  // namespace mortise::cpu
