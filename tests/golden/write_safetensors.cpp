@@ -30,6 +30,7 @@ std::string safetensors_bytes(const std::vector<TensorToWrite>& tensors) {
 }
 
 void write_file(const std::filesystem::path& path, const std::string& bytes) {
+  std::filesystem::remove(path);  // ext4 waits for the disk when a file is cut and written again; fuzz loops cannot
   std::ofstream file(path, std::ios::binary);
   file << bytes;
   file.close();
