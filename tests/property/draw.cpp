@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+
+#include "kernels/cpu/isa.hpp"
+#include "mix.hpp"
+
+namespace mortise::test {
+namespace {
+
+int between(std::mt19937& random, int low, int high) {
+  return low + static_cast<int>(random() % static_cast<std::uint32_t>(high - low + 1));
+}
+bool chance(std::mt19937& random, int percent) {
+  return between(random, 0, 99) < percent;
+}
+
+std::vector<std::int32_t> draw_tokens(std::mt19937& random, std::int32_t vocab_size, int count) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
+  for (std::int32_t& token : tokens) token = between(random, 0, vocab_size - 1);
+  return tokens;
+}
+
+void draw_sampling(std::mt19937& random, std::int32_t vocab_size, SamplingParams& params) {
+  constexpr float kTemperatures[] = {0.0f, 0.3f, 0.8f, 1.0f, 1.7f};
+  params.temperature = kTemperatures[between(random, 0, 4)];
+  if (chance(random, 30)) params.top_k = between(random, 1, 50);
+  if (chance(random, 30)) params.top_p = static_cast<float>(between(random, 1, 99)) / 100.0f;
+  if (chance(random, 20)) params.min_p = static_cast<float>(between(random, 1, 30)) / 100.0f;
+  if (chance(random, 20)) params.repetition_penalty = 1.0f + static_cast<float>(between(random, -3, 8)) / 10.0f;
+  if (chance(random, 20)) params.frequency_penalty = static_cast<float>(between(random, -10, 20)) / 10.0f;
+  if (chance(random, 20)) params.presence_penalty = static_cast<float>(between(random, -10, 20)) / 10.0f;
+  if (chance(random, 15)) {
+    for (int i = 0; i < 5; ++i)
+      params.logit_bias[between(random, 0, vocab_size - 1)] = static_cast<float>(between(random, -9, 9));
+  }
+  params.seed = random();
+  params.ignore_eos = chance(random, 50);
+  params.max_tokens = between(random, 1, 24);
+  if (chance(random, 20)) params.min_tokens = between(random, 0, params.max_tokens);
+  if (chance(random, 15)) params.stop_token_ids = draw_tokens(random, vocab_size, 40);
+  if (chance(random, 15)) params.stop = {"e", "the "};
+  if (chance(random, 15)) params.n = 2;
+}
+
+}  // namespace
+
+std::string RunConfig::describe() const {
+  return fmt::format(
+      "isa {}, threads {}, block_size {}, max_num_seqs {}, max_batched_tokens {}, pool_share {:.2f}, "
+      "{} schedule, drafts {}",
+      isa, threads, block_size, max_num_seqs, max_batched_tokens, pool_share, random_schedule ? "random" : "fcfs",
+      draft_percent);
+}
+
+std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size, int max_prompt, int max_total) {
+  std::vector<Request> requests;
+  int total = 0;
+  const auto add = [&](std::vector<std::int32_t> prompt) {
+    Request request;
+    request.prompt = std::move(prompt);
+    draw_sampling(random, vocab_size, request.sampling);
+    if (chance(random, 60)) request.logprobs = between(random, 0, 3);
+    if (chance(random, 25)) {
+      request.score_from = between(random, 1, static_cast<int>(request.prompt.size()));
+      if (chance(random, 40)) request.sampling.max_tokens = request.sampling.min_tokens = 0;
+    }
+    total += static_cast<int>(request.prompt.size()) * request.sampling.n;
+    requests.push_back(std::move(request));
+  };
+  // A group with a shared prefix; the lengths lie around block, tile and span borders.
+  constexpr int kPrefixes[] = {700, 1000, 1537};
+  const int prefix = kPrefixes[between(random, 0, 2)];
+  if (prefix + 40 <= max_prompt && chance(random, 40)) {
+    const std::vector<std::int32_t> shared = draw_tokens(random, vocab_size, prefix);
+    const int members = between(random, 2, 9);
+    for (int i = 0; i < members && total < max_total; ++i) {
+      std::vector<std::int32_t> prompt = shared;
+      const std::vector<std::int32_t> own = draw_tokens(random, vocab_size, between(random, 1, 40));
+      prompt.insert(prompt.end(), own.begin(), own.end());
+      add(std::move(prompt));
+    }
+  }
+  const int others = between(random, 2, 9);
+  for (int i = 0; i < others && (total < max_total || requests.size() < 2); ++i) {
+    const int kind = between(random, 0, 9);
+    const int longest = kind == 0 ? max_prompt : kind < 4 ? std::min(max_prompt, 300) : 40;
+    add(draw_tokens(random, vocab_size, between(random, 1, longest)));
+  }
+  std::shuffle(requests.begin(), requests.end(), random);
+  return requests;
+}
+
+RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas) {
+  constexpr int kBlockSizes[] = {16, 32, 64};
+  constexpr int kBudgets[] = {17, 64, 256, 300, 2048};
+  RunConfig config;
+  config.isa = isas[static_cast<std::size_t>(between(random, 0, static_cast<int>(isas.size()) - 1))];
+  config.threads = between(random, 1, 3);
+  config.block_size = kBlockSizes[between(random, 0, 2)];
+  config.max_num_seqs = between(random, 1, 12);
+  config.max_batched_tokens = kBudgets[between(random, 0, 4)];
+  config.pool_share = chance(random, 40) ? between(random, 20, 80) / 100.0 : 1.0;
+  config.random_schedule = chance(random, 50);
+  constexpr int kDrafts[] = {-1, -1, 0, 60, 95};
+  config.draft_percent = kDrafts[between(random, 0, 4)];
+  config.seed = random();
+  return config;
+}
+
+std::vector<std::string> machine_isas() {
+  std::vector<std::string> names;
+  for (cpu::Isa isa : cpu::available_isas()) names.emplace_back(cpu::isa_name(isa));
+  return names;
+}
+
+}  // namespace mortise::test

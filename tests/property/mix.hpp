@@ -1,0 +1,58 @@
+// tests/property/mix.hpp: random request mixes and random ways to run them, both drawn from one seed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/assembly.hpp"
+#include "engine/engine.hpp"
+
+namespace mortise::test {
+
+// How a mix is run. None of it may change a bit of the results.
+struct RunConfig {
+  std::string isa;
+  int threads = 1;
+  int block_size = 16;
+  int max_num_seqs = 64;
+  int max_batched_tokens = 2048;
+  double pool_share = 1;         // of the blocks that all requests together need; below 1 there will be preemptions
+  bool random_schedule = false;  // else fcfs
+  int draft_percent = -1;        // -1: no proposer; else how many of its drafts are right
+  std::uint32_t seed = 0;        // of schedule and drafts
+
+  std::string describe() const;
+};
+
+struct ChoiceOutcome {
+  std::vector<TokenInfo> prompt, tokens;
+  std::string text;
+  FinishReason finish = FinishReason::kNone;
+};
+// By (request, choice).
+using Outcomes = std::map<std::pair<std::size_t, std::int32_t>, ChoiceOutcome>;
+
+// A mix for a model whose tokens are 0 .. vocab_size - 1: prompts up to `max_prompt` tokens, some with shared prefixes,
+// all sampling parameters, scores, choices, stops.
+std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size, int max_prompt, int max_total);
+RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas);
+
+struct RunReport {
+  Outcomes outcomes;
+  EngineStats stats;
+};
+
+// Runs the requests together under `config`. `drafts`: the outcomes to draft from, when config has a proposer.
+RunReport run_together(const std::filesystem::path& model, const RunConfig& config,
+                       const std::vector<Request>& requests, const Outcomes* drafts);
+// Runs each request alone, one after the other, in a roomy engine.
+Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, const std::vector<Request>& requests);
+
+// Instruction sets that this machine has.
+std::vector<std::string> machine_isas();
+
+}  // namespace mortise::test

@@ -1,0 +1,129 @@
+#include "random_model.hpp"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "golden/write_safetensors.hpp"
+
+namespace mortise::test {
+namespace {
+
+constexpr std::int64_t kVocab = 4096;  // the demo tokenizer's
+
+struct Shape {
+  const char* name;
+  const char* type;
+  const char* dtype;
+  std::int64_t hidden, heads, kv_heads, head_dim, intermediate, layers;
+  std::int64_t window = 0;
+  bool tied = false;
+};
+
+constexpr Shape kShapes[] = {
+    {"llama bf16 gqa tied", "llama", "bfloat16", 64, 4, 2, 16, 96, 2, 0, true},
+    {"mistral bf16 window 100", "mistral", "bfloat16", 64, 4, 1, 32, 128, 2, 100},
+    {"qwen2 bf16 biases", "qwen2", "bfloat16", 96, 2, 2, 48, 160, 2},
+    {"qwen3 bf16 q/k norm", "qwen3", "bfloat16", 64, 8, 2, 24, 96, 1},
+    {"llama f32", "llama", "float32", 64, 2, 2, 32, 96, 1},
+};
+
+class Writer {
+ public:
+  Writer(const Shape& shape, std::uint32_t seed) : shape_(shape), random_(seed) {}
+
+  void add(const std::string& name, std::vector<std::int64_t> shape, float mean, float deviation) {
+    std::int64_t count = 1;
+    for (std::int64_t n : shape) count *= n;
+    const bool bf16 = std::string(shape_.dtype) == "bfloat16";
+    std::string bytes(static_cast<std::size_t>(count) * (bf16 ? 2 : 4), '\0');
+    std::normal_distribution<float> normal(mean, deviation);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      const auto bits = std::bit_cast<std::uint32_t>(normal(random_));
+      const std::uint16_t half = static_cast<std::uint16_t>(bits >> 16);
+      bf16 ? std::memcpy(&bytes[2 * i], &half, 2) : std::memcpy(&bytes[4 * i], &bits, 4);
+    }
+    tensors.push_back({name, bf16 ? "BF16" : "F32", std::move(shape), std::move(bytes)});
+  }
+
+  std::vector<TensorToWrite> tensors;
+
+ private:
+  const Shape& shape_;
+  std::mt19937 random_;
+};
+
+void add_layer(Writer& writer, const Shape& s, const std::string& prefix) {
+  const auto linear = [&](const std::string& name, std::int64_t rows, std::int64_t columns, bool bias) {
+    writer.add(prefix + name + ".weight", {rows, columns}, 0, 2.0f / std::sqrt(static_cast<float>(columns)));
+    if (bias) writer.add(prefix + name + ".bias", {rows}, 0, 0.2f);
+  };
+  const bool qkv_bias = std::string(s.type) == "qwen2";
+  writer.add(prefix + "input_layernorm.weight", {s.hidden}, 1, 0.1f);
+  linear("self_attn.q_proj", s.heads * s.head_dim, s.hidden, qkv_bias);
+  linear("self_attn.k_proj", s.kv_heads * s.head_dim, s.hidden, qkv_bias);
+  linear("self_attn.v_proj", s.kv_heads * s.head_dim, s.hidden, qkv_bias);
+  linear("self_attn.o_proj", s.hidden, s.heads * s.head_dim, false);
+  if (std::string(s.type) == "qwen3") {
+    writer.add(prefix + "self_attn.q_norm.weight", {s.head_dim}, 1, 0.1f);
+    writer.add(prefix + "self_attn.k_norm.weight", {s.head_dim}, 1, 0.1f);
+  }
+  writer.add(prefix + "post_attention_layernorm.weight", {s.hidden}, 1, 0.1f);
+  linear("mlp.gate_proj", s.intermediate, s.hidden, false);
+  linear("mlp.up_proj", s.intermediate, s.hidden, false);
+  linear("mlp.down_proj", s.hidden, s.intermediate, false);
+}
+
+void write_model(const Shape& s, std::uint32_t seed, const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  const char* architecture = std::string(s.type) == "llama"     ? "LlamaForCausalLM"
+                             : std::string(s.type) == "mistral" ? "MistralForCausalLM"
+                             : std::string(s.type) == "qwen2"   ? "Qwen2ForCausalLM"
+                                                                : "Qwen3ForCausalLM";
+  const nlohmann::json config = {{"architectures", {architecture}},
+                                 {"model_type", s.type},
+                                 {"dtype", s.dtype},
+                                 {"hidden_size", s.hidden},
+                                 {"num_attention_heads", s.heads},
+                                 {"num_key_value_heads", s.kv_heads},
+                                 {"head_dim", s.head_dim},
+                                 {"intermediate_size", s.intermediate},
+                                 {"num_hidden_layers", s.layers},
+                                 {"vocab_size", kVocab},
+                                 {"max_position_embeddings", 2048},
+                                 {"rms_norm_eps", 1e-5},
+                                 {"hidden_act", "silu"},
+                                 {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
+                                 {"sliding_window", s.window > 0 ? nlohmann::json(s.window) : nlohmann::json()},
+                                 {"tie_word_embeddings", s.tied}};
+  std::ofstream(folder / "config.json") << config;
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
+    std::filesystem::copy_file(std::filesystem::path(MORTISE_SOURCE_DIR "/models/demo") / name, folder / name,
+                               std::filesystem::copy_options::overwrite_existing);
+  }
+  Writer writer(s, seed);
+  writer.add("model.embed_tokens.weight", {kVocab, s.hidden}, 0, s.tied ? 0.3f : 1.0f);
+  for (std::int64_t layer = 0; layer < s.layers; ++layer) {
+    add_layer(writer, s, "model.layers." + std::to_string(layer) + ".");
+  }
+  writer.add("model.norm.weight", {s.hidden}, 1, 0.1f);
+  if (!s.tied) writer.add("lm_head.weight", {kVocab, s.hidden}, 0, 0.3f);
+  write_file(folder / "model.safetensors", safetensors_bytes(writer.tensors));
+}
+
+}  // namespace
+
+std::vector<RandomModel> write_random_models(const std::filesystem::path& root) {
+  std::vector<RandomModel> models;
+  for (const Shape& shape : kShapes) {
+    const auto index = static_cast<std::uint32_t>(models.size());
+    models.push_back({shape.name, root / std::to_string(index)});
+    write_model(shape, 100 + index, models.back().folder);
+  }
+  return models;
+}
+
+}  // namespace mortise::test

@@ -1,0 +1,19 @@
+// tests/property/random_model.hpp: small random checkpoints of the Llama family, each with another mix of features, and
+// with a large enough head that sampling has something to choose from. They use the demo model's tokenizer.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace mortise::test {
+
+struct RandomModel {
+  std::string name;  // says what is special about it
+  std::filesystem::path folder;
+};
+
+// Writes all of them below `root`; the same bytes at every call.
+std::vector<RandomModel> write_random_models(const std::filesystem::path& root);
+
+}  // namespace mortise::test

@@ -1,0 +1,238 @@
+// Runs mixes through the real parts. Scheduler and proposer may be test doubles: tables of this file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+
+#include "mix.hpp"
+#include "pipeline/pipeline_script.hpp"
+#include "sampling/key.hpp"
+
+namespace mortise::test {
+namespace {
+
+constexpr int kMaxDrafts = 4;
+
+std::unique_ptr<Assembly> open(const std::filesystem::path& model, const RunConfig& config) {
+  const std::string script = fmt::format(
+      "return pipeline {{ device = cpu {{ threads = {}, isa = '{}' }}, model = llama {{ path = '{}' }}, "
+      "attention = paged {{ block_size = {} }}, scheduler = fcfs {{ max_num_seqs = {}, max_batched_tokens = {} }}, "
+      "kv_cache = {{ memory = '1GiB' }} }}",
+      config.threads, config.isa, model.string(), config.block_size, config.max_num_seqs, config.max_batched_tokens);
+  const PluginCatalog catalog({std::filesystem::path(MORTISE_BINARY_DIR)});
+  const PipelineScript loaded = PipelineScript::from_text(script, "property", "/", catalog);
+  return std::make_unique<Assembly>(loaded.pipelines().front());
+}
+
+// A scheduler that picks any valid plan: random order, random chunks, needless preemptions.
+struct RandomScheduler {
+  std::mt19937 random;
+
+  void plan(const mortise_schedule_view& view, mortise_schedule_plan& plan) {
+    std::vector<std::int32_t> order(static_cast<std::size_t>(view.num_seqs));
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+    std::shuffle(order.begin(), order.end(), random);
+    // The oldest goes first most of the time, so that everybody ends.
+    if (random() % 4 != 0) std::swap(*std::find(order.begin(), order.end(), 0), order.front());
+    std::int64_t blocks = view.num_free_blocks;
+    std::int32_t rows = view.token_budget;
+    std::int64_t running = std::count(view.states, view.states + view.num_seqs, MORTISE_SEQ_RUNNING);
+    std::set<std::int32_t> preempted;
+    const auto preempt = [&](std::int32_t i) {
+      preempted.insert(i);
+      plan.preempted[plan.num_preempted++] = i;
+      blocks += view.blocks_freed_if_preempted[i];
+      --running;
+    };
+    for (std::size_t k = 1; k < order.size(); ++k) {
+      if (view.states[order[k]] == MORTISE_SEQ_RUNNING && random() % 40 == 0) preempt(order[k]);
+    }
+    for (std::size_t k = 0; k < order.size() && rows > 0; ++k) {
+      const std::int32_t i = order[k];
+      if (preempted.contains(i) || (k > 0 && random() % 5 == 0)) continue;
+      const std::int32_t remaining = view.num_tokens[i] - view.num_computed[i];
+      std::int32_t n = std::min(remaining, rows);
+      if (random() % 2 == 0) n = 1 + static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(n));
+      const auto cost = [&](std::int32_t tokens) { return tokens + (tokens == remaining ? view.lookahead[i] : 0); };
+      const auto needs = [&](std::int32_t tokens) {
+        const std::int64_t end = view.num_computed[i] + cost(tokens);
+        return std::max<std::int64_t>(0, (end + view.block_size - 1) / view.block_size - view.blocks_held[i]);
+      };
+      while (n > 0 && cost(n) > rows) --n;
+      const bool waits = view.states[i] == MORTISE_SEQ_WAITING;
+      for (std::size_t other = order.size(); k == 0 && n > 0 && other-- > 1;) {  // the first always gets its room
+        const bool room = needs(n) <= blocks && (!waits || running < view.seq_budget);
+        const std::int32_t victim = order[other];
+        if (!room && view.states[victim] == MORTISE_SEQ_RUNNING && !preempted.contains(victim)) preempt(victim);
+      }
+      while (n > 0 && needs(n) > blocks) --n;
+      if (n == 0 || (waits && running >= view.seq_budget)) continue;
+      plan.seqs[plan.num_scheduled] = i;
+      plan.num_new_tokens[plan.num_scheduled++] = n;
+      blocks -= needs(n);
+      rows -= cost(n);
+      running += waits ? 1 : 0;
+    }
+  }
+
+  static const mortise_scheduler_table* table() {
+    static const auto value = [] {
+      mortise_scheduler_table t{};
+      t.struct_size = sizeof t;
+      t.events = [](mortise_scheduler*, const mortise_schedule_events*, mortise_error*) -> mortise_status {
+        return MORTISE_OK;
+      };
+      t.plan = [](mortise_scheduler* self, const mortise_schedule_view* view, mortise_schedule_plan* plan,
+                  mortise_error*) -> mortise_status {
+        reinterpret_cast<RandomScheduler*>(self)->plan(*view, *plan);
+        return MORTISE_OK;
+      };
+      return t;
+    }();
+    return &value;
+  }
+};
+
+// A proposer that knows the answers (by the noise key, which is the choice's) and garbles some of them.
+struct OracleProposer {
+  std::mt19937 random;
+  int correct_percent = 0;
+  std::int32_t vocab_size = 0;
+  // A key is of (seed, choice); the seeds of a mix differ. Tokens by position of the first: prompt length.
+  struct Answer {
+    std::int64_t prompt_length;
+    std::vector<std::int32_t> tokens;
+  };
+  std::map<std::uint64_t, Answer> answers;
+
+  mortise_status propose(const mortise_proposal_args& args) {
+    if (random() % 50 == 0) return MORTISE_INTERNAL;  // this step then goes without
+    for (std::int32_t i = 0; i < args.num_seqs; ++i) {
+      const Answer& answer = answers.at(args.keys[i]);
+      const std::int64_t done = args.positions[i] - answer.prompt_length;
+      std::int32_t& count = args.num_drafts[i];
+      for (count = 0; count < args.max_drafts[i] && random() % 8 != 0; ++count) {
+        const std::size_t next = static_cast<std::size_t>(done + count);
+        const bool correct = static_cast<int>(random() % 100) < correct_percent && next < answer.tokens.size();
+        args.tokens[i * args.max_draft + count] =
+            correct ? answer.tokens[next]
+                    : static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(vocab_size));
+      }
+    }
+    return MORTISE_OK;
+  }
+
+  static const mortise_proposer_table* table() {
+    static const auto value = [] {
+      mortise_proposer_table t{};
+      t.struct_size = sizeof t;
+      t.observe = [](mortise_proposer*, const mortise_observation*, mortise_error*) -> mortise_status {
+        return MORTISE_OK;
+      };
+      t.propose = [](mortise_proposer* self, const mortise_step*, const mortise_proposal_args* args,
+                     mortise_error*) -> mortise_status {
+        return reinterpret_cast<OracleProposer*>(self)->propose(*args);
+      };
+      return t;
+    }();
+    return &value;
+  }
+};
+
+class Collector {
+ public:
+  Sink sink(std::size_t request, int choices) {
+    open_ += choices;
+    return [this, request](const Delta& delta) {
+      const std::lock_guard lock(mutex_);
+      ChoiceOutcome& outcome = outcomes_[{request, delta.choice}];
+      outcome.tokens.insert(outcome.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+      outcome.text += delta.text;
+      if (delta.finish == FinishReason::kNone) return;
+      outcome.prompt = delta.prompt;
+      outcome.finish = delta.finish;
+      if (delta.finish == FinishReason::kError) error_ = delta.error;
+      if (--open_ == 0) changed_.notify_all();
+    };
+  }
+  // REQUIRES: every sink has been made.
+  Outcomes wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return open_ == 0; });
+    if (!error_.empty()) throw std::runtime_error(error_);
+    return outcomes_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Outcomes outcomes_;
+  std::string error_;
+  std::atomic<int> open_ = 0;
+};
+
+std::int32_t blocks_of(const Request& request, int block_size) {
+  return (static_cast<std::int32_t>(request.prompt.size()) + request.sampling.max_tokens + block_size - 1) / block_size;
+}
+
+}  // namespace
+
+RunReport run_together(const std::filesystem::path& model, const RunConfig& config,
+                       const std::vector<Request>& requests, const Outcomes* drafts) {
+  const std::unique_ptr<Assembly> assembly = open(model, config);
+  EngineLimits limits = assembly->limits();
+  std::int32_t largest = 0, all = 0;
+  for (const Request& request : requests) {
+    largest = std::max(largest, blocks_of(request, config.block_size));
+    all += blocks_of(request, config.block_size) * request.sampling.n;
+  }
+  // Drafts of the largest request may reach one block further than its last token.
+  limits.num_blocks =
+      std::min(limits.num_blocks, std::max(largest + 1, static_cast<std::int32_t>(all * config.pool_share)));
+  Parts parts = assembly->parts();
+  RandomScheduler scheduler{std::mt19937(config.seed)};
+  if (config.random_schedule) {
+    parts.scheduler = {reinterpret_cast<mortise_scheduler*>(&scheduler), RandomScheduler::table(),
+                       "scheduler 'random'"};
+  }
+  OracleProposer proposer{std::mt19937(config.seed + 1), config.draft_percent, assembly->dims().vocab_size, {}};
+  if (config.draft_percent >= 0) {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      for (std::int32_t choice = 0; choice < requests[i].sampling.n; ++choice) {
+        OracleProposer::Answer answer{static_cast<std::int64_t>(requests[i].prompt.size()), {}};
+        for (const TokenInfo& token : drafts->at({i, choice}).tokens) answer.tokens.push_back(token.id);
+        proposer.answers[noise_key(*requests[i].sampling.seed, static_cast<std::uint32_t>(choice))] = std::move(answer);
+      }
+    }
+    parts.proposer = {reinterpret_cast<mortise_proposer*>(&proposer), OracleProposer::table(), "proposer 'oracle'"};
+    limits.max_draft_tokens = kMaxDrafts;
+  }
+  Collector collector;
+  std::vector<Sink> sinks;
+  for (std::size_t i = 0; i < requests.size(); ++i) sinks.push_back(collector.sink(i, requests[i].sampling.n));
+  Engine engine(parts, limits, assembly->model_info(), assembly->tokenizer());
+  for (std::size_t i = 0; i < requests.size(); ++i) engine.submit(requests[i], sinks[i]);
+  RunReport report{collector.wait(), engine.stats()};
+  return report;
+}
+
+Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, const std::vector<Request>& requests) {
+  RunConfig config;
+  config.isa = isa;
+  config.threads = 2;
+  const std::unique_ptr<Assembly> assembly = open(model, config);
+  Engine engine(assembly->parts(), assembly->limits(), assembly->model_info(), assembly->tokenizer());
+  Outcomes all;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    Collector collector;
+    const Sink sink = collector.sink(i, requests[i].sampling.n);
+    engine.submit(requests[i], sink);
+    all.merge(collector.wait());
+  }
+  return all;
+}
+
+}  // namespace mortise::test
