@@ -1,0 +1,62 @@
+"""Runs the built program as its users do. The build folder comes from MORTISE_BUILD_DIR."""
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("MORTISE_BUILD_DIR", SOURCE / "build/release"))
+MORTISE = BUILD / "mortise"
+
+
+def run_mortise(*args, stdin="", env=None, cwd=None):
+    """The finished process; text in and out."""
+    return subprocess.run([MORTISE, *map(str, args)], input=stdin, capture_output=True, text=True, timeout=120, cwd=cwd,
+                          env={**os.environ, **(env or {})})
+
+
+@pytest.fixture
+def mortise():
+    return run_mortise
+
+
+@pytest.fixture
+def jsonl(tmp_path):
+    """jsonl(command, lines, *args) -> (process, list of output objects)."""
+    def call(command, lines, *args):
+        source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+        source.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+        process = run_mortise(command, *args, "-i", source, "-o", target)
+        return process, [json.loads(line) for line in target.read_text().splitlines()] if target.exists() else []
+    return call
+
+
+@pytest.fixture
+def script(tmp_path):
+    """script(text) -> path of a pipeline script; DEMO in the text is the demo model's folder."""
+    def write(text, name="test.lua"):
+        path = tmp_path / name
+        path.write_text(text.replace("DEMO", str(SOURCE / "models/demo")))
+        return path
+    return write
+
+
+PIPELINE = """return pipeline {{
+  device = cpu {{ {device} }},
+  model = llama {{ path = "{path}"{model} }},
+  attention = paged {{ {attention} }},
+  scheduler = fcfs {{ {scheduler} }},
+  kv_cache = {{ memory = "{memory}" }},
+}}
+"""
+
+
+@pytest.fixture
+def pipeline(script):
+    """pipeline(scheduler="max_num_seqs = 1", ...) -> path of a script that differs from the demo in what is given."""
+    def write(path="DEMO", device="", model="", attention="", scheduler="", memory="64MiB"):
+        return script(PIPELINE.format(path=path, device=device, model=model, attention=attention, scheduler=scheduler,
+                                      memory=memory))
+    return write

@@ -1,0 +1,88 @@
+"""Mistakes of a user end in one message that says what, where and what to do."""
+import shutil
+
+import pytest
+from conftest import BUILD, SOURCE
+
+
+def refused(process):
+    assert process.returncode == 1, process.stdout + process.stderr
+    assert process.stdout == ""
+    assert len(process.stderr.strip().splitlines()) <= 3, process.stderr
+    return process.stderr
+
+
+def test_a_broken_script(mortise, script):
+    text = refused(mortise("run", script("return pipeline {\n  device = = cpu {},\n}"), "-p", "x"))
+    assert "test.lua:2" in text
+
+
+def test_an_unknown_plugin(mortise, script):
+    text = refused(mortise("check", script("return pipeline { device = cpu {}, model = lama { path = 'x' } }")))
+    assert "lama" in text and "llama" in text and "test.lua:1" in text
+
+
+def test_an_unknown_option(mortise, pipeline):
+    text = refused(mortise("run", pipeline(attention="blok_size = 16"), "-p", "x"))
+    assert "blok_size" in text and "block_size" in text and "test.lua:4" in text
+
+
+def test_an_option_of_the_wrong_type(mortise, pipeline):
+    text = refused(mortise("check", pipeline(attention="block_size = 'big'")))
+    assert "block_size" in text and "big" in text and "test.lua:4" in text
+
+
+def test_a_missing_checkpoint(mortise, pipeline):
+    text = refused(mortise("run", pipeline(path="/nowhere/model"), "-p", "x"))
+    assert "/nowhere/model" in text
+
+
+@pytest.fixture
+def demo_copy(tmp_path):
+    return shutil.copytree(SOURCE / "models/demo", tmp_path / "demo")
+
+
+def test_a_truncated_checkpoint(mortise, pipeline, demo_copy):
+    weights = demo_copy / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    text = refused(mortise("run", pipeline(path=demo_copy), "-p", "x"))
+    assert "model.safetensors" in text and "truncated" in text
+
+
+def test_a_checkpoint_without_a_config(mortise, pipeline, demo_copy):
+    (demo_copy / "config.json").unlink()
+    assert "config.json" in refused(mortise("run", pipeline(path=demo_copy), "-p", "x"))
+
+
+def test_a_checkpoint_of_another_architecture(mortise, pipeline, demo_copy):
+    config = demo_copy / "config.json"
+    config.write_text(config.read_text().replace('"llama"', '"mamba"').replace("LlamaForCausalLM", "MambaForCausalLM"))
+    assert "mamba" in refused(mortise("run", pipeline(path=demo_copy), "-p", "x")).lower()
+
+
+def test_a_foreign_shared_object(mortise, script, tmp_path):
+    shutil.copy(next(BUILD.glob("*.so")).resolve(), tmp_path / "other.so")
+    (tmp_path / "text.so").write_text("not a plugin")
+    text = refused(mortise("check", script("return pipeline { scheduler = plugin('./text.so') {} }")))
+    assert "text.so" in text
+    libc = next(p for p in map(tmp_path.__class__, ("/lib/x86_64-linux-gnu/libutil.so.1", "/lib/x86_64-linux-gnu/libc.so.6",
+                                                    "/lib/aarch64-linux-gnu/libc.so.6")) if p.exists())
+    text = refused(mortise("plugin", "info", libc))
+    assert libc.name in text and "mortise_plugin_entry_v0" in text
+
+
+def test_an_unknown_instruction_set(mortise):
+    process = mortise("run", "-p", "x", env={"MORTISE_ISA": "sse9"})
+    assert process.returncode == 1
+    assert "sse9" in process.stderr and "portable" in process.stderr
+
+
+def test_a_kv_cache_smaller_than_a_block(mortise, pipeline):
+    text = refused(mortise("run", pipeline(memory="1KiB"), "-p", "x"))
+    assert "kv_cache.memory" in text and "raise it" in text
+
+
+def test_a_cuda_pipeline_without_a_gpu(mortise, script):
+    process = mortise("run", script("return pipeline { device = cuda {}, model = llama { path = 'DEMO' } }"), "-p", "x")
+    assert process.returncode > 0
+    assert 1 <= len(process.stderr.strip().splitlines()) <= 3
