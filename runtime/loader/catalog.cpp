@@ -116,8 +116,11 @@ void PluginCatalog::fail_unknown(std::string_view name, const Found& found) cons
   const std::vector<std::string> names(known.begin(), known.end());
   std::string looked;
   for (const auto& folder : folders_) looked += (looked.empty() ? "" : ", ") + folder.string();
-  fail("unknown plugin '{}'{} found {}: {}", name, did_you_mean(name, names).empty() ? ";" : did_you_mean(name, names),
-       "in " + looked, join_names(names));
+  if (names.empty()) {
+    fail("unknown plugin '{}': there is no plugin in {}; set MORTISE_PLUGIN_PATH to where they are", name, looked);
+  }
+  const std::string suggestion = did_you_mean(name, names);
+  fail("unknown plugin '{}'{} in {}: {}", name, suggestion.empty() ? ";" : suggestion, looked, join_names(names));
 }
 
 }  // namespace mortise

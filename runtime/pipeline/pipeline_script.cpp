@@ -164,7 +164,7 @@ PipelineScript PipelineScript::from_text(std::string_view text, const std::strin
 }
 
 PipelineScript PipelineScript::load(const fs::path& file, const PluginCatalog& catalog) {
-  return from_text(read_script(file), file.string(), file.parent_path(), catalog);
+  return from_text(read_script(file), file.string(), fs::absolute(file).parent_path(), catalog);
 }
 
 PipelineScript PipelineScript::load_demo(const PluginCatalog& catalog) {

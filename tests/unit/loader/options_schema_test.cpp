@@ -1,0 +1,70 @@
+#include "loader/options_schema.hpp"
+
+#include "test_support.hpp"
+
+namespace mortise {
+namespace {
+
+using namespace test;
+using nlohmann::json;
+using testing::HasSubstr;
+
+const OptionsSchema& schema() {
+  static const OptionsSchema schema(R"({
+    "type": "object",
+    "required": ["path"],
+    "properties": {
+      "path": {"title": "folder of the model", "type": "string", "format": "path"},
+      "block_size": {"title": "tokens per block", "type": "integer", "minimum": 1, "maximum": 256, "default": 16},
+      "isa": {"title": "instruction set", "enum": ["auto", "avx2"], "default": "auto"},
+      "limit": {"title": "of tokens", "type": ["integer", "null"], "minimum": 1, "default": null},
+      "a": {"title": "a", "type": "boolean", "default": false},
+      "b": {"title": "b", "type": "boolean", "default": false}
+    },
+    "not": {"properties": {"a": {"const": true}, "b": {"const": true}}}})");
+  return schema;
+}
+
+std::string refusal(const json& given) {
+  return error_of([&] { schema().complete(given, "attention 'paged'"); });
+}
+
+TEST(OptionsSchema, FillsInDefaults) {
+  EXPECT_EQ(schema().complete({{"path", "x"}, {"isa", "avx2"}}, "x"),
+            json({{"path", "x"}, {"block_size", 16}, {"isa", "avx2"}, {"limit", nullptr}, {"a", false}, {"b", false}}));
+}
+
+TEST(OptionsSchema, UnknownOptionGetsTheNearestNameAndTheList) {
+  EXPECT_EQ(refusal({{"path", "x"}, {"blok_size", 16}}),
+            "unknown option 'blok_size' of attention 'paged'; did you mean 'block_size'? it has the options: path, "
+            "block_size, isa, limit, a, b");
+}
+
+TEST(OptionsSchema, WrongValueIsShownWithWhatWasExpected) {
+  EXPECT_EQ(refusal({{"path", "x"}, {"block_size", "16"}}),
+            "option 'block_size' of attention 'paged' is \"16\" (a string); expected an integer from 1 to 256 (tokens "
+            "per block)");
+  EXPECT_THAT(refusal({{"path", "x"}, {"block_size", 0}}), HasSubstr("is 0 (a whole number); expected an integer"));
+  EXPECT_THAT(refusal({{"path", "x"}, {"isa", "sse"}}), HasSubstr("expected one of \"auto\", \"avx2\""));
+  EXPECT_THAT(refusal({{"path", "x"}, {"limit", 0}}), HasSubstr("expected an integer or null of at least 1"));
+  EXPECT_THAT(refusal({{"path", 7}}), HasSubstr("expected a string"));
+}
+
+TEST(OptionsSchema, MissingRequiredOptionIsNamed) {
+  EXPECT_EQ(refusal(json::object()), "attention 'paged' needs the option 'path' (folder of the model): a string");
+}
+
+TEST(OptionsSchema, RulesBetweenOptionsHold) {
+  EXPECT_EQ(refusal({{"path", "x"}, {"a", true}}), "");
+  EXPECT_THAT(refusal({{"path", "x"}, {"a", true}, {"b", true}}), HasSubstr("do not fit together"));
+}
+
+TEST(OptionsSchema, OptionsKeepTheOrderOfTheSchema) {
+  std::vector<std::string> names;
+  for (const auto& option : schema().options()) names.push_back(option.name);
+  EXPECT_THAT(names, testing::ElementsAre("path", "block_size", "isa", "limit", "a", "b"));
+  EXPECT_TRUE(schema().options()[0].is_path);
+}
+
+}  // namespace
+}  // namespace mortise

@@ -1,0 +1,86 @@
+#include "loader/part_instance.hpp"
+
+#include <cstring>
+
+#include "loader/plugin_file.hpp"
+#include "test_support.hpp"
+
+namespace mortise {
+namespace {
+
+using namespace test;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> journal;  // what `lively` tells of its life
+
+PartInstance make_lively(const std::string& fail_in) {
+  static void (*const write)(const char*) = [](const char* line) { journal.emplace_back(line); };
+  journal.clear();
+  const Component& component = load_plugin_file(good("lively")).components[0];
+  CreateContext context;
+  context.extensions = [](const char* id) -> const void* {
+    return std::strcmp(id, "test.journal") == 0 ? &write : nullptr;
+  };
+  return PartInstance(component, component.schema.complete({{"fail_in", fail_in}}, "x"), context);
+}
+
+mortise_activate_args activate_args() {
+  mortise_activate_args args{};
+  args.struct_size = sizeof args;
+  return args;
+}
+
+TEST(PartInstance, LivesInOrder) {
+  {
+    PartInstance part = make_lively("");
+    part.activate(activate_args());
+    EXPECT_EQ(part.allocated_bytes(), 1000u);
+    EXPECT_EQ(part.options(), nlohmann::json({{"fail_in", ""}}));
+  }
+  EXPECT_THAT(journal, ElementsAre("create", "activate", "deactivate", "destroy"));
+}
+
+TEST(PartInstance, OneThatWasNeverActiveIsOnlyDestroyed) {
+  { const PartInstance part = make_lively(""); }
+  EXPECT_THAT(journal, ElementsAre("create", "destroy"));
+}
+
+TEST(PartInstance, MovingKeepsTheInstance) {
+  {
+    PartInstance first = make_lively("");
+    first.activate(activate_args());
+    const PartInstance second = std::move(first);
+    EXPECT_TRUE(second.active());
+  }
+  EXPECT_THAT(journal, ElementsAre("create", "activate", "deactivate", "destroy"));
+}
+
+TEST(PartInstance, FailedActivateLeavesItCreated) {
+  {
+    PartInstance part = make_lively("activate");
+    const std::string text = error_of([&] { part.activate(activate_args()); });
+    EXPECT_EQ(text, "scheduler 'lively' (lively.so): activate: failed with status 8 and gave no reason");
+    EXPECT_FALSE(part.active());
+  }
+  EXPECT_THAT(journal, ElementsAre("create", "activate", "destroy"));  // with deactivate: undone what was not done
+}
+
+TEST(PartInstance, FailedCreateIsAnErrorOfOneLineAndDestroysNothing) {
+  EXPECT_EQ(error_of([] { make_lively("create"); }),
+            "scheduler 'lively' (lively.so): create: toy: no toy is plugged in");
+  EXPECT_THAT(journal, ElementsAre());
+}
+
+TEST(PartInstance, AnExceptionThatCrossesTheAbiIsAnErrorWithThePluginsName) {
+  EXPECT_THAT(error_of([] { make_lively("throw"); }),
+              AllOf(HasSubstr("lively.so"), HasSubstr("an exception crossed the C ABI: thrown out of create")));
+}
+
+TEST(PartInstance, CreateWithoutAnInstanceIsAnError) {
+  EXPECT_THAT(error_of([] { make_lively("null"); }), HasSubstr("create succeeded without an instance"));
+}
+
+}  // namespace
+}  // namespace mortise

@@ -1,0 +1,177 @@
+#include "loader/plugin_file.hpp"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "test_support.hpp"
+
+namespace mortise {
+namespace {
+
+using namespace test;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string refusal(const fs::path& path) {
+  return error_of([&] { load_plugin_file(path); });
+}
+
+TEST(PluginFile, TellsWhatTheModuleSays) {
+  const PluginFile& file = load_plugin_file(good("toy_device"));
+  EXPECT_EQ(file.id, "test.parts");
+  EXPECT_EQ(file.version, "1.2.3");
+  ASSERT_EQ(file.components.size(), 5u);
+  const Component& attention = file.components[2];
+  EXPECT_EQ(attention.kind, PartKind::kAttention);
+  EXPECT_EQ(attention.label(), "attention 'toy_attention'");
+  EXPECT_EQ(attention.numerics_id, "toy/1");
+  EXPECT_THAT(capability_words(attention.capabilities), testing::ElementsAre("exact", "multi_query"));
+  EXPECT_EQ(attention.schema.options().at(0).name, "block_size");
+}
+
+TEST(PluginFile, FilesThatAreNoneAreRefusedWithTheirName) {
+  const TempDir dir;
+  EXPECT_EQ(refusal(dir.path() / "none.so"), (dir.path() / "none.so").string() + ": no such file");
+  EXPECT_THAT(refusal(dir.path()), HasSubstr("is a folder"));
+  write_text(dir.path() / "empty.so", "");
+  EXPECT_THAT(refusal(dir.path() / "empty.so"), HasSubstr("is empty"));
+  write_text(dir.path() / "text.so", "no plugin at all");
+  EXPECT_THAT(refusal(dir.path() / "text.so"), HasSubstr("no ELF file"));
+  ASSERT_EQ(::mkfifo((dir.path() / "pipe.so").c_str(), 0600), 0);
+  EXPECT_THAT(refusal(dir.path() / "pipe.so"), HasSubstr("not a regular file"));  // a hang: it was opened
+  if (::geteuid() != 0) {                                                         // root reads everything
+    fs::copy_file(good("lively"), dir.path() / "secret.so");
+    fs::permissions(dir.path() / "secret.so", fs::perms::none);
+    EXPECT_THAT(refusal(dir.path() / "secret.so"), HasSubstr("cannot be read"));
+  }
+}
+
+TEST(PluginFile, AnotherMajorIsRefusedWithTheNumbers) {
+  EXPECT_THAT(refusal(bad("wrong_major")), AllOf(StartsWith(bad("wrong_major").string()),
+                                                 HasSubstr("plugin ABI major 7"), HasSubstr("takes major 0")));
+}
+
+TEST(PluginFile, AnotherMinorIsRefusedWithTheNumbers) {
+  EXPECT_THAT(refusal(bad("newer_minor")), AllOf(HasSubstr("plugin ABI 0.2"), HasSubstr("takes 0.1 only")));
+  EXPECT_THAT(refusal(bad("older_minor")), AllOf(HasSubstr("plugin ABI 0.0"), HasSubstr("rebuild it")));
+}
+
+TEST(PluginFile, WrongSymbolSetsAreRefusedWithTheSymbol) {
+  EXPECT_THAT(refusal(bad("no_entry")), HasSubstr("is no mortise plugin: it does not export mortise_plugin_entry_v0"));
+  EXPECT_THAT(refusal(bad("extra_symbols")),
+              AllOf(HasSubstr("exports 1 symbol besides its entry (helper_that_should_be_hidden)"),
+                    HasSubstr("version script")));
+  EXPECT_THAT(refusal(bad("unique_symbol")), AllOf(HasSubstr("GNU unique"), HasSubstr("-fno-gnu-unique")));
+}
+
+TEST(PluginFile, SymbolsThatOnlyTheLoaderMissesAreNamed) {
+  // Exports are right here, so the message is dlopen's, with the plugin's own name and not the private copy's.
+  const std::string text = refusal(bad("hidden_undefined_symbol"));
+  EXPECT_THAT(text, AllOf(HasSubstr("undefined symbol: function_that_nobody_defines"), HasSubstr("-Wl,-z,defs")));
+  EXPECT_THAT(text, testing::Not(HasSubstr("/tmp/mortise")));
+}
+
+TEST(PluginFile, MalformedModulesAreRefusedWithWhatIsWrong) {
+  const std::map<std::string, std::string> cases = {
+      {"null_module", "returned NULL"},
+      {"tiny_module", "too short to hold a version"},
+      {"short_module", "describes a module of"},
+      {"null_id", "without id, vendor, version or license"},
+      {"no_components", "0 components"},
+      {"wild_components", "1048576 components"},
+      {"null_component", "component 1 is NULL"},
+      {"short_component", "component 1 has a struct_size of"},
+      {"unknown_kind", "unknown kind 77"},
+      {"null_name", "component 1 (scheduler) has no name"},
+      {"bad_name", "scheduler 'Bad-Name': a name is lower-case"},
+      {"no_table", "scheduler 'bad' has no table"},
+      {"missing_slot", "lacks the function 'plan'"},
+      {"short_table", "lacks the function 'plan'"},
+      {"no_create", "lacks supports, create or destroy"},
+      {"half_active", "only one of activate and deactivate"},
+      {"twice", "registers scheduler 'good' twice"},
+      {"no_schema", "has no options schema"},
+      {"schema_no_json", "the options schema of scheduler 'bad' cannot be read"},
+      {"schema_no_object", "does not have \"type\": \"object\""},
+      {"schema_no_default", "property 'x' is optional but has no default"},
+      {"schema_no_title", "property 'x' has no title"},
+      {"schema_bad_default", "has the default \"one\", which it does not accept itself"},
+      {"schema_ref", "\"$ref\""},
+      {"schema_bad_type", "the options schema of scheduler 'bad'"},
+  };
+  for (const auto& [name, text] : cases) {
+    EXPECT_THAT(refusal(bad(name)), AllOf(StartsWith(bad(name).string() + ": "), HasSubstr(text))) << name;
+  }
+}
+
+TEST(PluginFile, TheSameBytesShareOneImageUnderAnyName) {
+  const TempDir dir;
+  const PluginFile& first = load_plugin_file(good("lively"));
+  fs::copy_file(good("lively"), dir.path() / "other.so");
+  const PluginFile& second = load_plugin_file(dir.path() / "other.so");
+  EXPECT_EQ(first.hash, second.hash);
+  EXPECT_EQ(first.components[0].abi, second.components[0].abi);  // differs: the file was loaded twice
+  EXPECT_EQ(second.components[0].file, dir.path() / "other.so");
+  EXPECT_EQ(&load_plugin_file(good("lively")), &first);
+}
+
+// A rebuild replaces the file under the path of a plugin that runs: by rename, or by writing over it.
+TEST(PluginFile, AFileThatChangedUnderItsNameIsANewPluginBesideTheOld) {
+  const TempDir dir;
+  const fs::path path = dir.path() / "part.so";
+  fs::copy_file(good("twin-left"), path);
+  const PluginFile& before = load_plugin_file(path);
+  write_bytes(path, read_bytes(good("twin-right")));  // in place: would kill a process that had mapped it
+  const PluginFile& after = load_plugin_file(path);
+  EXPECT_EQ(before.id, "test.twin.left_device");
+  EXPECT_EQ(after.id, "test.twin.right_device");  // left: the old image came back
+  mortise_query query{};
+  query.struct_size = sizeof query;
+  query.device = "left_device";
+  EXPECT_EQ(before.components[0].refusal(query), std::nullopt);  // the old code still answers
+  EXPECT_THAT(after.components[0].refusal(query).value_or(""), HasSubstr("this twin needs right_device"));
+}
+
+TEST(PluginFile, NoCopyIsLeftBehind) {
+  const TempDir dir;
+  ::setenv("TMPDIR", dir.path().c_str(), 1);
+  write_bytes(dir.path() / "source.bin", read_bytes(good("twin-left")));
+  load_plugin_file(good("twin-right"));
+  fs::rename(dir.path() / "source.bin", dir.path() / "twin.so");
+  load_plugin_file(dir.path() / "twin.so");
+  ::unsetenv("TMPDIR");
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(dir.path())) files += entry.path().extension() == ".so" ? 1 : 0;
+  EXPECT_EQ(files, 1);  // 2: the private copy stayed
+}
+
+TEST(PluginFile, CopiesAreKeptWhereTheVariableSays) {
+  const TempDir dir;
+  const TempDir copies;
+  auto bytes = read_bytes(good("lively"));
+  bytes.push_back('\0');  // other bytes, so a new image
+  write_bytes(dir.path() / "padded.so", bytes);
+  ::setenv("MORTISE_PLUGIN_COPIES", copies.path().c_str(), 1);
+  load_plugin_file(dir.path() / "padded.so");
+  ::unsetenv("MORTISE_PLUGIN_COPIES");
+  ASSERT_FALSE(fs::is_empty(copies.path()));
+  EXPECT_EQ(read_bytes(fs::directory_iterator(copies.path())->path()), bytes);
+}
+
+TEST(PluginFile, AFolderThatCannotBeWrittenIsNamed) {
+  const TempDir dir;
+  auto bytes = read_bytes(good("lively"));
+  bytes.insert(bytes.end(), 2, '\0');
+  write_bytes(dir.path() / "padded.so", bytes);
+  ::setenv("TMPDIR", (dir.path() / "missing").c_str(), 1);
+  const std::string text = refusal(dir.path() / "padded.so");
+  ::unsetenv("TMPDIR");
+  EXPECT_THAT(text, AllOf(HasSubstr("cannot make a private copy in"), HasSubstr("MORTISE_PLUGIN_COPIES")));
+}
+
+}  // namespace
+}  // namespace mortise

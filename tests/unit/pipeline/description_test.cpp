@@ -1,0 +1,82 @@
+#include "pipeline/description.hpp"
+
+#include "test_support.hpp"
+
+namespace mortise {
+namespace {
+
+using namespace test;
+using nlohmann::json;
+using testing::HasSubstr;
+
+PluginCatalog plugins() {
+  return PluginCatalog({fs::path(TEST_PLUGIN_DIR) / "good"});
+}
+
+TEST(Description, BytesAreNumbersOrTextsWithUnits) {
+  EXPECT_EQ(parse_bytes(4096), 4096u);
+  EXPECT_EQ(parse_bytes("4096"), 4096u);
+  EXPECT_EQ(parse_bytes("512MiB"), std::uint64_t{512} << 20);
+  EXPECT_EQ(parse_bytes("1.5 GiB"), std::uint64_t{3} << 29);
+  EXPECT_EQ(parse_bytes("2KiB"), 2048u);
+  for (const json& wrong :
+       {json("512MB"), json("MiB"), json(""), json("-1"), json(0), json(-5), json("nan"), json("1e3"),
+        json("99999999999GiB"), json(true), json(nullptr), json("512MiB "), json(1.5)}) {
+    EXPECT_EQ(parse_bytes(wrong), std::nullopt) << wrong;
+  }
+}
+
+TEST(Description, KvCacheHasDefaultsAndNamesWhatIsWrong) {
+  const KvCacheOptions defaults = parse_kv_cache(json::object());
+  EXPECT_EQ(defaults.memory_bytes, std::uint64_t{512} << 20);
+  EXPECT_EQ(defaults.dtype, KvDtype::kAuto);
+  EXPECT_TRUE(defaults.prefix_cache);
+  EXPECT_EQ(parse_kv_cache({{"dtype", "int8"}}).dtype, KvDtype::kInt8);
+  EXPECT_THAT(error_of([] {
+                parse_kv_cache({{"memry", 1}});
+              }),
+              HasSubstr("unknown option 'memry' of kv_cache; did you mean 'memory'?"));
+  EXPECT_THAT(error_of([] { parse_kv_cache({{"memory", "lots"}}); }), HasSubstr("\"lots\""));
+  EXPECT_THAT(error_of([] { parse_kv_cache({{"dtype", "fp8"}}); }), HasSubstr("one of \"auto\", \"bf16\""));
+}
+
+TEST(Description, RejectionImpliesFixedLengths) {
+  EXPECT_EQ(parse_speculation(json::object()).lengths, DraftLengths::kAdaptive);
+  EXPECT_EQ(parse_speculation({{"verify", "rejection"}}).lengths, DraftLengths::kFixed);
+  EXPECT_EQ(parse_speculation({{"lengths", "fixed"}}).verify, Verify::kCoupled);
+  EXPECT_THAT(error_of([] {
+                parse_speculation({{"verify", "rejection"}, {"lengths", "adaptive"}});
+              }),
+              HasSubstr("needs lengths = \"fixed\""));
+}
+
+TEST(Description, APartByNameServesSwaps) {
+  const auto part = make_part(plugins(), PartKind::kAttention, "toy_attention", {{"block_size", 32}}, "/base");
+  EXPECT_EQ(part.name, "toy_attention");
+  EXPECT_EQ(part.choices.at(0).options.at("block_size"), 32);
+  EXPECT_THAT(error_of([] { make_part(plugins(), PartKind::kModel, "toy_attention", json::object(), "/base"); }),
+              HasSubstr("model is to be a model, but 'toy_attention' is an attention"));
+  EXPECT_THAT(error_of([] { make_part(plugins(), PartKind::kModel, "toy_modl", json::object(), "/base"); }),
+              HasSubstr("did you mean 'toy_model'?"));
+}
+
+TEST(Description, RelativePathsAreTakenFromTheFolder) {
+  const auto path = [](const std::string& given) {
+    return make_part(plugins(), PartKind::kModel, "toy_model", {{"path", given}}, "/base/scripts")
+        .choices.at(0)
+        .options.at("path")
+        .get<std::string>();
+  };
+  EXPECT_EQ(path("../models/x"), "/base/models/x");
+  EXPECT_EQ(path("/abs/x"), "/abs/x");
+  EXPECT_EQ(path(""), "");
+}
+
+TEST(Description, OptionsOfOneOfSeveralComponentsAreEnough) {
+  const auto part = make_part(plugins(), PartKind::kAttention, "twin", {{"right_option", 3}}, "");
+  ASSERT_EQ(part.choices.size(), 1u);  // 2: the left twin took an option that it does not have
+  EXPECT_EQ(part.choices[0].component->file.filename(), "twin-right.so");
+}
+
+}  // namespace
+}  // namespace mortise

@@ -1,0 +1,239 @@
+#include "pipeline/pipeline_script.hpp"
+
+#include "test_support.hpp"
+
+namespace mortise {
+namespace {
+
+using namespace test;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class PipelineScriptTest : public testing::Test {
+ protected:
+  PipelineScript load(const std::string& text) {
+    return PipelineScript::from_text(text, "test.lua", dir_.path(), catalog_);
+  }
+  std::string failure(const std::string& text) {
+    return error_of([&] { load(text); });
+  }
+  // A pipeline of toys with `more` among its keys, e.g. "kv_cache = { memory = 1 }".
+  static std::string toys(const std::string& more = "") {
+    return "pipeline {\n  device = toy_device {},\n  model = toy_model { path = 'm' },\n  attention = toy_attention "
+           "{},\n"
+           "  scheduler = toy_scheduler {},\n  " +
+           more + "\n}";
+  }
+
+  TempDir dir_;
+  PluginCatalog catalog_{{fs::path(TEST_PLUGIN_DIR) / "good"}};
+};
+
+TEST_F(PipelineScriptTest, DescribesThePartsWithAllOptions) {
+  const auto script = load(R"(
+    local size = 8 * 4
+    return pipeline {
+      device    = toy_device {},
+      model     = toy_model { path = script_dir .. "/model" },
+      attention = toy_attention { block_size = size },
+      scheduler = toy_scheduler { max_num_seqs = 3, classes = { "a", "b" } },
+      proposer  = toy_proposer {},
+      kv_cache  = { memory = "1MiB", dtype = "f32", prefix_cache = false },
+      speculation = { verify = "rejection", batch_expansion = true },
+    })");
+  ASSERT_EQ(script.pipelines().size(), 1u);
+  const PipelineDescription& pipeline = script.pipelines()[0];
+  EXPECT_EQ(pipeline.name, "test");
+  EXPECT_EQ(pipeline.where, "test.lua:3");
+  EXPECT_EQ(pipeline.device.name, "toy_device");
+  EXPECT_EQ(pipeline.model.where, "test.lua:5");
+  EXPECT_EQ(pipeline.model.choices.at(0).options, json({{"path", dir_.path() / "model"}, {"max_model_len", nullptr}}));
+  EXPECT_EQ(pipeline.scheduler.choices.at(0).options.at("classes"), json({"a", "b"}));
+  EXPECT_EQ(pipeline.scheduler.choices.at(0).options.at("policy"), "arrival");
+  EXPECT_EQ(pipeline.proposer.value().name, "toy_proposer");
+  EXPECT_EQ(pipeline.block_size, 32);
+  EXPECT_EQ(pipeline.max_num_seqs, 3);
+  EXPECT_EQ(pipeline.max_batched_tokens, 2048);
+  EXPECT_EQ(pipeline.kv_cache.memory_bytes, 1u << 20);
+  EXPECT_EQ(pipeline.kv_cache.dtype, KvDtype::kF32);
+  EXPECT_FALSE(pipeline.kv_cache.prefix_cache);
+  EXPECT_EQ(pipeline.speculation.verify, Verify::kRejection);
+  EXPECT_EQ(pipeline.speculation.lengths, DraftLengths::kFixed);
+  EXPECT_TRUE(pipeline.speculation.batch_expansion);
+}
+
+TEST_F(PipelineScriptTest, PartsThatAreLeftOutHaveDefaults) {
+  const auto script = load("return " + toys());
+  EXPECT_FALSE(script.pipelines()[0].proposer.has_value());
+  EXPECT_EQ(script.pipelines()[0].kv_cache.memory_bytes, std::uint64_t{512} << 20);
+  EXPECT_EQ(script.pipelines()[0].speculation.verify, Verify::kCoupled);
+}
+
+TEST_F(PipelineScriptTest, UnknownOptionNamesLineValueAndTheNearest) {
+  EXPECT_EQ(
+      failure("local a = 1\nlocal p = toy_attention { blok_size = 16 }"),
+      "test.lua:2: unknown option 'blok_size' of attention 'toy_attention'; did you mean 'block_size'? it has one "
+      "option: block_size");
+}
+
+TEST_F(PipelineScriptTest, WrongValueNamesLineValueAndWhatWasExpected) {
+  EXPECT_EQ(
+      failure("\n\ntoy_attention {\n  block_size = 'big',\n}"),
+      "test.lua:3: option 'block_size' of attention 'toy_attention' is \"big\" (a string); expected an integer from "
+      "1 to 256 (tokens per KV block)");
+  EXPECT_THAT(failure("toy_attention { block_size = print }"),
+              AllOf(StartsWith("test.lua:1: "), HasSubstr("holds a function")));
+  EXPECT_THAT(failure("toy_attention(16)"), HasSubstr("test.lua:1: toy_attention takes a table of options"));
+  EXPECT_THAT(failure("toy_attention { 16 }"), HasSubstr("takes options by name"));
+}
+
+TEST_F(PipelineScriptTest, OptionsAreCheckedWhenTheConstructorIsCalled) {
+  // Not only when the pipeline is built: the script ends before it.
+  EXPECT_THAT(failure("local s = toy_scheduler { policy = 'x' }\nerror('reached')"), HasSubstr("option 'policy'"));
+}
+
+TEST_F(PipelineScriptTest, UnknownPluginGetsTheNearest) {
+  EXPECT_THAT(failure("\nreturn pipeline { device = toy_devise {} }"),
+              StartsWith("test.lua:2: unknown plugin 'toy_devise'; did you mean 'toy_device'?"));
+}
+
+TEST_F(PipelineScriptTest, OnlyThePluginsThatAreNamedAreOpened) {
+  const TempDir plugins;
+  fs::copy_file(good("lively"), plugins.path() / "lively.so");
+  write_text(plugins.path() / "broken.so", "broken");
+  const PluginCatalog catalog({plugins.path()});
+  const std::string text =
+      error_of([&] { PipelineScript::from_text("lively {}\nbroken {}", "test.lua", dir_.path(), catalog); });
+  EXPECT_THAT(text, AllOf(StartsWith("test.lua:2: no usable plugin 'broken'"), HasSubstr("no ELF file")));
+}
+
+TEST_F(PipelineScriptTest, KeysOfPipelineAreChecked) {
+  EXPECT_THAT(failure("return " + toys("scheduller = 1")),
+              StartsWith("test.lua:1: unknown key 'scheduller' of pipeline; did you mean 'scheduler'?"));
+  EXPECT_THAT(failure("return pipeline { device = toy_device {} }"), HasSubstr("pipeline has no model"));
+  EXPECT_THAT(failure("return pipeline { device = 'cpu' }"), HasSubstr("device of pipeline is a string"));
+  EXPECT_THAT(failure("return pipeline { device = toy_device }"), HasSubstr("the { } are missing"));
+  EXPECT_THAT(failure("return pipeline { device = toy_scheduler {} }"),
+              HasSubstr("device is to be a device, but 'toy_scheduler' is a scheduler"));
+  EXPECT_THAT(failure("return pipeline { toy_device {} }"), HasSubstr("takes parts by name"));
+  EXPECT_THAT(failure("return pipeline(3)"), HasSubstr("pipeline takes a table"));
+  EXPECT_THAT(failure("return " + toys("kv_cache = { memory = 'big' }")),
+              StartsWith("test.lua:1: option 'memory' of kv_cache is \"big\""));
+  EXPECT_THAT(failure("return " + toys("kv_cache = 512")), HasSubstr("kv_cache of pipeline is 512"));
+  EXPECT_THAT(failure("return " + toys("speculation = { verify = 'maybe' }")),
+              HasSubstr("option 'verify' of speculation"));
+}
+
+TEST_F(PipelineScriptTest, APartThatDoesNotSupportTheDeviceSaysWhy) {
+  EXPECT_THAT(failure("return pipeline { device = toy_device {}, model = toy_model { path = 'm' },\n"
+                      "  attention = twin {}, scheduler = toy_scheduler {} }"),
+              AllOf(StartsWith("test.lua:2: attention 'twin' cannot serve this pipeline"),
+                    HasSubstr("twin-left.so: this twin needs left_device"), HasSubstr("twin-right.so")));
+}
+
+TEST_F(PipelineScriptTest, WhatAScriptReturnsIsChecked) {
+  EXPECT_THAT(failure("local p = " + toys()), HasSubstr("returns nothing; end it with `return pipeline { ... }`"));
+  EXPECT_THAT(failure("return 3"), HasSubstr("returns number"));
+  EXPECT_THAT(failure("return {}"), HasSubstr("returns an empty table"));
+  EXPECT_THAT(failure("return { 3 }"), HasSubstr("expected pipelines by name"));
+  EXPECT_THAT(failure("return toy_device {}"), HasSubstr("returns userdata"));
+}
+
+TEST_F(PipelineScriptTest, OfNamedPipelinesTheFirstMadeIsTheDefault) {
+  const auto names = [](const PipelineScript& script) {
+    std::vector<std::string> names;
+    for (const auto& pipeline : script.pipelines()) names.push_back(pipeline.name);
+    return names;
+  };
+  EXPECT_THAT(names(load("return { zebra = " + toys() + ", ant = " + toys() + " }")),
+              testing::ElementsAre("zebra", "ant"));
+  EXPECT_THAT(names(load("return { zebra = " + toys() + ", default = " + toys() + " }")),
+              testing::ElementsAre("default", "zebra"));
+}
+
+TEST_F(PipelineScriptTest, PluginFilesAreTakenFromTheScriptsFolder) {
+  fs::create_directory(dir_.path() / "own");
+  fs::copy_file(good("lively"), dir_.path() / "own" / "policy.so");
+  const auto script = load(
+      "return pipeline { device = toy_device {}, model = toy_model { path = 'm' },\n"
+      "attention = toy_attention {}, scheduler = plugin('./own/policy.so') { fail_in = 'x' } }");
+  const PartDescription& scheduler = script.pipelines()[0].scheduler;
+  EXPECT_EQ(scheduler.name, "lively");
+  EXPECT_EQ(scheduler.choices.at(0).component->file, dir_.path() / "own" / "policy.so");
+  EXPECT_EQ(scheduler.choices.at(0).options.at("fail_in"), "x");
+  EXPECT_THAT(failure("\nplugin('./missing.so') {}"),
+              AllOf(StartsWith("test.lua:2: "), HasSubstr("missing.so: no such file")));
+  EXPECT_THAT(failure("plugin {}"), HasSubstr("plugin takes the name of a file"));
+  EXPECT_THAT(failure("plugin('./own/policy.so') { x = 1 }"), HasSubstr("unknown option 'x' of scheduler 'lively'"));
+}
+
+TEST_F(PipelineScriptTest, ChatTemplateGetsTheMessages) {
+  auto script = load(
+      "function chat_template(messages)\n  local text = ''\n  for _, m in ipairs(messages) do\n"
+      "    text = text .. '<' .. m.role .. '>' .. m.content\n  end\n  return text\nend\nreturn " +
+      toys());
+  EXPECT_EQ(script.chat_template({{{"role", "user"}, {"content", "hi"}}, {{"role", "bot"}, {"content", "ho"}}}),
+            "<user>hi<bot>ho");
+  EXPECT_THAT(error_of([&] { script.chat_template({{{"role", "user"}}}); }), StartsWith("test.lua:4: "));
+  EXPECT_EQ(load("return " + toys()).chat_template(json::array()), std::nullopt);
+}
+
+TEST_F(PipelineScriptTest, OnRequestSetsPriorityGroupAndProposer) {
+  auto script = load(
+      "function on_request(request)\n  if request.user == 'vip' then\n"
+      "    return { priority = -1, group = 'g', proposer = 'none' }\n  end\n"
+      "  if request.user == 'bad' then return { priority = 'high' } end\n"
+      "  if request.user == 'odd' then return { prio = 1 } end\nend\nreturn " +
+      toys());
+  const auto route = script.on_request({{"user", "vip"}}).value();
+  EXPECT_EQ(route.priority, -1);
+  EXPECT_EQ(route.group, "g");
+  EXPECT_EQ(route.proposer, "none");
+  EXPECT_EQ(script.on_request({{"user", "x"}}).value().priority, std::nullopt);
+  EXPECT_THAT(error_of([&] { script.on_request({{"user", "bad"}}); }), HasSubstr("priority = \"high\""));
+  EXPECT_THAT(error_of([&] { script.on_request({{"user", "odd"}}); }), HasSubstr("unknown key 'prio'"));
+  EXPECT_EQ(load("return " + toys()).on_request(json::object()), std::nullopt);
+}
+
+TEST_F(PipelineScriptTest, CallbacksAreLimitedAndSurviveTheirErrors) {
+  auto script = load(
+      "function chat_template(m)\n  if #m == 0 then while true do end end\n"
+      "  if #m == 1 then return 7 .. '' end\n  if #m == 2 then return nil end\n  return undefined\nend\n"
+      "return " +
+      toys());
+  EXPECT_THAT(error_of([&] { script.chat_template(json::array()); }), HasSubstr("instructions"));
+  EXPECT_EQ(script.chat_template({1}), "7");
+  EXPECT_THAT(error_of([&] { script.chat_template({1, 2}); }), HasSubstr("chat_template returned a nil"));
+  EXPECT_THAT(error_of([&] {
+                script.chat_template({1, 2, 3});
+              }),
+              StartsWith("test.lua:5: unknown variable 'undefined'"));
+}
+
+TEST_F(PipelineScriptTest, CallbacksCannotMakeParts) {
+  auto script = load("local make = toy_device\nfunction chat_template(m) return make {} end\nreturn " + toys());
+  EXPECT_THAT(error_of([&] { script.chat_template(json::array()); }), HasSubstr("not in a callback"));
+}
+
+TEST_F(PipelineScriptTest, ScriptsAreRefusedWithTheirName) {
+  const auto load_file = [&](const fs::path& file) { return error_of([&] { PipelineScript::load(file, catalog_); }); };
+  EXPECT_THAT(load_file(dir_.path() / "none.lua"), HasSubstr("none.lua: no such script"));
+  EXPECT_THAT(load_file(dir_.path()), HasSubstr("is not a file"));
+  write_text(dir_.path() / "broken.lua", "return pipeline {\n  device = \n}");
+  EXPECT_THAT(load_file(dir_.path() / "broken.lua"), HasSubstr("broken.lua:3: unexpected symbol near '}'"));
+  write_text(dir_.path() / "binary.lua", "\x1bLua");
+  EXPECT_THAT(load_file(dir_.path() / "binary.lua"), HasSubstr("attempt to load a binary chunk"));
+}
+
+TEST_F(PipelineScriptTest, ScriptDirIsAbsolute) {
+  write_text(dir_.path() / "x.lua", "assert(script_dir:sub(1, 1) == '/')\nreturn " + toys());
+  const fs::path before = fs::current_path();
+  fs::current_path(dir_.path());
+  EXPECT_EQ(error_of([&] { PipelineScript::load("x.lua", catalog_); }), "");
+  fs::current_path(before);
+}
+
+}  // namespace
+}  // namespace mortise
