@@ -41,23 +41,22 @@ AddedToken read_added_token(const ConfigNode& node) {
   return token;
 }
 
-void AddedTokens::add(AddedToken token, const Vocabulary& vocabulary, const Normalizer* normalizer) {
+void AddedTokens::add(AddedToken token, const Vocabulary& vocabulary) {
   if (token.content.empty()) return;
   if (!next_id_) next_id_ = static_cast<std::int32_t>(vocabulary.num_tokens());
   std::optional<std::int32_t> id = find(token.content);
   if (!id) id = vocabulary.find(token.content);
   if (!id) id = (*next_id_)++;
-  std::string normalized_form = token.content;
-  if (token.normalized && normalizer) normalizer->apply(normalized_form);
-  if (token.single_word && !word_) word_ = Regex::from_pcre2_syntax(rust_word_set().bracketed(), "single_word");
   ids_[token.content] = *id;
-  by_id_[*id] = {std::move(token), std::move(normalized_form)};
+  by_id_[*id] = std::move(token);
 }
 
-void AddedTokens::finish() {
-  for (const auto& [id, entry] : by_id_) {
-    AddedTokenMatcher& matcher = entry.token.normalized ? normalized_ : raw_;
-    matcher.add(entry.normalized_form, id);
+void AddedTokens::finish(const Normalizer* normalizer) {
+  for (const auto& [id, token] : by_id_) {
+    if (token.single_word && !word_) word_ = Regex::from_pcre2_syntax(rust_word_set().bracketed(), "single_word");
+    std::string text = token.content;
+    if (token.normalized && normalizer) normalizer->apply(text);
+    (token.normalized ? normalized_ : raw_).add(text, id);
   }
   raw_.finish();
   normalized_.finish();
@@ -80,7 +79,7 @@ void AddedTokens::split(std::string_view text, const AddedTokenMatcher& matcher,
   std::vector<AddedTokenMatcher::Found> all_found;
   matcher.find_all(text, all_found);
   for (const auto& found : all_found) {
-    const AddedToken& token = by_id_.at(found.id).token;
+    const AddedToken& token = by_id_.at(found.id);
     if (token.single_word && !is_single_word(text, found)) continue;
     std::size_t begin = found.begin;
     std::size_t end = found.end;
@@ -101,18 +100,11 @@ std::optional<std::int32_t> AddedTokens::find(std::string_view content) const {
 
 const AddedToken* AddedTokens::token(std::int32_t id) const {
   const auto it = by_id_.find(id);
-  return it == by_id_.end() ? nullptr : &it->second.token;
-}
-
-const std::string* AddedTokens::decoder_text(std::int32_t id) const {
-  const auto it = by_id_.find(id);
-  return it == by_id_.end() ? nullptr : &it->second.normalized_form;
+  return it == by_id_.end() ? nullptr : &it->second;
 }
 
 std::int32_t AddedTokens::max_id() const {
-  std::int32_t max = -1;
-  for (const auto& [id, entry] : by_id_) max = std::max(max, id);
-  return max;
+  return by_id_.empty() ? -1 : by_id_.rbegin()->first;
 }
 
 }  // namespace mortise::tokenizer

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,9 +39,10 @@ class AddedTokens {
   };
 
   // A token that the model has keeps the model's id; the others get the ids behind the model's, in order, as
-  // `tokenizers` does it. `normalizer` may be null. Call finish() after the last one.
-  void add(AddedToken token, const Vocabulary& vocabulary, const Normalizer* normalizer);
-  void finish();
+  // `tokenizers` does it.
+  void add(AddedToken token, const Vocabulary& vocabulary);
+  // Call after the last one. `normalizer` may be null.
+  void finish(const Normalizer* normalizer);
 
   // Replaces `sections` by the parts of `text`; views into it. REQUIRES: valid UTF-8.
   void split_raw(std::string_view text, std::vector<Section>& sections) const { split(text, raw_, sections); }
@@ -49,20 +51,15 @@ class AddedTokens {
   }
 
   std::optional<std::int32_t> find(std::string_view content) const;
+  // Null if `id` is no added token.
   const AddedToken* token(std::int32_t id) const;
-  // What the decoder gets for the token: its normalised form. Null if `id` is no added token.
-  const std::string* decoder_text(std::int32_t id) const;
   std::int32_t max_id() const;
 
  private:
-  struct Entry {
-    AddedToken token;
-    std::string normalized_form;
-  };
   void split(std::string_view text, const AddedTokenMatcher& matcher, std::vector<Section>& sections) const;
   bool is_single_word(std::string_view text, const AddedTokenMatcher::Found& found) const;
 
-  std::unordered_map<std::int32_t, Entry> by_id_;
+  std::map<std::int32_t, AddedToken> by_id_;
   std::unordered_map<std::string, std::int32_t> ids_;
   std::optional<std::int32_t> next_id_;
   AddedTokenMatcher raw_;

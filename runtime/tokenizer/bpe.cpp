@@ -93,8 +93,8 @@ BpeModel::BpeModel(const TokenizerFile& file, const ConfigNode& node)
       ignore_merges_(node.bool_or("ignore_merges", false)),
       fuse_unk_(node.bool_or("fuse_unk", false)),
       byte_fallback_(node.bool_or("byte_fallback", false)) {
-  if (!file.has_vocabulary) fail("{}.vocab: expected an object of tokens and ids, found none", node.where());
-  if (!file.has_merges) fail("{}.merges: expected an array, found none", node.where());
+  if (!file.has_vocabulary) node.at("vocab").fail_expected("an object of tokens and ids");
+  if (!file.has_merges) node.at("merges").fail_expected("an array");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const auto affix = node.find(key);
     if (affix && !affix->as_string().empty()) affix->fail_expected("\"\" or null (affixes are not supported)");
@@ -122,10 +122,13 @@ void BpeModel::read_merges(const TokenizerFile& file) {
     if (!id) fail("{}: model.merges[{}]: expected tokens of model.vocab, found \"{}\"", file.path, i, token);
     return *id;
   };
+  std::int32_t merged = kNone;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::int32_t left = find(i, list.left(i));
     const std::int32_t right = find(i, list.right(i));
-    merges_.add(left, right, {static_cast<std::uint32_t>(i), find(i, list.merged(i))});
+    // Trained vocabularies number their tokens in the order of the merges: mostly it is the next id.
+    merged = vocabulary_.text(merged + 1) == list.merged(i) ? merged + 1 : find(i, list.merged(i));
+    merges_.add(left, right, {static_cast<std::uint32_t>(i), merged});
   }
 }
 

@@ -31,7 +31,7 @@ AddedToken read_named_token(const ConfigNode& node) {
 void add_configured_tokens(const ConfigNode& config, Tokenizer::Parts& parts) {
   const auto add = [&](AddedToken token) {
     if (parts.added_tokens.find(token.content)) return;
-    parts.added_tokens.add(std::move(token), parts.file.vocabulary, parts.normalizer.get());
+    parts.added_tokens.add(std::move(token), parts.file.vocabulary);
   };
   if (const auto declared = config.find("added_tokens_decoder")) {
     auto tokens = declared->members();
@@ -75,7 +75,7 @@ void read_stages(Tokenizer::Parts& parts) {
   parts.decoders = make_decoder_chain(decoder ? &*decoder : nullptr);
   if (const auto tokens = root.find("added_tokens")) {
     for (const ConfigNode& node : tokens->elements()) {
-      parts.added_tokens.add(read_added_token(node), parts.file.vocabulary, parts.normalizer.get());
+      parts.added_tokens.add(read_added_token(node), parts.file.vocabulary);
     }
   }
 }
@@ -92,7 +92,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
   if (std::filesystem::exists(config_path)) document = read_json_file(config_path);
   const ConfigNode config(document, config_path.string());
   add_configured_tokens(config, *parts);
-  parts->added_tokens.finish();
+  parts->added_tokens.finish(parts->normalizer.get());
   parts->bos_id = named_id(config, "bos_token", *parts);
   parts->eos_id = named_id(config, "eos_token", *parts);
   parts->chat_template = read_chat_template(model_dir, config);

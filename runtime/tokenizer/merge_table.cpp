@@ -5,7 +5,7 @@
 namespace mortise::tokenizer {
 
 MergeTable::MergeTable(std::size_t num_merges)
-    : slots_(std::bit_ceil(num_merges * 2 + 2)),
+    : slots_(std::bit_ceil(num_merges + num_merges / 2 + 2)),
       mask_(slots_.size() - 1),
       shift_(64 - std::countr_zero(slots_.size())) {}
 

@@ -12,7 +12,7 @@ struct Merge {
   std::int32_t id;     // the token that the two become
 };
 
-// One open-addressing table, at most half full.
+// One open-addressing table, at most two thirds full.
 class MergeTable {
  public:
   explicit MergeTable(std::size_t num_merges);

@@ -37,8 +37,8 @@ class PrependNormalizer final : public Normalizer {
 
 class ReplaceNormalizer final : public Normalizer {
  public:
-  ReplaceNormalizer(Pattern pattern, std::string content)
-      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  explicit ReplaceNormalizer(const ConfigNode& node)
+      : pattern_(node.at("pattern")), content_(node.at("content").as_string()) {}
   void apply(std::string& text) const override { text = pattern_.replace_all(text, content_); }
 
  private:
@@ -69,9 +69,7 @@ std::unique_ptr<const Normalizer> make_normalizer(const ConfigNode& node) {
   if (type == "NFKD") return std::make_unique<UnicodeNormalizer>(NormalForm::kNfkd);
   if (type == "Lowercase") return std::make_unique<LowercaseNormalizer>();
   if (type == "Prepend") return std::make_unique<PrependNormalizer>(node.at("prepend").as_string());
-  if (type == "Replace") {
-    return std::make_unique<ReplaceNormalizer>(Pattern(node.at("pattern")), node.at("content").as_string());
-  }
+  if (type == "Replace") return std::make_unique<ReplaceNormalizer>(node);
   if (type == "Sequence") return std::make_unique<SequenceNormalizer>(node.at("normalizers"));
   node.fail_unsupported("normalizer", type, "NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace and Sequence");
 }

@@ -69,7 +69,7 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_speci
 
 void Tokenizer::Parts::decode_token(std::int32_t id, bool skip_special_tokens, tokenizer::DecodeStream& stream) const {
   if (const tokenizer::AddedToken* added = added_tokens.token(id)) {
-    if (!added->special || !skip_special_tokens) stream.token(*added_tokens.decoder_text(id));
+    if (!added->special || !skip_special_tokens) stream.token(added->content);
   } else if (const auto text = file.vocabulary.text(id)) {
     stream.token(*text);
   }

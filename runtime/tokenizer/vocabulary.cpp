@@ -16,7 +16,7 @@ void Vocabulary::add(std::string_view text, std::int32_t id) {
 }
 
 std::optional<std::string_view> Vocabulary::finish() {
-  slots_.assign(std::bit_ceil(entries_.size() * 2 + 1), Slot{});
+  slots_.assign(std::bit_ceil(entries_.size() + entries_.size() / 2 + 1), Slot{});
   const std::size_t mask = slots_.size() - 1;
   std::int32_t max_id = -1;
   for (const Entry& entry : entries_) max_id = std::max(max_id, entry.id);

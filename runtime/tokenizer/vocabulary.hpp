@@ -48,7 +48,7 @@ class Vocabulary {
   std::string texts_;
   std::vector<Entry> entries_;
   std::vector<std::uint32_t> by_id_;  // index of the entry plus one, 0 for a hole
-  std::vector<Slot> slots_;           // a power of two, at most half full
+  std::vector<Slot> slots_;           // a power of two, at most two thirds full
 };
 
 }  // namespace mortise::tokenizer

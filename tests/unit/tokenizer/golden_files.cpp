@@ -1,0 +1,30 @@
+#include "golden_files.hpp"
+
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+
+namespace mortise::test {
+
+nlohmann::json read_json(const std::filesystem::path& path) {
+  std::ifstream stream(path);
+  if (!stream) throw std::runtime_error("cannot read " + path.string());
+  return nlohmann::json::parse(stream);
+}
+
+TemporaryFolder::TemporaryFolder() {
+  std::string name = (std::filesystem::temp_directory_path() / "mortise-tokenizer-XXXXXX").string();
+  if (!mkdtemp(name.data())) throw std::runtime_error("cannot make " + name);
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+void TemporaryFolder::write(const std::string& name, const std::string& text) const {
+  std::ofstream(path_ / name, std::ios::binary) << text;
+}
+
+}  // namespace mortise::test

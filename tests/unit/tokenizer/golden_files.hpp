@@ -1,0 +1,32 @@
+// tests/unit/tokenizer/golden_files.hpp: reads tests/golden/tokenizer, and makes folders of changed tokenizers.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace mortise::test {
+
+inline std::filesystem::path golden_dir() {
+  return std::filesystem::path(MORTISE_SOURCE_DIR) / "tests" / "golden" / "tokenizer";
+}
+
+nlohmann::json read_json(const std::filesystem::path& path);
+
+// A folder of its own with the given files, removed with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  void write(const std::string& name, const std::string& text) const;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace mortise::test

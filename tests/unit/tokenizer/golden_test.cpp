@@ -1,0 +1,72 @@
+// Ids and texts against the `tokenizers` package, as committed in tests/golden/tokenizer.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "golden_files.hpp"
+#include "tokenizer/incremental_decoder.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+namespace mortise {
+namespace {
+
+using nlohmann::json;
+using Ids = std::vector<std::int32_t>;
+
+std::string streamed(const Tokenizer& tokenizer, const Ids& ids, bool skip_special_tokens) {
+  IncrementalDecoder stream(tokenizer, skip_special_tokens);
+  std::string text;
+  for (const std::int32_t id : ids) text += stream.push(id);
+  return text + stream.finish();
+}
+
+void check_decoding(const Tokenizer& tokenizer, const Ids& ids, const json& text, const json& without_special) {
+  EXPECT_EQ(tokenizer.decode(ids, false), text);
+  EXPECT_EQ(tokenizer.decode(ids, true), without_special);
+  EXPECT_EQ(streamed(tokenizer, ids, false), text);
+  EXPECT_EQ(streamed(tokenizer, ids, true), without_special);
+}
+
+// A case is [text, ids, ids with special tokens, decoded, decoded without special tokens] or [ids, decoded, without].
+void check_case(const Tokenizer& tokenizer, const json& golden) {
+  SCOPED_TRACE(golden[0].dump(-1, ' ', /*ensure_ascii=*/true));
+  if (golden[0].is_array()) return check_decoding(tokenizer, golden[0], golden[1], golden[2]);
+  EXPECT_EQ(tokenizer.encode(golden[0].get<std::string>(), false), golden[1].get<Ids>());
+  EXPECT_EQ(tokenizer.encode(golden[0].get<std::string>(), true), golden[2].get<Ids>());
+  check_decoding(tokenizer, golden[2], golden[3], golden[4]);
+}
+
+class TrainedTokenizer : public testing::TestWithParam<const char*> {};
+
+TEST_P(TrainedTokenizer, EncodesAndDecodesAsTheReference) {
+  const auto folder = test::golden_dir() / GetParam();
+  const auto tokenizer = Tokenizer::load(folder);
+  const json cases = test::read_json(folder / "cases.json");
+  ASSERT_GT(cases.size(), 100u);
+  for (const json& golden : cases) check_case(tokenizer, golden);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tokenizer, TrainedTokenizer,
+                         testing::Values("demo_style", "qwen_style", "llama3_style", "llama2_style"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Every component and option, each in a variant of one tokenizer; the variant's name is printed with a failure.
+TEST(TokenizerComponents, EncodeAndDecodeAsTheReference) {
+  const json base = test::read_json(test::golden_dir() / "components" / "tokenizer.json");
+  const json variants = test::read_json(test::golden_dir() / "components" / "variants.json");
+  ASSERT_GT(variants.size(), 80u);
+  for (const json& variant : variants) {
+    SCOPED_TRACE(variant["name"].get<std::string>());
+    json document = base;
+    document.merge_patch(variant["patch"]);
+    const test::TemporaryFolder folder;
+    folder.write("tokenizer.json", document.dump());
+    const auto tokenizer = Tokenizer::load(folder.path());
+    for (const json& golden : variant["cases"]) check_case(tokenizer, golden);
+  }
+}
+
+}  // namespace
+}  // namespace mortise

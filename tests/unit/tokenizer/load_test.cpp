@@ -1,0 +1,213 @@
+// What load() refuses, with which words, and what it takes from tokenizer_config.json.
+#include <filesystem>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "error.hpp"
+#include "golden_files.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+namespace mortise {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+// A tokenizer with 256 byte tokens would hide what a test is about; this one has the letters a and b.
+json small_tokenizer() {
+  return json::parse(R"({
+    "version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null, "post_processor": null,
+    "decoder": {"type": "Fuse"},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "<s>": 3, "</s>": 4}, "merges": [["a", "b"]]}})");
+}
+
+json token(const std::string& content) {
+  return {{"id", 9}, {"content", content}};
+}
+
+std::string load_error(const std::filesystem::path& folder) {
+  try {
+    Tokenizer::load(folder);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "loaded";
+}
+
+std::string error_of_text(const std::string& text) {
+  const test::TemporaryFolder folder;
+  folder.write("tokenizer.json", text);
+  return load_error(folder.path());
+}
+
+std::string error_with(const json& patch) {
+  json document = small_tokenizer();
+  document.merge_patch(patch);
+  return error_of_text(document.dump());
+}
+
+Tokenizer load_with_config(const json& patch, const json& config) {
+  json document = small_tokenizer();
+  document.merge_patch(patch);
+  const test::TemporaryFolder folder;
+  folder.write("tokenizer.json", document.dump());
+  folder.write("tokenizer_config.json", config.dump());
+  return Tokenizer::load(folder.path());
+}
+
+TEST(TokenizerLoad, TakesAFolderWithTokenizerJsonAlone) {
+  EXPECT_EQ(error_with(json::object()), "loaded");
+}
+
+TEST(TokenizerLoad, NamesTheFileThatIsMissingOrNoJson) {
+  EXPECT_THAT(load_error("/nonexistent"), AllOf(HasSubstr("/nonexistent/tokenizer.json"), HasSubstr("cannot be read")));
+  EXPECT_THAT(error_of_text(""), AllOf(HasSubstr("tokenizer.json: not valid JSON"), HasSubstr("line 1, column 1")));
+  EXPECT_THAT(error_of_text("{\"model\": {\"vocab\": {\"a\": 0, \"b\""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of_text("[1, 2]"), HasSubstr("tokenizer.json: expected an object, found an array"));
+  EXPECT_THAT(error_of_text("{\"a\": \"\xff\"}"), HasSubstr("not valid JSON"));
+}
+
+TEST(TokenizerLoad, RefusesNestingThatWouldOverflowTheStack) {
+  EXPECT_THAT(error_of_text(std::string(1000000, '[')), HasSubstr("nested more than 64 levels deep"));
+}
+
+TEST(TokenizerLoad, NamesTheKeyAndWhatWasExpected) {
+  EXPECT_THAT(error_with({{"model", nullptr}}), HasSubstr("tokenizer.json: model: expected a value, found nothing"));
+  EXPECT_THAT(error_with({{"model", {{"ignore_merges", 1}}}}),
+              HasSubstr("model.ignore_merges: expected true or false, found 1"));
+  EXPECT_THAT(error_with({{"pre_tokenizer", {{"type", 3}}}}),
+              HasSubstr("pre_tokenizer.type: expected a string, found 3"));
+  EXPECT_THAT(error_with({{"pre_tokenizer", {{"type", "ByteLevel"}}}}),
+              HasSubstr("pre_tokenizer.add_prefix_space: expected a value, found nothing"));
+  EXPECT_THAT(error_with({{"added_tokens", {token("x"), {{"content", true}}}}}),
+              HasSubstr("added_tokens[1].content: expected a string, found true"));
+  EXPECT_THAT(error_with({{"normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "Replace"}}}}}}}),
+              HasSubstr("normalizer.normalizers[0].pattern: expected a value"));
+}
+
+TEST(TokenizerLoad, NamesTheComponentThatIsNotSupported) {
+  EXPECT_THAT(error_with({{"model", {{"type", "WordPiece"}}}}), HasSubstr("model: model 'WordPiece' is not supported"));
+  EXPECT_THAT(error_with({{"pre_tokenizer", {{"type", "Metaspace"}}}}),
+              HasSubstr("pre_tokenizer: pre-tokenizer 'Metaspace' is not supported; this version knows ByteLevel"));
+  EXPECT_THAT(error_with({{"normalizer", {{"type", "Precompiled"}}}}), HasSubstr("normalizer 'Precompiled' is not"));
+  EXPECT_THAT(error_with({{"decoder", {{"type", "Sequence"}, {"decoders", {{{"type", "CTC"}}}}}}}),
+              HasSubstr("decoder.decoders[0]: decoder 'CTC' is not supported"));
+  EXPECT_THAT(error_with({{"post_processor", {{"type", "BertProcessing"}}}}), HasSubstr("'BertProcessing' is not"));
+  EXPECT_THAT(error_with({{"model", {{"end_of_word_suffix", "</w>"}}}}), HasSubstr("affixes are not supported"));
+  EXPECT_THAT(error_with({{"model", {{"dropout", 0.1}}}}), HasSubstr("model.dropout: expected null or 0"));
+}
+
+TEST(TokenizerLoad, RefusesAMalformedVocabulary) {
+  EXPECT_THAT(error_with({{"model", {{"vocab", {{"x", -1}}}}}}),
+              HasSubstr("model.vocab[\"x\"]: expected a whole number"));
+  EXPECT_THAT(error_with({{"model", {{"vocab", {{"x", 1.5}}}}}}), HasSubstr("found 1.5"));
+  EXPECT_THAT(error_with({{"model", {{"vocab", {{"x", "1"}}}}}}), HasSubstr("found \"1\""));
+  EXPECT_THAT(error_with({{"model", {{"vocab", {{"x", 4294967295u}}}}}}), HasSubstr("found 4294967295"));
+  EXPECT_THAT(error_with({{"model", {{"vocab", {{"x", {1}}}}}}}), HasSubstr("found an array"));
+  EXPECT_THAT(error_with({{"model", {{"vocab", {"a"}}}}}),
+              HasSubstr("model.vocab: expected an object of tokens and ids, found an array"));
+  EXPECT_THAT(error_of_text(R"({"model": {"type": "BPE", "vocab": {"a": 0, "a": 1}, "merges": []}})"),
+              HasSubstr("model.vocab[\"a\"]: stands there twice"));
+}
+
+TEST(TokenizerLoad, RefusesMalformedMerges) {
+  const auto merges = [](const char* list) { return error_with({{"model", {{"merges", json::parse(list)}}}}); };
+  EXPECT_THAT(merges(R"(["a b", "ab"])"),
+              HasSubstr("model.merges[1]: expected \"left right\" or [\"left\", \"right\"]"));
+  EXPECT_THAT(merges(R"(["a b c"])"), HasSubstr("model.merges[0]"));
+  EXPECT_THAT(merges(R"([["a", "b", "c"]])"), HasSubstr("found an array of 3"));
+  EXPECT_THAT(merges(R"([["a"]])"), HasSubstr("found an array of 1"));
+  EXPECT_THAT(merges(R"([["a", 1]])"), HasSubstr("model.merges[0]"));
+  EXPECT_THAT(merges("[3]"), HasSubstr("found 3"));
+  EXPECT_THAT(merges(R"([["b", "a"]])"), HasSubstr("model.merges[0]: expected tokens of model.vocab, found \"ba\""));
+  EXPECT_THAT(merges(R"([["a", "x"]])"), HasSubstr("found \"x\""));
+  EXPECT_THAT(merges("\"a b\""), HasSubstr("model.merges: expected an array, found \"a b\""));
+}
+
+TEST(TokenizerLoad, RefusesARegularExpressionThatCannotBeUsed) {
+  const auto split = [](const char* pattern) {
+    return error_with(
+        {{"pre_tokenizer",
+          {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}}}});
+  };
+  EXPECT_THAT(split("(a"), HasSubstr("pre_tokenizer.pattern.Regex: not a regular expression that can be used"));
+  EXPECT_THAT(split("[a&&b]"), HasSubstr("a set intersection (&&) at offset 2 of the regular expression"));
+  EXPECT_THAT(split("\\p{NoSuchScript}"), HasSubstr("not a regular expression"));
+}
+
+TEST(TokenizerLoad, RefusesATemplateWithAnUnknownToken) {
+  const json single = {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}};
+  EXPECT_THAT(error_with({{"post_processor",
+                           {{"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", json::object()}}}}),
+              HasSubstr("post_processor.single[0].SpecialToken.id: expected a token of special_tokens, found \"<s>\""));
+}
+
+TEST(TokenizerConfig, GivesNamedTokensInBothSpellings) {
+  const auto tokenizer = load_with_config(json::object(), {{"bos_token", "<s>"}, {"eos_token", {{"content", "</s>"}}}});
+  EXPECT_EQ(tokenizer.bos_id(), 3);
+  EXPECT_EQ(tokenizer.eos_id(), 4);
+  EXPECT_TRUE(tokenizer.is_special(4));
+  EXPECT_EQ(tokenizer.encode("a</s>b", false), (std::vector<std::int32_t>{0, 4, 1}));
+  EXPECT_EQ(tokenizer.decode(std::vector<std::int32_t>{0, 4}, /*skip_special_tokens=*/true), "a");
+}
+
+TEST(TokenizerConfig, LeavesNamedTokensAloneThatNoModelKnows) {
+  const auto tokenizer = load_with_config(json::object(), {{"pad_token", "[PAD]"}, {"bos_token", nullptr}});
+  EXPECT_EQ(tokenizer.token_id("[PAD]"), std::nullopt);
+  EXPECT_EQ(tokenizer.bos_id(), std::nullopt);
+}
+
+TEST(TokenizerConfig, AddsDeclaredTokensInTheOrderOfTheirIds) {
+  json declared;
+  for (int i = 0; i < 12; ++i)
+    declared[std::to_string(5 + i)] = {{"content", std::string(1, static_cast<char>('A' + i))}};
+  const auto tokenizer = load_with_config(json::object(), {{"added_tokens_decoder", declared}});
+  EXPECT_EQ(tokenizer.token_id("A"), 5);
+  EXPECT_EQ(tokenizer.token_id("L"), 16);  // 6: sorted as text, "16" before "5"
+  EXPECT_EQ(tokenizer.vocab_size(), 17u);
+}
+
+TEST(TokenizerConfig, GivesTheChatTemplate) {
+  EXPECT_EQ(load_with_config(json::object(), json::object()).chat_template(), "");
+  EXPECT_EQ(load_with_config(json::object(), {{"chat_template", "{{ x }}"}}).chat_template(), "{{ x }}");
+  EXPECT_EQ(Tokenizer::load(test::golden_dir() / "qwen_style").chat_template(), "{{ messages }}");
+  const test::TemporaryFolder folder;
+  folder.write("tokenizer.json", small_tokenizer().dump());
+  folder.write("tokenizer_config.json", R"({"chat_template": "old"})");
+  folder.write("chat_template.jinja", "new");
+  EXPECT_EQ(Tokenizer::load(folder.path()).chat_template(), "new");
+}
+
+TEST(TokenizerConfig, IsCheckedLikeTheTokenizer) {
+  const test::TemporaryFolder folder;
+  folder.write("tokenizer.json", small_tokenizer().dump());
+  folder.write("tokenizer_config.json", R"({"eos_token": {"special": true}})");
+  EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer_config.json: eos_token.content: expected a value"));
+  folder.write("tokenizer_config.json", "{");
+  EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer_config.json: not valid JSON"));
+}
+
+TEST(Tokenizer, NamesItsTokens) {
+  const auto tokenizer = load_with_config({{"added_tokens", {token("<x>")}}}, json::object());
+  EXPECT_EQ(tokenizer.token_id("ab"), 2);
+  EXPECT_EQ(tokenizer.token_id("<x>"), 5);
+  EXPECT_EQ(tokenizer.token_id("nothing"), std::nullopt);
+  EXPECT_EQ(tokenizer.token(2), "ab");
+  EXPECT_EQ(tokenizer.token(5), "<x>");
+  EXPECT_EQ(tokenizer.token(-1), std::nullopt);
+  EXPECT_EQ(tokenizer.token(6), std::nullopt);
+  EXPECT_FALSE(tokenizer.is_special(5));
+  EXPECT_EQ(tokenizer.vocab_size(), 6u);
+}
+
+TEST(Tokenizer, SaysSoWhenTheUnknownTokenIsUnknown) {
+  const auto tokenizer = load_with_config({{"model", {{"unk_token", "<unk>"}}}}, json::object());
+  EXPECT_EQ(tokenizer.encode("ab", false), (std::vector<std::int32_t>{2}));
+  EXPECT_THROW(tokenizer.encode("abc", false), Error);
+}
+
+}  // namespace
+}  // namespace mortise
