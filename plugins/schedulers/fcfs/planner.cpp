@@ -1,0 +1,152 @@
+#include "schedulers/fcfs/planner.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace mortise::fcfs {
+namespace {
+
+int64_t blocks_for(int64_t tokens, int32_t block_size) {
+  return (tokens + block_size - 1) / block_size;
+}
+
+}  // namespace
+
+Planner::Planner(const mortise_schedule_view& view, const Limits& limits)
+    : view_(view),
+      seq_budget_(std::min(view.seq_budget, limits.max_num_seqs)),
+      rows_left_(std::min(view.token_budget, limits.max_batched_tokens)),
+      free_blocks_(view.num_free_blocks),
+      new_tokens_(static_cast<std::size_t>(view.num_seqs), 0),
+      is_preempted_(static_cast<std::size_t>(view.num_seqs), 0) {
+  order_sequences();
+}
+
+void Planner::order_sequences() {
+  order_.resize(static_cast<std::size_t>(view_.num_seqs));
+  std::iota(order_.begin(), order_.end(), 0);
+  const auto before = [&](int32_t a, int32_t b) {
+    return view_.priorities[a] != view_.priorities[b] ? view_.priorities[a] < view_.priorities[b]
+                                                      : view_.arrivals[a] < view_.arrivals[b];
+  };
+  // The view is in order of arrival, and most often all priorities are equal.
+  if (!std::is_sorted(order_.begin(), order_.end(), before)) std::stable_sort(order_.begin(), order_.end(), before);
+  for (const int32_t i : order_) num_running_ += running(i) ? 1 : 0;
+}
+
+// Tokens with KV after a run of n; one that reaches the known end also writes its drafts.
+int64_t Planner::end_of(int32_t i, int32_t n) const {
+  return int64_t{start(i)} + n + (n == remaining(i) ? view_.lookahead[i] : 0);
+}
+
+// Free blocks that it takes to hold `end` tokens. Cached blocks that nobody holds count as free until they are taken.
+int64_t Planner::cost(int32_t i, int64_t end) const {
+  const int64_t held = running(i) ? view_.blocks_held[i] : start(i) / view_.block_size;
+  const int64_t cached = running(i) ? 0 : view_.num_cached_free_blocks[i];
+  return std::max<int64_t>(0, blocks_for(end, view_.block_size) - held) + cached;
+}
+
+// The largest number of new tokens that the rows left and `free_blocks` have room for; 0: none. Drafts cannot be cut,
+// so a run that would end without room for them stops one token short.
+int32_t Planner::largest_run(int32_t i, int64_t free_blocks) const {
+  const int64_t unheld = cost(i, start(i));  // for a waiting one: its cached blocks; above `free_blocks` nothing fits
+  if (unheld > free_blocks) return 0;
+  const int64_t held = running(i) ? view_.blocks_held[i] : start(i) / view_.block_size;
+  const int64_t slots = (held + free_blocks - unheld) * view_.block_size - start(i);
+  const int64_t room = std::min(rows_left_, slots);
+  if (rows(i, remaining(i)) <= room) return remaining(i);
+  return static_cast<int32_t>(std::clamp<int64_t>(room, 0, remaining(i) - 1));
+}
+
+void Planner::take(int32_t i, int32_t n) {
+  new_tokens_[i] = n;
+  rows_left_ -= rows(i, n);
+  free_blocks_ -= cost(i, end_of(i, n));
+  num_running_ += running(i) ? 0 : 1;
+  ++num_scheduled_;
+}
+
+// Gives up the blocks of a running sequence, and its place in this step if it had got one.
+void Planner::preempt(int32_t i) {
+  if (new_tokens_[i] > 0) {
+    rows_left_ += rows(i, new_tokens_[i]);
+    free_blocks_ += cost(i, end_of(i, new_tokens_[i]));
+    new_tokens_[i] = 0;
+    --num_scheduled_;
+  }
+  free_blocks_ += view_.blocks_freed_if_preempted[i];
+  preempted_.push_back(i);
+  is_preempted_[i] = 1;
+  --num_running_;
+}
+
+int32_t Planner::last_running() const {
+  const auto found =
+      std::find_if(order_.rbegin(), order_.rend(), [&](int32_t i) { return running(i) && !is_preempted_[i]; });
+  return *found;  // REQUIRES: there is one
+}
+
+// Schedules a running sequence, if need be with the blocks of those after it.
+void Planner::serve(int32_t i) {
+  if (is_preempted_[i] || remaining(i) < 1 || num_scheduled_ == seq_budget_) return;
+  if (largest_run(i, view_.num_blocks) < 1) return;  // no rows left: more blocks would not help
+  int32_t n = largest_run(i, free_blocks_);
+  while (n < 1) {
+    const int32_t victim = last_running();
+    // It keeps its blocks and waits for those before it to end, or to take its blocks.
+    if (victim == i) return;
+    preempt(victim);
+    n = largest_run(i, free_blocks_);
+  }
+  take(i, n);
+}
+
+// Blocks that a running sequence will ask for beyond this step: for the rest of its known tokens, and the next one.
+int64_t Planner::still_needed(int32_t i) const {
+  const int64_t whole = cost(i, end_of(i, remaining(i)));
+  const int64_t taken = new_tokens_[i] > 0 ? cost(i, end_of(i, new_tokens_[i])) : 0;
+  return std::max<int64_t>(0, whole - taken) + 1;
+}
+
+void Planner::admit_waiting() {
+  int64_t reserve = 0;
+  for (const int32_t i : order_) {
+    if (running(i)) reserve += still_needed(i);
+  }
+  for (const int32_t i : order_) {
+    if (running(i) || remaining(i) < 1) continue;
+    if (num_running_ >= seq_budget_ || num_scheduled_ >= seq_budget_ || rows_left_ < 1) return;
+    // Alone it need not leave room for anybody: the host has checked that it fits the pool.
+    const bool alone = num_scheduled_ == 0;
+    if (!alone && cost(i, end_of(i, remaining(i))) > free_blocks_ - reserve) return;
+    const int32_t n = largest_run(i, free_blocks_);
+    if (n < 1) return;
+    take(i, n);
+    reserve += still_needed(i);
+  }
+}
+
+void Planner::plan() {
+  for (const int32_t i : order_) {
+    if (running(i) && remaining(i) == 1) serve(i);
+  }
+  for (const int32_t i : order_) {
+    if (running(i) && remaining(i) > 1) serve(i);
+  }
+  // Whoever preempts is short of blocks: what is left of them belongs to it.
+  if (preempted_.empty()) admit_waiting();
+}
+
+void Planner::write(mortise_schedule_plan& out) const {
+  out.num_scheduled = 0;
+  for (const int32_t i : order_) {
+    if (new_tokens_[i] == 0) continue;
+    out.seqs[out.num_scheduled] = i;
+    out.num_new_tokens[out.num_scheduled++] = new_tokens_[i];
+  }
+  std::copy(preempted_.begin(), preempted_.end(), out.preempted);
+  out.num_preempted = static_cast<int32_t>(preempted_.size());
+  out.num_pins = 0;
+}
+
+}  // namespace mortise::fcfs

@@ -1,0 +1,60 @@
+// plugins/schedulers/fcfs/planner.hpp: one step's plan, first come, first served. A pure function of the view and of
+// the two limits: nothing is remembered from step to step, so the scheduler can be replaced at any time.
+//   Order: priority (lower first), then arrival. Running sequences come before waiting ones, among them those that
+//   decode before those that are still in their prompt. Memory: a running sequence that lacks blocks takes them from
+//   the last running one in the order, never from one before it. A waiting one is admitted when all its known tokens
+//   fit beside what the running ones still need to finish theirs and one block each; whoever does not fit holds back
+//   all after it.
+// So the first sequence in the order always gets on, and nobody is starved.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "mortise/scheduler.h"
+
+namespace mortise::fcfs {
+
+struct Limits {
+  int32_t max_num_seqs;
+  int32_t max_batched_tokens;
+};
+
+class Planner {
+ public:
+  // The view outlives the planner. The smaller of its budgets and `limits` holds.
+  Planner(const mortise_schedule_view& view, const Limits& limits);
+
+  void plan();
+  void write(mortise_schedule_plan& out) const;
+
+ private:
+  bool running(int32_t i) const { return view_.states[i] == MORTISE_SEQ_RUNNING; }
+  int32_t start(int32_t i) const { return running(i) ? view_.num_computed[i] : view_.num_cached[i]; }
+  int32_t remaining(int32_t i) const { return view_.num_tokens[i] - start(i); }
+  int64_t end_of(int32_t i, int32_t n) const;
+  int64_t rows(int32_t i, int32_t n) const { return end_of(i, n) - start(i); }
+  int64_t cost(int32_t i, int64_t end) const;
+  int32_t largest_run(int32_t i, int64_t free_blocks) const;
+
+  void order_sequences();
+  void serve(int32_t i);
+  void admit_waiting();
+  void take(int32_t i, int32_t n);
+  void preempt(int32_t i);
+  int32_t last_running() const;
+  int64_t still_needed(int32_t i) const;
+
+  const mortise_schedule_view& view_;
+  const int32_t seq_budget_;
+  int64_t rows_left_;
+  int64_t free_blocks_;
+  int32_t num_running_ = 0;
+  int32_t num_scheduled_ = 0;
+  std::vector<int32_t> order_;       // indices of the view
+  std::vector<int32_t> new_tokens_;  // by index of the view; 0: not in the plan
+  std::vector<int32_t> preempted_;   // indices, in the order of preemption
+  std::vector<char> is_preempted_;   // by index of the view
+};
+
+}  // namespace mortise::fcfs
