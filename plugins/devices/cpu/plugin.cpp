@@ -135,8 +135,21 @@ const char* isa(mortise_device* device) {
   return isa_name(device->isa);
 }
 
+const void* vector_weight(mortise_device*, const mortise_weight* weight, int64_t* n, int32_t* dtype) {
+  if (weight == nullptr || weight->use != MORTISE_WEIGHT_VECTOR) return nullptr;
+  *n = weight->n;
+  *dtype = weight->dtype;
+  return weight->dtype == MORTISE_BF16 ? static_cast<const void*>(weight->vector_bf16()) : weight->vector();
+}
+
 constexpr mortise_parallel_table kParallel = {
-    .struct_size = sizeof(mortise_parallel_table), .flags = 0, .num_threads = num_threads, .run = run, .isa = isa};
+    .struct_size = sizeof(mortise_parallel_table),
+    .flags = 0,
+    .num_threads = num_threads,
+    .run = run,
+    .isa = isa,
+    .vector_weight = vector_weight,
+};
 
 const void* get_ext(mortise_device*, const char* id) {
   return std::strcmp(id, MORTISE_EXT_PARALLEL) == 0 ? &kParallel : nullptr;

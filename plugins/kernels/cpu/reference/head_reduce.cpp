@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/reference/noise.hpp"
+#include "kernels/cpu/reference/math.hpp"
 
 namespace mortise::cpu::reference {
 namespace {
@@ -30,17 +30,17 @@ LogSumExp log_sum_exp(const std::vector<float>& logits) {
     if (slice_max == -kInfinity) continue;
     float lane[kLanes] = {};  // lane i adds the columns i, 16 + i, 32 + i, ... of the slice
     for (std::size_t i = begin; i < end; ++i) {
-      lane[(i - begin) % kLanes] += exp_reference(clean(logits[i]) - slice_max);
+      lane[(i - begin) % kLanes] += exp(clean(logits[i]) - slice_max);
     }
     for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
       for (std::size_t i = 0; i < half; ++i) lane[i] += lane[i + half];
     }
     const float merged_max = std::max(state.max, slice_max);
-    const float left = state.sum * exp_reference(state.max - merged_max);
-    const float right = lane[0] * exp_reference(slice_max - merged_max);
+    const float left = state.sum * exp(state.max - merged_max);
+    const float right = lane[0] * exp(slice_max - merged_max);
     state = {merged_max, left + right, 0.0f};
   }
-  state.lse = state.max + log_reference(state.sum);
+  state.lse = state.max + log(state.sum);
   return state;
 }
 

@@ -1,5 +1,4 @@
-// reference/noise.hpp: the oracle of noise.hpp and of the functions that sampling and head reductions need, one number
-// at a time. REQUIRES for all: DenormalsOff.
+// reference/noise.hpp: the oracle of noise.hpp and philox.hpp, one token at a time. REQUIRES: DenormalsOff.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +13,5 @@ float gumbel(std::uint32_t r);
 
 // The noise of a token: gumbel of the first word of Philox with the counter (position low, position high, token, 0).
 float noise(std::uint64_t key, std::uint64_t position, std::int32_t token);
-
-// math.hpp's functions for one number.
-float exp_reference(float x);
-float log_reference(float x);
-float log1p_reference(float x);
 
 }  // namespace mortise::cpu::reference

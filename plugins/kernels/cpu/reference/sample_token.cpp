@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/cpu/reference/head_reduce.hpp"
+#include "kernels/cpu/reference/math.hpp"
 #include "kernels/cpu/reference/noise.hpp"
 
 namespace mortise::cpu::reference {
@@ -35,7 +36,7 @@ std::uint64_t weight(float probability) {
 
 std::uint64_t total_weight(const Tokens& tokens, float max) {
   std::uint64_t total = 0;
-  for (const auto& [x, id] : tokens) total += weight(exp_reference(x - max));
+  for (const auto& [x, id] : tokens) total += weight(exp(x - max));
   return total;
 }
 
@@ -46,7 +47,7 @@ void keep_top_p(Tokens& tokens, float max, float top_p) {
   const std::uint64_t need = static_cast<std::uint64_t>((product + 0xffffffffu) >> 32);
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    sum += weight(exp_reference(tokens[i].first - max));
+    sum += weight(exp(tokens[i].first - max));
     if (sum >= need) return tokens.resize(i + 1);
   }
 }
@@ -66,7 +67,7 @@ Sampled sample_token(const SampleRow& row) {
 
   const float max = tokens[0].first;
   if (row.min_p > 0) {
-    const float bound = max + log_reference(std::min(row.min_p, 1.0f));
+    const float bound = max + log(std::min(row.min_p, 1.0f));
     std::erase_if(tokens, [=](const auto& token) { return !(token.first >= bound); });
   }
   if (row.top_k > 0) tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(row.top_k)));
@@ -84,7 +85,7 @@ Sampled sample_token(const SampleRow& row) {
     best.left.push_back(id);
   }
   const float total = static_cast<float>(total_weight(tokens, max)) * 0x1p-32f;
-  best.logprob = (best_logit - max) - log_reference(total);
+  best.logprob = (best_logit - max) - log(total);
   return best;
 }
 

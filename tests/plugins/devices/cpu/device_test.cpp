@@ -1,0 +1,143 @@
+// Options, description and memory of the CPU device.
+#include <algorithm>
+#include <filesystem>
+
+#include "device_fixture.hpp"
+
+namespace mortise::cpu {
+namespace {
+
+class PrintInstructionSets : public testing::Environment {
+ public:
+  void SetUp() override {
+    std::string names;
+    for (const Isa isa : available_isas()) names += std::string(" ") + isa_name(isa);
+    std::printf("instruction sets run:%s\n", names.c_str());
+  }
+};
+const auto* const kPrint = testing::AddGlobalTestEnvironment(new PrintInstructionSets);
+
+// The name of an instruction set that this machine lacks, or null.
+const char* missing_isa() {
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
+    const auto& found = available_isas();
+    if (std::find(found.begin(), found.end(), isa) == found.end()) return isa_name(isa);
+  }
+  return nullptr;
+}
+
+TEST(CpuDevice, DescribesItself) {
+  Device device(Isa::kPortable, 3);
+  auto info = sized<mortise_device_info>();
+  EXPECT_EQ(device.table().describe(device.get(), &info), MORTISE_OK);
+  EXPECT_STREQ(info.isa, "portable");
+  EXPECT_EQ(info.num_threads, 3);
+  EXPECT_EQ(info.host_memory, 1);
+  EXPECT_GT(info.memory_bytes, 0u);
+  EXPECT_STRNE(info.name, "");
+}
+
+TEST(CpuDevice, WritesNoMoreOfADescriptionThanTheCallerKnows) {
+  Device device(Isa::kPortable, 1);
+  auto info = sized<mortise_device_info>();
+  info.struct_size = offsetof(mortise_device_info, num_threads);
+  info.num_threads = -5;
+  EXPECT_EQ(device.table().describe(device.get(), &info), MORTISE_OK);
+  EXPECT_EQ(info.num_threads, -5);
+  EXPECT_EQ(info.struct_size, offsetof(mortise_device_info, num_threads));
+}
+
+TEST(CpuDevice, TheNumericsIdDependsOnTheTypeAlone) {
+  for (const Isa isa : available_isas()) {
+    Device device(isa, 1);
+    EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_BF16), "cpu-bf16/1");
+    EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_F32), "cpu-f32/1");
+    EXPECT_EQ(device.table().numerics_id(device.get(), MORTISE_F16), nullptr);
+  }
+}
+
+TEST(CpuDevice, TakesTheBestInstructionSetAndAllProcessorsByDefault) {
+  for (const char* options : {"{}", R"({"threads": 0, "isa": "auto"})"}) {
+    Device device{std::string(options)};
+    EXPECT_STREQ(device.parallel().isa(device.get()), isa_name(available_isas().back()));
+    EXPECT_GE(device.parallel().num_threads(device.get()), 1);
+  }
+}
+
+TEST(CpuDevice, TheEnvironmentVariableBeatsTheOption) {
+  setenv("MORTISE_ISA", "portable", 1);
+  void* instance = nullptr;
+  mortise_error error = make_error();
+  const std::string best = isa_name(available_isas().back());
+  ASSERT_EQ(create_device(R"({"threads": 1, "isa": ")" + best + "\"}", &instance, &error), MORTISE_OK);
+  unsetenv("MORTISE_ISA");
+  auto* device = static_cast<mortise_device*>(instance);
+  const auto& table = *static_cast<const mortise_device_table*>(cpu_component().table);
+  auto info = sized<mortise_device_info>();
+  table.describe(device, &info);
+  EXPECT_STREQ(info.isa, "portable");
+  cpu_component().destroy(instance);
+}
+
+TEST(CpuDevice, AnInstructionSetThatTheMachineLacksIsRefusedWithWhatThereIs) {
+  const char* const missing = missing_isa();
+  if (missing == nullptr) GTEST_SKIP() << "this machine has all of them";
+  void* instance = nullptr;
+  mortise_error error = make_error();
+  unsetenv("MORTISE_ISA");
+  EXPECT_EQ(create_device(R"({"isa": ")" + std::string(missing) + "\"}", &instance, &error),
+            MORTISE_FAILED_PRECONDITION);
+  EXPECT_STREQ(error.where, "isa");
+  EXPECT_NE(std::string(error.message).find("it has portable"), std::string::npos) << error.message;
+  setenv("MORTISE_ISA", missing, 1);
+  EXPECT_EQ(create_device("{}", &instance, &error), MORTISE_FAILED_PRECONDITION);
+  EXPECT_STREQ(error.where, "MORTISE_ISA");
+  unsetenv("MORTISE_ISA");
+}
+
+TEST(CpuDevice, MemoryIsZeroAndAligned) {
+  Device device(Isa::kPortable, 1);
+  for (const std::uint64_t bytes : {0ull, 1ull, 5000ull, 10ull << 20}) {
+    void* memory = nullptr;
+    ASSERT_EQ(device.table().allocate(device.get(), bytes, &memory, &device.error), MORTISE_OK);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 256, 0u);
+    auto* const first = static_cast<unsigned char*>(memory);
+    EXPECT_TRUE(std::all_of(first, first + bytes, [](unsigned char byte) { return byte == 0; }));
+    device.table().free(device.get(), memory);
+  }
+  device.table().free(device.get(), nullptr);
+}
+
+TEST(CpuDevice, MoreMemoryThanThereIsIsRefusedWithTheNumbers) {
+  Device device(Isa::kPortable, 1);
+  void* memory = nullptr;
+  for (const std::uint64_t bytes : {1ull << 60, ~0ull}) {
+    EXPECT_EQ(device.table().allocate(device.get(), bytes, &memory, &device.error), MORTISE_RESOURCE_EXHAUSTED);
+    EXPECT_NE(std::string(device.error.message).find(std::to_string(bytes)), std::string::npos) << device.error.message;
+  }
+}
+
+TEST(CpuDevice, CopiesAndFills) {
+  Device device(Isa::kPortable, 1);
+  std::vector<std::uint8_t> a(1000), b(1000, 1);
+  EXPECT_EQ(device.table().fill(device.get(), nullptr, a.data(), 7, 1000, nullptr), MORTISE_OK);
+  EXPECT_EQ(device.table().copy(device.get(), nullptr, b.data(), a.data(), 999, nullptr), MORTISE_OK);
+  EXPECT_EQ(b[998], 7);
+  EXPECT_EQ(b[999], 1);
+}
+
+TEST(CpuDevice, LeavesNoThreadBehind) {
+  const auto threads = [] {
+    const auto tasks = std::filesystem::directory_iterator("/proc/self/task");
+    return std::distance(begin(tasks), end(tasks));
+  };
+  const auto before = threads();
+  {
+    Device device(Isa::kPortable, 4);
+    EXPECT_EQ(threads(), before + 3);
+  }
+  EXPECT_EQ(threads(), before);
+}
+
+}  // namespace
+}  // namespace mortise::cpu

@@ -1,0 +1,175 @@
+// head_reduce and sample through the device: rows are independent, calls may cover any number of slices.
+#include <algorithm>
+#include <cmath>
+
+#include "device_fixture.hpp"
+#include "kernels/cpu/reference/head_reduce.hpp"
+#include "kernels/cpu/reference/sample_token.hpp"
+
+namespace mortise::cpu {
+namespace {
+
+constexpr std::size_t kRows = 7, kVocab = 5000;
+
+class Head : public OnEachDevice {
+ protected:
+  std::vector<float> row_of(const std::vector<float>& logits, std::size_t r) const {
+    return {&logits[r * kVocab], &logits[r * kVocab] + kVocab};
+  }
+};
+
+TEST_P(Head, ReductionsHaveTheReferencesBitsInAnyNumberOfCalls) {
+  std::mt19937 rng(1);
+  const std::vector<float> logits = random_values<float>(rng, kRows * kVocab, Values::kSpecial);
+  const auto slice = static_cast<std::size_t>(table().vocab_slice(device_.get()));
+  ASSERT_EQ(slice, 2048u);  // part of the numerics id
+  constexpr std::size_t kTop = 5;
+  std::vector<std::int32_t> targets(kRows);
+  for (std::int32_t& t : targets) t = static_cast<std::int32_t>(rng() % kVocab);
+  targets[2] = -1;
+  for (const std::size_t step : {slice, 2 * slice, 3 * slice}) {
+    std::vector<float> max(kRows, 9), sum(kRows, 9), target_logits(kRows, 9), lse(kRows, 9), top(kRows * kTop, 9);
+    std::vector<std::int32_t> ranks(kRows, 9), ids(kRows * kTop, 9);
+    const auto reduce = [&](bool second_pass) {
+      for (std::size_t begin = 0; begin < kVocab; begin += step) {
+        mortise_tensor view = matrix(logits, kRows, std::min(step, kVocab - begin), kVocab);
+        view.data = static_cast<float*>(view.data) + begin;
+        view.bytes -= begin * sizeof(float);
+        auto args = sized<mortise_head_reduce_args>();
+        args.logits = &view;
+        args.vocab_begin = static_cast<int32_t>(begin);
+        args.first = begin == 0;
+        args.targets = targets.data();
+        args.target_logits = target_logits.data();
+        if (second_pass) {
+          args.ranks = ranks.data();
+        } else {
+          args.max = max.data(), args.sum = sum.data(), args.lse = lse.data();
+          args.top_n = kTop, args.top_ids = ids.data(), args.top_logits = top.data();
+        }
+        expect_ok(table().head_reduce(device_.get(), nullptr, &args, &device_.error));
+      }
+    };
+    reduce(false);
+    reduce(true);
+    const DenormalsOff denormals_off;
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const std::vector<float> row = row_of(logits, r);
+      const reference::LogSumExp expected = reference::log_sum_exp(row);
+      const auto order = reference::ordered(row);
+      EXPECT_TRUE(same_bits(&expected.max, &max[r], 1));
+      EXPECT_TRUE(same_bits(&expected.sum, &sum[r], 1));
+      EXPECT_TRUE(same_bits(&expected.lse, &lse[r], 1));
+      for (std::size_t i = 0; i < kTop; ++i) {
+        EXPECT_EQ(ids[r * kTop + i], order[i].second);
+        EXPECT_EQ(top[r * kTop + i], order[i].first);
+      }
+      const auto at = std::find_if(order.begin(), order.end(), [&](const auto& t) { return t.second == targets[r]; });
+      EXPECT_EQ(ranks[r], at == order.end() ? 0 : at - order.begin());
+      EXPECT_EQ(target_logits[r], at == order.end() ? -INFINITY : at->first);
+    }
+  }
+}
+
+// The arrays of `sample` for kRows rows with different options.
+struct Draws {
+  std::vector<float> temperatures = {0, 1, 1, 0.7f, 2, 1, 1}, top_ps = {1, 1, 0.9f, 0.5f, 1, 1, 0.95f};
+  std::vector<float> min_ps = {0, 0, 0, 0, 0.05f, 0, 0};
+  std::vector<std::int32_t> top_ks = {0, 0, 0, 40, 0, 1, -1};
+  std::vector<std::uint64_t> keys = {1, 2, 3, 4, 5, 6, 0xffffffffffffffff};
+  std::vector<std::int64_t> positions = {0, 1, 77, 77, 1ll << 33, 5, 6};
+  std::vector<std::int32_t> edit_offsets = {0, 0, 2, 2, 2, 3, 3, 4}, edit_ids = {5, 77, 4999, 0};
+  std::vector<float> biases = {5, -INFINITY, 2, 0}, repetitions = {1.2f, 1, 1, 0.9f}, subtracts = {0, 0, 1, 0.5f};
+  std::vector<std::int32_t> allowed_index = {-1, -1, -1, 1, -1, 0, -1};
+  std::vector<std::uint32_t> allowed_masks = std::vector<std::uint32_t>(2 * ((kVocab + 31) / 32), 0xf0f0f0f0u);
+  std::vector<std::int32_t> tokens = std::vector<std::int32_t>(kRows, -9);
+  std::vector<float> logprobs = std::vector<float>(kRows, 9);
+
+  mortise_sample_args args(const mortise_tensor& logits) {
+    auto a = sized<mortise_sample_args>();
+    a.logits = &logits;
+    a.temperatures = temperatures.data(), a.top_ks = top_ks.data(), a.top_ps = top_ps.data(), a.min_ps = min_ps.data();
+    a.keys = keys.data(), a.positions = positions.data();
+    a.edit_offsets = edit_offsets.data(), a.edit_ids = edit_ids.data(), a.edit_biases = biases.data();
+    a.edit_repetitions = repetitions.data(), a.edit_subtracts = subtracts.data();
+    a.allowed_index = allowed_index.data(), a.allowed_masks = allowed_masks.data();
+    a.tokens = tokens.data(), a.processed_logprobs = logprobs.data();
+    return a;
+  }
+  reference::Sampled expected(const std::vector<float>& row, std::size_t r) const {
+    SampleRow s = {};
+    s.logits = row.data(), s.vocab_size = row.size();
+    s.temperature = temperatures[r], s.top_k = top_ks[r], s.top_p = top_ps[r], s.min_p = min_ps[r];
+    s.key = keys[r], s.position = static_cast<std::uint64_t>(positions[r]);
+    const std::int32_t first = edit_offsets[r];
+    s.num_edits = static_cast<std::size_t>(edit_offsets[r + 1] - first);
+    s.edit_ids = &edit_ids[0] + first, s.edit_biases = &biases[0] + first;
+    s.edit_repetitions = &repetitions[0] + first, s.edit_subtracts = &subtracts[0] + first;
+    if (allowed_index[r] >= 0) s.allowed = &allowed_masks[0] + allowed_index[r] * ((kVocab + 31) / 32);
+    return reference::sample_token(s);
+  }
+};
+
+TEST_P(Head, SampleDrawsTheReferencesTokensAndLeavesTheLogits) {
+  std::mt19937 rng(2);
+  const std::vector<float> logits = random_values<float>(rng, kRows * kVocab), before = logits;
+  Draws draws;
+  const mortise_tensor view = matrix(logits, kRows, kVocab);
+  const mortise_sample_args args = draws.args(view);
+  expect_ok(table().sample(device_.get(), nullptr, &args, &device_.error));
+  EXPECT_TRUE(same_bits(before, logits));
+  const DenormalsOff denormals_off;
+  for (std::size_t r = 0; r < kRows; ++r) {
+    const reference::Sampled expected = draws.expected(row_of(logits, r), r);
+    EXPECT_EQ(draws.tokens[r], expected.token) << r;
+    EXPECT_TRUE(same_bits(&expected.logprob, &draws.logprobs[r], 1)) << r;
+  }
+}
+
+MORTISE_ON_EACH_DEVICE(Head);
+
+using HeadMistakes = OneDevice;
+
+TEST_F(HeadMistakes, ReductionsNeedMatchingArrays) {
+  const std::vector<float> logits(100);
+  std::vector<float> state(10);
+  std::vector<std::int32_t> ints(10);
+  const mortise_tensor view = matrix(logits, 2, 50);
+  auto args = sized<mortise_head_reduce_args>();
+  const auto expect = [&](const char* text) {
+    expect_invalid(table().head_reduce(device_.get(), nullptr, &args, &device_.error), text);
+    args = sized<mortise_head_reduce_args>();
+    args.logits = &view;
+  };
+  expect("logits is missing");
+  args.vocab_begin = 64;
+  expect("vocab_begin is 64; expected a multiple of 2048");
+  args.max = state.data();
+  expect("max and sum go together");
+  args.lse = state.data();
+  expect("lse needs max and sum");
+  args.ranks = ints.data();
+  expect("ranks need targets");
+  args.top_n = 3;
+  expect("top_n is 3");
+}
+
+TEST_F(HeadMistakes, SampleRefusesEditsThatNameNoToken) {
+  const std::vector<float> logits(kRows * kVocab);
+  const mortise_tensor view = matrix(logits, kRows, kVocab);
+  Draws draws;
+  mortise_sample_args args = draws.args(view);
+  const auto expect = [&](const char* text) {
+    expect_invalid(table().sample(device_.get(), nullptr, &args, &device_.error), text);
+  };
+  draws.edit_ids[2] = static_cast<std::int32_t>(kVocab);
+  expect("edit_ids[2] is 5000 in row 4");
+  draws.edit_ids[2] = 1;
+  draws.edit_ids[1] = draws.edit_ids[0];
+  expect("expected ascending ids");
+  args.temperatures = nullptr;
+  expect("temperatures is missing");
+}
+
+}  // namespace
+}  // namespace mortise::cpu

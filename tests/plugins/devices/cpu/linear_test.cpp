@@ -1,0 +1,158 @@
+// linear through the device: the reference's bits for every instruction set, thread count and cut of the work.
+#include "kernels/cpu/reference/linear.hpp"
+#include "device_fixture.hpp"
+
+namespace mortise::cpu {
+namespace {
+
+struct Shape {
+  std::size_t m, n, k;
+};
+// Some large enough to be cut into tasks of columns, and of rows too.
+constexpr Shape kShapes[] = {{1, 1, 1},     {1, 64, 32},    {3, 100, 33},  {2, 1000, 288}, {17, 528, 96},
+                             {40, 64, 512}, {130, 96, 256}, {1, 4096, 96}, {65, 200, 160}};
+
+std::vector<float> reference_product(const std::vector<Bf16>& x, const std::vector<Bf16>& w, const float* bias,
+                                     Shape s) {
+  std::vector<float> y(s.m * s.n);
+  reference::linear_bf16(x.data(), w.data(), bias, y.data(), s.m, s.n, s.k);
+  return y;
+}
+std::vector<float> reference_product(const std::vector<float>& x, const std::vector<float>& w, const float* bias,
+                                     Shape s) {
+  std::vector<float> y(s.m * s.n);
+  reference::linear_f32(x.data(), w.data(), bias, y.data(), s.m, s.n, s.k);
+  return y;
+}
+
+class Linear : public OnEachDevice {
+ protected:
+  template <typename Out, typename X>
+  std::vector<Out> product(const std::vector<X>& x, const Weight& weight, const Weight* bias, Shape s,
+                           std::size_t begin = 0, std::size_t end = 0) {
+    const std::size_t columns = end == 0 ? s.n : end - begin, stride = columns + 3;
+    std::vector<Out> padded(s.m * stride, Out{1});
+    const mortise_tensor in = matrix(x, s.m, s.k), out = matrix(padded, s.m, columns, stride);
+    auto args = sized<mortise_linear_args>();
+    args.x = &in;
+    args.weight = weight.get();
+    args.bias = bias == nullptr ? nullptr : bias->get();
+    args.out = &out;
+    args.column_begin = static_cast<int32_t>(begin);
+    args.column_end = static_cast<int32_t>(end);
+    expect_ok(table().linear(device_.get(), nullptr, &args, &device_.error));
+    std::vector<Out> dense;
+    for (std::size_t i = 0; i < s.m; ++i) {
+      dense.insert(dense.end(), &padded[i * stride], &padded[i * stride] + columns);
+      for (std::size_t j = columns; j < stride; ++j) EXPECT_EQ(padded[i * stride + j], Out{1}) << "wrote behind a row";
+    }
+    return dense;
+  }
+};
+
+TEST_P(Linear, HasTheReferencesBits) {
+  std::mt19937 rng(1);
+  for (const Shape& s : kShapes) {
+    SCOPED_TRACE(testing::Message() << s.m << " " << s.n << " " << s.k);
+    const std::vector<float> bias = random_values<float>(rng, s.n);
+    const std::vector<float> x = random_values<float>(rng, s.m * s.k), w = random_values<float>(rng, s.n * s.k);
+    const std::vector<Bf16> xb = random_values<Bf16>(rng, s.m * s.k), wb = random_values<Bf16>(rng, s.n * s.k);
+    const Weight f32(device_, MORTISE_WEIGHT_LINEAR, MORTISE_F32, {matrix(w, s.n, s.k)});
+    const Weight bf16(device_, MORTISE_WEIGHT_LINEAR, MORTISE_BF16, {matrix(wb, s.n, s.k)});
+    const Weight bias_weight(device_, MORTISE_WEIGHT_VECTOR, MORTISE_F32, {vector_part(bias)});
+
+    const std::vector<float> expected = reference_product(xb, wb, nullptr, s);
+    std::vector<Bf16> narrow(expected.size());
+    std::transform(expected.begin(), expected.end(), narrow.begin(), float_to_bf16);
+    EXPECT_TRUE(same_bits(expected, product<float>(xb, bf16, nullptr, s)));
+    EXPECT_TRUE(same_bits(narrow, product<Bf16>(xb, bf16, nullptr, s)));
+    EXPECT_TRUE(same_bits(reference_product(xb, wb, bias.data(), s), product<float>(xb, bf16, &bias_weight, s)));
+    EXPECT_TRUE(same_bits(reference_product(x, w, nullptr, s), product<float>(x, f32, nullptr, s)));
+  }
+}
+
+TEST_P(Linear, ARangeOfColumnsIsThatPartOfTheWhole) {
+  std::mt19937 rng(2);
+  const Shape s = {20, 300, 64};
+  const std::vector<Bf16> x = random_values<Bf16>(rng, s.m * s.k), w = random_values<Bf16>(rng, s.n * s.k);
+  const std::vector<float> b = random_values<float>(rng, s.n);
+  const Weight weight(device_, MORTISE_WEIGHT_LINEAR, MORTISE_BF16, {matrix(w, s.n, s.k)});
+  const Weight bias(device_, MORTISE_WEIGHT_VECTOR, MORTISE_F32, {vector_part(b)});
+  const std::vector<float> whole = product<float>(x, weight, &bias, s);
+  for (const auto& [begin, end] : {std::pair(0, 64), {64, 128}, {128, 300}, {64, 64}, {256, 300}}) {
+    if (begin == end) continue;
+    std::vector<float> expected;
+    for (std::size_t i = 0; i < s.m; ++i) {
+      expected.insert(expected.end(), &whole[i * s.n + begin], &whole[i * s.n] + end);
+    }
+    EXPECT_TRUE(same_bits(expected, product<float>(x, weight, &bias, s, begin, end))) << begin << " " << end;
+  }
+}
+
+TEST_P(Linear, ARowsBitsDoNotDependOnTheOtherRows) {
+  std::mt19937 rng(3);
+  const Shape s = {50, 192, 288};
+  const std::vector<Bf16> x = random_values<Bf16>(rng, s.m * s.k), w = random_values<Bf16>(rng, s.n * s.k);
+  const Weight weight(device_, MORTISE_WEIGHT_LINEAR, MORTISE_BF16, {matrix(w, s.n, s.k)});
+  const std::vector<Bf16> together = product<Bf16>(x, weight, nullptr, s);
+  for (const std::size_t row : {0, 15, 16, 31, 32, 49}) {
+    const std::vector<Bf16> alone(&x[row * s.k], &x[row * s.k] + s.k);
+    const std::vector<Bf16> expected(&together[row * s.n], &together[row * s.n] + s.n);
+    EXPECT_TRUE(same_bits(expected, product<Bf16>(alone, weight, nullptr, {1, s.n, s.k}))) << row;
+  }
+}
+
+MORTISE_ON_EACH_DEVICE(Linear);
+
+class LinearMistakes : public OneDevice {
+ protected:
+  LinearMistakes()
+      : data_(64 * 128),
+        weight_(device_, MORTISE_WEIGHT_LINEAR, MORTISE_F32, {matrix(data_, 128, 64)}),
+        vector_(device_, MORTISE_WEIGHT_VECTOR, MORTISE_F32, {vector_part(std::vector<float>(100))}) {
+    args_ = sized<mortise_linear_args>();
+    args_.weight = weight_.get();
+  }
+  void expect(const mortise_tensor& x, const mortise_tensor& out, const char* text) {
+    args_.x = &x;
+    args_.out = &out;
+    expect_invalid(table().linear(device_.get(), nullptr, &args_, &device_.error), text);
+  }
+
+  std::vector<float> data_;
+  Weight weight_, vector_;
+  mortise_linear_args args_;
+};
+
+TEST_F(LinearMistakes, ShapesThatDoNotFitAreNamedBoth) {
+  expect(matrix(data_, 3, 60), matrix(data_, 3, 128), "x f32 [3, 60] does not fit weight f32 [128, 64]");
+  expect(with_dtype(matrix(data_, 3, 64), MORTISE_BF16), matrix(data_, 3, 128),
+         "x bf16 [3, 64] does not fit weight f32");
+  expect(matrix(data_, 3, 64), matrix(data_, 2, 128), "out f32 [2, 128] does not fit x f32 [3, 64]");
+  expect(matrix(data_, 3, 64), matrix(data_, 3, 127), "out f32 [3, 127]");
+  expect(matrix(data_, 3, 64), with_dtype(matrix(data_, 3, 128), MORTISE_BF16), "out bf16 [3, 128]");
+  expect(matrix(data_, 300, 64), matrix(data_, 300, 128), "x f32 [300, 64] does not fit its 32768 bytes");
+  expect(with_dtype(matrix(data_, 3, 64), MORTISE_I32), matrix(data_, 3, 128), "expected bf16 or f32");
+}
+
+TEST_F(LinearMistakes, BiasColumnsAndUseAreChecked) {
+  const mortise_tensor x = matrix(data_, 3, 64), out = matrix(data_, 3, 128);
+  args_.bias = vector_.get();
+  expect(x, out, "bias f32 [100, 1] does not fit weight f32 [128, 64]");
+  args_.bias = nullptr;
+  args_.column_end = 100;
+  expect(x, out, "columns 0 to 100");
+  args_.column_begin = -64;
+  args_.column_end = 64;
+  expect(x, out, "columns -64 to 64");
+  args_.column_begin = 0, args_.column_end = 192;
+  expect(x, out, "columns 0 to 192");
+  args_.column_end = 0;
+  args_.weight = vector_.get();
+  expect(x, out, "was not prepared for linear");
+  args_.weight = nullptr;
+  expect(x, out, "weight is missing");
+}
+
+}  // namespace
+}  // namespace mortise::cpu
