@@ -1,7 +1,7 @@
 // runtime/kv/block_pool.hpp: hands out the KV blocks of one device and counts the holders of each.
-// A block holds K and V of `block_size` consecutive tokens, all layers. Sequences with an equal prefix may hold the same
-// block: it becomes free when its last holder releases it, not when the sequence that filled it ends.
-// Invariant between calls: num_free() + held blocks == num_blocks(). Used by the engine thread alone; takes no lock.
+// A block holds K and V of `block_size` consecutive tokens, all layers. Sequences with an equal prefix may hold the
+// same block: it becomes free when its last holder releases it, not when the sequence that filled it ends. Invariant
+// between calls: num_free() + held blocks == num_blocks(). Used by the engine thread alone; takes no lock.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ class BlockPool {
  public:
   explicit BlockPool(std::size_t num_blocks);
 
-  // Takes `n` blocks, one holder each, or takes none: half a prompt cannot be scheduled, yet it would keep memory from a
-  // sequence that can. Returns nullopt when fewer than `n` are free; the scheduler then preempts.
+  // Takes `n` blocks, one holder each, or takes none: half a prompt cannot be scheduled, yet it would keep memory from
+  // a sequence that can. Returns nullopt when fewer than `n` are free; the scheduler then preempts.
   [[nodiscard]] std::optional<std::vector<BlockId>> allocate(std::size_t n);
   void share(BlockId id);    // Adds a holder. REQUIRES: the block has one already.
   void release(BlockId id);  // Drops a holder. REQUIRES: the block has one.

@@ -1,4 +1,5 @@
-// runtime/sampling/edits.hpp: penalties, biases and bans of one row, as the per-token edits that a device's `sample` takes.
+// runtime/sampling/edits.hpp: penalties, biases and bans of one row, as the per-token edits that a device's `sample`
+// takes.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// runtime/sampling/key.hpp: the key of a choice's noise. Noise is a function of (key, position, token), not a stream, so a
-// token does not depend on what was drawn before it (docs/numerics.md, "Sampling").
+// runtime/sampling/key.hpp: the key of a choice's noise. Noise is a function of (key, position, token), not a stream,
+// so a token does not depend on what was drawn before it (docs/numerics.md, "Sampling").
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,8 @@ constexpr std::uint64_t mix64(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-constexpr std::uint64_t noise_key(std::uint64_t seed, std::uint32_t choice) { return mix64(mix64(seed) ^ choice); }
+constexpr std::uint64_t noise_key(std::uint64_t seed, std::uint32_t choice) {
+  return mix64(mix64(seed) ^ choice);
+}
 
 }  // namespace mortise

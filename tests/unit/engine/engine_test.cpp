@@ -13,11 +13,11 @@
 namespace mortise {
 namespace {
 
-using ::mortise::testing::fake_logit;
-using ::mortise::testing::FakeWorld;
-using ::mortise::testing::hash_history;
-using ::mortise::testing::kVocab;
-using ::mortise::testing::next_token;
+using ::mortise::test::fake_logit;
+using ::mortise::test::FakeWorld;
+using ::mortise::test::hash_history;
+using ::mortise::test::kVocab;
+using ::mortise::test::next_token;
 using ::testing::HasSubstr;
 
 const Tokenizer& tokenizer() {

@@ -7,7 +7,7 @@
 
 #include "sampling/key.hpp"
 
-namespace mortise::testing {
+namespace mortise::test {
 namespace {
 
 FakeWorld& world(void* instance) {
@@ -245,7 +245,7 @@ Parts FakeWorld::parts() {
   static const auto proposer_table = [] {
     auto value = table<mortise_proposer_table>();
     value.observe = observe;
-    value.propose = mortise::testing::propose;
+    value.propose = mortise::test::propose;
     return value;
   }();
   Parts parts;
@@ -259,4 +259,4 @@ Parts FakeWorld::parts() {
   return parts;
 }
 
-}  // namespace mortise::testing
+}  // namespace mortise::test

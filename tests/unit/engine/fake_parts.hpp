@@ -10,7 +10,7 @@
 
 #include "engine/parts.hpp"
 
-namespace mortise::testing {
+namespace mortise::test {
 
 inline constexpr std::int32_t kVocab = 97;
 
@@ -39,4 +39,4 @@ struct FakeWorld {
   std::vector<std::vector<std::int32_t>> observed;          // by sequence id: tokens told to the proposer
 };
 
-}  // namespace mortise::testing
+}  // namespace mortise::test
