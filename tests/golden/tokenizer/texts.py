@@ -93,7 +93,8 @@ def pre_tokenizer_variants():
 
 def normalizer_variants():
     for form in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase"):
-        yield form, {"normalizer": {"type": form}}, SHORT + ["각 \u1100\u1161\u11a8 e\u0323\u0301 e\u0301\u0323 ṩ ﷺ", "x" + "\u0301\u0323" * 5]
+        yield form, {"normalizer": {"type": form}}, SHORT + ["각 \u1100\u1161\u11a8 e\u0323\u0301 e\u0301\u0323 ṩ ﷺ", "x" + "\u0301\u0323" * 5,
+                                                           "a\u08d3\u0301 a\u0897\u0323 \u32ff\u3300 \ua7f2 \U00011938", "\u1c89\ua7cb\ua7dc\U00010d50\U0001e900"]
     replace = {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": "_"}
     yield "Replace regex", {"normalizer": replace}, SHORT
     parts = [{"type": "NFKC"}, {"type": "Lowercase"}, replace, {"type": "Prepend", "prepend": ">"}]
