@@ -29,8 +29,8 @@ class Checkpoint {
   const TensorView* find(std::string_view name) const;  // nullptr when there is none of that name
 
   // For system_fingerprint: XXH64 over the normalised configuration (without transformers_version and _name_or_path,
-  // which change nothing) and, in the order of names, each tensor's name, dtype, shape and a sample of its bytes: all of
-  // them up to 16 KiB, else 4 pieces of 4 KiB at equal distances, first and last included. So it does not depend on
+  // which change nothing) and, in the order of names, each tensor's name, dtype, shape and a sample of its bytes: all
+  // of them up to 16 KiB, else 4 pieces of 4 KiB at equal distances, first and last included. So it does not depend on
   // how the weights are cut into shards or how config.json spells; two models that differ only in a few weights between
   // the samples share it. Computed at each call; call it once, after the weights were read: then it costs milliseconds.
   std::uint64_t fingerprint() const;
