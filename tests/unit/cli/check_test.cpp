@@ -1,0 +1,59 @@
+#include "test_command.hpp"
+
+namespace mortise {
+namespace {
+
+using namespace test;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(CliCheck, ABrokenScriptIsOneErrorLineWithFileAndLine) {
+  const TempDir dir;
+  const fs::path script = dir.path() / "broken.lua";
+  const auto check = [&](const std::string& text) {
+    write_text(script, text);
+    return mortise_with_toys("check " + script.string());
+  };
+  for (const std::string& text : {std::string("return pipeline {"), std::string("toy_attention { blok_size = 1 }"),
+                                  std::string("return pipeline { device = toy_device {} }"), std::string("x.y = 1"),
+                                  std::string("while true do end"), std::string("")}) {
+    const Outcome outcome = check(text);
+    EXPECT_EQ(outcome.exit_code, 1) << text;
+    EXPECT_TRUE(is_error_line(outcome.err)) << text << ": " << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("broken.lua:")) << text;
+  }
+  const Outcome missing = mortise_with_toys("check " + (dir.path() / "none.lua").string());
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("none.lua: no such script"));
+}
+
+TEST(CliCheck, AMissingCheckpointIsNamed) {
+  const TempDir dir;
+  write_text(dir.path() / "p.lua",
+             "return pipeline { device = toy_device {}, model = toy_model { path = 'no_model' },\n"
+             "attention = toy_attention {}, scheduler = toy_scheduler {} }");
+  const Outcome outcome = mortise_with_toys("check " + (dir.path() / "p.lua").string());
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr((dir.path() / "no_model").string()));
+}
+
+TEST(CliCheck, TheDemoScriptIsFine) {
+  if (!fs::exists(fs::path(MORTISE_BINARY_DIR) / "fcfs.so")) GTEST_SKIP() << "the plugins are not built";
+  const Outcome outcome = run_program(MORTISE, "check " MORTISE_SOURCE_DIR "/scripts/demo.lua");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(StartsWith("pipeline demo\n"), HasSubstr("blocks of 16 tokens in 512 MiB"),
+                                 HasSubstr("demo.lua is fine\n")));
+}
+
+TEST(CliCheck, AnUnknownOptionOfARealPluginIsNamedWithItsLine) {
+  if (!fs::exists(fs::path(MORTISE_BINARY_DIR) / "paged-cpu.so")) GTEST_SKIP() << "the plugins are not built";
+  const TempDir dir;
+  write_text(dir.path() / "p.lua", "\nlocal a = paged { blok_size = 16 }");
+  const Outcome outcome = run_program(MORTISE, "check " + (dir.path() / "p.lua").string());
+  EXPECT_THAT(outcome.err,
+              HasSubstr("p.lua:2: unknown option 'blok_size' of attention 'paged'; did you mean 'block_size'?"));
+}
+
+}  // namespace
+}  // namespace mortise
