@@ -4,28 +4,20 @@
 namespace mortise::llama {
 namespace {
 
-constexpr const char* kOptionsSchema = R"json({
+constexpr const char* kOptionsSchema = R"schema({
   "$schema": "http://json-schema.org/draft-07/schema#",
   "type": "object",
   "additionalProperties": false,
   "required": ["path"],
   "properties": {
     "path": {"title": "folder of the checkpoint (config.json, safetensors, tokenizer)",
-                     "type" : "string", "minLength" : 1
-}
-, "max_model_len" : {
-  "title" : "longest sequence in tokens; null: the checkpoint's max_position_embeddings",
-  "type" : [ "integer", "null" ],
-  "minimum" : 1,
-  "default" : null
-},
-                    "dtype" : {
-  "title" : "what to compute in; auto: bf16 checkpoints in bf16, f32 and f16 ones in f32",
-            "enum" : [ "auto", "bf16", "f32" ],
-                     "default" : "auto"
-}
-}
-})json";
+             "type": "string", "minLength": 1, "format": "path"},
+    "max_model_len": {"title": "longest sequence in tokens; null: the checkpoint's max_position_embeddings",
+                      "type": ["integer", "null"], "minimum": 1, "default": null},
+    "dtype": {"title": "what to compute in; auto: bf16 checkpoints in bf16, f32 and f16 ones in f32",
+              "enum": ["auto", "bf16", "f32"], "default": "auto"}
+  }
+})schema";
 
 Model& model_of(void* instance) {
   return *static_cast<Model*>(instance);
