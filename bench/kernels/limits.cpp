@@ -103,6 +103,7 @@ double memory_read_bytes_per_s(std::size_t threads) {
     const std::size_t first = round % (kWords / kPart) * kPart;
     std::uint64_t sums[8] = {};
     for (std::size_t i = first + kPart / threads * t; i + 8 <= first + kPart / threads * (t + 1); i += 8) {
+      __builtin_prefetch(&memory[i] + 256);
       for (std::size_t j = 0; j < 8; ++j) sums[j] += memory[i + j];
     }
     sink += sums[0] + sums[1] + sums[2] + sums[3] + sums[4] + sums[5] + sums[6] + sums[7];

@@ -15,10 +15,9 @@ constexpr std::size_t kRowBlock = 3, kPanelBlock = 1;  // 12 + 2 + 1 of 16: a ve
 #else
 constexpr std::size_t kRowBlock = 1, kPanelBlock = 1;
 #endif
-constexpr std::size_t kTile = 32;         // depth of a tile of K
-constexpr std::size_t kBlockTiles = 8;    // converted weights of a block of K stay in the first-level cache
-constexpr std::size_t kChunkRows = 240;   // rows that share one conversion; a multiple of every kRowBlock
-constexpr std::size_t kConvertRows = 13;  // from here on converting once beats converting per block of rows
+constexpr std::size_t kTile = 32;        // depth of a tile of K
+constexpr std::size_t kBlockTiles = 8;   // the weights of a block of K stay in the first-level cache for all rows
+constexpr std::size_t kChunkRows = 240;  // the accumulators of as many rows stay in the second
 
 constexpr std::size_t minimum(std::size_t a, std::size_t b) {
   return a < b ? a : b;
@@ -41,17 +40,12 @@ struct PackedBf16 {
   }
   static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma_exact_product(a, b, c); }
 };
-struct WidenedBf16 {
+struct PackedF32 {
   using Element = float;
   static MORTISE_INLINE void pair(const float* w, F32x16& even, F32x16& odd) {
     even = load(w);
     odd = load(w + kLanes);
   }
-  static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma_exact_product(a, b, c); }
-};
-struct PackedF32 {
-  using Element = float;
-  static MORTISE_INLINE void pair(const float* w, F32x16& even, F32x16& odd) { WidenedBf16::pair(w, even, odd); }
   static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma(a, b, c); }
 };
 
@@ -106,15 +100,6 @@ void multiply_rows(const float* x, std::size_t x_stride, std::size_t m, const ty
   }
 }
 
-void widen(const Bf16* w, std::size_t tiles, float* out) {
-  for (std::size_t pair = 0; pair < tiles * kTile / 2; ++pair) {
-    F32x16 even, odd;
-    PackedBf16::pair(w + pair * 2 * kLanes, even, odd);
-    store(out + pair * 2 * kLanes, even);
-    store(out + pair * 2 * kLanes + kLanes, odd);
-  }
-}
-
 template <class Y>
 void finish(const LinearArgs& args, std::size_t m0, std::size_t rows, std::size_t column, std::size_t panels,
             const float* acc) {
@@ -137,19 +122,9 @@ void multiply_panels(const LinearArgs& args, std::size_t m0, std::size_t rows, s
   const float* x = static_cast<const float*>(args.scratch) + m0 * x_stride;
   const auto* w = static_cast<const typename W::Element*>(args.w) + column * tiles * kTile;
   std::memset(acc, 0, rows * kPanelBlock * kLanes * sizeof(float));
-  if (sizeof(typename W::Element) == sizeof(float) || rows < kConvertRows) {
-    multiply_rows<W, panels>(x, x_stride, rows, w, tiles * kTile * kLanes, tiles, acc);
-    return;
-  }
-  alignas(64) float widened[kPanelBlock * kBlockTiles * kTile * kLanes];
   for (std::size_t t = 0; t < tiles; t += kBlockTiles) {
-    const std::size_t block = minimum(kBlockTiles, tiles - t);
-    for (std::size_t j = 0; j < panels; ++j) {
-      widen(reinterpret_cast<const Bf16*>(w) + (j * tiles + t) * kTile * kLanes, block,
-            widened + j * kBlockTiles * kTile * kLanes);
-    }
-    multiply_rows<WidenedBf16, panels>(x + t * kTile, x_stride, rows, widened, kBlockTiles * kTile * kLanes, block,
-                                       acc);
+    multiply_rows<W, panels>(x + t * kTile, x_stride, rows, w + t * kTile * kLanes, tiles * kTile * kLanes,
+                             minimum(kBlockTiles, tiles - t), acc);
   }
 }
 
