@@ -49,7 +49,8 @@ void require(mortise_status status, const mortise_error& error, const char* what
 
 std::string with_defaults(const char* schema, const std::string& options) {
   nlohmann::json values = nlohmann::json::parse(options);
-  for (const auto& [name, property] : nlohmann::json::parse(schema).at("properties").items()) {
+  const nlohmann::json description = nlohmann::json::parse(schema);
+  for (const auto& [name, property] : description.at("properties").items()) {
     if (!values.contains(name) && property.contains("default")) values[name] = property["default"];
   }
   return values.dump();
@@ -96,8 +97,7 @@ const mortise_component* component_of(const std::filesystem::path& file, const s
 
 Parts built_in_parts() {
   const std::filesystem::path folder = MORTISE_BINARY_DIR;
-  const auto paged = std::filesystem::exists(folder / "paged.so") ? "paged.so" : "paged-cpu.so";
-  return {component_of(folder / "cpu.so", "cpu"), component_of(folder / paged, "paged"),
+  return {component_of(folder / "cpu.so", "cpu"), component_of(folder / "paged-cpu.so", "paged"),
           component_of(folder / "llama.so", "llama")};
 }
 
