@@ -45,9 +45,16 @@ void Paged::run(const mortise_step& step, int32_t layer, const mortise_tensor& q
   const cpu::SpanKernels& kernels = bf16() ? kernels_.span_bf16 : kernels_.span_f32;
   parallel(static_cast<int32_t>(plan.tasks.size()), [&](int32_t task, int32_t thread) {
     const Task units = plan.tasks[static_cast<std::size_t>(task)];
+    const auto unit_at = [&](int32_t i) {
+      return span_unit(batch, layer, q, out, plan, plan.units[static_cast<std::size_t>(i)]);
+    };
+    cpu::SpanUnit unit = unit_at(units.begin);
     for (int32_t i = units.begin; i < units.end; ++i) {
-      const cpu::SpanUnit unit = span_unit(batch, layer, q, out, plan, plan.units[static_cast<std::size_t>(i)]);
+      const bool last = i + 1 == units.end;
+      const cpu::SpanUnit next = unit_at(last ? i : i + 1);
+      unit.next = last ? nullptr : &next;
       (unit.partials == nullptr ? kernels.attend : kernels.partial)(unit, scratch_.data()[thread]);
+      unit = next;
     }
   });
   if (plan.merges.empty()) return;

@@ -56,7 +56,8 @@ struct SpanUnit {
   const KvLayout* layout;
   const std::int32_t* block_table;  // of the sequence
   std::int32_t first_span, end_span;
-  float* partials;  // [end_span - first_span] of partial_floats(); used by `partial` and `merge`
+  const SpanUnit* next;  // what this thread will compute next, a hint for reading ahead; may be null
+  float* partials;       // [end_span - first_span] of partial_floats(); used by `partial` and `merge`
 };
 
 // scale * log2(e), computed in double, rounded once.
@@ -70,6 +71,7 @@ struct alignas(64) SpanScratch {
   float q[kUnitRows * kMaxHeadDim];
   float scores[kUnitRows * kSpan];
   std::uint16_t probabilities[kUnitRows * kSpan];  // AMX
+  float tile[32 * kMaxHeadDim];                    // a tile of K or V, widened
   float span[2 * kUnitRows + kUnitRows * kMaxHeadDim];
   float total[2 * kUnitRows + kUnitRows * kMaxHeadDim];
   float values[kSpan * kMaxHeadDim];  // copies of V tiles: the zero-filled last one, and what AMX wants in one piece

@@ -134,7 +134,7 @@ struct TileProducts {
     const std::size_t first = index(keys.begin) / kLanes, end = (index(keys.end) + kLanes - 1) / kLanes;
     const char* groups[kSpan / kKeyGroup];
     for (std::size_t group = first; group < end; ++group) {
-      if (num_rows <= kPrefetchRows) reader.fetch_values(static_cast<std::int32_t>(group));
+      reader.fetch_values(static_cast<std::int32_t>(group));
       groups[group] = reinterpret_cast<const char*>(reader.keys(static_cast<std::int32_t>(group)));
     }
     multiply(product, num_rows, first, end, kRowBytes,
@@ -147,7 +147,7 @@ struct TileProducts {
     const std::size_t half = kKeyGroup * width;
     const char* whole[kSpan / kTileDepth];
     for (std::size_t tile = first; tile < end; ++tile) {
-      if (num_rows <= kPrefetchRows) reader.fetch_next_keys(tile);
+      reader.fetch_next_keys(tile - first, end - first);
       const Bf16* from = tiles.half[tile][0];
       if (tiles.half[tile][1] != from + half) {
         Bf16* copy = tile_copy<Bf16>(scratch, tile, width);
@@ -161,8 +161,6 @@ struct TileProducts {
                                  kProbabilityBytes, o, width * sizeof(float), end - first};
     multiply(product, num_rows, 0, width / kLanes, 2 * width * sizeof(Bf16),
              [&](std::size_t chunk, std::size_t t) { return whole[first + t] + chunk * kRowBytes; });
-    // What the vector form adds at its end: a zero becomes positive.
-    for (std::size_t i = 0; i < num_rows * width; i += kLanes) store(o + i, load(o + i) + zero());
   }
 };
 

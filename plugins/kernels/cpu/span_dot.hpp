@@ -1,6 +1,8 @@
 // span_dot.hpp: the two products of a span over vec.hpp, in linear order: per 32-deep tile a = FMA chain over even
-// indices, b = FMA chain over odd ones, both from 0, then acc += a + b.
-// Q and P are f32 in scratch (exact copies of bf16 values in the bf16 class), broadcast; K and V are read as they lie.
+// indices, b = FMA chain over odd ones, both from 0, then acc = acc + (a + b).
+// Q and P are f32 in scratch (exact copies of bf16 values in the bf16 class), broadcast; K and V are read as they lie,
+// or, for many rows, widened to f32 once a tile. Both chains of a block of rows and chunks (sixteen keys or columns)
+// stay in registers for the length of a tile; the sums, touched once a tile, lie in memory.
 #pragma once
 
 #include "kernels/cpu/span_unit.hpp"
@@ -8,40 +10,43 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-// Rows (times column chunks) that fill the registers: two chains and a sum each, beside two operands.
+// Rows of a block, in the order tried, and chunks: 2 chains x rows x chunks and a pair per chunk fill the registers.
 #if defined(MORTISE_ISA_AVX512)
-constexpr int kBlockRows = 8;
-#elif defined(MORTISE_ISA_AVX2)
-constexpr int kBlockRows = 2;
+constexpr int kBlockRows = 6;
+constexpr int next_rows(int rows) {
+  return rows == 6 ? 4 : rows / 2;
+}
+constexpr int chunks_of(int rows) {
+  return rows >= 4 ? 2 : 4;
+}
+#elif defined(MORTISE_ISA_AVX2)  // a vector is two registers
+constexpr int kBlockRows = 3;
+constexpr int next_rows(int rows) {
+  return rows - 1;
+}
+constexpr int chunks_of(int rows) {
+  return rows >= 2 ? 1 : 2;
+}
 #else
 constexpr int kBlockRows = 1;
+constexpr int next_rows(int) {
+  return 0;
+}
+constexpr int chunks_of(int) {
+  return 1;
+}
 #endif
+constexpr std::size_t kWidenRows = 12;  // from here on widening once is cheaper than splitting pairs per block of rows
+constexpr std::size_t kGroupsAtOnce = 4;
+constexpr std::size_t kHalfPairs = kTileDepth / 4;
 
-struct Pair {
+struct KeyPair {
   F32x16 even, odd;
 };
 
-MORTISE_INLINE Pair split_pairs(const Bf16* p) {
-  std::int32_t const* words = reinterpret_cast<const std::int32_t*>(p);
-  const I32x16 both = load_i32(words);
+MORTISE_INLINE KeyPair split_pairs(const Bf16* p) {
+  const I32x16 both = load_i32(reinterpret_cast<const std::int32_t*>(p));
   return {from_bits(shift_left<16>(both)), from_bits(both & broadcast_i32(static_cast<std::int32_t>(0xffff0000u)))};
-}
-
-// Pair `index` of a K group: two neighbours along head_dim, sixteen keys.
-MORTISE_INLINE Pair load_key_pair(const Bf16* group, std::size_t index) {
-  return split_pairs(group + index * 2 * kLanes);
-}
-MORTISE_INLINE Pair load_key_pair(const float* group, std::size_t index) {
-  return {load(group + index * 2 * kLanes), load(group + index * 2 * kLanes + kLanes)};
-}
-
-// Pair `index` of a V group: two neighbouring keys, sixteen columns.
-MORTISE_INLINE Pair load_value_pair(const Bf16* group, std::size_t index, std::size_t column, std::size_t width) {
-  return split_pairs(group + index * 2 * width + 2 * column);
-}
-MORTISE_INLINE Pair load_value_pair(const float* group, std::size_t index, std::size_t column, std::size_t width) {
-  const float* row = group + index * 2 * width + column;
-  return {load(row), load(row + width)};
 }
 
 MORTISE_INLINE F32x16 chain(const Bf16*, F32x16 a, F32x16 b, F32x16 c) {
@@ -51,106 +56,131 @@ MORTISE_INLINE F32x16 chain(const float*, F32x16 a, F32x16 b, F32x16 c) {
   return fma(a, b, c);
 }
 
-// scores[r][lane] = q[r] . K[lane] for R rows and the sixteen keys of a group. scores has rows of kSpanStride.
-template <int R, class T>
-MORTISE_INLINE void score_rows(const float* q, std::size_t depth, const T* group, float* scores) {
-  F32x16 acc[R];
-  for (int r = 0; r < R; ++r) acc[r] = zero();
-  for (std::size_t begin = 0; begin < depth; begin += kTileDepth) {
-    const std::size_t end = begin + kTileDepth < depth ? begin + kTileDepth : depth;
-    F32x16 a[R], b[R];
-    for (int r = 0; r < R; ++r) a[r] = b[r] = zero();
-    for (std::size_t d = begin; d < end; d += 2) {
-      const Pair k = load_key_pair(group, d / 2);
-      for (int r = 0; r < R; ++r) {
-        const float* qr = q + static_cast<std::size_t>(r) * depth + d;
-        a[r] = chain(group, broadcast(qr[0]), k.even, a[r]);
-        b[r] = chain(group, broadcast(qr[1]), k.odd, b[r]);
-      }
-    }
-    for (int r = 0; r < R; ++r) acc[r] = acc[r] + (a[r] + b[r]);
-  }
-  for (int r = 0; r < R; ++r) store(scores + static_cast<std::size_t>(r) * kSpanStride, acc[r]);
-}
+// Where the pairs of a tile are: pair(half, p, chunk), p < kHalfPairs. T says how products are rounded.
 
-// scores[m][lane] for all rows of a unit: R rows at a time, then the rest with fewer.
-template <int R, class T>
-void score_group(const float* q, std::size_t num_rows, std::size_t depth, const T* group, float* scores) {
-  std::size_t m = 0;
-  for (; m + R <= num_rows; m += R) score_rows<R>(q + m * depth, depth, group, scores + m * kSpanStride);
-  if constexpr (R > 1) {
-    if (m < num_rows) score_group<R / 2>(q + m * depth, num_rows - m, depth, group, scores + m * kSpanStride);
-  }
-}
-
-// o[r][16 c ..] = sum over tiles [first, end) of P V for R rows and C column chunks. p has rows of kSpanStride, o rows
-// of `width`. The last + 0 makes a zero positive: its sign would depend on how many tiles with P = 0 were added.
-// `ahead`, unless null, fetches the next span's keys meanwhile.
-template <int R, int C, class T>
-MORTISE_INLINE void value_block(const float* p, const ValueTiles<T>& tiles, std::size_t first, std::size_t end,
-                                std::size_t column, std::size_t width, float* o, const SpanReader<T>* ahead) {
-  F32x16 acc[R][C];
-  for (int r = 0; r < R; ++r) {
-    for (int c = 0; c < C; ++c) acc[r][c] = zero();
-  }
-  for (std::size_t tile = first; tile < end; ++tile) {
-    if (ahead != nullptr) ahead->fetch_next_keys(tile);
-    F32x16 a[R][C], b[R][C];
-    for (int r = 0; r < R; ++r) {
-      for (int c = 0; c < C; ++c) a[r][c] = b[r][c] = zero();
+// K: neighbours along head_dim for the sixteen keys of each group.
+template <class T>
+struct KeyPairs {
+  using Element = T;
+  const T* const* groups;
+  std::size_t depth;  // where the tile begins
+  MORTISE_INLINE KeyPair pair(std::size_t half, std::size_t p, std::size_t chunk) const {
+    const T* at = groups[chunk] + (depth + (half * kHalfPairs + p) * 2) * kLanes;
+    if constexpr (sizeof(T) == sizeof(Bf16)) {
+      return split_pairs(at);
+    } else {
+      return {load(at), load(at + kLanes)};
     }
+  }
+};
+
+// V: neighbouring keys for sixteen columns.
+template <class T>
+struct ValuePairs {
+  using Element = T;
+  const T* const* halves;
+  std::size_t width;
+  MORTISE_INLINE KeyPair pair(std::size_t half, std::size_t p, std::size_t chunk) const {
+    const T* row = halves[half] + p * 2 * width;
+    if constexpr (sizeof(T) == sizeof(Bf16)) {
+      return split_pairs(row + 2 * chunk * kLanes);
+    } else {
+      return {load(row + chunk * kLanes), load(row + width + chunk * kLanes)};
+    }
+  }
+};
+
+// A tile of bf16 that has been widened: [chunk][pair][2][16].
+struct WidePairs {
+  using Element = Bf16;
+  const float* tile;
+  MORTISE_INLINE KeyPair pair(std::size_t half, std::size_t p, std::size_t chunk) const {
+    const float* at = tile + (chunk * kTileDepth + (half * kHalfPairs + p) * 2) * kLanes;
+    return {load(at), load(at + kLanes)};
+  }
+};
+
+template <class Pairs>
+MORTISE_INLINE WidePairs widen(const Pairs& pairs, std::size_t chunks, float* tile) {
+  float* to = tile;
+  for (std::size_t c = 0; c < chunks; ++c) {
     for (std::size_t half = 0; half < 2; ++half) {
-      const T* group = tiles.half[tile][half];
-      for (std::size_t pair = 0; pair < kKeyGroup / 2; ++pair) {
-        const float* weights = p + tile * kTileDepth + half * kKeyGroup + 2 * pair;
-        for (int c = 0; c < C; ++c) {
-          const Pair v = load_value_pair(group, pair, column + static_cast<std::size_t>(c) * kLanes, width);
-          for (int r = 0; r < R; ++r) {
-            const float* w = weights + static_cast<std::size_t>(r) * kSpanStride;
-            a[r][c] = chain(group, broadcast(w[0]), v.even, a[r][c]);
-            b[r][c] = chain(group, broadcast(w[1]), v.odd, b[r][c]);
-          }
-        }
+      for (std::size_t p = 0; p < kHalfPairs; ++p, to += 2 * kLanes) {
+        const KeyPair v = pairs.pair(half, p, c);
+        store(to, v.even);
+        store(to + kLanes, v.odd);
       }
     }
-    for (int r = 0; r < R; ++r) {
-      for (int c = 0; c < C; ++c) acc[r][c] = acc[r][c] + (a[r][c] + b[r][c]);
-    }
   }
+  return {tile};
+}
+
+// One tile of a product: x [rows, depth], sums [rows, 16 chunks]; `first` starts from 0 instead of from the sums.
+struct TileSum {
+  const float* x;
+  std::size_t x_stride;
+  std::size_t depth;  // of the tile: kTileDepth, or what is left
+  float* sums;
+  std::size_t sums_stride;
+  bool first;
+};
+
+template <int R, int C, class Pairs>
+MORTISE_INLINE void multiply_block(const TileSum& t, std::size_t row, std::size_t chunk, const Pairs& pairs) {
+  F32x16 a[R][C], b[R][C];
   for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) a[r][c] = b[r][c] = zero();
+  }
+  const typename Pairs::Element* const type = nullptr;
+  for (std::size_t half = 0; half < 2; ++half) {
+    const std::size_t begin = half * kTileDepth / 2;
+    if (begin >= t.depth) break;
+    const std::size_t count = t.depth - begin < kTileDepth / 2 ? (t.depth - begin) / 2 : kHalfPairs;
+    const float* x = t.x + row * t.x_stride + begin;
+    for (std::size_t p = 0; p < count; ++p) {
+      KeyPair k[C];
+#pragma GCC unroll 4
+      for (int c = 0; c < C; ++c) k[c] = pairs.pair(half, p, chunk + static_cast<std::size_t>(c));
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const float* xr = x + static_cast<std::size_t>(r) * t.x_stride + 2 * p;
+        const F32x16 x_even = broadcast(xr[0]);
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) a[r][c] = chain(type, x_even, k[c].even, a[r][c]);
+        const F32x16 x_odd = broadcast(xr[1]);
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) b[r][c] = chain(type, x_odd, k[c].odd, b[r][c]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
     for (int c = 0; c < C; ++c) {
-      float* to = o + static_cast<std::size_t>(r) * width + column + static_cast<std::size_t>(c) * kLanes;
-      store(to, acc[r][c] + zero());
+      float* sum =
+          t.sums + (row + static_cast<std::size_t>(r)) * t.sums_stride + (chunk + static_cast<std::size_t>(c)) * kLanes;
+      store(sum, (t.first ? zero() : load(sum)) + (a[r][c] + b[r][c]));
     }
   }
 }
 
-// All columns for R rows, C chunks at a time, then the rest with fewer.
-template <int R, int C, class T>
-MORTISE_INLINE void value_rows(const float* p, const ValueTiles<T>& tiles, std::size_t first, std::size_t end,
-                               std::size_t column, std::size_t width, float* o, const SpanReader<T>* ahead) {
-  for (; column + C * kLanes <= width; column += C * kLanes) {
-    value_block<R, C>(p, tiles, first, end, column, width, o, column == 0 ? ahead : nullptr);
-  }
+// All chunks for R rows: C at a time, then the rest with fewer.
+template <int R, int C, class Pairs>
+MORTISE_INLINE void multiply_chunks(const TileSum& t, std::size_t row, std::size_t chunk, std::size_t chunks,
+                                    const Pairs& pairs) {
+  for (; chunk + C <= chunks; chunk += C) multiply_block<R, C>(t, row, chunk, pairs);
   if constexpr (C > 1) {
-    if (column < width) value_rows<R, C / 2>(p, tiles, first, end, column, width, o, column == 0 ? ahead : nullptr);
+    if (chunk < chunks) multiply_chunks<R, C / 2>(t, row, chunk, chunks, pairs);
   }
 }
 
-// o[m] = P[m] V over the tiles [first, end), for all rows of a unit: R rows at a time, then the rest with fewer.
-template <int R, class T>
-void value_product(const float* p, std::size_t num_rows, const ValueTiles<T>& tiles, std::size_t first, std::size_t end,
-                   std::size_t width, float* o, const SpanReader<T>* ahead) {
-  std::size_t m = 0;
-  for (; m + R <= num_rows; m += R) {
-    value_rows<R, kBlockRows / R>(p + m * kSpanStride, tiles, first, end, 0, width, o + m * width,
-                                  m == 0 ? ahead : nullptr);
-  }
+// All rows: R at a time, then the rest with fewer.
+template <int R, class Pairs>
+MORTISE_INLINE void multiply_tile(const TileSum& t, std::size_t row, std::size_t rows, std::size_t chunks,
+                                  const Pairs& pairs) {
+  for (; row + R <= rows; row += R) multiply_chunks<R, chunks_of(R)>(t, row, 0, chunks, pairs);
   if constexpr (R > 1) {
-    if (m < num_rows) {
-      value_product<R / 2>(p + m * kSpanStride, num_rows - m, tiles, first, end, width, o + m * width,
-                           m == 0 ? ahead : nullptr);
-    }
+    if (row < rows) multiply_tile<next_rows(R)>(t, row, rows, chunks, pairs);
   }
 }
 
@@ -178,17 +208,43 @@ struct VecProducts {
 
   static void scores(const SpanUnit& unit, const SpanReader<T>& reader, KeyRange keys, SpanScratch& scratch) {
     const std::size_t num_rows = index(unit.num_rows * unit.num_heads), depth = index(unit.layout->key_depth);
-    for (std::int32_t group = keys.begin / kKeyGroup; group * kKeyGroup < keys.end; ++group) {
-      if (num_rows <= kPrefetchRows) reader.fetch_values(group);
-      score_group<kBlockRows>(scratch.q, num_rows, depth, reader.keys(group), scratch.scores + index(group) * kLanes);
+    const std::size_t end = (index(keys.end) + kLanes - 1) / kLanes;
+    for (std::size_t group = index(keys.begin) / kLanes; group < end; group += kGroupsAtOnce) {
+      const std::size_t count = end - group < kGroupsAtOnce ? end - group : kGroupsAtOnce;
+      const T* groups[kGroupsAtOnce];
+      for (std::size_t i = 0; i < count; ++i) {
+        reader.fetch_values(static_cast<std::int32_t>(group + i));
+        groups[i] = reader.keys(static_cast<std::int32_t>(group + i));
+      }
+      for (std::size_t d = 0; d < depth; d += kTileDepth) {
+        const std::size_t here = depth - d < kTileDepth ? depth - d : kTileDepth;
+        multiply({scratch.q + d, depth, here, scratch.scores + group * kLanes, kSpanStride, d == 0}, num_rows, count,
+                 KeyPairs<T>{groups, d}, scratch);
+      }
     }
   }
 
   static void values(const SpanUnit& unit, const SpanReader<T>& reader, const ValueTiles<T>& tiles, std::size_t first,
                      std::size_t end, SpanScratch& scratch, float* o) {
-    const std::size_t num_rows = index(unit.num_rows * unit.num_heads);
-    value_product<kBlockRows>(scratch.scores, num_rows, tiles, first, end, index(unit.layout->value_width), o,
-                              num_rows <= kPrefetchRows ? &reader : nullptr);
+    const std::size_t num_rows = index(unit.num_rows * unit.num_heads), width = index(unit.layout->value_width);
+    for (std::size_t tile = first; tile < end; ++tile) {
+      reader.fetch_next_keys(tile - first, end - first);
+      multiply({scratch.scores + tile * kTileDepth, kSpanStride, kTileDepth, o, width, tile == first}, num_rows,
+               width / kLanes, ValuePairs<T>{tiles.half[tile], width}, scratch);
+    }
+  }
+
+ private:
+  template <class Pairs>
+  static MORTISE_INLINE void multiply(const TileSum& t, std::size_t num_rows, std::size_t chunks, const Pairs& pairs,
+                                      SpanScratch& scratch) {
+    if constexpr (sizeof(T) == sizeof(Bf16) && kBlockRows > 1) {
+      if (num_rows >= kWidenRows) {
+        multiply_tile<kBlockRows>(t, 0, num_rows, chunks, widen(pairs, chunks, scratch.tile));
+        return;
+      }
+    }
+    multiply_tile<kBlockRows>(t, 0, num_rows, chunks, pairs);
   }
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kTileDepth = 32;      // of both products
 constexpr std::size_t kSpanStride = kSpan;  // of a row of scores
-constexpr std::size_t kPrefetchRows = 8;    // with more rows there is time for the hardware to fetch by itself
+constexpr std::int32_t kPrefetchRows = 8;   // with more rows there is time for the hardware to fetch by itself
 
 constexpr std::int32_t minimum(std::int32_t a, std::int32_t b) {
   return a < b ? a : b;
@@ -70,37 +70,59 @@ struct Cache {
   }
 };
 
-// The groups of one span, read and asked for ahead. A decode unit reads each key once, from memory. While it computes
-// with K of a span it asks for V of that span, and while it computes with V for K of the next one, so that memory never
-// waits for arithmetic.
+// The groups of one span, read and asked for ahead. A decode unit reads each key once, from memory: while it computes
+// with K of a span it asks for V of that span, and while it computes with V for K of the next span, or of the next
+// unit, so that memory never waits for arithmetic.
 template <class T>
 class SpanReader {
  public:
-  SpanReader(const Cache<T>& cache, std::int32_t span) : cache_(cache), first_(span * (kSpan / kKeyGroup)) {}
+  SpanReader(const SpanUnit& unit, std::int32_t span)
+      : cache_(unit),
+        first_(span * (kSpan / kKeyGroup)),
+        enabled_(unit.num_rows * unit.num_heads <= kPrefetchRows),
+        next_(span + 1 < unit.end_span ? unit
+              : unit.next != nullptr   ? *unit.next
+                                       : unit) {
+    if (!enabled_) return;
+    const bool here = span + 1 < unit.end_span;
+    if (!here && unit.next == nullptr) return;
+    const std::int32_t next_span = here ? span + 1 : next_.unit.first_span;
+    const KeyRange keys = keys_of_unit(next_.unit, next_span);
+    next_begin_ = (next_span * kSpan + keys.begin) / kKeyGroup;
+    next_end_ = minimum((next_span * kSpan + keys.end + kKeyGroup - 1) / kKeyGroup, next_.num_groups);
+  }
 
+  const Cache<T>& cache() const { return cache_; }
+  std::int32_t first_group() const { return first_; }
   // K of the span's group number `group`.
   const T* keys(std::int32_t group) const { return cache_.keys(first_ + group); }
   void fetch_values(std::int32_t group) const {
-    if (first_ + group < cache_.num_groups) fetch(cache_.values(first_ + group), cache_.layout.value_width);
+    if (enabled_) fetch(cache_.values(first_ + group), cache_.layout.value_width);
   }
-  // What the next span has in the place of this tile.
-  void fetch_next_keys(std::size_t tile) const {
-    for (std::int32_t half = 0; half < 2; ++half) {
-      const std::int32_t next = first_ + kSpan / kKeyGroup + 2 * static_cast<std::int32_t>(tile) + half;
-      if (next < cache_.num_groups) fetch(cache_.keys(next), cache_.layout.key_depth);
+  // Part `part` of `parts` of the keys that come next.
+  void fetch_next_keys(std::size_t part, std::size_t parts) const {
+    const std::int32_t count = next_end_ - next_begin_, i = static_cast<std::int32_t>(part);
+    const std::int32_t n = static_cast<std::int32_t>(parts);
+    for (std::int32_t group = count * i / n; group < count * (i + 1) / n; ++group) {
+      fetch(next_.keys(next_begin_ + group), next_.layout.key_depth);
     }
   }
 
  private:
+  // Into the second-level cache: V of a span and K of the next would push out of the first what is at work.
   static void fetch(const T* from, std::int32_t row) {
     const char* bytes = reinterpret_cast<const char*>(from);
     const std::size_t size = kKeyGroup * index(row) * sizeof(T);
-    for (std::size_t i = 0; i < size; i += 64) __builtin_prefetch(bytes + i);
+    for (std::size_t i = 0; i < size; i += 64) __builtin_prefetch(bytes + i, 0, 2);
   }
 
-  const Cache<T>& cache_;
+  Cache<T> cache_;
   std::int32_t first_;
+  bool enabled_;
+  Cache<T> next_;
+  std::int32_t next_begin_ = 0, next_end_ = 0;  // groups; none
 };
+
 // 2^x for x <= 0 and the same bits as exp2 there; 0 for -infinity.
 MORTISE_INLINE F32x16 exp2_not_positive(F32x16 x) {
   const I32x16 n = to_int(x);
@@ -205,17 +227,19 @@ template <class T, class Products>
 void compute_span(const SpanUnit& unit, std::int32_t span, SpanScratch& scratch, Partial partial) {
   const KeyRange keys = keys_of_unit(unit, span);
   const KeyRange range = {keys.begin / 32 * 32, (keys.end + 31) / 32 * 32};
-  const Cache<T> cache(unit);
-  const SpanReader<T> reader(cache, span);
+  const SpanReader<T> reader(unit, span);
   Products::scores(unit, reader, keys, scratch);
   softmax_rows<T, Products>(unit, span, range, scratch, partial);
   ValueTiles<T> tiles;
   for (std::int32_t tile = range.begin / 32; tile < range.end / 32; ++tile) {
     T* copy = tile_copy<T>(scratch, index(tile), index(unit.layout->value_width));
-    point_at_tile(cache, span * (kSpan / kKeyGroup) + 2 * tile, copy, tiles.half[tile]);
+    point_at_tile(reader.cache(), reader.first_group() + 2 * tile, copy, tiles.half[tile]);
   }
   Products::values(unit, reader, tiles, index(range.begin) / kTileDepth, index(range.end) / kTileDepth, scratch,
                    partial.o);
+  // + 0 makes a zero positive: its sign would depend on how many tiles with P = 0 were added.
+  const std::size_t size = index(unit.num_rows * unit.num_heads) * index(unit.layout->value_width);
+  for (std::size_t i = 0; i < size; i += kLanes) store(partial.o + i, load(partial.o + i) + zero());
 }
 
 // M = max(m1, m2), w = exp2(m - M), sum = sum1 w1 + sum2 w2, O = O1 w1 + O2 w2: product, product, sum, no fma. A row

@@ -1,0 +1,145 @@
+// span_bench: speed of attention over the paged cache, class bf16, beside the floor of the same run.
+// usage: span_bench [isa ...]   (without: all that the machine has but portable)
+// Decode: 32 sequences of 1000 tokens; floor: K and V over the memory bandwidth. Prefill: 1024 rows of one sequence;
+// floor: the two products over the peak. `ratio` is floor / measured: 1 is the end. Times are of one layer, the fastest
+// of many.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/cpu/kernels.hpp"
+#include "limits.hpp"
+
+namespace {
+
+using namespace mortise;
+
+struct Model {
+  const char* name;
+  int kv_heads, group, head_dim;
+};
+constexpr Model kModels[] = {{"160m", 12, 1, 64}, {"1b", 8, 4, 64}, {"d128 g8", 4, 8, 128}};
+constexpr int kBlockSize = 16, kLayers = 2;
+
+// A layer of a cache with sequences of one length, in shuffled blocks.
+struct Cache {
+  Cache(const Model& model, int num_seqs, int length)
+      : layout(cpu::make_kv_layout(2, kLayers, model.kv_heads, model.head_dim, kBlockSize)),
+        blocks((length + kBlockSize - 1) / kBlockSize),
+        table(static_cast<std::size_t>(num_seqs * blocks)) {
+    std::iota(table.begin(), table.end(), 0);
+    std::shuffle(table.begin(), table.end(), std::mt19937(1));
+    const std::size_t elements = table.size() * layout.block_elements;
+    memory.reset(static_cast<cpu::Bf16*>(std::aligned_alloc(4096, (elements * 2 + 4095) / 4096 * 4096)));
+    for (std::size_t i = 0; i < elements; ++i)
+      memory.get()[i] = static_cast<cpu::Bf16>(0x3d80u ^ ((i * 40503u) & 0x807fu));
+  }
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  cpu::KvLayout layout;
+  int blocks;
+  std::vector<std::int32_t> table;
+  std::unique_ptr<cpu::Bf16[], Free> memory;
+};
+
+struct Work {
+  std::vector<cpu::SpanUnit> units;
+  std::vector<cpu::Bf16> q, out;
+};
+
+Work make_work(const Model& model, const Cache& cache, int num_seqs, int rows, int length) {
+  Work work;
+  const int columns = model.kv_heads * model.group * model.head_dim;
+  work.q.assign(static_cast<std::size_t>(num_seqs * rows * columns), 0x3d00);
+  work.out.resize(work.q.size());
+  const int unit_rows = cpu::kUnitRows / model.group;
+  for (int seq = 0; seq < num_seqs; ++seq) {
+    for (int head = 0; head < model.kv_heads; ++head) {
+      for (int row = 0; row < rows; row += unit_rows) {
+        cpu::SpanUnit unit{};
+        const std::ptrdiff_t at =
+            static_cast<std::ptrdiff_t>(seq * rows + row) * columns + head * model.group * model.head_dim;
+        unit.q = work.q.data() + at;
+        unit.out = work.out.data() + at;
+        unit.q_row_stride = unit.out_row_stride = columns;
+        unit.q_head_stride = unit.out_head_stride = model.head_dim;
+        unit.num_rows = std::min(unit_rows, rows - row);
+        unit.num_heads = model.group;
+        unit.position = length - rows + row;
+        unit.seq_len = length;
+        unit.scale = 0.1f;
+        unit.kv = cache.memory.get() + static_cast<std::size_t>(head) * cache.layout.head_elements;
+        unit.layout = &cache.layout;
+        unit.block_table = cache.table.data() + seq * cache.blocks;
+        unit.end_span = (unit.position + unit.num_rows + cpu::kSpan - 1) / cpu::kSpan;
+        work.units.push_back(unit);
+      }
+    }
+  }
+  return work;
+}
+
+double measure(cpu::Isa isa, const Work& work, std::size_t threads) {
+  std::vector<std::unique_ptr<cpu::SpanScratch>> scratch;
+  for (std::size_t t = 0; t < threads; ++t) scratch.push_back(std::make_unique<cpu::SpanScratch>());
+  const auto attend = cpu::kernels(isa).span_bf16.attend;
+  return bench::fastest_round(threads, 1.0, [&](std::size_t t, std::size_t) {
+    for (std::size_t i = t; i < work.units.size(); i += threads) {
+      cpu::SpanUnit unit = work.units[i];
+      if (i + threads < work.units.size()) unit.next = &work.units[i + threads];
+      attend(unit, *scratch[t]);
+    }
+  });
+}
+
+void run(cpu::Isa isa, std::size_t threads, double bandwidth) {
+  const double peak = bench::peak_flop_per_s(isa, threads);
+  std::printf("\n%s, %zu thread%s: read %.1f GB/s, peak %.1f GFLOP/s\n", cpu::isa_name(isa), threads,
+              threads == 1 ? "" : "s", bandwidth * 1e-9, peak * 1e-9);
+  std::printf("%10s %22s %10s %9s %8s %7s\n", "model", "work", "us", "GFLOP/s", "GB/s", "ratio");
+  for (const Model& model : kModels) {
+    for (const bool prefill : {false, true}) {
+      const int num_seqs = prefill ? 1 : 32, rows = prefill ? 1024 : 1, length = prefill ? 1024 : 1000;
+      const Cache cache(model, num_seqs, length);
+      const Work work = make_work(model, cache, num_seqs, rows, length);
+      const double seconds = measure(isa, work, threads);
+      const double keys = prefill ? 0.5 * rows * (length + 1) : 1.0 * num_seqs * length;  // seen, of all rows
+      const double operations = keys * model.kv_heads * model.group * model.head_dim * 4;
+      const double bytes = 1.0 * num_seqs * length * model.kv_heads * model.head_dim * 4;
+      const double floor = std::max(prefill ? 0 : bytes / bandwidth, operations / peak);
+      std::printf("%10s %22s %10.1f %9.1f %8.2f %7.2f\n", model.name, prefill ? "prefill 1024" : "decode 32 x 1000",
+                  seconds * 1e6, operations / seconds * 1e-9, bytes / seconds * 1e-9, floor / seconds);
+      std::fflush(stdout);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<cpu::Isa> isas;
+  for (int i = 1; i < argc; ++i) {
+    std::string error;
+    const auto isa = cpu::choose_isa(argv[i], error);
+    if (!isa) {
+      std::fprintf(stderr, "%s\n", error.c_str());
+      return 1;
+    }
+    isas.push_back(*isa);
+  }
+  if (isas.empty()) {
+    for (cpu::Isa isa : cpu::available_isas()) {
+      if (isa != cpu::Isa::kPortable) isas.push_back(isa);
+    }
+  }
+  for (std::size_t threads : {1, 2}) {
+    const double bandwidth = bench::memory_read_bytes_per_s(threads);
+    for (cpu::Isa isa : isas) run(isa, threads, bandwidth);
+  }
+}
