@@ -6,7 +6,7 @@
 namespace mortise::fcfs {
 namespace {
 
-constexpr const char* kOptionsSchema = R"json({
+constexpr const char* kOptionsSchema = R"schema({
   "$schema": "http://json-schema.org/draft-07/schema#",
   "type": "object",
   "additionalProperties": false,
@@ -16,7 +16,7 @@ constexpr const char* kOptionsSchema = R"json({
     "max_batched_tokens": {"title": "rows of one step, at most: prompts are cut into chunks of this size",
                            "type": "integer", "minimum": 1, "maximum": 1048576, "default": 2048}
   }
-})json";
+})schema";
 
 mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance, mortise_error* error) {
   return guard(error, "fcfs", [&] {
