@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes models/demo and models/demo-draft from nothing: tokenizer, corpus, target, draft, scores.
 #   scripts/train/make_models.sh OUT_DIR [TARGET_STEPS [DRAFT_STEPS [DOCUMENTS]]]
-# Needs torch, transformers, tokenizers, numpy and, for the defaults, one GPU of the Hopper class for about five minutes.
+# Needs torch, transformers, tokenizers, numpy and, for the defaults, one GPU of the Hopper class for about twelve minutes.
 set -eu
 cd "$(dirname "$0")"
 out=$1
