@@ -31,13 +31,9 @@ bool spin_until(Ready ready) {
   return false;
 }
 
-std::uint32_t next_generation(std::uint32_t generation) {
-  return generation + 1 == kStop ? 0 : generation + 1;
-}
-
 }  // namespace
 
-ThreadPool::ThreadPool(int num_threads) {
+ThreadPool::ThreadPool(int num_threads) : shares_(std::make_unique<Share[]>(static_cast<std::size_t>(num_threads))) {
   workers_.reserve(static_cast<std::size_t>(num_threads - 1));
   for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this, i] { work(i); });
 }
@@ -55,33 +51,36 @@ void ThreadPool::run(std::int32_t num_tasks, Task task, void* context) {
   }
   task_ = task;
   context_ = context;
-  num_tasks_ = num_tasks;
-  done_.store(0, std::memory_order_relaxed);
-  const std::uint32_t generation = next_generation(generation_.load(std::memory_order_relaxed));
-  open_.store(static_cast<std::uint64_t>(generation) << 32 | static_cast<std::uint32_t>(num_tasks),
-              std::memory_order_release);
-  generation_.store(generation, std::memory_order_release);
+  const int threads = num_threads();
+  for (int i = 0; i < threads; ++i) {
+    const auto boundary = [&](std::int64_t j) { return static_cast<std::int32_t>(num_tasks * j / threads); };
+    shares_[static_cast<std::size_t>(i)].next.store(boundary(i), std::memory_order_relaxed);
+    shares_[static_cast<std::size_t>(i)].end = boundary(i + 1);
+  }
+  open_.store(true, std::memory_order_release);
+  const std::uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
+  generation_.store(generation == kStop ? 0 : generation, std::memory_order_release);
   generation_.notify_all();  // a load when nobody sleeps
 
-  done_.fetch_add(take_tasks(0), std::memory_order_acq_rel);
-  const auto all_done = [&] { return done_.load(std::memory_order_acquire) == num_tasks; };
-  while (!spin_until(all_done)) {
-    const std::int32_t seen = done_.load(std::memory_order_acquire);
-    if (seen != num_tasks) done_.wait(seen, std::memory_order_acquire);
+  take_tasks(0);
+  open_.store(false, std::memory_order_seq_cst);  // before the load of active_, as in work() the other way round
+  const auto all_left = [&] { return active_.load(std::memory_order_seq_cst) == 0; };
+  while (!spin_until(all_left)) {
+    const std::int32_t seen = active_.load(std::memory_order_seq_cst);
+    if (seen != 0) active_.wait(seen, std::memory_order_seq_cst);
   }
 }
 
-// Runs open tasks until there are none; returns how many.
-std::int32_t ThreadPool::take_tasks(std::int32_t thread) {
-  std::int32_t taken = 0;
-  std::uint64_t open = open_.load(std::memory_order_acquire);
-  while (static_cast<std::uint32_t>(open) != 0) {
-    if (!open_.compare_exchange_weak(open, open - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
-    task_(context_, num_tasks_ - static_cast<std::int32_t>(static_cast<std::uint32_t>(open)), thread);
-    ++taken;
-    open = open_.load(std::memory_order_acquire);
+void ThreadPool::take_tasks(std::int32_t thread) {
+  const std::int32_t threads = num_threads();
+  for (std::int32_t i = 0; i < threads; ++i) {
+    Share& share = shares_[static_cast<std::size_t>((thread + i) % threads)];
+    while (share.next.load(std::memory_order_relaxed) < share.end) {  // else late workers would count next up for ever
+      const std::int32_t task = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (task >= share.end) break;
+      task_(context_, task, thread);
+    }
   }
-  return taken;
 }
 
 void ThreadPool::wait_for_work(std::uint32_t seen_generation) {
@@ -96,10 +95,9 @@ void ThreadPool::work(std::int32_t thread) {
     wait_for_work(generation);
     generation = generation_.load(std::memory_order_acquire);
     if (generation == kStop) return;
-    const std::int32_t taken = take_tasks(thread);
-    if (taken == 0) continue;
-    done_.fetch_add(taken, std::memory_order_acq_rel);
-    done_.notify_one();
+    active_.fetch_add(1, std::memory_order_seq_cst);
+    if (open_.load(std::memory_order_seq_cst)) take_tasks(thread);
+    if (active_.fetch_sub(1, std::memory_order_seq_cst) == 1) active_.notify_one();
   }
 }
 

@@ -1,11 +1,14 @@
 // thread_pool.hpp: the threads that a CPU device computes on.
 // A small model makes tens of calls per token, so handing out work has to cost about a microsecond: workers that have
 // just finished look for more for a while before they sleep. An idle pool sleeps and uses no CPU.
-// Tasks are handed out one by one in no fixed order; what they compute must not depend on who runs them.
+// Each thread begins with a share of its own, the same for the same number of tasks, so that what it reads is still in
+// its cache from the last call; who is done early takes from the others. What a task computes must not depend on who
+// runs it.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -36,18 +39,25 @@ class ThreadPool {
   }
 
  private:
+  // The tasks begin .. end - 1 of which those from `next` on are still to be taken.
+  struct alignas(64) Share {
+    std::atomic<std::int32_t> next{0};
+    std::int32_t end = 0;
+  };
+
   void work(std::int32_t thread);
-  std::int32_t take_tasks(std::int32_t thread);
+  void take_tasks(std::int32_t thread);
   void wait_for_work(std::uint32_t seen_generation);
 
-  // The job, written by run() before it publishes `open_`. A thread reads it only after it has taken a task from
-  // `open_`, and run() returns only when every task taken is done: so the job cannot change under a reader.
+  // The job. run() writes it only while `open_` is false and `active_` 0; a worker reads it only after it has counted
+  // itself in `active_` and then found `open_` true. So it cannot change under a reader, and when run() has closed it
+  // and sees active_ = 0, all tasks are done.
   Task task_ = nullptr;
   void* context_ = nullptr;
-  std::int32_t num_tasks_ = 0;
+  std::unique_ptr<Share[]> shares_;  // one per thread
 
-  alignas(64) std::atomic<std::uint64_t> open_{0};        // generation of the job << 32 | tasks not yet taken
-  alignas(64) std::atomic<std::int32_t> done_{0};         // tasks finished
+  alignas(64) std::atomic<bool> open_{false};
+  alignas(64) std::atomic<std::int32_t> active_{0};
   alignas(64) std::atomic<std::uint32_t> generation_{0};  // what sleeping workers wait on; kStop ends them
   std::vector<std::jthread> workers_;
 };
