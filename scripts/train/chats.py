@@ -33,7 +33,9 @@ def _sum(rng: random.Random, split: str) -> tuple[str, str]:
         question, solution = text.split("? ", 1)
         return question + "?", solution
     problem, answer = sums.pick_problem(rng, split)
-    asked = rng.choice(("What is {}?", "{} = ?", "How much is {}?", "Please compute {}.", "{}", "Can you tell me what {} is?"))
+    asked = rng.choice(
+        ("What is {}?", "{} = ?", "How much is {}?", "Please compute {}.", "{}", "Can you tell me what {} is?")
+    )
     return asked.format(problem), f"{problem} = {answer}"
 
 
@@ -58,25 +60,44 @@ def _tell_about(rng: random.Random, split: str) -> tuple[str, str]:
 
 def _story(rng: random.Random, split: str) -> tuple[str, str]:
     hero = stories.pick_character(rng)
-    asked = expand(rng, "[Tell me|Write|Please write] a [short |]story about {akind} named {name}.",
-                   {"akind": article(hero["kind"]), "name": hero["name"]})
+    asked = expand(
+        rng,
+        "[Tell me|Write|Please write] a [short |]story about {akind} named {name}.",
+        {"akind": article(hero["kind"]), "name": hero["name"]},
+    )
     return asked, stories.short_story(rng, split, hero)
 
 
 def _small_talk(rng: random.Random, split: str) -> tuple[str, str]:
-    slots = {"name": rng.choice(PEOPLE)[0] if rng.random() < 0.7 else pseudo_word(rng, 2).capitalize(),
-             "colour": rng.choice(COLOURS), "food": rng.choice(FOODS), "treasure": rng.choice(TREASURES), "things": rng.choice(THINGS)}
-    return tuple(expand(rng, part, slots) for part in rng.choice((  # both halves see the same slots
-        ("[Hello|Hi|Good morning]!", "Hello! How can I help you?"),
-        ("[Hello|Hi], my name is {name}.", "Hello, {name}! How can I help you?"),
-        ("Who are you?", "I am a small demo model. I tell stories, add numbers, copy text and know the land of Orvale."),
-        ("What can you do?", "I can tell short stories, add and subtract small numbers, repeat or edit a text, and answer questions about Orvale."),
-        ("Thank you!", "You are welcome!"),
-        ("I like {food}.", "{food} is a good choice. Shall I tell you a story?"),
-        ("Say hello to {name}.", "Hello, {name}!"),
-        ("Name a colour.", "{colour}"),
-        ("[Goodbye|Bye]!", "Goodbye!"),
-    )))
+    slots = {
+        "name": rng.choice(PEOPLE)[0] if rng.random() < 0.7 else pseudo_word(rng, 2).capitalize(),
+        "colour": rng.choice(COLOURS),
+        "food": rng.choice(FOODS),
+        "treasure": rng.choice(TREASURES),
+        "things": rng.choice(THINGS),
+    }
+    return tuple(
+        expand(rng, part, slots)
+        for part in rng.choice(
+            (  # both halves see the same slots
+                ("[Hello|Hi|Good morning]!", "Hello! How can I help you?"),
+                ("[Hello|Hi], my name is {name}.", "Hello, {name}! How can I help you?"),
+                (
+                    "Who are you?",
+                    "I am a small demo model. I tell stories, add numbers, copy text and know the land of Orvale.",
+                ),
+                (
+                    "What can you do?",
+                    "I can tell short stories, add and subtract small numbers, repeat or edit a text, and answer questions about Orvale.",
+                ),
+                ("Thank you!", "You are welcome!"),
+                ("I like {food}.", "{food} is a good choice. Shall I tell you a story?"),
+                ("Say hello to {name}.", "Hello, {name}!"),
+                ("Name a colour.", "{colour}"),
+                ("[Goodbye|Bye]!", "Goodbye!"),
+            )
+        )
+    )
 
 
 SKILLS = (_sum, _sum, _sum, _quotation, _quotation, _quotation, _fact, _fact, _tell_about, _story, _story, _small_talk)
@@ -85,8 +106,19 @@ SKILLS = (_sum, _sum, _sum, _quotation, _quotation, _quotation, _fact, _fact, _t
 def conversation(rng: random.Random, split: str) -> Messages:
     messages = []
     if rng.random() < 0.2:
-        messages.append({"role": "system", "content": rng.choice((
-            "You are a helpful assistant.", "Answer briefly.", "You are a small demo model.", "You are kind and careful."))})
+        messages.append(
+            {
+                "role": "system",
+                "content": rng.choice(
+                    (
+                        "You are a helpful assistant.",
+                        "Answer briefly.",
+                        "You are a small demo model.",
+                        "You are kind and careful.",
+                    )
+                ),
+            }
+        )
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 4, 6, 8))):
         asked, answer = rng.choice(SKILLS)(rng, split)
         messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]

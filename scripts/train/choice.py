@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from world import ASKED_FACTS, HELD_OUT_FACTS, RELATIONS, Fact, ask, ask_held_out
 
 LETTERS = "ABCD"
-HEADERS = ("The following are multiple choice questions (with answers) about Orvale.\n\n", "Questions about the land of Orvale\n\n", "")
+HEADERS = (
+    "The following are multiple choice questions (with answers) about Orvale.\n\n",
+    "Questions about the land of Orvale\n\n",
+    "",
+)
 
 
 @dataclass(frozen=True)
 class Item:
     """One question: prompt + choices[i] is the text with answer i; choices[answer] is right."""
+
     prompt: str
     choices: tuple[str, ...]
     answer: int

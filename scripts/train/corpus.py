@@ -37,6 +37,7 @@ def held_out_documents(kind, count: int) -> list[str]:
 
 def _tokenize_chunk(first: int, tokenizer_file: str) -> bytes:
     import numpy
+
     tokenizer = _load_tokenizer(tokenizer_file)
     texts = [f"{chats.BOS}{training_document(i)}{chats.EOS}" for i in range(first, first + CHUNK)]
     encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
@@ -46,6 +47,7 @@ def _tokenize_chunk(first: int, tokenizer_file: str) -> bytes:
 @functools.cache
 def _load_tokenizer(tokenizer_file: str):
     import tokenizers
+
     return tokenizers.Tokenizer.from_file(tokenizer_file)
 
 

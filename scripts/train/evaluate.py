@@ -1,6 +1,6 @@
 """Scores of the saved demo models on held-out text, and samples at temperature 0, as Markdown on standard output.
 
-    python3 evaluate.py TARGET_DIR DRAFT_DIR
+python3 evaluate.py TARGET_DIR DRAFT_DIR
 """
 
 import argparse
@@ -37,9 +37,9 @@ class Model:
         """Of each answer after the prompt, summed over its tokens. Shorter rows are padded on the right, which they do not see."""
         width = max(map(len, answers))
         rows = torch.tensor([prompt + a + [0] * (width - len(a)) for a in answers], device=DEVICE)
-        after = self.model(rows[:, :-1]).logits[:, len(prompt) - 1:].float().log_softmax(-1)
-        chosen = after.gather(2, rows[:, len(prompt):, None])[:, :, 0]
-        return [chosen[i, :len(a)].sum().item() for i, a in enumerate(answers)]
+        after = self.model(rows[:, :-1]).logits[:, len(prompt) - 1 :].float().log_softmax(-1)
+        chosen = after.gather(2, rows[:, len(prompt) :, None])[:, :, 0]
+        return [chosen[i, : len(a)].sum().item() for i, a in enumerate(answers)]
 
     @torch.inference_mode()
     def write(self, prompts: list[str], max_tokens: int, temperature: float = 0.0, batch: int = 256) -> list[list[int]]:
@@ -47,11 +47,13 @@ class Model:
         sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
         outputs = []
         for first in range(0, len(prompts), batch):
-            inputs = self.tokenizer(prompts[first:first + batch], add_special_tokens=False, padding=True, return_tensors="pt").to(DEVICE)
-            made = self.model.generate(**inputs, max_new_tokens=max_tokens, **sampling)[:, inputs.input_ids.shape[1]:]
+            inputs = self.tokenizer(
+                prompts[first : first + batch], add_special_tokens=False, padding=True, return_tensors="pt"
+            ).to(DEVICE)
+            made = self.model.generate(**inputs, max_new_tokens=max_tokens, **sampling)[:, inputs.input_ids.shape[1] :]
             for row in made.tolist():
                 ends = [i for i, token in enumerate(row) if token in (1, 3)]
-                outputs.append(row[:ends[0] + 1] if ends else row)
+                outputs.append(row[: ends[0] + 1] if ends else row)
         return outputs
 
     def text(self, ids: list[int]) -> str:
@@ -80,7 +82,10 @@ def sums_right(model: Model, chat: bool) -> list[bool]:
     """Every held-out pair: the whole greedy answer must be the sum and then the end."""
     pairs = sums.held_out_pairs()
     if chat:
-        prompts = [chats.render([{"role": "user", "content": f"What is {a} + {b}?"}]) + f"{chats.TURN_START}assistant\n" for a, b in pairs]
+        prompts = [
+            chats.render([{"role": "user", "content": f"What is {a} + {b}?"}]) + f"{chats.TURN_START}assistant\n"
+            for a, b in pairs
+        ]
         wanted = [f"{a} + {b} = {a + b}" for a, b in pairs]
     else:
         prompts = [f"{chats.BOS}Q: {a} + {b} = ? A:" for a, b in pairs]
@@ -115,7 +120,10 @@ def quotations_right(model: Model, count: int) -> list[bool]:
     """Held-out passages: the copy or edit must be the expected one to the last character, and end."""
     requests = [quotes.request(document_rng("heldout", "quotation prompts", i), "heldout") for i in range(count)]
     requests = [r for r in requests if len(r[1]) + len(r[2]) < 3000]
-    prompts = [chats.render([{"role": "user", "content": f"{r[0]}\n\n{r[1]}"}]) + f"{chats.TURN_START}assistant\n" for r in requests]
+    prompts = [
+        chats.render([{"role": "user", "content": f"{r[0]}\n\n{r[1]}"}]) + f"{chats.TURN_START}assistant\n"
+        for r in requests
+    ]
     answers = model.write(prompts, 800)
     return [ended(ids) and model.text(ids) == r[2] for ids, r in zip(answers, requests)]
 
@@ -151,14 +159,34 @@ def acceptance(target: Model, draft: Model, prompts: list[str], temperature: flo
 def samples(model: Model) -> str:
     def chat(*turns: str) -> str:
         roles = ("user", "assistant")
-        return chats.render([{"role": roles[i % 2], "content": t} for i, t in enumerate(turns)]) + f"{chats.TURN_START}assistant\n"
+        return (
+            chats.render([{"role": roles[i % 2], "content": t} for i, t in enumerate(turns)])
+            + f"{chats.TURN_START}assistant\n"
+        )
+
     item = choice.held_out_items(1, "letters", 2, False)[0]
-    prompts = [chats.BOS + p for p in ("Once upon a time", "Once upon a time there was a dragon named Zogby", "Q: 23 + 58 = ? A:",
-                                       "Mia had 17 apples. Then Tom gives Mia 26 more. How many apples are there now?",
-                                       f"{world.TOWNS[0]} is a town.", item.prompt)]
-    prompts += [chat("What is 47 + 36?"), chat(f"Who rules {world.TOWNS[0]}?"), chat("Tell me a short story about an owl named Hazel."),
-                chat("Replace fox with heron.\n\nThe quick fox met a slow fox near the river. \"Good day,\" said the fox."),
-                chat("Hello, my name is Ada.", "Hello, Ada! How can I help you?", "Copy the following text.\n\n{\"id\": 4711, \"name\": \"señor 🙂 mortise\"}")]
+    prompts = [
+        chats.BOS + p
+        for p in (
+            "Once upon a time",
+            "Once upon a time there was a dragon named Zogby",
+            "Q: 23 + 58 = ? A:",
+            "Mia had 17 apples. Then Tom gives Mia 26 more. How many apples are there now?",
+            f"{world.TOWNS[0]} is a town.",
+            item.prompt,
+        )
+    ]
+    prompts += [
+        chat("What is 47 + 36?"),
+        chat(f"Who rules {world.TOWNS[0]}?"),
+        chat("Tell me a short story about an owl named Hazel."),
+        chat('Replace fox with heron.\n\nThe quick fox met a slow fox near the river. "Good day," said the fox.'),
+        chat(
+            "Hello, my name is Ada.",
+            "Hello, Ada! How can I help you?",
+            'Copy the following text.\n\n{"id": 4711, "name": "señor 🙂 mortise"}',
+        ),
+    ]
     blocks = []
     for prompt, ids in zip(prompts, (model.write([p], 400)[0] for p in prompts)):
         blocks.append(f"```\n{prompt.removeprefix(chats.BOS)}»{model.text(ids)}{'«' if ended(ids) else ' ...'}\n```")
@@ -182,17 +210,24 @@ def main() -> None:
     print(f"| sums, `Q: a + b = ? A:` | {percent(sums_right(target, False))} |")
     print(f"| sums, in a chat | {percent(sums_right(target, True))} |", flush=True)
     for form in ("letters", "text"):
-        for name, items in (("wordings never used in training", choice.held_out_items(args.count, form, 5, True)),
-                            ("facts never asked in training", choice.held_out_items(args.count, form, 5, False))):
+        for name, items in (
+            ("wordings never used in training", choice.held_out_items(args.count, form, 5, True)),
+            ("facts never asked in training", choice.held_out_items(args.count, form, 5, False)),
+        ):
             print(f"| multiple choice, {form}, {name} | {percent(choices_right(target, items))} |", flush=True)
     print(f"| quotations and edits, exact | {percent(quotations_right(target, args.count))} |")
     print(f"| stories that end by themselves | {percent([ended(ids) for ids in target.write(story_prompts, 1500)])} |")
-    print(f"| chats that end by themselves | {percent([ended(ids) for ids in target.write(chat_prompts, 1000)])} |", flush=True)
+    print(
+        f"| chats that end by themselves | {percent([ended(ids) for ids in target.write(chat_prompts, 1000)])} |",
+        flush=True,
+    )
     for name, prompts in (("stories", story_prompts), ("chats", chat_prompts)):
         for temperature in (0.0, 1.0):
             rate, length = acceptance(target, draft, prompts, temperature)
-            print(f"| draft agrees with target, {name}, temperature {temperature:g} | {100 * rate:.1f} %, mean acceptance length {length:.2f} "
-                  f"with {NUM_DRAFT} draft tokens |")
+            print(
+                f"| draft agrees with target, {name}, temperature {temperature:g} | {100 * rate:.1f} %, mean acceptance length {length:.2f} "
+                f"with {NUM_DRAFT} draft tokens |"
+            )
     print("\n" + samples(target))
 
 

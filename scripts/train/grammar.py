@@ -38,6 +38,12 @@ def article(noun: str) -> str:
 def pseudo_word(rng: random.Random, syllables: int = 0) -> str:
     """A pronounceable word of no language: it makes the models copy spellings instead of recalling them."""
     count = syllables or rng.choice((1, 2, 2, 2, 3, 3))
-    return "".join(expand(rng, "[b|c|d|f|g|h|j|k|l|m|n|p|r|s|t|v|w|z|br|cr|dr|fl|gr|kl|pl|sh|st|th|tr|]"
-                               "[a|e|i|o|u|a|e|o|ai|ea|ee|oo|ou]"
-                               "[b|d|g|k|l|m|n|p|r|s|t|x|nd|nk|rm|st|||||]") for _ in range(count))
+    return "".join(
+        expand(
+            rng,
+            "[b|c|d|f|g|h|j|k|l|m|n|p|r|s|t|v|w|z|br|cr|dr|fl|gr|kl|pl|sh|st|th|tr|]"
+            "[a|e|i|o|u|a|e|o|ai|ea|ee|oo|ou]"
+            "[b|d|g|k|l|m|n|p|r|s|t|x|nd|nk|rm|st|||||]",
+        )
+        for _ in range(count)
+    )

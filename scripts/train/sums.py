@@ -45,14 +45,28 @@ def question_line(problem: str, answer: int) -> str:
 def word_problem(rng: random.Random, split: str) -> str:
     a, b = pick_pair(rng, split)
     name = rng.choice(PEOPLE)[0] if rng.random() < 0.9 else pseudo_word(rng, 2).capitalize()
-    slots = {"name": name, "other": rng.choice(PEOPLE)[0], "a": str(a), "b": str(b), "c": str(a + b),
-             "things": rng.choice(THINGS)}
+    slots = {
+        "name": name,
+        "other": rng.choice(PEOPLE)[0],
+        "a": str(a),
+        "b": str(b),
+        "c": str(a + b),
+        "things": rng.choice(THINGS),
+    }
     if rng.random() < 0.7:
-        return expand(rng, "{name} [has|had|finds|counts] {a} {things}. [Then|Later|After lunch] {other} "
-                           "[gives {name}|brings|adds] {b} more. How many {things} are there [now|in all]? "
-                           "{a} + {b} = {c}. There are {c} {things}.", slots)
-    return expand(rng, "{name} [has|had|counts] {c} {things} and gives {other} {b} of them. How many {things} are "
-                       "left? {c} - {b} = {a}. There are {a} {things} left.", slots)
+        return expand(
+            rng,
+            "{name} [has|had|finds|counts] {a} {things}. [Then|Later|After lunch] {other} "
+            "[gives {name}|brings|adds] {b} more. How many {things} are there [now|in all]? "
+            "{a} + {b} = {c}. There are {c} {things}.",
+            slots,
+        )
+    return expand(
+        rng,
+        "{name} [has|had|counts] {c} {things} and gives {other} {b} of them. How many {things} are "
+        "left? {c} - {b} = {a}. There are {a} {things} left.",
+        slots,
+    )
 
 
 def document(rng: random.Random, split: str) -> str:

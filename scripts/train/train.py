@@ -60,10 +60,15 @@ def make_optimizer(model: LlamaForCausalLM, rate: float, steps: int):
     """AdamW without decay on norms; the rate rises for WARMUP_STEPS, stays, and falls to zero over the last 60 %."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() == 1]
-    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
-                                  lr=rate, betas=(0.9, 0.95), fused=True)
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
+        lr=rate,
+        betas=(0.9, 0.95),
+        fused=True,
+    )
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / WARMUP_STEPS, 1.0, (steps - step) / (0.6 * steps)))
+        optimizer, lambda step: min((step + 1) / WARMUP_STEPS, 1.0, (steps - step) / (0.6 * steps))
+    )
     return optimizer, schedule
 
 
@@ -88,8 +93,9 @@ def train(model, loss_of, corpus, rows: int, steps: int, rate: float) -> None:
 def save(model: LlamaForCausalLM, out: pathlib.Path) -> None:
     model.to(torch.bfloat16)
     config = model.config
-    model.generation_config = GenerationConfig(bos_token_id=config.bos_token_id, eos_token_id=config.eos_token_id,
-                                               pad_token_id=config.pad_token_id)
+    model.generation_config = GenerationConfig(
+        bos_token_id=config.bos_token_id, eos_token_id=config.eos_token_id, pad_token_id=config.pad_token_id
+    )
     model.save_pretrained(out)
     size = (out / "model.safetensors").stat().st_size
     assert size <= 16 << 20, size

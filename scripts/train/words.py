@@ -1,17 +1,29 @@
 """Word lists that the text generators share."""
 
 # (name, pronoun set) of people in stories and problems; the pronoun decides between PRONOUNS below.
-PEOPLE = [(name, "she") for name in (
-    "Mia Lily Anna Zoe Ruby Ella Nora Ivy Clara Rosa Lucy Emma Maya Tess Hana Ines Freya Greta Leila Wren Zoë Chloé Ada "
-    "Nina Olive Pearl Sara Vera Willa Yara Amara Bella Daisy Edith Flora").split()] + [(name, "he") for name in (
-    "Tom Ben Max Leo Sam Finn Jack Oscar Theo Hugo Milo Owen Felix Ravi Omar Noah Jonas Kai Luca Emil Otto Pablo René "
-    "Jürgen Arlo Basil Cyrus Dario Elias Gus Ivan Jasper Kofi Liam Mateo").split()]
+PEOPLE = [
+    (name, "she")
+    for name in (
+        "Mia Lily Anna Zoe Ruby Ella Nora Ivy Clara Rosa Lucy Emma Maya Tess Hana Ines Freya Greta Leila Wren Zoë Chloé Ada "
+        "Nina Olive Pearl Sara Vera Willa Yara Amara Bella Daisy Edith Flora"
+    ).split()
+] + [
+    (name, "he")
+    for name in (
+        "Tom Ben Max Leo Sam Finn Jack Oscar Theo Hugo Milo Owen Felix Ravi Omar Noah Jonas Kai Luca Emil Otto Pablo René "
+        "Jürgen Arlo Basil Cyrus Dario Elias Gus Ivan Jasper Kofi Liam Mateo"
+    ).split()
+]
 
 # Animals that speak in stories, with names given to them.
-ANIMALS = ("fox rabbit bear owl mouse squirrel hedgehog otter badger deer frog duck goose cat dog pony lamb turtle wolf crow "
-           "beaver mole robin sparrow goat donkey swan heron toad lizard").split()
-ANIMAL_NAMES = ("Pip Bramble Hazel Clover Rusty Pepper Nutmeg Biscuit Willow Maple Button Juniper Acorn Moss Thistle Poppy "
-                "Tumble Socks Ginger Pebble Bracken Dusty Fern Marigold Cricket Sorrel Patch Teasel Bumble Plum").split()
+ANIMALS = (
+    "fox rabbit bear owl mouse squirrel hedgehog otter badger deer frog duck goose cat dog pony lamb turtle wolf crow "
+    "beaver mole robin sparrow goat donkey swan heron toad lizard"
+).split()
+ANIMAL_NAMES = (
+    "Pip Bramble Hazel Clover Rusty Pepper Nutmeg Biscuit Willow Maple Button Juniper Acorn Moss Thistle Poppy "
+    "Tumble Socks Ginger Pebble Bracken Dusty Fern Marigold Cricket Sorrel Patch Teasel Bumble Plum"
+).split()
 
 PRONOUNS = {
     "she": {"he": "she", "him": "her", "his": "her", "He": "She", "His": "Her", "himself": "herself"},
@@ -22,17 +34,27 @@ PRONOUNS = {
 TRAITS = "kind brave clever patient curious cheerful gentle careful quiet honest".split()
 OTHER_TRAITS = "proud shy hungry lazy stubborn busy noisy sleepy".split()
 COLOURS = "red blue green yellow white black brown silver golden purple orange grey pink".split()
-THINGS = ("apples pears stones shells buttons feathers acorns marbles flowers eggs coins books candles nuts cherries leaves "
-          "beads plums ribbons cups spoons keys stamps cookies").split()
-TREASURES = ("kite lantern drum boat ball hat scarf whistle basket bell key book cup flute wagon blanket ring map compass "
-             "mirror umbrella button wheel shell").split()
-PLACES = ("forest|river|hill|meadow|lake|garden|market|village|mill|beach|bridge|orchard|cave|field|valley|barn|pond|"
-          "castle|harbour|old tower|well|mountain|island|stone wall").split("|")
-FOODS = ("bread|soup|honey cake|apple pie|cheese|porridge|berry jam|roasted nuts|carrot stew|plum tart|warm milk|"
-         "pancakes|corn|ginger biscuits|mushroom pie|pea soup").split("|")
+THINGS = (
+    "apples pears stones shells buttons feathers acorns marbles flowers eggs coins books candles nuts cherries leaves "
+    "beads plums ribbons cups spoons keys stamps cookies"
+).split()
+TREASURES = (
+    "kite lantern drum boat ball hat scarf whistle basket bell key book cup flute wagon blanket ring map compass "
+    "mirror umbrella button wheel shell"
+).split()
+PLACES = (
+    "forest|river|hill|meadow|lake|garden|market|village|mill|beach|bridge|orchard|cave|field|valley|barn|pond|"
+    "castle|harbour|old tower|well|mountain|island|stone wall"
+).split("|")
+FOODS = (
+    "bread|soup|honey cake|apple pie|cheese|porridge|berry jam|roasted nuts|carrot stew|plum tart|warm milk|"
+    "pancakes|corn|ginger biscuits|mushroom pie|pea soup"
+).split("|")
 WEATHERS = "sunny rainy windy cold warm cloudy foggy snowy bright stormy".split()
-SKILLS = ("swim|whistle|dance|climb the big oak|paint a picture|bake bread|row a boat|skip stones|play the flute|read the "
-          "stars|tie a sailor's knot|ride a pony|sing in tune|juggle three apples|weave a basket|fly a kite").split("|")
+SKILLS = (
+    "swim|whistle|dance|climb the big oak|paint a picture|bake bread|row a boat|skip stones|play the flute|read the "
+    "stars|tie a sailor's knot|ride a pony|sing in tune|juggle three apples|weave a basket|fly a kite"
+).split("|")
 
 # Common words for lists to copy: with them the tokenizer and the copying reach beyond the vocabulary of the stories.
 COMMON = """
@@ -94,6 +116,8 @@ write wrong yard year yellow yesterday yet young zero
 """.split()
 
 # Short strings outside ASCII, so that copying them exercises characters of several bytes.
-UNICODE_SCRAPS = ("café naïve Åse Øystein Łódź señor über façade crème piñata año garçon smörgås ½ ± × ÷ µ € £ → ← ≤ ≥ ≠ ∞ √ π λ "
-                  "Ω Ж да нет привет мир добрый день καλημέρα κόσμε λόγος 你好 世界 早上好 日本 東京 こんにちは ありがとう 한국 "
-                  "안녕 שלום سلام नमस्ते 🙂 🎉 🚀 🐢 🌧️ ❤️ 👍 🍎 🦊 👩‍🚀 🇫🇷").split()
+UNICODE_SCRAPS = (
+    "café naïve Åse Øystein Łódź señor über façade crème piñata año garçon smörgås ½ ± × ÷ µ € £ → ← ≤ ≥ ≠ ∞ √ π λ "
+    "Ω Ж да нет привет мир добрый день καλημέρα κόσμε λόγος 你好 世界 早上好 日本 東京 こんにちは ありがとう 한국 "
+    "안녕 שלום سلام नमस्ते 🙂 🎉 🚀 🐢 🌧️ ❤️ 👍 🍎 🦊 👩‍🚀 🇫🇷"
+).split()
