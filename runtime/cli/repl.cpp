@@ -132,7 +132,7 @@ class Repl {
     nlohmann::json messages = messages_;
     if (chat_) {
       messages.push_back({{"role", "user"}, {"content", line}});
-      request.prompt = tokenizer.encode(pipeline_.service.info().chat_template(messages), /*add_special_tokens=*/false);
+      request.prompt = chat_tokens(pipeline_.service.info().chat_template(messages), tokenizer);
     } else {
       request.prompt = tokenizer.encode(line, /*add_special_tokens=*/true);
     }

@@ -116,6 +116,12 @@ std::vector<std::int32_t> read_tokens(const nlohmann::json& json, const std::str
   return read_token_ids(json, where);
 }
 
+std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ids = tokenizer.encode(text, /*add_special_tokens=*/true);
+  if (ids.size() > 1 && ids[0] == ids[1] && tokenizer.is_special(ids[0])) ids.erase(ids.begin());
+  return ids;
+}
+
 SamplingParams read_sampling(const Body& body, SamplingParams defaults) {
   SamplingParams params = std::move(defaults);
   const auto number = [&](const char* name, float& value) {

@@ -43,6 +43,10 @@ std::vector<std::int32_t> read_token_ids(const nlohmann::json& json, const std::
 std::vector<std::int32_t> read_tokens(const nlohmann::json& json, const std::string& where, const Tokenizer& tokenizer,
                                       bool add_special_tokens);
 
+// The tokens of a rendered chat: as any prompt's, but a template that writes the first special token itself does not
+// get it twice.
+std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& tokenizer);
+
 // The sampling fields of completions and chat; `defaults` are what absent fields mean.
 SamplingParams read_sampling(const Body& body, SamplingParams defaults);
 

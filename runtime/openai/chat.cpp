@@ -58,8 +58,7 @@ void Service::chat(const nlohmann::json& json, std::function<void(Answer)> done)
   if (!info_.chat_template) fail("this pipeline has no chat_template(messages) function; define one in its script");
 
   Request request;
-  // A template writes the special tokens itself.
-  request.prompt = tokenizer_.encode(info_.chat_template(messages), /*add_special_tokens=*/false);
+  request.prompt = chat_tokens(info_.chat_template(messages), tokenizer_);
   SamplingParams defaults = info_.defaults;
   defaults.max_tokens = std::max(1, info_.max_model_len - static_cast<std::int32_t>(request.prompt.size()));
   request.sampling = read_sampling(body, std::move(defaults));
