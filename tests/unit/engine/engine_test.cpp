@@ -267,8 +267,12 @@ TEST_F(EngineTest, DraftsOfAnyQualityChangeNoToken) {
     for (std::size_t i = 0; i < collectors.size(); ++i) {
       const auto choice = collectors[i].wait().at(0);
       EXPECT_EQ(choice.tokens.size(), 21u);
-      if (i % 2 == 0) EXPECT_EQ(choice.ids(), expected({static_cast<std::int32_t>(i), 3, 3}, 21));
-      if (correct_percent == 100) EXPECT_GT(choice.last.usage.accepted_tokens, i % 2 == 0 ? 10 : 0);
+      if (i % 2 == 0) {
+        EXPECT_EQ(choice.ids(), expected({static_cast<std::int32_t>(i), 3, 3}, 21));
+      }
+      if (correct_percent == 100) {
+        EXPECT_GT(choice.last.usage.accepted_tokens, i % 2 == 0 ? 10 : 0);
+      }
     }
     engine.reset();
     world.reset();

@@ -10,8 +10,7 @@
 namespace mortise::test {
 namespace {
 
-FakeWorld& world(void* instance) {
-  return *static_cast<FakeWorld*>(instance);
+return *static_cast<FakeWorld*>(instance);
 }
 template <typename T>
 FakeWorld& world(T* instance) {
