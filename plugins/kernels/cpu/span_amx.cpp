@@ -1,7 +1,7 @@
 // The two products of a span of class bf16 on AMX. A group of K is a tile of B as it lies in the cache, and so is a
 // tile of V where its 32 tokens lie together; blocks of 16 tokens are copied, because two tiles of half the depth would
 // give other bits than one.
-#include "kernels/cpu/span_unit.hpp"
+#include "kernels/cpu/span_dot.hpp"
 #if defined(MORTISE_EMULATED_TILES)  // the tests check the blocking on machines without AMX
 #include "emulated_tiles.hpp"
 #else
@@ -164,12 +164,28 @@ struct TileProducts {
   }
 };
 
+// Below this many rows memory is the limit, and the vector form, which needs no copies of V, is the better reader.
+constexpr std::int32_t kFewestRows = 3;
+
+bool on_tiles(const SpanUnit& unit) {
+  return unit.num_rows * unit.num_heads >= kFewestRows;
+}
+
+void attend_bf16(const SpanUnit& unit, SpanScratch& scratch) {
+  on_tiles(unit) ? attend<Bf16, TileProducts>(unit, scratch) : attend<Bf16, VecProducts<Bf16>>(unit, scratch);
+}
+
+void write_partials_bf16(const SpanUnit& unit, SpanScratch& scratch) {
+  on_tiles(unit) ? write_partials<Bf16, TileProducts>(unit, scratch)
+                 : write_partials<Bf16, VecProducts<Bf16>>(unit, scratch);
+}
+
 }  // namespace
 
 extern const SpanKernels kSpanBf16Kernels;
 constinit const SpanKernels kSpanBf16Kernels = {
-    .attend = attend<Bf16, TileProducts>,
-    .partial = write_partials<Bf16, TileProducts>,
+    .attend = attend_bf16,
+    .partial = write_partials_bf16,
     .merge = merge<Bf16>,
 };
 
