@@ -21,7 +21,6 @@ class ConfigNode {
   const std::string& where() const { return where_; }
   bool is_string() const { return value_->is_string(); }
   bool is_array() const { return value_->is_array(); }
-  bool is_object() const { return value_->is_object(); }
   bool is_zero() const { return value_->is_number() && *value_ == 0; }
 
   // The member `key`, or nullopt when it is missing or null.

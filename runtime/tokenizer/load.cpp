@@ -15,6 +15,12 @@ using namespace tokenizer;
 constexpr const char* kNamedTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
 
+// A file that cannot be looked at counts as there, so that reading it says why.
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error) || error;
+}
+
 AddedToken read_named_token(const ConfigNode& node) {
   AddedToken token;
   if (node.is_string()) {
@@ -27,7 +33,8 @@ AddedToken read_named_token(const ConfigNode& node) {
 }
 
 // transformers adds what tokenizer_config.json declares beyond tokenizer.json: the tokens of added_tokens_decoder, by
-// id, and the named ones. Named tokens that are nowhere in the vocabulary are left alone: no model was trained on them.
+// id, and the named ones as special. Named tokens that are nowhere in the vocabulary are left alone: no model was
+// trained on them.
 void add_configured_tokens(const ConfigNode& config, Tokenizer::Parts& parts) {
   const auto add = [&](AddedToken token) {
     if (parts.added_tokens.find(token.content)) return;
@@ -38,11 +45,17 @@ void add_configured_tokens(const ConfigNode& config, Tokenizer::Parts& parts) {
     std::ranges::sort(tokens, {}, [](const auto& member) { return std::pair(member.first.size(), member.first); });
     for (const auto& [id, node] : tokens) add(read_added_token(node));
   }
-  for (const char* key : kNamedTokens) {
-    const auto node = config.find(key);
-    if (!node) continue;
-    AddedToken token = read_named_token(*node);
+  const auto add_named = [&](const ConfigNode& node) {
+    AddedToken token = read_named_token(node);
     if (parts.file.vocabulary.find(token.content)) add(std::move(token));
+  };
+  for (const char* key : kNamedTokens) {
+    if (const auto node = config.find(key)) add_named(*node);
+  }
+  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {  // transformers 4 and 5
+    const auto list = config.find(key);
+    if (!list || !list->is_array()) continue;
+    for (const ConfigNode& node : list->elements()) add_named(node);
   }
 }
 
@@ -55,7 +68,7 @@ std::optional<std::int32_t> named_id(const ConfigNode& config, const char* key, 
 }
 
 std::string read_chat_template(const std::filesystem::path& model_dir, const ConfigNode& config) {
-  if (const auto path = model_dir / "chat_template.jinja"; std::filesystem::exists(path)) return read_text_file(path);
+  if (const auto path = model_dir / "chat_template.jinja"; is_there(path)) return read_text_file(path);
   const auto node = config.find("chat_template");
   if (!node) return {};
   if (node->is_string()) return node->as_string();
@@ -89,7 +102,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
   parts->file.merges = {};  // in the model by now
   const std::filesystem::path config_path = model_dir / "tokenizer_config.json";
   nlohmann::json document = nlohmann::json::object();
-  if (std::filesystem::exists(config_path)) document = read_json_file(config_path);
+  if (is_there(config_path)) document = read_json_file(config_path);
   const ConfigNode config(document, config_path.string());
   add_configured_tokens(config, *parts);
   parts->added_tokens.finish(parts->normalizer.get());

@@ -3,8 +3,9 @@
 
     compare_with_tokenizers.py TOOL [--count N] [--seed S] [MODEL_DIR ...]
 
-Without MODEL_DIR: every folder of $MORTISE_TEST_DATA/tokenizers, or of ../shared/data/tokenizers beside the project.
-Exit code 77 (skipped) when that or the package is missing, 1 at the first difference, which is printed with the seed.
+Without MODEL_DIR: the demo models, and every folder of $MORTISE_TEST_DATA/tokenizers (by default ../shared/data/tokenizers
+beside the project) if it is there. Exit code 77 (skipped) when the package is missing, 1 after a difference, which is
+printed with the seed.
 """
 import argparse
 import json
@@ -125,10 +126,11 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     data = pathlib.Path(os.environ.get("MORTISE_TEST_DATA", PROJECT.parent / "shared" / "data")) / "tokenizers"
-    model_dirs = options.model_dirs or sorted(path.parent for path in data.glob("*/tokenizer.json"))
+    model_dirs = options.model_dirs
     if not model_dirs:
-        print(f"skipped: no real vocabularies in {data} (MORTISE_TEST_DATA names another folder)")
-        sys.exit(SKIPPED)
+        model_dirs = sorted(path.parent for folder in (PROJECT / "models", data) for path in folder.glob("*/tokenizer.json"))
+        if not data.is_dir():
+            print(f"skipped for real vocabularies: there is no {data} (MORTISE_TEST_DATA names another folder)")
     results = [compare(options.tool, model_dir, options.count, options.seed) for model_dir in model_dirs]
     sys.exit(0 if all(results) else 1)
 

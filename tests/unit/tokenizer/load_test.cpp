@@ -154,6 +154,13 @@ TEST(TokenizerConfig, GivesNamedTokensInBothSpellings) {
   EXPECT_EQ(tokenizer.decode(std::vector<std::int32_t>{0, 4}, /*skip_special_tokens=*/true), "a");
 }
 
+TEST(TokenizerConfig, MakesListedTokensSpecial) {
+  const auto tokenizer = load_with_config(json::object(), {{"additional_special_tokens", {"</s>", "[NEW]"}}});
+  EXPECT_TRUE(tokenizer.is_special(4));
+  EXPECT_FALSE(tokenizer.is_special(3));
+  EXPECT_EQ(tokenizer.token_id("[NEW]"), std::nullopt);
+}
+
 TEST(TokenizerConfig, LeavesNamedTokensAloneThatNoModelKnows) {
   const auto tokenizer = load_with_config(json::object(), {{"pad_token", "[PAD]"}, {"bos_token", nullptr}});
   EXPECT_EQ(tokenizer.token_id("[PAD]"), std::nullopt);
