@@ -110,9 +110,10 @@ void Engine::run() {
     }
     drop_ended();
     publish_stats();
+    send_outbox();
   }
   for (const auto& sequence : live_) end(*sequence, FinishReason::kAborted, {});
-  drop_ended();
+  send_outbox();
 }
 
 bool Engine::take_inbox() {
@@ -256,7 +257,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
   } else if (num_committed > 0) {
     delta.request = sequence.owner->id;
     delta.choice = sequence.choice;
-    sequence.owner->sink(delta);
+    outbox_.emplace_back(sequence.owner->sink, std::move(delta));
   }
 }
 
@@ -278,7 +279,12 @@ void Engine::end(Sequence& sequence, FinishReason reason, Delta delta) {
   delta.finish = reason;
   delta.seed = sequence.owner->seed;
   delta.usage = sequence.usage;
-  sequence.owner->sink(delta);
+  outbox_.emplace_back(sequence.owner->sink, std::move(delta));
+}
+
+void Engine::send_outbox() {
+  for (const auto& [sink, delta] : outbox_) sink(delta);
+  outbox_.clear();
 }
 
 void Engine::release_blocks(Sequence& sequence) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/batch_builder.hpp"
@@ -71,6 +72,7 @@ class Engine {
   void end(Sequence& sequence, FinishReason reason, Delta delta);
   void release_blocks(Sequence& sequence);
   void drop_ended();
+  void send_outbox();
   void fail_all(const std::string& why);
   void publish_stats();
 
@@ -88,6 +90,8 @@ class Engine {
   std::deque<std::shared_ptr<Sequence>> live_;  // in order of arrival
   std::vector<std::uint64_t> ended_ids_;        // to be told to the plugins in the next call
   std::vector<Drafting::Outcome> outcomes_;
+  // News of this step, sent when the books are closed: who hears of a finish finds its blocks free in stats().
+  std::vector<std::pair<Sink, Delta>> outbox_;
   EngineStats counters_;
   std::uint64_t next_sequence_ = 1;
 
