@@ -10,8 +10,6 @@
 namespace mortise::test {
 namespace {
 
-return *static_cast<FakeWorld*>(instance);
-}
 template <typename T>
 FakeWorld& world(T* instance) {
   return *reinterpret_cast<FakeWorld*>(instance);
