@@ -79,14 +79,12 @@ MORTISE_INLINE float soft_fma(float a, float b, float c) {
   const double d = static_cast<double>(operand(c));
   const double s = p + d;
   const double d_part = s - p;
-  const double error = (p - (s - d_part)) + (d - d_part);  // NaN where the sum is not finite: both tests below fail
-  std::uint64_t u = bit_cast_to<std::uint64_t>(s);
+  const double error = (p - (s - d_part)) + (d - d_part);  // NaN where the sum is not finite
+  const std::uint64_t u = bit_cast_to<std::uint64_t>(s);
+  const std::uint64_t apart = (bit_cast_to<std::uint64_t>(error) ^ u) >> 63;  // 1: the exact value is nearer to zero
   const std::uint64_t even = ~u & 1u;
-  const bool grows = (error > 0 && s > 0) || (error < 0 && s < 0);
-  const bool shrinks = (error > 0 && s < 0) || (error < 0 && s > 0);
-  u += grows ? even : 0u;
-  u -= shrinks ? even : 0u;
-  return narrow(bit_cast_to<double>(u));
+  const std::uint64_t step = even - 2 * (apart & even);
+  return narrow(bit_cast_to<double>(u + (error < 0 || error > 0 ? step : 0)));
 }
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE
