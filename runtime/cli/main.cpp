@@ -35,6 +35,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   add_run_command(app);
   add_batch_command(app);
+  add_bench_command(app);
   add_score_command(app);
   add_plugin_command(app);
   add_check_command(app);

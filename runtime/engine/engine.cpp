@@ -257,7 +257,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
   } else if (num_committed > 0) {
     delta.request = sequence.owner->id;
     delta.choice = sequence.choice;
-    outbox_.emplace_back(sequence.owner->sink, std::move(delta));
+    outbox_.emplace_back(sequence.owner, std::move(delta));
   }
 }
 
@@ -279,11 +279,11 @@ void Engine::end(Sequence& sequence, FinishReason reason, Delta delta) {
   delta.finish = reason;
   delta.seed = sequence.owner->seed;
   delta.usage = sequence.usage;
-  outbox_.emplace_back(sequence.owner->sink, std::move(delta));
+  outbox_.emplace_back(sequence.owner, std::move(delta));
 }
 
 void Engine::send_outbox() {
-  for (const auto& [sink, delta] : outbox_) sink(delta);
+  for (const auto& [request, delta] : outbox_) request->sink(delta);
   outbox_.clear();
 }
 

@@ -91,7 +91,7 @@ class Engine {
   std::vector<std::uint64_t> ended_ids_;        // to be told to the plugins in the next call
   std::vector<Drafting::Outcome> outcomes_;
   // News of this step, sent when the books are closed: who hears of a finish finds its blocks free in stats().
-  std::vector<std::pair<Sink, Delta>> outbox_;
+  std::vector<std::pair<std::shared_ptr<const RequestState>, Delta>> outbox_;
   EngineStats counters_;
   std::uint64_t next_sequence_ = 1;
 
