@@ -227,6 +227,11 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
       continue;
     }
     const std::int32_t token = infos[i].id;
+    if (token < 0) {
+      finish = FinishReason::kError;
+      delta.error = "no token can be drawn: every logit is NaN, -infinity or banned; are the weights damaged?";
+      break;
+    }
     const auto draft = static_cast<std::size_t>(num_committed);
     sequence.append(token);
     ++num_committed;

@@ -364,6 +364,17 @@ TEST_F(EngineTest, AFailedForwardEndsItsRequestsWithTheReasonAndTheEngineGoesOn)
   EXPECT_EQ(second.wait().at(0).ids(), expected({1}, 10));
 }
 
+TEST_F(EngineTest, ARowWithoutAnyTokenToDrawEndsItsRequestWithAnError) {
+  Request request = greedy({1, 2}, 5);
+  for (std::int32_t token = 0; token < kVocab; ++token) request.sampling.stop_token_ids.push_back(token);
+  request.sampling.min_tokens = 2;  // bans them all
+  Collector collector;
+  start().submit(request, collector.sink());
+  const auto choice = collector.wait().at(0);
+  EXPECT_EQ(choice.last.finish, FinishReason::kError);
+  EXPECT_THAT(choice.last.error, HasSubstr("no token can be drawn"));
+}
+
 TEST_F(EngineTest, RefusesWhatCanNeverRun) {
   start();
   const auto message = [&](const Request& request) -> std::string {

@@ -1,6 +1,7 @@
 #include "fake_parts.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -66,7 +67,7 @@ mortise_status sample(mortise_device*, mortise_stream*, const mortise_sample_arg
     }
     const auto best =
         args->temperatures[r] > 0 ? std::min_element(row.begin(), row.end()) : std::max_element(row.begin(), row.end());
-    args->tokens[r] = static_cast<int32_t>(best - row.begin());
+    args->tokens[r] = std::isinf(*best) ? -1 : static_cast<int32_t>(best - row.begin());
   }
   return MORTISE_OK;
 }
