@@ -18,12 +18,19 @@ void rotate(T* x, std::size_t num_heads, std::ptrdiff_t head_stride, const float
             std::size_t rotary_dim) {
   const std::size_t half = rotary_dim / 2;
   for (std::size_t h = 0; h < num_heads; ++h, x += head_stride) {
-    for (std::size_t i = 0; i < half; i += kLanes) {
-      const std::size_t n = lanes_left(half - i);
-      const Pair p = {read_tail(x + i, n), read_tail(x + half + i, n)};
+    T* y = x + half;
+    std::size_t i = 0;
+    for (; i + kLanes <= half; i += kLanes) {
+      const Pair r = rotate_pair({read(x + i), read(y + i)}, load(cos + i), load(sin + i));
+      write(x + i, r.x0);
+      write(y + i, r.x1);
+    }
+    if (i < half) {
+      const std::size_t n = half - i;
+      const Pair p = {read_tail(x + i, n), read_tail(y + i, n)};
       const Pair r = rotate_pair(p, load_tail(cos + i, n), load_tail(sin + i, n));
       write_tail(x + i, r.x0, n);
-      write_tail(x + half + i, r.x1, n);
+      write_tail(y + i, r.x1, n);
     }
   }
 }

@@ -44,37 +44,85 @@ void write_value(const float* v, std::size_t head_dim, const Slot<float>& slot) 
 
 // Both tokens of a pair at once: whole words instead of half ones.
 void write_value_pair(const Bf16* even, const Bf16* odd, std::size_t head_dim, Bf16* values) {
-  for (std::size_t d = 0; d < head_dim; d += kLanes) {
-    const std::size_t n = lanes_left(head_dim - d);
-    const I32x16 low = shift_right<16>(bits(load_bf16_tail(even + d, n)));
-    const I32x16 both = low | bits(load_bf16_tail(odd + d, n));
-    alignas(64) std::int32_t words[kLanes];
-    store(words, both);
-    std::memcpy(values + 2 * d, words, n * sizeof *words);
+  std::int32_t* words = reinterpret_cast<std::int32_t*>(values);
+  std::size_t d = 0;
+  for (; d + kLanes <= head_dim; d += kLanes) {
+    store(words + d, shift_right<16>(bits(load_bf16(even + d))) | bits(load_bf16(odd + d)));
+  }
+  if (d < head_dim) {
+    const std::size_t n = head_dim - d;
+    store_tail(words + d, shift_right<16>(bits(load_bf16_tail(even + d, n))) | bits(load_bf16_tail(odd + d, n)), n);
+  }
+}
+
+// Four 32-bit words: a vector of the compiler, not of an instruction set.
+using U32x4 = std::uint32_t __attribute__((vector_size(16)));
+
+MORTISE_INLINE U32x4 load_words(const Bf16* p) {
+  U32x4 v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+// Four pairs of four tokens, `row_stride` apart: words of a token become a column of the group.
+MORTISE_INLINE void write_keys_4x4(const Bf16* k, std::ptrdiff_t row_stride, Bf16* keys) {
+  const U32x4 r0 = load_words(k), r1 = load_words(k + row_stride), r2 = load_words(k + 2 * row_stride),
+              r3 = load_words(k + 3 * row_stride);
+  const U32x4 low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+  const U32x4 low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  const U32x4 columns[4] = {
+      __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+      __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+  for (std::size_t c = 0; c < 4; ++c) std::memcpy(keys + c * 2 * kKeyGroup, &columns[c], sizeof columns[c]);
+}
+
+// Four neighbouring tokens, head_dim a multiple of 8. keys: the slot of the first.
+void write_four_keys(const Bf16* k, std::ptrdiff_t row_stride, std::size_t head_dim, Bf16* keys) {
+  for (std::size_t d = 0; d < head_dim; d += 8) write_keys_4x4(k + d, row_stride, keys + d * kKeyGroup);
+}
+
+// Tokens of a prefill come with neighbouring slots: four of them, from one whose offset is a multiple of four.
+bool four_neighbours(const KvWrite& write, std::int32_t row) {
+  if (row + 4 > write.num_rows || write.slots[row] % 4 != 0) return false;
+  for (std::int32_t i = 1; i < 4; ++i) {
+    if (write.slots[row + i] != write.slots[row] + i) return false;
+  }
+  return true;
+}
+
+void write_head(const KvWrite& write, std::size_t head, const Bf16* k, const Bf16* v) {
+  const std::size_t head_dim = index(write.layout->head_dim), pair_row = 2 * index(write.layout->value_width);
+  for (std::int32_t r = 0; r < write.num_rows;) {
+    const Slot<Bf16> slot = slot_of<Bf16>(write, write.slots[r], head);
+    const Bf16 *key = k + r * write.k_row_stride, *value = v + r * write.v_row_stride;
+    if (four_neighbours(write, r)) {
+      write_four_keys(key, write.k_row_stride, head_dim, slot.keys);
+      write_value_pair(value, value + write.v_row_stride, head_dim, slot.values);
+      write_value_pair(value + 2 * write.v_row_stride, value + 3 * write.v_row_stride, head_dim,
+                       slot.values + pair_row);
+      r += 4;
+    } else {
+      write_key(key, head_dim, slot.keys);
+      write_value(value, head_dim, slot);
+      ++r;
+    }
+  }
+}
+
+void write_head(const KvWrite& write, std::size_t head, const float* k, const float* v) {
+  const std::size_t head_dim = index(write.layout->head_dim);
+  for (std::int32_t r = 0; r < write.num_rows; ++r) {
+    const Slot<float> slot = slot_of<float>(write, write.slots[r], head);
+    write_key(k + r * write.k_row_stride, head_dim, slot.keys);
+    write_value(v + r * write.v_row_stride, head_dim, slot);
   }
 }
 
 template <class T>
 void write_rows(const KvWrite& write) {
-  const std::size_t head_dim = index(write.layout->head_dim);
   for (std::int32_t h = 0; h < write.layout->num_kv_heads; ++h) {
-    const T* k = static_cast<const T*>(write.k) + h * write.k_head_stride;
-    const T* v = static_cast<const T*>(write.v) + h * write.v_head_stride;
-    for (std::int32_t r = 0; r < write.num_rows; ++r) {
-      const Slot<T> slot = slot_of<T>(write, write.slots[r], index(h));
-      write_key(k + r * write.k_row_stride, head_dim, slot.keys);
-      const T* value = v + r * write.v_row_stride;
-      if constexpr (sizeof(T) == 2) {
-        const bool pair = !slot.odd && r + 1 < write.num_rows && write.slots[r + 1] == write.slots[r] + 1;
-        if (pair) {
-          write_value_pair(value, value + write.v_row_stride, head_dim, slot.values);
-          ++r;
-          write_key(k + r * write.k_row_stride, head_dim, slot.keys + 2);  // the neighbour on the right
-          continue;
-        }
-      }
-      write_value(value, head_dim, slot);
-    }
+    write_head(write, index(h), static_cast<const T*>(write.k) + h * write.k_head_stride,
+               static_cast<const T*>(write.v) + h * write.v_head_stride);
   }
 }
 
