@@ -215,6 +215,29 @@ TEST_P(SampleToken, TopKOfEqualLogitsLeavesTheLowestIds) {
   }
 }
 
+TEST_P(SampleToken, TheLowestIdWinsAmongEqualScores) {
+  std::mt19937 rng(10);
+  Case c;
+  c.logits.resize(300);
+  for (float& x : c.logits) x = 0x1p24f + 2.0f * static_cast<float>(rng() % 3);  // scores are multiples of 2
+  std::fill(c.logits.begin() + 270, c.logits.end(), 0x1p24f + 6.0f);  // looked at first, but with the highest ids
+  for (int i = 0; i < 100; ++i) {
+    c.position = static_cast<std::uint64_t>(i);
+    c.top_k = i % 2 == 0 ? 0 : 250;
+    expect_reference(c);
+  }
+}
+
+TEST_P(SampleToken, TopPRoundsTheNeededWeightUp) {
+  Case c;
+  c.logits = {0.0f, -16.631634f};  // weights 2^32 and 257
+  c.top_p = 0x1.fffffep-1f;        // needs 2^32 + 1 - 2^-24 * 257
+  EXPECT_EQ(reference::sample_token(c.row()).left.size(), 2u);
+  const Drawn drawn = draw(c);
+  EXPECT_EQ(drawn.token, 0);
+  EXPECT_LT(drawn.logprob, 0.0f);  // 0: the second token was cut off
+}
+
 TEST_P(SampleToken, AFilterDoesNotChangeTheNoiseOfWhatItLeaves) {
   std::mt19937 rng(9);
   Case c;
