@@ -35,10 +35,19 @@ bool spin_until(Ready ready) {
 
 ThreadPool::ThreadPool(int num_threads) : shares_(std::make_unique<Share[]>(static_cast<std::size_t>(num_threads))) {
   workers_.reserve(static_cast<std::size_t>(num_threads - 1));
-  for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  try {
+    for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  } catch (...) {  // no more threads: those that started must end before their members do
+    stop();
+    throw;
+  }
 }
 
 ThreadPool::~ThreadPool() {
+  stop();
+}
+
+void ThreadPool::stop() {
   generation_.store(kStop, std::memory_order_release);
   generation_.notify_all();
 }

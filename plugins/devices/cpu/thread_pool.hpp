@@ -45,6 +45,7 @@ class ThreadPool {
     std::int32_t end = 0;
   };
 
+  void stop();
   void work(std::int32_t thread);
   void take_tasks(std::int32_t thread);
   void wait_for_work(std::uint32_t seen_generation);
