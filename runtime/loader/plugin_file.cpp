@@ -5,7 +5,6 @@
 
 #include <boost/dll/shared_library.hpp>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -96,16 +95,19 @@ std::string load_error(std::string text, const fs::path& copy) {
   return text;
 }
 
-Entry* open_image(std::span<const char> bytes, const fs::path& path) {
+// An open image. Held for the life of the process and never copied: copying a shared_library opens its path again.
+struct Image {
+  std::unique_ptr<boost::dll::shared_library> library;
+  Entry* entry;
+};
+
+Image open_image(std::span<const char> bytes, const fs::path& path) {
   const PrivateCopy copy(bytes, path.stem().string());
-  using boost::dll::load_mode::type;
   try {
-    // Leaked on purpose: the image stays for the life of the process. Never copied: a copy opens the path again.
     auto library = std::make_unique<boost::dll::shared_library>(
         copy.path(), boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
     Entry* entry = &library->get<Entry>(MORTISE_PLUGIN_ENTRY_NAME);
-    static_cast<void>(library.release());
-    return entry;
+    return {std::move(library), entry};
   } catch (const std::exception& error) {
     fail("cannot be loaded: {}", load_error(error.what(), copy.path()));
   }
@@ -113,7 +115,7 @@ Entry* open_image(std::span<const char> bytes, const fs::path& path) {
 
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, Entry*> images;  // by hash
+  std::map<std::string, Image> images;  // by hash
   std::vector<std::unique_ptr<PluginFile>> files;
 };
 
@@ -135,7 +137,7 @@ const PluginFile& load(const fs::path& path) {
     check_exports(read_elf_exports(bytes));
     image = all.images.emplace(hash, open_image(bytes, path)).first;
   }
-  const mortise_module* module = image->second();
+  const mortise_module* module = image->second.entry();
   auto components = check_module(module, path);
   all.files.push_back(std::make_unique<PluginFile>(
       PluginFile{path, hash, plugin_text(module->id, 200), plugin_text(module->vendor, 200),
