@@ -18,7 +18,8 @@ std::int32_t Drafting::allowance(const Sequence& sequence) const {
   // The step itself yields one token more than the accepted drafts, and the last token of all is never run.
   const std::int32_t left = sequence.request().sampling.max_tokens - sequence.num_generated() - 1;
   const std::int32_t room = limits_.max_model_len - sequence.num_tokens() - 1;
-  return std::clamp(std::min(left, room), 0, limits_.max_draft_tokens);
+  const std::int32_t rows = limits_.max_batched_tokens - 1;  // beside the row that the drafts follow
+  return std::clamp(std::min({left, room, rows}), 0, limits_.max_draft_tokens);
 }
 
 void Drafting::propose(const mortise_step& step, std::span<ScheduledSequence> scheduled) {

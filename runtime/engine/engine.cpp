@@ -154,6 +154,7 @@ void Engine::step() {
   lookahead.reserve(live_.size());
   for (const auto& sequence : live_) lookahead.push_back(drafting_.allowance(*sequence));
   StepPlan plan = planner_.plan(step_id, live_, lookahead, pool_);
+  if (plan.scheduled.empty()) throw Error("no sequence can run, although submit() checked that each fits alone");
   for (const auto& sequence : plan.preempted) {
     release_blocks(*sequence);
     ++counters_.num_preemptions;

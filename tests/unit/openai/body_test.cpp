@@ -1,0 +1,97 @@
+#include "openai/body.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const Tokenizer& tokenizer() {
+  static const Tokenizer value = Tokenizer::load(MORTISE_SOURCE_DIR "/models/demo");
+  return value;
+}
+
+std::string refusal(const Json& json) {
+  try {
+    read_sampling(Body(json), {});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ReadSampling, TakesEveryFieldThatClientsSend) {
+  const Json json = {{"temperature", 0.5},
+                     {"top_p", 0.9},
+                     {"top_k", 7},
+                     {"min_p", 0.1},
+                     {"n", 3},
+                     {"max_tokens", 9},
+                     {"min_tokens", 2},
+                     {"seed", 0},
+                     {"stop", "end"},
+                     {"ignore_eos", true},
+                     {"logit_bias", {{"5", -2}}},
+                     {"stop_token_ids", {1, 2}},
+                     {"user", "ignored"},
+                     {"presence_penalty", 1},
+                     {"frequency_penalty", 0.25},
+                     {"repetition_penalty", 1.5}};
+  const SamplingParams params = read_sampling(Body(json), {});
+  EXPECT_EQ(params.temperature, 0.5f);
+  EXPECT_EQ(params.top_p, 0.9f);
+  EXPECT_EQ(params.top_k, 7);
+  EXPECT_EQ(params.min_p, 0.1f);
+  EXPECT_EQ(params.n, 3);
+  EXPECT_EQ(params.max_tokens, 9);
+  EXPECT_EQ(params.min_tokens, 2);
+  EXPECT_EQ(params.seed, 0u);  // a seed, not "none"
+  EXPECT_THAT(params.stop, ElementsAre("end"));
+  EXPECT_TRUE(params.ignore_eos);
+  EXPECT_EQ(params.logit_bias.at(5), -2.0f);
+  EXPECT_THAT(params.stop_token_ids, ElementsAre(1, 2));
+  EXPECT_EQ(params.presence_penalty, 1.0f);
+  EXPECT_EQ(params.frequency_penalty, 0.25f);
+  EXPECT_EQ(params.repetition_penalty, 1.5f);
+}
+
+TEST(ReadSampling, NullMeansTheDefault) {
+  SamplingParams defaults;
+  defaults.temperature = 0.25f;
+  const SamplingParams params =
+      read_sampling(Body(Json{{"temperature", nullptr}, {"stop", nullptr}, {"seed", nullptr}}), defaults);
+  EXPECT_EQ(params.temperature, 0.25f);
+  EXPECT_TRUE(params.stop.empty());
+  EXPECT_FALSE(params.seed.has_value());
+}
+
+TEST(ReadSampling, ANegativeSeedIsASeedAndEveryOneOfThemAnother) {
+  const auto seed = [](const Json& value) { return *read_sampling(Body(Json{{"seed", value}}), {}).seed; };
+  EXPECT_NE(seed(-1), seed(-2));
+  EXPECT_EQ(seed(18446744073709551615u), 18446744073709551615u);
+}
+
+TEST(ReadSampling, NamesTheFieldAndWhatItGot) {
+  EXPECT_THAT(refusal({{"temperature", "hot"}}), HasSubstr("temperature: expected a number, got \"hot\""));
+  EXPECT_THAT(refusal({{"max_tokens", 1.5}}), HasSubstr("max_tokens: expected an integer, got 1.5"));
+  EXPECT_THAT(refusal({{"max_tokens", 1e300}}), HasSubstr("max_tokens is 1e+300; it must be from 0"));
+  EXPECT_THAT(refusal({{"stop", {1}}}), HasSubstr("stop: expected a string or a list of strings, got 1"));
+  EXPECT_THAT(refusal({{"logit_bias", {{"x", 1}}}}), HasSubstr("logit_bias: 'x' is not a token id"));
+  EXPECT_THAT(refusal({{"stop_token_ids", {-1}}}), HasSubstr("stop_token_ids: expected token ids, got -1"));
+  EXPECT_THAT(refusal(Json::array()), HasSubstr("body: expected a JSON object"));
+}
+
+TEST(ChatTokens, ATemplateThatWritesTheFirstSpecialTokenDoesNotGetItTwice) {
+  const std::vector<std::int32_t> plain = chat_tokens("hello", tokenizer());
+  ASSERT_EQ(plain.front(), *tokenizer().bos_id());
+  EXPECT_EQ(chat_tokens("<|bos|>hello", tokenizer()), plain);
+}
+
+}  // namespace
+}  // namespace mortise
