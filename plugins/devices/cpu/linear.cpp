@@ -12,10 +12,13 @@ namespace mortise::cpu {
 namespace {
 
 constexpr char kWhere[] = "linear";
-constexpr std::size_t kColumnStep = 64;  // four panels: what the kernels take at once
+constexpr std::size_t kColumnStep = 64;   // the ABI's ranges
+constexpr std::size_t kPanelsAtOnce = 4;  // what the kernels like best
 constexpr std::size_t kRowStep = 32;
-// A task below some microseconds is not worth handing to another thread. Multiplications, or weights read.
+constexpr std::size_t kTasksPerThread = 4;
+// Multiplications of a task that takes about the microsecond it costs to hand it out.
 constexpr std::size_t kTaskWork = std::size_t{1} << 17;
+constexpr std::size_t kFewRows = 4;  // fewer take as long: reading the weights is what costs
 
 std::size_t ceil_div(std::size_t a, std::size_t b) {
   return (a + b - 1) / b;
@@ -86,20 +89,21 @@ struct Cut {
   std::size_t rows, columns;
 };
 
+// The same number of tasks for each thread, up to kTasksPerThread of them because threads are not equally fast, as long
+// as a task is worth handing out. Columns are cut first: then a thread's share of the weights stays in its cache.
 Cut cut(const Product& p, std::size_t num_threads) {
   const std::size_t m = p.x.rows, n = p.n1 - p.n0, k = p.x.columns;
-  if (num_threads == 1) return {m, n};
-  // Some tasks for each thread, because threads are not equally fast; few rows cost as much as reading the weights.
-  const std::size_t work_per_column = std::max<std::size_t>(m, 4) * k;
-  const std::size_t fewest = ceil_div(kTaskWork, std::max<std::size_t>(work_per_column, 1));
-  const std::size_t columns = std::max(fewest, ceil_div(n, 4 * num_threads));
-  const Cut result = {m, ceil_div(columns, kColumnStep) * kColumnStep};
-  const std::size_t column_tasks = ceil_div(n, result.columns);
-  if (column_tasks >= 2 * num_threads || m <= kRowStep) return result;
-  const std::size_t row_tasks = ceil_div(2 * num_threads, column_tasks);
-  const std::size_t fewest_rows = ceil_div(kTaskWork, result.columns * std::max<std::size_t>(k, 1));
-  const std::size_t rows = std::max(fewest_rows, ceil_div(m, row_tasks));
-  return {std::min(m, ceil_div(rows, kRowStep) * kRowStep), result.columns};
+  const std::size_t work = std::max(m, kFewRows) * n * k;
+  const std::size_t worth = std::min(kTasksPerThread * num_threads, work / kTaskWork);
+  if (num_threads == 1 || worth <= 1) return {m, n};
+  const std::size_t tasks = worth < num_threads ? worth : worth / num_threads * num_threads;
+  const std::size_t panels = ceil_div(n, kPanelColumns);
+  std::size_t panels_each = ceil_div(panels, tasks);
+  if (panels_each > 2 * kPanelsAtOnce) panels_each = ceil_div(panels_each, kPanelsAtOnce) * kPanelsAtOnce;
+  const std::size_t column_tasks = ceil_div(panels, panels_each);
+  const std::size_t row_tasks = std::min(std::max<std::size_t>(1, tasks / column_tasks), ceil_div(m, kRowStep));
+  const std::size_t rows = ceil_div(ceil_div(m, row_tasks), kRowStep) * kRowStep;
+  return {std::min(m, rows), panels_each * kPanelColumns};
 }
 
 void prepare(ThreadPool& pool, const LinearKernel& kernel, const LinearArgs& args) {
