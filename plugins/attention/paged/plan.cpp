@@ -73,7 +73,7 @@ void make_tasks(const std::vector<Unit>& units, const std::vector<Block>& blocks
 // The pieces of one block for one kv head, and the merge that follows.
 void add_pieces(const PlanShape& shape, int32_t index, int32_t kv_head, int32_t spans, Plan& plan) {
   const Block& block = plan.blocks[static_cast<std::size_t>(index)];
-  const int64_t floats = 2 * kUnitRows + static_cast<int64_t>(block.num_rows) * block.num_heads * shape.value_width;
+  const auto floats = static_cast<int64_t>(cpu::partial_floats(shape.value_width, block.num_rows, block.num_heads));
   plan.merges.push_back({index, kv_head, block.first_span, block.end_span, plan.partial_floats});
   for (int32_t span = block.first_span; span < block.end_span; span += spans) {
     const int32_t end = std::min(span + spans, block.end_span);

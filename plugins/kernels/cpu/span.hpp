@@ -64,7 +64,7 @@ struct SpanUnit {
 float span_scale(float attention_scale);
 
 // A partial: maxima [kUnitRows], sums [kUnitRows] (0: the row sees nothing of the span), O [rows * heads, value_width].
-std::size_t partial_floats(const KvLayout& layout, std::int32_t num_rows, std::int32_t num_heads);
+std::size_t partial_floats(std::int32_t value_width, std::int32_t num_rows, std::int32_t num_heads);
 
 // What one thread needs while it computes a unit. 64-byte aligned; contents do not matter.
 struct alignas(64) SpanScratch {

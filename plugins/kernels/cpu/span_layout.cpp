@@ -34,8 +34,8 @@ float span_scale(float attention_scale) {
   return static_cast<float>(static_cast<double>(attention_scale) * kLog2E);
 }
 
-std::size_t partial_floats(const KvLayout& layout, std::int32_t num_rows, std::int32_t num_heads) {
-  return static_cast<std::size_t>(2 * kUnitRows + num_rows * num_heads * layout.value_width);
+std::size_t partial_floats(std::int32_t value_width, std::int32_t num_rows, std::int32_t num_heads) {
+  return static_cast<std::size_t>(2 * kUnitRows + num_rows * num_heads * value_width);
 }
 
 }  // namespace mortise::cpu

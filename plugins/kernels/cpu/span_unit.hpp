@@ -317,15 +317,12 @@ void attend(const SpanUnit& unit, SpanScratch& scratch) {
   write_out<T>(unit, total);
 }
 
-std::size_t partial_size(const SpanUnit& unit) {
-  return 2 * kUnitRows + index(unit.num_rows * unit.num_heads) * index(unit.layout->value_width);
-}
-
 template <class T, class Products>
 void write_partials(const SpanUnit& unit, SpanScratch& scratch) {
+  const std::size_t floats = partial_floats(unit.layout->value_width, unit.num_rows, unit.num_heads);
   Products::begin(unit, scratch);
   for (std::int32_t span = unit.first_span; span < unit.end_span; ++span) {
-    const Partial to = partial_at(unit.partials + index(span - unit.first_span) * partial_size(unit));
+    const Partial to = partial_at(unit.partials + index(span - unit.first_span) * floats);
     clear(to);
     if (sees_span(unit, span)) compute_span<T, Products>(unit, span, scratch, to);
   }
@@ -334,11 +331,12 @@ void write_partials(const SpanUnit& unit, SpanScratch& scratch) {
 
 template <class T>
 void merge(const SpanUnit& unit, SpanScratch& scratch) {
+  const std::size_t floats = partial_floats(unit.layout->value_width, unit.num_rows, unit.num_heads);
   const Partial total = partial_at(scratch.total);
   clear(total);
   for (std::int32_t n = 0; n < unit.end_span - unit.first_span; ++n) {
-    merge_partial(partial_at(unit.partials + index(n) * partial_size(unit)), total,
-                  index(unit.num_rows * unit.num_heads), index(unit.layout->value_width));
+    merge_partial(partial_at(unit.partials + index(n) * floats), total, index(unit.num_rows * unit.num_heads),
+                  index(unit.layout->value_width));
   }
   write_out<T>(unit, total);
 }

@@ -174,7 +174,7 @@ class SpanProblem {
       set.span->attend(unit, scratch);
       return;
     }
-    const std::size_t floats = partial_floats(*unit.layout, unit.num_rows, unit.num_heads);
+    const std::size_t floats = partial_floats(unit.layout->value_width, unit.num_rows, unit.num_heads);
     const int last = unit.end_span;
     AlignedBuffer<float> partials(floats * index(std::max(last, 1)));
     unit.partials = partials.data();
