@@ -139,6 +139,28 @@ TYPED_TEST(KernelsSpan, LaterTokensDoNotChangeABit) {
   }
 }
 
+// A sum that is flushed to -0 in its last tile must not show how many tiles with P = 0 came after it.
+TYPED_TEST(KernelsSpan, AFlushedSumIsPositiveZero) {
+  using T = TypeParam;
+  const SpanShape shape = {64, 1, 16, 90, 0};
+  SpanProblem<T> p(shape, Values::kNormal, Values::kNormal, 3);
+  std::fill(p.q.begin(), p.q.end(), T{0});
+  std::fill(p.v.begin(), p.v.end(), T{0});
+  for (std::size_t d = 0; d < 64; ++d) {
+    p.v[d] = static_cast<T>(sizeof(T) == 2 ? 0x0080 : 0x1p-126f);               // key 0: 2^-126
+    p.v[32 * 64 + d] = static_cast<T>(sizeof(T) == 2 ? 0x80c0 : -0x1.8p-126f);  // key 32: the sum is a denormal below 0
+  }
+  const std::vector<T> zeros(64, T{0});
+  EXPECT_TRUE(same_bits(zeros, p.expected(63, 64)));
+  for (const SpanSet& set : span_sets<T>()) {
+    SCOPED_TRACE(set.name);
+    AlignedBuffer<T> kv = p.cache(set, shape.length);
+    EXPECT_TRUE(same_bits(zeros, p.run(set, kv, 63, 64, shape.length, {1, 0, 0}))) << "two tiles";
+    const std::vector<T> rows = p.run(set, kv, 63, 90, shape.length, {32, 0, 0});
+    EXPECT_TRUE(same_bits(zeros.data(), rows.data(), 64)) << "three tiles";
+  }
+}
+
 TYPED_TEST(KernelsSpan, NoKeysGiveZero) {
   using T = TypeParam;
   const SpanShape shape = {64, 2, 16, 1, 0};
