@@ -56,7 +56,7 @@ typedef struct mortise_activate_args {
 
 /* Capability bits of mortise_component.capabilities. */
 #define MORTISE_CAP_EXACT \
-  (UINT64_C(1) << 0) /* rows are invariant (docs/numerics.md); parts without it are refused unless asked for */
+  (UINT64_C(1) << 0) /* rows are invariant (docs/numerics.md); attention without it is refused */
 #define MORTISE_CAP_CAPTURE (UINT64_C(1) << 1) /* step calls may be captured in a device graph */
 #define MORTISE_CAP_MULTI_QUERY \
   (UINT64_C(1) << 2) /* attention: more than one row of a sequence in a batch besides prefill */
