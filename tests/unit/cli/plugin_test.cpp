@@ -72,7 +72,7 @@ TEST(CliPlugin, AnInstalledProgramFindsItsPluginsUnderLib) {
 }
 
 TEST(CliPlugin, TheCpuDeviceTellsWhatItRunsOn) {
-  if (!fs::exists(fs::path(MORTISE_BINARY_DIR) / "cpu.so")) GTEST_SKIP() << "the cpu device is not built";
+  ASSERT_TRUE(fs::exists(fs::path(MORTISE_BINARY_DIR) / "cpu.so")) << "build all targets first";
   const Outcome outcome = run_program(MORTISE, "plugin info cpu");
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.out, ContainsRegex("isa           (amx|avx512|avx2|portable)\n"));
