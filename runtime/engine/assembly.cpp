@@ -173,11 +173,13 @@ void Assembly::open_attention(const PipelineDescription& description, mortise_qu
                                                     &layout, &error),
                     error, "kv_layout");
   if (layout.bytes_per_block == 0) fail("{}: says that a KV block has 0 bytes", parts_.attention.name);
-  // More than all sequences at full length can use would never be touched.
+  const auto affordable = static_cast<std::int64_t>(
+      std::min<std::uint64_t>(description.kv_cache.memory_bytes / layout.bytes_per_block, INT32_MAX));
+  // Without the prefix cache more than all sequences at full length can use would never be touched.
   const std::int64_t blocks_per_sequence = (dims_.max_model_len + description.block_size - 1) / description.block_size;
-  const auto affordable = static_cast<std::int64_t>(description.kv_cache.memory_bytes / layout.bytes_per_block);
-  const std::int64_t num_blocks =
-      std::min({affordable, blocks_per_sequence * description.max_num_seqs, std::int64_t{INT32_MAX}});
+  const std::int64_t num_blocks = description.kv_cache.prefix_cache
+                                      ? affordable
+                                      : std::min(affordable, blocks_per_sequence * description.max_num_seqs);
   if (num_blocks == 0) {
     fail("{}: kv_cache.memory of {} bytes holds no block of {} tokens, which takes {} bytes; raise it",
          description.where, description.kv_cache.memory_bytes, description.block_size, layout.bytes_per_block);
@@ -200,6 +202,7 @@ void Assembly::open_attention(const PipelineDescription& description, mortise_qu
   limits_.max_model_len = dims_.max_model_len;
   limits_.block_size = description.block_size;
   limits_.num_blocks = static_cast<std::int32_t>(num_blocks);
+  limits_.prefix_cache = description.kv_cache.prefix_cache;
   limits_.max_logit_rows = static_cast<std::int32_t>(
       std::clamp<std::int64_t>(kMaxLogitBytes / (std::int64_t{4} * dims_.vocab_size), 1, limits_.max_batched_tokens));
 }

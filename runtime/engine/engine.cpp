@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "engine/in_flight.hpp"
 #include "error.hpp"
 
 namespace mortise {
@@ -23,7 +24,7 @@ Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const T
       limits_(limits),
       model_(std::move(model)),
       tokenizer_(tokenizer),
-      pool_(static_cast<std::size_t>(limits.num_blocks)),
+      kv_(limits_),
       planner_(parts_, limits_),
       drafting_(parts_, limits_, model_.vocab_size),
       batch_builder_(parts_.device, limits_.block_size),
@@ -147,18 +148,51 @@ bool Engine::take_inbox() {
   return !stopping;
 }
 
+StepPlan Engine::plan(std::uint64_t step_id) {
+  for (const auto& sequence : live_) {
+    if (!sequence->running()) kv_.look_up(*sequence);
+  }
+  const auto candidates = limits_.prefix_cache ? without_followers(live_, limits_.block_size)
+                                               : std::vector(live_.begin(), live_.end());
+  std::vector<std::int32_t> lookahead;
+  lookahead.reserve(candidates.size());
+  for (const auto& sequence : candidates) lookahead.push_back(drafting_.allowance(*sequence));
+  return planner_.plan(step_id, candidates, lookahead, kv_.cache());
+}
+
+void Engine::preempt(Sequence& sequence) {
+  kv_.release(sequence);
+  ++counters_.num_preemptions;
+}
+
+void Engine::set_pins(const std::vector<Pin>& pins) {
+  for (const Pin& pin : pins) {
+    const std::int32_t kept = kv_.pin(*pin.sequence, pin.num_tokens);
+    if (kept > 0) planner_.prefix_resident(pin.sequence->id, kept);
+  }
+}
+
+void Engine::drop_pins() {
+  for (const auto& sequence : live_) {
+    if (sequence->pinned.empty()) continue;
+    kv_.pin(*sequence, 0);
+    planner_.prefix_evicted(sequence->id);
+  }
+}
+
 void Engine::step() {
   if (live_.empty()) return;
   const std::uint64_t step_id = counters_.num_steps++;
-  std::vector<std::int32_t> lookahead;
-  lookahead.reserve(live_.size());
-  for (const auto& sequence : live_) lookahead.push_back(drafting_.allowance(*sequence));
-  StepPlan plan = planner_.plan(step_id, live_, lookahead, pool_);
+  StepPlan plan = this->plan(step_id);
   if (plan.scheduled.empty()) throw Error("no sequence can run, although submit() checked that each fits alone");
-  for (const auto& sequence : plan.preempted) {
-    release_blocks(*sequence);
-    ++counters_.num_preemptions;
+  for (const auto& sequence : plan.preempted) preempt(*sequence);
+  for (const PlannedSequence& planned : plan.scheduled) {
+    if (planned.sequence->running()) continue;
+    kv_.admit(*planned.sequence);  // all before blocks are allocated, which may evict cached ones
+    counters_.num_admitted_tokens += static_cast<std::uint64_t>(planned.sequence->num_tokens());
+    counters_.num_cached_tokens += static_cast<std::uint64_t>(planned.sequence->num_cached);
   }
+  if (plan.drop_pins) drop_pins();
   std::vector<ScheduledSequence> scheduled;
   for (PlannedSequence& planned : plan.scheduled) {
     scheduled.push_back({std::move(planned.sequence), planned.num_new_tokens});
@@ -173,7 +207,10 @@ void Engine::step() {
   step.attention_table = parts_.attention.api;
   step.world = 1;
   drafting_.propose(step, scheduled);
-  reserve_blocks(scheduled);
+  for (const ScheduledSequence& item : scheduled) {
+    kv_.reserve(*item.sequence, item.sequence->num_computed + item.num_rows());
+  }
+  set_pins(plan.pins);  // after the plan has got its blocks: it may count on cached ones that are pinned now
   const mortise_batch& batch = batch_builder_.build(step_id, scheduled, ended_ids_);
   step.batch = &batch;
 
@@ -185,18 +222,6 @@ void Engine::step() {
   ended_ids_.clear();
   counters_.num_rows += static_cast<std::uint64_t>(batch.num_tokens);
   commit(scheduled, batch_builder_.rows(), evaluator_.evaluate(step, hidden, batch_builder_.rows(), scheduled));
-}
-
-void Engine::reserve_blocks(std::vector<ScheduledSequence>& scheduled) {
-  for (ScheduledSequence& item : scheduled) {
-    Sequence& sequence = *item.sequence;
-    const std::int32_t end = sequence.num_computed + item.num_rows();
-    const auto needed = static_cast<std::size_t>((end + limits_.block_size - 1) / limits_.block_size);
-    if (needed <= sequence.blocks.size()) continue;
-    const auto fresh = pool_.allocate(needed - sequence.blocks.size());
-    if (!fresh) throw Error("the block pool is smaller than the checked plan");  // an invariant of Planner
-    sequence.blocks.insert(sequence.blocks.end(), fresh->begin(), fresh->end());
-  }
 }
 
 void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
@@ -258,6 +283,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
   if (finish == FinishReason::kNone && !sequence.wants_tokens() && !sequence.wants_scores()) {
     finish = FinishReason::kLength;  // a request that only scores its prompt
   }
+  kv_.publish(sequence);
   if (finish != FinishReason::kNone) {
     end(sequence, finish, std::move(delta));
   } else if (num_committed > 0) {
@@ -277,7 +303,8 @@ FinishReason Engine::end_of(const Sequence& sequence, std::int32_t token) const 
 void Engine::end(Sequence& sequence, FinishReason reason, Delta delta) {
   if (sequence.finish != FinishReason::kNone) return;
   sequence.finish = reason;
-  release_blocks(sequence);
+  kv_.release(sequence);
+  kv_.pin(sequence, 0);
   delta.request = sequence.owner->id;
   delta.choice = sequence.choice;
   delta.prompt = std::move(sequence.scores);
@@ -291,12 +318,6 @@ void Engine::end(Sequence& sequence, FinishReason reason, Delta delta) {
 void Engine::send_outbox() {
   for (const auto& [request, delta] : outbox_) request->sink(delta);
   outbox_.clear();
-}
-
-void Engine::release_blocks(Sequence& sequence) {
-  for (BlockId id : sequence.blocks) pool_.release(id);
-  sequence.blocks.clear();
-  sequence.num_computed = 0;
 }
 
 void Engine::drop_ended() {
@@ -324,8 +345,10 @@ void Engine::publish_stats() {
   counters_.num_running = static_cast<std::int32_t>(
       std::count_if(live_.begin(), live_.end(), [](const auto& sequence) { return sequence->running(); }));
   counters_.num_waiting = static_cast<std::int32_t>(live_.size()) - counters_.num_running;
-  counters_.num_free_blocks = static_cast<std::int32_t>(pool_.num_free());
-  counters_.num_blocks = static_cast<std::int32_t>(pool_.num_blocks());
+  counters_.num_free_blocks = static_cast<std::int32_t>(kv_.cache().num_free());
+  counters_.num_cached_blocks = static_cast<std::int32_t>(kv_.cache().num_cached());
+  counters_.num_blocks = static_cast<std::int32_t>(kv_.cache().num_blocks());
+  counters_.num_evicted_blocks = kv_.cache().num_evictions();
   const std::lock_guard lock(mutex_);
   stats_ = counters_;
 }

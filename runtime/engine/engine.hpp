@@ -22,7 +22,7 @@
 #include "engine/request.hpp"
 #include "engine/row_evaluator.hpp"
 #include "engine/sequence.hpp"
-#include "kv/block_pool.hpp"
+#include "engine/sequence_kv.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace mortise {
@@ -38,10 +38,14 @@ struct EngineStats {
   std::uint64_t num_rows = 0;       // rows run in all steps
   std::uint64_t num_generated = 0;  // tokens
   std::uint64_t num_preemptions = 0;
+  std::uint64_t num_admitted_tokens = 0;  // known tokens of sequences when they start or go on after a preemption,
+  std::uint64_t num_cached_tokens = 0;    // and how many of them came from the prefix cache
+  std::uint64_t num_evicted_blocks = 0;   // from the prefix cache
   std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;
   std::uint64_t num_rejected_plans = 0, num_proposer_failures = 0;
   std::int32_t num_running = 0, num_waiting = 0;
-  std::int32_t num_free_blocks = 0, num_blocks = 0;
+  // Free, cached (kept for their prefix, held by nobody) and held blocks make up all.
+  std::int32_t num_free_blocks = 0, num_cached_blocks = 0, num_blocks = 0;
 };
 
 class Engine {
@@ -63,14 +67,16 @@ class Engine {
   void run();
   bool take_inbox();  // false: stop, and whoever is live is to be aborted
   void step();
-  void reserve_blocks(std::vector<ScheduledSequence>& scheduled);
+  StepPlan plan(std::uint64_t step_id);
+  void preempt(Sequence& sequence);
+  void set_pins(const std::vector<Pin>& pins);
+  void drop_pins();
   void commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
               std::vector<TokenInfo> infos);
   void commit_sequence(Sequence& sequence, std::span<const LogitRow> rows, std::span<TokenInfo> infos,
                        std::int32_t num_new_tokens);
   FinishReason end_of(const Sequence& sequence, std::int32_t token) const;
   void end(Sequence& sequence, FinishReason reason, Delta delta);
-  void release_blocks(Sequence& sequence);
   void drop_ended();
   void send_outbox();
   void fail_all(const std::string& why);
@@ -82,7 +88,7 @@ class Engine {
   const Tokenizer& tokenizer_;
 
   // Engine thread only.
-  BlockPool pool_;
+  SequenceKv kv_;
   Planner planner_;
   Drafting drafting_;
   BatchBuilder batch_builder_;

@@ -39,6 +39,7 @@ struct EngineLimits {
   std::int32_t block_size = 0;
   std::int32_t num_blocks = 0;
   std::int32_t max_draft_tokens = 0;  // a sequence and step; 0 without a proposer
+  bool prefix_cache = true;           // kv_cache.prefix_cache
 };
 
 }  // namespace mortise

@@ -11,15 +11,15 @@ namespace mortise {
 
 // The arrays behind a mortise_schedule_view, and what the checks need.
 struct Planner::View {
-  const std::deque<std::shared_ptr<Sequence>>& live;
+  const std::vector<std::shared_ptr<Sequence>>& live;
   const EngineLimits& limits;
   std::size_t num_free;
   std::vector<std::uint64_t> ids, arrivals, groups;
-  std::vector<std::int32_t> states, num_tokens, num_computed, zeros, held, freed, lookahead, priorities;
+  std::vector<std::int32_t> states, num_tokens, num_computed, cached, cached_free, held, freed, lookahead, priorities;
 
-  View(const std::deque<std::shared_ptr<Sequence>>& live, const EngineLimits& limits,
-       const std::vector<std::int32_t>& lookahead, const BlockPool& pool)
-      : live(live), limits(limits), num_free(pool.num_free()), zeros(live.size(), 0), lookahead(lookahead) {
+  View(const std::vector<std::shared_ptr<Sequence>>& live, const EngineLimits& limits,
+       const std::vector<std::int32_t>& lookahead, const KvCache& cache)
+      : live(live), limits(limits), num_free(cache.num_available()), lookahead(lookahead) {
     for (const auto& sequence : live) {
       ids.push_back(sequence->id);
       arrivals.push_back(sequence->owner->arrival);
@@ -27,9 +27,11 @@ struct Planner::View {
       states.push_back(sequence->running() ? MORTISE_SEQ_RUNNING : MORTISE_SEQ_WAITING);
       num_tokens.push_back(sequence->num_to_run());
       num_computed.push_back(sequence->num_computed);
+      cached.push_back(sequence->running() ? 0 : sequence->num_cached);
+      cached_free.push_back(sequence->running() ? 0 : sequence->num_cached_free_blocks);
       held.push_back(static_cast<std::int32_t>(sequence->blocks.size()));
-      freed.push_back(static_cast<std::int32_t>(std::count_if(sequence->blocks.begin(), sequence->blocks.end(),
-                                                              [&](BlockId id) { return pool.num_holders(id) == 1; })));
+      freed.push_back(static_cast<std::int32_t>(std::count_if(
+          sequence->blocks.begin(), sequence->blocks.end(), [&](BlockId id) { return cache.has_one_holder(id); })));
       priorities.push_back(sequence->request().priority);
     }
   }
@@ -48,8 +50,8 @@ struct Planner::View {
     view.states = states.data();
     view.num_tokens = num_tokens.data();
     view.num_computed = num_computed.data();
-    view.num_cached = zeros.data();
-    view.num_cached_free_blocks = zeros.data();
+    view.num_cached = cached.data();
+    view.num_cached_free_blocks = cached_free.data();
     view.blocks_held = held.data();
     view.blocks_freed_if_preempted = freed.data();
     view.lookahead = lookahead.data();
@@ -59,12 +61,17 @@ struct Planner::View {
     return view;
   }
 
-  std::int32_t remaining(std::size_t i) const { return num_tokens[i] - num_computed[i]; }
+  std::int32_t start(std::size_t i) const { return running(i) ? num_computed[i] : cached[i]; }
+  std::int32_t remaining(std::size_t i) const { return num_tokens[i] - start(i); }
   // Rows that `n` new tokens cost: a run that reaches the known end also verifies drafts.
   std::int32_t rows(std::size_t i, std::int32_t n) const { return n + (n == remaining(i) ? lookahead[i] : 0); }
+  std::int64_t blocks_after(std::size_t i, std::int32_t n) const {
+    return (std::int64_t{start(i)} + rows(i, n) + limits.block_size - 1) / limits.block_size;
+  }
+  // Blocks that it takes from those available: new ones, and cached ones that nobody holds so far.
   std::int64_t new_blocks(std::size_t i, std::int32_t n) const {
-    const std::int64_t end = num_computed[i] + rows(i, n);
-    return std::max<std::int64_t>(0, (end + limits.block_size - 1) / limits.block_size - held[i]);
+    const std::int64_t has = running(i) ? held[i] : cached[i] / limits.block_size;
+    return std::max<std::int64_t>(0, blocks_after(i, n) - has) + cached_free[i];
   }
   bool running(std::size_t i) const { return states[i] == MORTISE_SEQ_RUNNING; }
 };
@@ -93,6 +100,7 @@ std::optional<std::string> find_breach(const View& view, const mortise_schedule_
   if (plan.num_scheduled < 0 || plan.num_scheduled > size || plan.num_preempted < 0 || plan.num_preempted > size) {
     return fmt::format("{} scheduled and {} preempted of {} sequences", plan.num_scheduled, plan.num_preempted, size);
   }
+  if (plan.num_pins < 0 || plan.num_pins > size) return fmt::format("{} pins of {} sequences", plan.num_pins, size);
   if (plan.num_scheduled == 0) return "nothing is scheduled although sequences wait";
   std::vector<char> seen(view.live.size(), 0);
   auto blocks = static_cast<std::int64_t>(view.num_free);
@@ -117,6 +125,14 @@ std::optional<std::string> find_breach(const View& view, const mortise_schedule_
     blocks -= view.new_blocks(index, n);
     if (!view.running(index)) ++num_running;
   }
+  for (std::int32_t i = 0; i < plan.num_pins; ++i) {
+    const std::int32_t index = plan.pins[i];
+    if (index < 0 || index >= size) return fmt::format("pins[{}] = {} is out of range", i, index);
+    if (plan.pin_tokens[i] < 0 || plan.pin_tokens[i] > view.num_tokens[index]) {
+      return fmt::format("pin_tokens[{}] = {}, but the sequence has {} tokens", i, plan.pin_tokens[i],
+                         view.num_tokens[index]);
+    }
+  }
   if (rows > view.limits.max_batched_tokens) {
     return fmt::format("{} rows, but max_batched_tokens is {}", rows, view.limits.max_batched_tokens);
   }
@@ -129,16 +145,26 @@ std::optional<std::string> find_breach(const View& view, const mortise_schedule_
 
 }  // namespace
 
+void Planner::add_event(std::int32_t kind, std::uint64_t seq_id, std::int32_t num_tokens) {
+  event_kinds_.push_back(kind);
+  event_ids_.push_back(seq_id);
+  event_tokens_.push_back(num_tokens);
+}
+
 void Planner::added(const Sequence& sequence) {
-  event_kinds_.push_back(MORTISE_EVENT_ADDED);
-  event_ids_.push_back(sequence.id);
-  event_tokens_.push_back(sequence.num_tokens());
+  add_event(MORTISE_EVENT_ADDED, sequence.id, sequence.num_tokens());
 }
 
 void Planner::ended(std::uint64_t seq_id) {
-  event_kinds_.push_back(MORTISE_EVENT_ENDED);
-  event_ids_.push_back(seq_id);
-  event_tokens_.push_back(0);
+  add_event(MORTISE_EVENT_ENDED, seq_id, 0);
+}
+
+void Planner::prefix_resident(std::uint64_t seq_id, std::int32_t num_tokens) {
+  add_event(MORTISE_EVENT_PREFIX_RESIDENT, seq_id, num_tokens);
+}
+
+void Planner::prefix_evicted(std::uint64_t seq_id) {
+  add_event(MORTISE_EVENT_PREFIX_EVICTED, seq_id, 0);
 }
 
 void Planner::send_events() {
@@ -158,11 +184,11 @@ void Planner::send_events() {
   event_tokens_.clear();
 }
 
-StepPlan Planner::plan(std::uint64_t step_id, const std::deque<std::shared_ptr<Sequence>>& live,
-                       const std::vector<std::int32_t>& lookahead, const BlockPool& pool) {
+StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<Sequence>>& candidates,
+                       const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
   send_events();
-  const View view(live, limits_, lookahead, pool);
-  PlanArrays arrays(live.size());
+  const View view(candidates, limits_, lookahead, cache);
+  PlanArrays arrays(candidates.size());
   const mortise_schedule_view abi_view = view.abi(step_id);
   mortise_schedule_plan plan = arrays.abi();
   mortise_error error = empty_error();
@@ -178,9 +204,12 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::deque<std::shared_ptr<S
     return first_come_first_served(view);
   }
   StepPlan result;
-  for (std::int32_t i = 0; i < plan.num_preempted; ++i) result.preempted.push_back(live[arrays.preempted[i]]);
+  for (std::int32_t i = 0; i < plan.num_preempted; ++i) result.preempted.push_back(candidates[arrays.preempted[i]]);
   for (std::int32_t i = 0; i < plan.num_scheduled; ++i) {
-    result.scheduled.push_back({live[arrays.seqs[i]], arrays.new_tokens[i]});
+    result.scheduled.push_back({candidates[arrays.seqs[i]], arrays.new_tokens[i]});
+  }
+  for (std::int32_t i = 0; i < plan.num_pins; ++i) {
+    result.pins.push_back({candidates[arrays.pins[i]], arrays.pin_tokens[i]});
   }
   return result;
 }
@@ -207,6 +236,11 @@ StepPlan Planner::first_come_first_served(const View& view) const {
       result.preempted.push_back(view.live[last]);
       blocks += view.freed[last];
       --num_running;
+    }
+    if (i == 0 && last == 1 && short_of_room()) {
+      // Alone it fits: blocks that the others shared, which freed[] of each leaves out, and pinned ones are free now.
+      blocks = limits_.num_blocks - (view.running(i) ? view.held[i] : 0);
+      result.drop_pins = true;
     }
     while (n > 1 && view.new_blocks(i, n) > blocks) --n;
     if (short_of_room()) continue;

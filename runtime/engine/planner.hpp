@@ -4,14 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/parts.hpp"
 #include "engine/sequence.hpp"
-#include "kv/block_pool.hpp"
+#include "kv/kv_cache.hpp"
 
 namespace mortise {
 
@@ -20,9 +19,17 @@ struct PlannedSequence {
   std::int32_t num_new_tokens = 0;
 };
 
+// The first `num_tokens` tokens of a sequence are to stay in the prefix cache; 0 lets go.
+struct Pin {
+  std::shared_ptr<Sequence> sequence;
+  std::int32_t num_tokens = 0;
+};
+
 struct StepPlan {
   std::vector<PlannedSequence> scheduled;
   std::vector<std::shared_ptr<Sequence>> preempted;
+  std::vector<Pin> pins;
+  bool drop_pins = false;  // a sequence can only run with the memory of pinned prefixes
 };
 
 class Planner {
@@ -31,15 +38,18 @@ class Planner {
 
   void added(const Sequence& sequence);
   void ended(std::uint64_t seq_id);
-  // `live`: every sequence that has not ended, in order of arrival. Draft tokens that a sequence may use come from
-  // `lookahead` (parallel to `live`).
-  StepPlan plan(std::uint64_t step_id, const std::deque<std::shared_ptr<Sequence>>& live,
-                const std::vector<std::int32_t>& lookahead, const BlockPool& pool);
+  void prefix_resident(std::uint64_t seq_id, std::int32_t num_tokens);
+  void prefix_evicted(std::uint64_t seq_id);
+  // `candidates`: sequences that may run, in order of arrival, at least one. Draft tokens that a sequence may use come
+  // from `lookahead` (parallel to them).
+  StepPlan plan(std::uint64_t step_id, const std::vector<std::shared_ptr<Sequence>>& candidates,
+                const std::vector<std::int32_t>& lookahead, const KvCache& cache);
 
   std::uint64_t num_rejected_plans() const { return num_rejected_; }
 
  private:
   struct View;
+  void add_event(std::int32_t kind, std::uint64_t seq_id, std::int32_t num_tokens);
   void send_events();
   StepPlan first_come_first_served(const View& view) const;
 

@@ -5,10 +5,10 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "sampling/params.hpp"
+#include "sampling/token_info.hpp"
 
 namespace mortise {
 
@@ -24,14 +24,6 @@ struct Request {
   std::optional<std::int32_t> score_from;
   std::int32_t priority = 0;  // lower runs first
   std::uint64_t group = 0;    // prefix group, 0 none
-};
-
-// A token with what the model said of it: raw log-softmax, before penalties, temperature and masks.
-struct TokenInfo {
-  std::int32_t id = 0;
-  float logprob = 0.0f;
-  std::int32_t rank = 0;                            // 1 is the most likely; 0: log probabilities were not asked for
-  std::vector<std::pair<std::int32_t, float>> top;  // (id, log probability), most likely first
 };
 
 enum class FinishReason { kNone, kStop, kLength, kAborted, kError };

@@ -8,7 +8,7 @@
 
 #include "engine/request.hpp"
 #include "engine/text_stream.hpp"
-#include "kv/block_pool.hpp"
+#include "kv/prefix_tree.hpp"
 #include "sampling/edits.hpp"
 
 namespace mortise {
@@ -42,6 +42,11 @@ class Sequence {
   // Tokens that must have been run before the sequence can go on: without tokens to generate the prompt's last is not.
   std::int32_t num_to_run() const { return wants_tokens() ? num_tokens() : num_prompt() - 1; }
 
+  // The first token that still wants a score. REQUIRES: wants_scores().
+  std::int32_t next_scored_token() const { return next_scored_position() + 1; }
+  // Tokens with KV when its next rows are run.
+  std::int32_t start() const { return running() ? num_computed : num_cached; }
+
   void append(std::int32_t token);
 
   const std::uint64_t id;
@@ -52,6 +57,14 @@ class Sequence {
   std::vector<std::int32_t> tokens;  // prompt, then generated
   std::int32_t num_computed = 0;     // tokens with KV
   std::vector<BlockId> blocks;
+  bool admitted = false;           // has run before, so it is not new but preempted when it waits
+  std::int32_t num_published = 0;  // leading blocks that the prefix tree knows
+  bool publishes = true;           // false: its next block cannot enter the tree, so none after it can
+  // While it waits: the cached prefix that it would start with; sequence_kv keeps them true.
+  PrefixPath prefix;
+  std::int32_t num_cached = 0;              // tokens, in whole blocks
+  std::int32_t num_cached_free_blocks = 0;  // of them nobody holds
+  std::vector<BlockId> pinned;              // a path that is held for the scheduler's pin
   std::vector<std::int32_t> drafts;  // of this step, to verify
   TokenCounts counts;
   std::vector<TokenInfo> scores;  // of prompt tokens, from score_from on

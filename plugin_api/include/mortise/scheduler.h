@@ -14,7 +14,8 @@ enum {
   MORTISE_SEQ_RUNNING = 1  /* holds blocks */
 };
 
-/* All live sequences in order of arrival, struct of arrays, [num_seqs] each. Borrowed for the call. */
+/* All live sequences in order of arrival, struct of arrays, [num_seqs] each. Borrowed for the call. A waiting sequence
+ * whose prefix another one of at least its priority is about to compute is left out until that prefix is in the cache. */
 typedef struct mortise_schedule_view {
   uint32_t struct_size;
   uint32_t flags;
@@ -33,7 +34,7 @@ typedef struct mortise_schedule_view {
   const int32_t*
       num_cached_free_blocks; /* waiting: those of its cached blocks that nobody holds, hence count as free */
   const int32_t* blocks_held;
-  const int32_t* blocks_freed_if_preempted;
+  const int32_t* blocks_freed_if_preempted; /* by it alone: blocks that others hold too are not among them */
   const int32_t* lookahead;  /* draft tokens it may use this step: needs that many more rows and slots */
   const int32_t* priorities; /* lower runs first */
   const uint64_t* arrivals;  /* grows with each request */
@@ -52,7 +53,9 @@ typedef struct mortise_schedule_plan {
   int32_t* num_new_tokens; /* 1 .. num_tokens - max(num_computed, num_cached); a run that ends the known tokens also
                               gets its lookahead */
   int32_t* preempted;      /* indices of running sequences that give up their blocks; not in seqs */
-  /* Prefixes to keep in the cache (pin) or to let go (tokens 0): the first pin_tokens[i] tokens of sequence pins[i]. */
+  /* Prefixes to keep in the cache (pin) or to let go (tokens 0): the first pin_tokens[i] tokens of sequence pins[i], as
+   * far as they are there, in whole blocks. A pin ends with its sequence, and when another sequence could not run
+   * otherwise. */
   int32_t* pins;
   int32_t* pin_tokens;
 } mortise_schedule_plan;
@@ -60,8 +63,8 @@ typedef struct mortise_schedule_plan {
 enum {
   MORTISE_EVENT_ADDED = 1,
   MORTISE_EVENT_ENDED = 2,
-  MORTISE_EVENT_PREFIX_RESIDENT = 3,
-  MORTISE_EVENT_PREFIX_EVICTED = 4
+  MORTISE_EVENT_PREFIX_RESIDENT = 3, /* answers a pin */
+  MORTISE_EVENT_PREFIX_EVICTED = 4   /* the host had to end a pin */
 };
 
 typedef struct mortise_schedule_events {
@@ -71,7 +74,8 @@ typedef struct mortise_schedule_events {
   int32_t reserved;
   const int32_t* kinds; /* MORTISE_EVENT_* */
   const uint64_t* seq_ids;
-  const int32_t* num_tokens; /* PREFIX_*: how many of the sequence's leading tokens */
+  const int32_t* num_tokens; /* ADDED: tokens of the sequence; PREFIX_RESIDENT: how many of its leading tokens its pin
+                                keeps; else 0 */
 } mortise_schedule_events;
 
 typedef struct mortise_scheduler_table {

@@ -62,7 +62,10 @@ void Planner::take(int32_t i, int32_t n) {
   new_tokens_[i] = n;
   rows_left_ -= rows(i, n);
   free_blocks_ -= cost(i, end_of(i, n));
-  num_running_ += running(i) ? 0 : 1;
+  if (!running(i)) {
+    ++num_running_;
+    ++num_admitted_;
+  }
   ++num_scheduled_;
 }
 
@@ -108,13 +111,49 @@ int64_t Planner::still_needed(int32_t i) const {
   return std::max<int64_t>(0, whole - taken) + 1;
 }
 
+// Room for `i` can be had from running sequences of worse priority, if that much is needed.
+bool Planner::can_displace(int32_t i) const {
+  int64_t blocks = free_blocks_;
+  int32_t places = seq_budget_ - num_running_;
+  for (const int32_t other : order_) {
+    if (is_preempted_[other] || !(running(other) || new_tokens_[other] > 0)) continue;
+    if (view_.priorities[other] <= view_.priorities[i]) {
+      blocks -= still_needed(other);
+    } else if (running(other)) {
+      blocks += view_.blocks_freed_if_preempted[other];
+      if (new_tokens_[other] > 0) blocks += cost(other, end_of(other, new_tokens_[other]));
+      ++places;
+    }
+  }
+  return places > 0 && cost(i, end_of(i, remaining(i))) <= blocks;
+}
+
+// Waiting sequences of better priority than a running one do not wait for it to end.
+void Planner::admit_urgent() {
+  for (const int32_t i : order_) {
+    if (running(i) || remaining(i) < 1) continue;
+    const auto displaceable = [&] {
+      return num_running_ > num_admitted_ && view_.priorities[last_running()] > view_.priorities[i];
+    };
+    if (rows_left_ < 1 || !displaceable() || !can_displace(i)) return;
+    const auto lacks_room = [&] {
+      return num_running_ >= seq_budget_ || num_scheduled_ >= seq_budget_ ||
+             cost(i, end_of(i, remaining(i))) > free_blocks_;
+    };
+    while (lacks_room() && displaceable()) preempt(last_running());
+    const int32_t n = lacks_room() ? 0 : largest_run(i, free_blocks_);
+    if (n < 1) return;
+    take(i, n);
+  }
+}
+
 void Planner::admit_waiting() {
   int64_t reserve = 0;
   for (const int32_t i : order_) {
-    if (running(i)) reserve += still_needed(i);
+    if (running(i) || new_tokens_[i] > 0) reserve += still_needed(i);
   }
   for (const int32_t i : order_) {
-    if (running(i) || remaining(i) < 1) continue;
+    if (running(i) || new_tokens_[i] > 0 || remaining(i) < 1) continue;
     if (num_running_ >= seq_budget_ || num_scheduled_ >= seq_budget_ || rows_left_ < 1) return;
     // Alone it need not leave room for anybody: the host has checked that it fits the pool.
     const bool alone = num_scheduled_ == 0;
@@ -130,6 +169,7 @@ void Planner::plan() {
   for (const int32_t i : order_) {
     if (running(i) && remaining(i) == 1) serve(i);
   }
+  admit_urgent();
   for (const int32_t i : order_) {
     if (running(i) && remaining(i) > 1) serve(i);
   }

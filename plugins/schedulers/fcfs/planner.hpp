@@ -2,7 +2,8 @@
 // the two limits: nothing is remembered from step to step, so the scheduler can be replaced at any time.
 //   Order: priority (lower first), then arrival. Running sequences come before waiting ones, among them those that
 //   decode before those that are still in their prompt. Memory: a running sequence that lacks blocks takes them from
-//   the last running one in the order, never from one before it. A waiting one is admitted when all its known tokens
+//   the last running one in the order, never from one before it; so does a waiting one from those of worse priority.
+//   Any other waiting one is admitted when all its known tokens
 //   fit beside what the running ones still need to finish theirs and one block each; whoever does not fit holds back
 //   all after it.
 // So the first sequence in the order always gets on, and nobody is starved.
@@ -39,6 +40,8 @@ class Planner {
 
   void order_sequences();
   void serve(int32_t i);
+  bool can_displace(int32_t i) const;
+  void admit_urgent();
   void admit_waiting();
   void take(int32_t i, int32_t n);
   void preempt(int32_t i);
@@ -49,7 +52,8 @@ class Planner {
   const int32_t seq_budget_;
   int64_t rows_left_;
   int64_t free_blocks_;
-  int32_t num_running_ = 0;
+  int32_t num_running_ = 0;   // with those that this plan admits
+  int32_t num_admitted_ = 0;  // by this plan
   int32_t num_scheduled_ = 0;
   std::vector<int32_t> order_;       // indices of the view
   std::vector<int32_t> new_tokens_;  // by index of the view; 0: not in the plan

@@ -36,6 +36,12 @@ struct FakeWorld {
 
   std::int64_t num_forwards = 0;
   std::set<std::uint64_t> scheduler_alive, proposer_alive;  // ids that the plugin has heard of and not lost
+  struct Event {
+    std::int32_t kind;
+    std::uint64_t seq_id;
+    std::int32_t num_tokens;
+  };
+  std::vector<Event> events;                                // that the scheduler got
   std::vector<std::vector<std::int32_t>> observed;          // by sequence id: tokens told to the proposer
 };
 

@@ -208,6 +208,33 @@ TEST(Fcfs, CachedTokensAreNotRunAndTheirUnheldBlocksCountAsTaken) {
   EXPECT_THAT(scene.scheduled, ElementsAre(Pair(0, 1), Pair(1, 2)));
 }
 
+TEST(Fcfs, AWaitingSequenceTakesPlaceAndBlocksOfThoseOfWorsePriority) {
+  Scene scene;
+  scene.seq_budget = 2;
+  scene.num_free_blocks = 0;
+  scene.rows = {{kRunning, 20, 19, 2, 0, 5}, {kRunning, 70, 32, 5, 0, 9}, {kWaiting, 60, 0, 0, 0, 1}};
+  scene.plan();
+  EXPECT_THAT(scene.preempted, ElementsAre(1));  // also 0: more was taken than needed
+  EXPECT_THAT(scene.scheduled, ElementsAre(Pair(2, 60), Pair(0, 1)));
+}
+
+TEST(Fcfs, NobodyIsPreemptedForOneThatWouldNotFitAnyway) {
+  Scene scene;
+  scene.num_free_blocks = 1;
+  scene.rows = {{kRunning, 20, 19, 2, 0, 0}, {kRunning, 20, 19, 2, 0, 9}, {kWaiting, 90, 0, 0, 0, 1}};
+  scene.plan();
+  EXPECT_THAT(scene.preempted, IsEmpty());
+  EXPECT_THAT(scene.scheduled, ElementsAre(Pair(0, 1), Pair(1, 1)));
+}
+
+TEST(Fcfs, AnUrgentPromptComesBeforeARunningPromptOfWorsePriority) {
+  Scene scene;
+  scene.token_budget = 20;
+  scene.rows = {{kRunning, 100, 20, 2, 0, 3}, {kWaiting, 15, 0, 0, 0, 2}, {kRunning, 9, 8, 1, 0, 4}};
+  scene.plan();
+  EXPECT_THAT(scene.scheduled, ElementsAre(Pair(1, 15), Pair(0, 4), Pair(2, 1)));
+}
+
 TEST(Fcfs, AnEmptyViewGivesAnEmptyPlan) {
   Scene scene;
   scene.plan();

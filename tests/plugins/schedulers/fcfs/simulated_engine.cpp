@@ -204,14 +204,16 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
   require(plan.num_scheduled <= view.abi.seq_budget, "sequence budget exceeded");
 
   int32_t num_running = 0;
-  bool admits = false;
   for (int32_t i = 0; i < size; ++i) {
     const bool running = view.states[i] == MORTISE_SEQ_RUNNING && !preempted[i];
-    admits |= view.states[i] == MORTISE_SEQ_WAITING && tokens[i] > 0;
+    const bool admitted = view.states[i] == MORTISE_SEQ_WAITING && tokens[i] > 0;
+    for (int32_t k = 0; k < plan.num_preempted; ++k) {
+      require(!admitted || view.priorities[i] < view.priorities[plan.preempted[k]],
+              "admitted somebody with the blocks of one that matters as much");
+    }
     num_running += running || tokens[i] > 0;
   }
   require(num_running <= view.abi.seq_budget, "more sequences run than may");
-  require(!admits || plan.num_preempted == 0, "admitted somebody with another's blocks");
   for (int32_t a = 0; a < size; ++a) {
     for (int32_t b = 0; b < size; ++b) {
       if (!view.before(a, b)) continue;

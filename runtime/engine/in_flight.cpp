@@ -1,0 +1,54 @@
+#include "engine/in_flight.hpp"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace mortise {
+namespace {
+
+// The next whole block that a sequence will compute, by the whole prefix that it ends: 64 bits decide only what waits.
+std::uint64_t next_block_key(const Sequence& sequence, std::int32_t start, std::int32_t block_size) {
+  const auto end = static_cast<std::size_t>(start / block_size + 1) * static_cast<std::size_t>(block_size);
+  return XXH3_64bits(sequence.tokens.data(), end * sizeof(std::int32_t));
+}
+
+// What `follower` asks of the prefix besides KV, `leader` leaves in the cache too.
+bool scores_for(const Sequence& leader, const Sequence& follower) {
+  if (!follower.wants_scores()) return true;
+  const Request& mine = leader.request();
+  const Request& theirs = follower.request();
+  return mine.score_from && *mine.score_from <= *theirs.score_from &&
+         mine.logprobs.value_or(0) >= theirs.logprobs.value_or(0);
+}
+
+// At least half of what `follower` has to run comes with the leader's prefix.
+bool pays(const Sequence& leader, const Sequence& follower, std::int32_t block_size) {
+  const auto [end, unused] = std::ranges::mismatch(leader.tokens, follower.tokens);
+  const auto common = static_cast<std::int32_t>(end - leader.tokens.begin()) / block_size * block_size;
+  return 2 * (common - follower.start()) >= follower.num_to_run() - follower.start();
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<Sequence>> without_followers(const std::deque<std::shared_ptr<Sequence>>& live,
+                                                         std::int32_t block_size) {
+  std::vector<std::shared_ptr<Sequence>> result;
+  std::unordered_map<std::uint64_t, const Sequence*> leaders;
+  for (const auto& sequence : live) {
+    const bool computes_a_block = (sequence->start() / block_size + 1) * block_size <= sequence->num_to_run();
+    if (computes_a_block && sequence->publishes) {
+      const auto [at, is_first] = leaders.emplace(next_block_key(*sequence, sequence->start(), block_size), sequence.get());
+      const Sequence& leader = *at->second;
+      const bool waits = !is_first && !sequence->running() &&
+                         leader.request().priority <= sequence->request().priority &&
+                         scores_for(leader, *sequence) && pays(leader, *sequence, block_size);
+      if (waits) continue;
+    }
+    result.push_back(sequence);
+  }
+  return result;
+}
+
+}  // namespace mortise

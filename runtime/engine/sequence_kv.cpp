@@ -1,0 +1,117 @@
+#include "engine/sequence_kv.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+// A score serves a request when it has the alternatives that it asks for.
+bool serves(const TokenInfo* score, const Sequence& sequence) {
+  return score != nullptr && score->top.size() >= static_cast<std::size_t>(sequence.request().logprobs.value_or(0));
+}
+
+}  // namespace
+
+void SequenceKv::look_up(Sequence& sequence) const {
+  sequence.prefix = cache_.tree().match(sequence.tokens, sequence.prefix);
+  std::int32_t start = std::min(sequence.prefix.num_blocks * block_size_, sequence.num_to_run() - 1);
+  if (sequence.wants_scores()) start = std::min(start, num_scored_until(sequence, start) - 1);
+  const std::int32_t num_blocks = start / block_size_;
+  sequence.num_cached = num_blocks * block_size_;
+  // Whoever holds a block holds those before it, so the ones that nobody holds come last.
+  sequence.num_cached_free_blocks = 0;
+  BlockId block = sequence.prefix.last;
+  for (std::int32_t i = sequence.prefix.num_blocks; i > 0 && cache_.is_cached(block); --i) {
+    if (i <= num_blocks) ++sequence.num_cached_free_blocks;
+    block = cache_.tree().parent(block);
+  }
+}
+
+// The first token at or after next_scored_token() that has no cached score, at most end + 1: the row of a token gives
+// the score of the next, so the row before that token must be run.
+std::int32_t SequenceKv::num_scored_until(const Sequence& sequence, std::int32_t end) const {
+  const std::vector<BlockId> path = cache_.tree().blocks(sequence.prefix);
+  const std::int32_t last = std::min(end, sequence.num_prompt() - 1);
+  for (std::int32_t token = sequence.next_scored_token(); token <= last; ++token) {
+    const auto index = static_cast<std::size_t>(token / block_size_);
+    if (index >= path.size()) return token;
+    if (!serves(cache_.tree().score(path[index], token % block_size_), sequence)) return token;
+  }
+  return end + 1;
+}
+
+void SequenceKv::admit(Sequence& sequence) {
+  if (!std::exchange(sequence.admitted, true)) sequence.usage.cached_tokens = sequence.num_cached;
+  if (sequence.num_cached == 0) return;
+  std::vector<BlockId> path = cache_.tree().blocks(sequence.prefix);
+  if (sequence.wants_scores()) take_scores(sequence, path);
+  path.resize(static_cast<std::size_t>(sequence.num_cached / block_size_));
+  cache_.hold(path);
+  sequence.num_published = static_cast<std::int32_t>(path.size());
+  sequence.blocks = std::move(path);
+  sequence.num_computed = sequence.num_cached;
+}
+
+void SequenceKv::take_scores(Sequence& sequence, const std::vector<BlockId>& path) const {
+  const std::int32_t last = std::min(sequence.num_cached, sequence.num_prompt() - 1);
+  const auto num_top = static_cast<std::size_t>(sequence.request().logprobs.value_or(0));
+  for (std::int32_t token = sequence.next_scored_token(); token <= last; ++token) {
+    TokenInfo info = *cache_.tree().score(path[static_cast<std::size_t>(token / block_size_)], token % block_size_);
+    if (info.top.size() > num_top) info.top.resize(num_top);
+    sequence.scores.push_back(std::move(info));
+  }
+}
+
+void SequenceKv::reserve(Sequence& sequence, std::int32_t num_tokens) {
+  const auto needed = static_cast<std::size_t>((num_tokens + block_size_ - 1) / block_size_);
+  if (needed <= sequence.blocks.size()) return;
+  const auto fresh = cache_.allocate(needed - sequence.blocks.size());
+  if (!fresh) throw Error("the block pool is smaller than the checked plan");  // an invariant of Planner
+  sequence.blocks.insert(sequence.blocks.end(), fresh->begin(), fresh->end());
+}
+
+void SequenceKv::publish(Sequence& sequence) {
+  while (sequence.publishes && (sequence.num_published + 1) * block_size_ <= sequence.num_computed) {
+    const auto index = static_cast<std::size_t>(sequence.num_published);
+    const BlockId parent = index == 0 ? kPrefixRoot : sequence.blocks[index - 1];
+    const auto tokens = std::span<const std::int32_t>(sequence.tokens)
+                            .subspan(index * static_cast<std::size_t>(block_size_), static_cast<std::size_t>(block_size_));
+    const std::optional<BlockId> node = cache_.publish(parent, tokens, sequence.blocks[index]);
+    sequence.publishes = node.has_value();
+    if (!node) return;
+    sequence.blocks[index] = *node;
+    keep_scores(sequence, sequence.num_published++);
+  }
+}
+
+void SequenceKv::keep_scores(const Sequence& sequence, std::int32_t block_index) {
+  if (!sequence.request().score_from) return;
+  const std::int32_t first = *sequence.request().score_from;
+  const std::int32_t begin = block_index * block_size_;
+  const std::int32_t end = std::min(begin + block_size_, first + static_cast<std::int32_t>(sequence.scores.size()));
+  for (std::int32_t token = std::max(begin, first); token < end; ++token) {
+    cache_.tree().set_score(sequence.blocks[static_cast<std::size_t>(block_index)], token - begin,
+                            sequence.scores[static_cast<std::size_t>(token - first)]);
+  }
+}
+
+void SequenceKv::release(Sequence& sequence) {
+  cache_.release(sequence.blocks);
+  sequence.blocks.clear();
+  sequence.num_computed = sequence.num_published = 0;
+  sequence.publishes = true;
+}
+
+std::int32_t SequenceKv::pin(Sequence& sequence, std::int32_t num_tokens) {
+  const auto first = std::span<const std::int32_t>(sequence.tokens).first(static_cast<std::size_t>(num_tokens));
+  const std::vector<BlockId> path = cache_.tree().blocks(cache_.tree().match(first));
+  cache_.hold(path);
+  cache_.release(sequence.pinned);
+  sequence.pinned = path;
+  return static_cast<std::int32_t>(path.size()) * block_size_;
+}
+
+}  // namespace mortise

@@ -1,0 +1,46 @@
+// runtime/engine/sequence_kv.hpp: gives sequences their KV blocks and takes them back: cached prefixes and their scores
+// on the way in, blocks for new rows, committed blocks into the prefix tree, pins. Engine thread only.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/parts.hpp"
+#include "engine/sequence.hpp"
+#include "kv/kv_cache.hpp"
+
+namespace mortise {
+
+class SequenceKv {
+ public:
+  explicit SequenceKv(const EngineLimits& limits)
+      : block_size_(limits.block_size),
+        cache_(static_cast<std::size_t>(limits.num_blocks), limits.block_size, limits.prefix_cache) {}
+
+  // Finds the cached prefix that a waiting sequence would start with. It ends before the last token, which must be run
+  // for what comes after it, and before the first scored token whose score the cache does not know.
+  void look_up(Sequence& sequence) const;
+  // Gives a waiting sequence that prefix: blocks, and the scores of its tokens. REQUIRES: look_up() in this step.
+  void admit(Sequence& sequence);
+  // Blocks for `num_tokens` tokens. Throws when they are not there, which the checked plan rules out.
+  void reserve(Sequence& sequence, std::int32_t num_tokens);
+  // Lets others find the blocks that this step has filled.
+  void publish(Sequence& sequence);
+  // Takes its blocks: it has ended or is preempted. Its pin stays.
+  void release(Sequence& sequence);
+
+  // Keeps the first `num_tokens` tokens, as far as they are cached, in place of what was pinned for it before. Returns
+  // the number of tokens that are kept.
+  std::int32_t pin(Sequence& sequence, std::int32_t num_tokens);
+
+  const KvCache& cache() const { return cache_; }
+
+ private:
+  std::int32_t num_scored_until(const Sequence& sequence, std::int32_t end) const;
+  void take_scores(Sequence& sequence, const std::vector<BlockId>& path) const;
+  void keep_scores(const Sequence& sequence, std::int32_t block_index);
+
+  const std::int32_t block_size_;
+  KvCache cache_;
+};
+
+}  // namespace mortise

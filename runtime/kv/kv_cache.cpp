@@ -1,0 +1,70 @@
+#include "kv/kv_cache.hpp"
+
+#include <cassert>
+
+namespace mortise {
+
+KvCache::KvCache(std::size_t num_blocks, std::int32_t block_size, bool prefix_cache)
+    : prefix_cache_(prefix_cache), pool_(num_blocks), tree_(num_blocks, block_size), last_used_(num_blocks, 0) {}
+
+void KvCache::add_leaf(BlockId block) {
+  leaves_.emplace(last_used_[static_cast<std::size_t>(block)], block);
+}
+
+void KvCache::drop_leaf(BlockId block) {
+  leaves_.erase({last_used_[static_cast<std::size_t>(block)], block});
+}
+
+void KvCache::evict_one() {
+  const BlockId block = leaves_.begin()->second;
+  leaves_.erase(leaves_.begin());
+  const BlockId parent = tree_.parent(block);
+  tree_.erase(block);
+  pool_.release(block);
+  --num_cached_;
+  ++num_evictions_;
+  if (parent != kPrefixRoot && tree_.is_leaf(parent) && is_cached(parent)) add_leaf(parent);
+}
+
+std::optional<std::vector<BlockId>> KvCache::allocate(std::size_t n) {
+  if (num_available() < n) return std::nullopt;
+  while (num_free() < n) evict_one();
+  return pool_.allocate(n);
+}
+
+void KvCache::hold(std::span<const BlockId> blocks) {
+  for (const BlockId block : blocks) {
+    if (is_cached(block)) {
+      --num_cached_;
+      if (tree_.is_leaf(block)) drop_leaf(block);
+    }
+    pool_.share(block);
+  }
+}
+
+void KvCache::release(std::span<const BlockId> blocks) {
+  ++clock_;
+  for (const BlockId block : blocks) {
+    pool_.release(block);
+    if (!tree_.contains(block)) continue;
+    // Whoever still holds it will set a later time.
+    last_used_[static_cast<std::size_t>(block)] = clock_;
+    if (!is_cached(block)) continue;
+    ++num_cached_;
+    if (tree_.is_leaf(block)) add_leaf(block);
+  }
+}
+
+std::optional<BlockId> KvCache::publish(BlockId parent, std::span<const std::int32_t> tokens, BlockId block) {
+  if (!prefix_cache_) return std::nullopt;
+  if (const std::optional<BlockId> twin = tree_.find(parent, tokens)) {
+    hold(std::span(&*twin, 1));
+    pool_.release(block);
+    return twin;
+  }
+  if (!tree_.insert(parent, tokens, block)) return std::nullopt;
+  pool_.share(block);
+  return block;
+}
+
+}  // namespace mortise

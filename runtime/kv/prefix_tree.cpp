@@ -1,0 +1,103 @@
+#include "kv/prefix_tree.hpp"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cassert>
+
+namespace mortise {
+namespace {
+
+std::uint64_t key_of(BlockId parent, std::span<const std::int32_t> tokens) {
+  return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), static_cast<std::uint64_t>(parent));
+}
+
+}  // namespace
+
+PrefixTree::PrefixTree(std::size_t num_blocks, std::int32_t block_size)
+    : block_size_(static_cast<std::size_t>(block_size)), nodes_(num_blocks), tokens_(num_blocks * block_size_) {}
+
+std::span<std::int32_t> PrefixTree::tokens_of(BlockId block) {
+  return std::span(tokens_).subspan(static_cast<std::size_t>(block) * block_size_, block_size_);
+}
+
+std::span<const std::int32_t> PrefixTree::tokens_of(BlockId block) const {
+  return std::span(tokens_).subspan(static_cast<std::size_t>(block) * block_size_, block_size_);
+}
+
+bool PrefixTree::is_there(const PrefixPath& path) const {
+  // A parent goes after its children, so the last block stands for the whole path.
+  return path.last == kPrefixRoot || (node(path.last).present && node(path.last).generation == path.generation);
+}
+
+PrefixPath PrefixTree::match(std::span<const std::int32_t> tokens, PrefixPath from) const {
+  if (!is_there(from)) from = {};
+  const std::size_t num_full = tokens.size() / block_size_;
+  while (static_cast<std::size_t>(from.num_blocks) < num_full) {
+    const auto begin = static_cast<std::size_t>(from.num_blocks) * block_size_;
+    const std::optional<BlockId> child = find(from.last, tokens.subspan(begin, block_size_));
+    if (!child) break;
+    from = path(*child, from.num_blocks + 1);
+  }
+  return from;
+}
+
+std::vector<BlockId> PrefixTree::blocks(const PrefixPath& path) const {
+  assert(is_there(path));
+  std::vector<BlockId> blocks(static_cast<std::size_t>(path.num_blocks));
+  BlockId block = path.last;
+  for (std::size_t i = blocks.size(); i > 0; --i) {
+    blocks[i - 1] = block;
+    block = parent(block);
+  }
+  assert(block == kPrefixRoot);
+  return blocks;
+}
+
+std::optional<BlockId> PrefixTree::find(BlockId parent, std::span<const std::int32_t> tokens) const {
+  const auto at = table_.find(key_of(parent, tokens));
+  if (at == table_.end()) return std::nullopt;
+  const BlockId block = at->second;
+  if (node(block).parent != parent || !std::ranges::equal(tokens_of(block), tokens)) return std::nullopt;
+  return block;
+}
+
+bool PrefixTree::insert(BlockId parent, std::span<const std::int32_t> tokens, BlockId block) {
+  assert(!contains(block) && tokens.size() == block_size_);
+  assert(parent == kPrefixRoot || contains(parent));
+  const std::uint64_t key = key_of(parent, tokens);
+  if (!table_.emplace(key, block).second) return false;
+  Node& fresh = node(block);
+  fresh.parent = parent;
+  fresh.key = key;
+  fresh.present = true;
+  ++fresh.generation;
+  std::ranges::copy(tokens, tokens_of(block).begin());
+  if (parent != kPrefixRoot) ++node(parent).num_children;
+  return true;
+}
+
+void PrefixTree::erase(BlockId block) {
+  Node& old = node(block);
+  assert(old.present && old.num_children == 0);
+  table_.erase(old.key);
+  if (old.parent != kPrefixRoot) --node(old.parent).num_children;
+  old.present = false;
+  old.scores = {};
+}
+
+void PrefixTree::set_score(BlockId block, std::int32_t offset, const TokenInfo& info) {
+  assert(contains(block));
+  std::vector<TokenInfo>& scores = node(block).scores;
+  if (scores.empty()) scores.resize(block_size_);
+  TokenInfo& slot = scores[static_cast<std::size_t>(offset)];
+  if (slot.rank == 0 || slot.top.size() < info.top.size()) slot = info;
+}
+
+const TokenInfo* PrefixTree::score(BlockId block, std::int32_t offset) const {
+  const std::vector<TokenInfo>& scores = node(block).scores;
+  if (scores.empty() || scores[static_cast<std::size_t>(offset)].rank == 0) return nullptr;
+  return &scores[static_cast<std::size_t>(offset)];
+}
+
+}  // namespace mortise

@@ -1,0 +1,83 @@
+// runtime/kv/prefix_tree.hpp: which KV block holds the tokens of which prefix: a radix tree whose edges are full blocks
+// of `block_size` tokens. A block's KV is a function of all tokens from the sequence's first to the block's last, so a
+// block is known by its parent and its own tokens, which are compared one by one: a hash never decides. A block is at
+// most one node, therefore a node is named by its block's id.
+// Beside a block the tree keeps scores: what the model said of the block's tokens given their prefix.
+// Who holds blocks and which leaf goes first is not decided here but in kv_cache.hpp. Engine thread only; takes no lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "kv/block_pool.hpp"
+#include "sampling/token_info.hpp"
+
+namespace mortise {
+
+inline constexpr BlockId kPrefixRoot = -1;  // the empty prefix, parent of first blocks
+
+// A path from the root, named by its last block. The default is the empty path.
+struct PrefixPath {
+  BlockId last = kPrefixRoot;
+  std::uint32_t generation = 0;  // of `last` as a node: tells when the block has been evicted and reused
+  std::int32_t num_blocks = 0;
+
+  bool operator==(const PrefixPath&) const = default;
+};
+
+class PrefixTree {
+ public:
+  PrefixTree(std::size_t num_blocks, std::int32_t block_size);
+
+  // The longest path along the full blocks of `tokens`. `from`: an earlier answer for the same tokens, from which the
+  // walk goes on if the path is still there; it saves walking from the root in each step.
+  PrefixPath match(std::span<const std::int32_t> tokens, PrefixPath from = {}) const;
+  // The path's blocks, first to last. REQUIRES: the path is there.
+  std::vector<BlockId> blocks(const PrefixPath& path) const;
+
+  // The child of `parent` with these tokens, if there is one.
+  std::optional<BlockId> find(BlockId parent, std::span<const std::int32_t> tokens) const;
+  // Makes `block` the child of `parent` for these tokens. False: two different blocks have one 64-bit hash, and the
+  // block stays outside. REQUIRES: find() found none; `block` is no node; `parent` is one or the root.
+  bool insert(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
+  // Takes a leaf out. REQUIRES: `block` is a node without children.
+  void erase(BlockId block);
+
+  bool contains(BlockId block) const { return node(block).present; }
+  bool is_leaf(BlockId block) const { return node(block).num_children == 0; }
+  BlockId parent(BlockId block) const { return node(block).parent; }
+  PrefixPath path(BlockId block, std::int32_t num_blocks) const { return {block, node(block).generation, num_blocks}; }
+  std::size_t size() const { return table_.size(); }
+
+  // Scores of a node's tokens. An entry of rank 0 is unknown. Of two scores for a token the one with more alternatives
+  // stays: the first n alternatives of a long list are the list of n.
+  void set_score(BlockId block, std::int32_t offset, const TokenInfo& info);
+  const TokenInfo* score(BlockId block, std::int32_t offset) const;  // nullptr: unknown
+
+ private:
+  struct Node {
+    BlockId parent = kPrefixRoot;
+    std::uint32_t generation = 0;
+    std::int32_t num_children = 0;
+    bool present = false;
+    std::uint64_t key = 0;
+    std::vector<TokenInfo> scores;  // empty, or [block_size]
+  };
+
+  const Node& node(BlockId block) const { return nodes_[static_cast<std::size_t>(block)]; }
+  Node& node(BlockId block) { return nodes_[static_cast<std::size_t>(block)]; }
+  std::span<std::int32_t> tokens_of(BlockId block);
+  std::span<const std::int32_t> tokens_of(BlockId block) const;
+  bool is_there(const PrefixPath& path) const;
+
+  const std::size_t block_size_;
+  std::vector<Node> nodes_;                           // by block
+  std::vector<std::int32_t> tokens_;                  // [num_blocks, block_size]
+  std::unordered_map<std::uint64_t, BlockId> table_;  // hash of (parent, tokens) to the child
+};
+
+}  // namespace mortise

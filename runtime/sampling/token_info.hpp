@@ -1,0 +1,18 @@
+// runtime/sampling/token_info.hpp: a token with what the model said of it.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace mortise {
+
+// Log probabilities are the raw log-softmax, before penalties, temperature and masks.
+struct TokenInfo {
+  std::int32_t id = 0;
+  float logprob = 0.0f;
+  std::int32_t rank = 0;                            // 1 is the most likely; 0: log probabilities were not asked for
+  std::vector<std::pair<std::int32_t, float>> top;  // (id, log probability), most likely first
+};
+
+}  // namespace mortise

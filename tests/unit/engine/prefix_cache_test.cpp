@@ -1,0 +1,283 @@
+// The prefix cache as requests see it: the same tokens and scores as without it, for fewer rows.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <list>
+#include <thread>
+
+#include "engine_fixture.hpp"
+
+namespace mortise {
+namespace {
+
+using namespace mortise::test;
+
+std::vector<std::int32_t> count(std::int32_t first, std::int32_t n) {
+  std::vector<std::int32_t> tokens;
+  for (std::int32_t i = 0; i < n; ++i) tokens.push_back((first + i) % kVocab);
+  return tokens;
+}
+
+class PrefixCacheTest : public EngineTest {
+ protected:
+  // Runs one request to its end.
+  Collector::Choice run(Request request) {
+    Collector collector;
+    engine->submit(std::move(request), collector.sink());
+    return collector.wait().at(0);
+  }
+  std::uint64_t num_rows() { return engine->stats().num_rows; }
+};
+
+TEST_F(PrefixCacheTest, AHitGivesTheTokensOfAMissForFewerRows) {
+  start();
+  const auto miss = run(greedy(count(1, 21), 6));
+  const std::uint64_t rows = num_rows();
+  const auto hit = run(greedy(count(1, 21), 6));
+  EXPECT_EQ(hit.ids(), expected(count(1, 21), 6));
+  EXPECT_EQ(hit.ids(), miss.ids());
+  EXPECT_EQ(miss.last.usage.cached_tokens, 0);
+  EXPECT_EQ(hit.last.usage.cached_tokens, 20);     // 5 blocks of 4
+  EXPECT_EQ(num_rows() - rows, 1u + 5u);           // the prompt's last token, then one row for each token but the last
+  EXPECT_EQ(engine->stats().num_cached_tokens, 20u);
+}
+
+TEST_F(PrefixCacheTest, AFullyCachedPromptRunsItsLastBlock) {
+  start();
+  run(greedy(count(1, 20), 1));
+  const std::uint64_t rows = num_rows();
+  const auto hit = run(greedy(count(1, 20), 1));
+  EXPECT_EQ(hit.ids(), expected(count(1, 20), 1));
+  EXPECT_EQ(hit.last.usage.cached_tokens, 16);
+  EXPECT_EQ(num_rows() - rows, 4u);
+}
+
+TEST_F(PrefixCacheTest, GeneratedTokensServeTheNextTurn) {
+  start();
+  std::vector<std::int32_t> dialogue = count(5, 9);
+  const auto first = run(greedy(dialogue, 8));
+  for (std::int32_t token : first.ids()) dialogue.push_back(token);
+  dialogue.push_back(3);
+  const auto second = run(greedy(dialogue, 5));
+  EXPECT_EQ(second.last.usage.cached_tokens, 16);
+  EXPECT_EQ(second.ids(), expected(dialogue, 5));
+}
+
+TEST_F(PrefixCacheTest, RequestsThatComeTogetherComputeTheirPrefixOnce) {
+  EngineLimits limits = small_limits();
+  limits.max_batched_tokens = 200;  // all of them would fit one step
+  world = std::make_unique<FakeWorld>(limits);
+  std::atomic<bool> all_here = false;
+  world->before_forward = [&](std::int64_t count) {
+    while (count == 0 && !all_here) std::this_thread::yield();
+  };
+  start();
+  Collector first;
+  engine->submit(greedy({90}, 1), first.sink());  // keeps the engine busy until the others are there
+  std::list<Collector> collectors(4);
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (Collector& collector : collectors) {
+    prompts.push_back(count(1, 16));
+    prompts.back().push_back(static_cast<std::int32_t>(40 + prompts.size()));
+    engine->submit(greedy(prompts.back(), 1), collector.sink());
+  }
+  all_here = true;
+  std::size_t i = 0;
+  for (Collector& collector : collectors) EXPECT_EQ(collector.wait().at(0).ids(), expected(prompts[i++], 1));
+  EXPECT_EQ(num_rows(), 1u + 17u + 3u);  // 69: each computed the 16 shared tokens
+}
+
+TEST_F(PrefixCacheTest, ChoicesOfARequestShareItsPrompt) {
+  start();
+  Request request = greedy(count(1, 13), 2);
+  request.sampling.n = 3;
+  Collector collector;
+  engine->submit(request, collector.sink());
+  for (const auto& [index, choice] : collector.wait(3)) EXPECT_EQ(choice.ids(), expected(count(1, 13), 2));
+  EXPECT_EQ(num_rows(), 13u + 1u + 1u + 3u);  // 42: nothing was shared
+}
+
+TEST_F(PrefixCacheTest, AFollowerOfBetterPriorityDoesNotWait) {
+  EngineLimits limits = small_limits();
+  limits.max_batched_tokens = 4;  // the prompt takes several steps
+  world = std::make_unique<FakeWorld>(limits);
+  std::vector<std::int32_t> num_seen;
+  world->plan = [&](const mortise_schedule_view& view, mortise_schedule_plan&) { num_seen.push_back(view.num_seqs); };
+  std::atomic<bool> all_here = false;
+  world->before_forward = [&](std::int64_t count) {
+    while (count == 0 && !all_here) std::this_thread::yield();
+  };
+  start();
+  Collector leader, follower, urgent;
+  engine->submit(greedy(count(1, 20), 1), leader.sink());
+  engine->submit(greedy(count(1, 20), 1), follower.sink());
+  Request request = greedy(count(1, 20), 1);
+  request.priority = -1;
+  engine->submit(request, urgent.sink());
+  all_here = true;
+  for (Collector* collector : {&leader, &follower, &urgent}) EXPECT_EQ(collector->wait().at(0).ids(), expected(count(1, 20), 1));
+  EXPECT_EQ(*std::max_element(num_seen.begin(), num_seen.begin() + 4), 2);  // 3: the follower did not wait
+}
+
+TEST_F(PrefixCacheTest, CachedScoresAreThoseThatWereComputed) {
+  start();
+  Request request = greedy(count(1, 30), 0);
+  request.score_from = 1;
+  request.logprobs = 3;
+  const auto miss = run(request);
+  const std::uint64_t rows = num_rows();
+  for (std::int32_t wanted : {3, 1, 0}) {
+    request.logprobs = wanted;
+    const auto hit = run(request);
+    ASSERT_EQ(hit.prompt.size(), miss.prompt.size());
+    for (std::size_t i = 0; i < hit.prompt.size(); ++i) {
+      EXPECT_EQ(hit.prompt[i].id, miss.prompt[i].id);
+      EXPECT_EQ(hit.prompt[i].logprob, miss.prompt[i].logprob);
+      EXPECT_EQ(hit.prompt[i].rank, miss.prompt[i].rank);
+      ASSERT_EQ(hit.prompt[i].top.size(), static_cast<std::size_t>(wanted));
+    }
+  }
+  EXPECT_EQ(num_rows() - rows, 3u * 5u);  // from token 24 on, whose score says where the cached prefix ends
+}
+
+TEST_F(PrefixCacheTest, ScoresThatTheCacheLacksAreComputed) {
+  start();
+  run(greedy(count(1, 30), 1));  // KV without scores
+  Request request = greedy(count(1, 30), 1);
+  request.score_from = 10;
+  request.logprobs = 1;
+  const auto fresh = run(request);
+  EXPECT_EQ(fresh.last.usage.cached_tokens, 8);
+  ASSERT_EQ(fresh.prompt.size(), 20u);
+  request.logprobs = 2;  // more alternatives than are kept
+  const auto more = run(request);
+  EXPECT_EQ(more.last.usage.cached_tokens, 8);
+  request.score_from = 13;
+  const auto cached = run(request);
+  EXPECT_EQ(cached.last.usage.cached_tokens, 24);
+  for (std::size_t i = 0; i < 20; ++i) {
+    const std::uint64_t hash = hash_history(count(1, 10 + static_cast<std::int32_t>(i)));
+    EXPECT_EQ(fresh.prompt[i].logprob, fake_logit(hash, fresh.prompt[i].id) - 1.0f);
+    EXPECT_EQ(more.prompt[i].logprob, fresh.prompt[i].logprob);
+    if (i >= 3) EXPECT_EQ(cached.prompt[i - 3].logprob, fresh.prompt[i].logprob);
+  }
+}
+
+TEST_F(PrefixCacheTest, APreemptedSequenceGoesOnFromWhatIsStillCached) {
+  world = std::make_unique<FakeWorld>(small_limits());
+  std::int64_t plans = 0;
+  world->plan = [&](const mortise_schedule_view& view, mortise_schedule_plan& plan) {
+    if (++plans == 4 && view.num_seqs == 2) {
+      plan.preempted[plan.num_preempted++] = 1;
+      plan.seqs[plan.num_scheduled] = 0;
+      plan.num_new_tokens[plan.num_scheduled++] = 1;
+    }
+  };
+  std::atomic<bool> all_here = false;
+  world->before_forward = [&](std::int64_t count) {
+    while (count == 0 && !all_here) std::this_thread::yield();
+  };
+  start();
+  Collector a, b;
+  engine->submit(greedy({50}, 12), a.sink());
+  engine->submit(greedy(count(1, 9), 12), b.sink());
+  all_here = true;
+  EXPECT_EQ(a.wait().at(0).ids(), expected({50}, 12));
+  EXPECT_EQ(b.wait().at(0).ids(), expected(count(1, 9), 12));
+  EXPECT_EQ(engine->stats().num_preemptions, 1u);
+  EXPECT_GE(engine->stats().num_cached_tokens, 8u);
+  EXPECT_EQ(b.wait().at(0).last.usage.cached_tokens, 0);  // of the prompt when it came, not of the way back
+}
+
+TEST_F(PrefixCacheTest, WithoutItNothingIsCachedAndNobodyWaits) {
+  EngineLimits limits = small_limits();
+  limits.prefix_cache = false;
+  start(limits);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(run(greedy(count(1, 20), 3)).ids(), expected(count(1, 20), 3));
+  EXPECT_EQ(num_rows(), 2u * 22u);
+  EXPECT_EQ(engine->stats().num_free_blocks, 24);
+}
+
+// A scheduler that pins the prefix of sequence 1 as soon as it is there.
+TEST_F(PrefixCacheTest, APinKeepsAPrefixUntilItsSequenceEnds) {
+  world = std::make_unique<FakeWorld>(small_limits());
+  std::int64_t plans = 0;
+  world->plan = [&](const mortise_schedule_view& view, mortise_schedule_plan& plan) {
+    plan.seqs[plan.num_scheduled] = 0;
+    plan.num_new_tokens[plan.num_scheduled++] =
+        std::min(16, view.num_tokens[0] - std::max(view.num_computed[0], view.num_cached[0]));
+    if (++plans == 3) {
+      plan.pins[plan.num_pins] = 0;
+      plan.pin_tokens[plan.num_pins++] = 15;
+    }
+  };
+  start();
+  run(greedy(count(1, 20), 8));
+  const auto resident = std::find_if(world->events.begin(), world->events.end(),
+                                     [](const auto& event) { return event.kind == MORTISE_EVENT_PREFIX_RESIDENT; });
+  ASSERT_NE(resident, world->events.end());
+  EXPECT_EQ(resident->num_tokens, 12);  // whole blocks of 15 tokens
+  EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_blocks, 24);  // less: the pin outlived it
+}
+
+TEST_F(PrefixCacheTest, PinsGoWhenARequestCouldNotRunOtherwise) {
+  EngineLimits limits = small_limits();
+  limits.num_blocks = 16;
+  limits.max_num_seqs = 1;
+  world = std::make_unique<FakeWorld>(limits);
+  std::int64_t plans = 0;
+  // The younger sequence fills 12 blocks, is preempted and pinned; then the older one is to run, which needs 15 of 16.
+  world->plan = [&](const mortise_schedule_view& view, mortise_schedule_plan& plan) {
+    if (view.num_seqs != 2 || view.num_tokens[1] != 50 || ++plans > 4) return;
+    const auto schedule = [&](std::int32_t index, std::int32_t num_tokens) {
+      plan.seqs[plan.num_scheduled] = index;
+      plan.num_new_tokens[plan.num_scheduled++] = num_tokens;
+    };
+    if (plans < 4) return schedule(1, 16);
+    plan.preempted[plan.num_preempted++] = 1;
+    plan.pins[plan.num_pins] = 1;
+    plan.pin_tokens[plan.num_pins++] = 48;
+    schedule(0, 4);
+  };
+  std::atomic<bool> all_here = false;
+  world->before_forward = [&](std::int64_t count) {
+    while (count == 0 && !all_here) std::this_thread::yield();
+  };
+  start();
+  Collector first, older, younger;
+  engine->submit(greedy({90}, 1), first.sink());  // keeps the engine busy until the others are there
+  engine->submit(greedy(count(60, 56), 4), older.sink());
+  engine->submit(greedy(count(1, 50), 4), younger.sink());
+  all_here = true;
+  EXPECT_EQ(older.wait().at(0).ids(), expected(count(60, 56), 4));
+  EXPECT_EQ(younger.wait().at(0).ids(), expected(count(1, 50), 4));
+  EXPECT_EQ(std::count_if(world->events.begin(), world->events.end(),
+                          [](const auto& event) { return event.kind == MORTISE_EVENT_PREFIX_EVICTED; }),
+            1);
+}
+
+// All sequences share most blocks, so that no single preemption frees them, in a pool that holds one at full length.
+TEST_F(PrefixCacheTest, SharersInTheSmallestPoolAllEnd) {
+  for (std::int32_t num_blocks : {11, 12, 14, 20}) {
+    EngineLimits limits = small_limits();
+    limits.num_blocks = num_blocks;
+    start(limits);
+    std::list<Collector> collectors(8);
+    std::vector<std::vector<std::int32_t>> prompts;
+    for (Collector& collector : collectors) {
+      prompts.push_back(count(1, 20));
+      prompts.back().push_back(static_cast<std::int32_t>(50 + prompts.size()));
+      engine->submit(greedy(prompts.back(), 23), collector.sink());
+    }
+    std::size_t i = 0;
+    for (Collector& collector : collectors) {
+      EXPECT_EQ(collector.wait().at(0).ids(), expected(prompts[i++], 23)) << num_blocks << " blocks";
+    }
+    engine.reset();
+    world.reset();
+  }
+}
+
+}  // namespace
+}  // namespace mortise

@@ -1,0 +1,82 @@
+#include "kv/prefix_tree.hpp"
+
+#include <gtest/gtest.h>
+
+namespace mortise {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+// Blocks of two tokens: 1 2 | 3 4 | 5 6 in blocks 0, 1, 2 and a branch 1 2 | 7 8 in block 3.
+struct Fixture : ::testing::Test {
+  Fixture() : tree(8, 2) {
+    EXPECT_TRUE(tree.insert(kPrefixRoot, Tokens{1, 2}, 0));
+    EXPECT_TRUE(tree.insert(0, Tokens{3, 4}, 1));
+    EXPECT_TRUE(tree.insert(1, Tokens{5, 6}, 2));
+    EXPECT_TRUE(tree.insert(0, Tokens{7, 8}, 3));
+  }
+  PrefixTree tree;
+};
+using PrefixTreeTest = Fixture;
+
+TEST_F(PrefixTreeTest, MatchesWholeBlocksOnly) {
+  EXPECT_EQ(tree.match(Tokens{1, 2, 3, 4, 5}).num_blocks, 2);  // 3: half a block was taken for a whole one
+  EXPECT_EQ(tree.blocks(tree.match(Tokens{1, 2, 3, 4, 5, 6, 9, 9})), (std::vector<BlockId>{0, 1, 2}));
+  EXPECT_EQ(tree.blocks(tree.match(Tokens{1, 2, 7, 8})), (std::vector<BlockId>{0, 3}));
+  EXPECT_EQ(tree.match(Tokens{1}).num_blocks, 0);
+  EXPECT_EQ(tree.match(Tokens{3, 4}).num_blocks, 0);  // 1: a block was found without its prefix
+}
+
+TEST_F(PrefixTreeTest, EqualTokensAfterOtherPrefixesAreOtherNodes) {
+  ASSERT_TRUE(tree.insert(3, Tokens{5, 6}, 4));
+  EXPECT_EQ(tree.blocks(tree.match(Tokens{1, 2, 7, 8, 5, 6})), (std::vector<BlockId>{0, 3, 4}));
+  EXPECT_EQ(tree.blocks(tree.match(Tokens{1, 2, 3, 4, 5, 6})), (std::vector<BlockId>{0, 1, 2}));
+}
+
+TEST_F(PrefixTreeTest, AMatchGoesOnFromAnEarlierOne) {
+  const Tokens tokens{1, 2, 3, 4, 5, 6, 9, 9};
+  const PrefixPath before = tree.match(tokens);
+  ASSERT_TRUE(tree.insert(2, Tokens{9, 9}, 5));
+  EXPECT_EQ(tree.match(tokens, before), tree.match(tokens));
+  EXPECT_EQ(tree.match(tokens, before).num_blocks, 4);
+}
+
+TEST_F(PrefixTreeTest, AMatchWhoseLastBlockWasEvictedAndReusedStartsAnew) {
+  const Tokens tokens{1, 2, 3, 4, 5, 6};
+  const PrefixPath before = tree.match(tokens);
+  tree.erase(2);
+  EXPECT_EQ(tree.match(tokens, before).num_blocks, 2);
+  ASSERT_TRUE(tree.insert(kPrefixRoot, Tokens{5, 6}, 2));  // the same block, another node
+  EXPECT_EQ(tree.match(tokens, before).num_blocks, 2);     // 3: the reused block was trusted
+}
+
+TEST_F(PrefixTreeTest, AParentBecomesALeafWhenItsLastChildGoes) {
+  EXPECT_FALSE(tree.is_leaf(0));
+  tree.erase(2);
+  EXPECT_TRUE(tree.is_leaf(1));
+  tree.erase(1);
+  EXPECT_FALSE(tree.is_leaf(0));  // block 3 is still there
+  tree.erase(3);
+  EXPECT_TRUE(tree.is_leaf(0));
+  EXPECT_EQ(tree.size(), 1u);
+}
+
+TEST_F(PrefixTreeTest, AScoreStaysUntilOneWithMoreAlternativesComes) {
+  EXPECT_EQ(tree.score(1, 0), nullptr);
+  tree.set_score(1, 0, {.id = 3, .logprob = -1.0f, .rank = 2, .top = {{7, -0.5f}}});
+  EXPECT_EQ(tree.score(1, 1), nullptr);  // its neighbour is still unknown
+  tree.set_score(1, 0, {.id = 3, .logprob = -1.0f, .rank = 2, .top = {}});
+  EXPECT_EQ(tree.score(1, 0)->top.size(), 1u);  // 0: the shorter list replaced the longer
+  tree.set_score(1, 0, {.id = 3, .logprob = -1.0f, .rank = 2, .top = {{7, -0.5f}, {3, -1.0f}}});
+  EXPECT_EQ(tree.score(1, 0)->top.size(), 2u);
+}
+
+TEST_F(PrefixTreeTest, ScoresGoWithTheirBlock) {
+  tree.set_score(2, 1, {.id = 6, .logprob = -1.0f, .rank = 1, .top = {}});
+  tree.erase(2);
+  ASSERT_TRUE(tree.insert(1, Tokens{5, 9}, 2));
+  EXPECT_EQ(tree.score(2, 1), nullptr);
+}
+
+}  // namespace
+}  // namespace mortise
