@@ -152,8 +152,8 @@ StepPlan Engine::plan(std::uint64_t step_id) {
   for (const auto& sequence : live_) {
     if (!sequence->running()) kv_.look_up(*sequence);
   }
-  const auto candidates = limits_.prefix_cache ? without_followers(live_, limits_.block_size)
-                                               : std::vector(live_.begin(), live_.end());
+  const auto candidates =
+      limits_.prefix_cache ? without_followers(live_, limits_.block_size) : std::vector(live_.begin(), live_.end());
   std::vector<std::int32_t> lookahead;
   lookahead.reserve(candidates.size());
   for (const auto& sequence : candidates) lookahead.push_back(drafting_.allowance(*sequence));

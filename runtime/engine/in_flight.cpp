@@ -39,11 +39,12 @@ std::vector<std::shared_ptr<Sequence>> without_followers(const std::deque<std::s
   for (const auto& sequence : live) {
     const bool computes_a_block = (sequence->start() / block_size + 1) * block_size <= sequence->num_to_run();
     if (computes_a_block && sequence->publishes) {
-      const auto [at, is_first] = leaders.emplace(next_block_key(*sequence, sequence->start(), block_size), sequence.get());
+      const auto [at, is_first] =
+          leaders.emplace(next_block_key(*sequence, sequence->start(), block_size), sequence.get());
       const Sequence& leader = *at->second;
       const bool waits = !is_first && !sequence->running() &&
-                         leader.request().priority <= sequence->request().priority &&
-                         scores_for(leader, *sequence) && pays(leader, *sequence, block_size);
+                         leader.request().priority <= sequence->request().priority && scores_for(leader, *sequence) &&
+                         pays(leader, *sequence, block_size);
       if (waits) continue;
     }
     result.push_back(sequence);

@@ -30,8 +30,8 @@ struct Planner::View {
       cached.push_back(sequence->running() ? 0 : sequence->num_cached);
       cached_free.push_back(sequence->running() ? 0 : sequence->num_cached_free_blocks);
       held.push_back(static_cast<std::int32_t>(sequence->blocks.size()));
-      freed.push_back(static_cast<std::int32_t>(std::count_if(
-          sequence->blocks.begin(), sequence->blocks.end(), [&](BlockId id) { return cache.has_one_holder(id); })));
+      freed.push_back(static_cast<std::int32_t>(std::count_if(sequence->blocks.begin(), sequence->blocks.end(),
+                                                              [&](BlockId id) { return cache.has_one_holder(id); })));
       priorities.push_back(sequence->request().priority);
     }
   }

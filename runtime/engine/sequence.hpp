@@ -65,7 +65,7 @@ class Sequence {
   std::int32_t num_cached = 0;              // tokens, in whole blocks
   std::int32_t num_cached_free_blocks = 0;  // of them nobody holds
   std::vector<BlockId> pinned;              // a path that is held for the scheduler's pin
-  std::vector<std::int32_t> drafts;  // of this step, to verify
+  std::vector<std::int32_t> drafts;         // of this step, to verify
   TokenCounts counts;
   std::vector<TokenInfo> scores;  // of prompt tokens, from score_from on
   TextStream text;

@@ -77,8 +77,9 @@ void SequenceKv::publish(Sequence& sequence) {
   while (sequence.publishes && (sequence.num_published + 1) * block_size_ <= sequence.num_computed) {
     const auto index = static_cast<std::size_t>(sequence.num_published);
     const BlockId parent = index == 0 ? kPrefixRoot : sequence.blocks[index - 1];
-    const auto tokens = std::span<const std::int32_t>(sequence.tokens)
-                            .subspan(index * static_cast<std::size_t>(block_size_), static_cast<std::size_t>(block_size_));
+    const auto tokens =
+        std::span<const std::int32_t>(sequence.tokens)
+            .subspan(index * static_cast<std::size_t>(block_size_), static_cast<std::size_t>(block_size_));
     const std::optional<BlockId> node = cache_.publish(parent, tokens, sequence.blocks[index]);
     sequence.publishes = node.has_value();
     if (!node) return;

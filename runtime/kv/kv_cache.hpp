@@ -47,9 +47,7 @@ class KvCache {
   // Nobody holds it but the tree.
   bool is_cached(BlockId block) const { return pool_.num_holders(block) == 1 && tree_.contains(block); }
   // It would be free or cached if its one holder let go.
-  bool has_one_holder(BlockId block) const {
-    return pool_.num_holders(block) == (tree_.contains(block) ? 2u : 1u);
-  }
+  bool has_one_holder(BlockId block) const { return pool_.num_holders(block) == (tree_.contains(block) ? 2u : 1u); }
   PrefixTree& tree() { return tree_; }
   const PrefixTree& tree() const { return tree_; }
 

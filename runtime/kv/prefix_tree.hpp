@@ -3,7 +3,8 @@
 // block is known by its parent and its own tokens, which are compared one by one: a hash never decides. A block is at
 // most one node, therefore a node is named by its block's id.
 // Beside a block the tree keeps scores: what the model said of the block's tokens given their prefix.
-// Who holds blocks and which leaf goes first is not decided here but in kv_cache.hpp. Engine thread only; takes no lock.
+// Who holds blocks and which leaf goes first is not decided here but in kv_cache.hpp. Engine thread only; takes no
+// lock.
 #pragma once
 
 #include <cstddef>

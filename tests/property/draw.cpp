@@ -46,9 +46,9 @@ void draw_sampling(std::mt19937& random, std::int32_t vocab_size, SamplingParams
 std::string RunConfig::describe() const {
   return fmt::format(
       "isa {}, threads {}, block_size {}, max_num_seqs {}, max_batched_tokens {}, pool_share {:.2f}, "
-      "{} schedule, drafts {}",
-      isa, threads, block_size, max_num_seqs, max_batched_tokens, pool_share, random_schedule ? "random" : "fcfs",
-      draft_percent);
+      "prefix_cache {}, {}, {} schedule, drafts {}",
+      isa, threads, block_size, max_num_seqs, max_batched_tokens, pool_share, prefix_cache, twice ? "twice" : "once",
+      random_schedule ? "random" : "fcfs", draft_percent);
 }
 
 std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size, int max_prompt, int max_total) {
@@ -59,8 +59,10 @@ std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size
     request.prompt = std::move(prompt);
     draw_sampling(random, vocab_size, request.sampling);
     if (chance(random, 60)) request.logprobs = between(random, 0, 3);
-    if (chance(random, 25)) {
-      request.score_from = between(random, 1, static_cast<int>(request.prompt.size()));
+    if (chance(random, 30)) request.priority = between(random, -1, 1);
+    if (chance(random, 30)) {
+      const bool echo = chance(random, 40);
+      request.score_from = echo ? 1 : between(random, 1, static_cast<int>(request.prompt.size()));
       if (chance(random, 40)) request.sampling.max_tokens = request.sampling.min_tokens = 0;
     }
     total += static_cast<int>(request.prompt.size()) * request.sampling.n;
@@ -100,15 +102,19 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   config.max_batched_tokens = kBudgets[between(random, 0, 4)];
   config.pool_share = chance(random, 40) ? between(random, 20, 80) / 100.0 : 1.0;
   config.random_schedule = chance(random, 50);
+  config.prefix_cache = chance(random, 75);
+  config.twice = chance(random, 40);
   constexpr int kDrafts[] = {-1, -1, 0, 60, 95};
   config.draft_percent = kDrafts[between(random, 0, 4)];
   config.seed = random();
   return config;
 }
 
-std::vector<std::string> machine_isas() {
+std::vector<std::string> machine_isas(bool fast_only) {
   std::vector<std::string> names;
-  for (cpu::Isa isa : cpu::available_isas()) names.emplace_back(cpu::isa_name(isa));
+  for (cpu::Isa isa : cpu::available_isas()) {
+    if (!fast_only || isa != cpu::Isa::kPortable) names.emplace_back(cpu::isa_name(isa));
+  }
   return names;
 }
 

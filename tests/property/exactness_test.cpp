@@ -1,6 +1,8 @@
 // The promise as a property: random mixes, run together in random ways, give every request the bits that it gets alone
-// on another instruction set. MORTISE_PROPERTY_MIXES (default 200) and MORTISE_PROPERTY_SEED make longer and other
-// runs; a failure prints the seed of its mix.
+// on another instruction set without prefix cache. MORTISE_PROPERTY_MIXES (default 200) and MORTISE_PROPERTY_SEED make
+// longer and other runs, MORTISE_PROPERTY_160M=1 runs a model of 160 million parameters in place of the small ones; a
+// failure prints the seed of its mix.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -60,11 +62,16 @@ class Exactness : public ::testing::TestWithParam<int> {
  protected:
   static void SetUpTestSuite() {
     folder_ = std::filesystem::temp_directory_path() / ("mortise-property-" + std::to_string(getpid()));
+    if (large_) {
+      models_ = {write_large_model(folder_)};
+      return;
+    }
     models_ = write_random_models(folder_);
-    models_.push_back({"demo", MORTISE_SOURCE_DIR "/models/demo"});
+    models_.push_back({"demo", 4096, MORTISE_SOURCE_DIR "/models/demo"});
   }
   static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
 
+  static inline const bool large_ = from_environment("MORTISE_PROPERTY_160M", 0) != 0;
   static inline std::filesystem::path folder_;
   static inline std::vector<RandomModel> models_;
 };
@@ -72,14 +79,14 @@ class Exactness : public ::testing::TestWithParam<int> {
 TEST_P(Exactness, EveryRequestGetsTheBitsThatItGetsAlone) {
   const int num_mixes = from_environment("MORTISE_PROPERTY_MIXES", 200);
   const int base_seed = from_environment("MORTISE_PROPERTY_SEED", 1);
-  const std::vector<std::string> isas = machine_isas();
-  std::uint64_t preemptions = 0, accepted = 0, mixes = 0;
+  const std::vector<std::string> isas = machine_isas(/*fast_only=*/large_);
+  std::uint64_t preemptions = 0, accepted = 0, cached = 0, mixes = 0;
   for (int mix = GetParam(); mix < num_mixes; mix += kShards) {
     const int seed = base_seed * 100000 + mix;
     std::mt19937 random(static_cast<std::uint32_t>(seed));
     const RandomModel& model = models_[static_cast<std::size_t>(mix / kShards) % models_.size()];
     const bool demo = model.name == "demo";
-    const std::vector<Request> requests = draw_requests(random, 4096, demo ? 300 : 1800, demo ? 700 : 5000);
+    const std::vector<Request> requests = draw_requests(random, model.vocab_size, demo ? 300 : 1800, demo ? 700 : 5000);
     const RunConfig config = draw_config(random, isas);
     std::string other = isas[random() % isas.size()];
     if (other == config.isa) other = isas[(random() % isas.size() + 1) % isas.size()];
@@ -88,13 +95,18 @@ TEST_P(Exactness, EveryRequestGetsTheBitsThatItGetsAlone) {
     EXPECT_EQ(difference(together.outcomes, alone), "")
         << "mix " << mix << " of seed " << base_seed << ", model " << model.name << ", " << requests.size()
         << " requests, alone on " << other << "; together: " << config.describe();
+    if (config.twice) {
+      EXPECT_EQ(difference(together.again, alone), "") << "mix " << mix << ", the second time: " << config.describe();
+    }
+    EXPECT_EQ(together.stats.num_free_blocks + together.stats.num_cached_blocks, together.stats.num_blocks)
+        << "mix " << mix << ": a block is lost";
     EXPECT_EQ(together.stats.num_rejected_plans, 0u) << "the schedulers of this test make valid plans";
     preemptions += together.stats.num_preemptions;
     accepted += together.stats.num_accepted_tokens;
+    cached += together.stats.num_cached_tokens;
     ++mixes;
   }
-  std::printf("%llu mixes, %llu preemptions, %llu accepted drafts\n", static_cast<unsigned long long>(mixes),
-              static_cast<unsigned long long>(preemptions), static_cast<unsigned long long>(accepted));
+  fmt::print("{} mixes, {} preemptions, {} accepted drafts, {} cached tokens\n", mixes, preemptions, accepted, cached);
 }
 
 INSTANTIATE_TEST_SUITE_P(Mixes, Exactness, ::testing::Range(0, kShards));

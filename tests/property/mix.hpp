@@ -20,7 +20,9 @@ struct RunConfig {
   int block_size = 16;
   int max_num_seqs = 64;
   int max_batched_tokens = 2048;
-  double pool_share = 1;         // of the blocks that all requests together need; below 1 there will be preemptions
+  double pool_share = 1;  // of the blocks that all requests together need; below 1 there will be preemptions
+  bool prefix_cache = true;
+  bool twice = false;            // all requests come a second time when the first have ended: the cache is warm
   bool random_schedule = false;  // else fcfs
   int draft_percent = -1;        // -1: no proposer; else how many of its drafts are right
   std::uint32_t seed = 0;        // of schedule and drafts
@@ -43,16 +45,17 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
 
 struct RunReport {
   Outcomes outcomes;
+  Outcomes again;  // of the second time; empty when there was none
   EngineStats stats;
 };
 
 // Runs the requests together under `config`. `drafts`: the outcomes to draft from, when config has a proposer.
 RunReport run_together(const std::filesystem::path& model, const RunConfig& config,
                        const std::vector<Request>& requests, const Outcomes* drafts);
-// Runs each request alone, one after the other, in a roomy engine.
+// Runs each request alone, one after the other, in a roomy engine without prefix cache.
 Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, const std::vector<Request>& requests);
 
-// Instruction sets that this machine has.
-std::vector<std::string> machine_isas();
+// Instruction sets that this machine has; with `fast_only` without the portable one.
+std::vector<std::string> machine_isas(bool fast_only);
 
 }  // namespace mortise::test

@@ -12,8 +12,6 @@
 namespace mortise::test {
 namespace {
 
-constexpr std::int64_t kVocab = 4096;  // the demo tokenizer's
-
 struct Shape {
   const char* name;
   const char* type;
@@ -21,6 +19,7 @@ struct Shape {
   std::int64_t hidden, heads, kv_heads, head_dim, intermediate, layers;
   std::int64_t window = 0;
   bool tied = false;
+  std::int64_t vocab = 4096;  // the demo tokenizer's; ids above it have no text
 };
 
 constexpr Shape kShapes[] = {
@@ -30,6 +29,8 @@ constexpr Shape kShapes[] = {
     {"qwen3 bf16 q/k norm", "qwen3", "bfloat16", 64, 8, 2, 24, 96, 1},
     {"llama f32", "llama", "float32", 64, 2, 2, 32, 96, 1},
 };
+
+constexpr Shape kLarge = {"llama 160m", "llama", "bfloat16", 768, 12, 12, 64, 3072, 12, 0, false, 32000};
 
 class Writer {
  public:
@@ -92,7 +93,7 @@ void write_model(const Shape& s, std::uint32_t seed, const std::filesystem::path
                                  {"head_dim", s.head_dim},
                                  {"intermediate_size", s.intermediate},
                                  {"num_hidden_layers", s.layers},
-                                 {"vocab_size", kVocab},
+                                 {"vocab_size", s.vocab},
                                  {"max_position_embeddings", 2048},
                                  {"rms_norm_eps", 1e-5},
                                  {"hidden_act", "silu"},
@@ -105,12 +106,12 @@ void write_model(const Shape& s, std::uint32_t seed, const std::filesystem::path
                                std::filesystem::copy_options::overwrite_existing);
   }
   Writer writer(s, seed);
-  writer.add("model.embed_tokens.weight", {kVocab, s.hidden}, 0, s.tied ? 0.3f : 1.0f);
+  writer.add("model.embed_tokens.weight", {s.vocab, s.hidden}, 0, s.tied ? 0.3f : 1.0f);
   for (std::int64_t layer = 0; layer < s.layers; ++layer) {
     add_layer(writer, s, "model.layers." + std::to_string(layer) + ".");
   }
   writer.add("model.norm.weight", {s.hidden}, 1, 0.1f);
-  if (!s.tied) writer.add("lm_head.weight", {kVocab, s.hidden}, 0, 0.3f);
+  if (!s.tied) writer.add("lm_head.weight", {s.vocab, s.hidden}, 0, 0.3f);
   write_file(folder / "model.safetensors", safetensors_bytes(writer.tensors));
 }
 
@@ -120,10 +121,15 @@ std::vector<RandomModel> write_random_models(const std::filesystem::path& root) 
   std::vector<RandomModel> models;
   for (const Shape& shape : kShapes) {
     const auto index = static_cast<std::uint32_t>(models.size());
-    models.push_back({shape.name, root / std::to_string(index)});
+    models.push_back({shape.name, static_cast<std::int32_t>(shape.vocab), root / std::to_string(index)});
     write_model(shape, 100 + index, models.back().folder);
   }
   return models;
+}
+
+RandomModel write_large_model(const std::filesystem::path& root) {
+  write_model(kLarge, 7, root / kLarge.name);
+  return {kLarge.name, static_cast<std::int32_t>(kLarge.vocab), root / kLarge.name};
 }
 
 }  // namespace mortise::test

@@ -2,6 +2,7 @@
 // with a large enough head that sampling has something to choose from. They use the demo model's tokenizer.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -10,10 +11,13 @@ namespace mortise::test {
 
 struct RandomModel {
   std::string name;  // says what is special about it
+  std::int32_t vocab_size = 0;
   std::filesystem::path folder;
 };
 
 // Writes all of them below `root`; the same bytes at every call.
 std::vector<RandomModel> write_random_models(const std::filesystem::path& root);
+// 162 million parameters in bf16: 325 MB.
+RandomModel write_large_model(const std::filesystem::path& root);
 
 }  // namespace mortise::test

@@ -20,14 +20,15 @@ std::unique_ptr<Assembly> open(const std::filesystem::path& model, const RunConf
   const std::string script = fmt::format(
       "return pipeline {{ device = cpu {{ threads = {}, isa = '{}' }}, model = llama {{ path = '{}' }}, "
       "attention = paged {{ block_size = {} }}, scheduler = fcfs {{ max_num_seqs = {}, max_batched_tokens = {} }}, "
-      "kv_cache = {{ memory = '1GiB' }} }}",
-      config.threads, config.isa, model.string(), config.block_size, config.max_num_seqs, config.max_batched_tokens);
+      "kv_cache = {{ memory = '1GiB', prefix_cache = {} }} }}",
+      config.threads, config.isa, model.string(), config.block_size, config.max_num_seqs, config.max_batched_tokens,
+      config.prefix_cache);
   const PluginCatalog catalog({std::filesystem::path(MORTISE_BINARY_DIR)});
   const PipelineScript loaded = PipelineScript::from_text(script, "property", "/", catalog);
   return std::make_unique<Assembly>(loaded.pipelines().front());
 }
 
-// A scheduler that picks any valid plan: random order, random chunks, needless preemptions.
+// A scheduler that picks any valid plan: random order, random chunks, needless preemptions, pins.
 struct RandomScheduler {
   std::mt19937 random;
 
@@ -53,16 +54,19 @@ struct RandomScheduler {
     for (std::size_t k = 0; k < order.size() && rows > 0; ++k) {
       const std::int32_t i = order[k];
       if (preempted.contains(i) || (k > 0 && random() % 5 == 0)) continue;
-      const std::int32_t remaining = view.num_tokens[i] - view.num_computed[i];
+      const bool waits = view.states[i] == MORTISE_SEQ_WAITING;
+      const std::int32_t start = waits ? view.num_cached[i] : view.num_computed[i];
+      const std::int32_t held = waits ? view.num_cached[i] / view.block_size : view.blocks_held[i];
+      const std::int32_t remaining = view.num_tokens[i] - start;
       std::int32_t n = std::min(remaining, rows);
       if (random() % 2 == 0) n = 1 + static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(n));
       const auto cost = [&](std::int32_t tokens) { return tokens + (tokens == remaining ? view.lookahead[i] : 0); };
       const auto needs = [&](std::int32_t tokens) {
-        const std::int64_t end = view.num_computed[i] + cost(tokens);
-        return std::max<std::int64_t>(0, (end + view.block_size - 1) / view.block_size - view.blocks_held[i]);
+        const std::int64_t end = start + cost(tokens);
+        return std::max<std::int64_t>(0, (end + view.block_size - 1) / view.block_size - held) +
+               (waits ? view.num_cached_free_blocks[i] : 0);
       };
       while (n > 0 && cost(n) > rows) --n;
-      const bool waits = view.states[i] == MORTISE_SEQ_WAITING;
       for (std::size_t other = order.size(); k == 0 && n > 0 && other-- > 1;) {  // the first always gets its room
         const bool room = needs(n) <= blocks && (!waits || running < view.seq_budget);
         const std::int32_t victim = order[other];
@@ -75,6 +79,11 @@ struct RandomScheduler {
       blocks -= needs(n);
       rows -= cost(n);
       running += waits ? 1 : 0;
+    }
+    for (std::int32_t i = 0; i < view.num_seqs && random() % 8 == 0; ++i) {
+      plan.pins[plan.num_pins] = i;
+      plan.pin_tokens[plan.num_pins++] =
+          static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(view.num_tokens[i] + 1));
     }
   }
 
@@ -210,12 +219,18 @@ RunReport run_together(const std::filesystem::path& model, const RunConfig& conf
     parts.proposer = {reinterpret_cast<mortise_proposer*>(&proposer), OracleProposer::table(), "proposer 'oracle'"};
     limits.max_draft_tokens = kMaxDrafts;
   }
-  Collector collector;
-  std::vector<Sink> sinks;
-  for (std::size_t i = 0; i < requests.size(); ++i) sinks.push_back(collector.sink(i, requests[i].sampling.n));
   Engine engine(parts, limits, assembly->model_info(), assembly->tokenizer());
-  for (std::size_t i = 0; i < requests.size(); ++i) engine.submit(requests[i], sinks[i]);
-  RunReport report{collector.wait(), engine.stats()};
+  const auto run_all = [&] {
+    Collector collector;
+    std::vector<Sink> sinks;
+    for (std::size_t i = 0; i < requests.size(); ++i) sinks.push_back(collector.sink(i, requests[i].sampling.n));
+    for (std::size_t i = 0; i < requests.size(); ++i) engine.submit(requests[i], sinks[i]);
+    return collector.wait();
+  };
+  RunReport report;
+  report.outcomes = run_all();
+  if (config.twice) report.again = run_all();
+  report.stats = engine.stats();
   return report;
 }
 
@@ -223,6 +238,7 @@ Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, c
   RunConfig config;
   config.isa = isa;
   config.threads = 2;
+  config.prefix_cache = false;
   const std::unique_ptr<Assembly> assembly = open(model, config);
   Engine engine(assembly->parts(), assembly->limits(), assembly->model_info(), assembly->tokenizer());
   Outcomes all;

@@ -15,7 +15,8 @@ enum {
 };
 
 /* All live sequences in order of arrival, struct of arrays, [num_seqs] each. Borrowed for the call. A waiting sequence
- * whose prefix another one of at least its priority is about to compute is left out until that prefix is in the cache. */
+ * whose prefix another one of at least its priority is about to compute is left out until that prefix is in the cache.
+ */
 typedef struct mortise_schedule_view {
   uint32_t struct_size;
   uint32_t flags;
@@ -35,10 +36,10 @@ typedef struct mortise_schedule_view {
       num_cached_free_blocks; /* waiting: those of its cached blocks that nobody holds, hence count as free */
   const int32_t* blocks_held;
   const int32_t* blocks_freed_if_preempted; /* by it alone: blocks that others hold too are not among them */
-  const int32_t* lookahead;  /* draft tokens it may use this step: needs that many more rows and slots */
-  const int32_t* priorities; /* lower runs first */
-  const uint64_t* arrivals;  /* grows with each request */
-  const uint64_t* groups;    /* prefix group, 0 none */
+  const int32_t* lookahead;                 /* draft tokens it may use this step: needs that many more rows and slots */
+  const int32_t* priorities;                /* lower runs first */
+  const uint64_t* arrivals;                 /* grows with each request */
+  const uint64_t* groups;                   /* prefix group, 0 none */
 } mortise_schedule_view;
 
 /* The plan. Arrays are the host's, [num_seqs of the view] each. */

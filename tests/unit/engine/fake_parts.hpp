@@ -41,8 +41,8 @@ struct FakeWorld {
     std::uint64_t seq_id;
     std::int32_t num_tokens;
   };
-  std::vector<Event> events;                                // that the scheduler got
-  std::vector<std::vector<std::int32_t>> observed;          // by sequence id: tokens told to the proposer
+  std::vector<Event> events;                        // that the scheduler got
+  std::vector<std::vector<std::int32_t>> observed;  // by sequence id: tokens told to the proposer
 };
 
 }  // namespace mortise::test

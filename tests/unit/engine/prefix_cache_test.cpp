@@ -38,8 +38,8 @@ TEST_F(PrefixCacheTest, AHitGivesTheTokensOfAMissForFewerRows) {
   EXPECT_EQ(hit.ids(), expected(count(1, 21), 6));
   EXPECT_EQ(hit.ids(), miss.ids());
   EXPECT_EQ(miss.last.usage.cached_tokens, 0);
-  EXPECT_EQ(hit.last.usage.cached_tokens, 20);     // 5 blocks of 4
-  EXPECT_EQ(num_rows() - rows, 1u + 5u);           // the prompt's last token, then one row for each token but the last
+  EXPECT_EQ(hit.last.usage.cached_tokens, 20);  // 5 blocks of 4
+  EXPECT_EQ(num_rows() - rows, 1u + 5u);        // the prompt's last token, then one row for each token but the last
   EXPECT_EQ(engine->stats().num_cached_tokens, 20u);
 }
 
@@ -116,7 +116,8 @@ TEST_F(PrefixCacheTest, AFollowerOfBetterPriorityDoesNotWait) {
   request.priority = -1;
   engine->submit(request, urgent.sink());
   all_here = true;
-  for (Collector* collector : {&leader, &follower, &urgent}) EXPECT_EQ(collector->wait().at(0).ids(), expected(count(1, 20), 1));
+  for (Collector* collector : {&leader, &follower, &urgent})
+    EXPECT_EQ(collector->wait().at(0).ids(), expected(count(1, 20), 1));
   EXPECT_EQ(*std::max_element(num_seen.begin(), num_seen.begin() + 4), 2);  // 3: the follower did not wait
 }
 
@@ -217,7 +218,7 @@ TEST_F(PrefixCacheTest, APinKeepsAPrefixUntilItsSequenceEnds) {
   const auto resident = std::find_if(world->events.begin(), world->events.end(),
                                      [](const auto& event) { return event.kind == MORTISE_EVENT_PREFIX_RESIDENT; });
   ASSERT_NE(resident, world->events.end());
-  EXPECT_EQ(resident->num_tokens, 12);  // whole blocks of 15 tokens
+  EXPECT_EQ(resident->num_tokens, 12);                                                 // whole blocks of 15 tokens
   EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_blocks, 24);  // less: the pin outlived it
 }
 

@@ -28,7 +28,7 @@ struct Holder {
   void publish() {
     for (std::size_t i = num_cached; i < blocks.size(); ++i) {
       const auto node = cache->publish(i == 0 ? kPrefixRoot : blocks[i - 1],
-                                      std::span(tokens).subspan(i * kBlockSize, kBlockSize), blocks[i]);
+                                       std::span(tokens).subspan(i * kBlockSize, kBlockSize), blocks[i]);
       if (!node) return;
       blocks[i] = *node;
     }
@@ -149,7 +149,8 @@ TEST(KvCache, NoBlockIsLostOrGivenTwiceWhateverComes) {
     for (int step = 0; step < 2000; ++step) {
       if (holders.size() < 6 && random() % 2 == 0) {
         Tokens tokens;
-        for (std::size_t n = 2 * (1 + random() % 8); n > 0; --n) tokens.push_back(static_cast<std::int32_t>(random() % 2));
+        for (std::size_t n = 2 * (1 + random() % 8); n > 0; --n)
+          tokens.push_back(static_cast<std::int32_t>(random() % 2));
         Holder holder(cache, tokens);
         if (holder.run()) {
           holders.push_back(holder);
