@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,7 +16,7 @@ namespace mortise::test {
 
 // How a mix is run. None of it may change a bit of the results.
 struct RunConfig {
-  std::string isa;
+  std::string isa = "auto";
   int threads = 1;
   int block_size = 16;
   int max_num_seqs = 64;
@@ -29,6 +30,9 @@ struct RunConfig {
 
   std::string describe() const;
 };
+
+// The real parts over a checkpoint, as `config` has them.
+std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, const RunConfig& config);
 
 struct ChoiceOutcome {
   std::vector<TokenInfo> prompt, tokens;

@@ -16,18 +16,6 @@ namespace {
 
 constexpr int kMaxDrafts = 4;
 
-std::unique_ptr<Assembly> open(const std::filesystem::path& model, const RunConfig& config) {
-  const std::string script = fmt::format(
-      "return pipeline {{ device = cpu {{ threads = {}, isa = '{}' }}, model = llama {{ path = '{}' }}, "
-      "attention = paged {{ block_size = {} }}, scheduler = fcfs {{ max_num_seqs = {}, max_batched_tokens = {} }}, "
-      "kv_cache = {{ memory = '1GiB', prefix_cache = {} }} }}",
-      config.threads, config.isa, model.string(), config.block_size, config.max_num_seqs, config.max_batched_tokens,
-      config.prefix_cache);
-  const PluginCatalog catalog({std::filesystem::path(MORTISE_BINARY_DIR)});
-  const PipelineScript loaded = PipelineScript::from_text(script, "property", "/", catalog);
-  return std::make_unique<Assembly>(loaded.pipelines().front());
-}
-
 // A scheduler that picks any valid plan: random order, random chunks, needless preemptions, pins.
 struct RandomScheduler {
   std::mt19937 random;
@@ -189,9 +177,21 @@ std::int32_t blocks_of(const Request& request, int block_size) {
 
 }  // namespace
 
+std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, const RunConfig& config) {
+  const std::string script = fmt::format(
+      "return pipeline {{ device = cpu {{ threads = {}, isa = '{}' }}, model = llama {{ path = '{}' }}, "
+      "attention = paged {{ block_size = {} }}, scheduler = fcfs {{ max_num_seqs = {}, max_batched_tokens = {} }}, "
+      "kv_cache = {{ memory = '1GiB', prefix_cache = {} }} }}",
+      config.threads, config.isa, model.string(), config.block_size, config.max_num_seqs, config.max_batched_tokens,
+      config.prefix_cache);
+  const PluginCatalog catalog({std::filesystem::path(MORTISE_BINARY_DIR)});
+  const PipelineScript loaded = PipelineScript::from_text(script, "property", "/", catalog);
+  return std::make_unique<Assembly>(loaded.pipelines().front());
+}
+
 RunReport run_together(const std::filesystem::path& model, const RunConfig& config,
                        const std::vector<Request>& requests, const Outcomes* drafts) {
-  const std::unique_ptr<Assembly> assembly = open(model, config);
+  const std::unique_ptr<Assembly> assembly = open_assembly(model, config);
   EngineLimits limits = assembly->limits();
   std::int32_t largest = 0, all = 0;
   for (const Request& request : requests) {
@@ -239,7 +239,7 @@ Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, c
   config.isa = isa;
   config.threads = 2;
   config.prefix_cache = false;
-  const std::unique_ptr<Assembly> assembly = open(model, config);
+  const std::unique_ptr<Assembly> assembly = open_assembly(model, config);
   Engine engine(assembly->parts(), assembly->limits(), assembly->model_info(), assembly->tokenizer());
   Outcomes all;
   for (std::size_t i = 0; i < requests.size(); ++i) {
