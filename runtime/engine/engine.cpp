@@ -19,11 +19,14 @@ std::uint64_t draw_seed() {
 
 }  // namespace
 
-Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer)
+Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer,
+               const EngineHooks& hooks)
     : parts_(std::move(parts)),
       limits_(limits),
       model_(std::move(model)),
       tokenizer_(tokenizer),
+      watcher_(hooks.watcher),
+      trace_(hooks.trace, hooks.name),
       kv_(limits_),
       planner_(parts_, limits_),
       drafting_(parts_, limits_, model_.vocab_size),
@@ -70,8 +73,10 @@ RequestId Engine::submit(Request request, Sink sink) {
   }
   if (request.logprobs && *request.logprobs < 0) fail("logprobs is {}; it must be at least 0", *request.logprobs);
 
+  if (!request.sampling.seed) request.sampling.seed = draw_seed();
+  if (watcher_ != nullptr) sink = watcher_->watch(request, std::move(sink));
   auto state = std::make_shared<RequestState>();
-  state->seed = request.sampling.seed ? *request.sampling.seed : draw_seed();
+  state->seed = *request.sampling.seed;
   if (!request.sampling.ignore_eos) state->end_tokens = model_.eos_tokens;
   for (std::int32_t id : request.sampling.stop_token_ids) state->end_tokens.push_back(id);
   std::sort(state->end_tokens.begin(), state->end_tokens.end());
@@ -111,16 +116,20 @@ void Engine::run() {
     }
     drop_ended();
     publish_stats();
+    trace_.phase("stream");
     send_outbox();
+    trace_.end(counters_);
   }
   for (const auto& sequence : live_) end(*sequence, FinishReason::kAborted, {});
   send_outbox();
+  trace_.end(counters_);
 }
 
 bool Engine::take_inbox() {
   std::vector<std::shared_ptr<RequestState>> submitted;
   std::vector<RequestId> aborted;
   bool stopping;
+  if (live_.empty()) trace_.idle();
   {
     std::unique_lock lock(mutex_);
     wake_.wait(lock, [&] { return stop_ || !live_.empty() || !submitted_.empty() || !aborted_.empty(); });
@@ -128,9 +137,11 @@ bool Engine::take_inbox() {
     aborted.swap(aborted_);
     stopping = stop_;
   }
+  trace_.begin("inbox");
   for (const auto& state : submitted) {
     for (std::int32_t choice = 0; choice < state->request.sampling.n; ++choice) {
       auto sequence = std::make_shared<Sequence>(next_sequence_++, state, choice, tokenizer_);
+      trace_.arrived(*sequence);
       if (!sequence->wants_tokens() && !sequence->wants_scores()) {
         end(*sequence, FinishReason::kLength, {});
         continue;
@@ -163,6 +174,7 @@ StepPlan Engine::plan(std::uint64_t step_id) {
 void Engine::preempt(Sequence& sequence) {
   kv_.release(sequence);
   ++counters_.num_preemptions;
+  trace_.mark(sequence, "preempted");
 }
 
 void Engine::set_pins(const std::vector<Pin>& pins) {
@@ -182,6 +194,7 @@ void Engine::drop_pins() {
 
 void Engine::step() {
   if (live_.empty()) return;
+  trace_.phase("plan");
   const std::uint64_t step_id = counters_.num_steps++;
   StepPlan plan = this->plan(step_id);
   if (plan.scheduled.empty()) throw Error("no sequence can run, although submit() checked that each fits alone");
@@ -198,6 +211,7 @@ void Engine::step() {
     scheduled.push_back({std::move(planned.sequence), planned.num_new_tokens});
   }
 
+  trace_.phase("propose");
   mortise_step step{};
   step.struct_size = sizeof step;
   step.generation = parts_.generation;
@@ -207,6 +221,8 @@ void Engine::step() {
   step.attention_table = parts_.attention.api;
   step.world = 1;
   drafting_.propose(step, scheduled);
+  trace_.phase("build");
+  trace_.batch(scheduled);
   for (const ScheduledSequence& item : scheduled) {
     kv_.reserve(*item.sequence, item.sequence->num_computed + item.num_rows());
   }
@@ -214,6 +230,7 @@ void Engine::step() {
   const mortise_batch& batch = batch_builder_.build(step_id, scheduled, ended_ids_);
   step.batch = &batch;
 
+  trace_.phase("forward");
   mortise_error error = empty_error();
   check_part(parts_.attention.api->plan(parts_.attention.self, &step, &error), error, parts_.attention.name);
   mortise_tensor hidden{};
@@ -221,7 +238,10 @@ void Engine::step() {
   check_part(parts_.model.api->forward(parts_.model.self, &step, &hidden, &error), error, parts_.model.name);
   ended_ids_.clear();
   counters_.num_rows += static_cast<std::uint64_t>(batch.num_tokens);
-  commit(scheduled, batch_builder_.rows(), evaluator_.evaluate(step, hidden, batch_builder_.rows(), scheduled));
+  trace_.phase("sample");
+  std::vector<TokenInfo> infos = evaluator_.evaluate(step, hidden, batch_builder_.rows(), scheduled);
+  trace_.phase("commit");
+  commit(scheduled, batch_builder_.rows(), std::move(infos));
 }
 
 void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
@@ -279,6 +299,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
   counters_.num_generated += static_cast<std::uint64_t>(num_committed);
   counters_.num_draft_tokens += drafts.size();
   counters_.num_accepted_tokens += static_cast<std::uint64_t>(num_accepted);
+  if (num_committed > 0 && sequence.num_generated() == num_committed) trace_.mark(sequence, "first token");
   if (num_committed > 0) outcomes_.push_back({&sequence, num_committed, num_accepted});
   if (finish == FinishReason::kNone && !sequence.wants_tokens() && !sequence.wants_scores()) {
     finish = FinishReason::kLength;  // a request that only scores its prompt
@@ -312,6 +333,7 @@ void Engine::end(Sequence& sequence, FinishReason reason, Delta delta) {
   delta.finish = reason;
   delta.seed = sequence.owner->seed;
   delta.usage = sequence.usage;
+  trace_.ended(sequence);
   outbox_.emplace_back(sequence.owner, std::move(delta));
 }
 

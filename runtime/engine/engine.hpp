@@ -17,12 +17,14 @@
 
 #include "engine/batch_builder.hpp"
 #include "engine/drafting.hpp"
+#include "engine/hooks.hpp"
 #include "engine/parts.hpp"
 #include "engine/planner.hpp"
 #include "engine/request.hpp"
 #include "engine/row_evaluator.hpp"
 #include "engine/sequence.hpp"
 #include "engine/sequence_kv.hpp"
+#include "engine/step_trace.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace mortise {
@@ -51,7 +53,8 @@ struct EngineStats {
 class Engine {
  public:
   // `parts` are active and, as `tokenizer`, outlive the engine. The thread starts here.
-  Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer);
+  Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer,
+         const EngineHooks& hooks = {});
   ~Engine();  // Aborts what still runs and joins the thread.
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -86,8 +89,10 @@ class Engine {
   const EngineLimits limits_;
   const ModelInfo model_;
   const Tokenizer& tokenizer_;
+  RequestWatcher* const watcher_;
 
   // Engine thread only.
+  StepTrace trace_;
   SequenceKv kv_;
   Planner planner_;
   Drafting drafting_;

@@ -1,0 +1,138 @@
+#include "engine/step_trace.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "engine/engine.hpp"
+
+namespace mortise {
+namespace {
+
+// Microseconds with the nanoseconds behind the point: exact, so that a phase never ends after its step.
+std::string microseconds(std::int64_t ns) {
+  return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
+}
+
+// "request 17", and of several choices "request 17/2".
+std::string sequence_name(const Sequence& sequence) {
+  if (sequence.request().sampling.n == 1) return fmt::format("request {}", sequence.owner->id);
+  return fmt::format("request {}/{}", sequence.owner->id, sequence.choice);
+}
+
+}  // namespace
+
+StepTrace::StepTrace(TraceFile* file, const std::string& engine_name) : file_(file) {
+  if (file_ != nullptr) pid_ = file_->add_process(engine_name, "engine");
+}
+
+void StepTrace::begin_step(const char* first_phase) {
+  step_begin_ns_ = phase_begin_ns_ = file_->now_ns();
+  phase_ = first_phase;
+  num_sequences_ = 0;
+  prompt_rows_ = decode_rows_ = draft_rows_ = 0;
+}
+
+void StepTrace::begin_phase(const char* name) {
+  const std::int64_t now = file_->now_ns();
+  end_phase(now);
+  phase_ = name;
+  phase_begin_ns_ = now;
+}
+
+void StepTrace::end_phase(std::int64_t now) {
+  if (phase_ == nullptr) return;
+  events_.push_back({phase_begin_ns_, now, fmt::format(R"("ph":"X","cat":"phase","name":"{}")", phase_), true});
+  phase_ = nullptr;
+}
+
+void StepTrace::count_rows(std::span<const ScheduledSequence> scheduled) {
+  num_sequences_ = scheduled.size();
+  for (const ScheduledSequence& item : scheduled) {
+    // Rows of generated tokens that are run again after a preemption count as decoded: they are no prompt.
+    const Sequence& sequence = *item.sequence;
+    const std::int32_t prompt = std::clamp(sequence.num_prompt() - sequence.num_computed, 0, item.num_new_tokens);
+    prompt_rows_ += prompt;
+    decode_rows_ += item.num_new_tokens - prompt;
+    draft_rows_ += static_cast<std::int32_t>(sequence.drafts.size());
+  }
+}
+
+void StepTrace::end_step(const EngineStats& stats) {
+  const std::int64_t now = file_->now_ns();
+  end_phase(now);
+  if (num_sequences_ > 0) {
+    const std::string arguments = fmt::format(
+        R"("step":{},"rows":{},"sequences":{},"prompt_tokens":{},"decode_tokens":{},"draft_tokens":{},"generated_tokens":{})",
+        stats.num_steps, prompt_rows_ + decode_rows_ + draft_rows_, num_sequences_, prompt_rows_, decode_rows_,
+        draft_rows_, stats.num_generated - generated_before_);
+    events_.push_back(
+        {step_begin_ns_, now, fmt::format(R"("ph":"X","cat":"step","name":"step","args":{{{}}})", arguments), true});
+  } else {
+    std::erase_if(events_, [](const Event& event) { return event.has_duration; });
+  }
+  generated_before_ = stats.num_generated;
+  add_counters(now, stats);
+  write_events();
+}
+
+void StepTrace::add_counters(std::int64_t now, const EngineStats& stats) {
+  const std::int32_t held = stats.num_blocks - stats.num_free_blocks - stats.num_cached_blocks;
+  events_.push_back({now, now,
+                     fmt::format(R"("ph":"C","name":"KV blocks","args":{{"held":{},"cached":{},"free":{}}})", held,
+                                 stats.num_cached_blocks, stats.num_free_blocks),
+                     false});
+  events_.push_back({now, now,
+                     fmt::format(R"("ph":"C","name":"sequences","args":{{"running":{},"waiting":{}}})",
+                                 stats.num_running, stats.num_waiting),
+                     false});
+}
+
+void StepTrace::begin_sequence(const Sequence& sequence) {
+  const Request& request = sequence.request();
+  add_sequence_event('b', sequence, sequence_name(sequence),
+                     fmt::format(R"("prompt_tokens":{},"max_tokens":{},"priority":{})", sequence.num_prompt(),
+                                 request.sampling.max_tokens, request.priority));
+}
+
+void StepTrace::mark_sequence(const Sequence& sequence, const char* what) {
+  add_sequence_event('n', sequence, what, "");
+}
+
+void StepTrace::end_sequence(const Sequence& sequence) {
+  add_sequence_event(
+      'e', sequence, sequence_name(sequence),
+      fmt::format(R"("finish_reason":"{}","completion_tokens":{},"cached_tokens":{})", to_string(sequence.finish),
+                  sequence.usage.completion_tokens, sequence.usage.cached_tokens));
+}
+
+void StepTrace::add_sequence_event(char phase, const Sequence& sequence, const std::string& name,
+                                   const std::string& arguments) {
+  const std::int64_t now = file_->now_ns();
+  // Ids of asynchronous events are one space for all processes of a trace.
+  events_.push_back({now, now,
+                     fmt::format(R"("ph":"{}","cat":"request","id":"{}.{}","name":"{}","args":{{{}}})", phase, pid_,
+                                 sequence.id, name, arguments),
+                     false});
+}
+
+void StepTrace::write_events() {
+  std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
+    return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
+  });
+  std::string text;
+  for (const Event& event : events_) {
+    if (!text.empty()) text += ",\n";
+    fmt::format_to(std::back_inserter(text), R"({{"ts":{},"pid":{},"tid":1,)", microseconds(event.begin_ns), pid_);
+    if (event.has_duration) {
+      fmt::format_to(std::back_inserter(text), R"("dur":{},)", microseconds(event.end_ns - event.begin_ns));
+    }
+    text += event.text;
+    text += '}';
+  }
+  file_->add(text);
+  events_.clear();
+}
+
+}  // namespace mortise
