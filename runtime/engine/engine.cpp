@@ -323,14 +323,17 @@ FinishReason Engine::end_of(const Sequence& sequence, std::int32_t token) const 
 
 void Engine::end(Sequence& sequence, FinishReason reason, Delta delta) {
   if (sequence.finish != FinishReason::kNone) return;
-  sequence.finish = reason;
   kv_.release(sequence);
   kv_.pin(sequence, 0);
   delta.request = sequence.owner->id;
   delta.choice = sequence.choice;
   delta.prompt = std::move(sequence.scores);
-  if (!sequence.text.stopped()) delta.text += sequence.text.finish();
-  delta.finish = reason;
+  if (!sequence.text.stopped()) {
+    delta.text += sequence.text.finish();
+    // What was held back may have been the end of a stop string.
+    if (reason == FinishReason::kLength && sequence.text.stopped()) reason = FinishReason::kStop;
+  }
+  sequence.finish = delta.finish = reason;
   delta.seed = sequence.owner->seed;
   delta.usage = sequence.usage;
   trace_.ended(sequence);

@@ -16,10 +16,11 @@ std::size_t overlap(std::string_view text, std::string_view stop) {
 
 }  // namespace
 
-TextStream::TextStream(const Tokenizer& tokenizer, std::vector<std::string> stop)
-    : decoder_(tokenizer, /*skip_special_tokens=*/true), stop_(std::move(stop)) {}
+TextStream::TextStream(const Tokenizer& tokenizer, const SamplingParams& params, std::span<const std::int32_t> prompt)
+    : decoder_(tokenizer, params.skip_special_tokens, prompt), stop_(params.stop), min_tokens_(params.min_tokens) {}
 
 std::string TextStream::push(std::int32_t token) {
+  ++num_tokens_;
   return release(decoder_.push(token), /*last=*/false);
 }
 
@@ -27,21 +28,32 @@ std::string TextStream::finish() {
   return release(decoder_.finish(), /*last=*/true);
 }
 
+bool TextStream::find_stop() {
+  std::size_t cut = std::string::npos;
+  for (const std::string& stop : stop_) {
+    cut = std::min(cut, held_.find(stop, num_exempt_ >= stop.size() ? num_exempt_ - stop.size() + 1 : 0));
+  }
+  if (cut == std::string::npos) return false;
+  held_.resize(cut);
+  return true;
+}
+
 std::string TextStream::release(std::string_view fresh, bool last) {
   if (stopped_) return {};
   held_ += fresh;
-  std::size_t cut = std::string::npos;
-  for (const std::string& stop : stop_) cut = std::min(cut, held_.find(stop));
-  if (cut != std::string::npos) {
+  if (num_tokens_ < min_tokens_) {
+    num_exempt_ = held_.size();
+  } else if (find_stop()) {
     stopped_ = true;
-    return held_.substr(0, cut);
+    return std::move(held_);
   }
   std::size_t keep = 0;
   if (!last) {
     for (const std::string& stop : stop_) keep = std::max(keep, overlap(held_, stop));
   }
   std::string out = held_.substr(0, held_.size() - keep);
-  held_.erase(0, held_.size() - keep);
+  held_.erase(0, out.size());
+  num_exempt_ -= std::min(num_exempt_, out.size());
   return out;
 }
 

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "sampling/params.hpp"
 #include "tokenizer/incremental_decoder.hpp"
 #include "tokenizer/tokenizer.hpp"
 
@@ -14,10 +16,11 @@ namespace mortise {
 
 class TextStream {
  public:
-  // `tokenizer` outlives the stream.
-  TextStream(const Tokenizer& tokenizer, std::vector<std::string> stop);
+  // The text goes on from that of `prompt`. `tokenizer` outlives the stream.
+  TextStream(const Tokenizer& tokenizer, const SamplingParams& params, std::span<const std::int32_t> prompt);
 
   // Adds a token and returns the text that became final. After stopped() nothing more comes.
+  // A stop string counts when it ends in the text of the min_tokens-th token or later.
   std::string push(std::int32_t token);
   // The rest, when the choice ends for another reason.
   std::string finish();
@@ -25,10 +28,14 @@ class TextStream {
 
  private:
   std::string release(std::string_view fresh, bool last);
+  bool find_stop();  // true: cuts held_ before the first one
 
   IncrementalDecoder decoder_;
   std::vector<std::string> stop_;
-  std::string held_;  // text that may be the beginning of a stop string
+  const std::int32_t min_tokens_;
+  std::int32_t num_tokens_ = 0;
+  std::string held_;            // text that may be the beginning of a stop string
+  std::size_t num_exempt_ = 0;  // bytes of held_ in which no stop string may end
   bool stopped_ = false;
 };
 

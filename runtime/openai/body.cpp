@@ -150,6 +150,7 @@ SamplingParams read_sampling(const Body& body, SamplingParams defaults) {
   if (const nlohmann::json* stop = body.find("stop")) params.stop = read_stop(*stop);
   if (const nlohmann::json* bias = body.find("logit_bias")) params.logit_bias = read_logit_bias(*bias);
   params.stop_token_ids = body.token_ids("stop_token_ids");
+  if (const auto skip = body.boolean("skip_special_tokens")) params.skip_special_tokens = *skip;
   return params;
 }
 

@@ -26,6 +26,7 @@ struct SamplingParams {
   bool ignore_eos = false;
   std::vector<std::string> stop;
   std::vector<std::int32_t> stop_token_ids;
+  bool skip_special_tokens = true;  // leave them out of the text
 };
 
 // Throws an Error that names the first parameter out of its range, its value and the range.

@@ -1,25 +1,66 @@
 #include "tokenizer/incremental_decoder.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "tokenizer/tokenizer_parts.hpp"
 
 namespace mortise {
+namespace {
+
+// The end of `ids` that decides what text may follow: from the last token on that is text by itself, and no part of a
+// character.
+std::span<const std::int32_t> deciding_end(const Tokenizer& tokenizer, bool skip_special_tokens,
+                                           std::span<const std::int32_t> ids) {
+  constexpr std::size_t kLongest = 1024;  // a prompt of broken characters may take this long and no longer
+  std::size_t length = 0;
+  while (length < std::min(ids.size(), kLongest)) {
+    ++length;
+    const std::string text = tokenizer.decode(ids.last(length).first(1), skip_special_tokens);
+    if (!text.empty() && text.find("\uFFFD") == std::string::npos) break;
+  }
+  return ids.last(length);
+}
+
+}  // namespace
 
 IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, bool skip_special_tokens)
     : parts_(tokenizer.parts_.get()),
       stream_(std::make_unique<tokenizer::DecodeStream>(parts_->decoders)),
       skip_special_tokens_(skip_special_tokens) {}
+IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, bool skip_special_tokens,
+                                       std::span<const std::int32_t> before)
+    : IncrementalDecoder(tokenizer, skip_special_tokens) {
+  before = deciding_end(tokenizer, skip_special_tokens, before);
+  std::string text;
+  for (std::int32_t id : before) text += push(id);
+  due_ = tokenizer.decode(before, skip_special_tokens).substr(text.size());
+}
 IncrementalDecoder::IncrementalDecoder(IncrementalDecoder&&) noexcept = default;
 IncrementalDecoder& IncrementalDecoder::operator=(IncrementalDecoder&&) noexcept = default;
 IncrementalDecoder::~IncrementalDecoder() = default;
 
 std::string IncrementalDecoder::push(std::int32_t id) {
   parts_->decode_token(id, skip_special_tokens_, *stream_);
-  return stream_->take_text();
+  return take_text();
 }
 
 std::string IncrementalDecoder::finish() {
   stream_->finish();
-  return stream_->take_text();
+  return take_text();
+}
+
+std::string IncrementalDecoder::take_text() {
+  std::string text = stream_->take_text();
+  if (due_.empty() || text.empty()) return text;
+  const std::size_t shared = std::min(due_.size(), text.size());
+  // Not that text after all: a character that began in `before` is whole only now.
+  if (text.compare(0, shared, due_, 0, shared) != 0) {
+    due_.clear();
+    return text;
+  }
+  due_.erase(0, shared);
+  return text.substr(shared);
 }
 
 }  // namespace mortise

@@ -40,6 +40,7 @@ TEST(ReadSampling, TakesEveryFieldThatClientsSend) {
                      {"logit_bias", {{"5", -2}}},
                      {"stop_token_ids", {1, 2}},
                      {"user", "ignored"},
+                     {"skip_special_tokens", false},
                      {"presence_penalty", 1},
                      {"frequency_penalty", 0.25},
                      {"repetition_penalty", 1.5}};
@@ -56,6 +57,7 @@ TEST(ReadSampling, TakesEveryFieldThatClientsSend) {
   EXPECT_TRUE(params.ignore_eos);
   EXPECT_EQ(params.logit_bias.at(5), -2.0f);
   EXPECT_THAT(params.stop_token_ids, ElementsAre(1, 2));
+  EXPECT_FALSE(params.skip_special_tokens);
   EXPECT_EQ(params.presence_penalty, 1.0f);
   EXPECT_EQ(params.frequency_penalty, 0.25f);
   EXPECT_EQ(params.repetition_penalty, 1.5f);

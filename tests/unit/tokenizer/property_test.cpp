@@ -99,6 +99,51 @@ TEST(IncrementalDecoder, GivesACharacterWithTheTokenThatCompletesIt) {
   EXPECT_EQ(stream.finish(), "\uFFFD");
 }
 
+// Whatever a cut through a list of tokens separates: the text behind it is what the second part adds.
+TEST(TokenizerProperty, GoesOnWhereTheTextBeforeEnds) {
+  for (const char* folder : kFolders) {
+    const auto tokenizer = Tokenizer::load(test::golden_dir() / folder);
+    int compared = 0;
+    for (unsigned seed = 0; seed < kNumTexts; ++seed) {
+      std::mt19937 rng(seed);
+      const bool skip_special_tokens = seed % 2 == 0;
+      const Ids ids = seed % 3 ? random_ids(rng, tokenizer.vocab_size()) : tokenizer.encode(random_text(rng), true);
+      const std::size_t cut = ids.empty() ? 0 : rng() % (ids.size() + 1);
+      const Ids before(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(cut));
+      IncrementalDecoder stream(tokenizer, skip_special_tokens, before);
+      std::string text;
+      for (std::size_t i = cut; i < ids.size(); ++i) text += stream.push(ids[i]);
+      text += stream.finish();
+      const std::string first = tokenizer.decode(before, skip_special_tokens);
+      const std::string all = tokenizer.decode(ids, skip_special_tokens);
+      // Not so where the cut goes through a character, or through bytes that are none.
+      if (all.compare(0, first.size(), first) != 0 || first.ends_with("\uFFFD")) continue;
+      ASSERT_EQ(text, all.substr(first.size())) << folder << ", seed " << seed << ", cut " << cut;
+      ++compared;
+    }
+    EXPECT_GT(compared, kNumTexts / 2) << folder;
+  }
+}
+
+TEST(IncrementalDecoder, FinishesACharacterThatBeganBefore) {
+  const auto tokenizer = Tokenizer::load(test::golden_dir() / "demo_style");
+  const Ids ids = tokenizer.encode("x\U0001F9FFy", false);
+  ASSERT_GT(ids.size(), 3u);
+  IncrementalDecoder stream(tokenizer, false, std::span(ids).first(2));
+  std::string text;
+  for (std::size_t i = 2; i < ids.size(); ++i) text += stream.push(ids[i]);
+  EXPECT_EQ(text + stream.finish(), "\U0001F9FFy");
+}
+
+TEST(IncrementalDecoder, ALineBreakThatTheDecoderHeldBackIsNotGivenAgain) {
+  const auto tokenizer = Tokenizer::load(test::golden_dir() / "llama2_style");
+  const Ids before = tokenizer.encode("question:\u4F60", false);  // ends in byte tokens, a run that is withheld
+  IncrementalDecoder stream(tokenizer, true, before);
+  std::string text;
+  for (const std::int32_t id : tokenizer.encode("the", false)) text += stream.push(id);
+  EXPECT_EQ(text + stream.finish(), " the");
+}
+
 TEST(IncrementalDecoder, OutlivesAMoveOfItsTokenizer) {
   auto first = Tokenizer::load(test::golden_dir() / "demo_style");
   IncrementalDecoder stream(first, false);
