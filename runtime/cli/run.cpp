@@ -45,6 +45,8 @@ void add_sampling_options(CLI::App& command, RunOptions& options) {
   add_field<double>(command, options, "--presence-penalty", "presence_penalty", "subtracted once for a used token");
   add_field<std::int64_t>(command, options, "--min-tokens", "min_tokens", "no end before that many");
   add_field<std::vector<std::string>>(command, options, "--stop", "stop", "end before this text; may be repeated");
+  add_field<std::vector<std::string>>(command, options, "--choice", "choices",
+                                      "the answer is exactly one of these texts; to be repeated");
   command.add_flag_callback(
       "--ignore-eos", [&options] { options.sampling["ignore_eos"] = true; }, "go on past end tokens");
 }

@@ -8,6 +8,7 @@
 
 #include "engine/in_flight.hpp"
 #include "error.hpp"
+#include "sampling/choices.hpp"
 
 namespace mortise {
 namespace {
@@ -61,6 +62,13 @@ RequestId Engine::submit(Request request, Sink sink) {
   }
   request.sampling.max_tokens = std::min(request.sampling.max_tokens, limits_.max_model_len - length);
   request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
+  auto state = std::make_shared<RequestState>();
+  state->end_tokens = end_tokens_of(request.sampling);
+  if (!request.sampling.choices.empty()) {
+    state->guide = make_choice_trie(request.sampling, {tokenizer_, request.prompt, state->end_tokens, model_.vocab_size,
+                                                       request.sampling.max_tokens});
+    request.sampling.max_tokens = state->guide->longest();
+  }
   const std::int32_t needed = (length + request.sampling.max_tokens + limits_.block_size - 1) / limits_.block_size;
   if (needed > limits_.num_blocks) {
     fail(
@@ -75,11 +83,7 @@ RequestId Engine::submit(Request request, Sink sink) {
 
   if (!request.sampling.seed) request.sampling.seed = draw_seed();
   if (watcher_ != nullptr) sink = watcher_->watch(request, std::move(sink));
-  auto state = std::make_shared<RequestState>();
   state->seed = *request.sampling.seed;
-  if (!request.sampling.ignore_eos) state->end_tokens = model_.eos_tokens;
-  for (std::int32_t id : request.sampling.stop_token_ids) state->end_tokens.push_back(id);
-  std::sort(state->end_tokens.begin(), state->end_tokens.end());
   state->request = std::move(request);
   state->sink = std::move(sink);
   RequestId id;
@@ -90,6 +94,18 @@ RequestId Engine::submit(Request request, Sink sink) {
   }
   wake_.notify_one();
   return id;
+}
+
+std::vector<std::int32_t> Engine::end_tokens_of(const SamplingParams& sampling) const {
+  std::vector<std::int32_t> ids = sampling.stop_token_ids;
+  // With choices nothing is left to say where the end has been reached: end tokens have no other meaning there.
+  if (!sampling.ignore_eos || !sampling.choices.empty()) {
+    ids.insert(ids.end(), model_.eos_tokens.begin(), model_.eos_tokens.end());
+  }
+  // A checkpoint may name ids that its head does not have; they cannot be drawn.
+  std::erase_if(ids, [&](std::int32_t id) { return id < 0 || id >= model_.vocab_size; });
+  std::sort(ids.begin(), ids.end());
+  return ids;
 }
 
 void Engine::abort(RequestId id) {
@@ -287,7 +303,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
       delta.stop_token = token;
     } else {
       delta.text += sequence.text.push(token);
-      if (sequence.text.stopped()) finish = FinishReason::kStop;
+      if (sequence.text.stopped() || sequence.choice_is_complete()) finish = FinishReason::kStop;
     }
     delta.tokens.push_back(std::move(infos[i]));
     if (draft >= drafts.size() || drafts[draft] != token) break;

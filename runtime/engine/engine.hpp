@@ -67,6 +67,7 @@ class Engine {
   EngineStats stats() const;  // [any thread]
 
  private:
+  std::vector<std::int32_t> end_tokens_of(const SamplingParams& sampling) const;
   void run();
   bool take_inbox();  // false: stop, and whoever is live is to be aborted
   void step();

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
+#include <utility>
 
 namespace mortise {
 
@@ -26,8 +28,12 @@ namespace {
 
 // The sampling arguments of the rows that draw, struct of arrays.
 struct DrawArrays {
+  explicit DrawArrays(std::int32_t vocab_size) : mask_words((static_cast<std::size_t>(vocab_size) + 31) / 32) {}
+
+  const std::size_t mask_words;
   std::vector<float> temperatures, top_ps, min_ps, biases, repetitions, subtracts;
-  std::vector<std::int32_t> top_ks, edit_offsets{0}, edit_ids;
+  std::vector<std::int32_t> top_ks, edit_offsets{0}, edit_ids, allowed_index;
+  std::vector<std::uint32_t> allowed_masks;  // none as long as no row is guided
   std::vector<std::uint64_t> keys;
   std::vector<std::int64_t> positions;
 
@@ -39,7 +45,11 @@ struct DrawArrays {
     top_ks.push_back(params.top_k);
     keys.push_back(sequence.key);
     positions.push_back(row.position + 1);
-    for (const LogitEdit& edit : edits_of(sequence, row)) {
+    // A row behind drafts sees them as if they had been accepted: if they are not, nobody looks at the row.
+    const auto num_drafts_before = static_cast<std::size_t>(row.position - (sequence.num_tokens() - 1));
+    const auto drafts = std::span(sequence.drafts).first(num_drafts_before);
+    allowed_index.push_back(allowed_set(sequence, drafts));
+    for (const LogitEdit& edit : edits_of(sequence, drafts)) {
       edit_ids.push_back(edit.token);
       biases.push_back(edit.bias);
       repetitions.push_back(edit.repetition);
@@ -49,19 +59,32 @@ struct DrawArrays {
   }
 
  private:
-  // A row behind drafts sees them as if they had been accepted: if they are not, nobody looks at the row.
-  static std::vector<LogitEdit> edits_of(const Sequence& sequence, const LogitRow& row) {
+  static std::vector<LogitEdit> edits_of(const Sequence& sequence, std::span<const std::int32_t> drafts) {
     const SamplingParams& params = sequence.request().sampling;
-    const auto num_drafts_before = static_cast<std::size_t>(row.position - (sequence.num_tokens() - 1));
     std::span<const std::int32_t> banned;
-    if (sequence.num_generated() + static_cast<std::int32_t>(num_drafts_before) < params.min_tokens) {
+    if (sequence.num_generated() + static_cast<std::int32_t>(drafts.size()) < params.min_tokens) {
       banned = sequence.owner->end_tokens;
     }
-    if (num_drafts_before == 0 || !uses_counts(params)) return make_edits(params, sequence.counts, banned);
-    TokenCounts counts = sequence.counts;
-    for (std::size_t i = 0; i < num_drafts_before; ++i) counts.add_generated(sequence.drafts[i]);
-    return make_edits(params, counts, banned);
+    return make_edits(params, sequence.counts, drafts, banned);
   }
+
+  // Index of the row's mask, -1 for none. Choices of a request that stand at the same place share a mask.
+  std::int32_t allowed_set(const Sequence& sequence, std::span<const std::int32_t> drafts) {
+    if (!sequence.owner->guide) return -1;
+    const ChoiceTrie& guide = *sequence.owner->guide;
+    ChoiceTrie::Node node = sequence.guide_node;
+    for (std::int32_t draft : drafts) node = guide.next(node, draft);
+    if (node == ChoiceTrie::kNone || guide.is_complete(node)) return -1;  // behind a draft that will not stand
+    const auto [at, fresh] = mask_of_.emplace(std::pair(&guide, node), static_cast<std::int32_t>(mask_of_.size()));
+    if (fresh) {
+      const std::size_t begin = allowed_masks.size();
+      allowed_masks.resize(begin + mask_words);
+      guide.allow(node, std::span(allowed_masks).subspan(begin));
+    }
+    return at->second;
+  }
+
+  std::map<std::pair<const ChoiceTrie*, ChoiceTrie::Node>, std::int32_t> mask_of_;
 };
 
 }  // namespace
@@ -118,7 +141,7 @@ void RowEvaluator::draw(const mortise_step& step, Chunk& chunk) {
       continue;
     }
     std::size_t end = begin;
-    DrawArrays arrays;
+    DrawArrays arrays(vocab_size_);
     for (; end < chunk.rows.size() && chunk.draws(end); ++end) arrays.add(chunk.sequence(end), chunk.rows[end]);
 
     upload_.clear();
@@ -128,7 +151,8 @@ void RowEvaluator::draw(const mortise_step& step, Chunk& chunk) {
     const std::size_t temperatures = put(arrays.temperatures), top_ks = put(arrays.top_ks), top_ps = put(arrays.top_ps),
                       min_ps = put(arrays.min_ps), keys = put(arrays.keys), positions = put(arrays.positions),
                       offsets = put(arrays.edit_offsets), ids = put(arrays.edit_ids), biases = put(arrays.biases),
-                      repetitions = put(arrays.repetitions), subtracts = put(arrays.subtracts);
+                      repetitions = put(arrays.repetitions), subtracts = put(arrays.subtracts),
+                      allowed = put(arrays.allowed_index), masks = put(arrays.allowed_masks);
     upload_.upload();
     const std::size_t count = end - begin;
     mortise_tensor logits = chunk.logits;
@@ -149,6 +173,8 @@ void RowEvaluator::draw(const mortise_step& step, Chunk& chunk) {
     args.edit_biases = upload_.device<float>(biases);
     args.edit_repetitions = upload_.device<float>(repetitions);
     args.edit_subtracts = upload_.device<float>(subtracts);
+    if (!arrays.allowed_masks.empty()) args.allowed_index = upload_.device<std::int32_t>(allowed);
+    args.allowed_masks = upload_.device<std::uint32_t>(masks);
     args.tokens = static_cast<std::int32_t*>(results_.reserve(count * sizeof(std::int32_t)));
     mortise_error error = empty_error();
     check_part(parts_.device.api->sample(parts_.device.self, step.stream, &args, &error), error, parts_.device.name);

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/request.hpp"
 #include "engine/text_stream.hpp"
 #include "kv/prefix_tree.hpp"
+#include "sampling/choice_trie.hpp"
 #include "sampling/edits.hpp"
 
 namespace mortise {
@@ -21,6 +23,7 @@ struct RequestState {
   std::uint64_t seed = 0;
   std::uint64_t arrival = 0;
   std::vector<std::int32_t> end_tokens;  // that end it: the model's, unless ignore_eos, and its stop_token_ids
+  std::optional<ChoiceTrie> guide;       // of its `choices`
 };
 
 class Sequence {
@@ -48,6 +51,8 @@ class Sequence {
   std::int32_t start() const { return running() ? num_computed : num_cached; }
 
   void append(std::int32_t token);
+  // What was generated is one of the request's `choices`, which no other one continues.
+  bool choice_is_complete() const { return owner->guide && owner->guide->is_complete(guide_node); }
 
   const std::uint64_t id;
   const std::shared_ptr<const RequestState> owner;
@@ -67,7 +72,8 @@ class Sequence {
   std::vector<BlockId> pinned;              // a path that is held for the scheduler's pin
   std::vector<std::int32_t> drafts;         // of this step, to verify
   TokenCounts counts;
-  std::vector<TokenInfo> scores;  // of prompt tokens, from score_from on
+  ChoiceTrie::Node guide_node = ChoiceTrie::kRoot;  // where the generated tokens lead in owner->guide
+  std::vector<TokenInfo> scores;                    // of prompt tokens, from score_from on
   TextStream text;
   Usage usage;
   FinishReason finish = FinishReason::kNone;

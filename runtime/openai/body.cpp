@@ -24,15 +24,49 @@ std::map<std::int32_t, float> read_logit_bias(const nlohmann::json& json) {
   return biases;
 }
 
+std::vector<std::string> read_strings(const nlohmann::json& json, const std::string& name, const char* expected) {
+  if (!json.is_array()) fail_type(name, expected, json);
+  std::vector<std::string> strings;
+  for (const nlohmann::json& item : json) {
+    if (!item.is_string()) fail_type(name, expected, item);
+    strings.push_back(item.get<std::string>());
+  }
+  return strings;
+}
+
 std::vector<std::string> read_stop(const nlohmann::json& json) {
   if (json.is_string()) return {json.get<std::string>()};
-  if (!json.is_array()) fail_type("stop", "a string or a list of strings", json);
-  std::vector<std::string> stop;
-  for (const nlohmann::json& item : json) {
-    if (!item.is_string()) fail_type("stop", "a string or a list of strings", item);
-    stop.push_back(item.get<std::string>());
+  return read_strings(json, "stop", "a string or a list of strings");
+}
+
+// The one field of vLLM's structured_outputs that is supported. The others would change the text as much, so that
+// leaving them out in silence would be a wrong answer.
+const nlohmann::json* find_structured_choice(const nlohmann::json& json) {
+  const Body fields(json, "structured_outputs");
+  for (const char* name : {"json", "regex", "grammar", "json_object", "structural_tag"}) {
+    const nlohmann::json* value = fields.find(name);
+    if (value != nullptr && *value != false) fail("structured_outputs: '{}' is not supported; 'choice' is", name);
   }
-  return stop;
+  return fields.find("choice");
+}
+
+// `choices`, or what vLLM calls so.
+std::vector<std::string> read_choices(const Body& body) {
+  const nlohmann::json* structured = body.find("structured_outputs");
+  if (structured != nullptr) structured = find_structured_choice(*structured);
+  const std::pair<const char*, const nlohmann::json*> fields[] = {{"choices", body.find("choices")},
+                                                                  {"guided_choice", body.find("guided_choice")},
+                                                                  {"structured_outputs.choice", structured}};
+  const char* found = nullptr;
+  std::vector<std::string> choices;
+  for (const auto& [name, value] : fields) {
+    if (value == nullptr) continue;
+    if (found != nullptr) fail("{} and {} say the same thing; give one of them", found, name);
+    found = name;
+    choices = read_strings(*value, name, "a list of strings");
+    if (choices.empty()) fail("{} is an empty list; it must have at least one text, or be left out", name);
+  }
+  return choices;
 }
 
 }  // namespace
@@ -43,8 +77,8 @@ void fail_type(const std::string& name, const char* what, const nlohmann::json& 
   fail("{}: expected {}, got {}", name, what, text);
 }
 
-Body::Body(const nlohmann::json& json) : json_(json) {
-  if (!json.is_object()) fail_type("body", "a JSON object", json);
+Body::Body(const nlohmann::json& json, const char* name) : json_(json) {
+  if (!json.is_object()) fail_type(name, "a JSON object", json);
 }
 
 const nlohmann::json* Body::find(const char* name) const {
@@ -151,6 +185,8 @@ SamplingParams read_sampling(const Body& body, SamplingParams defaults) {
   if (const nlohmann::json* bias = body.find("logit_bias")) params.logit_bias = read_logit_bias(*bias);
   params.stop_token_ids = body.token_ids("stop_token_ids");
   if (const auto skip = body.boolean("skip_special_tokens")) params.skip_special_tokens = *skip;
+  params.choices = read_choices(body);
+  if (!params.choices.empty() && body.find("max_tokens") == nullptr) params.max_tokens = kMaxInt32;
   return params;
 }
 

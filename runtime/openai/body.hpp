@@ -16,8 +16,8 @@ namespace mortise {
 
 class Body {
  public:
-  // REQUIRES: `json` outlives this. Throws when it is no object.
-  explicit Body(const nlohmann::json& json);
+  // REQUIRES: `json` outlives this. Throws when it is no object; `name` is what it is called then.
+  explicit Body(const nlohmann::json& json, const char* name = "body");
 
   // nullptr when the field is absent or null: clients write null for "my default".
   const nlohmann::json* find(const char* name) const;
@@ -47,7 +47,8 @@ std::vector<std::int32_t> read_tokens(const nlohmann::json& json, const std::str
 // get it twice.
 std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& tokenizer);
 
-// The sampling fields of completions and chat; `defaults` are what absent fields mean.
+// The sampling fields of completions and chat; `defaults` are what absent fields mean. Guided by `choices`, an absent
+// max_tokens is as many as they need.
 SamplingParams read_sampling(const Body& body, SamplingParams defaults);
 
 }  // namespace mortise

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "sampling/params.hpp"
@@ -30,17 +29,18 @@ class TokenCounts {
     std::int32_t prompt = 0;
     std::int32_t generated = 0;
   };
-  const std::unordered_map<std::int32_t, Count>& all() const { return counts_; }
+  const std::map<std::int32_t, Count>& all() const { return counts_; }  // ordered, as edits are
 
  private:
-  std::unordered_map<std::int32_t, Count> counts_;
+  std::map<std::int32_t, Count> counts_;
 };
 
 bool uses_counts(const SamplingParams& params);
 
-// The edits of a row, token ids ascending. `banned` are ids that may not be drawn in this row (end tokens before
-// min_tokens). Penalties follow vLLM: repetition counts prompt and output, frequency and presence the output alone.
+// The edits of a row, token ids ascending. `drafts` are the tokens between the counted ones and the row, which count as
+// generated. `banned`, ascending, may not be drawn in this row (end tokens before min_tokens). Penalties follow vLLM:
+// repetition counts prompt and output, frequency and presence the output alone.
 std::vector<LogitEdit> make_edits(const SamplingParams& params, const TokenCounts& counts,
-                                  std::span<const std::int32_t> banned);
+                                  std::span<const std::int32_t> drafts, std::span<const std::int32_t> banned);
 
 }  // namespace mortise

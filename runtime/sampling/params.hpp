@@ -26,7 +26,8 @@ struct SamplingParams {
   bool ignore_eos = false;
   std::vector<std::string> stop;
   std::vector<std::int32_t> stop_token_ids;
-  bool skip_special_tokens = true;  // leave them out of the text
+  std::vector<std::string> choices;  // the text is one of these to the byte, whatever ignore_eos says; none: it is free
+  bool skip_special_tokens = true;   // leave them out of the text
 };
 
 // Throws an Error that names the first parameter out of its range, its value and the range.

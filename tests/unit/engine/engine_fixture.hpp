@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "engine/engine.hpp"
@@ -35,6 +36,7 @@ class Collector {
  public:
   struct Choice {
     std::vector<TokenInfo> prompt, tokens;
+    std::string text;
     Delta last;
     std::vector<std::int32_t> ids() const {
       std::vector<std::int32_t> result;
@@ -50,6 +52,7 @@ class Collector {
       EXPECT_EQ(choice.last.finish, FinishReason::kNone) << "news after the finish";
       choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
       choice.prompt.insert(choice.prompt.end(), delta.prompt.begin(), delta.prompt.end());
+      choice.text += delta.text;
       choice.last = delta;
       if (delta.finish != FinishReason::kNone) ++finished_;
       changed_.notify_all();

@@ -53,8 +53,10 @@ mortise_status gather_rows(mortise_device*, mortise_stream*, const mortise_tenso
 }
 
 // Greedy after the edits; temperature only to show that it arrives: a row with T > 0 draws the smallest logit.
-mortise_status sample(mortise_device*, mortise_stream*, const mortise_sample_args* args, mortise_error*) {
+mortise_status sample(mortise_device* self, mortise_stream*, const mortise_sample_args* args, mortise_error*) {
   const auto* logits = static_cast<const float*>(args->logits->data);
+  FakeWorld& fake = world(self);
+  if (args->allowed_index == nullptr) ++fake.num_sample_calls_without_masks;
   for (int64_t r = 0; r < args->logits->shape[0]; ++r) {
     std::vector<float> row(logits + r * kVocab, logits + (r + 1) * kVocab);
     if (args->edit_offsets != nullptr) {
@@ -63,6 +65,13 @@ mortise_status sample(mortise_device*, mortise_stream*, const mortise_sample_arg
         logit += args->edit_biases[e];
         logit = logit > 0 ? logit / args->edit_repetitions[e] : logit * args->edit_repetitions[e];
         logit -= args->edit_subtracts[e];
+      }
+    }
+    if (args->allowed_index != nullptr && args->allowed_index[r] >= 0) {
+      fake.most_masks = std::max(fake.most_masks, args->allowed_index[r] + 1);
+      const uint32_t* mask = args->allowed_masks + args->allowed_index[r] * ((kVocab + 31) / 32);
+      for (int32_t token = 0; token < kVocab; ++token) {
+        if ((mask[token / 32] >> (token % 32) & 1u) == 0) row[static_cast<std::size_t>(token)] = -INFINITY;
       }
     }
     const auto best =

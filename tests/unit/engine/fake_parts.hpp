@@ -35,6 +35,8 @@ struct FakeWorld {
   std::function<void(std::int64_t forward_count)> before_forward;  // may throw: the forward then fails
 
   std::int64_t num_forwards = 0;
+  std::int64_t num_sample_calls_without_masks = 0;
+  std::int32_t most_masks = 0;                              // of one call of sample
   std::set<std::uint64_t> scheduler_alive, proposer_alive;  // ids that the plugin has heard of and not lost
   struct Event {
     std::int32_t kind;

@@ -89,6 +89,33 @@ TEST(ReadSampling, NamesTheFieldAndWhatItGot) {
   EXPECT_THAT(refusal(Json::array()), HasSubstr("body: expected a JSON object"));
 }
 
+TEST(ReadSampling, TakesChoicesUnderEachOfTheirNames) {
+  const auto choices = [](const Json& json) { return read_sampling(Body(json), {}).choices; };
+  EXPECT_THAT(choices({{"choices", {"a", "b"}}}), ElementsAre("a", "b"));
+  EXPECT_THAT(choices({{"guided_choice", {"a", "b"}}}), ElementsAre("a", "b"));
+  EXPECT_THAT(choices({{"structured_outputs", {{"choice", {"a"}}, {"json", nullptr}, {"json_object", false}}}}),
+              ElementsAre("a"));
+  EXPECT_TRUE(choices({{"choices", nullptr}, {"guided_choice", nullptr}, {"structured_outputs", nullptr}}).empty());
+  EXPECT_TRUE(choices({{"structured_outputs", {{"disable_any_whitespace", true}}}}).empty());
+}
+
+TEST(ReadSampling, ChoicesNeedAsManyTokensAsTheyNeed) {
+  EXPECT_EQ(read_sampling(Body(Json{{"choices", {"a"}}}), {}).max_tokens, INT32_MAX);
+  EXPECT_EQ(read_sampling(Body(Json{{"choices", {"a"}}, {"max_tokens", 3}}), {}).max_tokens, 3);
+}
+
+TEST(ReadSampling, NamesWhatIsWrongWithChoices) {
+  EXPECT_EQ(refusal({{"choices", "yes"}}), "choices: expected a list of strings, got \"yes\"");
+  EXPECT_EQ(refusal({{"choices", {"yes", 7}}}), "choices: expected a list of strings, got 7");
+  EXPECT_EQ(refusal({{"guided_choice", Json::array()}}),
+            "guided_choice is an empty list; it must have at least one text, or be left out");
+  EXPECT_EQ(refusal({{"choices", {"a"}}, {"structured_outputs", {{"choice", {"a"}}}}}),
+            "choices and structured_outputs.choice say the same thing; give one of them");
+  EXPECT_EQ(refusal({{"structured_outputs", {{"regex", "a*"}}}}),
+            "structured_outputs: 'regex' is not supported; 'choice' is");
+  EXPECT_EQ(refusal({{"structured_outputs", "choice"}}), "structured_outputs: expected a JSON object, got \"choice\"");
+}
+
 TEST(ChatTokens, ATemplateThatWritesTheFirstSpecialTokenDoesNotGetItTwice) {
   const std::vector<std::int32_t> plain = chat_tokens("hello", tokenizer());
   ASSERT_EQ(plain.front(), *tokenizer().bos_id());

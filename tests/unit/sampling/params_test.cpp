@@ -37,6 +37,10 @@ TEST(Validate, NamesTheParameterItsValueAndItsRange) {
        "logit_bias: token id 100 is not in the vocabulary"},
       {[](SamplingParams& p) { p.stop_token_ids = {-1}; }, "stop_token_ids: token id -1"},
       {[](SamplingParams& p) { p.stop = {""}; }, "stop has an empty string"},
+      {[](SamplingParams& p) {
+         p.choices = {"a", ""};
+       },
+       "choices[1] is empty; leave it out"},
   };
   for (const Case& test : cases) {
     SamplingParams params;

@@ -1,0 +1,29 @@
+// runtime/sampling/choices.hpp: the `choices` of a request as token sequences, checked and joined to a trie.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sampling/choice_trie.hpp"
+#include "sampling/params.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+namespace mortise {
+
+// What the choices are held against. `end_tokens`, ascending: all that end the request.
+struct ChoiceContext {
+  const Tokenizer& tokenizer;
+  std::span<const std::int32_t> prompt;
+  std::span<const std::int32_t> end_tokens;  // ids of the vocabulary
+  std::int32_t vocab_size = 0;               // of the model's head
+  std::int32_t max_tokens = 0;               // that may be generated
+};
+
+// Throws an Error that names the first choice which cannot be generated, and why: every choice is possible, or the
+// request is refused, because leaving one out in silence would answer another question.
+// Each choice is tokenised once, as the tokenizer does it; its text behind the prompt's is the choice to the byte.
+// REQUIRES: validate(params) passed, and there are choices.
+ChoiceTrie make_choice_trie(const SamplingParams& params, const ChoiceContext& context);
+
+}  // namespace mortise

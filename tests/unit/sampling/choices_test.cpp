@@ -1,0 +1,148 @@
+#include "sampling/choices.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+using ::testing::HasSubstr;
+
+struct Fixture {
+  explicit Fixture(const char* folder) : tokenizer(Tokenizer::load(std::string(MORTISE_SOURCE_DIR) + folder)) {
+    vocab_size = static_cast<std::int32_t>(tokenizer.vocab_size());
+    prompt = tokenizer.encode("a question:", false);
+  }
+  ChoiceTrie make() const { return make_choice_trie(params, {tokenizer, prompt, ends, vocab_size, max_tokens}); }
+  std::string refusal() const {
+    try {
+      make();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  Tokenizer tokenizer;
+  SamplingParams params;
+  Ids prompt, ends{1};
+  std::int32_t vocab_size, max_tokens = 100;
+};
+
+constexpr char kByteLevel[] = "/models/demo", kSentencePiece[] = "/tests/golden/tokenizer/llama2_style";
+
+// All texts that the trie lets through, by trying every allowed token; sorted.
+std::vector<std::string> texts(const Fixture& fixture) {
+  const ChoiceTrie trie = fixture.make();
+  const std::string before = fixture.tokenizer.decode(fixture.prompt, true);
+  std::vector<std::string> found;
+  Ids ids = fixture.prompt;
+  const std::function<void(ChoiceTrie::Node)> visit = [&](ChoiceTrie::Node node) {
+    std::vector<std::uint32_t> mask((static_cast<std::size_t>(fixture.vocab_size) + 31) / 32);
+    trie.allow(node, mask);
+    bool ends = trie.is_complete(node);
+    for (std::int32_t token = 0; token < fixture.vocab_size; ++token) {
+      if ((mask[static_cast<std::size_t>(token) / 32] >> (token % 32) & 1u) == 0) continue;
+      ends |= std::count(fixture.ends.begin(), fixture.ends.end(), token) > 0;
+      if (trie.next(node, token) == ChoiceTrie::kNone) continue;
+      ids.push_back(token);
+      visit(trie.next(node, token));
+      ids.pop_back();
+    }
+    if (ends) found.push_back(fixture.tokenizer.decode(ids, true).substr(before.size()));
+  };
+  visit(ChoiceTrie::kRoot);
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+TEST(MakeChoiceTrie, TheTextBehindThePromptIsTheChoiceToTheByte) {
+  std::vector<std::string> choices = {"yes",  " yes", "  yes", "yes ",  "yes yes", "no\n", "\n\nno", "Zürich", "你好",
+                                      "🦀", "a",    "a b",   "a b c", "\tx",     "1234", "12",     "e\u0301"};
+  std::sort(choices.begin(), choices.end());
+  for (const char* folder : {kByteLevel, kSentencePiece}) {
+    Fixture fixture(folder);
+    fixture.params.choices = choices;
+    EXPECT_EQ(texts(fixture), choices);
+    fixture.params.choices.insert(fixture.params.choices.end(), choices.begin(), choices.end());
+    EXPECT_EQ(texts(fixture), choices) << "duplicates";
+    // A line break at the end of the prompt is a byte token in the SentencePiece vocabulary, which the decoder holds
+    // back; what follows is the choice alone all the same.
+    fixture.prompt = fixture.tokenizer.encode("a question:\n", false);
+    EXPECT_EQ(texts(fixture), choices);
+  }
+}
+
+TEST(MakeChoiceTrie, ATextThatBeginsWithTheChoiceLosesNoSpace) {
+  Fixture fixture(kSentencePiece);
+  fixture.prompt = {1};  // <s>: the decoder takes the first space off
+  fixture.params.choices = {" yes", "yes"};
+  EXPECT_EQ(texts(fixture), (std::vector<std::string>{" yes", "yes"}));
+}
+
+TEST(MakeChoiceTrie, TenThousandChoices) {
+  Fixture fixture(kByteLevel);
+  for (int i = 0; i < 10000; ++i) fixture.params.choices.push_back(std::to_string(i));
+  std::vector<std::string> sorted = fixture.params.choices;
+  std::sort(sorted.begin(), sorted.end());
+  EXPECT_EQ(texts(fixture), sorted);
+}
+
+TEST(MakeChoiceTrie, SpecialTokensAreTextWhenTheyAreNotSkipped) {
+  Fixture fixture(kByteLevel);
+  fixture.params.choices = {"a<|im_end|>"};
+  EXPECT_THAT(fixture.refusal(), HasSubstr("choices[0]: \"a<|im_end|>\" cannot be generated as it is: this model's "
+                                           "tokenizer makes \"a\" of it behind this prompt"));
+  fixture.params.skip_special_tokens = false;
+  EXPECT_EQ(fixture.refusal(), "accepted");
+}
+
+TEST(MakeChoiceTrie, RefusesWhatItsTokenizerCannotSay) {
+  // NFC makes one character of two.
+  Fixture fixture("/tests/golden/tokenizer/qwen_style");
+  fixture.params.choices = {"ok", "e\u0301t\u0301 and a text that is longer than a message shows"};
+  EXPECT_THAT(fixture.refusal(), HasSubstr("choices[1]: \"e\u0301t\u0301 and a text that is longer than a ...\" cannot "
+                                           "be generated as it is: this model's tokenizer makes \"\u00e9t"));
+}
+
+TEST(MakeChoiceTrie, RefusesChoicesThatTheOtherParametersForbid) {
+  Fixture fixture(kByteLevel);
+  const Ids xqz = fixture.tokenizer.encode("xqz", false);
+  ASSERT_EQ(xqz.size(), 3u);
+  fixture.params.choices = {"x", "xqz"};
+  fixture.max_tokens = 2;
+  EXPECT_EQ(fixture.refusal(),
+            "choices[1]: \"xqz\" takes 3 tokens, and 2 may be generated; raise max_tokens, or shorten the prompt if "
+            "max_model_len is the limit");
+  fixture.max_tokens = 3;
+  EXPECT_EQ(fixture.make().longest(), 3);
+  fixture.params.min_tokens = 2;
+  EXPECT_EQ(fixture.refusal(),
+            "choices[0]: \"x\" takes 1 tokens, fewer than min_tokens (2); lower min_tokens or leave it out");
+  fixture.params.min_tokens = 0;
+  fixture.params.stop = {"!", "qz"};
+  EXPECT_EQ(fixture.refusal(),
+            "choices[1]: \"xqz\" has the stop string \"qz\", so it would be cut; leave out one of them");
+  fixture.params.stop = {};
+  fixture.ends = {1, xqz[1]};
+  EXPECT_EQ(fixture.refusal(),
+            "choices[1]: \"xqz\" has token id 84, which ends an answer (an end token of the model or "
+            "one of stop_token_ids); leave out one of them");
+  fixture.ends = {};
+  EXPECT_EQ(fixture.refusal(),
+            "choices[0]: \"x\" is the beginning of choices[1], and this model has no end token that "
+            "could tell them apart; name one in stop_token_ids");
+  fixture.params.choices = {"x", "qz", "x"};
+  EXPECT_EQ(fixture.refusal(), "accepted") << "nothing to tell apart";
+  fixture.vocab_size = 90;
+  EXPECT_EQ(fixture.refusal(),
+            "choices[0]: \"x\" has token id 91, and this model's ids are from 0 to 89; leave it out");
+}
+
+}  // namespace
+}  // namespace mortise
