@@ -68,10 +68,11 @@ struct Planner::View {
   std::int64_t blocks_after(std::size_t i, std::int32_t n) const {
     return (std::int64_t{start(i)} + rows(i, n) + limits.block_size - 1) / limits.block_size;
   }
-  // Blocks that it takes from those available: new ones, and cached ones that nobody holds so far.
-  std::int64_t new_blocks(std::size_t i, std::int32_t n) const {
-    const std::int64_t has = running(i) ? held[i] : cached[i] / limits.block_size;
-    return std::max<std::int64_t>(0, blocks_after(i, n) - has) + cached_free[i];
+  // Blocks that it takes from those available: new ones, and cached ones that nobody holds so far. What a preempted
+  // sequence holds has been counted as available, so in a plan that preempts all cached ones are taken from there.
+  std::int64_t new_blocks(std::size_t i, std::int32_t n, bool preempts) const {
+    if (running(i)) return std::max<std::int64_t>(0, blocks_after(i, n) - held[i]);
+    return blocks_after(i, n) - (preempts ? 0 : cached[i] / limits.block_size - cached_free[i]);
   }
   bool running(std::size_t i) const { return states[i] == MORTISE_SEQ_RUNNING; }
 };
@@ -122,7 +123,7 @@ std::optional<std::string> find_breach(const View& view, const mortise_schedule_
       return fmt::format("num_new_tokens[{}] = {}, but {} tokens are to be run", i, n, view.remaining(index));
     }
     rows += view.rows(index, n);
-    blocks -= view.new_blocks(index, n);
+    blocks -= view.new_blocks(index, n, plan.num_preempted > 0);
     if (!view.running(index)) ++num_running;
   }
   for (std::int32_t i = 0; i < plan.num_pins; ++i) {
@@ -227,8 +228,9 @@ StepPlan Planner::first_come_first_served(const View& view) const {
     std::int32_t n = std::min(view.remaining(i), budget);
     while (n > 1 && view.rows(i, n) > budget) --n;
     if (n < 1 || view.rows(i, n) > budget) break;
+    const auto new_blocks = [&] { return view.new_blocks(i, n, !result.preempted.empty()); };
     const auto short_of_room = [&] {
-      return view.new_blocks(i, n) > blocks || (!view.running(i) && num_running >= limits_.max_num_seqs);
+      return new_blocks() > blocks || (!view.running(i) && num_running >= limits_.max_num_seqs);
     };
     while (i == 0 && short_of_room() && last > 1) {
       --last;
@@ -242,10 +244,10 @@ StepPlan Planner::first_come_first_served(const View& view) const {
       blocks = limits_.num_blocks - (view.running(i) ? view.held[i] : 0);
       result.drop_pins = true;
     }
-    while (n > 1 && view.new_blocks(i, n) > blocks) --n;
+    while (n > 1 && new_blocks() > blocks) --n;
     if (short_of_room()) continue;
     result.scheduled.push_back({view.live[i], n});
-    blocks -= view.new_blocks(i, n);
+    blocks -= new_blocks();
     rows += view.rows(i, n);
     if (!view.running(i)) ++num_running;
   }

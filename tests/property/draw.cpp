@@ -39,6 +39,13 @@ void draw_sampling(std::mt19937& random, std::int32_t vocab_size, SamplingParams
   if (chance(random, 15)) params.stop_token_ids = draw_tokens(random, vocab_size, 40);
   if (chance(random, 15)) params.stop = {"e", "the "};
   if (chance(random, 15)) params.n = 2;
+  if (chance(random, 12)) {  // guided: its length and its end come from the choices
+    params.choices = {"yes", "yes, of course", "no", "nobody knows", " no", "4", "42", "Once upon a time"};
+    params.max_tokens = 24;
+    params.min_tokens = 0;
+    params.stop.clear();
+    params.stop_token_ids.clear();
+  }
 }
 
 }  // namespace
@@ -63,7 +70,9 @@ std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size
     if (chance(random, 30)) {
       const bool echo = chance(random, 40);
       request.score_from = echo ? 1 : between(random, 1, static_cast<int>(request.prompt.size()));
-      if (chance(random, 40)) request.sampling.max_tokens = request.sampling.min_tokens = 0;
+      if (chance(random, 40) && request.sampling.choices.empty()) {
+        request.sampling.max_tokens = request.sampling.min_tokens = 0;
+      }
     }
     total += static_cast<int>(request.prompt.size()) * request.sampling.n;
     requests.push_back(std::move(request));

@@ -52,7 +52,9 @@ struct RandomScheduler {
       const auto needs = [&](std::int32_t tokens) {
         const std::int64_t end = start + cost(tokens);
         return std::max<std::int64_t>(0, (end + view.block_size - 1) / view.block_size - held) +
-               (waits ? view.num_cached_free_blocks[i] : 0);
+               (!waits              ? 0
+                : preempted.empty() ? view.num_cached_free_blocks[i]
+                                    : held);
       };
       while (n > 0 && cost(n) > rows) --n;
       for (std::size_t other = order.size(); k == 0 && n > 0 && other-- > 1;) {  // the first always gets its room

@@ -33,7 +33,9 @@ typedef struct mortise_schedule_view {
   const int32_t* num_computed; /* tokens with KV; of a waiting sequence 0 */
   const int32_t* num_cached;   /* waiting: leading tokens found in the prefix cache, in whole blocks; it starts there */
   const int32_t*
-      num_cached_free_blocks; /* waiting: those of its cached blocks that nobody holds, hence count as free */
+      num_cached_free_blocks; /* waiting: those of its cached blocks that nobody holds, hence count as free. In a plan
+                                 that preempts, all its cached blocks count as free ones that it takes: whoever holds
+                                 them may be the one that is preempted, and has brought them in already */
   const int32_t* blocks_held;
   const int32_t* blocks_freed_if_preempted; /* by it alone: blocks that others hold too are not among them */
   const int32_t* lookahead;                 /* draft tokens it may use this step: needs that many more rows and slots */

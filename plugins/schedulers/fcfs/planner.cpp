@@ -39,10 +39,11 @@ int64_t Planner::end_of(int32_t i, int32_t n) const {
   return int64_t{start(i)} + n + (n == remaining(i) ? view_.lookahead[i] : 0);
 }
 
-// Free blocks that it takes to hold `end` tokens. Cached blocks that nobody holds count as free until they are taken.
+// Free blocks that it takes to hold `end` tokens. Cached blocks that nobody holds count as free until they are taken,
+// and after a preemption so do those that the preempted one may have held.
 int64_t Planner::cost(int32_t i, int64_t end) const {
   const int64_t held = running(i) ? view_.blocks_held[i] : start(i) / view_.block_size;
-  const int64_t cached = running(i) ? 0 : view_.num_cached_free_blocks[i];
+  const int64_t cached = running(i) ? 0 : preempted_.empty() ? view_.num_cached_free_blocks[i] : held;
   return std::max<int64_t>(0, blocks_for(end, view_.block_size) - held) + cached;
 }
 
@@ -98,6 +99,8 @@ void Planner::serve(int32_t i) {
     const int32_t victim = last_running();
     // It keeps its blocks and waits for those before it to end, or to take its blocks.
     if (victim == i) return;
+    // Who was admitted counts on cached blocks that the victim may hold. The next step is soon enough.
+    if (num_admitted_ > 0 && preempted_.empty()) return;
     preempt(victim);
     n = largest_run(i, free_blocks_);
   }
@@ -111,21 +114,25 @@ int64_t Planner::still_needed(int32_t i) const {
   return std::max<int64_t>(0, whole - taken) + 1;
 }
 
-// Room for `i` can be had from running sequences of worse priority, if that much is needed.
+// Room for `i` is there, or can be had from running sequences of worse priority.
 bool Planner::can_displace(int32_t i) const {
-  int64_t blocks = free_blocks_;
-  int32_t places = seq_budget_ - num_running_;
+  int64_t reserve = 0, gain = 0;
+  bool place = num_running_ < seq_budget_;
+  const bool free_place = place;
   for (const int32_t other : order_) {
     if (is_preempted_[other] || !(running(other) || new_tokens_[other] > 0)) continue;
     if (view_.priorities[other] <= view_.priorities[i]) {
-      blocks -= still_needed(other);
+      reserve += still_needed(other);
     } else if (running(other)) {
-      blocks += view_.blocks_freed_if_preempted[other];
-      if (new_tokens_[other] > 0) blocks += cost(other, end_of(other, new_tokens_[other]));
-      ++places;
+      gain += view_.blocks_freed_if_preempted[other];
+      if (new_tokens_[other] > 0) gain += cost(other, end_of(other, new_tokens_[other]));
+      place = true;
     }
   }
-  return places > 0 && cost(i, end_of(i, remaining(i))) <= blocks;
+  const int64_t end = end_of(i, remaining(i));
+  if (free_place && cost(i, end) <= free_blocks_ - reserve) return true;
+  if (num_admitted_ > 0 && preempted_.empty()) return false;  // as in serve()
+  return place && blocks_for(end, view_.block_size) <= free_blocks_ - reserve + gain;
 }
 
 // Waiting sequences of better priority than a running one do not wait for it to end.
