@@ -37,6 +37,7 @@ int run(int argc, char** argv) {
   add_batch_command(app);
   add_bench_command(app);
   add_score_command(app);
+  add_replay_command(app);
   add_plugin_command(app);
   add_check_command(app);
   add_tokenize_commands(app);

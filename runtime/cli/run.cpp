@@ -15,7 +15,7 @@ namespace mortise {
 namespace {
 
 struct RunOptions {
-  std::string script;
+  SessionOptions session;
   std::optional<std::string> prompt;
   nlohmann::json sampling = nlohmann::json::object();  // fields of a request body, as given
   std::optional<std::int32_t> logprobs;
@@ -96,14 +96,18 @@ void run_once(OpenPipeline& pipeline, const RunOptions& options, Request request
 }
 
 void run(const RunOptions& options) {
-  Session session(options.script);
+  Session session(options.session);
   OpenPipeline& pipeline = session.pipeline();
   SamplingParams defaults = pipeline.service.info().defaults;
   defaults.max_tokens = kDefaultMaxTokens;
-  if (!options.prompt) return run_repl(session, options.sampling, defaults);
-  Request request;
-  request.sampling = read_sampling(Body(options.sampling), defaults);
-  run_once(pipeline, options, std::move(request));
+  if (options.prompt) {
+    Request request;
+    request.sampling = read_sampling(Body(options.sampling), defaults);
+    run_once(pipeline, options, std::move(request));
+  } else {
+    run_repl(session, options.sampling, defaults);
+  }
+  session.close();
 }
 
 }  // namespace
@@ -111,7 +115,8 @@ void run(const RunOptions& options) {
 void add_run_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "generate text from a prompt, or talk to the model in a REPL");
   const auto options = std::make_shared<RunOptions>();
-  command->add_option("script", options->script, "pipeline script (default: the embedded demo)");
+  add_session_options(*command, options->session);
+  add_record_option(*command, options->session);
   command->add_option("-p,--prompt", options->prompt, "generate from this prompt and end; without it, a REPL");
   add_sampling_options(*command, *options);
   command->add_option("--logprobs", options->logprobs, "with --json: log probabilities and this many alternatives");
