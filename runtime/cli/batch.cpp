@@ -2,76 +2,103 @@
 //   in   {"custom_id", "method": "POST", "url": "/v1/completions" | "/v1/chat/completions" | "/v1/score", "body":
 //   {...}} out  {"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}, in the order of the
 //   input
+// A custom_id may come twice: order and ids, which are made from a line's number and content, tell the results apart.
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
 #include "cli/json_lines_command.hpp"
 #include "error.hpp"
+#include "openai/body.hpp"
 
 namespace mortise {
 namespace {
 
-std::string output_line(std::size_t number, const nlohmann::json& custom_id, const Answer* answer,
-                        const std::string& error) {
-  const std::string id = "batch_req_" + std::to_string(number);
-  nlohmann::ordered_json line = {{"id", id}, {"custom_id", custom_id}, {"response", nullptr}, {"error", nullptr}};
-  if (answer != nullptr) {
-    line["response"] = {{"status_code", answer->status}, {"request_id", id}, {"body", answer->body}};
-  }
-  if (!error.empty()) {
-    line["error"] = {{"code", "invalid_line"}, {"message", error}, {"line", number}};
-  }
-  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr const char* kIdPrefix = "batch_req_";
+
+std::string result_line(const std::string& id, const Json& custom_id, OrderedJson response, OrderedJson error) {
+  return dump_line(
+      {{"id", id}, {"custom_id", custom_id}, {"response", std::move(response)}, {"error", std::move(error)}});
+}
+
+std::string result_begin(const InputLine& line, std::size_t) {
+  return fmt::format(R"({{"id":"{}{}","custom_id":)", kIdPrefix, LineIdentity(line).hex);
 }
 
 // The fields of a line, checked.
 struct BatchLine {
-  nlohmann::json custom_id;
+  Json custom_id;
   std::string url;
-  nlohmann::json body;
+  Json body;
 };
 
-BatchLine read_line(const std::string& text) {
-  BatchLine line;
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+// Fills `batch` as far as it comes, so that the result of a bad line has its custom_id too.
+void read_line(const InputLine& line, std::size_t max_line_bytes, BatchLine& batch) {
+  Json json = parse_json_line(line, max_line_bytes);
   if (!json.is_object()) fail("expected a JSON object with custom_id, method, url and body");
-  line.custom_id = json.value("custom_id", nlohmann::json());
-  if (const auto method = json.value("method", nlohmann::json("POST")); method != "POST") {
-    fail("method is {}; only \"POST\" is known", method.dump());
-  }
-  const auto url = json.value("url", nlohmann::json());
-  if (!url.is_string()) fail("url is missing; it is /v1/completions, /v1/chat/completions or /v1/score");
-  line.url = url.get<std::string>();
+  const Json custom_id = json.value("custom_id", Json());
+  if (custom_id.is_structured()) fail_type("custom_id", "a string", custom_id);
+  batch.custom_id = custom_id;
+  const Json method = json.value("method", Json("POST"));
+  if (method != "POST") fail_type("method", "\"POST\"", method);
+  const auto url = json.find("url");
+  if (url == json.end()) fail("url is missing; it is /v1/completions, /v1/chat/completions or /v1/score");
+  if (!url->is_string()) fail_type("url", "a string", *url);
+  batch.url = url->get<std::string>();
   const auto body = json.find("body");
   if (body == json.end()) fail("body is missing");
-  line.body = *body;
-  return line;
+  if (!body->is_object()) fail_type("body", "a JSON object", *body);
+  batch.body = std::move(*body);
 }
 
-std::future<LineResult> start_line(Session& session, std::size_t number, const std::string& text) {
-  const auto promise = std::make_shared<std::promise<LineResult>>();
-  nlohmann::json custom_id;
-  const auto refuse = [&](const std::string& message) {
-    promise->set_value(
-        {output_line(number, custom_id, nullptr, "line " + std::to_string(number) + ": " + message), true});
-  };
+std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& finish) {
+  const LineIdentity identity(line);
+  const std::string id = kIdPrefix + identity.hex;
+  BatchLine batch;
   try {
-    BatchLine line = read_line(text);
-    custom_id = line.custom_id;
-    session.route(line.body);
-    session.pipeline_for(line.body).service.handle(line.url, line.body, [=, id = custom_id](Answer answer) {
-      promise->set_value({output_line(number, id, &answer, {}), answer.status != 200});
-    });
+    read_line(line, run.max_line_bytes, batch);
+    run.session.route(batch.body);
+    run.session.pipeline_name(batch.body);  // a wrong name is the line's fault, a pipeline that does not open is not
   } catch (const Error& error) {
-    refuse(error.what());
+    const std::string message = fmt::format("line {}: {}", line.number, error.what());
+    const OrderedJson why = {{"code", "invalid_line"}, {"message", message}, {"line", line.number}};
+    finish({result_line(id, batch.custom_id, nullptr, why), true, 0});
+    return 0;
   }
-  return promise->get_future();
+  Json& body = batch.body;
+  if (!body.contains("seed") || body["seed"].is_null()) body["seed"] = identity.seed;
+  const auto answered = [id, custom_id = batch.custom_id, finish](const Answer& answer) {
+    const bool failed = answer.status != 200;
+    OrderedJson response = {{"status_code", answer.status}, {"request_id", id}, {"body", answer.body}};
+    finish({result_line(id, custom_id, std::move(response), nullptr), failed,
+            failed ? 0 : answer.body["usage"]["total_tokens"].get<std::uint64_t>()});
+  };
+  run.session.pipeline_for(body).service.handle(batch.url, body, answered,
+                                                {identity.hex, run.created, /*schedule_figures=*/false});
+  return num_sequences(body);
+}
+
+LinesCommand::Result read_result(const Json& result) {
+  LinesCommand::Result read;
+  const Json& response = result.at("response");
+  read.failed = response.is_null() || response.at("status_code") != 200;
+  if (read.failed) return read;
+  read.created = response.at("body").at("created").get<std::int64_t>();
+  read.system_fingerprint = response.at("body").at("system_fingerprint").get<std::string>();
+  return read;
+}
+
+Json body_of(const InputLine& line, std::size_t max_line_bytes) {
+  return parse_json_line(line, max_line_bytes).at("body");
 }
 
 }  // namespace
 
 void add_batch_command(CLI::App& app) {
-  add_json_lines_command(app, "batch", "run a file of requests in OpenAI's batch format", start_line);
+  add_lines_command(
+      app, {"batch", "run a file of requests in OpenAI's batch format", start, result_begin, read_result, body_of});
 }
 
 }  // namespace mortise

@@ -76,7 +76,8 @@ double best_rate(int repeats, const std::function<double()>& run) {
 }
 
 struct BenchOptions {
-  std::string scenario, script;
+  std::string scenario;
+  SessionOptions session;
   std::vector<std::int32_t> batches = {1, 8, 32};
   int repeats = 3;
   bool json = false;
@@ -105,10 +106,11 @@ nlohmann::ordered_json prefill(OpenPipeline& pipeline, const BenchOptions& optio
 }
 
 void bench(const BenchOptions& options) {
-  Session session(options.script);
+  Session session(options.session);
   OpenPipeline& pipeline = session.pipeline();
   const nlohmann::ordered_json rows =
       options.scenario == "decode" ? decode(pipeline, options) : prefill(pipeline, options);
+  session.close();
   if (options.json) {
     std::cout << rows.dump() << std::endl;
     return;
@@ -128,7 +130,7 @@ void add_bench_command(CLI::App& app) {
   command->add_option("scenario", options->scenario, "decode or prefill")
       ->required()
       ->check(CLI::IsMember({"decode", "prefill"}));
-  command->add_option("script", options->script, "pipeline script (default: the embedded demo)");
+  add_session_options(*command, options->session);
   command->add_option("--batch", options->batches, "decode: sequences at a time (default 1,8,32)")->delimiter(',');
   command->add_option("--repeats", options->repeats, "runs, of which the best counts")->check(CLI::PositiveNumber);
   command->add_flag("--json", options->json, "print JSON instead of a table");

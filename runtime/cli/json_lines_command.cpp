@@ -1,46 +1,137 @@
 #include "cli/json_lines_command.hpp"
 
 #include <CLI/Error.hpp>
-#include <fstream>
+#include <algorithm>
 #include <iostream>
+#include <memory>
 
+#include "cli/earlier_results.hpp"
+#include "cli/stop_signals.hpp"
 #include "error.hpp"
+#include "jsonl/output_lines.hpp"
+#include "jsonl/progress.hpp"
 
 namespace mortise {
 namespace {
 
-// Enough to fill batches of every size and to let the scheduler choose; the results of finished lines wait in memory.
-constexpr std::size_t kMaxLinesInFlight = 1024;
+// More than any prompt that a model takes; what is longer is an accident, and must not fill the memory.
+constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20;
+
+struct LinesOptions {
+  SessionOptions session;
+  std::string input, output;
+  bool overwrite = false;
+};
+
+class LinesRunner {
+ public:
+  LinesRunner(const LinesCommand& command, const LinesOptions& options)
+      : command_(command),
+        options_(options),
+        label_(std::string("mortise: ") + command.name + ": "),
+        in_(options.input, kMaxLineBytes),
+        out_(options.output),
+        progress_(label_) {
+    if (out_.is_same_file(in_.fd())) fail("{}: is the input and the output; give another -o", out_.name());
+  }
+
+  // The exit code.
+  int run() {
+    EarlierResults earlier;
+    if (out_.existing() != nullptr && !options_.overwrite) earlier = check_earlier_results(command_, in_, out_);
+    state_ = earlier.progress;
+    if (earlier.complete) return report("every line was done before");
+    state_.bytes_total = in_.size();
+
+    Session session(options_.session);
+    session.pipeline();  // a broken model is one error, not one for each line
+    check_fingerprints(earlier, session, out_);
+    out_.start(earlier.output_bytes);
+    const LinesRun lines{session, earlier.created.value_or(in_.modified()), kMaxLineBytes};
+    const bool complete = run_lines(lines);
+    progress_.finish(state_);
+    session.close();
+    return complete ? report("") : interrupted();
+  }
+
+ private:
+  // False: stopped by a signal.
+  bool run_lines(const LinesRun& lines) {
+    const StopSignals signals;
+    OrderedLinesEvents events;
+    events.write = [&](const InputLine& line, LineResult result) {
+      out_.write(result.text);
+      ++state_.num_lines;
+      state_.num_failed += result.failed ? 1 : 0;
+      state_.num_tokens += result.num_tokens;
+      state_.bytes_done = line.end;
+    };
+    events.tick = [&] {
+      progress_.update(state_);
+      return StopSignals::received();
+    };
+    const auto start = [&](const InputLine& line, FinishLine finish) {
+      return command_.start(lines, line, std::move(finish));
+    };
+    progress_.begin(state_);
+    try {
+      return run_ordered_lines(in_, OrderedLinesLimits{}, start, events);
+    } catch (const Error& error) {
+      progress_.clear();
+      if (!out_.can_continue()) throw;
+      fail("{} ({} lines are done; run the same command again to go on)", error.what(), state_.num_lines);
+    }
+  }
+
+  int interrupted() const {
+    std::cerr << label_ << "stopped; "
+              << (out_.can_continue() ? "run the same command again to go on where it ended\n"
+                                      : "output that is no file cannot be continued\n");
+    return StopSignals::exit_code();
+  }
+
+  int report(const char* what) const {
+    if (*what != '\0') std::cerr << label_ << what << '\n';
+    if (state_.num_failed == 0) return 0;
+    std::cerr << label_ << state_.num_failed << " line(s) failed; see their \"error\" in the output\n";
+    return 1;
+  }
+
+  const LinesCommand& command_;
+  const LinesOptions& options_;
+  const std::string label_;
+  InputLines in_;
+  OutputLines out_;
+  Progress progress_;
+  ProgressState state_;
+};
 
 }  // namespace
 
-void add_json_lines_command(CLI::App& app, const char* name, const char* description,
-                            std::function<std::future<LineResult>(Session&, std::size_t, const std::string&)> start) {
-  CLI::App* command = app.add_subcommand(name, description);
-  auto options = std::make_shared<JsonLinesOptions>();
-  command->add_option("script", options->script, "pipeline script (default: the embedded demo)");
+std::size_t num_sequences(const nlohmann::json& body) {
+  if (const auto completions = body.find("completions"); completions != body.end()) return completions->size();
+  const auto prompt = body.find("prompt");
+  const bool many = prompt != body.end() && prompt->is_array() && !prompt->empty() && !prompt->front().is_number();
+  const auto n = body.find("n");
+  const bool known = n != body.end() && n->is_number_unsigned();
+  // Above what n may be the body is refused.
+  return (many ? prompt->size() : 1) * (known ? std::min<std::size_t>(n->get<std::size_t>(), 128) : 1);
+}
+
+void add_lines_command(CLI::App& app, const LinesCommand& description) {
+  CLI::App* command = app.add_subcommand(description.name, description.description);
+  const auto options = std::make_shared<LinesOptions>();
+  add_session_options(*command, options->session);
   command->add_option("-i,--input", options->input, "JSON lines to read, - for standard input")->required();
-  command->add_option("-o,--output", options->output, "JSON lines to write, - for standard output")->required();
-  command->callback([options, start = std::move(start), name = std::string(name)] {
-    std::ifstream in_file;
-    if (options->input != "-") {
-      in_file.open(options->input);
-      if (!in_file) fail("{}: cannot be read; give an existing file, or - for standard input", options->input);
-    }
-    std::ofstream out_file;
-    if (options->output != "-") {
-      out_file.open(options->output);
-      if (!out_file) fail("{}: cannot be written; give a path in an existing folder", options->output);
-    }
-    Session session(options->script);
-    session.pipeline();  // a broken model is one error, not one for each line
-    const std::size_t num_failed = run_ordered_lines(
-        options->input == "-" ? std::cin : in_file, options->output == "-" ? std::cout : out_file, kMaxLinesInFlight,
-        [&](std::size_t number, const std::string& line) { return start(session, number, line); });
-    if (num_failed > 0) {
-      std::cerr << "mortise: " << name << ": " << num_failed << " line(s) failed; see their \"error\" in the output\n";
-      throw CLI::RuntimeError(1);
-    }
+  command
+      ->add_option("-o,--output", options->output,
+                   "JSON lines to write, - for standard output; a file with a part of the results is continued")
+      ->required();
+  command->add_flag("--overwrite", options->overwrite, "start from the beginning, whatever the output holds");
+  add_record_option(*command, options->session);
+  command->callback([options, description] {
+    const int exit_code = LinesRunner(description, *options).run();
+    if (exit_code != 0) throw CLI::RuntimeError(exit_code);
   });
 }
 

@@ -1,22 +1,49 @@
-// runtime/cli/json_lines_command.hpp: what batch and score share: files in and out, and the count of failed lines.
+// runtime/cli/json_lines_command.hpp: what batch and score share: files in and out, order, progress, and going on where
+// an earlier run ended. A line of input has one line of output; results depend on the line and its number alone, so
+// that a run in pieces writes the same bytes as one without a break.
 #pragma once
 
 #include <CLI/App.hpp>
 #include <functional>
-#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
-#include "cli/ordered_lines.hpp"
 #include "cli/session.hpp"
+#include "jsonl/json_line.hpp"
+#include "jsonl/ordered_lines.hpp"
 
 namespace mortise {
 
-struct JsonLinesOptions {
-  std::string script, input, output;
+// What the answers of a run have in common.
+struct LinesRun {
+  Session& session;
+  std::int64_t created;  // when the requests were: the input's time of modification
+  std::size_t max_line_bytes;
 };
 
-// Adds the sub-command with [script], -i and -o. `start` gets the open session; see StartLine.
-void add_json_lines_command(CLI::App& app, const char* name, const char* description,
-                            std::function<std::future<LineResult>(Session&, std::size_t, const std::string&)> start);
+// One of the commands. All functions but `start` work without a model.
+struct LinesCommand {
+  const char* name;
+  const char* description;
+  // As StartLine.
+  std::function<std::size_t(const LinesRun&, const InputLine&, FinishLine)> start;
+  // How the result of a line begins, whatever else is in it: tells results of this line from all others.
+  std::function<std::string(const InputLine&, std::size_t max_line_bytes)> result_begin;
+  // What an earlier run wrote about a line.
+  struct Result {
+    bool failed = false;
+    std::optional<std::int64_t> created;
+    std::optional<std::string> system_fingerprint;
+  };
+  std::function<Result(const nlohmann::json& result)> read_result;
+  // The body of a line's request, to find its pipeline.
+  std::function<nlohmann::json(const InputLine&, std::size_t max_line_bytes)> body;
+};
+
+void add_lines_command(CLI::App& app, const LinesCommand& command);
+
+// How many sequences the body of a completion, a chat or a score keeps busy, if it is right.
+std::size_t num_sequences(const nlohmann::json& body);
 
 }  // namespace mortise

@@ -1,13 +1,12 @@
 // mortise run: generates from one prompt (-p), or starts the REPL. The completion goes to standard output and nothing
 // else does; figures go to standard error.
 #include <CLI/CLI.hpp>
-#include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
 #include "cli/generation.hpp"
-#include "cli/repl/repl.hpp"
+#include "cli/repl.hpp"
 #include "cli/session.hpp"
 #include "error.hpp"
 #include "openai/body.hpp"
@@ -16,7 +15,7 @@ namespace mortise {
 namespace {
 
 struct RunOptions {
-  std::string script;
+  SessionOptions session;
   std::optional<std::string> prompt;
   nlohmann::json sampling = nlohmann::json::object();  // fields of a request body, as given
   std::optional<std::int32_t> logprobs;
@@ -96,30 +95,19 @@ void run_once(OpenPipeline& pipeline, const RunOptions& options, Request request
   std::cerr << describe(generation) << '\n';
 }
 
-// Ends as a script expects of what it pipes in: an error in the middle is an error of the whole, Ctrl-C is Ctrl-C.
-void hold_dialogue(Session& session, const RunOptions& options, const SamplingParams& defaults) {
-  switch (run_repl(session, options.sampling, defaults)) {
-    case ReplEnd::kDone:
-      return;
-    case ReplEnd::kSomeFailed:
-      throw CLI::RuntimeError(1);
-    case ReplEnd::kInterrupted:
-      throw CLI::RuntimeError(128 + SIGINT);  // as a shell tells it
-  }
-}
-
 void run(const RunOptions& options) {
-  if (!options.prompt && (options.json || options.logprobs)) {
-    throw CLI::ValidationError("--json and --logprobs go with one prompt: -p PROMPT");
-  }
-  Session session(options.script);
+  Session session(options.session);
   OpenPipeline& pipeline = session.pipeline();
   SamplingParams defaults = pipeline.service.info().defaults;
   defaults.max_tokens = kDefaultMaxTokens;
-  if (!options.prompt) return hold_dialogue(session, options, defaults);
-  Request request;
-  request.sampling = read_sampling(Body(options.sampling), defaults);
-  run_once(pipeline, options, std::move(request));
+  if (options.prompt) {
+    Request request;
+    request.sampling = read_sampling(Body(options.sampling), defaults);
+    run_once(pipeline, options, std::move(request));
+  } else {
+    run_repl(session, options.sampling, defaults);
+  }
+  session.close();
 }
 
 }  // namespace
@@ -127,7 +115,8 @@ void run(const RunOptions& options) {
 void add_run_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "generate text from a prompt, or talk to the model in a REPL");
   const auto options = std::make_shared<RunOptions>();
-  command->add_option("script", options->script, "pipeline script (default: the embedded demo)");
+  add_session_options(*command, options->session);
+  add_record_option(*command, options->session);
   command->add_option("-p,--prompt", options->prompt, "generate from this prompt and end; without it, a REPL");
   add_sampling_options(*command, *options);
   command->add_option("--logprobs", options->logprobs, "with --json: log probabilities and this many alternatives");

@@ -1,48 +1,91 @@
 // mortise score: log probabilities of completions given prompts.
 //   in   {"prompt": text | [ids], "completions": [text | [ids], ...]}, optional "id"
-//   out  {"id", "index", "completions": [{"logprob", "token_ids", "token_logprobs", "ranks", "is_greedy"}]}; index is
-//   the
-//        line of the input counted from 0; a bad line gives {"id", "index", "error": {"message", "line"}}
+//   out  {"id", "index", "request_id", "completions": [{"logprob", "token_ids", "token_logprobs", "ranks",
+//   "is_greedy"}],
+//         "system_fingerprint"}; index is the line of the input counted from 0, request_id is made from its content. A
+//        bad line gives {"id", "index", "request_id", "error": {"message", "line"}}.
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
 #include "cli/json_lines_command.hpp"
 #include "error.hpp"
+#include "openai/body.hpp"
 
 namespace mortise {
 namespace {
 
-std::future<LineResult> start_line(Session& session, std::size_t number, const std::string& text) {
-  const auto promise = std::make_shared<std::promise<LineResult>>();
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const nlohmann::json id = json.is_object() ? json.value("id", nlohmann::json()) : nlohmann::json();
-  const auto finish = [=](const char* key, nlohmann::ordered_json value, bool failed) {
-    nlohmann::ordered_json line = {{"id", id}, {"index", number - 1}};
-    line[key] = std::move(value);
-    promise->set_value({line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), failed});
-  };
-  const auto refuse = [=](const nlohmann::ordered_json& message) {
-    finish("error", {{"message", message}, {"line", number}}, true);
-  };
-  if (json.is_discarded()) {
-    refuse("line " + std::to_string(number) + ": not JSON");
-    return promise->get_future();
-  }
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+struct ScoreLine {
+  Json id;
+  Json body;
+};
+
+void read_line(const InputLine& line, std::size_t max_line_bytes, ScoreLine& score) {
+  score.body = parse_json_line(line, max_line_bytes);
+  if (!score.body.is_object()) fail("expected a JSON object with prompt and completions");
+  const Json id = score.body.value("id", Json());
+  if (id.is_structured()) fail_type("id", "a string or a number", id);
+  score.id = id;
+}
+
+// What every result of a line begins with.
+OrderedJson head(const InputLine& line, const Json& id) {
+  return {{"id", id}, {"index", line.number - 1}, {"request_id", "score-" + LineIdentity(line).hex}};
+}
+
+std::string result_begin(const InputLine& line, std::size_t max_line_bytes) {
+  ScoreLine score;
   try {
-    session.pipeline_for(json).service.handle("/v1/score", json, [=](Answer answer) {
-      if (answer.status == 200) return finish("completions", std::move(answer.body["completions"]), false);
-      refuse("line " + std::to_string(number) + ": " + answer.body["error"]["message"].get<std::string>());
-    });
-  } catch (const Error& error) {
-    refuse("line " + std::to_string(number) + ": " + error.what());
+    read_line(line, max_line_bytes, score);
+  } catch (const Error&) {  // its result says what is wrong
   }
-  return promise->get_future();
+  std::string text = dump_line(head(line, score.id));
+  text.back() = ',';
+  return text;
+}
+
+std::string error_line(OrderedJson result, std::size_t number, const std::string& why) {
+  result["error"] = {{"message", fmt::format("line {}: {}", number, why)}, {"line", number}};
+  return dump_line(result);
+}
+
+std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& finish) {
+  ScoreLine score;
+  try {
+    read_line(line, run.max_line_bytes, score);
+    run.session.route(score.body);
+    run.session.pipeline_name(score.body);  // a wrong name is the line's fault, a pipeline that does not open is not
+  } catch (const Error& error) {
+    finish({error_line(head(line, score.id), line.number, error.what()), true, 0});
+    return 0;
+  }
+  const auto answered = [result = head(line, score.id), number = line.number, finish](Answer answer) mutable {
+    if (answer.status != 200) {
+      return finish({error_line(result, number, answer.body["error"]["message"].get<std::string>()), true, 0});
+    }
+    result["completions"] = std::move(answer.body["completions"]);
+    result["system_fingerprint"] = std::move(answer.body["system_fingerprint"]);
+    finish({dump_line(result), false, answer.body["usage"]["total_tokens"].get<std::uint64_t>()});
+  };
+  run.session.pipeline_for(score.body)
+      .service.handle("/v1/score", score.body, answered, {std::nullopt, run.created, /*schedule_figures=*/false});
+  return num_sequences(score.body);
+}
+
+LinesCommand::Result read_result(const Json& result) {
+  LinesCommand::Result read;
+  read.failed = result.contains("error");
+  if (!read.failed) read.system_fingerprint = result.at("system_fingerprint").get<std::string>();
+  return read;
 }
 
 }  // namespace
 
 void add_score_command(CLI::App& app) {
-  add_json_lines_command(app, "score", "log probabilities of completions given prompts", start_line);
+  add_lines_command(app, {"score", "log probabilities of completions given prompts", start, result_begin, read_result,
+                          parse_json_line});
 }
 
 }  // namespace mortise

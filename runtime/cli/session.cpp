@@ -1,11 +1,13 @@
 #include "cli/session.hpp"
 
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <filesystem>
 #include <utility>
 
 #include "error.hpp"
+#include "jsonl/json_line.hpp"
 
 namespace mortise {
 namespace {
@@ -26,17 +28,59 @@ ServiceInfo service_info(const Assembly& assembly) {
 
 }  // namespace
 
-OpenPipeline::OpenPipeline(const PipelineDescription& described, Session& session)
-    : description(described),
+void add_session_options(CLI::App& command, SessionOptions& options) {
+  command.add_option("script", options.script, "pipeline script (default: the embedded demo)");
+  command.add_option("--trace", options.trace, "write a Chrome trace of the engine's steps to this file");
+}
+
+void add_record_option(CLI::App& command, SessionOptions& options) {
+  command.add_option("--record", options.record, "add every request to this log, for mortise replay");
+}
+
+OpenPipeline::OpenPipeline(const PipelineDescription& description, Session& session)
+    : name(description.name),
       assembly(description),
-      engine(assembly.parts(), assembly.limits(), assembly.model_info(), assembly.tokenizer()),
+      engine(assembly.parts(), assembly.limits(), assembly.model_info(), assembly.tokenizer(),
+             session.hooks_for(*this)),
       service(engine, assembly.tokenizer(), [&] {
         ServiceInfo info = service_info(assembly);
         info.chat_template = [&session](const nlohmann::json& messages) { return session.render_chat(messages); };
         return info;
       }()) {}
 
-Session::Session(const std::string& script) : script_(load_script(script)) {}
+Session::Session(const SessionOptions& options) : script_(load_script(options.script)) {
+  if (!options.trace.empty()) trace_ = std::make_unique<TraceFile>(options.trace);
+  if (!options.record.empty()) recorder_ = std::make_unique<Recorder>(options.record);
+}
+
+Session::~Session() {
+  try {
+    close();
+  } catch (const Error& error) {
+    spdlog::error("{}", error.what());
+  }
+}
+
+void Session::close() {
+  open_.clear();  // engines write to both files until their end
+  const std::unique_ptr<Recorder> recorder = std::move(recorder_);
+  const std::unique_ptr<TraceFile> trace = std::move(trace_);
+  if (trace) trace->close();
+  if (recorder) recorder->close();
+}
+
+EngineHooks Session::hooks_for(const OpenPipeline& pipeline) {
+  EngineHooks hooks;
+  hooks.name = "pipeline " + pipeline.name;
+  hooks.trace = trace_.get();
+  if (recorder_) {
+    const Assembly& assembly = pipeline.assembly;
+    hooks.watcher = &recorder_->add_pipeline({pipeline.name, assembly.checkpoint().folder().filename().string(),
+                                              assembly.system_fingerprint(), assembly.numerics_id(),
+                                              assembly.dims().vocab_size, assembly.vocabulary()});
+  }
+  return hooks;
+}
 
 OpenPipeline& Session::open(std::size_t index) {
   std::unique_ptr<OpenPipeline>& slot = open_[index];
@@ -44,23 +88,27 @@ OpenPipeline& Session::open(std::size_t index) {
   return *slot;
 }
 
-OpenPipeline& Session::replace_proposer(std::optional<PartDescription> proposer) {
-  PipelineDescription changed = pipeline().description;
-  changed.proposer = std::move(proposer);
-  auto opened = std::make_unique<OpenPipeline>(changed, *this);
-  open_[0] = std::move(opened);
-  return *open_[0];
+std::size_t Session::index_for(const nlohmann::json& body) const {
+  const auto& pipelines = script_.pipelines();
+  if (pipelines.size() == 1 || !body.is_object() || !body.contains("model")) return 0;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < pipelines.size(); ++i) {
+    if (body.at("model") == pipelines[i].name) return i;
+    names.push_back(pipelines[i].name);
+  }
+  fail("model {} is not one of the script's pipelines: {}", dump_line(body.at("model")), fmt::join(names, ", "));
 }
 
 OpenPipeline& Session::pipeline_for(const nlohmann::json& body) {
-  const auto& pipelines = script_.pipelines();
-  if (pipelines.size() == 1 || !body.is_object() || !body.contains("model")) return open(0);
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < pipelines.size(); ++i) {
-    if (body.at("model") == pipelines[i].name) return open(i);
-    names.push_back(pipelines[i].name);
-  }
-  fail("model {} is not one of the script's pipelines: {}", body.at("model").dump(), fmt::join(names, ", "));
+  return open(index_for(body));
+}
+
+const std::string& Session::pipeline_name(const nlohmann::json& body) const {
+  return script_.pipelines()[index_for(body)].name;
+}
+
+OpenPipeline& Session::pipeline_named(const std::string& name) {
+  return pipeline_for({{"model", name}});
 }
 
 void Session::route(nlohmann::json& body) {

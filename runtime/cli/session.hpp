@@ -1,6 +1,7 @@
-// runtime/cli/session.hpp: a script's pipelines, opened and running, as run, batch and score use them.
+// runtime/cli/session.hpp: a script's pipelines, opened and running, as every command that runs an engine uses them.
 #pragma once
 
+#include <CLI/App.hpp>
 #include <map>
 #include <memory>
 #include <string>
@@ -9,16 +10,29 @@
 #include "engine/engine.hpp"
 #include "openai/service.hpp"
 #include "pipeline/pipeline_script.hpp"
+#include "replay/recorder.hpp"
+#include "trace/trace_file.hpp"
 
 namespace mortise {
 
 class Session;
 
+struct SessionOptions {
+  std::string script;  // empty: the embedded demo
+  std::string trace;   // file for a trace of the engines' steps; empty: none
+  std::string record;  // file for a log of their requests; empty: none
+};
+
+// [script] and --trace, which every command that runs an engine has.
+void add_session_options(CLI::App& command, SessionOptions& options);
+// --record, for commands whose requests are their user's.
+void add_record_option(CLI::App& command, SessionOptions& options);
+
 // A pipeline whose parts are loaded and whose engine runs.
 struct OpenPipeline {
-  OpenPipeline(const PipelineDescription& described, Session& session);
+  OpenPipeline(const PipelineDescription& description, Session& session);
 
-  const PipelineDescription description;
+  std::string name;
   Assembly assembly;
   Engine engine;
   Service service;
@@ -26,26 +40,35 @@ struct OpenPipeline {
 
 class Session {
  public:
-  // `script` empty: the embedded demo. Nothing is loaded yet. Throws an Error with file and line.
-  explicit Session(const std::string& script);
+  // Nothing is loaded yet. Throws an Error: of the script, with file and line, or of a file that cannot be written.
+  explicit Session(const SessionOptions& options);
+  ~Session();  // close(), with what goes wrong logged
+
+  // Ends the engines and completes trace and log. Throws an Error when one of them could not be written.
+  void close();
 
   // The default pipeline, opened by the first call.
   OpenPipeline& pipeline() { return open(0); }
-  // Opens the default pipeline anew with another proposer, or with none, beside the one that runs; it takes that one's
-  // place when it is open. Throws an Error when it cannot be opened: then nothing has changed.
-  OpenPipeline& replace_proposer(std::optional<PartDescription> proposer);
   // The pipeline that a body's `model` names. With one pipeline, or without the field, it is the default: clients send
   // names that mean nothing here. Throws an Error that lists the names.
   OpenPipeline& pipeline_for(const nlohmann::json& body);
+  // The name of that pipeline, without opening it.
+  const std::string& pipeline_name(const nlohmann::json& body) const;
+  // The pipeline of this name, or of a script with one pipeline that one. Throws an Error that lists the names.
+  OpenPipeline& pipeline_named(const std::string& name);
   // What the script's on_request decides, written into the body where it does not say so itself.
   void route(nlohmann::json& body);
 
  private:
   friend struct OpenPipeline;
   OpenPipeline& open(std::size_t index);
+  std::size_t index_for(const nlohmann::json& body) const;
+  EngineHooks hooks_for(const OpenPipeline& pipeline);
   std::string render_chat(const nlohmann::json& messages);
 
   PipelineScript script_;
+  std::unique_ptr<TraceFile> trace_;
+  std::unique_ptr<Recorder> recorder_;
   std::map<std::size_t, std::unique_ptr<OpenPipeline>> open_;
 };
 

@@ -272,6 +272,10 @@ std::string Assembly::system_fingerprint() const {
   return fmt::format("mortise-{:016x}", XXH64(id.data(), id.size(), 0));
 }
 
+std::string Assembly::vocabulary() const {
+  return fmt::format("{:016x}", vocabulary_hash(*tokenizer_));
+}
+
 SamplingParams Assembly::default_sampling() const {
   const GenerationConfig& config = checkpoint_->generation_config();
   SamplingParams params;

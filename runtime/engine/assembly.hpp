@@ -37,6 +37,8 @@ class Assembly {
   std::string numerics_id() const;
   // A hash of it, as answers carry it: same fingerprint and seed, same tokens.
   std::string system_fingerprint() const;
+  // A hash of the texts of all tokens: equal for tokenizers that write the same tokens with the same ids.
+  std::string vocabulary() const;
   // What generation_config.json recommends.
   SamplingParams default_sampling() const;
 

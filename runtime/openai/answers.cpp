@@ -13,26 +13,28 @@ std::string new_id(std::string_view prefix) {
   return fmt::format("{}-{:016x}{:08x}", prefix, random(), random() & 0xffffffff);
 }
 
-nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, const ServiceInfo& info) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return {{"id", new_id(id_prefix)},
+nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, const ServiceInfo& info,
+                                   const AnswerStamp& stamp) {
+  const auto now =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
+  return {{"id", stamp.id ? fmt::format("{}-{}", id_prefix, *stamp.id) : new_id(id_prefix)},
           {"object", object},
-          {"created", std::chrono::duration_cast<std::chrono::seconds>(now).count()},
+          {"created", stamp.created.value_or(now.count())},
           {"model", info.model},
           {"system_fingerprint", info.system_fingerprint}};
 }
 
-nlohmann::ordered_json usage_json(const JobResult& result) {
+nlohmann::ordered_json usage_json(const JobResult& result, const AnswerStamp& stamp) {
   std::int64_t prompt = 0, completion = 0, cached = 0;
   for (const std::vector<ChoiceResult>& choices : result) {
     prompt += choices.front().usage.prompt_tokens;
     cached += choices.front().usage.cached_tokens;
     for (const ChoiceResult& choice : choices) completion += choice.usage.completion_tokens;
   }
-  return {{"prompt_tokens", prompt},
-          {"completion_tokens", completion},
-          {"total_tokens", prompt + completion},
-          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+  nlohmann::ordered_json usage = {
+      {"prompt_tokens", prompt}, {"completion_tokens", completion}, {"total_tokens", prompt + completion}};
+  if (stamp.schedule_figures) usage["prompt_tokens_details"] = {{"cached_tokens", cached}};
+  return usage;
 }
 
 std::string token_text(const Tokenizer& tokenizer, std::int32_t id) {

@@ -15,10 +15,11 @@ namespace mortise {
 std::string new_id(std::string_view prefix);
 
 // id, object, created, model, system_fingerprint: the head of an answer.
-nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, const ServiceInfo& info);
+nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, const ServiceInfo& info,
+                                   const AnswerStamp& stamp);
 
 // Of all choices; prompt tokens count once for each prompt.
-nlohmann::ordered_json usage_json(const JobResult& result);
+nlohmann::ordered_json usage_json(const JobResult& result, const AnswerStamp& stamp);
 
 // A token as text of its own: bytes that are no character by themselves show as U+FFFD.
 std::string token_text(const Tokenizer& tokenizer, std::int32_t id);

@@ -52,7 +52,7 @@ nlohmann::ordered_json logprobs_json(const Tokenizer& tokenizer, const std::vect
 
 }  // namespace
 
-void Service::chat(const nlohmann::json& json, std::function<void(Answer)> done) {
+void Service::chat(const nlohmann::json& json, const AnswerStamp& stamp, std::function<void(Answer)> done) {
   const Body body(json);
   const nlohmann::json messages = read_messages(body.require("messages"));
   if (!info_.chat_template) fail("this pipeline has no chat_template(messages) function; define one in its script");
@@ -72,9 +72,9 @@ void Service::chat(const nlohmann::json& json, std::function<void(Answer)> done)
   const bool return_token_ids = body.boolean("return_token_ids").value_or(false);
 
   run_job(engine_, {std::move(request)},
-          [this, logprobs, return_token_ids, done = std::move(done)](JobResult result, std::string error) {
+          [this, stamp, logprobs, return_token_ids, done = std::move(done)](JobResult result, std::string error) {
             if (!error.empty()) return done(error_answer(500, error));
-            nlohmann::ordered_json answer = answer_head("chatcmpl", "chat.completion", info_);
+            nlohmann::ordered_json answer = answer_head("chatcmpl", "chat.completion", info_, stamp);
             auto choices = nlohmann::ordered_json::array();
             for (const ChoiceResult& choice : result.front()) {
               nlohmann::ordered_json item = {
@@ -88,7 +88,7 @@ void Service::chat(const nlohmann::json& json, std::function<void(Answer)> done)
               choices.push_back(std::move(item));
             }
             answer["choices"] = std::move(choices);
-            answer["usage"] = usage_json(result);
+            answer["usage"] = usage_json(result, stamp);
             done({200, std::move(answer)});
           });
 }

@@ -115,7 +115,7 @@ nlohmann::ordered_json choice_json(const Tokenizer& tokenizer, const CompletionO
 
 }  // namespace
 
-void Service::complete(const nlohmann::json& json, std::function<void(Answer)> done) {
+void Service::complete(const nlohmann::json& json, const AnswerStamp& stamp, std::function<void(Answer)> done) {
   const Body body(json);
   auto options = std::make_shared<CompletionOptions>(read_options(body, tokenizer_));
   const SamplingParams sampling = read_sampling(body, info_.defaults);
@@ -129,19 +129,20 @@ void Service::complete(const nlohmann::json& json, std::function<void(Answer)> d
     request.priority = static_cast<std::int32_t>(body.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
     requests.push_back(std::move(request));
   }
-  run_job(engine_, std::move(requests), [this, options, done = std::move(done)](JobResult result, std::string error) {
-    if (!error.empty()) return done(error_answer(500, error));
-    nlohmann::ordered_json answer = answer_head("cmpl", "text_completion", info_);
-    auto choices = nlohmann::ordered_json::array();
-    for (std::size_t i = 0; i < result.size(); ++i) {
-      for (const ChoiceResult& choice : result[i]) {
-        choices.push_back(choice_json(tokenizer_, *options, choices.size(), options->prompts[i], choice));
-      }
-    }
-    answer["choices"] = std::move(choices);
-    answer["usage"] = usage_json(result);
-    done({200, std::move(answer)});
-  });
+  run_job(engine_, std::move(requests),
+          [this, stamp, options, done = std::move(done)](JobResult result, std::string error) {
+            if (!error.empty()) return done(error_answer(500, error));
+            nlohmann::ordered_json answer = answer_head("cmpl", "text_completion", info_, stamp);
+            auto choices = nlohmann::ordered_json::array();
+            for (std::size_t i = 0; i < result.size(); ++i) {
+              for (const ChoiceResult& choice : result[i]) {
+                choices.push_back(choice_json(tokenizer_, *options, choices.size(), options->prompts[i], choice));
+              }
+            }
+            answer["choices"] = std::move(choices);
+            answer["usage"] = usage_json(result, stamp);
+            done({200, std::move(answer)});
+          });
 }
 
 }  // namespace mortise

@@ -30,7 +30,7 @@ nlohmann::ordered_json completion_json(const std::vector<TokenInfo>& tokens) {
 
 }  // namespace
 
-void Service::score(const nlohmann::json& json, std::function<void(Answer)> done) {
+void Service::score(const nlohmann::json& json, const AnswerStamp& stamp, std::function<void(Answer)> done) {
   const Body body(json);
   const std::vector<std::int32_t> prompt = read_tokens(body.require("prompt"), "prompt", tokenizer_, true);
   if (prompt.empty()) fail("prompt is empty; the first token of a completion needs one before it");
@@ -47,13 +47,13 @@ void Service::score(const nlohmann::json& json, std::function<void(Answer)> done
     request.priority = static_cast<std::int32_t>(body.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
     requests.push_back(std::move(request));
   }
-  run_job(engine_, std::move(requests), [this, done = std::move(done)](JobResult result, std::string error) {
+  run_job(engine_, std::move(requests), [this, stamp, done = std::move(done)](JobResult result, std::string error) {
     if (!error.empty()) return done(error_answer(500, error));
-    nlohmann::ordered_json answer = answer_head("score", "score", info_);
+    nlohmann::ordered_json answer = answer_head("score", "score", info_, stamp);
     auto list = nlohmann::ordered_json::array();
     for (const auto& choices : result) list.push_back(completion_json(choices.front().prompt));
     answer["completions"] = std::move(list);
-    answer["usage"] = usage_json(result);
+    answer["usage"] = usage_json(result, stamp);
     done({200, std::move(answer)});
   });
 }

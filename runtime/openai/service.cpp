@@ -14,11 +14,12 @@ Answer error_answer(int status, const std::string& message) {
 Service::Service(Engine& engine, const Tokenizer& tokenizer, ServiceInfo info)
     : engine_(engine), tokenizer_(tokenizer), info_(std::move(info)) {}
 
-void Service::handle(const std::string& url, const nlohmann::json& body, std::function<void(Answer)> done) {
+void Service::handle(const std::string& url, const nlohmann::json& body, std::function<void(Answer)> done,
+                     const AnswerStamp& stamp) {
   try {
-    if (url == "/v1/completions") return complete(body, done);
-    if (url == "/v1/chat/completions") return chat(body, done);
-    if (url == "/v1/score") return score(body, done);
+    if (url == "/v1/completions") return complete(body, stamp, done);
+    if (url == "/v1/chat/completions") return chat(body, stamp, done);
+    if (url == "/v1/score") return score(body, stamp, done);
     done(error_answer(404, "url '" + url + "' is not one of /v1/completions, /v1/chat/completions, /v1/score"));
   } catch (const Error& error) {
     done(error_answer(400, error.what()));

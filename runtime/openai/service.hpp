@@ -17,6 +17,14 @@ struct Answer {
   nlohmann::ordered_json body;
 };
 
+// What an answer says that its request does not decide. By default it is drawn and looked up; who must get the same
+// answer again sets it.
+struct AnswerStamp {
+  std::optional<std::string> id;        // without the prefix ("cmpl-"); none: random
+  std::optional<std::int64_t> created;  // Unix seconds; none: now
+  bool schedule_figures = true;         // usage.prompt_tokens_details: it depends on what else runs
+};
+
 // What an answer says of its model, and how requests are read.
 struct ServiceInfo {
   std::string model;               // name in answers
@@ -34,14 +42,15 @@ class Service {
 
   // Starts what `url` asks ("/v1/completions", "/v1/chat/completions", "/v1/score"); `done` is called once: here when
   // the body is refused, else on the engine's thread, and must not block there. Thread-safe but for chat_template.
-  void handle(const std::string& url, const nlohmann::json& body, std::function<void(Answer)> done);
+  void handle(const std::string& url, const nlohmann::json& body, std::function<void(Answer)> done,
+              const AnswerStamp& stamp = {});
 
   const ServiceInfo& info() const { return info_; }
 
  private:
-  void complete(const nlohmann::json& body, std::function<void(Answer)> done);
-  void chat(const nlohmann::json& body, std::function<void(Answer)> done);
-  void score(const nlohmann::json& body, std::function<void(Answer)> done);
+  void complete(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
+  void chat(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
+  void score(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
 
   Engine& engine_;
   const Tokenizer& tokenizer_;

@@ -1,6 +1,7 @@
 #include "trace/trace_file.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,14 +21,18 @@ constexpr std::string_view kEnd = "\n]\n";
 }  // namespace
 
 TraceFile::TraceFile(const std::string& path) : path_(path) {
-  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // Not O_TRUNC: it may be the output of this very command, which holds a lock on it.
+  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   struct stat status {};
-  if (fd_ < 0 || ::fstat(fd_, &status) != 0) {
+  const bool known = fd_ >= 0 && ::fstat(fd_, &status) == 0;
+  seekable_ = known && S_ISREG(status.st_mode);
+  const bool mine = known && (!seekable_ || (::flock(fd_, LOCK_EX | LOCK_NB) == 0 && ::ftruncate(fd_, 0) == 0));
+  if (!mine) {
     const int error = errno;
     if (fd_ >= 0) ::close(fd_);
-    fail("{}: the trace cannot be written: {}; give --trace a path in an existing folder", path, std::strerror(error));
+    fail("{}: the trace cannot be written: {}; give --trace a path in an existing folder", path,
+         error == EWOULDBLOCK ? "something else is writing this file" : std::strerror(error));
   }
-  seekable_ = S_ISREG(status.st_mode);
   pending_.push_back('[');
   flush();
 }

@@ -21,6 +21,14 @@ struct RandomScheduler {
   std::mt19937 random;
 
   void plan(const mortise_schedule_view& view, mortise_schedule_plan& plan) {
+    for (int attempt = 0; attempt < 20; ++attempt) {  // one that does not begin with the oldest may find no room at all
+      plan.num_scheduled = plan.num_preempted = plan.num_pins = 0;
+      try_plan(view, plan);
+      if (plan.num_scheduled > 0) return;
+    }
+  }
+
+  void try_plan(const mortise_schedule_view& view, mortise_schedule_plan& plan) {
     std::vector<std::int32_t> order(static_cast<std::size_t>(view.num_seqs));
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
     std::shuffle(order.begin(), order.end(), random);
@@ -57,7 +65,9 @@ struct RandomScheduler {
                                     : held);
       };
       while (n > 0 && cost(n) > rows) --n;
-      for (std::size_t other = order.size(); k == 0 && n > 0 && other-- > 1;) {  // the first always gets its room
+      // The oldest always gets its room, and it alone: sequences as large as the pool would displace each other for
+      // ever.
+      for (std::size_t other = order.size(); k == 0 && i == 0 && n > 0 && other-- > 1;) {
         const bool room = needs(n) <= blocks && (!waits || running < view.seq_budget);
         const std::int32_t victim = order[other];
         if (!room && view.states[victim] == MORTISE_SEQ_RUNNING && !preempted.contains(victim)) preempt(victim);

@@ -1,0 +1,68 @@
+// runtime/jsonl/input_lines.hpp: reads a file or standard input line by line. Memory is bounded by one line's limit,
+// whatever the file holds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace mortise {
+
+struct InputLine {
+  std::size_t number = 0;   // from 1; blank lines count
+  std::string text;         // without the line end (\n or \r\n) and without a byte order mark
+  bool too_long = false;    // text holds the beginning only
+  bool terminated = true;   // false: the last line, without a line end
+  std::uint64_t begin = 0;  // offset of its first byte
+  std::uint64_t end = 0;    // offset behind its line end
+  std::uint64_t num_bytes() const { return end - begin; }
+};
+
+class InputLines {
+ public:
+  // "-" is standard input. Throws an Error when `path` cannot be read. A line above `max_line_bytes` is passed on cut.
+  InputLines(const std::string& path, std::size_t max_line_bytes);
+  ~InputLines();
+  InputLines(const InputLines&) = delete;
+  InputLines& operator=(const InputLines&) = delete;
+
+  enum class Next { kLine, kEnd, kNotYet };
+  // The next line that is not blank. kNotYet: a pipe or terminal has nothing to read now; poll fd() and ask again.
+  Next next(InputLine& line);
+  // The same, but waits; false at the end.
+  bool wait_next(InputLine& line);
+  // Makes `line`, which was the last one read, the next one again.
+  void put_back(InputLine line) { put_back_ = std::move(line); }
+
+  const std::string& name() const { return name_; }  // for messages
+  std::size_t max_line_bytes() const { return max_line_bytes_; }
+  int fd() const { return fd_; }
+  std::optional<std::uint64_t> size() const { return size_; }  // of a regular file
+  // When a regular file was modified, in Unix seconds; else now.
+  std::int64_t modified() const { return modified_; }
+
+ private:
+  bool take_line(InputLine& line);  // false: the buffer has no whole line
+  void keep(const char* data, std::size_t size);
+  void finish_line(InputLine& line, bool terminated);
+
+  std::string name_;
+  std::size_t max_line_bytes_;
+  int fd_ = -1;
+  bool always_ready_ = false;
+  std::optional<std::uint64_t> size_;
+  std::int64_t modified_ = 0;
+
+  std::string buffer_;  // read, not yet taken
+  std::size_t buffer_begin_ = 0;
+  std::string partial_;  // of the line that is being read; at most max_line_bytes_
+  bool partial_too_long_ = false;
+  std::uint64_t line_begin_ = 0, offset_ = 0;
+  std::size_t number_ = 0;
+  bool ended_ = false;
+  std::optional<InputLine> put_back_;
+};
+
+}  // namespace mortise

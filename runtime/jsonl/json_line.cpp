@@ -1,0 +1,59 @@
+#include "jsonl/json_line.hpp"
+
+#include <xxhash.h>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+void check_depth(const std::string& text) {
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxJsonDepth) fail("column {}: JSON is nested deeper than {} levels", i + 1, kMaxJsonDepth);
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
+
+}  // namespace
+
+nlohmann::json parse_json_line(const InputLine& line, std::size_t max_line_bytes) {
+  if (line.too_long) {
+    fail("the line has {} bytes, more than the limit of {}; split it into several", line.num_bytes(), max_line_bytes);
+  }
+  check_depth(line.text);
+  try {
+    return nlohmann::json::parse(line.text);
+  } catch (const nlohmann::json::parse_error& error) {
+    const std::string_view what = error.what();
+    // nlohmann names invalid UTF-8 among others; users look for it by this name.
+    if (what.find("UTF-8") != std::string_view::npos) fail("column {}: not UTF-8", error.byte);
+    fail("column {}: not JSON", error.byte);
+  } catch (const nlohmann::json::out_of_range&) {
+    fail("a number is too large for a 64-bit float");
+  }
+}
+
+LineIdentity::LineIdentity(const InputLine& line) {
+  // Of a line above the limit only the beginning is kept: its length stands for the rest.
+  const std::uint64_t length = line.too_long ? line.num_bytes() : 0;
+  const XXH128_hash_t hash = XXH3_128bits_withSeed(line.text.data(), line.text.size(), line.number ^ (length << 32));
+  hex = fmt::format("{:016x}{:08x}", hash.high64, hash.low64 >> 32);
+  seed = XXH3_64bits_withSeed(&hash, sizeof hash, 0) >> 1;
+}
+
+std::string dump_line(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace mortise

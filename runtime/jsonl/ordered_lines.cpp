@@ -1,0 +1,143 @@
+#include "jsonl/ordered_lines.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+constexpr int kTickMs = 100;
+
+struct Slot {
+  InputLine line;  // without its text
+  std::size_t num_sequences = 0;
+  bool ready = false;
+  LineResult result;
+};
+
+// What the threads that finish lines share with the one that runs them. They hold it too: a line may be finished when
+// the run is over.
+class Board {
+ public:
+  Board() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (event_ < 0) fail("no event descriptor: {}; raise the limit of open files (ulimit -n)", std::strerror(errno));
+  }
+  ~Board() { ::close(event_); }
+  Board(const Board&) = delete;
+  Board& operator=(const Board&) = delete;
+
+  void finish(Slot& slot, LineResult result) {
+    const std::lock_guard lock(mutex_);
+    slot.result = std::move(result);
+    slot.ready = true;
+    bytes_ += slot.result.text.size();
+    const std::uint64_t one = 1;
+    // Only a full counter makes this fail, and then the reader wakes anyway.
+    if (::write(event_, &one, sizeof one) < 0) return;
+  }
+  bool is_ready(const Slot& slot) const {
+    const std::lock_guard lock(mutex_);
+    return slot.ready;
+  }
+  void add_bytes(std::size_t n) {
+    const std::lock_guard lock(mutex_);
+    bytes_ += n;
+  }
+  void drop_bytes(std::size_t n) {
+    const std::lock_guard lock(mutex_);
+    bytes_ -= n;
+  }
+  std::size_t bytes() const {
+    const std::lock_guard lock(mutex_);
+    return bytes_;
+  }
+  // Until a line is finished, `in` (unless -1) can be read, a signal or the next tick.
+  void wait(int in) {
+    pollfd events[2] = {{event_, POLLIN, 0}, {in, POLLIN, 0}};  // poll passes over -1
+    ::poll(events, 2, kTickMs);
+    std::uint64_t count;
+    if (::read(event_, &count, sizeof count) < 0) return;
+  }
+
+ private:
+  const int event_;
+  mutable std::mutex mutex_;
+  std::size_t bytes_ = 0;  // of lines at work and of finished results
+};
+
+class Run {
+ public:
+  Run(InputLines& in, const OrderedLinesLimits& limits, const StartLine& start, const OrderedLinesEvents& events)
+      : in_(in), limits_(limits), start_(start), events_(events) {}
+
+  bool run() {
+    while (true) {
+      if (events_.tick()) return false;
+      if (write_ready()) continue;
+      const bool reads = !input_ended_ && has_room();
+      if (reads && read_line()) continue;
+      if (input_ended_ && open_.empty()) return true;
+      board_->wait(reads ? in_.fd() : -1);
+    }
+  }
+
+ private:
+  bool has_room() const {
+    return open_.empty() || (num_sequences_ < limits_.max_sequences && board_->bytes() < limits_.max_bytes);
+  }
+
+  // Whether anything happened.
+  bool write_ready() {
+    if (open_.empty() || !board_->is_ready(*open_.front())) return false;
+    const std::shared_ptr<Slot> slot = std::move(open_.front());
+    open_.pop_front();
+    num_sequences_ -= slot->num_sequences;
+    board_->drop_bytes(slot->line.num_bytes() + slot->result.text.size());
+    events_.write(slot->line, std::move(slot->result));
+    return true;
+  }
+
+  bool read_line() {
+    InputLine line;
+    const InputLines::Next next = in_.next(line);
+    input_ended_ = next == InputLines::Next::kEnd;
+    if (next != InputLines::Next::kLine) return input_ended_;
+    const auto slot = std::make_shared<Slot>();
+    open_.push_back(slot);
+    board_->add_bytes(line.num_bytes());
+    slot->num_sequences =
+        start_(line, [board = board_, slot](LineResult result) { board->finish(*slot, std::move(result)); });
+    num_sequences_ += slot->num_sequences;
+    line.text = {};
+    slot->line = std::move(line);
+    return true;
+  }
+
+  InputLines& in_;
+  const OrderedLinesLimits& limits_;
+  const StartLine& start_;
+  const OrderedLinesEvents& events_;
+  const std::shared_ptr<Board> board_ = std::make_shared<Board>();
+  std::deque<std::shared_ptr<Slot>> open_;
+  std::size_t num_sequences_ = 0;
+  bool input_ended_ = false;
+};
+
+}  // namespace
+
+bool run_ordered_lines(InputLines& in, const OrderedLinesLimits& limits, const StartLine& start,
+                       const OrderedLinesEvents& events) {
+  return Run(in, limits, start, events).run();
+}
+
+}  // namespace mortise

@@ -1,0 +1,71 @@
+#include "jsonl/output_lines.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+// Log probabilities of long prompts with alternatives make long lines; more than this no run writes.
+constexpr std::size_t kMaxLineBytes = std::size_t{1} << 28;
+
+}  // namespace
+
+OutputLines::OutputLines(const std::string& path) : name_(path == "-" ? "standard output" : path) {
+  // Not O_TRUNC: results of hours may be in it, and nothing has been checked yet.
+  fd_ = path == "-" ? STDOUT_FILENO : ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (fd_ < 0) {
+    fail("{}: cannot be written: {}; give a file in an existing folder, or - for standard output", path,
+         std::strerror(errno));
+  }
+  struct stat status {};
+  regular_ = path != "-" && ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode);
+  if (!regular_) return;
+  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(fd_);
+    fail("{}: another run is writing this file; wait for its end, or give another file", name_);
+  }
+  if (status.st_size > 0) existing_ = std::make_unique<InputLines>(path, kMaxLineBytes);
+}
+
+OutputLines::~OutputLines() {
+  if (fd_ != STDOUT_FILENO) ::close(fd_);
+}
+
+bool OutputLines::is_same_file(int fd) const {
+  struct stat mine {
+  }, other{};
+  return regular_ && ::fstat(fd_, &mine) == 0 && ::fstat(fd, &other) == 0 && mine.st_dev == other.st_dev &&
+         mine.st_ino == other.st_ino;
+}
+
+void OutputLines::start(std::uint64_t keep_bytes) {
+  existing_.reset();
+  if (!regular_) return;
+  const auto offset = static_cast<off_t>(keep_bytes);
+  if (::ftruncate(fd_, offset) != 0 || ::lseek(fd_, offset, SEEK_SET) < 0) {
+    fail("{}: cannot be written: {}", name_, std::strerror(errno));
+  }
+}
+
+void OutputLines::write(std::string_view line) {
+  std::string text(line);
+  text += '\n';
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
+    if (n >= 0) {
+      done += static_cast<std::size_t>(n);
+    } else if (errno != EINTR) {
+      fail("{}: cannot be written: {}", name_, std::strerror(errno));
+    }
+  }
+}
+
+}  // namespace mortise

@@ -1,0 +1,42 @@
+// runtime/jsonl/output_lines.hpp: a file that gets line after line, each as soon as it is known. What an earlier run
+// left in it can be gone through and continued; nothing in the file changes before start().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "jsonl/input_lines.hpp"
+
+namespace mortise {
+
+class OutputLines {
+ public:
+  // "-" is standard output. Opens a file, creates it if need be, and takes a lock on it. Throws an Error: it cannot be
+  // written, or another run is writing it.
+  explicit OutputLines(const std::string& path);
+  ~OutputLines();
+  OutputLines(const OutputLines&) = delete;
+  OutputLines& operator=(const OutputLines&) = delete;
+
+  const std::string& name() const { return name_; }  // for messages
+  bool is_same_file(int fd) const;
+  // The lines that are there; nullptr when there are none, or none can be: standard output, a pipe, a device.
+  InputLines* existing() { return existing_.get(); }
+  // Can a run that ends here be continued?
+  bool can_continue() const { return regular_; }
+
+  // Keeps the first bytes of the file and goes on behind them; REQUIRES: write() comes after it.
+  void start(std::uint64_t keep_bytes);
+  // Adds a line and hands it to the system: it stays when the process dies. Throws an Error.
+  void write(std::string_view line);
+
+ private:
+  std::string name_;
+  int fd_ = -1;
+  bool regular_ = false;
+  std::unique_ptr<InputLines> existing_;
+};
+
+}  // namespace mortise

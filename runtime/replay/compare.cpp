@@ -1,0 +1,130 @@
+#include "replay/compare.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+bool same_bits(float a, float b) {
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
+
+// Cut off by something that is no property of the request.
+bool ended_early(FinishReason finish) {
+  return finish == FinishReason::kAborted || finish == FinishReason::kError;
+}
+
+class ChoiceComparer {
+ public:
+  ChoiceComparer(std::size_t choice, const Request& request, Comparison& result)
+      : choice_(choice), request_(request), result_(result) {}
+
+  void compare(const RecordedChoice& recorded, const RecordedChoice& replayed) {
+    compare_prompt(recorded, replayed);
+    if (!compare_tokens(recorded, replayed)) return;
+    const std::size_t num_recorded = recorded.tokens.size(), num_replayed = replayed.tokens.size();
+    const bool same = num_recorded == num_replayed && recorded.finish == replayed.finish;
+    if (ended_early(recorded.finish) ? num_replayed >= num_recorded : same) return;
+    differ(request_.prompt.size() + std::min(num_recorded, num_replayed), "the end",
+           fmt::format("{} recorded, {} replayed", end_text(recorded), end_text(replayed)));
+  }
+
+ private:
+  void compare_prompt(const RecordedChoice& recorded, const RecordedChoice& replayed) {
+    const std::size_t first = static_cast<std::size_t>(request_.score_from.value_or(0));
+    for (std::size_t i = 0; i < std::min(recorded.prompt.size(), replayed.prompt.size()); ++i) {
+      const std::string what = "prompt token " + std::to_string(recorded.prompt[i].id);
+      compare_logprobs(first + i, what, recorded.prompt[i], replayed.prompt[i]);
+    }
+    if (recorded.prompt.size() > replayed.prompt.size() ||
+        (recorded.prompt.size() < replayed.prompt.size() && !ended_early(recorded.finish))) {
+      differ(first + std::min(recorded.prompt.size(), replayed.prompt.size()), "scores of the prompt",
+             fmt::format("{} recorded, {} replayed", recorded.prompt.size(), replayed.prompt.size()));
+    }
+  }
+
+  // False when a token differs.
+  bool compare_tokens(const RecordedChoice& recorded, const RecordedChoice& replayed) {
+    for (std::size_t i = 0; i < std::min(recorded.tokens.size(), replayed.tokens.size()); ++i) {
+      const TokenInfo& old_token = recorded.tokens[i];
+      const TokenInfo& new_token = replayed.tokens[i];
+      const std::size_t position = request_.prompt.size() + i;
+      const std::string which = fmt::format("generated token {}", i + 1);
+      ++result_.num_tokens;
+      if (old_token.id != new_token.id) {
+        differ(position, which,
+               fmt::format("token {}, log probability {} recorded; token {}, log probability {} replayed", old_token.id,
+                           exact_text(old_token.logprob), new_token.id, exact_text(new_token.logprob)));
+        return false;
+      }
+      compare_logprobs(position, fmt::format("{} ({})", which, old_token.id), old_token, new_token);
+    }
+    return true;
+  }
+
+  void compare_logprobs(std::size_t position, const std::string& what, const TokenInfo& recorded,
+                        const TokenInfo& replayed) {
+    ++result_.num_logprobs;
+    if (!same_bits(recorded.logprob, replayed.logprob)) {
+      differ(position, what,
+             fmt::format("log probability {} recorded, {} replayed", exact_text(recorded.logprob),
+                         exact_text(replayed.logprob)));
+    }
+    for (std::size_t k = 0; k < recorded.top.size(); ++k) {
+      ++result_.num_logprobs;
+      const auto& [old_id, old_value] = recorded.top[k];
+      const auto [new_id, new_value] = k < replayed.top.size() ? replayed.top[k] : std::pair{-1, 0.0f};
+      if (old_id == new_id && same_bits(old_value, new_value)) continue;
+      differ(position, what,
+             fmt::format("alternative {}: token {}, log probability {} recorded; token {}, log probability {} replayed",
+                         k + 1, old_id, exact_text(old_value), new_id, exact_text(new_value)));
+    }
+  }
+
+  static std::string end_text(const RecordedChoice& choice) {
+    return fmt::format("'{}' after {} tokens{}", to_string(choice.finish), choice.tokens.size(),
+                       choice.error.empty() ? "" : " (" + choice.error + ")");
+  }
+
+  void differ(std::size_t position, const std::string& what, const std::string& how) {
+    ++result_.num_differences;
+    if (!result_.first) result_.first = fmt::format("choice {}, position {}, {}: {}", choice_, position, what, how);
+  }
+
+  const std::size_t choice_;
+  const Request& request_;
+  Comparison& result_;
+};
+
+}  // namespace
+
+Comparison compare(const RecordedRequest& recorded, const RecordedRequest& replayed) {
+  Comparison result;
+  for (std::size_t i = 0; i < recorded.choices.size(); ++i) {
+    ChoiceComparer(i, recorded.request, result).compare(recorded.choices[i], replayed.choices[i]);
+  }
+  return result;
+}
+
+std::optional<Request> request_to_replay(const RecordedRequest& recorded) {
+  Request request = recorded.request;
+  request.logprobs = request.logprobs.value_or(0);
+  std::size_t longest = 0;
+  bool complete = false, scored = false;
+  for (const RecordedChoice& choice : recorded.choices) {
+    complete = complete || !ended_early(choice.finish);
+    scored = scored || !choice.prompt.empty();
+    longest = std::max(longest, choice.tokens.size());
+  }
+  if (!complete && longest == 0 && !scored) return std::nullopt;
+  SamplingParams& sampling = request.sampling;
+  if (complete || !sampling.choices.empty()) return request;  // choices need room for each of them
+  sampling.max_tokens = std::min(sampling.max_tokens, static_cast<std::int32_t>(longest));
+  sampling.min_tokens = std::min(sampling.min_tokens, sampling.max_tokens);
+  return request;
+}
+
+}  // namespace mortise

@@ -1,0 +1,148 @@
+#include "replay/recorder.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "error.hpp"
+#include "jsonl/json_line.hpp"
+
+namespace mortise {
+namespace {
+
+constexpr std::size_t kMaxItems = 4096;  // that wait to be written before submit() waits too
+constexpr std::string_view kHeaderBegin = R"({"mortise_log":)";
+
+// Bytes of whole lines of a log; throws when it is none.
+std::uint64_t check_log(InputLines& lines) {
+  InputLine line;
+  std::uint64_t whole = 0;
+  bool first = true;
+  while (lines.wait_next(line)) {
+    const std::string_view begin = kHeaderBegin.substr(0, line.terminated ? kHeaderBegin.size() : line.text.size());
+    if (std::exchange(first, false) && !line.text.starts_with(begin)) {
+      fail("{}: is no request log; give --record a new file, or a log to continue", lines.name());
+    }
+    if (line.terminated) whole = line.end;
+  }
+  return whole;
+}
+
+}  // namespace
+
+// One pipeline's part of the log.
+class Recorder::Watcher : public RequestWatcher {
+ public:
+  Watcher(Recorder& recorder, std::string pipeline) : recorder_(recorder), pipeline_(std::move(pipeline)) {}
+
+  Sink watch(Request& request, Sink sink) override {
+    recorder_.wait_for_room();
+    auto record = std::make_shared<Record>();
+    record->request.pipeline = pipeline_;
+    record->request.request = request;
+    record->request.choices.resize(static_cast<std::size_t>(request.sampling.n));
+    record->num_open = record->request.choices.size();
+    const bool hide = !request.logprobs;
+    if (hide) request.logprobs = 0;
+    return [this, record, hide, sink = std::move(sink)](const Delta& delta) {
+      take(*record, delta);
+      if (!hide || delta.tokens.empty()) return sink(delta);
+      Delta plain = delta;
+      for (TokenInfo& token : plain.tokens) {
+        token.logprob = 0;
+        token.rank = 0;
+      }
+      sink(plain);
+    };
+  }
+
+ private:
+  struct Record {
+    RecordedRequest request;
+    std::size_t num_open = 0;
+  };
+
+  void take(Record& record, const Delta& delta) {
+    RecordedChoice& choice = record.request.choices[static_cast<std::size_t>(delta.choice)];
+    choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+    choice.prompt.insert(choice.prompt.end(), delta.prompt.begin(), delta.prompt.end());
+    if (delta.finish == FinishReason::kNone) return;
+    choice.finish = delta.finish;
+    choice.stop_token = delta.stop_token;
+    choice.error = delta.error;
+    if (--record.num_open > 0) return;
+    record.request.id = delta.request;
+    recorder_.put(std::move(record.request));
+  }
+
+  Recorder& recorder_;
+  const std::string pipeline_;
+};
+
+Recorder::Recorder(const std::string& path) : out_(path) {
+  out_.start(out_.existing() == nullptr ? 0 : check_log(*out_.existing()));
+  writer_ = std::thread([this] { write_items(); });
+}
+
+Recorder::~Recorder() {
+  try {
+    close();
+  } catch (const Error&) {  // who wants to know calls close()
+  }
+}
+
+RequestWatcher& Recorder::add_pipeline(const LogHeader& header) {
+  put(header);
+  return *watchers_.emplace_back(std::make_unique<Watcher>(*this, header.pipeline));
+}
+
+void Recorder::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  if (writer_.joinable()) writer_.join();
+  if (!error_.empty()) fail("{}; the log is not complete", error_);
+}
+
+void Recorder::put(Item item) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!error_.empty()) return;
+    items_.push_back(std::move(item));
+  }
+  changed_.notify_all();
+}
+
+void Recorder::wait_for_room() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return items_.size() < kMaxItems || !error_.empty() || closing_; });
+}
+
+void Recorder::write_items() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return closing_ || !items_.empty(); });
+    if (items_.empty()) return;
+    const Item item = std::move(items_.front());
+    items_.pop_front();
+    lock.unlock();
+    std::string error;
+    try {
+      out_.write(dump_line(std::visit([](const auto& value) { return to_json(value); }, item)));
+    } catch (const std::exception& exception) {
+      error = exception.what();
+      spdlog::error("recording has ended: {}", error);
+    }
+    lock.lock();
+    if (!error.empty()) {
+      error_ = std::move(error);
+      items_.clear();
+    }
+    if (items_.size() + 1 == kMaxItems || !error_.empty()) changed_.notify_all();
+    if (!error_.empty()) return;
+  }
+}
+
+}  // namespace mortise
