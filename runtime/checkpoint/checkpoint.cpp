@@ -27,7 +27,7 @@ void check_folder(const fs::path& folder) {
     fail("{}: is a file; give the folder of a Hugging Face checkpoint (config.json and model.safetensors)",
          folder.native());
   }
-  if (!fs::exists(folder / "config.json", ignored)) {
+  if (!is_there(folder / "config.json")) {
     fail("{}: has no config.json, so it is no Hugging Face checkpoint; check the path or download it again",
          folder.native());
   }
@@ -105,10 +105,10 @@ Checkpoint Checkpoint::open(const fs::path& folder) {
   check_folder(folder);
   Checkpoint out;
   out.folder_ = folder;
-  if (fs::exists(folder / kSingleFile)) {
+  if (is_there(folder / kSingleFile)) {
     out.files_.emplace_back(folder / kSingleFile);
     out.tensors_ = out.files_.back().tensors();
-  } else if (fs::exists(folder / kIndexFile)) {
+  } else if (is_there(folder / kIndexFile)) {
     for (const auto& [shard, names] : read_index(folder / kIndexFile)) {
       const TensorMap& in_shard = out.files_.emplace_back(folder / shard).tensors();
       for (const std::string& name : names) {

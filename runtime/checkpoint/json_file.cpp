@@ -10,18 +10,7 @@ namespace mortise {
 namespace {
 
 constexpr std::size_t kMaxJsonBytes = std::size_t{64} << 20;  // the index of the largest models has 20 MB
-// No configuration nests deeper than 6; nlohmann writes JSON recursively, so a deep one would end the stack.
-constexpr int kMaxJsonDepth = 64;
-constexpr std::size_t kMaxQuotedBytes = 120;
-
-// ASCII alone: an error travels into terminals and JSON answers, and what is damaged is seldom valid UTF-8.
-std::string printable(std::string_view text) {
-  std::string out(text.substr(0, kMaxQuotedBytes));
-  std::replace_if(
-      out.begin(), out.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
-  if (text.size() > kMaxQuotedBytes) out += "...";
-  return out;
-}
+constexpr std::size_t kMaxTokenIds = 1024;  // Llama 3 lists 3; each token that is drawn is compared with all of them
 
 std::optional<std::int32_t> id_of(const nlohmann::json& value, const char* key, std::string_view where) {
   if (!value.is_number_integer()) {
@@ -35,34 +24,27 @@ std::optional<std::int32_t> id_of(const nlohmann::json& value, const char* key, 
 
 }  // namespace
 
-std::string quote(std::string_view text) {
-  return fmt::format("'{}'", printable(text));
-}
-
-std::string json_error_text(const nlohmann::json::exception& error) {
-  const std::string_view text = error.what();
-  const auto tag = text.find("] ");
-  return printable(tag == text.npos ? text : text.substr(tag + 2));
-}
-
 nlohmann::json read_json_object(const std::filesystem::path& path) {
   const MappedFile file(path);
   if (file.bytes().size() > kMaxJsonBytes) {
     fail("{}: {} bytes; the limit is {}: this is no file of a checkpoint", path.native(), file.bytes().size(),
          kMaxJsonBytes);
   }
-  const auto check_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > kMaxJsonDepth) fail("{}: nested deeper than {} levels", path.native(), kMaxJsonDepth);
-    return true;
-  };
-  const auto* text = reinterpret_cast<const char*>(file.bytes().data());
+  nlohmann::json document;
   try {
-    auto document = nlohmann::json::parse(text, text + file.bytes().size(), check_depth);
-    if (!document.is_object()) fail("{}: is a JSON {}; expected an object", path.native(), document.type_name());
-    return document;
-  } catch (const nlohmann::json::exception& error) {
-    fail("{}: {}; download the file again", path.native(), json_error_text(error));
+    document = parse_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+  } catch (const Error& error) {
+    fail("{}: {}; download the file again", path.native(), error.what());
   }
+  if (!document.is_object()) fail("{}: is a JSON {}; expected an object", path.native(), document.type_name());
+  return document;
+}
+
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  const bool there = std::filesystem::exists(path, error);
+  if (error) fail("{}: cannot be looked at: {}; check its permissions and links", path.native(), error.message());
+  return there;
 }
 
 const nlohmann::json& member(const nlohmann::json& object, const char* key) {
@@ -78,6 +60,9 @@ std::vector<std::int32_t> token_ids(const nlohmann::json& object, const char* ke
   if (!value.is_array()) {
     if (const auto id = id_of(value, key, where)) ids.push_back(*id);
     return ids;
+  }
+  if (value.size() > kMaxTokenIds) {
+    fail("{}: {} lists {} token ids; at most {} can be meant", where, key, value.size(), kMaxTokenIds);
   }
   for (const nlohmann::json& entry : value) {
     const auto id = id_of(entry, key, where);

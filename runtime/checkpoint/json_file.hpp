@@ -1,6 +1,5 @@
 // runtime/checkpoint/json_file.hpp: reads the small JSON files of a checkpoint, which come from strangers: the size and
-// the depth are limited, and what an error quotes of them cannot play with the terminal. Internal to this library
-// (it shows nlohmann's type).
+// the depth are limited. Internal to this library (it shows nlohmann's type).
 #pragma once
 
 #include <cstdint>
@@ -9,17 +8,17 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "json/bounded_json.hpp"
 
 namespace mortise {
 
-// The object in `path`. Error when the file is missing, larger than 64 MiB, nested deeper than 64, or no JSON object.
+// The object in `path`. Error when the file is missing, larger than 64 MiB, nested too deep, or no JSON object.
 nlohmann::json read_json_object(const std::filesystem::path& path);
 
-// `text` between single quotes, all but printable ASCII as '?', cut after 120 bytes.
-std::string quote(std::string_view text);
-
-// nlohmann's message without its "[json.exception...]" tag, and as safe to print as quote().
-std::string json_error_text(const nlohmann::json::exception& error);
+// Whether there is something at `path`. Error when that cannot be told: a loop of links, a folder that may not be read.
+bool is_there(const std::filesystem::path& path);
 
 // The member `key`, or null when it is absent. Checkpoints write null for absent, so callers need no third case.
 const nlohmann::json& member(const nlohmann::json& object, const char* key);

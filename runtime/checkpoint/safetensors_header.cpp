@@ -20,6 +20,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     if (state_ == State::kStart) {
       state_ = State::kTop;
     } else if (state_ == State::kTensorValue) {
+      if (header_.entries.size() == kMaxTensors) {
+        fail("{}: has more than {} tensors; no checkpoint has: check where the file came from", where_, kMaxTensors);
+      }
       header_.entries.push_back({.name = name_, .dtype = {}, .shape = {}, .data_offsets = {}});
       seen_ = 0;
       state_ = State::kTensor;
@@ -72,7 +75,11 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(number_unsigned_t value) override {
     if (!in_list_) unexpected("a number");
     HeaderEntry& entry = header_.entries.back();
-    (state_ == State::kShape ? entry.shape : entry.data_offsets).push_back(value);
+    std::vector<std::uint64_t>& list = state_ == State::kShape ? entry.shape : entry.data_offsets;
+    if (list.size() == kMaxDimensions) {
+      fail("{}: tensor {} has a list of more than {} numbers; {}", where_, quote(name_), kMaxDimensions, kRemedy);
+    }
+    list.push_back(value);
     return true;
   }
 
@@ -114,6 +121,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     kEnd
   };
   static constexpr const char* kRemedy = "the file is damaged: download it again";
+  static constexpr std::size_t kMaxTensors = 1 << 18;  // the largest models have 100,000 in all their shards
+  static constexpr std::size_t kMaxDimensions = 64;      // as numpy and torch; a header of 100 MB could list 50 million
 
   [[noreturn]] bool unexpected(const char* what) const {
     if (state_ == State::kStart) fail("{}: the header is {}; expected an object; {}", where_, what, kRemedy);

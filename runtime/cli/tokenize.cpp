@@ -12,6 +12,7 @@
 
 #include "cli/commands.hpp"
 #include "error.hpp"
+#include "json/bounded_json.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace mortise {
@@ -29,7 +30,7 @@ Json detokenize(const Tokenizer& tokenizer, const Json& line) {
   std::vector<std::int32_t> ids;
   for (const Json& id : line) {
     const bool fits = id.is_number_unsigned() && id.get<std::uint64_t>() < tokenizer.vocab_size();
-    if (!fits) fail("{} is no token id; expected 0 to {}", id.dump(), tokenizer.vocab_size() - 1);
+    if (!fits) fail("{} is no token id; expected 0 to {}", quote(id.dump()), tokenizer.vocab_size() - 1);
     ids.push_back(id.get<std::int32_t>());
   }
   return tokenizer.decode(ids, /*skip_special_tokens=*/false);
@@ -45,9 +46,7 @@ void convert_lines(const std::string& model_dir, const std::function<Json(const 
   for (std::size_t number = 1; std::getline(std::cin, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     try {
-      const Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (parsed.is_discarded()) fail("not a JSON value in UTF-8");
-      const std::string out = convert(tokenizer, parsed).dump() + "\n";
+      const std::string out = convert(tokenizer, parse_json(line)).dump() + "\n";
       std::fwrite(out.data(), 1, out.size(), stdout);
     } catch (const Error& error) {
       all_good = false;

@@ -7,14 +7,17 @@
 #include <utility>
 
 #include "error.hpp"
+#include "json/bounded_json.hpp"
 
 namespace mortise::tokenizer {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{1} << 30;  // the largest published are about 35 MB
-constexpr std::size_t kMaxDepth = 64;                              // nested sequences are read recursively later
+// The largest files that are published have 35 MB and 1 MB; a hostile one takes up to 20 times its size in memory.
+constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{256} << 20;
+constexpr std::uintmax_t kMaxConfigBytes = std::uintmax_t{64} << 20;  // tokenizer_config.json, chat_template.jinja
+constexpr std::size_t kMaxDepth = kMaxJsonDepth;                      // nested sequences are read recursively later
 
 // Receives the parser's events. `path_` holds the containers that are open; values in the two big ones go to the
 // tables, all others become part of the document.
@@ -95,7 +98,7 @@ class Handler {
   }
 
   bool parse_error(std::size_t, const std::string&, const json::exception& error) {
-    fail("{}: not valid JSON: {}", file_.path, error.what());
+    fail("{}: not JSON: {}; download the file again", file_.path, json_error_text(error));
   }
 
  private:
@@ -114,7 +117,7 @@ class Handler {
   }
 
   bool open(json container) {
-    if (path_.size() == kMaxDepth) fail("{}: nested more than {} levels deep", file_.path, kMaxDepth);
+    if (path_.size() == kMaxDepth) fail("{}: nested more than {} levels deep; no tokenizer is", file_.path, kMaxDepth);
     json& placed = place(std::move(container));
     path_.emplace_back(&placed, key_);
     return true;
@@ -166,6 +169,28 @@ class Handler {
   int num_halves_ = 0;
 };
 
+std::string read_text_file(const std::filesystem::path& path, std::uintmax_t max_bytes) {
+  std::error_code error;
+  // A pipe is not to be waited for.
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    fail("{}: is not a file; expected a file of a tokenizer here", path.string());
+  }
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  std::ifstream stream(path, std::ios::binary);
+  if (error || !stream) {
+    fail("{}: cannot be read: {}; check the path and its permissions", path.string(),
+         error ? error.message() : std::strerror(errno));
+  }
+  if (size > max_bytes) {
+    fail("{}: {} bytes; the limit is {}: this is no file of a tokenizer", path.string(), size, max_bytes);
+  }
+  std::string text(size, '\0');
+  if (!stream.read(text.data(), static_cast<std::streamsize>(size)))
+    fail("{}: became shorter while read", path.string());
+  return text;
+}
+
 }  // namespace
 
 void MergeList::add(std::string_view left, std::string_view right) {
@@ -174,30 +199,22 @@ void MergeList::add(std::string_view left, std::string_view right) {
 }
 
 std::string read_text_file(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  std::ifstream stream(path, std::ios::binary);
-  if (error || !stream) fail("{}: cannot be read: {}", path.string(), error ? error.message() : std::strerror(errno));
-  if (size > kMaxFileBytes) fail("{}: {} bytes, more than the {} of any tokenizer", path.string(), size, kMaxFileBytes);
-  std::string text(size, '\0');
-  if (!stream.read(text.data(), static_cast<std::streamsize>(size)))
-    fail("{}: became shorter while read", path.string());
-  return text;
+  return read_text_file(path, kMaxConfigBytes);
 }
 
 nlohmann::json read_json_file(const std::filesystem::path& path) {
-  const std::string text = read_text_file(path);
+  const std::string text = read_text_file(path, kMaxConfigBytes);
   try {
-    return json::parse(text);
-  } catch (const json::exception& error) {
-    fail("{}: not valid JSON: {}", path.string(), error.what());
+    return parse_json(text);
+  } catch (const Error& error) {
+    fail("{}: {}; download the file again", path.string(), error.what());
   }
 }
 
 TokenizerFile read_tokenizer_file(const std::filesystem::path& path) {
   TokenizerFile file;
   file.path = path.string();
-  const std::string text = read_text_file(path);
+  const std::string text = read_text_file(path, kMaxFileBytes);
   Handler handler(file);
   json::sax_parse(text.data(), text.data() + text.size(), &handler);
   if (const auto twice = file.vocabulary.finish()) {

@@ -59,10 +59,10 @@ struct TokenizerFile {
 // Throws Error when the file is missing, is no JSON, or has a vocabulary or merges of another form than BPE's.
 TokenizerFile read_tokenizer_file(const std::filesystem::path& path);
 
-// Reads a small JSON file (tokenizer_config.json). Throws Error when it is missing or no JSON.
+// Reads a small JSON file (tokenizer_config.json). Throws Error when it is missing, too large or no JSON.
 nlohmann::json read_json_file(const std::filesystem::path& path);
 
-// The whole file as bytes. Throws Error when it cannot be read or is larger than any tokenizer.
+// A whole small file as bytes (a chat template). Throws Error when it cannot be read or is too large.
 std::string read_text_file(const std::filesystem::path& path);
 
 }  // namespace mortise::tokenizer

@@ -89,7 +89,7 @@ TEST_F(CheckpointFolder, ABrokenIndexIsRefused) {
   write_index(R"({"a":1})");
   EXPECT_THAT(error(), HasSubstr("tensor 'a' names no shard"));
   write_index("{");
-  EXPECT_THAT(error(), HasSubstr("model.safetensors.index.json: parse error"));
+  EXPECT_THAT(error(), HasSubstr("model.safetensors.index.json: not JSON: parse error"));
 }
 
 TEST_F(CheckpointFolder, WhatIsMissingIsNamed) {
@@ -105,7 +105,25 @@ TEST_F(CheckpointFolder, WhatIsMissingIsNamed) {
   EXPECT_THAT(error_of([&] { Checkpoint::open(folder_ / "absent"); }),
               HasSubstr("absent: no such folder; give the folder of a Hugging Face checkpoint"));
   EXPECT_THAT(error_of([&] { Checkpoint::open(folder_ / "model-00001-of-00002.safetensors"); }),
-              HasSubstr("is a file"));
+              HasSubstr("is a file; give the folder of a Hugging Face checkpoint"));
+}
+
+TEST_F(CheckpointFolder, ALoopOfLinksIsNamed) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json", "config.json"}) {
+    std::filesystem::remove(folder_ / name);
+    std::filesystem::create_symlink(name, folder_ / name);
+    EXPECT_THAT(error(), AllOf(HasSubstr(std::string("/") + name + ": cannot be looked at: Too many levels"),
+                               HasSubstr("check its permissions and links")));
+    if (name != std::string("config.json")) std::filesystem::remove(folder_ / name);
+  }
+}
+
+// Downloaders keep the files elsewhere and link to them.
+TEST_F(CheckpointFolder, LinksAreFollowed) {
+  std::filesystem::create_directory(folder_ / "blobs");
+  write("blobs/abc", safetensors_bytes({a_}));
+  std::filesystem::create_symlink("blobs/abc", folder_ / "model.safetensors");
+  EXPECT_EQ(Checkpoint::open(folder_).tensors().size(), 1u);
 }
 
 TEST_F(CheckpointFolder, TheFingerprintIgnoresShardsAndSpelling) {

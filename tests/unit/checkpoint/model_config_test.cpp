@@ -1,6 +1,7 @@
 #include "checkpoint/model_config.hpp"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -87,21 +88,62 @@ TEST_F(ModelConfigFile, AFieldOfAWrongTypeIsNamedWithItsValue) {
   EXPECT_THAT(error_for(R"({"model_type":"llama","vocab_size":2147483648})"), HasSubstr("vocab_size is '2147483648'"));
   EXPECT_THAT(error_for(R"({"model_type":"llama","eos_token_id":"</s>"})"), HasSubstr("expected a token id"));
   EXPECT_THAT(error_for(R"({"model_type":"llama","eos_token_id":[2,[3]]})"), HasSubstr("eos_token_id is '[3]'"));
-  EXPECT_THAT(error_for(R"({"model_type":"llama","eos_token_id":4294967298})"), HasSubstr("no token id"));
+  EXPECT_THAT(error_for(R"({"model_type":"llama","eos_token_id":4294967298})"),
+              HasSubstr("eos_token_id is 4294967298; that is no token id"));
   EXPECT_THAT(error_for(R"({"model_type":"llama","rope_scaling":2})"), HasSubstr("rope_scaling is '2'"));
   EXPECT_THAT(error_for(R"({"model_type":"llama","rope_scaling":{"type":3}})"), HasSubstr("rope_type is '3'"));
   EXPECT_THAT(error_for(R"({"model_type":"llama","rope_theta":"1e4"})"), HasSubstr("rope_theta is"));
   EXPECT_THAT(error_for(R"({"model_type":"llama","dtype":16})"), HasSubstr("dtype is '16'"));
   EXPECT_THAT(error_for(R"({"model_type":"llama","architectures":"LlamaForCausalLM"})"), HasSubstr("a list of names"));
   EXPECT_THAT(error_for(R"({"vocab_size":4})"), HasSubstr("model_type is 'null'"));
+  EXPECT_THAT(error_for(R"({"model_type":"llama","vocab_size":1e30})"), HasSubstr("vocab_size is '1e+30'"));
+  EXPECT_THAT(error_for(R"({"model_type":"llama","rope_parameters":[]})"), HasSubstr("rope_parameters is '[]'"));
+  EXPECT_THAT(error_for(R"({"model_type":"llama","max_position_embeddings":1099511627776})"),
+              HasSubstr("max_position_embeddings is '1099511627776'; expected a whole number from 1 to 2147483647"));
 }
 
 TEST_F(ModelConfigFile, WhatIsNoJsonObjectIsRefused) {
-  EXPECT_THAT(error_for(""), HasSubstr("config.json: parse error at line 1"));
+  EXPECT_THAT(error_for(""), HasSubstr("config.json: not JSON: parse error at line 1"));
   EXPECT_THAT(error_for("{\"a\":"), HasSubstr("download the file again"));
-  EXPECT_THAT(error_for("[1]"), HasSubstr("is a JSON array; expected an object"));
+  EXPECT_THAT(error_for("[1]"), HasSubstr("config.json: is a JSON array; expected an object"));
   EXPECT_THAT(error_for("{\"a\":\"\xff\"}"), HasSubstr("parse error"));
-  EXPECT_THAT(error_for("{\"a\":" + std::string(100'000, '[')), HasSubstr("nested deeper than 64 levels"));
+  EXPECT_THAT(error_for("{\"a\":" + std::string(100'000, '[')),
+              HasSubstr("config.json: lists and objects nest deeper than 64 levels"));
+}
+
+TEST_F(ModelConfigFile, MoreTokenIdsThanAnyModelHasAreRefused) {
+  const auto with_ids = [](int count) {
+    std::string list;
+    for (int i = 0; i < count; ++i) list += (i == 0 ? "" : ",") + std::to_string(i);
+    return R"({"model_type":"llama","eos_token_id":[)" + list + "]}";
+  };
+  EXPECT_EQ(read(with_ids(1024)).eos_token_ids.size(), 1024u);
+  EXPECT_THAT(error_for(with_ids(1025)),
+              HasSubstr("config.json: eos_token_id lists 1025 token ids; at most 1024 can be meant"));
+}
+
+// What stands in a folder in place of a file must neither be waited for, nor read for ever, nor end in an exception of
+// the standard library.
+TEST_F(ModelConfigFile, WhatIsNoFileIsRefused) {
+  const auto error = [&] { return error_of([&] { read_model_config(folder_, "bfloat16"); }); };
+  const std::filesystem::path path = folder_ / "config.json";
+  EXPECT_THAT(error(), HasSubstr("config.json: cannot be opened: No such file or directory; download"));
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(error(), HasSubstr("config.json: is not a file; expected a file of a checkpoint here"));
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  EXPECT_THAT(error(), HasSubstr("config.json: is not a file"));
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("config.json", path);
+  EXPECT_THAT(error(), HasSubstr("config.json: cannot be opened: Too many levels of symbolic links; check"));
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("/dev/zero", path);
+  EXPECT_THAT(error(), HasSubstr("config.json: is not a file"));
+  std::filesystem::remove(path);
+  write("config.json", "{");
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 40);  // sparse: takes no room
+  EXPECT_THAT(error(),
+              HasSubstr("config.json: 1099511627776 bytes; the limit is 67108864: this is no file of a checkpoint"));
 }
 
 }  // namespace

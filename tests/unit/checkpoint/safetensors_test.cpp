@@ -1,6 +1,8 @@
 #include "checkpoint/safetensors.hpp"
 
 #include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -88,7 +90,8 @@ TEST_F(Safetensors, WhatIsNoSafetensorsFileIsToldApart) {
   EXPECT_THAT(error_for("version https://git-lfs.github.com/spec/v1\noid sha256:12\n"), HasSubstr("git lfs pull"));
   EXPECT_THAT(error_for("PK\x03\x04 a pickled torch file"), HasSubstr("is no safetensors file"));
   EXPECT_THAT(error_for(safetensors_bytes("not json", "")), HasSubstr("the header is not JSON"));
-  EXPECT_THAT(error_for(safetensors_bytes("[]", "")), HasSubstr("the header is a list; expected an object"));
+  EXPECT_THAT(error_for(safetensors_bytes("[]", "")),
+              HasSubstr("the header is a list; expected an object; the file is"));
   EXPECT_THAT(error_of([&] { SafetensorsFile(folder_ / "absent.safetensors"); }),
               HasSubstr("absent.safetensors: cannot be opened: No such file or directory"));
   EXPECT_THAT(error_of([&] { SafetensorsFile{folder_}; }), HasSubstr("is not a file"));
@@ -175,6 +178,67 @@ TEST_F(Safetensors, AnErrorCannotPlayWithTheTerminal) {
   EXPECT_THAT(error, HasSubstr("'?[2Jx??yyy"));
   EXPECT_LT(error.size(), folder_.native().size() + 300);
   EXPECT_EQ(error.find('\x1b'), std::string::npos);
+}
+
+TEST_F(Safetensors, WhatStandsInAWrongPlaceIsNamed) {
+  const auto error_for_shape = [&](const char* value) {
+    return error_for_fields(fmt::format(R"("dtype":"U8","shape":[{}],"data_offsets":[0,4])", value), 4);
+  };
+  EXPECT_THAT(error_for_shape("-4"),
+              HasSubstr("the header has a negative number in the description of 'a', where none"));
+  EXPECT_THAT(error_for_shape("4.0"), HasSubstr("the header has a fraction or too large a number in the description"));
+  EXPECT_THAT(error_for_shape("true"), HasSubstr("the header has a boolean in"));
+  EXPECT_THAT(error_for_shape("null"), HasSubstr("the header has null in"));
+  EXPECT_THAT(error_for_shape("\"4\""), HasSubstr("the header has a string in"));
+  EXPECT_THAT(error_for_shape("{}"), HasSubstr("the header has an object in"));
+  EXPECT_THAT(error_for_shape("[]"), HasSubstr("the header has a list in"));
+  EXPECT_THAT(error_for_fields(R"("dtype":4)", 4), HasSubstr("the header has a number in"));
+  EXPECT_THAT(error_for_fields(R"("dtype":"U8","shape":[4],"data_offsets":[0])", 4),
+              HasSubstr("tensor 'a' lacks a dtype, a shape or two data_offsets"));
+  EXPECT_THAT(error_for_fields(R"("dtype":"U8","more":1)", 4), HasSubstr("tensor 'a' has an unknown field 'more'"));
+  EXPECT_THAT(error_for_fields(R"("dtype":"U8","dtype":"U8")", 4), HasSubstr("tensor 'a' has twice the field 'dtype'"));
+}
+
+TEST_F(Safetensors, AFileWhoseHeaderIsCutIsNamedWithItsSize) {
+  EXPECT_THAT(error_for(safetensors_bytes("{}", "").substr(0, 9)),
+              HasSubstr("9 bytes, but the header ends at byte 10; the file is truncated: download it again"));
+}
+
+// A file that claims more than a process can map: in memory, since no disk takes it.
+TEST_F(Safetensors, AFileThatCannotBeMappedIsNamedWithItsSize) {
+  const int fd = ::memfd_create("huge", MFD_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(::ftruncate(fd, off_t{1} << 62), 0);
+  EXPECT_THAT(error_of([&] { SafetensorsFile{"/proc/self/fd/" + std::to_string(fd)}; }),
+              HasSubstr("4611686018427387904 bytes cannot be mapped: Cannot allocate memory"));
+  ::close(fd);
+}
+
+TEST_F(Safetensors, AMillionDimensionsAreRefused) {
+  std::string ones = "1";
+  for (int i = 1; i < 65; ++i) ones += ",1";
+  EXPECT_THAT(error_for_fields(R"("dtype":"U8","shape":[)" + ones + R"(],"data_offsets":[0,1])", 1),
+              HasSubstr("tensor 'a' has a list of more than 64 numbers"));
+  EXPECT_EQ(error_for_fields(R"("dtype":"U8","shape":[)" + ones.substr(2) + R"(],"data_offsets":[0,1])", 1), "");
+}
+
+TEST_F(Safetensors, MoreTensorsThanAnyCheckpointHasAreRefused) {
+  std::string header = "{";
+  for (int i = 0; i <= 1 << 18; ++i) {
+    header += fmt::format(R"({}"{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", i == 0 ? "" : ",", i);
+  }
+  EXPECT_THAT(error_for(safetensors_bytes(header + "}", "")), HasSubstr("x.safetensors: has more than 262144 tensors"));
+}
+
+// A file of 1 TiB that is a hole: nothing of it may be read to find out what is wrong.
+TEST_F(Safetensors, ASparseFileOfATerabyteIsRefusedAtOnce) {
+  const auto path = write("x.safetensors", safetensors_bytes({{"a", "U8", {4}, "abcd"}}));
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 40);
+  EXPECT_THAT(error_of([&] { SafetensorsFile{path}; }),
+              HasSubstr("1099511627776 bytes, but the last tensor ends at byte"));
+  std::filesystem::resize_file(path, 0);
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 40);
+  EXPECT_THAT(error_of([&] { SafetensorsFile{path}; }), HasSubstr("the header is not JSON"));
 }
 
 TEST_F(Safetensors, DeepNestingIsRefusedAtOnce) {

@@ -37,13 +37,28 @@ TEST(CliTokenize, ABadLineIsReportedWithItsNumberAndTheRestRuns) {
   const Outcome outcome = run_program(MORTISE, "tokenize " + kDemo, "\"one\"\n{broken\n[1]\n\n\"two\"");
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(lines_of(outcome.out).size(), 2u);
-  EXPECT_EQ(outcome.err, "mortise: line 2: not a JSON value in UTF-8\nmortise: line 3: expected a JSON string\n");
+  EXPECT_THAT(outcome.err, HasSubstr("mortise: line 2: not JSON: parse error at line 1, column 2"));
+  EXPECT_THAT(outcome.err, HasSubstr("mortise: line 3: expected a JSON string\n"));
+}
+
+TEST(CliTokenize, ALineThatIsNestedAMillionDeepIsABadLine) {
+  const std::string deep(1'000'000, '[');
+  for (const char* command : {"tokenize ", "detokenize "}) {
+    const Outcome outcome =
+        run_program(MORTISE, command + kDemo, deep + "\n" + deep + std::string(1'000'000, ']') + "\n");
+    EXPECT_EQ(outcome.exit_code, 1);  // a signal: the stack ended
+    EXPECT_THAT(outcome.err, HasSubstr("mortise: line 1: lists and objects nest deeper than 64 levels"));
+    EXPECT_THAT(outcome.err, HasSubstr("mortise: line 2: lists and objects nest deeper than 64 levels"));
+  }
 }
 
 TEST(CliTokenize, IdsOutsideTheVocabularyAreReported) {
   for (const char* line : {"[-1]", "[999999999]", "[1.5]", "[\"a\"]", "\"text\"", "7"}) {
     const Outcome outcome = run_program(MORTISE, "detokenize " + kDemo, std::string(line) + "\n[5]\n");
     EXPECT_EQ(outcome.exit_code, 1) << line;
+    const bool is_list = line[0] == '[';
+    EXPECT_THAT(outcome.err,
+                HasSubstr(is_list ? "is no token id; expected 0 to " : "expected a JSON list of token ids"));
     EXPECT_THAT(outcome.err, HasSubstr("mortise: line 1: ")) << line;
     EXPECT_EQ(lines_of(outcome.out).size(), 1u) << line;
   }

@@ -2,6 +2,8 @@
 #include <filesystem>
 #include <string>
 
+#include <sys/stat.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,14 +66,44 @@ TEST(TokenizerLoad, TakesAFolderWithTokenizerJsonAlone) {
 
 TEST(TokenizerLoad, NamesTheFileThatIsMissingOrNoJson) {
   EXPECT_THAT(load_error("/nonexistent"), AllOf(HasSubstr("/nonexistent/tokenizer.json"), HasSubstr("cannot be read")));
-  EXPECT_THAT(error_of_text(""), AllOf(HasSubstr("tokenizer.json: not valid JSON"), HasSubstr("line 1, column 1")));
-  EXPECT_THAT(error_of_text("{\"model\": {\"vocab\": {\"a\": 0, \"b\""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of_text(""),
+              AllOf(HasSubstr("tokenizer.json: not JSON: parse error at line 1, column 1"), HasSubstr("download")));
+  EXPECT_THAT(error_of_text("{\"model\": {\"vocab\": {\"a\": 0, \"b\""), HasSubstr("not JSON"));
   EXPECT_THAT(error_of_text("[1, 2]"), HasSubstr("tokenizer.json: expected an object, found an array"));
-  EXPECT_THAT(error_of_text("{\"a\": \"\xff\"}"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of_text("{\"a\": \"\xff\"}"), HasSubstr("not JSON"));
 }
 
 TEST(TokenizerLoad, RefusesNestingThatWouldOverflowTheStack) {
   EXPECT_THAT(error_of_text(std::string(1000000, '[')), HasSubstr("nested more than 64 levels deep"));
+  const test::TemporaryFolder folder;
+  folder.write("tokenizer.json", small_tokenizer().dump());
+  folder.write("tokenizer_config.json", "{\"a\":" + std::string(1000000, '['));
+  EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer_config.json: lists and objects nest deeper than 64"));
+}
+
+TEST(TokenizerLoad, RefusesWhatIsNoFileAndWhatIsTooLarge) {
+  const test::TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "tokenizer.json";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer.json: is not a file"));  // a hang: it was opened
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer.json: is not a file"));
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("tokenizer.json", path);
+  EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer.json: cannot be read: Too many levels"));
+  std::filesystem::remove(path);
+  folder.write("tokenizer.json", "{}");
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 40);  // sparse: takes no room
+  EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer.json: 1099511627776 bytes; the limit is 268435456"));
+  folder.write("tokenizer.json", small_tokenizer().dump());
+  for (const char* name : {"tokenizer_config.json", "chat_template.jinja"}) {
+    folder.write(name, "{}");
+    std::filesystem::resize_file(folder.path() / name, std::uintmax_t{1} << 40);
+    EXPECT_THAT(load_error(folder.path()),
+                HasSubstr(name + std::string(": 1099511627776 bytes; the limit is 67108864")));
+    std::filesystem::remove(folder.path() / name);
+  }
 }
 
 TEST(TokenizerLoad, NamesTheKeyAndWhatWasExpected) {
@@ -194,7 +226,7 @@ TEST(TokenizerConfig, IsCheckedLikeTheTokenizer) {
   folder.write("tokenizer_config.json", R"({"eos_token": {"special": true}})");
   EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer_config.json: eos_token.content: expected a value"));
   folder.write("tokenizer_config.json", "{");
-  EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer_config.json: not valid JSON"));
+  EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer_config.json: not JSON"));
 }
 
 TEST(Tokenizer, NamesItsTokens) {

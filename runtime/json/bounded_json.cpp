@@ -1,0 +1,63 @@
+#include "json/bounded_json.hpp"
+
+#include <algorithm>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+constexpr std::size_t kMaxQuotedBytes = 120;  // enough to find the place in a file, and one line of a terminal
+
+// ASCII alone: an error travels into terminals and JSON answers, and what is damaged is seldom valid UTF-8.
+std::string printable(std::string_view text) {
+  std::string out(text.substr(0, kMaxQuotedBytes));
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
+  if (text.size() > kMaxQuotedBytes) out += "...";
+  return out;
+}
+
+}  // namespace
+
+std::string quote(std::string_view text) {
+  return fmt::format("'{}'", printable(text));
+}
+
+std::string json_error_text(const nlohmann::json::exception& error) {
+  const std::string_view text = error.what();
+  const auto tag = text.find("] ");
+  return printable(tag == text.npos ? text : text.substr(tag + 2));
+}
+
+// Brackets outside of strings, counted; what is not JSON otherwise is the parser's to say.
+void check_json_depth(std::string_view text) {
+  std::size_t depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxJsonDepth) {
+        fail("lists and objects nest deeper than {} levels (at byte {}); flatten them", kMaxJsonDepth, i);
+      }
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+}
+
+nlohmann::json parse_json(std::string_view text) {
+  check_json_depth(text);
+  try {
+    return nlohmann::json::parse(text.begin(), text.end());
+  } catch (const nlohmann::json::exception& error) {
+    fail("not JSON: {}", json_error_text(error));
+  }
+}
+
+}  // namespace mortise

@@ -1,0 +1,69 @@
+#include "json/bounded_json.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_json(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "parsed";
+}
+
+std::string nested(std::size_t depth) {
+  return std::string(depth, '[') + std::string(depth, ']');
+}
+
+TEST(BoundedJson, TakesWhatIsJson) {
+  EXPECT_EQ(parse_json(R"( {"a": [1, 2.5, "]]]\"[[["], "b": null} )"),
+            (nlohmann::json{{"a", {1, 2.5, "]]]\"[[["}}, {"b", nullptr}}));
+  EXPECT_EQ(parse_json(nested(kMaxJsonDepth)).size(), 1u);
+  EXPECT_EQ(parse_json("[" + nested(kMaxJsonDepth - 1) + "," + nested(kMaxJsonDepth - 1) + "]").size(), 2u);
+}
+
+TEST(BoundedJson, BracketsInStringsAreNotDepth) {
+  const std::string brackets(1'000'000, '[');
+  EXPECT_EQ(refusal(fmt::format("\"{}\"", brackets)), "parsed");
+  EXPECT_EQ(refusal(fmt::format("[\"\\\"{}\"]", brackets)), "parsed");
+}
+
+TEST(BoundedJson, RefusesDepthWithThePlace) {
+  EXPECT_EQ(refusal(nested(kMaxJsonDepth + 1)),
+            "lists and objects nest deeper than 64 levels (at byte 64); flatten them");
+  EXPECT_THAT(refusal(nested(1'000'000)), HasSubstr("nest deeper"));
+  EXPECT_THAT(refusal(std::string(1'000'000, '[')), HasSubstr("nest deeper"));
+  std::string objects;
+  for (int i = 0; i < 1'000'000; ++i) objects += "{\"a\":";
+  EXPECT_THAT(refusal(objects), HasSubstr("nest deeper"));
+}
+
+TEST(BoundedJson, SaysWhatIsNotJson) {
+  EXPECT_THAT(refusal("{\"a\":"), StartsWith("not JSON: parse error at line 1, column 6: syntax error while parsing"));
+  for (const char* text : {"", " ", "]", "[1,]", "{1:2}", "nul", "1 2", "\"\xff\"", "\"\\ud800\"", "NaN", "1e999",
+                           "'a'", "[1] [", "\"a\\\"", "-"}) {
+    EXPECT_THAT(refusal(text), StartsWith("not JSON: ")) << text;
+  }
+}
+
+TEST(BoundedJson, AnErrorCannotPlayWithTheTerminalNorFillIt) {
+  const std::string text = refusal("\"\x1b[2J" + std::string(1'000'000, 'x'));
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_LT(text.size(), 200u);
+  EXPECT_EQ(quote("a\x1b\xc3\xa4"
+                  "b"),
+            "'a?\?\?b'");
+  EXPECT_EQ(quote(std::string(121, 'x')), fmt::format("'{}...'", std::string(120, 'x')));
+}
+
+}  // namespace
+}  // namespace mortise
