@@ -14,6 +14,11 @@ namespace {
 constexpr const char* kPartType = "mortise.part";
 constexpr const char* kPipelineType = "mortise.pipeline";
 
+// Parts are C++'s memory, not Lua's, so that the script's limit does not end a loop which makes them.
+constexpr std::size_t kMaxParts = 1000;
+// In instructions: a look-up reads plugin files, all of them when there is none of the name. It takes about as long.
+constexpr std::int64_t kLookUpCost = 100'000;
+
 // Every function here has the ScriptParts as its upvalue 1.
 ScriptParts& script_parts(lua_State* L) {
   return *static_cast<ScriptParts*>(lua_touserdata(L, lua_upvalueindex(1)));
@@ -59,6 +64,9 @@ int construct_part(lua_State* L) {
     } catch (const Error& error) {
       fail("{}: {}", where, error.what());
     }
+    if (parts.parts.size() == kMaxParts) {
+      fail("{}: the script makes more than {} parts; make each one where it is used", where, kMaxParts);
+    }
     const auto& components = parts.constructors[static_cast<std::size_t>(lua_tointeger(L, lua_upvalueindex(2)))];
     parts.parts.push_back(make_part(components, name, options, parts.folder, where));
     push_index(L, parts.parts.size() - 1, kPartType);
@@ -83,6 +91,7 @@ int plugin_from_file(lua_State* L) {
     if (lua_type(L, 1) != LUA_TSTRING) fail("{}: plugin takes the name of a file, plugin(\"./x.so\") {{ ... }}", where);
     const std::string name = lua_tostring(L, 1);
     if (!parts.loading) fail("{}: plugin can be called while the script loads, not in a callback", where);
+    LuaState::of(L).spend(kLookUpCost);
     try {
       const PluginFile& file = load_plugin_file((parts.folder / name).lexically_normal());
       std::vector<const Component*> components;
@@ -104,19 +113,21 @@ int find_global(lua_State* L) {
       return 1;
     }
     const std::string name = lua_tostring(L, 2);
-    if (!parts.loading) fail("{}: unknown variable '{}'", script_location(L), name);
-    const auto found = parts.catalog->find(name);
-    if (found.components.empty()) {
-      try {
-        parts.catalog->fail_unknown(name, found);
-      } catch (const Error& error) {
-        fail("{}: {}", script_location(L), error.what());
-      }
+    if (!parts.loading)
+      fail("{}: unknown variable '{}'; a callback sees those of the script", script_location(L), name);
+    LuaState::of(L).spend(kLookUpCost);
+    try {
+      const auto found = parts.catalog->find(name);
+      if (found.components.empty()) parts.catalog->fail_unknown(name, found);
+      push_constructor(L, parts, found.components, name);
+    } catch (const Error& error) {
+      fail("{}: {}", script_location(L), error.what());
     }
-    push_constructor(L, parts, found.components, name);
+    lua_pushglobaltable(L);  // and not the table at 1, which a script could choose
     lua_pushvalue(L, 2);
-    lua_pushvalue(L, -2);
-    lua_rawset(L, 1);  // the next use finds it at once
+    lua_pushvalue(L, -3);
+    lua_rawset(L, -3);  // the next use finds it at once
+    lua_pop(L, 1);
     return 1;
   });
 }
@@ -205,6 +216,7 @@ int construct_pipeline(lua_State* L) {
   return lua_barrier(L, [L] {
     ScriptParts& parts = script_parts(L);
     const std::string where = script_location(L);
+    if (parts.pipelines.size() == kMaxPipelines) fail("{}: more than {} pipelines; make fewer", where, kMaxPipelines);
     if (!parts.loading) fail("{}: pipeline can be called while the script loads, not in a callback", where);
     PipelineDescription pipeline;
     try {
@@ -258,6 +270,8 @@ void open_constructors(lua_State* L, ScriptParts& parts) {
   set_function(L, parts, "pipeline", &construct_pipeline);
   lua_newtable(L);
   set_function(L, parts, "__index", &find_global);
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
   lua_setmetatable(L, -2);
   lua_pop(L, 3);
 }

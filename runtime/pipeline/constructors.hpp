@@ -12,6 +12,8 @@
 
 namespace mortise {
 
+inline constexpr std::size_t kMaxPipelines = 100;  // of a script; each is a copy of its parts
+
 // What the constructors of one script made. Lua holds indices into it (a part or a pipeline is a userdata with one),
 // so nothing of C++ has to be destroyed by Lua's collector.
 struct ScriptParts {

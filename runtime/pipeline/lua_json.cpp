@@ -12,73 +12,96 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kMaxDepth = 32;  // also ends tables that hold themselves
+constexpr std::size_t kMaxValues = 10'000;
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
 
-Json value_to_json(lua_State* L, int index, int depth);
+class Reader {
+ public:
+  explicit Reader(lua_State* L) : L_(L) {}
 
-Json text_to_json(lua_State* L, int index) {
-  std::size_t size = 0;
-  const char* text = lua_tolstring(L, index, &size);
-  Json value = std::string(text, size);
-  try {
-    static_cast<void>(value.dump());
-  } catch (const Json::exception&) {
-    fail("holds a text that is not UTF-8");
+  Json value(int index, int depth) {
+    if (++num_values_ > kMaxValues) fail("holds more than {} values; give less", kMaxValues);
+    switch (lua_type(L_, index)) {
+      case LUA_TNIL:
+        return nullptr;
+      case LUA_TBOOLEAN:
+        return lua_toboolean(L_, index) != 0;
+      case LUA_TNUMBER:
+        return number(index);
+      case LUA_TSTRING:
+        return text(index);
+      case LUA_TTABLE:
+        return table(lua_absindex(L_, index), depth);
+      default:
+        fail("holds a {}; options are numbers, texts, booleans and tables of them", luaL_typename(L_, index));
+    }
   }
-  return value;
-}
 
-Json number_to_json(lua_State* L, int index) {
-  if (lua_isinteger(L, index)) return lua_tointeger(L, index);
-  const double number = lua_tonumber(L, index);
-  if (!std::isfinite(number)) fail("holds {}, which is not a number that can be written down", number);
-  constexpr double kExact = 9007199254740992.0;  // 2^53
-  if (number == std::floor(number) && std::fabs(number) <= kExact) return static_cast<lua_Integer>(number);
-  return number;
-}
+ private:
+  std::string text(int index) {
+    std::size_t size = 0;
+    const char* data = lua_tolstring(L_, index, &size);
+    text_bytes_ += size;
+    if (text_bytes_ > kMaxTextBytes) fail("holds more than {} bytes of text; give less", kMaxTextBytes);
+    std::string value(data, size);
+    try {
+      static_cast<void>(Json(value).dump());
+    } catch (const Json::exception&) {
+      fail("holds a text that is not UTF-8");
+    }
+    return value;
+  }
 
-Json table_to_json(lua_State* L, int index, int depth) {
-  if (depth >= kMaxDepth) fail("holds tables more than {} deep", kMaxDepth);
-  luaL_checkstack(L, 4, "table");
-  index = lua_absindex(L, index);
-  const auto length = static_cast<lua_Integer>(lua_rawlen(L, index));
-  Json array = Json::array();
-  for (lua_Integer i = 1; i <= length; ++i) {
-    lua_rawgeti(L, index, i);
-    array.push_back(value_to_json(L, -1, depth + 1));
-    lua_pop(L, 1);
+  Json number(int index) {
+    if (lua_isinteger(L_, index)) return lua_tointeger(L_, index);
+    const double number = lua_tonumber(L_, index);
+    if (!std::isfinite(number)) fail("holds {}, which is not a number that can be written down", number);
+    constexpr double kExact = 9007199254740992.0;  // 2^53
+    if (number == std::floor(number) && std::fabs(number) <= kExact) return static_cast<lua_Integer>(number);
+    return number;
   }
-  Json object = Json::object();
-  for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) {
-    if (lua_isinteger(L, -2) && lua_tointeger(L, -2) >= 1 && lua_tointeger(L, -2) <= length) continue;
-    if (lua_type(L, -2) != LUA_TSTRING) fail("holds a table with a key that is neither a text nor in 1..n");
-    if (length != 0) fail("holds a table with names as well as a list");
-    const std::string key = text_to_json(L, -2);
-    object[key] = value_to_json(L, -1, depth + 1);
-  }
-  return length != 0 ? array : object;
-}
 
-Json value_to_json(lua_State* L, int index, int depth) {
-  switch (lua_type(L, index)) {
-    case LUA_TNIL:
-      return nullptr;
-    case LUA_TBOOLEAN:
-      return lua_toboolean(L, index) != 0;
-    case LUA_TNUMBER:
-      return number_to_json(L, index);
-    case LUA_TSTRING:
-      return text_to_json(L, index);
-    case LUA_TTABLE:
-      return table_to_json(L, index, depth);
-    default:
-      fail("holds a {}; options are numbers, texts, booleans and tables of them", luaL_typename(L, index));
+  // Looks at the keys that are there and not at 1 to #t: a table with the keys 1, 2, 4, ..., 2^62 has that length.
+  Json table(int index, int depth) {
+    if (depth >= kMaxDepth) fail("holds tables more than {} deep", kMaxDepth);
+    luaL_checkstack(L_, 4, "table");
+    std::size_t length = 0;
+    Json object = Json::object();
+    for (lua_pushnil(L_); lua_next(L_, index) != 0; lua_pop(L_, 1)) {
+      if (lua_isinteger(L_, -2)) {
+        if (++length > kMaxValues) fail("holds more than {} values; give less", kMaxValues);
+        continue;
+      }
+      if (lua_type(L_, -2) != LUA_TSTRING) fail("holds a table with a key that is neither a text nor in 1..n");
+      const std::string key = text(-2);
+      object[key] = value(-1, depth + 1);
+    }
+    if (length == 0) return object;
+    if (!object.empty()) fail("holds a table with names as well as a list");
+    return list(index, length, depth);
   }
-}
+
+  // With `length` whole numbers as keys, they are 1..n exactly if none of 1..n is absent.
+  Json list(int index, std::size_t length, int depth) {
+    Json array = Json::array();
+    for (std::size_t i = 1; i <= length; ++i) {
+      const bool is_there = lua_rawgeti(L_, index, static_cast<lua_Integer>(i)) != LUA_TNIL;
+      if (!is_there) fail("holds a list with a hole: number {} of its {} values is not there", i, length);
+      array.push_back(value(-1, depth + 1));
+      lua_pop(L_, 1);
+    }
+    return array;
+  }
+
+  lua_State* L_;
+  std::size_t num_values_ = 0;
+  std::size_t text_bytes_ = 0;
+};
 
 }  // namespace
 
 Json to_json(lua_State* L, int index) {
-  return value_to_json(L, index, 0);
+  return Reader(L).value(index, 0);
 }
 
 void push_json(lua_State* L, const Json& value) {

@@ -1,42 +1,17 @@
 #include "pipeline/lua_sandbox.hpp"
 
-#include <cstdio>
 #include <cstring>
 #include <initializer_list>
 #include <string>
 
-#include "error.hpp"
 #include "lauxlib.h"
 #include "lualib.h"
-#include "pipeline/lua_state.hpp"
+#include "pipeline/lua_bounded.hpp"
 
 namespace mortise {
 namespace {
 
 namespace fs = std::filesystem;
-
-int print_to_stderr(lua_State* L) {
-  const int count = lua_gettop(L);
-  std::string line;
-  for (int i = 1; i <= count; ++i) {
-    std::size_t size = 0;
-    const char* text = luaL_tolstring(L, i, &size);
-    if (i > 1) line += '\t';
-    line.append(text, size);
-    lua_pop(L, 1);
-  }
-  line += '\n';
-  std::fputs(line.c_str(), stderr);
-  return 0;
-}
-
-int call_original(lua_State* L) {  // Upvalue 1: the original.
-  const int count = lua_gettop(L);
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
-  lua_call(L, count, LUA_MULTRET);
-  return lua_gettop(L);
-}
 
 // load(text [, name [, mode [, env]]]): no functions as source, no bytecode.
 int load_text(lua_State* L) {
@@ -103,11 +78,11 @@ void open_some(lua_State* L, const char* name, lua_CFunction open, std::initiali
   lua_pop(L, 1);
 }
 
-// Replaces field `name` of the table on top by `wrapper` with the original as its upvalue.
-void wrap(lua_State* L, const char* name, lua_CFunction wrapper, const fs::path* folder = nullptr) {
+// For io: with the script's folder as upvalue 2.
+void wrap_with_folder(lua_State* L, const char* name, lua_CFunction wrapper, const fs::path& folder) {
   lua_getfield(L, -1, name);
-  if (folder != nullptr) lua_pushlightuserdata(L, const_cast<fs::path*>(folder));
-  lua_pushcclosure(L, wrapper, folder == nullptr ? 1 : 2);
+  lua_pushlightuserdata(L, const_cast<fs::path*>(&folder));
+  lua_pushcclosure(L, wrapper, 2);
   lua_setfield(L, -2, name);
 }
 
@@ -118,13 +93,14 @@ void open_limited_libraries(lua_State* L, const fs::path& folder) {
   remove_fields(L, {"dofile", "loadfile", "collectgarbage"});
   wrap(L, "load", &load_text);
   wrap(L, "setmetatable", &set_metatable);
-  lua_pushcfunction(L, &print_to_stderr);
-  lua_setfield(L, -2, "print");
+  bound_base_functions(L);
   lua_pop(L, 1);
 
   luaL_requiref(L, LUA_STRLIBNAME, luaopen_string, 1);
   remove_fields(L, {"dump"});
+  bound_string_functions(L);
   luaL_requiref(L, LUA_TABLIBNAME, luaopen_table, 1);
+  bound_table_functions(L);
   luaL_requiref(L, LUA_MATHLIBNAME, luaopen_math, 1);
   luaL_requiref(L, LUA_UTF8LIBNAME, luaopen_utf8, 1);
   lua_pop(L, 4);
@@ -132,8 +108,13 @@ void open_limited_libraries(lua_State* L, const fs::path& folder) {
   open_some(L, LUA_OSLIBNAME, luaopen_os, {"getenv", "time", "clock", "date"});
   open_some(L, LUA_IOLIBNAME, luaopen_io, {"open", "lines"});
   lua_getglobal(L, LUA_IOLIBNAME);
-  wrap(L, "open", &open_for_reading, &folder);
-  wrap(L, "lines", &read_lines, &folder);
+  wrap_with_folder(L, "open", &open_for_reading, folder);
+  wrap_with_folder(L, "lines", &read_lines, folder);
+  lua_pop(L, 1);
+  // A script that got at the metatable of files could set its __gc.
+  luaL_getmetatable(L, LUA_FILEHANDLE);
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
   lua_pop(L, 1);
 }
 

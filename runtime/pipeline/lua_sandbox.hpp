@@ -11,7 +11,7 @@ namespace mortise {
 // Opens, into the globals:
 //   base    without dofile, loadfile and collectgarbage; load takes text only; print writes to standard error;
 //           setmetatable refuses __gc (finalizers run outside the instruction limit)
-//   string  without dump; table; math; utf8
+//   string  without dump; table; math; utf8; with what could run for ever bounded (lua_bounded.hpp)
 //   os      getenv, time, clock, date
 //   io      open and lines, of regular files, for reading; relative names are taken from `folder`
 // Raises Lua errors: call it inside LuaState::call. `folder` must outlive the state.

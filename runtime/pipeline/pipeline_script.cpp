@@ -17,21 +17,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxLuaBytes = std::size_t{64} << 20;
 constexpr std::uintmax_t kMaxScriptBytes = std::uintmax_t{1} << 20;
-// About a second for a script, which runs once; a tenth for a callback, which runs while a request waits.
-constexpr std::int64_t kScriptInstructions = 100'000'000;
-constexpr std::int64_t kCallbackInstructions = 10'000'000;
 
 std::string read_script(const fs::path& file) {
   std::error_code error;
   const auto status = fs::status(file, error);
-  if (!fs::exists(status)) fail("{}: no such script", file.string());
+  if (status.type() == fs::file_type::none) {
+    fail("{}: cannot be looked at: {}; check its permissions and links", file.string(), error.message());
+  }
+  if (!fs::exists(status)) fail("{}: no such script; check the path", file.string());
   if (!fs::is_regular_file(status)) fail("{}: is not a file; name the script in it", file.string());
   if (fs::file_size(file, error) > kMaxScriptBytes)
     fail("{}: is larger than 1 MiB; is it a Lua script?", file.string());
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) fail("{}: cannot be read", file.string());
+  if (!stream) fail("{}: cannot be read; check its permissions", file.string());
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
@@ -76,21 +75,34 @@ RequestRoute parse_route(const nlohmann::json& route) {
 }  // namespace
 
 struct PipelineScript::Impl {
-  explicit Impl(std::string script_name) : name(std::move(script_name)), lua(kMaxLuaBytes) {}
+  Impl(std::string script_name, const ScriptLimits& script_limits)
+      : name(std::move(script_name)), limits(script_limits), lua(limits.memory_bytes) {}
 
   void run(std::string_view text);
+  void call(const LuaBudget& budget, const std::function<void(lua_State*)>& body);
   void take_result(lua_State* L);
   // Calls the script's global function with one argument; false when there is none. `result` reads the value on top.
   bool callback(const char* function, const nlohmann::json& argument, const std::function<void(lua_State*)>& result);
 
   std::string name;
+  ScriptLimits limits;
   ScriptParts parts;
   LuaState lua;
   std::vector<PipelineDescription> pipelines;
 };
 
+// What goes wrong at no line (memory, error(text, 0)) gets the script's name all the same.
+void PipelineScript::Impl::call(const LuaBudget& budget, const std::function<void(lua_State*)>& body) {
+  try {
+    lua.call(budget, body);
+  } catch (const Error& error) {
+    if (std::string_view(error.what()).starts_with(name)) throw;
+    fail("{}: {}", name, error.what());
+  }
+}
+
 void PipelineScript::Impl::run(std::string_view text) {
-  lua.call(kScriptInstructions, [&](lua_State* L) {
+  call(limits.load, [&](lua_State* L) {
     open_limited_libraries(L, parts.folder);
     open_constructors(L, parts);
     lua_pushstring(L, parts.folder.c_str());
@@ -98,6 +110,8 @@ void PipelineScript::Impl::run(std::string_view text) {
     if (luaL_loadbufferx(L, text.data(), text.size(), ("@" + name).c_str(), "t") != LUA_OK) lua_error(L);
     lua_call(L, 0, 1);
     take_result(L);
+    lua_settop(L, 0);
+    lua_gc(L, LUA_GCCOLLECT);  // closes files that the script left open
   });
   parts.loading = false;
 }
@@ -123,6 +137,7 @@ void PipelineScript::Impl::take_result(lua_State* L) {
     named.emplace_back(*index, lua_tostring(L, -2));
   }
   if (named.empty()) fail("{}: returns an empty table; put a pipeline {{ ... }} in it", name);
+  if (named.size() > kMaxPipelines) fail("{}: returns more than {} pipelines; return fewer", name, kMaxPipelines);
   // Lua tables have no order, the script has: the pipeline that was made first is the default.
   std::sort(named.begin(), named.end());
   std::stable_partition(named.begin(), named.end(), [](const auto& entry) { return entry.second == "default"; });
@@ -135,7 +150,7 @@ void PipelineScript::Impl::take_result(lua_State* L) {
 bool PipelineScript::Impl::callback(const char* function, const nlohmann::json& argument,
                                     const std::function<void(lua_State*)>& result) {
   bool defined = false;
-  lua.call(kCallbackInstructions, [&](lua_State* L) {
+  call(limits.callback, [&](lua_State* L) {
     lua_pushglobaltable(L);
     lua_pushstring(L, function);
     lua_rawget(L, -2);  // raw: an absent one is not a plugin to be looked for
@@ -154,8 +169,8 @@ PipelineScript& PipelineScript::operator=(PipelineScript&&) noexcept = default;
 PipelineScript::~PipelineScript() = default;
 
 PipelineScript PipelineScript::from_text(std::string_view text, const std::string& name, const fs::path& folder,
-                                         const PluginCatalog& catalog) {
-  auto impl = std::make_unique<Impl>(name);
+                                         const PluginCatalog& catalog, const ScriptLimits& limits) {
+  auto impl = std::make_unique<Impl>(name, limits);
   impl->parts.catalog = &catalog;
   impl->parts.folder = fs::absolute(folder).lexically_normal();
   impl->run(text);

@@ -17,6 +17,7 @@
 
 #include "loader/catalog.hpp"
 #include "pipeline/description.hpp"
+#include "pipeline/script_limits.hpp"
 
 namespace mortise {
 
@@ -36,7 +37,7 @@ class PipelineScript {
   static PipelineScript load_demo(const PluginCatalog& catalog);
   // `name` stands for the script in messages; `folder` is its script_dir.
   static PipelineScript from_text(std::string_view text, const std::string& name, const std::filesystem::path& folder,
-                                  const PluginCatalog& catalog);
+                                  const PluginCatalog& catalog, const ScriptLimits& limits = {});
 
   PipelineScript(PipelineScript&&) noexcept;
   PipelineScript& operator=(PipelineScript&&) noexcept;

@@ -60,6 +60,16 @@ TEST(Description, APartByNameServesSwaps) {
               HasSubstr("did you mean 'toy_model'?"));
 }
 
+TEST(Description, AFileWithSeveralPartsOfAKindIsAskedForByName) {
+  const auto found = plugins().find("toy_attention");
+  Component other = *found.components.at(0);
+  other.name = "other";
+  const PartDescription part{"./x.so", "test.lua:3", {{found.components[0], json::object()}, {&other, json::object()}}};
+  EXPECT_EQ(error_of([&] { part_of_kind(part, PartKind::kAttention, "attention"); }),
+            "test.lua:3: ./x.so holds several of kind attention ('toy_attention', 'other'); put its folder on "
+            "MORTISE_PLUGIN_PATH and name the one that is meant");
+}
+
 TEST(Description, RelativePathsAreTakenFromTheFolder) {
   const auto path = [](const std::string& given) {
     return make_part(plugins(), PartKind::kModel, "toy_model", {{"path", given}}, "/base/scripts")

@@ -1,9 +1,6 @@
 #include "pipeline/lua_state.hpp"
 
-#include "lauxlib.h"
-#include "pipeline/lua_json.hpp"
-#include "pipeline/lua_sandbox.hpp"
-#include "test_support.hpp"
+#include "lua_fixture.hpp"
 
 namespace mortise {
 namespace {
@@ -12,29 +9,7 @@ using namespace test;
 using nlohmann::json;
 using testing::HasSubstr;
 
-// Runs Lua text with the limited libraries and gives what it returns, as JSON.
-class LuaStateTest : public testing::Test {
- protected:
-  LuaStateTest() : lua_(std::size_t{64} << 20) {
-    lua_.call(1'000'000, [&](lua_State* L) { open_limited_libraries(L, dir_.path()); });
-  }
-
-  json run(const std::string& text) {
-    json result;
-    lua_.call(1'000'000, [&](lua_State* L) {
-      if (luaL_loadbufferx(L, text.data(), text.size(), "@test.lua", "t") != LUA_OK) lua_error(L);
-      lua_call(L, 0, 1);
-      result = to_json(L, -1);
-    });
-    return result;
-  }
-  std::string failure(const std::string& text) {
-    return error_of([&] { run(text); });
-  }
-
-  TempDir dir_;
-  LuaState lua_;
-};
+using LuaStateTest = LuaTest;
 
 TEST_F(LuaStateTest, TablesBecomeJson) {
   EXPECT_EQ(run("return { a = 1, b = 2.5, c = { 1, 'x', true }, d = {}, e = 4 / 2 }"),
@@ -43,18 +18,19 @@ TEST_F(LuaStateTest, TablesBecomeJson) {
 }
 
 TEST_F(LuaStateTest, WhatJsonCannotSayIsAnError) {
-  EXPECT_THAT(failure("return print"), HasSubstr("holds a function"));
-  EXPECT_THAT(failure("return 1 / 0"), HasSubstr("inf"));
+  EXPECT_THAT(failure("return print"),
+              HasSubstr("holds a function; options are numbers, texts, booleans and tables of them"));
+  EXPECT_THAT(failure("return 1 / 0"), HasSubstr("holds inf, which is not a number that can be written down"));
   EXPECT_THAT(failure("return { 1, x = 2 }"), HasSubstr("names as well as a list"));
   EXPECT_THAT(failure("return { [{}] = 2 }"), HasSubstr("neither a text nor"));
-  EXPECT_THAT(failure("return '\\xff'"), HasSubstr("not UTF-8"));
-  EXPECT_THAT(failure("local t = {} t.t = t return t"), HasSubstr("more than 32 deep"));
+  EXPECT_THAT(failure("return '\\xff'"), HasSubstr("holds a text that is not UTF-8"));
+  EXPECT_THAT(failure("local t = {} t.t = t return t"), HasSubstr("holds tables more than 32 deep"));
 }
 
 TEST_F(LuaStateTest, JsonComesBackAsItWas) {
   const json value = {{"role", "user"}, {"n", {1, 2.5, false}}, {"empty", json::object()}};
   json back;
-  lua_.call(1000, [&](lua_State* L) {
+  lua_.call(kBudget, [&](lua_State* L) {
     push_json(L, value);
     back = to_json(L, -1);
   });
@@ -74,8 +50,10 @@ TEST_F(LuaStateTest, EndlessLoopsEnd) {
 }
 
 TEST_F(LuaStateTest, MemoryIsLimited) {
+  const LuaBudget much{100'000'000, std::chrono::seconds(60)};
   EXPECT_THAT(failure("return #string.rep('x', 1 << 30)"), HasSubstr("memory"));
-  EXPECT_THAT(failure("local t = {} while true do t[#t + 1] = ('x'):rep(100000) .. #t end"), HasSubstr("64 MiB"));
+  EXPECT_THAT(failure("local t = {} while true do t[#t + 1] = ('x'):rep(100000) .. #t end", much),
+              HasSubstr("the script needs more than 64 MiB of memory; keep and build less"));
   EXPECT_EQ(run("return 1"), 1);
 }
 
@@ -120,7 +98,7 @@ TEST_F(LuaStateTest, FilesAreReadFromTheScriptsFolderAndNotWritten) {
   for (const char* mode : {"w", "a", "r+", "w+", "rb+"}) {
     EXPECT_THAT(failure(std::string("io.open('names.txt', '") + mode + "')"), HasSubstr("read files only")) << mode;
   }
-  EXPECT_THAT(failure("io.open('/dev/zero')"), HasSubstr("not a regular file"));
+  EXPECT_THAT(failure("io.open('/dev/zero')"), HasSubstr("'/dev/zero' is not a regular file"));
   EXPECT_THAT(failure("io.lines('/dev/zero')"), HasSubstr("not a regular file"));
 }
 

@@ -1,5 +1,8 @@
 #include "pipeline/pipeline_script.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "test_support.hpp"
 
 namespace mortise {
@@ -83,8 +86,9 @@ TEST_F(PipelineScriptTest, WrongValueNamesLineValueAndWhatWasExpected) {
       failure("\n\ntoy_attention {\n  block_size = 'big',\n}"),
       "test.lua:3: option 'block_size' of attention 'toy_attention' is \"big\" (a string); expected an integer from "
       "1 to 256 (tokens per KV block)");
-  EXPECT_THAT(failure("toy_attention { block_size = print }"),
-              AllOf(StartsWith("test.lua:1: "), HasSubstr("holds a function")));
+  EXPECT_THAT(
+      failure("toy_attention { block_size = print }"),
+      AllOf(StartsWith("test.lua:1: "), HasSubstr("a value given to toy_attention holds a function; options are")));
   EXPECT_THAT(failure("toy_attention(16)"), HasSubstr("test.lua:1: toy_attention takes a table of options"));
   EXPECT_THAT(failure("toy_attention { 16 }"), HasSubstr("takes options by name"));
 }
@@ -121,7 +125,8 @@ TEST_F(PipelineScriptTest, KeysOfPipelineAreChecked) {
   EXPECT_THAT(failure("return pipeline(3)"), HasSubstr("pipeline takes a table"));
   EXPECT_THAT(failure("return " + toys("kv_cache = { memory = 'big' }")),
               StartsWith("test.lua:1: option 'memory' of kv_cache is \"big\""));
-  EXPECT_THAT(failure("return " + toys("kv_cache = 512")), HasSubstr("kv_cache of pipeline is 512"));
+  EXPECT_THAT(failure("return " + toys("kv_cache = 512")),
+              HasSubstr("kv_cache of pipeline is 512 (a whole number); expected a table, kv_cache = { ... }"));
   EXPECT_THAT(failure("return " + toys("speculation = { verify = 'maybe' }")),
               HasSubstr("option 'verify' of speculation"));
 }
@@ -192,9 +197,16 @@ TEST_F(PipelineScriptTest, OnRequestSetsPriorityGroupAndProposer) {
   EXPECT_EQ(route.group, "g");
   EXPECT_EQ(route.proposer, "none");
   EXPECT_EQ(script.on_request({{"user", "x"}}).value().priority, std::nullopt);
-  EXPECT_THAT(error_of([&] { script.on_request({{"user", "bad"}}); }), HasSubstr("priority = \"high\""));
+  EXPECT_THAT(error_of([&] {
+                script.on_request({{"user", "bad"}});
+              }),
+              HasSubstr("on_request returned priority = \"high\" (a string); expected a whole number"));
   EXPECT_THAT(error_of([&] { script.on_request({{"user", "odd"}}); }), HasSubstr("unknown key 'prio'"));
   EXPECT_EQ(load("return " + toys()).on_request(json::object()), std::nullopt);
+  auto wrong = load("function on_request() return 7 end return " + toys());
+  EXPECT_EQ(
+      error_of([&] { wrong.on_request(json::object()); }),
+      "test.lua: on_request returned 7 (a whole number); expected nil or a table with priority, group or proposer");
 }
 
 TEST_F(PipelineScriptTest, CallbacksAreLimitedAndSurviveTheirErrors) {
@@ -214,17 +226,75 @@ TEST_F(PipelineScriptTest, CallbacksAreLimitedAndSurviveTheirErrors) {
 
 TEST_F(PipelineScriptTest, CallbacksCannotMakeParts) {
   auto script = load("local make = toy_device\nfunction chat_template(m) return make {} end\nreturn " + toys());
-  EXPECT_THAT(error_of([&] { script.chat_template(json::array()); }), HasSubstr("not in a callback"));
+  EXPECT_THAT(error_of([&] { script.chat_template(json::array()); }),
+              HasSubstr("toy_device can be made while the script loads, not in a callback"));
+  auto file = load("function chat_template(m) plugin('x.so') end return " + toys());
+  EXPECT_THAT(error_of([&] { file.chat_template(json::array()); }),
+              HasSubstr("plugin can be called while the script loads, not in a callback"));
+  auto whole = load("function chat_template(m) pipeline {} end return " + toys());
+  EXPECT_THAT(error_of([&] { whole.chat_template(json::array()); }),
+              HasSubstr("pipeline can be called while the script loads, not in a callback"));
 }
 
 TEST_F(PipelineScriptTest, ScriptsAreRefusedWithTheirName) {
   const auto load_file = [&](const fs::path& file) { return error_of([&] { PipelineScript::load(file, catalog_); }); };
   EXPECT_THAT(load_file(dir_.path() / "none.lua"), HasSubstr("none.lua: no such script"));
-  EXPECT_THAT(load_file(dir_.path()), HasSubstr("is not a file"));
+  EXPECT_THAT(load_file(dir_.path()), HasSubstr("is not a file; name the script in it"));
+  ASSERT_EQ(::mkfifo((dir_.path() / "pipe.lua").c_str(), 0600), 0);
+  EXPECT_THAT(load_file(dir_.path() / "pipe.lua"), HasSubstr("is not a file"));  // a hang: it was opened
+  fs::create_symlink("loop.lua", dir_.path() / "loop.lua");
+  EXPECT_THAT(load_file(dir_.path() / "loop.lua"), HasSubstr("cannot be looked at: Too many levels of symbolic links"));
+  if (::geteuid() != 0) {  // root reads everything
+    write_text(dir_.path() / "secret.lua", "return");
+    fs::permissions(dir_.path() / "secret.lua", fs::perms::none);
+    EXPECT_THAT(load_file(dir_.path() / "secret.lua"), HasSubstr("secret.lua: cannot be read; check its permissions"));
+  }
+  write_text(dir_.path() / "large.lua", "return");
+  fs::resize_file(dir_.path() / "large.lua", std::uintmax_t{1} << 40);  // sparse: takes no room
+  EXPECT_THAT(load_file(dir_.path() / "large.lua"), HasSubstr("is larger than 1 MiB; is it a Lua script?"));
   write_text(dir_.path() / "broken.lua", "return pipeline {\n  device = \n}");
   EXPECT_THAT(load_file(dir_.path() / "broken.lua"), HasSubstr("broken.lua:3: unexpected symbol near '}'"));
   write_text(dir_.path() / "binary.lua", "\x1bLua");
   EXPECT_THAT(load_file(dir_.path() / "binary.lua"), HasSubstr("attempt to load a binary chunk"));
+}
+
+// Parts and pipelines are kept outside of Lua's memory.
+TEST_F(PipelineScriptTest, LoopsThatMakePartsEnd) {
+  EXPECT_THAT(failure("while true do\n  toy_scheduler {}\nend"),
+              StartsWith("test.lua:2: the script makes more than 1000 parts"));
+  EXPECT_THAT(failure("local p = { device = toy_device {}, model = toy_model { path = 'm' },\n"
+                      "attention = toy_attention {}, scheduler = toy_scheduler {} }\nwhile true do pipeline(p) end"),
+              StartsWith("test.lua:3: more than 100 pipelines; make fewer"));
+  EXPECT_THAT(failure("local p = " + toys() + "\nlocal t = {} for i = 1, 101 do t['p' .. i] = p end return t"),
+              HasSubstr("test.lua: returns more than 100 pipelines; return fewer"));
+  fs::copy_file(good("lively"), dir_.path() / "own.so");
+  EXPECT_THAT(failure("while true do plugin('own.so') end"), HasSubstr("instructions"));
+  EXPECT_THAT(failure("for i = 1, 1e9 do pcall(function() return _G['x' .. i] end) end"), HasSubstr("instructions"));
+}
+
+TEST_F(PipelineScriptTest, TheLookUpOfGlobalsIsOutOfReach) {
+  EXPECT_EQ(error_of([&] { load("assert(getmetatable(_G) == false)\nreturn " + toys()); }), "");
+  EXPECT_THAT(failure("setmetatable(_G, nil)"), HasSubstr("cannot change a protected metatable"));
+}
+
+TEST_F(PipelineScriptTest, WhatHasNoLineHasTheScriptsName) {
+  EXPECT_THAT(failure("local t = {} while true do t[#t + 1] = ('x'):rep(100000) .. #t end"),
+              StartsWith("test.lua: the script needs more than 64 MiB of memory"));
+  EXPECT_EQ(failure("error('plain', 0)"), "test.lua: plain");
+  EXPECT_EQ(failure("error({})"), "test.lua: an error without a text; call error() with one");
+}
+
+TEST_F(PipelineScriptTest, LimitsCanBeSet) {
+  const ScriptLimits limits{.memory_bytes = std::size_t{1} << 20,
+                            .load = {1'000'000, std::chrono::seconds(60)},
+                            .callback = {2000, std::chrono::seconds(60)}};
+  const auto load_limited = [&](const std::string& text) {
+    return PipelineScript::from_text(text, "test.lua", dir_.path(), catalog_, limits);
+  };
+  EXPECT_THAT(error_of([&] { load_limited("for i = 1, 2e6 do end"); }), HasSubstr("more than 1000000 instructions"));
+  EXPECT_THAT(error_of([&] { load_limited("local s = ('x'):rep(1 << 20)"); }), HasSubstr("more than 1 MiB of memory"));
+  auto script = load_limited("function chat_template() while true do end end return " + toys());
+  EXPECT_THAT(error_of([&] { script.chat_template(json::array()); }), HasSubstr("more than 2000 instructions"));
 }
 
 TEST_F(PipelineScriptTest, ScriptDirIsAbsolute) {
