@@ -20,6 +20,11 @@ constexpr std::uint16_t kMachine = EM_AARCH64;
 #error "which e_machine do shared objects of this architecture have?"
 #endif
 
+// Each symbol may name as much of the string table as it likes, and each section the same symbols, so that a file of a
+// megabyte could ask for gigabytes of names. A plugin exports one symbol; the largest libraries have 200,000.
+constexpr std::size_t kMaxExports = std::size_t{1} << 20;
+constexpr std::size_t kMaxNameBytes = 256;  // longer ones are cut: names are compared with short ones and shown
+
 std::string machine_name(std::uint16_t machine) {
   switch (machine) {
     case EM_X86_64:
@@ -99,9 +104,8 @@ Elf64_Ehdr read_header(const Reader& reader, std::size_t size) {
 
 std::string_view name_at(std::string_view names, std::uint64_t offset) {
   if (offset >= names.size()) fail("is damaged: a symbol's name lies outside its string table; build it again");
-  const std::size_t end = names.find('\0', offset);
-  if (end == std::string_view::npos) fail("is damaged: its string table does not end; build it again");
-  return names.substr(offset, end - offset);
+  const std::string_view name = names.substr(offset, kMaxNameBytes);
+  return name.substr(0, name.find('\0'));
 }
 
 }  // namespace
@@ -120,17 +124,24 @@ ElfExports read_elf_exports(std::span<const char> file) {
   }
   const auto sections = reader.table<Elf64_Shdr>(header.e_shoff, header.e_shnum, "table of section headers");
   ElfExports exports;
+  bool has_table = false;
   for (const auto& section : sections) {
     if (section.sh_type != SHT_DYNSYM) continue;
+    if (has_table) fail("is damaged: it has two dynamic symbol tables; build it again");
+    has_table = true;
     if (section.sh_entsize != sizeof(Elf64_Sym) || section.sh_link >= sections.size()) {
       fail("is damaged: its dynamic symbol table is malformed; build it again");
     }
     const Elf64_Shdr& strings = sections[section.sh_link];
     const std::string_view names = reader.bytes(strings.sh_offset, strings.sh_size, "string table");
+    if (!names.empty() && names.back() != '\0') fail("is damaged: its string table does not end; build it again");
     const std::uint64_t count = section.sh_size / sizeof(Elf64_Sym);
     for (const auto& symbol : reader.table<Elf64_Sym>(section.sh_offset, count, "dynamic symbol table")) {
       const unsigned binding = ELF64_ST_BIND(symbol.st_info);
       if (symbol.st_shndx == SHN_UNDEF || binding == STB_LOCAL) continue;
+      if (exports.symbols.size() == kMaxExports) {
+        fail("exports more than {} symbols, and a plugin exports one; name another file", kMaxExports);
+      }
       exports.symbols.emplace_back(name_at(names, symbol.st_name));
       if (binding == STB_GNU_UNIQUE) exports.unique.push_back(exports.symbols.back());
     }

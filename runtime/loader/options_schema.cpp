@@ -8,6 +8,7 @@
 #include <valijson/validator.hpp>
 
 #include "error.hpp"
+#include "json/bounded_json.hpp"
 #include "loader/nearest.hpp"
 
 namespace mortise {
@@ -15,6 +16,9 @@ namespace {
 
 using valijson::adapters::NlohmannJsonAdapter;
 using Json = nlohmann::json;
+
+// valijson matches patterns with std::regex, which recurses for each character: 20,000 of them end the stack.
+constexpr std::size_t kMaxMatchedBytes = 2048;
 
 std::shared_ptr<const valijson::Schema> compile(const Json& schema) {
   auto compiled = std::make_shared<valijson::Schema>();
@@ -79,6 +83,14 @@ std::string expected_words(const Json& property) {
   return words;
 }
 
+Json parse_schema(std::string_view text) {
+  try {
+    return parse_json(text);
+  } catch (const Error& error) {
+    fail("cannot be read: {}", error.what());
+  }
+}
+
 void check_shape(const Json& schema) {
   if (!schema.is_object()) fail("is not a JSON object");
   if (schema.value("type", Json()) != "object") fail("does not have \"type\": \"object\"");
@@ -101,8 +113,8 @@ struct OptionsSchema::Compiled {
 };
 
 OptionsSchema::OptionsSchema(std::string_view text) try {
+  const Json schema = parse_schema(text);
   const auto ordered = nlohmann::ordered_json::parse(text);  // keeps the author's order of options
-  const Json schema = Json::parse(text);
   check_shape(schema);
   const Json required = schema.value("required", Json::array());
   auto compiled = std::make_shared<Compiled>();
@@ -121,6 +133,7 @@ OptionsSchema::OptionsSchema(std::string_view text) try {
     option.type = type_words(property);
     option.expected = expected_words(property);
     option.is_path = property.value("format", "") == "path";
+    option.has_pattern = property.dump().find("\"pattern\"") != std::string::npos;
     auto& validator = compiled->properties[name] = compile(property);
     if (property.contains("default") && !accepts(*validator, property["default"])) {
       fail("property '{}' has the default {}, which it does not accept itself", name, property["default"].dump());
@@ -153,6 +166,9 @@ nlohmann::json OptionsSchema::complete(nlohmann::json given, std::string_view ow
     if (value == given.end()) {
       if (option.required) fail("{} needs the option '{}' ({}): {}", owner, option.name, option.title, option.expected);
       given[option.name] = option.default_value;
+    } else if (option.has_pattern && value->dump().size() > kMaxMatchedBytes) {
+      fail("option '{}' of {} is {}; it has a pattern, so at most {} bytes are taken", option.name, owner,
+           show_value(*value), kMaxMatchedBytes);
     } else if (!accepts(*compiled_->properties.at(option.name), *value)) {
       fail("option '{}' of {} is {}; expected {} ({})", option.name, owner, show_value(*value), option.expected,
            option.title);

@@ -22,6 +22,7 @@ struct Option {
   nlohmann::json default_value;  // null when there is none
   bool required = false;
   bool is_path = false;
+  bool has_pattern = false;  // it, or something in it
 };
 
 class OptionsSchema {

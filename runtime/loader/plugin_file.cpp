@@ -23,18 +23,21 @@ namespace fs = std::filesystem;
 using Entry = const mortise_module*();
 
 constexpr std::string_view kEntryPrefix = "mortise_plugin_entry_v";
-constexpr std::uintmax_t kMaxPluginBytes = std::uintmax_t{2} << 30;
+constexpr std::uintmax_t kMaxPluginBytes = std::uintmax_t{2} << 30;  // the largest GPU libraries have half of it
 
 std::vector<char> read_file(const fs::path& path) {
   std::error_code error;
   const auto status = fs::status(path, error);
+  if (status.type() == fs::file_type::none) {
+    fail("cannot be looked at: {}; check its permissions and links", error.message());
+  }
   if (!fs::exists(status)) fail("no such file");
   if (fs::is_directory(status)) fail("is a folder; name the plugin file in it");
   if (!fs::is_regular_file(status)) fail("is not a regular file");
   const std::uintmax_t size = fs::file_size(path, error);
   if (error) fail("cannot be read: {}", error.message());
   if (size == 0) fail("is empty; build it again");
-  if (size > kMaxPluginBytes) fail("has {} bytes, which is too much for a plugin", size);
+  if (size > kMaxPluginBytes) fail("has {} bytes; a plugin has at most {}; name another file", size, kMaxPluginBytes);
   std::ifstream stream(path, std::ios::binary);
   if (!stream) fail("cannot be read: {}", std::strerror(errno));
   std::vector<char> bytes(size);

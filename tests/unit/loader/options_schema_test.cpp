@@ -54,6 +54,36 @@ TEST(OptionsSchema, MissingRequiredOptionIsNamed) {
   EXPECT_EQ(refusal(json::object()), "attention 'paged' needs the option 'path' (folder of the model): a string");
 }
 
+// std::regex recurses for each character.
+TEST(OptionsSchema, LongTextsAreNotMatchedWithPatterns) {
+  const OptionsSchema with_pattern(R"({"type": "object", "properties": {
+    "name": {"title": "name", "type": "string", "pattern": "^(a|b)*$", "default": "a"},
+    "free": {"title": "free", "type": "string", "default": ""}}})");
+  const std::string text(1'000'000, 'a');
+  const auto refusal_of = [&](const json& given) {
+    return error_of([&] { with_pattern.complete(given, "model 'x'"); });
+  };
+  EXPECT_EQ(refusal_of({{"name", "abab"}}), "");
+  EXPECT_THAT(refusal_of({{"name", "abc"}}), HasSubstr("expected a string, matching \"^(a|b)*$\""));
+  EXPECT_THAT(refusal_of({{"name", text}}), HasSubstr("it has a pattern, so at most 2048 bytes are taken"));
+  EXPECT_EQ(refusal_of({{"free", text}}), "");
+}
+
+TEST(OptionsSchema, SaysWhatIsWrongWithTheSchema) {
+  const auto wrong = [](const std::string& text) { return error_of([&] { OptionsSchema schema(text); }); };
+  const auto with = [&](const std::string& members) { return wrong("{\"type\": \"object\", " + members + "}"); };
+  EXPECT_THAT(wrong("{"), HasSubstr("cannot be read: not JSON: parse error"));
+  EXPECT_THAT(wrong("{\"a\":" + std::string(1'000'000, '[')),
+              HasSubstr("cannot be read: lists and objects nest deeper"));
+  EXPECT_EQ(wrong("[]"), "is not a JSON object");
+  EXPECT_EQ(wrong("{}"), "does not have \"type\": \"object\"");
+  EXPECT_EQ(with(R"("properties": {"x": {"$ref": "#"}})"), "uses \"$ref\", which mortise does not take");
+  EXPECT_EQ(with(R"("properties": 3)"), "has \"properties\" that are no object");
+  EXPECT_EQ(with(R"("required": "x")"), "has a \"required\" that is no array");
+  EXPECT_EQ(with(R"("required": ["x"])"), "requires \"x\", which is not among its properties");
+  EXPECT_EQ(with(R"("properties": {"x": 3})"), "property 'x' is no object");
+}
+
 TEST(OptionsSchema, RulesBetweenOptionsHold) {
   EXPECT_EQ(refusal({{"path", "x"}, {"a", true}}), "");
   EXPECT_THAT(refusal({{"path", "x"}, {"a", true}, {"b", true}}), HasSubstr("do not fit together"));

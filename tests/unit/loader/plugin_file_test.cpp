@@ -38,7 +38,12 @@ TEST(PluginFile, FilesThatAreNoneAreRefusedWithTheirName) {
   EXPECT_EQ(refusal(dir.path() / "none.so"), (dir.path() / "none.so").string() + ": no such file");
   EXPECT_THAT(refusal(dir.path()), HasSubstr("is a folder"));
   write_text(dir.path() / "empty.so", "");
-  EXPECT_THAT(refusal(dir.path() / "empty.so"), HasSubstr("is empty"));
+  EXPECT_THAT(refusal(dir.path() / "empty.so"), HasSubstr("is empty; build it again"));
+  write_text(dir.path() / "large.so", "x");
+  fs::resize_file(dir.path() / "large.so", std::uintmax_t{1} << 40);  // sparse: takes no room
+  EXPECT_THAT(refusal(dir.path() / "large.so"), HasSubstr("has 1099511627776 bytes; a plugin has at most 2147483648"));
+  fs::create_symlink("loop.so", dir.path() / "loop.so");
+  EXPECT_THAT(refusal(dir.path() / "loop.so"), HasSubstr("cannot be looked at: Too many levels of symbolic links"));
   write_text(dir.path() / "text.so", "no plugin at all");
   EXPECT_THAT(refusal(dir.path() / "text.so"), HasSubstr("no ELF file"));
   ASSERT_EQ(::mkfifo((dir.path() / "pipe.so").c_str(), 0600), 0);
@@ -56,7 +61,8 @@ TEST(PluginFile, AnotherMajorIsRefusedWithTheNumbers) {
 }
 
 TEST(PluginFile, AnotherMinorIsRefusedWithTheNumbers) {
-  EXPECT_THAT(refusal(bad("newer_minor")), AllOf(HasSubstr("plugin ABI 0.2"), HasSubstr("takes 0.1 only")));
+  EXPECT_THAT(refusal(bad("newer_minor")),
+              AllOf(HasSubstr("plugin ABI 0.2"), HasSubstr("takes 0.1 only; rebuild it with")));
   EXPECT_THAT(refusal(bad("older_minor")), AllOf(HasSubstr("plugin ABI 0.0"), HasSubstr("rebuild it")));
 }
 
@@ -71,7 +77,8 @@ TEST(PluginFile, WrongSymbolSetsAreRefusedWithTheSymbol) {
 TEST(PluginFile, SymbolsThatOnlyTheLoaderMissesAreNamed) {
   // Exports are right here, so the message is dlopen's, with the plugin's own name and not the private copy's.
   const std::string text = refusal(bad("hidden_undefined_symbol"));
-  EXPECT_THAT(text, AllOf(HasSubstr("undefined symbol: function_that_nobody_defines"), HasSubstr("-Wl,-z,defs")));
+  EXPECT_THAT(text, AllOf(HasSubstr("cannot be loaded: undefined symbol: function_that_nobody_defines"),
+                          HasSubstr("-Wl,-z,defs")));
   EXPECT_THAT(text, testing::Not(HasSubstr("/tmp/mortise")));
 }
 
@@ -79,9 +86,9 @@ TEST(PluginFile, MalformedModulesAreRefusedWithWhatIsWrong) {
   const std::map<std::string, std::string> cases = {
       {"null_module", "returned NULL"},
       {"tiny_module", "too short to hold a version"},
-      {"short_module", "describes a module of"},
+      {"short_module", "bytes, at least 56 are needed; rebuild it"},
       {"null_id", "without id, vendor, version or license"},
-      {"no_components", "0 components"},
+      {"no_components", "describes a module with 0 components; 1 to 64 are possible"},
       {"wild_components", "1048576 components"},
       {"null_component", "component 1 is NULL"},
       {"short_component", "component 1 has a struct_size of"},
@@ -102,6 +109,7 @@ TEST(PluginFile, MalformedModulesAreRefusedWithWhatIsWrong) {
       {"schema_bad_default", "has the default \"one\", which it does not accept itself"},
       {"schema_ref", "\"$ref\""},
       {"schema_bad_type", "the options schema of scheduler 'bad'"},
+      {"schema_too_large", "scheduler 'bad' has an options schema of more than 1 MiB"},
   };
   for (const auto& [name, text] : cases) {
     EXPECT_THAT(refusal(bad(name)), AllOf(StartsWith(bad(name).string() + ": "), HasSubstr(text))) << name;

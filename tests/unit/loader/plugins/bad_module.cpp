@@ -1,4 +1,5 @@
 // tests/unit/loader/plugins/bad_module.cpp: modules that are wrong in one respect each; CASE picks it.
+#include <cstring>
 #include <string_view>
 
 #include "stub_tables.hpp"
@@ -7,6 +8,8 @@ namespace {
 
 constexpr char kGoodSchema[] = R"({"type": "object"})";
 constexpr mortise_scheduler_table kTable = stub::scheduler_table();
+
+char large_schema[(1 << 20) + 1];  // filled by the entry: more than a schema may have
 
 #define IS(name) (std::string_view(CASE) == #name)
 
@@ -31,6 +34,7 @@ constexpr const char* schema() {
     return R"({"type": "object", "properties": {"x": {"title": "x", "type": 7, "default": 1}}})";
   }
   if (IS(no_schema)) return nullptr;
+  if (IS(schema_too_large)) return large_schema;
   return kGoodSchema;
 }
 
@@ -74,5 +78,6 @@ const mortise_module kModule = bad_module();
 }  // namespace
 
 MORTISE_EXTERN_C MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(void) {
+  if (IS(schema_too_large)) std::memset(large_schema, ' ', sizeof large_schema - 1);
   return IS(null_module) ? nullptr : &kModule;
 }
