@@ -1,0 +1,15 @@
+// The bytes of a plugin file, as they are checked before dlopen. Nothing of the input is ever loaded.
+#include "error.hpp"
+#include "fuzz_input.hpp"
+#include "loader/elf_file.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using mortise::fuzz::require;
+  try {
+    const mortise::ElfExports exports = mortise::read_elf_exports({reinterpret_cast<const char*>(data), size});
+    require(exports.unique.size() <= exports.symbols.size());
+  } catch (const mortise::Error& error) {
+    require(*error.what() != '\0');
+  }
+  return 0;
+}

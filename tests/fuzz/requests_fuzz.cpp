@@ -1,0 +1,69 @@
+// A request body. Input: one letter for the url (c completions, h chat, s score), a line end, and the body. It is
+// parsed, read and checked as far as a request goes without a model: the engine here refuses every one for its length.
+#include "engine/engine.hpp"
+#include "error.hpp"
+#include "fuzz_input.hpp"
+#include "json/bounded_json.hpp"
+#include "openai/service.hpp"
+#include "stub_tables.hpp"
+
+namespace {
+
+using mortise::fuzz::require;
+
+constexpr mortise_device_table kDevice = stub::device_table();
+
+// An engine whose cache has no block and whose model takes no token.
+struct World {
+  World()
+      : tokenizer(mortise::Tokenizer::load(MORTISE_SOURCE_DIR "/models/demo")),
+        engine(parts(), {.block_size = 16}, {.vocab_size = static_cast<std::int32_t>(tokenizer.vocab_size())},
+               tokenizer),
+        service(engine, tokenizer, info()) {}
+
+  static mortise::Parts parts() {
+    mortise::Parts parts;
+    parts.device = {reinterpret_cast<mortise_device*>(&parts), &kDevice, "device"};
+    return parts;
+  }
+  static mortise::ServiceInfo info() {
+    mortise::ServiceInfo info;
+    info.model = "fuzz";
+    info.chat_template = [](const nlohmann::json& messages) {
+      std::string text;
+      for (const nlohmann::json& message : messages) text += message.at("content").get<std::string>();
+      return text;
+    };
+    return info;
+  }
+
+  mortise::Tokenizer tokenizer;
+  mortise::Engine engine;
+  mortise::Service service;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static World world;
+  const std::string_view input = mortise::fuzz::text_of(data, size);
+  const char* url = input.starts_with("h\n")   ? "/v1/chat/completions"
+                    : input.starts_with("s\n") ? "/v1/score"
+                                               : "/v1/completions";
+  nlohmann::json body;
+  try {
+    body = mortise::parse_json(input.substr(std::min<std::size_t>(2, size)));
+  } catch (const mortise::Error& error) {
+    require(*error.what() != '\0');
+    return 0;
+  }
+  int answers = 0;
+  world.service.handle(url, body, [&](mortise::Answer answer) {
+    ++answers;
+    // 200 is for score without completions alone: there is nothing to run.
+    require(answer.status == 400 || answer.status == 200);
+    require(!answer.body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).empty());
+  });
+  require(answers == 1);
+  return 0;
+}
