@@ -23,7 +23,7 @@ TEST(Validate, NamesTheParameterItsValueAndItsRange) {
       {[&](SamplingParams& p) { p.temperature = nan; }, "temperature is nan"},
       {[](SamplingParams& p) { p.top_p = 0; }, "top_p is 0; it must be above 0"},
       {[](SamplingParams& p) { p.top_p = 1.5f; }, "top_p is 1.5"},
-      {[](SamplingParams& p) { p.top_k = -2; }, "top_k is -2"},
+      {[](SamplingParams& p) { p.top_k = -2; }, "top_k is -2; it must be at least 1, or 0 or -1 for off"},
       {[](SamplingParams& p) { p.min_p = 2; }, "min_p is 2"},
       {[](SamplingParams& p) { p.repetition_penalty = 0; }, "repetition_penalty is 0"},
       {[](SamplingParams& p) { p.frequency_penalty = 3; }, "frequency_penalty is 3"},

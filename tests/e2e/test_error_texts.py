@@ -1,0 +1,85 @@
+"""Every error that a user can cause has a test of its text: each text of an error in the sources shares a piece that no other
+error has with a text in the tests. An error is tested by its words, not by its file and line, so that moving code breaks nothing.
+
+To see what is missing: tests/e2e/test_error_texts.py prints it. A new room is added to ROOMS; a text that no test can reach goes
+to UNREACHABLE with the reason."""
+import re
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+ROOMS = ["runtime/json", "runtime/loader", "runtime/pipeline", "runtime/checkpoint", "runtime/kv", "runtime/sampling",
+         "runtime/tokenizer", "runtime/cli/check.cpp", "runtime/cli/main.cpp", "runtime/cli/plugin.cpp",
+         "runtime/cli/tokenize.cpp"]
+UNREACHABLE = {
+    "cannot be read to its end": "the file became shorter between two system calls",
+    "{}: became shorter while read": "the same",
+    "{}: cannot be read: {}": "fstat of an open file fails when the disk does",
+}
+GRAM = 12  # letters: "expected a " is too short to tell errors apart
+
+LITERALS = r'((?:"(?:[^"\\\n]|\\.)*"\s*)+)'
+THROWERS = r"\b(?:fail|luaL_error|fail_expected|fail_unsupported|refuse|unexpected|Error)\("
+
+
+def joined(literals):
+    """The text of adjacent C++ literals."""
+    pieces = re.findall(r'"((?:[^"\\]|\\.)*)"', literals)
+    return re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m[1], m[1]), "".join(pieces))
+
+
+def errors():
+    for room in ROOMS:
+        path = SOURCE / room
+        for file in [path] if path.is_file() else sorted(path.rglob("*.cpp")):
+            text = file.read_text()
+            for match in re.finditer(THROWERS + r'[^";{}]*?' + LITERALS, text):
+                yield f"{file.relative_to(SOURCE)}:{text.count(chr(10), 0, match.start()) + 1}", joined(match[1])
+
+
+def grams(text, size=GRAM):
+    return {text[i:i + size] for i in range(len(text) - size + 1)}
+
+
+def pieces(error):
+    """What stands between the values: "{}" in fmt, "%s" in Lua's format."""
+    text = error.replace("{{", "\0").replace("}}", "\1").replace("%%", "\2")
+    for piece in re.split(r"\{[^}]*\}|%[a-zI]", text):
+        yield piece.replace("\0", "{").replace("\1", "}").replace("\2", "%")
+
+
+def tested_grams():
+    found = set()
+    for file in [*SOURCE.glob("tests/**/*.cpp"), *SOURCE.glob("tests/**/*.hpp"), *SOURCE.glob("tests/**/*.py")]:
+        if file.name != Path(__file__).name and "tests/fuzz" not in str(file.relative_to(SOURCE)):
+            for literals in re.findall(LITERALS, file.read_text()):
+                found |= grams(joined(literals))
+    return found
+
+
+def untested():
+    all_errors = [(where, error, set().union(*(grams(p) for p in pieces(error)))) for where, error in errors()]
+    holders = {}
+    for _, error, its_grams in all_errors:
+        for gram in its_grams:
+            holders.setdefault(gram, set()).add(error)
+    tested = tested_grams()
+    for where, error, its_grams in all_errors:
+        # Texts that are the same in two rooms, or parts of each other, have none of their own.
+        own = {gram for gram in its_grams if len(holders[gram]) == 1} or its_grams
+        if its_grams and error not in UNREACHABLE and not own & tested:
+            yield f"{where}: {error}"
+
+
+def test_every_error_has_a_test_of_its_text():
+    assert list(untested()) == []
+
+
+def test_what_is_listed_as_unreachable_is_an_error_of_the_sources():
+    assert set(UNREACHABLE) <= {error for _, error in errors()}
+
+
+if __name__ == "__main__":
+    missing = list(untested())
+    print("\n".join(missing))
+    sys.exit(1 if missing else 0)
