@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-600}
 target=${2:-}
 
+scripts/install.sh fuzz
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages that building and testing Mortise needs. Does nothing when all are there.
+# Installs the Debian 12 packages that building and testing Mortise needs; `install.sh fuzz` those of the fuzz targets too. Does
+# nothing when all are there.
 set -euo pipefail
 
 packages=(
@@ -9,6 +10,8 @@ packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   python3-venv
 )
+# libFuzzer, and the oldest clang that knows all of libstdc++'s <ranges>.
+if [ "${1:-}" = fuzz ]; then packages+=(clang-16 libclang-rt-16-dev); fi
 
 missing=()
 for package in "${packages[@]}"; do

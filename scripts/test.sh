@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds the release preset with its tests, and runs all of them. What CI runs.
+# Installs what is missing, builds the release preset with its tests, and runs all of them; then runs each fuzz target for a minute.
+# What CI runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,3 +13,5 @@ if [ ! -x .venv/bin/python ]; then python3 -m venv .venv; fi
 cmake --preset release -DBUILD_TESTING=ON
 cmake --build --preset release
 ctest --test-dir build/release --output-on-failure -j "$(nproc)"
+
+scripts/fuzz.sh 60

@@ -257,6 +257,8 @@ ModelInfo Assembly::model_info() const {
   info.vocab_size = dims_.vocab_size;
   info.eos_tokens = checkpoint_->generation_config().eos_token_ids;
   if (info.eos_tokens.empty() && tokenizer_->eos_id()) info.eos_tokens.push_back(*tokenizer_->eos_id());
+  // What the head has no logit for is never drawn, and a device refuses to ban it (min_tokens).
+  std::erase_if(info.eos_tokens, [&](std::int32_t id) { return id >= info.vocab_size; });
   return info;
 }
 

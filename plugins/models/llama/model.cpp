@@ -29,6 +29,14 @@ int32_t chosen_max_model_len(const Options& options, const Config& config) {
   return static_cast<int32_t>(chosen);
 }
 
+// A checkpoint may claim millions of positions, each of which takes a row of the rope table and a microsecond; a sequence
+// has no more than the KV pool holds. 0 blocks: the host did not say.
+int64_t usable_positions(const mortise_activate_args& args, const mortise_model_dims& dims) {
+  const int64_t positions = std::clamp(args.max_model_len, 1, dims.max_model_len);
+  const int64_t in_pool = int64_t{args.num_blocks} * args.block_size;
+  return in_pool > 0 ? std::min(positions, in_pool) : positions;
+}
+
 // Rows of a rope table, shared out over the threads of the device.
 struct RopeJob {
   static constexpr int64_t kRowsPerTask = 1024;  // about a millisecond
@@ -97,7 +105,7 @@ void Model::activate(const mortise_activate_args& args) {
   };
   buffers_ = {buffer(config_.hidden_size), buffer(config_.hidden_size),           buffer(config_.qkv_columns()),
               buffer(config_.q_columns()), buffer(2 * config_.intermediate_size), buffer(config_.intermediate_size)};
-  build_rope_table(std::clamp(args.max_model_len, 1, dims_.max_model_len));
+  build_rope_table(usable_positions(args, dims_));
   max_batched_tokens_ = args.max_batched_tokens;
 }
 

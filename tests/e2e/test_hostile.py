@@ -1,0 +1,88 @@
+"""Checkpoints, scripts and requests that want too much end in one message, or in an answer, and never in a crash or a wait."""
+import json
+import shutil
+
+import pytest
+from conftest import SOURCE
+
+DEEP = "[" * 1_000_000
+
+
+@pytest.fixture
+def changed_demo(tmp_path):
+    """changed_demo(file, {key: value}) -> the demo model's folder with other values in one of its JSON files."""
+    def change(name, values):
+        folder = shutil.copytree(SOURCE / "models/demo", tmp_path / "demo", dirs_exist_ok=True)
+        path = folder / name
+        path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+        return folder
+    return change
+
+
+@pytest.mark.parametrize("values,text", [
+    ({"num_hidden_layers": 2**40}, "num_hidden_layers is 1099511627776; expected an integer from 1 to 4096"),
+    ({"num_hidden_layers": 4096}, "the checkpoint has no such tensor"),
+    ({"head_dim": 0}, "head_dim is 0; expected an integer from 1 to 4096"),
+    ({"head_dim": -2}, "head_dim is -2"),
+    ({"head_dim": 1.5}, "head_dim is 1.5"),
+    ({"hidden_size": 2**22}, "expected [4096, 4194304] after config.json"),
+    ({"hidden_size": 2**31}, "hidden_size is 2147483648; expected an integer from 1 to 4194304"),
+    ({"intermediate_size": 2**63}, "intermediate_size is 9223372036854775808"),
+    ({"num_attention_heads": 0}, "num_attention_heads is 0"),
+    ({"num_key_value_heads": 7}, "num_key_value_heads is 7"),
+    ({"vocab_size": 0}, "vocab_size is '0'; expected a whole number from 1 to 2147483647"),
+    ({"vocab_size": 2**22}, "found shape [4096, 256], expected [4194304, 256]"),
+    ({"max_position_embeddings": 2**31 - 1}, "max_position_embeddings is 2147483647; expected an integer from 1 to 16777216"),
+    ({"rope_parameters": {"rope_theta": 0}}, "rope_theta is 0; expected a number from 1.0 to 1e+15"),
+    ({"rope_parameters": {"rope_theta": 1e300}}, "rope_theta is 1e+300"),
+    ({"rope_parameters": {"rope_type": "linear", "factor": 0}}, "factor is 0; expected a number from 1.0"),
+    ({"rms_norm_eps": -1e-6}, "rms_norm_eps is -1e-06"),
+    ({"rms_norm_eps": float("nan")}, "config.json: not JSON: parse error"),
+    ({"eos_token_id": list(range(5000))}, "eos_token_id lists 5000 token ids"),
+    ({"model_type": "llama" * 100_000}, "llamallama"),
+])
+def test_absurd_configurations_are_refused(mortise, pipeline, changed_demo, values, text):
+    process = mortise("run", pipeline(path=changed_demo("config.json", values)), "-p", "x")
+    assert process.returncode == 1
+    assert text in process.stderr
+    assert len(process.stderr) < 2000
+
+
+@pytest.mark.parametrize("name,values", [
+    ("config.json", {"max_position_embeddings": 2**24}),  # a table of all positions would take minutes and 2 GiB
+    ("generation_config.json", {"eos_token_id": 2**31 - 1}),  # no such token
+])
+def test_claims_that_do_no_harm_are_taken(jsonl, pipeline, changed_demo, name, values):
+    body = {"prompt": [5, 6], "max_tokens": 3, "min_tokens": 2}
+    process, answers = jsonl("batch", [{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": body}],
+                             pipeline(path=changed_demo(name, values)))
+    assert process.returncode == 0, process.stderr + json.dumps(answers)
+
+
+@pytest.mark.parametrize("memory", ["1000000GiB", "1152921504606846976"])
+def test_a_kv_cache_of_exabytes_holds_what_the_sequences_can_use(mortise, pipeline, memory):
+    process = mortise("run", pipeline(memory=memory), "-p", "Once", "--max-tokens", "2")
+    assert process.returncode == 0, process.stderr
+
+
+def test_a_shard_list_that_leads_out_of_the_folder(mortise, pipeline, changed_demo):
+    folder = changed_demo("config.json", {})
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../../etc/passwd"}}')
+    process = mortise("run", pipeline(path=folder), "-p", "x")
+    assert process.returncode == 1 and "names the shard '../../etc/passwd'" in process.stderr
+
+
+@pytest.mark.parametrize("command", ["batch", "score"])
+def test_a_line_nested_a_million_deep_is_a_bad_line(jsonl, command):
+    good = {"batch": {"custom_id": "g", "method": "POST", "url": "/v1/score", "body": {"prompt": [5], "completions": [[6]]}},
+            "score": {"prompt": [5], "completions": [[6]]}}[command]
+    fields = ["prompt", "completions", "custom_id", "id", "method", "url", "body", "model"]
+    lines = [DEEP, "{" + '"a":{' * 1_000_000] + [f'{{"{field}":{DEEP + DEEP.replace("[", "]")}}}' for field in fields]
+    process, answers = jsonl(command, [*lines, good])
+    assert process.returncode == 1
+    assert len(answers) == len(lines) + 1
+    for number, answer in enumerate(answers[:-1], 1):
+        assert answer["error"]["line"] == number
+        assert "nest deeper than 64 levels" in answer["error"]["message"]
+    assert answers[-1].get("error") is None
