@@ -1,15 +1,20 @@
 #include "openai/body.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "error.hpp"
+#include "json/bounded_json.hpp"
 
 namespace mortise {
 namespace {
 
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
+
+constexpr std::size_t kMaxChoicesOfABody = 16384;  // OpenAI takes 2048 prompts; each choice has some KiB of state
+constexpr std::size_t kMaxCopiedBytes = std::size_t{256} << 20;
 
 std::map<std::int32_t, float> read_logit_bias(const nlohmann::json& json) {
   if (!json.is_object()) fail_type("logit_bias", "an object of token id and bias", json);
@@ -17,7 +22,7 @@ std::map<std::int32_t, float> read_logit_bias(const nlohmann::json& json) {
   for (const auto& [key, value] : json.items()) {
     std::int32_t id = 0;
     const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (code != std::errc{} || end != key.data() + key.size()) fail("logit_bias: '{}' is not a token id", key);
+    if (code != std::errc{} || end != key.data() + key.size()) fail("logit_bias: {} is not a token id", quote(key));
     if (!value.is_number()) fail_type("logit_bias", "numbers", value);
     biases[id] = value.get<float>();
   }
@@ -154,6 +159,25 @@ std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& 
   std::vector<std::int32_t> ids = tokenizer.encode(text, /*add_special_tokens=*/true);
   if (ids.size() > 1 && ids[0] == ids[1] && tokenizer.is_special(ids[0])) ids.erase(ids.begin());
   return ids;
+}
+
+void check_amount(std::size_t num_prompts, const SamplingParams& params) {
+  const std::size_t num_choices = num_prompts * static_cast<std::size_t>(std::max(1, params.n));
+  if (num_choices > kMaxChoicesOfABody) {
+    fail("the body asks for {} choices ({} prompts, n = {}); at most {} are taken: send several bodies", num_choices,
+         num_prompts, params.n, kMaxChoicesOfABody);
+  }
+  constexpr std::size_t kBiasBytes = 48;  // a node of the map
+  std::size_t bytes = params.logit_bias.size() * kBiasBytes;
+  for (const auto* texts : {&params.stop, &params.choices}) {
+    for (const std::string& text : *texts) bytes += text.size() + sizeof text;
+  }
+  if (num_prompts * bytes > kMaxCopiedBytes) {
+    fail(
+        "the body has {} prompts and {} bytes of stop, choices and logit_bias, which each prompt gets a copy of; send "
+        "several bodies",
+        num_prompts, bytes);
+  }
 }
 
 SamplingParams read_sampling(const Body& body, SamplingParams defaults) {

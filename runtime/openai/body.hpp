@@ -47,6 +47,10 @@ std::vector<std::int32_t> read_tokens(const nlohmann::json& json, const std::str
 // get it twice.
 std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& tokenizer);
 
+// Throws when a body of so many prompts asks for more than one body may: each choice is a sequence of the engine, and
+// each prompt's request has a copy of the parameters.
+void check_amount(std::size_t num_prompts, const SamplingParams& params);
+
 // The sampling fields of completions and chat; `defaults` are what absent fields mean. Guided by `choices`, an absent
 // max_tokens is as many as they need.
 SamplingParams read_sampling(const Body& body, SamplingParams defaults);

@@ -119,6 +119,7 @@ void Service::complete(const nlohmann::json& json, const AnswerStamp& stamp, std
   const Body body(json);
   auto options = std::make_shared<CompletionOptions>(read_options(body, tokenizer_));
   const SamplingParams sampling = read_sampling(body, info_.defaults);
+  check_amount(options->prompts.size(), sampling);
   std::vector<Request> requests;
   for (const std::vector<std::int32_t>& prompt : options->prompts) {
     Request request;

@@ -11,6 +11,8 @@
 namespace mortise {
 namespace {
 
+constexpr std::size_t kMaxCopiedTokens = std::size_t{64} << 20;  // of the prompt: 256 MiB
+
 nlohmann::ordered_json completion_json(const std::vector<TokenInfo>& tokens) {
   double sum = 0;
   bool is_greedy = true;
@@ -36,6 +38,11 @@ void Service::score(const nlohmann::json& json, const AnswerStamp& stamp, std::f
   if (prompt.empty()) fail("prompt is empty; the first token of a completion needs one before it");
   const nlohmann::json& completions = body.require("completions");
   if (!completions.is_array()) fail_type("completions", "a list", completions);
+  check_amount(completions.size(), {});
+  if (prompt.size() * completions.size() > kMaxCopiedTokens) {
+    fail("{} completions of a prompt of {} tokens are too many for one body, as each gets a copy; send several bodies",
+         completions.size(), prompt.size());
+  }
   std::vector<Request> requests;
   for (const nlohmann::json& completion : completions) {
     const std::vector<std::int32_t> ids = read_tokens(completion, "completions", tokenizer_, false);

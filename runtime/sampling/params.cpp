@@ -9,6 +9,21 @@ namespace {
 
 constexpr std::int32_t kMaxChoices = 128;  // as vLLM and OpenAI: a larger n is a mistake, not a wish
 
+// Each token that is drawn is compared with all stop strings and end tokens, and text is held back as long as the
+// longest of them; choices are tokenised when a request comes. OpenAI takes 4 stop strings.
+constexpr std::size_t kMaxStops = 1024;
+constexpr std::size_t kMaxStopBytes = 16384;
+constexpr std::size_t kMaxGuidedChoices = 65536;
+constexpr std::size_t kMaxGuidedChoiceBytes = std::size_t{4} << 20;
+
+void check_texts(const char* name, const std::vector<std::string>& texts, std::size_t max_texts,
+                 std::size_t max_bytes) {
+  if (texts.size() > max_texts) fail("{} has {} texts; at most {} are taken", name, texts.size(), max_texts);
+  std::size_t bytes = 0;
+  for (const std::string& text : texts) bytes += text.size();
+  if (bytes > max_bytes) fail("{} has {} bytes of text; at most {} are taken", name, bytes, max_bytes);
+}
+
 void check_range(const char* name, double value, double low, double high) {
   if (!(value >= low && value <= high)) fail("{} is {}; it must be from {} to {}", name, value, low, high);
 }
@@ -40,10 +55,15 @@ void validate(const SamplingParams& params, std::int32_t vocab_size) {
     check_token("logit_bias", id, vocab_size);
     check_range("logit_bias", bias, -100, 100);
   }
+  if (params.stop_token_ids.size() > kMaxStops) {
+    fail("stop_token_ids has {} ids; at most {} are taken", params.stop_token_ids.size(), kMaxStops);
+  }
   for (std::int32_t id : params.stop_token_ids) check_token("stop_token_ids", id, vocab_size);
+  check_texts("stop", params.stop, kMaxStops, kMaxStopBytes);
   for (const std::string& stop : params.stop) {
     if (stop.empty()) fail("stop has an empty string; leave it out");
   }
+  check_texts("choices", params.choices, kMaxGuidedChoices, kMaxGuidedChoiceBytes);
   for (std::size_t i = 0; i < params.choices.size(); ++i) {
     if (params.choices[i].empty()) fail("choices[{}] is empty; leave it out", i);
   }

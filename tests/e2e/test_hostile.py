@@ -86,3 +86,14 @@ def test_a_line_nested_a_million_deep_is_a_bad_line(jsonl, command):
         assert answer["error"]["line"] == number
         assert "nest deeper than 64 levels" in answer["error"]["message"]
     assert answers[-1].get("error") is None
+
+
+def test_a_body_that_asks_for_too_much_is_refused(jsonl):
+    many = {"prompt": [[5]] * 20_000, "max_tokens": 1}
+    copies = {"prompt": [5] * 100_000, "completions": [[6]] * 10_000}
+    process, answers = jsonl("batch", [{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": many},
+                                       {"custom_id": "b", "method": "POST", "url": "/v1/score", "body": copies}])
+    assert process.returncode == 1
+    texts = [answer["response"]["body"]["error"]["message"] for answer in answers]
+    assert "asks for 20000 choices (20000 prompts, n = 1); at most 16384 are taken" in texts[0]
+    assert "10000 completions of a prompt of 100000 tokens are too many for one body" in texts[1]

@@ -116,6 +116,29 @@ TEST(ReadSampling, NamesWhatIsWrongWithChoices) {
   EXPECT_EQ(refusal({{"structured_outputs", "choice"}}), "structured_outputs: expected a JSON object, got \"choice\"");
 }
 
+TEST(CheckAmount, ABodyMayAskForSoManyChoicesAndCopies) {
+  const auto refusal_of = [](std::size_t num_prompts, const SamplingParams& params) -> std::string {
+    try {
+      check_amount(num_prompts, params);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  SamplingParams params;
+  EXPECT_EQ(refusal_of(16384, params), "");
+  EXPECT_EQ(refusal_of(16385, params),
+            "the body asks for 16385 choices (16385 prompts, n = 1); at most 16384 are taken: send several bodies");
+  params.n = 128;
+  EXPECT_THAT(refusal_of(1000, params), HasSubstr("asks for 128000 choices (1000 prompts, n = 128)"));
+  params.n = 1;
+  params.choices = {std::string(1 << 20, 'x')};
+  EXPECT_EQ(refusal_of(100, params), "");
+  EXPECT_THAT(refusal_of(300, params), HasSubstr("300 prompts and 10486"));
+  EXPECT_THAT(refusal_of(300, params),
+              HasSubstr("bytes of stop, choices and logit_bias, which each prompt gets a copy"));
+}
+
 TEST(ChatTokens, ATemplateThatWritesTheFirstSpecialTokenDoesNotGetItTwice) {
   const std::vector<std::int32_t> plain = chat_tokens("hello", tokenizer());
   ASSERT_EQ(plain.front(), *tokenizer().bos_id());
