@@ -16,6 +16,7 @@ run_target() {
   case $target in
     tokenizer) dictionary=tokenizer ;;
     pipeline) dictionary=lua ;;
+    plugin_file) dictionary=elf ;;
     *) dictionary=json ;;
   esac
   # 4 KiB: a seed has less, and what a larger input could add are sizes, which have unit tests. 20 seconds: no limit is that long.

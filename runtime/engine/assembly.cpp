@@ -229,7 +229,25 @@ void Assembly::open_policies(const PipelineDescription& description, const morti
   proposer_->check(parts_.proposer.api->bind(parts_.proposer.self, &bind, &error), error, "bind");
 }
 
+// A model that is larger than the memory would be loaded until the system ends the process.
+void Assembly::check_weights_fit() const {
+  const std::uint64_t element_bytes = dims_.dtype == MORTISE_BF16 ? 2 : 4;
+  std::uint64_t bytes = 0;
+  for (const auto& [name, view] : checkpoint_->tensors()) {
+    if (view.dtype != Dtype::kOther) bytes += view.bytes.size() / dtype_size(view.dtype) * element_bytes;
+  }
+  std::uint64_t free_bytes = 0, total_bytes = 0;
+  if (parts_.device.api->memory_info(parts_.device.self, &free_bytes, &total_bytes) != MORTISE_OK) return;
+  constexpr double kGiB = 1 << 30;
+  if (bytes > total_bytes) {
+    fail("{}: its weights take {:.1f} GiB in {}, and {} has {:.1f} GiB of memory; take a smaller model or more memory",
+         checkpoint_->folder().string(), static_cast<double>(bytes) / kGiB, dtype_name(dims_.dtype), parts_.device.name,
+         static_cast<double>(total_bytes) / kGiB);
+  }
+}
+
 void Assembly::load_weights() {
+  check_weights_fit();
   mortise_weight_reader reader{};
   reader.struct_size = sizeof reader;
   reader.context = &*checkpoint_;

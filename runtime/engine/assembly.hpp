@@ -47,6 +47,7 @@ class Assembly {
   void open_model(const PipelineDescription& description, mortise_query& query);
   void open_attention(const PipelineDescription& description, mortise_query& query);
   void open_policies(const PipelineDescription& description, const mortise_query& query);
+  void check_weights_fit() const;
   void load_weights();
   void activate();
 

@@ -118,7 +118,6 @@ OptionsSchema::OptionsSchema(std::string_view text) try {
   check_shape(schema);
   const Json required = schema.value("required", Json::array());
   auto compiled = std::make_shared<Compiled>();
-  compiled->whole = compile(schema);
   const auto properties = ordered.value("properties", nlohmann::ordered_json::object());
   for (const auto& [name, unused] : properties.items()) {
     const Json& property = schema["properties"][name];
@@ -140,6 +139,7 @@ OptionsSchema::OptionsSchema(std::string_view text) try {
     }
     options_.push_back(std::move(option));
   }
+  compiled->whole = compile(schema);  // last: the messages above are the clearer ones
   compiled_ = std::move(compiled);
 } catch (const Error&) {
   throw;

@@ -48,6 +48,26 @@ def test_absurd_configurations_are_refused(mortise, pipeline, changed_demo, valu
     assert len(process.stderr) < 2000
 
 
+def test_a_model_larger_than_the_memory_is_refused_with_the_numbers(mortise, pipeline, changed_demo):
+    # A file of 2 TiB that is a hole, with the shapes that its configuration calls for.
+    sizes = {"num_hidden_layers": 64, "hidden_size": 65536, "intermediate_size": 65536, "num_attention_heads": 64,
+             "num_key_value_heads": 64, "head_dim": 1024, "vocab_size": 4096}
+    folder = changed_demo("config.json", {**sizes, "torch_dtype": "bfloat16", "dtype": "bfloat16"})
+    shapes = {f"model.layers.{i}.{name}_proj.weight": [65536, 65536] for i in range(64)
+              for name in ("self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o")}
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [end, end := end + 2 * shape[0] * shape[1]]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(folder / "model.safetensors", "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + end)
+    process = mortise("run", pipeline(path=folder, memory="1GiB"), "-p", "x")
+    assert process.returncode == 1
+    assert "its weights take 2048.0 GiB in bf16, and device 'cpu' has" in process.stderr
+
+
 @pytest.mark.parametrize("name,values", [
     ("config.json", {"max_position_embeddings": 2**24}),  # a table of all positions would take minutes and 2 GiB
     ("generation_config.json", {"eos_token_id": 2**31 - 1}),  # no such token

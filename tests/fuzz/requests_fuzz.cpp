@@ -1,5 +1,5 @@
 // A request body. Input: one letter for the url (c completions, h chat, s score), a line end, and the body. It is
-// parsed, read and checked as far as a request goes without a model: the engine here refuses every one for its length.
+// parsed, read and checked as far as a request goes without a model: the engine here refuses every one for want of memory.
 #include "engine/engine.hpp"
 #include "error.hpp"
 #include "fuzz_input.hpp"
@@ -13,11 +13,11 @@ using mortise::fuzz::require;
 
 constexpr mortise_device_table kDevice = stub::device_table();
 
-// An engine whose cache has no block and whose model takes no token.
+// An engine whose cache has no block: everything that submit() checks before is checked.
 struct World {
   World()
       : tokenizer(mortise::Tokenizer::load(MORTISE_SOURCE_DIR "/models/demo")),
-        engine(parts(), {.block_size = 16}, {.vocab_size = static_cast<std::int32_t>(tokenizer.vocab_size())},
+        engine(parts(), {.max_model_len = 4096, .block_size = 16}, {.vocab_size = static_cast<std::int32_t>(tokenizer.vocab_size())},
                tokenizer),
         service(engine, tokenizer, info()) {}
 
@@ -29,6 +29,7 @@ struct World {
   static mortise::ServiceInfo info() {
     mortise::ServiceInfo info;
     info.model = "fuzz";
+    info.max_model_len = 4096;
     info.chat_template = [](const nlohmann::json& messages) {
       std::string text;
       for (const nlohmann::json& message : messages) text += message.at("content").get<std::string>();

@@ -118,7 +118,7 @@ TEST_F(LuaPatternsTest, MalformedPatternsAreNamed) {
       {"('a'):find('[a')", "malformed pattern (missing ']')"},
       {"('a'):find('%f')", "missing '[' after '%f' in pattern"},
       {"('a'):find('%b(')", "malformed pattern (missing arguments to '%b')"},
-      {"('a'):find(')')", "invalid pattern capture"},
+      {"('a'):find('.)')", "invalid pattern capture"},
       {"('a'):find('(a')", "unfinished capture"},
       {"('a'):find('%1')", "invalid capture index %1"},
       {"('a'):gsub('a', '%2')", "invalid capture index %2"},
