@@ -31,7 +31,7 @@ std::string json_error_text(const nlohmann::json::exception& error) {
 }
 
 // Brackets outside of strings, counted; what is not JSON otherwise is the parser's to say.
-void check_json_depth(std::string_view text) {
+std::optional<std::size_t> too_deep_at(std::string_view text) {
   std::size_t depth = 0;
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -42,17 +42,18 @@ void check_json_depth(std::string_view text) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
-      if (++depth > kMaxJsonDepth) {
-        fail("lists and objects nest deeper than {} levels (at byte {}); flatten them", kMaxJsonDepth, i);
-      }
+      if (++depth > kMaxJsonDepth) return i;
     } else if ((c == ']' || c == '}') && depth > 0) {
       --depth;
     }
   }
+  return std::nullopt;
 }
 
 nlohmann::json parse_json(std::string_view text) {
-  check_json_depth(text);
+  if (const auto at = too_deep_at(text)) {
+    fail("JSON is nested deeper than {} levels, from byte {} on; flatten it", kMaxJsonDepth, *at);
+  }
   try {
     return nlohmann::json::parse(text.begin(), text.end());
   } catch (const nlohmann::json::exception& error) {

@@ -6,21 +6,22 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace mortise {
 
 // Configurations nest 6 deep, JSON Schemas in requests some 20; a frame of nlohmann's dump has about 500 bytes.
-inline constexpr std::size_t kMaxJsonDepth = 64;
+inline constexpr std::size_t kMaxJsonDepth = 100;
 
 // The document in `text`, a whole JSON value in UTF-8. Throws an Error that reads on after a name and a colon: "not
-// JSON: parse error at line 1, column 2: ...", "lists and objects nest deeper than 64 levels; ...". The caller limits
+// JSON: parse error at line 1, column 2: ...", "JSON is nested deeper than 100 levels ...". The caller limits
 // the size: a document takes up to 20 times its text in memory.
 nlohmann::json parse_json(std::string_view text);
 
-// Throws that Error on depth. For callers that have a parser of their own.
-void check_json_depth(std::string_view text);
+// The byte where `text` becomes deeper than that, if it does. For readers with messages or a parser of their own.
+std::optional<std::size_t> too_deep_at(std::string_view text);
 
 // `text` between single quotes, all but printable ASCII as '?', cut after 120 bytes.
 std::string quote(std::string_view text);

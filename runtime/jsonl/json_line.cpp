@@ -3,35 +3,16 @@
 #include <xxhash.h>
 
 #include "error.hpp"
+#include "json/bounded_json.hpp"
 
 namespace mortise {
-namespace {
-
-void check_depth(const std::string& text) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaxJsonDepth) fail("column {}: JSON is nested deeper than {} levels", i + 1, kMaxJsonDepth);
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-}
-
-}  // namespace
-
 nlohmann::json parse_json_line(const InputLine& line, std::size_t max_line_bytes) {
   if (line.too_long) {
     fail("the line has {} bytes, more than the limit of {}; split it into several", line.num_bytes(), max_line_bytes);
   }
-  check_depth(line.text);
+  if (const auto at = too_deep_at(line.text)) {
+    fail("column {}: JSON is nested deeper than {} levels", *at + 1, kMaxJsonDepth);
+  }
   try {
     return nlohmann::json::parse(line.text);
   } catch (const nlohmann::json::parse_error& error) {

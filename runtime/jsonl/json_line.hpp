@@ -10,9 +10,6 @@
 
 namespace mortise {
 
-// Deeper nesting is refused: what reads, copies and prints JSON later does so by recursion.
-inline constexpr int kMaxJsonDepth = 100;
-
 // Throws an Error: too long, not JSON (with the column), or nested too deep.
 nlohmann::json parse_json_line(const InputLine& line, std::size_t max_line_bytes);
 

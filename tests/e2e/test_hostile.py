@@ -104,7 +104,7 @@ def test_a_line_nested_a_million_deep_is_a_bad_line(jsonl, command):
     assert len(answers) == len(lines) + 1
     for number, answer in enumerate(answers[:-1], 1):
         assert answer["error"]["line"] == number
-        assert "nest deeper than 64 levels" in answer["error"]["message"]
+        assert "JSON is nested deeper than 100 levels" in answer["error"]["message"]
     assert answers[-1].get("error") is None
 
 

@@ -108,7 +108,7 @@ TEST_F(ModelConfigFile, WhatIsNoJsonObjectIsRefused) {
   EXPECT_THAT(error_for("[1]"), HasSubstr("config.json: is a JSON array; expected an object"));
   EXPECT_THAT(error_for("{\"a\":\"\xff\"}"), HasSubstr("parse error"));
   EXPECT_THAT(error_for("{\"a\":" + std::string(100'000, '[')),
-              HasSubstr("config.json: lists and objects nest deeper than 64 levels"));
+              HasSubstr("config.json: JSON is nested deeper than 100 levels"));
 }
 
 TEST_F(ModelConfigFile, MoreTokenIdsThanAnyModelHasAreRefused) {

@@ -47,8 +47,8 @@ TEST(CliTokenize, ALineThatIsNestedAMillionDeepIsABadLine) {
     const Outcome outcome =
         run_program(MORTISE, command + kDemo, deep + "\n" + deep + std::string(1'000'000, ']') + "\n");
     EXPECT_EQ(outcome.exit_code, 1);  // a signal: the stack ended
-    EXPECT_THAT(outcome.err, HasSubstr("mortise: line 1: lists and objects nest deeper than 64 levels"));
-    EXPECT_THAT(outcome.err, HasSubstr("mortise: line 2: lists and objects nest deeper than 64 levels"));
+    EXPECT_THAT(outcome.err, HasSubstr("mortise: line 1: JSON is nested deeper than 100 levels"));
+    EXPECT_THAT(outcome.err, HasSubstr("mortise: line 2: JSON is nested deeper than 100 levels"));
   }
 }
 

@@ -73,8 +73,7 @@ TEST(OptionsSchema, SaysWhatIsWrongWithTheSchema) {
   const auto wrong = [](const std::string& text) { return error_of([&] { OptionsSchema schema(text); }); };
   const auto with = [&](const std::string& members) { return wrong("{\"type\": \"object\", " + members + "}"); };
   EXPECT_THAT(wrong("{"), HasSubstr("cannot be read: not JSON: parse error"));
-  EXPECT_THAT(wrong("{\"a\":" + std::string(1'000'000, '[')),
-              HasSubstr("cannot be read: lists and objects nest deeper"));
+  EXPECT_THAT(wrong("{\"a\":" + std::string(1'000'000, '[')), HasSubstr("cannot be read: JSON is nested deeper"));
   EXPECT_EQ(wrong("[]"), "is not a JSON object");
   EXPECT_EQ(wrong("{}"), "does not have \"type\": \"object\"");
   EXPECT_EQ(with(R"("properties": {"x": {"$ref": "#"}})"), "uses \"$ref\", which mortise does not take");

@@ -74,11 +74,11 @@ TEST(TokenizerLoad, NamesTheFileThatIsMissingOrNoJson) {
 }
 
 TEST(TokenizerLoad, RefusesNestingThatWouldOverflowTheStack) {
-  EXPECT_THAT(error_of_text(std::string(1000000, '[')), HasSubstr("nested more than 64 levels deep"));
+  EXPECT_THAT(error_of_text(std::string(1000000, '[')), HasSubstr("nested more than 100 levels deep"));
   const test::TemporaryFolder folder;
   folder.write("tokenizer.json", small_tokenizer().dump());
   folder.write("tokenizer_config.json", "{\"a\":" + std::string(1000000, '['));
-  EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer_config.json: lists and objects nest deeper than 64"));
+  EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer_config.json: JSON is nested deeper than 100 levels"));
 }
 
 TEST(TokenizerLoad, RefusesWhatIsNoFileAndWhatIsTooLarge) {
