@@ -214,6 +214,12 @@ void Engine::step() {
   const std::uint64_t step_id = counters_.num_steps++;
   StepPlan plan = this->plan(step_id);
   if (plan.scheduled.empty()) throw Error("no sequence can run, although submit() checked that each fits alone");
+  std::vector<ScheduledSequence> scheduled;
+  for (const PlannedSequence& planned : plan.scheduled) {
+    // Asked before admission: cached scores may turn a sequence into one that decodes, for which the plan has no
+    // drafts.
+    scheduled.push_back({planned.sequence, planned.num_new_tokens, drafting_.allowance(*planned.sequence)});
+  }
   for (const auto& sequence : plan.preempted) preempt(*sequence);
   for (const PlannedSequence& planned : plan.scheduled) {
     if (planned.sequence->running()) continue;
@@ -222,10 +228,6 @@ void Engine::step() {
     counters_.num_cached_tokens += static_cast<std::uint64_t>(planned.sequence->num_cached);
   }
   if (plan.drop_pins) drop_pins();
-  std::vector<ScheduledSequence> scheduled;
-  for (PlannedSequence& planned : plan.scheduled) {
-    scheduled.push_back({std::move(planned.sequence), planned.num_new_tokens});
-  }
 
   trace_.phase("propose");
   mortise_step step{};
