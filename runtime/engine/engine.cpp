@@ -62,6 +62,7 @@ RequestId Engine::submit(Request request, Sink sink) {
   }
   request.sampling.max_tokens = std::min(request.sampling.max_tokens, limits_.max_model_len - length);
   request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
+  if (request.sampling.temperature < kLeastTemperature) request.sampling.temperature = 0;
   auto state = std::make_shared<RequestState>();
   state->end_tokens = end_tokens_of(request.sampling);
   if (!request.sampling.choices.empty()) {

@@ -7,8 +7,6 @@
 namespace mortise {
 namespace {
 
-constexpr std::int32_t kMaxChoices = 128;  // as vLLM and OpenAI: a larger n is a mistake, not a wish
-
 void check_range(const char* name, double value, double low, double high) {
   if (!(value >= low && value <= high)) fail("{} is {}; it must be from {} to {}", name, value, low, high);
 }
@@ -41,6 +39,9 @@ void validate(const SamplingParams& params, std::int32_t vocab_size) {
     check_range("logit_bias", bias, -100, 100);
   }
   for (std::int32_t id : params.stop_token_ids) check_token("stop_token_ids", id, vocab_size);
+  if (params.stop.size() > kMaxStops) {
+    fail("stop has {} strings; the limit is {}", params.stop.size(), kMaxStops);
+  }
   for (const std::string& stop : params.stop) {
     if (stop.empty()) fail("stop has an empty string; leave it out");
   }
