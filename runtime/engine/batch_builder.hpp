@@ -16,6 +16,7 @@ namespace mortise {
 struct ScheduledSequence {
   std::shared_ptr<Sequence> sequence;
   std::int32_t num_new_tokens = 0;
+  std::int32_t max_drafts = 0;  // that the plan has room for
 
   std::int32_t num_rows() const { return num_new_tokens + static_cast<std::int32_t>(sequence->drafts.size()); }
 };

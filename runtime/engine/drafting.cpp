@@ -33,7 +33,7 @@ void Drafting::propose(const mortise_step& step, std::span<ScheduledSequence> sc
   for (std::size_t i = 0; i < scheduled.size(); ++i) {
     const Sequence& sequence = *scheduled[i].sequence;
     const bool decodes = sequence.num_computed + scheduled[i].num_new_tokens == sequence.num_tokens();
-    const std::int32_t allowed = decodes ? allowance(sequence) : 0;
+    const std::int32_t allowed = decodes ? std::min(allowance(sequence), scheduled[i].max_drafts) : 0;
     if (allowed == 0) continue;
     asked.push_back(i);
     ids.push_back(sequence.id);

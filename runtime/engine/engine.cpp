@@ -62,6 +62,7 @@ RequestId Engine::submit(Request request, Sink sink) {
   }
   request.sampling.max_tokens = std::min(request.sampling.max_tokens, limits_.max_model_len - length);
   request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
+  if (request.sampling.temperature < kLeastTemperature) request.sampling.temperature = 0;
   auto state = std::make_shared<RequestState>();
   state->end_tokens = end_tokens_of(request.sampling);
   if (!request.sampling.choices.empty()) {
@@ -214,6 +215,12 @@ void Engine::step() {
   const std::uint64_t step_id = counters_.num_steps++;
   StepPlan plan = this->plan(step_id);
   if (plan.scheduled.empty()) throw Error("no sequence can run, although submit() checked that each fits alone");
+  std::vector<ScheduledSequence> scheduled;
+  for (const PlannedSequence& planned : plan.scheduled) {
+    // Asked before admission: cached scores may turn a sequence into one that decodes, for which the plan has no
+    // drafts.
+    scheduled.push_back({planned.sequence, planned.num_new_tokens, drafting_.allowance(*planned.sequence)});
+  }
   for (const auto& sequence : plan.preempted) preempt(*sequence);
   for (const PlannedSequence& planned : plan.scheduled) {
     if (planned.sequence->running()) continue;
@@ -222,10 +229,6 @@ void Engine::step() {
     counters_.num_cached_tokens += static_cast<std::uint64_t>(planned.sequence->num_cached);
   }
   if (plan.drop_pins) drop_pins();
-  std::vector<ScheduledSequence> scheduled;
-  for (PlannedSequence& planned : plan.scheduled) {
-    scheduled.push_back({std::move(planned.sequence), planned.num_new_tokens});
-  }
 
   trace_.phase("propose");
   mortise_step step{};

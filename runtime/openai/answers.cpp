@@ -37,12 +37,22 @@ nlohmann::ordered_json usage_json(const JobResult& result, const AnswerStamp& st
   return usage;
 }
 
-std::string token_text(const Tokenizer& tokenizer, std::int32_t id) {
-  return tokenizer.decode(std::span(&id, 1), /*skip_special_tokens=*/false);
+TokenTexts::TokenTexts(const Tokenizer& tokenizer, bool as_ids)
+    : tokenizer_(tokenizer), as_ids_(as_ids), before_(tokenizer.encode(".", /*add_special_tokens=*/false)) {
+  before_text_ = tokenizer.decode(before_, /*skip_special_tokens=*/false);
+}
+
+std::string TokenTexts::plain(std::int32_t id) const {
+  std::vector<std::int32_t> ids = before_;
+  ids.push_back(id);
+  const std::string text = tokenizer_.decode(ids, /*skip_special_tokens=*/false);
+  if (text.starts_with(before_text_)) return text.substr(before_text_.size());
+  return tokenizer_.decode(std::span(&id, 1), /*skip_special_tokens=*/false);
 }
 
 double finite_logprob(float logprob) {
-  return std::max(static_cast<double>(logprob), -9999.0);
+  constexpr double kLeast = -9999.0;
+  return logprob > kLeast ? static_cast<double>(logprob) : kLeast;
 }
 
 std::vector<std::int32_t> ids_of(const std::vector<TokenInfo>& tokens) {

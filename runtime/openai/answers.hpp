@@ -21,10 +21,22 @@ nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, co
 // Of all choices; prompt tokens count once for each prompt.
 nlohmann::ordered_json usage_json(const JobResult& result, const AnswerStamp& stamp);
 
-// A token as text of its own: bytes that are no character by themselves show as U+FFFD.
-std::string token_text(const Tokenizer& tokenizer, std::int32_t id);
+// Tokens as texts of their own, as they are within a text: with the space before a word that a decoder takes off the
+// start of a text. Bytes that are no character by themselves show as U+FFFD. `as_ids`: "token_id:17" instead.
+class TokenTexts {
+ public:
+  TokenTexts(const Tokenizer& tokenizer, bool as_ids);  // `tokenizer` outlives it
+  std::string operator()(std::int32_t id) const { return as_ids_ ? "token_id:" + std::to_string(id) : plain(id); }
+  std::string plain(std::int32_t id) const;
 
-// JSON has no infinity; vLLM's floor, which clients know.
+ private:
+  const Tokenizer& tokenizer_;
+  const bool as_ids_;
+  std::vector<std::int32_t> before_;  // a token that others are decoded behind
+  std::string before_text_;
+};
+
+// JSON has no infinity and no NaN; vLLM's floor, which clients know.
 double finite_logprob(float logprob);
 
 std::vector<std::int32_t> ids_of(const std::vector<TokenInfo>& tokens);

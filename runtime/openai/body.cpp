@@ -16,6 +16,12 @@ constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 constexpr std::size_t kMaxChoicesOfABody = 16384;  // OpenAI takes 2048 prompts; each choice has some KiB of state
 constexpr std::size_t kMaxCopiedBytes = std::size_t{256} << 20;
 
+// A number that no float holds becomes the largest one: it is out of every range then, too.
+float to_float(double number) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  return static_cast<float>(std::clamp(number, -kLargest, kLargest));
+}
+
 std::map<std::int32_t, float> read_logit_bias(const nlohmann::json& json) {
   if (!json.is_object()) fail_type("logit_bias", "an object of token id and bias", json);
   std::map<std::int32_t, float> biases;
@@ -24,7 +30,7 @@ std::map<std::int32_t, float> read_logit_bias(const nlohmann::json& json) {
     const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (code != std::errc{} || end != key.data() + key.size()) fail("logit_bias: {} is not a token id", quote(key));
     if (!value.is_number()) fail_type("logit_bias", "numbers", value);
-    biases[id] = value.get<float>();
+    biases[id] = to_float(value.get<double>());
   }
   return biases;
 }
@@ -53,6 +59,28 @@ const nlohmann::json* find_structured_choice(const nlohmann::json& json) {
     if (value != nullptr && *value != false) fail("structured_outputs: '{}' is not supported; 'choice' is", name);
   }
   return fields.find("choice");
+}
+
+// Other ways to bind the text. Leaving them out in silence would give a text that the client cannot use.
+void refuse_other_guides(const Body& body) {
+  for (const char* name : {"guided_json", "guided_regex", "guided_grammar"}) {
+    if (body.find(name) != nullptr) fail("{} is not supported; 'choices' is", name);
+  }
+  const nlohmann::json* format = body.find("response_format");
+  if (format == nullptr) return;
+  const std::string type = Body(*format, "response_format").string("type").value_or("text");
+  if (type != "text")
+    fail("response_format: type '{}' is not supported; 'text' is, and so is the field 'choices'", type);
+}
+
+std::uint64_t read_seed(const nlohmann::json& json) {
+  // A negative seed is a seed too: its 64 bits are what counts.
+  if (json.is_number_unsigned()) return json.get<std::uint64_t>();
+  if (json.is_number_integer()) return static_cast<std::uint64_t>(json.get<std::int64_t>());
+  // 7.0 is an integer here as everywhere; from 2^53 on a double does not say which one.
+  const double number = json.is_number() ? json.get<double>() : std::nan("");
+  if (!(std::fabs(number) < 0x1p53 && number == std::floor(number))) fail_type("seed", "an integer of 64 bits", json);
+  return static_cast<std::uint64_t>(static_cast<std::int64_t>(number));
 }
 
 // `choices`, or what vLLM calls so.
@@ -183,10 +211,10 @@ void check_amount(std::size_t num_prompts, const SamplingParams& params) {
 SamplingParams read_sampling(const Body& body, SamplingParams defaults) {
   SamplingParams params = std::move(defaults);
   const auto number = [&](const char* name, float& value) {
-    if (const auto given = body.number(name)) value = static_cast<float>(*given);
+    if (const auto given = body.number(name)) value = to_float(*given);
   };
-  const auto integer = [&](const char* name, std::int32_t low, std::int32_t& value) {
-    if (const auto given = body.integer(name, low, kMaxInt32)) value = static_cast<std::int32_t>(*given);
+  const auto integer = [&](const char* name, std::int64_t low, std::int32_t& value, std::int64_t high = kMaxInt32) {
+    if (const auto given = body.integer(name, low, high)) value = static_cast<std::int32_t>(*given);
   };
   number("temperature", params.temperature);
   number("top_p", params.top_p);
@@ -195,20 +223,18 @@ SamplingParams read_sampling(const Body& body, SamplingParams defaults) {
   number("frequency_penalty", params.frequency_penalty);
   number("presence_penalty", params.presence_penalty);
   integer("top_k", -1, params.top_k);
-  integer("n", 1, params.n);
+  integer("n", 1, params.n, kMaxChoices);
   integer("max_tokens", 0, params.max_tokens);
   integer("min_tokens", 0, params.min_tokens);
   if (const nlohmann::json* seed = body.find("seed")) {
-    // A negative seed is a seed too: its 64 bits are what counts.
-    if (!seed->is_number_integer()) fail_type("seed", "an integer", *seed);
-    params.seed =
-        seed->is_number_unsigned() ? seed->get<std::uint64_t>() : static_cast<std::uint64_t>(seed->get<std::int64_t>());
+    params.seed = read_seed(*seed);
   }
   if (const auto ignore = body.boolean("ignore_eos")) params.ignore_eos = *ignore;
   if (const nlohmann::json* stop = body.find("stop")) params.stop = read_stop(*stop);
   if (const nlohmann::json* bias = body.find("logit_bias")) params.logit_bias = read_logit_bias(*bias);
   params.stop_token_ids = body.token_ids("stop_token_ids");
   if (const auto skip = body.boolean("skip_special_tokens")) params.skip_special_tokens = *skip;
+  refuse_other_guides(body);
   params.choices = read_choices(body);
   if (!params.choices.empty() && body.find("max_tokens") == nullptr) params.max_tokens = kMaxInt32;
   return params;

@@ -15,12 +15,12 @@ nlohmann::json read_messages(const nlohmann::json& json) {
   if (!json.is_array() || json.empty()) fail_type("messages", "a list of at least one message", json);
   nlohmann::json messages = json;
   for (nlohmann::json& message : messages) {
-    const Body fields(message);
+    const Body fields(message, "messages: a message");
     if (!fields.string("role")) fail("messages: a message has no role");
     if (const nlohmann::json* parts = fields.find("content"); parts != nullptr && parts->is_array()) {
       std::string text;
       for (const nlohmann::json& part : *parts) {
-        const Body content(part);
+        const Body content(part, "messages: content part");
         if (content.string("type").value_or("") != "text") fail_type("messages: content part", "type \"text\"", part);
         text += content.string("text").value_or("");
       }
@@ -32,19 +32,19 @@ nlohmann::json read_messages(const nlohmann::json& json) {
   return messages;
 }
 
-nlohmann::ordered_json entry_json(const Tokenizer& tokenizer, std::int32_t id, float logprob) {
-  const std::string text = token_text(tokenizer, id);
-  return {{"token", text},
+nlohmann::ordered_json entry_json(const TokenTexts& texts, std::int32_t id, float logprob) {
+  const std::string text = texts.plain(id);
+  return {{"token", texts(id)},
           {"logprob", finite_logprob(logprob)},
           {"bytes", std::vector<unsigned char>(text.begin(), text.end())}};
 }
 
-nlohmann::ordered_json logprobs_json(const Tokenizer& tokenizer, const std::vector<TokenInfo>& tokens) {
+nlohmann::ordered_json logprobs_json(const TokenTexts& texts, const std::vector<TokenInfo>& tokens) {
   auto content = nlohmann::ordered_json::array();
   for (const TokenInfo& info : tokens) {
-    nlohmann::ordered_json entry = entry_json(tokenizer, info.id, info.logprob);
+    nlohmann::ordered_json entry = entry_json(texts, info.id, info.logprob);
     entry["top_logprobs"] = nlohmann::ordered_json::array();
-    for (const auto& [id, logprob] : info.top) entry["top_logprobs"].push_back(entry_json(tokenizer, id, logprob));
+    for (const auto& [id, logprob] : info.top) entry["top_logprobs"].push_back(entry_json(texts, id, logprob));
     content.push_back(std::move(entry));
   }
   return {{"content", std::move(content)}, {"refusal", nullptr}};
@@ -67,13 +67,17 @@ void Service::chat(const nlohmann::json& json, const AnswerStamp& stamp, std::fu
   }
   const std::int64_t top = body.integer("top_logprobs", 0, kMaxTopLogprobs).value_or(0);
   const bool logprobs = body.boolean("logprobs").value_or(false);
+  if (top > 0 && !logprobs) fail("top_logprobs is {}, but logprobs is not true; set it too", top);
   if (logprobs) request.logprobs = static_cast<std::int32_t>(top);
   request.priority = static_cast<std::int32_t>(body.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
   const bool return_token_ids = body.boolean("return_token_ids").value_or(false);
+  const bool tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
 
   run_job(engine_, {std::move(request)},
-          [this, stamp, logprobs, return_token_ids, done = std::move(done)](JobResult result, std::string error) {
+          [this, stamp, logprobs, return_token_ids, tokens_as_ids, done = std::move(done)](JobResult result,
+                                                                                           std::string error) {
             if (!error.empty()) return done(error_answer(500, error));
+            const TokenTexts texts(tokenizer_, tokens_as_ids);
             nlohmann::ordered_json answer = answer_head("chatcmpl", "chat.completion", info_, stamp);
             auto choices = nlohmann::ordered_json::array();
             for (const ChoiceResult& choice : result.front()) {
@@ -82,7 +86,7 @@ void Service::chat(const nlohmann::json& json, const AnswerStamp& stamp, std::fu
                   {"message", {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}}},
                   {"logprobs", nullptr},
                   {"finish_reason", to_string(choice.finish)}};
-              if (logprobs) item["logprobs"] = logprobs_json(tokenizer_, choice.tokens);
+              if (logprobs) item["logprobs"] = logprobs_json(texts, choice.tokens);
               if (return_token_ids) item["token_ids"] = ids_of(choice.tokens);
               item["seed"] = choice.seed;
               choices.push_back(std::move(item));

@@ -16,7 +16,9 @@ struct CompletionOptions {
   bool echo = false;
   bool return_token_ids = false;
   bool tokens_as_ids = false;  // "token_id:123" for token texts: distinct tokens may print alike
+  bool skip_special_tokens = true;
   std::optional<std::int32_t> logprobs;
+  std::size_t n = 1;  // choices in the answer
 };
 
 // A string, a list of strings, a list of ids, or a list of lists of ids.
@@ -34,6 +36,9 @@ std::vector<std::vector<std::int32_t>> read_prompts(const nlohmann::json& json, 
 }
 
 CompletionOptions read_options(const Body& body, const Tokenizer& tokenizer) {
+  if (!body.string("suffix").value_or("").empty()) {
+    fail("suffix is not supported: this model continues a text and cannot insert into one; leave it out");
+  }
   CompletionOptions options;
   options.prompts = read_prompts(body.require("prompt"), tokenizer, body.boolean("add_special_tokens").value_or(true));
   options.echo = body.boolean("echo").value_or(false);
@@ -43,11 +48,30 @@ CompletionOptions read_options(const Body& body, const Tokenizer& tokenizer) {
   return options;
 }
 
+// `best_of` choices are generated, and those `n` of them returned that are the likeliest for each token.
+std::int32_t read_best_of(const Body& body, std::int32_t n) {
+  const auto best_of = static_cast<std::int32_t>(body.integer("best_of", 1, kMaxChoices).value_or(n));
+  if (best_of < n) fail("best_of is {} and n is {}; best_of must be at least n", best_of, n);
+  return best_of;
+}
+
+void keep_best(std::vector<ChoiceResult>& choices, std::size_t n) {
+  if (choices.size() <= n) return;
+  const auto mean = [](const ChoiceResult& choice) {
+    double sum = 0;
+    for (const TokenInfo& token : choice.tokens) sum += finite_logprob(token.logprob);
+    return choice.tokens.empty() ? 0.0 : sum / static_cast<double>(choice.tokens.size());
+  };
+  std::stable_sort(choices.begin(), choices.end(), [&](const auto& a, const auto& b) { return mean(a) > mean(b); });
+  choices.resize(n);
+}
+
 // tokens, token_logprobs, top_logprobs, text_offset of the echoed prompt and the generated tokens.
 class LogprobLists {
  public:
-  LogprobLists(const Tokenizer& tokenizer, const CompletionOptions& options)
-      : tokenizer_(tokenizer), options_(options), decoder_(tokenizer, /*skip_special_tokens=*/true) {}
+  // `before`: tokens that the first one follows.
+  LogprobLists(const Tokenizer& tokenizer, const CompletionOptions& options, std::span<const std::int32_t> before)
+      : text_(tokenizer, options.tokens_as_ids), decoder_(tokenizer, options.skip_special_tokens, before) {}
 
   void add_unscored(std::int32_t id) {
     add_token(id);
@@ -60,7 +84,7 @@ class LogprobLists {
     auto alternatives = nlohmann::ordered_json::object();
     const auto put = [&](std::int32_t id, float logprob) {
       // Distinct tokens may print alike: the likelier one stays, so that the largest value is the arg max's.
-      auto [at, fresh] = alternatives.emplace(text(id), finite_logprob(logprob));
+      auto [at, fresh] = alternatives.emplace(text_(id), finite_logprob(logprob));
       if (!fresh) *at = std::max(at->get<double>(), finite_logprob(logprob));
     };
     for (const auto& [id, logprob] : info.top) put(id, logprob);
@@ -75,17 +99,13 @@ class LogprobLists {
   }
 
  private:
-  std::string text(std::int32_t id) const {
-    return options_.tokens_as_ids ? "token_id:" + std::to_string(id) : token_text(tokenizer_, id);
-  }
   void add_token(std::int32_t id) {
-    tokens_.push_back(text(id));
+    tokens_.push_back(text_(id));
     offsets_.push_back(num_characters_);
     for (char byte : decoder_.push(id)) num_characters_ += (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
   }
 
-  const Tokenizer& tokenizer_;
-  const CompletionOptions& options_;
+  const TokenTexts text_;
   IncrementalDecoder decoder_;
   std::int64_t num_characters_ = 0;
   nlohmann::ordered_json tokens_ = nlohmann::ordered_json::array(), logprobs_ = nlohmann::ordered_json::array(),
@@ -96,11 +116,11 @@ nlohmann::ordered_json choice_json(const Tokenizer& tokenizer, const CompletionO
                                    const std::vector<std::int32_t>& prompt, const ChoiceResult& choice) {
   nlohmann::ordered_json json = {
       {"index", index},
-      {"text", (options.echo ? tokenizer.decode(prompt, /*skip_special_tokens=*/true) : "") + choice.text},
+      {"text", (options.echo ? tokenizer.decode(prompt, options.skip_special_tokens) : "") + choice.text},
       {"finish_reason", to_string(choice.finish)},
       {"logprobs", nullptr}};
   if (options.logprobs) {
-    LogprobLists lists(tokenizer, options);
+    LogprobLists lists(tokenizer, options, options.echo ? std::span<const std::int32_t>() : prompt);
     if (options.echo) {
       lists.add_unscored(prompt.front());
       for (const TokenInfo& info : choice.prompt) lists.add(info);
@@ -118,14 +138,18 @@ nlohmann::ordered_json choice_json(const Tokenizer& tokenizer, const CompletionO
 void Service::complete(const nlohmann::json& json, const AnswerStamp& stamp, std::function<void(Answer)> done) {
   const Body body(json);
   auto options = std::make_shared<CompletionOptions>(read_options(body, tokenizer_));
-  const SamplingParams sampling = read_sampling(body, info_.defaults);
+  SamplingParams sampling = read_sampling(body, info_.defaults);
+  options->skip_special_tokens = sampling.skip_special_tokens;
+  options->n = static_cast<std::size_t>(sampling.n);
+  sampling.n = read_best_of(body, sampling.n);
+  const bool ranks = sampling.n > static_cast<std::int32_t>(options->n);
   check_amount(options->prompts.size(), sampling);
   std::vector<Request> requests;
   for (const std::vector<std::int32_t>& prompt : options->prompts) {
     Request request;
     request.prompt = prompt;
     request.sampling = sampling;
-    request.logprobs = options->logprobs;
+    request.logprobs = ranks ? std::optional(options->logprobs.value_or(0)) : options->logprobs;
     if (options->echo && options->logprobs) request.score_from = 1;
     request.priority = static_cast<std::int32_t>(body.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
     requests.push_back(std::move(request));
@@ -135,13 +159,15 @@ void Service::complete(const nlohmann::json& json, const AnswerStamp& stamp, std
             if (!error.empty()) return done(error_answer(500, error));
             nlohmann::ordered_json answer = answer_head("cmpl", "text_completion", info_, stamp);
             auto choices = nlohmann::ordered_json::array();
+            nlohmann::ordered_json usage = usage_json(result, stamp);  // of all that were generated
             for (std::size_t i = 0; i < result.size(); ++i) {
+              keep_best(result[i], options->n);
               for (const ChoiceResult& choice : result[i]) {
                 choices.push_back(choice_json(tokenizer_, *options, choices.size(), options->prompts[i], choice));
               }
             }
             answer["choices"] = std::move(choices);
-            answer["usage"] = usage_json(result, stamp);
+            answer["usage"] = std::move(usage);
             done({200, std::move(answer)});
           });
 }

@@ -7,11 +7,7 @@
 namespace mortise {
 namespace {
 
-constexpr std::int32_t kMaxChoices = 128;  // as vLLM and OpenAI: a larger n is a mistake, not a wish
-
-// Each token that is drawn is compared with all stop strings and end tokens, and text is held back as long as the
-// longest of them; choices are tokenised when a request comes. OpenAI takes 4 stop strings.
-constexpr std::size_t kMaxStops = 1024;
+// Text is held back as long as the longest stop string; choices are tokenised when a request comes.
 constexpr std::size_t kMaxStopBytes = 16384;
 constexpr std::size_t kMaxGuidedChoices = 65536;
 constexpr std::size_t kMaxGuidedChoiceBytes = std::size_t{4} << 20;

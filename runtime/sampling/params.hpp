@@ -2,6 +2,7 @@
 // OpenAI's and vLLM's APIs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -9,6 +10,11 @@
 #include <vector>
 
 namespace mortise {
+
+inline constexpr std::int32_t kMaxChoices = 128;  // as OpenAI: a larger n is a mistake, not a wish
+inline constexpr std::size_t kMaxStops = 1024;    // strings, ids: each token is compared with all; OpenAI takes 4
+// Below this the temperature is taken for 0, as by vLLM: logits divided by it would overflow to equal numbers.
+inline constexpr float kLeastTemperature = 1e-5f;
 
 struct SamplingParams {
   float temperature = 1.0f;  // 0: greedy

@@ -62,6 +62,8 @@ def dims(vocab, hidden, intermediate, heads, kv_heads, layers=2, **more):
 MODELS = {
     "llama_mha": Model(LlamaConfig, dims(128, 64, 72, 4, 4)),
     "llama_gqa4": Model(LlamaConfig, dims(96, 48, 80, 8, 2, head_dim=24), LONG),
+    "llama_gqa8": Model(LlamaConfig, dims(112, 64, 72, 16, 2, head_dim=16, tie_word_embeddings=False), LONG,
+                        dtype=torch.float16, shard_size="60KB"),
     "llama_mqa": Model(LlamaConfig, dims(97, 48, 200, 4, 1, head_dim=16)),
     "llama_tied": Model(LlamaConfig, dims(160, 64, 56, 2, 2, layers=3, tie_word_embeddings=True)),
     "llama_llama3": Model(LlamaConfig, dims(96, 64, 80, 2, 1), LONG, rope=LLAMA3, spelling=4),

@@ -191,6 +191,30 @@ TEST_F(PrefixCacheTest, APreemptedSequenceGoesOnFromWhatIsStillCached) {
   EXPECT_EQ(b.wait().at(0).last.usage.cached_tokens, 0);  // of the prompt when it came, not of the way back
 }
 
+// Admission takes the scores from the cache, and then the sequence may draft; its plan was made before.
+TEST_F(PrefixCacheTest, CachedScoresBringNoMoreDraftsThanThePlanHasRoomFor) {
+  EngineLimits limits = small_limits();
+  limits.max_draft_tokens = 3;
+  world = std::make_unique<FakeWorld>(limits);
+  std::int32_t lookahead = 0, most = 0;
+  world->plan = [&](const mortise_schedule_view& view, mortise_schedule_plan&) { lookahead = view.lookahead[0]; };
+  world->propose = [&](std::uint64_t, std::int32_t max) {
+    EXPECT_LE(max, lookahead);
+    most = std::max(most, max);
+    return std::vector<std::int32_t>(static_cast<std::size_t>(max), 1);
+  };
+  start(limits);
+  Request request = greedy(count(1, 9), 6);
+  request.score_from = 1;
+  for (int i = 0; i < 2; ++i) {
+    const auto choice = run(request);
+    EXPECT_EQ(choice.prompt.size(), 8u);
+    EXPECT_EQ(choice.ids(), expected(count(1, 9), 6));
+  }
+  EXPECT_EQ(most, 3);
+  engine.reset();  // before what the proposer writes to
+}
+
 TEST_F(PrefixCacheTest, WithoutItNothingIsCachedAndNobodyWaits) {
   EngineLimits limits = small_limits();
   limits.prefix_cache = false;

@@ -1,0 +1,334 @@
+// Bodies as clients send them, and the answers they read, over an engine with fake parts.
+#include "openai/service.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "engine_fixture.hpp"
+
+namespace mortise::test {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+const Json kPrompt = {68, 69, 70};  // "abc"
+
+class ServiceTest : public EngineTest {
+ protected:
+  void SetUp() override {
+    EngineLimits limits = small_limits();
+    limits.max_num_seqs = 64;
+    limits.num_blocks = 600;
+    limits.max_batched_tokens = 64;
+    world = std::make_unique<FakeWorld>(limits);
+    start(limits, {kEnd});
+    ServiceInfo info;
+    info.model = "fake";
+    info.system_fingerprint = "mortise-test";
+    info.defaults.temperature = 0;
+    info.max_model_len = limits.max_model_len;
+    info.chat_template = [](const Json& messages) { return messages[0]["content"].get<std::string>(); };
+    service = std::make_unique<Service>(*engine, tokenizer(), info);
+  }
+  void TearDown() override { engine.reset(); }
+
+  Answer post(const std::string& url, const Json& body) {
+    std::promise<Answer> promise;
+    service->handle(url, body, [&](Answer answer) { promise.set_value(std::move(answer)); });
+    return promise.get_future().get();
+  }
+  Json complete(Json fields) {
+    fields.emplace("prompt", kPrompt);
+    const Answer answer = post("/v1/completions", fields);
+    EXPECT_EQ(answer.status, 200) << answer.body.dump();
+    return Json::parse(answer.body.dump());
+  }
+  Json chat(Json fields) {
+    fields.emplace("messages", Json::parse(R"([{"role": "user", "content": "xq"}])"));
+    const Answer answer = post("/v1/chat/completions", fields);
+    EXPECT_EQ(answer.status, 200) << answer.body.dump();
+    return Json::parse(answer.body.dump());
+  }
+  // The message of the refusal, or "accepted".
+  std::string refusal(const std::string& url, Json fields) {
+    if (url == "/v1/chat/completions") {
+      fields.emplace("messages", Json::parse(R"([{"role": "user", "content": "xq"}])"));
+    } else {
+      fields.emplace("prompt", kPrompt);
+    }
+    const Answer answer = post(url, fields);
+    if (answer.status == 200) return "accepted";
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_EQ(answer.body["error"]["type"], "invalid_request_error");
+    return answer.body["error"]["message"];
+  }
+  std::string text_of(const std::vector<std::int32_t>& ids) { return tokenizer().decode(ids, true); }
+
+  static constexpr std::int32_t kEnd = 1;
+  std::unique_ptr<Service> service;
+};
+
+TEST_F(ServiceTest, EchoWithoutTokensGivesThePromptAndItsLogProbabilities) {
+  for (const int max_tokens : {0, 1}) {
+    const Json choice = complete({{"echo", true}, {"max_tokens", max_tokens}, {"logprobs", 2}})["choices"][0];
+    EXPECT_EQ(choice["text"].get<std::string>().substr(0, 3), "abc");
+    EXPECT_EQ(choice["finish_reason"], "length");
+    const Json& lists = choice["logprobs"];
+    for (const char* name : {"tokens", "token_logprobs", "top_logprobs", "text_offset"}) {
+      EXPECT_EQ(lists[name].size(), static_cast<std::size_t>(3 + max_tokens)) << name;
+    }
+    EXPECT_TRUE(lists["token_logprobs"][0].is_null() && lists["top_logprobs"][0].is_null());
+    EXPECT_EQ(lists["tokens"][1], "b");
+    EXPECT_EQ(lists["token_logprobs"][1], static_cast<double>(fake_logit(hash_history({68}), 69) - 1.0f));
+    EXPECT_EQ(lists["top_logprobs"][1].size(), 3u);  // two and the token itself, which is none of them
+    EXPECT_EQ(lists["top_logprobs"][1]["b"], lists["token_logprobs"][1]);
+  }
+  EXPECT_EQ(complete({{"echo", true}, {"max_tokens", 0}})["choices"][0]["text"], "abc");
+  EXPECT_EQ(complete({{"max_tokens", 0}})["choices"][0]["text"], "");
+  const Json one = complete({{"echo", true}, {"max_tokens", 0}, {"logprobs", 0}, {"prompt", {68}}})["choices"][0];
+  EXPECT_EQ(one["logprobs"]["token_logprobs"], Json::parse("[null]"));
+}
+
+TEST_F(ServiceTest, EndTokensHaveAnEntryButNoText) {
+  // lm-eval drops the entry of the generated token, so there must be one even if that is the end token.
+  Json bias;
+  bias[std::to_string(kEnd)] = 100;
+  const Json choice =
+      complete({{"echo", true}, {"max_tokens", 1}, {"logprobs", 1}, {"logit_bias", bias}})["choices"][0];
+  EXPECT_EQ(choice["text"], "abc");
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  EXPECT_EQ(choice["logprobs"]["token_logprobs"].size(), 4u);
+  // Raw: the bias made it the likeliest token, and its log probability is what it was.
+  EXPECT_EQ(choice["logprobs"]["token_logprobs"][3],
+            static_cast<double>(fake_logit(hash_history({68, 69, 70}), kEnd) - 1.0f));
+}
+
+TEST_F(ServiceTest, OffsetsAreThoseOfTheTokensInTheText) {
+  for (const bool echo : {false, true}) {
+    const Json choice =
+        complete({{"echo", echo}, {"max_tokens", 20}, {"logprobs", 0}, {"ignore_eos", true}})["choices"][0];
+    const std::string text = choice["text"];
+    const Json& lists = choice["logprobs"];
+    for (std::size_t i = 0; i < lists["tokens"].size(); ++i) {
+      const std::string token = lists["tokens"][i];
+      if (token.size() > 2) continue;  // a special token, which is not in the text
+      EXPECT_EQ(text.substr(lists["text_offset"][i].get<std::size_t>(), token.size()), token);
+    }
+  }
+}
+
+TEST_F(ServiceTest, AStopStringCutsTheGeneratedTextAndNotTheEcho) {
+  const std::string free = complete({{"max_tokens", 12}, {"ignore_eos", true}})["choices"][0]["text"];
+  const std::string stop = free.substr(5, 2);
+  const Json choice =
+      complete({{"max_tokens", 12}, {"ignore_eos", true}, {"echo", true}, {"stop", {"ab", stop}}})["choices"][0];
+  EXPECT_EQ(choice["text"], "abc" + free.substr(0, free.find(stop)));
+  EXPECT_EQ(choice["finish_reason"], "stop");
+}
+
+TEST_F(ServiceTest, BestOfReturnsTheLikeliest) {
+  const Json body = {{"max_tokens", 6}, {"temperature", 1}, {"seed", 3}, {"ignore_eos", true}, {"logprobs", 0}};
+  const auto mean = [](const Json& choice) {
+    double sum = 0;
+    for (const Json& value : choice["logprobs"]["token_logprobs"]) sum += value.get<double>();
+    return sum / static_cast<double>(choice["logprobs"]["token_logprobs"].size());
+  };
+  Json all = body, best = body;
+  all["n"] = 5;
+  best["n"] = 2;
+  best["best_of"] = 5;
+  std::vector<double> means;
+  const Json five = complete(all);
+  for (const Json& choice : five["choices"]) means.push_back(mean(choice));
+  std::sort(means.rbegin(), means.rend());
+  const Json answer = complete(best);
+  ASSERT_EQ(answer["choices"].size(), 2u);
+  EXPECT_EQ(mean(answer["choices"][0]), means[0]);
+  EXPECT_EQ(mean(answer["choices"][1]), means[1]);
+  EXPECT_EQ(answer["choices"][1]["index"], 1);
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 30);
+  best.erase("logprobs");  // they are needed, but nobody asked for them
+  EXPECT_TRUE(complete(best)["choices"][0]["logprobs"].is_null());
+}
+
+TEST_F(ServiceTest, TokensMayBeNamedByTheirIds) {
+  const Json lists = complete({{"max_tokens", 2},
+                               {"logprobs", 1},
+                               {"return_tokens_as_token_ids", true},
+                               {"return_token_ids", true}})["choices"][0];
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(lists["logprobs"]["tokens"][i], "token_id:" + lists["token_ids"][i].dump());
+  }
+  const Json entry = chat({{"max_tokens", 1},
+                           {"logprobs", true},
+                           {"return_tokens_as_token_ids", true},
+                           {"return_token_ids", true}})["choices"][0];
+  EXPECT_EQ(entry["logprobs"]["content"][0]["token"], "token_id:" + entry["token_ids"][0].dump());
+}
+
+TEST_F(ServiceTest, BodiesOfRealClientsAreTaken) {
+  // lm-eval, guidellm, vLLM's benchmark, openai-python with everything it knows.
+  const char* const bodies[] = {
+      R"({"model": "m", "prompt": [[68, 69]], "temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": true})",
+      R"({"model": "m", "prompt": [[68], [69]], "max_tokens": 4, "temperature": 0, "stop": ["a", "\n\n"], "seed": 1234,
+          "until": ["x"], "do_sample": false, "top_k": 0})",
+      R"({"model": "m", "prompt": "x", "stream": false, "stream_options": {"include_usage": true}, "max_tokens": 3,
+          "stop": null, "ignore_eos": true})",
+      R"({"model": "m", "prompt": "x", "repetition_penalty": 1.0, "max_tokens": 3, "logprobs": null})",
+      R"({"model": null, "prompt": "x", "best_of": null, "echo": null, "frequency_penalty": null, "logit_bias": null,
+          "logprobs": null, "max_tokens": null, "n": null, "presence_penalty": null, "seed": null, "stop": null,
+          "stream": null, "stream_options": null, "suffix": null, "temperature": null, "top_p": null, "user": null,
+          "top_k": null, "min_p": null, "min_tokens": null, "ignore_eos": null, "stop_token_ids": null, "priority": null,
+          "choices": null, "guided_choice": null, "structured_outputs": null, "skip_special_tokens": null,
+          "add_special_tokens": null, "return_token_ids": null, "return_tokens_as_token_ids": null,
+          "response_format": null, "guided_json": null, "repetition_penalty": null})",
+      R"({"prompt": "x", "max_tokens": 3, "cache_salt": "s", "request_id": "r", "prompt_logprobs": 1, "user": 7,
+          "logprob_token_ids": [1], "nobody": {"knows": ["this"]}})",
+      R"({"prompt": "x", "max_tokens": 3.0, "n": 2.0, "seed": -7, "suffix": "", "best_of": 2, "top_k": -1, "min_tokens": 2})"};
+  for (const char* text : bodies) {
+    const Answer answer = post("/v1/completions", Json::parse(text));
+    EXPECT_EQ(answer.status, 200) << text << answer.body.dump();
+  }
+  const char* const chats[] = {
+      R"({"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "text", "text": "q"}]}],
+          "max_completion_tokens": 2, "stream_options": {"include_usage": true}})",
+      R"({"messages": [{"role": "system", "content": null}], "max_tokens": 2, "top_logprobs": null, "logprobs": null})",
+      R"({"messages": [{"role": "user", "content": "xq", "name": "n"}], "response_format": {"type": "text"},
+          "top_logprobs": 0, "n": 2, "max_completion_tokens": 2, "tools": null, "tool_choice": "none"})"};
+  for (const char* text : chats) {
+    const Answer answer = post("/v1/chat/completions", Json::parse(text));
+    // A prompt without a token is refused by the engine; the demo's tokenizer adds one.
+    EXPECT_EQ(answer.status, 200) << text << answer.body.dump();
+  }
+}
+
+struct Refusal {
+  const char *fields, *message;
+};
+
+TEST_F(ServiceTest, WrongFieldsAreNamedForBothUrls) {
+  const Refusal cases[] = {
+      {R"({"temperature": "hot"})", R"(temperature: expected a number, got "hot")"},
+      {R"({"temperature": -0.5})", "temperature is -0.5; it must be from 0 to 100"},
+      {R"({"temperature": 1e300})", "temperature is 3.4028234663852886e+38; it must be from 0 to 100"},
+      {R"({"top_p": true})", "top_p: expected a number, got true"},
+      {R"({"top_p": 0})", "top_p is 0; it must be above 0 and at most 1"},
+      {R"({"top_p": 1.5})", "top_p is 1.5; it must be above 0 and at most 1"},
+      {R"({"top_k": 1.5})", "top_k: expected an integer, got 1.5"},
+      {R"({"top_k": -2})", "top_k is -2; it must be from -1 to 2147483647"},
+      {R"({"min_p": -1})", "min_p is -1; it must be from 0 to 1"},
+      {R"({"min_p": "a"})", R"(min_p: expected a number, got "a")"},
+      {R"({"repetition_penalty": 0})", "repetition_penalty is 0; it must be above 0"},
+      {R"({"repetition_penalty": "1"})", R"(repetition_penalty: expected a number, got "1")"},
+      {R"({"frequency_penalty": -2.5})", "frequency_penalty is -2.5; it must be from -2 to 2"},
+      {R"({"presence_penalty": 3e9})", "presence_penalty is 3000000000; it must be from -2 to 2"},
+      {R"({"presence_penalty": []})", "presence_penalty: expected a number, got []"},
+      {R"({"n": 0})", "n is 0; it must be from 1 to 128"},
+      {R"({"n": 129})", "n is 129; it must be from 1 to 128"},
+      {R"({"n": "2"})", R"(n: expected an integer, got "2")"},
+      {R"({"max_tokens": -1})", "max_tokens is -1; it must be from 0 to 2147483647"},
+      {R"({"max_tokens": 1e12})", "max_tokens is 1000000000000.0; it must be from 0 to 2147483647"},
+      {R"({"max_tokens": 2, "min_tokens": 3})", "min_tokens is 3; it must be from 0 to max_tokens (2)"},
+      {R"({"min_tokens": -1})", "min_tokens is -1; it must be from 0 to 2147483647"},
+      {R"({"seed": 1.5})", "seed: expected an integer of 64 bits, got 1.5"},
+      {R"({"seed": 1e19})", "seed: expected an integer of 64 bits, got 1e+19"},
+      {R"({"seed": "s"})", R"(seed: expected an integer of 64 bits, got "s")"},
+      {R"({"stop": 7})", "stop: expected a string or a list of strings, got 7"},
+      {R"({"stop": ["a", null]})", "stop: expected a string or a list of strings, got null"},
+      {R"({"stop": ""})", "stop has an empty string; leave it out"},
+      {R"({"stop_token_ids": 5})", "stop_token_ids: expected a list of token ids, got 5"},
+      {R"({"stop_token_ids": [5, "a"]})", R"(stop_token_ids: expected token ids, got "a")"},
+      {R"({"stop_token_ids": [97]})", "stop_token_ids: token id 97 is not in the vocabulary; ids are from 0 to 96"},
+      {R"({"stop_token_ids": [1e30]})", "stop_token_ids: expected token ids, got 1e+30"},
+      {R"({"logit_bias": [1]})", "logit_bias: expected an object of token id and bias, got [1]"},
+      {R"({"logit_bias": {"a": 1}})", "logit_bias: 'a' is not a token id"},
+      {R"({"logit_bias": {"5x": 1}})", "logit_bias: '5x' is not a token id"},
+      {R"({"logit_bias": {"99999999999": 1}})", "logit_bias: '99999999999' is not a token id"},
+      {R"({"logit_bias": {"97": 1}})", "logit_bias: token id 97 is not in the vocabulary; ids are from 0 to 96"},
+      {R"({"logit_bias": {"5": "b"}})", R"(logit_bias: expected numbers, got "b")"},
+      {R"({"logit_bias": {"5": 100.5}})", "logit_bias is 100.5; it must be from -100 to 100"},
+      {R"({"ignore_eos": 1})", "ignore_eos: expected true or false, got 1"},
+      {R"({"skip_special_tokens": "no"})", R"(skip_special_tokens: expected true or false, got "no")"},
+      {R"({"return_token_ids": 1})", "return_token_ids: expected true or false, got 1"},
+      {R"({"return_tokens_as_token_ids": "x"})", R"(return_tokens_as_token_ids: expected true or false, got "x")"},
+      {R"({"priority": 1e10})", "priority is 10000000000.0; it must be from -2147483648 to 2147483647"},
+      {R"({"priority": "high"})", R"(priority: expected an integer, got "high")"},
+      {R"({"choices": ["x", 1]})", "choices: expected a list of strings, got 1"},
+      {R"({"guided_json": "{}"})", "guided_json is not supported; 'choices' is"},
+      {R"({"guided_regex": "a"})", "guided_regex is not supported; 'choices' is"},
+      {R"({"guided_grammar": "a"})", "guided_grammar is not supported; 'choices' is"},
+      {R"({"response_format": {"type": "json_object"}})",
+       "response_format: type 'json_object' is not supported; 'text' is, and so is the field 'choices'"},
+      {R"({"response_format": "text"})", R"(response_format: expected a JSON object, got "text")"},
+  };
+  for (const char* url : {"/v1/completions", "/v1/chat/completions"}) {
+    for (const Refusal& test : cases) EXPECT_EQ(refusal(url, Json::parse(test.fields)), test.message) << url;
+  }
+  EXPECT_EQ(refusal("/v1/completions", {{"stop", std::vector<std::string>(1025, "x")}}),
+            "stop has 1025 texts; at most 1024 are taken");
+}
+
+TEST_F(ServiceTest, WrongFieldsOfCompletionsAreNamed) {
+  const Refusal cases[] = {
+      {R"({"prompt": 5})", "prompt: expected text or a list of token ids, got 5"},
+      {R"({"prompt": []})", "prompt is an empty list; it must have text or token ids"},
+      {R"({"prompt": [[68], "a", 5]})", "prompt: expected text or a list of token ids, got 5"},
+      {R"({"prompt": [68, "a"]})", R"(prompt: expected token ids, got "a")"},
+      {R"({"prompt": [68, -1]})", "prompt: expected token ids, got -1"},
+      {R"({"prompt": [68, 97]})", "the prompt has token id 97; ids are from 0 to 96"},
+      {R"({"prompt": [[]]})", "the prompt is empty; it must have at least one token"},
+      {R"({"prompt": null})", "prompt is missing"},
+      {R"({"echo": "yes"})", R"(echo: expected true or false, got "yes")"},
+      {R"({"logprobs": 21})", "logprobs is 21; it must be from 0 to 20"},
+      {R"({"logprobs": true})", "logprobs: expected an integer, got true"},
+      {R"({"suffix": "end"})",
+       "suffix is not supported: this model continues a text and cannot insert into one; leave it out"},
+      {R"({"suffix": 5})", "suffix: expected a string, got 5"},
+      {R"({"n": 3, "best_of": 2})", "best_of is 2 and n is 3; best_of must be at least n"},
+      {R"({"best_of": 500})", "best_of is 500; it must be from 1 to 128"},
+      {R"({"add_special_tokens": 0})", "add_special_tokens: expected true or false, got 0"},
+  };
+  for (const Refusal& test : cases) EXPECT_EQ(refusal("/v1/completions", Json::parse(test.fields)), test.message);
+}
+
+TEST_F(ServiceTest, WrongFieldsOfChatAreNamed) {
+  const Refusal cases[] = {
+      {R"({"messages": "hi"})", R"(messages: expected a list of at least one message, got "hi")"},
+      {R"({"messages": []})", "messages: expected a list of at least one message, got []"},
+      {R"({"messages": ["hi"]})", R"(messages: a message: expected a JSON object, got "hi")"},
+      {R"({"messages": [{"content": "hi"}]})", "messages: a message has no role"},
+      {R"({"messages": [{"role": 5, "content": "hi"}]})", "role: expected a string, got 5"},
+      {R"({"messages": [{"role": "user", "content": 5}]})", "content: expected a string, got 5"},
+      {R"({"messages": [{"role": "user", "content": [5]}]})", "messages: content part: expected a JSON object, got 5"},
+      {R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})",
+       R"(messages: content part: expected type "text", got {"type":"image_url"})"},
+      {R"({"messages": null})", "messages is missing"},
+      {R"({"top_logprobs": 2})", "top_logprobs is 2, but logprobs is not true; set it too"},
+      {R"({"top_logprobs": 21, "logprobs": true})", "top_logprobs is 21; it must be from 0 to 20"},
+      {R"({"logprobs": 5})", "logprobs: expected true or false, got 5"},
+      {R"({"max_completion_tokens": -1})", "max_completion_tokens is -1; it must be from 0 to 2147483647"},
+  };
+  for (const Refusal& test : cases) EXPECT_EQ(refusal("/v1/chat/completions", Json::parse(test.fields)), test.message);
+}
+
+TEST_F(ServiceTest, MaxCompletionTokensComesBeforeMaxTokens) {
+  EXPECT_EQ(chat({{"max_tokens", 9}, {"max_completion_tokens", 3}, {"ignore_eos", true}})["usage"]["completion_tokens"],
+            3);
+  EXPECT_EQ(chat({{"max_tokens", 4}, {"ignore_eos", true}})["usage"]["completion_tokens"], 4);
+}
+
+TEST_F(ServiceTest, TinyTemperaturesAreGreedy) {
+  // Divided by it, every positive logit would be infinite, and the lowest id would win.
+  const auto text = [&](double temperature) -> std::string {
+    return complete({{"max_tokens", 8}, {"ignore_eos", true}, {"temperature", temperature}})["choices"][0]["text"];
+  };
+  for (const double temperature : {1e-6, 1e-38, 1e-45, 1e-300}) EXPECT_EQ(text(temperature), text(0)) << temperature;
+  EXPECT_NE(text(1e-5), text(0));  // the fake device draws another token when it is told a temperature
+}
+
+}  // namespace
+}  // namespace mortise::test
