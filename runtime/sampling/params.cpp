@@ -45,6 +45,9 @@ void validate(const SamplingParams& params, std::int32_t vocab_size) {
   for (const std::string& stop : params.stop) {
     if (stop.empty()) fail("stop has an empty string; leave it out");
   }
+  if (params.choices.size() > kMaxListedChoices) {
+    fail("choices has {} texts; the limit is {}", params.choices.size(), kMaxListedChoices);
+  }
   for (std::size_t i = 0; i < params.choices.size(); ++i) {
     if (params.choices[i].empty()) fail("choices[{}] is empty; leave it out", i);
   }

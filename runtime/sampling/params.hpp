@@ -11,8 +11,9 @@
 
 namespace mortise {
 
-inline constexpr std::int32_t kMaxChoices = 128;  // as OpenAI: a larger n is a mistake, not a wish
-inline constexpr std::size_t kMaxStops = 64;      // each is looked for behind each token; OpenAI takes 4
+inline constexpr std::int32_t kMaxChoices = 128;          // as OpenAI: a larger n is a mistake, not a wish
+inline constexpr std::size_t kMaxStops = 64;              // each is looked for behind each token; OpenAI takes 4
+inline constexpr std::size_t kMaxListedChoices = 100000;  // of `choices`: each is tokenised when the request comes
 // Below this the temperature is taken for 0, as by vLLM: logits divided by it would overflow to equal numbers.
 inline constexpr float kLeastTemperature = 1e-5f;
 

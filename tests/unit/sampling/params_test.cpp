@@ -37,6 +37,8 @@ TEST(Validate, NamesTheParameterItsValueAndItsRange) {
        "logit_bias: token id 100 is not in the vocabulary"},
       {[](SamplingParams& p) { p.stop_token_ids = {-1}; }, "stop_token_ids: token id -1"},
       {[](SamplingParams& p) { p.stop = {""}; }, "stop has an empty string"},
+      {[](SamplingParams& p) { p.stop.assign(65, "x"); }, "stop has 65 strings; the limit is 64"},
+      {[](SamplingParams& p) { p.choices.assign(100001, "x"); }, "choices has 100001 texts; the limit is 100000"},
       {[](SamplingParams& p) {
          p.choices = {"a", ""};
        },
