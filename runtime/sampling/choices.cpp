@@ -20,6 +20,10 @@ std::string shown(std::string_view text) {
   return fmt::format("\"{}...\"", text.substr(0, end));
 }
 
+std::string num_tokens(std::int64_t n) {
+  return fmt::format("{} token{}", n, n == 1 ? "" : "s");
+}
+
 std::string text_behind(const ChoiceContext& context, const SamplingParams& params, std::span<const std::int32_t> ids) {
   IncrementalDecoder decoder(context.tokenizer, params.skip_special_tokens, context.prompt);
   std::string text;
@@ -76,13 +80,11 @@ void check(const ChoiceContext& context, const SamplingParams& params, std::size
   }
   const auto length = static_cast<std::int64_t>(ids.size());
   if (length > context.max_tokens) {
-    fail(
-        "{} takes {} tokens, and {} may be generated; raise max_tokens, or shorten the prompt if max_model_len is the "
-        "limit",
-        choice, length, context.max_tokens);
+    fail("{} takes {}, and {} may be generated; raise max_tokens, or shorten the prompt if max_model_len is the limit",
+         choice, num_tokens(length), context.max_tokens);
   }
   if (length < params.min_tokens) {
-    fail("{} takes {} tokens, fewer than min_tokens ({}); lower min_tokens or leave it out", choice, length,
+    fail("{} takes {}, fewer than min_tokens ({}); lower min_tokens or leave it out", choice, num_tokens(length),
          params.min_tokens);
   }
 }

@@ -74,7 +74,7 @@ def test_mistakes_are_named(jsonl):
              (dict(choices=["a", ""]), "choices[1] is empty; leave it out"),
              (dict(choices=["yes", "a much longer answer"], max_tokens=2),
               'choices[1]: "a much longer answer" takes '),
-             (dict(choices=["a"], min_tokens=2), 'choices[0]: "a" takes 1 tokens, fewer than min_tokens (2)'),
+             (dict(choices=["a"], min_tokens=2), 'choices[0]: "a" takes 1 token, fewer than min_tokens (2)'),
              (dict(choices=["a."], stop="."), 'choices[0]: "a." has the stop string "."'),
              (dict(choices=["a<|eos|>"]), 'choices[0]: "a<|eos|>" cannot be generated as it is'),
              (dict(choices=["a"], guided_choice=["a"]), "choices and guided_choice say the same thing"),

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
+#include <utility>
 
 #include "error.hpp"
 
@@ -14,7 +18,8 @@ using Ids = std::vector<std::int32_t>;
 using ::testing::HasSubstr;
 
 struct Fixture {
-  explicit Fixture(const char* folder) : tokenizer(Tokenizer::load(std::string(MORTISE_SOURCE_DIR) + folder)) {
+  explicit Fixture(const char* folder) : Fixture(Tokenizer::load(std::string(MORTISE_SOURCE_DIR) + folder)) {}
+  explicit Fixture(Tokenizer loaded) : tokenizer(std::move(loaded)) {
     vocab_size = static_cast<std::int32_t>(tokenizer.vocab_size());
     prompt = tokenizer.encode("a question:", false);
   }
@@ -78,6 +83,27 @@ TEST(MakeChoiceTrie, TheTextBehindThePromptIsTheChoiceToTheByte) {
   }
 }
 
+// Vocabularies as published; they are too large to be committed (../shared/data/README.md says where they are from).
+TEST(MakeChoiceTrie, TheTextIsTheChoiceWithRealVocabularies) {
+  const char* const given = std::getenv("MORTISE_TEST_DATA");
+  const std::filesystem::path data = given != nullptr ? given : MORTISE_SOURCE_DIR "/../shared/data";
+  if (!std::filesystem::exists(data / "tokenizers")) {
+    GTEST_SKIP() << data << " has no tokenizers; MORTISE_TEST_DATA names the folder";
+  }
+  std::vector<std::string> choices = {"yes",  " yes", "Yes, of course.", "no\n", "\n\nno", "Zürich", "你好，世界",
+                                      "🦀", "1234"};
+  std::sort(choices.begin(), choices.end());
+  for (const char* name : {"gpt-2", "qwen2", "phi-3"}) {
+    Fixture fixture(Tokenizer::load(data / "tokenizers" / name));
+    fixture.ends = {fixture.vocab_size - 1};
+    fixture.params.choices = choices;
+    for (const char* prompt : {"Answer:", "Answer: ", "Answer:\n", "答え：你", "<s>"}) {
+      fixture.prompt = fixture.tokenizer.encode(prompt, false);
+      EXPECT_EQ(texts(fixture), choices) << name << ", behind \"" << prompt << '"';
+    }
+  }
+}
+
 TEST(MakeChoiceTrie, ATextThatBeginsWithTheChoiceLosesNoSpace) {
   Fixture fixture(kSentencePiece);
   fixture.prompt = {1};  // <s>: the decoder takes the first space off
@@ -123,7 +149,7 @@ TEST(MakeChoiceTrie, RefusesChoicesThatTheOtherParametersForbid) {
   EXPECT_EQ(fixture.make().longest(), 3);
   fixture.params.min_tokens = 2;
   EXPECT_EQ(fixture.refusal(),
-            "choices[0]: \"x\" takes 1 tokens, fewer than min_tokens (2); lower min_tokens or leave it out");
+            "choices[0]: \"x\" takes 1 token, fewer than min_tokens (2); lower min_tokens or leave it out");
   fixture.params.min_tokens = 0;
   fixture.params.stop = {"!", "qz"};
   EXPECT_EQ(fixture.refusal(),
