@@ -3,32 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "error.hpp"
 #include "tokenizer/unicode_sets.hpp"
 #include "tokenizer/utf8.hpp"
 
 namespace mortise::tokenizer {
-namespace {
-
-std::size_t without_trailing_white_space(std::string_view text, std::size_t end) {
-  while (end > 0) {
-    const std::size_t begin = previous_character(text, end);
-    std::size_t at = begin;
-    if (!is_white_space(next_code_point(text, at))) break;
-    end = begin;
-  }
-  return end;
-}
-
-std::size_t behind_white_space(std::string_view text, std::size_t begin) {
-  while (begin < text.size()) {
-    std::size_t next = begin;
-    if (!is_white_space(next_code_point(text, next))) break;
-    begin = next;
-  }
-  return begin;
-}
-
-}  // namespace
 
 AddedToken read_added_token(const ConfigNode& node) {
   AddedToken token;
@@ -41,22 +20,41 @@ AddedToken read_added_token(const ConfigNode& node) {
   return token;
 }
 
-void AddedTokens::add(AddedToken token, const Vocabulary& vocabulary) {
-  if (token.content.empty()) return;
-  if (!next_id_) next_id_ = static_cast<std::int32_t>(vocabulary.num_tokens());
+void AddedTokens::add(std::span<const AddedToken> tokens, const Vocabulary& vocabulary) {
+  for (const AddedToken& token : tokens) {
+    if (token.special && !token.content.empty() && special_texts_.insert(token.content).second) {
+      special_.push_back(token);
+    }
+  }
+  for (const AddedToken& token : tokens) {
+    if (!token.content.empty()) add(token, vocabulary);
+  }
+}
+
+void AddedTokens::add(const AddedToken& token, const Vocabulary& vocabulary) {
   std::optional<std::int32_t> id = find(token.content);
+  if (id && by_id_.at(*id) == token) return;
   if (!id) id = vocabulary.find(token.content);
-  if (!id) id = (*next_id_)++;
+  if (!id) id = std::max(max_given_id_ + 1, static_cast<std::int32_t>(vocabulary.num_tokens()));
   ids_[token.content] = *id;
-  by_id_[*id] = std::move(token);
+  max_given_id_ = std::max(max_given_id_, *id);
+  by_id_[*id] = token;
+  if (!special_texts_.contains(token.content)) plain_.push_back(token);
 }
 
 void AddedTokens::finish(const Normalizer* normalizer) {
-  for (const auto& [id, token] : by_id_) {
+  const TimeLimit time(0);
+  for (const auto* tokens : {&special_, &plain_}) {
+    for (const AddedToken& token : *tokens) {
+      WorkingText text(token.content, /*starts_input=*/true, time);
+      if (token.normalized && normalizer) normalizer->apply(text);
+      if (text.text.empty()) fail("added token \"{}\": the normalizer leaves nothing of it to be found", token.content);
+      (token.normalized ? normalized_ : raw_).add(text.text, ids_.at(token.content));
+    }
+  }
+  for (auto& [id, token] : by_id_) {
+    token.special = special_texts_.contains(token.content);
     if (token.single_word && !word_) word_ = Regex::from_pcre2_syntax(rust_word_set().bracketed(), "single_word");
-    std::string text = token.content;
-    if (token.normalized && normalizer) normalizer->apply(text);
-    (token.normalized ? normalized_ : raw_).add(text, id);
   }
   raw_.finish();
   normalized_.finish();
@@ -65,17 +63,19 @@ void AddedTokens::finish(const Normalizer* normalizer) {
 bool AddedTokens::is_single_word(std::string_view text, const AddedTokenMatcher::Found& found) const {
   std::vector<Match> matches;
   const auto is_word = [&](std::size_t at) {
-    word_->find_all(text.substr(at, character_length(text[at])), matches);
+    word_->find_all(text.substr(at, character_length(text[at])), TimeLimit(0), matches);
     return !matches.empty();
   };
   if (found.begin > 0 && is_word(previous_character(text, found.begin))) return false;
   return found.end == text.size() || !is_word(found.end);
 }
 
-// Deliberately as `tokenizers` does it: a token whose white space a neighbour with rstrip has swallowed is still taken.
+// Deliberately as `tokenizers` does it: a token of white space that a neighbour with rstrip has swallowed is still
+// taken, but not if it has lstrip, which leaves nothing of it.
 void AddedTokens::split(std::string_view text, const AddedTokenMatcher& matcher, std::vector<Section>& sections) const {
   sections.clear();
   std::size_t done = 0;
+  std::size_t swallowed_end = 0;  // of the last white space that was swallowed: tokens inside it swallow to there, too
   std::vector<AddedTokenMatcher::Found> all_found;
   matcher.find_all(text, all_found);
   for (const auto& found : all_found) {
@@ -83,8 +83,12 @@ void AddedTokens::split(std::string_view text, const AddedTokenMatcher& matcher,
     if (token.single_word && !is_single_word(text, found)) continue;
     std::size_t begin = found.begin;
     std::size_t end = found.end;
-    if (token.lstrip) begin = std::max(without_trailing_white_space(text, begin), done);
-    if (token.rstrip) end = behind_white_space(text, end);
+    if (token.lstrip) begin = std::max(white_space_begin(text, begin, done), done);
+    if (token.rstrip) {
+      if (end > swallowed_end) swallowed_end = white_space_end(text, end);
+      end = swallowed_end;
+    }
+    if (begin >= end) continue;
     if (done < begin) sections.push_back({text.substr(done, begin - done), -1});
     sections.push_back({{}, found.id});
     done = end;

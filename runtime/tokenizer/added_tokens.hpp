@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tokenizer/added_token_matcher.hpp"
@@ -26,6 +28,8 @@ struct AddedToken {
   bool rstrip = false;       // and on its right
   bool normalized = false;
   bool special = false;
+
+  bool operator==(const AddedToken&) const = default;
 };
 
 AddedToken read_added_token(const ConfigNode& node);
@@ -38,10 +42,10 @@ class AddedTokens {
     std::int32_t id;
   };
 
-  // A token that the model has keeps the model's id; the others get the ids behind the model's, in order, as
-  // `tokenizers` does it.
-  void add(AddedToken token, const Vocabulary& vocabulary);
-  // Call after the last one. `normalizer` may be null.
+  // A token that the model has keeps the model's id; the others get the ids behind the model's and those given so far,
+  // as `tokenizers` does it. One that is added again changes, but is special if it ever was or will be in `tokens`.
+  void add(std::span<const AddedToken> tokens, const Vocabulary& vocabulary);
+  // Call after the last ones. `normalizer` may be null. Throws Error when it leaves nothing of a token.
   void finish(const Normalizer* normalizer);
 
   // Replaces `sections` by the parts of `text`; views into it. REQUIRES: valid UTF-8.
@@ -59,9 +63,14 @@ class AddedTokens {
   void split(std::string_view text, const AddedTokenMatcher& matcher, std::vector<Section>& sections) const;
   bool is_single_word(std::string_view text, const AddedTokenMatcher::Found& found) const;
 
+  void add(const AddedToken& token, const Vocabulary& vocabulary);
+
   std::map<std::int32_t, AddedToken> by_id_;
   std::unordered_map<std::string, std::int32_t> ids_;
-  std::optional<std::int32_t> next_id_;
+  std::int32_t max_given_id_ = -1;
+  std::unordered_set<std::string> special_texts_;
+  std::vector<AddedToken> special_;  // as they were added: of two with one text, the first is found
+  std::vector<AddedToken> plain_;
   AddedTokenMatcher raw_;
   AddedTokenMatcher normalized_;
   std::optional<Regex> word_;  // compiled only for tokens with single_word

@@ -95,10 +95,8 @@ BpeModel::BpeModel(const TokenizerFile& file, const ConfigNode& node)
       byte_fallback_(node.bool_or("byte_fallback", false)) {
   if (!file.has_vocabulary) node.at("vocab").fail_expected("an object of tokens and ids");
   if (!file.has_merges) node.at("merges").fail_expected("an array");
-  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    const auto affix = node.find(key);
-    if (affix && !affix->as_string().empty()) affix->fail_expected("\"\" or null (affixes are not supported)");
-  }
+  if (const auto prefix = node.find("continuing_subword_prefix")) prefix_ = prefix->as_string();
+  if (const auto suffix = node.find("end_of_word_suffix")) suffix_ = suffix->as_string();
   if (const auto dropout = node.find("dropout"); dropout && !dropout->is_zero()) {
     dropout->fail_expected("null or 0 (random merges would make the ids depend on chance)");
   }
@@ -108,11 +106,7 @@ BpeModel::BpeModel(const TokenizerFile& file, const ConfigNode& node)
   }
   read_merges(file);
   read_byte_tokens();
-  for (char32_t c = 0; c < kNumFrequentCharacters; ++c) {
-    std::string character;
-    append_utf8(c, character);
-    frequent_character_ids_.push_back(vocabulary_.find(character).value_or(kNone));
-  }
+  read_frequent_characters();
 }
 
 void BpeModel::read_merges(const TokenizerFile& file) {
@@ -123,11 +117,22 @@ void BpeModel::read_merges(const TokenizerFile& file) {
     return *id;
   };
   std::int32_t merged = kNone;
+  std::string joined;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::int32_t left = find(i, list.left(i));
     const std::int32_t right = find(i, list.right(i));
+    std::string_view text = list.merged(i);
+    if (!prefix_.empty()) {
+      const std::string_view right_text = list.right(i);
+      if (right_text.size() < prefix_.size() || !is_valid_utf8(right_text.substr(prefix_.size()))) {
+        fail("{}: model.merges[{}]: expected a right half behind continuing_subword_prefix \"{}\", found \"{}\"",
+             file.path, i, prefix_, right_text);
+      }
+      joined.assign(list.left(i)).append(right_text.substr(prefix_.size()));
+      text = joined;
+    }
     // Trained vocabularies number their tokens in the order of the merges: mostly it is the next id.
-    merged = vocabulary_.text(merged + 1) == list.merged(i) ? merged + 1 : find(i, list.merged(i));
+    merged = vocabulary_.text(merged + 1) == text ? merged + 1 : find(i, text);
     merges_.add(left, right, {static_cast<std::uint32_t>(i), merged});
   }
 }
@@ -138,8 +143,18 @@ void BpeModel::read_byte_tokens() {
   }
 }
 
+void BpeModel::read_frequent_characters() {
+  for (char32_t c = 0; c < kNumFrequentCharacters; ++c) {
+    std::string character;
+    append_utf8(c, character);
+    frequent_character_ids_.push_back(vocabulary_.find(character).value_or(kNone));
+  }
+}
+
 std::optional<std::int32_t> BpeModel::character_id(std::string_view character) const {
-  if (character.size() > 2) return vocabulary_.find(character);
+  if (character.empty() || character_length(character[0]) != character.size() || character.size() > 2) {
+    return vocabulary_.find(character);
+  }
   std::size_t at = 0;
   const std::int32_t id = frequent_character_ids_[next_code_point(character, at)];
   if (id == kNone) return std::nullopt;
@@ -148,27 +163,39 @@ std::optional<std::int32_t> BpeModel::character_id(std::string_view character) c
 
 void BpeModel::start_word(std::string_view piece, Word& word) const {
   bool unk_pending = false;
+  const bool has_affixes = !prefix_.empty() || !suffix_.empty();
+  std::string affixed;
   for (std::size_t i = 0; i < piece.size();) {
     const std::string_view character = piece.substr(i, character_length(piece[i]));
+    const bool is_first = i == 0;
     i += character.size();
-    if (const auto id = character_id(character)) {
-      if (unk_pending) word.add(*unk_id_);
-      unk_pending = false;
-      word.add(*id);
+    if (!has_affixes) {
+      add_character(character, word, unk_pending);
       continue;
     }
-    const auto byte_id = [this](char byte) { return byte_ids_[static_cast<unsigned char>(byte)]; };
-    if (byte_fallback_ && std::ranges::find(character, kNone, byte_id) == character.end()) {
-      // An unk that is pending comes out behind these bytes: an oddity of `tokenizers` that is kept.
-      for (const char byte : character) word.add(byte_id(byte));
-      continue;
-    }
-    if (unk_token_.empty()) continue;
-    if (!unk_id_) fail("the text has a character that is no token, and unk_token '{}' is none either", unk_token_);
-    if (unk_pending && !fuse_unk_) word.add(*unk_id_);
-    unk_pending = true;
+    affixed.assign(is_first ? "" : prefix_).append(character).append(i == piece.size() ? suffix_ : "");
+    add_character(affixed, word, unk_pending);
   }
   if (unk_pending) word.add(*unk_id_);
+}
+
+void BpeModel::add_character(std::string_view character, Word& word, bool& unk_pending) const {
+  if (const auto id = character_id(character)) {
+    if (unk_pending) word.add(*unk_id_);
+    unk_pending = false;
+    word.add(*id);
+    return;
+  }
+  const auto byte_id = [this](char byte) { return byte_ids_[static_cast<unsigned char>(byte)]; };
+  if (byte_fallback_ && std::ranges::find(character, kNone, byte_id) == character.end()) {
+    // An unk that is pending comes out behind these bytes: an oddity of `tokenizers` that is kept.
+    for (const char byte : character) word.add(byte_id(byte));
+    return;
+  }
+  if (unk_token_.empty()) return;
+  if (!unk_id_) fail("the text has a character that is no token, and unk_token '{}' is none either", unk_token_);
+  if (unk_pending && !fuse_unk_) word.add(*unk_id_);
+  unk_pending = true;
 }
 
 void BpeModel::tokenize(const PreTokenized& text, std::vector<std::int32_t>& ids) const {

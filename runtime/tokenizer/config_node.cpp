@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "error.hpp"
+#include "tokenizer/utf8.hpp"
 
 namespace mortise::tokenizer {
 namespace {
@@ -61,6 +62,12 @@ std::vector<std::pair<std::string, ConfigNode>> ConfigNode::members() const {
 std::string ConfigNode::as_string() const {
   if (!value_->is_string()) fail_expected("a string");
   return value_->get<std::string>();
+}
+
+std::string ConfigNode::as_character() const {
+  std::string text = as_string();
+  if (text.empty() || character_length(text[0]) != text.size()) fail_expected("one character");
+  return text;
 }
 
 bool ConfigNode::as_bool() const {

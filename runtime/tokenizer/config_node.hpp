@@ -32,6 +32,7 @@ class ConfigNode {
   std::vector<std::pair<std::string, ConfigNode>> members() const;
 
   std::string as_string() const;
+  std::string as_character() const;  // a string of one code point
   bool as_bool() const;
   std::uint32_t as_uint32() const;
 

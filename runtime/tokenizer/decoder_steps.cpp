@@ -122,7 +122,7 @@ void ReplaceTextStep::end_token() {
 }
 
 void ReplaceRegexStep::end_token() {
-  next_.text(pattern_.replace_all(token_, content_));
+  next_.text(pattern_.replace_all(token_, content_, TimeLimit(token_.size())));
   token_.clear();
   next_.end_token();
 }
@@ -153,6 +153,44 @@ void StripStep::end_token() {
   is_started_ = false;
   num_withheld_ = 0;
   next_.end_token();
+}
+
+void MetaspaceStep::text(std::string_view piece) {
+  for (std::size_t begin = 0; begin < piece.size();) {
+    const std::size_t at = std::min(piece.find(character_, begin), piece.size());
+    if (at > begin) next_.text(piece.substr(begin, at - begin));
+    if (at < piece.size() && !drops_) next_.text(" ");
+    begin = at + character_.size();
+  }
+}
+
+void MetaspaceStep::end_token() {
+  drops_ = false;
+  next_.end_token();
+}
+
+void WordSuffixStep::end_token() {
+  release(" ");
+  const std::size_t at = token_.find(*suffix_.literal());
+  next_.text(std::string_view(token_).substr(0, at));
+  if (at == std::string::npos) {
+    next_.end_token();
+  } else {
+    withheld_ = token_.substr(at);
+  }
+  token_.clear();
+}
+
+void WordSuffixStep::release(std::string_view replacement) {
+  if (withheld_.empty()) return;
+  next_.text(suffix_.replace_all(withheld_, replacement, TimeLimit(0)));
+  next_.end_token();
+  withheld_.clear();
+}
+
+void WordSuffixStep::finish() {
+  release("");
+  next_.finish();
 }
 
 }  // namespace mortise::tokenizer

@@ -122,4 +122,37 @@ class StripStep final : public DecodeStep {
   std::size_t num_withheld_ = 0;  // times `content` at the end so far, not handed on
 };
 
+// Metaspace's character to spaces; in the first token it goes if Metaspace puts one there when it encodes.
+class MetaspaceStep final : public DecodeStep {
+ public:
+  MetaspaceStep(std::string_view character, bool drop_in_first, DecodeStep& next)
+      : character_(character), drops_(drop_in_first), next_(next) {}
+  void text(std::string_view piece) override;
+  void end_token() override;
+  void finish() override { next_.finish(); }
+
+ private:
+  std::string_view character_;
+  bool drops_;
+  DecodeStep& next_;
+};
+
+// The suffix that marks the ends of words to spaces, in the last token to nothing: withholds a token from its first
+// suffix on until another token comes.
+class WordSuffixStep final : public DecodeStep {
+ public:
+  WordSuffixStep(const Pattern& suffix, DecodeStep& next) : suffix_(suffix), next_(next) {}
+  void text(std::string_view piece) override { token_ += piece; }
+  void end_token() override;
+  void finish() override;
+
+ private:
+  void release(std::string_view replacement);
+
+  const Pattern& suffix_;
+  DecodeStep& next_;
+  std::string token_;
+  std::string withheld_;
+};
+
 }  // namespace mortise::tokenizer

@@ -36,9 +36,9 @@ AddedToken read_named_token(const ConfigNode& node) {
 // id, and the named ones as special. Named tokens that are nowhere in the vocabulary are left alone: no model was
 // trained on them.
 void add_configured_tokens(const ConfigNode& config, Tokenizer::Parts& parts) {
-  const auto add = [&](AddedToken token) {
+  const auto add = [&](const AddedToken& token) {
     if (parts.added_tokens.find(token.content)) return;
-    parts.added_tokens.add(std::move(token), parts.file.vocabulary);
+    parts.added_tokens.add({&token, 1}, parts.file.vocabulary);
   };
   if (const auto declared = config.find("added_tokens_decoder")) {
     auto tokens = declared->members();
@@ -46,8 +46,8 @@ void add_configured_tokens(const ConfigNode& config, Tokenizer::Parts& parts) {
     for (const auto& [id, node] : tokens) add(read_added_token(node));
   }
   const auto add_named = [&](const ConfigNode& node) {
-    AddedToken token = read_named_token(node);
-    if (parts.file.vocabulary.find(token.content)) add(std::move(token));
+    const AddedToken token = read_named_token(node);
+    if (parts.file.vocabulary.find(token.content)) add(token);
   };
   for (const char* key : kNamedTokens) {
     if (const auto node = config.find(key)) add_named(*node);
@@ -80,16 +80,16 @@ std::string read_chat_template(const std::filesystem::path& model_dir, const Con
 
 void read_stages(Tokenizer::Parts& parts) {
   const ConfigNode root = parts.file.root();
+  parts.model = make_model(parts.file);  // first: that a model is no BPE says more than that its normalizer is unknown
   if (const auto node = root.find("normalizer")) parts.normalizer = make_normalizer(*node);
   if (const auto node = root.find("pre_tokenizer")) parts.pre_tokenizer = make_pre_tokenizer(*node);
-  parts.model = make_model(parts.file);
   if (const auto node = root.find("post_processor")) parts.post_processor = make_post_processor(*node);
   const auto decoder = root.find("decoder");
   parts.decoders = make_decoder_chain(decoder ? &*decoder : nullptr);
   if (const auto tokens = root.find("added_tokens")) {
-    for (const ConfigNode& node : tokens->elements()) {
-      parts.added_tokens.add(read_added_token(node), parts.file.vocabulary);
-    }
+    std::vector<AddedToken> added;
+    for (const ConfigNode& node : tokens->elements()) added.push_back(read_added_token(node));
+    parts.added_tokens.add(added, parts.file.vocabulary);
   }
 }
 

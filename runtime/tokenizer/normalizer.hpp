@@ -2,17 +2,18 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "tokenizer/config_node.hpp"
+#include "tokenizer/working_text.hpp"
 
 namespace mortise::tokenizer {
 
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  // REQUIRES: valid UTF-8; leaves valid UTF-8.
-  virtual void apply(std::string& text) const = 0;
+  // REQUIRES: valid UTF-8; leaves valid UTF-8. Throws Error when the text grows without measure or a regular expression
+  // fails on it.
+  virtual void apply(WorkingText& text) const = 0;
 };
 
 // Throws Error for a normalizer that is malformed or not supported.

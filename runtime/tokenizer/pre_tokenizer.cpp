@@ -4,77 +4,15 @@
 
 #include <fmt/format.h>
 
-#include "tokenizer/byte_alphabet.hpp"
+#include "tokenizer/character_sets.hpp"
 #include "tokenizer/pattern.hpp"
+#include "tokenizer/piece_rewriters.hpp"
 #include "tokenizer/split.hpp"
 #include "tokenizer/unicode_sets.hpp"
+#include "tokenizer/utf8.hpp"
 
 namespace mortise::tokenizer {
 namespace {
-
-// GPT-2's own pattern: what ByteLevel splits by.
-constexpr std::string_view kGpt2Pattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
-// Also Digits, Whitespace and WhitespaceSplit: each is a Split with a fixed pattern.
-class SplitPreTokenizer final : public PreTokenizer {
- public:
-  SplitPreTokenizer(Pattern pattern, SplitBehavior behavior, bool invert)
-      : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
-
-  void apply(PreTokenized& text) const override {
-    std::vector<PreTokenized::Piece> pieces;
-    Splitter splitter(pattern_, behavior_, invert_);
-    for (const auto& piece : text.pieces) splitter.split(text.view(piece), piece.begin, pieces);
-    text.pieces = std::move(pieces);
-  }
-
- private:
-  Pattern pattern_;
-  SplitBehavior behavior_;
-  bool invert_;
-};
-
-// Splits by GPT-2's pattern unless told not to, and then writes each byte as a character of the byte alphabet.
-class ByteLevelPreTokenizer final : public PreTokenizer {
- public:
-  explicit ByteLevelPreTokenizer(const ConfigNode& node) : add_prefix_space_(node.at("add_prefix_space").as_bool()) {
-    node.at("trim_offsets").as_bool();  // offsets are not computed here, so that it has nothing to trim
-    if (node.bool_or("use_regex", true)) {
-      split_ = std::make_unique<SplitPreTokenizer>(Pattern(Regex(kGpt2Pattern, node.where())), SplitBehavior::kIsolated,
-                                                   /*invert=*/false);
-    }
-  }
-
-  void apply(PreTokenized& text) const override {
-    if (add_prefix_space_) prefix_spaces(text);
-    if (split_) split_->apply(text);
-    std::string characters;
-    characters.reserve(text.text.size() * 2);
-    for (auto& piece : text.pieces) {
-      const std::size_t begin = characters.size();
-      append_byte_characters(text.view(piece), characters);
-      piece = {begin, characters.size()};
-    }
-    text.text = std::move(characters);
-  }
-
- private:
-  static void prefix_spaces(PreTokenized& text) {
-    std::string prefixed;
-    prefixed.reserve(text.text.size() + text.pieces.size());
-    for (auto& piece : text.pieces) {
-      const std::size_t begin = prefixed.size();
-      if (!text.view(piece).starts_with(' ')) prefixed += ' ';
-      prefixed += text.view(piece);
-      piece = {begin, prefixed.size()};
-    }
-    text.text = std::move(prefixed);
-  }
-
-  bool add_prefix_space_;
-  std::unique_ptr<const PreTokenizer> split_;
-};
 
 class SequencePreTokenizer final : public PreTokenizer {
  public:
@@ -89,15 +27,29 @@ class SequencePreTokenizer final : public PreTokenizer {
   std::vector<std::unique_ptr<const PreTokenizer>> parts_;
 };
 
-std::unique_ptr<const PreTokenizer> fixed_split(const ConfigNode& node, const std::string& pcre2_pattern,
-                                                SplitBehavior behavior, bool invert) {
-  return std::make_unique<SplitPreTokenizer>(Pattern(Regex::from_pcre2_syntax(pcre2_pattern, node.where())), behavior,
-                                             invert);
+std::unique_ptr<const PreTokenizer> split_by(Pattern pattern, SplitBehavior behavior, bool invert = false) {
+  return std::make_unique<SplitPreTokenizer>(std::move(pattern), behavior, invert);
+}
+
+std::unique_ptr<const PreTokenizer> make_digits(const ConfigNode& node) {
+  const bool individual = node.at("individual_digits").as_bool();
+  return split_by(Pattern(Regex::from_pcre2_syntax(property_set("N").bracketed(), node.where())),
+                  individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
+}
+
+std::unique_ptr<const PreTokenizer> make_whitespace(const ConfigNode& node) {
+  const std::string word = rust_word_set().body;
+  const std::string pattern = fmt::format("[{0}]+|[^{0}\\p{{White_Space}}]+", word);
+  return split_by(Pattern(Regex::from_pcre2_syntax(pattern, node.where())), SplitBehavior::kRemoved, /*invert=*/true);
+}
+
+std::unique_ptr<const PreTokenizer> make_punctuation(const ConfigNode& node) {
+  const auto behavior = node.find("behavior");
+  return split_by(Pattern(is_punctuation), behavior ? read_split_behavior(*behavior) : SplitBehavior::kIsolated);
 }
 
 std::unique_ptr<const PreTokenizer> make_split(const ConfigNode& node) {
-  return std::make_unique<SplitPreTokenizer>(Pattern(node.at("pattern")), read_split_behavior(node.at("behavior")),
-                                             node.at("invert").as_bool());
+  return split_by(Pattern(node.at("pattern")), read_split_behavior(node.at("behavior")), node.at("invert").as_bool());
 }
 
 }  // namespace
@@ -105,22 +57,19 @@ std::unique_ptr<const PreTokenizer> make_split(const ConfigNode& node) {
 std::unique_ptr<const PreTokenizer> make_pre_tokenizer(const ConfigNode& node) {
   const std::string type = node.at("type").as_string();
   if (type == "ByteLevel") return std::make_unique<ByteLevelPreTokenizer>(node);
+  if (type == "Metaspace") return std::make_unique<MetaspacePreTokenizer>(node);
   if (type == "Split") return make_split(node);
+  if (type == "Digits") return make_digits(node);
+  if (type == "Punctuation") return make_punctuation(node);
+  if (type == "Whitespace") return make_whitespace(node);
+  if (type == "WhitespaceSplit") return split_by(Pattern(is_white_space), SplitBehavior::kRemoved);
+  if (type == "CharDelimiterSplit") {
+    return split_by(Pattern::of_text(node.at("delimiter").as_character()), SplitBehavior::kRemoved);
+  }
   if (type == "Sequence") return std::make_unique<SequencePreTokenizer>(node.at("pretokenizers"));
-  if (type == "Digits") {
-    const bool individual = node.at("individual_digits").as_bool();
-    return fixed_split(node, property_set("N").bracketed(),
-                       individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, /*invert=*/false);
-  }
-  if (type == "Whitespace") {
-    const std::string word = rust_word_set().body;
-    return fixed_split(node, fmt::format("[{0}]+|[^{0}\\p{{White_Space}}]+", word), SplitBehavior::kRemoved,
-                       /*invert=*/true);
-  }
-  if (type == "WhitespaceSplit") {
-    return fixed_split(node, "\\p{White_Space}", SplitBehavior::kRemoved, /*invert=*/false);
-  }
-  node.fail_unsupported("pre-tokenizer", type, "ByteLevel, Split, Digits, Whitespace, WhitespaceSplit and Sequence");
+  node.fail_unsupported("pre-tokenizer", type,
+                        "ByteLevel, Metaspace, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, "
+                        "CharDelimiterSplit and Sequence");
 }
 
 }  // namespace mortise::tokenizer

@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "tokenizer/config_node.hpp"
+#include "tokenizer/working_text.hpp"
 
 namespace mortise::tokenizer {
 
 // A text and the pieces of it that are left, in order. Pieces are never empty; between them characters may be missing
-// (Split with Removed).
+// (Split with Removed). `origin_end` is WorkingText's.
 struct PreTokenized {
   struct Piece {
     std::size_t begin;
@@ -20,8 +21,13 @@ struct PreTokenized {
   };
   std::string text;
   std::vector<Piece> pieces;
+  std::size_t origin_end;
+  GrowthLimit growth;
+  const TimeLimit* time;
 
-  explicit PreTokenized(std::string whole) : text(std::move(whole)) {
+  // `whole` is a part of `from`, of which `origin_end` bytes come from the input's first character.
+  PreTokenized(std::string_view whole, std::size_t origin_end, const WorkingText& from)
+      : text(whole), origin_end(origin_end), growth(from.growth), time(from.time) {
     if (!text.empty()) pieces.push_back({0, text.size()});
   }
   std::string_view view(const Piece& piece) const {
@@ -32,8 +38,8 @@ struct PreTokenized {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // REQUIRES: valid UTF-8; leaves valid UTF-8 and pieces that start and end between characters. Throws Error when a
-  // regular expression fails on the text.
+  // REQUIRES: valid UTF-8; leaves valid UTF-8 and pieces that start and end between characters. Throws Error when the
+  // text grows without measure or a regular expression fails on it.
   virtual void apply(PreTokenized& text) const = 0;
 };
 

@@ -16,6 +16,7 @@ namespace {
 // JIT code takes 32 KiB of the thread's own stack; what needs more is a pattern that backtracks over long texts.
 constexpr std::size_t kJitStackStart = 32 * 1024;
 constexpr std::size_t kJitStackMaximum = 16 * 1024 * 1024;
+constexpr std::size_t kMaxPatternBytes = 64 * 1024;  // the longest published have a few thousand
 
 template <auto Function>
 struct Free {
@@ -83,6 +84,9 @@ struct Regex::Code {
 Regex::Regex(std::unique_ptr<const Code> code, std::string where) : code_(std::move(code)), where_(std::move(where)) {}
 
 Regex::Regex(std::string_view pattern, std::string where) : Regex(std::unique_ptr<const Code>(), std::move(where)) {
+  if (pattern.size() > kMaxPatternBytes) {
+    fail("{}: a regular expression of {} bytes; the limit is {}", where_, pattern.size(), kMaxPatternBytes);
+  }
   std::string translated;
   try {
     translated = to_pcre2_syntax(pattern);
@@ -107,13 +111,16 @@ Regex Regex::from_pcre2_syntax(const std::string& pattern, std::string where) {
   return Regex(std::move(code), std::move(where));
 }
 
-void Regex::find_all(std::string_view text, std::vector<Match>& matches) const {
+void Regex::find_all(std::string_view text, const TimeLimit& time, std::vector<Match>& matches) const {
   matches.clear();
   if (text.empty()) return;
   Matcher matcher(code_->compiled.get(), text);
   std::size_t from = 0;
   Match match{};
   while (from <= text.size() && matcher.find(from, where_, match)) {
+    if (time.is_over()) {
+      fail("{}: the regular expression takes too long for a text of {} bytes; use a simpler one", where_, text.size());
+    }
     const bool is_empty = match.begin == match.end;
     if (is_empty && !matches.empty() && matches.back().end == match.end) {
       from += from < text.size() ? character_length(text[from]) : 1;

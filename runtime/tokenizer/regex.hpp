@@ -1,6 +1,7 @@
 // runtime/tokenizer/regex.hpp: a compiled regular expression of a tokenizer file (PCRE2 with JIT).
 // Immutable and shared by threads. Texts are hostile, patterns are trusted little more: PCRE2's match limit stops a
-// pattern that backtracks without end, and the caller gets an Error instead of a hung thread.
+// match that backtracks without end, a TimeLimit many matches that look far ahead for little, and the caller gets an
+// Error instead of a hung thread.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tokenizer/limits.hpp"
 
 namespace mortise::tokenizer {
 
@@ -25,8 +28,9 @@ class Regex {
   static Regex from_pcre2_syntax(const std::string& pattern, std::string where);
 
   // Replaces `matches` by the matches in `text`, leftmost first, none overlapping; an empty match right behind another
-  // match is left out. Lookbehind sees nothing in front of `text`. REQUIRES: valid UTF-8.
-  void find_all(std::string_view text, std::vector<Match>& matches) const;
+  // match is left out. Lookbehind sees nothing in front of `text`. REQUIRES: valid UTF-8. Throws Error when PCRE2 gives
+  // up on a match or `time` is over.
+  void find_all(std::string_view text, const TimeLimit& time, std::vector<Match>& matches) const;
 
  private:
   struct Code;

@@ -5,7 +5,8 @@
 //   \p{Han}             is the property Script here, Script_Extensions in PCRE2
 //   X{1,3}+             is (?:X{1,3})+ in Ruby, possessive in PCRE2; likewise X{2}? and X{,3}
 //   (?m)                lets the dot match a newline
-// Whatever is rare and differs (set operations, nested sets, POSIX brackets, subroutines, octal) is refused.
+//   [a[^b]&&[c-e]]      nests and intersects (regex_set)
+// Whatever is rare and differs (subroutines, back references, octal) is refused.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 #include "tokenizer/split.hpp"
 
 #include <string>
+#include <utility>
 
 namespace mortise::tokenizer {
 
@@ -14,8 +15,18 @@ SplitBehavior read_split_behavior(const ConfigNode& node) {
   node.fail_expected("Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
 }
 
+SplitPreTokenizer::SplitPreTokenizer(Pattern pattern, SplitBehavior behavior, bool invert)
+    : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
+
+void SplitPreTokenizer::apply(PreTokenized& text) const {
+  std::vector<PreTokenized::Piece> pieces;
+  Splitter splitter(pattern_, behavior_, invert_, *text.time);
+  for (const auto& piece : text.pieces) splitter.split(text.view(piece), piece.begin, pieces);
+  text.pieces = std::move(pieces);
+}
+
 void Splitter::find_parts(std::string_view text) {
-  pattern_.find_all(text, matches_);
+  pattern_.find_all(text, time_, matches_);
   parts_.clear();
   std::size_t end = 0;
   for (const Match& match : matches_) {

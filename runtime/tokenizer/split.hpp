@@ -22,12 +22,24 @@ enum class SplitBehavior {
 
 SplitBehavior read_split_behavior(const ConfigNode& node);
 
-// Splits many pieces with one set of buffers; `pattern` must outlive it.
+// Split, and the pre-tokenizers that are a Split with a fixed pattern.
+class SplitPreTokenizer final : public PreTokenizer {
+ public:
+  SplitPreTokenizer(Pattern pattern, SplitBehavior behavior, bool invert);
+  void apply(PreTokenized& text) const override;
+
+ private:
+  Pattern pattern_;
+  SplitBehavior behavior_;
+  bool invert_;
+};
+
+// Splits many pieces with one set of buffers; `pattern` and `time` must outlive it.
 class Splitter {
  public:
   // With `invert` the text between the matches counts as the match, and the other way round.
-  Splitter(const Pattern& pattern, SplitBehavior behavior, bool invert)
-      : pattern_(pattern), behavior_(behavior), invert_(invert) {}
+  Splitter(const Pattern& pattern, SplitBehavior behavior, bool invert, const TimeLimit& time)
+      : pattern_(pattern), behavior_(behavior), invert_(invert), time_(time) {}
 
   // Appends the pieces of `text`, which starts at `offset`; empty ones are left out.
   void split(std::string_view text, std::size_t offset, std::vector<PreTokenized::Piece>& pieces);
@@ -44,6 +56,7 @@ class Splitter {
   const Pattern& pattern_;
   SplitBehavior behavior_;
   bool invert_;
+  const TimeLimit& time_;
   std::vector<Match> matches_;
   std::vector<Part> parts_;  // cover the text without gaps
 };

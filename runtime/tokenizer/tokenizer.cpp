@@ -30,6 +30,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool add_spec
     tokenizer::append_lossy(text, /*is_end=*/true, valid);
     text = valid;
   }
+  const tokenizer::TimeLimit time(text.size());
   std::vector<std::int32_t> ids;
   std::vector<AddedTokens::Section> sections;
   parts_->added_tokens.split_raw(text, sections);
@@ -37,24 +38,26 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool add_spec
     if (section.id >= 0) {
       ids.push_back(section.id);
     } else {
-      parts_->encode_section(section.text, ids);
+      const bool starts_input = section.text.data() == text.data();
+      parts_->encode_section(tokenizer::WorkingText(section.text, starts_input, time), ids);
     }
   }
   if (parts_->post_processor) parts_->post_processor->apply(ids, add_special_tokens);
   return ids;
 }
 
-void Tokenizer::Parts::encode_section(std::string_view text, std::vector<std::int32_t>& ids) const {
-  std::string normalized(text);
+void Tokenizer::Parts::encode_section(tokenizer::WorkingText normalized, std::vector<std::int32_t>& ids) const {
   if (normalizer) normalizer->apply(normalized);
   std::vector<AddedTokens::Section> sections;
-  added_tokens.split_normalized(normalized, sections);
+  added_tokens.split_normalized(normalized.text, sections);
   for (const auto& section : sections) {
     if (section.id >= 0) {
       ids.push_back(section.id);
       continue;
     }
-    tokenizer::PreTokenized pieces{std::string(section.text)};
+    const auto begin = static_cast<std::size_t>(section.text.data() - normalized.text.data());
+    const std::size_t origin_size = normalized.origin_end - std::min(begin, normalized.origin_end);
+    tokenizer::PreTokenized pieces(section.text, origin_size, normalized);
     if (pre_tokenizer) pre_tokenizer->apply(pieces);
     model->tokenize(pieces, ids);
   }

@@ -32,7 +32,7 @@ struct Tokenizer::Parts {
   std::string chat_template;
 
   // Appends the ids of a stretch of text without raw added tokens.
-  void encode_section(std::string_view text, std::vector<std::int32_t>& ids) const;
+  void encode_section(tokenizer::WorkingText section, std::vector<std::int32_t>& ids) const;
   // Hands a token to the stream; unknown ids and, if wanted, special tokens are left out.
   void decode_token(std::int32_t id, bool skip_special_tokens, tokenizer::DecodeStream& stream) const;
 };

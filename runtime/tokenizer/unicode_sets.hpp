@@ -15,11 +15,17 @@ struct CharacterSet {
   std::string bracketed() const;
 };
 
-// The set of \p{name}: a general category, a script, or one of Oniguruma's names (Alpha, Digit, Space, Word). Names
-// that are none of these come back as scripts, and PCRE2 refuses them.
+// The set of \p{name}: a general category, a script, or a name of POSIX brackets. Names that are none of these come
+// back as scripts, and PCRE2 refuses them.
 CharacterSet property_set(std::string_view name);
 
-// The sets of Oniguruma's \s, \w, \d and \h. REQUIRES: `letter` is one of s, w, d, h.
+// The set of [:name:]; false for a name that is none.
+bool posix_set(std::string_view name, CharacterSet& set);
+
+// The set of \w inside of a set.
+CharacterSet word_set_in_brackets();
+
+// The sets of Oniguruma's \s, \w, \d and \h outside of sets. REQUIRES: `letter` is one of s, w, d, h.
 CharacterSet shorthand_set(char letter);
 
 // The set of \w in Rust's regex crate, which `tokenizers` uses for its own patterns.

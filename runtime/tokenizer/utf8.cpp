@@ -110,9 +110,33 @@ std::size_t previous_character(std::string_view text, std::size_t position) {
   return position;
 }
 
+std::size_t character_boundary(std::string_view text, std::size_t position) {
+  while (position < text.size() && (static_cast<unsigned char>(text[position]) & 0xC0) == 0x80) ++position;
+  return position;
+}
+
 bool is_white_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+std::size_t white_space_end(std::string_view text, std::size_t begin) {
+  while (begin < text.size()) {
+    std::size_t next = begin;
+    if (!is_white_space(next_code_point(text, next))) break;
+    begin = next;
+  }
+  return begin;
+}
+
+std::size_t white_space_begin(std::string_view text, std::size_t end, std::size_t floor) {
+  while (end > floor) {
+    const std::size_t begin = previous_character(text, end);
+    std::size_t at = begin;
+    if (!is_white_space(next_code_point(text, at))) break;
+    end = begin;
+  }
+  return end;
 }
 
 }  // namespace mortise::tokenizer

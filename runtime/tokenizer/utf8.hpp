@@ -32,7 +32,16 @@ char32_t next_code_point(std::string_view text, std::size_t& position);
 // The position of the last character that starts before `position`. REQUIRES: valid UTF-8 and position > 0.
 std::size_t previous_character(std::string_view text, std::size_t position);
 
+// The first position at or behind `position` where a character starts (or the end). REQUIRES: valid UTF-8.
+std::size_t character_boundary(std::string_view text, std::size_t position);
+
 // Unicode's property White_Space (25 code points; it has not changed since Unicode 6.3).
 bool is_white_space(char32_t code_point);
+
+// The end of the white space that starts at `begin`; `begin` if there is none. REQUIRES: valid UTF-8.
+std::size_t white_space_end(std::string_view text, std::size_t begin);
+
+// The beginning of the white space that ends at `end`, looking back no further than `floor`. REQUIRES: valid UTF-8.
+std::size_t white_space_begin(std::string_view text, std::size_t end, std::size_t floor);
 
 }  // namespace mortise::tokenizer

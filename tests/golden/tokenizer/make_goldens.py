@@ -5,6 +5,8 @@
 
 demo_style/, qwen_style/, llama3_style/, llama2_style/   a small trained tokenizer each, and its cases.json
 components/      one base tokenizer, and variants.json: patches of it (RFC 7386), each with its cases
+spans/           the same around a vocabulary that shows where a text is cut (span_variants.py)
+pieces/          the published pipelines around the vocabulary of llama2_style
 invalid.json     byte strings that are not UTF-8, and what errors="replace" makes of them
 A case is [text, ids, ids with special tokens, decoded, decoded without special tokens], or [ids, decoded, without].
 Training is deterministic: running the script again changes nothing.
@@ -17,6 +19,7 @@ import sys
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+import span_variants
 import texts
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -151,12 +154,28 @@ def write_components():
                       max_token_length=6)
     document = json.loads(base.to_str())
     write_json(HERE / "components" / "tokenizer.json", document)
+    write_variants("components", document, texts.variants())
+
+
+def write_spans():
+    document = span_variants.base()
+    write_json(HERE / "spans" / "tokenizer.json", document)
+    write_variants("spans", document, span_variants.variants())
+
+
+def write_pieces():
+    document = json.loads((HERE / "llama2_style" / "tokenizer.json").read_text())
+    write_variants("pieces", document, span_variants.piece_variants())
+
+
+def write_variants(folder, document, all_variants):
     variants = []
-    for name, patch, samples in texts.variants():
+    for name, patch, samples in all_variants:
         tokenizer = Tokenizer.from_str(json.dumps(patched(document, patch)))
         cases = [text_case(tokenizer, sample) for sample in samples] + id_cases(tokenizer, 4, random.Random(name))
         variants.append({"name": name, "patch": patch, "cases": cases})
-    write_lines(HERE / "components" / "variants.json", variants)
+    (HERE / folder).mkdir(exist_ok=True)
+    write_lines(HERE / folder / "variants.json", variants)
 
 
 def write_invalid():
@@ -170,6 +189,8 @@ def main():
     for make in (demo_style, qwen_style, llama3_style, llama2_style):
         write_tokenizer(make.__name__, *make())
     write_components()
+    write_spans()
+    write_pieces()
     write_invalid()
 
 

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,15 @@ inline std::filesystem::path golden_dir() {
 }
 
 nlohmann::json read_json(const std::filesystem::path& path);
+
+// tokenizer.json files that differ from a base in a few members (RFC 7386), and what the reference makes of texts.
+struct Variant {
+  std::string name;
+  nlohmann::json document;
+  nlohmann::json cases;
+};
+// All of golden_dir() / `folder` / variants.json.
+std::vector<Variant> read_variants(const std::string& folder);
 
 // A folder of its own with the given files, removed with the object.
 class TemporaryFolder {

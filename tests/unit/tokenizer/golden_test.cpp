@@ -53,20 +53,22 @@ INSTANTIATE_TEST_SUITE_P(Tokenizer, TrainedTokenizer,
                          [](const auto& info) { return std::string(info.param); });
 
 // Every component and option, each in a variant of one tokenizer; the variant's name is printed with a failure.
-TEST(TokenizerComponents, EncodeAndDecodeAsTheReference) {
-  const json base = test::read_json(test::golden_dir() / "components" / "tokenizer.json");
-  const json variants = test::read_json(test::golden_dir() / "components" / "variants.json");
-  ASSERT_GT(variants.size(), 80u);
-  for (const json& variant : variants) {
-    SCOPED_TRACE(variant["name"].get<std::string>());
-    json document = base;
-    document.merge_patch(variant["patch"]);
+class TokenizerVariants : public testing::TestWithParam<const char*> {};
+
+TEST_P(TokenizerVariants, EncodeAndDecodeAsTheReference) {
+  const auto variants = test::read_variants(GetParam());
+  ASSERT_GE(variants.size(), 8u);
+  for (const test::Variant& variant : variants) {
+    SCOPED_TRACE(variant.name);
     const test::TemporaryFolder folder;
-    folder.write("tokenizer.json", document.dump());
+    folder.write("tokenizer.json", variant.document.dump());
     const auto tokenizer = Tokenizer::load(folder.path());
-    for (const json& golden : variant["cases"]) check_case(tokenizer, golden);
+    for (const json& golden : variant.cases) check_case(tokenizer, golden);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Tokenizer, TokenizerVariants, testing::Values("components", "spans", "pieces"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace mortise

@@ -122,13 +122,17 @@ TEST(TokenizerLoad, NamesTheKeyAndWhatWasExpected) {
 
 TEST(TokenizerLoad, NamesTheComponentThatIsNotSupported) {
   EXPECT_THAT(error_with({{"model", {{"type", "WordPiece"}}}}), HasSubstr("model: model 'WordPiece' is not supported"));
-  EXPECT_THAT(error_with({{"pre_tokenizer", {{"type", "Metaspace"}}}}),
-              HasSubstr("pre_tokenizer: pre-tokenizer 'Metaspace' is not supported; this version knows ByteLevel"));
+  EXPECT_THAT(error_with({{"model", {{"type", "Unigram"}, {"vocab", json::parse(R"([["a", -1.5]])")}}}}),
+              HasSubstr("model: model 'Unigram' is not supported; this version knows BPE"));
+  EXPECT_THAT(
+      error_with({{"pre_tokenizer", {{"type", "UnicodeScripts"}}}}),
+      HasSubstr("pre_tokenizer: pre-tokenizer 'UnicodeScripts' is not supported; this version knows ByteLevel"));
   EXPECT_THAT(error_with({{"normalizer", {{"type", "Precompiled"}}}}), HasSubstr("normalizer 'Precompiled' is not"));
+  EXPECT_THAT(error_with({{"decoder", {{"type", "WordPiece"}}}}), HasSubstr("decoder 'WordPiece' is not supported"));
   EXPECT_THAT(error_with({{"decoder", {{"type", "Sequence"}, {"decoders", {{{"type", "CTC"}}}}}}}),
               HasSubstr("decoder.decoders[0]: decoder 'CTC' is not supported"));
-  EXPECT_THAT(error_with({{"post_processor", {{"type", "BertProcessing"}}}}), HasSubstr("'BertProcessing' is not"));
-  EXPECT_THAT(error_with({{"model", {{"end_of_word_suffix", "</w>"}}}}), HasSubstr("affixes are not supported"));
+  EXPECT_THAT(error_with({{"post_processor", {{"type", "PairProcessing"}}}}),
+              HasSubstr("post-processor 'PairProcessing' is not supported; this version knows ByteLevel"));
   EXPECT_THAT(error_with({{"model", {{"dropout", 0.1}}}}), HasSubstr("model.dropout: expected null or 0"));
 }
 
@@ -156,6 +160,8 @@ TEST(TokenizerLoad, RefusesMalformedMerges) {
   EXPECT_THAT(merges("[3]"), HasSubstr("found 3"));
   EXPECT_THAT(merges(R"([["b", "a"]])"), HasSubstr("model.merges[0]: expected tokens of model.vocab, found \"ba\""));
   EXPECT_THAT(merges(R"([["a", "x"]])"), HasSubstr("found \"x\""));
+  EXPECT_THAT(error_with({{"model", {{"continuing_subword_prefix", "##"}}}}),
+              HasSubstr("model.merges[0]: expected a right half behind continuing_subword_prefix \"##\", found \"b\""));
   EXPECT_THAT(merges("\"a b\""), HasSubstr("model.merges: expected an array, found \"a b\""));
 }
 
@@ -166,8 +172,46 @@ TEST(TokenizerLoad, RefusesARegularExpressionThatCannotBeUsed) {
           {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}}}});
   };
   EXPECT_THAT(split("(a"), HasSubstr("pre_tokenizer.pattern.Regex: not a regular expression that can be used"));
-  EXPECT_THAT(split("[a&&b]"), HasSubstr("a set intersection (&&) at offset 2 of the regular expression"));
+  EXPECT_THAT(split("a\\Kb"), HasSubstr("\\K at offset 1 of the regular expression is not supported"));
+  EXPECT_THAT(split(std::string(65537, 'a').c_str()),
+              HasSubstr("a regular expression of 65537 bytes; the limit is 65536"));
   EXPECT_THAT(split("\\p{NoSuchScript}"), HasSubstr("not a regular expression"));
+}
+
+TEST(TokenizerLoad, NamesWhatIsWrongWithMetaspace) {
+  const auto metaspace = [](json options) {
+    options["type"] = "Metaspace";
+    return error_with({{"pre_tokenizer", options}, {"decoder", {{"type", "Sequence"}, {"decoders", {options}}}}});
+  };
+  EXPECT_EQ(metaspace({{"replacement", "_"}, {"str_rep", "_"}, {"add_prefix_space", false}}), "loaded");
+  EXPECT_THAT(metaspace({{"replacement", "__"}}),
+              HasSubstr("pre_tokenizer.replacement: expected one character, found"));
+  EXPECT_THAT(metaspace({{"replacement", ""}}), HasSubstr("expected one character, found \"\""));
+  EXPECT_THAT(metaspace({{"replacement", "_"}, {"prepend_scheme", "last"}}),
+              HasSubstr("pre_tokenizer.prepend_scheme: expected first, always or never, found \"last\""));
+  EXPECT_THAT(metaspace({{"replacement", "_"}, {"prepend_scheme", "first"}, {"add_prefix_space", false}}),
+              HasSubstr("prepend_scheme: expected \"never\" beside add_prefix_space false, found \"first\""));
+}
+
+TEST(TokenizerLoad, NamesWhatIsWrongWithSplitsAndDecoders) {
+  EXPECT_THAT(error_with({{"pre_tokenizer", {{"type", "CharDelimiterSplit"}, {"delimiter", "ab"}}}}),
+              HasSubstr("pre_tokenizer.delimiter: expected one character, found \"ab\""));
+  EXPECT_THAT(error_with({{"pre_tokenizer", {{"type", "Punctuation"}, {"behavior", "Merged"}}}}),
+              HasSubstr("pre_tokenizer.behavior: expected Removed, Isolated, MergedWithPrevious"));
+  EXPECT_THAT(error_with({{"normalizer", {{"type", "Strip"}, {"strip_left", true}}}}),
+              HasSubstr("normalizer.strip_right: expected a value, found nothing"));
+  EXPECT_THAT(error_with({{"decoder", {{"type", "BPEDecoder"}, {"suffix", ""}}}}),
+              HasSubstr("decoder.suffix: expected a text that is not empty"));
+  EXPECT_THAT(error_with({{"post_processor", {{"type", "BertProcessing"}, {"cls", {"<s>"}}, {"sep", {"</s>", 4}}}}}),
+              HasSubstr("post_processor.cls: expected a token and its id, found an array"));
+}
+
+TEST(TokenizerLoad, RefusesAnAddedTokenThatTheNormalizerTakesAway) {
+  json spaces = token("  ");
+  spaces["normalized"] = true;
+  const json strip = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  EXPECT_THAT(error_with({{"added_tokens", {spaces}}, {"normalizer", strip}}),
+              HasSubstr("added token \"  \": the normalizer leaves nothing of it to be found"));
 }
 
 TEST(TokenizerLoad, RefusesATemplateWithAnUnknownToken) {

@@ -86,6 +86,53 @@ TEST(TokenizerProperty, StreamsWhatAWholeDecodeGivesInWholeCharacters) {
   }
 }
 
+TEST(TokenizerProperty, StreamsEveryDecoderAsAWhole) {
+  for (const test::Variant& variant : test::read_variants("spans")) {
+    if (!variant.name.starts_with("decoder ")) continue;
+    const test::TemporaryFolder folder;
+    folder.write("tokenizer.json", variant.document.dump());
+    const auto tokenizer = Tokenizer::load(folder.path());
+    for (unsigned seed = 0; seed < kNumTexts; ++seed) {
+      std::mt19937 rng(seed);
+      Ids ids = random_ids(rng, tokenizer.vocab_size());
+      for (auto& id : ids) {  // mostly the added tokens, which are what the decoders change
+        if (rng() % 3) id = 512 + static_cast<std::int32_t>(rng() % 11);
+      }
+      IncrementalDecoder stream(tokenizer, /*skip_special_tokens=*/false);
+      std::string text;
+      for (const std::int32_t id : ids) text += stream.push(id);
+      text += stream.finish();
+      ASSERT_EQ(text, tokenizer.decode(ids, false)) << variant.name << ", seed " << seed;
+    }
+  }
+}
+
+// Which of the tokens of a decoder's golden variant come out when.
+std::vector<std::string> streamed_pieces(const std::string& variant_name, const std::vector<std::string>& tokens) {
+  for (const test::Variant& variant : test::read_variants("spans")) {
+    if (variant.name != variant_name) continue;
+    const test::TemporaryFolder folder;
+    folder.write("tokenizer.json", variant.document.dump());
+    const auto tokenizer = Tokenizer::load(folder.path());
+    IncrementalDecoder stream(tokenizer, false);
+    std::vector<std::string> pieces;
+    for (const std::string& token : tokens) pieces.push_back(stream.push(tokenizer.token_id(token).value()));
+    pieces.push_back(stream.finish());
+    return pieces;
+  }
+  return {"no such variant"};
+}
+
+TEST(IncrementalDecoder, WithholdsNothingForMetaspace) {
+  const std::vector<std::string> expected = {"a", " a", "  b ", ""};
+  EXPECT_EQ(streamed_pieces("decoder Metaspace", {"▁a", "▁a", "▁▁b▁"}), expected);
+}
+
+TEST(IncrementalDecoder, WithholdsTheEndOfAWordUntilAnotherTokenComes) {
+  const std::vector<std::string> expected = {"▁d", " e", " f é", "▁d", ""};  // the last one is no space
+  EXPECT_EQ(streamed_pieces("decoder BPEDecoder", {"▁d</w>", "e</w>f</w>", "é", "▁d</w>"}), expected);
+}
+
 TEST(IncrementalDecoder, GivesACharacterWithTheTokenThatCompletesIt) {
   const auto tokenizer = Tokenizer::load(test::golden_dir() / "demo_style");
   const Ids ids = tokenizer.encode("\U0001F9FF", false);  // not in the training text: several tokens

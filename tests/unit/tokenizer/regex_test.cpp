@@ -26,50 +26,30 @@ std::string error_of(const std::string& pattern) {
 
 std::vector<std::string> matches_of(const std::string& pattern, const std::string& text) {
   std::vector<Match> matches;
-  Regex(pattern, "test").find_all(text, matches);
+  Regex(pattern, "test").find_all(text, TimeLimit(text.size()), matches);
   std::vector<std::string> texts;
   for (const Match& match : matches) texts.push_back(text.substr(match.begin, match.end - match.begin));
   return texts;
 }
 
 TEST(Regex, RefusesWhatPcre2WouldReadDifferently) {
-  for (const char* pattern : {"[a&&b]",
-                              "[[:alpha:]]",
-                              "[a[b]]",
-                              "a(?i)b",
-                              "(?x)a b",
-                              "(?R)",
-                              "(?1)",
-                              "\\1",
-                              "\\01",
-                              "\\k<a>",
-                              "(?<a>b)",
-                              "(?P<a>b)",
-                              "(*LIMIT_MATCH=1)a",
-                              "\\K",
-                              "\\C",
-                              "\\N",
-                              "\\Q.\\E",
-                              "\\p{^^L}",
-                              "\\pL",
-                              "\\p{",
-                              "\\x",
-                              "\\u12",
-                              "\\x{110000}",
-                              "[a",
-                              "a)",
-                              "(?#",
-                              "\\",
-                              "(?C1)a",
-                              "\\g{1}",
-                              "(?|a)",
-                              "(?~a)"}) {
+  for (const char* pattern :
+       {"[a&&]", "[&&a]",      "[a[b]",         "\\X",     "a(?i)b",      "(?x)a b",  "(?R)",
+        "(?1)",  "\\1",        "\\01",          "\\k<a>",  "(?<a>b)",     "(?P<a>b)", "(*LIMIT_MATCH=1)a",
+        "\\K",   "\\C",        "\\N",           "\\Q.\\E", "\\p{^^L}",    "\\pL",     "\\p{",
+        "\\x",   "\\xC3\\xA9", "[\\x00-\\xFF]", "\\u12",   "\\x{110000}", "[a",       "a)",
+        "(?#",   "\\",         "(?C1)a",        "\\g{1}",  "(?|a)",       "(?~a)"}) {
     EXPECT_THAT(error_of(pattern), HasSubstr("file: key: ")) << pattern;
   }
 }
 
 TEST(Regex, NamesTheConstructAndItsOffset) {
-  EXPECT_THAT(error_of("abc[x&&y]"), HasSubstr("a set intersection (&&) at offset 5 of the regular expression"));
+  EXPECT_THAT(error_of("abc\\K"), HasSubstr("\\K at offset 3 of the regular expression is not supported"));
+  EXPECT_THAT(error_of(std::string(17, '[') + "a" + std::string(17, ']')),
+              HasSubstr("a set inside so many others at offset 16 of the regular expression"));
+  std::string long_pattern;
+  for (int i = 0; i < 2000; ++i) long_pattern += "\\w";
+  EXPECT_THAT(error_of(long_pattern), HasSubstr("so long a pattern at offset"));
 }
 
 TEST(Regex, KnowsLettersOfUnicode16) {
@@ -84,7 +64,19 @@ TEST(Regex, LeavesOutAnEmptyMatchBehindAMatch) {
 TEST(Regex, FailsOnAPatternThatBacktracksWithoutEnd) {
   std::vector<Match> matches;
   const Regex regex("(?:a|a)*(?:a|a)*(?:a|a)*[b-y]", "file: key");
-  EXPECT_THROW(regex.find_all(std::string(5000, 'a') + "z", matches), Error);
+  EXPECT_THROW(regex.find_all(std::string(5000, 'a') + "z", TimeLimit(5000), matches), Error);
+}
+
+TEST(Regex, FailsOnManyMatchesThatLookFarAheadForLittle) {
+  // Each match is one character long, after a look at all of the rest: no match limit sees that.
+  std::vector<Match> matches;
+  const Regex regex("\\w*\\d|.", "file: key");
+  try {
+    regex.find_all(std::string(300000, 'a'), TimeLimit(0), matches);
+    FAIL() << "not stopped";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("file: key: the regular expression takes too long for a text of 300000 bytes"));
+  }
 }
 
 TEST(Regex, GrowsItsStackForALongMatch) {
