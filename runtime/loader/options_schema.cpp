@@ -79,6 +79,12 @@ std::string expected_words(const Json& property) {
   return words;
 }
 
+std::vector<Json> few_values(const Json& property) {
+  if (property.contains("enum")) return property["enum"].get<std::vector<Json>>();
+  if (property.value("type", Json()) == "boolean") return {true, false};
+  return {};
+}
+
 void check_shape(const Json& schema) {
   if (!schema.is_object()) fail("is not a JSON object");
   if (schema.value("type", Json()) != "object") fail("does not have \"type\": \"object\"");
@@ -120,6 +126,7 @@ OptionsSchema::OptionsSchema(std::string_view text) try {
     option.default_value = property.value("default", Json());
     option.type = type_words(property);
     option.expected = expected_words(property);
+    option.values = few_values(property);
     option.is_path = property.value("format", "") == "path";
     auto& validator = compiled->properties[name] = compile(property);
     if (property.contains("default") && !accepts(*validator, property["default"])) {
