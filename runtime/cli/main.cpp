@@ -1,6 +1,8 @@
 // runtime/cli/main.cpp: the program `mortise`. Exit codes: 0, 1 (it did not work; one line says why), 2 (wrong usage).
+#include <fcntl.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -21,6 +23,14 @@ void log_to_stderr() {
   const char* level = std::getenv("MORTISE_LOG");
   logger->set_level(level == nullptr ? spdlog::level::warn : spdlog::level::from_str(level));
   spdlog::set_default_logger(std::move(logger));
+}
+
+// A descriptor that the caller has closed would be the next file's: a checkpoint in the place of standard input.
+void open_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) < 0) [[maybe_unused]]
+      const int opened = ::open("/dev/null", O_RDWR);
+  }
 }
 
 int report(int code, const char* text) {
@@ -59,6 +69,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    mortise::open_standard_descriptors();
     mortise::log_to_stderr();
     return mortise::run(argc, argv);
   } catch (const std::bad_alloc&) {

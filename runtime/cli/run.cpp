@@ -1,12 +1,13 @@
 // mortise run: generates from one prompt (-p), or starts the REPL. The completion goes to standard output and nothing
 // else does; figures go to standard error.
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
 #include "cli/generation.hpp"
-#include "cli/repl.hpp"
+#include "cli/repl/repl.hpp"
 #include "cli/session.hpp"
 #include "error.hpp"
 #include "openai/body.hpp"
@@ -95,19 +96,38 @@ void run_once(OpenPipeline& pipeline, const RunOptions& options, Request request
   std::cerr << describe(generation) << '\n';
 }
 
+// The exit code, as a script expects it of what it pipes in: an error in the middle is an error of the whole, Ctrl-C is
+// Ctrl-C.
+int hold_dialogue(Session& session, const RunOptions& options, const SamplingParams& defaults) {
+  switch (run_repl(session, options.sampling, defaults)) {
+    case ReplEnd::kSomeFailed:
+      return 1;
+    case ReplEnd::kInterrupted:
+      return 128 + SIGINT;
+    case ReplEnd::kDone:
+      break;
+  }
+  return 0;
+}
+
 void run(const RunOptions& options) {
+  if (!options.prompt && (options.json || options.logprobs)) {
+    throw CLI::ValidationError("--json and --logprobs go with one prompt: -p PROMPT");
+  }
   Session session(options.session);
   OpenPipeline& pipeline = session.pipeline();
   SamplingParams defaults = pipeline.service.info().defaults;
   defaults.max_tokens = kDefaultMaxTokens;
+  int exit_code = 0;
   if (options.prompt) {
     Request request;
     request.sampling = read_sampling(Body(options.sampling), defaults);
     run_once(pipeline, options, std::move(request));
   } else {
-    run_repl(session, options.sampling, defaults);
+    exit_code = hold_dialogue(session, options, defaults);
   }
   session.close();
+  if (exit_code != 0) throw CLI::RuntimeError(exit_code);
 }
 
 }  // namespace

@@ -37,8 +37,8 @@ void add_record_option(CLI::App& command, SessionOptions& options) {
   command.add_option("--record", options.record, "add every request to this log, for mortise replay");
 }
 
-OpenPipeline::OpenPipeline(const PipelineDescription& description, Session& session)
-    : name(description.name),
+OpenPipeline::OpenPipeline(const PipelineDescription& described, Session& session)
+    : description(described),
       assembly(description),
       engine(assembly.parts(), assembly.limits(), assembly.model_info(), assembly.tokenizer(),
              session.hooks_for(*this)),
@@ -71,13 +71,13 @@ void Session::close() {
 
 EngineHooks Session::hooks_for(const OpenPipeline& pipeline) {
   EngineHooks hooks;
-  hooks.name = "pipeline " + pipeline.name;
+  hooks.name = "pipeline " + pipeline.description.name;
   hooks.trace = trace_.get();
   if (recorder_) {
     const Assembly& assembly = pipeline.assembly;
-    hooks.watcher = &recorder_->add_pipeline({pipeline.name, assembly.checkpoint().folder().filename().string(),
-                                              assembly.system_fingerprint(), assembly.numerics_id(),
-                                              assembly.dims().vocab_size, assembly.vocabulary()});
+    hooks.watcher = &recorder_->add_pipeline(
+        {pipeline.description.name, assembly.checkpoint().folder().filename().string(), assembly.system_fingerprint(),
+         assembly.numerics_id(), assembly.dims().vocab_size, assembly.vocabulary()});
   }
   return hooks;
 }
@@ -86,6 +86,14 @@ OpenPipeline& Session::open(std::size_t index) {
   std::unique_ptr<OpenPipeline>& slot = open_[index];
   if (!slot) slot = std::make_unique<OpenPipeline>(script_.pipelines()[index], *this);
   return *slot;
+}
+
+OpenPipeline& Session::replace_proposer(std::optional<PartDescription> proposer) {
+  PipelineDescription changed = pipeline().description;
+  changed.proposer = std::move(proposer);
+  auto opened = std::make_unique<OpenPipeline>(changed, *this);
+  open_[0] = std::move(opened);
+  return *open_[0];
 }
 
 std::size_t Session::index_for(const nlohmann::json& body) const {

@@ -91,6 +91,12 @@ Json parse_schema(std::string_view text) {
   }
 }
 
+std::vector<Json> few_values(const Json& property) {
+  if (property.contains("enum")) return property["enum"].get<std::vector<Json>>();
+  if (property.value("type", Json()) == "boolean") return {true, false};
+  return {};
+}
+
 void check_shape(const Json& schema) {
   if (!schema.is_object()) fail("is not a JSON object");
   if (schema.value("type", Json()) != "object") fail("does not have \"type\": \"object\"");
@@ -131,6 +137,7 @@ OptionsSchema::OptionsSchema(std::string_view text) try {
     option.default_value = property.value("default", Json());
     option.type = type_words(property);
     option.expected = expected_words(property);
+    option.values = few_values(property);
     option.is_path = property.value("format", "") == "path";
     option.has_pattern = property.dump().find("\"pattern\"") != std::string::npos;
     auto& validator = compiled->properties[name] = compile(property);

@@ -17,9 +17,10 @@ namespace mortise {
 struct Option {
   std::string name;
   std::string title;
-  std::string expected;          // in words: "an integer from 1 to 256"
-  std::string type;              // "integer", "string", "string or null", ...
-  nlohmann::json default_value;  // null when there is none
+  std::string expected;                // in words: "an integer from 1 to 256"
+  std::string type;                    // "integer", "string", "string or null", ...
+  nlohmann::json default_value;        // null when there is none
+  std::vector<nlohmann::json> values;  // when they are few: of an enum, true and false
   bool required = false;
   bool is_path = false;
   bool has_pattern = false;  // it, or something in it

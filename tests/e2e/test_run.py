@@ -51,14 +51,6 @@ def test_stop_strings_end_the_text_before_them(mortise):
     assert cut.rstrip("\n") == whole[:whole.index(stop)]
 
 
-def test_the_repl_answers_lines_and_obeys_commands(mortise):
-    process = mortise("run", stdin="/set max_tokens 4\n/set temperature 0\nOnce upon a time\n/set temperature hot\n/nope\n/quit\n")
-    assert process.returncode == 0
-    assert process.stdout.strip()
-    assert "temperature: expected a number" in process.stderr
-    assert "unknown command /nope" in process.stderr
-
-
 def test_a_prompt_over_the_limit_is_refused_with_the_numbers(mortise, pipeline):
     script = pipeline(model=", max_model_len = 32")
     process = mortise("run", script, "-p", "one two three " * 40)

@@ -34,6 +34,15 @@ TEST(OptionsSchema, FillsInDefaults) {
             json({{"path", "x"}, {"block_size", 16}, {"isa", "avx2"}, {"limit", nullptr}, {"a", false}, {"b", false}}));
 }
 
+TEST(OptionsSchema, ListsTheValuesOfAnOptionThatHasFew) {
+  for (const Option& option : schema().options()) {
+    EXPECT_EQ(json(option.values), option.name == "isa"                       ? json({"auto", "avx2"})
+                                   : option.name == "a" || option.name == "b" ? json({true, false})
+                                                                              : json::array())
+        << option.name;
+  }
+}
+
 TEST(OptionsSchema, UnknownOptionGetsTheNearestNameAndTheList) {
   EXPECT_EQ(refusal({{"path", "x"}, {"blok_size", 16}}),
             "unknown option 'blok_size' of attention 'paged'; did you mean 'block_size'? it has the options: path, "

@@ -1,0 +1,72 @@
+// runtime/cli/repl/answer.cpp: from a prompt or a message to an answer on the screen.
+#include "cli/generation.hpp"
+#include "cli/repl/state.hpp"
+#include "error.hpp"
+#include "openai/body.hpp"
+
+namespace mortise {
+namespace {
+
+// Streams an answer. On an error in its middle the text so far ends with a newline, so that the message stands alone.
+Generation stream(ReplState& state, Request request) {
+  bool printed = false;
+  try {
+    Generation generation = generate(state.session.pipeline().engine, std::move(request), [&](const std::string& text) {
+      state.console.completion(text);
+      printed = true;
+    });
+    state.console.end_completion();
+    state.console.say(describe(generation));
+    state.figures.add(generation);
+    return generation;
+  } catch (...) {
+    if (printed) state.console.end_completion();
+    throw;
+  }
+}
+
+void complete(ReplState& state, const std::string& text) {
+  Request request;
+  request.sampling = state.settings.params();
+  request.prompt = state.session.pipeline().assembly.tokenizer().encode(text, /*add_special_tokens=*/true);
+  const Generation generation = stream(state, std::move(request));
+  state.dialogue.add({text, generation.text, to_string(generation.last.finish), generation.last.seed});
+}
+
+// A dialogue grows with each answer, so one day it does not fit: say which way out there is.
+void check_length(const Request& request, const ReplState& state) {
+  const std::int32_t limit = state.session.pipeline().assembly.limits().max_model_len;
+  if (request.prompt.size() < static_cast<std::size_t>(limit) || state.dialogue.messages.empty()) return;
+  fail(
+      "the dialogue has {} tokens with this message, and max_model_len is {}; the message was not sent. /chat clear "
+      "begins a new dialogue (/save keeps this one), or raise max_model_len",
+      request.prompt.size(), limit);
+}
+
+void reply(ReplState& state, const std::string& text) {
+  nlohmann::json messages = state.dialogue.messages;
+  messages.push_back({{"role", "user"}, {"content", text}});
+  Request request;
+  request.sampling = state.settings.params();
+  request.prompt = chat_tokens(render_chat(state, messages), state.session.pipeline().assembly.tokenizer());
+  check_length(request, state);
+  const Generation generation = stream(state, std::move(request));
+  if (generation.last.finish == FinishReason::kAborted && generation.text.empty()) {
+    return state.console.say("stopped before the first word; the message is not part of the dialogue");
+  }
+  // What was stopped stays as far as it came: the model is to know what its reader has read.
+  messages.push_back({{"role", "assistant"}, {"content", generation.text}});
+  state.dialogue.messages = std::move(messages);
+}
+
+}  // namespace
+
+void answer(ReplState& state, const std::string& text) {
+  state.dialogue.mode == Mode::kChat ? reply(state, text) : complete(state, text);
+}
+
+std::string render_chat(ReplState& state, const nlohmann::json& messages) {
+  return state.session.pipeline().service.info().chat_template(messages);
+}
+
+}  // namespace mortise

@@ -1,0 +1,257 @@
+// runtime/cli/repl/commands.cpp: the table of commands, and those that are a few lines.
+#include <algorithm>
+
+#include "cli/repl/entry.hpp"
+#include "cli/repl/score.hpp"
+#include "cli/repl/state.hpp"
+#include "error.hpp"
+#include "loader/catalog.hpp"
+#include "loader/nearest.hpp"
+
+namespace mortise {
+namespace {
+
+void no_argument(const char* name, const std::string& rest) {
+  if (!rest.empty()) fail("{} takes no argument, got '{}'", name, rest);
+}
+
+void set(ReplState& state, const std::string& rest) {
+  if (rest.empty()) return state.console.say(state.settings.table());
+  const std::size_t space = rest.find_first_of(" \t\n");
+  const std::string name = rest.substr(0, space);
+  if (space != std::string::npos) state.settings.set(name, trimmed(std::string_view(rest).substr(space)));
+  state.console.say(state.settings.show(name));
+}
+
+void seed(ReplState& state, const std::string& rest) {
+  if (!rest.empty()) state.settings.set("seed", rest == "none" ? "default" : rest);
+  const bool is_set = state.settings.fields().contains("seed");
+  state.console.say(is_set ? state.settings.show("seed") : "no seed: each answer draws one and tells it");
+}
+
+void clear(ReplState& state, const std::string& rest) {
+  no_argument("/clear", rest);
+  state.dialogue.messages = nlohmann::json::array();
+  state.console.say("the dialogue is empty");
+}
+
+std::string num_messages(const Dialogue& dialogue) {
+  const std::size_t n = dialogue.messages.size();
+  return n == 0 ? "no messages yet" : fmt::format("{} message{}", n, n == 1 ? "" : "s");
+}
+
+void chat(ReplState& state, const std::string& rest) {
+  if (rest == "clear") return clear(state, "");
+  if (!rest.empty()) fail("/chat takes 'clear' or nothing, got '{}'; /complete ends the chat", rest);
+  // Asked now: a script without a template is to be told before a message is written.
+  render_chat(state, {{{"role", "user"}, {"content", "Hello"}}});
+  state.dialogue.mode = Mode::kChat;
+  state.console.say(
+      fmt::format("chat is on: {}; /complete ends it, /chat clear begins anew", num_messages(state.dialogue)));
+}
+
+void complete(ReplState& state, const std::string& rest) {
+  no_argument("/complete", rest);
+  state.dialogue.mode = Mode::kComplete;
+  state.console.say("chat is off: the model continues each prompt; /chat goes on with the dialogue");
+}
+
+void score(ReplState& state, const std::string& rest) {
+  OpenPipeline& pipeline = state.session.pipeline();
+  const Tokenizer& tokenizer = pipeline.assembly.tokenizer();
+  Request request = score_request(parse_score(rest), tokenizer);
+  const Generation scored = generate(pipeline.engine, std::move(request), [](const std::string&) {});
+  if (scored.last.finish == FinishReason::kAborted) return state.console.say("stopped");
+  state.console.say(score_table(scored.last.prompt, tokenizer));
+}
+
+void stats(ReplState& state, const std::string& rest) {
+  no_argument("/stats", rest);
+  const OpenPipeline& pipeline = state.session.pipeline();
+  state.console.say(state.figures.text(pipeline.engine.stats(), pipeline.assembly.limits()));
+}
+
+// The file that is meant: a name may stand between quotes and begin with "~/".
+std::filesystem::path file_of(const std::string& rest) {
+  std::string_view name = rest;
+  if (name.size() >= 2 && (name.front() == '"' || name.front() == '\'') && name.front() == name.back()) {
+    name = name.substr(1, name.size() - 2);
+  }
+  return expand_home(name);
+}
+
+void write(ReplState& state, const std::string& rest, const char* command, bool overwrite) {
+  if (rest.empty() && !state.file) fail("{} takes the name of a file, as in: {} story.json", command, command);
+  const std::filesystem::path file = rest.empty() ? *state.file : file_of(rest);
+  // The file that this dialogue came from or went to is its own.
+  const std::filesystem::path whole = std::filesystem::absolute(file).lexically_normal();
+  const bool is_own = state.file == whole;
+  const ServiceInfo& info = state.session.pipeline().service.info();
+  save_dialogue({state.dialogue, state.settings.fields(), info.model, info.system_fingerprint}, file,
+                overwrite || is_own);
+  state.file = whole;
+  state.console.say(fmt::format("saved to {}: {}, {} completion{}", file.string(), num_messages(state.dialogue),
+                                state.dialogue.completions.size(), state.dialogue.completions.size() == 1 ? "" : "s"));
+}
+
+void save(ReplState& state, const std::string& rest) {
+  write(state, rest, "/save", /*overwrite=*/false);
+}
+
+void save_over(ReplState& state, const std::string& rest) {
+  write(state, rest, "/save!", /*overwrite=*/true);
+}
+
+void load(ReplState& state, const std::string& rest) {
+  if (rest.empty()) fail("/load takes the name of a file that /save wrote");
+  const std::filesystem::path file = file_of(rest);
+  SavedDialogue saved = load_dialogue(file);
+  if (saved.dialogue.mode == Mode::kChat) render_chat(state, {{{"role", "user"}, {"content", "Hello"}}});
+  try {
+    state.settings.replace(std::move(saved.settings));
+  } catch (const Error& error) {
+    fail("{}: settings: {}", file.string(), error.what());
+  }
+  state.dialogue = std::move(saved.dialogue);
+  state.file = std::filesystem::absolute(file).lexically_normal();
+  state.console.say(fmt::format("loaded {}: {}, {} completion{}, settings {}", file.string(),
+                                num_messages(state.dialogue), state.dialogue.completions.size(),
+                                state.dialogue.completions.size() == 1 ? "" : "s", state.settings.fields().dump()));
+  const ServiceInfo& info = state.session.pipeline().service.info();
+  if (saved.system_fingerprint != info.system_fingerprint) {
+    state.console.say(fmt::format("it was made by {} ({}); this is {} ({}), whose tokens may differ", saved.model,
+                                  saved.system_fingerprint, info.model, info.system_fingerprint));
+  }
+}
+
+void help(ReplState& state, const std::string& rest) {
+  if (!rest.empty()) {
+    const Command& command = find_command(rest);
+    return state.console.say(
+        fmt::format("{} {}\n  {}\n{}", command.name, command.arguments, command.summary, command.details));
+  }
+  std::string text = "A line is a prompt that the model continues, or in a chat a message. These are commands:\n";
+  for (const Command& command : all_commands()) {
+    text += fmt::format("  {:<42}  {}\n", fmt::format("{} {}", command.name, command.arguments), command.summary);
+  }
+  text +=
+      "A backslash at the end of a line goes on in the next; lines between two lines of \"\"\" are one prompt; // "
+      "sends\n"
+      "text that begins with /. TAB completes commands; Ctrl-R searches the history, Ctrl-C stops an answer, Ctrl-D "
+      "quits.\n";
+  state.console.say(text);
+}
+
+void quit(ReplState& state, const std::string& rest) {
+  no_argument("/quit", rest);
+  state.quit = true;
+}
+
+constexpr Command kCommands[] = {
+    {"/set", "[FIELD [VALUE]]", "shows or changes how answers are made: temperature, max_tokens, stop, ...",
+     "  /set                    all fields; * marks those that are set\n"
+     "  /set temperature 0.7    numbers, true, false and lists are JSON\n"
+     "  /set stop The end.      text needs no quotes; \"\\n\" between double quotes is a newline\n"
+     "  /set top_p default      unsets it: the model's own value, or none\n",
+     Argument::kField, set},
+    {"/seed", "[N | none]", "the same seed gives the same answer; none: each draws its own",
+     "  Without an argument: what it is. Each answer's figures tell the seed that made it.\n", Argument::kSeed, seed},
+    {"/chat", "[clear]", "lines become messages of a dialogue; clear forgets what was said",
+     "  Needs a function chat_template(messages) in the pipeline's script. /complete keeps the dialogue.\n",
+     Argument::kChat, chat},
+    {"/complete", "", "the model continues each line; the dialogue waits for /chat", "", Argument::kNone, complete},
+    {"/clear", "", "forgets the dialogue, as /chat clear", "", Argument::kNone, clear},
+    {"/score", "A | B", "log probability and rank of each token of B given A",
+     "  /score The sky is | blue     scores \" blue\" behind \"The sky is\": the space before the bar is dropped, the "
+     "one\n"
+     "                               behind it belongs to B\n"
+     "  /score 12 + 30 =|42          without spaces: B follows A at once\n"
+     "  \\| is a bar of the text. Plain text, in a chat too.\n",
+     Argument::kNone, score},
+    {"/proposer", "[NAME [OPTION=VALUE ...] | none]", "shows or changes the part that drafts tokens",
+     "  Opens the pipeline anew with that proposer; settings and dialogue stay, and so do the tokens of each answer:\n"
+     "  drafts change the speed alone. If it cannot be opened, the pipeline goes on as it was. A VALUE is JSON or "
+     "plain\n"
+     "  text; NAME may be a plugin's file. /plugins NAME tells the options.\n",
+     Argument::kProposer, change_proposer},
+    {"/stats", "", "tokens/s, time to first token, KV blocks, preemptions, accepted drafts", "", Argument::kNone,
+     stats},
+    {"/plugins", "[NAME]", "what is installed, * for what is in use; NAME: its options", "", Argument::kPlugin,
+     show_plugins},
+    {"/save", "[FILE]", "writes dialogue and settings as JSON; does not write over another file",
+     "  Without a name: to the file that was last saved or loaded.\n", Argument::kFile, save},
+    {"/save!", "[FILE]", "the same, over whatever file is there", "", Argument::kFile, save_over},
+    {"/load", "FILE", "brings back what /save wrote, in the place of dialogue and settings", "", Argument::kFile, load},
+    {"/help", "[COMMAND]", "this list, or more about one command", "", Argument::kCommand, help},
+    {"/quit", "", "ends, as Ctrl-D does", "", Argument::kNone, quit},
+};
+
+// As they may be typed: a text without quotes, unless it would be something else without them.
+std::vector<std::string> value_texts(const Option& option) {
+  std::vector<std::string> texts;
+  for (const nlohmann::json& value : option.values) {
+    const std::string plain = value.is_string() ? value.get<std::string>() : "";
+    const bool needs_quotes = plain.find_first_of(" \t\n\"") != std::string::npos || nlohmann::json::accept(plain);
+    texts.push_back(plain.empty() || needs_quotes ? value.dump() : plain);
+  }
+  return texts;
+}
+
+std::vector<PartWords> proposer_words() {
+  std::vector<PartWords> words;
+  for (const PluginFile* file : PluginCatalog::standard().list().files) {
+    for (const Component& component : file->components) {
+      if (component.kind != PartKind::kProposer) continue;
+      PartWords part{component.name, {}};
+      for (const Option& option : component.schema.options()) {
+        part.options.push_back({option.name, value_texts(option), option.is_path});
+      }
+      words.push_back(std::move(part));
+    }
+  }
+  return words;
+}
+
+std::vector<std::string> plugin_names() {
+  std::vector<std::string> names;
+  for (const PluginFile* file : PluginCatalog::standard().list().files) {
+    for (const Component& component : file->components) names.push_back(component.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::span<const Command> all_commands() {
+  return kCommands;
+}
+
+const Command& find_command(const std::string& name) {
+  const std::string with_slash = name.starts_with('/') ? name : "/" + name;
+  std::vector<std::string> names;
+  for (const Command& command : all_commands()) {
+    if (command.name == with_slash) return command;
+    names.emplace_back(command.name);
+  }
+  fail("unknown command {}{}{} /help lists them, // sends text that begins with /", with_slash,
+       did_you_mean(with_slash, names), nearest_name(with_slash, names) ? "" : ";");
+}
+
+void run_command(ReplState& state, const std::string& line) {
+  const std::size_t end = line.find_first_of(" \t\n");
+  const Command& command = find_command(line.substr(0, end));
+  const std::string_view rest = end == std::string::npos ? "" : std::string_view(line).substr(end + 1);
+  // To /score white space is text.
+  command.run(state, std::string(command.run == score ? rest : trimmed(rest)));
+}
+
+Words command_words() {
+  Words words;
+  for (const Command& command : all_commands()) words.commands.emplace_back(command.name, command.completes);
+  words.fields = Settings::words();
+  words.plugins = plugin_names;
+  words.proposers = proposer_words;
+  return words;
+}
+
+}  // namespace mortise

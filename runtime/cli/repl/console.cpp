@@ -1,0 +1,47 @@
+#include "cli/repl/console.hpp"
+
+#include <unistd.h>
+
+#include <iostream>
+
+#include "tokenizer/utf8.hpp"
+
+namespace mortise {
+
+std::string harmless(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f) {
+      out += '^';
+      out += static_cast<char>(byte ^ 0x40);
+    } else if (byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0) {
+      out += tokenizer::kReplacementCharacter;  // U+0080 to U+009F: control characters of eight bits
+      ++i;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+Console::Console() : screen_out_(isatty(STDOUT_FILENO) != 0), screen_err_(isatty(STDERR_FILENO) != 0) {}
+
+void Console::completion(std::string_view text) {
+  std::cout << (screen_out_ ? harmless(text) : std::string(text)) << std::flush;
+}
+
+void Console::end_completion() {
+  std::cout << std::endl;
+}
+
+void Console::say(std::string_view text) {
+  std::cerr << (screen_err_ ? harmless(text) : std::string(text));
+  if (!text.ends_with('\n')) std::cerr << '\n';
+}
+
+void Console::error(std::string_view text) {
+  say("mortise: " + std::string(text));
+}
+
+}  // namespace mortise

@@ -1,0 +1,73 @@
+#include "cli/repl/figures.hpp"
+
+#include <fmt/format.h>
+
+namespace mortise {
+
+Figures::Speed Figures::speed_of(const Generation& generation) {
+  Speed speed;
+  if (generation.tokens.empty()) return speed;
+  speed.num_answers = 1;
+  speed.num_tokens = generation.tokens.size();
+  speed.num_timed = generation.tokens.size() - 1;
+  speed.decode_s = generation.total_s - generation.first_token_s;
+  speed.first_token_s = generation.first_token_s;
+  return speed;
+}
+
+void Figures::add(const Generation& generation) {
+  const Speed speed = speed_of(generation);
+  if (speed.num_answers == 0) return;
+  last_ = speed;
+  all_.num_answers += speed.num_answers;
+  all_.num_tokens += speed.num_tokens;
+  all_.num_timed += speed.num_timed;
+  all_.decode_s += speed.decode_s;
+  all_.first_token_s += speed.first_token_s;
+}
+
+void Figures::add_closed(const EngineStats& stats) {
+  closed_.num_preemptions += stats.num_preemptions;
+  closed_.num_admitted_tokens += stats.num_admitted_tokens;
+  closed_.num_cached_tokens += stats.num_cached_tokens;
+  closed_.num_draft_tokens += stats.num_draft_tokens;
+  closed_.num_accepted_tokens += stats.num_accepted_tokens;
+  closed_.num_proposer_failures += stats.num_proposer_failures;
+}
+
+std::string Figures::show(const Speed& speed) {
+  const double rate = speed.decode_s > 0 ? static_cast<double>(speed.num_timed) / speed.decode_s : 0;
+  return fmt::format("{} token{}, {:.1f} tokens/s, first token after {:.1f} ms", speed.num_tokens,
+                     speed.num_tokens == 1 ? "" : "s", rate,
+                     speed.first_token_s / static_cast<double>(speed.num_answers) * 1e3);
+}
+
+std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) const {
+  std::string text;
+  if (last_) {
+    text += fmt::format("last answer  {}\n", show(*last_));
+    text +=
+        fmt::format("{:<11}  {}{}\n", fmt::format("{} answer{}", all_.num_answers, all_.num_answers == 1 ? "" : "s"),
+                    show(all_), all_.num_answers == 1 ? "" : " on average");
+  } else {
+    text += "no answers yet\n";
+  }
+  text += fmt::format("KV blocks    {} used, {} cached, {} free, of {} with {} tokens each\n",
+                      stats.num_blocks - stats.num_free_blocks - stats.num_cached_blocks, stats.num_cached_blocks,
+                      stats.num_free_blocks, stats.num_blocks, limits.block_size);
+  const std::uint64_t admitted = closed_.num_admitted_tokens + stats.num_admitted_tokens;
+  const std::uint64_t cached = closed_.num_cached_tokens + stats.num_cached_tokens;
+  text += fmt::format("prompts      {} tokens, {} of them from the cache\n", admitted, cached);
+  text += fmt::format("preemptions  {}\n", closed_.num_preemptions + stats.num_preemptions);
+  const std::uint64_t drafts = closed_.num_draft_tokens + stats.num_draft_tokens;
+  const std::uint64_t accepted = closed_.num_accepted_tokens + stats.num_accepted_tokens;
+  if (drafts > 0) {
+    text += fmt::format("drafts       {} of {} accepted ({:.1f} %)\n", accepted, drafts,
+                        100.0 * static_cast<double>(accepted) / static_cast<double>(drafts));
+  }
+  const std::uint64_t failures = closed_.num_proposer_failures + stats.num_proposer_failures;
+  if (failures > 0) text += fmt::format("proposer     failed {} times; MORTISE_LOG=warning says why\n", failures);
+  return text;
+}
+
+}  // namespace mortise

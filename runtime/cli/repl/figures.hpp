@@ -1,0 +1,37 @@
+// runtime/cli/repl/figures.hpp: what /stats tells: speed of the last answer and of all, and the engine's counters.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/generation.hpp"
+#include "engine/engine.hpp"
+
+namespace mortise {
+
+class Figures {
+ public:
+  void add(const Generation& generation);
+  // Counters of an engine that goes: the next one begins at 0, the dialogue's go on.
+  void add_closed(const EngineStats& stats);
+
+  std::string text(const EngineStats& stats, const EngineLimits& limits) const;
+
+ private:
+  struct Speed {
+    std::uint64_t num_answers = 0;
+    std::uint64_t num_tokens = 0;
+    std::uint64_t num_timed = 0;  // tokens after the first of each answer, in decode_s
+    double decode_s = 0;
+    double first_token_s = 0;  // sum
+  };
+
+  static Speed speed_of(const Generation& generation);
+  static std::string show(const Speed& speed);
+
+  std::optional<Speed> last_;
+  Speed all_;
+  EngineStats closed_;
+};
+
+}  // namespace mortise

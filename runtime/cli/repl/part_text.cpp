@@ -1,0 +1,76 @@
+#include "cli/repl/part_text.hpp"
+
+#include <filesystem>
+#include <vector>
+
+#include "cli/repl/suggestions.hpp"
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+// The words of a line: spaces part them but between double quotes (where a backslash keeps a quote from being one).
+std::vector<std::string> split_words(std::string_view text) {
+  std::vector<std::string> words;
+  bool in_word = false, quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (!quoted && (c == ' ' || c == '\t' || c == '\n')) {
+      in_word = false;
+      continue;
+    }
+    if (!in_word) words.emplace_back();
+    in_word = true;
+    words.back() += c;
+    if (quoted && c == '\\' && i + 1 < text.size()) {
+      words.back() += text[++i];
+    } else if (c == '"') {
+      quoted = !quoted;
+    }
+  }
+  if (quoted) fail("a \" is not closed in: {}", text);
+  return words;
+}
+
+bool names_file(const std::string& name) {
+  return name.find('/') != std::string::npos || name.ends_with(".so");
+}
+
+}  // namespace
+
+PartText parse_part_text(std::string_view text) {
+  const std::vector<std::string> words = split_words(text);
+  if (words.empty()) fail("a plugin's name is missing");
+  PartText part{words.front()};
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::size_t equals = words[i].find('=');
+    if (equals == std::string::npos || equals == 0) {
+      fail("'{}' is no option; options are written name=value", words[i]);
+    }
+    const std::string name = words[i].substr(0, equals);
+    const std::string value = words[i].substr(equals + 1);
+    if (part.options.contains(name)) fail("option '{}' is given twice", name);
+    nlohmann::json json = nlohmann::json::parse(value, nullptr, /*allow_exceptions=*/false);
+    part.options[name] = json.is_discarded() ? nlohmann::json(expand_home(value)) : std::move(json);
+  }
+  return part;
+}
+
+PartDescription find_part(const PluginCatalog& catalog, PartKind kind, const PartText& text) {
+  const std::filesystem::path folder = std::filesystem::current_path();
+  if (!names_file(text.name)) return make_part(catalog, kind, text.name, text.options, folder);
+  const PluginFile& file = load_plugin_file((folder / expand_home(text.name)).lexically_normal());
+  std::vector<const Component*> components;
+  for (const Component& component : file.components) components.push_back(&component);
+  return part_of_kind(make_part(components, text.name, text.options, folder, ""), kind, kind_name(kind));
+}
+
+std::string show_part(const PartDescription& part) {
+  std::string text = part.name;
+  for (const auto& [name, value] : part.choices.front().options.items()) {
+    text += fmt::format(" {}={}", name, value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+  return text;
+}
+
+}  // namespace mortise

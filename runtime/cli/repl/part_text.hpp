@@ -1,0 +1,29 @@
+// runtime/cli/repl/part_text.hpp: a part as it is typed: NAME [option=value ...], and as it is shown.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "loader/catalog.hpp"
+#include "pipeline/description.hpp"
+
+namespace mortise {
+
+struct PartText {
+  std::string name;
+  nlohmann::json options = nlohmann::json::object();
+};
+
+// A value is JSON, or else the text that it is; one with spaces stands between double quotes. Throws an Error for what
+// has no '=', and for an option that is given twice.
+PartText parse_part_text(std::string_view text);
+
+// The part of that kind: an installed plugin by its name, or a plugin file ("./mine.so"). Relative paths are taken from
+// the working folder. Throws an Error that names plugin or option.
+PartDescription find_part(const PluginCatalog& catalog, PartKind kind, const PartText& text);
+
+// "draft max_tokens=4 path=\"/models/x\""
+std::string show_part(const PartDescription& part);
+
+}  // namespace mortise

@@ -1,0 +1,29 @@
+// runtime/cli/repl/pipe_lines.hpp: lines of a pipe or file, for a dialogue without a terminal.
+#pragma once
+
+#include "cli/repl/line_source.hpp"
+
+namespace mortise {
+
+class PipeLines : public LineSource {
+ public:
+  // Reads the descriptor, which stays open. REQUIRES: an InterruptGuard lives, so that Ctrl-C ends a read.
+  explicit PipeLines(int descriptor) : descriptor_(descriptor) {}
+
+  std::optional<Line> read(const std::string& prompt) override;
+  std::string where() const override;
+
+ private:
+  bool fill();  // false at the end of the input, or when interrupted
+
+  int descriptor_;
+  std::string buffer_;
+  std::size_t start_ = 0;  // of what was not handed out
+  std::size_t number_ = 0;
+  bool ended_ = false;
+};
+
+// `bytes` with each part that is not UTF-8 as U+FFFD, as Python's errors="replace".
+Line to_line(std::string_view bytes);
+
+}  // namespace mortise

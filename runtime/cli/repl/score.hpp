@@ -1,0 +1,29 @@
+// runtime/cli/repl/score.hpp: /score A | B: the log probability of B given A.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+namespace mortise {
+
+struct ScoreText {
+  std::string prompt;
+  std::string completion;
+};
+
+// Splits at the first bar that has no backslash before it; "\|" is a bar of the text. The bar may be set off by a space
+// on its left, which is dropped; the one on its right belongs to B, so that "the sky is | blue" scores " blue" behind
+// "the sky is". Throws an Error when there is no bar or nothing behind it.
+ScoreText parse_score(std::string_view text);
+
+// Tokens of A as any prompt's, those of B as its own text's: as `mortise score` does.
+Request score_request(const ScoreText& text, const Tokenizer& tokenizer);
+
+// A line for each token of B with its log probability and rank, then the sum.
+std::string score_table(const std::vector<TokenInfo>& tokens, const Tokenizer& tokenizer);
+
+}  // namespace mortise

@@ -1,0 +1,358 @@
+"""The dialogue of `mortise run` without a prompt, through a pipe."""
+import json
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+from conftest import BUILD, MORTISE, SOURCE
+
+LOOKBACK = {"MORTISE_PLUGIN_PATH": str(BUILD / "tests/e2e/plugins")}
+GREEDY = "/set temperature 0\n/set max_tokens 12\n"
+
+
+def completion(mortise, prompt, *args):
+    """What `run -p` says, greedily and in 12 tokens."""
+    process = mortise("run", "-p", prompt, "--temperature", 0, "--max-tokens", 12, *args)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+@pytest.fixture
+def talk(mortise, tmp_path):
+    """talk(lines) -> process; fails unless the exit code is `code`."""
+    def call(lines, *args, code=0, env=None):
+        process = mortise("run", *args, stdin=lines, env={"XDG_STATE_HOME": str(tmp_path / "state"), **(env or {})})
+        assert process.returncode == code, process.stderr
+        return process
+    return call
+
+
+def test_standard_output_has_the_completions_alone(talk, mortise, tmp_path):
+    process = talk(f"{GREEDY}/help\n/help score\nOnce upon a time\n/stats\n/plugins\n/chat\n/complete\n/proposer\n"
+                   f"/score 1 + 1 =| 2\n/save {tmp_path}/a.json\nQ: 2 + 3 = ? A:\n/quit\nnot read\n")
+    assert process.stdout == completion(mortise, "Once upon a time") + completion(mortise, "Q: 2 + 3 = ? A:")
+    assert "\x1b" not in process.stdout + process.stderr
+    assert "> " not in process.stderr  # prompts are for people
+    assert not (tmp_path / "state").exists()  # and so is the history
+
+
+def test_an_error_is_told_with_its_line_and_the_rest_runs(talk, mortise):
+    process = talk(f"{GREEDY}/nope\nOnce upon a time\n/set temperature hot\n", code=1)
+    assert process.stdout == completion(mortise, "Once upon a time")
+    errors = [line for line in process.stderr.splitlines() if line.startswith("mortise: ")]
+    assert errors == ["mortise: line 3: unknown command /nope; /help lists them, // sends text that begins with /",
+                      "mortise: line 5: temperature: expected a number, got \"hot\""]
+
+
+@pytest.mark.parametrize("line, text", [
+    ("/sett top_p 1", "unknown command /sett; did you mean '/set'? /help lists them, // sends text that begins with /"),
+    ("/set temprature 1", "unknown field 'temprature'; did you mean 'temperature'? there are temperature, top_p,"),
+    ("/set top_p 7", "top_p is 7; it must be above 0 and at most 1"),
+    ("/seed many", "seed: expected an integer, got \"many\""),
+    ("/chat off", "/chat takes 'clear' or nothing, got 'off'; /complete ends the chat"),
+    ("/complete now", "/complete takes no argument, got 'now'"),
+    ("/clear all", "/clear takes no argument, got 'all'"),
+    ("/stats all", "/stats takes no argument, got 'all'"),
+    ("/quit now", "/quit takes no argument, got 'now'"),
+    ("/score a b", "/score takes two texts with a bar between them, as in: /score The sky is | blue"),
+    ("/score a |", "/score: there is nothing to score behind the bar"),
+    ("/help nothing", "unknown command /nothing; /help lists them"),
+    ("/plugins pagd", "unknown plugin 'pagd'; did you mean 'paged'?"),
+    ("/proposer fcfs", "proposer is to be a proposer, but 'fcfs' is a scheduler"),
+    ("/proposer nothing", "unknown plugin 'nothing'; in "),
+    ("/proposer ngram max 4", "'max' is no option; options are written name=value"),
+    ("/save", "/save takes the name of a file, as in: /save story.json"),
+    ("/save! ", "/save! takes the name of a file, as in: /save! story.json"),
+    ("/save /nowhere/a.json", "/nowhere/a.json: cannot be written: No such file or directory"),
+    ("/load", "/load takes the name of a file that /save wrote"),
+    ("/load /nowhere.json", "/nowhere.json: no such file"),
+    ("/load /dev/zero", "/dev/zero: is not a file"),
+])
+def test_a_mistake_is_named(talk, line, text):
+    process = talk(line + "\n", code=1)
+    assert f"mortise: line 1: {text}" in process.stderr
+    assert process.stdout == ""
+
+
+def test_two_slashes_send_text_that_begins_with_one(talk, mortise):
+    assert talk(f"{GREEDY}//help me\n").stdout == completion(mortise, "/help me")
+
+
+def test_entries_of_several_lines(talk, mortise):
+    expected = completion(mortise, "One day\nTom went")
+    assert talk(f"{GREEDY}One day\\\nTom went\n").stdout == expected
+    assert talk(f'{GREEDY}"""\nOne day\nTom went\n"""\n').stdout == expected
+    assert talk(f'{GREEDY}"""\r\nOne day\r\nTom went\r\n"""\r\n').stdout == expected
+    assert talk(f'{GREEDY}"""\n/quit\n"""\n').stdout == completion(mortise, "/quit")
+
+
+@pytest.mark.parametrize("lines, text", [
+    ('"""\nhalf', 'in a block: its closing line of """ is missing'),
+    ("half \\", "behind a backslash: a line is missing"),
+])
+def test_half_an_entry_is_not_sent(talk, lines, text):
+    process = talk(lines, code=1)
+    assert f"the input ended {text}; nothing of it was sent" in process.stderr
+    assert process.stdout == ""
+
+
+def test_broken_utf_8_is_replaced_and_said(mortise):
+    process = subprocess.run([MORTISE, "run"], input=GREEDY.encode() + b"caf\xe9 au\xff\n", capture_output=True, timeout=120)
+    assert process.returncode == 0
+    assert b"mortise: line 3: not UTF-8; 2 parts were replaced by U+FFFD\n" in process.stderr
+    assert process.stdout.decode() == completion(mortise, "caf\ufffd au\ufffd")
+
+
+def test_set_shows_sets_and_unsets(talk):
+    text = talk("/set\n/set temperature 0.25\n/set temperature\n/set\n/set temperature default\n/set stop The end.\n",
+                "--top-k", 40).stderr
+    assert "* top_k               40 " in text  # from the program's flags
+    assert "  temperature         " in text and "* temperature         0.25 " in text
+    assert text.count("temperature is 0.25\n") == 2
+    assert re.search(r"temperature is \S+ \(the default\)", text)
+    assert 'stop is ["The end."]' in text
+
+
+def test_choices_bind_the_answer(talk):
+    assert talk('/set choices ["red", "green"]\nThe colour is\n/set choices default\n/set max_tokens 1\nOnce\n').stdout \
+        .splitlines()[0] in ("red", "green")
+    assert talk("The colour is\n", "--choice", "blue").stdout == "blue\n"
+
+
+def test_a_seed_gives_the_same_answer_again(talk):
+    process = talk("/set max_tokens 30\n/set temperature 1\n/seed 7\nOnce\n/seed\nOnce\n/seed none\nOnce\n/seed\n")
+    assert "seed is 7\n" in process.stderr and "no seed: each answer draws one and tells it" in process.stderr
+    seeds = re.findall(r"; seed (\d+)$", process.stderr, re.MULTILINE)
+    assert seeds[:2] == ["7", "7"] and seeds[2] != "7"
+    again = talk("/set max_tokens 30\n/set temperature 1\n/seed 7\nOnce\n").stdout
+    assert process.stdout.startswith(again + again)
+
+
+def test_a_chat_keeps_its_dialogue_until_it_is_cleared(talk, tmp_path):
+    file = tmp_path / "chat.json"
+    process = talk(f"/set temperature 0\n/chat\nWhat is 12 + 30?\n/complete\nOnce\n/chat\n/save {file}\n/chat clear\n/chat\n"
+                   f"What is 12 + 30?\n")
+    assert "chat is on: no messages yet" in process.stderr and "chat is on: 2 messages" in process.stderr
+    messages = json.loads(file.read_text())["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant"]
+    assert messages[0]["content"] == "What is 12 + 30?" and "42" in messages[1]["content"]
+    assert process.stdout.startswith(messages[1]["content"] + "\n")
+    assert process.stdout.endswith(messages[1]["content"] + "\n")  # after clear the same question has the same answer
+
+
+def test_chat_needs_a_template(talk, pipeline):
+    process = talk(f"/chat\n{GREEDY}Once\n", pipeline(), code=1)
+    assert "mortise: line 1: the pipeline script has no function chat_template(messages)" in process.stderr
+    assert process.stdout.strip()  # not a chat: the line is a prompt
+
+
+def test_score_agrees_with_the_command(talk, jsonl):
+    _, rows = jsonl("score", [{"prompt": "Once upon a", "completions": [" time there"]}])
+    expected = rows[0]["completions"][0]
+    lines = talk("/set temperature 2\n/chat\n/score Once upon a | time there\n").stderr.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.split()[:1] == ["logprob"])
+    table = [line.split() for line in lines[start + 1:]]
+    assert [float(row[0]) for row in table[:-1]] == pytest.approx(expected["token_logprobs"], abs=1e-6)
+    assert [int(row[1]) for row in table[:-1]] == expected["ranks"]
+    assert [int(row[2]) for row in table[:-1]] == expected["token_ids"]
+    assert float(table[-1][0]) == pytest.approx(expected["logprob"], abs=1e-5)
+    assert table[-1][-1] == str(expected["is_greedy"]).lower()
+
+
+def test_score_needs_something_before_the_bar(talk, pipeline, tmp_path):
+    model = shutil.copytree(SOURCE / "models/demo", tmp_path / "model")
+    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    tokenizer["post_processor"] = None  # which puts a first token before every text
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+    process = talk("/score | a\n", pipeline(path=model), code=1)
+    assert "mortise: line 1: /score: there is no text before the bar; the first token needs one before it" in process.stderr
+    assert "sum of " in talk("/score | a\n").stderr
+
+
+def test_score_of_a_bar(talk):
+    assert '"|' in talk(r"/score a \| b | \|" + "\n").stderr.replace('" |', '"|')
+
+
+def test_stats_before_and_after_an_answer(talk):
+    text = talk(f"/stats\n{GREEDY}Once\nOnce upon\n/stats\n").stderr
+    assert "no answers yet\n" in text
+    assert re.search(r"last answer  \d+ tokens?, [\d.]+ tokens/s, first token after [\d.]+ ms\n2 answers    \d+ tokens", text)
+    used, free, total = map(int, re.findall(r"KV blocks    (\d+) used, (?:\d+ cached, )?(\d+) free, of (\d+)", text)[0])
+    assert used + free <= total and used == 0
+    assert "preemptions  0\n" in text and "drafts" not in text
+
+
+def test_plugins_marks_what_is_in_use(talk):
+    text = talk("/plugins\n/plugins paged\n/plugins lookback\n", env=LOOKBACK).stderr
+    for name in ("cpu", "llama", "paged", "fcfs"):
+        assert re.search(rf"^\* {name} ", text, re.MULTILINE), name
+    assert re.search(r"^  lookback ", text, re.MULTILINE)
+    assert "attention paged, in use: " in text and "block_size" in text
+    assert "proposer lookback: " in text and 'one of "first", "latest"' in text
+
+
+def test_a_proposer_changes_the_speed_and_nothing_else(talk, mortise):
+    prompt = "one two three one two three one two"
+    process = talk(f"{GREEDY}/proposer\n{prompt}\n/proposer lookback max_tokens=3\n{prompt}\n/set\n/proposer\n/stats\n"
+                   f"/proposer none\n{prompt}\n/stats\n/proposer none\n", env=LOOKBACK)
+    assert process.stdout == completion(mortise, prompt) * 3
+    text = process.stderr
+    shown = 'proposer: lookback eager=true max_tokens=3 notes="" occurrence="latest"'
+    assert re.search(re.escape(shown) + r"; the pipeline is open again after [\d.]+ s\n", text)
+    assert shown + "\n" in text and text.startswith("temperature is 0\n")
+    assert "* max_tokens          12 " in text  # the settings have stayed
+    assert re.search(r"proposer: none; the pipeline is open again", text)
+    drafts = re.findall(r"drafts       (\d+) of (\d+) accepted", text)
+    assert len(drafts) == 2 and drafts[0] == drafts[1] and int(drafts[0][1]) > 0
+    assert text.rstrip().endswith("proposer: none")  # nothing to change: not opened again
+
+
+def test_a_chat_survives_a_change_of_proposer(talk, tmp_path):
+    file = tmp_path / "chat.json"
+    talk(f"{GREEDY}/chat\nHello\n/proposer lookback\nHello again\n/save {file}\n", env=LOOKBACK)
+    assert len(json.loads(file.read_text())["messages"]) == 4
+
+
+def test_a_recorded_dialogue_is_replayed_to_the_bit(talk, mortise, tmp_path):
+    log, trace = tmp_path / "log", tmp_path / "trace.json"
+    talk("/set max_tokens 12\n/set temperature 1\nOnce\n/proposer lookback\nOnce\n/chat\nHello\n/score a | b\n/proposer none\nOnce\n",
+         "--record", log, "--trace", trace, env=LOOKBACK)
+    process = mortise("replay", log)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "5 compared, 0 with differences" in process.stdout  # four answers and a score
+    assert len({event["pid"] for event in json.loads(trace.read_text())}) == 3  # three pipelines, one after the other
+
+
+@pytest.mark.parametrize("proposer, text", [
+    ("lookback max_tokens=99", "option 'max_tokens' of proposer 'lookback' is 99 (a whole number); expected an integer from 1 to 16"),
+    ("lookback max_token=9", "unknown option 'max_token' of proposer 'lookback'; did you mean 'max_tokens'?"),
+    ("lookback notes=/nowhere/x", "proposer 'lookback'"),
+    ("lookbak", "did you mean 'lookback'?"),
+    ("./nothing.so", "nothing.so"),
+])
+def test_a_proposer_that_cannot_be_opened_leaves_the_old_one(talk, mortise, proposer, text):
+    process = talk(f"{GREEDY}/proposer lookback\n/proposer {proposer}\nOnce upon a time\n/proposer\n", env=LOOKBACK, code=1)
+    assert "mortise: line 4: " in process.stderr and text in process.stderr
+    assert process.stdout == completion(mortise, "Once upon a time")
+    assert process.stderr.rstrip().endswith('proposer: lookback eager=true max_tokens=4 notes="" occurrence="latest"')
+
+
+def test_a_proposer_that_fails_to_open_says_that_the_pipeline_goes_on(talk):
+    process = talk("/proposer lookback notes=/nowhere/x\n", env=LOOKBACK, code=1)
+    assert "/nowhere/x: no such file" in process.stderr
+    assert "the pipeline goes on as it was (proposer: none)" in process.stderr
+
+
+def test_a_dialogue_is_saved_and_loaded(talk, tmp_path):
+    file = tmp_path / "my story.json"
+    first = talk(f"{GREEDY}/seed 5\nOnce upon a time\n/chat\nHello\n/save {file}\n")
+    assert f"saved to {file}: 2 messages, 1 completion\n" in first.stderr
+    saved = json.loads(file.read_text())
+    assert saved["format"] == "mortise dialogue 1" and saved["mode"] == "chat" and saved["model"] == "demo"
+    assert saved["settings"] == {"max_tokens": 12, "seed": 5, "temperature": 0}
+    assert saved["completions"][0]["prompt"] == "Once upon a time" and saved["completions"][0]["seed"] == 5
+    assert first.stdout == saved["completions"][0]["text"] + "\n" + saved["messages"][1]["content"] + "\n"
+    second = talk(f'/load "{file}"\nAnd you?\n/save\n/set\n')
+    assert f"loaded {file}: 2 messages, 1 completion, settings " in second.stderr
+    assert "* seed                5 " in second.stderr
+    again = json.loads(file.read_text())
+    assert again["messages"][:3] == saved["messages"] + [{"role": "user", "content": "And you?"}]
+    assert again["completions"] == saved["completions"]
+    # The dialogue went on as it would have without the file.
+    whole = talk(f"{GREEDY}/chat\nHello\nAnd you?\n")
+    assert whole.stdout.splitlines()[-1] == second.stdout.splitlines()[-1]
+
+
+def test_a_file_is_written_over_only_when_told(talk, tmp_path):
+    file = tmp_path / "a.json"
+    file.write_text("mine")
+    process = talk(f"/save {file}\n", code=1)
+    assert f"{file}: exists; /save! {file} writes over it" in process.stderr
+    assert file.read_text() == "mine"
+    talk(f"/save! {file}\n/save {file}\n/save\n")  # its own file now
+    assert json.loads(file.read_text())["messages"] == []
+
+
+def test_a_file_that_is_refused_changes_nothing(talk, mortise, tmp_path):
+    good = json.dumps({"format": "mortise dialogue 1", "model": "x", "system_fingerprint": "y", "mode": "chat",
+                       "settings": {"temperature": 0, "max_tokens": 12}, "messages": [], "completions": []})
+    refusals = {
+        "text": ("hello", "is it a file that /save wrote?"),
+        "deep": ("[" * 100000, "nested deeper than 8 levels"),
+        "role": (good.replace('"messages": []', '"messages": [{"role": "root", "content": ""}]'), "messages[0]: role is 'root'"),
+        "field": (good.replace("max_tokens", "max_tokns"), "settings: unknown field 'max_tokns'; did you mean 'max_tokens'?"),
+        "range": (good.replace("12", "-1"), "settings: max_tokens is -1; it must be from 0"),
+    }
+    lines = GREEDY
+    for name, (text, _) in refusals.items():
+        (tmp_path / name).write_text(text)
+        lines += f"/load {tmp_path / name}\n"
+    process = talk(lines + "Once upon a time\n", code=1)
+    for name, (_, error) in refusals.items():
+        assert f"{tmp_path / name}: " in process.stderr and error in process.stderr
+    assert process.stdout == completion(mortise, "Once upon a time")
+    (tmp_path / "good").write_text(good)
+    assert "it was made by x (y); this is demo (mortise-" in talk(f"/load {tmp_path / 'good'}\n").stderr
+
+
+def test_a_prompt_over_the_limit_is_refused_and_the_dialogue_stays(talk, pipeline, script, tmp_path):
+    template = 'function chat_template(m) local t = "" for i, x in ipairs(m) do t = t .. x.content .. "\\n" end return t end\n'
+    small = tmp_path / "small.lua"
+    small.write_text(template + pipeline(model=", max_model_len = 64").read_text())
+    file = tmp_path / "a.json"
+    words = "one two three " * 40
+    process = talk(f"{GREEDY}{words}\n/chat\n{words}\nHello\n{words}\n/save {file}\nHi\n", small, code=1)
+    errors = [line for line in process.stderr.splitlines() if line.startswith("mortise: ")]
+    assert len(errors) == 3, process.stderr
+    for error in errors[:2]:
+        assert "exceeds max_model_len 64; shorten it or raise max_model_len" in error
+    assert re.search(r"line 7: the dialogue has \d+ tokens with this message, and max_model_len is 64; the message was not "
+                     r"sent. /chat clear begins a new dialogue", errors[2])
+    assert [m["content"] for m in json.loads(file.read_text())["messages"]][:1] == ["Hello"]
+    assert len(json.loads(file.read_text())["messages"]) == 2
+
+
+def test_ctrl_c_without_a_terminal_ends_the_program(tmp_path):
+    command = [MORTISE, "run"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdin.write(b"/set ignore_eos true\n/set max_tokens 100000\nOnce upon a time\n/set\nnever\n")
+        process.stdin.flush()
+        assert process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+        text = process.stderr.read().decode()
+    assert "abort" in text and text.count("tokens/s") == 1
+    # Waiting for a line, too.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdin.write(b"/set temperature 0\n")
+        process.stdin.flush()
+        assert process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+
+
+def test_a_closed_standard_input_is_an_empty_one():
+    process = subprocess.run([f"{MORTISE} run <&-"], shell=True, capture_output=True, text=True, timeout=60)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
+
+
+def test_a_full_disk_is_an_error(tmp_path):
+    with open("/dev/full", "w") as full:
+        process = subprocess.run([MORTISE, "run"], input="Once\n", stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert process.returncode == 1
+    assert process.stderr.endswith("mortise: standard output cannot be written\n")
+
+
+def test_flags_for_one_prompt_are_refused_without_one(mortise):
+    for flags in (["--json"], ["--logprobs", 2]):
+        process = mortise("run", *flags, stdin="Once\n")
+        assert process.returncode == 2
+        assert "--json and --logprobs go with one prompt: -p PROMPT" in process.stderr
+
+
+def test_a_wrong_flag_is_an_error_before_the_dialogue(mortise):
+    process = mortise("run", "--top-p", 7, stdin="Once\n")
+    assert process.returncode == 1
+    assert process.stderr == "mortise: top_p is 7; it must be above 0 and at most 1\n"
