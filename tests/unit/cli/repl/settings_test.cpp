@@ -65,8 +65,8 @@ TEST(Settings, SeedsAreWholeAndOf64Bits) {
   EXPECT_EQ(s.params().seed, 18446744073709551615u);
   s.set("seed", "0");
   EXPECT_EQ(s.params().seed, 0u);
-  EXPECT_THAT(error_of([&] { s.set("seed", "1.5"); }), HasSubstr("seed: expected an integer, got 1.5"));
-  EXPECT_THAT(error_of([&] { s.set("seed", "x"); }), HasSubstr("seed: expected an integer, got \"x\""));
+  EXPECT_THAT(error_of([&] { s.set("seed", "1.5"); }), HasSubstr("seed: expected an integer of 64 bits, got 1.5"));
+  EXPECT_THAT(error_of([&] { s.set("seed", "x"); }), HasSubstr("seed: expected an integer of 64 bits, got \"x\""));
 }
 
 TEST(Settings, AMistakeNamesTheFieldAndChangesNothing) {
