@@ -14,6 +14,10 @@ namespace {
 // Logits of one call of the head: large enough to keep the device busy, small beside the weights.
 constexpr std::int64_t kMaxLogitBytes = std::int64_t{32} << 20;
 
+double gib(std::uint64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 30);
+}
+
 std::int32_t abi_dtype(Dtype dtype) {
   switch (dtype) {
     case Dtype::kBf16:
@@ -149,6 +153,25 @@ void Assembly::open_model(const PipelineDescription& description, mortise_query&
   if (parts_.device.api->numerics_id(parts_.device.self, dims_.dtype) == nullptr) {
     fail("{}: computes in {}, which {} cannot", parts_.model.name, dtype_name(dims_.dtype), parts_.device.name);
   }
+  if (const double weights = gib(weight_bytes()), memory = gib(device_memory()); weights > memory) {
+    fail("{}: its weights take {:.1f} GiB in {}, and {} has {:.1f} GiB of memory; take a smaller model or more memory",
+         folder, weights, dtype_name(dims_.dtype), parts_.device.name, memory);
+  }
+}
+
+std::uint64_t Assembly::weight_bytes() const {
+  const std::uint64_t element_bytes = dims_.dtype == MORTISE_BF16 ? 2 : 4;
+  std::uint64_t bytes = 0;
+  for (const auto& [name, view] : checkpoint_->tensors()) {
+    if (view.dtype != Dtype::kOther) bytes += view.bytes.size() / dtype_size(view.dtype) * element_bytes;
+  }
+  return bytes;
+}
+
+std::uint64_t Assembly::device_memory() const {
+  std::uint64_t free_bytes = 0, total_bytes = 0;
+  const mortise_status status = parts_.device.api->memory_info(parts_.device.self, &free_bytes, &total_bytes);
+  return status == MORTISE_OK ? total_bytes : UINT64_MAX;  // a device that cannot say refuses by itself
 }
 
 void Assembly::open_attention(const PipelineDescription& description, mortise_query& query) {
@@ -185,6 +208,13 @@ void Assembly::open_attention(const PipelineDescription& description, mortise_qu
          description.where, description.kv_cache.memory_bytes, description.block_size, layout.bytes_per_block);
   }
   const std::uint64_t kv_bytes = static_cast<std::uint64_t>(num_blocks) * layout.bytes_per_block;
+  // More than there is would be filled until the system ends the process.
+  if (kv_bytes > device_memory() - weight_bytes()) {
+    fail(
+        "{}: {:.1f} GiB of KV cache and {:.1f} GiB of weights do not fit the {:.1f} GiB of memory of {}; lower "
+        "kv_cache.memory",
+        description.where, gib(kv_bytes), gib(weight_bytes()), gib(device_memory()), parts_.device.name);
+  }
   kv_ = std::make_unique<DeviceMemory>(parts_.device, kv_bytes);
 
   mortise_attention_bind_args bind{};
@@ -229,25 +259,7 @@ void Assembly::open_policies(const PipelineDescription& description, const morti
   proposer_->check(parts_.proposer.api->bind(parts_.proposer.self, &bind, &error), error, "bind");
 }
 
-// A model that is larger than the memory would be loaded until the system ends the process.
-void Assembly::check_weights_fit() const {
-  const std::uint64_t element_bytes = dims_.dtype == MORTISE_BF16 ? 2 : 4;
-  std::uint64_t bytes = 0;
-  for (const auto& [name, view] : checkpoint_->tensors()) {
-    if (view.dtype != Dtype::kOther) bytes += view.bytes.size() / dtype_size(view.dtype) * element_bytes;
-  }
-  std::uint64_t free_bytes = 0, total_bytes = 0;
-  if (parts_.device.api->memory_info(parts_.device.self, &free_bytes, &total_bytes) != MORTISE_OK) return;
-  constexpr double kGiB = 1 << 30;
-  if (bytes > total_bytes) {
-    fail("{}: its weights take {:.1f} GiB in {}, and {} has {:.1f} GiB of memory; take a smaller model or more memory",
-         checkpoint_->folder().string(), static_cast<double>(bytes) / kGiB, dtype_name(dims_.dtype), parts_.device.name,
-         static_cast<double>(total_bytes) / kGiB);
-  }
-}
-
 void Assembly::load_weights() {
-  check_weights_fit();
   mortise_weight_reader reader{};
   reader.struct_size = sizeof reader;
   reader.context = &*checkpoint_;

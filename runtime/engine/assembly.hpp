@@ -46,8 +46,9 @@ class Assembly {
   void open_device(const PipelineDescription& description);
   void open_model(const PipelineDescription& description, mortise_query& query);
   void open_attention(const PipelineDescription& description, mortise_query& query);
+  std::uint64_t weight_bytes() const;   // on the device
+  std::uint64_t device_memory() const;  // bytes in all
   void open_policies(const PipelineDescription& description, const mortise_query& query);
-  void check_weights_fit() const;
   void load_weights();
   void activate();
 

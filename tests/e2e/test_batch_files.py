@@ -71,6 +71,12 @@ def test_fields_of_a_batch_line_are_checked(tmp_path, fields, message):
     assert answers[0]["custom_id"] == (None if "custom_id" in fields else "r")
 
 
+def test_a_batch_line_that_is_no_object(tmp_path):
+    process, answers = run_files(tmp_path, "batch", b"[1]")
+    assert process.returncode == 1
+    assert answers[0]["error"]["message"] == "line 1: expected a JSON object with custom_id, method, url and body"
+
+
 def test_a_custom_id_may_come_twice(jsonl):
     process, answers = jsonl("batch", [request("same", max_tokens=1), request("same", max_tokens=3)])
     assert process.returncode == 0

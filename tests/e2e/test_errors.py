@@ -77,9 +77,21 @@ def test_an_unknown_instruction_set(mortise):
     assert "sse9" in process.stderr and "portable" in process.stderr
 
 
+@pytest.mark.parametrize("device, attention, message", [
+    ("typeless {}", "blockless {}", "model 'llama': computes in bf16, which device 'typeless' cannot"),
+    ("cpu {}", "inexact {}", "attention 'inexact': is not exact (its rows may depend on their batch), so it cannot be part of a pipeline"),
+    ("cpu {}", "blockless {}", "attention 'blockless': says that a KV block has 0 bytes"),
+])
+def test_parts_that_no_pipeline_can_be_made_of(mortise, script, device, attention, message):
+    path = script(f"return pipeline {{ device = {device}, model = llama {{ path = 'DEMO' }}, attention = {attention},"
+                  " scheduler = fcfs {}, kv_cache = { memory = '64MiB' } }")
+    folders = f"{BUILD / 'tests/e2e/plugins'}:{BUILD}"
+    assert message in refused(mortise("run", path, "-p", "x", env={"MORTISE_PLUGIN_PATH": folders}))
+
+
 def test_a_kv_cache_smaller_than_a_block(mortise, pipeline):
     text = refused(mortise("run", pipeline(memory="1KiB"), "-p", "x"))
-    assert "kv_cache.memory" in text and "raise it" in text
+    assert "kv_cache.memory of 1024 bytes holds no block of 16 tokens, which takes " in text and "bytes; raise it" in text
 
 
 def test_a_cuda_pipeline_without_a_gpu(mortise, script):

@@ -80,9 +80,11 @@ def test_claims_that_do_no_harm_are_taken(jsonl, pipeline, changed_demo, name, v
 
 
 @pytest.mark.parametrize("memory", ["1000000GiB", "1152921504606846976"])
-def test_a_kv_cache_of_exabytes_holds_what_the_sequences_can_use(mortise, pipeline, memory):
+def test_a_kv_cache_of_exabytes_is_refused_with_the_numbers(mortise, pipeline, memory):
     process = mortise("run", pipeline(memory=memory), "-p", "Once", "--max-tokens", "2")
-    assert process.returncode == 0, process.stderr
+    assert process.returncode == 1
+    assert "GiB of KV cache and 0.0 GiB of weights do not fit the" in process.stderr
+    assert "GiB of memory of device 'cpu'; lower kv_cache.memory" in process.stderr
 
 
 def test_a_shard_list_that_leads_out_of_the_folder(mortise, pipeline, changed_demo):

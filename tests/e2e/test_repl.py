@@ -50,7 +50,7 @@ def test_an_error_is_told_with_its_line_and_the_rest_runs(talk, mortise):
     ("/sett top_p 1", "unknown command /sett; did you mean '/set'? /help lists them, // sends text that begins with /"),
     ("/set temprature 1", "unknown field 'temprature'; did you mean 'temperature'? there are temperature, top_p,"),
     ("/set top_p 7", "top_p is 7; it must be above 0 and at most 1"),
-    ("/seed many", "seed: expected an integer, got \"many\""),
+    ("/seed many", "seed: expected an integer of 64 bits, got \"many\""),
     ("/chat off", "/chat takes 'clear' or nothing, got 'off'; /complete ends the chat"),
     ("/complete now", "/complete takes no argument, got 'now'"),
     ("/clear all", "/clear takes no argument, got 'all'"),
@@ -283,7 +283,7 @@ def test_a_file_that_is_refused_changes_nothing(talk, mortise, tmp_path):
         "deep": ("[" * 100000, "nested deeper than 8 levels"),
         "role": (good.replace('"messages": []', '"messages": [{"role": "root", "content": ""}]'), "messages[0]: role is 'root'"),
         "field": (good.replace("max_tokens", "max_tokns"), "settings: unknown field 'max_tokns'; did you mean 'max_tokens'?"),
-        "range": (good.replace("12", "-1"), "settings: max_tokens is -1; it must be from 0"),
+        "range": (good.replace("12", "-1"), f"{tmp_path / 'range'}: settings: max_tokens is -1; it must be from 0"),
     }
     lines = GREEDY
     for name, (text, _) in refusals.items():

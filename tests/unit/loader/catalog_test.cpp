@@ -72,6 +72,14 @@ TEST(Catalog, UnknownNameGetsTheNearestAndThePlace) {
                           HasSubstr(good("x").parent_path().string())));
 }
 
+TEST(Catalog, AFolderWithoutPluginsIsNamed) {
+  const TempDir dir;
+  const std::string text =
+      error_of([&] { PluginCatalog({dir.path()}).select(PartKind::kScheduler, "fcfs", query_for(nullptr)); });
+  EXPECT_EQ(text, "unknown plugin 'fcfs': there is no plugin in " + dir.path().string() +
+                      "; set MORTISE_PLUGIN_PATH to where they are");
+}
+
 TEST(Catalog, ANameWhoseFileIsRefusedGetsTheReason) {
   const TempDir dir;
   write_text(dir.path() / "paged.so", "");

@@ -330,5 +330,13 @@ TEST_F(ServiceTest, TinyTemperaturesAreGreedy) {
   EXPECT_NE(text(1e-5), text(0));  // the fake device draws another token when it is told a temperature
 }
 
+TEST_F(ServiceTest, AChatWithoutATemplateIsRefused) {
+  ServiceInfo info;
+  info.max_model_len = 64;
+  service = std::make_unique<Service>(*engine, tokenizer(), info);
+  EXPECT_EQ(refusal("/v1/chat/completions", Json::object()),
+            "this pipeline has no chat_template(messages) function; define one in its script");
+}
+
 }  // namespace
 }  // namespace mortise::test

@@ -201,7 +201,10 @@ TEST_F(PipelineScriptTest, OnRequestSetsPriorityGroupAndProposer) {
                 script.on_request({{"user", "bad"}});
               }),
               HasSubstr("on_request returned priority = \"high\" (a string); expected a whole number"));
-  EXPECT_THAT(error_of([&] { script.on_request({{"user", "odd"}}); }), HasSubstr("unknown key 'prio'"));
+  EXPECT_THAT(error_of([&] {
+                script.on_request({{"user", "odd"}});
+              }),
+              HasSubstr("on_request returned the unknown key 'prio'; it may set priority, group and proposer"));
   EXPECT_EQ(load("return " + toys()).on_request(json::object()), std::nullopt);
   auto wrong = load("function on_request() return 7 end return " + toys());
   EXPECT_EQ(

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <string>
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <gmock/gmock.h>
@@ -85,13 +86,16 @@ TEST(TokenizerLoad, RefusesWhatIsNoFileAndWhatIsTooLarge) {
   const test::TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "tokenizer.json";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-  EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer.json: is not a file"));  // a hang: it was opened
+  EXPECT_THAT(
+      load_error(folder.path()),
+      HasSubstr("tokenizer.json: is not a file; expected a file of a tokenizer here"));  // a hang: it was opened
   std::filesystem::remove(path);
   std::filesystem::create_directory(path);
   EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer.json: is not a file"));
   std::filesystem::remove(path);
   std::filesystem::create_symlink("tokenizer.json", path);
-  EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer.json: cannot be read: Too many levels"));
+  EXPECT_THAT(load_error(folder.path()), AllOf(HasSubstr("tokenizer.json: cannot be read: Too many levels"),
+                                               HasSubstr("; check the path and its permissions")));
   std::filesystem::remove(path);
   folder.write("tokenizer.json", "{}");
   std::filesystem::resize_file(path, std::uintmax_t{1} << 40);  // sparse: takes no room
@@ -133,7 +137,8 @@ TEST(TokenizerLoad, NamesTheComponentThatIsNotSupported) {
               HasSubstr("decoder.decoders[0]: decoder 'CTC' is not supported"));
   EXPECT_THAT(error_with({{"post_processor", {{"type", "PairProcessing"}}}}),
               HasSubstr("post-processor 'PairProcessing' is not supported; this version knows ByteLevel"));
-  EXPECT_THAT(error_with({{"model", {{"dropout", 0.1}}}}), HasSubstr("model.dropout: expected null or 0"));
+  EXPECT_THAT(error_with({{"model", {{"dropout", 0.1}}}}),
+              HasSubstr("model.dropout: expected null or 0 (random merges"));
 }
 
 TEST(TokenizerLoad, RefusesAMalformedVocabulary) {
@@ -214,6 +219,21 @@ TEST(TokenizerLoad, RefusesAnAddedTokenThatTheNormalizerTakesAway) {
               HasSubstr("added token \"  \": the normalizer leaves nothing of it to be found"));
 }
 
+TEST(TokenizerLoad, RefusesATemplateOfWhatIsNoToken) {
+  const auto template_of = [](const char* single, const char* ids) {
+    const json tokens = {{"<s>", {{"id", "<s>"}, {"ids", json::parse(ids)}, {"tokens", {"<s>"}}}}};
+    return error_with(
+        {{"post_processor",
+          {{"type", "TemplateProcessing"}, {"single", json::parse(single)}, {"special_tokens", tokens}}}});
+  };
+  const char* start = R"([{"SpecialToken": {"id": "<s>", "type_id": 0}}])";
+  EXPECT_EQ(template_of(start, "[3]"), "loaded");
+  EXPECT_THAT(template_of(start, "[-3]"), HasSubstr("expected a whole number from 0 to 4294967295, found -3"));
+  EXPECT_THAT(template_of(start, "[4294967295]"), HasSubstr("expected the id of a token, found 4294967295"));
+  EXPECT_THAT(template_of(R"([{"Sequence": {"id": "B", "type_id": 0}}])", "[3]"),
+              HasSubstr("single[0].Sequence.id: expected \"A\", the only text of a single one, found \"B\""));
+}
+
 TEST(TokenizerLoad, RefusesATemplateWithAnUnknownToken) {
   const json single = {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}};
   EXPECT_THAT(error_with({{"post_processor",
@@ -271,6 +291,21 @@ TEST(TokenizerConfig, IsCheckedLikeTheTokenizer) {
   EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer_config.json: eos_token.content: expected a value"));
   folder.write("tokenizer_config.json", "{");
   EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer_config.json: not JSON"));
+}
+
+TEST(Tokenizer, RefusesATextOfMoreThanAGigabyte) {
+  constexpr std::size_t kBytes = (std::size_t{1} << 30) + 1;
+  void* pages =
+      ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);  // never touched
+  ASSERT_NE(pages, MAP_FAILED);
+  const auto tokenizer = load_with_config(json::object(), json::object());
+  try {
+    tokenizer.encode(std::string_view(static_cast<const char*>(pages), kBytes), /*add_special_tokens=*/true);
+    ADD_FAILURE() << "taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "a text of 1073741825 bytes cannot be tokenized; the limit is 1073741824");
+  }
+  ::munmap(pages, kBytes);
 }
 
 TEST(Tokenizer, NamesItsTokens) {

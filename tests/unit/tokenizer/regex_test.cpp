@@ -57,6 +57,31 @@ TEST(Regex, KnowsLettersOfUnicode16) {
   EXPECT_EQ(matches_of("[^\\p{L}]+", "!\U00031350?"), (std::vector<std::string>{"!", "?"}));
 }
 
+TEST(Regex, NamesWhatIsNotSupportedAndWhere) {
+  const std::pair<const char*, const char*> refusals[] = {
+      {"a\\p{L$}", "the property's name at offset 1 of"},
+      {"a\\", "a \\ at the end at offset 1 of"},
+      {"\\xE2", "a byte that is no character (write \\x{..}) at offset 0 of"},
+      {"a\\x{", "an incomplete hexadecimal escape at offset 1 of"},
+      {"\\u12G4", "an incomplete hexadecimal escape at offset 0 of"},
+      {"\\u12", "an incomplete hexadecimal escape at offset 0 of"},
+      {"b[a-z", "a set without ] at offset 5 of"},
+      {"[a&&]", "a set with nothing at one side of &&, before at offset 5 of"},
+      {"a(?#b", "a comment without ) at offset 1 of"},
+      {"a(?<n>b)", "this kind of group at offset 1 of"},
+      {"ab)", "a ) without ( at offset 2 of"},
+      {"a(*FAIL)", "(* at offset 1 of"},
+  };
+  for (const auto& [pattern, text] : refusals) {
+    try {
+      const Regex regex(pattern, "file: key");
+      ADD_FAILURE() << pattern << " was taken";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(text)) << pattern;
+    }
+  }
+}
+
 TEST(Regex, LeavesOutAnEmptyMatchBehindAMatch) {
   EXPECT_EQ(matches_of("a*", "baac"), (std::vector<std::string>{"", "aa", ""}));
 }

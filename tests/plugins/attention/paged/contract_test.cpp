@@ -46,13 +46,13 @@ TEST(PagedContract, RefusalsNameTheReason) {
   mortise_model_dims d = dims();
   mortise_query q = query(&d);
   q.device = "cuda";
-  EXPECT_THAT(refusal(q), HasSubstr("cuda"));
+  EXPECT_THAT(refusal(q), HasSubstr("this file serves the device cpu, not cuda"));
   q = query(&d);
   q.block_size = 24;
   EXPECT_THAT(refusal(q), HasSubstr("block_size 24"));
   q = query(&d);
   q.kv_dtype = MORTISE_I8;
-  EXPECT_THAT(refusal(q), HasSubstr("kv_cache.dtype"));
+  EXPECT_THAT(refusal(q), HasSubstr("kv_cache.dtype code 8 is not served; use \"auto\""));
   q.kv_dtype = MORTISE_F32;
   EXPECT_THAT(refusal(q), HasSubstr("auto"));
   q = query(&d);
@@ -63,6 +63,9 @@ TEST(PagedContract, RefusalsNameTheReason) {
   d = dims();
   d.num_heads = 7;
   EXPECT_THAT(refusal(q), HasSubstr("7 query heads"));
+  d = dims();
+  d.dtype = MORTISE_F16;
+  EXPECT_THAT(refusal(q), HasSubstr("the model computes in dtype code " + std::to_string(MORTISE_F16)));
 }
 
 std::string layout_id(mortise_model_dims d, int32_t block_size) {
@@ -101,7 +104,8 @@ TEST(PagedContract, CreateNeedsADeviceWithThreads) {
   void* instance = nullptr;
   mortise_error error = make_error();
   EXPECT_EQ(paged_component()->create(host(), &args, &instance, &error), MORTISE_FAILED_PRECONDITION);
-  EXPECT_THAT(error.message, HasSubstr(MORTISE_EXT_PARALLEL));
+  EXPECT_THAT(error.message,
+              HasSubstr(std::string("the device does not offer ") + MORTISE_EXT_PARALLEL + "; use the cpu"));
   device.isa = "sse9";
   args.device_table = device_table();
   EXPECT_EQ(paged_component()->create(host(), &args, &instance, &error), MORTISE_FAILED_PRECONDITION);

@@ -103,6 +103,7 @@ std::string config_of(const std::string& name) {
 // Serves zeros of any shape by a list that a test writes down.
 struct Shelf {
   std::map<std::string, std::vector<int64_t>> shapes;
+  int32_t dtype = MORTISE_F32;
   std::vector<float> zeros = std::vector<float>(1 << 16);
 
   static mortise_status get(void* context, mortise_string_view name, mortise_tensor* tensor) {
@@ -112,6 +113,7 @@ struct Shelf {
     const auto& shape = found->second;
     *tensor = make_tensor(shelf.zeros.data(), MORTISE_F32, shape[0], shape.size() > 1 ? shape[1] : 1);
     tensor->ndim = static_cast<int32_t>(shape.size());
+    tensor->dtype = shelf.dtype;
     return MORTISE_OK;
   }
   mortise_weight_reader reader() {
@@ -164,7 +166,9 @@ TEST(Llama, AMaximumLengthBeyondTheCheckpointsIsRefused) {
 }
 
 TEST(Llama, AShardOfATensorParallelPipelineIsRefused) {
-  EXPECT_EQ(Instance(config_of("llama_mha"), {}, /*world=*/2).status, MORTISE_UNIMPLEMENTED);
+  Instance instance(config_of("llama_mha"), {}, /*world=*/2);
+  EXPECT_EQ(instance.status, MORTISE_UNIMPLEMENTED);
+  EXPECT_THAT(instance.error.message, HasSubstr("runs on one device; tensor parallel is not supported"));
 }
 
 TEST(Llama, ADeviceWithoutTheTypeIsRefusedAtLoad) {
@@ -197,6 +201,10 @@ TEST(Llama, MissingAndMisshapenTensorsAreNamedWithWhatWasExpected) {
   EXPECT_EQ(table().load(instance.get(), &reader, &instance.error), MORTISE_DATA_LOSS);
   EXPECT_THAT(instance.error.message,
               HasSubstr("model.layers.0.input_layernorm.weight: found shape [64, 1], expected [64]"));
+  shelf.shapes["model.layers.0.input_layernorm.weight"] = {64};
+  shelf.dtype = MORTISE_I8;
+  EXPECT_EQ(table().load(instance.get(), &reader, &instance.error), MORTISE_DATA_LOSS);
+  EXPECT_THAT(instance.error.message, HasSubstr("model.embed_tokens.weight: its type is not bf16, f16 or f32"));
   EXPECT_EQ(naive_log().num_weights, 0);  // the weights that were prepared before are freed
 }
 
