@@ -197,12 +197,16 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<
   const std::optional<std::string> breach =
       status == MORTISE_OK ? find_breach(view, plan) : fmt::format("plan failed: {}", error.message);
   if (breach) {
+    StepPlan fallback = first_come_first_served(view);
+    // What the pins and the sharing of blocks leave no room for is no fault of the scheduler.
+    if (status == MORTISE_OK && plan.num_scheduled == 0 && plan.num_preempted == 0 && fallback.drop_pins)
+      return fallback;
     // The first one is enough to find the plugin; the count is in the statistics.
     if (num_rejected_++ == 0) {
       spdlog::warn("{}: bad plan in step {}: {}; running first come, first served", parts_.scheduler.name, step_id,
                    *breach);
     }
-    return first_come_first_served(view);
+    return fallback;
   }
   StepPlan result;
   for (std::int32_t i = 0; i < plan.num_preempted; ++i) result.preempted.push_back(candidates[arrays.preempted[i]]);

@@ -21,19 +21,22 @@ struct RandomScheduler {
   std::mt19937 random;
 
   void plan(const mortise_schedule_view& view, mortise_schedule_plan& plan) {
-    for (int attempt = 0; attempt < 20; ++attempt) {  // one that does not begin with the oldest may find no room at all
+    // One that does not begin with the oldest may find no room at all; neither may the oldest, beside pins, although
+    // all others were preempted for it: then whoever runs goes on.
+    for (int attempt = 0; attempt < 20; ++attempt) {
       plan.num_scheduled = plan.num_preempted = plan.num_pins = 0;
-      try_plan(view, plan);
+      try_plan(view, plan, /*may_preempt=*/attempt < 10);
       if (plan.num_scheduled > 0) return;
     }
+    plan.num_preempted = plan.num_pins = 0;
   }
 
-  void try_plan(const mortise_schedule_view& view, mortise_schedule_plan& plan) {
+  void try_plan(const mortise_schedule_view& view, mortise_schedule_plan& plan, bool may_preempt) {
     std::vector<std::int32_t> order(static_cast<std::size_t>(view.num_seqs));
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
     std::shuffle(order.begin(), order.end(), random);
     // The oldest goes first most of the time, so that everybody ends.
-    if (random() % 4 != 0) std::swap(*std::find(order.begin(), order.end(), 0), order.front());
+    if (may_preempt && random() % 4 != 0) std::swap(*std::find(order.begin(), order.end(), 0), order.front());
     std::int64_t blocks = view.num_free_blocks;
     std::int32_t rows = view.token_budget;
     std::int64_t running = std::count(view.states, view.states + view.num_seqs, MORTISE_SEQ_RUNNING);
@@ -44,7 +47,7 @@ struct RandomScheduler {
       blocks += view.blocks_freed_if_preempted[i];
       --running;
     };
-    for (std::size_t k = 1; k < order.size(); ++k) {
+    for (std::size_t k = 1; may_preempt && k < order.size(); ++k) {
       if (view.states[order[k]] == MORTISE_SEQ_RUNNING && random() % 40 == 0) preempt(order[k]);
     }
     for (std::size_t k = 0; k < order.size() && rows > 0; ++k) {
@@ -67,7 +70,7 @@ struct RandomScheduler {
       while (n > 0 && cost(n) > rows) --n;
       // The oldest always gets its room, and it alone: sequences as large as the pool would displace each other for
       // ever.
-      for (std::size_t other = order.size(); k == 0 && i == 0 && n > 0 && other-- > 1;) {
+      for (std::size_t other = order.size(); may_preempt && k == 0 && i == 0 && n > 0 && other-- > 1;) {
         const bool room = needs(n) <= blocks && (!waits || running < view.seq_budget);
         const std::int32_t victim = order[other];
         if (!room && view.states[victim] == MORTISE_SEQ_RUNNING && !preempted.contains(victim)) preempt(victim);

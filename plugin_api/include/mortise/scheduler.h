@@ -86,7 +86,8 @@ typedef struct mortise_scheduler_table {
   uint32_t flags;
   /* What happened since the last plan. [step & active] since 0.1 */
   mortise_status (*events)(mortise_scheduler* scheduler, const mortise_schedule_events* events, mortise_error* error);
-  /* One step's plan. An empty plan is valid only when nothing can run. [step & active] since 0.1 */
+  /* One step's plan. An empty plan is valid only when the oldest sequence has no room even if all others are preempted:
+   * the host then ends pins for it. [step & active] since 0.1 */
   mortise_status (*plan)(mortise_scheduler* scheduler, const mortise_schedule_view* view, mortise_schedule_plan* plan,
                          mortise_error* error);
 } mortise_scheduler_table;

@@ -252,14 +252,20 @@ TEST_F(PrefixCacheTest, PinsGoWhenARequestCouldNotRunOtherwise) {
   limits.max_num_seqs = 1;
   world = std::make_unique<FakeWorld>(limits);
   std::int64_t plans = 0;
-  // The younger sequence fills 12 blocks, is preempted and pinned; then the older one is to run, which needs 15 of 16.
+  // The younger sequence fills 12 blocks, is preempted and pinned; then the older one is to run, which needs 15 of 16:
+  // what a scheduler can say to that is nothing.
   world->plan = [&](const mortise_schedule_view& view, mortise_schedule_plan& plan) {
-    if (view.num_seqs != 2 || view.num_tokens[1] != 50 || ++plans > 4) return;
     const auto schedule = [&](std::int32_t index, std::int32_t num_tokens) {
       plan.seqs[plan.num_scheduled] = index;
       plan.num_new_tokens[plan.num_scheduled++] = num_tokens;
     };
+    const bool is_crowded = view.num_seqs == 2 && view.num_tokens[1] == 50;
+    if (!is_crowded || ++plans > 5) {
+      const std::int32_t start = std::max(view.num_computed[0], view.num_cached[0]);
+      return schedule(0, std::min(view.num_tokens[0] - start, view.token_budget));
+    }
     if (plans < 4) return schedule(1, 16);
+    if (plans == 5) return;
     plan.preempted[plan.num_preempted++] = 1;
     plan.pins[plan.num_pins] = 1;
     plan.pin_tokens[plan.num_pins++] = 48;
@@ -280,6 +286,7 @@ TEST_F(PrefixCacheTest, PinsGoWhenARequestCouldNotRunOtherwise) {
   EXPECT_EQ(std::count_if(world->events.begin(), world->events.end(),
                           [](const auto& event) { return event.kind == MORTISE_EVENT_PREFIX_EVICTED; }),
             1);
+  EXPECT_EQ(engine->stats().num_rejected_plans, 0u);
 }
 
 // All sequences share most blocks, so that no single preemption frees them, in a pool that holds one at full length.
