@@ -10,6 +10,7 @@
 #include "error.hpp"
 #include "jsonl/output_lines.hpp"
 #include "jsonl/progress.hpp"
+#include "sampling/params.hpp"
 
 namespace mortise {
 namespace {
@@ -112,10 +113,12 @@ std::size_t num_sequences(const nlohmann::json& body) {
   if (const auto completions = body.find("completions"); completions != body.end()) return completions->size();
   const auto prompt = body.find("prompt");
   const bool many = prompt != body.end() && prompt->is_array() && !prompt->empty() && !prompt->front().is_number();
-  const auto n = body.find("n");
-  const bool known = n != body.end() && n->is_number_unsigned();
-  // Above what n may be the body is refused.
-  return (many ? prompt->size() : 1) * (known ? std::min<std::size_t>(n->get<std::size_t>(), 128) : 1);
+  std::size_t num_choices = 1;
+  for (const char* name : {"n", "best_of"}) {
+    const auto n = body.find(name);
+    if (n != body.end() && n->is_number_unsigned()) num_choices = std::max(num_choices, n->get<std::size_t>());
+  }
+  return (many ? prompt->size() : 1) * std::min<std::size_t>(num_choices, kMaxChoices);  // the body is refused above
 }
 
 void add_lines_command(CLI::App& app, const LinesCommand& description) {

@@ -22,8 +22,8 @@
 namespace mortise {
 namespace {
 
-// Longer than batch's: a request's line has what came out of it too.
-constexpr std::size_t kMaxLogLineBytes = std::size_t{64} << 20;
+// Longer than batch's: a request's line has what came out of it too, up to three million log probabilities of 30 bytes.
+constexpr std::size_t kMaxLogLineBytes = std::size_t{256} << 20;
 constexpr std::uint64_t kMaxShown = 10;  // differences and errors that are printed; the rest is counted
 constexpr const char* kLabel = "mortise: replay: ";
 

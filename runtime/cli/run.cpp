@@ -28,8 +28,10 @@ constexpr std::int32_t kDefaultMaxTokens = 256;
 
 template <typename T>
 void add_field(CLI::App& command, RunOptions& options, const char* flag, const char* field, const char* description) {
-  command.add_option_function<T>(
-      flag, [&options, field](const T& value) { options.sampling[field] = value; }, description);
+  command
+      .add_option_function<T>(
+          flag, [&options, field](const T& value) { options.sampling[field] = value; }, description)
+      ->allow_extra_args(false);  // one value for each flag: what follows is the script
 }
 
 void add_sampling_options(CLI::App& command, RunOptions& options) {
@@ -81,7 +83,10 @@ void print_json(const OpenPipeline& pipeline, const std::string& prompt, const G
   std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
 }
 
-void run_once(OpenPipeline& pipeline, const RunOptions& options, Request request) {
+constexpr int kInterrupted = 128 + SIGINT;
+
+// The exit code.
+int run_once(OpenPipeline& pipeline, const RunOptions& options, Request request) {
   request.prompt = pipeline.assembly.tokenizer().encode(*options.prompt, /*add_special_tokens=*/true);
   request.logprobs = options.logprobs;
   const InterruptGuard guard;
@@ -94,6 +99,7 @@ void run_once(OpenPipeline& pipeline, const RunOptions& options, Request request
     std::cout << std::endl;
   }
   std::cerr << describe(generation) << '\n';
+  return generation.last.finish == FinishReason::kAborted ? kInterrupted : 0;
 }
 
 // The exit code, as a script expects it of what it pipes in: an error in the middle is an error of the whole, Ctrl-C is
@@ -103,7 +109,7 @@ int hold_dialogue(Session& session, const RunOptions& options, const SamplingPar
     case ReplEnd::kSomeFailed:
       return 1;
     case ReplEnd::kInterrupted:
-      return 128 + SIGINT;
+      return kInterrupted;
     case ReplEnd::kDone:
       break;
   }
@@ -122,7 +128,7 @@ void run(const RunOptions& options) {
   if (options.prompt) {
     Request request;
     request.sampling = read_sampling(Body(options.sampling), defaults);
-    run_once(pipeline, options, std::move(request));
+    exit_code = run_once(pipeline, options, std::move(request));
   } else {
     exit_code = hold_dialogue(session, options, defaults);
   }

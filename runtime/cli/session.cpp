@@ -124,6 +124,10 @@ void Session::route(nlohmann::json& body) {
   const std::optional<RequestRoute> route = script_.on_request(body);
   if (!route) return;
   if (route->priority && !body.contains("priority")) body["priority"] = *route->priority;
+  if (route->proposer) {
+    fail("on_request returned proposer = '{}': requests cannot choose one yet; give the pipeline a proposer",
+         *route->proposer);
+  }
   if (route->group && !body.contains("group")) body["group"] = *route->group;
 }
 

@@ -65,8 +65,9 @@ RequestId Engine::submit(Request request, Sink sink) {
   if (request.sampling.temperature < kLeastTemperature) request.sampling.temperature = 0;
   auto state = std::make_shared<RequestState>();
   state->end_tokens = end_tokens_of(request.sampling);
+  state->before = decode_prefix(tokenizer_, request.sampling.skip_special_tokens, request.prompt);
   if (!request.sampling.choices.empty()) {
-    state->guide = make_choice_trie(request.sampling, {tokenizer_, request.prompt, state->end_tokens, model_.vocab_size,
+    state->guide = make_choice_trie(request.sampling, {tokenizer_, state->before, state->end_tokens, model_.vocab_size,
                                                        request.sampling.max_tokens});
     request.sampling.max_tokens = state->guide->longest();
   }
@@ -255,12 +256,12 @@ void Engine::step() {
   mortise_tensor hidden{};
   hidden.struct_size = sizeof hidden;
   check_part(parts_.model.api->forward(parts_.model.self, &step, &hidden, &error), error, parts_.model.name);
-  ended_ids_.clear();
   counters_.num_rows += static_cast<std::uint64_t>(batch.num_tokens);
   trace_.phase("sample");
   std::vector<TokenInfo> infos = evaluator_.evaluate(step, hidden, batch_builder_.rows(), scheduled);
   trace_.phase("commit");
   commit(scheduled, batch_builder_.rows(), std::move(infos));
+  ended_ids_.clear();  // by now model, attention and proposer have been told
 }
 
 void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
@@ -305,8 +306,13 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     if (is_end_token) {
       delta.stop_token = token;
     } else {
-      delta.text += sequence.text.push(token);
-      if (sequence.text.stopped() || sequence.choice_is_complete()) finish = FinishReason::kStop;
+      try {
+        delta.text += sequence.text.push(token);
+        if (sequence.text.stopped() || sequence.choice_is_complete()) finish = FinishReason::kStop;
+      } catch (const Error& error) {  // this text's alone: the others go on
+        finish = FinishReason::kError;
+        delta.error = error.what();
+      }
     }
     delta.tokens.push_back(std::move(infos[i]));
     if (draft >= drafts.size() || drafts[draft] != token) break;
@@ -347,10 +353,15 @@ void Engine::end(Sequence& sequence, FinishReason reason, Delta delta) {
   delta.request = sequence.owner->id;
   delta.choice = sequence.choice;
   delta.prompt = std::move(sequence.scores);
-  if (!sequence.text.stopped()) {
-    delta.text += sequence.text.finish();
-    // What was held back may have been the end of a stop string.
-    if (reason == FinishReason::kLength && sequence.text.stopped()) reason = FinishReason::kStop;
+  if (!sequence.text.stopped() && reason != FinishReason::kError) {
+    try {
+      delta.text += sequence.text.finish();
+      // What was held back may have been the end of a stop string.
+      if (reason == FinishReason::kLength && sequence.text.stopped()) reason = FinishReason::kStop;
+    } catch (const Error& error) {
+      reason = FinishReason::kError;
+      delta.error = error.what();
+    }
   }
   sequence.finish = delta.finish = reason;
   delta.seed = sequence.owner->seed;

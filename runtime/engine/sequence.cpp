@@ -29,7 +29,7 @@ Sequence::Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner_s
       choice(choice),
       key(noise_key(owner->seed, static_cast<std::uint32_t>(choice))),
       tokens(owner->request.prompt),
-      text(tokenizer, owner->request.sampling, owner->request.prompt) {
+      text(tokenizer, owner->request.sampling, owner->before) {
   usage.prompt_tokens = num_prompt();
   if (uses_counts(request().sampling)) {
     for (std::int32_t token : tokens) counts.add_prompt(token);

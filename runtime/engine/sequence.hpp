@@ -24,6 +24,7 @@ struct RequestState {
   std::uint64_t arrival = 0;
   std::vector<std::int32_t> end_tokens;  // that end it: the model's, unless ignore_eos, and its stop_token_ids
   std::optional<ChoiceTrie> guide;       // of its `choices`
+  DecodedPrefix before;                  // of its prompt: what the texts go on from
 };
 
 class Sequence {

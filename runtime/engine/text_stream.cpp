@@ -16,8 +16,8 @@ std::size_t overlap(std::string_view text, std::string_view stop) {
 
 }  // namespace
 
-TextStream::TextStream(const Tokenizer& tokenizer, const SamplingParams& params, std::span<const std::int32_t> prompt)
-    : decoder_(tokenizer, params.skip_special_tokens, prompt), stop_(params.stop), min_tokens_(params.min_tokens) {}
+TextStream::TextStream(const Tokenizer& tokenizer, const SamplingParams& params, const DecodedPrefix& before)
+    : decoder_(tokenizer, params.skip_special_tokens, before), stop_(params.stop), min_tokens_(params.min_tokens) {}
 
 std::string TextStream::push(std::int32_t token) {
   ++num_tokens_;

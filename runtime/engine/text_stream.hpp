@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,8 +15,9 @@ namespace mortise {
 
 class TextStream {
  public:
-  // The text goes on from that of `prompt`. `tokenizer` outlives the stream.
-  TextStream(const Tokenizer& tokenizer, const SamplingParams& params, std::span<const std::int32_t> prompt);
+  // The text goes on from that of the tokens `before`, the prompt's. `tokenizer` outlives the stream. All that works on
+  // text throws Error where the tokenizer's rules cannot be followed (its expressions take too long).
+  TextStream(const Tokenizer& tokenizer, const SamplingParams& params, const DecodedPrefix& before);
 
   // Adds a token and returns the text that became final. After stopped() nothing more comes.
   // A stop string counts when it ends in the text of the min_tokens-th token or later.

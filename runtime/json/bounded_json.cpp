@@ -20,6 +20,13 @@ std::string printable(std::string_view text) {
 
 }  // namespace
 
+std::optional<nlohmann::json> find_json(std::string_view text) {
+  if (too_deep_at(text)) return std::nullopt;
+  nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return std::nullopt;
+  return json;
+}
+
 std::string quote(std::string_view text) {
   return fmt::format("'{}'", printable(text));
 }

@@ -20,6 +20,9 @@ inline constexpr std::size_t kMaxJsonDepth = 100;
 // the size: a document takes up to 20 times its text in memory.
 nlohmann::json parse_json(std::string_view text);
 
+// The value in `text`, or nothing where it is none, or deeper than that: then it is taken as the text that it is.
+std::optional<nlohmann::json> find_json(std::string_view text);
+
 // The byte where `text` becomes deeper than that, if it does. For readers with messages or a parser of their own.
 std::optional<std::size_t> too_deep_at(std::string_view text);
 

@@ -5,12 +5,29 @@
 #include <algorithm>
 #include <chrono>
 #include <random>
+#include <utility>
+
+#include "error.hpp"
 
 namespace mortise {
 
 std::string new_id(std::string_view prefix) {
   thread_local std::mt19937_64 random{std::random_device{}()};
   return fmt::format("{}-{:016x}{:08x}", prefix, random(), random() & 0xffffffff);
+}
+
+void run_answer(Engine& engine, std::vector<Request> requests, std::function<nlohmann::ordered_json(JobResult)> make,
+                std::function<void(Answer)> done) {
+  run_job(engine, std::move(requests),
+          [make = std::move(make), done = std::move(done)](JobResult result, std::string error) {
+            Answer answer;
+            try {
+              answer = error.empty() ? Answer{200, make(std::move(result))} : error_answer(500, error);
+            } catch (const Error& failure) {  // a text that the tokenizer cannot make
+              answer = error_answer(500, failure.what());
+            }
+            done(std::move(answer));
+          });
 }
 
 nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, const ServiceInfo& info,

@@ -14,6 +14,11 @@ namespace mortise {
 // "cmpl-..." with 24 random hexadecimal digits.
 std::string new_id(std::string_view prefix);
 
+// Runs the requests (see run_job), and tells `done` the answer that `make` builds of the results, once; or the error
+// that came instead.
+void run_answer(Engine& engine, std::vector<Request> requests, std::function<nlohmann::ordered_json(JobResult)> make,
+                std::function<void(Answer)> done);
+
 // id, object, created, model, system_fingerprint: the head of an answer.
 nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, const ServiceInfo& info,
                                    const AnswerStamp& stamp);

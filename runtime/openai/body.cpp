@@ -1,5 +1,7 @@
 #include "openai/body.hpp"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -14,6 +16,9 @@ namespace {
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 
 constexpr std::size_t kMaxChoicesOfABody = 16384;  // OpenAI takes 2048 prompts; each choice has some KiB of state
+// A log probability with its token's text takes some 70 bytes of an answer, at most a few hundred: results stay below
+// what a continued file may have in a line. One answer of 131,072 tokens with all alternatives is below it.
+constexpr std::size_t kMaxLogprobs = 3'000'000;
 constexpr std::size_t kMaxCopiedBytes = std::size_t{256} << 20;
 
 // A number that no float holds becomes the largest one: it is out of every range then, too.
@@ -206,6 +211,21 @@ void check_amount(std::size_t num_prompts, const SamplingParams& params) {
         "several bodies",
         num_prompts, bytes);
   }
+}
+
+void check_logprobs(std::size_t num_choices, std::size_t num_tokens, std::int32_t num_alternatives) {
+  if (num_choices * num_tokens * static_cast<std::size_t>(num_alternatives + 1) <= kMaxLogprobs) return;
+  fail(
+      "the body asks for log probabilities of {} tokens in each of {} choices, with {} alternatives; at most {} values "
+      "are taken: lower max_tokens, n or the alternatives, or send several bodies",
+      num_tokens, num_choices, num_alternatives, kMaxLogprobs);
+}
+
+void read_scheduling(const Body& body, Request& request) {
+  request.priority = static_cast<std::int32_t>(body.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
+  // 0 is no group.
+  if (const auto group = body.string("group"))
+    request.group = std::max<std::uint64_t>(1, XXH3_64bits(group->data(), group->size()));
 }
 
 SamplingParams read_sampling(const Body& body, SamplingParams defaults) {

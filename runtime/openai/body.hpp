@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/request.hpp"
 #include "sampling/params.hpp"
 #include "tokenizer/tokenizer.hpp"
 
@@ -50,6 +51,12 @@ std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& 
 // Throws when a body of so many prompts asks for more than one body may: each choice is a sequence of the engine, and
 // each prompt's request has a copy of the parameters.
 void check_amount(std::size_t num_prompts, const SamplingParams& params);
+
+// Throws when so many log probabilities would make an answer that neither memory nor a line can hold.
+void check_logprobs(std::size_t num_choices, std::size_t num_tokens, std::int32_t num_alternatives);
+
+// `priority`, and `group`: requests of one text share a prefix (design: prefix groups).
+void read_scheduling(const Body& body, Request& request);
 
 // The sampling fields of completions and chat; `defaults` are what absent fields mean. Guided by `choices`, an absent
 // max_tokens is as many as they need.

@@ -69,32 +69,37 @@ void Service::chat(const nlohmann::json& json, const AnswerStamp& stamp, std::fu
   const bool logprobs = body.boolean("logprobs").value_or(false);
   if (top > 0 && !logprobs) fail("top_logprobs is {}, but logprobs is not true; set it too", top);
   if (logprobs) request.logprobs = static_cast<std::int32_t>(top);
-  request.priority = static_cast<std::int32_t>(body.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
+  read_scheduling(body, request);
   const bool return_token_ids = body.boolean("return_token_ids").value_or(false);
   const bool tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
 
-  run_job(engine_, {std::move(request)},
-          [this, stamp, logprobs, return_token_ids, tokens_as_ids, done = std::move(done)](JobResult result,
-                                                                                           std::string error) {
-            if (!error.empty()) return done(error_answer(500, error));
-            const TokenTexts texts(tokenizer_, tokens_as_ids);
-            nlohmann::ordered_json answer = answer_head("chatcmpl", "chat.completion", info_, stamp);
-            auto choices = nlohmann::ordered_json::array();
-            for (const ChoiceResult& choice : result.front()) {
-              nlohmann::ordered_json item = {
-                  {"index", choices.size()},
-                  {"message", {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}}},
-                  {"logprobs", nullptr},
-                  {"finish_reason", to_string(choice.finish)}};
-              if (logprobs) item["logprobs"] = logprobs_json(texts, choice.tokens);
-              if (return_token_ids) item["token_ids"] = ids_of(choice.tokens);
-              item["seed"] = choice.seed;
-              choices.push_back(std::move(item));
-            }
-            answer["choices"] = std::move(choices);
-            answer["usage"] = usage_json(result, stamp);
-            done({200, std::move(answer)});
-          });
+  if (logprobs) {
+    check_logprobs(static_cast<std::size_t>(request.sampling.n), max_generated(request.sampling, request.prompt.size()),
+                   *request.logprobs);
+  }
+  std::vector<Request> requests{std::move(request)};
+  run_answer(
+      engine_, std::move(requests),
+      [this, stamp, logprobs, return_token_ids, tokens_as_ids](JobResult result) {
+        const TokenTexts texts(tokenizer_, tokens_as_ids);
+        nlohmann::ordered_json answer = answer_head("chatcmpl", "chat.completion", info_, stamp);
+        auto choices = nlohmann::ordered_json::array();
+        for (const ChoiceResult& choice : result.front()) {
+          nlohmann::ordered_json item = {
+              {"index", choices.size()},
+              {"message", {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}}},
+              {"logprobs", nullptr},
+              {"finish_reason", to_string(choice.finish)}};
+          if (logprobs) item["logprobs"] = logprobs_json(texts, choice.tokens);
+          if (return_token_ids) item["token_ids"] = ids_of(choice.tokens);
+          item["seed"] = choice.seed;
+          choices.push_back(std::move(item));
+        }
+        answer["choices"] = std::move(choices);
+        answer["usage"] = usage_json(result, stamp);
+        return answer;
+      },
+      std::move(done));
 }
 
 }  // namespace mortise

@@ -69,8 +69,8 @@ void keep_best(std::vector<ChoiceResult>& choices, std::size_t n) {
 // tokens, token_logprobs, top_logprobs, text_offset of the echoed prompt and the generated tokens.
 class LogprobLists {
  public:
-  // `before`: tokens that the first one follows.
-  LogprobLists(const Tokenizer& tokenizer, const CompletionOptions& options, std::span<const std::int32_t> before)
+  // `before`: what the first token follows.
+  LogprobLists(const Tokenizer& tokenizer, const CompletionOptions& options, const DecodedPrefix& before)
       : text_(tokenizer, options.tokens_as_ids), decoder_(tokenizer, options.skip_special_tokens, before) {}
 
   void add_unscored(std::int32_t id) {
@@ -112,17 +112,32 @@ class LogprobLists {
                          top_ = nlohmann::ordered_json::array(), offsets_ = nlohmann::ordered_json::array();
 };
 
+// What the choices of a prompt share.
+struct PromptText {
+  PromptText(const Tokenizer& tokenizer, const CompletionOptions& options, const std::vector<std::int32_t>& ids)
+      : first(ids.front()) {
+    if (options.echo) {
+      echoed = tokenizer.decode(ids, options.skip_special_tokens);
+    } else if (options.logprobs) {
+      before = decode_prefix(tokenizer, options.skip_special_tokens, ids);
+    }
+  }
+  std::int32_t first;
+  std::string echoed;
+  DecodedPrefix before;  // of what is not echoed
+};
+
 nlohmann::ordered_json choice_json(const Tokenizer& tokenizer, const CompletionOptions& options, std::size_t index,
-                                   const std::vector<std::int32_t>& prompt, const ChoiceResult& choice) {
+                                   const PromptText& prompt, const ChoiceResult& choice) {
   nlohmann::ordered_json json = {
       {"index", index},
-      {"text", (options.echo ? tokenizer.decode(prompt, options.skip_special_tokens) : "") + choice.text},
+      {"text", prompt.echoed + choice.text},
       {"finish_reason", to_string(choice.finish)},
       {"logprobs", nullptr}};
   if (options.logprobs) {
-    LogprobLists lists(tokenizer, options, options.echo ? std::span<const std::int32_t>() : prompt);
+    LogprobLists lists(tokenizer, options, prompt.before);
     if (options.echo) {
-      lists.add_unscored(prompt.front());
+      lists.add_unscored(prompt.first);
       for (const TokenInfo& info : choice.prompt) lists.add(info);
     }
     for (const TokenInfo& info : choice.tokens) lists.add(info);
@@ -144,6 +159,13 @@ void Service::complete(const nlohmann::json& json, const AnswerStamp& stamp, std
   sampling.n = read_best_of(body, sampling.n);
   const bool ranks = sampling.n > static_cast<std::int32_t>(options->n);
   check_amount(options->prompts.size(), sampling);
+  std::size_t most_tokens = 0;
+  for (const auto& prompt : options->prompts) {
+    most_tokens = std::max(most_tokens, (options->echo ? prompt.size() : 0) + max_generated(sampling, prompt.size()));
+  }
+  if (options->logprobs) {
+    check_logprobs(options->prompts.size() * static_cast<std::size_t>(sampling.n), most_tokens, *options->logprobs);
+  }
   std::vector<Request> requests;
   for (const std::vector<std::int32_t>& prompt : options->prompts) {
     Request request;
@@ -151,25 +173,27 @@ void Service::complete(const nlohmann::json& json, const AnswerStamp& stamp, std
     request.sampling = sampling;
     request.logprobs = ranks ? std::optional(options->logprobs.value_or(0)) : options->logprobs;
     if (options->echo && options->logprobs) request.score_from = 1;
-    request.priority = static_cast<std::int32_t>(body.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
+    read_scheduling(body, request);
     requests.push_back(std::move(request));
   }
-  run_job(engine_, std::move(requests),
-          [this, stamp, options, done = std::move(done)](JobResult result, std::string error) {
-            if (!error.empty()) return done(error_answer(500, error));
-            nlohmann::ordered_json answer = answer_head("cmpl", "text_completion", info_, stamp);
-            auto choices = nlohmann::ordered_json::array();
-            nlohmann::ordered_json usage = usage_json(result, stamp);  // of all that were generated
-            for (std::size_t i = 0; i < result.size(); ++i) {
-              keep_best(result[i], options->n);
-              for (const ChoiceResult& choice : result[i]) {
-                choices.push_back(choice_json(tokenizer_, *options, choices.size(), options->prompts[i], choice));
-              }
-            }
-            answer["choices"] = std::move(choices);
-            answer["usage"] = std::move(usage);
-            done({200, std::move(answer)});
-          });
+  run_answer(
+      engine_, std::move(requests),
+      [this, stamp, options](JobResult result) {
+        nlohmann::ordered_json answer = answer_head("cmpl", "text_completion", info_, stamp);
+        auto choices = nlohmann::ordered_json::array();
+        nlohmann::ordered_json usage = usage_json(result, stamp);  // of all that were generated
+        for (std::size_t i = 0; i < result.size(); ++i) {
+          keep_best(result[i], options->n);
+          const PromptText prompt(tokenizer_, *options, options->prompts[i]);
+          for (const ChoiceResult& choice : result[i]) {
+            choices.push_back(choice_json(tokenizer_, *options, choices.size(), prompt, choice));
+          }
+        }
+        answer["choices"] = std::move(choices);
+        answer["usage"] = std::move(usage);
+        return answer;
+      },
+      std::move(done));
 }
 
 }  // namespace mortise

@@ -51,18 +51,20 @@ void Service::score(const nlohmann::json& json, const AnswerStamp& stamp, std::f
     request.prompt.insert(request.prompt.end(), ids.begin(), ids.end());
     request.score_from = static_cast<std::int32_t>(prompt.size());
     request.sampling.max_tokens = 0;
-    request.priority = static_cast<std::int32_t>(body.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
+    read_scheduling(body, request);
     requests.push_back(std::move(request));
   }
-  run_job(engine_, std::move(requests), [this, stamp, done = std::move(done)](JobResult result, std::string error) {
-    if (!error.empty()) return done(error_answer(500, error));
-    nlohmann::ordered_json answer = answer_head("score", "score", info_, stamp);
-    auto list = nlohmann::ordered_json::array();
-    for (const auto& choices : result) list.push_back(completion_json(choices.front().prompt));
-    answer["completions"] = std::move(list);
-    answer["usage"] = usage_json(result, stamp);
-    done({200, std::move(answer)});
-  });
+  run_answer(
+      engine_, std::move(requests),
+      [this, stamp](JobResult result) {
+        nlohmann::ordered_json answer = answer_head("score", "score", info_, stamp);
+        auto list = nlohmann::ordered_json::array();
+        for (const auto& choices : result) list.push_back(completion_json(choices.front().prompt));
+        answer["completions"] = std::move(list);
+        answer["usage"] = usage_json(result, stamp);
+        return answer;
+      },
+      std::move(done));
 }
 
 }  // namespace mortise

@@ -1,5 +1,6 @@
 #include "openai/service.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "error.hpp"
@@ -24,6 +25,11 @@ void Service::handle(const std::string& url, const nlohmann::json& body, std::fu
   } catch (const Error& error) {
     done(error_answer(400, error.what()));
   }
+}
+
+std::size_t Service::max_generated(const SamplingParams& sampling, std::size_t num_prompt) const {
+  const auto room = static_cast<std::int64_t>(info_.max_model_len) - static_cast<std::int64_t>(num_prompt);
+  return static_cast<std::size_t>(std::clamp<std::int64_t>(room, 0, sampling.max_tokens));
 }
 
 }  // namespace mortise

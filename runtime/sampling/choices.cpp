@@ -25,7 +25,7 @@ std::string num_tokens(std::int64_t n) {
 }
 
 std::string text_behind(const ChoiceContext& context, const SamplingParams& params, std::span<const std::int32_t> ids) {
-  IncrementalDecoder decoder(context.tokenizer, params.skip_special_tokens, context.prompt);
+  IncrementalDecoder decoder(context.tokenizer, params.skip_special_tokens, context.before);
   std::string text;
   for (std::int32_t id : ids) text += decoder.push(id);
   return text + decoder.finish();

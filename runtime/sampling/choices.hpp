@@ -7,6 +7,7 @@
 
 #include "sampling/choice_trie.hpp"
 #include "sampling/params.hpp"
+#include "tokenizer/incremental_decoder.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace mortise {
@@ -14,7 +15,7 @@ namespace mortise {
 // What the choices are held against. `end_tokens`, ascending: all that end the request.
 struct ChoiceContext {
   const Tokenizer& tokenizer;
-  std::span<const std::int32_t> prompt;
+  const DecodedPrefix& before;  // of the prompt
   std::span<const std::int32_t> end_tokens;  // ids of the vocabulary
   std::int32_t vocab_size = 0;               // of the model's head
   std::int32_t max_tokens = 0;               // that may be generated

@@ -6,12 +6,9 @@
 #include "tokenizer/tokenizer_parts.hpp"
 
 namespace mortise {
-namespace {
-
 // The end of `ids` that decides what text may follow: from the last token on that is text by itself, and no part of a
 // character.
-std::span<const std::int32_t> deciding_end(const Tokenizer& tokenizer, bool skip_special_tokens,
-                                           std::span<const std::int32_t> ids) {
+DecodedPrefix decode_prefix(const Tokenizer& tokenizer, bool skip_special_tokens, std::span<const std::int32_t> ids) {
   constexpr std::size_t kLongest = 1024;  // a prompt of broken characters may take this long and no longer
   std::size_t length = 0;
   while (length < std::min(ids.size(), kLongest)) {
@@ -19,22 +16,20 @@ std::span<const std::int32_t> deciding_end(const Tokenizer& tokenizer, bool skip
     const std::string text = tokenizer.decode(ids.last(length).first(1), skip_special_tokens);
     if (!text.empty() && text.find("\uFFFD") == std::string::npos) break;
   }
-  return ids.last(length);
+  const auto end = ids.last(length);
+  return {{end.begin(), end.end()}, tokenizer.decode(end, skip_special_tokens)};
 }
-
-}  // namespace
 
 IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, bool skip_special_tokens)
     : parts_(tokenizer.parts_.get()),
       stream_(std::make_unique<tokenizer::DecodeStream>(parts_->decoders)),
       skip_special_tokens_(skip_special_tokens) {}
 IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, bool skip_special_tokens,
-                                       std::span<const std::int32_t> before)
+                                       const DecodedPrefix& before)
     : IncrementalDecoder(tokenizer, skip_special_tokens) {
-  before = deciding_end(tokenizer, skip_special_tokens, before);
   std::string text;
-  for (std::int32_t id : before) text += push(id);
-  due_ = tokenizer.decode(before, skip_special_tokens).substr(text.size());
+  for (std::int32_t id : before.ids) text += push(id);
+  due_ = before.text.substr(text.size());
 }
 IncrementalDecoder::IncrementalDecoder(IncrementalDecoder&&) noexcept = default;
 IncrementalDecoder& IncrementalDecoder::operator=(IncrementalDecoder&&) noexcept = default;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tokenizer/tokenizer.hpp"
 
@@ -19,13 +20,21 @@ namespace tokenizer {
 class DecodeStream;
 }
 
+// What of the tokens before a text decides how it goes on. Found once, it serves any number of decoders.
+struct DecodedPrefix {
+  std::vector<std::int32_t> ids;  // the last ones, from one on that is text by itself
+  std::string text;               // theirs
+};
+DecodedPrefix decode_prefix(const Tokenizer& tokenizer, bool skip_special_tokens, std::span<const std::int32_t> ids);
+
 class IncrementalDecoder {
  public:
   // Keeps no pointer to the Tokenizer object itself, only to what it owns: the tokenizer may move, but must live.
   IncrementalDecoder(const Tokenizer& tokenizer, bool skip_special_tokens);
   // Goes on where `before` ends: the texts are what decoding `before` and the pushed tokens together adds to decoding
   // `before` alone. Where `before` ends inside a character that the pushed tokens complete, that character is in them.
-  IncrementalDecoder(const Tokenizer& tokenizer, bool skip_special_tokens, std::span<const std::int32_t> before);
+  // REQUIRES: `before` is of the same tokenizer and skip_special_tokens.
+  IncrementalDecoder(const Tokenizer& tokenizer, bool skip_special_tokens, const DecodedPrefix& before);
   IncrementalDecoder(IncrementalDecoder&&) noexcept;
   IncrementalDecoder& operator=(IncrementalDecoder&&) noexcept;
   ~IncrementalDecoder();

@@ -19,7 +19,7 @@ class GrowthLimit {
 };
 
 // How long the regular expressions may take for a text: two seconds of the thread's own time, and more for a long text.
-// Between matches only; PCRE2's match limit ends a single one.
+// Looked at every few bytes (regex.cpp); PCRE2's match limit ends what begins at one of them.
 class TimeLimit {
  public:
   explicit TimeLimit(std::size_t input_bytes);

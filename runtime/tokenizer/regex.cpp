@@ -16,6 +16,9 @@ namespace {
 // JIT code takes 32 KiB of the thread's own stack; what needs more is a pattern that backtracks over long texts.
 constexpr std::size_t kJitStackStart = 32 * 1024;
 constexpr std::size_t kJitStackMaximum = 16 * 1024 * 1024;
+// Bytes in which a match is looked for at a time: between two looks at the clock each of them may cost PCRE2's whole
+// match limit, a tenth of a second.
+constexpr std::size_t kWindow = 16;
 constexpr std::size_t kMaxPatternBytes = 64 * 1024;  // the longest published have a few thousand
 
 template <auto Function>
@@ -36,17 +39,26 @@ std::string error_text(int code) {
   return reinterpret_cast<const char*>(buffer);
 }
 
+// The first byte of the character that has the byte at `offset`.
+std::size_t character_start(std::string_view text, std::size_t offset) {
+  while (offset < text.size() && (static_cast<unsigned char>(text[offset]) & 0xC0) == 0x80) --offset;
+  return offset;
+}
+
 // The matches of one text: owns what PCRE2 writes while it matches.
 class Matcher {
  public:
   Matcher(const pcre2_code* code, std::string_view text)
-      : code_(code), text_(text), data_(pcre2_match_data_create(1, nullptr)) {}
+      : code_(code),
+        text_(text),
+        data_(pcre2_match_data_create(1, nullptr)),
+        context_(pcre2_match_context_create(nullptr)) {}
 
-  // The first match at or behind `offset`: true and `match`, or false, or a PCRE2 error thrown as Error.
-  bool find(std::size_t offset, const std::string& where, Match& match) {
+  // The first match that begins from `offset` to `last`: true and `match`, or false, or a PCRE2 error thrown as Error.
+  bool find(std::size_t offset, std::size_t last, const std::string& where, Match& match) {
+    pcre2_set_offset_limit(context_.get(), last);
     int result = match_from(offset);
     if (result == PCRE2_ERROR_JIT_STACKLIMIT && !stack_) {
-      context_.reset(pcre2_match_context_create(nullptr));
       stack_.reset(pcre2_jit_stack_create(kJitStackStart, kJitStackMaximum, nullptr));
       pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
       result = match_from(offset);
@@ -101,7 +113,7 @@ Regex Regex::from_pcre2_syntax(const std::string& pattern, std::string where) {
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  constexpr auto kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
+  constexpr auto kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
   auto code = std::make_unique<Code>();
   code->compiled.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), kOptions, &error,
                                      &offset, context.get()));
@@ -117,9 +129,15 @@ void Regex::find_all(std::string_view text, const TimeLimit& time, std::vector<M
   Matcher matcher(code_->compiled.get(), text);
   std::size_t from = 0;
   Match match{};
-  while (from <= text.size() && matcher.find(from, where_, match)) {
+  while (from <= text.size()) {
     if (time.is_over()) {
       fail("{}: the regular expression takes too long for a text of {} bytes; use a simpler one", where_, text.size());
+    }
+    const std::size_t last = character_start(text, std::min(from + kWindow, text.size()));
+    if (!matcher.find(from, last, where_, match)) {
+      if (last == text.size()) break;
+      from = last + character_length(text[last]);
+      continue;
     }
     const bool is_empty = match.begin == match.end;
     if (is_empty && !matches.empty() && matches.back().end == match.end) {

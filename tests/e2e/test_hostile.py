@@ -119,3 +119,34 @@ def test_a_body_that_asks_for_too_much_is_refused(jsonl):
     texts = [answer["response"]["body"]["error"]["message"] for answer in answers]
     assert "asks for 20000 choices (20000 prompts, n = 1); at most 16384 are taken" in texts[0]
     assert "10000 completions of a prompt of 100000 tokens are too many for one body" in texts[1]
+
+
+@pytest.fixture
+def slow_decoder(changed_demo):
+    """The demo model with a token whose text the decoder's expression cannot deal with: id 4095."""
+    folder = changed_demo("config.json", {})
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    replace = {"type": "Replace", "pattern": {"Regex": "(?:a|a)*[bc]"}, "content": "x"}
+    tokenizer["decoder"] = {"type": "Sequence", "decoders": [replace, tokenizer["decoder"]]}
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary["a" * 60] = vocabulary.pop(next(text for text, token in vocabulary.items() if token == 4095))
+    tokenizer["model"]["merges"] = []
+    path.write_text(json.dumps(tokenizer))
+    return folder
+
+
+def test_a_text_that_cannot_be_decoded_ends_its_own_request_alone(jsonl, pipeline, slow_decoder):
+    bodies = {"good": {"prompt": [5, 6]}, "prompt": {"prompt": [5, 4095]}, "drawn": {"prompt": [7], "logit_bias": {"4095": 100}},
+              "echoed": {"prompt": [4095, 5], "echo": True}, "scored": {"prompt": [5, 4095, 6], "echo": True, "logprobs": 1},
+              "beside": {"prompt": [8, 9]}}
+    lines = [{"custom_id": name, "method": "POST", "url": "/v1/completions", "body": {"max_tokens": 3, **body}}
+             for name, body in bodies.items()]
+    process, answers = jsonl("batch", lines, pipeline(path=slow_decoder))
+    assert process.returncode == 1, process.stderr
+    status = {answer["custom_id"]: answer["response"]["status_code"] for answer in answers}
+    assert status["good"] == status["beside"] == 200, answers
+    assert status["prompt"] == 400 and {status["drawn"], status["echoed"], status["scored"]} <= {400, 500}
+    for answer in answers:
+        if answer["response"]["status_code"] != 200:
+            assert "tokenizer.json" in answer["response"]["body"]["error"]["message"], answer

@@ -356,3 +356,9 @@ def test_a_wrong_flag_is_an_error_before_the_dialogue(mortise):
     process = mortise("run", "--top-p", 7, stdin="Once\n")
     assert process.returncode == 1
     assert process.stderr == "mortise: top_p is 7; it must be above 0 and at most 1\n"
+
+
+@pytest.mark.parametrize("line", ["/set stop ", "/set temperature ", "/proposer fcfs max_num_seqs="])
+def test_a_million_brackets_are_text(talk, line):
+    process = talk(line + "[" * 1_000_000 + "\n", code=1)
+    assert process.stderr.startswith("mortise: line 1: ") and len(process.stderr) < 5000

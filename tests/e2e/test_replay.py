@@ -330,3 +330,25 @@ def test_a_log_that_cannot_be_written_is_an_error(tmp_path, mortise):
     assert process.returncode == 1
     assert process.stderr.endswith("mortise: /dev/full: cannot be written: No space left on device; the log is not "
                                    "complete\n")
+
+
+def test_the_group_of_a_request_is_kept(tmp_path, script):
+    path = script("function on_request(r) return { group = r.user } end return pipeline { device = cpu {}, "
+                  "model = llama { path = 'DEMO' }, attention = paged {}, scheduler = fcfs {}, kv_cache = { memory = '64MiB' } }")
+    bodies = [{"user": "a"}, {"user": "b"}, {"group": "a"}, {}]
+    source, log = tmp_path / "in.jsonl", tmp_path / "requests.log"
+    source.write_text("".join(json.dumps({"custom_id": "x", "method": "POST", "url": "/v1/completions",
+                                          "body": {"prompt": "Once", "max_tokens": 1, **body}}) + "\n" for body in bodies))
+    process = run_mortise("batch", path, "-i", source, "-o", tmp_path / "out.jsonl", "--record", log)
+    assert process.returncode == 0, process.stderr
+    groups = [entry["group"] for entry in sorted(map(json.loads, log.read_text().splitlines()[1:]), key=lambda e: e["request"])]
+    assert groups[0] == groups[2] != groups[1] and groups[3] == 0 and 0 not in groups[:3]
+
+
+def test_a_proposer_of_a_single_request_is_refused(jsonl, script):
+    path = script("function on_request() return { proposer = 'ngram' } end return pipeline { device = cpu {}, "
+                  "model = llama { path = 'DEMO' }, attention = paged {}, scheduler = fcfs {}, kv_cache = { memory = '64MiB' } }")
+    line = {"custom_id": "x", "method": "POST", "url": "/v1/completions", "body": {"prompt": "Once", "max_tokens": 1}}
+    process, answers = jsonl("batch", [line], path)
+    assert process.returncode == 1
+    assert "on_request returned proposer = 'ngram': requests cannot choose one yet" in json.dumps(answers[0])

@@ -1,4 +1,8 @@
 import json
+import signal
+import subprocess
+
+from conftest import MORTISE
 
 
 def test_prints_the_completion_alone(mortise):
@@ -68,3 +72,19 @@ def test_parameters_out_of_range_are_named(mortise):
     process = mortise("run", "-p", "x", "--top-p", 7)
     assert process.returncode == 1
     assert "top_p is 7; it must be above 0 and at most 1" in process.stderr
+
+
+def test_the_script_may_stand_behind_stop_strings_and_choices(mortise, pipeline):
+    process = mortise("run", "--stop", "zzz", "--stop", "yyy", pipeline(), "-p", "Once", "--max-tokens", 3)
+    assert process.returncode == 0, process.stderr
+    process = mortise("run", "--choice", " 12", "--choice", " 5", "nosuch.lua", "-p", "Q: 2 + 3 = ? A:")
+    assert process.returncode == 1 and "nosuch.lua" in process.stderr and "choices" not in process.stderr
+
+
+def test_ctrl_c_in_an_answer_is_told_by_the_exit_code():
+    with subprocess.Popen([MORTISE, "run", "-p", "Once", "--ignore-eos", "--max-tokens", "1000000"], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as process:
+        process.stdout.read(1)  # the answer has begun
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait() == 130

@@ -33,6 +33,8 @@ void Figures::add_closed(const EngineStats& stats) {
   closed_.num_draft_tokens += stats.num_draft_tokens;
   closed_.num_accepted_tokens += stats.num_accepted_tokens;
   closed_.num_proposer_failures += stats.num_proposer_failures;
+  closed_.num_rejected_plans += stats.num_rejected_plans;
+  closed_.num_evicted_blocks += stats.num_evicted_blocks;
 }
 
 std::string Figures::show(const Speed& speed) {
@@ -58,6 +60,8 @@ std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) 
   const std::uint64_t admitted = closed_.num_admitted_tokens + stats.num_admitted_tokens;
   const std::uint64_t cached = closed_.num_cached_tokens + stats.num_cached_tokens;
   text += fmt::format("prompts      {} tokens, {} of them from the cache\n", admitted, cached);
+  const std::uint64_t evicted = closed_.num_evicted_blocks + stats.num_evicted_blocks;
+  if (evicted > 0) text += fmt::format("evictions    {} cached blocks\n", evicted);
   text += fmt::format("preemptions  {}\n", closed_.num_preemptions + stats.num_preemptions);
   const std::uint64_t drafts = closed_.num_draft_tokens + stats.num_draft_tokens;
   const std::uint64_t accepted = closed_.num_accepted_tokens + stats.num_accepted_tokens;
@@ -66,7 +70,9 @@ std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) 
                         100.0 * static_cast<double>(accepted) / static_cast<double>(drafts));
   }
   const std::uint64_t failures = closed_.num_proposer_failures + stats.num_proposer_failures;
-  if (failures > 0) text += fmt::format("proposer     failed {} times; MORTISE_LOG=warning says why\n", failures);
+  if (failures > 0) text += fmt::format("proposer     failed {} times; a warning told why it did first\n", failures);
+  const std::uint64_t rejected = closed_.num_rejected_plans + stats.num_rejected_plans;
+  if (rejected > 0) text += fmt::format("scheduler    {} bad plans; a warning told what was wrong first\n", rejected);
   return text;
 }
 

@@ -5,6 +5,7 @@
 
 #include "cli/repl/suggestions.hpp"
 #include "error.hpp"
+#include "json/bounded_json.hpp"
 
 namespace mortise {
 namespace {
@@ -50,8 +51,7 @@ PartText parse_part_text(std::string_view text) {
     const std::string name = words[i].substr(0, equals);
     const std::string value = words[i].substr(equals + 1);
     if (part.options.contains(name)) fail("option '{}' is given twice", name);
-    nlohmann::json json = nlohmann::json::parse(value, nullptr, /*allow_exceptions=*/false);
-    part.options[name] = json.is_discarded() ? nlohmann::json(expand_home(value)) : std::move(json);
+    part.options[name] = find_json(value).value_or(nlohmann::json(expand_home(value)));
   }
   return part;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "error.hpp"
+#include "json/bounded_json.hpp"
 #include "loader/nearest.hpp"
 #include "openai/body.hpp"
 
@@ -67,10 +68,9 @@ const Field& find_field(std::string_view name) {
 
 // What `text` says. Text that looks like another type stays text where only text is taken: /set stop 42.
 Json parse_value(const Field& field, std::string_view text) {
-  Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const bool is_json = !value.is_discarded();
-  if (field.takes_text) return is_json && (value.is_string() || value.is_array()) ? value : Json(text);
-  return is_json ? value : Json(text);
+  const std::optional<Json> value = find_json(text);
+  const bool is_taken = value && (!field.takes_text || value->is_string() || value->is_array());
+  return is_taken ? *value : Json(text);
 }
 
 SamplingParams read(const Json& fields, const SamplingParams& defaults, std::int32_t vocab_size) {

@@ -229,6 +229,21 @@ TEST_F(EngineTest, AProposerThatBreaksItsBoundsCostsItsDraftsOnly) {
   engine.reset();
 }
 
+TEST_F(EngineTest, AProposerHearsOfEveryEnd) {
+  EngineLimits limits = small_limits();
+  limits.max_draft_tokens = 2;
+  world = std::make_unique<FakeWorld>(limits);
+  world->propose = [](std::uint64_t, std::int32_t) { return std::vector<std::int32_t>{}; };
+  start(limits);
+  for (int i = 0; i < 5; ++i) {
+    Collector collector;
+    engine->submit(greedy({1, 2, i}, 4), collector.sink());
+    collector.wait();
+  }
+  engine.reset();
+  EXPECT_LE(world->proposer_alive.size(), 1u);  // the last one ended with the last step
+}
+
 TEST_F(EngineTest, AMaliciousSchedulerNeverStopsOrChangesAnything) {
   std::mt19937 random(3);
   world = std::make_unique<FakeWorld>(small_limits());

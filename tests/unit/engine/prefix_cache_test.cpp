@@ -161,7 +161,8 @@ TEST_F(PrefixCacheTest, ScoresThatTheCacheLacksAreComputed) {
     const std::uint64_t hash = hash_history(count(1, 10 + static_cast<std::int32_t>(i)));
     EXPECT_EQ(fresh.prompt[i].logprob, fake_logit(hash, fresh.prompt[i].id) - 1.0f);
     EXPECT_EQ(more.prompt[i].logprob, fresh.prompt[i].logprob);
-    if (i >= 3) EXPECT_EQ(cached.prompt[i - 3].logprob, fresh.prompt[i].logprob);
+    if (i < 3) continue;
+    EXPECT_EQ(cached.prompt[i - 3].logprob, fresh.prompt[i].logprob);
   }
 }
 

@@ -138,7 +138,7 @@ TEST(TextStream, GoesOnFromThePrompt) {
   const std::vector<std::int32_t> prompt = sentencepiece.encode("the river", true),
                                   rest = sentencepiece.encode("the", false);
   const auto text_behind = [&](std::span<const std::int32_t> before) {
-    TextStream stream(sentencepiece, {}, before);
+    TextStream stream(sentencepiece, {}, decode_prefix(sentencepiece, true, before));
     std::string text;
     for (std::int32_t id : rest) text += stream.push(id);
     return text + stream.finish();

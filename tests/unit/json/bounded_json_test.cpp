@@ -64,5 +64,14 @@ TEST(BoundedJson, AnErrorCannotPlayWithTheTerminalNorFillIt) {
   EXPECT_EQ(quote(std::string(121, 'x')), fmt::format("'{}...'", std::string(120, 'x')));
 }
 
+TEST(BoundedJson, WhatIsNoJsonOrTooDeepIsFoundToBeNone) {
+  EXPECT_EQ(find_json("[1]"), nlohmann::json({1}));
+  EXPECT_EQ(find_json("null"), nlohmann::json());
+  EXPECT_EQ(find_json("[1"), std::nullopt);
+  EXPECT_EQ(find_json("hello"), std::nullopt);
+  EXPECT_EQ(find_json(nested(kMaxJsonDepth + 1)), std::nullopt);
+  EXPECT_EQ(find_json(std::string(1000000, '[')), std::nullopt);
+}
+
 }  // namespace
 }  // namespace mortise

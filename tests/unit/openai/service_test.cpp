@@ -257,6 +257,7 @@ TEST_F(ServiceTest, WrongFieldsAreNamedForBothUrls) {
       {R"({"return_tokens_as_token_ids": "x"})", R"(return_tokens_as_token_ids: expected true or false, got "x")"},
       {R"({"priority": 1e10})", "priority is 10000000000.0; it must be from -2147483648 to 2147483647"},
       {R"({"priority": "high"})", R"(priority: expected an integer, got "high")"},
+      {R"({"group": 17})", "group: expected a string, got 17"},
       {R"({"choices": ["x", 1]})", "choices: expected a list of strings, got 1"},
       {R"({"guided_json": "{}"})", "guided_json is not supported; 'choices' is"},
       {R"({"guided_regex": "a"})", "guided_regex is not supported; 'choices' is"},
@@ -328,6 +329,26 @@ TEST_F(ServiceTest, TinyTemperaturesAreGreedy) {
   };
   for (const double temperature : {1e-6, 1e-38, 1e-45, 1e-300}) EXPECT_EQ(text(temperature), text(0)) << temperature;
   EXPECT_NE(text(1e-5), text(0));  // the fake device draws another token when it is told a temperature
+}
+
+TEST_F(ServiceTest, MoreLogprobsThanALineHoldsAreRefused) {
+  ServiceInfo info;
+  info.max_model_len = 100'000;
+  info.chat_template = [](const Json&) { return std::string("xq"); };
+  service = std::make_unique<Service>(*engine, tokenizer(), info);
+  const std::string tail =
+      "with 20 alternatives; at most 3000000 values are taken: lower max_tokens, n or the "
+      "alternatives, or send several bodies";
+  EXPECT_EQ(refusal("/v1/completions", {{"n", 128}, {"logprobs", 20}, {"max_tokens", 2000}}),
+            "the body asks for log probabilities of 2000 tokens in each of 128 choices, " + tail);
+  EXPECT_EQ(refusal("/v1/completions", {{"prompt", std::vector<std::vector<int>>(200, std::vector<int>(900, 1))},
+                                        {"echo", true},
+                                        {"logprobs", 20},
+                                        {"max_tokens", 0}}),
+            "the body asks for log probabilities of 900 tokens in each of 200 choices, " + tail);
+  EXPECT_EQ(
+      refusal("/v1/chat/completions", {{"n", 128}, {"logprobs", true}, {"top_logprobs", 20}, {"max_tokens", 2000}}),
+      "the body asks for log probabilities of 2000 tokens in each of 128 choices, " + tail);
 }
 
 TEST_F(ServiceTest, AChatWithoutATemplateIsRefused) {

@@ -23,7 +23,10 @@ struct Fixture {
     vocab_size = static_cast<std::int32_t>(tokenizer.vocab_size());
     prompt = tokenizer.encode("a question:", false);
   }
-  ChoiceTrie make() const { return make_choice_trie(params, {tokenizer, prompt, ends, vocab_size, max_tokens}); }
+  ChoiceTrie make() const {
+    const DecodedPrefix before = decode_prefix(tokenizer, params.skip_special_tokens, prompt);
+    return make_choice_trie(params, {tokenizer, before, ends, vocab_size, max_tokens});
+  }
   std::string refusal() const {
     try {
       make();

@@ -22,7 +22,8 @@ std::string streamed(const Tokenizer& tokenizer, const Ids& ids, bool skip_speci
   return text + stream.finish();
 }
 
-void check_decoding(const Tokenizer& tokenizer, const Ids& ids, const json& text, const json& without_special) {
+void check_decoding(const Tokenizer& tokenizer, const Ids& ids, const std::string& text,
+                    const std::string& without_special) {
   EXPECT_EQ(tokenizer.decode(ids, false), text);
   EXPECT_EQ(tokenizer.decode(ids, true), without_special);
   EXPECT_EQ(streamed(tokenizer, ids, false), text);

@@ -157,7 +157,7 @@ TEST(TokenizerProperty, GoesOnWhereTheTextBeforeEnds) {
       const Ids ids = seed % 3 ? random_ids(rng, tokenizer.vocab_size()) : tokenizer.encode(random_text(rng), true);
       const std::size_t cut = ids.empty() ? 0 : rng() % (ids.size() + 1);
       const Ids before(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(cut));
-      IncrementalDecoder stream(tokenizer, skip_special_tokens, before);
+      IncrementalDecoder stream(tokenizer, skip_special_tokens, decode_prefix(tokenizer, skip_special_tokens, before));
       std::string text;
       for (std::size_t i = cut; i < ids.size(); ++i) text += stream.push(ids[i]);
       text += stream.finish();
@@ -176,7 +176,7 @@ TEST(IncrementalDecoder, FinishesACharacterThatBeganBefore) {
   const auto tokenizer = Tokenizer::load(test::golden_dir() / "demo_style");
   const Ids ids = tokenizer.encode("x\U0001F9FFy", false);
   ASSERT_GT(ids.size(), 3u);
-  IncrementalDecoder stream(tokenizer, false, std::span(ids).first(2));
+  IncrementalDecoder stream(tokenizer, false, decode_prefix(tokenizer, false, std::span(ids).first(2)));
   std::string text;
   for (std::size_t i = 2; i < ids.size(); ++i) text += stream.push(ids[i]);
   EXPECT_EQ(text + stream.finish(), "\U0001F9FFy");
@@ -185,7 +185,7 @@ TEST(IncrementalDecoder, FinishesACharacterThatBeganBefore) {
 TEST(IncrementalDecoder, ALineBreakThatTheDecoderHeldBackIsNotGivenAgain) {
   const auto tokenizer = Tokenizer::load(test::golden_dir() / "llama2_style");
   const Ids before = tokenizer.encode("question:\u4F60", false);  // ends in byte tokens, a run that is withheld
-  IncrementalDecoder stream(tokenizer, true, before);
+  IncrementalDecoder stream(tokenizer, true, decode_prefix(tokenizer, true, before));
   std::string text;
   for (const std::int32_t id : tokenizer.encode("the", false)) text += stream.push(id);
   EXPECT_EQ(text + stream.finish(), " the");

@@ -104,6 +104,26 @@ TEST(Regex, FailsOnManyMatchesThatLookFarAheadForLittle) {
   }
 }
 
+TEST(Regex, FailsWhereEveryByteCostsMuchAndNothingMatches) {
+  // Each start takes milliseconds, far below the match limit, and there is no match after which to look at the clock.
+  std::vector<Match> matches;
+  const Regex regex("(?:a|a){18}[bc]", "file: key");
+  try {
+    regex.find_all(std::string(20000, 'a'), TimeLimit(0), matches);
+    FAIL() << "not stopped";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("file: key: the regular expression takes too long for a text of 20000 bytes"));
+  }
+}
+
+TEST(Regex, FindsWhatBeginsFarBehindAndWhatReachesFar) {
+  const std::string gap(1000, '-'), wide = "\U0001F600\U0001F600\U0001F600\U0001F600\U0001F600";
+  EXPECT_EQ(matches_of("b+", gap + "bb" + wide + "b" + gap), (std::vector<std::string>{"bb", "b"}));
+  EXPECT_EQ(matches_of("\\w{40}", wide + gap + std::string(81, 'x')),
+            (std::vector<std::string>{std::string(40, 'x'), std::string(40, 'x')}));
+  EXPECT_EQ(matches_of("(?<=-)x$", gap + "x"), std::vector<std::string>{"x"});
+}
+
 TEST(Regex, GrowsItsStackForALongMatch) {
   // Each repetition of the group keeps a place to come back to: more than the 32 KiB that JIT code has at first.
   std::string text;
