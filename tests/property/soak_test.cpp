@@ -60,6 +60,13 @@ class Traffic {
   std::map<FinishReason, int> finished_;
 };
 
+// Sanitizers keep what was freed, and shadows of it.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kMemoryIsOurs = false;
+#else
+constexpr bool kMemoryIsOurs = true;
+#endif
+
 TEST(Soak, ManyRequestsAndAbortsLoseNoBlockAndNoMemory) {
   const char* wanted = std::getenv("MORTISE_SOAK_REQUESTS");
   const int num_requests = wanted == nullptr ? 20000 : std::atoi(wanted);
@@ -103,7 +110,9 @@ TEST(Soak, ManyRequestsAndAbortsLoseNoBlockAndNoMemory) {
     EXPECT_GT(traffic.count(FinishReason::kAborted), num_requests / 20) << "the aborts came too late";
     EXPECT_GT(stats.num_preemptions, 0u);
     EXPECT_GT(stats.num_cached_tokens, 0u);
-    EXPECT_LE(end - warm, kFlatBytes) << "from " << warm << " to " << end << " bytes";
+    if (kMemoryIsOurs) {
+      EXPECT_LE(end - warm, kFlatBytes) << "from " << warm << " to " << end << " bytes";
+    }
     fmt::print("{} requests, {} aborted choices, {} preemptions, {} evicted blocks; {:.1f} MB then {:.1f} MB\n",
                num_requests, traffic.count(FinishReason::kAborted), stats.num_preemptions, stats.num_evicted_blocks,
                static_cast<double>(warm) / 1e6, static_cast<double>(end) / 1e6);

@@ -96,9 +96,9 @@ TEST_F(LuaBoundedTest, WhatIsNotCountedEndsByTime) {
   EXPECT_THAT(failure("local a, b = ('x'):rep(1 << 23) .. 'a', ('x'):rep(1 << 23) .. 'b'\n"
                       "while true do local c = a < b end",
                       short_time),
-              HasSubstr("test.lua:2: the script ran for more than 0.3 seconds"));
+              HasSubstr("the script ran for more than 0.3 seconds"));
   EXPECT_THAT(failure("local s = '--' .. ('x'):rep(1 << 22)\nwhile true do load(s) end", short_time),
-              HasSubstr("test.lua:2: the script ran for more than 0.3 seconds"));
+              HasSubstr("the script ran for more than 0.3 seconds"));
   // 10^5 comparisons of a millisecond inside one table.sort.
   EXPECT_THAT(failure("local a, b, t = ('x'):rep(1 << 23) .. 'a', ('x'):rep(1 << 23) .. 'b', {}\n"
                       "for i = 1, 10000 do t[i] = i % 2 == 0 and a or b end table.sort(t)",
