@@ -40,13 +40,16 @@ void add_record_option(CLI::App& command, SessionOptions& options) {
 OpenPipeline::OpenPipeline(const PipelineDescription& described, Session& session)
     : description(described),
       assembly(description),
+      service(engine, assembly.tokenizer(),
+              [&] {
+                ServiceInfo info = service_info(assembly);
+                info.chat_template = [&session](const nlohmann::json& messages) {
+                  return session.render_chat(messages);
+                };
+                return info;
+              }()),
       engine(assembly.parts(), assembly.limits(), assembly.model_info(), assembly.tokenizer(),
-             session.hooks_for(*this)),
-      service(engine, assembly.tokenizer(), [&] {
-        ServiceInfo info = service_info(assembly);
-        info.chat_template = [&session](const nlohmann::json& messages) { return session.render_chat(messages); };
-        return info;
-      }()) {}
+             session.hooks_for(*this)) {}
 
 Session::Session(const SessionOptions& options) : script_(load_script(options.script)) {
   if (!options.trace.empty()) trace_ = std::make_unique<TraceFile>(options.trace);

@@ -34,8 +34,8 @@ struct OpenPipeline {
 
   const PipelineDescription description;
   Assembly assembly;
+  Service service;  // before the engine, whose end still answers those who wait
   Engine engine;
-  Service service;
 };
 
 class Session {

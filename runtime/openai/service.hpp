@@ -37,7 +37,8 @@ struct ServiceInfo {
 
 class Service {
  public:
-  // All outlive the service.
+  // The service outlives the requests of `engine`, whose answers it makes, so it may be there before the engine and
+  // after it; handle() may not. `tokenizer` outlives both.
   Service(Engine& engine, const Tokenizer& tokenizer, ServiceInfo info);
 
   // Starts what `url` asks ("/v1/completions", "/v1/chat/completions", "/v1/score"); `done` is called once: here when
