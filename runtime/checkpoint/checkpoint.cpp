@@ -8,6 +8,7 @@
 
 #include "checkpoint/json_file.hpp"
 #include "error.hpp"
+#include "json/is_there.hpp"
 
 namespace mortise {
 namespace {

@@ -40,13 +40,6 @@ nlohmann::json read_json_object(const std::filesystem::path& path) {
   return document;
 }
 
-bool is_there(const std::filesystem::path& path) {
-  std::error_code error;
-  const bool there = std::filesystem::exists(path, error);
-  if (error) fail("{}: cannot be looked at: {}; check its permissions and links", path.native(), error.message());
-  return there;
-}
-
 const nlohmann::json& member(const nlohmann::json& object, const char* key) {
   static const nlohmann::json kNull;
   const auto found = object.find(key);

@@ -17,9 +17,6 @@ namespace mortise {
 // The object in `path`. Error when the file is missing, larger than 64 MiB, nested too deep, or no JSON object.
 nlohmann::json read_json_object(const std::filesystem::path& path);
 
-// Whether there is something at `path`. Error when that cannot be told: a loop of links, a folder that may not be read.
-bool is_there(const std::filesystem::path& path);
-
 // The member `key`, or null when it is absent. Checkpoints write null for absent, so callers need no third case.
 const nlohmann::json& member(const nlohmann::json& object, const char* key);
 

@@ -3,11 +3,10 @@
 // file uses:
 //
 //   dtype            "bfloat16" | "float16" | "float32" | ...: `torch_dtype` of transformers 4; when the file has
-//   neither,
-//                    the dtype that most bytes of the weights have. Never absent, never null.
+//                    neither, the dtype that most bytes of the weights have. Never absent, never null.
 //   rope_parameters  {"rope_type": "default" | "linear" | "llama3" | ..., "rope_theta": 10000.0, ...}: from
-//   `rope_theta`,
-//                    `rope_scaling` (whose key `type` becomes `rope_type`) and `partial_rotary_factor`, which are gone.
+//                    `rope_theta`, `rope_scaling` (whose key `type` becomes `rope_type`) and
+//                    `partial_rotary_factor`, which are gone.
 //                    rope_type is always there; rope_theta only if the file names one (transformers then takes 10000);
 //                    llama3, yarn and longrope always have original_max_position_embeddings. Absent when the file says
 //                    nothing about rope. Parameters nested by layer type ({"full_attention": {...}, ...}) stay as they

@@ -1,7 +1,9 @@
 // mortise batch: OpenAI's batch file format.
-//   in   {"custom_id", "method": "POST", "url": "/v1/completions" | "/v1/chat/completions" | "/v1/score", "body":
-//   {...}} out  {"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}, in the order of the
-//   input
+//   in   {"custom_id", "method": "POST", "url", "body": {...}}
+//        url: "/v1/completions" | "/v1/chat/completions" | "/v1/score"
+//   out  {"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}
+//        in the order of the input
+//
 // A custom_id may come twice: order and ids, which are made from a line's number and content, tell the results apart.
 #include <nlohmann/json.hpp>
 

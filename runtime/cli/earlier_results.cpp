@@ -13,8 +13,8 @@ constexpr const char* kWhatToDo =
 [[noreturn]] void fail_mismatch(const InputLines& results, const InputLine& result, const InputLines& in,
                                 const InputLine& line) {
   fail(
-      "{}: line {} is not the result of line {} of {}: one of the files has changed, or they do not belong together; "
-      "{}",
+      "{}: line {} is not the result of line {} of {}: one of the files has changed, or they do not belong "
+      "together; {}",
       results.name(), result.number, line.number, in.name(), kWhatToDo);
 }
 

@@ -1,9 +1,10 @@
 // mortise score: log probabilities of completions given prompts.
 //   in   {"prompt": text | [ids], "completions": [text | [ids], ...]}, optional "id"
-//   out  {"id", "index", "request_id", "completions": [{"logprob", "token_ids", "token_logprobs", "ranks",
-//   "is_greedy"}],
-//         "system_fingerprint"}; index is the line of the input counted from 0, request_id is made from its content. A
-//        bad line gives {"id", "index", "request_id", "error": {"message", "line"}}.
+//   out  {"id", "index", "request_id", "completions": [COMPLETION, ...], "system_fingerprint"}
+//        COMPLETION: {"logprob", "token_ids", "token_logprobs", "ranks", "is_greedy"}
+//   or   {"id", "index", "request_id", "error": {"message", "line"}} of a bad line
+//
+// index is the line of the input counted from 0, request_id is made from its content.
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"

@@ -1,8 +1,12 @@
 // runtime/engine/engine.hpp: runs requests. One engine thread owns all request state; front ends talk to it through a
 // queue. A step:
-//   1 inbox: new and aborted requests        2 scheduler plans          3 proposer drafts
-//   4 one ragged batch is built              5 model's forward          6 head, sampling, scoring of the rows that want
-//   it 7 tokens are committed, text is streamed, ended sequences let go
+//   1 inbox: new and aborted requests
+//   2 the scheduler plans
+//   3 the proposer drafts
+//   4 one ragged batch is built
+//   5 the model's forward
+//   6 head, sampling, scoring of the rows that want it
+//   7 tokens are committed, text is streamed, ended sequences let go
 // Results do not depend on what else is in a batch: see docs/numerics.md.
 #pragma once
 

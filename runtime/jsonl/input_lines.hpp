@@ -10,6 +10,10 @@
 
 namespace mortise {
 
+// Of what people and their programs write. More than any prompt that a model takes: what is longer is an accident, and
+// a stream without newlines must not fill the memory.
+inline constexpr std::size_t kMaxInputLineBytes = std::size_t{16} << 20;
+
 struct InputLine {
   std::size_t number = 0;   // from 1; blank lines count
   std::string text;         // without the line end (\n or \r\n) and without a byte order mark

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "json/is_there.hpp"
 #include "tokenizer/tokenizer.hpp"
 #include "tokenizer/tokenizer_parts.hpp"
 
@@ -14,12 +15,6 @@ using namespace tokenizer;
 // The members of tokenizer_config.json that name one special token each.
 constexpr const char* kNamedTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
-
-// A file that cannot be looked at counts as there, so that reading it says why.
-bool is_there(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::exists(path, error) || error;
-}
 
 AddedToken read_named_token(const ConfigNode& node) {
   AddedToken token;

@@ -280,7 +280,7 @@ def test_a_file_that_is_refused_changes_nothing(talk, mortise, tmp_path):
                        "settings": {"temperature": 0, "max_tokens": 12}, "messages": [], "completions": []})
     refusals = {
         "text": ("hello", "is it a file that /save wrote?"),
-        "deep": ("[" * 100000, "nested deeper than 8 levels"),
+        "deep": ("[" * 100000, "JSON is nested deeper than 100 levels"),
         "role": (good.replace('"messages": []', '"messages": [{"role": "root", "content": ""}]'), "messages[0]: role is 'root'"),
         "field": (good.replace("max_tokens", "max_tokns"), "settings: unknown field 'max_tokns'; did you mean 'max_tokens'?"),
         "range": (good.replace("12", "-1"), f"{tmp_path / 'range'}: settings: max_tokens is -1; it must be from 0"),

@@ -1,8 +1,7 @@
 // linear_pack.hpp: brings weights into the order that the linear kernels read, once, when a model is loaded.
 // One order per type for all instruction sets, so packed weights do not depend on the machine:
-//   bf16  [ceil(N/16)][ceil(K/32)][16 pairs of k][16 n][2]   1 KiB per 16 columns and 32 k: an AMX B tile; to AVX-512
-//   each
-//                                                           64-byte line is 16 columns' (even, odd) k
+//   bf16  [ceil(N/16)][ceil(K/32)][16 pairs of k][16 n][2]   1 KiB per 16 columns and 32 k: an AMX B tile;
+//                                                           to AVX-512 each 64-byte line is 16 columns' (even, odd) k
 //   f32   [ceil(N/16)][ceil(K/32)][32 k][16 n]
 // What lies beyond N and K is zero.
 #pragma once

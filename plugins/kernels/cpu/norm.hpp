@@ -3,8 +3,8 @@
 //   with residual:  residual[m] = round(x[m] + residual[m]), stored; the norm is taken of that, else of x[m]
 //   rms_norm:       inv = 1 / sqrt(sum(x^2) / N + eps);  out = round(weight * round(x * inv))
 //   layer_norm:     mean = sum(x) / N;  d = x - mean;  inv = 1 / sqrt(sum(d^2) / N + eps)
-//                   out = round((d * inv) * weight + bias), the last product and sum fused; without bias only the
-//                   product
+//                   out = round((d * inv) * weight + bias), the last product and sum fused;
+//                   without bias only the product
 //   x, residual, out   bf16 or f32 [M, N]   rows a stride of elements apart
 //   weight, bias       the type of x [N]    bias is layer_norm's and may be null
 //

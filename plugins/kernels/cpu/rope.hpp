@@ -1,6 +1,6 @@
 // rope.hpp: rotary position embedding, in place.
-//   x0' = x0 cos - x1 sin,  x1' = x1 cos + x0 sin   each: product, product, sum in f32 (no fma), rounded once to the
-//   type
+//   x0' = x0 cos - x1 sin,  x1' = x1 cos + x0 sin
+//   each: product, product, sum in f32 (no fma), rounded once to the type
 // for the pairs (x[i], x[i + rotary_dim / 2]), or interleaved (x[2 i], x[2 i + 1]), 0 <= i < rotary_dim / 2. Elements
 // from rotary_dim on stay as they are. Source: arXiv:2104.09864.
 #pragma once

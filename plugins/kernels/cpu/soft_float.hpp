@@ -9,8 +9,7 @@
 //   rounding to double, then lie far closer to that value than to the nearest midpoint of two f32 values (2^-25), so
 //   both roundings give it. Otherwise the double sum is exact and only one rounding happens.
 // - For any product: the double sum is rounded to odd (TwoSum gives the error; if it is not zero and the last bit of
-// the
-//   sum is even, step towards the exact value), and 53 >= 24 + 2 makes the second rounding exact.
+//   the sum is even, step towards the exact value), and 53 >= 24 + 2 makes the second rounding exact.
 //   Source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
 //   odd", IEEE Trans. Computers 57 (2008).
 //

@@ -1,11 +1,13 @@
 // plugins/schedulers/fcfs/planner.hpp: one step's plan, first come, first served. A pure function of the view and of
 // the two limits: nothing is remembered from step to step, so the scheduler can be replaced at any time.
-//   Order: priority (lower first), then arrival. Running sequences come before waiting ones, among them those that
-//   decode before those that are still in their prompt. Memory: a running sequence that lacks blocks takes them from
-//   the last running one in the order, never from one before it; so does a waiting one from those of worse priority.
-//   Any other waiting one is admitted when all its known tokens
-//   fit beside what the running ones still need to finish theirs and one block each; whoever does not fit holds back
-//   all after it.
+//
+//   Order   priority (lower first), then arrival. Running sequences come before waiting ones, among them those that
+//           decode before those that are still in their prompt.
+//   Memory  a running sequence that lacks blocks takes them from the last running one in the order, never from one
+//           before it; so does a waiting one from those of worse priority. Any other waiting one is admitted when all
+//           its known tokens fit beside what the running ones still need to finish theirs and one block each; whoever
+//           does not fit holds back all after it.
+//
 // So the first sequence in the order always gets on, and nobody is starved.
 #pragma once
 

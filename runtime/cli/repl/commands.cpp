@@ -135,10 +135,10 @@ void help(ReplState& state, const std::string& rest) {
     text += fmt::format("  {:<42}  {}\n", fmt::format("{} {}", command.name, command.arguments), command.summary);
   }
   text +=
-      "A backslash at the end of a line goes on in the next; lines between two lines of \"\"\" are one prompt; // "
-      "sends\n"
-      "text that begins with /. TAB completes commands; Ctrl-R searches the history, Ctrl-C stops an answer, Ctrl-D "
-      "quits.\n";
+      "A backslash at the end of a line goes on in the next; lines between two lines of \"\"\" are one prompt; "
+      "// sends\n"
+      "text that begins with /. TAB completes commands; Ctrl-R searches the history, Ctrl-C stops an answer, "
+      "Ctrl-D quits.\n";
   state.console.say(text);
 }
 
@@ -162,16 +162,16 @@ constexpr Command kCommands[] = {
     {"/complete", "", "the model continues each line; the dialogue waits for /chat", "", Argument::kNone, complete},
     {"/clear", "", "forgets the dialogue, as /chat clear", "", Argument::kNone, clear},
     {"/score", "A | B", "log probability and rank of each token of B given A",
-     "  /score The sky is | blue     scores \" blue\" behind \"The sky is\": the space before the bar is dropped, the "
-     "one\n"
+     "  /score The sky is | blue     scores \" blue\" behind \"The sky is\": "
+     "the space before the bar is dropped, the one\n"
      "                               behind it belongs to B\n"
      "  /score 12 + 30 =|42          without spaces: B follows A at once\n"
      "  \\| is a bar of the text. Plain text, in a chat too.\n",
      Argument::kNone, score},
     {"/proposer", "[NAME [OPTION=VALUE ...] | none]", "shows or changes the part that drafts tokens",
      "  Opens the pipeline anew with that proposer; settings and dialogue stay, and so do the tokens of each answer:\n"
-     "  drafts change the speed alone. If it cannot be opened, the pipeline goes on as it was. A VALUE is JSON or "
-     "plain\n"
+     "  drafts change the speed alone. If it cannot be opened, the pipeline goes on as it was. "
+     "A VALUE is JSON or plain\n"
      "  text; NAME may be a plugin's file. /plugins NAME tells the options.\n",
      Argument::kProposer, change_proposer},
     {"/stats", "", "tokens/s, time to first token, KV blocks, preemptions, accepted drafts", "", Argument::kNone,

@@ -13,6 +13,7 @@
 
 #include "checkpoint/json_file.hpp"
 #include "error.hpp"
+#include "json/bounded_json.hpp"
 #include "loader/nearest.hpp"
 
 namespace mortise {
@@ -24,7 +25,6 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "mortise dialogue 1";
 constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{64} << 20;
-constexpr int kMaxDepth = 8;  // a message's content is at depth 3
 
 // Reads the members of an object, each once, and names what it found where.
 class Reader {
@@ -85,15 +85,11 @@ Json read_messages(const Json& list, const std::string& where) {
   return messages;
 }
 
-Json parse_limited(const std::string& text, const std::string& where) {
-  const auto check_depth = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMaxDepth) fail("{}: nested deeper than {} levels; no dialogue is", where, kMaxDepth);
-    return true;
-  };
+Json parse_file(const std::string& text, const std::string& where) {
   try {
-    return Json::parse(text, check_depth);
-  } catch (const Json::exception& error) {
-    fail("{}: {}; is it a file that /save wrote?", where, json_error_text(error));
+    return parse_json(text);
+  } catch (const Error& error) {
+    fail("{}: {}; is it a file that /save wrote?", where, error.what());
   }
 }
 
@@ -143,7 +139,7 @@ std::string to_text(const SavedDialogue& saved) {
 }
 
 SavedDialogue parse_dialogue(const std::string& text, const std::string& where) {
-  const Json json = parse_limited(text, where);
+  const Json json = parse_file(text, where);
   const Reader reader(json, where);
   reader.one_of("format", {kFormat});
   reader.allow_only({"format", "model", "system_fingerprint", "mode", "settings", "messages", "completions"});

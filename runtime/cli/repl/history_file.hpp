@@ -12,6 +12,7 @@ namespace mortise {
 
 class HistoryFile {
  public:
+  // LineEditor keeps as many.
   static constexpr std::size_t kMaxEntries = 1000;
   static constexpr std::size_t kMaxEntryBytes = std::size_t{64} << 10;  // a longer one is not kept: it was pasted
   static constexpr std::size_t kMaxFileBytes = std::size_t{4} << 20;

@@ -10,6 +10,7 @@
 #include <cwchar>
 
 #include "cli/interrupt.hpp"
+#include "cli/repl/history_file.hpp"
 #include "cli/repl/pipe_lines.hpp"
 #include "cli/repl/terminal.hpp"
 #include "error.hpp"
@@ -18,7 +19,6 @@
 namespace mortise {
 namespace {
 
-constexpr std::size_t kMaxHistory = 1000;
 constexpr std::size_t kMaxListed = 100;  // suggestions on the screen
 
 std::size_t num_characters(std::string_view text) {
@@ -38,7 +38,7 @@ LineEditor::LineEditor(int screen_fd, Suggester suggester)
   el_.reset(el_init("mortise", stdin, screen_.get(), screen_.get()));
   if (!history_ || !el_) fail("libedit cannot be started; is TERM={} right?", ::getenv("TERM") ? ::getenv("TERM") : "");
   HistEvent event;
-  history(history_.get(), &event, H_SETSIZE, static_cast<int>(kMaxHistory));
+  history(history_.get(), &event, H_SETSIZE, static_cast<int>(HistoryFile::kMaxEntries));
   history(history_.get(), &event, H_SETUNIQUE, 1);
   EditLine* el = el_.get();
   el_set(el, EL_CLIENTDATA, this);

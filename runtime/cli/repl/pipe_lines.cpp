@@ -10,13 +10,11 @@
 
 #include "cli/interrupt.hpp"
 #include "error.hpp"
+#include "jsonl/input_lines.hpp"
 #include "tokenizer/utf8.hpp"
 
 namespace mortise {
 namespace {
-
-// Larger than any prompt that a model takes; a stream without newlines must not fill the memory.
-constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20;
 
 std::size_t count(std::string_view text, std::string_view part) {
   std::size_t n = 0;
@@ -59,7 +57,7 @@ std::optional<Line> PipeLines::read(const std::string& /*prompt*/) {
   while ((end = buffer_.find('\n', searched)) == buffer_.npos) {
     buffer_.erase(0, start_);
     start_ = 0;
-    if (buffer_.size() > kMaxLineBytes) {  // read on to its end, but keep nothing of it
+    if (buffer_.size() > kMaxInputLineBytes) {  // read on to its end, but keep nothing of it
       too_long = true;
       buffer_.clear();
     }
@@ -70,8 +68,8 @@ std::optional<Line> PipeLines::read(const std::string& /*prompt*/) {
   end = std::min(end, buffer_.size());
   const std::string_view line = std::string_view(buffer_).substr(start_, end - start_);
   start_ = std::min(end + 1, buffer_.size());
-  if (too_long || line.size() > kMaxLineBytes) {
-    fail("is longer than {} MiB; no model takes that as a prompt", kMaxLineBytes >> 20);
+  if (too_long || line.size() > kMaxInputLineBytes) {
+    fail("is longer than {} MiB; no model takes that as a prompt", kMaxInputLineBytes >> 20);
   }
   return to_line(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
 }

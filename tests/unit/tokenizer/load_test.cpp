@@ -107,6 +107,9 @@ TEST(TokenizerLoad, RefusesWhatIsNoFileAndWhatIsTooLarge) {
     EXPECT_THAT(load_error(folder.path()),
                 HasSubstr(name + std::string(": 1099511627776 bytes; the limit is 67108864")));
     std::filesystem::remove(folder.path() / name);
+    std::filesystem::create_symlink(name, folder.path() / name);
+    EXPECT_THAT(load_error(folder.path()), HasSubstr(name + std::string(": cannot be looked at: Too many levels")));
+    std::filesystem::remove(folder.path() / name);
   }
 }
 
