@@ -8,15 +8,13 @@
 #include "cli/earlier_results.hpp"
 #include "cli/stop_signals.hpp"
 #include "error.hpp"
+#include "jsonl/input_lines.hpp"
 #include "jsonl/output_lines.hpp"
 #include "jsonl/progress.hpp"
 #include "sampling/params.hpp"
 
 namespace mortise {
 namespace {
-
-// More than any prompt that a model takes; what is longer is an accident, and must not fill the memory.
-constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20;
 
 struct LinesOptions {
   SessionOptions session;
@@ -30,7 +28,7 @@ class LinesRunner {
       : command_(command),
         options_(options),
         label_(std::string("mortise: ") + command.name + ": "),
-        in_(options.input, kMaxLineBytes),
+        in_(options.input, kMaxInputLineBytes),
         out_(options.output),
         progress_(label_) {
     if (out_.is_same_file(in_.fd())) fail("{}: is the input and the output; give another -o", out_.name());
@@ -48,7 +46,7 @@ class LinesRunner {
     session.pipeline();  // a broken model is one error, not one for each line
     check_fingerprints(earlier, session, out_);
     out_.start(earlier.output_bytes);
-    const LinesRun lines{session, earlier.created.value_or(in_.modified()), kMaxLineBytes};
+    const LinesRun lines{session, earlier.created.value_or(in_.modified()), kMaxInputLineBytes};
     const bool complete = run_lines(lines);
     progress_.finish(state_);
     session.close();

@@ -52,9 +52,8 @@ std::vector<std::int32_t> tokenise(const ChoiceContext& context, const SamplingP
     if (others && text_behind(context, params, *others) == choice) return *std::move(others);
   }
   fail(
-      "choices[{}]: {} cannot be generated as it is: this model's tokenizer makes {} of it behind this prompt; write "
-      "it "
-      "as the tokenizer does, or leave it out",
+      "choices[{}]: {} cannot be generated as it is: this model's tokenizer makes {} of it behind this prompt; "
+      "write it as the tokenizer does, or leave it out",
       index, shown(choice), shown(text));
 }
 
@@ -102,8 +101,7 @@ ChoiceTrie make_choice_trie(const SamplingParams& params, const ChoiceContext& c
     if (const auto pair = find_continued_choice(sequences)) {
       fail(
           "choices[{}]: {} is the beginning of choices[{}], and this model has no end token that could tell them "
-          "apart; "
-          "name one in stop_token_ids",
+          "apart; name one in stop_token_ids",
           pair->first, shown(params.choices[pair->first]), pair->second);
     }
   }

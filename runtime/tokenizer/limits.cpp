@@ -31,8 +31,7 @@ void GrowthLimit::check(std::size_t bytes) const {
   if (bytes <= max_bytes_) return;
   fail(
       "tokenizer.json makes a text of {} bytes more than {} times as long; check the replacements of its normalizer "
-      "and "
-      "pre_tokenizer",
+      "and pre_tokenizer",
       (max_bytes_ - kAlwaysAllowed) / kMaxGrowth, kMaxGrowth);
 }
 

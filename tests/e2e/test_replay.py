@@ -98,8 +98,9 @@ def test_a_replay_under_other_parts_of_the_same_bits_is_equal(recorded, mortise,
 
 def test_recording_changes_no_answer(tmp_path, jsonl):
     _, plain = jsonl("batch", batch_lines())
-    _, recorded = jsonl("batch", batch_lines(), "--overwrite", "--record", tmp_path / "log")
-    assert plain == recorded
+    again = tmp_path / "again.jsonl"  # of the same input file: `created` is the time of its last change
+    run_mortise("batch", "-i", tmp_path / "in.jsonl", "-o", again, "--record", tmp_path / "log")
+    assert plain == [json.loads(line) for line in again.read_text().splitlines()]
     args = ("run", "-p", "Once", "--max-tokens", 3, "--seed", 1, "--json")
     tokens = [json.loads(run_mortise(*args, *more).stdout)["tokens"] for more in ((), ("--record", tmp_path / "log"))]
     assert tokens[0] == tokens[1] and "logprob" not in tokens[1][0]
