@@ -3,7 +3,7 @@
 them; the table has the medians, and the median of the rounds' own ratios.
 
 usage: bench/peers/compare.py --mortise build/release/mortise [--shapes tiny,160m] [--peers llama,vllm] [--formats bf16,q8_0,q4_0]
-       [--rounds 5] [--threads 2] [--out bench/results/NAME]
+       [--rounds 5] [--threads 2] [--out bench/results/NAME]      (--help: sizes of the work too)
 Writes NAME.json (every sample, every command) and NAME.md (the table). $PEERS: where install_*.sh put the programs."""
 import argparse
 import json
@@ -62,26 +62,41 @@ def ensure_models(args, shape):
 def mortise_figures(args, shape, weights):
     """{name: (value, floor)}"""
     figures = {}
-    for scenario in ("decode", "prefill", "startup"):
+    sizes = {"decode": ["--batch", ",".join(map(str, args.batches)), "--prompt", args.prompt, "--output", args.output],
+             "prefill": ["--batch", args.prefill[0], "--prompt", args.prefill[1]], "startup": []}
+    for scenario in sizes:
         target = PEERS / "out.json"
         settings = ["--set", f"device.threads={args.threads}"]
         if weights:
             settings += ["--set", f"model.weights={weights}"]
-        output_of(args.mortise, "bench", scenario, "--shape", shape, *settings, "--repeats", 1, "--json", target)
+        output_of(args.mortise, "bench", scenario, "--shape", shape, *sizes[scenario], *settings, "--repeats", 1, "--json", target)
         figures |= {f["name"]: (f["value"], f["floor"]) for f in json.loads(target.read_text())["figures"]}
     return figures
 
 
 def llama_batches(args, gguf, prompt, output, batches):
+    """{batch: figures}. The program may end before its log thread has written the last line; then it is run again."""
     tokens = max(batches) * (prompt + output)
-    text = output_of(LLAMA / "llama-batched-bench", "-m", gguf, "-t", args.threads, "-tb", args.threads, "-c", tokens, "-b", 2048,
-                     "-ub", 512, "-npp", prompt, "-ntg", output, "-npl", ",".join(map(str, batches)), "--output-format", "jsonl")
-    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    for _ in range(5):
+        text = output_of(LLAMA / "llama-batched-bench", "-m", gguf, "-t", args.threads, "-tb", args.threads, "-c", tokens, "-b", 2048,
+                         "-ub", 512, "-npp", prompt, "-ntg", output, "-npl", ",".join(map(str, batches)), "--output-format", "jsonl")
+        rows = {row["pl"]: row for row in complete_lines(text)}
+        if set(rows) == set(batches):
+            return rows
+    sys.exit(f"llama-batched-bench: no line for batches {sorted(set(batches) - set(rows))} in five runs; its last output:\n{text[-2000:]}")
+
+
+def complete_lines(text):
+    for line in text.splitlines():
+        if line.startswith("{") and line.endswith("}"):
+            yield json.loads(line)
 
 
 def llama_figures(args, gguf):
-    figures = {f"decode, batch {row['pl']}": row["speed_tg"] for row in llama_batches(args, gguf, 128, 128, (1, 8, 32))}
-    figures["prefill, 16 x 1024"] = llama_batches(args, gguf, 1024, 1, (16,))[0]["speed_pp"]
+    rows = llama_batches(args, gguf, args.prompt, args.output, args.batches)
+    figures = {f"decode, batch {batch}": row["speed_tg"] for batch, row in rows.items()}
+    batch, prompt = args.prefill
+    figures[f"prefill, {batch} x {prompt}"] = llama_batches(args, gguf, prompt, 1, [batch])[batch]["speed_pp"]
     start = time.time()
     output_of(LLAMA / "llama-completion", "-m", gguf, "-t", args.threads, "-c", 512, "-n", 1, "-no-cnv", "--no-warmup", "-p", PROMPT)
     figures["start to first token"] = time.time() - start
@@ -90,10 +105,9 @@ def llama_figures(args, gguf):
 
 def vllm_figures(args, model):
     env = {"LD_PRELOAD": str(PEERS / "cpuid_amx.so")} if "amx_tile" in Path("/proc/cpuinfo").read_text() else {}
-    figures = {}
-    for case in ("decode", "prefill"):
-        figures |= json.loads(output_of(PEERS / "vllm/bin/python", HERE / "vllm_run.py", model, case, args.threads, env=env).splitlines()[-1])
-    return figures
+    batches = ",".join(map(str, args.batches))
+    text = output_of(PEERS / "vllm/bin/python", HERE / "vllm_run.py", model, args.threads, batches, args.prompt, args.output, *args.prefill, env=env)
+    return json.loads(text.splitlines()[-1])
 
 
 def measure(args, shape):
@@ -158,6 +172,10 @@ def main():
     parser.add_argument("--shapes", type=words, default=["tiny", "160m"])
     parser.add_argument("--peers", type=words, default=["llama"], help="llama, vllm")
     parser.add_argument("--formats", type=words, default=["bf16"], help="of llama.cpp; q8_0 and q4_0 stand beside int8 and int4")
+    parser.add_argument("--batches", type=lambda text: [int(word) for word in text.split(",")], default=[1, 8, 32], help="of decode (1,8,32)")
+    parser.add_argument("--prompt", type=int, default=128, help="of decode: tokens (128)")
+    parser.add_argument("--output", type=int, default=128, help="of decode: tokens (128)")
+    parser.add_argument("--prefill", type=lambda text: [int(word) for word in text.split("x")], default=[16, 1024], metavar="16x1024")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=Path)

@@ -27,5 +27,5 @@ fi
 
 cmake -S llama.cpp -B llama.cpp/build -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF \
   -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF > cmake.log
-cmake --build llama.cpp/build -j "${JOBS:-$(nproc)}" --target llama-bench llama-batched-bench llama-completion llama-quantize > build.log
-ls llama.cpp/build/bin/llama-{bench,batched-bench,completion,quantize}
+cmake --build llama.cpp/build -j "${JOBS:-$(nproc)}" --target llama-batched-bench llama-completion llama-quantize > build.log
+ls llama.cpp/build/bin/llama-{batched-bench,completion,quantize}

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""vLLM on the CPU, one sample of each figure. usage: vllm_run.py MODEL_DIR decode|prefill [threads=2]; prints one JSON line
-{"decode, batch 1": tokens/s, ...}. Prompts are random ids; the difference of two runs leaves the prompts out of decode."""
+"""vLLM on the CPU, one sample of each figure. usage: vllm_run.py MODEL_DIR THREADS BATCHES PROMPT OUTPUT PREFILL_BATCH PREFILL_PROMPT
+Prints one JSON line {"decode, batch 1": tokens/s, ...}. Prompts are random ids; the difference of two runs leaves the prompts out of
+decode."""
 import ctypes
 import json
 import os
@@ -9,8 +10,11 @@ import sys
 import time
 
 ctypes.CDLL(None).syscall(158, 0x1023, 18)  # arch_prctl(ARCH_REQ_XCOMP_PERM, tiles): oneDNN does not ask for AMX by itself
-model, case = sys.argv[1:3]
-threads = int(sys.argv[3]) if len(sys.argv) > 3 else 2
+if len(sys.argv) != 8:
+    sys.exit(__doc__)
+model = sys.argv[1]
+threads, prompt, output, prefill_batch, prefill_prompt = (int(sys.argv[i]) for i in (2, 4, 5, 6, 7))
+batches = [int(word) for word in sys.argv[3].split(",")]
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "4")
 os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", f"0-{threads - 1}")  # its default keeps a core back for the front end
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
@@ -34,8 +38,6 @@ def seconds(num_prompts, prompt_tokens, output_tokens):
 
 
 seconds(2, 64, 8)  # warm up
-if case == "decode":
-    figures = {f"decode, batch {n}": n * 127 / (seconds(n, 128, 128) - seconds(n, 128, 1)) for n in (1, 8, 32)}
-else:
-    figures = {"prefill, 16 x 1024": 16 * 1024 / seconds(16, 1024, 1)}
+figures = {f"decode, batch {n}": n * (output - 1) / (seconds(n, prompt, output) - seconds(n, prompt, 1)) for n in batches}
+figures[f"prefill, {prefill_batch} x {prefill_prompt}"] = prefill_batch * prefill_prompt / seconds(prefill_batch, prefill_prompt, 1)
 print(json.dumps(figures))

@@ -32,6 +32,11 @@ def test_the_table_holds_each_format_against_its_own():
         "| decode, batch 1, int8, tokens/s | 200 |  |  | 160 (1.25 x) |"]
 
 
+def test_lines_that_are_cut_or_are_no_json_are_passed_over():
+    text = 'warming up\n{"pl": 1, "speed_tg": 5.0}\n\n{"pl": 2, "speed'
+    assert list(compare.complete_lines(text)) == [{"pl": 1, "speed_tg": 5.0}]
+
+
 @pytest.mark.parametrize("args, text", [
     (["--mortise", "/no/mortise"], "/no/mortise: is not there; build Mortise, or run bench/peers/install_llama.sh or install_vllm.sh"),
     (["--mortise", "/bin/true", "--peers", "llama"], "is not there; build Mortise, or run bench/peers/install_llama.sh"),
