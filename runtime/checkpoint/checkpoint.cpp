@@ -129,6 +129,18 @@ Checkpoint Checkpoint::open(const fs::path& folder) {
   return out;
 }
 
+Checkpoint Checkpoint::from_memory(const std::string& name, ModelConfig config, TensorMap tensors,
+                                   std::shared_ptr<const void> owner) {
+  Checkpoint out;
+  out.folder_ = name;
+  out.generation_config_.eos_token_ids = config.eos_token_ids;
+  out.generation_config_.bos_token_id = config.bos_token_id;
+  out.config_ = std::move(config);
+  out.owner_ = std::move(owner);
+  out.tensors_ = std::move(tensors);
+  return out;
+}
+
 const TensorView* Checkpoint::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;

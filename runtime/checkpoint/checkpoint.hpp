@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +20,11 @@ class Checkpoint {
  public:
   // Error, with the file, what is wrong and what to do, when the folder or one of its files cannot be used.
   static Checkpoint open(const std::filesystem::path& folder);
+
+  // A model whose weights were made, not read. `tensors` lie in memory that `owner` keeps; `name` stands where a folder
+  // would: in messages, and as the model's name.
+  static Checkpoint from_memory(const std::string& name, ModelConfig config, TensorMap tensors,
+                                std::shared_ptr<const void> owner);
 
   const std::filesystem::path& folder() const { return folder_; }
   const ModelConfig& config() const { return config_; }
@@ -42,6 +49,7 @@ class Checkpoint {
   ModelConfig config_;
   GenerationConfig generation_config_;
   std::vector<SafetensorsFile> files_;
+  std::shared_ptr<const void> owner_;  // of tensors that are in no file
   TensorMap tensors_;
 };
 

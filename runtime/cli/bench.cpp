@@ -1,140 +1,125 @@
-// mortise bench: named scenarios through the whole engine, as a table or as JSON.
-//   decode   tokens/s of 1, 8 and 32 sequences that decode together, after their prompts are done
-//   prefill  prompt tokens/s of 16 prompts of 1024 tokens
-// Prompts are random tokens, end tokens are ignored, sampling is greedy.
+// mortise bench: named scenarios, each figure beside its floor of the same run (runtime/bench, docs/performance.md).
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
-#include <chrono>
-#include <condition_variable>
-#include <iostream>
-#include <mutex>
-#include <nlohmann/json.hpp>
-#include <random>
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <memory>
 
+#include "bench/bench.hpp"
+#include "bench/random_model.hpp"
 #include "cli/commands.hpp"
-#include "cli/session.hpp"
 #include "error.hpp"
 
 namespace mortise {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-struct Load {
-  std::int32_t num_requests = 1;
-  std::int32_t prompt_tokens = 0;
-  std::int32_t output_tokens = 0;
+struct CommandOptions {
+  bench::BenchOptions bench;
+  std::vector<std::string> words;  // the scenario and perhaps a script, in any order
+  std::string json, compare;
+  std::string save_model;  // folder
 };
 
-// When things happened, in seconds after submission.
-struct Timing {
-  double all_first_s = 0;  // every request had its first token
-  double end_s = 0;
-  std::int64_t tokens_after_first = 0;  // generated after all_first_s
-};
-
-std::vector<Request> make_requests(const Load& load, std::int32_t vocab_size) {
-  std::mt19937 random(1);
-  std::vector<Request> requests(static_cast<std::size_t>(load.num_requests));
-  for (Request& request : requests) {
-    for (std::int32_t i = 0; i < load.prompt_tokens; ++i) {
-      request.prompt.push_back(static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(vocab_size)));
+// One of the words is a scenario, the other a script.
+void read_words(CommandOptions& options) {
+  const auto& names = bench::scenario_names();
+  for (const std::string& word : options.words) {
+    const bool is_scenario = std::find(names.begin(), names.end(), word) != names.end();
+    std::string& place = is_scenario && options.bench.scenario.empty() ? options.bench.scenario : options.bench.script;
+    if (!place.empty()) {
+      throw CLI::ValidationError(fmt::format("bench: expected a scenario ({}) and at most one script, got {}",
+                                             fmt::join(names, ", "), fmt::join(options.words, " ")));
     }
-    request.sampling.temperature = 0;
-    request.sampling.ignore_eos = true;
-    request.sampling.max_tokens = load.output_tokens;
+    place = word;
   }
-  return requests;
-}
-
-Timing run_load(Engine& engine, const Load& load, std::int32_t vocab_size) {
-  std::mutex mutex;
-  std::condition_variable changed;
-  Timing timing;
-  std::int32_t num_started = 0, num_finished = 0;
-  const auto start = Clock::now();
-  for (Request& request : make_requests(load, vocab_size)) {
-    engine.submit(std::move(request), [&, started = false](const Delta& delta) mutable {
-      const std::lock_guard lock(mutex);
-      const double now = std::chrono::duration<double>(Clock::now() - start).count();
-      if (num_started == load.num_requests) timing.tokens_after_first += static_cast<std::int64_t>(delta.tokens.size());
-      if (!std::exchange(started, true) && ++num_started == load.num_requests) timing.all_first_s = now;
-      if (delta.finish == FinishReason::kNone) return;
-      timing.end_s = now;
-      if (++num_finished == load.num_requests) changed.notify_one();
-    });
+  if (options.bench.scenario.empty()) {
+    throw CLI::ValidationError(fmt::format("bench: which scenario? One of {}", fmt::join(names, ", ")));
   }
-  std::unique_lock lock(mutex);
-  changed.wait(lock, [&] { return num_finished == load.num_requests; });
-  return timing;
 }
 
-// The best of several runs: neighbours on a shared machine only ever slow one down.
-double best_rate(int repeats, const std::function<double()>& run) {
-  double best = 0;
-  for (int i = 0; i < repeats; ++i) best = std::max(best, run());
-  return best;
+std::string command_line() {
+  std::ifstream stream("/proc/self/cmdline", std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(stream), {});
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return text.substr(0, text.find_last_not_of(' ') + 1);
 }
 
-struct BenchOptions {
-  std::string scenario;
-  SessionOptions session;
-  std::vector<std::int32_t> batches = {1, 8, 32};
-  int repeats = 3;
-  bool json = false;
-};
+void write_json(const std::string& file, const bench::Report& report) {
+  std::ofstream stream(file, std::ios::binary);
+  stream << json_of(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n' << std::flush;
+  if (!stream) fail("--json {}: cannot be written; check the folder and its permissions", file);
+}
 
-nlohmann::ordered_json decode(OpenPipeline& pipeline, const BenchOptions& options) {
-  const std::int32_t vocab_size = pipeline.assembly.dims().vocab_size;
-  auto rows = nlohmann::ordered_json::array();
-  for (std::int32_t batch : options.batches) {
-    const double rate = best_rate(options.repeats, [&] {
-      const Timing timing = run_load(pipeline.engine, {batch, 16, 64}, vocab_size);
-      return static_cast<double>(timing.tokens_after_first) / (timing.end_s - timing.all_first_s);
-    });
-    rows.push_back({{"scenario", "decode"}, {"batch", batch}, {"tokens_per_s", rate}});
+// For other programs: the same weights that a shape has here.
+void save_model(const CommandOptions& options) {
+  if (options.bench.shape.empty() || !options.words.empty()) {
+    throw CLI::ValidationError("--save-model goes with --shape alone: mortise bench --shape 160m --save-model FOLDER");
   }
-  return rows;
+  const bench::ModelShape& shape = bench::model_shape(options.bench.shape);
+  std::error_code error;
+  std::filesystem::create_directories(options.save_model, error);
+  if (error) fail("--save-model {}: {}", options.save_model, error.message());
+  write_random_model(shape, options.save_model);
 }
 
-nlohmann::ordered_json prefill(OpenPipeline& pipeline, const BenchOptions& options) {
-  const std::int32_t length = std::min(1024, pipeline.assembly.limits().max_model_len - 1);
-  const double rate = best_rate(options.repeats, [&] {
-    const Timing timing = run_load(pipeline.engine, {16, length, 1}, pipeline.assembly.dims().vocab_size);
-    return 16.0 * length / timing.all_first_s;
-  });
-  return {{{"scenario", "prefill"}, {"batch", 16}, {"prompt_tokens", length}, {"tokens_per_s", rate}}};
-}
-
-void bench(const BenchOptions& options) {
-  Session session(options.session);
-  OpenPipeline& pipeline = session.pipeline();
-  const nlohmann::ordered_json rows =
-      options.scenario == "decode" ? decode(pipeline, options) : prefill(pipeline, options);
-  session.close();
-  if (options.json) {
-    std::cout << rows.dump() << std::endl;
+void run(CommandOptions& options) {
+  if (!options.save_model.empty()) {
+    save_model(options);
     return;
   }
-  std::cout << "scenario  batch  tokens/s\n";
-  for (const auto& row : rows) {
-    std::cout << fmt::format("{:8}  {:5}  {:8.1f}\n", row["scenario"].get<std::string>(), row["batch"].get<int>(),
-                             row["tokens_per_s"].get<double>());
+  read_words(options);
+  if (!options.compare.empty() && !options.bench.against.empty()) {
+    throw CLI::ValidationError("--compare goes with figures, and --against makes pairs; give one of them");
   }
+  options.bench.command = command_line();
+  // Read first: a measurement may take minutes.
+  std::vector<bench::OldFigure> old;
+  if (!options.compare.empty()) old = bench::read_report(options.compare);
+  const bench::Report report = bench::run_bench(options.bench);
+  std::fputs(table_of(report).c_str(), stdout);
+  if (!options.compare.empty()) std::fputs(("\n" + comparison_table(report, old)).c_str(), stdout);
+  if (!options.json.empty()) write_json(options.json, report);
+}
+
+void add_sizes(CLI::App& command, bench::Sizes& sizes) {
+  command
+      .add_option("--batch", sizes.batches, "sequences at a time: of decode several, 1,8,32; of groups those of one")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command.add_option("--prompt", sizes.prompt, "tokens of a prompt");
+  command.add_option("--output", sizes.output, "tokens to generate for each");
+  command.add_option("--groups", sizes.num_groups, "groups: how many (32)");
+  command.add_option("--shared", sizes.shared, "groups: tokens that those of one group share (512)");
+  command.add_option("--own", sizes.own, "groups: tokens of its own that each has (64)");
 }
 
 }  // namespace
 
 void add_bench_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("bench", "measure the engine in a named scenario");
-  const auto options = std::make_shared<BenchOptions>();
-  command->add_option("scenario", options->scenario, "decode or prefill")
-      ->required()
-      ->check(CLI::IsMember({"decode", "prefill"}));
-  add_session_options(*command, options->session);
-  command->add_option("--batch", options->batches, "decode: sequences at a time (default 1,8,32)")->delimiter(',');
-  command->add_option("--repeats", options->repeats, "runs, of which the best counts")->check(CLI::PositiveNumber);
-  command->add_flag("--json", options->json, "print JSON instead of a table");
-  command->callback([options] { bench(*options); });
+  CLI::App* command = app.add_subcommand("bench", "measure the engine in a named scenario, beside its floor");
+  const auto options = std::make_shared<CommandOptions>();
+  command->add_option(
+      "scenario", options->words,
+      fmt::format("{}; and perhaps a pipeline script (default: the demo)", fmt::join(bench::scenario_names(), ", ")));
+  bench::BenchOptions& bench = options->bench;
+  command->add_option("--shape", bench.shape, "random weights of this shape: " + bench::model_shape_names());
+  command
+      ->add_option("--set", bench.settings, "an option of a part: device.threads=1, kv_cache.memory=1GiB; repeatable")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--against", bench.against,
+                   "measure in pairs with this: a setting as of --set (repeatable), or another script")
+      ->allow_extra_args(false);
+  add_sizes(*command, bench.sizes);
+  command->add_option("--repeats", bench.repeats, "samples, whose median counts (5), or pairs (15)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--json", options->json, "write the figures with all samples to this file");
+  command->add_option("--compare", options->compare, "show the figures beside those of an earlier --json file");
+  command->add_option("--save-model", options->save_model,
+                      "write the checkpoint of --shape to this folder, for other programs, and measure nothing");
+  command->add_option("--trace", bench.trace, "write a Chrome trace of the engine's steps to this file");
+  command->callback([options] { run(*options); });
 }
 
 }  // namespace mortise

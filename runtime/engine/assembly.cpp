@@ -90,6 +90,16 @@ std::int32_t kv_dtype(KvDtype wanted, const mortise_model_dims& dims) {
   return dims.dtype;
 }
 
+// Which component serves is known only with the configuration, whose path is an option: all choices name the same one.
+std::string model_folder(const PipelineDescription& description) {
+  const nlohmann::json& options = description.model.choices.front().options;
+  if (!options.contains("path") || !options.at("path").is_string()) {
+    fail("{}: model '{}' has no option 'path' that names a checkpoint folder", description.model.where,
+         description.model.name);
+  }
+  return options.at("path").get<std::string>();
+}
+
 }  // namespace
 
 struct Assembly::DeviceMemory {
@@ -105,9 +115,14 @@ struct Assembly::DeviceMemory {
   void* data = nullptr;
 };
 
-Assembly::Assembly(const PipelineDescription& description) {
+ModelFiles ModelFiles::open(const std::filesystem::path& folder) {
+  return {Checkpoint::open(folder), Tokenizer::load(folder)};
+}
+
+Assembly::Assembly(const PipelineDescription& description, std::optional<ModelFiles> files) {
   mortise_query query = description.query();
   open_device(description);
+  take_files(files ? std::move(*files) : ModelFiles::open(model_folder(description)));
   open_model(description, query);
   open_attention(description, query);
   open_policies(description, query);
@@ -126,18 +141,12 @@ void Assembly::open_device(const PipelineDescription& description) {
   device_->activate({});
 }
 
-void Assembly::open_model(const PipelineDescription& description, mortise_query& query) {
-  // Which component serves is known only with the configuration, whose path is an option: all choices name the same
-  // one.
-  const nlohmann::json& options = description.model.choices.front().options;
-  if (!options.contains("path") || !options.at("path").is_string()) {
-    fail("{}: model '{}' has no option 'path' that names a checkpoint folder", description.model.where,
-         description.model.name);
-  }
-  const auto folder = options.at("path").get<std::string>();
-  checkpoint_.emplace(Checkpoint::open(folder));
-  tokenizer_.emplace(Tokenizer::load(folder));
+void Assembly::take_files(ModelFiles files) {
+  checkpoint_.emplace(std::move(files.checkpoint));
+  tokenizer_.emplace(std::move(files.tokenizer));
+}
 
+void Assembly::open_model(const PipelineDescription& description, mortise_query& query) {
   const std::string& config = checkpoint_->config().json;
   query.model_config = {config.data(), config.size()};
   const PartChoice& choice = description.model.select(query);
@@ -155,7 +164,7 @@ void Assembly::open_model(const PipelineDescription& description, mortise_query&
   }
   if (const double weights = gib(weight_bytes()), memory = gib(device_memory()); weights > memory) {
     fail("{}: its weights take {:.1f} GiB in {}, and {} has {:.1f} GiB of memory; take a smaller model or more memory",
-         folder, weights, dtype_name(dims_.dtype), parts_.device.name, memory);
+         checkpoint_->folder().string(), weights, dtype_name(dims_.dtype), parts_.device.name, memory);
   }
 }
 

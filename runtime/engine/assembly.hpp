@@ -18,10 +18,19 @@
 
 namespace mortise {
 
+// What a model plugin's `path` names, opened.
+struct ModelFiles {
+  static ModelFiles open(const std::filesystem::path& folder);
+
+  Checkpoint checkpoint;
+  Tokenizer tokenizer;
+};
+
 class Assembly {
  public:
-  // Throws an Error that names the part, file or option at fault.
-  explicit Assembly(const PipelineDescription& description);
+  // Throws an Error that names the part, file or option at fault. With `files` they are the model, whatever its `path`
+  // says.
+  explicit Assembly(const PipelineDescription& description, std::optional<ModelFiles> files = std::nullopt);
   ~Assembly();
   Assembly(const Assembly&) = delete;
   Assembly& operator=(const Assembly&) = delete;
@@ -44,6 +53,7 @@ class Assembly {
 
  private:
   void open_device(const PipelineDescription& description);
+  void take_files(ModelFiles files);
   void open_model(const PipelineDescription& description, mortise_query& query);
   void open_attention(const PipelineDescription& description, mortise_query& query);
   std::uint64_t weight_bytes() const;   // on the device

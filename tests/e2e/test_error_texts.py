@@ -17,6 +17,11 @@ UNREACHABLE = {
     "bind comes first": "a fault of the engine",
     "the instance is not active": "the same",
     "no sequence can run, although submit() checked that each fits alone": "the same",
+    "bench: no {} MiB to measure the memory's bandwidth in; free some memory": "address space does not run out where tests run",
+    "random weights: no {} MiB of address space ({})": "the same",
+    "random weights: {}": "no file in memory can be made: neither memory nor descriptors are left",
+    "bench: no pipe to another process: {}": "descriptors ran out, and the model's files are opened before",
+    "bench: the engine ended a request: {}": "a part that fails in the middle of a step, which none of ours does",
 }
 GRAM = 12  # letters: "expected a " is too short to tell errors apart
 

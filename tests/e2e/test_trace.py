@@ -56,13 +56,14 @@ def test_every_command_that_runs_an_engine_writes_a_trace(tmp_path, source, comm
         run_mortise("score", *files, "--record", tmp_path / "log")
     arguments = {"run": ("run", "-p", "Hello", "--max-tokens", 3), "dialogue": ("run", "--max-tokens", 3),
                  "batch": ("batch", *files), "score": ("score", *files),
-                 "bench": ("bench", "decode", "--batch", 2, "--repeats", 1), "replay": ("replay", tmp_path / "log")}
+                 "bench": ("bench", "decode", "--batch", 2, "--output", 32, "--repeats", 1),
+                 "replay": ("replay", tmp_path / "log")}
     process = run_mortise(*arguments[command], "--trace", tmp_path / "trace.json", stdin="Hello\n")
     assert process.returncode == 0, process.stderr
     events = check_trace(tmp_path / "trace.json")
     assert [e["args"]["name"] for e in events if e["ph"] == "M"] == ["pipeline demo", "engine"]
     assert sum(e["args"]["generated_tokens"] for e in events if e["name"] == "step") == {
-        "run": 3, "dialogue": 3, "batch": 2400, "score": 0, "bench": 128, "replay": 0}[command]
+        "run": 3, "dialogue": 3, "batch": 2400, "score": 0, "bench": 128, "replay": 0}[command]  # 128: a warm-up and one repeat
 
 
 def test_ctrl_c_and_kill_9_leave_valid_json(tmp_path, source, pipeline):

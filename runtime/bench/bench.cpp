@@ -1,0 +1,176 @@
+#include "bench/bench.hpp"
+
+#include <fmt/chrono.h>
+
+#include <algorithm>
+#include <ctime>
+#include <memory>
+
+#include "bench/machine.hpp"
+#include "error.hpp"
+#include "trace/trace_file.hpp"
+
+namespace mortise::bench {
+namespace {
+
+constexpr int kDefaultRepeats = 5, kDefaultPairs = 15;
+
+using SubjectScenario = Scenario (*)(Subject&, const Sizes&);
+struct Named {
+  const char* name;
+  SubjectScenario make;  // null: needs no engine in this process
+};
+constexpr Named kScenarios[] = {
+    {"decode", decode_scenario}, {"prefill", prefill_scenario}, {"batch", batch_scenario}, {"groups", groups_scenario},
+    {"score", score_scenario},   {"startup", nullptr},          {"limits", nullptr},
+};
+
+SubjectScenario scenario_named(const std::string& name) {
+  for (const Named& scenario : kScenarios) {
+    if (name == scenario.name) return scenario.make;
+  }
+  fail("bench {}: no such scenario", name);
+}
+
+std::vector<Setting> parse_settings(const std::vector<std::string>& texts) {
+  std::vector<Setting> settings;
+  for (const std::string& text : texts) settings.push_back(parse_setting(text));
+  return settings;
+}
+
+SubjectChoice first_choice(const BenchOptions& options) {
+  SubjectChoice choice;
+  choice.script = options.script;
+  if (!options.shape.empty()) choice.shape = &model_shape(options.shape);
+  choice.settings = parse_settings(options.settings);
+  return choice;
+}
+
+// The same but for what --against says: settings on top, or another script.
+SubjectChoice second_choice(const BenchOptions& options) {
+  SubjectChoice choice = first_choice(options);
+  for (const std::string& text : options.against) {
+    if (text.find('=') == text.npos) {
+      choice.script = text;
+    } else {
+      choice.settings.push_back(parse_setting(text));
+    }
+  }
+  return choice;
+}
+
+// A pipeline with the scenario over it; in the order of making.
+struct Side {
+  std::unique_ptr<Subject> subject;
+  Scenario scenario;
+};
+
+Side open_side(const BenchOptions& options, const SubjectChoice& choice, TraceFile* trace) {
+  Side side;
+  const SubjectScenario make = scenario_named(options.scenario);
+  if (make == nullptr) {
+    side.scenario = startup_scenario(choice);
+  } else {
+    side.subject = std::make_unique<Subject>(choice, trace);
+    side.scenario = make(*side.subject, options.sizes);
+  }
+  return side;
+}
+
+std::string device_text(const Side& side) {
+  if (!side.subject) return processor_name();
+  const mortise_device_info& info = side.subject->device();
+  std::string text = fmt::format("{}, {}", info.name, info.isa);
+  if (info.num_threads > 0) text += fmt::format(", {} thread{}", info.num_threads, info.num_threads == 1 ? "" : "s");
+  return text;
+}
+
+ReportLimits summary(const std::vector<Limits>& samples, const LimitProbes& probes) {
+  std::vector<double> reads, operations;
+  for (const Limits& sample : samples) {
+    reads.push_back(sample.read_bytes_per_s);
+    if (sample.operations_per_s) operations.push_back(*sample.operations_per_s);
+  }
+  ReportLimits out{{median(reads), std::nullopt}, probes.working_set_bytes(), probes.unit()};
+  if (!operations.empty()) out.limits.operations_per_s = median(operations);
+  return out;
+}
+
+// Pairs of different work would compare nothing.
+void check_same_work(const Scenario& a, const Scenario& b) {
+  for (std::size_t i = 0; i < a.cases.size(); ++i) {
+    if (a.cases[i].name != b.cases.at(i).name) {
+      fail("--against: one side would run '{}' and the other '{}'; say how much with --prompt", a.cases[i].name,
+           b.cases[i].name);
+    }
+  }
+}
+
+void check_options(const BenchOptions& options) {
+  scenario_named(options.scenario);
+  const bool is_limits = options.scenario == "limits";
+  const bool has_subject = !options.script.empty() || !options.shape.empty() || !options.settings.empty();
+  if (is_limits && (has_subject || !options.against.empty() || !options.trace.empty())) {
+    fail("bench limits: measures the machine alone; leave out script, --shape, --set, --against and --trace");
+  }
+  if (options.scenario == "startup" && !options.trace.empty()) {
+    fail("bench startup: runs in other processes, which --trace does not see; leave it out");
+  }
+  const auto num_scripts = std::count_if(options.against.begin(), options.against.end(),
+                                         [](const std::string& text) { return text.find('=') == text.npos; });
+  if (num_scripts > 1) fail("--against: names {} scripts; give one, or settings PART.OPTION=VALUE", num_scripts);
+  if (!options.against.empty() && options.repeats > static_cast<int>(kMaxPairs)) {
+    fail("--repeats {}: at most {} pairs", options.repeats, kMaxPairs);
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& scenario_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> out;
+    for (const Named& scenario : kScenarios) out.emplace_back(scenario.name);
+    return out;
+  }();
+  return names;
+}
+
+Report run_bench(const BenchOptions& options) {
+  check_options(options);
+  Report report;
+  report.scenario = options.scenario;
+  report.command = options.command;
+  report.started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  const bool in_pairs = !options.against.empty();
+  report.repeats = options.repeats > 0 ? options.repeats : in_pairs ? kDefaultPairs : kDefaultRepeats;
+  if (options.scenario == "limits") {
+    report.subject = "this machine";
+    report.device = processor_name();
+    report.figures = measure_limits(report.repeats);
+    return report;
+  }
+
+  std::unique_ptr<TraceFile> trace;
+  if (!options.trace.empty()) trace = std::make_unique<TraceFile>(options.trace);
+  const SubjectChoice choice = first_choice(options);
+  report.subject = choice.label();
+  {
+    const Side side = open_side(options, choice, trace.get());
+    report.device = device_text(side);
+    if (in_pairs) {
+      const SubjectChoice other_choice = second_choice(options);
+      const Side other = open_side(options, other_choice, nullptr);
+      check_same_work(side.scenario, other.scenario);
+      report.against = other_choice.label() + "; " + device_text(other);
+      report.comparisons = measure_pairs(side.scenario, other.scenario, report.repeats);
+    } else {
+      Measurement measurement = measure(side.scenario, report.repeats);
+      report.figures = std::move(measurement.figures);
+      if (side.scenario.probes) report.limits = summary(measurement.limits, *side.scenario.probes);
+    }
+  }
+  if (trace) trace->close();
+  return report;
+}
+
+}  // namespace mortise::bench

@@ -1,0 +1,16 @@
+// runtime/bench/child_process.hpp: another run of this program, timed from outside.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace mortise::bench {
+
+// Starts the program with these arguments, nothing on standard input, and returns the seconds until its first byte on
+// standard output, or its end. Waits for the end. Throws an Error with the last line on standard error when that was
+// not exit code 0. `scratch` is a folder for that text.
+double seconds_to_first_output(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                               const std::filesystem::path& scratch);
+
+}  // namespace mortise::bench

@@ -1,0 +1,143 @@
+#include "bench/load.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include "error.hpp"
+
+namespace mortise::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void append_tokens(std::vector<std::int32_t>& tokens, std::int64_t count, std::int32_t vocab_size,
+                   std::mt19937& random) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    tokens.push_back(static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(vocab_size)));
+  }
+}
+
+Request make_request(std::vector<std::int32_t> prompt, std::int64_t output) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.sampling.temperature = 0;
+  request.sampling.ignore_eos = true;
+  request.sampling.max_tokens = static_cast<std::int32_t>(output);
+  return request;
+}
+
+// What the sinks of one load write; they run on the engine's thread.
+class Progress {
+ public:
+  explicit Progress(std::size_t num_requests) : num_requests_(num_requests) {}
+
+  void take(const Delta& delta, bool& started) {
+    const std::lock_guard lock(mutex_);
+    const double now = std::chrono::duration<double>(Clock::now() - start_).count();
+    const auto num_tokens = static_cast<std::int64_t>(delta.tokens.size());
+    result_.num_tokens += num_tokens;
+    if (num_started_ == num_requests_) result_.tokens_after_first += num_tokens;
+    if (!std::exchange(started, true) && ++num_started_ == num_requests_) result_.all_first_s = now;
+    if (delta.finish == FinishReason::kNone) return;
+    if (delta.finish == FinishReason::kError && error_.empty()) error_ = delta.error;
+    result_.cached_tokens += delta.usage.cached_tokens;
+    result_.end_s = now;
+    if (++num_finished_ == num_requests_) all_finished_.notify_one();
+  }
+
+  LoadResult wait() {
+    std::unique_lock lock(mutex_);
+    all_finished_.wait(lock, [&] { return num_finished_ == num_requests_; });
+    if (!error_.empty()) fail("bench: the engine ended a request: {}", error_);
+    return result_;
+  }
+
+ private:
+  const std::size_t num_requests_;
+  const Clock::time_point start_ = Clock::now();
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable all_finished_;
+  LoadResult result_;
+  std::string error_;
+  std::size_t num_started_ = 0, num_finished_ = 0;
+};
+
+}  // namespace
+
+std::vector<Request> make_requests(const std::vector<SequenceShape>& sequences, std::int32_t vocab_size,
+                                   std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<Request> requests;
+  for (const SequenceShape& sequence : sequences) {
+    std::vector<std::int32_t> prompt;
+    append_tokens(prompt, sequence.prompt, vocab_size, random);
+    requests.push_back(make_request(std::move(prompt), sequence.output));
+  }
+  return requests;
+}
+
+std::vector<SequenceShape> group_shapes(const GroupLoad& load) {
+  std::vector<SequenceShape> shapes;
+  for (std::int64_t group = 0; group < load.num_groups; ++group) {
+    for (std::int64_t i = 0; i < load.per_group; ++i) {
+      shapes.push_back({load.shared + load.own, load.output, i == 0 ? 0 : load.shared});
+    }
+  }
+  return shapes;
+}
+
+std::vector<Request> make_group_requests(const GroupLoad& load, std::int32_t vocab_size, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<Request> requests;
+  for (std::int64_t group = 0; group < load.num_groups; ++group) {
+    std::vector<std::int32_t> shared;
+    append_tokens(shared, load.shared, vocab_size, random);
+    for (std::int64_t i = 0; i < load.per_group; ++i) {
+      std::vector<std::int32_t> prompt = shared;
+      append_tokens(prompt, load.own, vocab_size, random);
+      requests.push_back(make_request(std::move(prompt), load.output));
+    }
+  }
+  std::shuffle(requests.begin(), requests.end(), random);
+  return requests;
+}
+
+std::vector<SequenceShape> mixed_shapes(std::int64_t count, std::int64_t prompt, std::int64_t output,
+                                        std::uint32_t seed) {
+  constexpr std::int64_t kLeastPrompt = 16, kLeastOutput = 8;
+  std::mt19937 random(seed);
+  const auto draw = [&](std::int64_t least, std::int64_t most) {
+    return std::min(least, most) + static_cast<std::int64_t>(random()) % (std::max(most - least, std::int64_t{0}) + 1);
+  };
+  std::vector<SequenceShape> shapes;
+  for (std::int64_t i = 0; i < count; ++i)
+    shapes.push_back({draw(kLeastPrompt, prompt), draw(kLeastOutput, output), 0});
+  return shapes;
+}
+
+LoadResult run_load(Engine& engine, std::vector<Request> requests) {
+  const std::uint64_t preempted_before = engine.stats().num_preemptions;
+  std::vector<RequestId> submitted;
+  // Shared with the sinks: when one request is refused, those before it still end.
+  const auto progress = std::make_shared<Progress>(requests.size());
+  try {
+    for (Request& request : requests) {
+      submitted.push_back(engine.submit(std::move(request), [progress, started = false](const Delta& delta) mutable {
+        progress->take(delta, started);
+      }));
+    }
+  } catch (const Error&) {
+    for (const RequestId id : submitted) engine.abort(id);
+    throw;
+  }
+  LoadResult result = progress->wait();
+  result.num_preemptions = engine.stats().num_preemptions - preempted_before;
+  return result;
+}
+
+}  // namespace mortise::bench

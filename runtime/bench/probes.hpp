@@ -1,0 +1,54 @@
+// runtime/bench/probes.hpp: measures the machine's limits, a few hundredths of a second at a time, so that they can be
+// taken between the measurements that they are compared with: neighbours on a shared machine move both alike.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+
+#include "bench/cost.hpp"
+#include "bench/peak.hpp"
+
+namespace mortise::bench {
+
+// Runs body(thread) on so many threads at once, the caller among them; the time in seconds from the start of the first
+// to the end of the last.
+double run_on_threads(std::size_t num_threads, const std::function<void(std::size_t)>& body);
+
+// Reads `bytes` of memory again and again, an equal part a thread: the bandwidth of the memory, or of the cache that so
+// many bytes fit.
+class ReadProbe {
+ public:
+  ReadProbe(std::size_t bytes, std::size_t num_threads);  // throws an Error when there is not that much memory
+  ~ReadProbe();
+  ReadProbe(const ReadProbe&) = delete;
+  ReadProbe& operator=(const ReadProbe&) = delete;
+
+  std::size_t bytes() const { return part_bytes_ * num_threads_; }
+  double bytes_per_s();
+
+ private:
+  std::size_t num_threads_, part_bytes_, mapped_bytes_;
+  std::byte* mapping_;
+  std::byte* memory_;  // in the mapping, at a multiple of a huge page
+  std::size_t passes_ = 1;
+};
+
+double unit_operations_per_s(Unit unit, std::size_t num_threads);
+
+// What a pipeline's steps run into: how much they read, on how many threads, in which unit.
+class LimitProbes {
+ public:
+  LimitProbes(std::size_t working_set_bytes, std::size_t num_threads, std::optional<Unit> unit);
+
+  Limits sample();
+  std::size_t working_set_bytes() const { return read_.bytes(); }
+  std::optional<Unit> unit() const { return unit_; }
+
+ private:
+  ReadProbe read_;
+  std::size_t num_threads_;
+  std::optional<Unit> unit_;
+};
+
+}  // namespace mortise::bench

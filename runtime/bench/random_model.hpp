@@ -1,0 +1,34 @@
+// runtime/bench/random_model.hpp: a model of a named shape with random weights, in memory or as a checkpoint folder.
+#pragma once
+
+#include <filesystem>
+
+#include "bench/model_shape.hpp"
+#include "engine/assembly.hpp"
+
+namespace mortise::bench {
+
+// A folder of its own under TMPDIR (or /tmp), removed with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();  // throws an Error when none can be made
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Weights normal(0, 0.02) in bf16, norms 1. They take a few megabytes however large the model is: all tensors are views
+// of the same numbers, which repeat in the address space, at another place each. What the model packs on its device is
+// as large as ever.
+ModelFiles make_random_model(const ModelShape& shape);
+
+// The same as a checkpoint that any program loads: config.json, tokenizer.json, model.safetensors. Throws an Error when
+// it cannot be written.
+void write_random_model(const ModelShape& shape, const std::filesystem::path& folder);
+
+}  // namespace mortise::bench

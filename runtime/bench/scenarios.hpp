@@ -1,0 +1,32 @@
+// runtime/bench/scenarios.hpp: what `mortise bench` can measure. To add a scenario: see README.md.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/measure.hpp"
+#include "bench/subject.hpp"
+
+namespace mortise::bench {
+
+// How large the work is; what is not given has a default of the scenario's own.
+struct Sizes {
+  std::vector<std::int64_t> batches;                    // --batch
+  std::optional<std::int64_t> prompt, output;           // --prompt, --output: tokens
+  std::optional<std::int64_t> num_groups, shared, own;  // --groups, --shared, --own
+};
+
+// The scenario over a subject, which outlives it.
+Scenario decode_scenario(Subject& subject, const Sizes& sizes);
+Scenario prefill_scenario(Subject& subject, const Sizes& sizes);
+Scenario batch_scenario(Subject& subject, const Sizes& sizes);
+Scenario groups_scenario(Subject& subject, const Sizes& sizes);
+Scenario score_scenario(Subject& subject, const Sizes& sizes);
+// Starts processes, so it takes what they are to open. Writes the weights of a shape to a temporary folder.
+Scenario startup_scenario(const SubjectChoice& choice);
+
+// The machine's limits: bandwidth of memory and caches, peaks of the units, on 1, 2, 4 ... threads.
+std::vector<Figure> measure_limits(int repeats);
+
+}  // namespace mortise::bench

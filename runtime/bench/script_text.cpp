@@ -1,0 +1,121 @@
+#include "bench/script_text.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "error.hpp"
+
+namespace mortise::bench {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kParts[] = {"device", "model", "attention", "scheduler", "proposer", "kv_cache"};
+
+std::string lua_quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || c == '"' || c == '\\') {
+      fmt::format_to(std::back_inserter(out), "\\{:03}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+// REQUIRES: what options are: no deeper than their schemas, which are small.
+std::string lua_value(const Json& value) {
+  if (value.is_string()) return lua_quoted(value.get_ref<const std::string&>());
+  if (!value.is_structured()) return value.is_null() ? "nil" : value.dump();
+  std::string out = "{";
+  for (const auto& [key, member] : value.items()) {
+    if (value.is_object()) out += fmt::format("[{}] = ", lua_quoted(key));
+    out += lua_value(member) + ", ";
+  }
+  return out + "}";
+}
+
+Json changed_options(const Component& component, const Json& options) {
+  Json changed = Json::object();
+  for (const Option& option : component.schema.options()) {
+    const auto value = options.find(option.name);
+    if (value == options.end()) continue;
+    if (option.required || *value != option.default_value) changed[option.name] = *value;
+  }
+  return changed;
+}
+
+// The word that makes the part in a script: its name, or its file when the name alone does not lead there.
+std::string constructor_of(const PartDescription& part, const PluginCatalog& catalog) {
+  const Component* component = part.choices.front().component;
+  const auto found = catalog.find(part.name).components;
+  if (std::find(found.begin(), found.end(), component) != found.end()) return part.name;
+  return fmt::format("plugin({})", lua_quoted(component->file.string()));
+}
+
+Json kv_cache_table(const KvCacheOptions& options) {
+  constexpr const char* kTypes[] = {"auto", "bf16", "f32", "int8"};  // in KvDtype's order
+  return {{"memory", options.memory_bytes},
+          {"dtype", kTypes[static_cast<int>(options.dtype)]},
+          {"prefix_cache", options.prefix_cache}};
+}
+
+Json speculation_table(const SpeculationOptions& options) {
+  return {{"verify", options.verify == Verify::kCoupled ? "coupled" : "rejection"},
+          {"lengths", options.lengths == DraftLengths::kAdaptive ? "adaptive" : "fixed"},
+          {"batch_expansion", options.batch_expansion}};
+}
+
+void apply(std::span<const Setting> settings, std::string_view part, Json& options) {
+  for (const Setting& setting : settings) {
+    if (setting.part == part) options[setting.option] = setting.value;
+  }
+}
+
+}  // namespace
+
+Setting parse_setting(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const std::size_t dot = text.find('.');
+  if (equals == text.npos || dot > equals || dot == 0 || dot + 1 == equals) {
+    fail("{}: no setting; write PART.OPTION=VALUE, such as device.threads=1 or kv_cache.memory=1GiB", text);
+  }
+  Setting setting{text.substr(0, dot), text.substr(dot + 1, equals - dot - 1), nullptr};
+  if (std::find(std::begin(kParts), std::end(kParts), setting.part) == std::end(kParts)) {
+    fail("{}: no part {}; settings are of device, model, attention, scheduler, proposer or kv_cache", text,
+         setting.part);
+  }
+  const std::string value = text.substr(equals + 1);
+  setting.value = Json::parse(value, nullptr, /*allow_exceptions=*/false);
+  if (setting.value.is_discarded() || setting.value.is_structured()) setting.value = value;
+  return setting;
+}
+
+std::string script_text(const PipelineDescription& pipeline, std::span<const Setting> settings,
+                        const PluginCatalog& catalog) {
+  std::string out = "return pipeline {\n";
+  const auto add_part = [&](const char* key, const PartDescription& part) {
+    Json options = changed_options(*part.choices.front().component, part.choices.front().options);
+    apply(settings, key, options);
+    out += fmt::format("  {} = {} {},\n", key, constructor_of(part, catalog), lua_value(options));
+  };
+  add_part("device", pipeline.device);
+  add_part("model", pipeline.model);
+  add_part("attention", pipeline.attention);
+  add_part("scheduler", pipeline.scheduler);
+  if (pipeline.proposer) add_part("proposer", *pipeline.proposer);
+  for (const Setting& setting : settings) {
+    if (setting.part == "proposer" && !pipeline.proposer) {
+      fail("proposer.{}: the pipeline has no proposer; name a script that has one", setting.option);
+    }
+  }
+  Json kv_cache = kv_cache_table(pipeline.kv_cache);
+  apply(settings, "kv_cache", kv_cache);
+  out += fmt::format("  kv_cache = {},\n", lua_value(kv_cache));
+  out += fmt::format("  speculation = {},\n", lua_value(speculation_table(pipeline.speculation)));
+  return out + "}\n";
+}
+
+}  // namespace mortise::bench

@@ -1,0 +1,82 @@
+// startup: a process from its start to its first token, the files warm in the page cache.
+#include <algorithm>
+#include <fstream>
+
+#include "bench/child_process.hpp"
+#include "bench/machine.hpp"
+#include "bench/scenarios.hpp"
+#include "error.hpp"
+#include "loader/catalog.hpp"
+
+namespace mortise::bench {
+namespace {
+
+constexpr const char* kPrompt = "Once upon a time";
+
+// The script that the processes run, and what has to live as long as they are started.
+struct Files {
+  TemporaryFolder folder;
+  std::filesystem::path script, model;
+};
+
+std::shared_ptr<const Files> prepare(const SubjectChoice& choice) {
+  const auto files = std::make_shared<Files>();
+  SubjectChoice with_model = choice;
+  if (choice.shape != nullptr) {
+    files->model = files->folder.path() / "model";
+    std::filesystem::create_directory(files->model);
+    write_random_model(*choice.shape, files->model);
+    with_model.settings.push_back({"model", "path", files->model.string()});
+  }
+  const PluginCatalog catalog = PluginCatalog::standard();
+  const PipelineScript script = load_subject_script(with_model);
+  const PipelineDescription& pipeline = script.pipelines().front();
+  files->model = pipeline.model.choices.front().options.value("path", "");
+  files->script = files->folder.path() / "pipeline.lua";
+  std::ofstream stream(files->script);
+  stream << script_text(pipeline, {}, catalog) << std::flush;
+  if (!stream) fail("{}: cannot be written; is the disk full? (TMPDIR names another folder)", files->script.native());
+  return files;
+}
+
+std::size_t threads_of(const PipelineScript& script) {
+  const auto& options = script.pipelines().front().device.choices.front().options;
+  const auto threads = options.find("threads");
+  if (threads == options.end() || !threads->is_number_integer() || *threads == 0) return usable_processors();
+  return threads->get<std::size_t>();
+}
+
+double weight_file_bytes(const std::filesystem::path& model) {
+  const Checkpoint checkpoint = Checkpoint::open(model);
+  double bytes = 0;
+  for (const auto& [name, view] : checkpoint.tensors()) bytes += static_cast<double>(view.bytes.size());
+  return bytes;
+}
+
+}  // namespace
+
+Scenario startup_scenario(const SubjectChoice& choice) {
+  const std::shared_ptr<const Files> files = prepare(choice);
+  const double bytes = weight_file_bytes(files->model);
+  Case startup;
+  startup.name = "start to first token";
+  startup.unit = "s";
+  startup.higher_is_better = false;
+  startup.run = [files](std::uint32_t) {
+    const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
+    return Outcome{seconds_to_first_output(program,
+                                           {"run", files->script.string(), "-p", kPrompt, "--max-tokens", "1",
+                                            "--temperature", "0", "--ignore-eos"},
+                                           files->folder.path()),
+                   ""};
+  };
+  // Each weight has to be read once.
+  startup.floor = [bytes](const Limits& limits) { return floor_seconds({bytes, 0}, limits); };
+  Scenario scenario{"startup", {}, {}, nullptr};
+  scenario.cases.push_back(std::move(startup));
+  scenario.probes = std::make_unique<LimitProbes>(static_cast<std::size_t>(bytes),
+                                                  threads_of(load_subject_script(choice)), std::nullopt);
+  return scenario;
+}
+
+}  // namespace mortise::bench

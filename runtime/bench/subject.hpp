@@ -1,0 +1,57 @@
+// runtime/bench/subject.hpp: what is measured: a pipeline with its settings, opened, and what its work costs.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/cost.hpp"
+#include "bench/peak.hpp"
+#include "bench/random_model.hpp"
+#include "bench/script_text.hpp"
+#include "engine/engine.hpp"
+#include "pipeline/pipeline_script.hpp"
+
+namespace mortise::bench {
+
+// Which pipeline: a script's, with another model if a shape is named, with some options changed.
+struct SubjectChoice {
+  std::string script;                 // empty: the demo, or with a shape one that suits benchmarks
+  const ModelShape* shape = nullptr;  // random weights in place of the script's model
+  std::vector<Setting> settings;
+
+  std::string label() const;  // "160m (random weights), model.weights=int8"
+};
+
+// The choice as a checked script. Throws an Error.
+PipelineScript load_subject_script(const SubjectChoice& choice);
+
+class Subject {
+ public:
+  // Opens it; the engine runs. Throws an Error.
+  Subject(const SubjectChoice& choice, TraceFile* trace);
+
+  const PipelineDescription& description() const { return script_.pipelines().front(); }
+  const Assembly& assembly() const { return assembly_; }
+  Engine& engine() { return engine_; }
+  const ModelCost& cost() const { return cost_; }
+  const mortise_device_info& device() const { return device_; }
+  // What bounds its products, where that is measured: nullopt for devices that are not this machine's processors.
+  std::optional<Unit> unit() const;
+  std::size_t num_threads() const;
+
+ private:
+  PipelineScript script_;
+  Assembly assembly_;
+  mortise_device_info device_;
+  ModelCost cost_;
+  Engine engine_;
+};
+
+// From the tensors' shapes: products are matrices but for embeddings; a head that is tied to them counts.
+ModelCost model_cost(const Assembly& assembly, const PipelineDescription& description);
+// The unit that the cpu device's instruction set ("amx", ...) multiplies such weights in, if it is measured here.
+std::optional<Unit> unit_of_isa(std::string_view isa, bool int8_weights);
+
+}  // namespace mortise::bench

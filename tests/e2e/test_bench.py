@@ -1,0 +1,189 @@
+"""mortise bench: every scenario on a small shape, what it writes, and its errors. No test asserts a time: a machine may be slow."""
+import json
+
+import pytest
+
+from conftest import run_mortise
+
+SMALL = ("--shape", "tiny", "--set", "kv_cache.memory=64MiB", "--set", "device.threads=2")
+SCENARIOS = {
+    "decode": (("--batch", "1,2", "--prompt", 8, "--output", 4), ["decode, batch 1", "decode, batch 2"]),
+    "prefill": (("--batch", 2, "--prompt", 32), ["prefill, 2 x 32"]),
+    "batch": (("--batch", 4, "--prompt", 24, "--output", 10), ["batch, 4 mixed"]),
+    "groups": (("--groups", 2, "--batch", 2, "--shared", 32, "--own", 8, "--output", 4), ["groups, 2 x 2, 32 + 8 + 4"]),
+    "score": (("--batch", 2, "--prompt", 32), ["prefill, 2 x 32", "score, 2 x 32", "score over prefill"]),
+    "startup": ((), ["start to first token"]),
+}
+
+
+def bench(tmp_path, *args, env=None):
+    """(what it printed, the JSON that it wrote)"""
+    process = run_mortise("bench", *args, "--json", tmp_path / "out.json", env=env)
+    assert process.returncode == 0, process.stderr
+    return process.stdout, json.loads((tmp_path / "out.json").read_text())
+
+
+def refusal(*args, env=None):
+    process = run_mortise("bench", *args, env=env)
+    assert process.returncode in (1, 2) and process.stdout == ""
+    assert process.stderr.startswith("mortise: ") and process.stderr.count("\n") == 1
+    return process.stderr[len("mortise: "):-1]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_scenario_has_its_figures_and_their_floors(tmp_path, scenario):
+    sizes, names = SCENARIOS[scenario]
+    table, report = bench(tmp_path, scenario, *SMALL, *sizes, "--repeats", 2)
+    assert [f["name"] for f in report["figures"]] == names
+    for figure in report["figures"]:
+        assert len(figure["samples"]) == 2 and min(figure["samples"]) > 0 and figure["value"] > 0
+        assert figure["floor"] > 0 and figure["ratio"] > 0
+        assert figure["name"] in table
+    assert report["format"] == 1 and report["scenario"] == scenario and report["repeats"] == 2
+    assert report["subject"] == "tiny (random weights), kv_cache.memory=64MiB, device.threads=2"
+    assert report["limits"]["read_bytes_per_s"] > 0
+    assert "limits of this run: read " in table
+
+
+def test_groups_share_their_prefix(tmp_path):
+    sizes, _ = SCENARIOS["groups"]
+    _, report = bench(tmp_path, "groups", *SMALL, *sizes, "--repeats", 1)
+    assert report["figures"][0]["note"] == "64 prompt tokens cached"  # one of each two finds the 32 tokens of the other
+
+
+def test_prompts_of_repeats_find_nothing_in_the_prefix_cache(tmp_path):
+    _, report = bench(tmp_path, "groups", *SMALL, "--groups", 2, "--batch", 1, "--shared", 32, "--own", 8, "--output", 2,
+                      "--repeats", 3)
+    assert report["figures"][0]["note"] == "0 prompt tokens cached"
+
+
+def test_preemptions_are_told(tmp_path):
+    # 40 blocks of 6 KiB * 16 tokens: two of the sequences of 21 blocks do not fit.
+    _, report = bench(tmp_path, "decode", "--shape", "tiny", "--set", "kv_cache.memory=4MiB", "--batch", 2, "--prompt", 16,
+                      "--output", 400, "--repeats", 1)
+    assert "preemptions" in report["figures"][0]["note"]
+
+
+def test_limits_need_no_model(tmp_path):
+    table, report = bench(tmp_path, "limits", "--repeats", 1)
+    names = [f["name"] for f in report["figures"]]
+    assert "read memory, 1 thread" in names
+    assert all(f["floor"] is None and f["value"] > 0 for f in report["figures"])
+    assert "read memory, 1 thread" in table
+
+
+def test_the_demo_and_a_script_are_measured_too(tmp_path, pipeline):
+    sizes, names = SCENARIOS["decode"]
+    _, report = bench(tmp_path, "decode", *sizes, "--repeats", 1)
+    assert report["subject"] == "demo" and [f["name"] for f in report["figures"]] == names
+    path = pipeline(device="threads = 1")
+    table, report = bench(tmp_path, path, "decode", *sizes, "--repeats", 1)  # script and scenario in either order
+    assert report["subject"] == str(path) and "1 thread" in table
+    _, report = bench(tmp_path, "decode", path, "--shape", "tiny", *sizes, "--repeats", 1)
+    assert report["subject"] == f"tiny (random weights) in {path}"
+
+
+def test_pairs_of_settings_and_of_scripts(tmp_path, pipeline):
+    sizes = ("--batch", 1, "--prompt", 8, "--output", 4)
+    table, report = bench(tmp_path, "decode", *SMALL, *sizes, "--against", "device.threads=1", "--against",
+                          "device.isa=portable", "--repeats", 6, env={"MORTISE_ISA": ""})
+    (pair,) = report["pairs"]
+    assert report["figures"] == [] and len(pair["a_samples"]) == len(pair["b_samples"]) == 6
+    assert pair["bound"][0] <= pair["speed"] <= pair["bound"][1]
+    assert report["against"].startswith("tiny (random weights), kv_cache.memory=64MiB, device.threads=2, "
+                                        "device.threads=1, device.isa=portable; ")
+    assert any(text in table for text in ("B is faster", "B is slower", "no difference shown"))
+    path = pipeline(memory="32MiB")
+    table, report = bench(tmp_path, "decode", *sizes, "--against", path, "--repeats", 2)
+    assert report["pairs"][0]["bound"] is None and "too few pairs" in table
+
+
+def test_pairs_of_different_work_are_refused():
+    assert refusal("prefill", *SMALL, "--batch", 1, "--against", "model.max_model_len=64") == (
+        "--against: one side would run 'prefill, 1 x 1024' and the other 'prefill, 1 x 63'; say how much with --prompt")
+
+
+def test_startup_in_pairs_runs_processes_of_both_sides(tmp_path):
+    _, report = bench(tmp_path, "startup", "--against", "device.threads=1", "--repeats", 1)
+    assert report["pairs"][0]["unit"] == "s"
+
+
+def test_an_earlier_report_is_shown_beside(tmp_path):
+    sizes, _ = SCENARIOS["decode"]
+    bench(tmp_path, "decode", *SMALL, *sizes, "--repeats", 1)
+    (tmp_path / "out.json").rename(tmp_path / "old.json")
+    table, _ = bench(tmp_path, "decode", *SMALL, *sizes, "--repeats", 1, "--compare", tmp_path / "old.json")
+    assert "nearness to floor" in table and table.count("decode, batch 2") == 2
+
+
+def test_a_shape_is_saved_as_a_checkpoint_that_runs(tmp_path, pipeline):
+    assert run_mortise("bench", "--shape", "tiny", "--save-model", tmp_path / "a/tiny").returncode == 0
+    path = pipeline(path=tmp_path / "a/tiny")
+    process = run_mortise("run", path, "-p", "Once", "--max-tokens", 3, "--ignore-eos", "--temperature", 0)
+    assert process.returncode == 0, process.stderr
+    assert refusal("decode", "--shape", "tiny", "--save-model", tmp_path / "b") == (
+        "--save-model goes with --shape alone: mortise bench --shape 160m --save-model FOLDER (see mortise --help)")
+    (tmp_path / "file").write_text("")
+    assert refusal("--shape", "tiny", "--save-model", tmp_path / "file/x").startswith(f"--save-model {tmp_path}/file/x: ")
+
+
+def test_no_temporary_folder_is_left(tmp_path):
+    bench(tmp_path, "startup", "--shape", "tiny", "--repeats", 1, env={"TMPDIR": str(tmp_path)})
+    assert [p.name for p in tmp_path.iterdir()] == ["out.json"]
+
+
+@pytest.mark.parametrize("args, text", [
+    ((), "bench: which scenario? One of decode, prefill, batch, groups, score, startup, limits (see mortise --help)"),
+    (("decode", "a", "b"), "bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits) and at most one script, "
+                           "got decode a b (see mortise --help)"),
+    (("decode", "--shape", "7b"), "--shape 7b: no shape of that name; there are tiny, 160m, 1b, 8b"),
+    (("decode", "--shape", "tiny", "--set", "threads=1"),
+     "threads=1: no setting; write PART.OPTION=VALUE, such as device.threads=1 or kv_cache.memory=1GiB"),
+    (("decode", "--shape", "tiny", "--batch", 257),
+     "--batch 257: the pipeline runs 256 sequences at once; --set scheduler.max_num_seqs=257 makes them more"),
+    (("decode", "--shape", "tiny", "--batch", 0), "--batch 0: expected 1 or more"),
+    (("decode", "--shape", "tiny", "--output", 1), "--output 1: expected 2 or more"),
+    (("decode", "--shape", "tiny", "--prompt", 4000, "--output", 97),
+     "--prompt 4000 and --output 97 make 4097 tokens, and the model takes 4096; ask for fewer"),
+    (("groups", "--shape", "tiny", "--shared", 4000, "--own", 64, "--output", 33),
+     "--shared 4000, --own 64 and --output 33 make 4097 tokens, and the model takes 4096; ask for fewer"),
+    (("prefill", "--shape", "tiny", "--batch", "1,2"), "--batch: several are for decode; give one"),
+    (("limits", "--shape", "tiny"),
+     "bench limits: measures the machine alone; leave out script, --shape, --set, --against and --trace"),
+    (("decode", "--shape", "tiny", "--compare", "x", "--against", "device.threads=1"),
+     "--compare goes with figures, and --against makes pairs; give one of them (see mortise --help)"),
+    (("decode", "--shape", "tiny", "--compare", "/no/file"), "--compare /no/file: no such file"),
+    (("decode", "--shape", "tiny", "--set", "proposer.max_tokens=2"),
+     "proposer.max_tokens: the pipeline has no proposer; name a script that has one"),
+])
+def test_mistakes_are_told(args, text):
+    assert refusal(*args) == text
+
+
+def test_two_scripts_are_one_too_many():
+    assert refusal("a.lua", "b.lua") == ("bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits) and "
+                                         "at most one script, got a.lua b.lua (see mortise --help)")
+
+
+def test_an_instruction_set_that_the_environment_overrides_is_refused():
+    assert refusal("decode", "--shape", "tiny", "--set", "device.isa=avx2", env={"MORTISE_ISA": "portable"}) == (
+        "device.isa=\"avx2\": MORTISE_ISA=portable comes before it; unset that variable")
+
+
+def test_a_process_that_does_not_start_well_says_why():
+    text = refusal("startup", "--set", "kv_cache.memory=1")
+    assert text.startswith("startup: `mortise run` did not end well: mortise: ")
+    assert "holds no block of 16 tokens" in text
+
+
+def test_places_that_cannot_be_written_are_named(tmp_path):
+    sizes, _ = SCENARIOS["prefill"]
+    process = run_mortise("bench", "prefill", *SMALL, *sizes, "--repeats", 1, "--json", "/no/folder/x.json")
+    assert process.returncode == 1  # the table was printed before: it took its time to measure
+    assert process.stderr == "mortise: --json /no/folder/x.json: cannot be written; check the folder and its permissions\n"
+    text = refusal("prefill", *SMALL, *sizes, env={"TMPDIR": "/no/folder", "MORTISE_PLUGIN_COPIES": str(tmp_path)})
+    assert text == "/no/folder: no folder can be made there (No such file or directory); TMPDIR names another place"
+
+
+def test_a_request_that_the_pipeline_cannot_hold_is_told(tmp_path):
+    assert "KV" in refusal("prefill", "--shape", "tiny", "--set", "kv_cache.memory=1MiB", "--prompt", 1000, "--batch", 1)

@@ -1,0 +1,46 @@
+#include "bench/child_process.hpp"
+
+#include "test_support.hpp"
+
+namespace mortise::bench {
+namespace {
+
+using namespace test;
+
+class BenchChildProcess : public testing::Test {
+ protected:
+  double run(const std::string& script) { return seconds_to_first_output("/bin/sh", {"-c", script}, dir_.path()); }
+  std::string failure(const std::string& script) {
+    return error_of([&] { run(script); });
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(BenchChildProcess, TheFirstByteStopsTheClockAndTheRestIsAwaited) {
+  const fs::path marker = dir_.path() / "marker";
+  EXPECT_GT(run("echo first; head -c 200000 /dev/zero; touch " + marker.string()), 0);  // more than a pipe holds
+  EXPECT_TRUE(fs::exists(marker));
+}
+
+TEST_F(BenchChildProcess, AProcessWithoutOutputIsTimedToItsEnd) {
+  EXPECT_GT(run("exit 0"), 0);
+}
+
+TEST_F(BenchChildProcess, StandardInputIsEmpty) {
+  EXPECT_GT(run("test -z \"$(cat)\""), 0);
+}
+
+TEST_F(BenchChildProcess, AFailureIsToldInItsOwnLastWords) {
+  EXPECT_EQ(failure("echo first >&2; echo the reason >&2; exit 3"),
+            "startup: `mortise -c` did not end well: the reason");
+  EXPECT_EQ(failure("kill -9 $$"), "startup: `mortise -c` did not end well: ");
+}
+
+TEST_F(BenchChildProcess, AProgramThatIsNotThereIsNamed) {
+  EXPECT_EQ(error_of([&] { seconds_to_first_output("/no/program", {}, dir_.path()); }),
+            "/no/program: cannot be started: No such file or directory");
+}
+
+}  // namespace
+}  // namespace mortise::bench

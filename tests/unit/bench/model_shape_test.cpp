@@ -1,0 +1,95 @@
+#include "bench/model_shape.hpp"
+
+#include "bench/random_model.hpp"
+#include "test_support.hpp"
+
+namespace mortise::bench {
+namespace {
+
+using namespace test;
+
+std::int64_t num_parameters(const ModelShape& shape) {
+  std::int64_t sum = 0;
+  for (const TensorShape& tensor : tensors_of(shape)) {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : tensor.shape) elements *= extent;
+    sum += elements;
+  }
+  return sum;
+}
+
+TEST(BenchShape, ShapesHaveTheParametersOfTheirNames) {
+  EXPECT_EQ(num_parameters(model_shape("tiny")), 8'335'008);
+  EXPECT_EQ(num_parameters(model_shape("160m")), 162'417'408);
+  EXPECT_EQ(num_parameters(model_shape("1b")), 1'235'814'400);  // as Llama-3.2-1B, tied
+  EXPECT_EQ(num_parameters(model_shape("8b")), 8'030'261'248);  // as Llama-3.1-8B
+}
+
+TEST(BenchShape, AnUnknownShapeIsRefusedWithTheList) {
+  EXPECT_EQ(error_of([] { model_shape("7b"); }), "--shape 7b: no shape of that name; there are tiny, 160m, 1b, 8b");
+}
+
+TEST(BenchShape, TheModelInMemoryIsTheOneThatIsWritten) {
+  const ModelShape& shape = model_shape("tiny");
+  const TempDir dir;
+  write_random_model(shape, dir.path());
+  const ModelFiles written = ModelFiles::open(dir.path()), made = make_random_model(shape);
+  EXPECT_EQ(made.checkpoint.config().json, written.checkpoint.config().json);
+  EXPECT_EQ(made.checkpoint.fingerprint(), written.checkpoint.fingerprint());
+  EXPECT_EQ(made.checkpoint.folder(), "tiny");
+  EXPECT_EQ(made.checkpoint.generation_config().eos_token_ids, std::vector<std::int32_t>{2});
+  ASSERT_EQ(made.checkpoint.tensors().size(), written.checkpoint.tensors().size());
+  for (const auto& [name, view] : made.checkpoint.tensors()) {
+    const TensorView* other = written.checkpoint.find(name);
+    ASSERT_NE(other, nullptr) << name;
+    EXPECT_EQ(view.shape, other->shape);
+    EXPECT_TRUE(std::ranges::equal(view.bytes, other->bytes)) << name;
+  }
+}
+
+TEST(BenchShape, TheTokenizerHasATokenForEachByteAndTheWholeVocabulary) {
+  const ModelFiles model = make_random_model(model_shape("tiny"));
+  EXPECT_EQ(model.tokenizer.vocab_size(), 4096u);
+  const std::string text = "Once \xc3\xa4 \xe4\xb8\xad\n";
+  const auto ids = model.tokenizer.encode(text, true);
+  EXPECT_EQ(ids.size(), text.size());
+  EXPECT_EQ(model.tokenizer.decode(ids, false), text);
+  EXPECT_EQ(model.tokenizer.eos_id(), 2);
+}
+
+// The views of 16 GB of weights lie in a gigabyte of address space, and in a few megabytes of memory.
+TEST(BenchShape, ALargeShapeCostsNoMemory) {
+  const ModelFiles model = make_random_model(model_shape("8b"));
+  const TensorView* head = model.checkpoint.find("lm_head.weight");
+  ASSERT_NE(head, nullptr);
+  EXPECT_EQ(head->bytes.size(), std::size_t{2} * 128256 * 4096);
+  EXPECT_EQ(head->bytes.front(), head->bytes[std::size_t{4} << 20]);  // the pattern again
+  EXPECT_NE(head->bytes.back(), std::byte{0});                        // mapped to its end
+}
+
+TEST(BenchShape, AFolderThatCannotBeWrittenIsNamed) {
+  EXPECT_THAT(error_of([] { write_random_model(model_shape("tiny"), "/no/such/folder"); }),
+              "/no/such/folder/config.json: cannot be written; is the disk full? (TMPDIR names another folder)");
+}
+
+TEST(BenchShape, WeightsThatCannotBeWrittenAreTold) {
+  const TempDir dir;
+  fs::create_directory(dir.path() / "model.safetensors");
+  EXPECT_EQ(error_of([&] { write_random_model(model_shape("tiny"), dir.path()); }),
+            (dir.path() / "model.safetensors").string() +
+                ": 15 MiB of random weights cannot be written; is the disk full? (TMPDIR names another folder)");
+}
+
+TEST(BenchShape, ATemporaryFolderIsGoneWithItsObject) {
+  fs::path path;
+  {
+    const TemporaryFolder folder;
+    path = folder.path();
+    write_text(path / "file", "text");
+    EXPECT_TRUE(fs::exists(path / "file"));
+  }
+  EXPECT_FALSE(fs::exists(path));
+}
+
+}  // namespace
+}  // namespace mortise::bench
