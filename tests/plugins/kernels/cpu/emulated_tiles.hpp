@@ -81,4 +81,22 @@ void tile_multiply_bf16() {
   }
 }
 
+template <int c, int a, int b>
+void tile_multiply_i8_u8() {
+  EmulatedTiles& e = emulated_tiles();
+  const bool fits = e.config.rows[c] == e.config.rows[a] && e.config.rows[b] * 4 == e.config.row_bytes[a] &&
+                    e.config.row_bytes[c] == e.config.row_bytes[b];
+  for (int m = 0; m < e.config.rows[c]; ++m) {
+    for (int n = 0; n < e.config.row_bytes[c] / 4; ++n) {
+      std::int32_t sum;
+      std::memcpy(&sum, e.data[c][m] + 4 * n, sizeof sum);
+      for (int k = 0; k < e.config.row_bytes[a]; ++k) {
+        sum += static_cast<std::int8_t>(e.data[a][m][k]) * e.data[b][k / 4][4 * n + k % 4];
+      }
+      if (!fits) sum = -12345;
+      std::memcpy(e.data[c][m] + 4 * n, &sum, sizeof sum);
+    }
+  }
+}
+
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE
