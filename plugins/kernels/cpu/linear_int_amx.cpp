@@ -34,19 +34,35 @@ void configure(std::size_t depth) {
   tiles_configure(config);
 }
 
-// 4-bit weights [octets][16 n][4 bytes] as bytes [quads][16 n][4].
-void unpack(const std::uint8_t* packed, std::size_t depth, std::uint8_t* out) {
-  const I32x16 nibble = broadcast_i32(0x0f0f0f0f);
+// 4-bit weights [octets][16 n][4 bytes] as bytes [quads][16 n][4], less the zero point of each n.
+void unpack(const std::uint8_t* packed, const std::uint8_t* zeros, std::size_t depth, std::uint8_t* out) {
+  const I32x16 nibble = broadcast_i32(0x0f0f0f0f), sign = broadcast_i32(static_cast<std::int32_t>(0x80808080u));
+  const I32x16 zero = mul_lo(load_u8(zeros), broadcast_i32(0x01010101));
+  // Bytes of 0 .. 15 under a set bit 7: no difference borrows from its neighbour. Bit 7 then says "not negative".
+  const auto less_zero = [&](I32x16 quads) {
+    const I32x16 raised = (quads | sign) - zero;
+    return raised ^ sign;
+  };
   for (std::size_t octet = 0; octet < depth / 8; ++octet) {
     const I32x16 raw = load_i32(reinterpret_cast<const std::int32_t*>(packed + octet * 64));
     auto* quads = reinterpret_cast<std::int32_t*>(out + octet * 128);
-    store(quads, raw & nibble);
-    store(quads + kLanes, shift_right<4>(raw) & nibble);
+    store(quads, less_zero(raw & nibble));
+    store(quads + kLanes, less_zero(shift_right<4>(raw) & nibble));
+  }
+}
+
+// c += a times weights: 8 bits unsigned as they lie, 4 bits signed, unpacked.
+template <int bits, int c, int a, int b>
+MORTISE_INLINE void multiply_tiles() {
+  if constexpr (bits == 8) {
+    tile_multiply_i8_u8<c, a, b>();
+  } else {
+    tile_multiply_i8_i8<c, a, b>();
   }
 }
 
 // sums [row tiles][panels][16][16] = or += x times w over `depth` k, `step` of them a tile.
-template <int row_tiles, int panels>
+template <int bits, int row_tiles, int panels>
 void multiply(const std::int8_t* x, std::size_t x_stride, const std::uint8_t* w, std::size_t w_stride,
               std::size_t depth, std::size_t step, bool first, std::int32_t* sums) {
   if (first) {
@@ -63,15 +79,15 @@ void multiply(const std::int8_t* x, std::size_t x_stride, const std::uint8_t* w,
   for (std::size_t k = 0; k < depth; k += step) {
     tile_load<4>(x + k, x_stride);
     tile_load<6>(w + k * kLanes, kRowBytes);
-    tile_multiply_i8_u8<0, 4, 6>();
+    multiply_tiles<bits, 0, 4, 6>();
     if constexpr (panels > 1) {
       tile_load<7>(w + w_stride + k * kLanes, kRowBytes);
-      tile_multiply_i8_u8<1, 4, 7>();
+      multiply_tiles<bits, 1, 4, 7>();
     }
     if constexpr (row_tiles > 1) {
       tile_load<5>(x + kTileRows * x_stride + k, x_stride);
-      tile_multiply_i8_u8<2, 5, 6>();
-      if constexpr (panels > 1) tile_multiply_i8_u8<3, 5, 7>();
+      multiply_tiles<bits, 2, 5, 6>();
+      if constexpr (panels > 1) multiply_tiles<bits, 3, 5, 7>();
     }
   }
   tile_store<0>(sums, kRowBytes);
@@ -89,7 +105,8 @@ struct Chunk {
   float* acc;          // [count][2][16]
 };
 
-// acc += f32(sums - zero * sum of x) * scale for `rows` rows from `row` on, group g.
+// acc += f32(sums - zero * sum of x) * scale for `rows` rows from `row` on, group g; 4 bits have no zero point left.
+template <int bits>
 void add_group(const Chunk& c, std::size_t row, std::size_t rows, std::size_t g) {
   const std::int32_t* sums = c.sums + row / kTileRows * kPanels * kSums;
   for (std::size_t j = 0; j < c.panels; ++j) {
@@ -97,15 +114,18 @@ void add_group(const Chunk& c, std::size_t row, std::size_t rows, std::size_t g)
     const F32x16 scale = load(c.args.scales + at);
     const I32x16 zero = load_u8(c.args.zeros + at);
     for (std::size_t i = 0; i < rows; ++i) {
-      const std::int32_t* sum = sums + (i / kTileRows * kPanels + j) * kSums + i % kTileRows * kLanes;
-      const I32x16 sum_of_x = broadcast_i32(c.rows.sums[(c.m0 + row + i) * c.rows.groups + g]);
+      I32x16 dot = load_i32(sums + (i / kTileRows * kPanels + j) * kSums + i % kTileRows * kLanes);
+      if constexpr (bits == 8) {
+        dot = dot - mul_lo(zero, broadcast_i32(c.rows.sums[(c.m0 + row + i) * c.rows.groups + g]));
+      }
       float* acc = c.acc + ((row + i) * kPanels + j) * kLanes;
-      store(acc, load(acc) + to_float(load_i32(sum) - mul_lo(zero, sum_of_x)) * scale);
+      store(acc, load(acc) + to_float(dot) * scale);
     }
   }
 }
 
 // One block of K for all rows of the chunk, `last` when it ends its group.
+template <int bits>
 void multiply_block(const Chunk& c, const std::uint8_t* w, std::size_t w_stride, std::size_t k, std::size_t depth,
                     std::size_t step, std::size_t g, bool first, bool last) {
   for (std::size_t row = 0; row < c.count; row += kPairRows) {
@@ -113,13 +133,13 @@ void multiply_block(const Chunk& c, const std::uint8_t* w, std::size_t w_stride,
     const std::int8_t* x = c.rows.x + (c.m0 + row) * c.rows.x_stride + k;
     std::int32_t* sums = c.sums + row / kTileRows * kPanels * kSums;
     if (rows > kTileRows) {
-      c.panels > 1 ? multiply<2, 2>(x, c.rows.x_stride, w, w_stride, depth, step, first, sums)
-                   : multiply<2, 1>(x, c.rows.x_stride, w, w_stride, depth, step, first, sums);
+      c.panels > 1 ? multiply<bits, 2, 2>(x, c.rows.x_stride, w, w_stride, depth, step, first, sums)
+                   : multiply<bits, 2, 1>(x, c.rows.x_stride, w, w_stride, depth, step, first, sums);
     } else {
-      c.panels > 1 ? multiply<1, 2>(x, c.rows.x_stride, w, w_stride, depth, step, first, sums)
-                   : multiply<1, 1>(x, c.rows.x_stride, w, w_stride, depth, step, first, sums);
+      c.panels > 1 ? multiply<bits, 1, 2>(x, c.rows.x_stride, w, w_stride, depth, step, first, sums)
+                   : multiply<bits, 1, 1>(x, c.rows.x_stride, w, w_stride, depth, step, first, sums);
     }
-    if (last) add_group(c, row, rows, g);
+    if (last) add_group<bits>(c, row, rows, g);
   }
 }
 
@@ -153,10 +173,13 @@ void multiply_chunk(const Chunk& c) {
       std::size_t stride = panel_bytes;
       if constexpr (bits == 4) {
         stride = block * kLanes;
-        for (std::size_t j = 0; j < c.panels; ++j) unpack(first_w + j * panel_bytes, block, unpacked + j * stride);
+        for (std::size_t j = 0; j < c.panels; ++j) {
+          const std::uint8_t* zeros = c.args.zeros + ((c.column / kLanes + j) * c.rows.groups + g) * kLanes;
+          unpack(first_w + j * panel_bytes, zeros, block, unpacked + j * stride);
+        }
         first_w = unpacked;
       }
-      multiply_block(c, first_w, stride, k, block, step, g, k == begin, k + block == end);
+      multiply_block<bits>(c, first_w, stride, k, block, step, g, k == begin, k + block == end);
     }
   }
   finish<Y>(c);
@@ -179,9 +202,9 @@ void run_tiles(const LinearIntArgs& args, const LinearRange& range) {
 template <class Y>
 void run(const LinearIntArgs& args, const LinearRange& range) {
 #if !defined(MORTISE_EMULATED_TILES)
-  // Below, most of a tile is empty, and the vector unit keeps up with the memory.
-  constexpr std::size_t kFewRows = 8;
-  if (args.m <= kFewRows) {
+  // Where the vector unit keeps up with the memory, and most of a tile would be empty; 4 bits have no tile as they lie.
+  const std::size_t few_rows = args.format.bits == 4 ? 8 : 1;
+  if (args.m <= few_rows) {
     const LinearIntKernels& few = isa_avx512_vnni::kLinearIntKernels;
     return sizeof(Y) == sizeof(Bf16) ? few.to_bf16(args, range) : few.to_f32(args, range);
   }

@@ -47,5 +47,10 @@ template <int c, int a, int b>
 MORTISE_INLINE void tile_multiply_i8_u8() {
   asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
 }
+// The same with signed b.
+template <int c, int a, int b>
+MORTISE_INLINE void tile_multiply_i8_i8() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
+}
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE
