@@ -141,6 +141,11 @@ Checkpoint Checkpoint::from_memory(const std::string& name, ModelConfig config, 
   return out;
 }
 
+std::optional<QuantizedMatrix> Checkpoint::find_quantized(std::string_view name) const {
+  if (!config_.quantization) return std::nullopt;
+  return QuantizedMatrix::find(tensors_, *config_.quantization, name, folder_.native());
+}
+
 const TensorView* Checkpoint::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;

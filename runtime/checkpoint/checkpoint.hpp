@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "checkpoint/generation_config.hpp"
 #include "checkpoint/model_config.hpp"
+#include "checkpoint/quantized_matrix.hpp"
 #include "checkpoint/safetensors.hpp"
 
 namespace mortise {
@@ -34,6 +36,10 @@ class Checkpoint {
   // as this object.
   const TensorMap& tensors() const { return tensors_; }
   const TensorView* find(std::string_view name) const;  // nullptr when there is none of that name
+
+  // The matrix that a quantised checkpoint has in place of the tensor `name`; nullopt: none of that name, or the
+  // checkpoint is not quantised. Error when its tensors do not fit each other. Lives no longer than this object.
+  std::optional<QuantizedMatrix> find_quantized(std::string_view name) const;
 
   // For system_fingerprint: XXH64 over the normalised configuration (without transformers_version and _name_or_path,
   // which change nothing) and, in the order of names, each tensor's name, dtype, shape and a sample of its bytes: all

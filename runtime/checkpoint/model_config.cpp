@@ -100,6 +100,7 @@ ModelConfig read_model_config(const std::filesystem::path& folder, std::string_v
   normalise_rope(config, where);
 
   ModelConfig out;
+  out.quantization = normalise_quantization(config, where);
   out.architectures = names(config, "architectures", where);
   const json& type = member(config, "model_type");
   check_type(type.is_string(), where, "model_type", type, "a name such as \"llama\"");

@@ -12,6 +12,8 @@
 //                    nothing about rope. Parameters nested by layer type ({"full_attention": {...}, ...}) stay as they
 //                    are.
 //
+//   quantization_config  {"quant_method", "bits", "group_size"}, see quantization.hpp. Absent: not quantised.
+//
 // Everything else passes through: layer_types, sliding_window, use_sliding_window, max_window_layers, null values too.
 #pragma once
 
@@ -21,6 +23,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "checkpoint/quantization.hpp"
 
 namespace mortise {
 
@@ -33,6 +37,7 @@ struct ModelConfig {
   std::optional<std::int64_t> max_position_embeddings;
   std::optional<std::int32_t> bos_token_id;
   std::vector<std::int32_t> eos_token_ids;
+  std::optional<QuantizationConfig> quantization;
 };
 
 // Reads `folder`/config.json. `weights_dtype` is what `dtype` becomes when the file does not say.

@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "error.hpp"
@@ -39,10 +40,16 @@ std::int32_t abi_dtype(Dtype dtype) {
   }
 }
 
+// What a model reads a checkpoint through. Quantised matrices stay until the model has loaded.
+struct WeightReader {
+  const Checkpoint& checkpoint;
+  std::deque<QuantizedMatrix> quantized;
+};
+
 // A dense view; NOT_FOUND for an unknown name, DATA_LOSS for a tensor that the ABI cannot say.
 mortise_status read_weight(void* context, mortise_string_view name, mortise_tensor* tensor) {
-  const auto& checkpoint = *static_cast<const Checkpoint*>(context);
-  const TensorView* view = checkpoint.find({name.data, static_cast<std::size_t>(name.size)});
+  const TensorView* view =
+      static_cast<const WeightReader*>(context)->checkpoint.find({name.data, static_cast<std::size_t>(name.size)});
   if (view == nullptr) return MORTISE_NOT_FOUND;
   mortise_tensor result{};
   result.struct_size = sizeof result;
@@ -62,6 +69,53 @@ mortise_status read_weight(void* context, mortise_string_view name, mortise_tens
   return MORTISE_OK;
 }
 
+void read_quantized_rows(void* context, std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales,
+                         std::uint8_t* zeros) {
+  static_cast<const QuantizedMatrix*>(context)->read(n0, n1, values, scales, zeros);
+}
+
+mortise_status read_quantized(void* context, mortise_string_view name, mortise_quantized_matrix* matrix,
+                              mortise_error* error) {
+  auto& reader = *static_cast<WeightReader*>(context);
+  try {
+    auto found = reader.checkpoint.find_quantized({name.data, static_cast<std::size_t>(name.size)});
+    if (!found) return MORTISE_NOT_FOUND;
+    const QuantizedMatrix& kept = reader.quantized.emplace_back(std::move(*found));
+    mortise_quantized_matrix result{};
+    result.struct_size = sizeof result;
+    result.n = kept.rows();
+    result.k = kept.columns();
+    result.bits = kept.bits();
+    result.group_size = static_cast<std::int32_t>(kept.group_size());
+    result.order = kept.order().empty() ? nullptr : kept.order().data();
+    result.context = const_cast<QuantizedMatrix*>(&kept);
+    result.read = read_quantized_rows;
+    *matrix = result;
+    return MORTISE_OK;
+  } catch (const std::exception& e) {
+    error->code = MORTISE_DATA_LOSS;
+    fmt::format_to_n(error->message, sizeof error->message - 1, "{}", e.what()).out[0] = '\0';
+    return MORTISE_DATA_LOSS;
+  }
+}
+
+// Bytes of a tensor once it is prepared. Integers lie as they lie in the file; the matrices of the layers may become
+// integers; whatever has a row per token stays (the embedding).
+std::uint64_t prepared_bytes(const TensorView& view, const mortise_model_dims& dims) {
+  const std::uint64_t element_bytes = dims.dtype == MORTISE_BF16 ? 2 : 4;
+  const bool is_float = view.dtype == Dtype::kBf16 || view.dtype == Dtype::kF16 || view.dtype == Dtype::kF32;
+  if (view.dtype == Dtype::kOther) return 0;
+  if (!is_float) return view.bytes.size();
+  const std::uint64_t count = view.bytes.size() / dtype_size(view.dtype);
+  const bool layer = view.shape.size() == 2 && view.shape[0] != dims.vocab_size;
+  if (dims.weight_bits == 0 || !layer) return count * element_bytes;
+  constexpr std::uint64_t kGroupBytes = 5;  // a scale and a zero point
+  const auto rows = static_cast<std::uint64_t>(view.shape[0]), columns = static_cast<std::uint64_t>(view.shape[1]);
+  const auto group = dims.weight_group_size == 0 ? columns : static_cast<std::uint64_t>(dims.weight_group_size);
+  return count * static_cast<std::uint64_t>(dims.weight_bits) / 8 +
+         rows * ((columns + group - 1) / group) * kGroupBytes;
+}
+
 std::uint64_t vocabulary_hash(const Tokenizer& tokenizer) {
   std::string all;
   for (std::size_t id = 0; id < tokenizer.vocab_size(); ++id) {
@@ -73,6 +127,13 @@ std::uint64_t vocabulary_hash(const Tokenizer& tokenizer) {
 
 const char* dtype_name(std::int32_t dtype) {
   return dtype == MORTISE_BF16 ? "bf16" : dtype == MORTISE_I8 ? "int8" : "f32";
+}
+
+// "bf16", "int8", "int4 in groups of 64".
+std::string weight_format(const mortise_model_dims& dims) {
+  if (dims.weight_bits == 0) return dtype_name(dims.dtype);
+  const std::string bits = fmt::format("int{}", dims.weight_bits);
+  return dims.weight_group_size == 0 ? bits : fmt::format("{} in groups of {}", bits, dims.weight_group_size);
 }
 
 // The KV cache's type: "auto" is the model's.
@@ -164,16 +225,13 @@ void Assembly::open_model(const PipelineDescription& description, mortise_query&
   }
   if (const double weights = gib(weight_bytes()), memory = gib(device_memory()); weights > memory) {
     fail("{}: its weights take {:.1f} GiB in {}, and {} has {:.1f} GiB of memory; take a smaller model or more memory",
-         checkpoint_->folder().string(), weights, dtype_name(dims_.dtype), parts_.device.name, memory);
+         checkpoint_->folder().string(), weights, weight_format(dims_), parts_.device.name, memory);
   }
 }
 
 std::uint64_t Assembly::weight_bytes() const {
-  const std::uint64_t element_bytes = dims_.dtype == MORTISE_BF16 ? 2 : 4;
   std::uint64_t bytes = 0;
-  for (const auto& [name, view] : checkpoint_->tensors()) {
-    if (view.dtype != Dtype::kOther) bytes += view.bytes.size() / dtype_size(view.dtype) * element_bytes;
-  }
+  for (const auto& [name, view] : checkpoint_->tensors()) bytes += prepared_bytes(view, dims_);
   return bytes;
 }
 
@@ -269,10 +327,12 @@ void Assembly::open_policies(const PipelineDescription& description, const morti
 }
 
 void Assembly::load_weights() {
+  WeightReader context{*checkpoint_, {}};
   mortise_weight_reader reader{};
   reader.struct_size = sizeof reader;
-  reader.context = &*checkpoint_;
+  reader.context = &context;
   reader.get = read_weight;
+  reader.get_quantized = read_quantized;
   mortise_error error = empty_error();
   model_->check(parts_.model.api->load(parts_.model.self, &reader, &error), error, "load");
 }
@@ -302,8 +362,12 @@ ModelInfo Assembly::model_info() const {
 }
 
 std::string Assembly::numerics_id() const {
-  return fmt::format("{}; attention {}; model {}; weights {:016x}; kv {}; world 1",
-                     parts_.device.api->numerics_id(parts_.device.self, dims_.dtype),
+  std::string device = parts_.device.api->numerics_id(parts_.device.self, dims_.dtype);
+  if (dims_.weight_bits != 0) {
+    const char* id = parts_.device.api->numerics_id(parts_.device.self, MORTISE_I8);
+    device += fmt::format(" with {}, {}", id == nullptr ? "unknown" : id, weight_format(dims_));
+  }
+  return fmt::format("{}; attention {}; model {}; weights {:016x}; kv {}; world 1", device,
                      attention_->component().numerics_id, model_->component().name, checkpoint_->fingerprint(),
                      dtype_name(kv_dtype_));
 }

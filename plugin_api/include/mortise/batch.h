@@ -70,6 +70,10 @@ typedef struct mortise_model_dims {
   /* [num_layers] sliding window in tokens: a row at position p sees keys p - window + 1 .. p; 0 is no window. NULL:
    * none has one. Lives until the model is destroyed. */
   const int32_t* sliding_windows;
+  /* How the matrices of the layers are kept: 0 as dtype, else integers of so many bits (8, 4) in groups of
+   * weight_group_size columns (0: a row is one group). Part of the numerics id. Since 0.1, appended. */
+  int32_t weight_bits;
+  int32_t weight_group_size;
 } mortise_model_dims;
 
 #endif

@@ -30,6 +30,22 @@ enum {
   MORTISE_WEIGHT_VECTOR = 4     /* [N]: norm weights, biases */
 };
 
+/* A matrix that comes quantised, whatever the checkpoint packs it like:
+ *   w[n, order[j]] = scales[n, g] * (values[n, j] - zeros[n, g]),  g = j / group_size
+ * The arithmetic of linear with it is docs/numerics.md, "Quantised linear". */
+typedef struct mortise_quantized_matrix {
+  uint32_t struct_size;
+  uint32_t flags;
+  int64_t n, k;
+  int32_t bits;         /* 4 or 8: values and zeros are 0 .. 2^bits - 1 */
+  int32_t group_size;   /* columns j that share a scale: 32, a multiple of 64, or k; the last group may be shorter */
+  const int32_t* order; /* [k], a permutation of 0 .. k - 1, or NULL: 0 1 2 .. */
+  void* context;
+  /* Rows n0 .. n1 - 1: values [n1 - n0, k], scales and zeros [n1 - n0, ceil(k / group_size)], row-major. Cannot fail:
+   * what could was checked when the matrix was made. [any] since 0.1 */
+  void (*read)(void* context, int64_t n0, int64_t n1, uint8_t* values, float* scales, uint8_t* zeros);
+} mortise_quantized_matrix;
+
 typedef struct mortise_weight_source {
   uint32_t struct_size;
   uint32_t flags;
@@ -39,7 +55,14 @@ typedef struct mortise_weight_source {
    */
   const mortise_tensor* const* parts;
   int32_t dtype; /* what the model computes in: MORTISE_BF16 or MORTISE_F32; the device converts */
+  int32_t bits;  /* 0: the weight is kept in dtype. 8 or 4, use LINEAR alone: it is kept as integers of so many bits */
+  /* With bits: columns that share a scale, as in mortise_quantized_matrix; 0: all of K. The device quantises `parts`
+   * after docs/numerics.md, "Quantised linear". */
+  int32_t group_size;
   int32_t reserved;
+  /* [num_parts], or NULL: the parts as they come quantised, in place of `parts`; bits, group_size and order are equal
+   * in all of them and bits and group_size those above. Read during the call only. */
+  const mortise_quantized_matrix* const* quantized;
 } mortise_weight_source;
 
 /* out[m, n - column_begin] = sum_k x[m, k] * weight[n, k] (+ bias[n]),  column_begin <= n < column_end
@@ -133,8 +156,8 @@ typedef struct mortise_device_table {
 
   /* Fills `info`. [any] since 0.1 */
   mortise_status (*describe)(mortise_device* device, mortise_device_info* info);
-  /* The id of the arithmetic for a dtype ("cpu-bf16/1", "cpu-f32/1"), static, or NULL: cannot compute in it. [any]
-   * since 0.1 */
+  /* The id of the arithmetic for a dtype ("cpu-bf16/1", "cpu-f32/1"), static, or NULL: cannot compute in it.
+   * MORTISE_I8: linear with quantised weights ("cpu-int8/1"); NULL: prepare_weight takes no `bits`. [any] since 0.1 */
   const char* (*numerics_id)(mortise_device* device, int32_t dtype);
   /* Free and total bytes of device memory. [any] since 0.1 */
   mortise_status (*memory_info)(mortise_device* device, uint64_t* free_bytes, uint64_t* total_bytes);

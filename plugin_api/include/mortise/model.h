@@ -37,6 +37,11 @@ typedef struct mortise_weight_reader {
   /* Fills `tensor` with a read-only view of the named tensor in host memory (usually the mapped file), valid until load
    * returns. NOT_FOUND if there is none of that name. [any] since 0.1 */
   mortise_status (*get)(void* context, mortise_string_view name, mortise_tensor* tensor);
+  /* The matrix that a quantised checkpoint has in place of the tensor `name` ("...q_proj.weight"), valid until load
+   * returns. NOT_FOUND: it has none, ask get. DATA_LOSS with a text: it has one that cannot be read. NULL: the
+   * checkpoint is not quantised. [any] since 0.1, appended */
+  mortise_status (*get_quantized)(void* context, mortise_string_view name, mortise_quantized_matrix* matrix,
+                                  mortise_error* error);
 } mortise_weight_reader;
 
 typedef struct mortise_model_table {

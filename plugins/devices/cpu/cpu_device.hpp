@@ -33,6 +33,13 @@ struct mortise_weight {
   bool packed;    // in the order of linear_pack.hpp, else rows one after the other
   void* data;
 
+  // Quantised, bits 8 or 4, in the order of linear_int_pack.hpp: `data` holds the values, and behind them lie the rest.
+  int bits;  // 0: not quantised
+  std::size_t group_size;
+  const float* scales;
+  const std::uint8_t* zeros;
+  const std::int32_t* order;  // null: as it is
+
   // Of a vector: f32 [n], and behind it bf16 [n] if that is the dtype. Equal values.
   float* vector() const { return static_cast<float*>(data); }
   mortise::cpu::Bf16* vector_bf16() const { return reinterpret_cast<mortise::cpu::Bf16*>(vector() + n); }

@@ -32,8 +32,9 @@ struct Product {
 };
 
 std::string weight_text(const mortise_weight& weight) {
-  const char* dtype = weight.dtype == MORTISE_BF16 ? "bf16" : "f32";
-  return std::string(dtype) + " [" + std::to_string(weight.n) + ", " + std::to_string(weight.k) + "]";
+  const std::string dtype = weight.bits != 0 ? "int" + std::to_string(weight.bits) + " for " : "";
+  return dtype + (weight.dtype == MORTISE_BF16 ? "bf16" : "f32") + " [" + std::to_string(weight.n) + ", " +
+         std::to_string(weight.k) + "]";
 }
 
 const mortise_weight& checked_weight(const mortise_weight* weight) {
@@ -106,42 +107,74 @@ Cut cut(const Product& p, std::size_t num_threads) {
   return {std::min(m, rows), panels_each * kPanelColumns};
 }
 
-void prepare(ThreadPool& pool, const LinearKernel& kernel, const LinearArgs& args) {
-  constexpr std::size_t kPrepareRows = 128;  // tens of microseconds
-  const auto tasks = static_cast<std::int32_t>(ceil_div(args.m, kPrepareRows));
+// Calls f(m0, m1) so that all rows are covered, some tens of microseconds of work each.
+template <typename F>
+void over_prepared_rows(ThreadPool& pool, std::size_t rows, std::size_t rows_each, F f) {
+  const auto tasks = static_cast<std::int32_t>(ceil_div(rows, rows_each));
   pool.for_each(tasks, [&](std::int32_t task, std::int32_t) {
-    const std::size_t first = static_cast<std::size_t>(task) * kPrepareRows;
-    kernel.prepare(args, first, std::min(args.m, first + kPrepareRows));
+    const std::size_t first = static_cast<std::size_t>(task) * rows_each;
+    f(first, std::min(rows, first + rows_each));
   });
 }
 
-void multiply(mortise_device& device, const Product& p) {
-  const LinearKernel& kernel = kernel_for(device.kernels, p);
+// Calls f(range) so that all rows and columns are covered.
+template <typename F>
+void over_ranges(mortise_device& device, const Product& p, F f) {
+  const Cut size = cut(p, static_cast<std::size_t>(device.pool.num_threads()));
+  const std::size_t column_tasks = ceil_div(p.n1 - p.n0, size.columns);
+  const std::size_t row_tasks = ceil_div(p.x.rows, size.rows);
+  device.pool.for_each(static_cast<std::int32_t>(column_tasks * row_tasks), [&](std::int32_t task, std::int32_t) {
+    const std::size_t column = p.n0 + static_cast<std::size_t>(task) / row_tasks * size.columns;
+    const std::size_t row = static_cast<std::size_t>(task) % row_tasks * size.rows;
+    f({row, std::min(p.x.rows, row + size.rows), column, std::min(p.n1, column + size.columns)});
+  });
+}
+
+// What both kinds of weights have in common.
+template <typename Args>
+Args args_of(const Product& p) {
   // The kernel counts columns from the weight's first, `out` from column_begin.
   const std::size_t skipped = p.n0 * static_cast<std::size_t>(dtype_bytes(p.out.dtype));
-  LinearArgs args = {};
+  Args args = {};
   args.x = p.x.data;
   args.x_stride = p.x.stride;
-  args.w = p.weight.data;
   args.bias = p.bias;
   args.y = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(p.out.data) - skipped);
   args.y_stride = p.out.stride;
   args.m = p.x.rows;
   args.n = static_cast<std::size_t>(p.weight.n);
   args.k = p.x.columns;
+  return args;
+}
+
+void multiply(mortise_device& device, const Product& p) {
+  constexpr std::size_t kPrepareRows = 128;
+  const LinearKernel& kernel = kernel_for(device.kernels, p);
+  auto args = args_of<LinearArgs>(p);
+  args.w = p.weight.data;
   const std::size_t scratch_bytes = kernel.scratch_bytes(args.m, args.k);
   if (scratch_bytes > 0) {
     args.scratch = device.scratch.reserve(scratch_bytes);
-    prepare(device.pool, kernel, args);
+    over_prepared_rows(device.pool, args.m, kPrepareRows,
+                       [&](std::size_t m0, std::size_t m1) { kernel.prepare(args, m0, m1); });
   }
-  const Cut size = cut(p, static_cast<std::size_t>(device.pool.num_threads()));
-  const std::size_t column_tasks = ceil_div(p.n1 - p.n0, size.columns);
-  const std::size_t row_tasks = ceil_div(args.m, size.rows);
-  device.pool.for_each(static_cast<std::int32_t>(column_tasks * row_tasks), [&](std::int32_t task, std::int32_t) {
-    const std::size_t column = p.n0 + static_cast<std::size_t>(task) / row_tasks * size.columns;
-    const std::size_t row = static_cast<std::size_t>(task) % row_tasks * size.rows;
-    kernel.run(args, {row, std::min(args.m, row + size.rows), column, std::min(p.n1, column + size.columns)});
-  });
+  over_ranges(device, p, [&](const LinearRange& range) { kernel.run(args, range); });
+}
+
+void multiply_int(mortise_device& device, const Product& p) {
+  constexpr std::size_t kPrepareRows = 32;
+  const LinearIntKernels& kernels = device.kernels.linear_int;
+  auto args = args_of<LinearIntArgs>(p);
+  args.format = {p.weight.bits, p.weight.group_size};
+  args.values = static_cast<const std::uint8_t*>(p.weight.data);
+  args.scales = p.weight.scales;
+  args.zeros = p.weight.zeros;
+  args.order = p.weight.order;
+  args.scratch = device.scratch.reserve(kernels.scratch_bytes(args.m, args.k, args.format.group_size));
+  const auto prepare = p.x.dtype == MORTISE_BF16 ? kernels.prepare_bf16 : kernels.prepare_f32;
+  over_prepared_rows(device.pool, args.m, kPrepareRows, [&](std::size_t m0, std::size_t m1) { prepare(args, m0, m1); });
+  const auto run = p.out.dtype == MORTISE_BF16 ? kernels.to_bf16 : kernels.to_f32;
+  over_ranges(device, p, [&](const LinearRange& range) { run(args, range); });
 }
 
 }  // namespace
@@ -149,7 +182,8 @@ void multiply(mortise_device& device, const Product& p) {
 mortise_status linear(mortise_device* device, mortise_stream*, const mortise_linear_args* args, mortise_error* error) {
   return guard(error, kWhere, [&] {
     const Product product = checked_product(known(args));
-    if (product.x.rows > 0 && product.n1 > product.n0) multiply(*device, product);
+    if (product.x.rows == 0 || product.n1 == product.n0) return;
+    product.weight.bits == 0 ? multiply(*device, product) : multiply_int(*device, product);
   });
 }
 

@@ -82,6 +82,8 @@ const char* numerics_id(mortise_device*, int32_t dtype) {
       return "cpu-bf16/1";
     case MORTISE_F32:
       return "cpu-f32/1";
+    case MORTISE_I8:
+      return "cpu-int8/1";
     default:
       return nullptr;
   }

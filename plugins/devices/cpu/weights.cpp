@@ -1,127 +1,20 @@
 // Weights, brought once into the form that the kernels read: matrices that linear multiplies by in the packed order of
 // linear_pack.hpp (a tied embedding is looked up in the same memory), embeddings alone as rows, vectors as f32.
+// Quantised weights: int_weights.cpp.
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/int_weights.hpp"
 #include "devices/cpu/matrix.hpp"
 #include "devices/cpu/ops.hpp"
+#include "devices/cpu/weight_parts.hpp"
 #include "kernels/cpu/linear_pack.hpp"
 
 namespace mortise::cpu {
 namespace {
-
-constexpr char kWhere[] = "prepare_weight";
-constexpr std::size_t kTaskBytes = std::size_t{256} << 10;  // of a weight: some microseconds of work
-
-// One part of the concatenation, as rows of `columns` elements; a vector has one column.
-struct Part {
-  const std::byte* data;
-  int32_t dtype;
-  std::size_t first_row, rows, columns;
-  std::int64_t row_stride, column_stride;  // elements
-
-  std::size_t element_bytes() const { return static_cast<std::size_t>(dtype_bytes(dtype)); }
-  const std::byte* at(std::size_t row, std::size_t column) const {
-    const std::int64_t offset =
-        static_cast<std::int64_t>(row) * row_stride + static_cast<std::int64_t>(column) * column_stride;
-    return data + offset * static_cast<std::int64_t>(element_bytes());
-  }
-};
-
-Part read_part(const mortise_tensor* tensor, int index, bool vector, std::size_t first_row) {
-  const std::string name = "part " + std::to_string(index);
-  if (tensor == nullptr) invalid(kWhere, name + " is missing");
-  const int32_t dtype = tensor->dtype;
-  if (dtype != MORTISE_BF16 && dtype != MORTISE_F16 && dtype != MORTISE_F32) {
-    invalid(kWhere, name + " has dtype code " + std::to_string(dtype) + "; expected bf16, f16 or f32");
-  }
-  if (tensor->ndim != (vector ? 1 : 2)) {
-    invalid(kWhere, name + " has " + std::to_string(tensor->ndim) + " dimensions; expected " + (vector ? "1" : "2"));
-  }
-  const std::int64_t rows = tensor->shape[0], columns = vector ? 1 : tensor->shape[1];
-  if (rows < 1 || columns < 1 || tensor->data == nullptr) invalid(kWhere, name + " is empty");
-  const Part part = {static_cast<const std::byte*>(tensor->data),
-                     dtype,
-                     first_row,
-                     static_cast<std::size_t>(rows),
-                     static_cast<std::size_t>(columns),
-                     tensor->stride[0],
-                     vector ? 1 : tensor->stride[1]};
-  const __int128 last =
-      static_cast<__int128>(rows - 1) * part.row_stride + static_cast<__int128>(columns - 1) * part.column_stride;
-  if (part.row_stride < 0 || part.column_stride < 0 ||
-      (last + 1) * dtype_bytes(dtype) > static_cast<__int128>(tensor->bytes)) {
-    invalid(kWhere, name + " does not fit its " + std::to_string(tensor->bytes) + " bytes");
-  }
-  return part;
-}
-
-std::vector<Part> read_parts(const mortise_weight_source& source, bool vector) {
-  if (source.num_parts < 1 || source.parts == nullptr) invalid(kWhere, "there are no parts");
-  std::vector<Part> parts;
-  std::size_t rows = 0;
-  for (int i = 0; i < source.num_parts; ++i) {
-    parts.push_back(read_part(source.parts[i], i, vector, rows));
-    rows += parts.back().rows;
-    if (parts.back().columns != parts[0].columns) {
-      invalid(kWhere, "part " + std::to_string(i) + " has " + std::to_string(parts.back().columns) +
-                          " columns, part 0 has " + std::to_string(parts[0].columns));
-    }
-  }
-  return parts;
-}
-
-// Copies `count` elements, `stride` elements apart, to neighbouring ones.
-template <typename T>
-void gather_elements(const std::byte* from, std::int64_t stride, std::size_t count, void* to) {
-  for (std::size_t i = 0; i < count; ++i) {
-    std::memcpy(static_cast<T*>(to) + i, from + static_cast<std::int64_t>(i * sizeof(T)) * stride, sizeof(T));
-  }
-}
-
-// Rows of parts in another type. Each thread has its own, made before the work is shared out: a task must not throw.
-class RowConverter {
- public:
-  RowConverter(const KernelTable& kernels, std::size_t columns)
-      : kernels_(kernels.elementwise),
-        raw_(std::make_unique_for_overwrite<float[]>(columns)),
-        wide_(std::make_unique_for_overwrite<float[]>(columns)) {}
-
-  void convert(const Part& part, std::size_t row, int32_t dtype, void* out) {
-    const std::size_t n = part.columns;
-    const void* from = part.at(row, 0);
-    if (part.column_stride != 1 || part.dtype == dtype) {
-      void* const to = part.dtype == dtype ? out : raw_.get();
-      part.element_bytes() == 2 ? gather_elements<std::uint16_t>(part.at(row, 0), part.column_stride, n, to)
-                                : gather_elements<float>(part.at(row, 0), part.column_stride, n, to);
-      if (part.dtype == dtype) return;
-      from = to;
-    }
-    float* const wide = dtype == MORTISE_F32 ? static_cast<float*>(out) : wide_.get();
-    if (part.dtype == MORTISE_BF16) kernels_.bf16_to_f32(static_cast<const Bf16*>(from), wide, n);
-    if (part.dtype == MORTISE_F16) kernels_.f16_to_f32(static_cast<const F16*>(from), wide, n);
-    if (dtype == MORTISE_F32) return;
-    const float* narrow_from = part.dtype == MORTISE_F32 ? static_cast<const float*>(from) : wide;
-    kernels_.f32_to_bf16(narrow_from, static_cast<Bf16*>(out), n);
-  }
-
- private:
-  const ElementwiseKernels& kernels_;
-  std::unique_ptr<float[]> raw_, wide_;
-};
-
-std::vector<RowConverter> converters_for(const mortise_device& device, std::size_t columns) {
-  std::vector<RowConverter> converters;
-  for (int i = 0; i < device.pool.num_threads(); ++i) converters.emplace_back(device.kernels, columns);
-  return converters;
-}
-
-const Part& part_of(const std::vector<Part>& parts, std::size_t row) {
-  return *std::find_if(parts.begin(), parts.end(), [=](const Part& part) { return row < part.first_row + part.rows; });
-}
 
 // --- the packed order ---
 
@@ -166,7 +59,7 @@ class Packer {
 
   void run() {
     const std::size_t panels = (n_ + kPanelColumns - 1) / kPanelColumns;
-    const std::size_t per_task = std::max<std::size_t>(1, kTaskBytes / panel_bytes_);
+    const std::size_t per_task = std::max<std::size_t>(1, kWeightTaskBytes / panel_bytes_);
     const auto tasks = static_cast<std::int32_t>((panels + per_task - 1) / per_task);
     device_.pool.for_each(tasks, [&](std::int32_t task, std::int32_t thread) {
       const std::size_t first = static_cast<std::size_t>(task) * per_task;
@@ -214,7 +107,7 @@ class Packer {
 void copy_rows(mortise_device& device, const std::vector<Part>& parts, const mortise_weight& weight) {
   const auto n = static_cast<std::size_t>(weight.n), k = static_cast<std::size_t>(weight.k);
   const std::size_t row_bytes = k * static_cast<std::size_t>(dtype_bytes(weight.dtype));
-  const std::size_t per_task = std::max<std::size_t>(1, kTaskBytes / row_bytes);
+  const std::size_t per_task = std::max<std::size_t>(1, kWeightTaskBytes / row_bytes);
   std::vector<RowConverter> converters = converters_for(device, k);
   const auto tasks = static_cast<std::int32_t>((n + per_task - 1) / per_task);
   device.pool.for_each(tasks, [&](std::int32_t task, std::int32_t thread) {
@@ -250,10 +143,10 @@ void copy_vector(mortise_device& device, const std::vector<Part>& parts, const m
 mortise_weight describe_weight(const mortise_weight_source& source, const std::vector<Part>& parts) {
   constexpr int32_t kMatrixUses = MORTISE_WEIGHT_LINEAR | MORTISE_WEIGHT_EMBEDDING;
   if (source.use != MORTISE_WEIGHT_VECTOR && ((source.use & kMatrixUses) == 0 || (source.use & ~kMatrixUses) != 0)) {
-    invalid(kWhere, "use " + std::to_string(source.use) + " is none of linear, embedding, both, or vector");
+    invalid(kPrepareWeight, "use " + std::to_string(source.use) + " is none of linear, embedding, both, or vector");
   }
   if (source.dtype != MORTISE_BF16 && source.dtype != MORTISE_F32) {
-    invalid(kWhere, "dtype code " + std::to_string(source.dtype) + "; expected bf16 or f32");
+    invalid(kPrepareWeight, "dtype code " + std::to_string(source.dtype) + "; expected bf16 or f32");
   }
   mortise_weight weight = {};
   weight.use = source.use;
@@ -262,7 +155,7 @@ mortise_weight describe_weight(const mortise_weight_source& source, const std::v
   weight.k = static_cast<int64_t>(parts[0].columns);
   weight.packed = (source.use & MORTISE_WEIGHT_LINEAR) != 0;
   constexpr int64_t kLargest = INT32_MAX;  // ids and columns are int32 in the ABI
-  if (weight.n > kLargest || weight.k > kLargest) invalid(kWhere, "more than 2^31 - 1 rows or columns");
+  if (weight.n > kLargest || weight.k > kLargest) invalid(kPrepareWeight, "more than 2^31 - 1 rows or columns");
   return weight;
 }
 
@@ -277,8 +170,12 @@ std::size_t weight_bytes(const mortise_weight& weight) {
 
 mortise_status prepare_weight(mortise_device* device, const mortise_weight_source* source, mortise_weight** weight,
                               mortise_error* error) {
-  return guard(error, kWhere, [&] {
+  return guard(error, kPrepareWeight, [&] {
     const auto known_source = known(source);
+    if (known_source.bits != 0) {
+      *weight = prepare_int_weight(*device, known_source).release();
+      return;
+    }
     const std::vector<Part> parts = read_parts(known_source, known_source.use == MORTISE_WEIGHT_VECTOR);
     auto prepared = std::make_unique<mortise_weight>(describe_weight(known_source, parts));
     prepared->data = device->weights.allocate(weight_bytes(*prepared));

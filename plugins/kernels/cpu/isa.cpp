@@ -53,15 +53,27 @@ std::vector<Isa> detect() {
   found.push_back(Isa::kAvx2);
   if (!has(b, {16, 17, 30, 31}) || (state & kZmmState) != kZmmState) return found;  // AVX-512 F, DQ, BW, VL
   found.push_back(Isa::kAvx512);
-  if (!has(d, {22, 24}) || (state & kTileState) != kTileState) return found;  // AMX BF16, TILE
+  const bool vnni = has(c, {11});
+  const bool amx = has(d, {22, 24, 25});  // AMX BF16, TILE, INT8
+  if (!vnni || !amx || (state & kTileState) != kTileState) return found;
   if (request_tile_data()) found.push_back(Isa::kAmx);
   return found;
+}
+
+bool detect_vnni() {
+  std::uint32_t a, b, c, d;
+  const auto found = detect();
+  const bool avx512 = std::find(found.begin(), found.end(), Isa::kAvx512) != found.end();
+  return avx512 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && has(c, {11});
 }
 
 #else
 
 std::vector<Isa> detect() {
   return {Isa::kPortable};
+}
+bool detect_vnni() {
+  return false;
 }
 
 #endif
@@ -84,6 +96,11 @@ const char* isa_name(Isa isa) {
 
 const std::vector<Isa>& available_isas() {
   static const std::vector<Isa> found = detect();
+  return found;
+}
+
+bool has_vnni() {
+  static const bool found = detect_vnni();
   return found;
 }
 

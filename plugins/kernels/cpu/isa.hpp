@@ -18,6 +18,9 @@ const char* isa_name(Isa isa);  // "portable", "avx2", "avx512", "amx": what MOR
 // the kernel for permission to use the AMX tiles, which holds for all threads of the process.
 const std::vector<Isa>& available_isas();
 
+// Whether the machine has AVX-512 with VNNI, which the integer kernels of kAvx512 then use. All with AMX have it.
+bool has_vnni();
+
 // The best one, or the one that `forced` names. Null or empty: not forced. An unknown name, or one that this machine
 // lacks, gives nullopt and a text in `error` that names what there is.
 std::optional<Isa> choose_isa(const char* forced, std::string& error);

@@ -5,6 +5,7 @@
 #include "kernels/cpu/elementwise.hpp"
 #include "kernels/cpu/head_reduce.hpp"
 #include "kernels/cpu/linear.hpp"
+#include "kernels/cpu/linear_int.hpp"
 #include "kernels/cpu/norm.hpp"
 #include "kernels/cpu/rope.hpp"
 #include "kernels/cpu/sample_token.hpp"
@@ -20,6 +21,7 @@ struct KernelTable {
   const HeadKernels& head;
   const LinearBf16Kernels& linear_bf16;
   const LinearF32Kernels& linear_f32;
+  const LinearIntKernels& linear_int;
   const NormKernels& norm;
   const SampleKernels& sampling;
   const KvWriteKernels& kv_write;

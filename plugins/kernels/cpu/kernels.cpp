@@ -11,8 +11,9 @@ extern const KernelTable kKernelTable;
 }
 namespace isa_avx512 {
 extern const KernelTable kKernelTable;
+extern const KernelTable kVnniKernelTable;
 extern const KernelTable kAmxKernelTable;
-}
+}  // namespace isa_avx512
 #endif
 
 const KernelTable& kernels(Isa isa) {
@@ -23,7 +24,7 @@ const KernelTable& kernels(Isa isa) {
     case Isa::kAvx2:
       return isa_avx2::kKernelTable;
     case Isa::kAvx512:
-      return isa_avx512::kKernelTable;
+      return has_vnni() ? isa_avx512::kVnniKernelTable : isa_avx512::kKernelTable;
     case Isa::kAmx:
       return isa_avx512::kAmxKernelTable;
   }

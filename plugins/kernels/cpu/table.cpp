@@ -2,10 +2,14 @@
 #include "kernels/cpu/kernel_table.hpp"
 
 #if defined(MORTISE_ISA_AVX512)
+namespace mortise::cpu::isa_avx512_vnni {
+extern const LinearIntKernels kLinearIntKernels;
+}
 namespace mortise::cpu::isa_amx {
 extern const LinearBf16Kernels kLinearBf16Kernels;
+extern const LinearIntKernels kLinearIntKernels;
 extern const SpanKernels kSpanBf16Kernels;
-}
+}  // namespace mortise::cpu::isa_amx
 #endif
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
@@ -15,6 +19,7 @@ extern const ElementwiseKernels kElementwiseKernels;
 extern const HeadKernels kHeadKernels;
 extern const LinearBf16Kernels kLinearBf16Kernels;
 extern const LinearF32Kernels kLinearF32Kernels;
+extern const LinearIntKernels kLinearIntKernels;
 extern const NormKernels kNormKernels;
 extern const SampleKernels kSampleKernels;
 extern const KvWriteKernels kKvWriteKernels;
@@ -29,6 +34,7 @@ constinit const KernelTable kKernelTable = {
     .head = kHeadKernels,
     .linear_bf16 = kLinearBf16Kernels,
     .linear_f32 = kLinearF32Kernels,
+    .linear_int = kLinearIntKernels,
     .norm = kNormKernels,
     .sampling = kSampleKernels,
     .kv_write = kKvWriteKernels,
@@ -38,6 +44,23 @@ constinit const KernelTable kKernelTable = {
 };
 
 #if defined(MORTISE_ISA_AVX512)
+// AVX-512 with VNNI: the same, but for integer products.
+extern const KernelTable kVnniKernelTable;
+constinit const KernelTable kVnniKernelTable = {
+    .activation = kActivationKernels,
+    .elementwise = kElementwiseKernels,
+    .head = kHeadKernels,
+    .linear_bf16 = kLinearBf16Kernels,
+    .linear_f32 = kLinearF32Kernels,
+    .linear_int = isa_avx512_vnni::kLinearIntKernels,
+    .norm = kNormKernels,
+    .sampling = kSampleKernels,
+    .kv_write = kKvWriteKernels,
+    .rope = kRopeKernels,
+    .span_bf16 = kSpanBf16Kernels,
+    .span_f32 = kSpanF32Kernels,
+};
+
 // AMX: the AVX-512 kernels, but for those that have a form on tiles.
 extern const KernelTable kAmxKernelTable;
 constinit const KernelTable kAmxKernelTable = {
@@ -46,6 +69,7 @@ constinit const KernelTable kAmxKernelTable = {
     .head = kHeadKernels,
     .linear_bf16 = isa_amx::kLinearBf16Kernels,
     .linear_f32 = kLinearF32Kernels,
+    .linear_int = isa_amx::kLinearIntKernels,
     .norm = kNormKernels,
     .sampling = kSampleKernels,
     .kv_write = kKvWriteKernels,

@@ -42,5 +42,15 @@ template <int c, int a, int b>
 MORTISE_INLINE void tile_multiply_bf16() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
 }
+// c[m][n] += sum of a[m][k] b[k][n], k = 0 .. 63, exact in 32 bits; a [m][64] int8, b [16 quads of k][n][4] unsigned.
+template <int c, int a, int b>
+MORTISE_INLINE void tile_multiply_i8_u8() {
+  asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
+}
+// The same with signed b.
+template <int c, int a, int b>
+MORTISE_INLINE void tile_multiply_i8_i8() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
+}
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -241,6 +241,16 @@ int32_t parse_dtype(const Section& config) {
   unsupported("dtype '" + dtype + "' is not one of bfloat16, float16, float32");
 }
 
+// The host reads quantised checkpoints and has normalised this section: bits and group_size (0: a row) are there.
+void parse_quantization(const Section& config, Config& out) {
+  const json* object = config.find("quantization_config");
+  if (object == nullptr) return;
+  if (!object->is_object()) config.fail("quantization_config", "an object");
+  const Section section(*object, "quantization_config.");
+  out.quantized_bits = static_cast<int32_t>(section.integer("bits", 4, 8));
+  out.quantized_group_size = static_cast<int32_t>(section.integer("group_size", 0, kMaxSize));
+}
+
 }  // namespace
 
 Config parse_config(std::string_view text) {
@@ -248,9 +258,6 @@ Config parse_config(std::string_view text) {
   if (!root.is_object()) invalid("the file", "not a JSON object", "a model configuration");
   const Section config(root, "");
   const std::string family = family_of(config);
-  if (config.find("quantization_config") != nullptr) {
-    unsupported("quantization_config: quantised weights are not supported; take the bf16, f16 or f32 checkpoint");
-  }
   if (const std::string act = config.text("hidden_act", "silu"); act != "silu") {
     unsupported("hidden_act '" + act + "' is not supported; expected silu");
   }
@@ -259,6 +266,7 @@ Config parse_config(std::string_view text) {
   parse_sizes(config, family, out);
   out.norm_eps = static_cast<float>(config.number("rms_norm_eps", 1e-30, 1.0, 1e-6));
   out.checkpoint_dtype = parse_dtype(config);
+  parse_quantization(config, out);
   out.tied_embeddings = config.boolean("tie_word_embeddings", false);
   const bool attention_bias = (family == "llama" || family == "qwen3") && config.boolean("attention_bias", false);
   out.qkv_bias = attention_bias || family == "qwen2";

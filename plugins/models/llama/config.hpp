@@ -36,6 +36,8 @@ struct Config {
   bool mlp_bias = false;
   bool qk_norm = false;
   bool tied_embeddings = false;
+  int32_t quantized_bits = 0;  // of a checkpoint that comes quantised; 0: it does not
+  int32_t quantized_group_size = 0;
   Rope rope;
   std::vector<int32_t> sliding_windows;  // [num_layers], 0 none; empty: no layer has one
 

@@ -32,6 +32,20 @@ class Ops {
     check(table_.linear(step_.device, step_.stream, &args, &error_), error_);
   }
 
+  void linear(const mortise_tensor& x, const Linear& pieces, const mortise_tensor& out) {
+    if (pieces.size() == 1) return linear(x, pieces[0].weight.get(), pieces[0].bias.get(), out);
+    int64_t column = 0;
+    for (const Piece& piece : pieces) {
+      mortise_tensor columns = out;
+      const int64_t offset = column * dtype_bytes(out.dtype);
+      columns.data = static_cast<char*>(out.data) + offset;
+      columns.shape[1] = piece.columns;
+      columns.bytes = out.bytes - static_cast<uint64_t>(offset);
+      linear(x, piece.weight.get(), piece.bias.get(), columns);
+      column += piece.columns;
+    }
+  }
+
   void rms_norm(const mortise_tensor& x, const mortise_tensor* residual, const mortise_weight* weight, float eps,
                 const mortise_tensor& out) {
     auto args = sized<mortise_norm_args>();
@@ -105,7 +119,7 @@ void Model::run_attention(const mortise_step& step, int32_t index, int32_t num_t
   const mortise_tensor qkv = rows(buffers_.qkv, num_tokens, config_.qkv_columns());
   const mortise_tensor mixed = rows(buffers_.attention, num_tokens, config_.q_columns());
   Ops ops(step);
-  ops.linear(x, layer.qkv.get(), layer.qkv_bias.get(), qkv);
+  ops.linear(x, layer.qkv, qkv);
 
   const int64_t k_column = config_.q_columns();
   const mortise_tensor q = heads_of(qkv, 0, config_.num_heads, config_.head_dim);
@@ -130,7 +144,7 @@ void Model::run_attention(const mortise_step& step, int32_t index, int32_t num_t
   const mortise_tensor out = heads_of(mixed, 0, config_.num_heads, config_.head_dim);
   check(attention.run(step.attention, &step, index, &q, &out, &error), error);
 
-  ops.linear(mixed, layer.o.get(), layer.o_bias.get(), x);
+  ops.linear(mixed, layer.o, x);
 }
 
 void Model::run_mlp(const mortise_step& step, int32_t index, int32_t num_tokens) {
@@ -139,9 +153,9 @@ void Model::run_mlp(const mortise_step& step, int32_t index, int32_t num_tokens)
   const mortise_tensor gate_up = rows(buffers_.gate_up, num_tokens, 2 * config_.intermediate_size);
   const mortise_tensor activated = rows(buffers_.activated, num_tokens, config_.intermediate_size);
   Ops ops(step);
-  ops.linear(x, layer.gate_up.get(), layer.gate_up_bias.get(), gate_up);
+  ops.linear(x, layer.gate_up, gate_up);
   ops.silu_gate(gate_up, activated);
-  ops.linear(activated, layer.down.get(), layer.down_bias.get(), x);
+  ops.linear(activated, layer.down, x);
 }
 
 void Model::head(const mortise_step& step, const mortise_tensor& hidden, int32_t vocab_begin, int32_t vocab_end,

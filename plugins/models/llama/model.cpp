@@ -10,12 +10,28 @@
 namespace mortise::llama {
 namespace {
 
+// 4 bits cost 5 bytes a group beside; see docs/numerics.md for what the sizes lose.
+constexpr int32_t kDefaultGroupSize = 64;
+
 int32_t compute_dtype(const Options& options, const Config& config) {
   const std::string dtype = options.get<std::string>("dtype");
   if (dtype == "bf16") return MORTISE_BF16;
   if (dtype == "f32") return MORTISE_F32;
   // f16 has more precision than bf16 and less range: f32 alone computes it exactly.
   return config.checkpoint_dtype == MORTISE_BF16 ? MORTISE_BF16 : MORTISE_F32;
+}
+
+// The integers that the matrices are kept as: those of the checkpoint, or those that it is to be quantised to.
+WeightFormat weight_format(const Options& options, const Config& config, int32_t dtype) {
+  const auto weights = options.has("weights") ? options.get<std::string>("weights") : std::string("auto");
+  if (weights == "auto") return {dtype, 0, 0};
+  if (config.quantized_bits != 0) {
+    throw Failure(MORTISE_INVALID_ARGUMENT, "weights",
+                  "\"" + weights + "\" for a checkpoint that is quantised already; leave `weights` out, or take the " +
+                      "checkpoint that it was made from");
+  }
+  if (weights == "int8") return {dtype, 8, 0};
+  return {dtype, 4, options.has("group_size") ? options.get<int32_t>("group_size") : kDefaultGroupSize};
 }
 
 int32_t chosen_max_model_len(const Options& options, const Config& config) {
@@ -29,8 +45,8 @@ int32_t chosen_max_model_len(const Options& options, const Config& config) {
   return static_cast<int32_t>(chosen);
 }
 
-// A checkpoint may claim millions of positions, each of which takes a row of the rope table and a microsecond; a sequence
-// has no more than the KV pool holds. 0 blocks: the host did not say.
+// A checkpoint may claim millions of positions, each of which takes a row of the rope table and a microsecond; a
+// sequence has no more than the KV pool holds. 0 blocks: the host did not say.
 int64_t usable_positions(const mortise_activate_args& args, const mortise_model_dims& dims) {
   const int64_t positions = std::clamp(args.max_model_len, 1, dims.max_model_len);
   const int64_t in_pool = int64_t{args.num_blocks} * args.block_size;
@@ -82,6 +98,10 @@ Model::Model(const mortise_create_args& args)
   dims_.max_model_len = chosen_max_model_len(options, config_);
   dims_.dtype = compute_dtype(options, config_);
   dims_.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
+  format_ = weight_format(options, config_, dims_.dtype);
+  const bool quantized = config_.quantized_bits != 0;  // by the checkpoint: the reader hands out its matrices
+  dims_.weight_bits = quantized ? config_.quantized_bits : format_.bits;
+  dims_.weight_group_size = quantized ? config_.quantized_group_size : format_.group_size;
   dims_.sliding_windows = config_.sliding_windows.empty() ? nullptr : config_.sliding_windows.data();
 }
 
@@ -91,7 +111,12 @@ void Model::load(const mortise_weight_reader& reader) {
     throw Failure(MORTISE_FAILED_PRECONDITION, "dtype",
                   std::string("the device cannot compute in ") + (bf16 ? "bf16; set dtype = \"f32\"" : "f32"));
   }
-  weights_ = load_weights(config_, dims_.dtype, device_, reader);
+  if (dims_.weight_bits != 0 && device_.table->numerics_id(device_.device, MORTISE_I8) == nullptr) {
+    throw Failure(MORTISE_FAILED_PRECONDITION, "weights",
+                  "the device cannot multiply by quantised weights; take a checkpoint in bf16, f16 or f32, and leave " +
+                      std::string("`weights` out"));
+  }
+  weights_ = load_weights(config_, format_, device_, reader);
 }
 
 void Model::activate(const mortise_activate_args& args) {

@@ -63,6 +63,7 @@ class Model {
   DeviceRef device_;
   Config config_;
   mortise_model_dims dims_;
+  WeightFormat format_;
   Weights weights_;
   int32_t max_batched_tokens_ = 0;
   Buffers buffers_;

@@ -15,7 +15,10 @@ constexpr const char* kOptionsSchema = R"schema({
     "max_model_len": {"title": "longest sequence in tokens; null: the checkpoint's max_position_embeddings",
                       "type": ["integer", "null"], "minimum": 1, "default": null},
     "dtype": {"title": "what to compute in; auto: bf16 checkpoints in bf16, f32 and f16 ones in f32",
-              "enum": ["auto", "bf16", "f32"], "default": "auto"}
+              "enum": ["auto", "bf16", "f32"], "default": "auto"},
+    "weights": {"title": "what the layers' matrices are kept as; auto: as in the checkpoint; int8: a scale a row; int4: a scale a group",
+                "enum": ["auto", "int8", "int4"], "default": "auto"},
+    "group_size": {"title": "columns that share a scale in int4 weights", "enum": [32, 64, 128], "default": 64}
   }
 })schema";
 
@@ -85,7 +88,7 @@ constexpr mortise_component kLlama = {
     0,
     MORTISE_CAP_EXACT | MORTISE_CAP_CAPTURE,
     "llama",
-    "Llama, Mistral, Qwen2 and Qwen3 checkpoints in bf16 or f32",
+    "Llama, Mistral, Qwen2 and Qwen3 checkpoints in bf16 or f32, with weights in these, int8 or int4",
     kOptionsSchema,
     nullptr,
     &kTable,

@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "mortise/plugin.hpp"
 
 namespace mortise::llama {
 namespace {
 
-// A tensor of the checkpoint with the number of rows it must have (its length, for a vector).
+// A tensor of the checkpoint (or the module whose it is) with the number of rows it must have (its length, for a
+// vector).
 struct Part {
   std::string name;
   int64_t rows;
@@ -24,19 +28,21 @@ std::string shape_text(const int64_t* shape, int32_t ndim) {
 
 class Loader {
  public:
-  Loader(const Config& config, int32_t dtype, DeviceRef device, const mortise_weight_reader& reader)
-      : config_(config), dtype_(dtype), device_(device), reader_(reader) {}
+  Loader(const Config& config, const WeightFormat& format, DeviceRef device, const mortise_weight_reader& reader)
+      : config_(config), format_(format), device_(device), reader_(reader) {}
 
   Weights load() const {
     Weights weights;
-    const int32_t use = MORTISE_WEIGHT_EMBEDDING | (config_.tied_embeddings ? MORTISE_WEIGHT_LINEAR : 0);
-    weights.embedding = matrix({{"model.embed_tokens.weight", config_.vocab_size}}, config_.hidden_size, use);
+    const bool shared = config_.tied_embeddings && format_.bits == 0;
+    const int32_t use = MORTISE_WEIGHT_EMBEDDING | (shared ? MORTISE_WEIGHT_LINEAR : 0);
+    const Part embedding = {"model.embed_tokens.weight", config_.vocab_size};
+    weights.embedding = prepare({&embedding, 1}, 2, config_.hidden_size, use);
     for (int32_t i = 0; i < config_.num_layers; ++i) {
       weights.layers.push_back(layer("model.layers." + std::to_string(i) + "."));
     }
-    weights.final_norm = vector({{"model.norm.weight", config_.hidden_size}});
-    if (!config_.tied_embeddings)
-      weights.lm_head = linear({{"lm_head.weight", config_.vocab_size}}, config_.hidden_size);
+    weights.final_norm = vector({"model.norm.weight", config_.hidden_size});
+    if (!shared)
+      weights.lm_head = head(config_.tied_embeddings ? embedding : Part{"lm_head.weight", config_.vocab_size});
     return weights;
   }
 
@@ -50,56 +56,115 @@ class Loader {
     const int64_t kv = config_.kv_columns();
 
     LayerWeights out;
-    out.input_norm = vector({{prefix + "input_layernorm.weight", hidden}});
-    out.qkv =
-        linear({{attention + "q_proj.weight", q}, {attention + "k_proj.weight", kv}, {attention + "v_proj.weight", kv}},
-               hidden);
-    if (config_.qkv_bias) {
-      out.qkv_bias =
-          vector({{attention + "q_proj.bias", q}, {attention + "k_proj.bias", kv}, {attention + "v_proj.bias", kv}});
-    }
+    out.input_norm = vector({prefix + "input_layernorm.weight", hidden});
+    out.qkv = linear({{attention + "q_proj", q}, {attention + "k_proj", kv}, {attention + "v_proj", kv}}, hidden,
+                     config_.qkv_bias);
     if (config_.qk_norm) {
-      out.q_norm = vector({{attention + "q_norm.weight", config_.head_dim}});
-      out.k_norm = vector({{attention + "k_norm.weight", config_.head_dim}});
+      out.q_norm = vector({attention + "q_norm.weight", config_.head_dim});
+      out.k_norm = vector({attention + "k_norm.weight", config_.head_dim});
     }
-    out.o = linear({{attention + "o_proj.weight", hidden}}, q);
-    if (config_.o_bias) out.o_bias = vector({{attention + "o_proj.bias", hidden}});
-    out.post_attention_norm = vector({{prefix + "post_attention_layernorm.weight", hidden}});
-    out.gate_up = linear({{mlp + "gate_proj.weight", intermediate}, {mlp + "up_proj.weight", intermediate}}, hidden);
-    out.down = linear({{mlp + "down_proj.weight", hidden}}, intermediate);
-    if (config_.mlp_bias) {
-      out.gate_up_bias = vector({{mlp + "gate_proj.bias", intermediate}, {mlp + "up_proj.bias", intermediate}});
-      out.down_bias = vector({{mlp + "down_proj.bias", hidden}});
+    out.o = linear({{attention + "o_proj", hidden}}, q, config_.o_bias);
+    out.post_attention_norm = vector({prefix + "post_attention_layernorm.weight", hidden});
+    out.gate_up =
+        linear({{mlp + "gate_proj", intermediate}, {mlp + "up_proj", intermediate}}, hidden, config_.mlp_bias);
+    out.down = linear({{mlp + "down_proj", hidden}}, intermediate, config_.mlp_bias);
+    return out;
+  }
+
+  // `modules` read the same input. Neighbours whose weights are of one kind become one piece.
+  Linear linear(std::initializer_list<Part> modules, int64_t columns, bool with_bias) const {
+    std::vector<Part> weights, biases;
+    std::vector<std::optional<mortise_quantized_matrix>> quantized;
+    for (const Part& module : modules) {
+      weights.push_back({module.name + ".weight", module.rows});
+      biases.push_back({module.name + ".bias", module.rows});
+      quantized.push_back(find_quantized(weights.back(), columns));
+    }
+    Linear out;
+    for (std::size_t first = 0, end = 0; first < weights.size(); first = end) {
+      for (end = first + 1; end < weights.size() && alike(quantized[first], quantized[end]);) ++end;
+      const std::span<const Part> parts(&weights[first], end - first);
+      Piece piece;
+      piece.weight = quantized[first]
+                         ? prepare_quantized(parts, {&quantized[first], end - first})
+                         : prepare(parts, 2, columns, MORTISE_WEIGHT_LINEAR, format_.bits, format_.group_size);
+      if (with_bias) piece.bias = prepare({&biases[first], end - first}, 1, 1, MORTISE_WEIGHT_VECTOR);
+      for (const Part& part : parts) piece.columns += part.rows;
+      out.push_back(std::move(piece));
     }
     return out;
   }
 
-  Weight linear(std::initializer_list<Part> parts, int64_t columns) const {
-    return matrix(parts, columns, MORTISE_WEIGHT_LINEAR);
+  Weight head(const Part& part) const {
+    const auto quantized = find_quantized(part, config_.hidden_size);
+    if (quantized) return prepare_quantized({&part, 1}, {&quantized, 1});
+    return prepare({&part, 1}, 2, config_.hidden_size, MORTISE_WEIGHT_LINEAR, format_.bits == 0 ? 0 : 8);
   }
-  Weight matrix(std::initializer_list<Part> parts, int64_t columns, int32_t use) const {
-    return prepare(parts, 2, columns, use);
-  }
-  Weight vector(std::initializer_list<Part> parts) const { return prepare(parts, 1, 1, MORTISE_WEIGHT_VECTOR); }
 
-  Weight prepare(std::initializer_list<Part> parts, int32_t ndim, int64_t columns, int32_t use) const {
+  Weight vector(const Part& part) const { return prepare({&part, 1}, 1, 1, MORTISE_WEIGHT_VECTOR); }
+
+  static bool alike(const std::optional<mortise_quantized_matrix>& a,
+                    const std::optional<mortise_quantized_matrix>& b) {
+    if (!a || !b) return !a && !b;
+    const bool same_order = (a->order == nullptr) == (b->order == nullptr) &&
+                            (a->order == nullptr || std::equal(a->order, a->order + a->k, b->order));
+    return a->bits == b->bits && a->group_size == b->group_size && same_order;
+  }
+
+  // The matrix if the checkpoint has it quantised.
+  std::optional<mortise_quantized_matrix> find_quantized(const Part& part, int64_t columns) const {
+    if (!MORTISE_HAS(&reader_, get_quantized)) return std::nullopt;
+    auto matrix = sized<mortise_quantized_matrix>();
+    mortise_error error = make_error();
+    const mortise_status status =
+        reader_.get_quantized(reader_.context, view(std::string_view(part.name)), &matrix, &error);
+    if (status == MORTISE_NOT_FOUND) return std::nullopt;
+    if (status != MORTISE_OK) throw Failure(status, "load", error.message);
+    if (matrix.n != part.rows || matrix.k != columns) {
+      const int64_t found[2] = {matrix.n, matrix.k}, expected[2] = {part.rows, columns};
+      throw Failure(MORTISE_DATA_LOSS, "load",
+                    part.name + ": found quantised shape " + shape_text(found, 2) + ", expected " +
+                        shape_text(expected, 2) + " after config.json");
+    }
+    return matrix;
+  }
+
+  Weight prepare(std::span<const Part> parts, int32_t ndim, int64_t columns, int32_t use, int32_t bits = 0,
+                 int32_t group_size = 0) const {
     std::array<mortise_tensor, 3> tensors;
     std::array<const mortise_tensor*, 3> pointers;
-    int32_t num_parts = 0;
-    for (const Part& part : parts) {
-      tensors[num_parts] = read(part, ndim, columns);
-      pointers[num_parts] = &tensors[num_parts];
-      ++num_parts;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      tensors[i] = read(parts[i], ndim, columns);
+      pointers[i] = &tensors[i];
     }
     auto source = sized<mortise_weight_source>();
     source.use = use;
-    source.num_parts = num_parts;
+    source.num_parts = static_cast<int32_t>(parts.size());
     source.parts = pointers.data();
-    source.dtype = dtype_;
+    source.bits = bits;
+    source.group_size = group_size;
+    return prepared(source, parts);
+  }
+
+  Weight prepare_quantized(std::span<const Part> parts,
+                           std::span<const std::optional<mortise_quantized_matrix>> matrices) const {
+    std::array<const mortise_quantized_matrix*, 3> pointers;
+    for (std::size_t i = 0; i < matrices.size(); ++i) pointers[i] = &*matrices[i];
+    auto source = sized<mortise_weight_source>();
+    source.use = MORTISE_WEIGHT_LINEAR;
+    source.num_parts = static_cast<int32_t>(parts.size());
+    source.quantized = pointers.data();
+    source.bits = matrices[0]->bits;
+    source.group_size = matrices[0]->group_size;
+    return prepared(source, parts);
+  }
+
+  Weight prepared(mortise_weight_source& source, std::span<const Part> parts) const {
+    source.dtype = format_.dtype;
     mortise_weight* weight = nullptr;
     mortise_error error = make_error();
     const mortise_status status = device_.table->prepare_weight(device_.device, &source, &weight, &error);
-    if (status != MORTISE_OK) throw Failure(status, "load", parts.begin()->name + ": " + error.message);
+    if (status != MORTISE_OK) throw Failure(status, "load", parts.front().name + ": " + error.message);
     return Weight(weight, WeightDeleter{device_});
   }
 
@@ -126,15 +191,16 @@ class Loader {
   }
 
   const Config& config_;
-  const int32_t dtype_;
+  const WeightFormat& format_;
   const DeviceRef device_;
   const mortise_weight_reader& reader_;
 };
 
 }  // namespace
 
-Weights load_weights(const Config& config, int32_t dtype, DeviceRef device, const mortise_weight_reader& reader) {
-  return Loader(config, dtype, device, reader).load();
+Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef device,
+                     const mortise_weight_reader& reader) {
+  return Loader(config, format, device, reader).load();
 }
 
 }  // namespace mortise::llama

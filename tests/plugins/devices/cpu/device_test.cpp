@@ -53,6 +53,7 @@ TEST(CpuDevice, TheNumericsIdDependsOnTheTypeAlone) {
     Device device(isa, 1);
     EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_BF16), "cpu-bf16/1");
     EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_F32), "cpu-f32/1");
+    EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_I8), "cpu-int8/1");
     EXPECT_EQ(device.table().numerics_id(device.get(), MORTISE_F16), nullptr);
   }
 }

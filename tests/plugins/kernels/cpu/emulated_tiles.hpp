@@ -81,4 +81,30 @@ void tile_multiply_bf16() {
   }
 }
 
+template <class Weight, int c, int a, int b>
+void tile_multiply_bytes() {
+  EmulatedTiles& e = emulated_tiles();
+  const bool fits = e.config.rows[c] == e.config.rows[a] && e.config.rows[b] * 4 == e.config.row_bytes[a] &&
+                    e.config.row_bytes[c] == e.config.row_bytes[b];
+  for (int m = 0; m < e.config.rows[c]; ++m) {
+    for (int n = 0; n < e.config.row_bytes[c] / 4; ++n) {
+      std::int32_t sum;
+      std::memcpy(&sum, e.data[c][m] + 4 * n, sizeof sum);
+      for (int k = 0; k < e.config.row_bytes[a]; ++k) {
+        sum += static_cast<std::int8_t>(e.data[a][m][k]) * static_cast<Weight>(e.data[b][k / 4][4 * n + k % 4]);
+      }
+      if (!fits) sum = -12345;
+      std::memcpy(e.data[c][m] + 4 * n, &sum, sizeof sum);
+    }
+  }
+}
+template <int c, int a, int b>
+void tile_multiply_i8_u8() {
+  tile_multiply_bytes<std::uint8_t, c, a, b>();
+}
+template <int c, int a, int b>
+void tile_multiply_i8_i8() {
+  tile_multiply_bytes<std::int8_t, c, a, b>();
+}
+
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

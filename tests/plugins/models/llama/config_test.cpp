@@ -133,9 +133,17 @@ TEST(LlamaConfig, RefusesOtherModelsAndSaysWhatItTakes) {
   EXPECT_EQ(parse(config).num_layers, 3);  // the architecture alone will do
 }
 
+TEST(LlamaConfig, AQuantisedCheckpointSaysItsBitsAndGroups) {
+  EXPECT_EQ(parse(llama()).quantized_bits, 0);
+  const Config config = parse(with(llama(), "quantization_config", {{"bits", 4}, {"group_size", 128}}));
+  EXPECT_EQ(config.quantized_bits, 4);
+  EXPECT_EQ(config.quantized_group_size, 128);
+  EXPECT_THAT(invalid(with(llama(), "quantization_config", 4)), HasSubstr("expected an object"));
+  EXPECT_THAT(invalid(with(llama(), "quantization_config", json::object())), HasSubstr("quantization_config.bits"));
+}
+
 TEST(LlamaConfig, RefusesWhatItCannotComputeExactly) {
   EXPECT_THAT(unsupported(with(llama(), "hidden_act", "gelu")), HasSubstr("hidden_act 'gelu'"));
-  EXPECT_THAT(unsupported(with(llama(), "quantization_config", json::object())), HasSubstr("quantised"));
   EXPECT_THAT(unsupported(with(llama(), "dtype", "float8_e4m3fn")), HasSubstr("float8_e4m3fn"));
   EXPECT_THAT(unsupported(with_rope({{"rope_type", "dynamic"}, {"factor", 2.0}})), HasSubstr("depends on the length"));
   EXPECT_THAT(unsupported(with_rope({{"rope_type", "longrope"}})), HasSubstr("depends on the length"));

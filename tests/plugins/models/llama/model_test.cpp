@@ -179,6 +179,36 @@ TEST(Llama, ADeviceWithoutTheTypeIsRefusedAtLoad) {
   EXPECT_THAT(instance.error.message, HasSubstr("cannot compute in bf16; set dtype = \"f32\""));
 }
 
+TEST(Llama, TheDimensionsSayHowTheMatricesAreKept) {
+  const auto format_of = [](const nlohmann::json& options) {
+    Instance instance(config_of("llama_mha"), options);
+    auto dims = sized<mortise_model_dims>();
+    EXPECT_EQ(table().dims(instance.get(), &dims, &instance.error), MORTISE_OK) << instance.error.message;
+    return std::pair(dims.weight_bits, dims.weight_group_size);
+  };
+  EXPECT_EQ(format_of({}), std::pair(0, 0));
+  EXPECT_EQ(format_of({{"weights", "auto"}}), std::pair(0, 0));
+  EXPECT_EQ(format_of({{"weights", "int8"}}), std::pair(8, 0));
+  EXPECT_EQ(format_of({{"weights", "int4"}}), std::pair(4, 64));
+  EXPECT_EQ(format_of({{"weights", "int4"}, {"group_size", 128}}), std::pair(4, 128));
+}
+
+TEST(Llama, ADeviceWithoutQuantisedProductsIsRefusedAtLoad) {
+  Instance instance(config_of("llama_mha"), {{"weights", "int8"}});
+  Shelf shelf;
+  const mortise_weight_reader reader = shelf.reader();
+  EXPECT_EQ(table().load(instance.get(), &reader, &instance.error), MORTISE_FAILED_PRECONDITION);
+  EXPECT_THAT(instance.error.message, HasSubstr("the device cannot multiply by quantised weights"));
+}
+
+TEST(Llama, AQuantisedCheckpointIsNotQuantisedAgain) {
+  nlohmann::json config = nlohmann::json::parse(config_of("llama_mha"));
+  config["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}};
+  Instance instance(config.dump(), {{"weights", "int8"}});
+  EXPECT_EQ(instance.status, MORTISE_INVALID_ARGUMENT);
+  EXPECT_THAT(instance.error.message, HasSubstr("\"int8\" for a checkpoint that is quantised already"));
+}
+
 TEST(Llama, SupportsSaysWhyNot) {
   auto query = sized<mortise_query>();
   mortise_error reason = make_error();

@@ -1,0 +1,217 @@
+// Quantised weights in the order of linear_int_pack.hpp. Float rows are quantised here, rows of quantised checkpoints
+// are unpacked by whoever hands them in; both go through one thread's buffer of a few panels.
+#include "devices/cpu/int_weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "devices/cpu/weight_parts.hpp"
+#include "kernels/cpu/linear_int_pack.hpp"
+
+namespace mortise::cpu {
+namespace {
+
+constexpr std::size_t kPanelsAtOnce = 4;  // 64 rows: a checkpoint that packs eight of them in a word is read by lines
+constexpr std::size_t kRowsAtOnce = kPanelsAtOnce * kPanelColumns;
+
+std::string format_text(int32_t bits, int32_t group_size) {
+  return std::to_string(bits) + " bits in groups of " + std::to_string(group_size);
+}
+
+// The parts that come quantised, by value.
+std::vector<mortise_quantized_matrix> read_quantized(const mortise_weight_source& source) {
+  std::vector<mortise_quantized_matrix> parts;
+  for (int i = 0; i < source.num_parts; ++i) {
+    const std::string name = "quantised part " + std::to_string(i);
+    if (source.quantized[i] == nullptr) invalid(kPrepareWeight, name + " is missing");
+    parts.push_back(known(source.quantized[i]));
+    const mortise_quantized_matrix& part = parts.back();
+    if (part.n < 1 || part.k < 1 || part.read == nullptr) invalid(kPrepareWeight, name + " is empty");
+    const int32_t whole = part.group_size >= part.k ? 0 : part.group_size;
+    const int32_t wanted = source.group_size >= part.k ? 0 : source.group_size;
+    const auto order_of = [&](const mortise_quantized_matrix& m) {
+      return std::vector<int32_t>(m.order, m.order == nullptr ? m.order : m.order + m.k);
+    };
+    if (part.k != parts[0].k || part.bits != source.bits || whole != wanted || order_of(part) != order_of(parts[0])) {
+      invalid(kPrepareWeight, name + " (" + format_text(part.bits, part.group_size) + ") does not fit part 0 and " +
+                                  format_text(source.bits, source.group_size) + "; prepare it as a weight of its own");
+    }
+  }
+  return parts;
+}
+
+void check_format(const mortise_weight_source& source, int64_t n, int64_t k) {
+  if (source.use != MORTISE_WEIGHT_LINEAR) {
+    invalid(kPrepareWeight, "use " + std::to_string(source.use) + " of a quantised weight; expected linear");
+  }
+  if (source.dtype != MORTISE_BF16 && source.dtype != MORTISE_F32) {
+    invalid(kPrepareWeight, "dtype code " + std::to_string(source.dtype) + "; expected bf16 or f32");
+  }
+  const int32_t group = source.group_size;
+  if ((source.bits != 4 && source.bits != 8) || group < 0 || (group != 32 && group % 64 != 0 && group < k)) {
+    invalid(kPrepareWeight, format_text(source.bits, group) +
+                                "; expected 4 or 8 bits in groups of 32, a multiple of 64, or 0 for whole rows");
+  }
+  if (std::min<int64_t>(group == 0 ? k : group, k) > static_cast<int64_t>(kMaxGroup)) {
+    invalid(kPrepareWeight, "groups of " + std::to_string(group == 0 ? k : group) + " columns; at most " +
+                                std::to_string(kMaxGroup) + " sum without overflow: take a smaller group size");
+  }
+  if (n > INT32_MAX || k > INT32_MAX) invalid(kPrepareWeight, "more than 2^31 - 1 rows or columns");
+}
+
+void check_order(const int32_t* order, int64_t k) {
+  std::vector<bool> seen(static_cast<std::size_t>(k));
+  for (int64_t j = 0; j < k; ++j) {
+    if (order[j] < 0 || order[j] >= k || seen[static_cast<std::size_t>(order[j])]) {
+      invalid(kPrepareWeight, "order[" + std::to_string(j) + "] is " + std::to_string(order[j]) +
+                                  "; expected a permutation of 0 .. " + std::to_string(k - 1));
+    }
+    seen[static_cast<std::size_t>(order[j])] = true;
+  }
+}
+
+// What one thread works in: some rows as values with scales and zero points, and one float row.
+struct Staging {
+  Staging(std::size_t k, std::size_t groups, bool floats)
+      : values(std::make_unique_for_overwrite<std::uint8_t[]>(kRowsAtOnce * k)),
+        scales(std::make_unique_for_overwrite<float[]>(kRowsAtOnce * groups)),
+        zeros(std::make_unique_for_overwrite<std::uint8_t[]>(kRowsAtOnce * groups)),
+        row(floats ? std::make_unique_for_overwrite<float[]>(k) : nullptr) {}
+
+  std::unique_ptr<std::uint8_t[]> values;
+  std::unique_ptr<float[]> scales;
+  std::unique_ptr<std::uint8_t[]> zeros;
+  std::unique_ptr<float[]> row;
+};
+
+class IntPacker {
+ public:
+  IntPacker(mortise_device& device, const mortise_weight& weight, std::vector<Part> parts,
+            std::vector<mortise_quantized_matrix> quantized)
+      : device_(device),
+        weight_(weight),
+        parts_(std::move(parts)),
+        quantized_(std::move(quantized)),
+        n_(static_cast<std::size_t>(weight.n)),
+        k_(static_cast<std::size_t>(weight.k)),
+        groups_(groups_of(k_, weight.group_size)),
+        converters_(converters_for(device, parts_.empty() ? 0 : k_)) {
+    for (int i = 0; i < device.pool.num_threads(); ++i) staging_.emplace_back(k_, groups_, !parts_.empty());
+  }
+
+  void run() {
+    const auto tasks = static_cast<std::int32_t>((n_ + kRowsAtOnce - 1) / kRowsAtOnce);
+    device_.pool.for_each(tasks, [&](std::int32_t task, std::int32_t thread) {
+      const std::size_t first = static_cast<std::size_t>(task) * kRowsAtOnce;
+      const std::size_t end = std::min(n_, first + kRowsAtOnce);
+      parts_.empty() ? read_rows(first, end, staging_[static_cast<std::size_t>(thread)])
+                     : quantise_rows(first, end, static_cast<std::size_t>(thread));
+      for (std::size_t n = first; n < end; n += kPanelColumns) {
+        pack(n, std::min(kPanelColumns, end - n), n - first, staging_[static_cast<std::size_t>(thread)]);
+      }
+    });
+  }
+
+ private:
+  void read_rows(std::size_t first, std::size_t end, const Staging& to) {
+    std::size_t begin = 0;
+    for (const mortise_quantized_matrix& part : quantized_) {
+      const std::size_t n0 = std::max(begin, first), n1 = std::min(begin + static_cast<std::size_t>(part.n), end);
+      if (n0 < n1) {
+        part.read(part.context, static_cast<int64_t>(n0 - begin), static_cast<int64_t>(n1 - begin),
+                  to.values.get() + (n0 - first) * k_, to.scales.get() + (n0 - first) * groups_,
+                  to.zeros.get() + (n0 - first) * groups_);
+      }
+      begin += static_cast<std::size_t>(part.n);
+    }
+  }
+
+  void quantise_rows(std::size_t first, std::size_t end, std::size_t thread) {
+    const Staging& to = staging_[thread];
+    for (std::size_t n = first; n < end; ++n) {
+      const Part& part = part_of(parts_, n);
+      converters_[thread].convert(part, n - part.first_row, MORTISE_F32, to.row.get());
+      quantise_row(to.row.get(), k_, {weight_.bits, weight_.group_size}, to.values.get() + (n - first) * k_,
+                   to.scales.get() + (n - first) * groups_, to.zeros.get() + (n - first) * groups_);
+    }
+  }
+
+  // The panel of rows n .. n + count - 1, which are `at` and on in the staging.
+  void pack(std::size_t n, std::size_t count, std::size_t at, const Staging& from) {
+    const std::uint8_t* rows[kPanelColumns] = {};
+    auto* scales = const_cast<float*>(weight_.scales) + n * groups_;
+    auto* zeros = const_cast<std::uint8_t*>(weight_.zeros) + n * groups_;
+    for (std::size_t i = 0; i < kPanelColumns; ++i) {
+      const bool there = i < count;
+      if (there) rows[i] = from.values.get() + (at + i) * k_;
+      for (std::size_t g = 0; g < groups_; ++g) {
+        scales[g * kPanelColumns + i] = there ? from.scales[(at + i) * groups_ + g] : 0.0f;
+        zeros[g * kPanelColumns + i] = there ? from.zeros[(at + i) * groups_ + g] : std::uint8_t{0};
+      }
+    }
+    auto* const values = static_cast<std::uint8_t*>(weight_.data);
+    pack_panel_int(rows, k_, weight_.bits, values + packed_bytes_int(n, k_, weight_.bits));
+  }
+
+  mortise_device& device_;
+  const mortise_weight& weight_;
+  const std::vector<Part> parts_;
+  const std::vector<mortise_quantized_matrix> quantized_;
+  const std::size_t n_, k_, groups_;
+  std::vector<RowConverter> converters_;  // a thread's own
+  std::vector<Staging> staging_;          // a thread's own
+};
+
+std::size_t round_up(std::size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+// One block: values, scales, zeros, order.
+void allocate(mortise_device& device, mortise_weight& weight, const int32_t* order) {
+  const auto n = static_cast<std::size_t>(weight.n), k = static_cast<std::size_t>(weight.k);
+  const std::size_t per_group = (n + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+  const std::size_t entries = per_group * groups_of(k, weight.group_size);
+  const std::size_t values = round_up(packed_bytes_int(n, k, weight.bits));
+  const std::size_t scales = round_up(entries * sizeof(float)), zeros = round_up(entries);
+  auto* const memory = static_cast<std::byte*>(
+      device.weights.allocate(values + scales + zeros + (order == nullptr ? 0 : k * sizeof(std::int32_t))));
+  weight.data = memory;
+  weight.scales = reinterpret_cast<float*>(memory + values);
+  weight.zeros = reinterpret_cast<std::uint8_t*>(memory + values + scales);
+  if (order == nullptr) return;
+  auto* const copy = reinterpret_cast<std::int32_t*>(memory + values + scales + zeros);
+  std::memcpy(copy, order, k * sizeof(std::int32_t));
+  weight.order = copy;
+}
+
+}  // namespace
+
+std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const mortise_weight_source& source) {
+  std::vector<Part> parts;
+  std::vector<mortise_quantized_matrix> quantized;
+  auto weight = std::make_unique<mortise_weight>();
+  const int32_t* order = nullptr;
+  if (source.quantized != nullptr) {
+    if (source.num_parts < 1) invalid(kPrepareWeight, "there are no parts");
+    quantized = read_quantized(source);
+    for (const mortise_quantized_matrix& part : quantized) weight->n += part.n;
+    weight->k = quantized[0].k;
+    order = quantized[0].order;
+  } else {
+    parts = read_parts(source, /*vector=*/false);
+    weight->n = static_cast<int64_t>(parts.back().first_row + parts.back().rows);
+    weight->k = static_cast<int64_t>(parts[0].columns);
+  }
+  check_format(source, weight->n, weight->k);
+  if (order != nullptr) check_order(order, weight->k);
+  weight->use = source.use;
+  weight->dtype = source.dtype;
+  weight->packed = true;
+  weight->bits = source.bits;
+  weight->group_size = static_cast<std::size_t>(source.group_size == 0 ? weight->k : source.group_size);
+  allocate(device, *weight, order);
+  IntPacker(device, *weight, std::move(parts), std::move(quantized)).run();
+  return weight;
+}
+
+}  // namespace mortise::cpu

@@ -1,0 +1,147 @@
+#include "checkpoint/quantization.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/json_file.hpp"
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kSupported =
+    "supported are gptq (4 or 8 bits), awq (version gemm, 4 bits) and compressed-tensors (pack-quantized or "
+    "int-quantized, 4 or 8 bits); take such a checkpoint, or the unquantised one with weights = \"int8\"";
+
+// One object of the section, with the path to it for messages.
+struct Section {
+  const json& object;
+  std::string path;
+
+  [[noreturn]] void refuse(const char* key) const {
+    const json& value = member(object, key);
+    fail("{}.{} is {}; {}", path, key, value.is_null() ? std::string("missing") : quote(value.dump()), kSupported);
+  }
+  std::int64_t integer(const char* key) const {
+    const json& value = member(object, key);
+    if (!value.is_number_integer()) refuse(key);
+    return value.get<std::int64_t>();
+  }
+  std::string text(const char* key, const char* absent) const {
+    const json& value = member(object, key);
+    if (value.is_null()) return absent;
+    if (!value.is_string()) refuse(key);
+    return value.get<std::string>();
+  }
+  bool truth(const char* key) const {
+    const json& value = member(object, key);
+    if (!value.is_null() && !value.is_boolean()) refuse(key);
+    return value.is_boolean() && value.get<bool>();
+  }
+  int bits(const char* key) const {
+    const std::int64_t bits = integer(key);
+    if (bits != 4 && bits != 8) refuse(key);
+    return static_cast<int>(bits);
+  }
+  // -1 and absent: a row is one group.
+  std::int64_t group_size() const {
+    const json& value = member(object, "group_size");
+    if (value.is_null() || value == -1) return 0;
+    const std::int64_t size = integer("group_size");
+    if (size < 32 || size > (1 << 20) || (size != 32 && size % 64 != 0)) {
+      fail("{}.group_size is {}; expected 32, a multiple of 64, or -1 for whole rows", path, size);
+    }
+    return size;
+  }
+};
+
+QuantizationConfig read_gptq(const Section& section) {
+  QuantizationConfig out;
+  out.layout = QuantizedLayout::kGptq;
+  out.bits = section.bits("bits");
+  out.group_size = section.group_size();
+  const std::string format = section.text("checkpoint_format", "gptq");
+  if (format != "gptq" && format != "gptq_v2") section.refuse("checkpoint_format");
+  out.zeros_minus_one = format == "gptq";
+  // Other bits or groups for modules that match a pattern.
+  if (!member(section.object, "dynamic").empty()) section.refuse("dynamic");
+  return out;
+}
+
+QuantizationConfig read_awq(const Section& section) {
+  QuantizationConfig out;
+  out.layout = QuantizedLayout::kAwq;
+  out.bits = section.bits("bits");
+  if (out.bits != 4) section.refuse("bits");
+  out.group_size = section.group_size();
+  const std::string version = section.text("version", "gemm");
+  if (version != "gemm" && version != "GEMM") section.refuse("version");
+  return out;
+}
+
+void check_activations(const Section& group) {
+  const json& activations = member(group.object, "input_activations");
+  if (!activations.is_null()) {
+    const Section section{activations, group.path + ".input_activations"};
+    if (!activations.is_object()) group.refuse("input_activations");
+    if (section.text("type", "int") != "int") section.refuse("type");
+    if (section.integer("num_bits") != 8) section.refuse("num_bits");
+  }
+  if (!member(group.object, "output_activations").is_null()) group.refuse("output_activations");
+}
+
+QuantizationConfig read_compressed_tensors(const Section& section) {
+  QuantizationConfig out;
+  out.layout = QuantizedLayout::kCompressedTensors;
+  const std::string format = section.text("format", "");
+  if (format != "pack-quantized" && format != "int-quantized" && format != "naive-quantized") section.refuse("format");
+  for (const char* key : {"sparsity_config", "transform_config"}) {
+    const json& value = member(section.object, key);
+    const bool nothing = value.empty() || (value.is_object() && member(value, "format") == "dense");
+    if (!nothing) section.refuse(key);
+  }
+  const json& groups = member(section.object, "config_groups");
+  if (!groups.is_object() || groups.empty()) section.refuse("config_groups");
+  for (const auto& [name, value] : groups.items()) {
+    const Section group{value, section.path + ".config_groups." + name};
+    if (!value.is_object() || !member(value, "weights").is_object()) section.refuse("config_groups");
+    const Section weights{member(value, "weights"), group.path + ".weights"};
+    if (weights.text("type", "int") != "int") weights.refuse("type");
+    const int bits = weights.bits("num_bits");
+    const std::string strategy = weights.text("strategy", "channel");
+    if (strategy != "group" && strategy != "channel" && strategy != "tensor") weights.refuse("strategy");
+    if (weights.truth("dynamic")) weights.refuse("dynamic");
+    const std::int64_t group_size = strategy == "group" ? weights.group_size() : 0;
+    check_activations(group);
+    if (out.bits == 0) out.bits = bits, out.group_size = group_size;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<QuantizationConfig> normalise_quantization(json& config, const std::string& where) {
+  const char* key = member(config, "quantization_config").is_null() ? "compression_config" : "quantization_config";
+  const json object = member(config, key);
+  config.erase("compression_config");
+  config.erase("quantization_config");
+  if (object.is_null()) return std::nullopt;
+  if (!object.is_object()) fail("{}: {} is {}; expected an object", where, key, quote(object.dump()));
+  const Section section{object, where + ": " + key};
+  const std::string method = section.text("quant_method", "");
+  QuantizationConfig out;
+  if (method == "gptq") {
+    out = read_gptq(section);
+  } else if (method == "awq") {
+    out = read_awq(section);
+  } else if (method == "compressed-tensors") {
+    out = read_compressed_tensors(section);
+  } else {
+    section.refuse("quant_method");
+  }
+  config["quantization_config"] = {{"quant_method", method}, {"bits", out.bits}, {"group_size", out.group_size}};
+  return out;
+}
+
+}  // namespace mortise

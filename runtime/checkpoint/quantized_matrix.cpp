@@ -1,0 +1,350 @@
+#include "checkpoint/quantized_matrix.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+// Where column c of eight lies in a word of AWQ.
+constexpr std::int64_t kInterleave[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+constexpr std::int64_t kMaxColumns = std::int64_t{1} << 24;
+
+template <typename T>
+T element(const TensorView& tensor, std::int64_t i) {
+  T value;
+  std::memcpy(&value, tensor.bytes.data() + static_cast<std::size_t>(i) * sizeof(T), sizeof value);
+  return value;
+}
+
+// Exact: a denormal half is an ordinary float.
+float half_to_float(std::uint16_t half) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16, magnitude = half & 0x7fffu;
+  if (magnitude < 0x0400u) {
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(static_cast<float>(magnitude) * 0x1p-24f));
+  }
+  const std::uint32_t bias = magnitude >= 0x7c00u ? 255 - 31 : 127 - 15;
+  return std::bit_cast<float>(sign | ((magnitude << 13) + (bias << 23)));
+}
+
+float float_element(const TensorView& tensor, std::int64_t i) {
+  if (tensor.dtype == Dtype::kF32) return element<float>(tensor, i);
+  const auto bits = element<std::uint16_t>(tensor, i);
+  return tensor.dtype == Dtype::kF16 ? half_to_float(bits) : std::bit_cast<float>(std::uint32_t{bits} << 16);
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
+
+// Finds the tensors of one matrix and checks them against each other.
+class QuantizedMatrix::Finder {
+ public:
+  Finder(const TensorMap& tensors, const QuantizationConfig& config, std::string stem, const std::string& where)
+      : tensors_(tensors), config_(config), stem_(std::move(stem)), where_(where) {}
+
+  std::optional<QuantizedMatrix> find() {
+    switch (config_.layout) {
+      case QuantizedLayout::kGptq:
+        return gptq();
+      case QuantizedLayout::kAwq:
+        return awq();
+      case QuantizedLayout::kCompressedTensors:
+        break;
+    }
+    return compressed_tensors();
+  }
+
+ private:
+  const TensorView* optional(const char* suffix) const {
+    const auto found = tensors_.find(stem_ + suffix);
+    return found == tensors_.end() ? nullptr : &found->second;
+  }
+
+  [[noreturn]] void wrong(const char* suffix, const TensorView& tensor, const std::string& expected) const {
+    fail("{}: tensor {}{} is {} [{}]; expected {}", where_, stem_, suffix, tensor.dtype_name,
+         fmt::join(tensor.shape, ", "), expected);
+  }
+
+  const TensorView& need(const char* suffix) const {
+    const TensorView* tensor = optional(suffix);
+    if (tensor == nullptr) {
+      fail("{}: tensor {}{} is missing, which a quantised matrix needs; download the checkpoint again", where_, stem_,
+           suffix);
+    }
+    return *tensor;
+  }
+
+  const TensorView& matrix(const char* suffix, Dtype dtype, const char* type, std::int64_t rows,
+                           std::int64_t columns) const {
+    const TensorView& tensor = need(suffix);
+    if (tensor.dtype != dtype || tensor.shape != std::vector<std::int64_t>{rows, columns}) {
+      wrong(suffix, tensor, fmt::format("{} [{}, {}]", type, rows, columns));
+    }
+    return tensor;
+  }
+
+  // The one tensor from which the sizes follow.
+  const TensorView& words(const char* suffix) const {
+    const TensorView& tensor = need(suffix);
+    const bool fits = tensor.dtype == Dtype::kI32 && tensor.shape.size() == 2 && tensor.shape[0] > 0 &&
+                      tensor.shape[1] > 0 && tensor.shape[0] < kMaxColumns && tensor.shape[1] < kMaxColumns;
+    if (!fits) wrong(suffix, tensor, "I32 with two dimensions");
+    return tensor;
+  }
+
+  static bool is_float(const TensorView& tensor) {
+    return tensor.dtype == Dtype::kF16 || tensor.dtype == Dtype::kBf16 || tensor.dtype == Dtype::kF32;
+  }
+
+  std::int64_t configured_group(std::int64_t k) const {
+    return config_.group_size == 0 || config_.group_size >= k ? k : config_.group_size;
+  }
+
+  void scales_by_group(QuantizedMatrix& out) const {
+    const TensorView& tensor = need(".scales");
+    if (!is_float(tensor) || tensor.shape != std::vector<std::int64_t>{out.groups(), out.n_}) {
+      wrong(".scales", tensor, fmt::format("F16, BF16 or F32 [{}, {}]", out.groups(), out.n_));
+    }
+    out.scales_ = &tensor;
+    out.scale_row_stride_ = 1;
+    out.scale_group_stride_ = out.n_;
+  }
+
+  // The group of each column, as a permutation that sorts them; stable, so that every reader makes the same one.
+  void order_from(const char* suffix, QuantizedMatrix& out) const {
+    const TensorView* tensor = optional(suffix);
+    if (tensor == nullptr) return;
+    if (tensor->dtype != Dtype::kI32 || tensor->shape != std::vector<std::int64_t>{out.k_}) {
+      wrong(suffix, *tensor, fmt::format("I32 [{}]", out.k_));
+    }
+    const std::int64_t groups = out.groups();
+    std::vector<std::int64_t> next(static_cast<std::size_t>(groups));
+    for (std::int64_t g = 0; g < groups; ++g) next[static_cast<std::size_t>(g)] = g * out.group_size_;
+    bool sorted = true;
+    std::vector<std::int32_t> order(static_cast<std::size_t>(out.k_)), positions(order.size());
+    for (std::int64_t k = 0; k < out.k_; ++k) {
+      const auto g = element<std::int32_t>(*tensor, k);
+      const bool known = g >= 0 && g < groups;
+      const std::int64_t end = known ? std::min((g + 1) * out.group_size_, out.k_) : 0;
+      if (!known || next[static_cast<std::size_t>(g)] == end) {
+        fail("{}: tensor {}{} puts column {} into group {}; expected {} groups of {} columns each", where_, stem_,
+             suffix, k, g, groups, out.group_size_);
+      }
+      const std::int64_t j = next[static_cast<std::size_t>(g)]++;
+      order[static_cast<std::size_t>(j)] = static_cast<std::int32_t>(k);
+      positions[static_cast<std::size_t>(k)] = static_cast<std::int32_t>(j);
+      sorted = sorted && j == k;
+    }
+    if (sorted) return;
+    out.order_ = std::move(order);
+    out.positions_ = std::move(positions);
+  }
+
+  std::optional<QuantizedMatrix> gptq() const {
+    if (optional(".qweight") == nullptr) return std::nullopt;
+    const std::int64_t per_word = 32 / config_.bits;
+    QuantizedMatrix out;
+    out.bits_ = config_.bits;
+    out.values_ = &words(".qweight");
+    out.words_along_k_ = true;
+    out.k_ = out.values_->shape[0] * per_word;
+    out.n_ = out.values_->shape[1];
+    out.group_size_ = configured_group(out.k_);
+    scales_by_group(out);
+    out.zeros_ = &matrix(".qzeros", Dtype::kI32, "I32", out.groups(), ceil_div(out.n_, per_word));
+    out.zero_packing_ = Packing::kColumns;
+    out.zeros_by_group_ = true;
+    out.zeros_minus_one_ = config_.zeros_minus_one;
+    order_from(".g_idx", out);
+    return out;
+  }
+
+  std::optional<QuantizedMatrix> awq() const {
+    if (optional(".qweight") == nullptr) return std::nullopt;
+    QuantizedMatrix out;
+    out.bits_ = config_.bits;
+    out.values_ = &words(".qweight");
+    out.packing_ = Packing::kInterleaved;
+    out.k_ = out.values_->shape[0];
+    out.n_ = out.values_->shape[1] * 8;
+    out.group_size_ = configured_group(out.k_);
+    scales_by_group(out);
+    out.zeros_by_group_ = true;
+    if (optional(".qzeros") == nullptr) return out;
+    out.zeros_ = &matrix(".qzeros", Dtype::kI32, "I32", out.groups(), out.n_ / 8);
+    out.zero_packing_ = Packing::kInterleaved;
+    return out;
+  }
+
+  std::optional<QuantizedMatrix> compressed_tensors() const {
+    QuantizedMatrix out;
+    out.values_by_row_ = true;
+    if (optional(".weight_packed") != nullptr) {
+      packed_values(out);
+    } else {
+      const TensorView* weight = optional(".weight");
+      if (weight == nullptr || weight->dtype != Dtype::kI8) return std::nullopt;
+      if (weight->shape.size() != 2 || weight->shape[0] < 1 || weight->shape[1] < 1) {
+        wrong(".weight", *weight, "I8 with two dimensions");
+      }
+      out.values_ = weight;
+      out.packing_ = Packing::kSignedBytes;
+      out.n_ = weight->shape[0];
+      out.k_ = weight->shape[1];
+      out.bits_ = 8;
+    }
+    scales_by_row(out);
+    zeros_by_row(out);
+    order_from(".weight_g_idx", out);
+    return out;
+  }
+
+  void packed_values(QuantizedMatrix& out) const {
+    out.values_ = &words(".weight_packed");
+    out.words_along_k_ = true;
+    const TensorView& shape = need(".weight_shape");
+    const bool wide = shape.dtype == Dtype::kI64;
+    if ((!wide && shape.dtype != Dtype::kI32) || shape.shape != std::vector<std::int64_t>{2}) {
+      wrong(".weight_shape", shape, "I64 [2]");
+    }
+    out.n_ = wide ? element<std::int64_t>(shape, 0) : element<std::int32_t>(shape, 0);
+    out.k_ = wide ? element<std::int64_t>(shape, 1) : element<std::int32_t>(shape, 1);
+    for (const int bits : {4, 8}) {
+      const bool fits = out.k_ > 0 && out.k_ < kMaxColumns && ceil_div(out.k_, 32 / bits) == out.values_->shape[1];
+      if (fits && (out.bits_ == 0 || bits == config_.bits)) out.bits_ = bits;
+    }
+    if (out.bits_ == 0 || out.n_ != out.values_->shape[0]) {
+      wrong(".weight_packed", *out.values_,
+            fmt::format("I32 [{0}, {1}] of 4 bits or [{0}, {2}] of 8 for .weight_shape [{0}, {3}]", out.n_,
+                        ceil_div(out.k_, 8), ceil_div(out.k_, 4), out.k_));
+    }
+  }
+
+  // [N, groups], [N, 1], [N] or [1]: the number of groups is what the checkpoint has.
+  void scales_by_row(QuantizedMatrix& out) const {
+    const TensorView& tensor = need(".weight_scale");
+    const std::vector<std::int64_t>& shape = tensor.shape;
+    const bool single = shape == std::vector<std::int64_t>{1} || shape.empty();
+    const bool rows = !single && shape.size() <= 2 && shape[0] == out.n_;
+    const std::int64_t groups = rows && shape.size() == 2 ? shape[1] : 1;
+    const bool divides = groups > 0 && out.k_ % groups == 0;
+    const std::int64_t group = divides ? out.k_ / groups : 0;
+    if (!is_float(tensor) || (!single && !rows) || !divides || (groups > 1 && group != 32 && group % 64 != 0)) {
+      wrong(".weight_scale", tensor,
+            fmt::format("F16, BF16 or F32 [{}, groups] for {} columns in groups of 32, a multiple of 64, or all",
+                        out.n_, out.k_));
+    }
+    out.scales_ = &tensor;
+    out.group_size_ = group;
+    out.scale_row_stride_ = single ? 0 : groups;
+    out.scale_group_stride_ = 1;
+  }
+
+  void zeros_by_row(QuantizedMatrix& out) const {
+    const TensorView* tensor = optional(".weight_zero_point");
+    if (tensor == nullptr) return;
+    const std::int64_t groups = out.groups();
+    const std::vector<std::int64_t> by_row = {out.n_, groups}, packed = {ceil_div(out.n_, 32 / out.bits_), groups};
+    const bool bytes = tensor->dtype == Dtype::kI8 &&
+                       (tensor->shape == by_row || (groups == 1 && tensor->shape == std::vector<std::int64_t>{out.n_}));
+    if (!bytes && !(tensor->dtype == Dtype::kI32 && tensor->shape == packed)) {
+      wrong(".weight_zero_point", *tensor,
+            fmt::format("I32 [{}, {}] or I8 [{}, {}]", packed[0], groups, out.n_, groups));
+    }
+    out.zeros_ = tensor;
+    out.zero_packing_ = bytes ? Packing::kSignedBytes : Packing::kColumns;
+  }
+
+  const TensorMap& tensors_;
+  const QuantizationConfig& config_;
+  const std::string stem_;
+  const std::string& where_;
+};
+
+std::optional<QuantizedMatrix> QuantizedMatrix::find(const TensorMap& tensors, const QuantizationConfig& config,
+                                                     std::string_view name, const std::string& where) {
+  constexpr std::string_view kSuffix = ".weight";
+  if (!name.ends_with(kSuffix)) return std::nullopt;
+  return Finder(tensors, config, std::string(name.substr(0, name.size() - kSuffix.size())), where).find();
+}
+
+std::uint8_t QuantizedMatrix::in_word(const TensorView& tensor, std::int64_t word, std::int64_t index) const {
+  const auto shift = static_cast<int>(index) * bits_;
+  return static_cast<std::uint8_t>(element<std::uint32_t>(tensor, word) >> shift & ((1u << bits_) - 1));
+}
+
+// Word by word as they lie, each row of the tensor from left to right: the file is read in order.
+void QuantizedMatrix::read_values(std::int64_t n0, std::int64_t n1, std::uint8_t* values) const {
+  const std::int64_t per_word = 32 / bits_;
+  const auto put = [&](std::int64_t n, std::int64_t k, std::uint8_t value) {
+    const std::int64_t j = positions_.empty() ? k : positions_[static_cast<std::size_t>(k)];
+    values[(n - n0) * k_ + j] = value;
+  };
+  if (packing_ == Packing::kSignedBytes) {
+    for (std::int64_t n = n0; n < n1; ++n) {
+      for (std::int64_t k = 0; k < k_; ++k) {
+        put(n, k, static_cast<std::uint8_t>(element<std::uint8_t>(*values_, n * k_ + k) ^ 0x80u));
+      }
+    }
+  } else if (packing_ == Packing::kInterleaved) {
+    for (std::int64_t k = 0; k < k_; ++k) {
+      for (std::int64_t n = n0; n < n1; ++n) put(n, k, in_word(*values_, k * (n_ / 8) + n / 8, kInterleave[n % 8]));
+    }
+  } else if (values_by_row_) {
+    const std::int64_t row_words = ceil_div(k_, per_word);
+    for (std::int64_t n = n0; n < n1; ++n) {
+      for (std::int64_t k = 0; k < k_; ++k) put(n, k, in_word(*values_, n * row_words + k / per_word, k % per_word));
+    }
+  } else {
+    for (std::int64_t word = 0; word < k_ / per_word; ++word) {
+      for (std::int64_t n = n0; n < n1; ++n) {
+        for (std::int64_t i = 0; i < per_word; ++i) put(n, word * per_word + i, in_word(*values_, word * n_ + n, i));
+      }
+    }
+  }
+}
+
+std::uint8_t QuantizedMatrix::zero(std::int64_t n, std::int64_t g) const {
+  const std::int64_t per_word = 32 / bits_;
+  switch (zero_packing_) {
+    case Packing::kConstant:
+      return static_cast<std::uint8_t>(1u << (bits_ - 1));
+    case Packing::kSignedBytes:  // masked: a byte holds more than 4 bits, a kernel does not
+      return static_cast<std::uint8_t>((element<std::uint8_t>(*zeros_, n * groups() + g) + (1u << (bits_ - 1))) &
+                                       ((1u << bits_) - 1));
+    case Packing::kInterleaved:
+      return in_word(*zeros_, g * (n_ / 8) + n / 8, kInterleave[n % 8]);
+    case Packing::kColumns:
+      break;
+  }
+  const std::int64_t word = zeros_by_group_ ? g * ceil_div(n_, per_word) + n / per_word : n / per_word * groups() + g;
+  const unsigned stored = in_word(*zeros_, word, n % per_word);
+  // AutoGPTQ wraps around as well: the largest stored value is zero point 0.
+  return static_cast<std::uint8_t>((stored + (zeros_minus_one_ ? 1u : 0u)) & ((1u << bits_) - 1));
+}
+
+float QuantizedMatrix::scale(std::int64_t n, std::int64_t g) const {
+  return float_element(*scales_, n * scale_row_stride_ + g * scale_group_stride_);
+}
+
+void QuantizedMatrix::read(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales,
+                           std::uint8_t* zeros) const {
+  read_values(n0, n1, values);
+  for (std::int64_t n = n0; n < n1; ++n) {
+    for (std::int64_t g = 0; g < groups(); ++g) {
+      *scales++ = scale(n, g);
+      *zeros++ = zero(n, g);
+    }
+  }
+}
+
+}  // namespace mortise

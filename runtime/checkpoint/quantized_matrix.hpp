@@ -1,0 +1,79 @@
+// runtime/checkpoint/quantized_matrix.hpp: one matrix of a quantised checkpoint, whatever packs it, as rows of values,
+// scales and zero points:
+//   w[n, order[j]] = scale[n, g] * (value[n, j] - zero[n, g]),  g = j / group_size
+// Where the tensors of "P.weight" are, [shape], by layout; a word of 32 bits holds W = 32 / bits values, lowest bits
+// first:
+//   gptq        P.qweight i32 [K/W, N], word = W neighbouring k; P.qzeros i32 [groups, N/W], word = W neighbouring n;
+//               P.scales [groups, N]; P.g_idx i32 [K], the group of each k (act-order), may be absent
+//   awq         P.qweight i32 [K, N/8], P.qzeros i32 [groups, N/8]: a word holds n = 0 2 4 6 1 3 5 7 of its eight;
+//               P.scales [groups, N]
+//   compressed-tensors, packed   P.weight_packed i32 [N, ceil(K/W)], word = W neighbouring k; P.weight_shape [2];
+//               P.weight_scale [N, groups], [N, 1] or [1]; P.weight_zero_point, if any, i32 [ceil(N/W), groups], word =
+//               W neighbouring n, or i8 [N, groups]; P.weight_g_idx i32 [K], may be absent. Values are signed +
+//               2^(bits-1).
+//   compressed-tensors, int8     P.weight i8 [N, K], the rest as above, zero points i8
+// Sources read for this: AutoGPTQ, GPTQModel and AutoAWQ (pack), compressed-tensors (pack_quantized), vLLM (loaders).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/quantization.hpp"
+#include "checkpoint/safetensors.hpp"
+
+namespace mortise {
+
+class QuantizedMatrix {
+ public:
+  // The matrix in place of tensor `name`; nullopt when the checkpoint has no such one. Error, with `where` and the
+  // tensor's name, when its tensors are missing, misshapen or of a wrong type. Views `tensors`, which must outlive it.
+  static std::optional<QuantizedMatrix> find(const TensorMap& tensors, const QuantizationConfig& config,
+                                             std::string_view name, const std::string& where);
+
+  std::int64_t rows() const { return n_; }
+  std::int64_t columns() const { return k_; }
+  int bits() const { return bits_; }
+  std::int64_t group_size() const { return group_size_; }            // columns() where a row is one group
+  const std::vector<std::int32_t>& order() const { return order_; }  // empty: as they are
+
+  // Rows [n0, n1): values [n1 - n0, K], scales and zeros [n1 - n0, groups]. Any thread.
+  void read(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales, std::uint8_t* zeros) const;
+
+ private:
+  // How the words of a tensor hold the values, or zero points, of a matrix.
+  enum class Packing : std::uint8_t {
+    kColumns,      // gptq, compressed-tensors: W neighbours
+    kInterleaved,  // awq: 0 2 4 6 1 3 5 7
+    kSignedBytes,  // no words
+    kConstant      // zero points only: 2^(bits - 1)
+  };
+  class Finder;
+
+  std::int64_t groups() const { return (k_ + group_size_ - 1) / group_size_; }
+  void read_values(std::int64_t n0, std::int64_t n1, std::uint8_t* values) const;
+  std::uint8_t zero(std::int64_t n, std::int64_t g) const;
+  float scale(std::int64_t n, std::int64_t g) const;
+  std::uint8_t in_word(const TensorView& tensor, std::int64_t word, std::int64_t index) const;
+
+  std::int64_t n_ = 0, k_ = 0;
+  int bits_ = 0;
+  std::int64_t group_size_ = 0;
+  std::vector<std::int32_t> order_;      // column j of the values is column order_[j] of the matrix
+  std::vector<std::int32_t> positions_;  // its inverse
+
+  const TensorView* values_ = nullptr;
+  bool values_by_row_ = false;  // [N, K..], else [K.., N..]
+  bool words_along_k_ = false;
+  Packing packing_ = Packing::kColumns;
+  const TensorView* scales_ = nullptr;
+  std::int64_t scale_row_stride_ = 0, scale_group_stride_ = 0;
+  const TensorView* zeros_ = nullptr;
+  Packing zero_packing_ = Packing::kConstant;
+  bool zeros_by_group_ = false;  // [groups, N/W], else [N/W, groups]
+  bool zeros_minus_one_ = false;
+};
+
+}  // namespace mortise
