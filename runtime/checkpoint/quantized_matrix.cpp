@@ -328,7 +328,7 @@ std::uint8_t QuantizedMatrix::zero(std::int64_t n, std::int64_t g) const {
   }
   const std::int64_t word = zeros_by_group_ ? g * ceil_div(n_, per_word) + n / per_word : n / per_word * groups() + g;
   const unsigned stored = in_word(*zeros_, word, n % per_word);
-  // AutoGPTQ wraps around as well: the largest stored value is zero point 0.
+  // QuantLinear wraps around as well: the largest stored value is zero point 0.
   return static_cast<std::uint8_t>((stored + (zeros_minus_one_ ? 1u : 0u)) & ((1u << bits_) - 1));
 }
 

@@ -53,9 +53,9 @@ void draw_sampling(std::mt19937& random, std::int32_t vocab_size, SamplingParams
 std::string RunConfig::describe() const {
   return fmt::format(
       "isa {}, threads {}, block_size {}, max_num_seqs {}, max_batched_tokens {}, pool_share {:.2f}, "
-      "prefix_cache {}, {}, {} schedule, drafts {}",
+      "prefix_cache {}, {}, {} schedule, drafts {}, weights {}",
       isa, threads, block_size, max_num_seqs, max_batched_tokens, pool_share, prefix_cache, twice ? "twice" : "once",
-      random_schedule ? "random" : "fcfs", draft_percent);
+      random_schedule ? "random" : "fcfs", draft_percent, weights);
 }
 
 std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size, int max_prompt, int max_total) {
@@ -116,6 +116,8 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   constexpr int kDrafts[] = {-1, -1, 0, 60, 95};
   config.draft_percent = kDrafts[between(random, 0, 4)];
   config.seed = random();
+  constexpr const char* kWeights[] = {"auto", "auto", "int8", "int4"};
+  config.weights = kWeights[between(random, 0, 3)];
   return config;
 }
 

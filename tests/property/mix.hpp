@@ -27,6 +27,8 @@ struct RunConfig {
   bool random_schedule = false;  // else fcfs
   int draft_percent = -1;        // -1: no proposer; else how many of its drafts are right
   std::uint32_t seed = 0;        // of schedule and drafts
+  // What is run, rather than how: the model's option, the same when the requests run alone.
+  std::string weights = "auto";
 
   std::string describe() const;
 };
@@ -57,7 +59,8 @@ struct RunReport {
 RunReport run_together(const std::filesystem::path& model, const RunConfig& config,
                        const std::vector<Request>& requests, const Outcomes* drafts);
 // Runs each request alone, one after the other, in a roomy engine without prefix cache.
-Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, const std::vector<Request>& requests);
+Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, const std::vector<Request>& requests,
+                   const std::string& weights = "auto");
 
 // Instruction sets that this machine has; with `fast_only` without the portable one.
 std::vector<std::string> machine_isas(bool fast_only);

@@ -194,11 +194,12 @@ std::int32_t blocks_of(const Request& request, int block_size) {
 
 std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, const RunConfig& config) {
   const std::string script = fmt::format(
-      "return pipeline {{ device = cpu {{ threads = {}, isa = '{}' }}, model = llama {{ path = '{}' }}, "
+      "return pipeline {{ device = cpu {{ threads = {}, isa = '{}' }}, model = llama {{ path = '{}', weights = '{}' "
+      "}}, "
       "attention = paged {{ block_size = {} }}, scheduler = fcfs {{ max_num_seqs = {}, max_batched_tokens = {} }}, "
       "kv_cache = {{ memory = '1GiB', prefix_cache = {} }} }}",
-      config.threads, config.isa, model.string(), config.block_size, config.max_num_seqs, config.max_batched_tokens,
-      config.prefix_cache);
+      config.threads, config.isa, model.string(), config.weights, config.block_size, config.max_num_seqs,
+      config.max_batched_tokens, config.prefix_cache);
   const PluginCatalog catalog({std::filesystem::path(MORTISE_BINARY_DIR)});
   const PipelineScript loaded = PipelineScript::from_text(script, "property", "/", catalog);
   return std::make_unique<Assembly>(loaded.pipelines().front());
@@ -249,9 +250,11 @@ RunReport run_together(const std::filesystem::path& model, const RunConfig& conf
   return report;
 }
 
-Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, const std::vector<Request>& requests) {
+Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, const std::vector<Request>& requests,
+                   const std::string& weights) {
   RunConfig config;
   config.isa = isa;
+  config.weights = weights;
   config.threads = 2;
   config.prefix_cache = false;
   const std::unique_ptr<Assembly> assembly = open_assembly(model, config);
