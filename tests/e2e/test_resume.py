@@ -1,10 +1,13 @@
 """batch and score go on where a run ended, and the file comes out as if it had never ended."""
+import array
+import fcntl
 import json
 import os
 import random
 import resource
 import signal
 import subprocess
+import termios
 import time
 
 import pytest
@@ -111,7 +114,9 @@ def test_an_input_that_changed_is_an_error_until_told_to_overwrite(done):
     files, whole = done
     lines = files.source.read_text().splitlines()
     lines[10] = lines[10].replace("Once", "Twice")
+    changed_at = files.source.stat().st_mtime_ns
     files.source.write_text("".join(line + "\n" for line in lines))
+    os.utime(files.source, ns=(changed_at, changed_at))  # `created` of every result
     expect_refusal(files, not_the_result(files, 10, 11))
     files.target.write_bytes(b"".join(whole.splitlines(keepends=True)[:10]))  # none of it left to go on with
     expect_refusal(files, not_the_result(files, 10, 11))
@@ -222,8 +227,10 @@ def test_the_second_ctrl_c_ends_at_once(tmp_path):
     files = Files(tmp_path, "score", score_lines() * 200)
     files.target = "-"  # a pipe that nobody reads: the run hangs in a write
     with subprocess.Popen(files.argv(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        process.stdout.read(1)
-        time.sleep(1)
+        waiting = array.array("i", [0])
+        while waiting[0] <= 65536 - 4096:  # the pipe has no room for a page more
+            time.sleep(0.05)
+            fcntl.ioctl(process.stdout, termios.FIONREAD, waiting)
         process.send_signal(signal.SIGINT)
         time.sleep(0.5)
         assert process.poll() is None

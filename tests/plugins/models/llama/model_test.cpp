@@ -201,6 +201,21 @@ TEST(Llama, ADeviceWithoutQuantisedProductsIsRefusedAtLoad) {
   EXPECT_THAT(instance.error.message, HasSubstr("the device cannot multiply by quantised weights"));
 }
 
+TEST(Llama, AQuantisedMatrixOfAnotherShapeIsNamed) {
+  Instance instance(config_of("llama_mha"));
+  Shelf shelf;
+  shelf.shapes["model.embed_tokens.weight"] = {128, 64};
+  shelf.shapes["model.layers.0.input_layernorm.weight"] = {64};
+  mortise_weight_reader reader = shelf.reader();
+  reader.get_quantized = [](void*, mortise_string_view, mortise_quantized_matrix* matrix, mortise_error*) {
+    matrix->n = 64;
+    matrix->k = 72;
+    return static_cast<mortise_status>(MORTISE_OK);
+  };
+  EXPECT_EQ(table().load(instance.get(), &reader, &instance.error), MORTISE_DATA_LOSS);
+  EXPECT_THAT(instance.error.message, HasSubstr("q_proj.weight: found quantised shape [64, 72], expected [64, 64]"));
+}
+
 TEST(Llama, AQuantisedCheckpointIsNotQuantisedAgain) {
   nlohmann::json config = nlohmann::json::parse(config_of("llama_mha"));
   config["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}};
