@@ -12,9 +12,9 @@
 //               W neighbouring n, or i8 [N, groups]; P.weight_g_idx i32 [K], may be absent. Values are signed +
 //               2^(bits-1).
 //   compressed-tensors, int8     P.weight i8 [N, K], the rest as above, zero points i8
-// Compared with public excerpts: the packing and unpacking of QuantLinear (gptq; its zero points wrap around), pack_awq and
-// unpack_awq, and compressed-tensors' PackedQuantizationCompressor. Not with vLLM's loaders, and not with a released
-// checkpoint.
+// Compared with public excerpts: the packing and unpacking of QuantLinear (gptq; its zero points wrap around), pack_awq
+// and unpack_awq, and compressed-tensors' PackedQuantizationCompressor. Not with vLLM's loaders, and not with a
+// released checkpoint.
 #pragma once
 
 #include <cstdint>
