@@ -122,7 +122,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   };
   static constexpr const char* kRemedy = "the file is damaged: download it again";
   static constexpr std::size_t kMaxTensors = 1 << 18;  // the largest models have 100,000 in all their shards
-  static constexpr std::size_t kMaxDimensions = 64;      // as numpy and torch; a header of 100 MB could list 50 million
+  static constexpr std::size_t kMaxDimensions = 64;    // as numpy and torch; a header of 100 MB could list 50 million
 
   [[noreturn]] bool unexpected(const char* what) const {
     if (state_ == State::kStart) fail("{}: the header is {}; expected an object; {}", where_, what, kRemedy);

@@ -4,19 +4,6 @@
 
 namespace {
 
-int nothing;
-
-mortise_status create(const mortise_host*, const mortise_create_args*, void** instance, mortise_error*) {
-  *instance = &nothing;
-  return MORTISE_OK;
-}
-
-void destroy(void*) {}
-
-mortise_status supports(const mortise_query*, mortise_error*) {
-  return MORTISE_OK;
-}
-
 mortise_status empty_layout(mortise_attention*, const mortise_model_dims*, std::int32_t, std::int32_t,
                             mortise_kv_layout*, mortise_error*) {
   return MORTISE_OK;
@@ -31,18 +18,9 @@ constexpr mortise_attention_table kAttention = [] {
 
 constexpr mortise_component component(std::int32_t kind, std::uint64_t capabilities, const char* name,
                                       const void* table) {
-  mortise_component c{};
-  c.struct_size = sizeof c;
-  c.kind = kind;
+  mortise_component c = stub::component(kind, name, R"({"type": "object", "properties": {}})", table);
   c.capabilities = capabilities;
-  c.name = name;
-  c.summary = "a part that fits nowhere";
-  c.options_schema = R"({"type": "object", "properties": {}})";
   c.numerics_id = "misfit";
-  c.table = table;
-  c.supports = supports;
-  c.create = create;
-  c.destroy = destroy;
   return c;
 }
 
