@@ -65,6 +65,8 @@ typedef struct mortise_weight_source {
   const mortise_quantized_matrix* const* quantized;
 } mortise_weight_source;
 
+enum { MORTISE_ACT_SILU = 1, MORTISE_ACT_GELU = 2, MORTISE_ACT_GELU_TANH = 3, MORTISE_ACT_RELU = 4 };
+
 /* out[m, n - column_begin] = sum_k x[m, k] * weight[n, k] (+ bias[n]),  column_begin <= n < column_end
  * x [M, K] bf16 or f32, the weight's dtype; out [M, column_end - column_begin] x's dtype or f32. Rows may be strided.
  */
@@ -76,6 +78,11 @@ typedef struct mortise_linear_args {
   const mortise_weight* bias; /* NULL: none */
   const mortise_tensor* out;
   int32_t column_begin, column_end; /* 0, 0: all N; else multiples of 64, or the end N */
+  /* MORTISE_ACT_*, or 0: none. With it the weight's first N / 2 rows are gates, the others what they gate, out is
+   * [M, N / 2] in x's dtype, and column_begin and column_end are 0: out[m, n] = act(y[m, n]) * y[m, N / 2 + n]. The
+   * bits are those of a linear into y in x's dtype and gated_activation of that, but y need not pass through memory. */
+  int32_t gate_activation;
+  int32_t reserved;
 } mortise_linear_args;
 
 /* rms_norm:   out = x / sqrt(mean(x^2) + eps) * weight
@@ -93,8 +100,6 @@ typedef struct mortise_norm_args {
   float eps;
   uint32_t reserved;
 } mortise_norm_args;
-
-enum { MORTISE_ACT_SILU = 1, MORTISE_ACT_GELU = 2, MORTISE_ACT_GELU_TANH = 3, MORTISE_ACT_RELU = 4 };
 
 /* Reductions of logits [R, W] that hold columns vocab_begin .. vocab_begin + W of the vocabulary, W a multiple of the
  * device's fixed slice width except at the vocabulary's end. Called slice by slice in ascending order with the same

@@ -1,4 +1,5 @@
-// linear: columns, and rows where there are many, shared out over the threads. K is never split.
+// linear: columns, and rows where there are many, shared out over the threads. K is never split. A gated product goes
+// through a tile of each thread's that stays in its cache: gates, what they gate, then the activation of both.
 #include "kernels/cpu/linear.hpp"
 
 #include <algorithm>
@@ -18,7 +19,9 @@ constexpr std::size_t kRowStep = 32;
 constexpr std::size_t kTasksPerThread = 4;
 // Multiplications of a task that takes about the microsecond it costs to hand it out.
 constexpr std::size_t kTaskWork = std::size_t{1} << 17;
-constexpr std::size_t kFewRows = 4;  // fewer take as long: reading the weights is what costs
+constexpr std::size_t kFewRows = 4;     // fewer take as long: reading the weights is what costs
+constexpr std::size_t kManyRows = 64;   // from here on arithmetic is what costs, if weights and rows stay in the caches
+constexpr std::size_t kGatedRows = 64;  // of the tile of a gated product
 
 std::size_t ceil_div(std::size_t a, std::size_t b) {
   return (a + b - 1) / b;
@@ -28,7 +31,17 @@ struct Product {
   Matrix x, out;
   const mortise_weight& weight;
   const float* bias;
-  std::size_t n0, n1;
+  std::size_t n0, n1;  // columns of out, as columns of the weight
+  int32_t gate;        // the activation, or 0
+
+  std::size_t out_columns() const { return n1 - n0; }
+  // Of the weight that a column of out takes.
+  std::size_t weight_columns() const { return gate == 0 ? 1 : 2; }
+  std::size_t panel_bytes() const {
+    const std::size_t bits = weight.bits != 0 ? static_cast<std::size_t>(weight.bits)
+                                              : 8 * static_cast<std::size_t>(dtype_bytes(weight.dtype));
+    return std::max<std::size_t>(1, x.columns * kPanelColumns * bits / 8);
+  }
 };
 
 std::string weight_text(const mortise_weight& weight) {
@@ -53,14 +66,34 @@ const float* checked_bias(const mortise_weight* bias, const mortise_weight& weig
   return bias->vector();
 }
 
+void check_gated(const mortise_linear_args& args, const Product& p) {
+  checked_activation(p.gate, kWhere);
+  if (args.column_begin != 0 || args.column_end != 0 || p.weight.n % 2 != 0) {
+    invalid(kWhere, "a gated product takes all columns of weight " + weight_text(p.weight) + ", half of them gates");
+  }
+  if (p.out.rows != p.x.rows || 2 * p.out.columns != static_cast<std::size_t>(p.weight.n) || p.out.dtype != p.x.dtype) {
+    invalid(kWhere, "out " + shape_text(p.out) + " does not fit x " + shape_text(p.x) + " times weight " +
+                        weight_text(p.weight) + ", half of it gates");
+  }
+}
+
 Product checked_product(const mortise_linear_args& args) {
   Product p = {as_matrix(args.x, kWhere, "x"),
                as_matrix(args.out, kWhere, "out"),
                checked_weight(args.weight),
                checked_bias(args.bias, *args.weight),
                0,
-               0};
+               0,
+               args.gate_activation};
   const auto n = static_cast<std::size_t>(p.weight.n);
+  if (p.x.columns != static_cast<std::size_t>(p.weight.k) || p.x.dtype != p.weight.dtype) {
+    invalid(kWhere, "x " + shape_text(p.x) + " does not fit weight " + weight_text(p.weight));
+  }
+  if (p.gate != 0) {
+    check_gated(args, p);
+    p.n1 = n / 2;
+    return p;
+  }
   const bool all = args.column_begin == 0 && args.column_end == 0;
   p.n0 = static_cast<std::size_t>(std::max(args.column_begin, 0));
   p.n1 = all ? n : static_cast<std::size_t>(std::max(args.column_end, 0));
@@ -68,9 +101,6 @@ Product checked_product(const mortise_linear_args& args) {
       (p.n1 % kColumnStep != 0 && p.n1 != n)) {
     invalid(kWhere, "columns " + std::to_string(args.column_begin) + " to " + std::to_string(args.column_end) +
                         " of weight " + weight_text(p.weight) + "; expected multiples of 64, or the end");
-  }
-  if (p.x.columns != static_cast<std::size_t>(p.weight.k) || p.x.dtype != p.weight.dtype) {
-    invalid(kWhere, "x " + shape_text(p.x) + " does not fit weight " + weight_text(p.weight));
   }
   const bool dtype_fits = p.out.dtype == p.x.dtype || p.out.dtype == MORTISE_F32;
   if (p.out.rows != p.x.rows || p.out.columns != p.n1 - p.n0 || !dtype_fits) {
@@ -90,17 +120,28 @@ struct Cut {
   std::size_t rows, columns;
 };
 
+// Panels of out whose weights stay in a cache.
+std::size_t chunk_panels(const Product& p) {
+  return std::max<std::size_t>(2, kLinearChunkBytes / (p.panel_bytes() * p.weight_columns()));
+}
+
 // The same number of tasks for each thread, up to kTasksPerThread of them because threads are not equally fast, as long
-// as a task is worth handing out. Columns are cut first: then a thread's share of the weights stays in its cache.
+// as a task is worth handing out. Columns are cut first: then a thread's share of the weights stays in its cache. Of
+// many rows each task takes as many columns as the cache keeps, so that the rows are read as seldom as can be.
 Cut cut(const Product& p, std::size_t num_threads) {
-  const std::size_t m = p.x.rows, n = p.n1 - p.n0, k = p.x.columns;
-  const std::size_t work = std::max(m, kFewRows) * n * k;
+  const std::size_t m = p.x.rows, n = p.out_columns(), k = p.x.columns;
+  const std::size_t work = std::max(m, kFewRows) * n * p.weight_columns() * k;
   const std::size_t worth = std::min(kTasksPerThread * num_threads, work / kTaskWork);
   if (num_threads == 1 || worth <= 1) return {m, n};
   const std::size_t tasks = worth < num_threads ? worth : worth / num_threads * num_threads;
   const std::size_t panels = ceil_div(n, kPanelColumns);
   std::size_t panels_each = ceil_div(panels, tasks);
+  if (m >= kManyRows && panels_each < chunk_panels(p)) {
+    panels_each = std::max(panels_each, ceil_div(panels, ceil_div(panels, chunk_panels(p))));
+  }
   if (panels_each > 2 * kPanelsAtOnce) panels_each = ceil_div(panels_each, kPanelsAtOnce) * kPanelsAtOnce;
+  // A half that does not begin with a panel cannot be entered in the middle.
+  if (p.gate != 0 && n % kPanelColumns != 0) panels_each = panels;
   const std::size_t column_tasks = ceil_div(panels, panels_each);
   const std::size_t row_tasks = std::min(std::max<std::size_t>(1, tasks / column_tasks), ceil_div(m, kRowStep));
   const std::size_t rows = ceil_div(ceil_div(m, row_tasks), kRowStep) * kRowStep;
@@ -117,16 +158,89 @@ void over_prepared_rows(ThreadPool& pool, std::size_t rows, std::size_t rows_eac
   });
 }
 
-// Calls f(range) so that all rows and columns are covered.
+// Calls f(range of out, thread) so that all rows and columns are covered.
 template <typename F>
 void over_ranges(mortise_device& device, const Product& p, F f) {
   const Cut size = cut(p, static_cast<std::size_t>(device.pool.num_threads()));
   const std::size_t column_tasks = ceil_div(p.n1 - p.n0, size.columns);
   const std::size_t row_tasks = ceil_div(p.x.rows, size.rows);
-  device.pool.for_each(static_cast<std::int32_t>(column_tasks * row_tasks), [&](std::int32_t task, std::int32_t) {
-    const std::size_t column = p.n0 + static_cast<std::size_t>(task) / row_tasks * size.columns;
-    const std::size_t row = static_cast<std::size_t>(task) % row_tasks * size.rows;
-    f({row, std::min(p.x.rows, row + size.rows), column, std::min(p.n1, column + size.columns)});
+  device.pool.for_each(
+      static_cast<std::int32_t>(column_tasks * row_tasks), [&](std::int32_t task, std::int32_t thread) {
+        const std::size_t column = p.n0 + static_cast<std::size_t>(task) / row_tasks * size.columns;
+        const std::size_t row = static_cast<std::size_t>(task) % row_tasks * size.rows;
+        f(LinearRange{row, std::min(p.x.rows, row + size.rows), column, std::min(p.n1, column + size.columns)},
+          static_cast<std::size_t>(thread));
+      });
+}
+
+// The tile of a gated product: up to kGatedRows rows of gates, and beside them what they gate.
+struct GatedTile {
+  std::size_t columns;  // of out
+  std::size_t stride;   // elements; a cache line more than a round number, which would put all rows in the same sets
+  std::size_t bytes;
+};
+
+GatedTile gated_tile(const Product& p) {
+  const std::size_t half = p.out_columns();
+  const bool whole = half % kPanelColumns != 0;
+  const std::size_t columns = whole ? half : std::min(half, chunk_panels(p) * kPanelColumns);
+  const std::size_t stride = ceil_div(2 * columns, 32) * 32 + 32;
+  return {columns, stride, kGatedRows * stride * static_cast<std::size_t>(dtype_bytes(p.out.dtype))};
+}
+
+// A range of a gated product, through `tile`.
+template <typename Args, typename Run>
+void run_gated(const Product& p, const ActivationKernels& kernels, Args args, const LinearRange& range, Run run,
+               const GatedTile& size, std::byte* tile) {
+  const std::size_t half = p.out_columns(), bytes = static_cast<std::size_t>(dtype_bytes(p.out.dtype));
+  const auto act = static_cast<Activation>(p.gate);
+  args.y_stride = size.stride;
+  // Columns n0 .. n1 of the weight into the tile from `column` on.
+  const auto multiply = [&](std::size_t m0, std::size_t m1, std::size_t n0, std::size_t n1, std::size_t column) {
+    const std::size_t skipped = (m0 * size.stride + n0) * bytes;
+    args.y = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(tile) + column * bytes - skipped);
+    run(args, LinearRange{m0, m1, n0, n1});
+  };
+  for (std::size_t n = range.n0; n < range.n1; n += size.columns) {
+    const std::size_t n1 = std::min(range.n1, n + size.columns), count = n1 - n;
+    for (std::size_t m = range.m0; m < range.m1; m += kGatedRows) {
+      const std::size_t m1 = std::min(range.m1, m + kGatedRows);
+      if (half % kPanelColumns == 0) {
+        multiply(m, m1, n, n1, 0);
+        multiply(m, m1, half + n, half + n1, count);
+      } else {
+        multiply(m, m1, 0, 2 * half, 0);
+      }
+      for (std::size_t i = 0; i < m1 - m; ++i) {
+        const std::byte* gate = tile + i * size.stride * bytes;
+        if (p.out.dtype == MORTISE_BF16) {
+          const auto* g = reinterpret_cast<const Bf16*>(gate);
+          kernels.gated_bf16(act, g, g + count, p.out.row_of<Bf16>(m + i) + n, count);
+        } else {
+          const auto* g = reinterpret_cast<const float*>(gate);
+          kernels.gated_f32(act, g, g + count, p.out.row_of<float>(m + i) + n, count);
+        }
+      }
+    }
+  }
+}
+
+// Room for `prepared` bytes that all threads read, and a gated product's tiles.
+std::byte* reserve_scratch(mortise_device& device, const Product& p, std::size_t prepared) {
+  const std::size_t tiles = p.gate == 0 ? 0 : gated_tile(p).bytes * static_cast<std::size_t>(device.pool.num_threads());
+  return prepared + tiles == 0 ? nullptr : static_cast<std::byte*>(device.scratch.reserve(prepared + tiles));
+}
+
+// Covers the product by run(args, range). `tiles`: of a gated product.
+template <typename Args, typename Run>
+void run_ranges(mortise_device& device, const Product& p, const Args& args, Run run, std::byte* tiles) {
+  if (p.gate == 0) {
+    over_ranges(device, p, [&](const LinearRange& range, std::size_t) { run(args, range); });
+    return;
+  }
+  const GatedTile size = gated_tile(p);
+  over_ranges(device, p, [&](const LinearRange& range, std::size_t thread) {
+    run_gated(p, device.kernels.activation, args, range, run, size, tiles + thread * size.bytes);
   });
 }
 
@@ -152,13 +266,14 @@ void multiply(mortise_device& device, const Product& p) {
   const LinearKernel& kernel = kernel_for(device.kernels, p);
   auto args = args_of<LinearArgs>(p);
   args.w = p.weight.data;
-  const std::size_t scratch_bytes = kernel.scratch_bytes(args.m, args.k);
-  if (scratch_bytes > 0) {
-    args.scratch = device.scratch.reserve(scratch_bytes);
+  const std::size_t prepared = ceil_div(kernel.scratch_bytes(args.m, args.k), 64) * 64;
+  std::byte* const scratch = reserve_scratch(device, p, prepared);
+  if (prepared > 0) {
+    args.scratch = scratch;
     over_prepared_rows(device.pool, args.m, kPrepareRows,
                        [&](std::size_t m0, std::size_t m1) { kernel.prepare(args, m0, m1); });
   }
-  over_ranges(device, p, [&](const LinearRange& range) { kernel.run(args, range); });
+  run_ranges(device, p, args, kernel.run, scratch + prepared);
 }
 
 void multiply_int(mortise_device& device, const Product& p) {
@@ -170,11 +285,13 @@ void multiply_int(mortise_device& device, const Product& p) {
   args.scales = p.weight.scales;
   args.zeros = p.weight.zeros;
   args.order = p.weight.order;
-  args.scratch = device.scratch.reserve(kernels.scratch_bytes(args.m, args.k, args.format.group_size));
+  const std::size_t prepared = ceil_div(kernels.scratch_bytes(args.m, args.k, args.format.group_size), 64) * 64;
+  std::byte* const scratch = reserve_scratch(device, p, prepared);
+  args.scratch = scratch;
   const auto prepare = p.x.dtype == MORTISE_BF16 ? kernels.prepare_bf16 : kernels.prepare_f32;
   over_prepared_rows(device.pool, args.m, kPrepareRows, [&](std::size_t m0, std::size_t m1) { prepare(args, m0, m1); });
   const auto run = p.out.dtype == MORTISE_BF16 ? kernels.to_bf16 : kernels.to_f32;
-  over_ranges(device, p, [&](const LinearRange& range) { run(args, range); });
+  run_ranges(device, p, args, run, scratch + prepared);
 }
 
 }  // namespace

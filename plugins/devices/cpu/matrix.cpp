@@ -1,5 +1,7 @@
 #include "devices/cpu/matrix.hpp"
 
+#include "mortise/device.h"
+
 namespace mortise::cpu {
 
 std::string shape_text(const Matrix& matrix) {
@@ -42,6 +44,13 @@ void require_same(const char* where, const char* a_name, const Matrix& a, const 
   if (a.dtype == b.dtype && a.rows == b.rows && a.columns == b.columns) return;
   invalid(where, std::string(a_name) + " is " + shape_text(a) + ", " + b_name + " is " + shape_text(b) +
                      "; both must be the same");
+}
+
+Activation checked_activation(int32_t activation, const char* where) {
+  if (activation < MORTISE_ACT_SILU || activation > MORTISE_ACT_RELU) {
+    invalid(where, "activation " + std::to_string(activation) + "; expected silu, gelu, gelu_tanh or relu");
+  }
+  return static_cast<Activation>(activation);
 }
 
 }  // namespace mortise::cpu

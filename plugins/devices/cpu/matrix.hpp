@@ -1,10 +1,12 @@
-// matrix.hpp: the tensors that operations are given, checked once: two dimensions, dense rows, within their memory.
+// matrix.hpp: what operations are given, checked once: tensors (two dimensions, dense rows, within their memory) and
+// activations.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "kernels/cpu/activation.hpp"
 #include "mortise/plugin.hpp"
 
 namespace mortise::cpu {
@@ -34,5 +36,8 @@ Matrix as_matrix(const mortise_tensor* tensor, const char* where, const char* na
 
 // Throws unless both have the same shape and dtype.
 void require_same(const char* where, const char* a_name, const Matrix& a, const char* b_name, const Matrix& b);
+
+// Throws unless it is one of MORTISE_ACT_*.
+Activation checked_activation(int32_t activation, const char* where);
 
 }  // namespace mortise::cpu

@@ -69,13 +69,6 @@ void norm(mortise_device& device, const mortise_norm_args& in, const char* where
   over_rows(device, x.rows, x.columns, [&](std::size_t m0, std::size_t m1) { kernel(args, m0, m1); });
 }
 
-Activation checked_activation(int32_t activation, const char* where) {
-  if (activation < MORTISE_ACT_SILU || activation > MORTISE_ACT_RELU) {
-    invalid(where, "activation " + std::to_string(activation) + "; expected silu, gelu, gelu_tanh or relu");
-  }
-  return static_cast<Activation>(activation);
-}
-
 // Ids come from device memory: a wrong one would read foreign memory, and checking costs nothing beside the copy.
 void check_ids(const int32_t* ids, std::size_t count, std::size_t rows, const char* where, const char* name) {
   if (count > 0 && ids == nullptr) invalid(where, std::string(name) + " is missing");

@@ -31,6 +31,20 @@ MORTISE_INLINE void write_tail(float* p, F32x16 a, std::size_t n) {
   store_tail(p, canonical_nan(a), n);
 }
 
+// 32 neighbouring elements.
+MORTISE_INLINE void write_pair(Bf16* p, F32x16 a, F32x16 b) {
+#if defined(__AVX512BF16__)
+  store_bf16_pair(p, a, b);
+#else
+  store_bf16(p, a);
+  store_bf16(p + kLanes, b);
+#endif
+}
+MORTISE_INLINE void write_pair(float* p, F32x16 a, F32x16 b) {
+  write(p, a);
+  write(p + kLanes, b);
+}
+
 // a rounded to the type and back: what a later reader of the stored value sees.
 template <class T>
 MORTISE_INLINE F32x16 rounded(F32x16 a);

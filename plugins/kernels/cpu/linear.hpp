@@ -31,14 +31,20 @@ struct LinearArgs {
   void* scratch;        // scratch_bytes(m, k), 64-byte aligned; prepared for all rows of the range
 };
 
+// Weights that a kernel reads again and again while many rows pass: what a second-level cache of 2 MiB keeps beside
+// rows on their way through. Who shares columns out gives a thread as many at a time, and no fewer.
+constexpr std::size_t kLinearChunkBytes = std::size_t{5} << 18;
+
 // Rows [m0, m1) and columns [n0, n1). REQUIRES: m0 is a multiple of 32 and n0 of 16; m1 and n1 are too, or are m and n.
 struct LinearRange {
   std::size_t m0, m1, n0, n1;
 };
 
-// Most instruction sets want x in another form (widened to f32, or in tiles). `prepare` makes it in args.scratch for
-// the rows [m0, m1), under the same rule as a range. It is the same for all columns, so threads that split columns
-// share it; but they must not start before it is complete. Where scratch_bytes gives 0 there is nothing to prepare.
+// Most instruction sets want x in another form (widened to f32). AMX reads it as it lies, best when rows begin at
+// multiples of 64 bytes that are no multiple of 1024 (those share the few sets of a cache). `prepare` makes it in
+// args.scratch for the rows [m0, m1), under the same rule as a range. It is the same for all columns, so threads that
+// split columns share it; but they must not start before it is complete. Where scratch_bytes gives 0 there is nothing
+// to prepare.
 struct LinearKernel {
   std::size_t (*scratch_bytes)(std::size_t m, std::size_t k);
   void (*prepare)(const LinearArgs& args, std::size_t m0, std::size_t m1);

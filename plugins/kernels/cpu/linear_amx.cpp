@@ -1,6 +1,8 @@
-// linear of class cpu-bf16/1 on AMX. A tile of weights is 1 KiB of the packed order as it lies.
-// Up to 16 rows: one tile of x against four panels. More: 32 rows x 2 panels, four accumulators for four loads; columns
-// in chunks whose weights stay in the second-level cache, K in blocks whose x tiles stay in the first.
+// linear of class cpu-bf16/1 on AMX. A tile of weights is 1 KiB of the packed order as it lies, a tile of x 16 rows of
+// 64 bytes of x as it lies. Up to 16 rows: one tile of x against four panels. More: 32 rows x 2 panels, four
+// accumulators for four loads, all of K at once; columns in chunks whose weights stay in the second-level cache. What
+// was measured and lost: K in blocks (stores of accumulators that miss the first-level cache stall the tile loads),
+// software prefetch.
 #include "kernels/cpu/io.hpp"
 #include "kernels/cpu/linear.hpp"
 #if defined(MORTISE_EMULATED_TILES)  // the tests check the blocking on machines without AMX
@@ -15,10 +17,8 @@ namespace {
 constexpr std::size_t kTile = 32;  // depth of a tile of K
 constexpr std::size_t kTileRows = 16;
 constexpr std::size_t kTileBytes = 1024;
-constexpr std::size_t kRowBytes = 64;         // of a tile
-constexpr std::size_t kBlockTiles = 16;       // 32 KiB of x: 32 rows of a block of K
-constexpr std::size_t kChunkBytes = 1 << 20;  // weights of a chunk of columns
-constexpr std::size_t kMaxChunkPanels = 64, kMinChunkPanels = 8;
+constexpr std::size_t kRowBytes = 64;  // of a tile
+constexpr std::size_t kMinChunkPanels = 4;
 constexpr std::size_t kFewPanels = 4;
 constexpr std::size_t kAccumulator = kTileRows * kLanes;  // floats
 
@@ -29,12 +29,47 @@ constexpr std::size_t tiles_of(std::size_t k) {
   return (k + kTile - 1) / kTile;
 }
 
-// Where the tiles of 16 rows of x lie: as they came, or prepared.
+// Where the tiles of up to 32 rows of x lie.
 struct TilesOfX {
   const char* first;
-  std::size_t row_stride, tile_stride;  // bytes
-  const char* last;                     // the tile that fills up K, rows kRowBytes apart; null if K is whole tiles
+  std::size_t row_stride;  // bytes
+  const char* last;        // the tile that fills up K, rows kRowBytes apart; null if K is whole tiles
 };
+
+// The tiles of the rows [m, m + rows); the last one, if it must be filled up with zeros, is made in `last`.
+TilesOfX tiles_of_x(const LinearArgs& args, std::size_t m, std::size_t rows, Bf16 (&last)[2 * kTileRows * kTile]) {
+  const Bf16* x = static_cast<const Bf16*>(args.x) + m * args.x_stride;
+  const std::size_t whole = args.k / kTile * kTile;
+  const bool filled = whole < args.k;
+  for (std::size_t i = 0; filled && i < rows; ++i) {
+    for (std::size_t j = 0; j < kTile; ++j) {
+      last[i * kTile + j] = whole + j < args.k ? x[i * args.x_stride + whole + j] : Bf16{0};
+    }
+  }
+  return {reinterpret_cast<const char*>(x), args.x_stride * sizeof(Bf16),
+          filled ? reinterpret_cast<const char*>(last) : nullptr};
+}
+
+// Rows [i0, i1) of two neighbouring panels' accumulators, the first at column n.
+template <class Y>
+MORTISE_INLINE void write_pair_rows(const LinearArgs& args, std::size_t m, std::size_t i0, std::size_t i1,
+                                    std::size_t n, const float* first, const float* second) {
+  const std::size_t count = lanes_left(args.n - n), more = args.n > n + kLanes ? lanes_left(args.n - n - kLanes) : 0;
+  for (std::size_t i = i0; i < i1; ++i) {
+    F32x16 y0 = load(first + i * kLanes), y1 = load(second + i * kLanes);
+    if (args.bias != nullptr) {
+      y0 = y0 + load_tail(args.bias + n, count);
+      y1 = y1 + load_tail(args.bias + n + kLanes, more);
+    }
+    Y* y = static_cast<Y*>(args.y) + (m + i) * args.y_stride + n;
+    if (more == kLanes) {
+      write_pair(y, y0, y1);
+    } else {
+      write_tail(y, y0, count);
+      write_tail(y + kLanes, y1, more);
+    }
+  }
+}
 
 template <class Y>
 void write_rows(const LinearArgs& args, std::size_t m, std::size_t rows, std::size_t n, const float* acc) {
@@ -81,7 +116,7 @@ void multiply_few_panels(const LinearArgs& args, const TilesOfX& x, std::size_t 
   if constexpr (panels > 2) tile_zero<2>();
   if constexpr (panels > 3) tile_zero<3>();
   for (std::size_t t = 0; t < whole; ++t) {
-    multiply_few_tile<panels>(x.first + t * x.tile_stride, x.row_stride, w + t * kTileBytes, panel_bytes);
+    multiply_few_tile<panels>(x.first + t * kRowBytes, x.row_stride, w + t * kTileBytes, panel_bytes);
   }
   if (whole < tiles) multiply_few_tile<panels>(x.last, kRowBytes, w + whole * kTileBytes, panel_bytes);
   tile_store<0>(acc[0], kRowBytes);
@@ -115,122 +150,110 @@ void configure_many(std::size_t rows) {
   tiles_configure(config);
 }
 
-// acc [2 panels][2 row blocks][16][16] += the tiles [0, tiles) of K. With one panel the second is not touched.
 template <int panels>
-void multiply_many(const char* x_low, const char* x_high, const char* w, std::size_t panel_bytes, std::size_t tiles,
-                   bool first, float* acc) {
-  if (first) {
-    tile_zero<0>(), tile_zero<2>();
-    if constexpr (panels > 1) tile_zero<1>(), tile_zero<3>();
-  } else {
-    tile_load<0>(acc, kRowBytes), tile_load<2>(acc + kAccumulator, kRowBytes);
-    if constexpr (panels > 1) {
-      tile_load<1>(acc + 2 * kAccumulator, kRowBytes), tile_load<3>(acc + 3 * kAccumulator, kRowBytes);
-    }
+MORTISE_INLINE void multiply_many_tile(const char* x, std::size_t row_stride, const char* w, std::size_t panel_bytes) {
+  tile_load_once<6>(w, kRowBytes);
+  tile_load<4>(x, row_stride);
+  tile_multiply_bf16<0, 4, 6>();
+  tile_load<5>(x + kTileRows * row_stride, row_stride);
+  tile_multiply_bf16<2, 5, 6>();
+  if constexpr (panels > 1) {
+    tile_load_once<7>(w + panel_bytes, kRowBytes);
+    tile_multiply_bf16<1, 4, 7>();
+    tile_multiply_bf16<3, 5, 7>();
   }
-  for (std::size_t t = 0; t < tiles; ++t) {
-    tile_load<6>(w + t * kTileBytes, kRowBytes);
-    tile_load<4>(x_low + t * kTileBytes, kRowBytes);
-    tile_multiply_bf16<0, 4, 6>();
-    tile_load<5>(x_high + t * kTileBytes, kRowBytes);
-    tile_multiply_bf16<2, 5, 6>();
-    if constexpr (panels > 1) {
-      tile_load<7>(w + panel_bytes + t * kTileBytes, kRowBytes);
-      tile_multiply_bf16<1, 4, 7>();
-      tile_multiply_bf16<3, 5, 7>();
-    }
+}
+
+// The accumulators of 32 rows x 2 panels, [2 panels][32 rows][16], whose sums are complete but not yet written.
+struct Pending {
+  const float* acc = nullptr;
+  std::size_t n = 0;
+};
+
+// 17 to 32 rows and the one or two panels at column n into acc. While the matrix unit is at work, the vector units
+// round and store what the last call left: `pending`, of the same rows.
+template <int panels, class Y>
+void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows, std::size_t n,
+                   const Pending& pending, float* acc) {
+  const std::size_t tiles = tiles_of(args.k), panel_bytes = tiles * kTileBytes;
+  const std::size_t whole = x.last == nullptr ? tiles : tiles - 1;
+  const std::size_t to_write = pending.acc == nullptr ? 0 : rows,
+                    each = tiles == 0 ? 0 : (to_write + tiles - 1) / tiles;
+  const char* w = static_cast<const char*>(args.w) + n / kLanes * panel_bytes;
+  std::size_t written = 0;
+  const auto write_some = [&](std::size_t count) {
+    const std::size_t end = minimum(written + count, to_write);
+    write_pair_rows<Y>(args, m, written, end, pending.n, pending.acc, pending.acc + 2 * kAccumulator);
+    written = end;
+  };
+  tile_zero<0>(), tile_zero<2>();
+  if constexpr (panels > 1) tile_zero<1>(), tile_zero<3>();
+  for (std::size_t t = 0; t < whole; ++t) {
+    multiply_many_tile<panels>(x.first + t * kRowBytes, x.row_stride, w + t * kTileBytes, panel_bytes);
+    write_some(each);
   }
+  if (whole < tiles) multiply_many_tile<panels>(x.last, kRowBytes, w + whole * kTileBytes, panel_bytes);
   tile_store<0>(acc, kRowBytes), tile_store<2>(acc + kAccumulator, kRowBytes);
   if constexpr (panels > 1) {
     tile_store<1>(acc + 2 * kAccumulator, kRowBytes), tile_store<3>(acc + 3 * kAccumulator, kRowBytes);
   }
+  write_some(rows);
 }
 
-// 17 to 32 rows of prepared x, the columns [n0, n1) of one chunk.
+// 17 to 32 rows, the columns [n0, n1).
 template <class Y>
-void multiply_chunk(const LinearArgs& args, std::size_t m, std::size_t rows, std::size_t n0, std::size_t n1) {
-  alignas(64) float acc[kMaxChunkPanels * 2 * kAccumulator];
-  const std::size_t tiles = tiles_of(args.k), panel_bytes = tiles * kTileBytes;
-  const char* x = static_cast<const char*>(args.scratch) + m / kTileRows * panel_bytes;
-  const char* w = static_cast<const char*>(args.w) + n0 / kLanes * panel_bytes;
-  const std::size_t panels = (n1 - n0 + kLanes - 1) / kLanes;
+void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows, std::size_t n0,
+                   std::size_t n1) {
+  alignas(64) float acc[2][4 * kAccumulator];
   configure_many(rows);
-  for (std::size_t t = 0; t == 0 || t < tiles; t += kBlockTiles) {
-    const std::size_t block = minimum(kBlockTiles, tiles - t);
-    const char* x_block = x + t * kTileBytes;
-    for (std::size_t j = 0; j < panels; j += 2) {
-      const char* w_block = w + j * panel_bytes + t * kTileBytes;
-      float* sums = acc + j * 2 * kAccumulator;
-      if (j + 1 < panels) {
-        multiply_many<2>(x_block, x_block + panel_bytes, w_block, panel_bytes, block, t == 0, sums);
-      } else {
-        multiply_many<1>(x_block, x_block + panel_bytes, w_block, panel_bytes, block, t == 0, sums);
-      }
-    }
+  Pending pending;
+  int at = 0;
+  std::size_t n = n0;
+  for (; n + kLanes < n1; n += 2 * kLanes, at ^= 1) {
+    multiply_many<2, Y>(args, x, m, rows, n, pending, acc[at]);
+    pending = {acc[at], n};
   }
-  for (std::size_t j = 0; j < panels; ++j) write_rows<Y>(args, m, rows, n0 + j * kLanes, acc + j * 2 * kAccumulator);
-}
-
-template <class Y>
-void run_prepared(const LinearArgs& args, const LinearRange& range) {
-  const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes;
-  std::size_t panels = panel_bytes == 0 ? kMaxChunkPanels : minimum(kChunkBytes / panel_bytes, kMaxChunkPanels) & ~1u;
-  if (panels < kMinChunkPanels) panels = kMinChunkPanels;
-  for (std::size_t n = range.n0; n < range.n1; n += panels * kLanes) {
-    const std::size_t n_end = minimum(n + panels * kLanes, range.n1);
-    for (std::size_t m = range.m0; m < range.m1; m += 2 * kTileRows) {
-      const std::size_t rows = minimum(2 * kTileRows, range.m1 - m);
-      if (rows > kTileRows) {
-        multiply_chunk<Y>(args, m, rows, n, n_end);
-      } else {
-        const char* x = static_cast<const char*>(args.scratch) + m / kTileRows * panel_bytes;
-        multiply_few<Y>(args, {x, kRowBytes, kTileBytes, nullptr}, m, rows, n, n_end);
-      }
-    }
+  if (n < n1) {
+    multiply_many<1, Y>(args, x, m, rows, n, pending, acc[at]);
+    write_rows<Y>(args, m, rows, n, acc[at]);
+  } else if (pending.acc != nullptr) {
+    write_pair_rows<Y>(args, m, 0, rows, pending.n, pending.acc, pending.acc + 2 * kAccumulator);
   }
 }
 
-// The tile of x that fills up K: `rows` rows, zeros after K.
-void copy_last_tile(const LinearArgs& args, std::size_t m, std::size_t rows, Bf16* tile) {
-  const std::size_t k = args.k / kTile * kTile;
-  for (std::size_t i = 0; i < rows; ++i) {
-    const Bf16* x = static_cast<const Bf16*>(args.x) + (m + i) * args.x_stride + k;
-    for (std::size_t j = 0; j < kTile; ++j) tile[i * kTile + j] = k + j < args.k ? x[j] : Bf16{0};
-  }
+// Panels whose weights stay in the cache while all rows pass: chunks as equal as can be, of whole pairs.
+std::size_t chunk_panels(std::size_t panels, std::size_t k) {
+  const std::size_t panel_bytes = tiles_of(k) * kTileBytes;
+  std::size_t most = panel_bytes == 0 ? panels : kLinearChunkBytes / panel_bytes;
+  if (most < kMinChunkPanels) most = kMinChunkPanels;
+  const std::size_t chunks = (panels + most - 1) / most;
+  return chunks <= 1 ? panels : ((panels + chunks - 1) / chunks + 1) & ~std::size_t{1};
 }
 
 template <class Y>
 void run(const LinearArgs& args, const LinearRange& range) {
-  if (args.m > kTileRows) {
-    run_prepared<Y>(args, range);
-  } else if (range.m0 < range.m1) {
-    alignas(64) Bf16 last[kTileRows * kTile];
-    const std::size_t rows = range.m1 - range.m0;
-    const bool whole = args.k % kTile == 0;
-    if (!whole) copy_last_tile(args, range.m0, rows, last);
-    const TilesOfX x = {reinterpret_cast<const char*>(static_cast<const Bf16*>(args.x) + range.m0 * args.x_stride),
-                        args.x_stride * sizeof(Bf16), kTile * sizeof(Bf16),
-                        whole ? nullptr : reinterpret_cast<const char*>(last)};
-    multiply_few<Y>(args, x, range.m0, rows, range.n0, range.n1);
+  alignas(64) Bf16 last[2 * kTileRows * kTile];
+  const std::size_t chunk = chunk_panels((range.n1 - range.n0 + kLanes - 1) / kLanes, args.k) * kLanes;
+  for (std::size_t n = range.n0; n < range.n1; n += chunk) {
+    const std::size_t n_end = minimum(n + chunk, range.n1);
+    for (std::size_t m = range.m0; m < range.m1; m += 2 * kTileRows) {
+      const std::size_t rows = minimum(2 * kTileRows, range.m1 - m);
+      const TilesOfX x = tiles_of_x(args, m, rows, last);
+      if (rows > kTileRows) {
+        multiply_rows<Y>(args, x, m, rows, n, n_end);
+      } else {
+        multiply_few<Y>(args, x, m, rows, n, n_end);
+      }
+    }
   }
   tiles_release();
 }
 
-std::size_t scratch_bytes(std::size_t m, std::size_t k) {
-  return m <= kTileRows ? 0 : (m + kTileRows - 1) / kTileRows * tiles_of(k) * kTileBytes;
+// x is read as it lies.
+std::size_t scratch_bytes(std::size_t, std::size_t) {
+  return 0;
 }
-
-// x in tiles, [ceil(M / 16)][ceil(K / 32)][16 rows][32 k]: rows of x itself lie in the same few sets of the cache.
-void prepare(const LinearArgs& args, std::size_t m0, std::size_t m1) {
-  if (args.m <= kTileRows) return;
-  const std::size_t tiles = tiles_of(args.k), whole = args.k / kTile;
-  for (std::size_t m = m0; m < m1; ++m) {
-    const Bf16* x = static_cast<const Bf16*>(args.x) + m * args.x_stride;
-    Bf16* out = static_cast<Bf16*>(args.scratch) + (m / kTileRows * tiles * kTileRows + m % kTileRows) * kTile;
-    for (std::size_t t = 0; t < whole; ++t) std::memcpy(out + t * kTileRows * kTile, x + t * kTile, kRowBytes);
-    if (whole < tiles) copy_last_tile(args, m, 1, out + whole * kTileRows * kTile);
-  }
-}
+void prepare(const LinearArgs&, std::size_t, std::size_t) {}
 
 }  // namespace
 

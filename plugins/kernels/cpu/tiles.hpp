@@ -32,6 +32,11 @@ template <int t>
 MORTISE_INLINE void tile_load(const void* p, std::size_t row_stride_bytes) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(row_stride_bytes), "i"(t) : "memory");
 }
+// The same for what will not be wanted again soon: it does not push out of the first-level cache what will.
+template <int t>
+MORTISE_INLINE void tile_load_once(const void* p, std::size_t row_stride_bytes) {
+  asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(row_stride_bytes), "i"(t) : "memory");
+}
 template <int t>
 MORTISE_INLINE void tile_store(void* p, std::size_t row_stride_bytes) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(p), "r"(row_stride_bytes), "i"(t) : "memory");

@@ -79,10 +79,14 @@ MORTISE_INLINE F32x16 canonical_nan(F32x16 a) {
 
 // a rounded to bf16 and back: nearest even; NaN becomes the canonical one.
 MORTISE_INLINE F32x16 round_bf16(F32x16 a) {
+#if defined(__AVX512BF16__)
+  return widen_bf16(narrow_bf16(a));
+#else
   const I32x16 u = bits(a);
   const I32x16 odd = shift_right<16>(u) & broadcast_i32(1);
   const I32x16 rounded = (u + broadcast_i32(0x7fff) + odd) & broadcast_i32(static_cast<std::int32_t>(0xffff0000u));
   return select(eq(a, a), from_bits(rounded), from_bits(broadcast_i32(0x7fc00000)));
+#endif
 }
 
 // How many of the next kLanes elements exist when `left` remain.

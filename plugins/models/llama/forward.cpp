@@ -32,6 +32,17 @@ class Ops {
     check(table_.linear(step_.device, step_.stream, &args, &error_), error_);
   }
 
+  // out = silu(x gate) * (x up)
+  void gated_linear(const mortise_tensor& x, const Piece& gate_up, const mortise_tensor& out) {
+    auto args = sized<mortise_linear_args>();
+    args.x = &x;
+    args.weight = gate_up.weight.get();
+    args.bias = gate_up.bias.get();
+    args.out = &out;
+    args.gate_activation = MORTISE_ACT_SILU;
+    check(table_.linear(step_.device, step_.stream, &args, &error_), error_);
+  }
+
   void linear(const mortise_tensor& x, const Linear& pieces, const mortise_tensor& out) {
     if (pieces.size() == 1) return linear(x, pieces[0].weight.get(), pieces[0].bias.get(), out);
     int64_t column = 0;
@@ -83,7 +94,10 @@ mortise_tensor heads_of(const mortise_tensor& matrix, int64_t column, int32_t nu
 }  // namespace
 
 mortise_tensor Model::rows(const DeviceMemory& memory, int64_t num_rows, int64_t columns) const {
-  return make_tensor(memory.get(), dims_.dtype, num_rows, columns);
+  mortise_tensor tensor = make_tensor(memory.get(), dims_.dtype, num_rows, columns);
+  tensor.stride[0] = row_stride(columns);
+  tensor.bytes = static_cast<uint64_t>(num_rows * tensor.stride[0] * dtype_bytes(dims_.dtype));
+  return tensor;
 }
 
 mortise_tensor Model::forward(const mortise_step& step) {
@@ -150,11 +164,15 @@ void Model::run_attention(const mortise_step& step, int32_t index, int32_t num_t
 void Model::run_mlp(const mortise_step& step, int32_t index, int32_t num_tokens) {
   const LayerWeights& layer = weights_.layers[index];
   const mortise_tensor x = rows(buffers_.x, num_tokens, config_.hidden_size);
-  const mortise_tensor gate_up = rows(buffers_.gate_up, num_tokens, 2 * config_.intermediate_size);
   const mortise_tensor activated = rows(buffers_.activated, num_tokens, config_.intermediate_size);
   Ops ops(step);
-  ops.linear(x, layer.gate_up, gate_up);
-  ops.silu_gate(gate_up, activated);
+  if (layer.gate_up.size() == 1) {
+    ops.gated_linear(x, layer.gate_up.front(), activated);
+  } else {
+    const mortise_tensor gate_up = rows(buffers_.gate_up, num_tokens, 2 * config_.intermediate_size);
+    ops.linear(x, layer.gate_up, gate_up);
+    ops.silu_gate(gate_up, activated);
+  }
   ops.linear(activated, layer.down, x);
 }
 

@@ -13,6 +13,10 @@ namespace {
 // 4 bits cost 5 bytes a group beside; see docs/numerics.md for what the sizes lose.
 constexpr int32_t kDefaultGroupSize = 64;
 
+// Rows that begin at multiples of this share few sets of a cache, so that a product that reads 32 of them at a time
+// finds none of them there; a cache line more spreads them.
+constexpr int64_t kRoundRowBytes = 1024, kCacheLine = 64;
+
 int32_t compute_dtype(const Options& options, const Config& config) {
   const std::string dtype = options.get<std::string>("dtype");
   if (dtype == "bf16") return MORTISE_BF16;
@@ -105,6 +109,11 @@ Model::Model(const mortise_create_args& args)
   dims_.sliding_windows = config_.sliding_windows.empty() ? nullptr : config_.sliding_windows.data();
 }
 
+int64_t Model::row_stride(int64_t columns) const {
+  const int64_t bytes = columns * dtype_bytes(dims_.dtype);
+  return bytes % kRoundRowBytes == 0 ? columns + kCacheLine / dtype_bytes(dims_.dtype) : columns;
+}
+
 void Model::load(const mortise_weight_reader& reader) {
   if (device_.table->numerics_id(device_.device, dims_.dtype) == nullptr) {
     const bool bf16 = dims_.dtype == MORTISE_BF16;
@@ -125,11 +134,18 @@ void Model::activate(const mortise_activate_args& args) {
                   "max_batched_tokens is " + std::to_string(args.max_batched_tokens) + "; expected at least 1");
   }
   const auto buffer = [&](int64_t columns) {
-    const int64_t bytes = int64_t{args.max_batched_tokens} * columns * dtype_bytes(dims_.dtype);
+    const int64_t bytes = int64_t{args.max_batched_tokens} * row_stride(columns) * dtype_bytes(dims_.dtype);
     return DeviceMemory(device_, static_cast<uint64_t>(bytes));
   };
-  buffers_ = {buffer(config_.hidden_size), buffer(config_.hidden_size),           buffer(config_.qkv_columns()),
-              buffer(config_.q_columns()), buffer(2 * config_.intermediate_size), buffer(config_.intermediate_size)};
+  buffers_.residual = buffer(config_.hidden_size);
+  buffers_.x = buffer(config_.hidden_size);
+  buffers_.qkv = buffer(config_.qkv_columns());
+  buffers_.attention = buffer(config_.q_columns());
+  const auto in_pieces = [](const LayerWeights& layer) { return layer.gate_up.size() > 1; };
+  if (std::any_of(weights_.layers.begin(), weights_.layers.end(), in_pieces)) {
+    buffers_.gate_up = buffer(2 * config_.intermediate_size);
+  }
+  buffers_.activated = buffer(config_.intermediate_size);
   build_rope_table(usable_positions(args, dims_));
   max_batched_tokens_ = args.max_batched_tokens;
 }

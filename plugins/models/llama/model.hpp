@@ -35,7 +35,7 @@ struct Buffers {
   DeviceMemory x;          // [T, hidden_size]: normed input of a block, its output, and at the end `hidden`
   DeviceMemory qkv;        // [T, q_columns + 2 * kv_columns]
   DeviceMemory attention;  // [T, q_columns]
-  DeviceMemory gate_up;    // [T, 2 * intermediate_size]
+  DeviceMemory gate_up;    // [T, 2 * intermediate_size]; only if gate and up are weights of different kinds
   DeviceMemory activated;  // [T, intermediate_size]
 };
 
@@ -56,6 +56,8 @@ class Model {
 
  private:
   void build_rope_table(int64_t num_positions);
+  // Elements from row to row of the buffers.
+  int64_t row_stride(int64_t columns) const;
   mortise_tensor rows(const DeviceMemory& memory, int64_t num_rows, int64_t columns) const;
   void run_attention(const mortise_step& step, int32_t layer, int32_t num_tokens);
   void run_mlp(const mortise_step& step, int32_t layer, int32_t num_tokens);

@@ -50,13 +50,15 @@ mortise_weight_source source_of(int32_t dtype, int bits, std::size_t group, std:
 class IntWeights : public OnEachDevice {
  protected:
   std::vector<float> product(const mortise_weight* weight, const std::vector<float>& x, std::size_t m, std::size_t n,
-                             std::size_t k) {
-    std::vector<float> y(m * n);
-    const mortise_tensor in = matrix(x, m, k), out = matrix(y, m, n);
+                             std::size_t k, int32_t gate = 0) {
+    const std::size_t columns = gate == 0 ? n : n / 2;
+    std::vector<float> y(m * columns);
+    const mortise_tensor in = matrix(x, m, k), out = matrix(y, m, columns);
     auto args = sized<mortise_linear_args>();
     args.x = &in;
     args.weight = weight;
     args.out = &out;
+    args.gate_activation = gate;
     expect_ok(table().linear(device_.get(), nullptr, &args, &device_.error));
     return y;
   }
@@ -84,6 +86,10 @@ TEST_P(IntWeights, FloatPartsAreQuantisedAsTheReferenceDoes) {
       std::vector<float> y(m * n);
       reference::linear_int(x.data(), reference, nullptr, y.data(), m);
       EXPECT_TRUE(same_bits(y, product(weight, x, m, n, k))) << bits << " bits, m " << m;
+      std::vector<float> gated(m * n / 2);
+      const mortise_tensor both = matrix(y, m, n), half = matrix(gated, m, n / 2);
+      expect_ok(table().gated_activation(device_.get(), nullptr, MORTISE_ACT_SILU, &both, &half, &device_.error));
+      EXPECT_TRUE(same_bits(gated, product(weight, x, m, n, k, MORTISE_ACT_SILU))) << bits << " bits, m " << m;
       table().free_weight(device_.get(), weight);
     }
   }

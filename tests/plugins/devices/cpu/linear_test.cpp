@@ -30,16 +30,40 @@ class Linear : public OnEachDevice {
   template <typename Out, typename X>
   std::vector<Out> product(const std::vector<X>& x, const Weight& weight, const Weight* bias, Shape s,
                            std::size_t begin = 0, std::size_t end = 0) {
-    const std::size_t columns = end == 0 ? s.n : end - begin, stride = columns + 3;
+    auto args = sized<mortise_linear_args>();
+    args.column_begin = static_cast<int32_t>(begin);
+    args.column_end = static_cast<int32_t>(end);
+    return run<Out>(x, weight, bias, s, end == 0 ? s.n : end - begin, args);
+  }
+
+  template <typename T>
+  std::vector<T> gated_product(const std::vector<T>& x, const Weight& weight, const Weight* bias, Shape s) {
+    auto args = sized<mortise_linear_args>();
+    args.gate_activation = MORTISE_ACT_GELU;
+    return run<T>(x, weight, bias, s, s.n / 2, args);
+  }
+
+  // The product into memory, the activation from there: what a gated product is defined by.
+  template <typename T>
+  std::vector<T> in_two_steps(const std::vector<T>& x, const Weight& weight, const Weight* bias, Shape s) {
+    const std::vector<T> y = product<T>(x, weight, bias, s);
+    std::vector<T> out(s.m * s.n / 2);
+    const mortise_tensor from = matrix(y, s.m, s.n), to = matrix(out, s.m, s.n / 2);
+    expect_ok(table().gated_activation(device_.get(), nullptr, MORTISE_ACT_GELU, &from, &to, &device_.error));
+    return out;
+  }
+
+ private:
+  template <typename Out, typename X>
+  std::vector<Out> run(const std::vector<X>& x, const Weight& weight, const Weight* bias, Shape s, std::size_t columns,
+                       mortise_linear_args args) {
+    const std::size_t stride = columns + 3;
     std::vector<Out> padded(s.m * stride, Out{1});
     const mortise_tensor in = matrix(x, s.m, s.k), out = matrix(padded, s.m, columns, stride);
-    auto args = sized<mortise_linear_args>();
     args.x = &in;
     args.weight = weight.get();
     args.bias = bias == nullptr ? nullptr : bias->get();
     args.out = &out;
-    args.column_begin = static_cast<int32_t>(begin);
-    args.column_end = static_cast<int32_t>(end);
     expect_ok(table().linear(device_.get(), nullptr, &args, &device_.error));
     std::vector<Out> dense;
     for (std::size_t i = 0; i < s.m; ++i) {
@@ -102,6 +126,24 @@ TEST_P(Linear, ARowsBitsDoNotDependOnTheOtherRows) {
   }
 }
 
+TEST_P(Linear, AGatedProductHasTheBitsOfBothSteps) {
+  std::mt19937 rng(4);
+  // Halves of whole panels, of a rest, one too long for a tile, more rows than a tile has.
+  for (const Shape& s : {Shape{1, 64, 32}, {3, 100, 33}, {17, 2, 96}, {65, 96, 64}, {200, 160, 40}, {70, 1400, 1000}}) {
+    SCOPED_TRACE(testing::Message() << s.m << " " << s.n << " " << s.k);
+    const std::vector<float> bias = random_values<float>(rng, s.n);
+    const std::vector<float> x = random_values<float>(rng, s.m * s.k), w = random_values<float>(rng, s.n * s.k);
+    const std::vector<Bf16> xb = random_values<Bf16>(rng, s.m * s.k), wb = random_values<Bf16>(rng, s.n * s.k);
+    const Weight f32(device_, MORTISE_WEIGHT_LINEAR, MORTISE_F32, {matrix(w, s.n, s.k)});
+    const Weight bf16(device_, MORTISE_WEIGHT_LINEAR, MORTISE_BF16, {matrix(wb, s.n, s.k)});
+    const Weight bias_weight(device_, MORTISE_WEIGHT_VECTOR, MORTISE_F32, {vector_part(bias)});
+    for (const Weight* b : {static_cast<const Weight*>(nullptr), &bias_weight}) {
+      EXPECT_TRUE(same_bits(in_two_steps(xb, bf16, b, s), gated_product(xb, bf16, b, s)));
+      EXPECT_TRUE(same_bits(in_two_steps(x, f32, b, s), gated_product(x, f32, b, s)));
+    }
+  }
+}
+
 MORTISE_ON_EACH_DEVICE(Linear);
 
 class LinearMistakes : public OneDevice {
@@ -152,6 +194,21 @@ TEST_F(LinearMistakes, BiasColumnsAndUseAreChecked) {
   expect(x, out, "was not prepared for linear");
   args_.weight = nullptr;
   expect(x, out, "weight is missing");
+}
+
+TEST_F(LinearMistakes, AGatedProductIsCheckedAsAWhole) {
+  const mortise_tensor x = matrix(data_, 3, 64), out = matrix(data_, 3, 64);
+  args_.gate_activation = 5;
+  expect(x, out, "activation 5; expected silu");
+  args_.gate_activation = MORTISE_ACT_SILU;
+  expect(x, matrix(data_, 3, 128),
+         "out f32 [3, 128] does not fit x f32 [3, 64] times weight f32 [128, 64], half of it");
+  args_.column_end = 64;
+  expect(x, out, "a gated product takes all columns of weight f32 [128, 64]");
+  args_.column_end = 0;
+  const Weight odd(device_, MORTISE_WEIGHT_LINEAR, MORTISE_F32, {matrix(data_, 3, 64)});
+  args_.weight = odd.get();
+  expect(x, out, "a gated product takes all columns of weight f32 [3, 64]");
 }
 
 }  // namespace

@@ -46,6 +46,10 @@ void tile_load(const void* p, std::size_t row_stride_bytes) {
   }
 }
 template <int t>
+void tile_load_once(const void* p, std::size_t row_stride_bytes) {
+  tile_load<t>(p, row_stride_bytes);
+}
+template <int t>
 void tile_store(void* p, std::size_t row_stride_bytes) {
   EmulatedTiles& e = emulated_tiles();
   for (int r = 0; r < e.config.rows[t]; ++r) {

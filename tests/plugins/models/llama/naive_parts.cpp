@@ -102,13 +102,21 @@ mortise_status linear(mortise_device*, mortise_stream*, const mortise_linear_arg
     require((weight.use & MORTISE_WEIGHT_LINEAR) != 0, "not a linear weight");
     require(begin % 64 == 0 && (end % 64 == 0 || end == weight.rows), "columns");
     require_matrix(*args->x, args->x->shape[0], weight.columns);
-    require_matrix(*args->out, args->x->shape[0], end - begin);
     require(args->bias == nullptr || args->bias->rows == weight.rows, "bias");
+    const auto product = [&](int64_t m, int64_t n) {
+      double sum = args->bias == nullptr ? 0.0 : args->bias->values[n];
+      for (int64_t k = 0; k < weight.columns; ++k) sum += at(*args->x, m, k) * weight.values[n * weight.columns + k];
+      return sum;
+    };
+    const bool gated = args->gate_activation != 0;
+    require(!gated || (args->gate_activation == MORTISE_ACT_SILU && begin == 0 && args->column_end == 0), "gated");
+    const int64_t columns = gated ? weight.rows / 2 : end - begin;
+    require_matrix(*args->out, args->x->shape[0], columns);
     for (int64_t m = 0; m < args->x->shape[0]; ++m) {
-      for (int64_t n = begin; n < end; ++n) {
-        double sum = args->bias == nullptr ? 0.0 : args->bias->values[n];
-        for (int64_t k = 0; k < weight.columns; ++k) sum += at(*args->x, m, k) * weight.values[n * weight.columns + k];
-        at(*args->out, m, n - begin) = static_cast<float>(sum);
+      for (int64_t n = 0; n < columns; ++n) {
+        double value = product(m, begin + n);
+        if (gated) value = value / (1.0 + std::exp(-value)) * product(m, columns + n);
+        at(*args->out, m, n) = static_cast<float>(value);
       }
     }
   });
