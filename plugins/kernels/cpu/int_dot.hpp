@@ -4,7 +4,6 @@
 //   IntDot<bits>::kOffset                 what is taken off each weight value before the multiplication
 //   accumulate(partial, w, x)             partial is begun at zero, and takes at most 8 products
 //   finish(acc, partial)                  acc + what partial holds: 32-bit sums
-// and load_u8 (16 bytes widened), store_i8 (16 lanes of -128 .. 127 narrowed).
 // x is in -127 .. 127, which the AVX2 and AVX-512 forms need: vpmaddubsw adds two products in 16 bits, and saturates.
 #pragma once
 
@@ -16,13 +15,6 @@ template <int bits>
 struct IntDot;
 
 #if defined(MORTISE_ISA_AVX512)
-
-MORTISE_INLINE I32x16 load_u8(const std::uint8_t* p) {
-  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
-}
-MORTISE_INLINE void store_i8(std::int8_t* p, I32x16 a) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
-}
 
 #if defined(__AVX512VNNI__)
 
@@ -79,16 +71,6 @@ struct IntDot<4> {
 
 #elif defined(MORTISE_ISA_AVX2)
 
-MORTISE_INLINE I32x16 load_u8(const std::uint8_t* p) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
-}
-MORTISE_INLINE void store_i8(std::int8_t* p, I32x16 a) {
-  const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
-  const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
-}
-
 // |w| <= 128 as an unsigned byte, its sign moved to x: two products are at most 2 * 128 * 127 < 2^15.
 template <>
 struct IntDot<8> {
@@ -127,13 +109,6 @@ struct IntDot<4> {
 };
 
 #else
-
-MORTISE_INLINE I32x16 load_u8(const std::uint8_t* p) {
-  return lanes<I32x16>([=](std::size_t i) { return static_cast<std::int32_t>(p[i]); });
-}
-MORTISE_INLINE void store_i8(std::int8_t* p, I32x16 a) {
-  for (std::size_t i = 0; i < kLanes; ++i) p[i] = static_cast<std::int8_t>(a.v[i]);
-}
 
 // Pairs of 16-bit products, as vpmaddwd does: what compilers find vectors for. x is a broadcast: its bytes are those of
 // every lane.

@@ -12,6 +12,9 @@ MORTISE_INLINE F32x16 read(const Bf16* p) {
 MORTISE_INLINE F32x16 read(const float* p) {
   return load(p);
 }
+MORTISE_INLINE F32x16 read(const std::int8_t* p) {
+  return to_float(load_i8(p));
+}
 MORTISE_INLINE F32x16 read_tail(const Bf16* p, std::size_t n) {
   return load_bf16_tail(p, n);
 }

@@ -26,8 +26,10 @@ struct KernelTable {
   const SampleKernels& sampling;
   const KvWriteKernels& kv_write;
   const RopeKernels& rope;
-  const SpanKernels& span_bf16;
+  const SpanKernels& span_bf16;  // the model's type, then the cache's where that is another
+  const SpanKernels& span_bf16_int8;
   const SpanKernels& span_f32;
+  const SpanKernels& span_f32_int8;
 };
 
 }  // namespace mortise::cpu

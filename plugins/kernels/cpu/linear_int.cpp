@@ -3,6 +3,7 @@
 // of a chunk pass by, so its weights stay in the first-level cache.
 #include "kernels/cpu/linear_int.hpp"
 
+#include "kernels/cpu/int_dot.hpp"
 #include "kernels/cpu/linear_int_rows.hpp"
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {

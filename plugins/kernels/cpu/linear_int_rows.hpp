@@ -3,7 +3,7 @@
 // scales f32 [M], and the sums of the int8 values per group, i32 [M, groups].
 #pragma once
 
-#include "kernels/cpu/int_dot.hpp"
+#include "kernels/cpu/int_scale.hpp"
 #include "kernels/cpu/io.hpp"
 #include "kernels/cpu/linear_int.hpp"
 
@@ -61,41 +61,6 @@ MORTISE_INLINE F32x16 read_sixteen(const LinearIntArgs& args, const X* x, std::s
   return read(gathered);
 }
 
-// The largest magnitude, as bits: integers order as the numbers do, NaN above infinity.
-template <class X>
-MORTISE_INLINE std::int32_t largest_magnitude(const X* x, std::size_t count) {
-  I32x16 most = broadcast_i32(0);
-  for (std::size_t k = 0; k < count; k += kLanes) {
-    const I32x16 magnitude = bits(read_tail(x + k, lanes_left(count - k))) & broadcast_i32(INT32_MAX);
-    most = select(gt(magnitude, most), magnitude, most);
-  }
-  alignas(64) std::int32_t lanes_of_most[kLanes];
-  store(lanes_of_most, most);
-  std::int32_t largest = 0;
-  for (std::size_t i = 0; i < kLanes; ++i) largest = lanes_of_most[i] > largest ? lanes_of_most[i] : largest;
-  return largest;
-}
-
-struct RowScale {
-  float scale, inverse;  // inverse 0: all int8 values are 0
-};
-
-// Division through a vector: the portable path flushes denormals by hand.
-MORTISE_INLINE RowScale scale_of_row(std::int32_t largest) {
-  constexpr std::int32_t kInfinity = 0x7f800000, kNan = 0x7fc00000, kSmallest = (127 - 119) << 23;  // 2^-119
-  if (largest >= kInfinity) {
-    float nan;
-    std::memcpy(&nan, &kNan, sizeof nan);
-    return {nan, 0.0f};
-  }
-  if (largest < kSmallest) return {0.0f, 0.0f};
-  const F32x16 most = from_bits(broadcast_i32(largest)), steps = broadcast(127.0f);
-  alignas(64) float scale[kLanes], inverse[kLanes];
-  store(scale, most / steps);
-  store(inverse, steps / most);
-  return {scale[0], inverse[0]};
-}
-
 template <class X>
 void quantise_rows(const LinearIntArgs& args, std::size_t m0, std::size_t m1) {
   const IntRows rows = int_rows(args);
@@ -104,7 +69,7 @@ void quantise_rows(const LinearIntArgs& args, std::size_t m0, std::size_t m1) {
     const X* x = static_cast<const X*>(args.x) + m * args.x_stride;
     std::int8_t* out = rows.x + m * rows.x_stride;
     std::int32_t* sums = rows.sums + m * rows.groups;
-    const RowScale scale = scale_of_row(largest_magnitude(x, args.k));
+    const IntScale scale = int_scale(largest_magnitude(x, args.k));
     rows.scales[m] = scale.scale;
     const F32x16 inverse = broadcast(scale.inverse);
     const bool zero_row = scale.inverse == 0.0f;

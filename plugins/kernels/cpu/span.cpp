@@ -18,4 +18,18 @@ constinit const SpanKernels kSpanF32Kernels = {
     .merge = merge<float>,
 };
 
+extern const SpanKernels kSpanBf16Int8Kernels;
+constinit const SpanKernels kSpanBf16Int8Kernels = {
+    .attend = attend<Bf16, VecProducts<Bf16, std::int8_t>>,
+    .partial = write_partials<Bf16, VecProducts<Bf16, std::int8_t>>,
+    .merge = merge<Bf16>,
+};
+
+extern const SpanKernels kSpanF32Int8Kernels;
+constinit const SpanKernels kSpanF32Int8Kernels = {
+    .attend = attend<float, VecProducts<float, std::int8_t>>,
+    .partial = write_partials<float, VecProducts<float, std::int8_t>>,
+    .merge = merge<float>,
+};
+
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

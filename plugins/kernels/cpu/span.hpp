@@ -12,9 +12,12 @@
 //                               or [key_depth][16 tokens]          f32
 //   V  [block_size / 2][value_width][2]                            bf16: pairs of tokens
 //   or [block_size][value_width]                                   f32
+// and in int8, for models of either type, with the f32 scales of each token behind K and V:
+//   K  [block_size / 16] groups of [key_depth][16 tokens], V [block_size][value_width], scales of K and of V
+//   [block_size]
 // Blocks lie one after the other, in each [layer][kv head]. So both products read rows of 64 bytes that serve AMX as
-// they are; memory is touched block by block, and copying a block is one memcpy. Sources: online softmax,
-// arXiv:1805.02867; paged KV, arXiv:2309.06180.
+// they are (int8 becomes the model's type on the way); memory is touched block by block, and copying a block is one
+// memcpy. Sources: online softmax, arXiv:1805.02867; paged KV, arXiv:2309.06180.
 #pragma once
 
 #include "kernels/cpu/types.hpp"
@@ -27,21 +30,22 @@ constexpr std::int32_t kUnitRows = 32;  // rows times heads of one unit, at most
 constexpr std::int32_t kMaxHeadDim = 256;
 
 struct KvLayout {
-  std::int32_t element_bytes;  // 2: bf16, 4: f32
+  std::int32_t element_bytes;  // 1: int8, 2: bf16, 4: f32
   std::int32_t num_layers, num_kv_heads, head_dim, block_size;
-  std::int32_t key_depth;    // head_dim, rounded up to 32 for bf16
+  std::int32_t key_depth;    // head_dim, rounded up to 32 for bf16 and int8
   std::int32_t value_width;  // head_dim, rounded up to 16
   std::int32_t group_shift;  // log2 of the groups in a block
   // In elements.
-  std::size_t value_offset;  // from a head's K to its V
+  std::size_t value_offset;                          // from a head's K to its V
+  std::size_t key_scale_offset, value_scale_offset;  // and to their scales; int8 alone
   std::size_t head_elements, layer_elements, block_elements;
 };
 
-// REQUIRES: head_dim a multiple of 8 up to kMaxHeadDim; block_size 16, 32, 64 or 128; element_bytes 2 or 4.
+// REQUIRES: head_dim a multiple of 8 up to kMaxHeadDim; block_size 16, 32, 64 or 128; element_bytes 1, 2 or 4.
 KvLayout make_kv_layout(std::int32_t element_bytes, std::int32_t num_layers, std::int32_t num_kv_heads,
                         std::int32_t head_dim, std::int32_t block_size);
 
-// Strides are in elements; T is the type of q, out and the cache.
+// Strides are in elements; q and out have the model's type.
 struct SpanUnit {
   const void* q;  // first row, first head
   std::ptrdiff_t q_row_stride, q_head_stride;
@@ -74,7 +78,9 @@ struct alignas(64) SpanScratch {
   float tile[32 * kMaxHeadDim];                    // a tile of K or V, widened
   float span[2 * kUnitRows + kUnitRows * kMaxHeadDim];
   float total[2 * kUnitRows + kUnitRows * kMaxHeadDim];
-  float values[kSpan * kMaxHeadDim];  // copies of V tiles: the zero-filled last one, and what AMX wants in one piece
+  // Copies of tiles: V's zero-filled last one, what AMX wants in one piece, and for it int8 as bf16.
+  float values[kSpan * kMaxHeadDim];
+  float key_scales[kSpan], value_scales[kSpan];  // int8
 };
 
 // Writes K and V of rows to their slots (slot = block * block_size + offset).
@@ -89,7 +95,7 @@ struct KvWrite {
   const KvLayout* layout;
 };
 
-// One table for bf16, one for f32.
+// One table for each type of the model, bf16 and f32, and of the cache: the model's, or int8.
 struct SpanKernels {
   // Folds all spans in [first_span, end_span) from left to right and writes out. REQUIRES: the rows see no other span.
   void (*attend)(const SpanUnit& unit, SpanScratch& scratch);
@@ -103,6 +109,9 @@ struct KvWriteKernels {
   // Two threads may write different rows at the same time: no byte of another slot is written.
   void (*bf16)(const KvWrite& write);
   void (*f32)(const KvWrite& write);
+  // From k and v of that type, each head with a scale of its own.
+  void (*bf16_int8)(const KvWrite& write);
+  void (*f32_int8)(const KvWrite& write);
 };
 
 }  // namespace mortise::cpu

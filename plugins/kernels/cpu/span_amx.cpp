@@ -1,6 +1,6 @@
 // The two products of a span of class bf16 on AMX. A group of K is a tile of B as it lies in the cache, and so is a
 // tile of V where its 32 tokens lie together; blocks of 16 tokens are copied, because two tiles of half the depth would
-// give other bits than one.
+// give other bits than one. Groups and tiles of int8 become bf16 in scratch.
 #include "kernels/cpu/span_dot.hpp"
 #if defined(MORTISE_EMULATED_TILES)  // the tests check the blocking on machines without AMX
 #include "emulated_tiles.hpp"
@@ -102,7 +102,43 @@ void multiply(const TileProduct& p, std::size_t num_rows, std::size_t first, std
   }
 }
 
+// One row of a tile from int8: sixteen elements of each of two neighbours along the depth. A whole number up to 128 is
+// exact in bf16, so the lower half of its f32 is zero.
+MORTISE_INLINE void put_pairs(const std::int8_t* even, const std::int8_t* odd, Bf16* row) {
+  store(reinterpret_cast<std::int32_t*>(row), shift_right<16>(bits(read(even))) | bits(read(odd)));
+}
+
+// A group of K as tiles of B, in `room` unless it is as it lies.
+const char* key_tiles(const Bf16* group, std::size_t, Bf16*) {
+  return reinterpret_cast<const char*>(group);
+}
+const char* key_tiles(const std::int8_t* group, std::size_t depth, Bf16* room) {
+  for (std::size_t at = 0; at < depth * kLanes; at += 2 * kLanes) put_pairs(group + at, group + at + kLanes, room + at);
+  return reinterpret_cast<const char*>(room);
+}
+
+// The two groups of a tile of V as one tile of B, in `room` unless it lies so.
+const char* value_tile(const Bf16* const (&half)[2], std::size_t width, Bf16* room) {
+  const std::size_t size = kKeyGroup * width;
+  if (half[1] == half[0] + size) return reinterpret_cast<const char*>(half[0]);
+  std::memcpy(room, half[0], size * sizeof(Bf16));
+  std::memcpy(room + size, half[1], size * sizeof(Bf16));
+  return reinterpret_cast<const char*>(room);
+}
+const char* value_tile(const std::int8_t* const (&half)[2], std::size_t width, Bf16* room) {
+  Bf16* to = room;
+  for (const std::int8_t* group : half) {
+    for (const std::int8_t* row = group; row < group + kKeyGroup * width; row += 2 * width, to += 2 * width) {
+      for (std::size_t d = 0; d < width; d += kLanes) put_pairs(row + d, row + width + d, to + 2 * d);
+    }
+  }
+  return reinterpret_cast<const char*>(room);
+}
+
+template <class E>
 struct TileProducts {
+  using Stored = E;
+
   // The queries as they are, row m = token * num_heads + head, padded with zeros to key_depth.
   static void begin(const SpanUnit& unit, SpanScratch& scratch) {
     const std::size_t depth = index(unit.layout->key_depth), head_dim = index(unit.layout->head_dim);
@@ -127,7 +163,7 @@ struct TileProducts {
 #endif
   }
 
-  static void scores(const SpanUnit& unit, const SpanReader<Bf16>& reader, KeyRange keys, SpanScratch& scratch) {
+  static void scores(const SpanUnit& unit, const SpanReader<E>& reader, KeyRange keys, SpanScratch& scratch) {
     const std::size_t num_rows = index(unit.num_rows * unit.num_heads), depth = index(unit.layout->key_depth);
     const TileProduct product = {reinterpret_cast<const char*>(scratch.q), depth * sizeof(Bf16), scratch.scores,
                                  kScoreBytes, depth / kTileDepth};
@@ -135,27 +171,20 @@ struct TileProducts {
     const char* groups[kSpan / kKeyGroup];
     for (std::size_t group = first; group < end; ++group) {
       reader.fetch_values(static_cast<std::int32_t>(group));
-      groups[group] = reinterpret_cast<const char*>(reader.keys(static_cast<std::int32_t>(group)));
+      Bf16* room = reinterpret_cast<Bf16*>(scratch.values) + group * kKeyGroup * depth;
+      groups[group] = key_tiles(reader.keys(static_cast<std::int32_t>(group)), depth, room);
     }
     multiply(product, num_rows, first, end, kRowBytes,
              [&](std::size_t group, std::size_t t) { return groups[group] + t * kTileDepth * kLanes * sizeof(Bf16); });
   }
 
-  static void values(const SpanUnit& unit, const SpanReader<Bf16>& reader, const ValueTiles<Bf16>& tiles,
-                     std::size_t first, std::size_t end, SpanScratch& scratch, float* o) {
+  static void values(const SpanUnit& unit, const SpanReader<E>& reader, const ValueTiles<E>& tiles, std::size_t first,
+                     std::size_t end, SpanScratch& scratch, float* o) {
     const std::size_t num_rows = index(unit.num_rows * unit.num_heads), width = index(unit.layout->value_width);
-    const std::size_t half = kKeyGroup * width;
     const char* whole[kSpan / kTileDepth];
     for (std::size_t tile = first; tile < end; ++tile) {
       reader.fetch_next_keys(tile - first, end - first);
-      const Bf16* from = tiles.half[tile][0];
-      if (tiles.half[tile][1] != from + half) {
-        Bf16* copy = tile_copy<Bf16>(scratch, tile, width);
-        std::memcpy(copy, from, half * sizeof(Bf16));
-        std::memcpy(copy + half, tiles.half[tile][1], half * sizeof(Bf16));
-        from = copy;
-      }
-      whole[tile] = reinterpret_cast<const char*>(from);
+      whole[tile] = value_tile(tiles.half[tile], width, tile_copy<Bf16>(scratch, tile, width));
     }
     const TileProduct product = {reinterpret_cast<const char*>(scratch.probabilities) + first * kRowBytes,
                                  kProbabilityBytes, o, width * sizeof(float), end - first};
@@ -171,21 +200,30 @@ bool on_tiles(const SpanUnit& unit) {
   return unit.num_rows * unit.num_heads >= kFewestRows;
 }
 
-void attend_bf16(const SpanUnit& unit, SpanScratch& scratch) {
-  on_tiles(unit) ? attend<Bf16, TileProducts>(unit, scratch) : attend<Bf16, VecProducts<Bf16>>(unit, scratch);
+template <class E>
+void attend_with(const SpanUnit& unit, SpanScratch& scratch) {
+  on_tiles(unit) ? attend<Bf16, TileProducts<E>>(unit, scratch) : attend<Bf16, VecProducts<Bf16, E>>(unit, scratch);
 }
 
-void write_partials_bf16(const SpanUnit& unit, SpanScratch& scratch) {
-  on_tiles(unit) ? write_partials<Bf16, TileProducts>(unit, scratch)
-                 : write_partials<Bf16, VecProducts<Bf16>>(unit, scratch);
+template <class E>
+void write_partials_with(const SpanUnit& unit, SpanScratch& scratch) {
+  on_tiles(unit) ? write_partials<Bf16, TileProducts<E>>(unit, scratch)
+                 : write_partials<Bf16, VecProducts<Bf16, E>>(unit, scratch);
 }
 
 }  // namespace
 
 extern const SpanKernels kSpanBf16Kernels;
 constinit const SpanKernels kSpanBf16Kernels = {
-    .attend = attend_bf16,
-    .partial = write_partials_bf16,
+    .attend = attend_with<Bf16>,
+    .partial = write_partials_with<Bf16>,
+    .merge = merge<Bf16>,
+};
+
+extern const SpanKernels kSpanBf16Int8Kernels;
+constinit const SpanKernels kSpanBf16Int8Kernels = {
+    .attend = attend_with<std::int8_t>,
+    .partial = write_partials_with<std::int8_t>,
     .merge = merge<Bf16>,
 };
 

@@ -1,8 +1,8 @@
 // span_dot.hpp: the two products of a span over vec.hpp, in linear order: per 32-deep tile a = FMA chain over even
 // indices, b = FMA chain over odd ones, both from 0, then acc = acc + (a + b).
-// Q and P are f32 in scratch (exact copies of bf16 values in the bf16 class), broadcast; K and V are read as they lie,
-// or, for many rows, widened to f32 once a tile. Both chains of a block of rows and chunks (sixteen keys or columns)
-// stay in registers for the length of a tile; the sums, touched once a tile, lie in memory.
+// Q and P are f32 in scratch (exact copies of bf16 values in the bf16 class), broadcast; K and V, of type E, are read
+// as they lie, or, for many rows, widened to f32 once a tile. Both chains of a block of rows and chunks (sixteen keys
+// or columns) stay in registers for the length of a tile; the sums, touched once a tile, lie in memory.
 #pragma once
 
 #include "kernels/cpu/span_unit.hpp"
@@ -59,40 +59,41 @@ MORTISE_INLINE F32x16 chain(const float*, F32x16 a, F32x16 b, F32x16 c) {
 // Where the pairs of a tile are: pair(half, p, chunk), p < kHalfPairs. T says how products are rounded.
 
 // K: neighbours along head_dim for the sixteen keys of each group.
-template <class T>
+template <class T, class E>
 struct KeyPairs {
   using Element = T;
-  const T* const* groups;
+  const E* const* groups;
   std::size_t depth;  // where the tile begins
   MORTISE_INLINE KeyPair pair(std::size_t half, std::size_t p, std::size_t chunk) const {
-    const T* at = groups[chunk] + (depth + (half * kHalfPairs + p) * 2) * kLanes;
-    if constexpr (sizeof(T) == sizeof(Bf16)) {
+    const E* at = groups[chunk] + (depth + (half * kHalfPairs + p) * 2) * kLanes;
+    if constexpr (sizeof(E) == sizeof(Bf16)) {
       return split_pairs(at);
     } else {
-      return {load(at), load(at + kLanes)};
+      return {read(at), read(at + kLanes)};
     }
   }
 };
 
 // V: neighbouring keys for sixteen columns.
-template <class T>
+template <class T, class E>
 struct ValuePairs {
   using Element = T;
-  const T* const* halves;
+  const E* const* halves;
   std::size_t width;
   MORTISE_INLINE KeyPair pair(std::size_t half, std::size_t p, std::size_t chunk) const {
-    const T* row = halves[half] + p * 2 * width;
-    if constexpr (sizeof(T) == sizeof(Bf16)) {
+    const E* row = halves[half] + p * 2 * width;
+    if constexpr (sizeof(E) == sizeof(Bf16)) {
       return split_pairs(row + 2 * chunk * kLanes);
     } else {
-      return {load(row + chunk * kLanes), load(row + width + chunk * kLanes)};
+      return {read(row + chunk * kLanes), read(row + width + chunk * kLanes)};
     }
   }
 };
 
-// A tile of bf16 that has been widened: [chunk][pair][2][16].
+// A tile of bf16 or int8 that has been widened: [chunk][pair][2][16].
+template <class T>
 struct WidePairs {
-  using Element = Bf16;
+  using Element = T;
   const float* tile;
   MORTISE_INLINE KeyPair pair(std::size_t half, std::size_t p, std::size_t chunk) const {
     const float* at = tile + (chunk * kTileDepth + (half * kHalfPairs + p) * 2) * kLanes;
@@ -101,7 +102,7 @@ struct WidePairs {
 };
 
 template <class Pairs>
-MORTISE_INLINE WidePairs widen(const Pairs& pairs, std::size_t chunks, float* tile) {
+MORTISE_INLINE WidePairs<typename Pairs::Element> widen(const Pairs& pairs, std::size_t chunks, float* tile) {
   float* to = tile;
   for (std::size_t c = 0; c < chunks; ++c) {
     for (std::size_t half = 0; half < 2; ++half) {
@@ -184,8 +185,10 @@ MORTISE_INLINE void multiply_tile(const TileSum& t, std::size_t row, std::size_t
   }
 }
 
-template <class T>
+template <class T, class E = T>
 struct VecProducts {
+  using Stored = E;
+
   // The queries as f32, row m = token * num_heads + head, padded with zeros to key_depth.
   static void begin(const SpanUnit& unit, SpanScratch& scratch) {
     const std::size_t depth = index(unit.layout->key_depth), head_dim = index(unit.layout->head_dim);
@@ -206,12 +209,12 @@ struct VecProducts {
     store(scratch.scores + m * kSpanStride + lane, p);
   }
 
-  static void scores(const SpanUnit& unit, const SpanReader<T>& reader, KeyRange keys, SpanScratch& scratch) {
+  static void scores(const SpanUnit& unit, const SpanReader<E>& reader, KeyRange keys, SpanScratch& scratch) {
     const std::size_t num_rows = index(unit.num_rows * unit.num_heads), depth = index(unit.layout->key_depth);
     const std::size_t end = (index(keys.end) + kLanes - 1) / kLanes;
     for (std::size_t group = index(keys.begin) / kLanes; group < end; group += kGroupsAtOnce) {
       const std::size_t count = end - group < kGroupsAtOnce ? end - group : kGroupsAtOnce;
-      const T* groups[kGroupsAtOnce];
+      const E* groups[kGroupsAtOnce];
       for (std::size_t i = 0; i < count; ++i) {
         reader.fetch_values(static_cast<std::int32_t>(group + i));
         groups[i] = reader.keys(static_cast<std::int32_t>(group + i));
@@ -219,18 +222,18 @@ struct VecProducts {
       for (std::size_t d = 0; d < depth; d += kTileDepth) {
         const std::size_t here = depth - d < kTileDepth ? depth - d : kTileDepth;
         multiply({scratch.q + d, depth, here, scratch.scores + group * kLanes, kSpanStride, d == 0}, num_rows, count,
-                 KeyPairs<T>{groups, d}, scratch);
+                 KeyPairs<T, E>{groups, d}, scratch);
       }
     }
   }
 
-  static void values(const SpanUnit& unit, const SpanReader<T>& reader, const ValueTiles<T>& tiles, std::size_t first,
+  static void values(const SpanUnit& unit, const SpanReader<E>& reader, const ValueTiles<E>& tiles, std::size_t first,
                      std::size_t end, SpanScratch& scratch, float* o) {
     const std::size_t num_rows = index(unit.num_rows * unit.num_heads), width = index(unit.layout->value_width);
     for (std::size_t tile = first; tile < end; ++tile) {
       reader.fetch_next_keys(tile - first, end - first);
       multiply({scratch.scores + tile * kTileDepth, kSpanStride, kTileDepth, o, width, tile == first}, num_rows,
-               width / kLanes, ValuePairs<T>{tiles.half[tile], width}, scratch);
+               width / kLanes, ValuePairs<T, E>{tiles.half[tile], width}, scratch);
     }
   }
 
@@ -238,7 +241,7 @@ struct VecProducts {
   template <class Pairs>
   static MORTISE_INLINE void multiply(const TileSum& t, std::size_t num_rows, std::size_t chunks, const Pairs& pairs,
                                       SpanScratch& scratch) {
-    if constexpr (sizeof(T) == sizeof(Bf16) && kBlockRows > 1) {
+    if constexpr (sizeof(E) < sizeof(float) && kBlockRows > 1) {
       if (num_rows >= kWidenRows) {
         multiply_tile<kBlockRows>(t, 0, num_rows, chunks, widen(pairs, chunks, scratch.tile));
         return;

@@ -18,12 +18,18 @@ KvLayout make_kv_layout(std::int32_t element_bytes, std::int32_t num_layers, std
   layout.head_dim = head_dim;
   layout.block_size = block_size;
   // A tile of K is 32 deep: the AMX unit then needs no second configuration for the last one.
-  layout.key_depth = element_bytes == 2 ? round_up(head_dim, 32) : head_dim;
+  layout.key_depth = element_bytes < 4 ? round_up(head_dim, 32) : head_dim;
   layout.value_width = round_up(head_dim, 16);
   while ((kKeyGroup << layout.group_shift) < block_size) ++layout.group_shift;
   layout.value_offset = static_cast<std::size_t>(block_size) * static_cast<std::size_t>(layout.key_depth);
   layout.head_elements =
       static_cast<std::size_t>(block_size) * static_cast<std::size_t>(layout.key_depth + layout.value_width);
+  if (element_bytes == 1) {
+    const std::size_t scales = static_cast<std::size_t>(block_size) * sizeof(float);
+    layout.key_scale_offset = layout.head_elements;
+    layout.value_scale_offset = layout.key_scale_offset + scales;
+    layout.head_elements = layout.value_scale_offset + scales;
+  }
   layout.layer_elements = layout.head_elements * static_cast<std::size_t>(num_kv_heads);
   layout.block_elements = layout.layer_elements * static_cast<std::size_t>(num_layers);
   return layout;

@@ -1,6 +1,7 @@
 // span_unit.hpp: a unit of attention but for its two matrix products: which keys a row sees, softmax, merging, reading
-// the paged cache. A `Products` (VecProducts in span.cpp, TileProducts in span_amx.cpp) brings the products and says in
-// what form they take the queries and the probabilities.
+// the paged cache. A `Products` (VecProducts in span.cpp, TileProducts in span_amx.cpp) brings the products, for a
+// cache of its `Stored`, and says in what form they take the queries and the probabilities. T is the model's type, E is
+// Stored.
 #pragma once
 
 #include "kernels/cpu/io.hpp"
@@ -48,8 +49,11 @@ Partial partial_at(float* memory) {
   return {memory, memory + kUnitRows, memory + 2 * kUnitRows};
 }
 
+template <class E>
+constexpr bool kHasScales = sizeof(E) == sizeof(std::int8_t);
+
 // Where the cache holds the group of sixteen tokens number `group` of the sequence.
-template <class T>
+template <class E>
 struct Cache {
   const SpanUnit& unit;
   const KvLayout& layout;
@@ -57,23 +61,29 @@ struct Cache {
 
   explicit Cache(const SpanUnit& u) : unit(u), layout(*u.layout), num_groups((u.seq_len + kKeyGroup - 1) / kKeyGroup) {}
 
-  const T* block_of(std::int32_t group) const {
+  const E* block_of(std::int32_t group) const {
     const std::size_t block = index(unit.block_table[group >> layout.group_shift]);
-    return static_cast<const T*>(unit.kv) + block * layout.block_elements;
+    return static_cast<const E*>(unit.kv) + block * layout.block_elements;
   }
   std::size_t group_in_block(std::int32_t group) const { return index(group & ((1 << layout.group_shift) - 1)); }
-  const T* keys(std::int32_t group) const {
+  const E* keys(std::int32_t group) const {
     return block_of(group) + group_in_block(group) * kKeyGroup * index(layout.key_depth);
   }
-  const T* values(std::int32_t group) const {
+  const E* values(std::int32_t group) const {
     return block_of(group) + layout.value_offset + group_in_block(group) * kKeyGroup * index(layout.value_width);
+  }
+  // Of sixteen tokens: a cache line.
+  const float* key_scales(std::int32_t group) const { return scales(group, layout.key_scale_offset); }
+  const float* value_scales(std::int32_t group) const { return scales(group, layout.value_scale_offset); }
+  const float* scales(std::int32_t group, std::size_t offset) const {
+    return reinterpret_cast<const float*>(block_of(group) + offset) + group_in_block(group) * kKeyGroup;
   }
 };
 
 // The groups of one span, read and asked for ahead. A decode unit reads each key once, from memory: while it computes
 // with K of a span it asks for V of that span, and while it computes with V for K of the next span, or of the next
 // unit, so that memory never waits for arithmetic.
-template <class T>
+template <class E>
 class SpanReader {
  public:
   SpanReader(const SpanUnit& unit, std::int32_t span)
@@ -92,12 +102,14 @@ class SpanReader {
     next_end_ = minimum((next_span * kSpan + keys.end + kKeyGroup - 1) / kKeyGroup, next_.num_groups);
   }
 
-  const Cache<T>& cache() const { return cache_; }
+  const Cache<E>& cache() const { return cache_; }
   std::int32_t first_group() const { return first_; }
   // K of the span's group number `group`.
-  const T* keys(std::int32_t group) const { return cache_.keys(first_ + group); }
+  const E* keys(std::int32_t group) const { return cache_.keys(first_ + group); }
   void fetch_values(std::int32_t group) const {
-    if (enabled_) fetch(cache_.values(first_ + group), cache_.layout.value_width);
+    if (!enabled_) return;
+    fetch(cache_.values(first_ + group), cache_.layout.value_width);
+    if constexpr (kHasScales<E>) __builtin_prefetch(cache_.value_scales(first_ + group), 0, 2);
   }
   // Part `part` of `parts` of the keys that come next.
   void fetch_next_keys(std::size_t part, std::size_t parts) const {
@@ -105,21 +117,22 @@ class SpanReader {
     const std::int32_t n = static_cast<std::int32_t>(parts);
     for (std::int32_t group = count * i / n; group < count * (i + 1) / n; ++group) {
       fetch(next_.keys(next_begin_ + group), next_.layout.key_depth);
+      if constexpr (kHasScales<E>) __builtin_prefetch(next_.key_scales(next_begin_ + group), 0, 2);
     }
   }
 
  private:
   // Into the second-level cache: V of a span and K of the next would push out of the first what is at work.
-  static void fetch(const T* from, std::int32_t row) {
+  static void fetch(const E* from, std::int32_t row) {
     const char* bytes = reinterpret_cast<const char*>(from);
-    const std::size_t size = kKeyGroup * index(row) * sizeof(T);
+    const std::size_t size = kKeyGroup * index(row) * sizeof(E);
     for (std::size_t i = 0; i < size; i += 64) __builtin_prefetch(bytes + i, 0, 2);
   }
 
-  Cache<T> cache_;
+  Cache<E> cache_;
   std::int32_t first_;
   bool enabled_;
-  Cache<T> next_;
+  Cache<E> next_;
   std::int32_t next_begin_ = 0, next_end_ = 0;  // groups; none
 };
 
@@ -130,7 +143,20 @@ MORTISE_INLINE F32x16 exp2_not_positive(F32x16 x) {
   return select(le(x, broadcast(-126.0f)), zero(), r);
 }
 
+// The scales of the groups that hold `keys`, as the scores lie: their blocks lie apart.
+template <class E>
+void gather_scales(const SpanReader<E>& reader, KeyRange keys, SpanScratch& scratch) {
+  const std::int32_t first = reader.first_group();
+  for (std::int32_t group = keys.begin / kKeyGroup; group * kKeyGroup < keys.end; ++group) {
+    const std::size_t at = index(group * kKeyGroup);
+    store(scratch.key_scales + at, load(reader.cache().key_scales(first + group)));
+    store(scratch.value_scales + at, load(reader.cache().value_scales(first + group)));
+  }
+}
+
 // Turns the scores of row m into probabilities of the keys in `visible`, and 0 for the rest of `range` (whole tiles).
+// With scales: times V's scale, but for those that are 0, as they are for keys that the row does not see: the scale of
+// a slot that nobody has written may be anything.
 template <class T, class Products>
 MORTISE_INLINE void softmax_row(SpanScratch& scratch, std::size_t m, float scale, KeyRange visible, KeyRange range,
                                 Partial partial) {
@@ -138,6 +164,11 @@ MORTISE_INLINE void softmax_row(SpanScratch& scratch, std::size_t m, float scale
   const std::size_t first = index(visible.begin) / kLanes * kLanes, end = index(visible.end);
   const std::size_t last = (end - 1) / kLanes * kLanes;
   const F32x16 c = broadcast(scale), nothing = broadcast(-kInfinity);
+  constexpr bool scaled = kHasScales<typename Products::Stored>;
+  if constexpr (scaled) {
+    for (std::size_t i = first; i < end; i += kLanes)
+      store(scores + i, load(scores + i) * load(scratch.key_scales + i));
+  }
   // Masked lanes become -infinity before anything else: they lose every maximum and their exp2 is 0.
   store(scores + first, select(first_lanes(index(visible.begin) - first), nothing, load(scores + first)));
   store(scores + last, select(first_lanes(end - last), load(scores + last), nothing));
@@ -153,9 +184,16 @@ MORTISE_INLINE void softmax_row(SpanScratch& scratch, std::size_t m, float scale
   F32x16 total = zero();
   for (std::size_t i = index(range.begin); i < first; i += kLanes) Products::put(scratch, m, i, zero());
   for (std::size_t i = first; i < end; i += kLanes) {
-    const F32x16 p = rounded<T>(exp2_not_positive(load(scores + i) - m_all));
-    total = total + p;
-    Products::put(scratch, m, i, p);
+    const F32x16 e = exp2_not_positive(load(scores + i) - m_all);
+    if constexpr (scaled) {
+      total = total + e;
+      const F32x16 weight = select(eq(e, zero()), zero(), e * load(scratch.value_scales + i));
+      Products::put(scratch, m, i, rounded<T>(weight));
+    } else {
+      const F32x16 p = rounded<T>(e);
+      total = total + p;
+      Products::put(scratch, m, i, p);
+    }
   }
   for (std::size_t i = last + kLanes; i < index(range.end); i += kLanes) Products::put(scratch, m, i, zero());
   partial.max[m] = row_max;
@@ -185,9 +223,9 @@ void softmax_rows(const SpanUnit& unit, std::int32_t span, KeyRange range, SpanS
 }
 
 // Where the two groups of each 32-key tile of V lie.
-template <class T>
+template <class E>
 struct ValueTiles {
-  const T* half[index(kSpan) / kTileDepth][2];
+  const E* half[index(kSpan) / kTileDepth][2];
 };
 
 // Room for tile `tile` of V.
@@ -197,9 +235,10 @@ T* tile_copy(SpanScratch& scratch, std::size_t tile, std::size_t width) {
 }
 
 // The V tile whose first group is `group`. From seq_len on a slot may hold anything, NaN included, and 0 x NaN is NaN:
-// the last tile of a sequence is copied and filled up with zeros.
-template <class T>
-void point_at_tile(const Cache<T>& cache, std::int32_t group, T* copy, const T* (&half)[2]) {
+// the last tile of a sequence is copied and filled up with zeros. Integers are finite, but behind the last group of a
+// sequence there may be no block: any other group does for it.
+template <class E>
+void point_at_tile(const Cache<E>& cache, std::int32_t group, E* copy, const E* (&half)[2]) {
   const std::size_t width = index(cache.layout.value_width), size = kKeyGroup * width;
   const std::int32_t left = cache.unit.seq_len - group * kKeyGroup;
   if (left >= 2 * kKeyGroup) {
@@ -207,15 +246,20 @@ void point_at_tile(const Cache<T>& cache, std::int32_t group, T* copy, const T* 
     half[1] = cache.values(group + 1);
     return;
   }
+  if constexpr (kHasScales<E>) {
+    half[0] = cache.values(group);
+    half[1] = left > kKeyGroup ? cache.values(group + 1) : half[0];
+    return;
+  }
   for (std::int32_t h = 0; h < 2; ++h) {
-    T* to = copy + index(h) * size;
+    E* to = copy + index(h) * size;
     half[h] = to;
     const std::int32_t tokens = minimum(left - h * kKeyGroup, kKeyGroup);
-    std::memset(to, 0, size * sizeof(T));
+    std::memset(to, 0, size * sizeof(E));
     if (tokens <= 0) continue;
-    const T* from = cache.values(group + h);
-    const std::size_t whole = sizeof(T) == 2 ? index(tokens) / 2 * 2 : index(tokens);
-    std::memcpy(to, from, whole * width * sizeof(T));
+    const E* from = cache.values(group + h);
+    const std::size_t whole = sizeof(E) == 2 ? index(tokens) / 2 * 2 : index(tokens);
+    std::memcpy(to, from, whole * width * sizeof(E));
     if (whole < index(tokens)) {  // half of a pair
       for (std::size_t d = 0; d < width; ++d) to[whole * width + 2 * d] = from[whole * width + 2 * d];
     }
@@ -227,12 +271,14 @@ template <class T, class Products>
 void compute_span(const SpanUnit& unit, std::int32_t span, SpanScratch& scratch, Partial partial) {
   const KeyRange keys = keys_of_unit(unit, span);
   const KeyRange range = {keys.begin / 32 * 32, (keys.end + 31) / 32 * 32};
-  const SpanReader<T> reader(unit, span);
+  using E = typename Products::Stored;
+  const SpanReader<E> reader(unit, span);
   Products::scores(unit, reader, keys, scratch);
+  if constexpr (kHasScales<E>) gather_scales(reader, keys, scratch);
   softmax_rows<T, Products>(unit, span, range, scratch, partial);
-  ValueTiles<T> tiles;
+  ValueTiles<E> tiles;
   for (std::int32_t tile = range.begin / 32; tile < range.end / 32; ++tile) {
-    T* copy = tile_copy<T>(scratch, index(tile), index(unit.layout->value_width));
+    E* copy = tile_copy<E>(scratch, index(tile), index(unit.layout->value_width));
     point_at_tile(reader.cache(), reader.first_group() + 2 * tile, copy, tiles.half[tile]);
   }
   Products::values(unit, reader, tiles, index(range.begin) / kTileDepth, index(range.end) / kTileDepth, scratch,

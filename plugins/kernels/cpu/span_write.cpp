@@ -1,6 +1,6 @@
 // Writes K and V into the layout of span.hpp.
+#include "kernels/cpu/int_scale.hpp"
 #include "kernels/cpu/span.hpp"
-#include "kernels/cpu/vec.hpp"
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
@@ -9,11 +9,12 @@ constexpr std::size_t index(std::int32_t n) {
   return static_cast<std::size_t>(n);
 }
 
-// A slot of the cache, one kv head.
+// A slot of the cache, one kv head; T is the type of the cache.
 template <class T>
 struct Slot {
-  T *keys, *values;  // the slot's first element of K; of V's group: bf16 the pair's row, f32 the token's
+  T *keys, *values;  // the slot's first element of K; of V's group: bf16 the pair's row, else the token's
   bool odd;
+  float *key_scale, *value_scale;  // int8
 };
 
 template <class T>
@@ -24,7 +25,9 @@ Slot<T> slot_of(const KvWrite& write, std::int64_t slot, std::size_t head) {
   T* base = static_cast<T*>(write.kv) + block * layout.block_elements + head * layout.head_elements;
   const std::size_t pair = sizeof(T) == 2 ? 2 : 1;
   return {base + offset / kKeyGroup * kKeyGroup * index(layout.key_depth) + offset % kKeyGroup * pair,
-          base + layout.value_offset + offset / pair * pair * index(layout.value_width), offset % 2 != 0};
+          base + layout.value_offset + offset / pair * pair * index(layout.value_width), offset % 2 != 0,
+          reinterpret_cast<float*>(base + layout.key_scale_offset) + offset,
+          reinterpret_cast<float*>(base + layout.value_scale_offset) + offset};
 }
 
 void write_key(const Bf16* k, std::size_t head_dim, Bf16* keys) {
@@ -118,6 +121,40 @@ void write_head(const KvWrite& write, std::size_t head, const float* k, const fl
   }
 }
 
+// A head as int8, to a multiple of sixteen; gives its scale.
+template <class T>
+float quantise(const T* x, std::size_t head_dim, std::int8_t* q) {
+  const IntScale scale = int_scale(largest_magnitude(x, head_dim));
+  for (std::size_t d = 0; d < head_dim; d += kLanes) {
+    // Not x * 0: it may hold a NaN.
+    const bool any = scale.inverse != 0.0f;
+    const F32x16 steps = any ? read_tail(x + d, lanes_left(head_dim - d)) * broadcast(scale.inverse) : zero();
+    store_i8(q + d, to_int(steps));
+  }
+  return scale.scale;
+}
+
+template <class T>
+void write_head_int8(const KvWrite& write, std::size_t head, const T* k, const T* v) {
+  const std::size_t head_dim = index(write.layout->head_dim);
+  alignas(64) std::int8_t q[kMaxHeadDim];
+  for (std::int32_t r = 0; r < write.num_rows; ++r) {
+    const Slot<std::int8_t> slot = slot_of<std::int8_t>(write, write.slots[r], head);
+    *slot.key_scale = quantise(k + r * write.k_row_stride, head_dim, q);
+    for (std::size_t d = 0; d < head_dim; ++d) slot.keys[d * kKeyGroup] = q[d];
+    *slot.value_scale = quantise(v + r * write.v_row_stride, head_dim, q);
+    std::memcpy(slot.values, q, head_dim);
+  }
+}
+
+template <class T>
+void write_int8_rows(const KvWrite& write) {
+  for (std::int32_t h = 0; h < write.layout->num_kv_heads; ++h) {
+    write_head_int8(write, index(h), static_cast<const T*>(write.k) + h * write.k_head_stride,
+                    static_cast<const T*>(write.v) + h * write.v_head_stride);
+  }
+}
+
 template <class T>
 void write_rows(const KvWrite& write) {
   for (std::int32_t h = 0; h < write.layout->num_kv_heads; ++h) {
@@ -132,6 +169,8 @@ extern const KvWriteKernels kKvWriteKernels;
 constinit const KvWriteKernels kKvWriteKernels = {
     .bf16 = write_rows<Bf16>,
     .f32 = write_rows<float>,
+    .bf16_int8 = write_int8_rows<Bf16>,
+    .f32_int8 = write_int8_rows<float>,
 };
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -9,6 +9,7 @@ namespace mortise::cpu::isa_amx {
 extern const LinearBf16Kernels kLinearBf16Kernels;
 extern const LinearIntKernels kLinearIntKernels;
 extern const SpanKernels kSpanBf16Kernels;
+extern const SpanKernels kSpanBf16Int8Kernels;
 }  // namespace mortise::cpu::isa_amx
 #endif
 
@@ -25,7 +26,9 @@ extern const SampleKernels kSampleKernels;
 extern const KvWriteKernels kKvWriteKernels;
 extern const RopeKernels kRopeKernels;
 extern const SpanKernels kSpanBf16Kernels;
+extern const SpanKernels kSpanBf16Int8Kernels;
 extern const SpanKernels kSpanF32Kernels;
+extern const SpanKernels kSpanF32Int8Kernels;
 
 extern const KernelTable kKernelTable;
 constinit const KernelTable kKernelTable = {
@@ -40,7 +43,9 @@ constinit const KernelTable kKernelTable = {
     .kv_write = kKvWriteKernels,
     .rope = kRopeKernels,
     .span_bf16 = kSpanBf16Kernels,
+    .span_bf16_int8 = kSpanBf16Int8Kernels,
     .span_f32 = kSpanF32Kernels,
+    .span_f32_int8 = kSpanF32Int8Kernels,
 };
 
 #if defined(MORTISE_ISA_AVX512)
@@ -58,7 +63,9 @@ constinit const KernelTable kVnniKernelTable = {
     .kv_write = kKvWriteKernels,
     .rope = kRopeKernels,
     .span_bf16 = kSpanBf16Kernels,
+    .span_bf16_int8 = kSpanBf16Int8Kernels,
     .span_f32 = kSpanF32Kernels,
+    .span_f32_int8 = kSpanF32Int8Kernels,
 };
 
 // AMX: the AVX-512 kernels, but for those that have a form on tiles.
@@ -75,7 +82,9 @@ constinit const KernelTable kAmxKernelTable = {
     .kv_write = kKvWriteKernels,
     .rope = kRopeKernels,
     .span_bf16 = isa_amx::kSpanBf16Kernels,
+    .span_bf16_int8 = isa_amx::kSpanBf16Int8Kernels,
     .span_f32 = kSpanF32Kernels,
+    .span_f32_int8 = kSpanF32Int8Kernels,
 };
 #endif
 

@@ -163,6 +163,15 @@ MORTISE_INLINE F32x16 to_float(I32x16 a) {
 MORTISE_INLINE I32x16 to_int(F32x16 a) {
   return {_mm512_cvtps_epi32(a.v)};
 }
+MORTISE_INLINE I32x16 load_u8(const std::uint8_t* p) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+MORTISE_INLINE I32x16 load_i8(const std::int8_t* p) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+MORTISE_INLINE void store_i8(std::int8_t* p, I32x16 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+}
 MORTISE_INLINE I32x16 bits(F32x16 a) {
   return {_mm512_castps_si512(a.v)};
 }

@@ -230,6 +230,15 @@ MORTISE_INLINE I32x16 to_int(F32x16 a) {
     return signed_of(x >= -0x1p31f && x < 0x1p31f ? low : 0x80000000u);
   });
 }
+MORTISE_INLINE I32x16 load_u8(const std::uint8_t* p) {
+  return lanes<I32x16>([=](std::size_t i) { return static_cast<std::int32_t>(p[i]); });
+}
+MORTISE_INLINE I32x16 load_i8(const std::int8_t* p) {
+  return lanes<I32x16>([=](std::size_t i) { return static_cast<std::int32_t>(p[i]); });
+}
+MORTISE_INLINE void store_i8(std::int8_t* p, I32x16 a) {
+  for (std::size_t i = 0; i < kLanes; ++i) p[i] = static_cast<std::int8_t>(a.v[i]);
+}
 
 MORTISE_INLINE F32x16 load_bf16(const Bf16* p) {
   return lanes<F32x16>([&](std::size_t i) { return bit_cast_to<float>(static_cast<std::uint32_t>(p[i]) << 16); });

@@ -67,18 +67,24 @@ bool span_partial(const SpanRow& row, int span, float* max, float* sum, float* o
   std::vector<float> t(kSpanKeys), p(kSpanKeys, 0.0f);
   float largest = -kInfinity;
   for (int key = first; key < end; ++key) {
-    const float s = linear_order(
+    float s = linear_order(
         row.head_dim, [&](int d) { return row.q[d]; }, [&](int d) { return k(key, d); });
+    if (row.key_scales != nullptr) s = s * row.key_scales[key];
     t[static_cast<std::size_t>(key - start)] = s * row.scale;
     largest = std::max(largest, s * row.scale);
   }
+  const auto rounded = [&](float x) { return row.bf16 ? round_bf16(x) : x; };
   for (int key = first; key < end; ++key) {
     const std::size_t i = static_cast<std::size_t>(key - start);
     const float e = exp2_scalar(t[i] - largest);
-    p[i] = row.bf16 ? round_bf16(e) : e;
+    p[i] = row.value_scales == nullptr ? rounded(e) : e;
   }
   *max = largest;
   *sum = sum_of(p);
+  for (int key = first; key < end && row.value_scales != nullptr; ++key) {
+    float& weight = p[static_cast<std::size_t>(key - start)];
+    if (weight != 0) weight = rounded(weight * row.value_scales[key]);
+  }
   for (int d = 0; d < row.head_dim; ++d) {
     const int keys = end - start;  // an odd one is followed by a zero
     const float acc = linear_order(

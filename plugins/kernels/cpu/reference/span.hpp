@@ -15,6 +15,9 @@ struct SpanRow {
   int position;
   int window;   // 0: none
   float scale;  // span_scale()
+  // An int8 cache: k and v hold its integers, and these the scales [position + 1]. Null: none.
+  const float* key_scales;
+  const float* value_scales;
 };
 
 // out [head_dim]. REQUIRES: DenormalsOff.

@@ -86,7 +86,8 @@ std::vector<T> random_values(std::mt19937& rng, std::size_t n, Values values = V
 // Equal bits, NaN included; the first difference is shown.
 template <class T>
 testing::AssertionResult same_bits(const T* expected, const T* actual, std::size_t n) {
-  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint32_t>;
+  using Bits = std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                                  std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint32_t>>;
   std::size_t different = 0, first = 0;
   for (std::size_t i = n; i-- > 0;) {
     if (std::memcmp(&expected[i], &actual[i], sizeof(T)) != 0) ++different, first = i;

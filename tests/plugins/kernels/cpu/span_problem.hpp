@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernel_test.hpp"
+#include "kernels/cpu/reference/linear_int.hpp"
 #include "kernels/cpu/reference/span.hpp"
 
 namespace mortise::cpu {
@@ -28,16 +29,27 @@ struct SpanCut {
   unsigned seed;  // 0: as given; else every unit has random rows and spans up to these
 };
 
-template <class T>
+// The model's type, and the cache's.
+template <class T, class E>
+struct SpanTypes {
+  using Model = T;
+  using Stored = E;
+};
+
+template <class Types>
 class SpanProblem {
  public:
+  using T = typename Types::Model;
+  using E = typename Types::Stored;
+  static constexpr bool kInt8 = sizeof(E) == 1;
+
   SpanProblem(SpanShape s, Values qk, Values v_values, unsigned seed) : shape(s), rng_(seed) {
     const std::size_t keys = index(s.length), dim = index(s.head_dim);
     q = random_values<T>(rng_, keys * index(s.group) * dim, qk);
     k = random_values<T>(rng_, keys * dim, qk);
     v = random_values<T>(rng_, keys * dim, v_values);
     scale = span_scale(1.0f / std::sqrt(static_cast<float>(s.head_dim)));
-    layout = make_kv_layout(sizeof(T), kLayers, kKvHeads, s.head_dim, s.block_size);
+    layout = make_kv_layout(sizeof(E), kLayers, kKvHeads, s.head_dim, s.block_size);
     const int blocks = s.length / s.block_size + 1;
     table.resize(index(blocks));
     std::iota(table.begin(), table.end(), 1);  // block 0 stays free
@@ -48,12 +60,14 @@ class SpanProblem {
   // What the rows [first, end) give, [end - first][group][head_dim].
   std::vector<T> expected(int first, int end) const {
     std::vector<T> out;
-    std::vector<float> key = widen(k), value = widen(v), o(index(shape.head_dim));
+    const Tokens key = stored(k), value = stored(v);
+    std::vector<float> o(index(shape.head_dim));
     for (int row = first; row < end; ++row) {
       for (int h = 0; h < shape.group; ++h) {
         const std::vector<float> query = widen(query_of(row, h));
         reference::span_row(
-            {sizeof(T) == 2, query.data(), key.data(), value.data(), shape.head_dim, row, shape.window, scale},
+            {sizeof(T) == 2, query.data(), key.numbers.data(), value.numbers.data(), shape.head_dim, row, shape.window,
+             scale, kInt8 ? key.scales.data() : nullptr, kInt8 ? value.scales.data() : nullptr},
             o.data());
         for (float x : o) out.push_back(narrow(x));
       }
@@ -61,13 +75,14 @@ class SpanProblem {
     return out;
   }
 
-  // A cache with the first `seq_len` tokens written, and NaN in every other slot.
-  AlignedBuffer<T> cache(const SpanSet& set, int seq_len) const {
+  // A cache with the first `seq_len` tokens written, and NaN in every other slot. With int8 all other bits are ones:
+  // NaN as a scale.
+  AlignedBuffer<E> cache(const SpanSet& set, int seq_len) const {
     const std::size_t blocks = table.size();
-    AlignedBuffer<T> kv(blocks * layout.block_elements);
-    std::fill_n(kv.data(), blocks * layout.block_elements, T{0});
+    AlignedBuffer<E> kv(blocks * layout.block_elements);
+    std::fill_n(kv.data(), blocks * layout.block_elements, static_cast<E>(kInt8 ? -1 : 0));
     const std::vector<T> nan(index(shape.head_dim), narrow(float_of(0x7fc00000)));
-    for (std::size_t slot = 0; slot < blocks * index(shape.block_size); ++slot) {
+    for (std::size_t slot = 0; !kInt8 && slot < blocks * index(shape.block_size); ++slot) {
       const auto s = static_cast<std::int64_t>(slot);
       write(set, kv, kLayer, nan.data(), nan.data(), 0, 1, &s);
     }
@@ -81,7 +96,7 @@ class SpanProblem {
   }
 
   // The rows [first, end) on a cache that holds `seq_len` tokens.
-  std::vector<T> run(const SpanSet& set, AlignedBuffer<T>& kv, int first, int end, int seq_len, SpanCut cut) const {
+  std::vector<T> run(const SpanSet& set, AlignedBuffer<E>& kv, int first, int end, int seq_len, SpanCut cut) const {
     std::mt19937 rng(cut.seed);
     const auto upto = [&](int n) { return cut.seed == 0 ? n : std::uniform_int_distribution<int>(1, n)(rng); };
     const std::size_t row = index(shape.group * shape.head_dim);
@@ -123,6 +138,28 @@ class SpanProblem {
     const auto at = q.begin() + (static_cast<std::ptrdiff_t>(row) * shape.group + head) * shape.head_dim;
     return {at, at + shape.head_dim};
   }
+  // What the cache holds of [tokens, head_dim]; scales stay empty unless it is int8.
+  struct Tokens {
+    std::vector<float> numbers, scales;
+  };
+  Tokens stored(const std::vector<T>& from) const {
+    Tokens tokens = {widen(from), {}};
+    if constexpr (kInt8) {
+      for (auto at = tokens.numbers.begin(); at != tokens.numbers.end(); at += shape.head_dim) {
+        const reference::IntRow row = reference::quantise_activations({at, at + shape.head_dim});
+        std::copy(row.q.begin(), row.q.end(), at);
+        tokens.scales.push_back(row.scale);
+      }
+    }
+    return tokens;
+  }
+  // The numbers that attention takes for [tokens, head_dim].
+  std::vector<float> meant(const std::vector<T>& from) const {
+    Tokens tokens = stored(from);
+    for (std::size_t i = 0; kInt8 && i < from.size(); ++i)
+      tokens.numbers[i] *= tokens.scales[i / index(shape.head_dim)];
+    return tokens.numbers;
+  }
   static std::vector<float> widen(const std::vector<T>& from) {
     std::vector<float> to(from.size());
     for (std::size_t i = 0; i < from.size(); ++i) {
@@ -155,7 +192,7 @@ class SpanProblem {
   }
 
   // The same k and v for all kv heads, but negative for those that no unit reads.
-  void write(const SpanSet& set, AlignedBuffer<T>& kv, std::size_t layer, const T* key, const T* value, int row_stride,
+  void write(const SpanSet& set, AlignedBuffer<E>& kv, std::size_t layer, const T* key, const T* value, int row_stride,
              int rows, const std::int64_t* slots) const {
     KvWrite w{};
     w.k = key;
@@ -192,7 +229,7 @@ class SpanProblem {
 };
 
 // All instruction sets of this machine, and for bf16 the AMX kernels on emulated tiles.
-template <class T>
+template <class Types>
 std::vector<SpanSet> span_sets();
 
 }  // namespace mortise::cpu

@@ -5,37 +5,65 @@
 namespace mortise::cpu {
 namespace isa_emulated_amx {
 extern const SpanKernels kSpanBf16Kernels;
+extern const SpanKernels kSpanBf16Int8Kernels;
+}  // namespace isa_emulated_amx
+
+namespace {
+
+using Bf16Cache = SpanTypes<Bf16, Bf16>;
+using F32Cache = SpanTypes<float, float>;
+using Bf16Int8Cache = SpanTypes<Bf16, std::int8_t>;
+using F32Int8Cache = SpanTypes<float, std::int8_t>;
+
+template <class Types>
+const SpanKernels& kernels_of(const KernelTable& table) {
+  if constexpr (std::is_same_v<Types, Bf16Cache>) return table.span_bf16;
+  if constexpr (std::is_same_v<Types, F32Cache>) return table.span_f32;
+  if constexpr (std::is_same_v<Types, Bf16Int8Cache>) return table.span_bf16_int8;
+  if constexpr (std::is_same_v<Types, F32Int8Cache>) return table.span_f32_int8;
 }
 
-template <>
-std::vector<SpanSet> span_sets<Bf16>() {
-  std::vector<SpanSet> sets;
-  for (Isa isa : available_isas()) sets.push_back({isa_name(isa), &kernels(isa).span_bf16, kernels(isa).kv_write.bf16});
-  sets.push_back({"emulated amx", &isa_emulated_amx::kSpanBf16Kernels, kernels(Isa::kPortable).kv_write.bf16});
-  return sets;
+template <class Types>
+auto write_of(const KernelTable& table) {
+  if constexpr (std::is_same_v<Types, Bf16Cache>) return table.kv_write.bf16;
+  if constexpr (std::is_same_v<Types, F32Cache>) return table.kv_write.f32;
+  if constexpr (std::is_same_v<Types, Bf16Int8Cache>) return table.kv_write.bf16_int8;
+  if constexpr (std::is_same_v<Types, F32Int8Cache>) return table.kv_write.f32_int8;
 }
-template <>
-std::vector<SpanSet> span_sets<float>() {
+
+}  // namespace
+
+template <class Types>
+std::vector<SpanSet> span_sets() {
   std::vector<SpanSet> sets;
-  for (Isa isa : available_isas()) sets.push_back({isa_name(isa), &kernels(isa).span_f32, kernels(isa).kv_write.f32});
+  for (Isa isa : available_isas()) {
+    sets.push_back({isa_name(isa), &kernels_of<Types>(kernels(isa)), write_of<Types>(kernels(isa))});
+  }
+  if constexpr (sizeof(typename Types::Model) == 2) {
+    constexpr bool int8 = sizeof(typename Types::Stored) == 1;
+    sets.push_back({"emulated amx",
+                    int8 ? &isa_emulated_amx::kSpanBf16Int8Kernels : &isa_emulated_amx::kSpanBf16Kernels,
+                    write_of<Types>(kernels(Isa::kPortable))});
+  }
   return sets;
 }
 
 namespace {
 
-template <class T>
+template <class Types>
 class KernelsSpan : public testing::Test {
  protected:
   DenormalsOff denormals_off_;
 };
-using Classes = testing::Types<Bf16, float>;
-struct ClassNames {
-  template <class T>
+using Caches = testing::Types<Bf16Cache, F32Cache, Bf16Int8Cache, F32Int8Cache>;
+struct CacheNames {
+  template <class Types>
   static std::string GetName(int) {
-    return sizeof(T) == 2 ? "bf16" : "f32";
+    return std::string(sizeof(typename Types::Model) == 2 ? "bf16" : "f32") +
+           (sizeof(typename Types::Stored) == 1 ? "_int8" : "");
   }
 };
-TYPED_TEST_SUITE(KernelsSpan, Classes, ClassNames);
+TYPED_TEST_SUITE(KernelsSpan, Caches, CacheNames);
 
 std::string describe(const SpanShape& s, const SpanSet& set) {
   char text[160];
@@ -44,14 +72,15 @@ std::string describe(const SpanShape& s, const SpanSet& set) {
   return text;
 }
 
-template <class T>
+template <class Types>
 void expect_last_row(const SpanShape& shape, Values qk, Values v, unsigned seed) {
-  const SpanProblem<T> p(shape, qk, v, seed);
+  using T = typename Types::Model;
+  const SpanProblem<Types> p(shape, qk, v, seed);
   const int row = shape.length - 1;
   const std::vector<T> expected = p.expected(row, row + 1);
-  for (const SpanSet& set : span_sets<T>()) {
+  for (const SpanSet& set : span_sets<Types>()) {
     SCOPED_TRACE(describe(shape, set));
-    AlignedBuffer<T> kv = p.cache(set, shape.length);
+    auto kv = p.cache(set, shape.length);
     EXPECT_TRUE(same_bits(expected, p.run(set, kv, row, row + 1, shape.length, {1, 0, 0})));
     EXPECT_TRUE(same_bits(expected, p.run(set, kv, row, row + 1, shape.length, {1, 1, 0}))) << "in partials";
   }
@@ -90,26 +119,28 @@ TYPED_TEST(KernelsSpan, AWindowHasTheBitsOfTheReference) {
 }
 
 // Where zeros, denormals, overflow and NaN must be the same too. V is finite: a key that a row does not see, but that
-// lies in one tile with one that it sees, is multiplied by zero.
+// lies in one tile with one that it sees, is multiplied by zero. In int8 it is finite by itself.
 TYPED_TEST(KernelsSpan, ExtremeValuesHaveTheBitsOfTheReference) {
   unsigned seed = 1;
   for (Values qk : {Values::kNormal, Values::kTiny, Values::kHuge, Values::kWide, Values::kSpecial}) {
     for (Values v : {Values::kNormal, Values::kTiny, Values::kHuge, Values::kWide}) {
       for (int length : {5, 40, 300}) expect_last_row<TypeParam>({48, 4, 16, length, 0}, qk, v, seed++);
     }
+    if (!SpanProblem<TypeParam>::kInt8) continue;
+    for (int length : {5, 40, 300}) expect_last_row<TypeParam>({48, 4, 16, length, 3}, qk, Values::kSpecial, seed++);
   }
 }
 
 TYPED_TEST(KernelsSpan, NoCutOfTheRowsOrSpansChangesABit) {
-  using T = TypeParam;
+  using T = typename TypeParam::Model;
   unsigned seed = 1;
   for (const SpanShape& shape : {SpanShape{64, 1, 16, 600, 0}, SpanShape{48, 4, 32, 290, 0},
                                  SpanShape{64, 2, 16, 530, 70}, SpanShape{80, 8, 64, 270, 260}}) {
-    const SpanProblem<T> p(shape, Values::kNormal, Values::kNormal, seed);
+    const SpanProblem<TypeParam> p(shape, Values::kNormal, Values::kNormal, seed);
     const std::vector<T> expected = p.expected(0, shape.length);
-    for (const SpanSet& set : span_sets<T>()) {
+    for (const SpanSet& set : span_sets<TypeParam>()) {
       SCOPED_TRACE(describe(shape, set));
-      AlignedBuffer<T> kv = p.cache(set, shape.length);
+      auto kv = p.cache(set, shape.length);
       EXPECT_TRUE(same_bits(expected, p.run(set, kv, 0, shape.length, shape.length, {32, 0, 0})));
       for (int i = 0; i < 3; ++i) {
         ++seed;
@@ -122,14 +153,14 @@ TYPED_TEST(KernelsSpan, NoCutOfTheRowsOrSpansChangesABit) {
 
 // A row gives the same bits while the tokens behind it are not there yet, and NaN lies in their slots.
 TYPED_TEST(KernelsSpan, LaterTokensDoNotChangeABit) {
-  using T = TypeParam;
+  using T = typename TypeParam::Model;
   const SpanShape shape = {64, 2, 16, 320, 0};
-  const SpanProblem<T> p(shape, Values::kTiny, Values::kTiny, 3);
+  const SpanProblem<TypeParam> p(shape, Values::kTiny, Values::kTiny, 3);
   const std::vector<T> expected = p.expected(0, shape.length);
-  for (const SpanSet& set : span_sets<T>()) {
+  for (const SpanSet& set : span_sets<TypeParam>()) {
     SCOPED_TRACE(describe(shape, set));
     for (int end : {1, 2, 9, 16, 17, 31, 45, 250, 257, 301}) {
-      AlignedBuffer<T> kv = p.cache(set, end);
+      auto kv = p.cache(set, end);
       const int first = std::max(0, end - 20);
       const std::vector<T> rows = p.run(set, kv, first, end, end, {16, 0, 0});
       EXPECT_TRUE(same_bits(&expected[static_cast<std::size_t>(first * shape.group * shape.head_dim)], rows.data(),
@@ -141,32 +172,36 @@ TYPED_TEST(KernelsSpan, LaterTokensDoNotChangeABit) {
 
 // A sum that is flushed to -0 in its last tile must not show how many tiles with P = 0 came after it.
 TYPED_TEST(KernelsSpan, AFlushedSumIsPositiveZero) {
-  using T = TypeParam;
+  using T = typename TypeParam::Model;
   const SpanShape shape = {64, 1, 16, 90, 0};
-  SpanProblem<T> p(shape, Values::kNormal, Values::kNormal, 3);
+  SpanProblem<TypeParam> p(shape, Values::kNormal, Values::kNormal, 3);
   std::fill(p.q.begin(), p.q.end(), T{0});
   std::fill(p.v.begin(), p.v.end(), T{0});
   for (std::size_t d = 0; d < 64; ++d) {
     p.v[d] = static_cast<T>(sizeof(T) == 2 ? 0x0080 : 0x1p-126f);               // key 0: 2^-126
     p.v[32 * 64 + d] = static_cast<T>(sizeof(T) == 2 ? 0x80c0 : -0x1.8p-126f);  // key 32: the sum is a denormal below 0
   }
-  const std::vector<T> zeros(64, T{0});
-  EXPECT_TRUE(same_bits(zeros, p.expected(63, 64)));
-  for (const SpanSet& set : span_sets<T>()) {
+  if constexpr (p.kInt8) {  // the others are 1 and -1 then, of scales just above 2^-126
+    p.v[63] = static_cast<T>(sizeof(T) == 2 ? 0x0400 : 0x1p-119f);
+    p.v[32 * 64 + 63] = static_cast<T>(sizeof(T) == 2 ? 0x8440 : -0x1.8p-119f);
+  }
+  const std::vector<T> expected = p.expected(63, 64), zeros(63, T{0});
+  EXPECT_TRUE(same_bits(zeros.data(), expected.data(), zeros.size()));
+  for (const SpanSet& set : span_sets<TypeParam>()) {
     SCOPED_TRACE(set.name);
-    AlignedBuffer<T> kv = p.cache(set, shape.length);
-    EXPECT_TRUE(same_bits(zeros, p.run(set, kv, 63, 64, shape.length, {1, 0, 0}))) << "two tiles";
+    auto kv = p.cache(set, shape.length);
+    EXPECT_TRUE(same_bits(expected, p.run(set, kv, 63, 64, shape.length, {1, 0, 0}))) << "two tiles";
     const std::vector<T> rows = p.run(set, kv, 63, 90, shape.length, {32, 0, 0});
-    EXPECT_TRUE(same_bits(zeros.data(), rows.data(), 64)) << "three tiles";
+    EXPECT_TRUE(same_bits(expected.data(), rows.data(), 64)) << "three tiles";
   }
 }
 
 TYPED_TEST(KernelsSpan, NoKeysGiveZero) {
-  using T = TypeParam;
+  using T = typename TypeParam::Model;
   const SpanShape shape = {64, 2, 16, 1, 0};
-  const SpanProblem<T> p(shape, Values::kNormal, Values::kNormal, 3);
-  for (const SpanSet& set : span_sets<T>()) {
-    AlignedBuffer<T> kv = p.cache(set, 0);
+  const SpanProblem<TypeParam> p(shape, Values::kNormal, Values::kNormal, 3);
+  for (const SpanSet& set : span_sets<TypeParam>()) {
+    auto kv = p.cache(set, 0);
     const std::vector<T> zeros(128, T{0});
     EXPECT_TRUE(same_bits(zeros, p.run(set, kv, 0, 1, /*seq_len=*/0, {1, 0, 0}))) << set.name;
     EXPECT_TRUE(same_bits(zeros, p.run(set, kv, 0, 1, /*seq_len=*/0, {1, 1, 0}))) << set.name;
@@ -177,8 +212,8 @@ TYPED_TEST(KernelsSpan, NoKeysGiveZero) {
 // additions, u = 2^-24), which moves its weight by as much, once above and once below the fraction bar; sums and
 // products add about 60 u. bf16: a weight errs by 2^-9 above the bar against the sum of the rounded ones, 2^-9 more for
 // out.
-template <class T>
-double tolerance(const SpanProblem<T>& p, const std::vector<float>& query, const std::vector<float>& key,
+template <class Types>
+double tolerance(const SpanProblem<Types>& p, const std::vector<float>& query, const std::vector<float>& key,
                  double max_v) {
   double largest = 0;
   for (int t = 0; t < p.shape.length; ++t) {
@@ -191,15 +226,14 @@ double tolerance(const SpanProblem<T>& p, const std::vector<float>& query, const
   }
   const double u = std::ldexp(1.0, -24), path = 16 + p.shape.head_dim / 32 + 4;
   const double f32 = 2 * (path * u * largest * p.scale) + 60 * u;
-  return (f32 + (sizeof(T) == 2 ? std::ldexp(1.0, -7) : 0)) * max_v;
+  return (f32 + (sizeof(typename Types::Model) == 2 ? std::ldexp(1.0, -7) : 0)) * max_v;
 }
 
 TYPED_TEST(KernelsSpan, TheReferenceIsAttention) {
-  using T = TypeParam;
   for (const SpanShape& shape :
        {SpanShape{64, 1, 16, 700, 0}, SpanShape{256, 1, 16, 300, 0}, SpanShape{24, 1, 16, 600, 280}}) {
-    const SpanProblem<T> p(shape, Values::kNormal, Values::kNormal, 11);
-    const std::vector<float> key = p.widen(p.k), value = p.widen(p.v), query = p.widen(p.query_of(shape.length - 1, 0));
+    const SpanProblem<TypeParam> p(shape, Values::kNormal, Values::kNormal, 11);
+    const std::vector<float> key = p.meant(p.k), value = p.meant(p.v), query = p.widen(p.query_of(shape.length - 1, 0));
     const std::vector<float> actual = p.widen(p.expected(shape.length - 1, shape.length));
     const int first = shape.window > 0 ? std::max(0, shape.length - shape.window) : 0;
     std::vector<double> out(static_cast<std::size_t>(shape.head_dim));
@@ -225,13 +259,12 @@ TYPED_TEST(KernelsSpan, TheReferenceIsAttention) {
 
 // Two rows of one pair of tokens are written by two calls in either order: neither touches the other's bytes.
 TYPED_TEST(KernelsSpan, WritingARowLeavesEveryOtherSlotAsItIs) {
-  using T = TypeParam;
   for (int head_dim : {24, 64}) {
     const SpanShape shape = {head_dim, 1, 32, 64, 0};
-    const SpanProblem<T> p(shape, Values::kNormal, Values::kNormal, 5);
-    for (const SpanSet& set : span_sets<T>()) {
+    const SpanProblem<TypeParam> p(shape, Values::kNormal, Values::kNormal, 5);
+    for (const SpanSet& set : span_sets<TypeParam>()) {
       SCOPED_TRACE(set.name);
-      AlignedBuffer<T> whole = p.cache(set, 64), pieces = p.cache(set, 0);
+      auto whole = p.cache(set, 64), pieces = p.cache(set, 0);
       std::vector<int> order(64);
       std::iota(order.begin(), order.end(), 0);
       std::mt19937 rng(7);
