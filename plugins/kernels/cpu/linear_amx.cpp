@@ -20,6 +20,7 @@ constexpr std::size_t kTileBytes = 1024;
 constexpr std::size_t kRowBytes = 64;  // of a tile
 constexpr std::size_t kMinChunkPanels = 4;
 constexpr std::size_t kFewPanels = 4;
+constexpr std::size_t kFetchColumns = 128;  // with fewer, asking for the next rows is more than the caches can take
 constexpr std::size_t kAccumulator = kTileRows * kLanes;  // floats
 
 constexpr std::size_t minimum(std::size_t a, std::size_t b) {
@@ -164,61 +165,90 @@ MORTISE_INLINE void multiply_many_tile(const char* x, std::size_t row_stride, co
   }
 }
 
-// The accumulators of 32 rows x 2 panels, [2 panels][32 rows][16], whose sums are complete but not yet written.
-struct Pending {
-  const float* acc = nullptr;
-  std::size_t n = 0;
+// What the rest of the core does while the matrix unit multiplies, a little after every tile: it rounds and stores the
+// rows of the pair of panels before, and asks for the rows of x that come after these ones.
+template <class Y>
+class Beside {
+ public:
+  // acc [2 panels][32 rows][16] of the rows [m, m + rows) and the panels at n, complete; or null.
+  void write(const LinearArgs& args, std::size_t m, std::size_t rows, std::size_t n, const float* acc) {
+    args_ = &args, m_ = m, n_ = n, acc_ = acc;
+    row_ = 0, end_row_ = acc == nullptr ? 0 : rows;
+  }
+  // Lines [line, end) of rows that are `lines` long, from `first` on.
+  void fetch(const char* first, std::size_t stride, std::size_t lines, std::size_t line, std::size_t end) {
+    first_ = first, stride_ = stride, lines_ = lines, line_ = line, end_line_ = end;
+  }
+  // All is to be done within so many steps.
+  void begin(std::size_t steps) {
+    rows_a_step_ = steps == 0 ? 0 : (end_row_ + steps - 1) / steps;
+    lines_a_step_ = steps == 0 ? 0 : (end_line_ - line_ + steps - 1) / steps;
+  }
+  MORTISE_INLINE void step() {
+    write_rows_until(minimum(row_ + rows_a_step_, end_row_));
+    for (const std::size_t end = minimum(line_ + lines_a_step_, end_line_); line_ < end; ++line_) {
+      __builtin_prefetch(first_ + line_ / lines_ * stride_ + line_ % lines_ * kRowBytes, 0, 2);
+    }
+  }
+  void finish() { write_rows_until(end_row_); }
+
+ private:
+  MORTISE_INLINE void write_rows_until(std::size_t end) {
+    if (row_ < end) write_pair_rows<Y>(*args_, m_, row_, end, n_, acc_, acc_ + 2 * kAccumulator);
+    row_ = end;
+  }
+
+  const LinearArgs* args_ = nullptr;
+  std::size_t m_ = 0, n_ = 0, row_ = 0, end_row_ = 0, rows_a_step_ = 0;
+  const float* acc_ = nullptr;
+  const char* first_ = nullptr;
+  std::size_t stride_ = 0, lines_ = 1, line_ = 0, end_line_ = 0, lines_a_step_ = 0;
 };
 
-// 17 to 32 rows and the one or two panels at column n into acc. While the matrix unit is at work, the vector units
-// round and store what the last call left: `pending`, of the same rows.
+// 17 to 32 rows and the one or two panels at column n into acc.
 template <int panels, class Y>
-void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows, std::size_t n,
-                   const Pending& pending, float* acc) {
+void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Beside<Y>& beside, float* acc) {
   const std::size_t tiles = tiles_of(args.k), panel_bytes = tiles * kTileBytes;
   const std::size_t whole = x.last == nullptr ? tiles : tiles - 1;
-  const std::size_t to_write = pending.acc == nullptr ? 0 : rows,
-                    each = tiles == 0 ? 0 : (to_write + tiles - 1) / tiles;
   const char* w = static_cast<const char*>(args.w) + n / kLanes * panel_bytes;
-  std::size_t written = 0;
-  const auto write_some = [&](std::size_t count) {
-    const std::size_t end = minimum(written + count, to_write);
-    write_pair_rows<Y>(args, m, written, end, pending.n, pending.acc, pending.acc + 2 * kAccumulator);
-    written = end;
-  };
+  beside.begin(tiles);
   tile_zero<0>(), tile_zero<2>();
   if constexpr (panels > 1) tile_zero<1>(), tile_zero<3>();
   for (std::size_t t = 0; t < whole; ++t) {
     multiply_many_tile<panels>(x.first + t * kRowBytes, x.row_stride, w + t * kTileBytes, panel_bytes);
-    write_some(each);
+    beside.step();
   }
   if (whole < tiles) multiply_many_tile<panels>(x.last, kRowBytes, w + whole * kTileBytes, panel_bytes);
   tile_store<0>(acc, kRowBytes), tile_store<2>(acc + kAccumulator, kRowBytes);
   if constexpr (panels > 1) {
     tile_store<1>(acc + 2 * kAccumulator, kRowBytes), tile_store<3>(acc + 3 * kAccumulator, kRowBytes);
   }
-  write_some(rows);
+  beside.finish();
 }
 
-// 17 to 32 rows, the columns [n0, n1).
+// 17 to 32 rows, the columns [n0, n1). `next_rows`: that many of x will be wanted next.
 template <class Y>
 void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows, std::size_t n0,
-                   std::size_t n1) {
+                   std::size_t n1, std::size_t next_rows) {
   alignas(64) float acc[2][4 * kAccumulator];
   configure_many(rows);
-  Pending pending;
-  int at = 0;
-  std::size_t n = n0;
-  for (; n + kLanes < n1; n += 2 * kLanes, at ^= 1) {
-    multiply_many<2, Y>(args, x, m, rows, n, pending, acc[at]);
-    pending = {acc[at], n};
+  const std::size_t row_lines = args.k * sizeof(Bf16) / kRowBytes;
+  const std::size_t pairs = (n1 - n0 + 2 * kLanes - 1) / (2 * kLanes), lines = next_rows * row_lines;
+  const char* const next_x = x.first + 2 * kTileRows * x.row_stride;
+  Beside<Y> beside;
+  std::size_t n = n0, pair = 0;
+  for (; n < n1; n += 2 * kLanes, ++pair) {
+    beside.fetch(next_x, x.row_stride, row_lines, lines * pair / pairs, lines * (pair + 1) / pairs);
+    if (n + kLanes < n1) {
+      multiply_many<2, Y>(args, x, n, beside, acc[pair % 2]);
+      beside.write(args, m, rows, n, acc[pair % 2]);
+    } else {
+      multiply_many<1, Y>(args, x, n, beside, acc[pair % 2]);
+      beside.write(args, m, rows, n, nullptr);
+      write_rows<Y>(args, m, rows, n, acc[pair % 2]);
+    }
   }
-  if (n < n1) {
-    multiply_many<1, Y>(args, x, m, rows, n, pending, acc[at]);
-    write_rows<Y>(args, m, rows, n, acc[at]);
-  } else if (pending.acc != nullptr) {
-    write_pair_rows<Y>(args, m, 0, rows, pending.n, pending.acc, pending.acc + 2 * kAccumulator);
-  }
+  beside.finish();
 }
 
 // Panels whose weights stay in the cache while all rows pass: chunks as equal as can be, of whole pairs.
@@ -240,7 +270,8 @@ void run(const LinearArgs& args, const LinearRange& range) {
       const std::size_t rows = minimum(2 * kTileRows, range.m1 - m);
       const TilesOfX x = tiles_of_x(args, m, rows, last);
       if (rows > kTileRows) {
-        multiply_rows<Y>(args, x, m, rows, n, n_end);
+        const std::size_t next = range.m1 - m - rows < 2 * kTileRows ? range.m1 - m - rows : 2 * kTileRows;
+        multiply_rows<Y>(args, x, m, rows, n, n_end, n_end - n >= kFetchColumns ? next : 0);
       } else {
         multiply_few<Y>(args, x, m, rows, n, n_end);
       }

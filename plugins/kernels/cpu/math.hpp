@@ -1,6 +1,7 @@
 // math.hpp: exp2, exp, log, log1p, tanh, erf and the activations built from them, sixteen lanes at a time.
-// docs/numerics.md holds the same formulas; the order of every operation here is part of the specification. Largest errors
-// against long double, in units of the last place (tests/plugins/kernels/cpu/math_test.cpp asserts bounds a little above):
+// docs/numerics.md holds the same formulas; the order of every operation here is part of the specification. Largest
+// errors against long double, in units of the last place (tests/plugins/kernels/cpu/math_test.cpp asserts bounds a
+// little above):
 //   exp2 0.95   exp 1.15   log 0.8   log1p 1.5   tanh 1.4   erf 1.1   sigmoid 2.3
 // Denormal arguments count as zero and denormal results are zero. NaN in, NaN out.
 // Coefficients: fit_math.py.
@@ -109,7 +110,20 @@ MORTISE_INLINE F32x16 sigmoid(F32x16 x) {
 
 // x / (1 + e^-x)
 MORTISE_INLINE F32x16 silu(F32x16 x) {
-  return x / (broadcast(1.0f) + exp(neg(x)));
+  const F32x16 divisor = broadcast(1.0f) + exp(neg(x));
+#if defined(MORTISE_ISA_AVX512)
+  // The same quotient from its reciprocal, in a quarter of the time. The last step rounds what is within 2^-24 of the
+  // exact quotient, which is right but where that is as near to a midpoint: math_test goes through all x there are.
+  // Where divisor or x are so large that a step overflows, and for NaN, it divides.
+  if (mask_bits(ge(x, broadcast(-64.0f)) & lt(x, broadcast(0x1p100f))) == 0xffff) {
+    const F32x16 r0 = approximate_reciprocal(divisor);
+    const F32x16 r = fma(r0, fma(neg(divisor), r0, broadcast(1.0f)), r0);
+    const F32x16 q = x * r;
+    const F32x16 quotient = fma(fma(neg(divisor), q, x), r, q);
+    return from_bits(bits(quotient) | (bits(x) & broadcast_i32(INT32_MIN)));  // -0 / 2 is -0
+  }
+#endif
+  return x / divisor;
 }
 
 MORTISE_INLINE F32x16 relu(F32x16 x) {

@@ -6,8 +6,10 @@ namespace mortise::cpu::isa_avx512_vnni {
 extern const LinearIntKernels kLinearIntKernels;
 }
 namespace mortise::cpu::isa_amx {
+extern const ActivationKernels kActivationKernels;
 extern const LinearBf16Kernels kLinearBf16Kernels;
 extern const LinearIntKernels kLinearIntKernels;
+extern const NormKernels kNormKernels;
 extern const SpanKernels kSpanBf16Kernels;
 extern const SpanKernels kSpanBf16Int8Kernels;
 }  // namespace mortise::cpu::isa_amx
@@ -68,16 +70,16 @@ constinit const KernelTable kVnniKernelTable = {
     .span_f32_int8 = kSpanF32Int8Kernels,
 };
 
-// AMX: the AVX-512 kernels, but for those that have a form on tiles.
+// AMX: the AVX-512 kernels, but for those that have a form on tiles, or gain from AVX512-BF16, which comes with AMX.
 extern const KernelTable kAmxKernelTable;
 constinit const KernelTable kAmxKernelTable = {
-    .activation = kActivationKernels,
+    .activation = isa_amx::kActivationKernels,
     .elementwise = kElementwiseKernels,
     .head = kHeadKernels,
     .linear_bf16 = isa_amx::kLinearBf16Kernels,
     .linear_f32 = kLinearF32Kernels,
     .linear_int = isa_amx::kLinearIntKernels,
-    .norm = kNormKernels,
+    .norm = isa_amx::kNormKernels,
     .sampling = kSampleKernels,
     .kv_write = kKvWriteKernels,
     .rope = kRopeKernels,

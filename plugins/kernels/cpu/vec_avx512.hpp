@@ -70,6 +70,10 @@ MORTISE_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
 MORTISE_INLINE F32x16 fma_exact_product(F32x16 a, F32x16 b, F32x16 c) {
   return fma(a, b, c);
 }
+// 1 / a within 2^-14.
+MORTISE_INLINE F32x16 approximate_reciprocal(F32x16 a) {
+  return {_mm512_rcp14_ps(a.v)};
+}
 MORTISE_INLINE F32x16 sqrt(F32x16 a) {
   return {_mm512_sqrt_ps(a.v)};
 }

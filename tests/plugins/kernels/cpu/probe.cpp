@@ -52,6 +52,19 @@ void math(MathFunction function, const float* x, float* y, std::size_t n) {
   }
 }
 
+std::uint64_t wrong_silus(std::uint32_t begin, std::uint64_t count) {
+  std::int32_t lane[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) lane[i] = static_cast<std::int32_t>(begin + static_cast<std::uint32_t>(i));
+  I32x16 u = load_i32(lane);
+  std::uint64_t wrong = 0;
+  for (std::uint64_t i = 0; i < count; i += kLanes, u = u + broadcast_i32(static_cast<std::int32_t>(kLanes))) {
+    const F32x16 x = from_bits(u);
+    const F32x16 quotient = x / (broadcast(1.0f) + exp(neg(x)));
+    wrong += any(!eq(bits(canonical_nan(silu(x))), bits(canonical_nan(quotient)))) ? 1 : 0;
+  }
+  return wrong;
+}
+
 I32x16 of_mask(Mask16 m) {
   return select(m, broadcast_i32(-1), broadcast_i32(0));
 }
@@ -181,6 +194,6 @@ void tails(const float* in, float* out, const Bf16* in_bf16, Bf16* out_bf16, std
 }  // namespace
 
 extern const Probe kProbe;
-constinit const Probe kProbe = {math, lanes, tails};
+constinit const Probe kProbe = {math, lanes, wrong_silus, tails};
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

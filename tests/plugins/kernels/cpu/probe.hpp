@@ -51,6 +51,8 @@ struct Probe {
   void (*math)(MathFunction function, const float* x, float* y, std::size_t n);
   void (*lanes)(LaneOperation operation, const std::uint32_t* a, const std::uint32_t* b, const std::uint32_t* c,
                 std::uint32_t* out);
+  // How many of the `count` floats whose bits are `begin` and on have a silu other than x / (1 + exp(-x)), divided.
+  std::uint64_t (*wrong_silus)(std::uint32_t begin, std::uint64_t count);
   // The first n elements of `in` through load_tail and store_tail, and through their bf16 forms.
   void (*tails)(const float* in, float* out, const std::uint16_t* in_bf16, std::uint16_t* out_bf16, std::size_t n);
 };
