@@ -9,12 +9,14 @@ namespace mortise::paged {
 namespace {
 
 using cpu::kSpan;
+using cpu::kSpanRows;
 using cpu::kUnitRows;
 
 // Cost is counted in keys times rows; reading a key costs about as much as four rows of arithmetic with it.
 constexpr int64_t kReadCost = 4;
 constexpr int64_t kTaskCost = 4096;         // some ten microseconds: handing out a task costs about one
 constexpr int32_t kTasksPerThread = 8;      // enough that no thread waits long for the last one
+constexpr int32_t kUnitsPerThread = 4;      // of a sequence, before units grow
 constexpr int32_t kPiecesPerThread = 4;     // a block that is more of the work than this gives is cut
 constexpr int64_t kMaxPartials = 32 << 20;  // floats; beyond that blocks stay whole
 
@@ -30,11 +32,18 @@ int64_t cost_of(const Block& block) {
   return cost_of(block, block.first_span, block.end_span);
 }
 
+// Rows of a unit: as many as may share what is made of K and V, if that leaves each thread some units of the sequence.
+int32_t unit_rows(int32_t num_rows, int32_t heads, const PlanShape& shape) {
+  const int32_t step = kSpanRows / heads, most = kUnitRows / (step * heads);
+  const int32_t steps = ceil_div(std::max(num_rows, 1), step) * shape.num_kv_heads;
+  return step * std::clamp(steps / (shape.num_threads * kUnitsPerThread), 1, most);
+}
+
 void add_blocks(const mortise_batch& batch, const PlanShape& shape, int32_t seq, Plan& plan) {
   const int32_t begin = batch.cu_seqlens_q[seq], end = batch.cu_seqlens_q[seq + 1];
   const int32_t seq_len = batch.seq_lens[seq];
-  const int32_t heads = std::min(shape.group, kUnitRows);
-  const int32_t rows = kUnitRows / heads;
+  const int32_t heads = std::min(shape.group, kSpanRows);
+  const int32_t rows = unit_rows(end - begin, heads, shape);
   // The last rows see most: their units start first.
   for (int32_t row = begin + (std::max(end - begin, 1) - 1) / rows * rows; row >= begin && begin < end; row -= rows) {
     Block block{};

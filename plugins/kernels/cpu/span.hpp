@@ -24,9 +24,10 @@
 
 namespace mortise::cpu {
 
-constexpr std::int32_t kSpan = 256;     // keys; part of the numerics id
-constexpr std::int32_t kKeyGroup = 16;  // tokens that lie together
-constexpr std::int32_t kUnitRows = 32;  // rows times heads of one unit, at most: two AMX tiles
+constexpr std::int32_t kSpan = 256;      // keys; part of the numerics id
+constexpr std::int32_t kKeyGroup = 16;   // tokens that lie together
+constexpr std::int32_t kSpanRows = 32;   // rows times heads that are computed at once, at most: two AMX tiles
+constexpr std::int32_t kUnitRows = 128;  // rows times heads of one unit, at most: they share what is made of K and V
 constexpr std::int32_t kMaxHeadDim = 256;
 
 struct KvLayout {
@@ -67,18 +68,20 @@ struct SpanUnit {
 // scale * log2(e), computed in double, rounded once.
 float span_scale(float attention_scale);
 
-// A partial: maxima [kUnitRows], sums [kUnitRows] (0: the row sees nothing of the span), O [rows * heads, value_width].
+// A partial. A unit is computed in parts of as many rows as give kSpanRows rows times heads; each part has maxima
+// [kSpanRows], sums [kSpanRows] (0: the row sees nothing of the span) and O [rows * heads, value_width], part by part.
 std::size_t partial_floats(std::int32_t value_width, std::int32_t num_rows, std::int32_t num_heads);
 
 // What one thread needs while it computes a unit. 64-byte aligned; contents do not matter.
 struct alignas(64) SpanScratch {
   float q[kUnitRows * kMaxHeadDim];
-  float scores[kUnitRows * kSpan];
-  std::uint16_t probabilities[kUnitRows * kSpan];  // AMX
+  float scores[kSpanRows * kSpan];
+  std::uint16_t probabilities[kSpanRows * kSpan];  // AMX
   float tile[32 * kMaxHeadDim];                    // a tile of K or V, widened
-  float span[2 * kUnitRows + kUnitRows * kMaxHeadDim];
-  float total[2 * kUnitRows + kUnitRows * kMaxHeadDim];
+  float span[2 * kSpanRows + kSpanRows * kMaxHeadDim];
+  float total[kUnitRows * 2 * kSpanRows + kUnitRows * kMaxHeadDim];  // for one row a part
   // Copies of tiles: V's zero-filled last one, what AMX wants in one piece, and for it int8 as bf16.
+  std::uint16_t keys[kSpan * kMaxHeadDim];
   float values[kSpan * kMaxHeadDim];
   float key_scales[kSpan], value_scales[kSpan];  // int8
 };

@@ -138,6 +138,10 @@ const char* value_tile(const std::int8_t* const (&half)[2], std::size_t width, B
 template <class E>
 struct TileProducts {
   using Stored = E;
+  struct Tiles {
+    const char* keys[kSpan / kKeyGroup];     // of B: a group's, one after the other
+    const char* values[kSpan / kTileDepth];  // of B: a row of chunks
+  };
 
   // The queries as they are, row m = token * num_heads + head, padded with zeros to key_depth.
   static void begin(const SpanUnit& unit, SpanScratch& scratch) {
@@ -150,46 +154,59 @@ struct TileProducts {
         std::memset(q + head_dim, 0, (depth - head_dim) * sizeof(Bf16));
       }
     }
-    configure(index(unit.num_rows * unit.num_heads));
   }
+  static void begin_part(std::size_t rows) { configure(rows); }
   static void end() { tiles_release(); }
 
-  static MORTISE_INLINE void put(SpanScratch& scratch, std::size_t m, std::size_t lane, F32x16 p) {
+  static MORTISE_INLINE F32x16 put(SpanScratch& scratch, std::size_t m, std::size_t lane, F32x16 p) {
     Bf16* to = scratch.probabilities + m * kSpanStride + lane;
-#if defined(MORTISE_ISA_AVX512)  // p is a bf16 value already: its upper half is all of it
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(shift_right<16>(bits(p)).v));
+#if defined(__AVX512BF16__)  // which NaN it is does not matter to a product
+    const __m256i h = (__m256i)_mm512_cvtneps_pbh(p.v);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), h);
+    return widen_bf16(h);
 #else
     store_bf16(to, p);
+    return round_bf16(p);
 #endif
   }
 
-  static void scores(const SpanUnit& unit, const SpanReader<E>& reader, KeyRange keys, SpanScratch& scratch) {
-    const std::size_t num_rows = index(unit.num_rows * unit.num_heads), depth = index(unit.layout->key_depth);
-    const TileProduct product = {reinterpret_cast<const char*>(scratch.q), depth * sizeof(Bf16), scratch.scores,
-                                 kScoreBytes, depth / kTileDepth};
-    const std::size_t first = index(keys.begin) / kLanes, end = (index(keys.end) + kLanes - 1) / kLanes;
-    const char* groups[kSpan / kKeyGroup];
-    for (std::size_t group = first; group < end; ++group) {
-      reader.fetch_values(static_cast<std::int32_t>(group));
-      Bf16* room = reinterpret_cast<Bf16*>(scratch.values) + group * kKeyGroup * depth;
-      groups[group] = key_tiles(reader.keys(static_cast<std::int32_t>(group)), depth, room);
+  static void prepare_keys(const SpanReader<E>& reader, KeyRange keys, SpanScratch& scratch, Tiles& tiles) {
+    const std::size_t depth = index(reader.cache().layout.key_depth);
+    const std::size_t end = (index(keys.end) + kLanes - 1) / kLanes;
+    for (std::size_t group = index(keys.begin) / kLanes; group < end; ++group) {
+      Bf16* room = scratch.keys + group * kKeyGroup * depth;
+      tiles.keys[group] = key_tiles(reader.keys(static_cast<std::int32_t>(group)), depth, room);
     }
-    multiply(product, num_rows, first, end, kRowBytes,
-             [&](std::size_t group, std::size_t t) { return groups[group] + t * kTileDepth * kLanes * sizeof(Bf16); });
   }
 
-  static void values(const SpanUnit& unit, const SpanReader<E>& reader, const ValueTiles<E>& tiles, std::size_t first,
-                     std::size_t end, SpanScratch& scratch, float* o) {
-    const std::size_t num_rows = index(unit.num_rows * unit.num_heads), width = index(unit.layout->value_width);
-    const char* whole[kSpan / kTileDepth];
+  static void prepare_values(const SpanReader<E>& reader, const ValueTiles<E>& halves, std::size_t first,
+                             std::size_t end, SpanScratch& scratch, Tiles& tiles) {
+    const std::size_t width = index(reader.cache().layout.value_width);
     for (std::size_t tile = first; tile < end; ++tile) {
-      reader.fetch_next_keys(tile - first, end - first);
-      whole[tile] = value_tile(tiles.half[tile], width, tile_copy<Bf16>(scratch, tile, width));
+      tiles.values[tile] = value_tile(halves.half[tile], width, tile_copy<Bf16>(scratch, tile, width));
     }
+  }
+
+  static void scores(const Part& part, const SpanReader<E>& reader, KeyRange keys, const Tiles& tiles,
+                     SpanScratch& scratch) {
+    const std::size_t depth = index(part.unit.layout->key_depth);
+    const char* q = reinterpret_cast<const char*>(reinterpret_cast<const Bf16*>(scratch.q) + part.first * depth);
+    const TileProduct product = {q, depth * sizeof(Bf16), scratch.scores, kScoreBytes, depth / kTileDepth};
+    const std::size_t first = index(keys.begin) / kLanes, end = (index(keys.end) + kLanes - 1) / kLanes;
+    for (std::size_t group = first; group < end; ++group) reader.fetch_values(static_cast<std::int32_t>(group));
+    multiply(product, part.rows(), first, end, kRowBytes, [&](std::size_t group, std::size_t t) {
+      return tiles.keys[group] + t * kTileDepth * kLanes * sizeof(Bf16);
+    });
+  }
+
+  static void values(const Part& part, const SpanReader<E>& reader, std::size_t first, std::size_t end,
+                     const Tiles& tiles, SpanScratch& scratch, float* o) {
+    const std::size_t width = index(part.unit.layout->value_width);
+    for (std::size_t tile = first; tile < end; ++tile) reader.fetch_next_keys(tile - first, end - first);
     const TileProduct product = {reinterpret_cast<const char*>(scratch.probabilities) + first * kRowBytes,
                                  kProbabilityBytes, o, width * sizeof(float), end - first};
-    multiply(product, num_rows, 0, width / kLanes, 2 * width * sizeof(Bf16),
-             [&](std::size_t chunk, std::size_t t) { return whole[first + t] + chunk * kRowBytes; });
+    multiply(product, part.rows(), 0, width / kLanes, 2 * width * sizeof(Bf16),
+             [&](std::size_t chunk, std::size_t t) { return tiles.values[first + t] + chunk * kRowBytes; });
   }
 };
 

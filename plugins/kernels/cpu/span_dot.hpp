@@ -188,6 +188,7 @@ MORTISE_INLINE void multiply_tile(const TileSum& t, std::size_t row, std::size_t
 template <class T, class E = T>
 struct VecProducts {
   using Stored = E;
+  using Tiles = ValueTiles<E>;  // K is read as it lies
 
   // The queries as f32, row m = token * num_heads + head, padded with zeros to key_depth.
   static void begin(const SpanUnit& unit, SpanScratch& scratch) {
@@ -203,14 +204,25 @@ struct VecProducts {
       }
     }
   }
+  static void begin_part(std::size_t) {}
   static void end() {}
 
-  static MORTISE_INLINE void put(SpanScratch& scratch, std::size_t m, std::size_t lane, F32x16 p) {
-    store(scratch.scores + m * kSpanStride + lane, p);
+  // Probabilities in place of the scores; rounded to the model's type, as they are returned.
+  static MORTISE_INLINE F32x16 put(SpanScratch& scratch, std::size_t m, std::size_t lane, F32x16 p) {
+    const F32x16 rounded_p = rounded<T>(p);
+    store(scratch.scores + m * kSpanStride + lane, rounded_p);
+    return rounded_p;
   }
 
-  static void scores(const SpanUnit& unit, const SpanReader<E>& reader, KeyRange keys, SpanScratch& scratch) {
-    const std::size_t num_rows = index(unit.num_rows * unit.num_heads), depth = index(unit.layout->key_depth);
+  static void prepare_keys(const SpanReader<E>&, KeyRange, SpanScratch&, Tiles&) {}
+  static void prepare_values(const SpanReader<E>&, const ValueTiles<E>& halves, std::size_t, std::size_t, SpanScratch&,
+                             Tiles& tiles) {
+    tiles = halves;
+  }
+
+  static void scores(const Part& part, const SpanReader<E>& reader, KeyRange keys, const Tiles&, SpanScratch& scratch) {
+    const std::size_t depth = index(part.unit.layout->key_depth);
+    const float* q = scratch.q + part.first * depth;
     const std::size_t end = (index(keys.end) + kLanes - 1) / kLanes;
     for (std::size_t group = index(keys.begin) / kLanes; group < end; group += kGroupsAtOnce) {
       const std::size_t count = end - group < kGroupsAtOnce ? end - group : kGroupsAtOnce;
@@ -221,18 +233,18 @@ struct VecProducts {
       }
       for (std::size_t d = 0; d < depth; d += kTileDepth) {
         const std::size_t here = depth - d < kTileDepth ? depth - d : kTileDepth;
-        multiply({scratch.q + d, depth, here, scratch.scores + group * kLanes, kSpanStride, d == 0}, num_rows, count,
+        multiply({q + d, depth, here, scratch.scores + group * kLanes, kSpanStride, d == 0}, part.rows(), count,
                  KeyPairs<T, E>{groups, d}, scratch);
       }
     }
   }
 
-  static void values(const SpanUnit& unit, const SpanReader<E>& reader, const ValueTiles<E>& tiles, std::size_t first,
-                     std::size_t end, SpanScratch& scratch, float* o) {
-    const std::size_t num_rows = index(unit.num_rows * unit.num_heads), width = index(unit.layout->value_width);
+  static void values(const Part& part, const SpanReader<E>& reader, std::size_t first, std::size_t end,
+                     const Tiles& tiles, SpanScratch& scratch, float* o) {
+    const std::size_t width = index(part.unit.layout->value_width);
     for (std::size_t tile = first; tile < end; ++tile) {
       reader.fetch_next_keys(tile - first, end - first);
-      multiply({scratch.scores + tile * kTileDepth, kSpanStride, kTileDepth, o, width, tile == first}, num_rows,
+      multiply({scratch.scores + tile * kTileDepth, kSpanStride, kTileDepth, o, width, tile == first}, part.rows(),
                width / kLanes, ValuePairs<T, E>{tiles.half[tile], width}, scratch);
     }
   }

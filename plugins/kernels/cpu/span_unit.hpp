@@ -1,7 +1,7 @@
 // span_unit.hpp: a unit of attention but for its two matrix products: which keys a row sees, softmax, merging, reading
-// the paged cache. A `Products` (VecProducts in span.cpp, TileProducts in span_amx.cpp) brings the products, for a
-// cache of its `Stored`, and says in what form they take the queries and the probabilities. T is the model's type, E is
-// Stored.
+// the paged cache. A `Products` (VecProducts in span_dot.hpp, TileProducts in span_amx.cpp) brings the products, for a
+// cache of its `Stored`, and says in what form they take queries, probabilities, and tiles of K and V (its `Tiles`). T
+// is the model's type, E is Stored.
 #pragma once
 
 #include "kernels/cpu/io.hpp"
@@ -46,7 +46,34 @@ struct Partial {
   float *max, *sum, *o;
 };
 Partial partial_at(float* memory) {
-  return {memory, memory + kUnitRows, memory + 2 * kUnitRows};
+  return {memory, memory + kSpanRows, memory + 2 * kSpanRows};
+}
+
+// The rows of a unit that are computed at once: a unit of their own, and where they are in the whole one.
+struct Part {
+  SpanUnit unit;
+  std::size_t number, first;  // first: rows times heads before
+
+  std::size_t rows() const { return index(unit.num_rows * unit.num_heads); }
+  // Of the whole unit's.
+  Partial partial(float* memory) const {
+    return partial_at(memory + number * 2 * kSpanRows + first * index(unit.layout->value_width));
+  }
+};
+
+// Calls f(part) for all parts of a unit.
+template <class T, class F>
+MORTISE_INLINE void over_parts(const SpanUnit& unit, const F& f) {
+  const std::int32_t rows = kSpanRows / unit.num_heads;
+  Part part = {unit, 0, 0};
+  for (std::int32_t row = 0; row < unit.num_rows; row += rows, ++part.number) {
+    part.unit.q = static_cast<const T*>(unit.q) + row * unit.q_row_stride;
+    part.unit.out = static_cast<T*>(unit.out) + row * unit.out_row_stride;
+    part.unit.position = unit.position + row;
+    part.unit.num_rows = minimum(rows, unit.num_rows - row);
+    part.first = index(row * unit.num_heads);
+    f(part);
+  }
 }
 
 template <class E>
@@ -157,7 +184,7 @@ void gather_scales(const SpanReader<E>& reader, KeyRange keys, SpanScratch& scra
 // Turns the scores of row m into probabilities of the keys in `visible`, and 0 for the rest of `range` (whole tiles).
 // With scales: times V's scale, but for those that are 0, as they are for keys that the row does not see: the scale of
 // a slot that nobody has written may be anything.
-template <class T, class Products>
+template <class Products>
 MORTISE_INLINE void softmax_row(SpanScratch& scratch, std::size_t m, float scale, KeyRange visible, KeyRange range,
                                 Partial partial) {
   float* scores = scratch.scores + m * kSpanStride;
@@ -187,12 +214,9 @@ MORTISE_INLINE void softmax_row(SpanScratch& scratch, std::size_t m, float scale
     const F32x16 e = exp2_not_positive(load(scores + i) - m_all);
     if constexpr (scaled) {
       total = total + e;
-      const F32x16 weight = select(eq(e, zero()), zero(), e * load(scratch.value_scales + i));
-      Products::put(scratch, m, i, rounded<T>(weight));
+      Products::put(scratch, m, i, select(eq(e, zero()), zero(), e * load(scratch.value_scales + i)));
     } else {
-      const F32x16 p = rounded<T>(e);
-      total = total + p;
-      Products::put(scratch, m, i, p);
+      total = total + Products::put(scratch, m, i, e);
     }
   }
   for (std::size_t i = last + kLanes; i < index(range.end); i += kLanes) Products::put(scratch, m, i, zero());
@@ -207,14 +231,14 @@ void clear_row(SpanScratch& scratch, std::size_t m, KeyRange range, Partial part
   partial.sum[m] = 0.0f;
 }
 
-template <class T, class Products>
+template <class Products>
 void softmax_rows(const SpanUnit& unit, std::int32_t span, KeyRange range, SpanScratch& scratch, Partial partial) {
   std::size_t m = 0;
   for (std::int32_t r = 0; r < unit.num_rows; ++r) {
     const KeyRange visible = visible_keys(unit, r, span);
     for (std::int32_t h = 0; h < unit.num_heads; ++h, ++m) {
       if (visible.begin < visible.end) {
-        softmax_row<T, Products>(scratch, m, unit.scale, visible, range, partial);
+        softmax_row<Products>(scratch, m, unit.scale, visible, range, partial);
       } else {
         clear_row<Products>(scratch, m, range, partial);
       }
@@ -266,32 +290,66 @@ void point_at_tile(const Cache<E>& cache, std::int32_t group, E* copy, const E* 
   }
 }
 
-// Scores, probabilities and O of one span into `partial`.
+// A span of a unit: what its parts share of K and V is made once, when the first of them needs it. A decode unit reads
+// V from memory, and while it computes its scores it asks for V: so not before.
 template <class T, class Products>
-void compute_span(const SpanUnit& unit, std::int32_t span, SpanScratch& scratch, Partial partial) {
-  const KeyRange keys = keys_of_unit(unit, span);
-  const KeyRange range = {keys.begin / 32 * 32, (keys.end + 31) / 32 * 32};
+class UnitSpan {
+ public:
   using E = typename Products::Stored;
-  const SpanReader<E> reader(unit, span);
-  Products::scores(unit, reader, keys, scratch);
-  if constexpr (kHasScales<E>) gather_scales(reader, keys, scratch);
-  softmax_rows<T, Products>(unit, span, range, scratch, partial);
-  ValueTiles<E> tiles;
-  for (std::int32_t tile = range.begin / 32; tile < range.end / 32; ++tile) {
-    E* copy = tile_copy<E>(scratch, index(tile), index(unit.layout->value_width));
-    point_at_tile(reader.cache(), reader.first_group() + 2 * tile, copy, tiles.half[tile]);
+
+  UnitSpan(const SpanUnit& unit, std::int32_t span, SpanScratch& scratch)
+      : span_(span), keys_(keys_of_unit(unit, span)), reader_(unit, span), scratch_(scratch) {}
+
+  // Scores, probabilities and O of a part into `partial`.
+  void compute(const Part& part, Partial partial) {
+    const SpanUnit& unit = part.unit;
+    const KeyRange keys = keys_of_unit(unit, span_);
+    const KeyRange range = tiles_of(keys);
+    Products::begin_part(part.rows());
+    if (!prepared_keys_) {
+      Products::prepare_keys(reader_, keys_, scratch_, tiles_);
+      if constexpr (kHasScales<E>) gather_scales(reader_, keys_, scratch_);
+      prepared_keys_ = true;
+    }
+    Products::scores(part, reader_, keys, tiles_, scratch_);
+    softmax_rows<Products>(unit, span_, range, scratch_, partial);
+    if (!prepared_values_) {
+      prepare_values();
+      prepared_values_ = true;
+    }
+    Products::values(part, reader_, index(range.begin) / kTileDepth, index(range.end) / kTileDepth, tiles_, scratch_,
+                     partial.o);
+    // + 0 makes a zero positive: its sign would depend on how many tiles with P = 0 were added.
+    const std::size_t size = part.rows() * index(unit.layout->value_width);
+    for (std::size_t i = 0; i < size; i += kLanes) store(partial.o + i, load(partial.o + i) + zero());
   }
-  Products::values(unit, reader, tiles, index(range.begin) / kTileDepth, index(range.end) / kTileDepth, scratch,
-                   partial.o);
-  // + 0 makes a zero positive: its sign would depend on how many tiles with P = 0 were added.
-  const std::size_t size = index(unit.num_rows * unit.num_heads) * index(unit.layout->value_width);
-  for (std::size_t i = 0; i < size; i += kLanes) store(partial.o + i, load(partial.o + i) + zero());
-}
+
+ private:
+  static KeyRange tiles_of(KeyRange keys) { return {keys.begin / 32 * 32, (keys.end + 31) / 32 * 32}; }
+
+  void prepare_values() {
+    const KeyRange range = tiles_of(keys_);
+    ValueTiles<E> halves;
+    for (std::int32_t tile = range.begin / 32; tile < range.end / 32; ++tile) {
+      E* copy = tile_copy<E>(scratch_, index(tile), index(reader_.cache().layout.value_width));
+      point_at_tile(reader_.cache(), reader_.first_group() + 2 * tile, copy, halves.half[tile]);
+    }
+    Products::prepare_values(reader_, halves, index(range.begin) / kTileDepth, index(range.end) / kTileDepth, scratch_,
+                             tiles_);
+  }
+
+  std::int32_t span_;
+  KeyRange keys_;
+  SpanReader<E> reader_;
+  SpanScratch& scratch_;
+  bool prepared_keys_ = false, prepared_values_ = false;
+  typename Products::Tiles tiles_;
+};
 
 // M = max(m1, m2), w = exp2(m - M), sum = sum1 w1 + sum2 w2, O = O1 w1 + O2 w2: product, product, sum, no fma. A row
 // that has no partial yet takes the span's as it is; a row that sees nothing of the span keeps its own.
 void merge_partial(Partial from, Partial into, std::size_t num_rows, std::size_t width) {
-  alignas(64) float w1[kUnitRows], w2[kUnitRows];
+  alignas(64) float w1[kSpanRows], w2[kSpanRows];
   std::uint32_t had = 0, sees = 0;
   for (std::size_t m = 0; m < num_rows; m += kLanes) {
     const F32x16 m1 = load(into.max + m), m2 = load(from.max + m), s1 = load(into.sum + m), s2 = load(from.sum + m);
@@ -337,7 +395,7 @@ void write_out(const SpanUnit& unit, Partial total) {
 }
 
 void clear(Partial partial) {
-  for (std::size_t m = 0; m < kUnitRows; m += kLanes) {
+  for (std::size_t m = 0; m < kSpanRows; m += kLanes) {
     store(partial.max + m, broadcast(-kInfinity));
     store(partial.sum + m, zero());
   }
@@ -350,17 +408,22 @@ bool sees_span(const SpanUnit& unit, std::int32_t span) {
 
 template <class T, class Products>
 void attend(const SpanUnit& unit, SpanScratch& scratch) {
-  const Partial total = partial_at(scratch.total), partial = partial_at(scratch.span);
-  clear(total);
-  clear(partial);
+  const Partial partial = partial_at(scratch.span);
+  const std::size_t width = index(unit.layout->value_width);
   Products::begin(unit, scratch);
+  over_parts<T>(unit, [&](const Part& part) { clear(part.partial(scratch.total)); });
+  clear(partial);
   for (std::int32_t span = unit.first_span; span < unit.end_span; ++span) {
     if (!sees_span(unit, span)) continue;
-    compute_span<T, Products>(unit, span, scratch, partial);
-    merge_partial(partial, total, index(unit.num_rows * unit.num_heads), index(unit.layout->value_width));
+    UnitSpan<T, Products> unit_span(unit, span, scratch);
+    over_parts<T>(unit, [&](const Part& part) {
+      if (!sees_span(part.unit, span)) return;
+      unit_span.compute(part, partial);
+      merge_partial(partial, part.partial(scratch.total), part.rows(), width);
+    });
   }
   Products::end();
-  write_out<T>(unit, total);
+  over_parts<T>(unit, [&](const Part& part) { write_out<T>(part.unit, part.partial(scratch.total)); });
 }
 
 template <class T, class Products>
@@ -368,9 +431,12 @@ void write_partials(const SpanUnit& unit, SpanScratch& scratch) {
   const std::size_t floats = partial_floats(unit.layout->value_width, unit.num_rows, unit.num_heads);
   Products::begin(unit, scratch);
   for (std::int32_t span = unit.first_span; span < unit.end_span; ++span) {
-    const Partial to = partial_at(unit.partials + index(span - unit.first_span) * floats);
-    clear(to);
-    if (sees_span(unit, span)) compute_span<T, Products>(unit, span, scratch, to);
+    float* const to = unit.partials + index(span - unit.first_span) * floats;
+    UnitSpan<T, Products> unit_span(unit, span, scratch);
+    over_parts<T>(unit, [&](const Part& part) {
+      clear(part.partial(to));
+      if (sees_span(part.unit, span)) unit_span.compute(part, part.partial(to));
+    });
   }
   Products::end();
 }
@@ -378,13 +444,15 @@ void write_partials(const SpanUnit& unit, SpanScratch& scratch) {
 template <class T>
 void merge(const SpanUnit& unit, SpanScratch& scratch) {
   const std::size_t floats = partial_floats(unit.layout->value_width, unit.num_rows, unit.num_heads);
-  const Partial total = partial_at(scratch.total);
-  clear(total);
-  for (std::int32_t n = 0; n < unit.end_span - unit.first_span; ++n) {
-    merge_partial(partial_at(unit.partials + index(n) * floats), total, index(unit.num_rows * unit.num_heads),
-                  index(unit.layout->value_width));
-  }
-  write_out<T>(unit, total);
+  over_parts<T>(unit, [&](const Part& part) {
+    const Partial total = part.partial(scratch.total);
+    clear(total);
+    for (std::int32_t n = 0; n < unit.end_span - unit.first_span; ++n) {
+      merge_partial(part.partial(unit.partials + index(n) * floats), total, part.rows(),
+                    index(unit.layout->value_width));
+    }
+    write_out<T>(part.unit, total);
+  });
 }
 
 }  // namespace

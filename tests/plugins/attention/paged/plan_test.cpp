@@ -93,7 +93,7 @@ TEST(PagedPlan, ALoneLongContextIsCutForTheThreads) {
   expect_complete(s, shape, plan);
   EXPECT_GE(plan.tasks.size(), 8u);
   ASSERT_EQ(plan.merges.size(), 1u);
-  EXPECT_EQ(plan.partial_floats, 79 * (2 * cpu::kUnitRows + 4 * 64));  // 79 spans
+  EXPECT_EQ(plan.partial_floats, 79 * (2 * cpu::kSpanRows + 4 * 64));  // 79 spans
 }
 
 TEST(PagedPlan, OneThreadFoldsEverything) {
