@@ -166,7 +166,7 @@ MORTISE_INLINE void multiply_many_tile(const char* x, std::size_t row_stride, co
 }
 
 // What the rest of the core does while the matrix unit multiplies, a little after every tile: it rounds and stores the
-// rows of the pair of panels before, and asks for the rows of x that come after these ones.
+// rows of the pair of panels before, and asks for what comes next.
 template <class Y>
 class Beside {
  public:
@@ -177,17 +177,23 @@ class Beside {
   }
   // Lines [line, end) of rows that are `lines` long, from `first` on.
   void fetch(const char* first, std::size_t stride, std::size_t lines, std::size_t line, std::size_t end) {
-    first_ = first, stride_ = stride, lines_ = lines, line_ = line, end_line_ = end;
+    lines_ = lines, to_next_row_ = stride - lines * kRowBytes;
+    to_fetch_ = end - line;
+    at_ = to_fetch_ == 0 ? first : first + line / lines * stride + line % lines * kRowBytes;
+    left_in_row_ = to_fetch_ == 0 ? 0 : lines - line % lines;
   }
   // All is to be done within so many steps.
   void begin(std::size_t steps) {
     rows_a_step_ = steps == 0 ? 0 : (end_row_ + steps - 1) / steps;
-    lines_a_step_ = steps == 0 ? 0 : (end_line_ - line_ + steps - 1) / steps;
+    lines_a_step_ = steps == 0 ? 0 : (to_fetch_ + steps - 1) / steps;
   }
   MORTISE_INLINE void step() {
     write_rows_until(minimum(row_ + rows_a_step_, end_row_));
-    for (const std::size_t end = minimum(line_ + lines_a_step_, end_line_); line_ < end; ++line_) {
-      __builtin_prefetch(first_ + line_ / lines_ * stride_ + line_ % lines_ * kRowBytes, 0, 2);
+    std::size_t count = minimum(lines_a_step_, to_fetch_);
+    for (to_fetch_ -= count; count > 0; --count) {
+      __builtin_prefetch(at_, 0, 2);
+      at_ += kRowBytes;
+      if (--left_in_row_ == 0) at_ += to_next_row_, left_in_row_ = lines_;
     }
   }
   void finish() { write_rows_until(end_row_); }
@@ -201,8 +207,8 @@ class Beside {
   const LinearArgs* args_ = nullptr;
   std::size_t m_ = 0, n_ = 0, row_ = 0, end_row_ = 0, rows_a_step_ = 0;
   const float* acc_ = nullptr;
-  const char* first_ = nullptr;
-  std::size_t stride_ = 0, lines_ = 1, line_ = 0, end_line_ = 0, lines_a_step_ = 0;
+  const char* at_ = nullptr;
+  std::size_t to_next_row_ = 0, lines_ = 0, left_in_row_ = 0, to_fetch_ = 0, lines_a_step_ = 0;
 };
 
 // 17 to 32 rows and the one or two panels at column n into acc.
@@ -226,19 +232,28 @@ void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Bes
   beside.finish();
 }
 
-// 17 to 32 rows, the columns [n0, n1). `next_rows`: that many of x will be wanted next.
+// 17 to 32 rows, the columns [n0, n1). `next_rows`: that many of x will be wanted next; where there are none, each pair
+// of panels is read this once, from memory, and asks for the one after it.
 template <class Y>
 void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows, std::size_t n0,
-                   std::size_t n1, std::size_t next_rows) {
+                   std::size_t n1, std::size_t next_rows, bool fetch_weights) {
   alignas(64) float acc[2][4 * kAccumulator];
   configure_many(rows);
+  const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes;
   const std::size_t row_lines = args.k * sizeof(Bf16) / kRowBytes;
   const std::size_t pairs = (n1 - n0 + 2 * kLanes - 1) / (2 * kLanes), lines = next_rows * row_lines;
   const char* const next_x = x.first + 2 * kTileRows * x.row_stride;
   Beside<Y> beside;
   std::size_t n = n0, pair = 0;
   for (; n < n1; n += 2 * kLanes, ++pair) {
-    beside.fetch(next_x, x.row_stride, row_lines, lines * pair / pairs, lines * (pair + 1) / pairs);
+    if (next_rows > 0) {
+      beside.fetch(next_x, x.row_stride, row_lines, lines * pair / pairs, lines * (pair + 1) / pairs);
+    } else if (fetch_weights && n + 4 * kLanes <= n1) {
+      const char* next_pair = static_cast<const char*>(args.w) + (n / kLanes + 2) * panel_bytes;
+      beside.fetch(next_pair, 2 * panel_bytes, 2 * panel_bytes / kRowBytes, 0, 2 * panel_bytes / kRowBytes);
+    } else {
+      beside.fetch(nullptr, 0, 0, 0, 0);
+    }
     if (n + kLanes < n1) {
       multiply_many<2, Y>(args, x, n, beside, acc[pair % 2]);
       beside.write(args, m, rows, n, acc[pair % 2]);
@@ -271,7 +286,8 @@ void run(const LinearArgs& args, const LinearRange& range) {
       const TilesOfX x = tiles_of_x(args, m, rows, last);
       if (rows > kTileRows) {
         const std::size_t next = range.m1 - m - rows < 2 * kTileRows ? range.m1 - m - rows : 2 * kTileRows;
-        multiply_rows<Y>(args, x, m, rows, n, n_end, n_end - n >= kFetchColumns ? next : 0);
+        multiply_rows<Y>(args, x, m, rows, n, n_end, n_end - n >= kFetchColumns ? next : 0,
+                         range.m1 - range.m0 <= 2 * kTileRows);
       } else {
         multiply_few<Y>(args, x, m, rows, n, n_end);
       }
