@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "bench/machine.hpp"
 #include "error.hpp"
 
 namespace mortise::bench {
@@ -40,6 +41,14 @@ void check_environment(const SubjectChoice& choice) {
 double kv_bytes_of(const Assembly& assembly) {
   const double positions = static_cast<double>(assembly.limits().block_size) * assembly.dims().num_layers;
   return static_cast<double>(assembly.kv_bytes_per_block()) / positions;
+}
+
+std::optional<ModelFiles> files_of(const SubjectChoice& choice, const PipelineDescription& description) {
+  if (choice.shape == nullptr) return std::nullopt;
+  if (const auto available = available_memory("/proc/meminfo")) {
+    check_fits_memory(*choice.shape, description.model.choices.front().options, *available);
+  }
+  return make_random_model(*choice.shape);
 }
 
 mortise_device_info describe_device(const Parts& parts) {
@@ -80,8 +89,7 @@ PipelineScript load_subject_script(const SubjectChoice& choice) {
 
 Subject::Subject(const SubjectChoice& choice, TraceFile* trace)
     : script_(load_subject_script(choice)),
-      assembly_(description(),
-                choice.shape != nullptr ? std::optional(make_random_model(*choice.shape)) : std::nullopt),
+      assembly_(description(), files_of(choice, description())),
       device_(describe_device(assembly_.parts())),
       cost_(model_cost(assembly_.checkpoint(), assembly_.dims(), kv_bytes_of(assembly_))),
       engine_(assembly_.parts(), assembly_.limits(), assembly_.model_info(), assembly_.tokenizer(),
