@@ -27,7 +27,7 @@ if ! grep -q 'asm volatile("" : "+m"(tc))' "$amx"; then
   grep -q 'asm volatile("" : "+m"(tc))' "$amx" || { echo "$amx: _tile_loadconfig(&tc) is not there any more; is the patch still needed?" >&2; exit 1; }
 fi
 
-read -ra more <<< "${LLAMA_CMAKE_ARGS:-}"
+read -ra more -d "" <<< "${LLAMA_CMAKE_ARGS:-}" || true # of several lines, too
 cmake -S llama.cpp -B llama.cpp/build -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF \
   -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON "${more[@]}" > cmake.log
 cmake --build llama.cpp/build -j "${JOBS:-$(nproc)}" --target llama-batched-bench llama-completion llama-quantize > build.log
