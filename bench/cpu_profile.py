@@ -178,7 +178,10 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         keep = args.keep or Path(temporary) / "profile"
         record(args.command, keep, args.preload)
-        show(keep, folder, args.least)
+        if shutil.which("nm") is None and args.keep:
+            print(f"no binutils here: read {keep}.prof and {keep}.maps with --read {keep} where they are")
+        else:
+            show(keep, folder, args.least)
 
 
 if __name__ == "__main__":
