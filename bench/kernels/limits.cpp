@@ -2,24 +2,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <thread>
 #include <vector>
 
-namespace mortise::cpu {
-// Each does `rounds` rounds of independent multiply-adds in registers and returns how many operations a round has.
-namespace isa_portable {
-double fma_rounds(std::size_t rounds);
-}
-#if defined(__x86_64__)
-namespace isa_avx2 {
-double fma_rounds(std::size_t rounds);
-}
-namespace isa_avx512 {
-double fma_rounds(std::size_t rounds);
-}
-#endif
-}  // namespace mortise::cpu
+#include "bench/peak.hpp"
+#include "bench/probes.hpp"
 
 namespace mortise::bench {
 namespace {
@@ -30,32 +19,18 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-#if defined(__x86_64__)
-double tile_rounds(std::size_t rounds) {
-  struct alignas(64) {
-    std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-    std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-  } config;
-  asm volatile("ldtilecfg %0" ::"m"(config));
-  for (std::size_t i = 0; i < rounds; ++i) {
-    asm volatile(
-        "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n tdpbf16ps %%tmm6, %%tmm5, %%tmm1\n"
-        "tdpbf16ps %%tmm7, %%tmm4, %%tmm2\n tdpbf16ps %%tmm7, %%tmm5, %%tmm3\n" ::);
+Unit unit_of(cpu::Isa isa) {
+  switch (isa) {
+    case cpu::Isa::kAmx:
+      return Unit::kAmxBf16;
+    case cpu::Isa::kAvx512:
+      return Unit::kAvx512Fma;
+    case cpu::Isa::kAvx2:
+      return Unit::kAvx2Fma;
+    case cpu::Isa::kPortable:
+      break;
   }
-  asm volatile("tilerelease");
-  return 4 * 2.0 * 16 * 16 * 32;
-}
-#endif
-
-double rounds_on(cpu::Isa isa, std::size_t rounds) {
-#if defined(__x86_64__)
-  if (isa == cpu::Isa::kAmx) return tile_rounds(rounds);
-  if (isa == cpu::Isa::kAvx512) return cpu::isa_avx512::fma_rounds(rounds);
-  if (isa == cpu::Isa::kAvx2) return cpu::isa_avx2::fma_rounds(rounds);
-#endif
-  (void)isa;
-  return cpu::isa_portable::fma_rounds(rounds);
+  return Unit::kF32;
 }
 
 }  // namespace
@@ -95,27 +70,26 @@ double fastest_round(std::size_t threads, double seconds, const std::function<vo
 }
 
 double memory_read_bytes_per_s(std::size_t threads) {
-  constexpr std::size_t kWords = (std::size_t{192} << 20) / sizeof(std::uint64_t);  // beyond every cache
-  constexpr std::size_t kPart = (std::size_t{6} << 20) / sizeof(std::uint64_t);     // a round's
-  const std::vector<std::uint64_t> memory(kWords, 1);
-  std::atomic<std::uint64_t> sink{0};
+  constexpr std::size_t kTurn = 512, kAlignment = 64;
+  constexpr std::size_t kBytes = std::size_t{192} << 20;  // beyond every cache
+  constexpr std::size_t kRound = std::size_t{6} << 20;
+  const std::size_t part = kRound / threads / kTurn * kTurn;
+  std::vector<std::byte> memory(kBytes + kAlignment, std::byte{1});
+  const std::byte* first = memory.data() + kAlignment - reinterpret_cast<std::uintptr_t>(memory.data()) % kAlignment;
   const double seconds = fastest_round(threads, 0.5, [&](std::size_t t, std::size_t round) {
-    const std::size_t first = round % (kWords / kPart) * kPart;
-    std::uint64_t sums[8] = {};
-    for (std::size_t i = first + kPart / threads * t; i + 8 <= first + kPart / threads * (t + 1); i += 8) {
-      __builtin_prefetch(&memory[i] + 256);
-      for (std::size_t j = 0; j < 8; ++j) sums[j] += memory[i + j];
-    }
-    sink += sums[0] + sums[1] + sums[2] + sums[3] + sums[4] + sums[5] + sums[6] + sums[7];
+    const std::uint64_t any = read_bytes(first + round % (kBytes / kRound) * kRound + t * part, part);
+    asm volatile("" ::"r"(any));
   });
-  return static_cast<double>(kPart * sizeof(std::uint64_t)) / seconds;
+  return static_cast<double>(part * threads) / seconds;
 }
 
 double peak_flop_per_s(cpu::Isa isa, std::size_t threads) {
   constexpr std::size_t kRounds = 20000;
-  const double operations = rounds_on(isa, 1);
-  const double seconds = fastest_round(threads, 0.3, [&](std::size_t, std::size_t) { rounds_on(isa, kRounds); });
-  return operations * kRounds * static_cast<double>(threads) / seconds;
+  const Unit unit = unit_of(isa);
+  available_units();  // asks for the tiles
+  const double operations = run_unit(unit, kRounds);
+  const double seconds = fastest_round(threads, 0.3, [&](std::size_t, std::size_t) { run_unit(unit, kRounds); });
+  return operations * static_cast<double>(threads) / seconds;
 }
 
 }  // namespace mortise::bench

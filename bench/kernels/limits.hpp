@@ -1,4 +1,5 @@
-// limits.hpp: what this machine allows, measured in the same run as what is compared with it.
+// limits.hpp: how fast a kernel is at best, and what this machine allows in the same run (`mortise bench` measures the
+// latter with the same loops: runtime/bench/probes.hpp).
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,9 @@ namespace mortise::bench {
 // of the machine even while others use it.
 double fastest_round(std::size_t threads, double seconds, const std::function<void(std::size_t, std::size_t)>& body);
 
+// Both: the fastest of many short rounds.
 double memory_read_bytes_per_s(std::size_t threads);
-// f32 FMA, two operations each; on AMX the tile instruction.
+// Of the unit that the instruction set multiplies bf16 and f32 in: f32 FMA, on AMX the tiles.
 double peak_flop_per_s(cpu::Isa isa, std::size_t threads);
 
 }  // namespace mortise::bench

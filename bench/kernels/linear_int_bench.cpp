@@ -5,93 +5,42 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <vector>
 
+#include "isas.hpp"
 #include "kernels/cpu/kernels.hpp"
 #include "kernels/cpu/linear_int_pack.hpp"
 #include "limits.hpp"
+#include "linear_input.hpp"
 
 namespace {
 
 using namespace mortise;
+using bench::Shape;
 
-struct Shape {
-  std::size_t n, k;
-};
 constexpr Shape kShapes[] = {{3072, 768}, {4096, 4096}};
 constexpr std::size_t kRows[] = {1, 2, 4, 8, 16, 32, 128, 1024};
-constexpr std::size_t kWeightBytes = std::size_t{192} << 20;  // beyond the caches
-
-template <class T>
-T* aligned(std::vector<char>& memory, std::size_t count) {
-  memory.resize(count * sizeof(T) + 64);
-  return reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64);
-}
-
-void fill(cpu::Bf16* p, std::size_t n) {
-  std::uint32_t state = 1;
-  for (std::size_t i = 0; i < n; ++i) {
-    state = state * 1664525u + 1013904223u;
-    p[i] = static_cast<cpu::Bf16>(0x3f80u ^ (state >> 16 & 0x807fu));  // +-[1, 2)
-  }
-}
-
-struct Input {
-  Input(Shape s, std::size_t m) {
-    x = aligned<cpu::Bf16>(x_memory, m * s.k);
-    y = aligned<cpu::Bf16>(y_memory, m * s.n);
-    fill(x, m * s.k);
-  }
-  cpu::Bf16 *x, *y;
-  std::vector<char> x_memory, y_memory;
-};
-
-std::size_t copies_of(std::size_t bytes, std::size_t m) {
-  return m <= 32 ? std::max<std::size_t>(2, kWeightBytes / bytes) : 2;
-}
-std::size_t columns_per_thread(std::size_t n, std::size_t threads) {
-  return (n / 16 + threads - 1) / threads * 16;
-}
-
-double measure_bf16(const cpu::LinearKernel& kernel, Shape s, std::size_t m, std::size_t threads) {
-  Input in(s, m);
-  const std::size_t bytes = cpu::packed_bytes_bf16(s.n, s.k), copies = copies_of(bytes, m);
-  std::vector<char> weight_memory, scratch_memory;
-  auto* weights = aligned<cpu::Bf16>(weight_memory, copies * bytes / 2);
-  fill(weights, copies * bytes / 2);
-  const std::size_t scratch = (kernel.scratch_bytes(m, s.k) + 63) / 64 * 64, each = columns_per_thread(s.n, threads);
-  auto* memory = aligned<char>(scratch_memory, scratch * threads);
-  return bench::fastest_round(threads, 0.1, [&](std::size_t t, std::size_t round) {
-    cpu::LinearArgs args = {};
-    args.x = in.x, args.x_stride = s.k, args.m = m, args.n = s.n, args.k = s.k, args.y = in.y, args.y_stride = s.n;
-    args.scratch = memory + t * scratch;
-    args.w = weights + round % copies * bytes / 2;
-    kernel.prepare(args, 0, m);
-    kernel.run(args, {0, m, std::min(t * each, s.n), std::min((t + 1) * each, s.n)});
-  });
-}
+constexpr double kSeconds = 0.1;  // of each product
 
 double measure_int(const cpu::LinearIntKernels& kernels, Shape s, std::size_t m, std::size_t threads,
                    cpu::IntFormat format) {
-  Input in(s, m);
-  const std::size_t bytes = cpu::packed_bytes_int(s.n, s.k, format.bits), copies = copies_of(bytes, m);
+  const bench::Input in(s, m);
+  const std::size_t bytes = cpu::packed_bytes_int(s.n, s.k, format.bits), copies = bench::copies_of(bytes, m);
   const std::size_t entries = s.n * cpu::groups_of(s.k, format.group_size);
-  std::vector<char> value_memory, scale_memory, zero_memory, scratch_memory;
-  auto* values = aligned<std::uint8_t>(value_memory, copies * bytes);
-  auto* scales = aligned<float>(scale_memory, copies * entries);
-  auto* zeros = aligned<std::uint8_t>(zero_memory, copies * entries);
+  std::vector<char> value_memory, scale_memory, zero_memory;
+  auto* values = bench::aligned<std::uint8_t>(value_memory, copies * bytes);
+  auto* scales = bench::aligned<float>(scale_memory, copies * entries);
+  auto* zeros = bench::aligned<std::uint8_t>(zero_memory, copies * entries);
   for (std::size_t i = 0; i < copies * bytes; ++i) values[i] = static_cast<std::uint8_t>(i * 2654435761u >> 13);
   std::fill_n(scales, copies * entries, 0.01f);
   std::fill_n(zeros, copies * entries, format.bits == 4 ? std::uint8_t{7} : std::uint8_t{128});
-  const std::size_t scratch = (kernels.scratch_bytes(m, s.k, format.group_size) + 63) / 64 * 64;
-  const std::size_t each = columns_per_thread(s.n, threads);
-  auto* memory = aligned<char>(scratch_memory, scratch * threads);
-  return bench::fastest_round(threads, 0.1, [&](std::size_t t, std::size_t round) {
+  const bench::Scratch scratch(kernels.scratch_bytes(m, s.k, format.group_size), threads);
+  const std::size_t each = bench::columns_per_thread(s.n, threads);
+  return bench::fastest_round(threads, kSeconds, [&](std::size_t t, std::size_t round) {
     cpu::LinearIntArgs args = {};
     args.x = in.x, args.x_stride = s.k, args.m = m, args.n = s.n, args.k = s.k, args.y = in.y, args.y_stride = s.n;
     args.format = format;
-    args.scratch = memory + t * scratch;
+    args.scratch = scratch.of(t);
     args.values = values + round % copies * bytes;
     args.scales = scales + round % copies * entries;
     args.zeros = zeros + round % copies * entries;
@@ -109,7 +58,7 @@ void run(cpu::Isa isa, std::size_t threads, double bandwidth) {
   const cpu::IntFormat formats[] = {{8, kRow}, {4, 64}, {4, 128}};
   for (const Shape& s : kShapes) {
     for (const std::size_t m : kRows) {
-      const double bf16 = measure_bf16(cpu::kernels(isa).linear_bf16.to_bf16, s, m, threads);
+      const double bf16 = bench::measure_bf16(cpu::kernels(isa).linear_bf16.to_bf16, s, m, threads, kSeconds);
       char name[32];
       std::snprintf(name, sizeof name, "%zu x %zu", s.n, s.k);
       std::printf("%12s %6zu %10.1f", name, m, bf16 * 1e6);
@@ -129,19 +78,8 @@ void run(cpu::Isa isa, std::size_t threads, double bandwidth) {
 
 int main(int argc, char** argv) {
   const std::size_t threads = argc > 1 ? static_cast<std::size_t>(std::max(1, std::atoi(argv[1]))) : 1;
-  std::vector<cpu::Isa> isas;
-  for (int i = 2; i < argc; ++i) {
-    std::string error;
-    const auto isa = cpu::choose_isa(argv[i], error);
-    if (!isa) {
-      std::fprintf(stderr, "%s\n", error.c_str());
-      return 1;
-    }
-    isas.push_back(*isa);
-  }
-  for (cpu::Isa isa : cpu::available_isas()) {
-    if (argc <= 2 && isa != cpu::Isa::kPortable) isas.push_back(isa);
-  }
+  const auto isas = bench::isas_named({argv + std::min(argc, 2), argv + argc});
+  if (!isas) return 1;
   const double bandwidth = bench::memory_read_bytes_per_s(threads);
-  for (const cpu::Isa isa : isas) run(isa, threads, bandwidth);
+  for (const cpu::Isa isa : *isas) run(isa, threads, bandwidth);
 }

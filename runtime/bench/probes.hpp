@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 
@@ -14,6 +15,10 @@ namespace mortise::bench {
 // Runs body(thread) on so many threads at once, the caller among them; the time in seconds from the start of the first
 // to the end of the last.
 double run_on_threads(std::size_t num_threads, const std::function<void(std::size_t)>& body);
+
+// Reads memory as fast as one thread can; what it returns depends on all of it. REQUIRES: p is aligned to 64 bytes,
+// bytes is a multiple of 512.
+std::uint64_t read_bytes(const std::byte* p, std::size_t bytes);
 
 // Reads `bytes` of memory again and again, an equal part a thread: the bandwidth of the memory, or of the cache that so
 // many bytes fit.

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "error.hpp"
@@ -153,6 +154,23 @@ ModelFiles make_random_model(const ModelShape& shape) {
   return {Checkpoint::from_memory(std::string(shape.name), read_model_config(folder.path(), "bfloat16"),
                                   std::move(weights.tensors), std::move(weights.memory)),
           Tokenizer::load(folder.path())};
+}
+
+void check_fits_memory(const ModelShape& shape, const nlohmann::json& model_options, std::uint64_t available_bytes) {
+  const auto has = [&](const char* option, const char* value) {
+    const auto found = model_options.find(option);
+    return found != model_options.end() && *found == value;
+  };
+  const int float_bits = has("dtype", "f32") ? 32 : 16;
+  const int bits = has("weights", "int8") ? 8 : has("weights", "int4") ? 4 : float_bits;
+  const std::uint64_t needed = device_bytes_of(shape, bits, float_bits);
+  if (needed <= available_bytes) return;
+  constexpr double kGiB = 1 << 30;
+  const char* fewer = bits > 8   ? ", or --set model.weights=int8 (or int4)"
+                      : bits > 4 ? ", or --set model.weights=int4"
+                                 : "";
+  fail("--shape {}: its weights take {:.1f} GiB, and {:.1f} GiB of memory are free; take a smaller shape{}", shape.name,
+       static_cast<double>(needed) / kGiB, static_cast<double>(available_bytes) / kGiB, fewer);
 }
 
 void write_random_model(const ModelShape& shape, const std::filesystem::path& folder) {

@@ -1,7 +1,9 @@
 // runtime/bench/random_model.hpp: a model of a named shape with random weights, in memory or as a checkpoint folder.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 
 #include "bench/model_shape.hpp"
 #include "engine/assembly.hpp"
@@ -26,6 +28,10 @@ class TemporaryFolder {
 // of the same numbers, which repeat in the address space, at another place each. What the model packs on its device is
 // as large as ever.
 ModelFiles make_random_model(const ModelShape& shape);
+
+// Throws an Error, with the figures, when what such a model packs (with the options `dtype` and `weights` of a model
+// plugin) is more than so many bytes: loading it would end with a process killed by the system, minutes later.
+void check_fits_memory(const ModelShape& shape, const nlohmann::json& model_options, std::uint64_t available_bytes);
 
 // The same as a checkpoint that any program loads: config.json, tokenizer.json, model.safetensors. Throws an Error when
 // it cannot be written.

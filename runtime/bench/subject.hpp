@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cost.hpp"
+#include "bench/model_cost.hpp"
 #include "bench/peak.hpp"
 #include "bench/random_model.hpp"
 #include "bench/script_text.hpp"
@@ -49,9 +49,8 @@ class Subject {
   Engine engine_;
 };
 
-// From the tensors' shapes: products are matrices but for embeddings; a head that is tied to them counts.
-ModelCost model_cost(const Assembly& assembly, const PipelineDescription& description);
-// The unit that the cpu device's instruction set ("amx", ...) multiplies such weights in, if it is measured here.
-std::optional<Unit> unit_of_isa(std::string_view isa, bool int8_weights);
+// The unit that the cpu device's instruction set ("amx", ...) multiplies weights of such a type in (MORTISE_I8:
+// integers of 8 or 4 bits), if it is measured here.
+std::optional<Unit> unit_of_isa(std::string_view isa, std::int32_t dtype);
 
 }  // namespace mortise::bench

@@ -263,6 +263,7 @@ void Assembly::open_attention(const PipelineDescription& description, mortise_qu
                                                     &layout, &error),
                     error, "kv_layout");
   if (layout.bytes_per_block == 0) fail("{}: says that a KV block has 0 bytes", parts_.attention.name);
+  kv_bytes_per_block_ = layout.bytes_per_block;
   const auto affordable = static_cast<std::int64_t>(
       std::min<std::uint64_t>(description.kv_cache.memory_bytes / layout.bytes_per_block, INT32_MAX));
   // Without the prefix cache more than all sequences at full length can use would never be touched.

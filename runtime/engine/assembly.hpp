@@ -38,6 +38,7 @@ class Assembly {
   const Parts& parts() const { return parts_; }
   const EngineLimits& limits() const { return limits_; }
   const mortise_model_dims& dims() const { return dims_; }
+  std::uint64_t kv_bytes_per_block() const { return kv_bytes_per_block_; }  // of all layers
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const Checkpoint& checkpoint() const { return *checkpoint_; }
   ModelInfo model_info() const;
@@ -69,6 +70,7 @@ class Assembly {
   std::optional<PartInstance> model_;
   mortise_model_dims dims_{};
   std::int32_t kv_dtype_ = 0;
+  std::uint64_t kv_bytes_per_block_ = 0;
   struct DeviceMemory;
   std::unique_ptr<DeviceMemory> kv_;
   std::optional<PartInstance> attention_;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <stdexcept>
 
 #include "checkpoint/checkpoint.hpp"
@@ -41,24 +42,44 @@ std::uint16_t f32_to_bf16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-std::string rounded_to_bf16(const TensorView& view) {
-  if (view.dtype == Dtype::kBf16) return {reinterpret_cast<const char*>(view.bytes.data()), view.bytes.size()};
-  if (view.dtype != Dtype::kF16 && view.dtype != Dtype::kF32)
-    throw std::runtime_error("cannot round " + view.dtype_name);
-  const std::size_t size = dtype_size(view.dtype), count = view.bytes.size() / size;
-  std::vector<std::uint16_t> out(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    float value = 0;
+std::vector<float> widened(const TensorView& view) {
+  if (view.dtype != Dtype::kBf16 && view.dtype != Dtype::kF16 && view.dtype != Dtype::kF32)
+    throw std::runtime_error("cannot widen " + view.dtype_name);
+  const std::size_t size = dtype_size(view.dtype);
+  std::vector<float> out(view.bytes.size() / size);
+  for (std::size_t i = 0; i < out.size(); ++i) {
     std::uint16_t half = 0;
-    if (view.dtype == Dtype::kF32) {
-      std::memcpy(&value, view.bytes.data() + i * size, size);
-    } else {
-      std::memcpy(&half, view.bytes.data() + i * size, size);
-      value = f16_to_f32(half);
-    }
-    out[i] = f32_to_bf16(value);
+    std::memcpy(view.dtype == Dtype::kF32 ? static_cast<void*>(&out[i]) : &half, view.bytes.data() + i * size, size);
+    if (view.dtype == Dtype::kF16) out[i] = f16_to_f32(half);
+    if (view.dtype == Dtype::kBf16) out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
   }
+  return out;
+}
+
+std::string rounded_to_bf16(const TensorView& view) {
+  std::vector<std::uint16_t> out;
+  for (const float value : widened(view)) out.push_back(f32_to_bf16(value));
   return {reinterpret_cast<const char*>(out.data()), out.size() * sizeof out[0]};
+}
+
+// What the integers of one group stand for.
+void round_group(std::span<float> group, int bits) {
+  const auto [least, most] = std::minmax_element(group.begin(), group.end());
+  const double low = std::min(0.0f, *least), high = std::max(0.0f, *most);
+  const double scale = bits == 8 ? std::max(-low, high) / 127 : (high - low) / 15;
+  if (scale == 0) return;
+  const double zero = bits == 8 ? 0 : std::nearbyint(-low / scale);
+  for (float& w : group) {
+    const double value = std::nearbyint(w / scale) + zero;
+    w = static_cast<float>(scale * ((bits == 8 ? value : std::clamp(value, 0.0, 15.0)) - zero));
+  }
+}
+
+void copy_configs(const fs::path& from, const fs::path& to, const char* dtype) {
+  auto config = nlohmann::json::parse(read_file(from / "config.json"));
+  config[config.contains("torch_dtype") ? "torch_dtype" : "dtype"] = dtype;
+  write_file(to / "config.json", config.dump(2));
+  fs::copy_file(from / "generation_config.json", to / "generation_config.json", fs::copy_options::overwrite_existing);
 }
 
 }  // namespace
@@ -91,11 +112,28 @@ void write_bf16_copy(const fs::path& from, const fs::path& to) {
   for (const auto& [name, view] : checkpoint.tensors())
     tensors.push_back({name, "BF16", view.shape, rounded_to_bf16(view)});
   write_file(to / "model.safetensors", safetensors_bytes(tensors));
+  copy_configs(from, to, "bfloat16");
+}
 
-  auto config = nlohmann::json::parse(read_file(from / "config.json"));
-  config[config.contains("torch_dtype") ? "torch_dtype" : "dtype"] = "bfloat16";
-  write_file(to / "config.json", config.dump(2));
-  fs::copy_file(from / "generation_config.json", to / "generation_config.json", fs::copy_options::overwrite_existing);
+void write_rounded_copy(const fs::path& from, const fs::path& to, int bits, std::size_t group_size) {
+  const Checkpoint checkpoint = Checkpoint::open(from);
+  std::vector<TensorToWrite> tensors;
+  for (const auto& [name, view] : checkpoint.tensors()) {
+    std::vector<float> values = widened(view);
+    if (name.ends_with("_proj.weight")) {
+      const auto columns = static_cast<std::size_t>(view.shape.at(1));
+      const std::size_t group = group_size == 0 ? columns : group_size;
+      for (std::size_t row = 0; row < values.size(); row += columns) {
+        for (std::size_t begin = 0; begin < columns; begin += group) {
+          round_group({values.data() + row + begin, std::min(group, columns - begin)}, bits);
+        }
+      }
+    }
+    tensors.push_back(
+        {name, "F32", view.shape, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)}});
+  }
+  write_file(to / "model.safetensors", safetensors_bytes(tensors));
+  copy_configs(from, to, "float32");
 }
 
 }  // namespace mortise::test

@@ -172,7 +172,9 @@ Stack::Stack(const Parts& parts, const std::filesystem::path& folder, const Stac
 
   device_ = create(parts.device, options.device);
   device_->activate(activate);
-  model_ = create(parts.model, nlohmann::json{{"path", folder.string()}, {"dtype", options.dtype}}.dump());
+  nlohmann::json model = nlohmann::json::parse(options.model);
+  model.update({{"path", folder.string()}, {"dtype", options.dtype}});
+  model_ = create(parts.model, model.dump());
   load_model();
   activate.max_model_len = dims_.max_model_len;
   model_->activate(activate);

@@ -25,6 +25,7 @@ struct StackOptions {
   std::string device = "{}";  // JSON; the defaults of the schema are added
   std::string attention = "{}";
   std::string dtype = "auto";
+  std::string model = "{}";  // JSON: further options of the model
   int32_t block_size = 16;
   int32_t num_blocks = 128;
   int32_t max_batched_tokens = 512;

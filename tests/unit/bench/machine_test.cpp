@@ -40,6 +40,15 @@ TEST(BenchMachine, WhatIsMissingOrStrangeIsLeftOut) {
   EXPECT_TRUE(read_caches(dir.path()).empty());
 }
 
+TEST(BenchMachine, AvailableMemoryIsThatOfMeminfo) {
+  const TempDir dir;
+  std::ofstream(dir.path() / "meminfo") << "MemTotal:       24683520 kB\nMemFree:  1 kB\nMemAvailable:   23262044 kB\n";
+  EXPECT_EQ(available_memory(dir.path() / "meminfo"), std::uint64_t{23262044} << 10);
+  std::ofstream(dir.path() / "old") << "MemTotal: 24683520 kB\n";
+  EXPECT_EQ(available_memory(dir.path() / "old"), std::nullopt);
+  EXPECT_EQ(available_memory(dir.path() / "none"), std::nullopt);
+}
+
 TEST(BenchMachine, ThereIsAProcessor) {
   EXPECT_GE(usable_processors(), 1u);
   EXPECT_FALSE(processor_name().empty());

@@ -1,5 +1,7 @@
 #include "bench/model_shape.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "bench/random_model.hpp"
 #include "test_support.hpp"
 
@@ -27,6 +29,32 @@ TEST(BenchShape, ShapesHaveTheParametersOfTheirNames) {
 
 TEST(BenchShape, AnUnknownShapeIsRefusedWithTheList) {
   EXPECT_EQ(error_of([] { model_shape("7b"); }), "--shape 7b: no shape of that name; there are tiny, 160m, 1b, 8b");
+}
+
+TEST(BenchShape, DeviceBytesCountATiedHeadOnceUnlessItBecomesIntegers) {
+  const std::uint64_t embedding = std::uint64_t{128256} * 2048,
+                      body = 1'235'746'816 - 128256ull * 2048;  // without 67,584 of norms
+  EXPECT_EQ(device_bytes_of(model_shape("1b"), 16, 16), 2 * (body + embedding));
+  EXPECT_EQ(device_bytes_of(model_shape("1b"), 8, 16), body + 3 * embedding);
+  EXPECT_EQ(device_bytes_of(model_shape("1b"), 4, 16), body / 2 + 3 * embedding);
+  EXPECT_EQ(device_bytes_of(model_shape("1b"), 32, 32), 4 * (body + embedding));
+  EXPECT_EQ(device_bytes_of(model_shape("tiny"), 16, 16) / 2 + 13 * 288, num_parameters(model_shape("tiny")));  // norms
+}
+
+TEST(BenchShape, AShapeThatDoesNotFitTheMemoryIsRefusedBeforeItIsMade) {
+  const ModelShape& shape = model_shape("8b");
+  const auto error = [&](const nlohmann::json& options, std::uint64_t gib) {
+    return error_of([&] { check_fits_memory(shape, options, gib << 30); });
+  };
+  EXPECT_EQ(error({{"dtype", "auto"}, {"weights", "auto"}}, 12),
+            "--shape 8b: its weights take 15.0 GiB, and 12.0 GiB of memory are free; take a smaller shape, or --set "
+            "model.weights=int8 (or int4)");
+  EXPECT_EQ(error({{"weights", "int8"}}, 4),
+            "--shape 8b: its weights take 8.0 GiB, and 4.0 GiB of memory are free; take a smaller shape, or --set "
+            "model.weights=int4");
+  EXPECT_EQ(error({{"weights", "int4"}}, 4),
+            "--shape 8b: its weights take 4.7 GiB, and 4.0 GiB of memory are free; take a smaller shape");
+  check_fits_memory(shape, {{"weights", "int8"}}, std::uint64_t{9} << 30);
 }
 
 TEST(BenchShape, TheModelInMemoryIsTheOneThatIsWritten) {
