@@ -12,7 +12,7 @@ struct mortise_device {
       : isa(isa),
         kernels(mortise::cpu::kernels(isa)),
         memory_bytes(mortise::cpu::machine_memory().total_bytes),
-        pool(num_threads),
+        pool(num_threads, mortise::cpu::usable_cpus()),
         weights(pages),
         scratch(pages) {}
 
