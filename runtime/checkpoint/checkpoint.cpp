@@ -1,5 +1,7 @@
 #include "checkpoint/checkpoint.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -144,6 +146,17 @@ Checkpoint Checkpoint::from_memory(const std::string& name, ModelConfig config, 
 std::optional<QuantizedMatrix> Checkpoint::find_quantized(std::string_view name) const {
   if (!config_.quantization) return std::nullopt;
   return QuantizedMatrix::find(tensors_, *config_.quantization, name, folder_.native());
+}
+
+std::optional<std::string> Checkpoint::identity() const {
+  if (files_.empty()) return std::nullopt;
+  std::string all = fmt::format("{:016x}", fingerprint());
+  for (const SafetensorsFile& file : files_) {
+    if (!file.identity()) return std::nullopt;
+    all += ' ';
+    all += *file.identity();
+  }
+  return all;
 }
 
 const TensorView* Checkpoint::find(std::string_view name) const {

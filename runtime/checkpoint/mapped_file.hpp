@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
+#include <string>
 
 namespace mortise {
 
@@ -18,8 +20,13 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }  // page-aligned; empty for an empty file
 
+  // Device, inode, size and times (see Checkpoint::identity) when it was opened; nullopt when the file was changed less
+  // than a tenth of a second before.
+  const std::optional<std::string>& identity() const { return identity_; }
+
  private:
   std::span<const std::byte> bytes_;
+  std::optional<std::string> identity_;
 };
 
 }  // namespace mortise

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,6 +56,7 @@ class SafetensorsFile {
 
   const TensorMap& tensors() const { return tensors_; }
   const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
+  const std::optional<std::string>& identity() const { return file_.identity(); }  // see MappedFile
 
  private:
   MappedFile file_;

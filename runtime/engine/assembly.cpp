@@ -327,7 +327,28 @@ void Assembly::open_policies(const PipelineDescription& description, const morti
   proposer_->check(parts_.proposer.api->bind(parts_.proposer.self, &bind, &error), error, "bind");
 }
 
+// Asks the device to take the weights from a file that it made of this checkpoint; null: it has no such file, or its
+// options want none, or the checkpoint's files cannot be told from others.
+const mortise_weight_cache_table* Assembly::open_weight_cache() {
+  const auto* table = static_cast<const mortise_weight_cache_table*>(device_->get_ext(MORTISE_EXT_WEIGHT_CACHE));
+  if (table == nullptr || table->enabled(parts_.device.self) == 0) return nullptr;
+  const std::optional<std::string> identity = checkpoint_->identity();
+  if (!identity) return nullptr;
+  const std::string folder = checkpoint_->folder().string();
+  std::string format = dtype_name(dims_.dtype);
+  if (dims_.weight_bits != 0) format += fmt::format("-int{}-{}", dims_.weight_bits, dims_.weight_group_size);
+  mortise_weight_cache_args args{};
+  args.struct_size = sizeof args;
+  args.folder = {folder.data(), folder.size()};
+  args.format = {format.data(), format.size()};
+  args.identity = {identity->data(), identity->size()};
+  mortise_error error = empty_error();
+  check_part(table->open(parts_.device.self, &args, &error), error, parts_.device.name);
+  return table;
+}
+
 void Assembly::load_weights() {
+  const mortise_weight_cache_table* const cache = open_weight_cache();
   WeightReader context{*checkpoint_, {}};
   mortise_weight_reader reader{};
   reader.struct_size = sizeof reader;
@@ -335,7 +356,9 @@ void Assembly::load_weights() {
   reader.get = read_weight;
   reader.get_quantized = read_quantized;
   mortise_error error = empty_error();
-  model_->check(parts_.model.api->load(parts_.model.self, &reader, &error), error, "load");
+  const mortise_status status = parts_.model.api->load(parts_.model.self, &reader, &error);
+  if (cache != nullptr) cache->close(parts_.device.self, status == MORTISE_OK ? 1 : 0);
+  model_->check(status, error, "load");
 }
 
 void Assembly::activate() {

@@ -12,6 +12,7 @@
 #include "engine/engine.hpp"
 #include "engine/parts.hpp"
 #include "loader/part_instance.hpp"
+#include "mortise/ext/weight_cache.h"
 #include "pipeline/description.hpp"
 #include "sampling/params.hpp"
 #include "tokenizer/tokenizer.hpp"
@@ -60,6 +61,7 @@ class Assembly {
   std::uint64_t weight_bytes() const;   // on the device
   std::uint64_t device_memory() const;  // bytes in all
   void open_policies(const PipelineDescription& description, const mortise_query& query);
+  const mortise_weight_cache_table* open_weight_cache();
   void load_weights();
   void activate();
 

@@ -63,6 +63,10 @@ typedef struct mortise_weight_source {
   /* [num_parts], or NULL: the parts as they come quantised, in place of `parts`; bits, group_size and order are equal
    * in all of them and bits and group_size those above. Read during the call only. */
   const mortise_quantized_matrix* const* quantized;
+  /* The names of the checkpoint's tensors that this is made of, and of a part of one which part: what is made of other
+   * contents has another name. A device that keeps prepared weights in a file (ext/weight_cache.h) finds them by it;
+   * empty: this one is not kept. Copied. since 0.1, appended */
+  mortise_string_view name;
 } mortise_weight_source;
 
 enum { MORTISE_ACT_SILU = 1, MORTISE_ACT_GELU = 2, MORTISE_ACT_GELU_TANH = 3, MORTISE_ACT_RELU = 4 };

@@ -4,17 +4,19 @@
 #include "devices/cpu/machine.hpp"
 #include "devices/cpu/pages.hpp"
 #include "devices/cpu/thread_pool.hpp"
+#include "devices/cpu/weight_cache.hpp"
 #include "kernels/cpu/kernels.hpp"
 #include "mortise/device.h"
 
 struct mortise_device {
-  mortise_device(mortise::cpu::Isa isa, int num_threads)
+  mortise_device(mortise::cpu::Isa isa, int num_threads, bool packed_cache, const mortise_host* host)
       : isa(isa),
         kernels(mortise::cpu::kernels(isa)),
         memory_bytes(mortise::cpu::machine_memory().total_bytes),
-        pool(num_threads),
+        pool(num_threads, mortise::cpu::usable_cpus()),
         weights(pages),
-        scratch(pages) {}
+        scratch(pages),
+        cache(packed_cache, host) {}
 
   const mortise::cpu::Isa isa;
   const mortise::cpu::KernelTable& kernels;
@@ -23,15 +25,17 @@ struct mortise_device {
   mortise::cpu::PageAllocator pages;
   mortise::cpu::WeightArena weights;
   mortise::cpu::ScratchBuffer scratch;  // of the operation that runs
+  mortise::cpu::WeightCache cache;
 };
 
-// A prepared weight, its memory in the device's arena.
+// A prepared weight, its memory in the device's arena or in a file of packed weights.
 struct mortise_weight {
   int32_t use;
   int32_t dtype;  // what the model computes in
   int64_t n, k;   // k = 1 for a vector
   bool packed;    // in the order of linear_pack.hpp, else rows one after the other
   void* data;
+  std::shared_ptr<const mortise::cpu::PackedFile> file;  // that `data` lies in; null: in the arena
 
   // Quantised, bits 8 or 4, in the order of linear_int_pack.hpp: `data` holds the values, and behind them lie the rest.
   int bits;  // 0: not quantised

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include "devices/cpu/weight_parts.hpp"
 #include "kernels/cpu/linear_int_pack.hpp"
@@ -166,22 +168,26 @@ std::size_t round_up(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-// One block: values, scales, zeros, order.
-void allocate(mortise_device& device, mortise_weight& weight, const int32_t* order) {
-  const auto n = static_cast<std::size_t>(weight.n), k = static_cast<std::size_t>(weight.k);
-  const std::size_t per_group = (n + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
-  const std::size_t entries = per_group * groups_of(k, weight.group_size);
-  const std::size_t values = round_up(packed_bytes_int(n, k, weight.bits));
-  const std::size_t scales = round_up(entries * sizeof(float)), zeros = round_up(entries);
-  auto* const memory = static_cast<std::byte*>(
-      device.weights.allocate(values + scales + zeros + (order == nullptr ? 0 : k * sizeof(std::int32_t))));
-  weight.data = memory;
-  weight.scales = reinterpret_cast<float*>(memory + values);
-  weight.zeros = reinterpret_cast<std::uint8_t*>(memory + values + scales);
-  if (order == nullptr) return;
-  auto* const copy = reinterpret_cast<std::int32_t*>(memory + values + scales + zeros);
-  std::memcpy(copy, order, k * sizeof(std::int32_t));
-  weight.order = copy;
+// Where the parts of a weight lie in its memory, which begins with the values.
+struct Layout {
+  Layout(const mortise_weight& weight, bool has_order) {
+    const auto n = static_cast<std::size_t>(weight.n), k = static_cast<std::size_t>(weight.k);
+    const std::size_t per_group = (n + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+    const std::size_t entries = per_group * groups_of(k, weight.group_size);
+    scales = round_up(packed_bytes_int(n, k, weight.bits));
+    zeros = scales + round_up(entries * sizeof(float));
+    order = zeros + round_up(entries);
+    bytes = order + (has_order ? k * sizeof(std::int32_t) : 0);
+  }
+
+  std::size_t scales, zeros, order, bytes;
+};
+
+void point_into(mortise_weight& weight, const Layout& layout, bool has_order) {
+  auto* const memory = static_cast<std::byte*>(weight.data);
+  weight.scales = reinterpret_cast<float*>(memory + layout.scales);
+  weight.zeros = reinterpret_cast<std::uint8_t*>(memory + layout.zeros);
+  weight.order = has_order ? reinterpret_cast<std::int32_t*>(memory + layout.order) : nullptr;
 }
 
 }  // namespace
@@ -209,8 +215,23 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
   weight->packed = true;
   weight->bits = source.bits;
   weight->group_size = static_cast<std::size_t>(source.group_size == 0 ? weight->k : source.group_size);
-  allocate(device, *weight, order);
-  IntPacker(device, *weight, std::move(parts), std::move(quantized)).run();
+
+  const Layout layout(*weight, order != nullptr);
+  const std::size_t order_bytes = layout.bytes - layout.order;
+  std::string key = device.cache.key_of(source, *weight);
+  bool found = device.cache.find(key, *weight, layout.bytes);
+  // An order from a file is an index that nobody has checked.
+  if (found && order_bytes > 0) {
+    found = std::memcmp(static_cast<std::byte*>(weight->data) + layout.order, order, order_bytes) == 0;
+  }
+  if (!found) {
+    weight->file = nullptr;
+    weight->data = device.weights.allocate(layout.bytes);
+    if (order_bytes > 0) std::memcpy(static_cast<std::byte*>(weight->data) + layout.order, order, order_bytes);
+  }
+  point_into(*weight, layout, order != nullptr);
+  if (!found) IntPacker(device, *weight, std::move(parts), std::move(quantized)).run();
+  device.cache.keep(std::move(key), *weight, layout.bytes);
   return weight;
 }
 

@@ -188,14 +188,6 @@ GatedTile gated_tile(const Product& p) {
   return {columns, stride, kGatedRows * stride * static_cast<std::size_t>(dtype_bytes(p.out.dtype))};
 }
 
-// Asks for memory that is to be written: a store to a line that another core has waits for a microsecond's tenth, and
-// the short stretches that a tile writes of each row are over before the hardware sees that they are a stream.
-void fetch_to_write([[maybe_unused]] std::byte* memory, [[maybe_unused]] std::size_t bytes) {
-#if defined(__x86_64__)
-  for (std::size_t i = 0; i < bytes; i += 64) asm volatile("prefetchw %0" : : "m"(memory[i]));
-#endif
-}
-
 // A range of a gated product, through `tile`.
 template <typename Args, typename Run>
 void run_gated(const Product& p, const ActivationKernels& kernels, Args args, const LinearRange& range, Run run,
@@ -220,7 +212,6 @@ void run_gated(const Product& p, const ActivationKernels& kernels, Args args, co
         multiply(m, m1, 0, 2 * half, 0);
       }
       for (std::size_t i = 0; i < m1 - m; ++i) {
-        if (i + 1 < m1 - m) fetch_to_write(p.out.row(m + i + 1) + n * bytes, count * bytes);
         const std::byte* gate = tile + i * size.stride * bytes;
         if (p.out.dtype == MORTISE_BF16) {
           const auto* g = reinterpret_cast<const Bf16*>(gate);

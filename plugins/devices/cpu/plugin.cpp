@@ -23,6 +23,10 @@ constexpr char kOptionsSchema[] = R"({
     "isa": {
       "title": "instruction set; all give the same bits, and the variable MORTISE_ISA comes before this option",
       "type": "string", "enum": ["auto", "amx", "avx512", "avx2", "portable"], "default": "auto"
+    },
+    "packed_cache": {
+      "title": "keep the packed weights in a file beside the checkpoint, so that later starts need not pack them",
+      "type": "boolean", "default": false
     }
   }
 })";
@@ -51,10 +55,13 @@ int chosen_threads(const Options& options) {
   return threads > 0 ? threads : usable_cpus();
 }
 
-mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance, mortise_error* error) {
+mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
+                      mortise_error* error) {
   return guard(error, "cpu", [&] {
     const Options options(known(args).options);
-    *instance = std::make_unique<mortise_device>(chosen_isa(options), chosen_threads(options)).release();
+    *instance = std::make_unique<mortise_device>(chosen_isa(options), chosen_threads(options),
+                                                 options.has("packed_cache") && options.get<bool>("packed_cache"), host)
+                    .release();
   });
 }
 
@@ -153,8 +160,29 @@ constexpr mortise_parallel_table kParallel = {
     .vector_weight = vector_weight,
 };
 
+int32_t cache_enabled(mortise_device* device) {
+  return device->cache.enabled() ? 1 : 0;
+}
+mortise_status open_cache(mortise_device* device, const mortise_weight_cache_args* args, mortise_error* error) {
+  return guard(error, "open", [&] { device->cache.open(known(args), device->pool); });
+}
+void close_cache(mortise_device* device, int32_t loaded) {
+  mortise_error ignored = make_error();  // out of memory: then there is no file
+  guard(&ignored, "close", [&] { device->cache.close(loaded != 0, device->pool); });
+}
+
+constexpr mortise_weight_cache_table kWeightCache = {
+    .struct_size = sizeof(mortise_weight_cache_table),
+    .flags = 0,
+    .enabled = cache_enabled,
+    .open = open_cache,
+    .close = close_cache,
+};
+
 const void* get_ext(mortise_device*, const char* id) {
-  return std::strcmp(id, MORTISE_EXT_PARALLEL) == 0 ? &kParallel : nullptr;
+  if (std::strcmp(id, MORTISE_EXT_PARALLEL) == 0) return &kParallel;
+  if (std::strcmp(id, MORTISE_EXT_WEIGHT_CACHE) == 0) return &kWeightCache;
+  return nullptr;
 }
 
 constexpr mortise_device_table kTable = {

@@ -1,6 +1,10 @@
 #include "devices/cpu/thread_pool.hpp"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "kernels/cpu/isa.hpp"
 
@@ -8,9 +12,10 @@ namespace mortise::cpu {
 namespace {
 
 // Longer than the engine's own work between two calls of a step, shorter than what a person calls busy.
-constexpr auto kSpin = std::chrono::microseconds(50);
-
-constexpr std::uint32_t kStop = 0xffffffffu;
+constexpr auto kSpin = std::chrono::microseconds(100);
+// From here on a waiting thread offers its processor at every look: nobody else wants it on a quiet machine, and on a
+// busy one the thread that it waits for may be the one that gets it.
+constexpr auto kSpinAlone = std::chrono::microseconds(50);
 
 void pause() {
 #if defined(__x86_64__)
@@ -18,22 +23,19 @@ void pause() {
 #endif
 }
 
-// Calls `ready` until it is true or kSpin is over.
-template <typename Ready>
-bool spin_until(Ready ready) {
-  const auto end = std::chrono::steady_clock::now() + kSpin;
-  do {
-    for (int i = 0; i < 16; ++i) {
-      if (ready()) return true;
-      pause();
-    }
-  } while (std::chrono::steady_clock::now() < end);
-  return false;
-}
+// The pool whose task this thread is in, and the thread's number there.
+struct Inside {
+  const ThreadPool* pool = nullptr;
+  std::int32_t thread = 0;
+};
+thread_local Inside inside;
 
 }  // namespace
 
-ThreadPool::ThreadPool(int num_threads) : shares_(std::make_unique<Share[]>(static_cast<std::size_t>(num_threads))) {
+ThreadPool::ThreadPool(int num_threads, int num_processors)
+    : shares_(std::make_unique<Share[]>(static_cast<std::size_t>(num_threads))),
+      num_threads_(num_threads),
+      num_processors_(num_processors) {
   workers_.reserve(static_cast<std::size_t>(num_threads - 1));
   try {
     for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this, i] { work(i); });
@@ -48,66 +50,123 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::stop() {
-  generation_.store(kStop, std::memory_order_release);
-  generation_.notify_all();
+  for (std::size_t i = 1; i <= workers_.size(); ++i) shares_[i].generation.store(kStop, std::memory_order_release);
+  calls_.fetch_add(1, std::memory_order_release);
+  calls_.notify_all();
 }
 
 void ThreadPool::run(std::int32_t num_tasks, Task task, void* context) {
   const DenormalsOff denormals_off;
-  if (num_tasks <= 1 || workers_.empty()) {
-    for (std::int32_t i = 0; i < num_tasks; ++i) task(context, i, 0);
+  const bool nested = inside.pool == this;
+  if (num_tasks <= 1 || workers_.empty() || nested) {
+    for (std::int32_t i = 0; i < num_tasks; ++i) task(context, i, nested ? inside.thread : 0);
     return;
   }
-  task_ = task;
-  context_ = context;
-  const int threads = num_threads();
-  for (int i = 0; i < threads; ++i) {
-    const auto boundary = [&](std::int64_t j) { return static_cast<std::int32_t>(num_tasks * j / threads); };
-    shares_[static_cast<std::size_t>(i)].next.store(boundary(i), std::memory_order_relaxed);
-    shares_[static_cast<std::size_t>(i)].end = boundary(i + 1);
-  }
-  open_.store(true, std::memory_order_release);
-  const std::uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
-  generation_.store(generation == kStop ? 0 : generation, std::memory_order_release);
-  generation_.notify_all();  // a load when nobody sleeps
+  publish(num_tasks, task, context);
+  wake_workers(num_tasks);
+  std::uint32_t own = 0;
+  for (std::int32_t i = 0; i < num_threads_; ++i) own += take_tasks(shares_[static_cast<std::size_t>(i)], 0);
+  wait_for_workers(static_cast<std::uint32_t>(num_tasks) - own);
+}
 
-  take_tasks(0);
-  open_.store(false, std::memory_order_seq_cst);  // before the load of active_, as in work() the other way round
-  const auto all_left = [&] { return active_.load(std::memory_order_seq_cst) == 0; };
-  while (!spin_until(all_left)) {
-    const std::int32_t seen = active_.load(std::memory_order_seq_cst);
-    if (seen != 0) active_.wait(seen, std::memory_order_seq_cst);
+// All tasks of the last job are done and counted, so nobody reads what is written here before its ticket tells it to.
+void ThreadPool::publish(std::int32_t num_tasks, Task task, void* context) {
+  done_.store(0, std::memory_order_relaxed);
+  if (++generation_ == kStop) generation_ = 0;
+  for (std::int32_t i = 0; i < num_threads_; ++i) {
+    const auto boundary = [&](std::int64_t j) { return static_cast<std::uint64_t>(num_tasks * j / num_threads_); };
+    Share& share = shares_[static_cast<std::size_t>(i)];
+    share.task = task;
+    share.context = context;
+    share.tickets.store(boundary(i) << 32 | boundary(i + 1), std::memory_order_release);
+    share.generation.store(generation_, std::memory_order_release);
   }
 }
 
-void ThreadPool::take_tasks(std::int32_t thread) {
-  const std::int32_t threads = num_threads();
-  for (std::int32_t i = 0; i < threads; ++i) {
-    Share& share = shares_[static_cast<std::size_t>((thread + i) % threads)];
-    while (share.next.load(std::memory_order_relaxed) < share.end) {  // else late workers would count next up for ever
-      const std::int32_t task = share.next.fetch_add(1, std::memory_order_relaxed);
-      if (task >= share.end) break;
-      task_(context_, task, thread);
-    }
-  }
+// Workers that spin have seen the new generation. Of those that sleep, as many are woken as there are tasks and
+// processors for. A worker that goes to sleep counts itself in sleeping_workers_ and then looks once more. The caller
+// adds 0 there: whichever of the two comes first is seen by the other, so that no wake-up is lost.
+void ThreadPool::wake_workers(std::int32_t num_tasks) {
+  const std::int32_t sleeping = sleeping_workers_.fetch_add(0, std::memory_order_acq_rel);
+  if (sleeping == 0) return;
+  const std::int32_t awake = num_threads_ - 1 - sleeping;
+  const std::int32_t wanted = std::min(num_tasks, num_processors_) - 1 - awake;
+  if (wanted <= 0) return;
+  calls_.fetch_add(1, std::memory_order_release);
+  if (wanted >= sleeping) return calls_.notify_all();
+  for (std::int32_t i = 0; i < wanted; ++i) calls_.notify_one();
 }
 
-void ThreadPool::wait_for_work(std::uint32_t seen_generation) {
-  const auto changed = [&] { return generation_.load(std::memory_order_acquire) != seen_generation; };
-  if (!spin_until(changed)) generation_.wait(seen_generation, std::memory_order_acquire);
+// Does what is left of a share; returns how many tasks that were. Tickets beyond the end are no harm: the next job
+// writes new ones.
+std::uint32_t ThreadPool::take_tasks(Share& share, std::int32_t thread) noexcept {
+  const Inside outside = std::exchange(inside, {this, thread});
+  std::uint32_t taken = 0;
+  const auto left = [](std::uint64_t tickets) { return (tickets >> 32) < (tickets & 0xffffffffu); };
+  while (left(share.tickets.load(std::memory_order_relaxed))) {
+    const std::uint64_t ticket = share.tickets.fetch_add(std::uint64_t{1} << 32, std::memory_order_acquire);
+    if (!left(ticket)) break;
+    share.task(share.context, static_cast<std::int32_t>(ticket >> 32), thread);
+    ++taken;
+  }
+  inside = outside;
+  return taken;
 }
 
 void ThreadPool::work(std::int32_t thread) {
   const DenormalsOff denormals_off;
-  std::uint32_t generation = 0;
-  for (;;) {
-    wait_for_work(generation);
-    generation = generation_.load(std::memory_order_acquire);
+  Share& own = shares_[static_cast<std::size_t>(thread)];
+  for (std::uint32_t generation = 0;;) {
+    wait_for_work(own, generation);
+    generation = own.generation.load(std::memory_order_acquire);
     if (generation == kStop) return;
-    active_.fetch_add(1, std::memory_order_seq_cst);
-    if (open_.load(std::memory_order_seq_cst)) take_tasks(thread);
-    if (active_.fetch_sub(1, std::memory_order_seq_cst) == 1) active_.notify_one();
+    for (std::int32_t i = 0; i < num_threads_; ++i) {
+      report(take_tasks(shares_[static_cast<std::size_t>((thread + i) % num_threads_)], thread));
+    }
   }
+}
+
+// Sequentially consistent with wait_for_workers: it sees these tasks, or this sees that it sleeps.
+void ThreadPool::report(std::uint32_t num_tasks) {
+  if (num_tasks == 0) return;
+  done_.fetch_add(num_tasks, std::memory_order_seq_cst);
+  if (caller_sleeps_.load(std::memory_order_seq_cst)) done_.notify_one();
+}
+
+void ThreadPool::wait_for_workers(std::uint32_t num_tasks) {
+  if (spin_until([&] { return done_.load(std::memory_order_acquire) == num_tasks; })) return;
+  caller_sleeps_.store(true, std::memory_order_seq_cst);
+  for (std::uint32_t done; (done = done_.load(std::memory_order_seq_cst)) != num_tasks;) done_.wait(done);
+  caller_sleeps_.store(false, std::memory_order_relaxed);
+}
+
+void ThreadPool::wait_for_work(const Share& own, std::uint32_t seen_generation) {
+  const auto changed = [&] { return own.generation.load(std::memory_order_relaxed) != seen_generation; };
+  if (spin_until(changed)) return;
+  const std::uint32_t calls = calls_.load(std::memory_order_acquire);
+  sleeping_workers_.fetch_add(1, std::memory_order_acq_rel);
+  if (!changed()) calls_.wait(calls, std::memory_order_acquire);
+  sleeping_workers_.fetch_sub(1, std::memory_order_release);
+}
+
+bool ThreadPool::crowded() const {
+  return num_threads_ - sleeping_workers_.load(std::memory_order_relaxed) > num_processors_;
+}
+
+// Calls `ready` until it is true, kSpin is over, or more threads are awake than there are processors.
+template <typename Ready>
+bool ThreadPool::spin_until(Ready ready) const {
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::chrono::nanoseconds waited{0}; waited < kSpin; waited = std::chrono::steady_clock::now() - begin) {
+    for (int i = 0; i < 16; ++i) {
+      if (ready()) return true;
+      if (waited >= kSpinAlone) break;
+      pause();
+    }
+    if (crowded()) return ready();
+    if (waited >= kSpinAlone) sched_yield();
+  }
+  return ready();
 }
 
 }  // namespace mortise::cpu

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "devices/cpu/cpu_device.hpp"
@@ -166,6 +168,12 @@ std::size_t weight_bytes(const mortise_weight& weight) {
   return weight.dtype == MORTISE_BF16 ? packed_bytes_bf16(n, k) : packed_bytes_f32(n, k);
 }
 
+void fill_weight(mortise_device& device, const std::vector<Part>& parts, const mortise_weight& weight) {
+  if (weight.use == MORTISE_WEIGHT_VECTOR) return copy_vector(device, parts, weight);
+  if (weight.packed) return Packer(device, parts, weight).run();
+  copy_rows(device, parts, weight);
+}
+
 }  // namespace
 
 mortise_status prepare_weight(mortise_device* device, const mortise_weight_source* source, mortise_weight** weight,
@@ -178,21 +186,21 @@ mortise_status prepare_weight(mortise_device* device, const mortise_weight_sourc
     }
     const std::vector<Part> parts = read_parts(known_source, known_source.use == MORTISE_WEIGHT_VECTOR);
     auto prepared = std::make_unique<mortise_weight>(describe_weight(known_source, parts));
-    prepared->data = device->weights.allocate(weight_bytes(*prepared));
-    if (prepared->use == MORTISE_WEIGHT_VECTOR) {
-      copy_vector(*device, parts, *prepared);
-    } else if (prepared->packed) {
-      Packer(*device, parts, *prepared).run();
-    } else {
-      copy_rows(*device, parts, *prepared);
+    const std::size_t bytes = weight_bytes(*prepared);
+    std::string key = device->cache.key_of(known_source, *prepared);
+    if (!device->cache.find(key, *prepared, bytes)) {
+      prepared->data = device->weights.allocate(bytes);
+      fill_weight(*device, parts, *prepared);
     }
+    device->cache.keep(std::move(key), *prepared, bytes);
     *weight = prepared.release();
   });
 }
 
 void free_weight(mortise_device* device, mortise_weight* weight) {
   if (weight == nullptr) return;
-  device->weights.free(weight->data);
+  device->cache.forget(*weight);
+  if (weight->file == nullptr) device->weights.free(weight->data);
   delete weight;
 }
 

@@ -161,6 +161,9 @@ class Loader {
 
   Weight prepared(mortise_weight_source& source, std::span<const Part> parts) const {
     source.dtype = format_.dtype;
+    std::string name;
+    for (const Part& part : parts) name += (name.empty() ? "" : " ") + part.name;
+    source.name = view(std::string_view(name));
     mortise_weight* weight = nullptr;
     mortise_error error = make_error();
     const mortise_status status = device_.table->prepare_weight(device_.device, &source, &weight, &error);

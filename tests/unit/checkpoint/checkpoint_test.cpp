@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <cstring>
+#include <fstream>
+#include <thread>
 
 #include "temp_folder.hpp"
 
@@ -157,6 +160,36 @@ TEST_F(CheckpointFolder, TheFingerprintTellsWeightsShapesNamesAndConfigurationsA
   EXPECT_EQ(with("w", "BF16", {512, 1024}), before);
   write("config.json", R"({"model_type":"llama","eos_token_id":2,"rope_theta":20000.0})");
   EXPECT_NE(with("w", "BF16", {512, 1024}), before);
+}
+
+// A change within the file system's tick is not seen by its times: then the checkpoint has no identity yet.
+TEST_F(CheckpointFolder, TheIdentityIsThatOfTheFilesAndSeesWhatTheFingerprintDoesNot) {
+  const std::string large(1 << 20, 'w');
+  const auto path = write("model.safetensors", safetensors_bytes({{"w", "BF16", {512, 1024}, large}}));
+  const auto tick = [] { std::this_thread::sleep_for(std::chrono::milliseconds(150)); };
+  EXPECT_EQ(Checkpoint::open(folder_).identity(), std::nullopt);
+  tick();
+  const Checkpoint before = Checkpoint::open(folder_);
+  ASSERT_NE(before.identity(), std::nullopt);
+  EXPECT_EQ(Checkpoint::open(folder_).identity(), before.identity());
+
+  const auto modified = std::filesystem::last_write_time(path);
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(200000).put('x');
+  std::filesystem::last_write_time(path, modified);
+  tick();
+  EXPECT_EQ(Checkpoint::open(folder_).fingerprint(), before.fingerprint());  // no sample is there
+  const auto changed = Checkpoint::open(folder_).identity();
+  EXPECT_NE(changed, before.identity());
+  EXPECT_NE(changed, std::nullopt);
+
+  std::filesystem::copy_file(path, folder_ / "copy");
+  std::filesystem::rename(folder_ / "copy", path);  // the same bytes
+  tick();
+  EXPECT_NE(Checkpoint::open(folder_).identity(), changed);
+}
+
+TEST(CheckpointInMemory, HasNoIdentity) {
+  EXPECT_EQ(Checkpoint::from_memory("made", {}, {}, nullptr).identity(), std::nullopt);
 }
 
 }  // namespace

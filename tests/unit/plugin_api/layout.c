@@ -15,6 +15,7 @@
 #include "mortise/ext/graph.h"
 #include "mortise/ext/collective.h"
 #include "mortise/ext/runner.h"
+#include "mortise/ext/weight_cache.h"
 
 #define SIZE(type, bytes) MORTISE_STATIC_ASSERT(sizeof(type) == (bytes), "size of " #type)
 #define AT(type, field, bytes) MORTISE_STATIC_ASSERT(offsetof(type, field) == (bytes), #type "." #field)
@@ -181,7 +182,7 @@ AT(mortise_quantized_matrix, group_size, 28);
 AT(mortise_quantized_matrix, order, 32);
 AT(mortise_quantized_matrix, context, 40);
 AT(mortise_quantized_matrix, read, 48);
-SIZE(mortise_weight_source, 48);
+SIZE(mortise_weight_source, 64);
 AT(mortise_weight_source, struct_size, 0);
 AT(mortise_weight_source, flags, 4);
 AT(mortise_weight_source, use, 8);
@@ -192,6 +193,7 @@ AT(mortise_weight_source, bits, 28);
 AT(mortise_weight_source, group_size, 32);
 AT(mortise_weight_source, reserved, 36);
 AT(mortise_weight_source, quantized, 40);
+AT(mortise_weight_source, name, 48);
 SIZE(mortise_linear_args, 56);
 AT(mortise_linear_args, struct_size, 0);
 AT(mortise_linear_args, flags, 4);
@@ -443,6 +445,20 @@ AT(mortise_scheduler_table, struct_size, 0);
 AT(mortise_scheduler_table, flags, 4);
 AT(mortise_scheduler_table, events, 8);
 AT(mortise_scheduler_table, plan, 16);
+
+/* ext/weight_cache.h */
+SIZE(mortise_weight_cache_args, 56);
+AT(mortise_weight_cache_args, struct_size, 0);
+AT(mortise_weight_cache_args, flags, 4);
+AT(mortise_weight_cache_args, folder, 8);
+AT(mortise_weight_cache_args, format, 24);
+AT(mortise_weight_cache_args, identity, 40);
+SIZE(mortise_weight_cache_table, 32);
+AT(mortise_weight_cache_table, struct_size, 0);
+AT(mortise_weight_cache_table, flags, 4);
+AT(mortise_weight_cache_table, enabled, 8);
+AT(mortise_weight_cache_table, open, 16);
+AT(mortise_weight_cache_table, close, 24);
 
 /* ext/parallel.h */
 SIZE(mortise_parallel_table, 40);

@@ -1,0 +1,275 @@
+#include "devices/cpu/packed_file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL  // the plugin needs no library beside it
+#include <xxhash.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "mortise/plugin.hpp"
+
+namespace mortise::cpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kMagic[8] = {'M', 'O', 'R', 'T', 'P', 'A', 'C', 'K'};
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kPiece = std::size_t{1} << 20;  // some tens of microseconds of hashing
+
+struct FileHead {
+  char magic[8];
+  std::uint32_t version, reserved;
+  std::uint64_t file_bytes, data_begin, num_weights;
+  std::uint64_t identity[2];
+  std::uint64_t head_hash;  // of all before data_begin, this field as 0
+};
+static_assert(sizeof(FileHead) == 64);
+
+constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+constexpr std::size_t num_pieces(std::size_t bytes) {
+  return (bytes + kPiece - 1) / kPiece;
+}
+
+std::pair<std::uint64_t, std::uint64_t> hash_of_identity(std::string_view identity) {
+  const XXH128_hash_t hash = XXH3_128bits(identity.data(), identity.size());
+  return {hash.low64, hash.high64};
+}
+
+std::uint64_t hash_of_head(std::span<const std::byte> head) {
+  constexpr std::uint64_t kZero = 0;
+  constexpr std::size_t kAt = offsetof(FileHead, head_hash);
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  XXH3_64bits_update(&state, head.data(), kAt);
+  XXH3_64bits_update(&state, &kZero, sizeof kZero);
+  XXH3_64bits_update(&state, head.data() + kAt + sizeof kZero, head.size() - kAt - sizeof kZero);
+  return XXH3_64bits_digest(&state);
+}
+
+// Hashes of all pieces, on all threads. Pages are taken a piece at a time: a fault for each would take longer.
+std::vector<std::uint64_t> hashes_of(std::span<const std::byte> data, ThreadPool& pool) {
+  std::vector<std::uint64_t> hashes(num_pieces(data.size()));
+  pool.for_each(static_cast<std::int32_t>(hashes.size()), [&](std::int32_t task, std::int32_t) {
+    const auto piece = data.subspan(static_cast<std::size_t>(task) * kPiece)
+                           .first(std::min(kPiece, data.size() - static_cast<std::size_t>(task) * kPiece));
+#ifdef MADV_POPULATE_READ
+    madvise(const_cast<std::byte*>(piece.data()), piece.size(), MADV_POPULATE_READ);  // advice; older systems fault
+#endif
+    hashes[static_cast<std::size_t>(task)] = XXH3_64bits(piece.data(), piece.size());
+  });
+  return hashes;
+}
+
+// Reads fields one after the other and never beyond the end.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : left_(bytes) {}
+
+  template <typename T>
+  bool read(T& value) {
+    if (left_.size() < sizeof value) return false;
+    std::memcpy(&value, left_.data(), sizeof value);
+    left_ = left_.subspan(sizeof value);
+    return true;
+  }
+  bool read(std::string& text, std::size_t size) {
+    if (left_.size() < size) return false;
+    text.assign(reinterpret_cast<const char*>(left_.data()), size);
+    left_ = left_.subspan(size);
+    return true;
+  }
+
+ private:
+  std::span<const std::byte> left_;
+};
+
+[[noreturn]] void damaged(const fs::path& path, const std::string& what) {
+  throw Failure(MORTISE_DATA_LOSS, "packed_cache", path.native() + ": is damaged (" + what + ")");
+}
+
+[[noreturn]] void cannot_write(const fs::path& path, int reason) {
+  throw Failure(MORTISE_DATA_LOSS, "packed_cache", path.native() + ": cannot be written: " + std::strerror(reason));
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// A file that is removed unless it got its name.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const fs::path& final_path)
+      : final_path_(final_path), path_(final_path.native() + ".XXXXXX"), fd_(::mkostemp(path_.data(), O_CLOEXEC)) {
+    if (fd_.get() < 0) cannot_write(final_path_, errno);
+  }
+  ~TemporaryFile() {
+    if (fd_.get() >= 0 && !path_.empty()) ::unlink(path_.c_str());
+  }
+  int fd() const { return fd_.get(); }
+
+  void write(std::uint64_t at, std::span<const std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t written = ::pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(at));
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) cannot_write(final_path_, written < 0 ? errno : ENOSPC);
+      at += static_cast<std::uint64_t>(written);
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+  }
+  void publish() {
+    constexpr mode_t kAsOthers = 0644;  // mkostemp makes it private; weights are as public as the checkpoint's
+    if (::fchmod(fd_.get(), kAsOthers) != 0 || ::rename(path_.c_str(), final_path_.c_str()) != 0) {
+      cannot_write(final_path_, errno);
+    }
+    path_.clear();
+  }
+
+ private:
+  const fs::path final_path_;
+  std::string path_;
+  Descriptor fd_;
+};
+
+}  // namespace
+
+std::shared_ptr<const PackedFile> PackedFile::open(const fs::path& path, std::string_view identity, ThreadPool& pool) {
+  // O_NONBLOCK: a named pipe must be refused, not waited for.
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0 && errno == ENOENT) return nullptr;
+  struct stat status {};
+  if (fd.get() < 0 || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    throw Failure(MORTISE_DATA_LOSS, "packed_cache",
+                  path.native() + ": cannot be opened as a file" +
+                      (fd.get() < 0 ? std::string(": ") + std::strerror(errno) : std::string()));
+  }
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (size < sizeof(FileHead)) damaged(path, std::to_string(size) + " bytes");
+  void* const address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (address == MAP_FAILED) damaged(path, std::string("cannot be mapped: ") + std::strerror(errno));
+  const std::shared_ptr<PackedFile> file(new PackedFile({static_cast<const std::byte*>(address), size}));
+  file->check(path, identity, pool);
+  return file;
+}
+
+PackedFile::~PackedFile() {
+  ::munmap(const_cast<std::byte*>(file_.data()), file_.size());
+}
+
+void PackedFile::check(const fs::path& path, std::string_view identity, ThreadPool& pool) {
+  FileHead head;
+  std::memcpy(&head, file_.data(), sizeof head);
+  if (std::memcmp(head.magic, kMagic, sizeof kMagic) != 0) {
+    throw Failure(MORTISE_DATA_LOSS, "packed_cache", path.native() + ": is no file of packed weights");
+  }
+  if (head.file_bytes != file_.size()) {
+    damaged(path, std::to_string(file_.size()) + " bytes of " + std::to_string(head.file_bytes));
+  }
+  if (head.data_begin < sizeof head || head.data_begin > file_.size() || head.data_begin % kPage != 0 ||
+      hash_of_head(file_.first(head.data_begin)) != head.head_hash) {
+    damaged(path, "its head has another hash");
+  }
+  if (head.version != kVersion || std::pair(head.identity[0], head.identity[1]) != hash_of_identity(identity)) {
+    throw Failure(MORTISE_DATA_LOSS, "packed_cache",
+                  path.native() + ": was made of other weights, or by another version");
+  }
+  const auto data = file_.subspan(head.data_begin);
+  Reader reader(file_.first(head.data_begin).subspan(sizeof head));
+  for (std::uint64_t i = 0; i < head.num_weights; ++i) {
+    std::uint32_t key_bytes = 0;
+    std::string key;
+    std::uint64_t offset = 0, bytes = 0;
+    if (!reader.read(key_bytes) || !reader.read(key, key_bytes) || !reader.read(offset) || !reader.read(bytes) ||
+        offset > data.size() || bytes > data.size() - offset || offset % kLine != 0 || bytes % kLine != 0) {
+      damaged(path, "its table leads out of it");
+    }
+    weights_.insert_or_assign(std::move(key), data.subspan(offset, bytes));
+  }
+  const std::vector<std::uint64_t> found = hashes_of(data, pool);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    std::uint64_t expected = 0;
+    if (!reader.read(expected) || expected != found[i]) {
+      damaged(path, "its bytes from " + std::to_string(head.data_begin + i * kPiece) + " on have another hash");
+    }
+  }
+}
+
+std::span<const std::byte> PackedFile::find(std::string_view key) const {
+  const auto found = weights_.find(key);
+  return found == weights_.end() ? std::span<const std::byte>() : found->second;
+}
+
+void write_packed_file(const fs::path& path, std::string_view identity, const std::vector<PackedWeight>& weights,
+                       ThreadPool& pool) {
+  std::string table;
+  std::uint64_t data_bytes = 0;
+  const auto append = [&](const auto& value) { table.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  for (const PackedWeight& weight : weights) {
+    append(static_cast<std::uint32_t>(weight.key.size()));
+    table += weight.key;
+    append(data_bytes);
+    append(std::uint64_t{weight.bytes.size()});
+    data_bytes += weight.bytes.size();
+  }
+  const std::size_t data_begin =
+      round_up(sizeof(FileHead) + table.size() + num_pieces(data_bytes) * sizeof(std::uint64_t), kPage);
+  const std::size_t file_bytes = data_begin + data_bytes;
+
+  TemporaryFile file(path);
+  // The whole size first: a full disk is told here, and not by a signal when the mapping below is read.
+  if (const int reason = ::posix_fallocate(file.fd(), 0, static_cast<off_t>(file_bytes)); reason != 0) {
+    cannot_write(path, reason);
+  }
+  std::uint64_t at = data_begin;
+  for (const PackedWeight& weight : weights) {
+    file.write(at, weight.bytes);
+    at += weight.bytes.size();
+  }
+  void* const address = ::mmap(nullptr, file_bytes, PROT_READ, MAP_SHARED, file.fd(), 0);
+  if (address == MAP_FAILED) cannot_write(path, errno);
+  for (const std::uint64_t hash : hashes_of({static_cast<const std::byte*>(address) + data_begin, data_bytes}, pool)) {
+    append(hash);
+  }
+  ::munmap(address, file_bytes);
+
+  FileHead head = {};
+  std::memcpy(head.magic, kMagic, sizeof kMagic);
+  head.version = kVersion;
+  head.file_bytes = file_bytes;
+  head.data_begin = data_begin;
+  head.num_weights = weights.size();
+  std::tie(head.identity[0], head.identity[1]) = hash_of_identity(identity);
+  std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
+  bytes += table;
+  bytes.resize(data_begin);
+  const std::span<const std::byte> view = std::as_bytes(std::span(bytes));
+  const std::uint64_t hash = hash_of_head(view);
+  bytes.replace(offsetof(FileHead, head_hash), sizeof hash, reinterpret_cast<const char*>(&hash), sizeof hash);
+  file.write(0, view);
+  file.publish();
+}
+
+}  // namespace mortise::cpu

@@ -1,0 +1,100 @@
+#include "devices/cpu/weight_cache.hpp"
+
+#include <algorithm>
+
+#include "devices/cpu/cpu_device.hpp"
+
+namespace mortise::cpu {
+namespace {
+
+// The orders of linear_pack.hpp and linear_int_pack.hpp, how weights are quantised, and what lies where in a weight's
+// memory. Whoever changes one of them counts up here: files made before are then made anew. A test knows the bytes.
+constexpr char kLayout[] = "cpu-pack/1";
+
+constexpr std::size_t kLine = 64;
+
+std::size_t whole_lines(std::size_t bytes) {
+  return (bytes + kLine - 1) / kLine * kLine;
+}
+
+std::string part_text(const mortise_tensor& part) {
+  std::string text = ' ' + std::to_string(part.dtype) + ':';
+  for (int i = 0; i < std::clamp(part.ndim, 0, 2); ++i) {
+    text += std::to_string(part.shape[i]) + '/' + std::to_string(part.stride[i]) + ',';
+  }
+  return text;
+}
+
+}  // namespace
+
+void WeightCache::open(const mortise_weight_cache_args& args, ThreadPool& pool) {
+  if (!enabled_) return;
+  open_ = true;
+  kept_.clear();
+  file_ = nullptr;
+  path_ = std::filesystem::path(view(args.folder)) / ("mortise-cpu-" + std::string(view(args.format)) + ".packed");
+  identity_ = kLayout + std::string(1, '\0') + std::string(view(args.format)) + '\0' + std::string(view(args.identity));
+  try {
+    file_ = PackedFile::open(path_, identity_, pool);
+  } catch (const Failure& failure) {
+    warn(failure.message + "; it is not used, and made anew");
+  }
+}
+
+void WeightCache::close(bool loaded, ThreadPool& pool) {
+  if (!open_) return;
+  open_ = false;
+  const bool complete =
+      std::all_of(kept_.begin(), kept_.end(), [](const Kept& kept) { return kept.weight->file != nullptr; });
+  if (loaded && !complete) {
+    std::vector<PackedWeight> weights;
+    for (Kept& kept : kept_) {
+      weights.push_back({std::move(kept.key), {static_cast<const std::byte*>(kept.weight->data), kept.bytes}});
+    }
+    try {
+      write_packed_file(path_, identity_, weights, pool);
+    } catch (const Failure& failure) {
+      warn(failure.message + "; the next start packs the weights again (packed_cache = false: never keep them)");
+    }
+  }
+  kept_.clear();
+  file_ = nullptr;  // weights that lie in it hold it
+}
+
+std::string WeightCache::key_of(const mortise_weight_source& source, const mortise_weight& weight) const {
+  if (!open_ || source.name.size == 0) return {};
+  std::string key(view(source.name));
+  for (const std::int64_t value : {std::int64_t{weight.use}, std::int64_t{weight.dtype}, weight.n, weight.k,
+                                   std::int64_t{weight.bits}, static_cast<std::int64_t>(weight.group_size)}) {
+    key += ' ';
+    key += std::to_string(value);
+  }
+  for (int i = 0; i < source.num_parts; ++i) {
+    key += source.quantized != nullptr ? " q" + std::to_string(source.quantized[i]->n) : part_text(*source.parts[i]);
+  }
+  return key;
+}
+
+bool WeightCache::find(const std::string& key, mortise_weight& weight, std::size_t bytes) const {
+  if (file_ == nullptr || key.empty()) return false;
+  const std::span<const std::byte> found = file_->find(key);
+  if (found.size() != whole_lines(bytes)) return false;
+  weight.data = const_cast<std::byte*>(found.data());  // nobody writes to a weight that is complete
+  weight.file = file_;
+  return true;
+}
+
+void WeightCache::keep(std::string key, const mortise_weight& weight, std::size_t bytes) {
+  if (key.empty() || std::any_of(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.key == key; })) return;
+  kept_.push_back({std::move(key), &weight, whole_lines(bytes)});
+}
+
+void WeightCache::forget(const mortise_weight& weight) {
+  std::erase_if(kept_, [&](const Kept& kept) { return kept.weight == &weight; });
+}
+
+void WeightCache::warn(const std::string& text) const {
+  if (host_ != nullptr) host_->log(host_, MORTISE_LOG_WARNING, view(std::string_view(text)));
+}
+
+}  // namespace mortise::cpu

@@ -1,0 +1,51 @@
+// weight_cache.hpp: the weights of a model that is being loaded, out of a file where one has them, and into it where
+// not (mortise/ext/weight_cache.h). Used by the thread that loads.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "devices/cpu/packed_file.hpp"
+#include "mortise/ext/weight_cache.h"
+#include "mortise/plugin.hpp"
+
+namespace mortise::cpu {
+
+class WeightCache {
+ public:
+  // `host` may be null: then nobody is told of files that cannot be used.
+  WeightCache(bool enabled, const mortise_host* host) : enabled_(enabled), host_(host) {}
+
+  bool enabled() const { return enabled_; }
+  void open(const mortise_weight_cache_args& args, ThreadPool& pool);
+  void close(bool loaded, ThreadPool& pool);
+
+  // The key of a weight that is described but for its data; empty: it is not kept.
+  std::string key_of(const mortise_weight_source& source, const mortise_weight& weight) const;
+  // Gives the weight its data if the file has `bytes` of that key.
+  bool find(const std::string& key, mortise_weight& weight, std::size_t bytes) const;
+  // The weight is complete: its `bytes` go into the file at close, unless it is freed before.
+  void keep(std::string key, const mortise_weight& weight, std::size_t bytes);
+  void forget(const mortise_weight& weight);
+
+ private:
+  struct Kept {
+    std::string key;
+    const mortise_weight* weight;
+    std::size_t bytes;
+  };
+  void warn(const std::string& text) const;
+
+  const bool enabled_;
+  const mortise_host* const host_;
+  bool open_ = false;
+  std::filesystem::path path_;
+  std::string identity_;
+  std::shared_ptr<const PackedFile> file_;
+  std::vector<Kept> kept_;
+};
+
+}  // namespace mortise::cpu
