@@ -151,15 +151,16 @@ void configure_many(std::size_t rows) {
   tiles_configure(config);
 }
 
-template <int panels>
+// once: the weights are in the second-level cache, for all rows; else they come from memory, for these rows alone.
+template <int panels, bool once>
 MORTISE_INLINE void multiply_many_tile(const char* x, std::size_t row_stride, const char* w, std::size_t panel_bytes) {
-  tile_load_once<6>(w, kRowBytes);
+  once ? tile_load_once<6>(w, kRowBytes) : tile_load<6>(w, kRowBytes);
   tile_load<4>(x, row_stride);
   tile_multiply_bf16<0, 4, 6>();
   tile_load<5>(x + kTileRows * row_stride, row_stride);
   tile_multiply_bf16<2, 5, 6>();
   if constexpr (panels > 1) {
-    tile_load_once<7>(w + panel_bytes, kRowBytes);
+    once ? tile_load_once<7>(w + panel_bytes, kRowBytes) : tile_load<7>(w + panel_bytes, kRowBytes);
     tile_multiply_bf16<1, 4, 7>();
     tile_multiply_bf16<3, 5, 7>();
   }
@@ -212,7 +213,7 @@ class Beside {
 };
 
 // 17 to 32 rows and the one or two panels at column n into acc.
-template <int panels, class Y>
+template <int panels, bool once, class Y>
 void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Beside<Y>& beside, float* acc) {
   const std::size_t tiles = tiles_of(args.k), panel_bytes = tiles * kTileBytes;
   const std::size_t whole = x.last == nullptr ? tiles : tiles - 1;
@@ -221,10 +222,10 @@ void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Bes
   tile_zero<0>(), tile_zero<2>();
   if constexpr (panels > 1) tile_zero<1>(), tile_zero<3>();
   for (std::size_t t = 0; t < whole; ++t) {
-    multiply_many_tile<panels>(x.first + t * kRowBytes, x.row_stride, w + t * kTileBytes, panel_bytes);
+    multiply_many_tile<panels, once>(x.first + t * kRowBytes, x.row_stride, w + t * kTileBytes, panel_bytes);
     beside.step();
   }
-  if (whole < tiles) multiply_many_tile<panels>(x.last, kRowBytes, w + whole * kTileBytes, panel_bytes);
+  if (whole < tiles) multiply_many_tile<panels, once>(x.last, kRowBytes, w + whole * kTileBytes, panel_bytes);
   tile_store<0>(acc, kRowBytes), tile_store<2>(acc + kAccumulator, kRowBytes);
   if constexpr (panels > 1) {
     tile_store<1>(acc + 2 * kAccumulator, kRowBytes), tile_store<3>(acc + 3 * kAccumulator, kRowBytes);
@@ -255,10 +256,10 @@ void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std
       beside.fetch(nullptr, 0, 0, 0, 0);
     }
     if (n + kLanes < n1) {
-      multiply_many<2, Y>(args, x, n, beside, acc[pair % 2]);
+      (fetch_weights ? multiply_many<2, false, Y> : multiply_many<2, true, Y>)(args, x, n, beside, acc[pair % 2]);
       beside.write(args, m, rows, n, acc[pair % 2]);
     } else {
-      multiply_many<1, Y>(args, x, n, beside, acc[pair % 2]);
+      multiply_many<1, true, Y>(args, x, n, beside, acc[pair % 2]);
       beside.write(args, m, rows, n, nullptr);
       write_rows<Y>(args, m, rows, n, acc[pair % 2]);
     }
