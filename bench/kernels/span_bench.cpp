@@ -1,8 +1,7 @@
-// span_bench: speed of attention over the paged cache, class bf16, beside the floor of the same run.
-// usage: span_bench [isa ...]   (without: all that the machine has but portable)
-// Decode: 32 sequences of 1000 tokens; floor: K and V over the memory bandwidth. Prefill: 1024 rows of one sequence;
-// floor: the two products over the peak. `ratio` is floor / measured: 1 is the end. Times are of one layer, the fastest
-// of many.
+// span_bench: speed of attention over the paged cache, class bf16, in bf16 and in int8, beside the floor of the same
+// run. usage: span_bench [isa ...]   (without: all that the machine has but portable) Decode: 32 sequences of 1000
+// tokens; floor: K and V over the memory bandwidth. Prefill: 1024 rows of one sequence; floor: the two products over
+// the peak. `ratio` is floor / measured: 1 is the end. Times are of one layer, the fastest of many.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -28,16 +27,17 @@ constexpr int kBlockSize = 16, kLayers = 2;
 
 // A layer of a cache with sequences of one length, in shuffled blocks.
 struct Cache {
-  Cache(const Model& model, int num_seqs, int length)
-      : layout(cpu::make_kv_layout(2, kLayers, model.kv_heads, model.head_dim, kBlockSize)),
+  Cache(const Model& model, bool int8, int num_seqs, int length)
+      : layout(cpu::make_kv_layout(int8 ? 1 : 2, kLayers, model.kv_heads, model.head_dim, kBlockSize)),
         blocks((length + kBlockSize - 1) / kBlockSize),
         table(static_cast<std::size_t>(num_seqs * blocks)) {
     std::iota(table.begin(), table.end(), 0);
     std::shuffle(table.begin(), table.end(), std::mt19937(1));
-    const std::size_t elements = table.size() * layout.block_elements;
-    memory.reset(static_cast<cpu::Bf16*>(std::aligned_alloc(4096, (elements * 2 + 4095) / 4096 * 4096)));
-    for (std::size_t i = 0; i < elements; ++i)
-      memory.get()[i] = static_cast<cpu::Bf16>(0x3d80u ^ ((i * 40503u) & 0x807fu));
+    const std::size_t bytes = table.size() * layout.block_elements * (int8 ? 1 : 2);
+    memory.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)));
+    // As bf16 numbers about 0.06 of both signs; as bytes anything, and as a scale such a number.
+    auto* const words = reinterpret_cast<cpu::Bf16*>(memory.get());
+    for (std::size_t i = 0; i < bytes / 2; ++i) words[i] = static_cast<cpu::Bf16>(0x3d80u ^ ((i * 40503u) & 0x807fu));
   }
   struct Free {
     void operator()(void* p) const { std::free(p); }
@@ -45,7 +45,7 @@ struct Cache {
   cpu::KvLayout layout;
   int blocks;
   std::vector<std::int32_t> table;
-  std::unique_ptr<cpu::Bf16[], Free> memory;
+  std::unique_ptr<std::byte[], Free> memory;
 };
 
 struct Work {
@@ -74,7 +74,8 @@ Work make_work(const Model& model, const Cache& cache, int num_seqs, int rows, i
         unit.position = length - rows + row;
         unit.seq_len = length;
         unit.scale = 0.1f;
-        unit.kv = cache.memory.get() + static_cast<std::size_t>(head) * cache.layout.head_elements;
+        unit.kv = cache.memory.get() + static_cast<std::size_t>(head) * cache.layout.head_elements *
+                                           static_cast<std::size_t>(cache.layout.element_bytes);
         unit.layout = &cache.layout;
         unit.block_table = cache.table.data() + seq * cache.blocks;
         unit.end_span = (unit.position + unit.num_rows + cpu::kSpan - 1) / cpu::kSpan;
@@ -85,10 +86,10 @@ Work make_work(const Model& model, const Cache& cache, int num_seqs, int rows, i
   return work;
 }
 
-double measure(cpu::Isa isa, const Work& work, std::size_t threads) {
+double measure(cpu::Isa isa, bool int8, const Work& work, std::size_t threads) {
   std::vector<std::unique_ptr<cpu::SpanScratch>> scratch;
   for (std::size_t t = 0; t < threads; ++t) scratch.push_back(std::make_unique<cpu::SpanScratch>());
-  const auto attend = cpu::kernels(isa).span_bf16.attend;
+  const auto attend = (int8 ? cpu::kernels(isa).span_bf16_int8 : cpu::kernels(isa).span_bf16).attend;
   return bench::fastest_round(threads, 1.0, [&](std::size_t t, std::size_t) {
     for (std::size_t i = t; i < work.units.size(); i += threads) {
       cpu::SpanUnit unit = work.units[i];
@@ -104,16 +105,21 @@ void run(cpu::Isa isa, std::size_t threads, double bandwidth) {
               threads == 1 ? "" : "s", bandwidth * 1e-9, peak * 1e-9);
   std::printf("%10s %22s %10s %9s %8s %7s\n", "model", "work", "us", "GFLOP/s", "GB/s", "ratio");
   for (const Model& model : kModels) {
-    for (const bool prefill : {false, true}) {
+    for (const int variant : {0, 1, 2, 3}) {
+      const bool prefill = variant >= 2, int8 = variant % 2 != 0;
       const int num_seqs = prefill ? 1 : 32, rows = prefill ? 1024 : 1, length = prefill ? 1024 : 1000;
-      const Cache cache(model, num_seqs, length);
+      const Cache cache(model, int8, num_seqs, length);
       const Work work = make_work(model, cache, num_seqs, rows, length);
-      const double seconds = measure(isa, work, threads);
+      const double seconds = measure(isa, int8, work, threads);
       const double keys = prefill ? 0.5 * rows * (length + 1) : 1.0 * num_seqs * length;  // seen, of all rows
       const double operations = keys * model.kv_heads * model.group * model.head_dim * 4;
-      const double bytes = 1.0 * num_seqs * length * model.kv_heads * model.head_dim * 4;
+      const double bytes =
+          1.0 * num_seqs * length * model.kv_heads * (int8 ? model.head_dim * 2 + 8 : model.head_dim * 4);
       const double floor = std::max(prefill ? 0 : bytes / bandwidth, operations / peak);
-      std::printf("%10s %22s %10.1f %9.1f %8.2f %7.2f\n", model.name, prefill ? "prefill 1024" : "decode 32 x 1000",
+      std::printf("%10s %22s %10.1f %9.1f %8.2f %7.2f\n", model.name,
+                  prefill ? int8 ? "prefill 1024, int8" : "prefill 1024"
+                  : int8  ? "decode 32 x 1000, int8"
+                          : "decode 32 x 1000",
                   seconds * 1e6, operations / seconds * 1e-9, bytes / seconds * 1e-9, floor / seconds);
       std::fflush(stdout);
     }

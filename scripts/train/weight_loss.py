@@ -1,9 +1,10 @@
-"""What int8 and int4 weights lose against bf16 on the demo model, with Mortise itself, as Markdown on standard output.
+"""What int8 and int4 weights, or with --kv an int8 KV cache, lose against bf16 on the demo model, with Mortise itself, as
+Markdown on standard output.
 
-python3 weight_loss.py MORTISE MODEL_DIR [--count 300] [--isa auto]
+python3 weight_loss.py MORTISE MODEL_DIR [--count 300] [--isa auto] [--kv]
 
 Held out texts are those of evaluate.py: stories (perplexity over all tokens) and multiple choice (right answers). Each is
-scored by `mortise score` under a script that differs in the weights alone. Needs no package.
+scored by `mortise score` under a script that differs in the weights alone, or in the KV cache. Needs no package.
 """
 
 import argparse
@@ -24,6 +25,13 @@ FORMATS = {
     "int4, groups of 32": 'weights = "int4", group_size = 32',
     "int4, groups of 64": 'weights = "int4", group_size = 64',
     "int4, groups of 128": 'weights = "int4", group_size = 128',
+}
+
+# Option of the model, dtype of the cache.
+KV_FORMATS = {
+    "bf16": ("", "auto"),
+    "int8": ("", "int8"),
+    "int8, weights too": ('weights = "int8"', "int8"),
 }
 
 
@@ -62,6 +70,7 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--isa", default="auto")
+    parser.add_argument("--kv", action="store_true", help="compare types of the KV cache instead of the weights")
     args = parser.parse_args()
     texts = [text + chats.EOS for text in held_out_documents(stories, args.count)]
     documents = [{"prompt": [0], "completions": [ids[:2047]]} for ids in encode(args.mortise, args.model, texts)]
@@ -70,13 +79,14 @@ def main() -> None:
         "text": choice.held_out_items(args.count, "text", 5, False),
         "letters, facts never asked": choice.held_out_items(args.count, "letters", 5, False),
     }
-    print(f"| weights | perplexity, {args.count} stories | " + " | ".join(tasks) + " |")
+    formats = KV_FORMATS if args.kv else {name: (option, "auto") for name, option in FORMATS.items()}
+    print(f"| {'KV cache' if args.kv else 'weights'} | perplexity, {args.count} stories | " + " | ".join(tasks) + " |")
     print("| --- | --- |" + " --- |" * len(tasks))
-    for name, option in FORMATS.items():
+    for name, (option, kv) in formats.items():
         model = f"llama {{ path = {json.dumps(str(pathlib.Path(args.model).resolve()))}, {option} }}"
         script = (f"return pipeline {{ device = cpu {{ isa = {json.dumps(args.isa)} }}, model = {model}, "
                   "attention = paged { block_size = 16 }, scheduler = fcfs { max_num_seqs = 64, "
-                  'max_batched_tokens = 2048 }, kv_cache = { memory = "512MiB" } }\n')
+                  f'max_batched_tokens = 2048 }}, kv_cache = {{ memory = "512MiB", dtype = "{kv}" }} }}\n')
         row = [f"{perplexity(score(args.mortise, script, documents)):.4f}"]
         for items in tasks.values():
             requests = [{"prompt": item.prompt, "completions": item.choices} for item in items]

@@ -48,7 +48,7 @@ PIPELINE = """return pipeline {{
   model = llama {{ path = "{path}"{model} }},
   attention = paged {{ {attention} }},
   scheduler = fcfs {{ {scheduler} }},
-  kv_cache = {{ memory = "{memory}" }},
+  kv_cache = {{ memory = "{memory}"{kv} }},
 }}
 """
 
@@ -56,7 +56,7 @@ PIPELINE = """return pipeline {{
 @pytest.fixture
 def pipeline(script):
     """pipeline(scheduler="max_num_seqs = 1", ...) -> path of a script that differs from the demo in what is given."""
-    def write(path="DEMO", device="", model="", attention="", scheduler="", memory="64MiB"):
+    def write(path="DEMO", device="", model="", attention="", scheduler="", memory="64MiB", kv=""):
         return script(PIPELINE.format(path=path, device=device, model=model, attention=attention, scheduler=scheduler,
-                                      memory=memory))
+                                      memory=memory, kv=kv))
     return write

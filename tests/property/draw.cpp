@@ -53,9 +53,9 @@ void draw_sampling(std::mt19937& random, std::int32_t vocab_size, SamplingParams
 std::string RunConfig::describe() const {
   return fmt::format(
       "isa {}, threads {}, block_size {}, max_num_seqs {}, max_batched_tokens {}, pool_share {:.2f}, "
-      "prefix_cache {}, {}, {} schedule, drafts {}, weights {}",
+      "prefix_cache {}, {}, {} schedule, drafts {}, weights {}, kv {}",
       isa, threads, block_size, max_num_seqs, max_batched_tokens, pool_share, prefix_cache, twice ? "twice" : "once",
-      random_schedule ? "random" : "fcfs", draft_percent, weights);
+      random_schedule ? "random" : "fcfs", draft_percent, weights, kv_dtype);
 }
 
 std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size, int max_prompt, int max_total) {
@@ -118,6 +118,7 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   config.seed = random();
   constexpr const char* kWeights[] = {"auto", "auto", "int8", "int4"};
   config.weights = kWeights[between(random, 0, 3)];
+  if (chance(random, 40)) config.kv_dtype = "int8";
   return config;
 }
 

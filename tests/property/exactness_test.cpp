@@ -90,7 +90,7 @@ TEST_P(Exactness, EveryRequestGetsTheBitsThatItGetsAlone) {
     const RunConfig config = draw_config(random, isas);
     std::string other = isas[random() % isas.size()];
     if (other == config.isa) other = isas[(random() % isas.size() + 1) % isas.size()];
-    const Outcomes alone = run_alone(model.folder, other, requests, config.weights);
+    const Outcomes alone = run_alone(model.folder, other, requests, config);
     const RunReport together = run_together(model.folder, config, requests, &alone);
     EXPECT_EQ(difference(together.outcomes, alone), "")
         << "mix " << mix << " of seed " << base_seed << ", model " << model.name << ", " << requests.size()

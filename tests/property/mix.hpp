@@ -27,8 +27,9 @@ struct RunConfig {
   bool random_schedule = false;  // else fcfs
   int draft_percent = -1;        // -1: no proposer; else how many of its drafts are right
   std::uint32_t seed = 0;        // of schedule and drafts
-  // What is run, rather than how: the model's option, the same when the requests run alone.
-  std::string weights = "auto";
+  // What is run, rather than how: the same when the requests run alone.
+  std::string weights = "auto";   // of the model
+  std::string kv_dtype = "auto";  // of kv_cache
 
   std::string describe() const;
 };
@@ -58,9 +59,9 @@ struct RunReport {
 // Runs the requests together under `config`. `drafts`: the outcomes to draft from, when config has a proposer.
 RunReport run_together(const std::filesystem::path& model, const RunConfig& config,
                        const std::vector<Request>& requests, const Outcomes* drafts);
-// Runs each request alone, one after the other, in a roomy engine without prefix cache.
+// Runs each request alone, one after the other, in a roomy engine without prefix cache; `what` says what is run.
 Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, const std::vector<Request>& requests,
-                   const std::string& weights = "auto");
+                   const RunConfig& what = {});
 
 // Instruction sets that this machine has; with `fast_only` without the portable one.
 std::vector<std::string> machine_isas(bool fast_only);

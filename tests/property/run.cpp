@@ -197,9 +197,9 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
       "return pipeline {{ device = cpu {{ threads = {}, isa = '{}' }}, model = llama {{ path = '{}', weights = '{}' "
       "}}, "
       "attention = paged {{ block_size = {} }}, scheduler = fcfs {{ max_num_seqs = {}, max_batched_tokens = {} }}, "
-      "kv_cache = {{ memory = '1GiB', prefix_cache = {} }} }}",
+      "kv_cache = {{ memory = '1GiB', prefix_cache = {}, dtype = '{}' }} }}",
       config.threads, config.isa, model.string(), config.weights, config.block_size, config.max_num_seqs,
-      config.max_batched_tokens, config.prefix_cache);
+      config.max_batched_tokens, config.prefix_cache, config.kv_dtype);
   const PluginCatalog catalog({std::filesystem::path(MORTISE_BINARY_DIR)});
   const PipelineScript loaded = PipelineScript::from_text(script, "property", "/", catalog);
   return std::make_unique<Assembly>(loaded.pipelines().front());
@@ -251,10 +251,11 @@ RunReport run_together(const std::filesystem::path& model, const RunConfig& conf
 }
 
 Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, const std::vector<Request>& requests,
-                   const std::string& weights) {
+                   const RunConfig& what) {
   RunConfig config;
   config.isa = isa;
-  config.weights = weights;
+  config.weights = what.weights;
+  config.kv_dtype = what.kv_dtype;
   config.threads = 2;
   config.prefix_cache = false;
   const std::unique_ptr<Assembly> assembly = open_assembly(model, config);

@@ -94,9 +94,9 @@ void Paged::append_rows(const AppendWork& work, Task rows) const {
   write.kv = work.kv;
   write.layout = &layout_;
   if constexpr (kBf16) {
-    kernels_.kv_write.bf16(write);
+    (int8() ? kernels_.kv_write.bf16_int8 : kernels_.kv_write.bf16)(write);
   } else {
-    kernels_.kv_write.f32(write);
+    (int8() ? kernels_.kv_write.f32_int8 : kernels_.kv_write.f32)(write);
   }
 }
 

@@ -49,11 +49,11 @@ void require_supported(const mortise_model_dims& dims, int32_t kv_dtype, int32_t
   if (dims.dtype != 0 && dims.dtype != MORTISE_BF16 && dims.dtype != MORTISE_F32) {
     refuse("the model computes in dtype code " + std::to_string(dims.dtype) + "; bf16 and f32 are served");
   }
-  if (kv_dtype != 0 && kv_dtype != MORTISE_BF16 && kv_dtype != MORTISE_F32) {
-    refuse("kv_cache.dtype code " + std::to_string(kv_dtype) + " is not served; use \"auto\"");
+  if (kv_dtype != 0 && kv_dtype != MORTISE_BF16 && kv_dtype != MORTISE_F32 && kv_dtype != MORTISE_I8) {
+    refuse("kv_cache.dtype code " + std::to_string(kv_dtype) + " is not served; use \"auto\" or \"int8\"");
   }
-  if (kv_dtype != 0 && dims.dtype != 0 && kv_dtype != dims.dtype) {
-    refuse("kv_cache.dtype differs from the type that the model computes in; use \"auto\"");
+  if (kv_dtype != 0 && kv_dtype != MORTISE_I8 && dims.dtype != 0 && kv_dtype != dims.dtype) {
+    refuse("kv_cache.dtype differs from the type that the model computes in; use \"auto\", or \"int8\"");
   }
   if (block_size != 0 && block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128) {
     refuse("block_size " + std::to_string(block_size) + " is none of 16, 32, 64, 128");
@@ -77,8 +77,10 @@ mortise_kv_layout Paged::kv_layout(const mortise_model_dims& dims, int32_t kv_dt
       cpu::make_kv_layout(dtype_bytes(kv_dtype), dims.num_layers, dims.num_kv_heads, dims.head_dim, block_size);
   auto out = sized<mortise_kv_layout>();
   std::snprintf(out.layout_id, sizeof out.layout_id, "paged-cpu-%s/1 b%d l%d h%d d%d",
-                kv_dtype == MORTISE_BF16 ? "bf16" : "f32", block_size, dims.num_layers, dims.num_kv_heads,
-                dims.head_dim);
+                kv_dtype == MORTISE_BF16  ? "bf16"
+                : kv_dtype == MORTISE_F32 ? "f32"
+                                          : "int8",
+                block_size, dims.num_layers, dims.num_kv_heads, dims.head_dim);
   out.bytes_per_block = layout.block_elements * static_cast<std::size_t>(layout.element_bytes);
   return out;
 }
@@ -87,7 +89,7 @@ void Paged::bind(const mortise_attention_bind_args& args) {
   if (args.dims == nullptr || args.kv == nullptr) invalid("bind", "dims and kv must be given");
   const mortise_model_dims dims = known(args.dims);
   const mortise_kv_layout layout = kv_layout(dims, args.kv_dtype, args.block_size);
-  if (dims.dtype != args.kv_dtype) invalid("bind", "the model must compute in the cache's type");
+  if (dims.dtype == 0) invalid("bind", "the model's dtype must be given");
   if (dims.num_heads < 1) invalid("bind", "the model has no query heads");
   if (!(dims.attention_scale > 0) || !std::isfinite(dims.attention_scale)) {
     invalid("bind", "attention_scale " + std::to_string(dims.attention_scale) + " is not a positive number");

@@ -95,6 +95,8 @@ class Paged {
   const Plan& plan_of(int32_t layer) const { return plans_[plan_index_[static_cast<std::size_t>(layer)]]; }
   std::byte* layer_memory(int32_t layer) const;
   bool bf16() const { return dims_.dtype == MORTISE_BF16; }
+  bool int8() const { return layout_.element_bytes == 1; }
+  const cpu::SpanKernels& span_kernels() const;
 
   template <typename F>
   void parallel(int32_t num_tasks, F&& f) const {

@@ -99,7 +99,7 @@ constexpr mortise_component kPaged = {
     0,
     MORTISE_CAP_EXACT | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_SLIDING_WINDOW,
     "paged",
-    "paged KV cache in bf16 or f32, attention in spans of 256 keys",
+    "paged KV cache in bf16, f32 or int8, attention in spans of 256 keys",
     kOptionsSchema,
     "attention-span256/1",
     &kTable,

@@ -5,13 +5,19 @@
 
 namespace mortise::paged {
 
+const cpu::SpanKernels& Paged::span_kernels() const {
+  if (int8()) return bf16() ? kernels_.span_bf16_int8 : kernels_.span_f32_int8;
+  return bf16() ? kernels_.span_bf16 : kernels_.span_f32;
+}
+
 cpu::SpanUnit Paged::span_unit(const mortise_batch& batch, int32_t layer, const Heads& q, const Heads& out,
                                const Plan& plan, const Unit& unit) const {
   const Block& block = plan.blocks[static_cast<std::size_t>(unit.block)];
-  const std::size_t bytes = static_cast<std::size_t>(layout_.element_bytes);
+  const std::size_t kv_bytes = static_cast<std::size_t>(layout_.element_bytes);
+  const std::ptrdiff_t bytes = dtype_bytes(dims_.dtype);
   const int32_t head = unit.kv_head * (dims_.num_heads / dims_.num_kv_heads) + block.head;
   const auto first = [&](const Heads& heads) {
-    return heads.data + (block.row * heads.row_stride + head * heads.head_stride) * static_cast<std::ptrdiff_t>(bytes);
+    return heads.data + (block.row * heads.row_stride + head * heads.head_stride) * bytes;
   };
   cpu::SpanUnit span{};
   span.q = first(q);
@@ -26,7 +32,7 @@ cpu::SpanUnit Paged::span_unit(const mortise_batch& batch, int32_t layer, const 
   span.seq_len = block.seq_len;
   span.window = plan.window;
   span.scale = scale_;
-  span.kv = layer_memory(layer) + static_cast<std::size_t>(unit.kv_head) * layout_.head_elements * bytes;
+  span.kv = layer_memory(layer) + static_cast<std::size_t>(unit.kv_head) * layout_.head_elements * kv_bytes;
   span.layout = &layout_;
   span.block_table = batch.device_block_table + static_cast<std::ptrdiff_t>(block.seq) * batch.max_blocks;
   span.first_span = unit.first_span;
@@ -42,7 +48,7 @@ void Paged::run(const mortise_step& step, int32_t layer, const mortise_tensor& q
   const Heads q = as_heads(q_tensor, "run", "q", dims_.num_heads, batch.num_tokens);
   const Heads out = as_heads(out_tensor, "run", "out", dims_.num_heads, batch.num_tokens);
   const Plan& plan = plan_of(layer);
-  const cpu::SpanKernels& kernels = bf16() ? kernels_.span_bf16 : kernels_.span_f32;
+  const cpu::SpanKernels& kernels = span_kernels();
   parallel(static_cast<int32_t>(plan.tasks.size()), [&](int32_t task, int32_t thread) {
     const Task units = plan.tasks[static_cast<std::size_t>(task)];
     const auto unit_at = [&](int32_t i) {

@@ -40,13 +40,13 @@ constexpr std::size_t kWidenRows = 12;  // from here on widening once is cheaper
 constexpr std::size_t kGroupsAtOnce = 4;
 constexpr std::size_t kHalfPairs = kTileDepth / 4;
 
-struct KeyPair {
-  F32x16 even, odd;
-};
-
-MORTISE_INLINE KeyPair split_pairs(const Bf16* p) {
-  const I32x16 both = load_i32(reinterpret_cast<const std::int32_t*>(p));
-  return {from_bits(shift_left<16>(both)), from_bits(both & broadcast_i32(static_cast<std::int32_t>(0xffff0000u)))};
+// Sixteen pairs of bf16.
+MORTISE_INLINE F32x16 even_of(const Bf16* pairs) {
+  return from_bits(shift_left<16>(load_i32(reinterpret_cast<const std::int32_t*>(pairs))));
+}
+MORTISE_INLINE F32x16 odd_of(const Bf16* pairs) {
+  const I32x16 both = load_i32(reinterpret_cast<const std::int32_t*>(pairs));
+  return from_bits(both & broadcast_i32(static_cast<std::int32_t>(0xffff0000u)));
 }
 
 MORTISE_INLINE F32x16 chain(const Bf16*, F32x16 a, F32x16 b, F32x16 c) {
@@ -56,7 +56,8 @@ MORTISE_INLINE F32x16 chain(const float*, F32x16 a, F32x16 b, F32x16 c) {
   return fma(a, b, c);
 }
 
-// Where the pairs of a tile are: pair(half, p, chunk), p < kHalfPairs. T says how products are rounded.
+// The pairs of a tile: even(half, p, chunk) and odd(..), p < kHalfPairs, each where it is used: both at once would be
+// more than the registers of AVX2. T says how products are rounded.
 
 // K: neighbours along head_dim for the sixteen keys of each group.
 template <class T, class E>
@@ -64,12 +65,21 @@ struct KeyPairs {
   using Element = T;
   const E* const* groups;
   std::size_t depth;  // where the tile begins
-  MORTISE_INLINE KeyPair pair(std::size_t half, std::size_t p, std::size_t chunk) const {
-    const E* at = groups[chunk] + (depth + (half * kHalfPairs + p) * 2) * kLanes;
+  MORTISE_INLINE const E* at(std::size_t half, std::size_t p, std::size_t chunk) const {
+    return groups[chunk] + (depth + (half * kHalfPairs + p) * 2) * kLanes;
+  }
+  MORTISE_INLINE F32x16 even(std::size_t half, std::size_t p, std::size_t chunk) const {
     if constexpr (sizeof(E) == sizeof(Bf16)) {
-      return split_pairs(at);
+      return even_of(at(half, p, chunk));
     } else {
-      return {read(at), read(at + kLanes)};
+      return read(at(half, p, chunk));
+    }
+  }
+  MORTISE_INLINE F32x16 odd(std::size_t half, std::size_t p, std::size_t chunk) const {
+    if constexpr (sizeof(E) == sizeof(Bf16)) {
+      return odd_of(at(half, p, chunk));
+    } else {
+      return read(at(half, p, chunk) + kLanes);
     }
   }
 };
@@ -80,12 +90,20 @@ struct ValuePairs {
   using Element = T;
   const E* const* halves;
   std::size_t width;
-  MORTISE_INLINE KeyPair pair(std::size_t half, std::size_t p, std::size_t chunk) const {
+  MORTISE_INLINE F32x16 even(std::size_t half, std::size_t p, std::size_t chunk) const {
     const E* row = halves[half] + p * 2 * width;
     if constexpr (sizeof(E) == sizeof(Bf16)) {
-      return split_pairs(row + 2 * chunk * kLanes);
+      return even_of(row + 2 * chunk * kLanes);
     } else {
-      return {read(row + chunk * kLanes), read(row + width + chunk * kLanes)};
+      return read(row + chunk * kLanes);
+    }
+  }
+  MORTISE_INLINE F32x16 odd(std::size_t half, std::size_t p, std::size_t chunk) const {
+    const E* row = halves[half] + p * 2 * width;
+    if constexpr (sizeof(E) == sizeof(Bf16)) {
+      return odd_of(row + 2 * chunk * kLanes);
+    } else {
+      return read(row + width + chunk * kLanes);
     }
   }
 };
@@ -95,9 +113,14 @@ template <class T>
 struct WidePairs {
   using Element = T;
   const float* tile;
-  MORTISE_INLINE KeyPair pair(std::size_t half, std::size_t p, std::size_t chunk) const {
-    const float* at = tile + (chunk * kTileDepth + (half * kHalfPairs + p) * 2) * kLanes;
-    return {load(at), load(at + kLanes)};
+  MORTISE_INLINE const float* at(std::size_t half, std::size_t p, std::size_t chunk) const {
+    return tile + (chunk * kTileDepth + (half * kHalfPairs + p) * 2) * kLanes;
+  }
+  MORTISE_INLINE F32x16 even(std::size_t half, std::size_t p, std::size_t chunk) const {
+    return load(at(half, p, chunk));
+  }
+  MORTISE_INLINE F32x16 odd(std::size_t half, std::size_t p, std::size_t chunk) const {
+    return load(at(half, p, chunk) + kLanes);
   }
 };
 
@@ -107,9 +130,8 @@ MORTISE_INLINE WidePairs<typename Pairs::Element> widen(const Pairs& pairs, std:
   for (std::size_t c = 0; c < chunks; ++c) {
     for (std::size_t half = 0; half < 2; ++half) {
       for (std::size_t p = 0; p < kHalfPairs; ++p, to += 2 * kLanes) {
-        const KeyPair v = pairs.pair(half, p, c);
-        store(to, v.even);
-        store(to + kLanes, v.odd);
+        store(to, pairs.even(half, p, c));
+        store(to + kLanes, pairs.odd(half, p, c));
       }
     }
   }
@@ -139,18 +161,22 @@ MORTISE_INLINE void multiply_block(const TileSum& t, std::size_t row, std::size_
     const std::size_t count = t.depth - begin < kTileDepth / 2 ? (t.depth - begin) / 2 : kHalfPairs;
     const float* x = t.x + row * t.x_stride + begin;
     for (std::size_t p = 0; p < count; ++p) {
-      KeyPair k[C];
+      F32x16 k[C];
 #pragma GCC unroll 4
-      for (int c = 0; c < C; ++c) k[c] = pairs.pair(half, p, chunk + static_cast<std::size_t>(c));
+      for (int c = 0; c < C; ++c) k[c] = pairs.even(half, p, chunk + static_cast<std::size_t>(c));
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        const float* xr = x + static_cast<std::size_t>(r) * t.x_stride + 2 * p;
-        const F32x16 x_even = broadcast(xr[0]);
+        const F32x16 x_even = broadcast(x[static_cast<std::size_t>(r) * t.x_stride + 2 * p]);
 #pragma GCC unroll 4
-        for (int c = 0; c < C; ++c) a[r][c] = chain(type, x_even, k[c].even, a[r][c]);
-        const F32x16 x_odd = broadcast(xr[1]);
+        for (int c = 0; c < C; ++c) a[r][c] = chain(type, x_even, k[c], a[r][c]);
+      }
 #pragma GCC unroll 4
-        for (int c = 0; c < C; ++c) b[r][c] = chain(type, x_odd, k[c].odd, b[r][c]);
+      for (int c = 0; c < C; ++c) k[c] = pairs.odd(half, p, chunk + static_cast<std::size_t>(c));
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const F32x16 x_odd = broadcast(x[static_cast<std::size_t>(r) * t.x_stride + 2 * p + 1]);
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) b[r][c] = chain(type, x_odd, k[c], b[r][c]);
       }
     }
   }

@@ -33,7 +33,8 @@ Slot<T> slot_of(const KvWrite& write, std::int64_t slot, std::size_t head) {
 void write_key(const Bf16* k, std::size_t head_dim, Bf16* keys) {
   for (std::size_t d = 0; d < head_dim; d += 2) std::memcpy(keys + d * kKeyGroup, k + d, 2 * sizeof(Bf16));
 }
-void write_key(const float* k, std::size_t head_dim, float* keys) {
+template <class T>
+void write_key(const T* k, std::size_t head_dim, T* keys) {
   for (std::size_t d = 0; d < head_dim; ++d) keys[d * kKeyGroup] = k[d];
 }
 
@@ -134,16 +135,39 @@ float quantise(const T* x, std::size_t head_dim, std::int8_t* q) {
   return scale.scale;
 }
 
+using Int8Head = std::int8_t[kMaxHeadDim];
+
+// Four neighbouring tokens: a word for each element instead of four bytes. keys: the slot of the first.
+void write_four_keys(const Int8Head (&q)[4], std::size_t head_dim, std::int8_t* keys) {
+  const auto lanes_of = [&](std::size_t token, std::size_t d) {
+    return load_u8(reinterpret_cast<const std::uint8_t*>(q[token] + d));
+  };
+  for (std::size_t d = 0; d < head_dim; d += kLanes) {
+    alignas(64) std::int32_t words[kLanes];  // x86 and AArch64: the first token in the lowest byte, and there in memory
+    store(words, lanes_of(0, d) | shift_left<8>(lanes_of(1, d)) | shift_left<16>(lanes_of(2, d)) |
+                     shift_left<24>(lanes_of(3, d)));
+    for (std::size_t i = 0; i < lanes_left(head_dim - d); ++i) {
+      std::memcpy(keys + (d + i) * kKeyGroup, &words[i], sizeof words[i]);
+    }
+  }
+}
+
 template <class T>
 void write_head_int8(const KvWrite& write, std::size_t head, const T* k, const T* v) {
-  const std::size_t head_dim = index(write.layout->head_dim);
-  alignas(64) std::int8_t q[kMaxHeadDim];
-  for (std::int32_t r = 0; r < write.num_rows; ++r) {
+  const std::size_t head_dim = index(write.layout->head_dim), width = index(write.layout->value_width);
+  alignas(64) Int8Head q[4];
+  for (std::int32_t r = 0; r < write.num_rows;) {
     const Slot<std::int8_t> slot = slot_of<std::int8_t>(write, write.slots[r], head);
-    *slot.key_scale = quantise(k + r * write.k_row_stride, head_dim, q);
-    for (std::size_t d = 0; d < head_dim; ++d) slot.keys[d * kKeyGroup] = q[d];
-    *slot.value_scale = quantise(v + r * write.v_row_stride, head_dim, q);
-    std::memcpy(slot.values, q, head_dim);
+    const std::int32_t tokens = four_neighbours(write, r) ? 4 : 1;
+    for (std::int32_t i = 0; i < tokens; ++i) {
+      slot.key_scale[i] = quantise(k + (r + i) * write.k_row_stride, head_dim, q[i]);
+    }
+    tokens == 4 ? write_four_keys(q, head_dim, slot.keys) : write_key(q[0], head_dim, slot.keys);
+    for (std::int32_t i = 0; i < tokens; ++i) {
+      slot.value_scale[i] = quantise(v + (r + i) * write.v_row_stride, head_dim, q[0]);
+      std::memcpy(slot.values + index(i) * width, q[0], head_dim);
+    }
+    r += tokens;
   }
 }
 

@@ -40,6 +40,8 @@ TEST(PagedContract, SupportsWhatIsNotKnownYet) {
   q.kv_dtype = MORTISE_BF16;
   q.block_size = 32;
   EXPECT_EQ(refusal(q), "");
+  q.kv_dtype = MORTISE_I8;
+  EXPECT_EQ(refusal(q), "");
 }
 
 TEST(PagedContract, RefusalsNameTheReason) {
@@ -51,10 +53,11 @@ TEST(PagedContract, RefusalsNameTheReason) {
   q.block_size = 24;
   EXPECT_THAT(refusal(q), HasSubstr("block_size 24"));
   q = query(&d);
-  q.kv_dtype = MORTISE_I8;
-  EXPECT_THAT(refusal(q), HasSubstr("kv_cache.dtype code 8 is not served; use \"auto\""));
+  q.kv_dtype = MORTISE_F16;
+  EXPECT_THAT(refusal(q), HasSubstr("kv_cache.dtype code " + std::to_string(MORTISE_F16) +
+                                    " is not served; use \"auto\" or \"int8\""));
   q.kv_dtype = MORTISE_F32;
-  EXPECT_THAT(refusal(q), HasSubstr("auto"));
+  EXPECT_THAT(refusal(q), HasSubstr("differs from the type that the model computes in; use \"auto\", or \"int8\""));
   q = query(&d);
   d.head_dim = 100;
   EXPECT_THAT(refusal(q), HasSubstr("head_dim 100"));
@@ -68,12 +71,15 @@ TEST(PagedContract, RefusalsNameTheReason) {
   EXPECT_THAT(refusal(q), HasSubstr("the model computes in dtype code " + std::to_string(MORTISE_F16)));
 }
 
-std::string layout_id(mortise_model_dims d, int32_t block_size) {
+mortise_kv_layout layout_of(mortise_model_dims d, int32_t kv_dtype, int32_t block_size) {
   Attention attention{Config{}};
   auto layout = sized<mortise_kv_layout>();
   mortise_error error = make_error();
-  check(attention.table().kv_layout(attention.instance(), &d, d.dtype, block_size, &layout, &error), error);
-  return layout.layout_id;
+  check(attention.table().kv_layout(attention.instance(), &d, kv_dtype, block_size, &layout, &error), error);
+  return layout;
+}
+std::string layout_id(mortise_model_dims d, int32_t block_size) {
+  return layout_of(d, d.dtype, block_size).layout_id;
 }
 
 TEST(PagedContract, LayoutIdsDifferExactlyWhenTheMemoryDoes) {
@@ -92,6 +98,34 @@ TEST(PagedContract, LayoutIdsDifferExactlyWhenTheMemoryDoes) {
   d = dims();
   d.dtype = MORTISE_F32;
   EXPECT_NE(layout_id(d, 16), id);
+  const std::string int8 = layout_of(d, MORTISE_I8, 16).layout_id;
+  EXPECT_NE(int8, id);
+  EXPECT_NE(int8, layout_id(d, 16));
+  EXPECT_EQ(int8, layout_of(dims(), MORTISE_I8, 16).layout_id);
+}
+
+TEST(PagedContract, AnInt8BlockIsAByteANumberAndTwoScalesATokenAndHead) {
+  const mortise_model_dims d = dims();
+  const uint64_t tokens = 2 * 2 * 16;  // layers, kv heads, block_size
+  EXPECT_EQ(layout_of(d, MORTISE_BF16, 16).bytes_per_block, tokens * 2 * 64 * 2);
+  EXPECT_EQ(layout_of(d, MORTISE_I8, 16).bytes_per_block, tokens * (2 * 64 + 2 * 4));
+}
+
+TEST(PagedContract, BindNeedsTheModelsType) {
+  Attention attention{Config{}};
+  mortise_model_dims d = dims();
+  d.dtype = 0;
+  std::vector<unsigned char> memory(1 << 20);
+  auto args = sized<mortise_attention_bind_args>();
+  args.dims = &d;
+  args.kv_dtype = MORTISE_I8;
+  args.block_size = 16;
+  args.num_blocks = 1;
+  args.kv = memory.data();
+  args.kv_bytes = memory.size();
+  mortise_error error = make_error();
+  EXPECT_EQ(attention.table().bind(attention.instance(), &args, &error), MORTISE_INVALID_ARGUMENT);
+  EXPECT_THAT(error.message, HasSubstr("the model's dtype must be given"));
 }
 
 TEST(PagedContract, CreateNeedsADeviceWithThreads) {

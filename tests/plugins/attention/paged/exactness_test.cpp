@@ -57,6 +57,7 @@ Config random_config(std::mt19937& rng, uint32_t seed) {
   Config config;
   config.seed = seed;
   config.dtype = pick(MORTISE_BF16, MORTISE_BF16, MORTISE_F32);
+  config.int8_cache = pick(0, 1) != 0;
   config.num_kv_heads = pick(1, 2, 3);
   config.num_heads = config.num_kv_heads * pick(1, 3, 4, 8);
   config.head_dim = pick(8, 24, 48, 64, 80, 128);
@@ -123,8 +124,15 @@ TEST(Paged, ALongContextHasTheSameBitsOnAnyNumberOfThreads) {
   config.num_heads = 2;
   config.num_kv_heads = 1;
   config.head_dim = 24;
+  std::vector<Config> configs;
   for (const std::string& isa : isas()) {
     config.isa = isa;
+    for (bool int8 : {false, true}) {
+      config.int8_cache = int8;
+      configs.push_back(config);
+    }
+  }
+  for (Config& config : configs) {
     Rows expected;
     for (int32_t threads : {1, 2, 3, 8}) {
       config.num_threads = threads;
@@ -135,7 +143,7 @@ TEST(Paged, ALongContextHasTheSameBitsOnAnyNumberOfThreads) {
       attention.step({{0, 1}}, rows);
       attention.step({{0, 5}}, rows);
       if (threads == 1) expected = rows;
-      EXPECT_EQ(expected, rows) << isa << ", " << threads << " threads";
+      EXPECT_EQ(expected, rows) << config.isa << ", " << threads << " threads, int8 " << config.int8_cache;
     }
   }
 }
@@ -155,9 +163,10 @@ TEST(Paged, MoreHeadsThanAUnitHoldsHaveTheBitsOfTheReference) {
 }
 
 TEST(Paged, PaddingRowsGiveZero) {
-  for (int32_t dtype : {MORTISE_BF16, MORTISE_F32}) {
-    Config config;
-    config.dtype = dtype;
+  Config configs[4];
+  configs[1].dtype = configs[3].dtype = MORTISE_F32;
+  configs[2].int8_cache = configs[3].int8_cache = true;
+  for (const Config& config : configs) {
     Attention attention(config);
     Rows rows;
     attention.step({{0, 20}, {7, 0}, {1, 3}, {8, 0}}, rows);
@@ -173,17 +182,20 @@ TEST(Paged, ACopiedSequenceGoesOnWithTheSameBits) {
   Config config;
   config.num_layers = 2;
   config.num_threads = 2;
-  Attention attention(config);
-  Rows rows;
-  attention.step({{0, 300}}, rows);
-  attention.fork(0, 5);
-  rows.clear();
-  // Both continue with the same tokens: sequence 5 draws the values of sequence 0.
-  attention.step({{0, 4}}, rows);
-  Rows forked;
-  attention.alias(5, 0);
-  attention.step({{5, 4}}, forked);
-  EXPECT_EQ(rows, forked);
+  for (bool int8 : {false, true}) {
+    config.int8_cache = int8;
+    Attention attention(config);
+    Rows rows;
+    attention.step({{0, 300}}, rows);
+    attention.fork(0, 5);
+    rows.clear();
+    // Both continue with the same tokens: sequence 5 draws the values of sequence 0.
+    attention.step({{0, 4}}, rows);
+    Rows forked;
+    attention.alias(5, 0);
+    attention.step({{5, 4}}, forked);
+    EXPECT_EQ(rows, forked) << "int8 " << int8;
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/reference/linear_int.hpp"
 #include "kernels/cpu/reference/norm.hpp"
 #include "kernels/cpu/reference/rope.hpp"
 #include "kernels/cpu/reference/span.hpp"
@@ -179,12 +180,12 @@ Attention::Attention(const Config& config)
   dims_.attention_scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
   dims_.sliding_windows = config.windows.empty() ? nullptr : config_.windows.data();
   auto layout = sized<mortise_kv_layout>();
-  check(table_->kv_layout(attention_, &dims_, config.dtype, config.block_size, &layout, &error), error);
+  check(table_->kv_layout(attention_, &dims_, config.kv_dtype(), config.block_size, &layout, &error), error);
   const auto num_blocks = static_cast<std::size_t>(config.num_blocks);
-  kv_.resize(layout.bytes_per_block * num_blocks + 256);
+  kv_.resize(layout.bytes_per_block * num_blocks + 256, config.int8_cache ? 0xff : 0);  // NaN where nobody wrote
   auto bind = sized<mortise_attention_bind_args>();
   bind.dims = &dims_;
-  bind.kv_dtype = config.dtype;
+  bind.kv_dtype = config.kv_dtype();
   bind.block_size = config.block_size;
   bind.num_blocks = config.num_blocks;
   bind.kv = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(kv_.data()) + 255) / 256 * 256);
@@ -378,6 +379,17 @@ std::vector<float> prepared(const Config& config, RowKey row, int32_t kind, int3
   return values;
 }
 
+// Appends a head of K or V to what its cache holds.
+void append_head(const Config& config, const float* head, std::vector<float>& numbers, std::vector<float>& scales) {
+  if (!config.int8_cache) {
+    numbers.insert(numbers.end(), head, head + config.head_dim);
+    return;
+  }
+  const cpu::reference::IntRow row = cpu::reference::quantise_activations({head, head + config.head_dim});
+  numbers.insert(numbers.end(), row.q.begin(), row.q.end());
+  scales.push_back(row.scale);
+}
+
 template <typename T>
 void expect_rows(const Config& config, int32_t seq, int32_t length, const Rows& rows) {
   const cpu::DenormalsOff off;
@@ -386,15 +398,15 @@ void expect_rows(const Config& config, int32_t seq, int32_t length, const Rows& 
   const int32_t head_dim = config.head_dim, group = config.num_heads / config.num_kv_heads;
   const float scale = cpu::span_scale(1.0f / std::sqrt(static_cast<float>(head_dim)));
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
-    std::vector<std::vector<float>> k(static_cast<std::size_t>(config.num_kv_heads)), v = k;
+    std::vector<std::vector<float>> k(static_cast<std::size_t>(config.num_kv_heads)), v = k, k_scales = k, v_scales = k;
     for (int32_t position = 0; position < length; ++position) {
       const RowKey key = {seq, position, layer};
       const auto k_row = prepared<T>(config, key, 1, config.num_kv_heads, k_norm, cos, sin);
       const auto v_row = row_values(config, key, 2, config.num_kv_heads);
       for (std::size_t h = 0; h < k.size(); ++h) {
-        const auto at = static_cast<std::ptrdiff_t>(h) * head_dim;
-        k[h].insert(k[h].end(), k_row.begin() + at, k_row.begin() + at + head_dim);
-        v[h].insert(v[h].end(), v_row.begin() + at, v_row.begin() + at + head_dim);
+        const std::size_t at = h * static_cast<std::size_t>(head_dim);
+        append_head(config, &k_row[at], k[h], k_scales[h]);
+        append_head(config, &v_row[at], v[h], v_scales[h]);
       }
     }
     for (int32_t position = 0; position < length; ++position) {
@@ -405,12 +417,13 @@ void expect_rows(const Config& config, int32_t seq, int32_t length, const Rows& 
       for (int32_t h = 0; h < config.num_heads; ++h) {
         const std::size_t kv = static_cast<std::size_t>(h / group), at = static_cast<std::size_t>(h * head_dim);
         cpu::reference::span_row(
-            {sizeof(T) == 2, &q[at], k[kv].data(), v[kv].data(), head_dim, position, window(config, layer), scale},
+            {sizeof(T) == 2, &q[at], k[kv].data(), v[kv].data(), head_dim, position, window(config, layer), scale,
+             config.int8_cache ? k_scales[kv].data() : nullptr, config.int8_cache ? v_scales[kv].data() : nullptr},
             &expected[at]);
       }
       ASSERT_EQ(std::memcmp(expected.data(), found->second.data(), expected.size() * sizeof(float)), 0)
           << "sequence " << seq << ", position " << position << ", layer " << layer << ", " << config.isa << ", "
-          << config.num_threads << " threads, seed " << config.seed;
+          << config.num_threads << " threads, seed " << config.seed << (config.int8_cache ? ", int8 cache" : "");
     }
   }
 }

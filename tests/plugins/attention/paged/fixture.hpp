@@ -31,6 +31,7 @@ int64_t host_bytes();
 
 struct Config {
   int32_t dtype = MORTISE_BF16;
+  bool int8_cache = false;  // else the cache has the model's type
   int32_t num_layers = 1, num_heads = 4, num_kv_heads = 2, head_dim = 64;
   int32_t block_size = 16, num_blocks = 256;
   int32_t num_threads = 1;
@@ -40,6 +41,8 @@ struct Config {
   bool qk_norm = false;
   std::vector<int32_t> windows = {};  // [num_layers] or empty
   uint32_t seed = 1;
+
+  int32_t kv_dtype() const { return int8_cache ? MORTISE_I8 : dtype; }
 };
 
 struct RowKey {
