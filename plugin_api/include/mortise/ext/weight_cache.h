@@ -4,7 +4,8 @@
  * knows the file. From the device's get_ext(MORTISE_EXT_WEIGHT_CACHE).
  *
  * A file is never trusted: one that is damaged, or belongs to another checkpoint, another format or another version of
- * the device, is told in the log and not used. Weights that come from a file are bit for bit those that would be made. */
+ * the device, is told in the log and not used. Weights that come from a file are bit for bit those that would be made.
+ */
 #ifndef MORTISE_EXT_WEIGHT_CACHE_H
 #define MORTISE_EXT_WEIGHT_CACHE_H
 
