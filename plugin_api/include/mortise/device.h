@@ -84,7 +84,8 @@ typedef struct mortise_linear_args {
   int32_t column_begin, column_end; /* 0, 0: all N; else multiples of 64, or the end N */
   /* MORTISE_ACT_*, or 0: none. With it the weight's first N / 2 rows are gates, the others what they gate, out is
    * [M, N / 2] in x's dtype, and column_begin and column_end are 0: out[m, n] = act(y[m, n]) * y[m, N / 2 + n]. The
-   * bits are those of a linear into y in x's dtype and gated_activation of that, but y need not pass through memory. */
+   * bits are those of a linear into y in x's dtype and gated_activation of that, but y need not pass through memory.
+   * Since 0.1. */
   int32_t gate_activation;
   int32_t reserved;
 } mortise_linear_args;

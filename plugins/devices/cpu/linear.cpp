@@ -121,7 +121,7 @@ struct Cut {
 };
 
 // Panels of out whose weights stay in a cache.
-std::size_t chunk_panels(const Product& p) {
+std::size_t panels_in_cache(const Product& p) {
   return std::max<std::size_t>(2, kLinearChunkBytes / (p.panel_bytes() * p.weight_columns()));
 }
 
@@ -136,8 +136,8 @@ Cut cut(const Product& p, std::size_t num_threads) {
   const std::size_t tasks = worth < num_threads ? worth : worth / num_threads * num_threads;
   const std::size_t panels = ceil_div(n, kPanelColumns);
   std::size_t panels_each = ceil_div(panels, tasks);
-  if (m >= kManyRows && panels_each < chunk_panels(p)) {
-    panels_each = std::max(panels_each, ceil_div(panels, ceil_div(panels, chunk_panels(p))));
+  if (m >= kManyRows && panels_each < panels_in_cache(p)) {
+    panels_each = std::max(panels_each, ceil_div(panels, ceil_div(panels, panels_in_cache(p))));
   }
   if (panels_each > 2 * kPanelsAtOnce) panels_each = ceil_div(panels_each, kPanelsAtOnce) * kPanelsAtOnce;
   // A half that does not begin with a panel cannot be entered in the middle.
@@ -183,7 +183,7 @@ struct GatedTile {
 GatedTile gated_tile(const Product& p) {
   const std::size_t half = p.out_columns();
   const bool whole = half % kPanelColumns != 0;
-  const std::size_t columns = whole ? half : std::min(half, chunk_panels(p) * kPanelColumns);
+  const std::size_t columns = whole ? half : std::min(half, panels_in_cache(p) * kPanelColumns);
   const std::size_t stride = ceil_div(2 * columns, 32) * 32 + 32;
   return {columns, stride, kGatedRows * stride * static_cast<std::size_t>(dtype_bytes(p.out.dtype))};
 }

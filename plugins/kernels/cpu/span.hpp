@@ -52,12 +52,13 @@ struct SpanUnit {
   std::ptrdiff_t q_row_stride, q_head_stride;
   void* out;
   std::ptrdiff_t out_row_stride, out_head_stride;
-  std::int32_t num_rows, num_heads;  // num_rows * num_heads <= kUnitRows; all heads share one kv head
-  std::int32_t position;             // of the first row; the next rows follow
-  std::int32_t seq_len;              // keys 0 .. seq_len - 1 are written; 0: out = 0
-  std::int32_t window;               // a row at p sees p - window + 1 .. p; 0: 0 .. p
-  float scale;                       // attention scale * log2(e), see span_scale()
-  const void* kv;                    // the cache at this layer and kv head, block 0
+  // num_heads <= kSpanRows, num_rows * num_heads <= kUnitRows; all heads share one kv head.
+  std::int32_t num_rows, num_heads;
+  std::int32_t position;  // of the first row; the next rows follow
+  std::int32_t seq_len;   // keys 0 .. seq_len - 1 are written; 0: out = 0
+  std::int32_t window;    // a row at p sees p - window + 1 .. p; 0: 0 .. p
+  float scale;            // attention scale * log2(e), see span_scale()
+  const void* kv;         // the cache at this layer and kv head, block 0
   const KvLayout* layout;
   const std::int32_t* block_table;  // of the sequence
   std::int32_t first_span, end_span;

@@ -304,7 +304,7 @@ class UnitSpan {
   void compute(const Part& part, Partial partial) {
     const SpanUnit& unit = part.unit;
     const KeyRange keys = keys_of_unit(unit, span_);
-    const KeyRange range = tiles_of(keys);
+    const KeyRange range = whole_tiles(keys);
     Products::begin_part(part.rows());
     if (!prepared_keys_) {
       Products::prepare_keys(reader_, keys_, scratch_, tiles_);
@@ -325,10 +325,10 @@ class UnitSpan {
   }
 
  private:
-  static KeyRange tiles_of(KeyRange keys) { return {keys.begin / 32 * 32, (keys.end + 31) / 32 * 32}; }
+  static KeyRange whole_tiles(KeyRange keys) { return {keys.begin / 32 * 32, (keys.end + 31) / 32 * 32}; }
 
   void prepare_values() {
-    const KeyRange range = tiles_of(keys_);
+    const KeyRange range = whole_tiles(keys_);
     ValueTiles<E> halves;
     for (std::int32_t tile = range.begin / 32; tile < range.end / 32; ++tile) {
       E* copy = tile_copy<E>(scratch_, index(tile), index(reader_.cache().layout.value_width));

@@ -32,9 +32,9 @@ template <int t>
 MORTISE_INLINE void tile_load(const void* p, std::size_t row_stride_bytes) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(row_stride_bytes), "i"(t) : "memory");
 }
-// The same for what will not be wanted again soon: it does not push out of the first-level cache what will.
+// The same, but it does not push out of the first-level cache what is there: for what comes from the second.
 template <int t>
-MORTISE_INLINE void tile_load_once(const void* p, std::size_t row_stride_bytes) {
+MORTISE_INLINE void tile_load_past_first_level(const void* p, std::size_t row_stride_bytes) {
   asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(row_stride_bytes), "i"(t) : "memory");
 }
 template <int t>

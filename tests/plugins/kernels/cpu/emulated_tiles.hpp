@@ -46,7 +46,7 @@ void tile_load(const void* p, std::size_t row_stride_bytes) {
   }
 }
 template <int t>
-void tile_load_once(const void* p, std::size_t row_stride_bytes) {
+void tile_load_past_first_level(const void* p, std::size_t row_stride_bytes) {
   tile_load<t>(p, row_stride_bytes);
 }
 template <int t>
