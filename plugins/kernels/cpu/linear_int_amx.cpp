@@ -124,8 +124,42 @@ void add_group(const Chunk& c, std::size_t row, std::size_t rows, std::size_t g)
   }
 }
 
+// y of `rows` rows from `row` on, where a row of weights is one group: add_group and finish in one pass.
+template <int bits, class Y>
+void write_only_group(const Chunk& c, std::size_t row, std::size_t rows) {
+  const std::int32_t* sums = c.sums + row / kTileRows * kPanels * kSums;
+  F32x16 scale[kPanels], bias[kPanels];
+  I32x16 zero_point[kPanels];
+  std::size_t count[kPanels] = {};
+  for (std::size_t j = 0; j < c.panels; ++j) {
+    const std::size_t n = c.column + j * kLanes;
+    count[j] = lanes_left(c.args.n - n);
+    scale[j] = load(c.args.scales + n);
+    zero_point[j] = load_u8(c.args.zeros + n);
+    bias[j] = c.args.bias != nullptr ? load_tail(c.args.bias + n, count[j]) : zero();
+  }
+  for (std::size_t i = 0; i < rows; ++i) {
+    const std::size_t m = c.m0 + row + i;
+    const I32x16 sum_of_x = broadcast_i32(c.rows.sums[m]);
+    const F32x16 scale_of_x = broadcast(c.rows.scales[m]);
+    F32x16 y[kPanels];
+    for (std::size_t j = 0; j < c.panels; ++j) {
+      I32x16 dot = load_i32(sums + (i / kTileRows * kPanels + j) * kSums + i % kTileRows * kLanes);
+      if constexpr (bits == 8) dot = dot - mul_lo(zero_point[j], sum_of_x);
+      y[j] = (zero() + to_float(dot) * scale[j]) * scale_of_x;
+      if (c.args.bias != nullptr) y[j] = y[j] + bias[j];
+    }
+    Y* out = static_cast<Y*>(c.args.y) + m * c.args.y_stride + c.column;
+    if (count[kPanels - 1] == kLanes) {
+      write_pair(out, y[0], y[1]);
+    } else {
+      for (std::size_t j = 0; j < c.panels; ++j) write_tail(out + j * kLanes, y[j], count[j]);
+    }
+  }
+}
+
 // One block of K for all rows of the chunk, `last` when it ends its group.
-template <int bits>
+template <int bits, class Y>
 void multiply_block(const Chunk& c, const std::uint8_t* w, std::size_t w_stride, std::size_t k, std::size_t depth,
                     std::size_t step, std::size_t g, bool first, bool last) {
   for (std::size_t row = 0; row < c.count; row += kPairRows) {
@@ -139,7 +173,7 @@ void multiply_block(const Chunk& c, const std::uint8_t* w, std::size_t w_stride,
       c.panels > 1 ? multiply<bits, 1, 2>(x, c.rows.x_stride, w, w_stride, depth, step, first, sums)
                    : multiply<bits, 1, 1>(x, c.rows.x_stride, w, w_stride, depth, step, first, sums);
     }
-    if (last) add_group<bits>(c, row, rows, g);
+    if (last) c.rows.groups == 1 ? write_only_group<bits, Y>(c, row, rows) : add_group<bits>(c, row, rows, g);
   }
 }
 
@@ -164,7 +198,7 @@ void multiply_chunk(const Chunk& c) {
   const std::size_t step = minimum(group, kIntDepth);
   const std::size_t panel_bytes = depth * kLanes * bits / 8;
   const std::uint8_t* w = c.args.values + c.column / kLanes * panel_bytes;
-  std::memset(c.acc, 0, c.count * kPanels * kLanes * sizeof(float));
+  if (c.rows.groups != 1) std::memset(c.acc, 0, c.count * kPanels * kLanes * sizeof(float));
   for (std::size_t g = 0; g < c.rows.groups; ++g) {
     const std::size_t begin = g * group, end = minimum(begin + group, depth);
     for (std::size_t k = begin; k < end; k += kBlockDepth) {
@@ -179,10 +213,10 @@ void multiply_chunk(const Chunk& c) {
         }
         first_w = unpacked;
       }
-      multiply_block<bits>(c, first_w, stride, k, block, step, g, k == begin, k + block == end);
+      multiply_block<bits, Y>(c, first_w, stride, k, block, step, g, k == begin, k + block == end);
     }
   }
-  finish<Y>(c);
+  if (c.rows.groups != 1) finish<Y>(c);
 }
 
 template <int bits, class Y>
