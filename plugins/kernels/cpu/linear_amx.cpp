@@ -1,12 +1,11 @@
 // linear of class cpu-bf16/1 on AMX. A tile of weights is 1 KiB of the packed order as it lies, a tile of x 16 rows of
 // 64 bytes of x as it lies.
-// - Up to 32 rows: 16 rows x 4 panels at a time. The weights come from memory, in four streams that the hardware reads
-//   ahead; a second 16 rows find their four panels in the second-level cache.
+// - Up to 16 rows: one tile of x against four panels, which come from memory in streams that the hardware reads ahead.
 // - More: 32 rows x 2 panels, four accumulators for four loads, all of K at once; columns in chunks whose weights stay
 // in
-//   the second-level cache. The next rows of x are asked for meanwhile.
+//   the second-level cache. Meanwhile the rows of x that come next are asked for, or, if there are none, weights.
 // What was measured and lost: K in blocks (stores of accumulators that miss the first-level cache stall the tile
-// loads); asking for weights (they are in the second-level cache already, or come faster in streams); asking for y.
+// loads); asking for weights of other rows to come, or for y; 32 rows as twice 16, each against four panels.
 #include "kernels/cpu/io.hpp"
 #include "kernels/cpu/linear.hpp"
 #if defined(MORTISE_EMULATED_TILES)  // the tests check the blocking on machines without AMX
@@ -143,20 +142,6 @@ void multiply_few(const LinearArgs& args, const TilesOfX& x, std::size_t m, std:
   for (; n < n1; n += kLanes) multiply_few_panels<1, Y>(args, x, m, rows, n);
 }
 
-// 17 to 32 rows that are all there are: the weights are read this once.
-template <class Y>
-void multiply_twice_few(const LinearArgs& args, const LinearRange& range) {
-  alignas(64) Bf16 last[2][2 * kTileRows * kTile];
-  const std::size_t rest = range.m1 - range.m0 - kTileRows;
-  const TilesOfX low = tiles_of_x(args, range.m0, kTileRows, last[0]);
-  const TilesOfX high = tiles_of_x(args, range.m0 + kTileRows, rest, last[1]);
-  for (std::size_t n = range.n0; n < range.n1; n += kFewPanels * kLanes) {
-    const std::size_t n_end = minimum(n + kFewPanels * kLanes, range.n1);
-    multiply_few<Y>(args, low, range.m0, kTileRows, n, n_end);
-    multiply_few<Y>(args, high, range.m0 + kTileRows, rest, n, n_end);
-  }
-}
-
 // Tiles 0-3 accumulate (row block, panel) = (0,0) (0,1) (1,0) (1,1), 4 and 5 are x, 6 and 7 weights.
 void configure_many(std::size_t rows) {
   TileConfig config;
@@ -250,19 +235,28 @@ void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Bes
   beside.finish();
 }
 
-// 17 to 32 rows, the columns [n0, n1). `next_rows`: that many of x will be wanted next.
+// 17 to 32 rows, the columns [n0, n1). `next_rows`: that many of x will be wanted next; where there are none, each pair
+// of panels is read this once, from memory, and asks for the one after it.
 template <class Y>
 void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows, std::size_t n0,
-                   std::size_t n1, std::size_t next_rows) {
+                   std::size_t n1, std::size_t next_rows, bool fetch_weights) {
   alignas(64) float acc[2][4 * kAccumulator];
   configure_many(rows);
+  const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes;
   const std::size_t row_lines = args.k * sizeof(Bf16) / kRowBytes;
   const std::size_t pairs = (n1 - n0 + 2 * kLanes - 1) / (2 * kLanes), lines = next_rows * row_lines;
   const char* const next_x = x.first + 2 * kTileRows * x.row_stride;
   Beside<Y> beside;
   std::size_t n = n0, pair = 0;
   for (; n < n1; n += 2 * kLanes, ++pair) {
-    beside.fetch(next_x, x.row_stride, row_lines, lines * pair / pairs, lines * (pair + 1) / pairs);
+    if (next_rows > 0) {
+      beside.fetch(next_x, x.row_stride, row_lines, lines * pair / pairs, lines * (pair + 1) / pairs);
+    } else if (fetch_weights && n + 4 * kLanes <= n1) {
+      const char* next_pair = static_cast<const char*>(args.w) + (n / kLanes + 2) * panel_bytes;
+      beside.fetch(next_pair, 2 * panel_bytes, 2 * panel_bytes / kRowBytes, 0, 2 * panel_bytes / kRowBytes);
+    } else {
+      beside.fetch(nullptr, 0, 0, 0, 0);
+    }
     if (n + kLanes < n1) {
       multiply_many<2, Y>(args, x, n, beside, acc[pair % 2]);
       beside.write(args, m, rows, n, acc[pair % 2]);
@@ -285,29 +279,21 @@ std::size_t chunk_panels(std::size_t panels, std::size_t k) {
 }
 
 template <class Y>
-void run_chunk(const LinearArgs& args, const LinearRange& range) {
-  alignas(64) Bf16 last[2 * kTileRows * kTile];
-  for (std::size_t m = range.m0; m < range.m1; m += 2 * kTileRows) {
-    const std::size_t rows = minimum(2 * kTileRows, range.m1 - m);
-    const TilesOfX x = tiles_of_x(args, m, rows, last);
-    if (rows > kTileRows) {
-      const std::size_t next = minimum(2 * kTileRows, range.m1 - m - rows);
-      multiply_rows<Y>(args, x, m, rows, range.n0, range.n1, range.n1 - range.n0 >= kFetchColumns ? next : 0);
-    } else {
-      multiply_few<Y>(args, x, m, rows, range.n0, range.n1);
-    }
-  }
-}
-
-template <class Y>
 void run(const LinearArgs& args, const LinearRange& range) {
-  const std::size_t rows = range.m1 - range.m0;
-  if (rows > kTileRows && rows <= 2 * kTileRows) {
-    multiply_twice_few<Y>(args, range);
-  } else {
-    const std::size_t chunk = chunk_panels((range.n1 - range.n0 + kLanes - 1) / kLanes, args.k) * kLanes;
-    for (std::size_t n = range.n0; n < range.n1; n += chunk) {
-      run_chunk<Y>(args, {range.m0, range.m1, n, minimum(n + chunk, range.n1)});
+  alignas(64) Bf16 last[2 * kTileRows * kTile];
+  const std::size_t chunk = chunk_panels((range.n1 - range.n0 + kLanes - 1) / kLanes, args.k) * kLanes;
+  for (std::size_t n = range.n0; n < range.n1; n += chunk) {
+    const std::size_t n_end = minimum(n + chunk, range.n1);
+    for (std::size_t m = range.m0; m < range.m1; m += 2 * kTileRows) {
+      const std::size_t rows = minimum(2 * kTileRows, range.m1 - m);
+      const TilesOfX x = tiles_of_x(args, m, rows, last);
+      if (rows > kTileRows) {
+        const std::size_t next = range.m1 - m - rows < 2 * kTileRows ? range.m1 - m - rows : 2 * kTileRows;
+        multiply_rows<Y>(args, x, m, rows, n, n_end, n_end - n >= kFetchColumns ? next : 0,
+                         range.m1 - range.m0 <= 2 * kTileRows);
+      } else {
+        multiply_few<Y>(args, x, m, rows, n, n_end);
+      }
     }
   }
   tiles_release();
