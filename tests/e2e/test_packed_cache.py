@@ -133,6 +133,25 @@ def test_starts_at_one_time_do_not_disturb_each_other(model, answer, pipeline):
     assert len(files(model)) == 1
 
 
+@pytest.mark.parametrize("mode, umask, expected", [(0o600, 0o077, 0o600), (0o600, 0o022, 0o600), (0o644, 0o022, 0o644), (0o644, 0o077, 0o600)])
+def test_it_is_no_more_readable_than_the_checkpoint(mode, umask, expected, model, answer):
+    (model / "model.safetensors").chmod(mode)
+    settle()
+    before = os.umask(umask)
+    try:
+        answer(model, CACHE)
+    finally:
+        os.umask(before)
+    assert os.stat(model / "mortise-cpu-bf16.packed").st_mode & 0o777 == expected
+
+
+def test_what_a_killed_start_left_is_removed(model, answer):
+    left = model / "mortise-cpu-bf16.packed.tmp-a1B2c3"
+    left.write_bytes(b"part")
+    _, said = answer(model, CACHE)
+    assert files(model) == ["mortise-cpu-bf16.packed"] and "packed" not in said
+
+
 def test_a_wrong_value_says_what_is_expected(mortise, pipeline):
     process = mortise("check", pipeline(device='packed_cache = "yes"'))
     assert process.returncode != 0 and "packed_cache" in process.stderr and "boolean" in process.stderr

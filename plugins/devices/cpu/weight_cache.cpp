@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/temporary_file.hpp"
 
 namespace mortise::cpu {
 namespace {
@@ -11,6 +12,8 @@ namespace {
 // memory. Whoever changes one of them counts up here: files made before are then made anew. A test knows the bytes.
 constexpr char kLayout[] = "cpu-pack/1";
 
+constexpr char kPrefix[] = "mortise-cpu-";
+constexpr char kExtension[] = ".packed";
 constexpr std::size_t kLine = 64;
 
 std::size_t whole_lines(std::size_t bytes) {
@@ -32,8 +35,10 @@ void WeightCache::open(const mortise_weight_cache_args& args, ThreadPool& pool) 
   open_ = true;
   kept_.clear();
   file_ = nullptr;
-  path_ = std::filesystem::path(view(args.folder)) / ("mortise-cpu-" + std::string(view(args.format)) + ".packed");
+  const std::filesystem::path folder(view(args.folder));
+  path_ = folder / (kPrefix + std::string(view(args.format)) + kExtension);
   identity_ = kLayout + std::string(1, '\0') + std::string(view(args.format)) + '\0' + std::string(view(args.identity));
+  remove_leftovers(folder, kPrefix, kExtension);
   try {
     file_ = PackedFile::open(path_, identity_, pool);
   } catch (const Failure& failure) {
