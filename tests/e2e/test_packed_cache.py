@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import os
 import shutil
+import threading
 import time
 
 import pytest
@@ -150,6 +151,36 @@ def test_what_a_killed_start_left_is_removed(model, answer):
     left.write_bytes(b"part")
     _, said = answer(model, CACHE)
     assert files(model) == ["mortise-cpu-bf16.packed"] and "packed" not in said
+
+
+KEEPS_NONE = "keeps no packed weights of it at this start: its weights are in no file, or one was changed less than a tenth of a second before"
+
+
+def test_a_checkpoint_that_is_being_changed_is_told_and_keeps_none(model, answer, pipeline):
+    without, _ = answer(model)
+    script = pipeline(path=model, device=CACHE)
+    done = threading.Event()
+
+    def change():
+        while not done.wait(0.005):
+            os.utime(model / "model.safetensors")
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        found, said = answer(model, script=script)
+    finally:
+        done.set()
+        thread.join()
+    assert found == without and files(model) == []
+    assert said.count(KEEPS_NONE) == 1 and str(model) in said and "cpu" in said
+
+
+def test_weights_that_are_in_no_file_are_told_too(mortise, tmp_path):
+    process = mortise("bench", "decode", "--shape", "tiny", "--set", "kv_cache.memory=64MiB", "--set", "device.packed_cache=true",
+                      "--batch", 1, "--prompt", 8, "--output", 4, "--repeats", 1)
+    assert process.returncode == 0, process.stderr
+    assert process.stderr.count(KEEPS_NONE) == 1
 
 
 def test_a_wrong_value_says_what_is_expected(mortise, pipeline):
