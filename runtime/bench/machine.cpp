@@ -43,7 +43,10 @@ std::size_t usable_processors() {
   return static_cast<std::size_t>(std::max(CPU_COUNT(&set), 1));
 }
 
-std::optional<std::uint64_t> available_memory(const std::filesystem::path& meminfo) {
+std::optional<std::uint64_t> available_memory(mortise_device* device, const mortise_device_table& table,
+                                              const std::filesystem::path& meminfo) {
+  std::uint64_t free_bytes = 0, total_bytes = 0;
+  if (table.memory_info(device, &free_bytes, &total_bytes) == MORTISE_OK) return free_bytes;
   std::ifstream stream(meminfo);
   for (std::string line; std::getline(stream, line);) {
     std::istringstream words(line);

@@ -8,12 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "mortise/device.h"
+
 namespace mortise::bench {
 
 std::string processor_name();     // of /proc/cpuinfo; "unknown processor" where it has none
 std::size_t usable_processors();  // by affinity, at least 1
-// What could be taken now without swapping; `meminfo` is /proc/meminfo. nullopt where it does not say.
-std::optional<std::uint64_t> available_memory(const std::filesystem::path& meminfo);
+// What weights could take of a device's memory now: what it says is free, which for the processors' device minds the
+// limits of control groups. Of one that cannot say, what the machine could give without swapping by `meminfo`, which is
+// /proc/meminfo; nullopt where that does not say either.
+std::optional<std::uint64_t> available_memory(mortise_device* device, const mortise_device_table& table,
+                                              const std::filesystem::path& meminfo);
 
 struct Cache {
   int level;

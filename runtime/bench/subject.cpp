@@ -5,6 +5,7 @@
 
 #include "bench/machine.hpp"
 #include "error.hpp"
+#include "loader/part_instance.hpp"
 
 namespace mortise::bench {
 namespace {
@@ -43,9 +44,16 @@ double kv_bytes_of(const Assembly& assembly) {
   return static_cast<double>(assembly.kv_bytes_per_block()) / positions;
 }
 
+// Asked of a device that lives as long as the question: the weights are made before there is an assembly.
+std::optional<std::uint64_t> available_memory_of(const PipelineDescription& description) {
+  const PartChoice& choice = description.device.select(description.query());
+  const PartInstance device(*choice.component, choice.options, CreateContext{});
+  return available_memory(device.handle<mortise_device>(), *device.table<mortise_device_table>(), "/proc/meminfo");
+}
+
 std::optional<ModelFiles> files_of(const SubjectChoice& choice, const PipelineDescription& description) {
   if (choice.shape == nullptr) return std::nullopt;
-  if (const auto available = available_memory("/proc/meminfo")) {
+  if (const auto available = available_memory_of(description)) {
     check_fits_memory(*choice.shape, description.model.choices.front().options, *available);
   }
   return make_random_model(*choice.shape);

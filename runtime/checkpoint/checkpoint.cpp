@@ -148,17 +148,6 @@ std::optional<QuantizedMatrix> Checkpoint::find_quantized(std::string_view name)
   return QuantizedMatrix::find(tensors_, *config_.quantization, name, folder_.native());
 }
 
-std::optional<std::string> Checkpoint::identity() const {
-  if (files_.empty()) return std::nullopt;
-  std::string all = fmt::format("{:016x}", fingerprint());
-  for (const SafetensorsFile& file : files_) {
-    if (!file.identity()) return std::nullopt;
-    all += ' ';
-    all += *file.identity();
-  }
-  return all;
-}
-
 const TensorView* Checkpoint::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;

@@ -50,7 +50,8 @@ class Checkpoint {
 
   // What is equal only while the files of the weights are the ones that were opened, unchanged: of each its device,
   // inode, size, and the times of its last modification and of its last change of any kind, in nanoseconds, all as they
-  // were when it was opened; and the fingerprint. Writing to a file moves the last of them, which no program can set
+  // were when it was opened; and a hash of the normalised configuration and of each tensor's name, dtype, shape and
+  // file. No weight is read for it. Writing to a file moves the last of them, which no program can set
   // back; so does copying the folder, although that changes no weight. Not seen: what is written through a mapping
   // before the system notes it, and writers on other machines whose clocks differ. nullopt: the weights are in no file,
   // or one was changed so shortly before it was opened that the clock of its file system may not tell the next change.

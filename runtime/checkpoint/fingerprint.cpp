@@ -1,7 +1,11 @@
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
 
 #include "checkpoint/checkpoint.hpp"
 
@@ -28,6 +32,14 @@ class Hasher {
   std::unique_ptr<XXH64_state_t, XXH_errorcode (*)(XXH64_state_t*)> state_;
 };
 
+void add_description(Hasher& hasher, const std::string& name, const TensorView& view) {
+  hasher.add(name);
+  hasher.add(view.dtype_name);
+  hasher.add(view.shape.size());
+  for (const std::int64_t extent : view.shape) hasher.add(static_cast<std::uint64_t>(extent));
+  hasher.add(view.bytes.size());
+}
+
 void add_sample(Hasher& hasher, std::span<const std::byte> bytes) {
   if (bytes.size() <= kPieceBytes * kNumPieces) {
     hasher.add(bytes.data(), bytes.size());
@@ -53,14 +65,32 @@ std::uint64_t Checkpoint::fingerprint() const {
   Hasher hasher;
   hasher.add(config_without_origin(config_.json));
   for (const auto& [name, view] : tensors_) {
-    hasher.add(name);
-    hasher.add(view.dtype_name);
-    hasher.add(view.shape.size());
-    for (const std::int64_t extent : view.shape) hasher.add(static_cast<std::uint64_t>(extent));
-    hasher.add(view.bytes.size());
+    add_description(hasher, name, view);
     add_sample(hasher, view.bytes);
   }
   return hasher.digest();
+}
+
+// The files say that the weights are the same ones; which tensors they are, and out of which file each is taken where
+// two have one of its name, is config.json's and the index's to say.
+std::optional<std::string> Checkpoint::identity() const {
+  if (files_.empty()) return std::nullopt;
+  Hasher hasher;
+  hasher.add(config_without_origin(config_.json));
+  for (const auto& [name, view] : tensors_) {
+    add_description(hasher, name, view);
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      const auto found = files_[i].tensors().find(name);
+      if (found != files_[i].tensors().end() && found->second.bytes.data() == view.bytes.data()) hasher.add(i);
+    }
+  }
+  std::string all = fmt::format("{:016x}", hasher.digest());
+  for (const SafetensorsFile& file : files_) {
+    if (!file.identity()) return std::nullopt;
+    all += ' ';
+    all += *file.identity();
+  }
+  return all;
 }
 
 }  // namespace mortise

@@ -1,6 +1,7 @@
 #include "engine/assembly.hpp"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -333,7 +334,14 @@ const mortise_weight_cache_table* Assembly::open_weight_cache() {
   const auto* table = static_cast<const mortise_weight_cache_table*>(device_->get_ext(MORTISE_EXT_WEIGHT_CACHE));
   if (table == nullptr || table->enabled(parts_.device.self) == 0) return nullptr;
   const std::optional<std::string> identity = checkpoint_->identity();
-  if (!identity) return nullptr;
+  if (!identity) {
+    spdlog::warn(
+        "{}: {} keeps no packed weights of it at this start: its weights are in no file, or one was changed less than "
+        "a "
+        "tenth of a second before, so that the next change could not be told; a later start keeps them",
+        checkpoint_->folder().string(), parts_.device.name);
+    return nullptr;
+  }
   const std::string folder = checkpoint_->folder().string();
   std::string format = dtype_name(dims_.dtype);
   if (dims_.weight_bits != 0) format += fmt::format("-int{}-{}", dims_.weight_bits, dims_.weight_group_size);

@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import os
 import shutil
+import threading
 import time
 
 import pytest
@@ -131,6 +132,55 @@ def test_starts_at_one_time_do_not_disturb_each_other(model, answer, pipeline):
         answers = list(pool.map(lambda _: answer(model, script=script), range(6)))
     assert all(found == without and "damaged" not in said for found, said in answers)
     assert len(files(model)) == 1
+
+
+@pytest.mark.parametrize("mode, umask, expected", [(0o600, 0o077, 0o600), (0o600, 0o022, 0o600), (0o644, 0o022, 0o644), (0o644, 0o077, 0o600)])
+def test_it_is_no_more_readable_than_the_checkpoint(mode, umask, expected, model, answer):
+    (model / "model.safetensors").chmod(mode)
+    settle()
+    before = os.umask(umask)
+    try:
+        answer(model, CACHE)
+    finally:
+        os.umask(before)
+    assert os.stat(model / "mortise-cpu-bf16.packed").st_mode & 0o777 == expected
+
+
+def test_what_a_killed_start_left_is_removed(model, answer):
+    left = model / "mortise-cpu-bf16.packed.tmp-a1B2c3"
+    left.write_bytes(b"part")
+    _, said = answer(model, CACHE)
+    assert files(model) == ["mortise-cpu-bf16.packed"] and "packed" not in said
+
+
+KEEPS_NONE = "keeps no packed weights of it at this start: its weights are in no file, or one was changed less than a tenth of a second before"
+
+
+def test_a_checkpoint_that_is_being_changed_is_told_and_keeps_none(model, answer, pipeline):
+    without, _ = answer(model)
+    script = pipeline(path=model, device=CACHE)
+    done = threading.Event()
+
+    def change():
+        while not done.wait(0.005):
+            os.utime(model / "model.safetensors")
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        found, said = answer(model, script=script)
+    finally:
+        done.set()
+        thread.join()
+    assert found == without and files(model) == []
+    assert said.count(KEEPS_NONE) == 1 and str(model) in said and "cpu" in said
+
+
+def test_weights_that_are_in_no_file_are_told_too(mortise, tmp_path):
+    process = mortise("bench", "decode", "--shape", "tiny", "--set", "kv_cache.memory=64MiB", "--set", "device.packed_cache=true",
+                      "--batch", 1, "--prompt", 8, "--output", 4, "--repeats", 1)
+    assert process.returncode == 0, process.stderr
+    assert process.stderr.count(KEEPS_NONE) == 1
 
 
 def test_a_wrong_value_says_what_is_expected(mortise, pipeline):

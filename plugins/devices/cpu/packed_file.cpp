@@ -3,17 +3,17 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define XXH_INLINE_ALL  // the plugin needs no library beside it
 #include <xxhash.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
+#include "devices/cpu/temporary_file.hpp"
 #include "mortise/plugin.hpp"
 
 namespace mortise::cpu {
@@ -25,7 +25,8 @@ constexpr char kMagic[8] = {'M', 'O', 'R', 'T', 'P', 'A', 'C', 'K'};
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLine = 64;
-constexpr std::size_t kPiece = std::size_t{1} << 20;  // some tens of microseconds of hashing
+constexpr std::size_t kPiece = std::size_t{1} << 20;     // some tens of microseconds of hashing
+constexpr std::size_t kMaxHead = std::size_t{64} << 20;  // of hashes of 8 TiB, and less than anybody waits for
 
 struct FileHead {
   char magic[8];
@@ -92,6 +93,7 @@ class Reader {
     left_ = left_.subspan(size);
     return true;
   }
+  std::size_t left() const { return left_.size(); }
 
  private:
   std::span<const std::byte> left_;
@@ -101,58 +103,27 @@ class Reader {
   throw Failure(MORTISE_DATA_LOSS, "packed_cache", path.native() + ": is damaged (" + what + ")");
 }
 
-[[noreturn]] void cannot_write(const fs::path& path, int reason) {
-  throw Failure(MORTISE_DATA_LOSS, "packed_cache", path.native() + ": cannot be written: " + std::strerror(reason));
+// The fields are compared before anything is hashed: what a file says of itself must not cost time.
+FileHead checked_head(const fs::path& path, std::span<const std::byte> file, std::string_view identity) {
+  FileHead head;
+  std::memcpy(&head, file.data(), sizeof head);
+  if (std::memcmp(head.magic, kMagic, sizeof kMagic) != 0) {
+    throw Failure(MORTISE_DATA_LOSS, "packed_cache", path.native() + ": is no file of packed weights");
+  }
+  if (head.file_bytes != file.size()) {
+    damaged(path, std::to_string(file.size()) + " bytes of " + std::to_string(head.file_bytes));
+  }
+  if (head.version != kVersion || std::pair(head.identity[0], head.identity[1]) != hash_of_identity(identity)) {
+    throw Failure(MORTISE_DATA_LOSS, "packed_cache",
+                  path.native() + ": was made of other weights, or by another version");
+  }
+  if (head.data_begin < sizeof head || head.data_begin > std::min(file.size(), kMaxHead) ||
+      head.data_begin % kPage != 0) {
+    damaged(path, "its head has " + std::to_string(head.data_begin) + " bytes");
+  }
+  if (hash_of_head(file.first(head.data_begin)) != head.head_hash) damaged(path, "its head has another hash");
+  return head;
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-// A file that is removed unless it got its name.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const fs::path& final_path)
-      : final_path_(final_path), path_(final_path.native() + ".XXXXXX"), fd_(::mkostemp(path_.data(), O_CLOEXEC)) {
-    if (fd_.get() < 0) cannot_write(final_path_, errno);
-  }
-  ~TemporaryFile() {
-    if (fd_.get() >= 0 && !path_.empty()) ::unlink(path_.c_str());
-  }
-  int fd() const { return fd_.get(); }
-
-  void write(std::uint64_t at, std::span<const std::byte> bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t written = ::pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(at));
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) cannot_write(final_path_, written < 0 ? errno : ENOSPC);
-      at += static_cast<std::uint64_t>(written);
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-  }
-  void publish() {
-    constexpr mode_t kAsOthers = 0644;  // mkostemp makes it private; weights are as public as the checkpoint's
-    if (::fchmod(fd_.get(), kAsOthers) != 0 || ::rename(path_.c_str(), final_path_.c_str()) != 0) {
-      cannot_write(final_path_, errno);
-    }
-    path_.clear();
-  }
-
- private:
-  const fs::path final_path_;
-  std::string path_;
-  Descriptor fd_;
-};
 
 }  // namespace
 
@@ -170,34 +141,21 @@ std::shared_ptr<const PackedFile> PackedFile::open(const fs::path& path, std::st
   if (size < sizeof(FileHead)) damaged(path, std::to_string(size) + " bytes");
   void* const address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (address == MAP_FAILED) damaged(path, std::string("cannot be mapped: ") + std::strerror(errno));
-  const std::shared_ptr<PackedFile> file(new PackedFile({static_cast<const std::byte*>(address), size}));
+  Mapping mapping({static_cast<const std::byte*>(address), size});
+  const std::shared_ptr<PackedFile> file(new PackedFile(std::move(mapping)));
   file->check(path, identity, pool);
   return file;
 }
 
-PackedFile::~PackedFile() {
-  ::munmap(const_cast<std::byte*>(file_.data()), file_.size());
+Mapping::~Mapping() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 void PackedFile::check(const fs::path& path, std::string_view identity, ThreadPool& pool) {
-  FileHead head;
-  std::memcpy(&head, file_.data(), sizeof head);
-  if (std::memcmp(head.magic, kMagic, sizeof kMagic) != 0) {
-    throw Failure(MORTISE_DATA_LOSS, "packed_cache", path.native() + ": is no file of packed weights");
-  }
-  if (head.file_bytes != file_.size()) {
-    damaged(path, std::to_string(file_.size()) + " bytes of " + std::to_string(head.file_bytes));
-  }
-  if (head.data_begin < sizeof head || head.data_begin > file_.size() || head.data_begin % kPage != 0 ||
-      hash_of_head(file_.first(head.data_begin)) != head.head_hash) {
-    damaged(path, "its head has another hash");
-  }
-  if (head.version != kVersion || std::pair(head.identity[0], head.identity[1]) != hash_of_identity(identity)) {
-    throw Failure(MORTISE_DATA_LOSS, "packed_cache",
-                  path.native() + ": was made of other weights, or by another version");
-  }
-  const auto data = file_.subspan(head.data_begin);
-  Reader reader(file_.first(head.data_begin).subspan(sizeof head));
+  const std::span<const std::byte> file = mapping_.bytes();
+  const FileHead head = checked_head(path, file, identity);
+  const auto data = file.subspan(head.data_begin);
+  Reader reader(file.first(head.data_begin).subspan(sizeof head));
   for (std::uint64_t i = 0; i < head.num_weights; ++i) {
     std::uint32_t key_bytes = 0;
     std::string key;
@@ -207,6 +165,10 @@ void PackedFile::check(const fs::path& path, std::string_view identity, ThreadPo
       damaged(path, "its table leads out of it");
     }
     weights_.insert_or_assign(std::move(key), data.subspan(offset, bytes));
+  }
+  // So there are no more pieces than kMaxHead has room for, which is less than a number of tasks can say.
+  if (reader.left() / sizeof(std::uint64_t) < num_pieces(data.size())) {
+    damaged(path, "its head has too few hashes for " + std::to_string(file.size()) + " bytes");
   }
   const std::vector<std::uint64_t> found = hashes_of(data, pool);
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -237,6 +199,7 @@ void write_packed_file(const fs::path& path, std::string_view identity, const st
   const std::size_t data_begin =
       round_up(sizeof(FileHead) + table.size() + num_pieces(data_bytes) * sizeof(std::uint64_t), kPage);
   const std::size_t file_bytes = data_begin + data_bytes;
+  if (data_begin > kMaxHead) cannot_write(path, EFBIG);  // it would not be believed
 
   TemporaryFile file(path);
   // The whole size first: a full disk is told here, and not by a signal when the mapping below is read.
@@ -250,10 +213,10 @@ void write_packed_file(const fs::path& path, std::string_view identity, const st
   }
   void* const address = ::mmap(nullptr, file_bytes, PROT_READ, MAP_SHARED, file.fd(), 0);
   if (address == MAP_FAILED) cannot_write(path, errno);
-  for (const std::uint64_t hash : hashes_of({static_cast<const std::byte*>(address) + data_begin, data_bytes}, pool)) {
-    append(hash);
+  {
+    const Mapping mapping({static_cast<const std::byte*>(address), file_bytes});
+    for (const std::uint64_t hash : hashes_of(mapping.bytes().subspan(data_begin), pool)) append(hash);
   }
-  ::munmap(address, file_bytes);
 
   FileHead head = {};
   std::memcpy(head.magic, kMagic, sizeof kMagic);
@@ -269,7 +232,7 @@ void write_packed_file(const fs::path& path, std::string_view identity, const st
   const std::uint64_t hash = hash_of_head(view);
   bytes.replace(offsetof(FileHead, head_hash), sizeof hash, reinterpret_cast<const char*>(&hash), sizeof hash);
   file.write(0, view);
-  file.publish();
+  file.publish(".safetensors");
 }
 
 }  // namespace mortise::cpu

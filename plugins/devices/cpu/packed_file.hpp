@@ -1,6 +1,6 @@
 // packed_file.hpp: prepared weights in a file, as they lie in memory. Little endian:
 //   head       FileHead, then per weight: u32 length of its key, the key, u64 offset, u64 bytes; then a u64 hash (XXH3)
-//              of each MiB of the data; zeros up to a multiple of 4096
+//              of each MiB of the data; zeros up to a multiple of 4096; at most 64 MiB
 //   data       the weights one after the other, each a multiple of 64 bytes
 // FileHead has a hash of the whole head, so every byte of the file is under a hash, and all of them are checked when
 // the file is opened, on all threads. That finds damage. It is no seal: who may write the file may write other weights,
@@ -15,11 +15,25 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "devices/cpu/thread_pool.hpp"
 
 namespace mortise::cpu {
+
+// Mapped memory, of which it is the owner.
+class Mapping {
+ public:
+  explicit Mapping(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  ~Mapping();
+  Mapping(Mapping&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  Mapping& operator=(Mapping&&) = delete;
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
 
 class PackedFile {
  public:
@@ -27,19 +41,15 @@ class PackedFile {
   // where. `identity` is what the weights were made of and how; another one in the file is a mistake like the others.
   static std::shared_ptr<const PackedFile> open(const std::filesystem::path& path, std::string_view identity,
                                                 ThreadPool& pool);
-  ~PackedFile();
-  PackedFile(const PackedFile&) = delete;
-  PackedFile& operator=(const PackedFile&) = delete;
 
   // 64-byte aligned, read-only, as long as this object lives; empty when the file has none of that key.
   std::span<const std::byte> find(std::string_view key) const;
-  std::size_t num_weights() const { return weights_.size(); }
 
  private:
-  explicit PackedFile(std::span<const std::byte> file) : file_(file) {}
+  explicit PackedFile(Mapping mapping) : mapping_(std::move(mapping)) {}
   void check(const std::filesystem::path& path, std::string_view identity, ThreadPool& pool);
 
-  const std::span<const std::byte> file_;
+  const Mapping mapping_;
   std::map<std::string, std::span<const std::byte>, std::less<>> weights_;
 };
 
@@ -49,7 +59,8 @@ struct PackedWeight {
 };
 
 // Writes the file under another name and gives it this one when it is complete, so that nobody ever sees a part of it
-// and processes that have the old one open keep it. Throws a Failure; then there is what was there before.
+// and processes that have the old one open keep it. Whoever may not read the checkpoint's weights (all *.safetensors of
+// the folder) may not read it either. Throws a Failure; then there is what was there before.
 void write_packed_file(const std::filesystem::path& path, std::string_view identity,
                        const std::vector<PackedWeight>& weights, ThreadPool& pool);
 

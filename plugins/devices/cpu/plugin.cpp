@@ -167,7 +167,7 @@ mortise_status open_cache(mortise_device* device, const mortise_weight_cache_arg
   return guard(error, "open", [&] { device->cache.open(known(args), device->pool); });
 }
 void close_cache(mortise_device* device, int32_t loaded) {
-  mortise_error ignored = make_error();  // out of memory: then there is no file
+  mortise_error ignored = make_error();  // nothing is thrown: what goes wrong is a warning
   guard(&ignored, "close", [&] { device->cache.close(loaded != 0, device->pool); });
 }
 

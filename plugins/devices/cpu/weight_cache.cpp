@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/temporary_file.hpp"
 
 namespace mortise::cpu {
 namespace {
@@ -11,6 +12,8 @@ namespace {
 // memory. Whoever changes one of them counts up here: files made before are then made anew. A test knows the bytes.
 constexpr char kLayout[] = "cpu-pack/1";
 
+constexpr char kPrefix[] = "mortise-cpu-";
+constexpr char kExtension[] = ".packed";
 constexpr std::size_t kLine = 64;
 
 std::size_t whole_lines(std::size_t bytes) {
@@ -27,36 +30,45 @@ std::string part_text(const mortise_tensor& part) {
 
 }  // namespace
 
+// Nothing that goes wrong with a file may end a start that goes well without it, memory that is out included.
 void WeightCache::open(const mortise_weight_cache_args& args, ThreadPool& pool) {
   if (!enabled_) return;
-  open_ = true;
-  kept_.clear();
-  file_ = nullptr;
-  path_ = std::filesystem::path(view(args.folder)) / ("mortise-cpu-" + std::string(view(args.format)) + ".packed");
-  identity_ = kLayout + std::string(1, '\0') + std::string(view(args.format)) + '\0' + std::string(view(args.identity));
+  end();
   try {
+    const std::filesystem::path folder(view(args.folder));
+    path_ = folder / (kPrefix + std::string(view(args.format)) + kExtension);
+    identity_ = kLayout + std::string(1, '\0') + std::string(view(args.format)) + '\0';
+    identity_ += view(args.identity);
+    open_ = true;
+    remove_leftovers(folder, kPrefix, kExtension);
     file_ = PackedFile::open(path_, identity_, pool);
-  } catch (const Failure& failure) {
-    warn(failure.message + "; it is not used, and made anew");
+  } catch (const std::exception& error) {
+    warn(error, open_ ? "it is not used, and made anew" : "no file of packed weights is used");
   }
 }
 
 void WeightCache::close(bool loaded, ThreadPool& pool) {
   if (!open_) return;
-  open_ = false;
+  struct End {
+    ~End() { cache->end(); }
+    WeightCache* cache;
+  } const at_end{this};
   const bool complete =
       std::all_of(kept_.begin(), kept_.end(), [](const Kept& kept) { return kept.weight->file != nullptr; });
-  if (loaded && !complete) {
+  if (!loaded || complete) return;
+  try {
     std::vector<PackedWeight> weights;
     for (Kept& kept : kept_) {
       weights.push_back({std::move(kept.key), {static_cast<const std::byte*>(kept.weight->data), kept.bytes}});
     }
-    try {
-      write_packed_file(path_, identity_, weights, pool);
-    } catch (const Failure& failure) {
-      warn(failure.message + "; the next start packs the weights again (packed_cache = false: never keep them)");
-    }
+    write_packed_file(path_, identity_, weights, pool);
+  } catch (const std::exception& error) {
+    warn(error, "the next start packs the weights again (packed_cache = false: never keep them)");
   }
+}
+
+void WeightCache::end() noexcept {
+  open_ = false;
   kept_.clear();
   file_ = nullptr;  // weights that lie in it hold it
 }
@@ -93,8 +105,17 @@ void WeightCache::forget(const mortise_weight& weight) {
   std::erase_if(kept_, [&](const Kept& kept) { return kept.weight == &weight; });
 }
 
-void WeightCache::warn(const std::string& text) const {
-  if (host_ != nullptr) host_->log(host_, MORTISE_LOG_WARNING, view(std::string_view(text)));
+void WeightCache::warn(const std::exception& error, const char* consequence) const noexcept {
+  if (host_ == nullptr) return;
+  try {
+    // A Failure names the file; what the library throws does not.
+    std::string text;
+    if (dynamic_cast<const Failure*>(&error) == nullptr) text.append(path_.native()).append(": ");
+    text.append(error.what()).append("; ").append(consequence);
+    host_->log(host_, MORTISE_LOG_WARNING, view(std::string_view(text)));
+  } catch (const std::exception&) {  // no memory to say so
+    host_->log(host_, MORTISE_LOG_WARNING, view(std::string_view(consequence)));
+  }
 }
 
 }  // namespace mortise::cpu

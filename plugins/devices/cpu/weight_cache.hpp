@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -20,6 +21,7 @@ class WeightCache {
   WeightCache(bool enabled, const mortise_host* host) : enabled_(enabled), host_(host) {}
 
   bool enabled() const { return enabled_; }
+  // Whatever goes wrong with the file in these two is a warning, and loading goes on as without it.
   void open(const mortise_weight_cache_args& args, ThreadPool& pool);
   void close(bool loaded, ThreadPool& pool);
 
@@ -37,7 +39,8 @@ class WeightCache {
     const mortise_weight* weight;
     std::size_t bytes;
   };
-  void warn(const std::string& text) const;
+  void end() noexcept;
+  void warn(const std::exception& error, const char* consequence) const noexcept;
 
   const bool enabled_;
   const mortise_host* const host_;

@@ -40,13 +40,30 @@ TEST(BenchMachine, WhatIsMissingOrStrangeIsLeftOut) {
   EXPECT_TRUE(read_caches(dir.path()).empty());
 }
 
-TEST(BenchMachine, AvailableMemoryIsThatOfMeminfo) {
+// A device whose memory a control group limits says so; /proc/meminfo knows nothing of it.
+TEST(BenchMachine, AvailableMemoryIsWhatTheDeviceHasFree) {
   const TempDir dir;
+  std::ofstream(dir.path() / "meminfo") << "MemAvailable:   23262044 kB\n";
+  mortise_device_table table{};
+  table.memory_info = [](mortise_device*, std::uint64_t* free_bytes, std::uint64_t* total_bytes) {
+    *free_bytes = 1000, *total_bytes = 3000;
+    return mortise_status{MORTISE_OK};
+  };
+  EXPECT_EQ(available_memory(nullptr, table, dir.path() / "meminfo"), 1000u);
+}
+
+TEST(BenchMachine, AvailableMemoryOfADeviceThatCannotSayIsThatOfMeminfo) {
+  const TempDir dir;
+  mortise_device_table table{};
+  table.memory_info = [](mortise_device*, std::uint64_t*, std::uint64_t*) {
+    return mortise_status{MORTISE_UNIMPLEMENTED};
+  };
+  const auto available = [&](const char* name) { return available_memory(nullptr, table, dir.path() / name); };
   std::ofstream(dir.path() / "meminfo") << "MemTotal:       24683520 kB\nMemFree:  1 kB\nMemAvailable:   23262044 kB\n";
-  EXPECT_EQ(available_memory(dir.path() / "meminfo"), std::uint64_t{23262044} << 10);
+  EXPECT_EQ(available("meminfo"), std::uint64_t{23262044} << 10);
   std::ofstream(dir.path() / "old") << "MemTotal: 24683520 kB\n";
-  EXPECT_EQ(available_memory(dir.path() / "old"), std::nullopt);
-  EXPECT_EQ(available_memory(dir.path() / "none"), std::nullopt);
+  EXPECT_EQ(available("old"), std::nullopt);
+  EXPECT_EQ(available("none"), std::nullopt);
 }
 
 TEST(BenchMachine, ThereIsAProcessor) {

@@ -188,6 +188,33 @@ TEST_F(CheckpointFolder, TheIdentityIsThatOfTheFilesAndSeesWhatTheFingerprintDoe
   EXPECT_NE(Checkpoint::open(folder_).identity(), changed);
 }
 
+// Before the weights are prepared none of them should be waited for.
+TEST_F(CheckpointFolder, TheIdentityIsMadeWithoutReadingAWeight) {
+  const auto path =
+      write("model.safetensors", safetensors_bytes({{"w", "BF16", {512, 1024}, std::string(1 << 20, 'w')}}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  const Checkpoint checkpoint = Checkpoint::open(folder_);
+  const auto before = checkpoint.identity();
+  ASSERT_NE(before, std::nullopt);
+  std::filesystem::resize_file(path, 0);  // whoever touches the mapping now is ended by the system
+  EXPECT_EQ(checkpoint.identity(), before);
+}
+
+TEST_F(CheckpointFolder, TheIdentityTellsConfigurationsAndTheFilesOfTensorsApart) {
+  write("model-1.safetensors", safetensors_bytes({a_, b_}));
+  write("model-2.safetensors", safetensors_bytes({a_, b_}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  write_index(R"({"a":"model-1.safetensors","b":"model-2.safetensors"})");
+  const auto before = Checkpoint::open(folder_).identity();
+  ASSERT_NE(before, std::nullopt);
+  write_index(R"({"a":"model-2.safetensors","b":"model-1.safetensors"})");
+  EXPECT_NE(Checkpoint::open(folder_).identity(), before);
+  write_index(R"({"a":"model-1.safetensors","b":"model-2.safetensors"})");
+  EXPECT_EQ(Checkpoint::open(folder_).identity(), before);
+  write("config.json", R"({"model_type":"llama","eos_token_id":2,"rope_theta":20000.0})");
+  EXPECT_NE(Checkpoint::open(folder_).identity(), before);
+}
+
 TEST(CheckpointInMemory, HasNoIdentity) {
   EXPECT_EQ(Checkpoint::from_memory("made", {}, {}, nullptr).identity(), std::nullopt);
 }
