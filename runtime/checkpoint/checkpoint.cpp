@@ -1,7 +1,5 @@
 #include "checkpoint/checkpoint.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>

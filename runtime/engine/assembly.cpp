@@ -336,9 +336,8 @@ const mortise_weight_cache_table* Assembly::open_weight_cache() {
   const std::optional<std::string> identity = checkpoint_->identity();
   if (!identity) {
     spdlog::warn(
-        "{}: {} keeps no packed weights of it at this start: its weights are in no file, or one was changed less than "
-        "a "
-        "tenth of a second before, so that the next change could not be told; a later start keeps them",
+        "{}: {} keeps no packed weights of it at this start: its weights are in no file, or one was changed less "
+        "than a tenth of a second before, so that the next change could not be told; a later start keeps them",
         checkpoint_->folder().string(), parts_.device.name);
     return nullptr;
   }
