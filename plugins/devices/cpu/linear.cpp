@@ -1,5 +1,5 @@
-// linear: columns, and rows where there are many, shared out over the threads. K is never split. A gated product goes
-// through a tile of each thread's that stays in its cache: gates, what they gate, then the activation of both.
+// linear: columns, and rows where there are many, shared out over the threads. K is never split. A gated product is the
+// kernel's own, or goes through a tile of each thread's that stays in its cache.
 #include "kernels/cpu/linear.hpp"
 
 #include <algorithm>
@@ -19,8 +19,11 @@ constexpr std::size_t kRowStep = 32;
 constexpr std::size_t kTasksPerThread = 4;
 // Multiplications of a task that takes about the microsecond it costs to hand it out.
 constexpr std::size_t kTaskWork = std::size_t{1} << 17;
-constexpr std::size_t kFewRows = 4;     // fewer take as long: reading the weights is what costs
-constexpr std::size_t kManyRows = 64;   // from here on arithmetic is what costs, if weights and rows stay in the caches
+constexpr std::size_t kFewRows = 4;    // fewer take as long: reading the weights is what costs
+constexpr std::size_t kManyRows = 64;  // from here on arithmetic is what costs, if weights and rows stay in the caches
+// With as many for each thread, each takes the rows that it takes in every operation of a step: what it has written is
+// in its own cache, and from another core's it would come slower than from memory.
+constexpr std::size_t kRowsOfThread = 256;
 constexpr std::size_t kGatedRows = 64;  // of the tile of a gated product
 
 std::size_t ceil_div(std::size_t a, std::size_t b) {
@@ -143,7 +146,9 @@ Cut cut(const Product& p, std::size_t num_threads) {
   // A half that does not begin with a panel cannot be entered in the middle.
   if (p.gate != 0 && n % kPanelColumns != 0) panels_each = panels;
   const std::size_t column_tasks = ceil_div(panels, panels_each);
-  const std::size_t row_tasks = std::min(std::max<std::size_t>(1, tasks / column_tasks), ceil_div(m, kRowStep));
+  const std::size_t of_threads = std::min(num_threads, m / kRowsOfThread);
+  const std::size_t row_tasks =
+      std::min(std::max({std::size_t{1}, tasks / column_tasks, of_threads}), ceil_div(m, kRowStep));
   const std::size_t rows = ceil_div(ceil_div(m, row_tasks), kRowStep) * kRowStep;
   return {std::min(m, rows), panels_each * kPanelColumns};
 }
@@ -164,10 +169,12 @@ void over_ranges(mortise_device& device, const Product& p, F f) {
   const Cut size = cut(p, static_cast<std::size_t>(device.pool.num_threads()));
   const std::size_t column_tasks = ceil_div(p.n1 - p.n0, size.columns);
   const std::size_t row_tasks = ceil_div(p.x.rows, size.rows);
+  const bool rows_first = row_tasks >= static_cast<std::size_t>(device.pool.num_threads());
   device.pool.for_each(
       static_cast<std::int32_t>(column_tasks * row_tasks), [&](std::int32_t task, std::int32_t thread) {
-        const std::size_t column = p.n0 + static_cast<std::size_t>(task) / row_tasks * size.columns;
-        const std::size_t row = static_cast<std::size_t>(task) % row_tasks * size.rows;
+        const auto i = static_cast<std::size_t>(task);
+        const std::size_t column = p.n0 + (rows_first ? i % column_tasks : i / row_tasks) * size.columns;
+        const std::size_t row = (rows_first ? i / column_tasks : i % row_tasks) * size.rows;
         f(LinearRange{row, std::min(p.x.rows, row + size.rows), column, std::min(p.n1, column + size.columns)},
           static_cast<std::size_t>(thread));
       });
@@ -188,7 +195,7 @@ GatedTile gated_tile(const Product& p) {
   return {columns, stride, kGatedRows * stride * static_cast<std::size_t>(dtype_bytes(p.out.dtype))};
 }
 
-// A range of a gated product, through `tile`.
+// A range of a gated product, through `tile`: gates, what they gate, then the activation of both.
 template <typename Args, typename Run>
 void run_gated(const Product& p, const ActivationKernels& kernels, Args args, const LinearRange& range, Run run,
                const GatedTile& size, std::byte* tile) {
@@ -225,16 +232,19 @@ void run_gated(const Product& p, const ActivationKernels& kernels, Args args, co
   }
 }
 
-// Room for `prepared` bytes that all threads read, and a gated product's tiles.
-std::byte* reserve_scratch(mortise_device& device, const Product& p, std::size_t prepared) {
-  const std::size_t tiles = p.gate == 0 ? 0 : gated_tile(p).bytes * static_cast<std::size_t>(device.pool.num_threads());
+// Room for `prepared` bytes that all threads read, and `tiles` for gated products.
+std::byte* reserve_scratch(mortise_device& device, std::size_t prepared, std::size_t tiles) {
   return prepared + tiles == 0 ? nullptr : static_cast<std::byte*>(device.scratch.reserve(prepared + tiles));
 }
 
-// Covers the product by run(args, range). `tiles`: of a gated product.
+std::size_t bytes_of_gated_tiles(const mortise_device& device, const Product& p) {
+  return p.gate == 0 ? 0 : gated_tile(p).bytes * static_cast<std::size_t>(device.pool.num_threads());
+}
+
+// Covers the product by run(args, range). `tiles`: of a gated product that goes through them.
 template <typename Args, typename Run>
 void run_ranges(mortise_device& device, const Product& p, const Args& args, Run run, std::byte* tiles) {
-  if (p.gate == 0) {
+  if (tiles == nullptr) {
     over_ranges(device, p, [&](const LinearRange& range, std::size_t) { run(args, range); });
     return;
   }
@@ -261,19 +271,28 @@ Args args_of(const Product& p) {
   return args;
 }
 
+// Whether a gated product is the kernel's. Few rows come with their weights from memory, in more streams at a time
+// where gates and what they gate are two products.
+bool gated_by_kernel(const LinearKernel& kernel, const Product& p) {
+  return p.gate != 0 && kernel.run_gated != nullptr && p.x.rows > kPanelColumns && p.out_columns() % kPanelColumns == 0;
+}
+
 void multiply(mortise_device& device, const Product& p) {
   constexpr std::size_t kPrepareRows = 128;
   const LinearKernel& kernel = kernel_for(device.kernels, p);
   auto args = args_of<LinearArgs>(p);
   args.w = p.weight.data;
+  args.gate = static_cast<Activation>(p.gate);
+  const bool by_kernel = gated_by_kernel(kernel, p);
   const std::size_t prepared = ceil_div(kernel.scratch_bytes(args.m, args.k), 64) * 64;
-  std::byte* const scratch = reserve_scratch(device, p, prepared);
+  const std::size_t tiles = by_kernel ? 0 : bytes_of_gated_tiles(device, p);
+  std::byte* const scratch = reserve_scratch(device, prepared, tiles);
   if (prepared > 0) {
     args.scratch = scratch;
     over_prepared_rows(device.pool, args.m, kPrepareRows,
                        [&](std::size_t m0, std::size_t m1) { kernel.prepare(args, m0, m1); });
   }
-  run_ranges(device, p, args, kernel.run, scratch + prepared);
+  run_ranges(device, p, args, by_kernel ? kernel.run_gated : kernel.run, tiles == 0 ? nullptr : scratch + prepared);
 }
 
 void multiply_int(mortise_device& device, const Product& p) {
@@ -286,12 +305,13 @@ void multiply_int(mortise_device& device, const Product& p) {
   args.zeros = p.weight.zeros;
   args.order = p.weight.order;
   const std::size_t prepared = ceil_div(kernels.scratch_bytes(args.m, args.k, args.format.group_size), 64) * 64;
-  std::byte* const scratch = reserve_scratch(device, p, prepared);
+  const std::size_t tiles = bytes_of_gated_tiles(device, p);
+  std::byte* const scratch = reserve_scratch(device, prepared, tiles);
   args.scratch = scratch;
   const auto prepare = p.x.dtype == MORTISE_BF16 ? kernels.prepare_bf16 : kernels.prepare_f32;
   over_prepared_rows(device.pool, args.m, kPrepareRows, [&](std::size_t m0, std::size_t m1) { prepare(args, m0, m1); });
   const auto run = p.out.dtype == MORTISE_BF16 ? kernels.to_bf16 : kernels.to_f32;
-  run_ranges(device, p, args, run, scratch + prepared);
+  run_ranges(device, p, args, run, tiles == 0 ? nullptr : scratch + prepared);
 }
 
 }  // namespace

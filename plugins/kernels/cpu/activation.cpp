@@ -1,18 +1,10 @@
 #include "kernels/cpu/activation.hpp"
 
+#include "kernels/cpu/gate.hpp"
 #include "kernels/cpu/io.hpp"
-#include "kernels/cpu/math.hpp"
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
-
-template <Activation act>
-MORTISE_INLINE F32x16 evaluate(F32x16 x) {
-  if constexpr (act == Activation::kSilu) return silu(x);
-  if constexpr (act == Activation::kGelu) return gelu(x);
-  if constexpr (act == Activation::kGeluTanh) return gelu_tanh(x);
-  if constexpr (act == Activation::kRelu) return relu(x);
-}
 
 template <Activation act, class T>
 void apply_as(const T* x, T* out, std::size_t n) {
@@ -24,9 +16,9 @@ void apply_as(const T* x, T* out, std::size_t n) {
 template <Activation act, class T>
 void gated_as(const T* gate, const T* up, T* out, std::size_t n) {
   std::size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) write(out + i, rounded<T>(evaluate<act>(read(gate + i))) * read(up + i));
+  for (; i + kLanes <= n; i += kLanes) write(out + i, rounded_activation<act, T>(read(gate + i)) * read(up + i));
   if (i < n) {
-    write_tail(out + i, rounded<T>(evaluate<act>(read_tail(gate + i, n - i))) * read_tail(up + i, n - i), n - i);
+    write_tail(out + i, rounded_activation<act, T>(read_tail(gate + i, n - i)) * read_tail(up + i, n - i), n - i);
   }
 }
 

@@ -166,13 +166,13 @@ void prepare(const LinearArgs& args, std::size_t m0, std::size_t m1) {
 
 extern const LinearBf16Kernels kLinearBf16Kernels;
 constinit const LinearBf16Kernels kLinearBf16Kernels = {
-    .to_bf16 = {scratch_bytes, prepare<Bf16>, run<PackedBf16, Bf16>},
-    .to_f32 = {scratch_bytes, prepare<Bf16>, run<PackedBf16, float>},
+    .to_bf16 = {scratch_bytes, prepare<Bf16>, run<PackedBf16, Bf16>, nullptr},
+    .to_f32 = {scratch_bytes, prepare<Bf16>, run<PackedBf16, float>, nullptr},
 };
 
 extern const LinearF32Kernels kLinearF32Kernels;
 constinit const LinearF32Kernels kLinearF32Kernels = {
-    .to_f32 = {scratch_bytes, prepare<float>, run<PackedF32, float>},
+    .to_f32 = {scratch_bytes, prepare<float>, run<PackedF32, float>, nullptr},
 };
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

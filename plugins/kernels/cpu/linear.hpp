@@ -16,7 +16,7 @@
 // Oracle: reference/linear.hpp, bitwise; that one against a double loop.
 #pragma once
 
-#include "kernels/cpu/types.hpp"
+#include "kernels/cpu/activation.hpp"
 
 namespace mortise::cpu {
 
@@ -29,6 +29,7 @@ struct LinearArgs {
   std::size_t y_stride;
   std::size_t m, n, k;  // the whole product; a call computes a range of it
   void* scratch;        // scratch_bytes(m, k), 64-byte aligned; prepared for all rows of the range
+  Activation gate{};    // of run_gated
 };
 
 // Weights that a kernel reads again and again while many rows pass: what a second-level cache of 2 MiB keeps beside
@@ -49,6 +50,9 @@ struct LinearKernel {
   std::size_t (*scratch_bytes)(std::size_t m, std::size_t k);
   void (*prepare)(const LinearArgs& args, std::size_t m0, std::size_t m1);
   void (*run)(const LinearArgs& args, const LinearRange& range);
+  // y [M, N / 2]: the columns of the range are y's, and out of w's rows n and N / 2 + n comes column n of y, with the
+  // bits of run and then gated (activation.hpp). REQUIRES: N / 2 is a multiple of 16. Null where it is no faster.
+  void (*run_gated)(const LinearArgs& args, const LinearRange& range);
 };
 
 struct LinearBf16Kernels {  // cpu-bf16/1: x and w bf16

@@ -2,10 +2,11 @@
 // 64 bytes of x as it lies.
 // - Up to 16 rows: one tile of x against four panels, which come from memory in streams that the hardware reads ahead.
 // - More: 32 rows x 2 panels, four accumulators for four loads, all of K at once; columns in chunks whose weights stay
-// in
-//   the second-level cache. Meanwhile the rows of x that come next are asked for, or, if there are none, weights.
+//   in the second-level cache. Meanwhile the pair of panels before is rounded, gated and stored, and the rows of x that
+//   come next are asked for, or, if there are none, weights.
 // What was measured and lost: K in blocks (stores of accumulators that miss the first-level cache stall the tile
 // loads); asking for weights of other rows to come, or for y; 32 rows as twice 16, each against four panels.
+#include "kernels/cpu/gate.hpp"
 #include "kernels/cpu/io.hpp"
 #include "kernels/cpu/linear.hpp"
 #if defined(MORTISE_EMULATED_TILES)  // the tests check the blocking on machines without AMX
@@ -54,26 +55,66 @@ TilesOfX tiles_of_x(const LinearArgs& args, std::size_t m, std::size_t rows, Bf1
           filled ? reinterpret_cast<const char*>(last) : nullptr};
 }
 
-// Rows [i0, i1) of two neighbouring panels' accumulators, the first at column n.
+// Rows [i0, i1) of two panels' accumulators into y. Of neighbouring panels, the first at column n:
 template <class Y>
-MORTISE_INLINE void write_pair_rows(const LinearArgs& args, std::size_t m, std::size_t i0, std::size_t i1,
-                                    std::size_t n, const float* first, const float* second) {
-  const std::size_t count = lanes_left(args.n - n), more = args.n > n + kLanes ? lanes_left(args.n - n - kLanes) : 0;
-  for (std::size_t i = i0; i < i1; ++i) {
-    F32x16 y0 = load(first + i * kLanes), y1 = load(second + i * kLanes);
-    if (args.bias != nullptr) {
-      y0 = y0 + load_tail(args.bias + n, count);
-      y1 = y1 + load_tail(args.bias + n + kLanes, more);
-    }
-    Y* y = static_cast<Y*>(args.y) + (m + i) * args.y_stride + n;
-    if (more == kLanes) {
-      write_pair(y, y0, y1);
-    } else {
-      write_tail(y, y0, count);
-      write_tail(y + kLanes, y1, more);
+struct PairRows {
+  static constexpr std::size_t kColumns = 2 * kLanes;  // of y
+  static std::size_t to_second(const LinearArgs& args) { return tiles_of(args.k) * kTileBytes; }
+
+  static MORTISE_INLINE void write(const LinearArgs& args, std::size_t m, std::size_t i0, std::size_t i1, std::size_t n,
+                                   const float* first, const float* second) {
+    const std::size_t count = lanes_left(args.n - n), more = args.n > n + kLanes ? lanes_left(args.n - n - kLanes) : 0;
+    for (std::size_t i = i0; i < i1; ++i) {
+      F32x16 y0 = load(first + i * kLanes), y1 = load(second + i * kLanes);
+      if (args.bias != nullptr) {
+        y0 = y0 + load_tail(args.bias + n, count);
+        y1 = y1 + load_tail(args.bias + n + kLanes, more);
+      }
+      Y* y = static_cast<Y*>(args.y) + (m + i) * args.y_stride + n;
+      if (more == kLanes) {
+        mortise::cpu::write_pair(y, y0, y1);
+      } else {
+        write_tail(y, y0, count);
+        write_tail(y + kLanes, y1, more);
+      }
     }
   }
-}
+};
+
+// Of a panel of gates, and the one of what they gate, at column n of y and half of the weight's columns further.
+template <class Y>
+struct GatedRows {
+  static constexpr std::size_t kColumns = kLanes;
+  static std::size_t to_second(const LinearArgs& args) { return args.n / 2 / kLanes * tiles_of(args.k) * kTileBytes; }
+
+  template <Activation act>
+  static void write_as(const LinearArgs& args, std::size_t m, std::size_t i0, std::size_t i1, std::size_t n,
+                       const float* gates, const float* ups) {
+    const bool biased = args.bias != nullptr;
+    const F32x16 gate_bias = biased ? load(args.bias + n) : zero();
+    const F32x16 up_bias = biased ? load(args.bias + args.n / 2 + n) : zero();
+    for (std::size_t i = i0; i < i1; ++i) {
+      F32x16 gate = load(gates + i * kLanes), up = load(ups + i * kLanes);
+      if (biased) gate = gate + gate_bias, up = up + up_bias;
+      Y* y = static_cast<Y*>(args.y) + (m + i) * args.y_stride + n;
+      mortise::cpu::write(y, rounded_activation<act, Y>(rounded<Y>(gate)) * rounded<Y>(up));
+    }
+  }
+  // Not inline: the loop over K that calls it between its products stays small.
+  [[gnu::noinline]] static void write(const LinearArgs& args, std::size_t m, std::size_t i0, std::size_t i1,
+                                      std::size_t n, const float* gates, const float* ups) {
+    switch (args.gate) {
+      case Activation::kSilu:
+        return write_as<Activation::kSilu>(args, m, i0, i1, n, gates, ups);
+      case Activation::kGelu:
+        return write_as<Activation::kGelu>(args, m, i0, i1, n, gates, ups);
+      case Activation::kGeluTanh:
+        return write_as<Activation::kGeluTanh>(args, m, i0, i1, n, gates, ups);
+      case Activation::kRelu:
+        return write_as<Activation::kRelu>(args, m, i0, i1, n, gates, ups);
+    }
+  }
+};
 
 template <class Y>
 void write_rows(const LinearArgs& args, std::size_t m, std::size_t rows, std::size_t n, const float* acc) {
@@ -97,49 +138,67 @@ void configure_few(std::size_t rows) {
 }
 
 template <int panels>
-MORTISE_INLINE void multiply_few_tile(const char* x, std::size_t row_stride, const char* w, std::size_t panel_bytes) {
+MORTISE_INLINE void multiply_few_tile(const char* x, std::size_t row_stride, const char* w, std::size_t to_next) {
   tile_load<4>(x, row_stride);
   tile_load<5>(w, kRowBytes);
-  if constexpr (panels > 1) tile_load<6>(w + panel_bytes, kRowBytes);
-  if constexpr (panels > 2) tile_load<7>(w + 2 * panel_bytes, kRowBytes);
+  if constexpr (panels > 1) tile_load<6>(w + to_next, kRowBytes);
+  if constexpr (panels > 2) tile_load<7>(w + 2 * to_next, kRowBytes);
   tile_multiply_bf16<0, 4, 5>();
-  if constexpr (panels > 3) tile_load<5>(w + 3 * panel_bytes, kRowBytes);
+  if constexpr (panels > 3) tile_load<5>(w + 3 * to_next, kRowBytes);
   if constexpr (panels > 1) tile_multiply_bf16<1, 4, 6>();
   if constexpr (panels > 2) tile_multiply_bf16<2, 4, 7>();
   if constexpr (panels > 3) tile_multiply_bf16<3, 4, 5>();
 }
 
-template <int panels, class Y>
-void multiply_few_panels(const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows, std::size_t n) {
-  alignas(64) float acc[panels][kAccumulator];
-  const std::size_t tiles = tiles_of(args.k), panel_bytes = tiles * kTileBytes;
-  const std::size_t whole = x.last == nullptr ? tiles : tiles - 1;
-  const char* w = static_cast<const char*>(args.w) + n / kLanes * panel_bytes;
+// Panels from w on, `to_next` bytes apart, into acc.
+template <int panels>
+MORTISE_INLINE void accumulate_few(const LinearArgs& args, const TilesOfX& x, const char* w, std::size_t to_next,
+                                   float (&acc)[panels][kAccumulator]) {
+  const std::size_t tiles = tiles_of(args.k), whole = x.last == nullptr ? tiles : tiles - 1;
   tile_zero<0>();
   if constexpr (panels > 1) tile_zero<1>();
   if constexpr (panels > 2) tile_zero<2>();
   if constexpr (panels > 3) tile_zero<3>();
   for (std::size_t t = 0; t < whole; ++t) {
-    multiply_few_tile<panels>(x.first + t * kRowBytes, x.row_stride, w + t * kTileBytes, panel_bytes);
+    multiply_few_tile<panels>(x.first + t * kRowBytes, x.row_stride, w + t * kTileBytes, to_next);
   }
-  if (whole < tiles) multiply_few_tile<panels>(x.last, kRowBytes, w + whole * kTileBytes, panel_bytes);
+  if (whole < tiles) multiply_few_tile<panels>(x.last, kRowBytes, w + whole * kTileBytes, to_next);
   tile_store<0>(acc[0], kRowBytes);
   if constexpr (panels > 1) tile_store<1>(acc[1], kRowBytes);
   if constexpr (panels > 2) tile_store<2>(acc[2], kRowBytes);
   if constexpr (panels > 3) tile_store<3>(acc[3], kRowBytes);
+}
+
+template <int panels, class Y>
+void multiply_few_panels(const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows, std::size_t n) {
+  alignas(64) float acc[panels][kAccumulator];
+  const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes;
+  accumulate_few<panels>(args, x, static_cast<const char*>(args.w) + n / kLanes * panel_bytes, panel_bytes, acc);
   for (std::size_t j = 0; j < panels; ++j) write_rows<Y>(args, m, rows, n + j * kLanes, acc[j]);
 }
 
-// Up to 16 rows, the columns [n0, n1).
+// Up to 16 rows, the columns [n0, n1) of y.
 template <class Y>
-void multiply_few(const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows, std::size_t n0,
-                  std::size_t n1) {
+void multiply_few(PairRows<Y>, const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows,
+                  std::size_t n0, std::size_t n1) {
   configure_few(rows);
   std::size_t n = n0;
   for (; n + (kFewPanels - 1) * kLanes < n1; n += kFewPanels * kLanes) {
     multiply_few_panels<kFewPanels, Y>(args, x, m, rows, n);
   }
   for (; n < n1; n += kLanes) multiply_few_panels<1, Y>(args, x, m, rows, n);
+}
+
+template <class Y>
+void multiply_few(GatedRows<Y>, const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows,
+                  std::size_t n0, std::size_t n1) {
+  alignas(64) float acc[2][kAccumulator];
+  configure_few(rows);
+  for (std::size_t n = n0; n < n1; n += kLanes) {
+    const char* w = static_cast<const char*>(args.w) + n / kLanes * tiles_of(args.k) * kTileBytes;
+    accumulate_few<2>(args, x, w, GatedRows<Y>::to_second(args), acc);
+    GatedRows<Y>::write(args, m, 0, rows, n, acc[0], acc[1]);
+  }
 }
 
 // Tiles 0-3 accumulate (row block, panel) = (0,0) (0,1) (1,0) (1,1), 4 and 5 are x, 6 and 7 weights.
@@ -155,14 +214,14 @@ void configure_many(std::size_t rows) {
 }
 
 template <int panels>
-MORTISE_INLINE void multiply_many_tile(const char* x, std::size_t row_stride, const char* w, std::size_t panel_bytes) {
+MORTISE_INLINE void multiply_many_tile(const char* x, std::size_t row_stride, const char* w, std::size_t to_second) {
   tile_load_past_first_level<6>(w, kRowBytes);
   tile_load<4>(x, row_stride);
   tile_multiply_bf16<0, 4, 6>();
   tile_load<5>(x + kTileRows * row_stride, row_stride);
   tile_multiply_bf16<2, 5, 6>();
   if constexpr (panels > 1) {
-    tile_load_past_first_level<7>(w + panel_bytes, kRowBytes);
+    tile_load_past_first_level<7>(w + to_second, kRowBytes);
     tile_multiply_bf16<1, 4, 7>();
     tile_multiply_bf16<3, 5, 7>();
   }
@@ -170,7 +229,7 @@ MORTISE_INLINE void multiply_many_tile(const char* x, std::size_t row_stride, co
 
 // What the rest of the core does while the matrix unit multiplies, a little after every tile: it rounds and stores the
 // rows of the pair of panels before, and asks for what comes next.
-template <class Y>
+template <class Rows>
 class Beside {
  public:
   // acc [2 panels][32 rows][16] of the rows [m, m + rows) and the panels at n, complete; or null.
@@ -203,7 +262,7 @@ class Beside {
 
  private:
   MORTISE_INLINE void write_rows_until(std::size_t end) {
-    if (row_ < end) write_pair_rows<Y>(*args_, m_, row_, end, n_, acc_, acc_ + 2 * kAccumulator);
+    if (row_ < end) Rows::write(*args_, m_, row_, end, n_, acc_, acc_ + 2 * kAccumulator);
     row_ = end;
   }
 
@@ -214,20 +273,20 @@ class Beside {
   std::size_t to_next_row_ = 0, lines_ = 0, left_in_row_ = 0, to_fetch_ = 0, lines_a_step_ = 0;
 };
 
-// 17 to 32 rows and the one or two panels at column n into acc.
-template <int panels, class Y>
-void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Beside<Y>& beside, float* acc) {
-  const std::size_t tiles = tiles_of(args.k), panel_bytes = tiles * kTileBytes;
+// 17 to 32 rows and the one or two panels for column n of y into acc.
+template <int panels, class Rows>
+void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Beside<Rows>& beside, float* acc) {
+  const std::size_t tiles = tiles_of(args.k), to_second = Rows::to_second(args);
   const std::size_t whole = x.last == nullptr ? tiles : tiles - 1;
-  const char* w = static_cast<const char*>(args.w) + n / kLanes * panel_bytes;
+  const char* w = static_cast<const char*>(args.w) + n / kLanes * tiles * kTileBytes;
   beside.begin(tiles);
   tile_zero<0>(), tile_zero<2>();
   if constexpr (panels > 1) tile_zero<1>(), tile_zero<3>();
   for (std::size_t t = 0; t < whole; ++t) {
-    multiply_many_tile<panels>(x.first + t * kRowBytes, x.row_stride, w + t * kTileBytes, panel_bytes);
+    multiply_many_tile<panels>(x.first + t * kRowBytes, x.row_stride, w + t * kTileBytes, to_second);
     beside.step();
   }
-  if (whole < tiles) multiply_many_tile<panels>(x.last, kRowBytes, w + whole * kTileBytes, panel_bytes);
+  if (whole < tiles) multiply_many_tile<panels>(x.last, kRowBytes, w + whole * kTileBytes, to_second);
   tile_store<0>(acc, kRowBytes), tile_store<2>(acc + kAccumulator, kRowBytes);
   if constexpr (panels > 1) {
     tile_store<1>(acc + 2 * kAccumulator, kRowBytes), tile_store<3>(acc + 3 * kAccumulator, kRowBytes);
@@ -235,35 +294,51 @@ void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Bes
   beside.finish();
 }
 
-// 17 to 32 rows, the columns [n0, n1). `next_rows`: that many of x will be wanted next; where there are none, each pair
-// of panels is read this once, from memory, and asks for the one after it.
+// The one panel that is left over.
 template <class Y>
+void multiply_last(PairRows<Y>, const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows,
+                   std::size_t n, Beside<PairRows<Y>>& beside, float* acc) {
+  multiply_many<1>(args, x, n, beside, acc);
+  write_rows<Y>(args, m, rows, n, acc);
+}
+template <class Y>
+void multiply_last(GatedRows<Y>, const LinearArgs&, const TilesOfX&, std::size_t, std::size_t, std::size_t,
+                   Beside<GatedRows<Y>>&, float*) {}  // there is none
+
+// Where the pair of panels for column n of y lies, to be asked for.
+template <class Rows>
+void fetch_panels(const LinearArgs& args, std::size_t n, Beside<Rows>& beside) {
+  const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes, lines = panel_bytes / kRowBytes;
+  beside.fetch(static_cast<const char*>(args.w) + n / kLanes * panel_bytes, Rows::to_second(args), lines, 0, 2 * lines);
+}
+
+// 17 to 32 rows, the columns [n0, n1) of y. `next_rows`: that many of x will be wanted next; where there are none, each
+// pair of panels is read this once, from memory, and asks for the one after it.
+template <class Rows>
 void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows, std::size_t n0,
                    std::size_t n1, std::size_t next_rows, bool fetch_weights) {
   alignas(64) float acc[2][4 * kAccumulator];
   configure_many(rows);
-  const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes;
+  constexpr std::size_t kStep = Rows::kColumns, kWhole = kStep - kLanes;  // columns of y; a pair has more than kWhole
   const std::size_t row_lines = args.k * sizeof(Bf16) / kRowBytes;
-  const std::size_t pairs = (n1 - n0 + 2 * kLanes - 1) / (2 * kLanes), lines = next_rows * row_lines;
+  const std::size_t pairs = (n1 - n0 + kStep - 1) / kStep, lines = next_rows * row_lines;
   const char* const next_x = x.first + 2 * kTileRows * x.row_stride;
-  Beside<Y> beside;
+  Beside<Rows> beside;
   std::size_t n = n0, pair = 0;
-  for (; n < n1; n += 2 * kLanes, ++pair) {
+  for (; n < n1; n += kStep, ++pair) {
     if (next_rows > 0) {
       beside.fetch(next_x, x.row_stride, row_lines, lines * pair / pairs, lines * (pair + 1) / pairs);
-    } else if (fetch_weights && n + 4 * kLanes <= n1) {
-      const char* next_pair = static_cast<const char*>(args.w) + (n / kLanes + 2) * panel_bytes;
-      beside.fetch(next_pair, 2 * panel_bytes, 2 * panel_bytes / kRowBytes, 0, 2 * panel_bytes / kRowBytes);
+    } else if (fetch_weights && n + 2 * kStep <= n1) {
+      fetch_panels(args, n + kStep, beside);
     } else {
       beside.fetch(nullptr, 0, 0, 0, 0);
     }
-    if (n + kLanes < n1) {
-      multiply_many<2, Y>(args, x, n, beside, acc[pair % 2]);
+    if (n + kWhole < n1) {
+      multiply_many<2>(args, x, n, beside, acc[pair % 2]);
       beside.write(args, m, rows, n, acc[pair % 2]);
     } else {
-      multiply_many<1, Y>(args, x, n, beside, acc[pair % 2]);
+      multiply_last(Rows{}, args, x, m, rows, n, beside, acc[pair % 2]);
       beside.write(args, m, rows, n, nullptr);
-      write_rows<Y>(args, m, rows, n, acc[pair % 2]);
     }
   }
   beside.finish();
@@ -278,10 +353,12 @@ std::size_t chunk_panels(std::size_t panels, std::size_t k) {
   return chunks <= 1 ? panels : ((panels + chunks - 1) / chunks + 1) & ~std::size_t{1};
 }
 
-template <class Y>
-void run(const LinearArgs& args, const LinearRange& range) {
+template <class Rows>
+void run_rows(const LinearArgs& args, const LinearRange& range) {
   alignas(64) Bf16 last[2 * kTileRows * kTile];
-  const std::size_t chunk = chunk_panels((range.n1 - range.n0 + kLanes - 1) / kLanes, args.k) * kLanes;
+  constexpr std::size_t kPanels = 2 * kLanes / Rows::kColumns;  // of the weight, for sixteen columns of y
+  const std::size_t panels = (range.n1 - range.n0 + kLanes - 1) / kLanes * kPanels;
+  const std::size_t chunk = chunk_panels(panels, args.k) / kPanels * kLanes;
   for (std::size_t n = range.n0; n < range.n1; n += chunk) {
     const std::size_t n_end = minimum(n + chunk, range.n1);
     for (std::size_t m = range.m0; m < range.m1; m += 2 * kTileRows) {
@@ -289,10 +366,10 @@ void run(const LinearArgs& args, const LinearRange& range) {
       const TilesOfX x = tiles_of_x(args, m, rows, last);
       if (rows > kTileRows) {
         const std::size_t next = range.m1 - m - rows < 2 * kTileRows ? range.m1 - m - rows : 2 * kTileRows;
-        multiply_rows<Y>(args, x, m, rows, n, n_end, n_end - n >= kFetchColumns ? next : 0,
-                         range.m1 - range.m0 <= 2 * kTileRows);
+        multiply_rows<Rows>(args, x, m, rows, n, n_end, (n_end - n) * kPanels >= kFetchColumns ? next : 0,
+                            range.m1 - range.m0 <= 2 * kTileRows);
       } else {
-        multiply_few<Y>(args, x, m, rows, n, n_end);
+        multiply_few(Rows{}, args, x, m, rows, n, n_end);
       }
     }
   }
@@ -309,8 +386,8 @@ void prepare(const LinearArgs&, std::size_t, std::size_t) {}
 
 extern const LinearBf16Kernels kLinearBf16Kernels;
 constinit const LinearBf16Kernels kLinearBf16Kernels = {
-    .to_bf16 = {scratch_bytes, prepare, run<Bf16>},
-    .to_f32 = {scratch_bytes, prepare, run<float>},
+    .to_bf16 = {scratch_bytes, prepare, run_rows<PairRows<Bf16>>, run_rows<GatedRows<Bf16>>},
+    .to_f32 = {scratch_bytes, prepare, run_rows<PairRows<float>>, nullptr},
 };
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -70,6 +70,14 @@ MORTISE_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
 MORTISE_INLINE F32x16 fma_exact_product(F32x16 a, F32x16 b, F32x16 c) {
   return fma(a, b, c);
 }
+// a b - c
+MORTISE_INLINE F32x16 fma_minus(F32x16 a, F32x16 b, F32x16 c) {
+  return {_mm512_fmsub_ps(a.v, b.v, c.v)};
+}
+// 1 - a b
+MORTISE_INLINE F32x16 one_minus(F32x16 a, F32x16 b) {
+  return {_mm512_fnmadd_ps(a.v, b.v, _mm512_set1_ps(1.0f))};
+}
 // 1 / a within 2^-14.
 MORTISE_INLINE F32x16 approximate_reciprocal(F32x16 a) {
   return {_mm512_rcp14_ps(a.v)};
@@ -213,6 +221,17 @@ MORTISE_INLINE __m256i narrow_bf16(F32x16 a) {
       _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), rounded, _mm512_set1_epi32(0x7fc0)));
 }
 #endif
+// a rounded to bf16 and back, for an a that is no NaN.
+MORTISE_INLINE F32x16 round_bf16_number(F32x16 a) {
+#if defined(__AVX512BF16__)
+  return widen_bf16((__m256i)_mm512_cvtneps_pbh(a.v));
+#else
+  const __m512i u = _mm512_castps_si512(a.v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  const __m512i up = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+  return {_mm512_castsi512_ps(_mm512_and_si512(up, _mm512_set1_epi32(static_cast<std::int32_t>(0xffff0000u))))};
+#endif
+}
 MORTISE_INLINE void store_bf16(Bf16* p, F32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow_bf16(a));
 }

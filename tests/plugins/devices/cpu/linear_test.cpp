@@ -37,19 +37,20 @@ class Linear : public OnEachDevice {
   }
 
   template <typename T>
-  std::vector<T> gated_product(const std::vector<T>& x, const Weight& weight, const Weight* bias, Shape s) {
+  std::vector<T> gated_product(int32_t act, const std::vector<T>& x, const Weight& weight, const Weight* bias,
+                               Shape s) {
     auto args = sized<mortise_linear_args>();
-    args.gate_activation = MORTISE_ACT_GELU;
+    args.gate_activation = act;
     return run<T>(x, weight, bias, s, s.n / 2, args);
   }
 
   // The product into memory, the activation from there: what a gated product is defined by.
   template <typename T>
-  std::vector<T> in_two_steps(const std::vector<T>& x, const Weight& weight, const Weight* bias, Shape s) {
+  std::vector<T> in_two_steps(int32_t act, const std::vector<T>& x, const Weight& weight, const Weight* bias, Shape s) {
     const std::vector<T> y = product<T>(x, weight, bias, s);
     std::vector<T> out(s.m * s.n / 2);
     const mortise_tensor from = matrix(y, s.m, s.n), to = matrix(out, s.m, s.n / 2);
-    expect_ok(table().gated_activation(device_.get(), nullptr, MORTISE_ACT_GELU, &from, &to, &device_.error));
+    expect_ok(table().gated_activation(device_.get(), nullptr, act, &from, &to, &device_.error));
     return out;
   }
 
@@ -138,8 +139,10 @@ TEST_P(Linear, AGatedProductHasTheBitsOfBothSteps) {
     const Weight bf16(device_, MORTISE_WEIGHT_LINEAR, MORTISE_BF16, {matrix(wb, s.n, s.k)});
     const Weight bias_weight(device_, MORTISE_WEIGHT_VECTOR, MORTISE_F32, {vector_part(bias)});
     for (const Weight* b : {static_cast<const Weight*>(nullptr), &bias_weight}) {
-      EXPECT_TRUE(same_bits(in_two_steps(xb, bf16, b, s), gated_product(xb, bf16, b, s)));
-      EXPECT_TRUE(same_bits(in_two_steps(x, f32, b, s), gated_product(x, f32, b, s)));
+      for (int32_t act : {MORTISE_ACT_SILU, MORTISE_ACT_GELU}) {
+        EXPECT_TRUE(same_bits(in_two_steps(act, xb, bf16, b, s), gated_product(act, xb, bf16, b, s))) << act;
+        EXPECT_TRUE(same_bits(in_two_steps(act, x, f32, b, s), gated_product(act, x, f32, b, s))) << act;
+      }
     }
   }
 }

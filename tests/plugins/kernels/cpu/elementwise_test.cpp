@@ -127,5 +127,24 @@ TEST_P(KernelsActivation, AloneAndAsGateItRoundsWhereTransformersDoes) {
   }
 }
 
+// A gate may be computed by a shortcut that rounds to the same bf16 (math.hpp): it is right because this goes through
+// all.
+TEST_P(KernelsActivation, EveryBf16AsGateGivesTheRoundedActivation) {
+  constexpr std::size_t kAll = 65536;
+  std::vector<Bf16> gate(kAll), up(kAll, float_to_bf16(1.0f)), expected(kAll), actual(kAll);
+  for (std::size_t i = 0; i < kAll; ++i) gate[i] = static_cast<Bf16>(i);
+  DenormalsOff off;
+  for (Activation act : {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh, Activation::kRelu}) {
+    for (std::size_t i = 0; i < kAll; ++i) {
+      const Bf16 rounded = float_to_bf16(reference_of(act, bf16_to_float(gate[i])));
+      expected[i] = float_to_bf16(bf16_to_float(rounded) * 1.0f);
+    }
+    kernels().activation.gated_bf16(act, gate.data(), up.data(), actual.data(), kAll);
+    for (std::size_t i = 0; i < kAll; ++i) {
+      ASSERT_EQ(expected[i], actual[i]) << "activation " << static_cast<int>(act) << " of " << bf16_to_float(gate[i]);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mortise::cpu

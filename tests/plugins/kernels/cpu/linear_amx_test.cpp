@@ -1,4 +1,5 @@
 // The blocking of linear_amx.cpp on emulated tiles, on every machine: chunks of columns, blocks of K, rests of rows.
+#include "kernels/cpu/reference/math.hpp"
 #include "linear_problem.hpp"
 
 namespace mortise::cpu {
@@ -37,6 +38,43 @@ TEST(KernelsLinearEmulatedAmx, NoSplitOfTheWorkChangesABit) {
   const auto y = expected(p);
   for (const auto& [split_m, split_n] : {std::pair<std::size_t, std::size_t>(32, 48), {64, 160}, {0, 16}}) {
     EXPECT_TRUE(same_bits(y, run<Bf16, float>(emulated().to_f32, p, split_m, split_n)));
+  }
+}
+
+std::vector<Bf16> expected_gated(const Problem<Bf16>& p) {
+  const auto y = rounded(expected(p));
+  const std::size_t half = p.shape.n / 2;
+  std::vector<Bf16> out;
+  for (std::size_t i = 0; i < p.shape.m; ++i) {
+    const Bf16* row = &y[i * p.shape.n];
+    for (std::size_t j = 0; j < half; ++j) {
+      const Bf16 gate = float_to_bf16(reference::silu(bf16_to_float(row[j])));
+      out.push_back(float_to_bf16(bf16_to_float(gate) * bf16_to_float(row[half + j])));
+    }
+  }
+  return out;
+}
+
+TEST(KernelsLinearEmulatedAmx, AGatedProductHasTheBitsOfBothSteps) {
+  DenormalsOff off;
+  for (const Shape& s : {Shape{17, 32, 31}, Shape{32, 96, 64}, Shape{33, 160, 100}, Shape{75, 352, 200},
+                         Shape{64, 2400, 40}, Shape{48, 96, 4200}}) {
+    for (bool with_bias : {false, true}) {
+      const Problem<Bf16> p(s, Values::kNormal, with_bias, 11);
+      const std::size_t half = s.n / 2, stride = half + 7;
+      AlignedBuffer<char> packed = pack(p.w, s.n, s.k);
+      std::vector<Bf16> y(s.m * stride, 12345), dense;
+      LinearArgs args = {p.x.data(), s.k, packed.data(), p.bias_or_null(), y.data(), stride, s.m, s.n, s.k, nullptr};
+      args.gate = Activation::kSilu;
+      const std::size_t column = half / 32 * 16;  // two ranges, as of two threads
+      emulated().to_bf16.run_gated(args, {0, s.m, column, half});
+      emulated().to_bf16.run_gated(args, {0, s.m, 0, column});
+      for (std::size_t i = 0; i < s.m; ++i) {
+        dense.insert(dense.end(), &y[i * stride], &y[i * stride] + half);
+        for (std::size_t j = half; j < stride; ++j) ASSERT_EQ(y[i * stride + j], 12345) << "wrote behind row " << i;
+      }
+      EXPECT_TRUE(same_bits(expected_gated(p), dense)) << s.m << " x " << s.n << " x " << s.k << " bias " << with_bias;
+    }
   }
 }
 
