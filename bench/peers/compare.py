@@ -112,8 +112,8 @@ def vllm_figures(args, model):
     return json.loads(text.splitlines()[-1])
 
 
-def measure(args, shape):
-    """{who: {figure: [samples]}} and the floors"""
+def measure(args, shape, keep):
+    """Calls keep({who: {figure: [samples]}}, the floors) after every round: an hour's rounds are not lost with the last."""
     model = ensure_models(args, shape)
     runs = {"mortise": lambda: mortise_figures(args, shape, None)}
     for kind in args.formats if "llama" in args.peers else ():
@@ -133,7 +133,7 @@ def measure(args, shape):
                 samples[who].setdefault(figure, []).append(value)
                 if floor:
                     floors[who].setdefault(figure, []).append(floor)
-    return samples, floors
+        keep(samples, floors)
 
 
 def nearness(figure, values, floors):
@@ -167,6 +167,22 @@ def table(shape, samples, floors):
     return "\n".join(lines) + "\n"
 
 
+def tables(results):
+    return "".join(table(shape, result["samples"], result["floors"]) + "\n" for shape, result in results.items())
+
+
+def write(args, results):
+    # The folder of the tools says nothing to another reader.
+    commands = [" ".join(word.replace(str(PEERS), "$PEERS").replace(str(HERE), "bench/peers") for word in c) for c in COMMANDS]
+    processor = next((line.split(": ", 1)[1] for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "?")
+    args.out.with_suffix(".json").write_text(json.dumps({"processor": processor, "threads": args.threads, "rounds": args.rounds,
+                                                         "results": results, "commands": commands}, indent=1) + "\n")
+    args.out.with_suffix(".md").write_text(f"# Beside the peers, {time.strftime('%Y-%m-%d')}\n\n{processor}, {args.threads} threads, medians of "
+                                           f"{args.rounds} rounds. In brackets: nearness to the floor of the same run; how many "
+                                           f"times as fast as the peer.\n\n{tables(results)}\nCommands:\n\n"
+                                           + "".join(f"    {c}\n" for c in commands))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words = lambda text: text.split(",")  # noqa: E731
@@ -185,22 +201,16 @@ def main():
     if unknown := set(args.peers) - {"llama", "vllm"}:
         sys.exit(f"--peers {','.join(sorted(unknown))}: there are llama and vllm")
     check_installed(args)
-    text, results = "", {}
+    results = {}
     for shape in args.shapes:
-        samples, floors = measure(args, shape)
-        results[shape] = {"samples": samples, "floors": floors}
-        text += table(shape, samples, floors) + "\n"
-    print(text)
-    if args.out:
-        # The folder of the tools says nothing to another reader.
-        commands = [" ".join(word.replace(str(PEERS), "$PEERS").replace(str(HERE), "bench/peers") for word in c) for c in COMMANDS]
-        processor = next((line.split(": ", 1)[1] for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "?")
-        args.out.with_suffix(".json").write_text(json.dumps({"processor": processor, "threads": args.threads, "rounds": args.rounds,
-                                                             "results": results, "commands": commands}, indent=1) + "\n")
-        args.out.with_suffix(".md").write_text(f"# Beside the peers, {time.strftime('%Y-%m-%d')}\n\n{processor}, {args.threads} threads, medians of "
-                                               f"{args.rounds} rounds. In brackets: nearness to the floor of the same run; how many "
-                                               f"times as fast as the peer.\n\n{text}\nCommands:\n\n"
-                                               + "".join(f"    {c}\n" for c in commands))
+
+        def keep(samples, floors, shape=shape):
+            results[shape] = {"samples": samples, "floors": floors}
+            if args.out:
+                write(args, results)
+
+        measure(args, shape, keep)
+    print(tables(results))
 
 
 if __name__ == "__main__":
