@@ -27,6 +27,11 @@ constexpr std::size_t int_group(std::size_t k, std::size_t group_size) {
   return group_size >= k ? int_depth(k) : group_size;
 }
 
+// Depth of a tile of K: no tile reaches from one group into the next.
+constexpr std::size_t int_tile_depth(std::size_t group) {
+  return group % kIntDepth == 0 ? kIntDepth : kIntStep;
+}
+
 struct IntRows {
   std::int8_t* x;
   std::size_t x_stride;

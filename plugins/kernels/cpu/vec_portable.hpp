@@ -194,6 +194,19 @@ MORTISE_INLINE I32x16 operator^(I32x16 a, I32x16 b) {
 MORTISE_INLINE I32x16 mul_lo(I32x16 a, I32x16 b) {
   return lanes<I32x16>([&](std::size_t i) { return signed_of(unsigned_of(a.v[i]) * unsigned_of(b.v[i])); });
 }
+// The halves' products are signed; their sum wraps like any other.
+MORTISE_INLINE I32x16 add_products_i16(I32x16 sum, I32x16 a, I32x16 b) {
+  const auto product = [](std::uint32_t x, std::uint32_t y) {
+    return unsigned_of(static_cast<std::int16_t>(x) * static_cast<std::int16_t>(y));
+  };
+  return lanes<I32x16>([&](std::size_t i) {
+    const std::uint32_t x = unsigned_of(a.v[i]), y = unsigned_of(b.v[i]);
+    return signed_of(unsigned_of(sum.v[i]) + product(x, y) + product(x >> 16, y >> 16));
+  });
+}
+MORTISE_INLINE I32x16 max(I32x16 a, I32x16 b) {
+  return lanes<I32x16>([&](std::size_t i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+}
 MORTISE_INLINE I32x16 mul_hi_u32(I32x16 a, I32x16 b) {
   return lanes<I32x16>([&](std::size_t i) {
     const std::uint64_t product = static_cast<std::uint64_t>(unsigned_of(a.v[i])) * unsigned_of(b.v[i]);
