@@ -7,6 +7,10 @@
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
+// Work in the middle of the loops over tiles keeps its registers to itself: inlined there, it makes the compiler hold
+// the loop's addresses in vector registers.
+#define MORTISE_NOINLINE __attribute__((noinline))
+
 constexpr std::size_t kTileRows = 16;
 constexpr std::size_t kPairRows = 2 * kTileRows;
 constexpr std::size_t kTileSums = kTileRows * kLanes;
@@ -67,7 +71,7 @@ class WriteRows {
     store(zeros_, zero_halves(args_->zeros + n));
     if (columns_ > kLanes) store(zeros_ + kLanes, zero_halves(args_->zeros + n + kLanes));
   }
-  MORTISE_INLINE void rows(std::size_t i0, std::size_t i1) const {
+  MORTISE_NOINLINE void rows(std::size_t i0, std::size_t i1) const {
     columns_ > kLanes ? write<2>(i0, i1) : write<1>(i0, i1);
   }
 
@@ -108,7 +112,7 @@ class AddGroups {
   AddGroups(const IntBlock& block, std::size_t n, std::size_t columns, std::size_t g, std::size_t groups,
             const std::int32_t* sums, float* acc)
       : block_(&block), n_(n), columns_(columns), g_(g), groups_(groups), sums_(sums), acc_(acc) {}
-  MORTISE_INLINE void rows(std::size_t i0, std::size_t i1) const {
+  MORTISE_NOINLINE void rows(std::size_t i0, std::size_t i1) const {
     if (columns_ > kLanes) {
       groups_ == 2 ? add<2, 2>(i0, i1) : add<2, 1>(i0, i1);
     } else {

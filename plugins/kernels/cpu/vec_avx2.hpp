@@ -206,6 +206,11 @@ MORTISE_INLINE void store_i8(std::int8_t* p, I32x16 a) {
   const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
+MORTISE_INLINE void store_i8_even_odd(std::int8_t* p, I32x16 even, I32x16 odd) {
+  const __m256i lo = _mm256_blend_epi16(even.lo, _mm256_slli_epi32(odd.lo, 16), 0xaa);
+  const __m256i hi = _mm256_blend_epi16(even.hi, _mm256_slli_epi32(odd.hi, 16), 0xaa);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(_mm256_packs_epi16(lo, hi), 0xd8));
+}
 MORTISE_INLINE I32x16 bits(F32x16 a) {
   return {as_int(a.lo), as_int(a.hi)};
 }

@@ -194,6 +194,10 @@ MORTISE_INLINE I32x16 load_i8(const std::int8_t* p) {
 MORTISE_INLINE void store_i8(std::int8_t* p, I32x16 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
 }
+MORTISE_INLINE void store_i8_even_odd(std::int8_t* p, I32x16 even, I32x16 odd) {
+  const __m512i words = _mm512_mask_mov_epi16(even.v, 0xaaaaaaaau, _mm512_slli_epi32(odd.v, 16));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi16_epi8(words));
+}
 MORTISE_INLINE I32x16 bits(F32x16 a) {
   return {_mm512_castps_si512(a.v)};
 }

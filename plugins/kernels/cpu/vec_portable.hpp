@@ -252,6 +252,12 @@ MORTISE_INLINE I32x16 load_i8(const std::int8_t* p) {
 MORTISE_INLINE void store_i8(std::int8_t* p, I32x16 a) {
   for (std::size_t i = 0; i < kLanes; ++i) p[i] = static_cast<std::int8_t>(a.v[i]);
 }
+MORTISE_INLINE void store_i8_even_odd(std::int8_t* p, I32x16 even, I32x16 odd) {
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    p[2 * i] = static_cast<std::int8_t>(even.v[i]);
+    p[2 * i + 1] = static_cast<std::int8_t>(odd.v[i]);
+  }
+}
 
 MORTISE_INLINE F32x16 load_bf16(const Bf16* p) {
   return lanes<F32x16>([&](std::size_t i) { return bit_cast_to<float>(static_cast<std::uint32_t>(p[i]) << 16); });
