@@ -85,21 +85,21 @@ void configure_few(std::size_t rows) {
 
 template <int bits, std::size_t panels>
 MORTISE_INLINE void multiply_few_tile(const std::int8_t* x, std::size_t x_stride, const std::uint8_t* w,
-                                      std::size_t panel_bytes) {
+                                      std::size_t to_next) {
   tile_load<4>(x, x_stride);
   tile_load<5>(w, kRowBytes);
-  if constexpr (panels > 1) tile_load<6>(w + panel_bytes, kRowBytes);
-  if constexpr (panels > 2) tile_load<7>(w + 2 * panel_bytes, kRowBytes);
+  if constexpr (panels > 1) tile_load<6>(w + to_next, kRowBytes);
+  if constexpr (panels > 2) tile_load<7>(w + 2 * to_next, kRowBytes);
   multiply_tiles<bits, 0, 4, 5>();
-  if constexpr (panels > 3) tile_load<5>(w + 3 * panel_bytes, kRowBytes);
+  if constexpr (panels > 3) tile_load<5>(w + 3 * to_next, kRowBytes);
   if constexpr (panels > 1) multiply_tiles<bits, 1, 4, 6>();
   if constexpr (panels > 2) multiply_tiles<bits, 2, 4, 7>();
   if constexpr (panels > 3) multiply_tiles<bits, 3, 4, 5>();
 }
 
-// Up to 16 rows and the panels at column n.
-template <int bits, std::size_t panels, class Y>
-void multiply_few_panels(const IntBlock& b, const std::int32_t* minus, std::size_t n) {
+// Up to 16 rows and the panels for column n of y, `to_next` bytes apart.
+template <int bits, std::size_t panels, class Y, bool gated>
+void multiply_few_panels(const IntBlock& b, const std::int32_t* minus, std::size_t n, std::size_t to_next) {
   alignas(64) std::int32_t sums[(panels + 1) / 2][kPairSums];
   const std::int8_t* x = b.rows.x + b.m * b.rows.x_stride;
   const std::uint8_t* w = b.w + (n - b.n0) / kLanes * b.panel_bytes;
@@ -109,26 +109,29 @@ void multiply_few_panels(const IntBlock& b, const std::int32_t* minus, std::size
   if constexpr (panels > 2) tile_zero<2>();
   if constexpr (panels > 3) tile_zero<3>();
   for (std::size_t k = 0; k < depth; k += kIntDepth) {
-    multiply_few_tile<bits, panels>(x + k, b.rows.x_stride, w + k * kLanes, b.panel_bytes);
+    multiply_few_tile<bits, panels>(x + k, b.rows.x_stride, w + k * kLanes, to_next);
   }
   tile_store<0>(sums[0], kRowBytes);
   if constexpr (panels > 1) tile_store<1>(sums[0] + 2 * kTileSums, kRowBytes);
   if constexpr (panels > 2) tile_store<2>(sums[1], kRowBytes);
   if constexpr (panels > 3) tile_store<3>(sums[1] + 2 * kTileSums, kRowBytes);
   for (std::size_t j = 0; j < panels; j += 2) {
-    const std::size_t first = n + j * kLanes, columns = minimum(b.n1 - first, minimum(panels - j, 2) * kLanes);
-    WriteRows<bits, Y>(b, minus, first, columns, sums[j / 2]).rows(0, b.count);
+    WriteRows<Y, gated>(b, minus, n + j * kLanes, minimum(panels - j, 2), sums[j / 2]).rows(0, b.count);
   }
 }
 
-template <int bits, class Y>
+template <int bits, class Y, bool gated>
 void multiply_few(const IntBlock& b, const std::int32_t* minus) {
   configure_few(b.count);
   std::size_t n = b.n0;
-  for (; n + (kFewPanels - 1) * kLanes < b.n1; n += kFewPanels * kLanes) {
-    multiply_few_panels<bits, kFewPanels, Y>(b, minus, n);
+  if constexpr (gated) {
+    for (; n < b.n1; n += kLanes) multiply_few_panels<bits, 2, Y, true>(b, minus, n, b.to_second);
+  } else {
+    for (; n + (kFewPanels - 1) * kLanes < b.n1; n += kFewPanels * kLanes) {
+      multiply_few_panels<bits, kFewPanels, Y, false>(b, minus, n, b.panel_bytes);
+    }
+    for (; n < b.n1; n += kLanes) multiply_few_panels<bits, 1, Y, false>(b, minus, n, b.panel_bytes);
   }
-  for (; n < b.n1; n += kLanes) multiply_few_panels<bits, 1, Y>(b, minus, n);
 }
 
 // Tiles 0-3 accumulate (row tile, panel) = (0,0) (0,1) (1,0) (1,1), 4 and 5 are x, 6 and 7 weights.
@@ -148,7 +151,7 @@ void configure(std::size_t rows, std::size_t depth) {
 
 template <int bits, int row_tiles, int panels>
 MORTISE_INLINE void multiply_tile(const std::int8_t* x, std::size_t x_stride, const std::uint8_t* w,
-                                  std::size_t panel_bytes) {
+                                  std::size_t to_second) {
   tile_load_past_first_level<6>(w, kRowBytes);
   tile_load<4>(x, x_stride);
   multiply_tiles<bits, 0, 4, 6>();
@@ -157,7 +160,7 @@ MORTISE_INLINE void multiply_tile(const std::int8_t* x, std::size_t x_stride, co
     multiply_tiles<bits, 2, 5, 6>();
   }
   if constexpr (panels > 1) {
-    tile_load_past_first_level<7>(w + panel_bytes, kRowBytes);
+    tile_load_past_first_level<7>(w + to_second, kRowBytes);
     multiply_tiles<bits, 1, 4, 7>();
     if constexpr (row_tiles > 1) multiply_tiles<bits, 3, 5, 7>();
   }
@@ -179,20 +182,26 @@ MORTISE_INLINE void store_sums(std::int32_t* sums) {
   if constexpr (row_tiles > 1 && panels > 1) tile_store<3>(sums + 3 * kTileSums, kRowBytes);
 }
 
-// What comes next is asked for while the pair of panels at column n is multiplied.
-template <int bits, class Work>
+// Columns of y that a pair of panels makes.
+template <bool gated>
+constexpr std::size_t kPairColumns = gated ? kLanes : 2 * kLanes;
+
+// What comes next is asked for while the pair of panels for column n of y is multiplied.
+template <int bits, bool gated, class Work>
 void fetch_next(const IntBlock& b, std::size_t n, Beside<Work>& beside) {
-  const std::size_t depth = int_depth(b.args.k), pair_columns = 2 * kLanes;
+  constexpr std::size_t kColumns = kPairColumns<gated>;
+  const std::size_t depth = int_depth(b.args.k);
   if (b.next_rows > 0) {
-    const std::size_t pairs = (b.n1 - b.n0 + pair_columns - 1) / pair_columns, pair = (n - b.n0) / pair_columns;
+    const std::size_t pairs = (b.n1 - b.n0 + kColumns - 1) / kColumns, pair = (n - b.n0) / kColumns;
     const std::size_t row_lines = depth / kIntDepth, lines = b.next_rows * row_lines;
     const std::int8_t* next = b.rows.x + (b.m + kPairRows) * b.rows.x_stride;
     beside.set_fetch(reinterpret_cast<const char*>(next), b.rows.x_stride, row_lines, lines * pair / pairs,
                      lines * (pair + 1) / pairs);
-  } else if (n + 2 * pair_columns <= b.fetch_end) {
-    const std::size_t pair_bytes = pair_columns * depth * bits / 8;
-    const std::uint8_t* next = b.args.values + (n / pair_columns + 1) * pair_bytes;
-    beside.set_fetch(reinterpret_cast<const char*>(next), pair_bytes, pair_bytes / 64, 0, pair_bytes / 64);
+  } else if (n + 2 * kColumns <= b.fetch_end) {
+    const std::size_t packed_bytes = depth * kLanes * bits / 8, lines = packed_bytes / 64;
+    const std::uint8_t* next = b.args.values + (n + kColumns) / kLanes * packed_bytes;
+    beside.set_fetch(reinterpret_cast<const char*>(next), b.columns_to_second / kLanes * packed_bytes, lines, 0,
+                     2 * lines);
   } else {
     beside.set_no_fetch();
   }
@@ -202,42 +211,44 @@ void fetch_next(const IntBlock& b, std::size_t n, Beside<Work>& beside) {
 template <int bits, int panels, class Work>
 void multiply_pair(const IntBlock& b, const std::uint8_t* w, Beside<Work>& beside, std::int32_t* sums) {
   const std::int8_t* x = b.rows.x + b.m * b.rows.x_stride;
-  const std::size_t depth = int_depth(b.args.k);
+  const std::size_t depth = int_depth(b.args.k), x_stride = b.rows.x_stride, to_second = b.to_second;
   beside.begin(depth / kIntDepth, depth / kIntDepth);
   zero_sums<2, panels>();
   for (std::size_t k = 0; k < depth; k += kIntDepth) {
-    multiply_tile<bits, 2, panels>(x + k, b.rows.x_stride, w + k * kLanes, b.panel_bytes);
+    multiply_tile<bits, 2, panels>(x + k, x_stride, w + k * kLanes, to_second);
     beside.step();
   }
   store_sums<2, panels>(sums);
   beside.finish();
 }
 
-template <int bits, class Y>
+template <int bits, class Y, bool gated>
 void multiply_many(const IntBlock& b, const std::int32_t* minus) {
   alignas(64) std::int32_t sums[2][kPairSums];
-  Beside<WriteRows<bits, Y>> beside;
+  Beside<WriteRows<Y, gated>> beside;
   configure(b.count, kIntDepth);
-  const std::uint8_t* w = b.w;
   std::size_t parity = 0;
-  for (std::size_t n = b.n0; n < b.n1; n += 2 * kLanes, w += 2 * b.panel_bytes, parity ^= 1) {
-    fetch_next<bits>(b, n, beside);
-    n + kLanes < b.n1 ? multiply_pair<bits, 2>(b, w, beside, sums[parity])
-                      : multiply_pair<bits, 1>(b, w, beside, sums[parity]);
-    beside.set_work({b, minus, n, minimum(b.n1 - n, 2 * kLanes), sums[parity]}, b.count);
+  for (std::size_t n = b.n0; n < b.n1; n += kPairColumns<gated>, parity ^= 1) {
+    const std::uint8_t* w = b.w + (n - b.n0) / kLanes * b.panel_bytes;
+    const bool two = gated || n + kLanes < b.n1;
+    fetch_next<bits, gated>(b, n, beside);
+    two ? multiply_pair<bits, 2>(b, w, beside, sums[parity]) : multiply_pair<bits, 1>(b, w, beside, sums[parity]);
+    beside.set_work({b, minus, n, two ? 2u : 1u, sums[parity]}, b.count);
   }
   beside.finish();
 }
 
-// Two panels, or one, of weights in groups, a few groups at a time. `sums` in turn, so that those of the groups before
-// are still there while the next ones are made.
-template <int bits, int row_tiles, int panels, class Y>
-void multiply_groups(const IntBlock& b, std::size_t n, Beside<AddGroups<bits, Y>>& beside,
-                     std::int32_t (&sums)[2][kGroupsAtOnce][kPairSums], std::size_t& parity, float* acc) {
+// Sums of a few groups at a time, in turn: those of the groups before are still there while the next ones are made.
+using SumsOfGroups = std::int32_t[2][kGroupsAtOnce][kPairSums];
+
+// Two panels, or one, of weights in groups.
+template <int bits, int row_tiles, int panels, class Work>
+void multiply_groups(const IntBlock& b, std::size_t n, Beside<Work>& beside, SumsOfGroups& sums, std::size_t& parity,
+                     float* acc) {
   const std::int8_t* x = b.rows.x + b.m * b.rows.x_stride;
   const std::uint8_t* w = b.w + (n - b.n0) / kLanes * b.panel_bytes;
   const std::size_t depth = int_depth(b.args.k), group = b.args.format.group_size, step = int_tile_depth(group);
-  fetch_next<bits>(b, n, beside);
+  const std::size_t x_stride = b.rows.x_stride, to_second = b.to_second;
   for (std::size_t g = 0; g < b.rows.groups; g += kGroupsAtOnce, parity ^= 1) {
     const std::size_t groups = minimum(kGroupsAtOnce, b.rows.groups - g);
     const std::size_t batch_end = minimum((g + groups) * group, depth);
@@ -246,39 +257,40 @@ void multiply_groups(const IntBlock& b, std::size_t n, Beside<AddGroups<bits, Y>
       const std::size_t end = minimum((g + i + 1) * group, depth);
       zero_sums<row_tiles, panels>();
       for (std::size_t k = (g + i) * group; k < end; k += step) {
-        multiply_tile<bits, row_tiles, panels>(x + k, b.rows.x_stride, w + k * kLanes, b.panel_bytes);
+        multiply_tile<bits, row_tiles, panels>(x + k, x_stride, w + k * kLanes, to_second);
         beside.step();
       }
       store_sums<row_tiles, panels>(sums[parity][i]);
     }
     beside.finish();
-    beside.set_work({b, n, minimum(b.n1 - n, 2 * kLanes), g, groups, sums[parity][0], acc}, b.count);
+    beside.set_work({b, n, panels, g, groups, sums[parity][0], acc}, b.count);
   }
 }
 
-template <int bits, int row_tiles, class Y>
+template <int bits, int row_tiles, class Y, bool gated>
 void multiply_grouped(const IntBlock& b) {
-  alignas(64) std::int32_t sums[2][kGroupsAtOnce][kPairSums];
+  alignas(64) SumsOfGroups sums;
   alignas(64) float acc[kPairSums];
-  Beside<AddGroups<bits, Y>> beside;
+  Beside<AddGroups<bits, Y, gated>> beside;
   configure(b.count, int_tile_depth(b.args.format.group_size));
   std::size_t parity = 0;
-  for (std::size_t n = b.n0; n < b.n1; n += 2 * kLanes) {
-    n + kLanes < b.n1 ? multiply_groups<bits, row_tiles, 2, Y>(b, n, beside, sums, parity, acc)
-                      : multiply_groups<bits, row_tiles, 1, Y>(b, n, beside, sums, parity, acc);
+  for (std::size_t n = b.n0; n < b.n1; n += kPairColumns<gated>) {
+    fetch_next<bits, gated>(b, n, beside);
+    gated || n + kLanes < b.n1 ? multiply_groups<bits, row_tiles, 2>(b, n, beside, sums, parity, acc)
+                               : multiply_groups<bits, row_tiles, 1>(b, n, beside, sums, parity, acc);
   }
   beside.finish();
 }
 
-template <int bits, class Y>
+template <int bits, class Y, bool gated>
 void multiply_block(const IntBlock& b) {
   if (b.rows.groups != 1) {
-    b.count > kTileRows ? multiply_grouped<bits, 2, Y>(b) : multiply_grouped<bits, 1, Y>(b);
+    b.count > kTileRows ? multiply_grouped<bits, 2, Y, gated>(b) : multiply_grouped<bits, 1, Y, gated>(b);
     return;
   }
   std::int32_t minus[kPairRows];
-  for (std::size_t i = 0; i < b.count; ++i) minus[i] = minus_halves(b.rows.sums[b.m + i]);
-  b.count > kTileRows ? multiply_many<bits, Y>(b, minus) : multiply_few<bits, Y>(b, minus);
+  for (std::size_t i = 0; i < b.count; ++i) minus[i] = bits == 8 ? minus_halves(b.rows.sums[b.m + i]) : 0;
+  b.count > kTileRows ? multiply_many<bits, Y, gated>(b, minus) : multiply_few<bits, Y, gated>(b, minus);
 }
 
 // Panels whose weights are read again and again; of 4 bits read once, those that are unpacked at a time.
@@ -289,23 +301,31 @@ std::size_t panels_at_once(std::size_t panels, std::size_t panel_bytes, std::siz
   return minimum(most, chunk_panels(panels, panel_bytes));
 }
 
-template <int bits, class Y>
+template <int bits, class Y, bool gated>
 void run_tiles(const LinearIntArgs& args, const LinearRange& range) {
+  constexpr std::size_t kPanels = gated ? 2 : 1;  // of the weight, for sixteen columns of y
   const std::size_t panel_bytes = int_depth(args.k) * kLanes, rows = range.m1 - range.m0;
-  const std::size_t panels = (range.n1 - range.n0 + kLanes - 1) / kLanes;
-  const std::size_t chunk = panels_at_once<bits>(panels, panel_bytes, rows) * kLanes;
+  const std::size_t panels = (range.n1 - range.n0 + kLanes - 1) / kLanes * kPanels;
+  const std::size_t chunk = panels_at_once<bits>(panels, panel_bytes, rows) / kPanels * kLanes;
+  const std::size_t columns_to_second = gated ? args.n / 2 : kLanes;
   for (std::size_t n = range.n0; n < range.n1; n += chunk) {
     const std::size_t n1 = minimum(n + chunk, range.n1);
     const std::uint8_t* w = args.values + n / kLanes * panel_bytes;
+    std::size_t to_second = columns_to_second / kLanes * panel_bytes;
     if constexpr (bits == 4) {
-      unpack_chunk(args, n, n1, unpacked_weights);
       w = unpacked_weights;
+      unpack_chunk(args, n, n1, unpacked_weights);
+      if (gated) {
+        to_second = (n1 - n) / kLanes * panel_bytes;
+        unpack_chunk(args, columns_to_second + n, columns_to_second + n1, unpacked_weights + to_second);
+      }
     }
     for (std::size_t m = range.m0; m < range.m1; m += kPairRows) {
       const std::size_t count = minimum(kPairRows, range.m1 - m);
-      const std::size_t next = n1 - n >= kFetchColumns ? minimum(kPairRows, range.m1 - m - count) : 0;
+      const std::size_t next = (n1 - n) * kPanels >= kFetchColumns ? minimum(kPairRows, range.m1 - m - count) : 0;
       const std::size_t fetch_end = rows <= kPairRows ? range.n1 : 0;
-      multiply_block<bits, Y>({args, int_rows(args), m, count, n, n1, w, panel_bytes, next, fetch_end});
+      multiply_block<bits, Y, gated>(
+          {args, int_rows(args), m, count, n, n1, w, panel_bytes, to_second, columns_to_second, next, fetch_end});
     }
   }
   tiles_release();
@@ -328,7 +348,15 @@ void run(const LinearIntArgs& args, const LinearRange& range) {
     const LinearIntKernels& kernels = vectors::kLinearIntKernels;
     return sizeof(Y) == sizeof(Bf16) ? kernels.to_bf16(args, range) : kernels.to_f32(args, range);
   }
-  args.format.bits == 4 ? run_tiles<4, Y>(args, range) : run_tiles<8, Y>(args, range);
+  args.format.bits == 4 ? run_tiles<4, Y, false>(args, range) : run_tiles<8, Y, false>(args, range);
+}
+
+void run_gated(const LinearIntArgs& args, const LinearRange& range) {
+  args.format.bits == 4 ? run_tiles<4, Bf16, true>(args, range) : run_tiles<8, Bf16, true>(args, range);
+}
+
+bool can_gate(const LinearIntArgs& args) {
+  return args.m > kTileRows && args.n / 2 % kLanes == 0 && !is_for_vectors(args);
 }
 
 }  // namespace
@@ -340,6 +368,8 @@ constinit const LinearIntKernels kLinearIntKernels = {
     .prepare_f32 = quantise_rows<float>,
     .to_bf16 = run<Bf16>,
     .to_f32 = run<float>,
+    .can_gate = can_gate,
+    .gated_to_bf16 = run_gated,
 };
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE
