@@ -1,9 +1,11 @@
 #include "limits.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -31,6 +33,27 @@ Unit unit_of(cpu::Isa isa) {
       break;
   }
   return Unit::kF32;
+}
+
+std::optional<Unit> int8_unit_of(cpu::Isa isa) {
+  switch (isa) {
+    case cpu::Isa::kAmx:
+      return Unit::kAmxInt8;
+    case cpu::Isa::kAvx512:
+      return Unit::kAvx512Int8;
+    case cpu::Isa::kAvx2:
+      return Unit::kAvx2Int8;
+    case cpu::Isa::kPortable:
+      break;
+  }
+  return std::nullopt;
+}
+
+double peak_per_s(Unit unit, std::size_t threads) {
+  constexpr std::size_t kRounds = 20000;
+  const double operations = run_unit(unit, kRounds);
+  const double seconds = fastest_round(threads, 0.3, [&](std::size_t, std::size_t) { run_unit(unit, kRounds); });
+  return operations * static_cast<double>(threads) / seconds;
 }
 
 }  // namespace
@@ -84,12 +107,15 @@ double memory_read_bytes_per_s(std::size_t threads) {
 }
 
 double peak_flop_per_s(cpu::Isa isa, std::size_t threads) {
-  constexpr std::size_t kRounds = 20000;
-  const Unit unit = unit_of(isa);
   available_units();  // asks for the tiles
-  const double operations = run_unit(unit, kRounds);
-  const double seconds = fastest_round(threads, 0.3, [&](std::size_t, std::size_t) { run_unit(unit, kRounds); });
-  return operations * static_cast<double>(threads) / seconds;
+  return peak_per_s(unit_of(isa), threads);
+}
+
+double peak_int8_per_s(cpu::Isa isa, std::size_t threads) {
+  const std::vector<Unit>& available = available_units();
+  const std::optional<Unit> unit = int8_unit_of(isa);
+  const bool there = unit && std::find(available.begin(), available.end(), *unit) != available.end();
+  return there ? peak_per_s(*unit, threads) : 0;
 }
 
 }  // namespace mortise::bench

@@ -18,5 +18,7 @@ double fastest_round(std::size_t threads, double seconds, const std::function<vo
 double memory_read_bytes_per_s(std::size_t threads);
 // Of the unit that the instruction set multiplies bf16 and f32 in: f32 FMA, on AMX the tiles.
 double peak_flop_per_s(cpu::Isa isa, std::size_t threads);
+// Of 8-bit integers; 0 where the instruction set has no unit for them.
+double peak_int8_per_s(cpu::Isa isa, std::size_t threads);
 
 }  // namespace mortise::bench

@@ -305,12 +305,15 @@ void multiply_int(mortise_device& device, const Product& p) {
   args.zeros = p.weight.zeros;
   args.order = p.weight.order;
   const std::size_t prepared = ceil_div(kernels.scratch_bytes(args.m, args.k, args.format.group_size), 64) * 64;
-  const std::size_t tiles = bytes_of_gated_tiles(device, p);
+  args.gate = static_cast<Activation>(p.gate);
+  const bool by_kernel =
+      p.gate != 0 && p.out.dtype == MORTISE_BF16 && kernels.can_gate != nullptr && kernels.can_gate(args);
+  const std::size_t tiles = by_kernel ? 0 : bytes_of_gated_tiles(device, p);
   std::byte* const scratch = reserve_scratch(device, prepared, tiles);
   args.scratch = scratch;
   const auto prepare = p.x.dtype == MORTISE_BF16 ? kernels.prepare_bf16 : kernels.prepare_f32;
   over_prepared_rows(device.pool, args.m, kPrepareRows, [&](std::size_t m0, std::size_t m1) { prepare(args, m0, m1); });
-  const auto run = p.out.dtype == MORTISE_BF16 ? kernels.to_bf16 : kernels.to_f32;
+  const auto run = by_kernel ? kernels.gated_to_bf16 : p.out.dtype == MORTISE_BF16 ? kernels.to_bf16 : kernels.to_f32;
   run_ranges(device, p, args, run, tiles == 0 ? nullptr : scratch + prepared);
 }
 

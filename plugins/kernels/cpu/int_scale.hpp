@@ -9,11 +9,20 @@ namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 // The largest magnitude, as bits: integers order as the numbers do, NaN above infinity.
 template <class X>
 MORTISE_INLINE std::int32_t largest_magnitude(const X* x, std::size_t count) {
+  const I32x16 magnitude = broadcast_i32(INT32_MAX);
   I32x16 most = broadcast_i32(0);
-  for (std::size_t k = 0; k < count; k += kLanes) {
-    const I32x16 magnitude = bits(read_tail(x + k, lanes_left(count - k))) & broadcast_i32(INT32_MAX);
-    most = select(gt(magnitude, most), magnitude, most);
+  std::size_t k = 0;
+  if constexpr (sizeof(X) == sizeof(Bf16)) {
+    I32x16 odd = most;
+    for (; k + 2 * kLanes <= count; k += 2 * kLanes) {
+      F32x16 x0, x1;
+      read_even_odd(x + k, x0, x1);
+      most = max(most, bits(x0) & magnitude);
+      odd = max(odd, bits(x1) & magnitude);
+    }
+    most = max(most, odd);
   }
+  for (; k < count; k += kLanes) most = max(most, bits(read_tail(x + k, lanes_left(count - k))) & magnitude);
   alignas(64) std::int32_t lanes_of_most[kLanes];
   store(lanes_of_most, most);
   std::int32_t largest = 0;
@@ -25,7 +34,7 @@ struct IntScale {
   float scale, inverse;  // inverse 0: all int8 values are 0
 };
 
-// Division through a vector: the portable path flushes denormals by hand.
+// No operand and no result is a denormal.
 MORTISE_INLINE IntScale int_scale(std::int32_t largest) {
   constexpr std::int32_t kInfinity = 0x7f800000, kNan = 0x7fc00000, kSmallest = (127 - 119) << 23;  // 2^-119
   if (largest >= kInfinity) {
@@ -34,11 +43,9 @@ MORTISE_INLINE IntScale int_scale(std::int32_t largest) {
     return {nan, 0.0f};
   }
   if (largest < kSmallest) return {0.0f, 0.0f};
-  const F32x16 most = from_bits(broadcast_i32(largest)), steps = broadcast(127.0f);
-  alignas(64) float scale[kLanes], inverse[kLanes];
-  store(scale, most / steps);
-  store(inverse, steps / most);
-  return {scale[0], inverse[0]};
+  float most;
+  std::memcpy(&most, &largest, sizeof most);
+  return {most / 127.0f, 127.0f / most};
 }
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

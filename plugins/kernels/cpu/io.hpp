@@ -21,6 +21,12 @@ MORTISE_INLINE F32x16 read_tail(const Bf16* p, std::size_t n) {
 MORTISE_INLINE F32x16 read_tail(const float* p, std::size_t n) {
   return load_tail(p, n);
 }
+// Of 32 neighbouring elements, those with even and with odd index: cheaper than in their order.
+MORTISE_INLINE void read_even_odd(const Bf16* p, F32x16& even, F32x16& odd) {
+  const I32x16 pairs = load_i32(reinterpret_cast<const std::int32_t*>(p));
+  even = from_bits(shift_left<16>(pairs));
+  odd = from_bits(pairs & broadcast_i32(static_cast<std::int32_t>(0xffff0000u)));
+}
 MORTISE_INLINE void write(Bf16* p, F32x16 a) {
   store_bf16(p, a);
 }

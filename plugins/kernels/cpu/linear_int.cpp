@@ -210,6 +210,8 @@ constinit const LinearIntKernels kLinearIntKernels = {
     .prepare_f32 = quantise_rows<float>,
     .to_bf16 = run<Bf16>,
     .to_f32 = run<float>,
+    .can_gate = nullptr,
+    .gated_to_bf16 = nullptr,
 };
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -40,7 +40,8 @@ struct LinearIntArgs {
   void* y;
   std::size_t y_stride;
   std::size_t m, n, k;
-  void* scratch;  // scratch_bytes(m, k, group_size), 64-byte aligned; prepared for all rows of the range
+  void* scratch;    // scratch_bytes(m, k, group_size), 64-byte aligned; prepared for all rows of the range
+  Activation gate;  // of gated_to_bf16
 };
 
 // As LinearKernel: `prepare` quantises the rows [m0, m1) of x into the scratch, `run` computes a range from that.
@@ -51,6 +52,9 @@ struct LinearIntKernels {
   void (*prepare_f32)(const LinearIntArgs& args, std::size_t m0, std::size_t m1);
   void (*to_bf16)(const LinearIntArgs& args, const LinearRange& range);
   void (*to_f32)(const LinearIntArgs& args, const LinearRange& range);
+  // As LinearKernel::run_gated, for the products that can_gate names. Both are null where it is no faster.
+  bool (*can_gate)(const LinearIntArgs& args);
+  void (*gated_to_bf16)(const LinearIntArgs& args, const LinearRange& range);
 };
 
 }  // namespace mortise::cpu

@@ -1,38 +1,36 @@
-// linear_int on AMX: 32 rows x 2 panels of int8 tiles. 8-bit weights are tiles as they lie; 4-bit ones are unpacked, a
-// block of K at a time, for all rows of a chunk. Few rows go to the VNNI kernels, which have no tile to fill.
+// linear_int on AMX: 32 rows x 2 panels of int8 tiles, K uncut or a group at a time; columns in chunks whose weights
+// stay in the second-level cache while all rows pass. 8-bit weights are tiles as they lie; 4-bit ones are unpacked, a
+// chunk for all rows. While the matrix unit multiplies, the sums that it made before become y (linear_int_sums.hpp).
+// Up to 16 rows take four panels at a time, which come from memory. Very few go to the VNNI kernels, which have no tile
+// to fill.
+#include "kernels/cpu/beside.hpp"
 #include "kernels/cpu/linear_int.hpp"
 #include "kernels/cpu/linear_int_rows.hpp"
+#include "kernels/cpu/linear_int_sums.hpp"
 #if defined(MORTISE_EMULATED_TILES)  // the tests check the blocking on machines without AMX
 #include "emulated_tiles.hpp"
+namespace mortise::cpu::isa_portable {
+extern const LinearIntKernels kLinearIntKernels;
+}
+namespace vectors = mortise::cpu::isa_portable;
 #else
 #include "kernels/cpu/tiles.hpp"
 namespace mortise::cpu::isa_avx512_vnni {
 extern const LinearIntKernels kLinearIntKernels;
 }
+namespace vectors = mortise::cpu::isa_avx512_vnni;
 #endif
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::size_t kTileRows = 16;
-constexpr std::size_t kRowBytes = 64;     // of a tile of weights or sums
-constexpr std::size_t kTileBytes = 1024;  // 16 columns x 64 k, a byte each
-constexpr std::size_t kSums = kTileRows * kLanes;
-constexpr std::size_t kPanels = 2;
-constexpr std::size_t kPairRows = 2 * kTileRows;
-constexpr std::size_t kChunkRows = 8 * kPairRows;
-constexpr std::size_t kBlockDepth = 16 * kIntDepth;  // of K: 32 KiB of two panels
+constexpr std::size_t kRowBytes = 64;  // of a tile of weights or sums
+constexpr std::size_t kFewPanels = 4;
+constexpr std::size_t kFetchColumns = 128;  // with fewer, asking for the next rows is more than the caches can take
+constexpr std::size_t kUnpackedBytes = std::size_t{1} << 21;
 
-// Tiles 0-3 accumulate (row tile, panel) = (0,0) (0,1) (1,0) (1,1), 4 and 5 are x, 6 and 7 weights.
-void configure(std::size_t depth) {
-  TileConfig config;
-  for (int t = 0; t < 8; ++t) {
-    const bool is_x = t == 4 || t == 5;
-    config.row_bytes[t] = static_cast<std::uint16_t>(is_x ? depth : kRowBytes);
-    config.rows[t] = static_cast<std::uint8_t>(t < 6 ? kTileRows : depth / 4);
-  }
-  tiles_configure(config);
-}
+// 4-bit weights of a chunk, a byte each. Of the thread: it is far too large for a stack.
+alignas(64) thread_local std::uint8_t unpacked_weights[kUnpackedBytes];
 
 // 4-bit weights [octets][16 n][4 bytes] as bytes [quads][16 n][4], less the zero point of each n.
 void unpack(const std::uint8_t* packed, const std::uint8_t* zeros, std::size_t depth, std::uint8_t* out) {
@@ -51,6 +49,20 @@ void unpack(const std::uint8_t* packed, const std::uint8_t* zeros, std::size_t d
   }
 }
 
+// The panels of the columns [n0, n1), one after the other.
+void unpack_chunk(const LinearIntArgs& args, std::size_t n0, std::size_t n1, std::uint8_t* out) {
+  const std::size_t depth = int_depth(args.k), group = int_group(args.k, args.format.group_size);
+  const std::size_t groups = int_groups(args.k, args.format.group_size);
+  for (std::size_t n = n0; n < n1; n += kLanes, out += depth * kLanes) {
+    const std::uint8_t* packed = args.values + n * depth / 2;
+    const std::uint8_t* zeros = args.zeros + n * groups;
+    for (std::size_t g = 0; g < groups; ++g) {
+      const std::size_t k = g * group, end = minimum(k + group, depth);
+      unpack(packed + k * kLanes / 2, zeros + g * kLanes, end - k, out + k * kLanes);
+    }
+  }
+}
+
 // c += a times weights: 8 bits unsigned as they lie, 4 bits signed, unpacked.
 template <int bits, int c, int a, int b>
 MORTISE_INLINE void multiply_tiles() {
@@ -61,189 +73,290 @@ MORTISE_INLINE void multiply_tiles() {
   }
 }
 
-// sums [row tiles][panels][16][16] = or += x times w over `depth` k, `step` of them a tile.
-template <int bits, int row_tiles, int panels>
-void multiply(const std::int8_t* x, std::size_t x_stride, const std::uint8_t* w, std::size_t w_stride,
-              std::size_t depth, std::size_t step, bool first, std::int32_t* sums) {
-  if (first) {
-    tile_zero<0>();
-    if constexpr (panels > 1) tile_zero<1>();
-    if constexpr (row_tiles > 1) tile_zero<2>();
-    if constexpr (row_tiles > 1 && panels > 1) tile_zero<3>();
+// Tiles 0-3 accumulate, 4 is x, 5-7 take weights in turn.
+void configure_few(std::size_t rows) {
+  TileConfig config;
+  for (int t = 0; t < 8; ++t) {
+    config.row_bytes[t] = kRowBytes;
+    config.rows[t] = static_cast<std::uint8_t>(t < 5 ? rows : kTileRows);
+  }
+  tiles_configure(config);
+}
+
+template <int bits, std::size_t panels>
+MORTISE_INLINE void multiply_few_tile(const std::int8_t* x, std::size_t x_stride, const std::uint8_t* w,
+                                      std::size_t to_next) {
+  tile_load<4>(x, x_stride);
+  tile_load<5>(w, kRowBytes);
+  if constexpr (panels > 1) tile_load<6>(w + to_next, kRowBytes);
+  if constexpr (panels > 2) tile_load<7>(w + 2 * to_next, kRowBytes);
+  multiply_tiles<bits, 0, 4, 5>();
+  if constexpr (panels > 3) tile_load<5>(w + 3 * to_next, kRowBytes);
+  if constexpr (panels > 1) multiply_tiles<bits, 1, 4, 6>();
+  if constexpr (panels > 2) multiply_tiles<bits, 2, 4, 7>();
+  if constexpr (panels > 3) multiply_tiles<bits, 3, 4, 5>();
+}
+
+// Up to 16 rows and the panels for column n of y, `to_next` bytes apart.
+template <int bits, std::size_t panels, class Y, bool gated>
+void multiply_few_panels(const IntBlock& b, const std::int32_t* minus, std::size_t n, std::size_t to_next) {
+  alignas(64) std::int32_t sums[(panels + 1) / 2][kPairSums];
+  const std::int8_t* x = b.rows.x + b.m * b.rows.x_stride;
+  const std::uint8_t* w = b.w + (n - b.n0) / kLanes * b.panel_bytes;
+  const std::size_t depth = int_depth(b.args.k);
+  tile_zero<0>();
+  if constexpr (panels > 1) tile_zero<1>();
+  if constexpr (panels > 2) tile_zero<2>();
+  if constexpr (panels > 3) tile_zero<3>();
+  for (std::size_t k = 0; k < depth; k += kIntDepth) {
+    multiply_few_tile<bits, panels>(x + k, b.rows.x_stride, w + k * kLanes, to_next);
+  }
+  tile_store<0>(sums[0], kRowBytes);
+  if constexpr (panels > 1) tile_store<1>(sums[0] + 2 * kTileSums, kRowBytes);
+  if constexpr (panels > 2) tile_store<2>(sums[1], kRowBytes);
+  if constexpr (panels > 3) tile_store<3>(sums[1] + 2 * kTileSums, kRowBytes);
+  for (std::size_t j = 0; j < panels; j += 2) {
+    WriteRows<Y, gated>(b, minus, n + j * kLanes, minimum(panels - j, 2), sums[j / 2]).rows(0, b.count);
+  }
+}
+
+template <int bits, class Y, bool gated>
+void multiply_few(const IntBlock& b, const std::int32_t* minus) {
+  configure_few(b.count);
+  std::size_t n = b.n0;
+  if constexpr (gated) {
+    for (; n < b.n1; n += kLanes) multiply_few_panels<bits, 2, Y, true>(b, minus, n, b.to_second);
   } else {
-    tile_load<0>(sums, kRowBytes);
-    if constexpr (panels > 1) tile_load<1>(sums + kSums, kRowBytes);
-    if constexpr (row_tiles > 1) tile_load<2>(sums + 2 * kSums, kRowBytes);
-    if constexpr (row_tiles > 1 && panels > 1) tile_load<3>(sums + 3 * kSums, kRowBytes);
-  }
-  for (std::size_t k = 0; k < depth; k += step) {
-    tile_load<4>(x + k, x_stride);
-    tile_load<6>(w + k * kLanes, kRowBytes);
-    multiply_tiles<bits, 0, 4, 6>();
-    if constexpr (panels > 1) {
-      tile_load<7>(w + w_stride + k * kLanes, kRowBytes);
-      multiply_tiles<bits, 1, 4, 7>();
+    for (; n + (kFewPanels - 1) * kLanes < b.n1; n += kFewPanels * kLanes) {
+      multiply_few_panels<bits, kFewPanels, Y, false>(b, minus, n, b.panel_bytes);
     }
-    if constexpr (row_tiles > 1) {
-      tile_load<5>(x + kTileRows * x_stride + k, x_stride);
-      multiply_tiles<bits, 2, 5, 6>();
-      if constexpr (panels > 1) multiply_tiles<bits, 3, 5, 7>();
-    }
+    for (; n < b.n1; n += kLanes) multiply_few_panels<bits, 1, Y, false>(b, minus, n, b.panel_bytes);
   }
+}
+
+// Tiles 0-3 accumulate (row tile, panel) = (0,0) (0,1) (1,0) (1,1), 4 and 5 are x, 6 and 7 weights.
+void configure(std::size_t rows, std::size_t depth) {
+  TileConfig config;
+  const auto low = static_cast<std::uint8_t>(minimum(rows, kTileRows));
+  const auto high = static_cast<std::uint8_t>(rows > kTileRows ? rows - kTileRows : kTileRows);
+  const auto quads = static_cast<std::uint8_t>(depth / 4);
+  const std::uint8_t tile_rows[8] = {low, low, high, high, low, high, quads, quads};
+  for (int t = 0; t < 8; ++t) {
+    const bool is_x = t == 4 || t == 5;
+    config.row_bytes[t] = static_cast<std::uint16_t>(is_x ? depth : kRowBytes);
+    config.rows[t] = tile_rows[t];
+  }
+  tiles_configure(config);
+}
+
+template <int bits, int row_tiles, int panels>
+MORTISE_INLINE void multiply_tile(const std::int8_t* x, std::size_t x_stride, const std::uint8_t* w,
+                                  std::size_t to_second) {
+  tile_load_past_first_level<6>(w, kRowBytes);
+  tile_load<4>(x, x_stride);
+  multiply_tiles<bits, 0, 4, 6>();
+  if constexpr (row_tiles > 1) {
+    tile_load<5>(x + kTileRows * x_stride, x_stride);
+    multiply_tiles<bits, 2, 5, 6>();
+  }
+  if constexpr (panels > 1) {
+    tile_load_past_first_level<7>(w + to_second, kRowBytes);
+    multiply_tiles<bits, 1, 4, 7>();
+    if constexpr (row_tiles > 1) multiply_tiles<bits, 3, 5, 7>();
+  }
+}
+
+template <int row_tiles, int panels>
+MORTISE_INLINE void zero_sums() {
+  tile_zero<0>();
+  if constexpr (panels > 1) tile_zero<1>();
+  if constexpr (row_tiles > 1) tile_zero<2>();
+  if constexpr (row_tiles > 1 && panels > 1) tile_zero<3>();
+}
+
+template <int row_tiles, int panels>
+MORTISE_INLINE void store_sums(std::int32_t* sums) {
   tile_store<0>(sums, kRowBytes);
-  if constexpr (panels > 1) tile_store<1>(sums + kSums, kRowBytes);
-  if constexpr (row_tiles > 1) tile_store<2>(sums + 2 * kSums, kRowBytes);
-  if constexpr (row_tiles > 1 && panels > 1) tile_store<3>(sums + 3 * kSums, kRowBytes);
+  if constexpr (panels > 1) tile_store<1>(sums + 2 * kTileSums, kRowBytes);
+  if constexpr (row_tiles > 1) tile_store<2>(sums + kTileSums, kRowBytes);
+  if constexpr (row_tiles > 1 && panels > 1) tile_store<3>(sums + 3 * kTileSums, kRowBytes);
 }
 
-// A chunk of rows and one or two panels.
-struct Chunk {
-  const LinearIntArgs& args;
-  IntRows rows;
-  std::size_t m0, count, column, panels;
-  std::int32_t* sums;  // [pairs of row tiles][2][2][16][16]
-  float* acc;          // [count][2][16]
-};
+// Columns of y that a pair of panels makes.
+template <bool gated>
+constexpr std::size_t kPairColumns = gated ? kLanes : 2 * kLanes;
 
-// acc += f32(sums - zero * sum of x) * scale for `rows` rows from `row` on, group g; 4 bits have no zero point left.
+// What comes next is asked for while the pair of panels for column n of y is multiplied.
+template <int bits, bool gated, class Work>
+void fetch_next(const IntBlock& b, std::size_t n, Beside<Work>& beside) {
+  constexpr std::size_t kColumns = kPairColumns<gated>;
+  const std::size_t depth = int_depth(b.args.k);
+  if (b.next_rows > 0) {
+    const std::size_t pairs = (b.n1 - b.n0 + kColumns - 1) / kColumns, pair = (n - b.n0) / kColumns;
+    const std::size_t row_lines = depth / kIntDepth, lines = b.next_rows * row_lines;
+    const std::int8_t* next = b.rows.x + (b.m + kPairRows) * b.rows.x_stride;
+    beside.set_fetch(reinterpret_cast<const char*>(next), b.rows.x_stride, row_lines, lines * pair / pairs,
+                     lines * (pair + 1) / pairs);
+  } else if (n + 2 * kColumns <= b.fetch_end) {
+    const std::size_t packed_bytes = depth * kLanes * bits / 8, lines = packed_bytes / 64;
+    const std::uint8_t* next = b.args.values + (n + kColumns) / kLanes * packed_bytes;
+    beside.set_fetch(reinterpret_cast<const char*>(next), b.columns_to_second / kLanes * packed_bytes, lines, 0,
+                     2 * lines);
+  } else {
+    beside.set_no_fetch();
+  }
+}
+
+// 17 to 32 rows and one or two panels, all of K, into sums.
+template <int bits, int panels, class Work>
+void multiply_pair(const IntBlock& b, const std::uint8_t* w, Beside<Work>& beside, std::int32_t* sums) {
+  const std::int8_t* x = b.rows.x + b.m * b.rows.x_stride;
+  const std::size_t depth = int_depth(b.args.k), x_stride = b.rows.x_stride, to_second = b.to_second;
+  beside.begin(depth / kIntDepth, depth / kIntDepth);
+  zero_sums<2, panels>();
+  for (std::size_t k = 0; k < depth; k += kIntDepth) {
+    multiply_tile<bits, 2, panels>(x + k, x_stride, w + k * kLanes, to_second);
+    beside.step();
+  }
+  store_sums<2, panels>(sums);
+  beside.finish();
+}
+
+template <int bits, class Y, bool gated>
+void multiply_many(const IntBlock& b, const std::int32_t* minus) {
+  alignas(64) std::int32_t sums[2][kPairSums];
+  Beside<WriteRows<Y, gated>> beside;
+  configure(b.count, kIntDepth);
+  std::size_t parity = 0;
+  for (std::size_t n = b.n0; n < b.n1; n += kPairColumns<gated>, parity ^= 1) {
+    const std::uint8_t* w = b.w + (n - b.n0) / kLanes * b.panel_bytes;
+    const bool two = gated || n + kLanes < b.n1;
+    fetch_next<bits, gated>(b, n, beside);
+    two ? multiply_pair<bits, 2>(b, w, beside, sums[parity]) : multiply_pair<bits, 1>(b, w, beside, sums[parity]);
+    beside.set_work({b, minus, n, two ? 2u : 1u, sums[parity]}, b.count);
+  }
+  beside.finish();
+}
+
+// Sums of a few groups at a time, in turn: those of the groups before are still there while the next ones are made.
+using SumsOfGroups = std::int32_t[2][kGroupsAtOnce][kPairSums];
+
+// Two panels, or one, of weights in groups.
+template <int bits, int row_tiles, int panels, class Work>
+void multiply_groups(const IntBlock& b, std::size_t n, Beside<Work>& beside, SumsOfGroups& sums, std::size_t& parity,
+                     float* acc) {
+  const std::int8_t* x = b.rows.x + b.m * b.rows.x_stride;
+  const std::uint8_t* w = b.w + (n - b.n0) / kLanes * b.panel_bytes;
+  const std::size_t depth = int_depth(b.args.k), group = b.args.format.group_size, step = int_tile_depth(group);
+  const std::size_t x_stride = b.rows.x_stride, to_second = b.to_second;
+  for (std::size_t g = 0; g < b.rows.groups; g += kGroupsAtOnce, parity ^= 1) {
+    const std::size_t groups = minimum(kGroupsAtOnce, b.rows.groups - g);
+    const std::size_t batch_end = minimum((g + groups) * group, depth);
+    beside.begin((batch_end - g * group) / step, depth / step);
+    for (std::size_t i = 0; i < groups; ++i) {
+      const std::size_t end = minimum((g + i + 1) * group, depth);
+      zero_sums<row_tiles, panels>();
+      for (std::size_t k = (g + i) * group; k < end; k += step) {
+        multiply_tile<bits, row_tiles, panels>(x + k, x_stride, w + k * kLanes, to_second);
+        beside.step();
+      }
+      store_sums<row_tiles, panels>(sums[parity][i]);
+    }
+    beside.finish();
+    beside.set_work({b, n, panels, g, groups, sums[parity][0], acc}, b.count);
+  }
+}
+
+template <int bits, int row_tiles, class Y, bool gated>
+void multiply_grouped(const IntBlock& b) {
+  alignas(64) SumsOfGroups sums;
+  alignas(64) float acc[kPairSums];
+  Beside<AddGroups<bits, Y, gated>> beside;
+  configure(b.count, int_tile_depth(b.args.format.group_size));
+  std::size_t parity = 0;
+  for (std::size_t n = b.n0; n < b.n1; n += kPairColumns<gated>) {
+    fetch_next<bits, gated>(b, n, beside);
+    gated || n + kLanes < b.n1 ? multiply_groups<bits, row_tiles, 2>(b, n, beside, sums, parity, acc)
+                               : multiply_groups<bits, row_tiles, 1>(b, n, beside, sums, parity, acc);
+  }
+  beside.finish();
+}
+
+template <int bits, class Y, bool gated>
+void multiply_block(const IntBlock& b) {
+  if (b.rows.groups != 1) {
+    b.count > kTileRows ? multiply_grouped<bits, 2, Y, gated>(b) : multiply_grouped<bits, 1, Y, gated>(b);
+    return;
+  }
+  std::int32_t minus[kPairRows];
+  for (std::size_t i = 0; i < b.count; ++i) minus[i] = bits == 8 ? minus_halves(b.rows.sums[b.m + i]) : 0;
+  b.count > kTileRows ? multiply_many<bits, Y, gated>(b, minus) : multiply_few<bits, Y, gated>(b, minus);
+}
+
+// Panels whose weights are read again and again; of 4 bits read once, those that are unpacked at a time.
 template <int bits>
-void add_group(const Chunk& c, std::size_t row, std::size_t rows, std::size_t g) {
-  const std::int32_t* sums = c.sums + row / kTileRows * kPanels * kSums;
-  for (std::size_t j = 0; j < c.panels; ++j) {
-    const std::size_t at = ((c.column / kLanes + j) * c.rows.groups + g) * kLanes;
-    const F32x16 scale = load(c.args.scales + at);
-    const I32x16 zero = load_u8(c.args.zeros + at);
-    for (std::size_t i = 0; i < rows; ++i) {
-      I32x16 dot = load_i32(sums + (i / kTileRows * kPanels + j) * kSums + i % kTileRows * kLanes);
-      if constexpr (bits == 8) {
-        dot = dot - mul_lo(zero, broadcast_i32(c.rows.sums[(c.m0 + row + i) * c.rows.groups + g]));
-      }
-      float* acc = c.acc + ((row + i) * kPanels + j) * kLanes;
-      store(acc, load(acc) + to_float(dot) * scale);
-    }
-  }
+std::size_t panels_at_once(std::size_t panels, std::size_t panel_bytes, std::size_t rows) {
+  const std::size_t most = bits == 4 ? kUnpackedBytes / panel_bytes / 2 * 2 : panels;
+  if (bits == 4 && rows <= kPairRows) return minimum(most, rows <= kTileRows ? kFewPanels : 2);
+  return minimum(most, chunk_panels(panels, panel_bytes));
 }
 
-// y of `rows` rows from `row` on, where a row of weights is one group: add_group and finish in one pass.
-template <int bits, class Y>
-void write_only_group(const Chunk& c, std::size_t row, std::size_t rows) {
-  const std::int32_t* sums = c.sums + row / kTileRows * kPanels * kSums;
-  F32x16 scale[kPanels], bias[kPanels];
-  I32x16 zero_point[kPanels];
-  std::size_t count[kPanels] = {};
-  for (std::size_t j = 0; j < c.panels; ++j) {
-    const std::size_t n = c.column + j * kLanes;
-    count[j] = lanes_left(c.args.n - n);
-    scale[j] = load(c.args.scales + n);
-    zero_point[j] = load_u8(c.args.zeros + n);
-    bias[j] = c.args.bias != nullptr ? load_tail(c.args.bias + n, count[j]) : zero();
-  }
-  for (std::size_t i = 0; i < rows; ++i) {
-    const std::size_t m = c.m0 + row + i;
-    const I32x16 sum_of_x = broadcast_i32(c.rows.sums[m]);
-    const F32x16 scale_of_x = broadcast(c.rows.scales[m]);
-    F32x16 y[kPanels];
-    for (std::size_t j = 0; j < c.panels; ++j) {
-      I32x16 dot = load_i32(sums + (i / kTileRows * kPanels + j) * kSums + i % kTileRows * kLanes);
-      if constexpr (bits == 8) dot = dot - mul_lo(zero_point[j], sum_of_x);
-      y[j] = (zero() + to_float(dot) * scale[j]) * scale_of_x;
-      if (c.args.bias != nullptr) y[j] = y[j] + bias[j];
-    }
-    Y* out = static_cast<Y*>(c.args.y) + m * c.args.y_stride + c.column;
-    if (count[kPanels - 1] == kLanes) {
-      write_pair(out, y[0], y[1]);
-    } else {
-      for (std::size_t j = 0; j < c.panels; ++j) write_tail(out + j * kLanes, y[j], count[j]);
-    }
-  }
-}
-
-// One block of K for all rows of the chunk, `last` when it ends its group.
-template <int bits, class Y>
-void multiply_block(const Chunk& c, const std::uint8_t* w, std::size_t w_stride, std::size_t k, std::size_t depth,
-                    std::size_t step, std::size_t g, bool first, bool last) {
-  for (std::size_t row = 0; row < c.count; row += kPairRows) {
-    const std::size_t rows = minimum(kPairRows, c.count - row);
-    const std::int8_t* x = c.rows.x + (c.m0 + row) * c.rows.x_stride + k;
-    std::int32_t* sums = c.sums + row / kTileRows * kPanels * kSums;
-    if (rows > kTileRows) {
-      c.panels > 1 ? multiply<bits, 2, 2>(x, c.rows.x_stride, w, w_stride, depth, step, first, sums)
-                   : multiply<bits, 2, 1>(x, c.rows.x_stride, w, w_stride, depth, step, first, sums);
-    } else {
-      c.panels > 1 ? multiply<bits, 1, 2>(x, c.rows.x_stride, w, w_stride, depth, step, first, sums)
-                   : multiply<bits, 1, 1>(x, c.rows.x_stride, w, w_stride, depth, step, first, sums);
-    }
-    if (last) c.rows.groups == 1 ? write_only_group<bits, Y>(c, row, rows) : add_group<bits>(c, row, rows, g);
-  }
-}
-
-template <class Y>
-void finish(const Chunk& c) {
-  for (std::size_t j = 0; j < c.panels; ++j) {
-    const std::size_t n = c.column + j * kLanes;
-    const std::size_t count = lanes_left(c.args.n - n);
-    const F32x16 bias = c.args.bias != nullptr ? load_tail(c.args.bias + n, count) : zero();
-    for (std::size_t i = 0; i < c.count; ++i) {
-      F32x16 y = load(c.acc + (i * kPanels + j) * kLanes) * broadcast(c.rows.scales[c.m0 + i]);
-      if (c.args.bias != nullptr) y = y + bias;
-      write_tail(static_cast<Y*>(c.args.y) + (c.m0 + i) * c.args.y_stride + n, y, count);
-    }
-  }
-}
-
-template <int bits, class Y>
-void multiply_chunk(const Chunk& c) {
-  alignas(64) std::uint8_t unpacked[bits == 4 ? kPanels * kBlockDepth * kLanes : 64];
-  const std::size_t depth = int_depth(c.args.k), group = int_group(c.args.k, c.args.format.group_size);
-  const std::size_t step = minimum(group, kIntDepth);
-  const std::size_t panel_bytes = depth * kLanes * bits / 8;
-  const std::uint8_t* w = c.args.values + c.column / kLanes * panel_bytes;
-  if (c.rows.groups != 1) std::memset(c.acc, 0, c.count * kPanels * kLanes * sizeof(float));
-  for (std::size_t g = 0; g < c.rows.groups; ++g) {
-    const std::size_t begin = g * group, end = minimum(begin + group, depth);
-    for (std::size_t k = begin; k < end; k += kBlockDepth) {
-      const std::size_t block = minimum(kBlockDepth, end - k);
-      const std::uint8_t* first_w = w + k * kLanes * bits / 8;
-      std::size_t stride = panel_bytes;
-      if constexpr (bits == 4) {
-        stride = block * kLanes;
-        for (std::size_t j = 0; j < c.panels; ++j) {
-          const std::uint8_t* zeros = c.args.zeros + ((c.column / kLanes + j) * c.rows.groups + g) * kLanes;
-          unpack(first_w + j * panel_bytes, zeros, block, unpacked + j * stride);
-        }
-        first_w = unpacked;
-      }
-      multiply_block<bits, Y>(c, first_w, stride, k, block, step, g, k == begin, k + block == end);
-    }
-  }
-  if (c.rows.groups != 1) finish<Y>(c);
-}
-
-template <int bits, class Y>
+template <int bits, class Y, bool gated>
 void run_tiles(const LinearIntArgs& args, const LinearRange& range) {
-  alignas(64) std::int32_t sums[kChunkRows * kPanels * kLanes];
-  alignas(64) float acc[kChunkRows * kPanels * kLanes];
-  configure(minimum(int_group(args.k, args.format.group_size), kIntDepth));
-  for (std::size_t m = range.m0; m < range.m1; m += kChunkRows) {
-    for (std::size_t n = range.n0; n < range.n1; n += kPanels * kLanes) {
-      const std::size_t panels = n + kLanes < range.n1 ? kPanels : 1;
-      multiply_chunk<bits, Y>({args, int_rows(args), m, minimum(kChunkRows, range.m1 - m), n, panels, sums, acc});
+  constexpr std::size_t kPanels = gated ? 2 : 1;  // of the weight, for sixteen columns of y
+  const std::size_t panel_bytes = int_depth(args.k) * kLanes, rows = range.m1 - range.m0;
+  const std::size_t panels = (range.n1 - range.n0 + kLanes - 1) / kLanes * kPanels;
+  const std::size_t chunk = panels_at_once<bits>(panels, panel_bytes, rows) / kPanels * kLanes;
+  const std::size_t columns_to_second = gated ? args.n / 2 : kLanes;
+  for (std::size_t n = range.n0; n < range.n1; n += chunk) {
+    const std::size_t n1 = minimum(n + chunk, range.n1);
+    const std::uint8_t* w = args.values + n / kLanes * panel_bytes;
+    std::size_t to_second = columns_to_second / kLanes * panel_bytes;
+    if constexpr (bits == 4) {
+      w = unpacked_weights;
+      unpack_chunk(args, n, n1, unpacked_weights);
+      if (gated) {
+        to_second = (n1 - n) / kLanes * panel_bytes;
+        unpack_chunk(args, columns_to_second + n, columns_to_second + n1, unpacked_weights + to_second);
+      }
+    }
+    for (std::size_t m = range.m0; m < range.m1; m += kPairRows) {
+      const std::size_t count = minimum(kPairRows, range.m1 - m);
+      const std::size_t next = (n1 - n) * kPanels >= kFetchColumns ? minimum(kPairRows, range.m1 - m - count) : 0;
+      const std::size_t fetch_end = rows <= kPairRows ? range.n1 : 0;
+      multiply_block<bits, Y, gated>(
+          {args, int_rows(args), m, count, n, n1, w, panel_bytes, to_second, columns_to_second, next, fetch_end});
     }
   }
   tiles_release();
 }
 
+// Where the vector unit keeps up with the memory, and most of a tile would be empty; 4 bits have no tile as they lie,
+// and two panels of them must fit where they are unpacked.
+bool is_for_vectors(const LinearIntArgs& args) {
+  if (args.format.bits == 4 && 2 * kLanes * int_depth(args.k) > kUnpackedBytes) return true;
+#if defined(MORTISE_EMULATED_TILES)
+  return false;
+#else
+  return args.m <= (args.format.bits == 4 ? 8 : 1);
+#endif
+}
+
 template <class Y>
 void run(const LinearIntArgs& args, const LinearRange& range) {
-#if !defined(MORTISE_EMULATED_TILES)
-  // Where the vector unit keeps up with the memory, and most of a tile would be empty; 4 bits have no tile as they lie.
-  const std::size_t few_rows = args.format.bits == 4 ? 8 : 1;
-  if (args.m <= few_rows) {
-    const LinearIntKernels& few = isa_avx512_vnni::kLinearIntKernels;
-    return sizeof(Y) == sizeof(Bf16) ? few.to_bf16(args, range) : few.to_f32(args, range);
+  if (is_for_vectors(args)) {
+    const LinearIntKernels& kernels = vectors::kLinearIntKernels;
+    return sizeof(Y) == sizeof(Bf16) ? kernels.to_bf16(args, range) : kernels.to_f32(args, range);
   }
-#endif
-  args.format.bits == 4 ? run_tiles<4, Y>(args, range) : run_tiles<8, Y>(args, range);
+  args.format.bits == 4 ? run_tiles<4, Y, false>(args, range) : run_tiles<8, Y, false>(args, range);
+}
+
+void run_gated(const LinearIntArgs& args, const LinearRange& range) {
+  args.format.bits == 4 ? run_tiles<4, Bf16, true>(args, range) : run_tiles<8, Bf16, true>(args, range);
+}
+
+bool can_gate(const LinearIntArgs& args) {
+  return args.m > kTileRows && args.n / 2 % kLanes == 0 && !is_for_vectors(args);
 }
 
 }  // namespace
@@ -255,6 +368,8 @@ constinit const LinearIntKernels kLinearIntKernels = {
     .prepare_f32 = quantise_rows<float>,
     .to_bf16 = run<Bf16>,
     .to_f32 = run<float>,
+    .can_gate = can_gate,
+    .gated_to_bf16 = run_gated,
 };
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -27,6 +27,11 @@ constexpr std::size_t int_group(std::size_t k, std::size_t group_size) {
   return group_size >= k ? int_depth(k) : group_size;
 }
 
+// Depth of a tile of K: no tile reaches from one group into the next.
+constexpr std::size_t int_tile_depth(std::size_t group) {
+  return group % kIntDepth == 0 ? kIntDepth : kIntStep;
+}
+
 struct IntRows {
   std::int8_t* x;
   std::size_t x_stride;
@@ -61,6 +66,34 @@ MORTISE_INLINE F32x16 read_sixteen(const LinearIntArgs& args, const X* x, std::s
   return read(gathered);
 }
 
+// Columns [first, end) of a row, as a group has them, into out; returns their sum. Zeros follow column K.
+template <class X>
+MORTISE_INLINE std::int32_t quantise_columns(const LinearIntArgs& args, const X* x, F32x16 inverse, std::size_t first,
+                                             std::size_t end, std::int8_t* out) {
+  I32x16 sum = broadcast_i32(0);
+  std::size_t k = first;
+  if constexpr (sizeof(X) == sizeof(Bf16)) {
+    for (const std::size_t whole = args.order == nullptr ? minimum(end, args.k) : 0; k + 2 * kLanes <= whole;
+         k += 2 * kLanes) {
+      F32x16 even, odd;
+      read_even_odd(x + k, even, odd);
+      const I32x16 q0 = to_int(even * inverse), q1 = to_int(odd * inverse);
+      store_i8_even_odd(out + k, q0, q1);
+      sum = sum + (q0 + q1);
+    }
+  }
+  for (; k < end; k += kLanes) {
+    const I32x16 q = k < args.k ? to_int(read_sixteen(args, x, k) * inverse) : broadcast_i32(0);
+    store_i8(out + k, q);
+    sum = sum + q;
+  }
+  alignas(64) std::int32_t parts[kLanes];
+  store(parts, sum);
+  std::int32_t total = 0;
+  for (std::size_t i = 0; i < kLanes; ++i) total += parts[i];
+  return total;
+}
+
 template <class X>
 void quantise_rows(const LinearIntArgs& args, std::size_t m0, std::size_t m1) {
   const IntRows rows = int_rows(args);
@@ -71,23 +104,14 @@ void quantise_rows(const LinearIntArgs& args, std::size_t m0, std::size_t m1) {
     std::int32_t* sums = rows.sums + m * rows.groups;
     const IntScale scale = int_scale(largest_magnitude(x, args.k));
     rows.scales[m] = scale.scale;
+    if (scale.inverse == 0.0f) {  // not x * 0: x may hold a NaN
+      std::memset(out, 0, depth);
+      for (std::size_t g = 0; g < rows.groups; ++g) sums[g] = 0;
+      continue;
+    }
     const F32x16 inverse = broadcast(scale.inverse);
-    const bool zero_row = scale.inverse == 0.0f;
     for (std::size_t first = 0; first < args.k; first += group) {
-      I32x16 sum = broadcast_i32(0);
-      const std::size_t end = minimum(first + group, depth);
-      for (std::size_t k = first; k < end; k += kLanes) {
-        // Not x * 0 in a row of zeros: it may hold a NaN.
-        const bool any = !zero_row && k < args.k;
-        const I32x16 q = any ? to_int(read_sixteen(args, x, k) * inverse) : broadcast_i32(0);
-        store_i8(out + k, q);
-        sum = sum + q;
-      }
-      alignas(64) std::int32_t parts[kLanes];
-      store(parts, sum);
-      std::int32_t total = 0;
-      for (std::size_t i = 0; i < kLanes; ++i) total += parts[i];
-      *sums++ = total;
+      *sums++ = quantise_columns(args, x, inverse, first, minimum(first + group, depth), out);
     }
     // A group of 32 may end 32 before the depth of a tile.
     for (std::size_t k = (args.k + group - 1) / group * group; k < depth; ++k) out[k] = 0;

@@ -21,8 +21,10 @@
 //           to_int: nearest even; out of range and NaN give INT32_MIN. bits / from_bits: reinterpretation
 //           sum(v), max(v): one fixed tree: lane i with lane i + 8, then + 4, + 2, + 1; max(lower lane, higher lane)
 //   I32x16  load_i32, load_i32_tail, store, store_tail, broadcast_i32, + - & | ^ (wrapping), mul_lo, mul_hi_u32,
+//           max (signed), add_products_i16(sum, a, b) = sum + low a * low b + high a * high b, signed halves, wrapping,
 //           shift_left<n>, shift_right<n> (zeros come in), shift_right_signed<n>, eq, gt (signed), select,
-//           to_float (nearest even); load_u8, load_i8: sixteen bytes, widened; store_i8: lanes of -128 .. 127, narrowed
+//           to_float (nearest even); load_u8, load_i8: sixteen bytes, widened; store_i8: lanes of -128 .. 127,
+//           narrowed; store_i8_even_odd: those of two vectors in turn, 32 bytes
 //   Mask16  first_lanes(n): lanes 0 .. n-1; & | ! ; any(m); mask_bits(m): bit i is lane i
 // Everything ending in _tail takes n in 0..16 and touches the first n elements of memory only.
 #pragma once

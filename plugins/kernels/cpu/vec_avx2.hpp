@@ -151,6 +151,13 @@ MORTISE_INLINE I32x16 operator^(I32x16 a, I32x16 b) {
 MORTISE_INLINE I32x16 mul_lo(I32x16 a, I32x16 b) {
   return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)};
 }
+MORTISE_INLINE I32x16 add_products_i16(I32x16 sum, I32x16 a, I32x16 b) {
+  return {_mm256_add_epi32(sum.lo, _mm256_madd_epi16(a.lo, b.lo)),
+          _mm256_add_epi32(sum.hi, _mm256_madd_epi16(a.hi, b.hi))};
+}
+MORTISE_INLINE I32x16 max(I32x16 a, I32x16 b) {
+  return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)};
+}
 MORTISE_INLINE __m256i mul_hi_u32_half(__m256i a, __m256i b) {
   const __m256i even = _mm256_srli_epi64(_mm256_mul_epu32(a, b), 32);
   const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32));
@@ -198,6 +205,11 @@ MORTISE_INLINE void store_i8(std::int8_t* p, I32x16 a) {
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
   const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
+MORTISE_INLINE void store_i8_even_odd(std::int8_t* p, I32x16 even, I32x16 odd) {
+  const __m256i lo = _mm256_blend_epi16(even.lo, _mm256_slli_epi32(odd.lo, 16), 0xaa);
+  const __m256i hi = _mm256_blend_epi16(even.hi, _mm256_slli_epi32(odd.hi, 16), 0xaa);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(_mm256_packs_epi16(lo, hi), 0xd8));
 }
 MORTISE_INLINE I32x16 bits(F32x16 a) {
   return {as_int(a.lo), as_int(a.hi)};

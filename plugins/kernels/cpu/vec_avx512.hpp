@@ -143,6 +143,16 @@ MORTISE_INLINE I32x16 operator^(I32x16 a, I32x16 b) {
 MORTISE_INLINE I32x16 mul_lo(I32x16 a, I32x16 b) {
   return {_mm512_mullo_epi32(a.v, b.v)};
 }
+MORTISE_INLINE I32x16 add_products_i16(I32x16 sum, I32x16 a, I32x16 b) {
+#if defined(__AVX512VNNI__)
+  return {_mm512_dpwssd_epi32(sum.v, a.v, b.v)};
+#else
+  return {_mm512_add_epi32(sum.v, _mm512_madd_epi16(a.v, b.v))};
+#endif
+}
+MORTISE_INLINE I32x16 max(I32x16 a, I32x16 b) {
+  return {_mm512_max_epi32(a.v, b.v)};
+}
 MORTISE_INLINE I32x16 mul_hi_u32(I32x16 a, I32x16 b) {
   const __m512i even = _mm512_srli_epi64(_mm512_mul_epu32(a.v, b.v), 32);
   const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a.v, 32), _mm512_srli_epi64(b.v, 32));
@@ -183,6 +193,10 @@ MORTISE_INLINE I32x16 load_i8(const std::int8_t* p) {
 }
 MORTISE_INLINE void store_i8(std::int8_t* p, I32x16 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+}
+MORTISE_INLINE void store_i8_even_odd(std::int8_t* p, I32x16 even, I32x16 odd) {
+  const __m512i words = _mm512_mask_mov_epi16(even.v, 0xaaaaaaaau, _mm512_slli_epi32(odd.v, 16));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi16_epi8(words));
 }
 MORTISE_INLINE I32x16 bits(F32x16 a) {
   return {_mm512_castps_si512(a.v)};

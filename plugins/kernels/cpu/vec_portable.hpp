@@ -194,6 +194,19 @@ MORTISE_INLINE I32x16 operator^(I32x16 a, I32x16 b) {
 MORTISE_INLINE I32x16 mul_lo(I32x16 a, I32x16 b) {
   return lanes<I32x16>([&](std::size_t i) { return signed_of(unsigned_of(a.v[i]) * unsigned_of(b.v[i])); });
 }
+// The halves' products are signed; their sum wraps like any other.
+MORTISE_INLINE I32x16 add_products_i16(I32x16 sum, I32x16 a, I32x16 b) {
+  const auto product = [](std::uint32_t x, std::uint32_t y) {
+    return unsigned_of(static_cast<std::int16_t>(x) * static_cast<std::int16_t>(y));
+  };
+  return lanes<I32x16>([&](std::size_t i) {
+    const std::uint32_t x = unsigned_of(a.v[i]), y = unsigned_of(b.v[i]);
+    return signed_of(unsigned_of(sum.v[i]) + product(x, y) + product(x >> 16, y >> 16));
+  });
+}
+MORTISE_INLINE I32x16 max(I32x16 a, I32x16 b) {
+  return lanes<I32x16>([&](std::size_t i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+}
 MORTISE_INLINE I32x16 mul_hi_u32(I32x16 a, I32x16 b) {
   return lanes<I32x16>([&](std::size_t i) {
     const std::uint64_t product = static_cast<std::uint64_t>(unsigned_of(a.v[i])) * unsigned_of(b.v[i]);
@@ -238,6 +251,12 @@ MORTISE_INLINE I32x16 load_i8(const std::int8_t* p) {
 }
 MORTISE_INLINE void store_i8(std::int8_t* p, I32x16 a) {
   for (std::size_t i = 0; i < kLanes; ++i) p[i] = static_cast<std::int8_t>(a.v[i]);
+}
+MORTISE_INLINE void store_i8_even_odd(std::int8_t* p, I32x16 even, I32x16 odd) {
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    p[2 * i] = static_cast<std::int8_t>(even.v[i]);
+    p[2 * i + 1] = static_cast<std::int8_t>(odd.v[i]);
+  }
 }
 
 MORTISE_INLINE F32x16 load_bf16(const Bf16* p) {

@@ -78,8 +78,62 @@ TEST_P(KernelsLinearInt, OddShapesAndGroupsGiveTheBitsOfTheReference) {
 
 TEST_P(KernelsLinearInt, ManyRowsGiveTheBitsOfTheReference) {
   for (int bits : {4, 8}) {
-    const IntProblem<Bf16> p({300, 40, 200, bits, 64}, Values::kNormal, 11);
-    EXPECT_TRUE(same_bits(expected(p), run<float>(kernels(), p)));
+    for (std::size_t group : {std::size_t{64}, std::size_t{200}}) {
+      const IntProblem<Bf16> p({300, 40, 200, bits, group}, Values::kNormal, 11);
+      const auto y = expected(p);
+      EXPECT_TRUE(same_bits(y, run<float>(kernels(), p))) << p.shape;
+      EXPECT_TRUE(same_bits(rounded(y), run<Bf16>(kernels(), p))) << p.shape;
+    }
+  }
+}
+
+// Whole pairs of panels and what is left of them; K of one tile, of fewer tiles than there are rows, and of more;
+// groups whose number is odd, even and one; blocks of fewer rows than a tile has; the second half of a tile of K empty.
+TEST_P(KernelsLinearInt, EveryBlockingGivesTheBitsOfTheReference) {
+  for (int bits : {4, 8}) {
+    for (std::size_t wanted : {32, 64, 128, 0}) {
+      for (std::size_t k : {20, 64, 96, 200, 288, 640}) {
+        for (const auto& [m, n] :
+             {std::pair<std::size_t, std::size_t>(16, 64), {32, 32}, {33, 70}, {70, 130}, {65, 48}}) {
+          const std::size_t group = wanted == 0 ? k : wanted;
+          const IntProblem<Bf16> p({m, n, k, bits, group}, Values::kNormal, 6, (m + n + k) % 4 != 0);
+          const auto y = expected(p);
+          EXPECT_TRUE(same_bits(y, run<float>(kernels(), p))) << p.shape;
+          EXPECT_TRUE(same_bits(rounded(y), run<Bf16>(kernels(), p))) << p.shape;
+        }
+      }
+    }
+  }
+}
+
+// More columns than are multiplied while all rows pass.
+TEST_P(KernelsLinearInt, ChunksOfColumnsGiveTheBitsOfTheReference) {
+  for (int bits : {4, 8}) {
+    const IntProblem<Bf16> p({35, 330, 4480, bits, bits == 4 ? 128u : 4480u}, Values::kNormal, 31);
+    EXPECT_TRUE(same_bits(expected(p), run<float>(kernels(), p))) << p.shape;
+  }
+}
+
+// Two panels of more than this are not unpacked on AMX.
+TEST_P(KernelsLinearInt, ALongRowGivesTheBitsOfTheReference) {
+  for (std::size_t k : {65536, 65600}) {
+    const IntProblem<Bf16> p({33, 33, k, 4, 128}, Values::kNormal, 32);
+    EXPECT_TRUE(same_bits(expected(p), run<float>(kernels(), p))) << p.shape;
+  }
+}
+
+// 0 times a negative scale is -0, to which the sum over groups, begun at 0, adds.
+TEST_P(KernelsLinearInt, ASumOfZeroIsPositive) {
+  for (std::size_t m : {std::size_t{3}, std::size_t{20}}) {
+    for (std::size_t group : {std::size_t{64}, std::size_t{128}}) {
+      for (int bits : {4, 8}) {
+        IntProblem<Bf16> p({m, 32, 128, bits, group}, Values::kNormal, 8, /*with_bias=*/false);
+        std::fill(p.w.values.begin(), p.w.values.end(), std::uint8_t{9});
+        std::fill(p.w.zeros.begin(), p.w.zeros.end(), std::uint8_t{9});
+        for (float& scale : p.w.scales) scale = -std::fabs(scale);
+        for (float y : run<float>(kernels(), p)) EXPECT_FALSE(y != 0 || std::signbit(y)) << p.shape;
+      }
+    }
   }
 }
 
@@ -112,6 +166,10 @@ TEST_P(KernelsLinearInt, DenormalsOverflowInfinityAndNanGiveTheBitsOfTheReferenc
         std::mt19937 rng(seed);
         q.w.scales = random_values<float>(rng, q.w.scales.size(), values);
         EXPECT_TRUE(same_bits(expected(q), run<float>(kernels(), q)));
+        IntProblem<float> whole({m, 48, 160, seed % 2 == 0 ? 4 : 8, 160}, values, seed, seed < 2);
+        whole.w.scales = random_values<float>(rng, whole.w.scales.size(), values);
+        EXPECT_TRUE(same_bits(expected(whole), run<float>(kernels(), whole)));
+        EXPECT_TRUE(same_bits(rounded(expected(whole)), run<Bf16>(kernels(), whole)));
       }
     }
   }

@@ -165,6 +165,12 @@ void lanes(LaneOperation operation, const std::uint32_t* a_bits, const std::uint
     case LaneOperation::kMulHi:
       r = mul_hi_u32(ia, ib);
       break;
+    case LaneOperation::kMaxInt:
+      r = max(ia, ib);
+      break;
+    case LaneOperation::kAddProductsI16:
+      r = add_products_i16(ic, ia, ib);
+      break;
     case LaneOperation::kShiftLeft5:
       r = shift_left<5>(ia);
       break;

@@ -39,6 +39,8 @@ enum class LaneOperation {
   kXor,
   kMulLo,
   kMulHi,
+  kMaxInt,
+  kAddProductsI16,
   kShiftLeft5,
   kShiftRight5,
   kShiftRightSigned5,

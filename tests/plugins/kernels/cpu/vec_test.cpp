@@ -60,6 +60,11 @@ float larger(float a, float b) {
   return flushed(a > b ? a : b);
 }
 
+// Of the low halves, signed.
+std::uint32_t product_i16(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::uint32_t>(static_cast<std::int16_t>(a) * static_cast<std::int16_t>(b));
+}
+
 // Lane i of the result; the caller has denormals off.
 std::uint32_t lane(Op operation, const Lanes& a_bits, const Lanes& b_bits, const Lanes& c_bits, std::size_t i) {
   const std::uint32_t ia = a_bits[i], ib = b_bits[i], ic = c_bits[i];
@@ -119,6 +124,10 @@ std::uint32_t lane(Op operation, const Lanes& a_bits, const Lanes& b_bits, const
       return ia * ib;
     case Op::kMulHi:
       return static_cast<std::uint32_t>(std::uint64_t{ia} * ib >> 32);
+    case Op::kMaxInt:
+      return static_cast<std::int32_t>(ia) > static_cast<std::int32_t>(ib) ? ia : ib;
+    case Op::kAddProductsI16:
+      return ic + product_i16(ia, ib) + product_i16(ia >> 16, ib >> 16);
     case Op::kShiftLeft5:
       return ia << 5;
     case Op::kShiftRight5:
