@@ -166,10 +166,13 @@ struct TileProducts {
     const std::size_t depth = index(unit.layout->key_depth), head_dim = index(unit.layout->head_dim);
     Bf16* q = reinterpret_cast<Bf16*>(scratch.q);
     for (std::int32_t r = 0; r < unit.num_rows; ++r) {
-      for (std::int32_t h = 0; h < unit.num_heads; ++h, q += depth) {
-        std::memcpy(q, static_cast<const Bf16*>(unit.q) + r * unit.q_row_stride + h * unit.q_head_stride,
-                    head_dim * sizeof(Bf16));
-        std::memset(q + head_dim, 0, (depth - head_dim) * sizeof(Bf16));
+      const Bf16* from = static_cast<const Bf16*>(unit.q) + r * unit.q_row_stride;
+      for (std::int32_t h = 0; h < unit.num_heads; ++h, q += depth, from += unit.q_head_stride) {
+        std::size_t d = 0;
+        for (; d + kTileDepth <= head_dim; d += kTileDepth) std::memcpy(q + d, from + d, kRowBytes);
+        if (d == depth) continue;
+        std::memset(q + d, 0, kRowBytes);
+        std::memcpy(q + d, from + d, (head_dim - d) * sizeof(Bf16));
       }
     }
   }
@@ -199,7 +202,7 @@ struct TileProducts {
     }
   }
 
-  // Scores, scaled, and their maxima.
+  // Scores and their maxima.
   static void score(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles, SpanScratch& scratch) {
     const std::size_t depth = index(p.part.unit.layout->key_depth), rows = p.part.rows();
     const char* q = reinterpret_cast<const char*>(reinterpret_cast<const Bf16*>(scratch.q) + p.part.first * depth);
@@ -215,9 +218,9 @@ struct TileProducts {
       };
       rows <= kTileRows ? multiply_few<2>(product, 0, kRowBytes, key_tile)
                         : multiply_many<2>(product, 0, kRowBytes, key_tile);
-      if (block > first) scale_block<E>(p, block - 1, scratch);
+      if (block > first) join_maxima<E>(p, block - 1, scratch);
     }
-    scale_block<E>(p, end - 1, scratch);
+    join_maxima<E>(p, end - 1, scratch);
     reduce_maxima(p, scratch);
   }
 
@@ -248,7 +251,9 @@ struct TileProducts {
     for (std::size_t m = 0; m < rows; m += kRowsAtOnce) {
       const std::size_t next = m + kRowsAtOnce;
       exponentiate_rows<E, whole>(p, block, m, next < rows ? next : rows, scratch);
-      for (; step < steps && step * rows < steps * next; ++step) multiply_values(p, block - 1, step, tiles, scratch);
+      // Not at once: the tiles would wait for the probabilities on their way to the cache.
+      for (; step < steps && (step + 1) * rows <= steps * next; ++step)
+        multiply_values(p, block - 1, step, tiles, scratch);
     }
   }
 
@@ -272,7 +277,7 @@ struct TileProducts {
 constexpr std::int32_t kFewestRows = 3;
 
 bool on_tiles(const SpanUnit& unit) {
-  return unit.num_rows * unit.num_heads >= kFewestRows;
+  return unit.num_rows * unit.num_heads >= kFewestRows && unit.scale > 0.0f;  // see join_maxima
 }
 
 template <class E>

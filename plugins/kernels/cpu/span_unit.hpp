@@ -9,8 +9,6 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::int32_t kPrefetchRows = 8;  // with more rows there is time for the hardware to fetch by itself
-
 // Where the cache holds the group of sixteen tokens number `group` of the sequence.
 template <class E>
 struct Cache {
@@ -48,11 +46,9 @@ class SpanReader {
   SpanReader(const SpanUnit& unit, std::int32_t span)
       : cache_(unit),
         first_(span * (kSpan / kKeyGroup)),
-        enabled_(unit.num_rows * unit.num_heads <= kPrefetchRows),
         next_(span + 1 < unit.end_span ? unit
               : unit.next != nullptr   ? *unit.next
                                        : unit) {
-    if (!enabled_) return;
     const bool here = span + 1 < unit.end_span;
     if (!here && unit.next == nullptr) return;
     const std::int32_t next_span = here ? span + 1 : next_.unit.first_span;
@@ -61,6 +57,8 @@ class SpanReader {
     next_end_ = minimum((next_span * kSpan + keys.end + kKeyGroup - 1) / kKeyGroup, next_.num_groups);
   }
 
+  // What the span's first part has asked for is there for the others.
+  void stop_fetching() { enabled_ = false; }
   const Cache<E>& cache() const { return cache_; }
   std::int32_t first_group() const { return first_; }
   // K of the span's group number `group`.
@@ -72,6 +70,7 @@ class SpanReader {
   }
   // Part `part` of `parts` of the keys that come next.
   void fetch_next_keys(std::size_t part, std::size_t parts) const {
+    if (!enabled_) return;
     const std::int32_t count = next_end_ - next_begin_, i = static_cast<std::int32_t>(part);
     const std::int32_t n = static_cast<std::int32_t>(parts);
     for (std::int32_t group = count * i / n; group < count * (i + 1) / n; ++group) {
@@ -90,7 +89,7 @@ class SpanReader {
 
   Cache<E> cache_;
   std::int32_t first_;
-  bool enabled_;
+  bool enabled_ = true;
   Cache<E> next_;
   std::int32_t next_begin_ = 0, next_end_ = 0;  // groups; none
 };
@@ -176,6 +175,7 @@ class UnitSpan {
       prepared_values_ = true;
     }
     Products::weigh(p, reader_, tiles_, scratch_);
+    reader_.stop_fetching();
   }
 
  private:
