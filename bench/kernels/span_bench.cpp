@@ -2,6 +2,7 @@
 // run. usage: span_bench [isa ...]   (without: all that the machine has but portable) Decode: 32 sequences of 1000
 // tokens; floor: K and V over the memory bandwidth. Prefill: 1024 rows of one sequence; floor: the two products over
 // the peak. `ratio` is floor / measured: 1 is the end. Times are of one layer, the fastest of many.
+// Append: rope of q and k, K and V into the cache, as plugins/attention/paged/append.cpp does it, in time a row.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -99,6 +100,78 @@ double measure(cpu::Isa isa, bool int8, const Work& work, std::size_t threads) {
   });
 }
 
+// Rows of q, k and v side by side, and where they go: all tokens of the cache's sequences in order, or the last of
+// each.
+struct AppendWork {
+  AppendWork(const Model& m, const Cache& c, int num_seqs, int length, bool all)
+      : model(m), cache(c), columns((m.group + 2) * m.kv_heads * m.head_dim) {
+    for (int seq = 0; seq < num_seqs; ++seq) {
+      for (int t = all ? 0 : length - 1; t < length; ++t) {
+        const auto block = static_cast<std::size_t>(seq * cache.blocks + t / kBlockSize);
+        slots.push_back(static_cast<std::int64_t>(cache.table[block]) * kBlockSize + t % kBlockSize);
+      }
+    }
+    rows.assign(slots.size() * static_cast<std::size_t>(columns), 0x3d00);
+    cos.assign(static_cast<std::size_t>(length * model.head_dim / 2), 1.0f);  // q and k stay as they are
+    sin.assign(cos.size(), 0.0f);
+  }
+  const Model& model;
+  const Cache& cache;
+  int columns;
+  std::vector<std::int64_t> slots;
+  std::vector<cpu::Bf16> rows;
+  std::vector<float> cos, sin;
+};
+
+double measure_append(cpu::Isa isa, bool int8, AppendWork& work) {
+  const Model& model = work.model;
+  const cpu::KernelTable& kernels = cpu::kernels(isa);
+  const auto heads = static_cast<std::size_t>((model.group + 1) * model.kv_heads);
+  const auto dim = static_cast<std::size_t>(model.head_dim), columns = static_cast<std::size_t>(work.columns);
+  return bench::fastest_round(1, 1.0, [&](std::size_t, std::size_t) {
+    for (std::size_t begin = 0, end; begin < work.slots.size(); begin = end) {
+      const auto left = static_cast<std::size_t>(cpu::kKeyGroup - work.slots[begin] % cpu::kKeyGroup);
+      end = std::min(begin + left, work.slots.size());
+      cpu::KvWrite write{};
+      cpu::Bf16* const first = work.rows.data() + begin * columns;
+      for (std::size_t row = begin; row < end; ++row) {
+        cpu::Bf16* const x = work.rows.data() + row * columns;
+        const std::size_t angles = row * dim / 2 % work.cos.size();
+        kernels.rope.rotate_bf16(x, heads, model.head_dim, &work.cos[angles], &work.sin[angles], dim);
+        for (std::size_t i = heads * dim; i < columns; i += 32) __builtin_prefetch(x + i);
+      }
+      write.v = first + heads * dim;
+      write.k = first + (heads - static_cast<std::size_t>(model.kv_heads)) * dim;
+      write.k_row_stride = write.v_row_stride = work.columns;
+      write.k_head_stride = write.v_head_stride = model.head_dim;
+      write.num_rows = static_cast<std::int32_t>(end - begin);
+      write.slots = work.slots.data() + begin;
+      write.kv = work.cache.memory.get();
+      write.layout = &work.cache.layout;
+      (int8 ? kernels.kv_write.bf16_int8 : kernels.kv_write.bf16)(write);
+    }
+  });
+}
+
+void run_append(cpu::Isa isa) {
+  std::printf("\n%s, 1 thread: append\n%10s %22s %10s %9s\n", cpu::isa_name(isa), "model", "work", "us", "ns/row");
+  for (const Model& model : kModels) {
+    for (const int variant : {0, 1, 2, 3}) {
+      const bool prefill = variant >= 2, int8 = variant % 2 != 0;
+      const int num_seqs = prefill ? 2 : 32, length = prefill ? 1024 : 1000;
+      const Cache cache(model, int8, num_seqs, length);
+      AppendWork work(model, cache, num_seqs, length, prefill);
+      const double seconds = measure_append(isa, int8, work);
+      std::printf("%10s %22s %10.1f %9.1f\n", model.name,
+                  prefill ? int8 ? "2 x 1024, int8" : "2 x 1024"
+                  : int8  ? "32 x 1, int8"
+                          : "32 x 1",
+                  seconds * 1e6, seconds * 1e9 / static_cast<double>(work.slots.size()));
+      std::fflush(stdout);
+    }
+  }
+}
+
 void run(cpu::Isa isa, std::size_t threads, double bandwidth) {
   const double peak = bench::peak_flop_per_s(isa, threads);
   std::printf("\n%s, %zu thread%s: read %.1f GB/s, peak %.1f GFLOP/s\n", cpu::isa_name(isa), threads,
@@ -133,6 +206,9 @@ int main(int argc, char** argv) {
   if (!isas) return 1;
   for (std::size_t threads : {1, 2}) {
     const double bandwidth = bench::memory_read_bytes_per_s(threads);
-    for (cpu::Isa isa : *isas) run(isa, threads, bandwidth);
+    for (cpu::Isa isa : *isas) {
+      run(isa, threads, bandwidth);
+      if (threads == 1) run_append(isa);
+    }
   }
 }

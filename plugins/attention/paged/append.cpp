@@ -11,6 +11,12 @@ using cpu::Bf16;
 constexpr int32_t kAppendTasks = 4;        // a thread
 constexpr int32_t kAppendElements = 8192;  // of q, k and v that a task takes at least: some microseconds
 
+template <typename T>
+void fetch(const T* from, int32_t elements) {
+  constexpr int32_t kLine = 64 / sizeof(T);
+  for (int32_t i = 0; i < elements; i += kLine) __builtin_prefetch(from + i);
+}
+
 }  // namespace
 
 // Rows of sequences without tokens are padding: they are not read, and may all point at one slot.
@@ -18,7 +24,8 @@ void Paged::plan_append(const mortise_batch& batch) {
   append_rows_.clear();
   const int32_t columns = (dims_.num_heads + 2 * dims_.num_kv_heads) * dims_.head_dim;
   const int32_t even = (batch.num_tokens + num_threads_ * kAppendTasks - 1) / (num_threads_ * kAppendTasks);
-  const int32_t rows = std::max({1, even, kAppendElements / columns});
+  const int32_t least = std::max({1, even, kAppendElements / columns});
+  const int32_t rows = least > cpu::kKeyGroup ? least / cpu::kKeyGroup * cpu::kKeyGroup : least;  // whole groups
   for (int32_t seq = 0; seq < batch.num_seqs; ++seq) {
     if (batch.seq_lens[seq] == 0) continue;
     for (int32_t row = batch.cu_seqlens_q[seq]; row < batch.cu_seqlens_q[seq + 1];) {
@@ -47,41 +54,38 @@ const void* Paged::norm_weight(const mortise_weight* weight, Bf16* narrowed) con
   return narrowed;
 }
 
+// Norm and rotation of a row of q or of k, in place.
 template <typename T>
-void Paged::append_rows(const AppendWork& work, Task rows) const {
+void Paged::prepare_row(const AppendWork& work, const Heads& heads, int32_t num_heads, const void* weight,
+                        int32_t row) const {
   constexpr bool kBf16 = sizeof(T) == sizeof(Bf16);
-  const auto norm = [&] {
-    if constexpr (kBf16) {
-      return kernels_.norm.rms_norm_bf16;
-    } else {
-      return kernels_.norm.rms_norm_f32;
-    }
-  }();
-  const auto rotate = [&] {
-    const bool interleaved = work.rope != nullptr && work.rope->interleaved != 0;
-    if constexpr (kBf16) {
-      return interleaved ? kernels_.rope.rotate_interleaved_bf16 : kernels_.rope.rotate_bf16;
-    } else {
-      return interleaved ? kernels_.rope.rotate_interleaved_f32 : kernels_.rope.rotate_f32;
-    }
-  }();
-  const auto prepare = [&](const Heads& heads, int32_t row, int32_t num_heads, const void* weight) {
-    T* x = reinterpret_cast<T*>(heads.data) + row * heads.row_stride;
+  T* const x = reinterpret_cast<T*>(heads.data) + row * heads.row_stride;
+  if (weight != nullptr) {
     const auto stride = static_cast<std::size_t>(heads.head_stride);
-    if (weight != nullptr) {
-      norm({x, stride, nullptr, 0, weight, nullptr, x, stride, static_cast<std::size_t>(dims_.head_dim), work.norm_eps},
-           0, static_cast<std::size_t>(num_heads));
+    const cpu::NormArgs args = {
+        x, stride, nullptr, 0, weight, nullptr, x, stride, static_cast<std::size_t>(dims_.head_dim), work.norm_eps};
+    if constexpr (kBf16) {
+      kernels_.norm.rms_norm_bf16(args, 0, static_cast<std::size_t>(num_heads));
+    } else {
+      kernels_.norm.rms_norm_f32(args, 0, static_cast<std::size_t>(num_heads));
     }
-    if (work.rope != nullptr) {
-      const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(work.positions[row]) * (work.rope->rotary_dim / 2);
-      rotate(x, static_cast<std::size_t>(num_heads), heads.head_stride, work.rope->cos + at, work.rope->sin + at,
-             static_cast<std::size_t>(work.rope->rotary_dim));
-    }
-  };
-  for (int32_t row = rows.begin; row < rows.end; ++row) {
-    prepare(work.q, row, dims_.num_heads, work.q_norm);
-    prepare(work.k, row, dims_.num_kv_heads, work.k_norm);
   }
+  if (work.rope == nullptr) return;
+  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(work.positions[row]) * (work.rope->rotary_dim / 2);
+  const auto rotate = [&](auto kernel) {
+    kernel(x, static_cast<std::size_t>(num_heads), heads.head_stride, work.rope->cos + at, work.rope->sin + at,
+           static_cast<std::size_t>(work.rope->rotary_dim));
+  };
+  const bool interleaved = work.rope->interleaved != 0;
+  if constexpr (kBf16) {
+    rotate(interleaved ? kernels_.rope.rotate_interleaved_bf16 : kernels_.rope.rotate_bf16);
+  } else {
+    rotate(interleaved ? kernels_.rope.rotate_interleaved_f32 : kernels_.rope.rotate_f32);
+  }
+}
+
+template <typename T>
+void Paged::write_rows(const AppendWork& work, Task rows) const {
   cpu::KvWrite write{};
   write.k = reinterpret_cast<const T*>(work.k.data) + rows.begin * work.k.row_stride;
   write.k_row_stride = work.k.row_stride;
@@ -93,10 +97,28 @@ void Paged::append_rows(const AppendWork& work, Task rows) const {
   write.slots = work.slots + rows.begin;
   write.kv = work.kv;
   write.layout = &layout_;
-  if constexpr (kBf16) {
+  if constexpr (sizeof(T) == sizeof(Bf16)) {
     (int8() ? kernels_.kv_write.bf16_int8 : kernels_.kv_write.bf16)(write);
   } else {
     (int8() ? kernels_.kv_write.f32_int8 : kernels_.kv_write.f32)(write);
+  }
+}
+
+// Few rows at once, up to the end of a group of the cache: they are in the first-level cache when head by head is
+// written, and a group is written whole. V is asked for when its row is in turn, for the memory reads on from there.
+template <typename T>
+void Paged::append_rows(const AppendWork& work, Task rows) const {
+  for (int32_t begin = rows.begin; begin < rows.end;) {
+    const auto in_group = static_cast<int32_t>(work.slots[begin] % cpu::kKeyGroup);
+    const int32_t end = std::min(begin + cpu::kKeyGroup - in_group, rows.end);
+    for (int32_t row = begin; row < end; ++row) {
+      prepare_row<T>(work, work.q, dims_.num_heads, work.q_norm, row);
+      prepare_row<T>(work, work.k, dims_.num_kv_heads, work.k_norm, row);
+      const T* const v = reinterpret_cast<const T*>(work.v.data) + row * work.v.row_stride;
+      for (int32_t head = 0; head < dims_.num_kv_heads; ++head) fetch(v + head * work.v.head_stride, dims_.head_dim);
+    }
+    write_rows<T>(work, {begin, end});
+    begin = end;
   }
 }
 

@@ -89,6 +89,11 @@ class Paged {
   void plan_append(const mortise_batch& batch);
   const void* norm_weight(const mortise_weight* weight, cpu::Bf16* narrowed) const;
   template <typename T>
+  void prepare_row(const AppendWork& work, const Heads& heads, int32_t num_heads, const void* weight,
+                   int32_t row) const;
+  template <typename T>
+  void write_rows(const AppendWork& work, Task rows) const;
+  template <typename T>
   void append_rows(const AppendWork& work, Task rows) const;
   cpu::SpanUnit span_unit(const mortise_batch& batch, int32_t layer, const Heads& q, const Heads& out, const Plan& plan,
                           const Unit& unit) const;

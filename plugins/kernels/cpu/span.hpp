@@ -76,9 +76,9 @@ std::size_t partial_floats(std::int32_t value_width, std::int32_t num_rows, std:
 // What one thread needs while it computes a unit. 64-byte aligned; contents do not matter.
 struct alignas(64) SpanScratch {
   float q[kUnitRows * kMaxHeadDim];
-  float scores[kSpanRows * kSpan];
-  std::uint16_t probabilities[kSpanRows * kSpan];  // AMX
-  float tile[32 * kMaxHeadDim];                    // a tile of K or V, widened
+  float scores[kSpanRows * kSpan];                     // and the probabilities in their place
+  float maxima[kSpanRows * 16], sums[kSpanRows * 16];  // AMX: of each lane
+  float tile[32 * kMaxHeadDim];                        // a tile of K or V, widened
   float span[2 * kSpanRows + kSpanRows * kMaxHeadDim];
   float total[kUnitRows * 2 * kSpanRows + kUnitRows * kMaxHeadDim];  // for one row a part
   // Copies of tiles: V's zero-filled last one, what AMX wants in one piece, and for it int8 as bf16.

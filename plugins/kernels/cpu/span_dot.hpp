@@ -5,6 +5,7 @@
 // or columns) stay in registers for the length of a tile; the sums, touched once a tile, lie in memory.
 #pragma once
 
+#include "kernels/cpu/span_softmax.hpp"
 #include "kernels/cpu/span_unit.hpp"
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
@@ -230,15 +231,8 @@ struct VecProducts {
       }
     }
   }
-  static void begin_part(std::size_t) {}
+  static void begin_part(std::size_t, Tiles&) {}
   static void end() {}
-
-  // Probabilities in place of the scores; rounded to the model's type, as they are returned.
-  static MORTISE_INLINE F32x16 put(SpanScratch& scratch, std::size_t m, std::size_t lane, F32x16 p) {
-    const F32x16 rounded_p = rounded<T>(p);
-    store(scratch.scores + m * kSpanStride + lane, rounded_p);
-    return rounded_p;
-  }
 
   static void prepare_keys(const SpanReader<E>&, KeyRange, SpanScratch&, Tiles&) {}
   static void prepare_values(const SpanReader<E>&, const ValueTiles<E>& halves, std::size_t, std::size_t, SpanScratch&,
@@ -246,11 +240,11 @@ struct VecProducts {
     tiles = halves;
   }
 
-  static void scores(const Part& part, const SpanReader<E>& reader, KeyRange keys, const Tiles&, SpanScratch& scratch) {
-    const std::size_t depth = index(part.unit.layout->key_depth);
-    const float* q = scratch.q + part.first * depth;
-    const std::size_t end = (index(keys.end) + kLanes - 1) / kLanes;
-    for (std::size_t group = index(keys.begin) / kLanes; group < end; group += kGroupsAtOnce) {
+  static void score(const PartSpan& p, const SpanReader<E>& reader, const Tiles&, SpanScratch& scratch) {
+    const std::size_t depth = index(p.part.unit.layout->key_depth);
+    const float* q = scratch.q + p.part.first * depth;
+    const std::size_t end = (index(p.keys.end) + kLanes - 1) / kLanes;
+    for (std::size_t group = index(p.keys.begin) / kLanes; group < end; group += kGroupsAtOnce) {
       const std::size_t count = end - group < kGroupsAtOnce ? end - group : kGroupsAtOnce;
       const E* groups[kGroupsAtOnce];
       for (std::size_t i = 0; i < count; ++i) {
@@ -259,19 +253,20 @@ struct VecProducts {
       }
       for (std::size_t d = 0; d < depth; d += kTileDepth) {
         const std::size_t here = depth - d < kTileDepth ? depth - d : kTileDepth;
-        multiply({q + d, depth, here, scratch.scores + group * kLanes, kSpanStride, d == 0}, part.rows(), count,
+        multiply({q + d, depth, here, scratch.scores + group * kLanes, kSpanStride, d == 0}, p.part.rows(), count,
                  KeyPairs<T, E>{groups, d}, scratch);
       }
     }
+    softmax_rows<T, E>(p, scratch);
   }
 
-  static void values(const Part& part, const SpanReader<E>& reader, std::size_t first, std::size_t end,
-                     const Tiles& tiles, SpanScratch& scratch, float* o) {
-    const std::size_t width = index(part.unit.layout->value_width);
+  static void weigh(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles, SpanScratch& scratch) {
+    const std::size_t width = index(p.part.unit.layout->value_width);
+    const std::size_t first = index(p.range.begin) / kTileDepth, end = index(p.range.end) / kTileDepth;
     for (std::size_t tile = first; tile < end; ++tile) {
       reader.fetch_next_keys(tile - first, end - first);
-      multiply({scratch.scores + tile * kTileDepth, kSpanStride, kTileDepth, o, width, tile == first}, part.rows(),
-               width / kLanes, ValuePairs<T, E>{tiles.half[tile], width}, scratch);
+      multiply({scratch.scores + tile * kTileDepth, kSpanStride, kTileDepth, p.partial.o, width, tile == first},
+               p.part.rows(), width / kLanes, ValuePairs<T, E>{tiles.half[tile], width}, scratch);
     }
   }
 

@@ -59,51 +59,96 @@ void write_value_pair(const Bf16* even, const Bf16* odd, std::size_t head_dim, B
   }
 }
 
-// Four 32-bit words: a vector of the compiler, not of an instruction set.
-using U32x4 = std::uint32_t __attribute__((vector_size(16)));
+// Words of 32 bits: vectors of the compiler, not of an instruction set.
+template <int n>
+struct Words;
+template <>
+struct Words<4> {
+  using Vector = std::uint32_t __attribute__((vector_size(16)));
+  static MORTISE_INLINE Vector low(Vector a, Vector b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
+  static MORTISE_INLINE Vector high(Vector a, Vector b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
+};
+#if defined(MORTISE_ISA_AVX512)
+template <>
+struct Words<16> {
+  using Vector = std::uint32_t __attribute__((vector_size(64)));
+  static MORTISE_INLINE Vector low(Vector a, Vector b) {
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  }
+  static MORTISE_INLINE Vector high(Vector a, Vector b) {
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  }
+};
+constexpr int kMostTokens = 16;  // whole lines of a group
+#else
+constexpr int kMostTokens = 4;
+#endif
 
-MORTISE_INLINE U32x4 load_words(const Bf16* p) {
-  U32x4 v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
+// n pairs of n tokens, `row_stride` apart: the words of a token become a column of the group. A step interleaves word
+// by word rows that are n / 2 apart: it rotates the bits of (row, column) by one, and log2(n) of them swap the two.
+template <int n>
+MORTISE_INLINE void write_keys_square(const Bf16* k, std::ptrdiff_t row_stride, Bf16* keys) {
+  typename Words<n>::Vector rows[n], steps[n];
+#pragma GCC unroll 16
+  for (int i = 0; i < n; ++i) std::memcpy(&rows[i], k + i * row_stride, sizeof rows[i]);
+#pragma GCC unroll 4
+  for (int step = 1; step < n; step *= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < n / 2; ++i) {
+      steps[2 * i] = Words<n>::low(rows[i], rows[i + n / 2]);
+      steps[2 * i + 1] = Words<n>::high(rows[i], rows[i + n / 2]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < n; ++i) rows[i] = steps[i];
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < n; ++i) std::memcpy(keys + i * 2 * kKeyGroup, &rows[i], sizeof rows[i]);
 }
 
-// Four pairs of four tokens, `row_stride` apart: words of a token become a column of the group.
-MORTISE_INLINE void write_keys_4x4(const Bf16* k, std::ptrdiff_t row_stride, Bf16* keys) {
-  const U32x4 r0 = load_words(k), r1 = load_words(k + row_stride), r2 = load_words(k + 2 * row_stride),
-              r3 = load_words(k + 3 * row_stride);
-  const U32x4 low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
-  const U32x4 low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-  const U32x4 columns[4] = {
-      __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
-      __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
-  for (std::size_t c = 0; c < 4; ++c) std::memcpy(keys + c * 2 * kKeyGroup, &columns[c], sizeof columns[c]);
+// n neighbouring tokens, head_dim a multiple of 8. keys: the slot of the first.
+template <int n>
+void write_keys(const Bf16* k, std::ptrdiff_t row_stride, std::size_t head_dim, Bf16* keys) {
+  std::size_t d = 0;
+  for (; d + 2 * n <= head_dim; d += 2 * n) write_keys_square<n>(k + d, row_stride, keys + d * kKeyGroup);
+  if constexpr (n > 4) {
+    for (; d < head_dim; d += 8) {
+      for (int i = 0; i < n; i += 4) {
+        write_keys_square<4>(k + d + i * row_stride, row_stride, keys + d * kKeyGroup + 2 * i);
+      }
+    }
+  }
 }
 
-// Four neighbouring tokens, head_dim a multiple of 8. keys: the slot of the first.
-void write_four_keys(const Bf16* k, std::ptrdiff_t row_stride, std::size_t head_dim, Bf16* keys) {
-  for (std::size_t d = 0; d < head_dim; d += 8) write_keys_4x4(k + d, row_stride, keys + d * kKeyGroup);
-}
-
-// Tokens of a prefill come with neighbouring slots: four of them, from one whose offset is a multiple of four.
-bool four_neighbours(const KvWrite& write, std::int32_t row) {
-  if (row + 4 > write.num_rows || write.slots[row] % 4 != 0) return false;
-  for (std::int32_t i = 1; i < 4; ++i) {
+// Tokens of a prefill come with neighbouring slots: n of them, from one whose offset is a multiple of n.
+bool are_neighbours(const KvWrite& write, std::int32_t row, std::int32_t n) {
+  if (row + n > write.num_rows || write.slots[row] % n != 0) return false;
+  for (std::int32_t i = 1; i < n; ++i) {
     if (write.slots[row + i] != write.slots[row] + i) return false;
   }
   return true;
 }
 
-void write_head(const KvWrite& write, std::size_t head, const Bf16* k, const Bf16* v) {
+// n tokens from row r, neighbours.
+template <int n>
+void write_neighbours(const KvWrite& write, const Bf16* k, const Bf16* v, const Slot<Bf16>& slot) {
   const std::size_t head_dim = index(write.layout->head_dim), pair_row = 2 * index(write.layout->value_width);
+  write_keys<n>(k, write.k_row_stride, head_dim, slot.keys);
+  Bf16* values = slot.values;
+  for (int i = 0; i < n; i += 2, v += 2 * write.v_row_stride, values += pair_row) {
+    write_value_pair(v, v + write.v_row_stride, head_dim, values);
+  }
+}
+
+void write_head(const KvWrite& write, std::size_t head, const Bf16* k, const Bf16* v) {
+  const std::size_t head_dim = index(write.layout->head_dim);
   for (std::int32_t r = 0; r < write.num_rows;) {
     const Slot<Bf16> slot = slot_of<Bf16>(write, write.slots[r], head);
     const Bf16 *key = k + r * write.k_row_stride, *value = v + r * write.v_row_stride;
-    if (four_neighbours(write, r)) {
-      write_four_keys(key, write.k_row_stride, head_dim, slot.keys);
-      write_value_pair(value, value + write.v_row_stride, head_dim, slot.values);
-      write_value_pair(value + 2 * write.v_row_stride, value + 3 * write.v_row_stride, head_dim,
-                       slot.values + pair_row);
+    if (kMostTokens > 4 && are_neighbours(write, r, kMostTokens)) {
+      write_neighbours<kMostTokens>(write, key, value, slot);
+      r += kMostTokens;
+    } else if (are_neighbours(write, r, 4)) {
+      write_neighbours<4>(write, key, value, slot);
       r += 4;
     } else {
       write_key(key, head_dim, slot.keys);
@@ -158,7 +203,7 @@ void write_head_int8(const KvWrite& write, std::size_t head, const T* k, const T
   alignas(64) Int8Head q[4];
   for (std::int32_t r = 0; r < write.num_rows;) {
     const Slot<std::int8_t> slot = slot_of<std::int8_t>(write, write.slots[r], head);
-    const std::int32_t tokens = four_neighbours(write, r) ? 4 : 1;
+    const std::int32_t tokens = are_neighbours(write, r, 4) ? 4 : 1;
     for (std::int32_t i = 0; i < tokens; ++i) {
       slot.key_scale[i] = quantise(k + (r + i) * write.k_row_stride, head_dim, q[i]);
     }

@@ -10,6 +10,7 @@ extern const ActivationKernels kActivationKernels;
 extern const LinearBf16Kernels kLinearBf16Kernels;
 extern const LinearIntKernels kLinearIntKernels;
 extern const NormKernels kNormKernels;
+extern const RopeKernels kRopeKernels;
 extern const SpanKernels kSpanBf16Kernels;
 extern const SpanKernels kSpanBf16Int8Kernels;
 }  // namespace mortise::cpu::isa_amx
@@ -82,7 +83,7 @@ constinit const KernelTable kAmxKernelTable = {
     .norm = isa_amx::kNormKernels,
     .sampling = kSampleKernels,
     .kv_write = kKvWriteKernels,
-    .rope = kRopeKernels,
+    .rope = isa_amx::kRopeKernels,
     .span_bf16 = isa_amx::kSpanBf16Kernels,
     .span_bf16_int8 = isa_amx::kSpanBf16Int8Kernels,
     .span_f32 = kSpanF32Kernels,
