@@ -47,7 +47,7 @@ class Beside {
     row_ = end;
   }
 
-  Work work_;
+  Work work_{};
   std::size_t row_ = 0, end_row_ = 0, rows_a_step_ = 0;
   const char* at_ = nullptr;
   std::size_t to_next_row_ = 0, lines_ = 0, left_in_row_ = 0, to_fetch_ = 0, lines_a_step_ = 0;

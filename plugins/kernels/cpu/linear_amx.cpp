@@ -6,6 +6,7 @@
 //   come next are asked for, or, if there are none, weights.
 // What was measured and lost: K in blocks (stores of accumulators that miss the first-level cache stall the tile
 // loads); asking for weights of other rows to come, or for y; 32 rows as twice 16, each against four panels.
+#include "kernels/cpu/beside.hpp"
 #include "kernels/cpu/gate.hpp"
 #include "kernels/cpu/io.hpp"
 #include "kernels/cpu/linear.hpp"
@@ -22,7 +23,6 @@ constexpr std::size_t kTile = 32;  // depth of a tile of K
 constexpr std::size_t kTileRows = 16;
 constexpr std::size_t kTileBytes = 1024;
 constexpr std::size_t kRowBytes = 64;  // of a tile
-constexpr std::size_t kMinChunkPanels = 4;
 constexpr std::size_t kFewPanels = 4;
 constexpr std::size_t kFetchColumns = 128;  // with fewer, asking for the next rows is more than the caches can take
 constexpr std::size_t kAccumulator = kTileRows * kLanes;  // floats
@@ -227,59 +227,25 @@ MORTISE_INLINE void multiply_many_tile(const char* x, std::size_t row_stride, co
   }
 }
 
-// What the rest of the core does while the matrix unit multiplies, a little after every tile: it rounds and stores the
-// rows of the pair of panels before, and asks for what comes next.
+// Rows of a pair of panels that are complete: rounded and stored beside the products of the next pair.
 template <class Rows>
-class Beside {
- public:
-  // acc [2 panels][32 rows][16] of the rows [m, m + rows) and the panels at n, complete; or null.
-  void write(const LinearArgs& args, std::size_t m, std::size_t rows, std::size_t n, const float* acc) {
-    args_ = &args, m_ = m, n_ = n, acc_ = acc;
-    row_ = 0, end_row_ = acc == nullptr ? 0 : rows;
+struct WritePair {
+  MORTISE_INLINE void rows(std::size_t i0, std::size_t i1) const {
+    Rows::write(*args, m, i0, i1, n, acc, acc + 2 * kAccumulator);
   }
-  // Lines [line, end) of rows that are `lines` long, from `first` on.
-  void fetch(const char* first, std::size_t stride, std::size_t lines, std::size_t line, std::size_t end) {
-    lines_ = lines, to_next_row_ = stride - lines * kRowBytes;
-    to_fetch_ = end - line;
-    at_ = to_fetch_ == 0 ? first : first + line / lines * stride + line % lines * kRowBytes;
-    left_in_row_ = to_fetch_ == 0 ? 0 : lines - line % lines;
-  }
-  // All is to be done within so many steps.
-  void begin(std::size_t steps) {
-    rows_a_step_ = steps == 0 ? 0 : (end_row_ + steps - 1) / steps;
-    lines_a_step_ = steps == 0 ? 0 : (to_fetch_ + steps - 1) / steps;
-  }
-  MORTISE_INLINE void step() {
-    write_rows_until(minimum(row_ + rows_a_step_, end_row_));
-    std::size_t count = minimum(lines_a_step_, to_fetch_);
-    for (to_fetch_ -= count; count > 0; --count) {
-      __builtin_prefetch(at_, 0, 2);
-      at_ += kRowBytes;
-      if (--left_in_row_ == 0) at_ += to_next_row_, left_in_row_ = lines_;
-    }
-  }
-  void finish() { write_rows_until(end_row_); }
-
- private:
-  MORTISE_INLINE void write_rows_until(std::size_t end) {
-    if (row_ < end) Rows::write(*args_, m_, row_, end, n_, acc_, acc_ + 2 * kAccumulator);
-    row_ = end;
-  }
-
-  const LinearArgs* args_ = nullptr;
-  std::size_t m_ = 0, n_ = 0, row_ = 0, end_row_ = 0, rows_a_step_ = 0;
-  const float* acc_ = nullptr;
-  const char* at_ = nullptr;
-  std::size_t to_next_row_ = 0, lines_ = 0, left_in_row_ = 0, to_fetch_ = 0, lines_a_step_ = 0;
+  const LinearArgs* args;
+  std::size_t m, n;
+  const float* acc;  // [2 panels][32 rows][16]
 };
 
 // 17 to 32 rows and the one or two panels for column n of y into acc.
 template <int panels, class Rows>
-void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Beside<Rows>& beside, float* acc) {
+void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Beside<WritePair<Rows>>& beside,
+                   float* acc) {
   const std::size_t tiles = tiles_of(args.k), to_second = Rows::to_second(args);
   const std::size_t whole = x.last == nullptr ? tiles : tiles - 1;
   const char* w = static_cast<const char*>(args.w) + n / kLanes * tiles * kTileBytes;
-  beside.begin(tiles);
+  beside.begin(tiles, tiles);
   tile_zero<0>(), tile_zero<2>();
   if constexpr (panels > 1) tile_zero<1>(), tile_zero<3>();
   for (std::size_t t = 0; t < whole; ++t) {
@@ -297,19 +263,20 @@ void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Bes
 // The one panel that is left over.
 template <class Y>
 void multiply_last(PairRows<Y>, const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows,
-                   std::size_t n, Beside<PairRows<Y>>& beside, float* acc) {
+                   std::size_t n, Beside<WritePair<PairRows<Y>>>& beside, float* acc) {
   multiply_many<1>(args, x, n, beside, acc);
   write_rows<Y>(args, m, rows, n, acc);
 }
 template <class Y>
 void multiply_last(GatedRows<Y>, const LinearArgs&, const TilesOfX&, std::size_t, std::size_t, std::size_t,
-                   Beside<GatedRows<Y>>&, float*) {}  // there is none
+                   Beside<WritePair<GatedRows<Y>>>&, float*) {}  // there is none
 
 // Where the pair of panels for column n of y lies, to be asked for.
 template <class Rows>
-void fetch_panels(const LinearArgs& args, std::size_t n, Beside<Rows>& beside) {
+void fetch_panels(const LinearArgs& args, std::size_t n, Beside<WritePair<Rows>>& beside) {
   const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes, lines = panel_bytes / kRowBytes;
-  beside.fetch(static_cast<const char*>(args.w) + n / kLanes * panel_bytes, Rows::to_second(args), lines, 0, 2 * lines);
+  beside.set_fetch(static_cast<const char*>(args.w) + n / kLanes * panel_bytes, Rows::to_second(args), lines, 0,
+                   2 * lines);
 }
 
 // 17 to 32 rows, the columns [n0, n1) of y. `next_rows`: that many of x will be wanted next; where there are none, each
@@ -323,34 +290,25 @@ void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std
   const std::size_t row_lines = args.k * sizeof(Bf16) / kRowBytes;
   const std::size_t pairs = (n1 - n0 + kStep - 1) / kStep, lines = next_rows * row_lines;
   const char* const next_x = x.first + 2 * kTileRows * x.row_stride;
-  Beside<Rows> beside;
+  Beside<WritePair<Rows>> beside;
   std::size_t n = n0, pair = 0;
   for (; n < n1; n += kStep, ++pair) {
     if (next_rows > 0) {
-      beside.fetch(next_x, x.row_stride, row_lines, lines * pair / pairs, lines * (pair + 1) / pairs);
+      beside.set_fetch(next_x, x.row_stride, row_lines, lines * pair / pairs, lines * (pair + 1) / pairs);
     } else if (fetch_weights && n + 2 * kStep <= n1) {
       fetch_panels(args, n + kStep, beside);
     } else {
-      beside.fetch(nullptr, 0, 0, 0, 0);
+      beside.set_no_fetch();
     }
     if (n + kWhole < n1) {
       multiply_many<2>(args, x, n, beside, acc[pair % 2]);
-      beside.write(args, m, rows, n, acc[pair % 2]);
+      beside.set_work({&args, m, n, acc[pair % 2]}, rows);
     } else {
       multiply_last(Rows{}, args, x, m, rows, n, beside, acc[pair % 2]);
-      beside.write(args, m, rows, n, nullptr);
+      beside.set_work({}, 0);
     }
   }
   beside.finish();
-}
-
-// Panels whose weights stay in the cache while all rows pass: chunks as equal as can be, of whole pairs.
-std::size_t chunk_panels(std::size_t panels, std::size_t k) {
-  const std::size_t panel_bytes = tiles_of(k) * kTileBytes;
-  std::size_t most = panel_bytes == 0 ? panels : kLinearChunkBytes / panel_bytes;
-  if (most < kMinChunkPanels) most = kMinChunkPanels;
-  const std::size_t chunks = (panels + most - 1) / most;
-  return chunks <= 1 ? panels : ((panels + chunks - 1) / chunks + 1) & ~std::size_t{1};
 }
 
 template <class Rows>
@@ -358,7 +316,7 @@ void run_rows(const LinearArgs& args, const LinearRange& range) {
   alignas(64) Bf16 last[2 * kTileRows * kTile];
   constexpr std::size_t kPanels = 2 * kLanes / Rows::kColumns;  // of the weight, for sixteen columns of y
   const std::size_t panels = (range.n1 - range.n0 + kLanes - 1) / kLanes * kPanels;
-  const std::size_t chunk = chunk_panels(panels, args.k) / kPanels * kLanes;
+  const std::size_t chunk = chunk_panels(panels, tiles_of(args.k) * kTileBytes) / kPanels * kLanes;
   for (std::size_t n = range.n0; n < range.n1; n += chunk) {
     const std::size_t n_end = minimum(n + chunk, range.n1);
     for (std::size_t m = range.m0; m < range.m1; m += 2 * kTileRows) {
