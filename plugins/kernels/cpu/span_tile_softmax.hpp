@@ -138,37 +138,48 @@ MORTISE_INLINE void put_probabilities(Bf16* to, F32x16 (&p)[2]) {
 #endif
 }
 
-// Rows [first, end) of a block: scores become probabilities, 0 for what a row does not see, and join the sums. With
+// n rows of a block from row m: scores become probabilities, 0 for what a row does not see, and join the sums. With
 // scales: times V's scale, but for those that are 0: the scale of a slot that nobody has written may be anything.
+template <class E, bool whole, std::size_t n>
+MORTISE_INLINE void exponentiate(const PartSpan& p, std::size_t block, std::size_t m, SpanScratch& scratch) {
+  const std::size_t key = block * kTileDepth;
+  const F32x16 c = broadcast(p.part.unit.scale);
+  const float* s = scores_of(scratch, block) + m * kTileDepth;
+  F32x16 e[n][2];
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < 2 * n; ++i) {
+    const std::size_t row = i / 2, lane = i % 2 * kLanes;
+    F32x16 t = load(s + row * kTileDepth + lane);
+    if constexpr (kHasScales<E>) t = t * load(scratch.key_scales + key + lane);
+    e[row][i % 2] = exp2_not_positive(t * c - broadcast(p.partial.max[m + row]));
+    if constexpr (!whole) e[row][i % 2] = select(seen_lanes(p, m + row, key + lane), e[row][i % 2], zero());
+  }
+  // All scores have been read: the probabilities of block 0 take their place.
+#pragma GCC unroll 2
+  for (std::size_t row = 0; row < n; ++row) {
+    float* const sums = scratch.sums + (m + row) * kLanes;
+    F32x16 total = load(sums);
+    if constexpr (kHasScales<E>) {
+      total = total + e[row][0] + e[row][1];
+#pragma GCC unroll 2
+      for (std::size_t i = 0; i < 2; ++i) {
+        const F32x16 scaled = e[row][i] * load(scratch.value_scales + key + i * kLanes);
+        e[row][i] = select(eq(e[row][i], zero()), zero(), scaled);
+      }
+    }
+    put_probabilities(probabilities_of(scratch, block) + (m + row) * kTileDepth, e[row]);
+    if constexpr (!kHasScales<E>) total = total + e[row][0] + e[row][1];
+    store(sums, total);
+  }
+}
+
+// Rows [first, end): two at once, so that the chain of one fills the gaps of the other.
 template <class E, bool whole>
 MORTISE_INLINE void exponentiate_rows(const PartSpan& p, std::size_t block, std::size_t first, std::size_t end,
                                       SpanScratch& scratch) {
-  const std::size_t key = block * kTileDepth;
-  const F32x16 c = broadcast(p.part.unit.scale);
-  for (std::size_t m = first; m < end; ++m) {
-    const float* s = scores_of(scratch, block) + m * kTileDepth;
-    const F32x16 largest = broadcast(p.partial.max[m]);
-    F32x16 e[2], total = load(scratch.sums + m * kLanes);
-#pragma GCC unroll 2
-    for (std::size_t i = 0; i < 2; ++i) {
-      F32x16 t = load(s + i * kLanes);
-      if constexpr (kHasScales<E>) t = t * load(scratch.key_scales + key + i * kLanes);
-      e[i] = exp2_not_positive(t * c - largest);
-      if constexpr (!whole) e[i] = select(seen_lanes(p, m, key + i * kLanes), e[i], zero());
-    }
-    if constexpr (kHasScales<E>) {
-      total = total + e[0] + e[1];
-#pragma GCC unroll 2
-      for (std::size_t i = 0; i < 2; ++i) {
-        const F32x16 scaled = e[i] * load(scratch.value_scales + key + i * kLanes);
-        e[i] = select(eq(e[i], zero()), zero(), scaled);
-      }
-    }
-    // Both scores have been read: block 0 has its probabilities where they were.
-    put_probabilities(probabilities_of(scratch, block) + m * kTileDepth, e);
-    if constexpr (!kHasScales<E>) total = total + e[0] + e[1];
-    store(scratch.sums + m * kLanes, total);
-  }
+  std::size_t m = first;
+  for (; m + 2 <= end; m += 2) exponentiate<E, whole, 2>(p, block, m, scratch);
+  if (m < end) exponentiate<E, whole, 1>(p, block, m, scratch);
 }
 
 }  // namespace

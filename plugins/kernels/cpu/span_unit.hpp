@@ -205,6 +205,19 @@ bool sees_span(const SpanUnit& unit, std::int32_t span) {
   return unit.seq_len > 0 && keys.begin < keys.end;
 }
 
+// The queries of the unit that comes next: they lie apart, too few for the hardware to see a pattern.
+template <class T>
+void fetch_queries(const SpanUnit* next) {
+  if (next == nullptr) return;
+  const std::ptrdiff_t line = 64 / static_cast<std::ptrdiff_t>(sizeof(T)), head_dim = next->layout->head_dim;
+  for (std::int32_t r = 0; r < next->num_rows; ++r) {
+    for (std::int32_t h = 0; h < next->num_heads; ++h) {
+      const T* const q = static_cast<const T*>(next->q) + r * next->q_row_stride + h * next->q_head_stride;
+      for (std::ptrdiff_t d = 0; d < head_dim; d += line) __builtin_prefetch(q + d, 0, 2);
+    }
+  }
+}
+
 template <class T, class Products>
 void attend(const SpanUnit& unit, SpanScratch& scratch) {
   const Partial partial = partial_at(scratch.span);
@@ -214,6 +227,7 @@ void attend(const SpanUnit& unit, SpanScratch& scratch) {
   clear(partial);
   for (std::int32_t span = unit.first_span; span < unit.end_span; ++span) {
     if (!sees_span(unit, span)) continue;
+    if (span + 1 == unit.end_span) fetch_queries<T>(unit.next);
     UnitSpan<T, Products> unit_span(unit, span, scratch);
     over_parts<T>(unit, [&](const Part& part) {
       if (!sees_span(part.unit, span)) return;
