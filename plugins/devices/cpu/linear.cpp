@@ -21,8 +21,8 @@ constexpr std::size_t kTasksPerThread = 4;
 constexpr std::size_t kTaskWork = std::size_t{1} << 17;
 constexpr std::size_t kFewRows = 4;    // fewer take as long: reading the weights is what costs
 constexpr std::size_t kManyRows = 64;  // from here on arithmetic is what costs, if weights and rows stay in the caches
-// With as many for each thread, each takes the rows that it takes in every operation of a step: what it has written is
-// in its own cache, and from another core's it would come slower than from memory.
+// With as many for each thread, each takes the rows that it takes in every operation of a step: what it reads it has
+// written itself, into its own cache.
 constexpr std::size_t kRowsOfThread = 256;
 constexpr std::size_t kGatedRows = 64;  // of the tile of a gated product
 
