@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernel_test.hpp"
-#include "kernels/cpu/reference/math.hpp"
+#include "reference_activation.hpp"
 
 namespace mortise::cpu {
 namespace {
@@ -84,20 +84,6 @@ TEST_P(KernelsElementwise, RowsAreTakenFromTheTableByTheirIds) {
 
 class KernelsActivation : public OnEachIsa {};
 MORTISE_ON_EACH_ISA(KernelsActivation);
-
-float reference_of(Activation act, float x) {
-  switch (act) {
-    case Activation::kSilu:
-      return reference::silu(x);
-    case Activation::kGelu:
-      return reference::gelu(x);
-    case Activation::kGeluTanh:
-      return reference::gelu_tanh(x);
-    case Activation::kRelu:
-      return reference::relu(x);
-  }
-  return 0;
-}
 
 TEST_P(KernelsActivation, AloneAndAsGateItRoundsWhereTransformersDoes) {
   for (Activation act : {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh, Activation::kRelu}) {

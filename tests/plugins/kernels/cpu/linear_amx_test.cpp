@@ -1,6 +1,6 @@
 // The blocking of linear_amx.cpp on emulated tiles, on every machine: chunks of columns, blocks of K, rests of rows.
-#include "kernels/cpu/reference/math.hpp"
 #include "linear_problem.hpp"
+#include "reference_activation.hpp"
 
 namespace mortise::cpu {
 namespace isa_emulated_amx {
@@ -41,20 +41,6 @@ TEST(KernelsLinearEmulatedAmx, NoSplitOfTheWorkChangesABit) {
   }
 }
 
-std::vector<Bf16> expected_gated(const Problem<Bf16>& p) {
-  const auto y = rounded(expected(p));
-  const std::size_t half = p.shape.n / 2;
-  std::vector<Bf16> out;
-  for (std::size_t i = 0; i < p.shape.m; ++i) {
-    const Bf16* row = &y[i * p.shape.n];
-    for (std::size_t j = 0; j < half; ++j) {
-      const Bf16 gate = float_to_bf16(reference::silu(bf16_to_float(row[j])));
-      out.push_back(float_to_bf16(bf16_to_float(gate) * bf16_to_float(row[half + j])));
-    }
-  }
-  return out;
-}
-
 TEST(KernelsLinearEmulatedAmx, AGatedProductHasTheBitsOfBothSteps) {
   DenormalsOff off;
   for (const Shape& s : {Shape{17, 32, 31}, Shape{32, 96, 64}, Shape{33, 160, 100}, Shape{75, 352, 200},
@@ -73,7 +59,8 @@ TEST(KernelsLinearEmulatedAmx, AGatedProductHasTheBitsOfBothSteps) {
         dense.insert(dense.end(), &y[i * stride], &y[i * stride] + half);
         for (std::size_t j = half; j < stride; ++j) ASSERT_EQ(y[i * stride + j], 12345) << "wrote behind row " << i;
       }
-      EXPECT_TRUE(same_bits(expected_gated(p), dense)) << s.m << " x " << s.n << " x " << s.k << " bias " << with_bias;
+      EXPECT_TRUE(same_bits(reference_gated(Activation::kSilu, expected(p), s.m, s.n), dense))
+          << s.m << " x " << s.n << " x " << s.k << " bias " << with_bias;
     }
   }
 }

@@ -1,6 +1,6 @@
 // Gated products of linear_int on AMX: on emulated tiles on every machine, and on those of this one if it has them.
-#include "kernels/cpu/reference/math.hpp"
 #include "linear_int_problem.hpp"
+#include "reference_activation.hpp"
 
 namespace mortise::cpu {
 namespace isa_emulated_amx {
@@ -14,34 +14,6 @@ std::vector<const LinearIntKernels*> gating_kernels() {
     if (kernels(isa).linear_int.can_gate != nullptr) found.push_back(&kernels(isa).linear_int);
   }
   return found;
-}
-
-float activated(Activation act, float x) {
-  switch (act) {
-    case Activation::kSilu:
-      return reference::silu(x);
-    case Activation::kGelu:
-      return reference::gelu(x);
-    case Activation::kGeluTanh:
-      return reference::gelu_tanh(x);
-    case Activation::kRelu:
-      return reference::relu(x);
-  }
-  return x;
-}
-
-std::vector<Bf16> expected_gated(const IntProblem<Bf16>& p, Activation act) {
-  const auto y = expected(p);
-  const std::size_t half = p.shape.n / 2;
-  std::vector<Bf16> out;
-  for (std::size_t i = 0; i < p.shape.m; ++i) {
-    const float* row = &y[i * p.shape.n];
-    for (std::size_t j = 0; j < half; ++j) {
-      const float gate = bf16_to_float(float_to_bf16(activated(act, bf16_to_float(float_to_bf16(row[j])))));
-      out.push_back(float_to_bf16(gate * bf16_to_float(float_to_bf16(row[half + j]))));
-    }
-  }
-  return out;
 }
 
 // Two ranges of columns, as of two threads.
@@ -78,7 +50,8 @@ TEST(KernelsLinearIntGated, HasTheBitsOfProductAndGate) {
                                       {75, 352, 200},
                                       {40, 64, 640}}) {
           const IntProblem<Bf16> p({m, n, k, bits, wanted == 0 ? k : wanted}, Values::kNormal, 11, m % 2 == 0);
-          EXPECT_TRUE(same_bits(expected_gated(p, Activation::kSilu), run_gated(*kernels, p, Activation::kSilu)))
+          EXPECT_TRUE(same_bits(reference_gated(Activation::kSilu, expected(p), p.shape.m, p.shape.n),
+                                run_gated(*kernels, p, Activation::kSilu)))
               << p.shape;
         }
       }
@@ -93,7 +66,8 @@ TEST(KernelsLinearIntGated, EveryActivationAndChunkHasTheBitsOfProductAndGate) {
       for (int bits : {4, 8}) {
         for (std::size_t group : {std::size_t{64}, std::size_t{4480}}) {
           const IntProblem<Bf16> p({35, 352, 4480, bits, group}, Values::kNormal, 12);
-          EXPECT_TRUE(same_bits(expected_gated(p, act), run_gated(*kernels, p, act))) << p.shape;
+          EXPECT_TRUE(same_bits(reference_gated(act, expected(p), p.shape.m, p.shape.n), run_gated(*kernels, p, act)))
+              << p.shape;
         }
       }
     }
