@@ -7,12 +7,12 @@
  *
  * Padding: a host that replays captured graphs pads num_tokens and num_seqs up to a bucket. Padding rows have token 0,
  * position 0 and a slot of a reserved block, and belong to sequences with seq_len 0, whose block table is the reserved
- * block; num_tokens, num_seqs and num_logit_rows count them, num_real_* do not. Nothing reads what comes out of them.
+ * block; num_tokens and num_seqs count them, num_real_* do not. Nothing reads what comes out of them.
  *
  * Buckets: with MORTISE_BATCH_BUCKET the batch's forward is, or may become, a captured graph. num_tokens, num_seqs,
- * num_logit_rows, max_blocks, max_query_len and max_seq_len are then the bucket's, upper bounds of what is in the
- * arrays, and the device arrays of one bucket lie at the same addresses each time: what is launched may depend on these
- * numbers and addresses alone. */
+ * max_blocks, max_query_len and max_seq_len are then the bucket's, upper bounds of what is in the arrays, and the device
+ * arrays but for the logit rows lie at the same addresses each time: what is launched may depend on these numbers and
+ * addresses alone. */
 #ifndef MORTISE_BATCH_H
 #define MORTISE_BATCH_H
 

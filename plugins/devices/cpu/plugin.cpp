@@ -157,7 +157,6 @@ constexpr mortise_parallel_table kParallel = {
     .num_threads = num_threads,
     .run = run,
     .isa = isa,
-    .vector_weight = vector_weight,
 };
 
 int32_t cache_enabled(mortise_device* device) {

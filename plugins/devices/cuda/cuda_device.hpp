@@ -13,7 +13,7 @@
 struct mortise_device {
   int ordinal = 0;
   const mortise_host* host = nullptr;
-  bool tuning_file = true;
+  bool graphs = true, tuning_file = true;  // options
 
   // From activate on.
   std::string name;

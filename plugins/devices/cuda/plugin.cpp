@@ -20,6 +20,10 @@ constexpr char kOptionsSchema[] = R"({
       "title": "number of the GPU, as nvidia-smi and CUDA_VISIBLE_DEVICES count",
       "type": "integer", "minimum": 0, "maximum": 1023, "default": 0
     },
+    "graphs": {
+      "title": "run decode steps as captured graphs; without them the same bits, slower",
+      "type": "boolean", "default": true
+    },
     "tuning_cache": {
       "title": "keep the choice of matrix algorithms in $XDG_CACHE_HOME/mortise or ~/.cache/mortise for later starts",
       "type": "boolean", "default": true
@@ -59,6 +63,7 @@ mortise_status create(const mortise_host* host, const mortise_create_args* args,
     auto device = std::make_unique<mortise_device>();
     device->host = host;
     if (options.has("device")) device->ordinal = options.get<int>("device");
+    if (options.has("graphs")) device->graphs = options.get<bool>("graphs");
     if (options.has("tuning_cache")) device->tuning_file = options.get<bool>("tuning_cache");
     *instance = device.release();
   });
@@ -134,8 +139,8 @@ int32_t vocab_slice(mortise_device*) {
   return kVocabSlice;
 }
 
-const void* get_ext(mortise_device*, const char* id) {
-  return std::strcmp(id, MORTISE_EXT_GRAPH) == 0 ? &kGraphTable : nullptr;
+const void* get_ext(mortise_device* device, const char* id) {
+  return device->graphs && std::strcmp(id, MORTISE_EXT_GRAPH) == 0 ? &kGraphTable : nullptr;
 }
 
 constexpr mortise_device_table kTable = {

@@ -464,13 +464,12 @@ AT(mortise_weight_cache_table, open, 16);
 AT(mortise_weight_cache_table, close, 24);
 
 /* ext/parallel.h */
-SIZE(mortise_parallel_table, 40);
+SIZE(mortise_parallel_table, 32);
 AT(mortise_parallel_table, struct_size, 0);
 AT(mortise_parallel_table, flags, 4);
 AT(mortise_parallel_table, num_threads, 8);
 AT(mortise_parallel_table, run, 16);
 AT(mortise_parallel_table, isa, 24);
-AT(mortise_parallel_table, vector_weight, 32);
 
 /* ext/graph.h */
 SIZE(mortise_graph_table, 40);
