@@ -119,8 +119,10 @@ AbiConfig normed() {
   config.num_layers = 1;
   return config;
 }
-INSTANTIATE_TEST_SUITE_P(Models, PagedCuda, testing::Values(AbiConfig{}, windowed(), normed()),
-                         [](const auto& info) { return std::vector<std::string>{"plain", "windows", "norms"}[info.index]; });
+std::string model_name(const testing::TestParamInfo<AbiConfig>& info) {
+  return info.param.qk_norm ? "norms" : info.param.windows.empty() ? "plain" : "windows";
+}
+INSTANTIATE_TEST_SUITE_P(Models, PagedCuda, testing::Values(AbiConfig{}, windowed(), normed()), model_name);
 
 // ---- what is refused; no GPU needed ----
 
