@@ -218,6 +218,9 @@ constexpr mortise_device_table kTable = {
     .sample = sample,
     .vocab_slice = vocab_slice,
     .get_ext = get_ext,
+    .host_allocate = host_allocate,
+    .host_free = free_memory,
+    .vector_weight = vector_weight,
 };
 
 constexpr mortise_component kComponent = {
