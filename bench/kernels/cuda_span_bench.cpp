@@ -83,7 +83,8 @@ double median_us(const std::function<void(int)>& call, int calls = 8, int rounds
 double copy_bytes_per_us(Bf16* memory, std::size_t bytes) {
   char* base = reinterpret_cast<char*>(memory);
   const std::size_t half = bytes / 2 / 4096 * 4096;
-  const double us = median_us([&](int) { check(cudaMemcpyAsync(base, base + half, half, cudaMemcpyDeviceToDevice, nullptr), "copy"); }, 2, 9);
+  const double us = median_us(
+      [&](int) { check(cudaMemcpyAsync(base, base + half, half, cudaMemcpyDeviceToDevice, nullptr), "copy"); }, 2, 9);
   return 2.0 * static_cast<double>(half) / us;
 }
 
@@ -204,8 +205,8 @@ void Bench::append(int32_t rows) const {
   append.layout = layout;
   const double us = median_us([&](int) { check(cuda::span_append(append, nullptr), "append"); });
   const double floor = 2.0 * 2 * rows * columns / bandwidth;  // q, k and v read and written
-  std::printf("%-34s %9.1f us   floor %8.1f   %5.2f x\n", ("append " + std::to_string(rows) + " rows").c_str(), us, floor,
-              us / floor);
+  std::printf("%-34s %9.1f us   floor %8.1f   %5.2f x\n", ("append " + std::to_string(rows) + " rows").c_str(), us,
+              floor, us / floor);
 }
 
 }  // namespace
@@ -224,11 +225,11 @@ int main() {
   bench.bandwidth = copy_bytes_per_us(bench.kv, elements * 2);
   std::printf("%s, %d multiprocessors, spans of %d; a copy moves %.2f TB/s\n", properties.name, bench.multiprocessors,
               cuda::kSpan, bench.bandwidth * 1e-6);
-  for (const Case& c : {Case{"decode 1 x 32000", 1, 1, 32000}, Case{"decode 64 x 2200", 64, 1, 2200},
-                        Case{"decode 256 x 2200", 256, 1, 2200}, Case{"decode 1 x 500", 1, 1, 500},
-                        Case{"decode 32 x 500", 32, 1, 500}, Case{"verify 32 x 5 rows at 2200", 32, 5, 2200},
-                        Case{"prefill 4000", 1, 4000, 4000}, Case{"prefill 4 x 2000", 4, 2000, 2000},
-                        Case{"chunk of 512 at 8000", 1, 512, 8000}}) {
+  for (const Case& c :
+       {Case{"decode 1 x 32000", 1, 1, 32000}, Case{"decode 64 x 2200", 64, 1, 2200},
+        Case{"decode 256 x 2200", 256, 1, 2200}, Case{"decode 1 x 500", 1, 1, 500}, Case{"decode 32 x 500", 32, 1, 500},
+        Case{"verify 32 x 5 rows at 2200", 32, 5, 2200}, Case{"prefill 4000", 1, 4000, 4000},
+        Case{"prefill 4 x 2000", 4, 2000, 2000}, Case{"chunk of 512 at 8000", 1, 512, 8000}}) {
     bench.run(c);
   }
   bench.append(256);

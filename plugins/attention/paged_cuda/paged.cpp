@@ -89,8 +89,7 @@ mortise_kv_layout Paged::kv_layout(const mortise_model_dims& dims, int32_t kv_dt
   if (dims.head_dim < 1 || dims.num_kv_heads < 1 || dims.num_layers < 1 || block_size < 1 || kv_dtype == 0) {
     invalid("kv_layout", "the model's dimensions, kv_dtype and block_size must all be given");
   }
-  const cuda::SpanLayout layout =
-      cuda::make_span_layout(dims.num_layers, dims.num_kv_heads, dims.head_dim, block_size);
+  const cuda::SpanLayout layout = cuda::make_span_layout(dims.num_layers, dims.num_kv_heads, dims.head_dim, block_size);
   auto out = sized<mortise_kv_layout>();
   std::snprintf(out.layout_id, sizeof out.layout_id, "paged-cuda-bf16/1 s%d b%d l%d h%d d%d", cuda::kSpan, block_size,
                 dims.num_layers, dims.num_kv_heads, dims.head_dim);

@@ -1,9 +1,9 @@
-// plan.hpp: how the rows of one batch become the work of the span kernels (kernels/cuda/span.hpp). Made on the host once
-// a step, used by every layer. No choice made here changes a bit of the result: it is about balance alone.
+// plan.hpp: how the rows of one batch become the work of the span kernels (kernels/cuda/span.hpp). Made on the host
+// once a step, used by every layer. No choice made here changes a bit of the result: it is about balance alone.
 //
-// Decodes, drafts and short chunks become tiles of up to 16 rows for the decode kernel, whose workers share all spans of
-// all tiles evenly; a tile and kv head that falls to several workers leaves partials, which are merged afterwards. Longer
-// chunks become tiles of 128 rows for the prefill kernel, the longest contexts first.
+// Decodes, drafts and short chunks become tiles of up to 16 rows for the decode kernel, whose workers share all spans
+// of all tiles evenly; a tile and kv head that falls to several workers leaves partials, which are merged afterwards.
+// Longer chunks become tiles of 128 rows for the prefill kernel, the longest contexts first.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace mortise::paged_cuda {
 
-// Rows (tokens times query heads of a kv head) of a sequence from which on the prefill kernel is used: below, a few tiles
-// of 16 read the cache faster, above, the tensor cores are better used.
+// Rows (tokens times query heads of a kv head) of a sequence from which on the prefill kernel is used: below, a few
+// tiles of 16 read the cache faster, above, the tensor cores are better used.
 constexpr int32_t kPrefillFrom = 4 * cuda::kDecodeRows + 1;
 
 struct PlanShape {
@@ -27,9 +27,9 @@ struct PlanShape {
 };
 
 struct Plan {
-  std::vector<int32_t> worker_begin;      // [num_workers + 1] into runs
-  std::vector<cuda::SpanRun> runs;        // of the decode kernel
-  std::vector<cuda::SpanMerge> merges;    // at most one less than there are workers
+  std::vector<int32_t> worker_begin;    // [num_workers + 1] into runs
+  std::vector<cuda::SpanRun> runs;      // of the decode kernel
+  std::vector<cuda::SpanMerge> merges;  // at most one less than there are workers
   std::vector<cuda::SpanRun> prefill;
   int64_t partial_rows;  // used
 };

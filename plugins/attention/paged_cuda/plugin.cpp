@@ -39,8 +39,7 @@ mortise_status supports(const mortise_query* query, mortise_error* reason) {
   });
 }
 
-mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance,
-                      mortise_error* error) {
+mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance, mortise_error* error) {
   return guard(error, "create", [&] { *instance = new Paged(known(args)); });
 }
 

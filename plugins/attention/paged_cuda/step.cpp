@@ -25,13 +25,13 @@ Paged::Heads Paged::as_heads(const mortise_tensor& tensor, const char* where, co
   if (tensor.stride[2] != 1 || tensor.stride[0] < 0 || tensor.stride[1] < 0) {
     invalid(where, text("must have neighbouring elements within a head"));
   }
-  if (reinterpret_cast<std::uintptr_t>(tensor.data) % 16 != 0 || tensor.stride[0] % 8 != 0 || tensor.stride[1] % 8 != 0) {
+  if (reinterpret_cast<std::uintptr_t>(tensor.data) % 16 != 0 || tensor.stride[0] % 8 != 0 ||
+      tensor.stride[1] % 8 != 0) {
     invalid(where, text("must have rows and heads that begin at multiples of 16 bytes"));
   }
   const int64_t elements =
       num_rows == 0 ? 0 : (num_rows - 1) * tensor.stride[0] + (num_heads - 1) * tensor.stride[1] + dims_.head_dim;
-  if (elements > 0 &&
-      (tensor.data == nullptr || static_cast<uint64_t>(elements) * sizeof(Bf16Bits) > tensor.bytes)) {
+  if (elements > 0 && (tensor.data == nullptr || static_cast<uint64_t>(elements) * sizeof(Bf16Bits) > tensor.bytes)) {
     invalid(where, text("does not fit its " + std::to_string(tensor.bytes) + " bytes"));
   }
   return {static_cast<Bf16Bits*>(tensor.data), tensor.stride[0], tensor.stride[1]};
@@ -75,7 +75,8 @@ void Paged::check_batch(const mortise_batch& batch) const {
   // Padding rows have no position that could be checked: their slots are.
   const int64_t slots = static_cast<int64_t>(num_blocks_) * layout_.block_size;
   for (int32_t row = 0; row < batch.num_tokens; ++row) {
-    if (batch.slot_mapping[row] >= slots) invalid("plan", "row " + std::to_string(row) + ": its slot is not in the pool");
+    if (batch.slot_mapping[row] >= slots)
+      invalid("plan", "row " + std::to_string(row) + ": its slot is not in the pool");
   }
 }
 

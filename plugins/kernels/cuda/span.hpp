@@ -3,9 +3,9 @@
 //
 //   out[r, h] = softmax_t(scale * q[r, h] . K[t]) V[t]      t: the keys that row r sees
 //
-// A **tile** is some rows of one sequence (rows = tokens times query heads of one kv head: row i is token i / num_heads,
-// head i % num_heads). A **run** is a tile with a range of spans. Each span gives a partial (maximum, sum, O) that
-// depends on the row alone; partials merge from left to right. Whoever computes what, a row's bits are those of
+// A **tile** is some rows of one sequence (rows = tokens times query heads of one kv head: row i is token i /
+// num_heads, head i % num_heads). A **run** is a tile with a range of spans. Each span gives a partial (maximum, sum,
+// O) that depends on the row alone; partials merge from left to right. Whoever computes what, a row's bits are those of
 // reference/span.cu.
 //
 // The cache of one block, one layer and one kv head is K, then V, each
@@ -38,7 +38,7 @@ using Bf16Bits = std::uint16_t;
 
 struct SpanLayout {
   std::int32_t num_layers, num_kv_heads, head_dim, block_size;
-  std::int32_t block_shift;                                     // log2(block_size)
+  std::int32_t block_shift;                                   // log2(block_size)
   std::size_t head_elements, layer_elements, block_elements;  // K and V of a head, a layer, all layers of one block
 };
 

@@ -27,8 +27,8 @@ __device__ __forceinline__ uint4 packed(const float (&x)[kVector]) {
   return {words[0], words[1], words[2], words[3]};
 }
 
-// 1 / sqrt(mean of squares + eps). Sixteen lanes: lane i takes elements i, i + 16, ..; then the tree. Here every lane of
-// the group has one of the sixteen, with 8 lanes a group each has two of them.
+// 1 / sqrt(mean of squares + eps). Sixteen lanes: lane i takes elements i, i + 16, ..; then the tree. Here every lane
+// of the group has one of the sixteen, with 8 lanes a group each has two of them.
 template <int kHeadDim>
 __device__ float inverse_rms(const Bf16* row, int lane, float eps) {
   constexpr int kGroup = kHeadDim / kVector, kEach = kLanes / kGroup;

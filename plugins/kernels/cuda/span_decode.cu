@@ -45,9 +45,10 @@ class Feeder {
     const int key = (span_ * kSpanChunks + chunk_) * kKeyChunk;
     const std::int64_t block = __shfl_sync(kWarp, blocks_, chunk_);
     const int in_block = key & (args_.layout.block_size - 1);
-    const Bf16Bits* from = args_.kv + block * static_cast<std::int64_t>(args_.layout.block_elements) +
-                           static_cast<std::int64_t>(run_.kv_head) * static_cast<std::int64_t>(args_.layout.head_elements) +
-                           (values_ ? args_.layout.block_size * kHeadDim : 0) + in_block * kHeadDim;
+    const Bf16Bits* from =
+        args_.kv + block * static_cast<std::int64_t>(args_.layout.block_elements) +
+        static_cast<std::int64_t>(run_.kv_head) * static_cast<std::int64_t>(args_.layout.head_elements) +
+        (values_ ? args_.layout.block_size * kHeadDim : 0) + in_block * kHeadDim;
     const std::uint32_t to = ring_ + slot_ * Piece<kHeadDim>::kBytes;
 #pragma unroll
     for (int i = 0; i < kHeadDim / 16; ++i) {
@@ -245,11 +246,12 @@ class Worker {
     return chunk;
   }
 
-  __device__ __forceinline__ void do_span(const SpanRun& run, const Tile<kHeadDim>& tile, int span,
-                                          Output<kHeadDim>& o, float (&m)[2], float (&sum)[2]) {
+  __device__ __forceinline__ void do_span(const SpanRun& run, const Tile<kHeadDim>& tile, int span, Output<kHeadDim>& o,
+                                          float (&m)[2], float (&sum)[2]) {
     const int last = run.position + run.num_tokens - 1;
     const Chunks chunks = chunks_of(span, run.position, last, args_.window);
-    const std::uint32_t by_units = Piece<kHeadDim>::lane_by_units(lane_), by_rows = Piece<kHeadDim>::lane_by_rows(lane_);
+    const std::uint32_t by_units = Piece<kHeadDim>::lane_by_units(lane_),
+                        by_rows = Piece<kHeadDim>::lane_by_rows(lane_);
     Scores s;
 #pragma unroll
     for (int c = 0; c < kSpanChunks; ++c) {
@@ -326,8 +328,8 @@ __global__ void __launch_bounds__(kDecodeWarps * 32, kDecodeBlocksPerSm)
 
 template <int kHeadDim>
 cudaError_t launch(const SpanArgs& args, const SpanWork& work, cudaStream_t stream) {
-  decode_kernel<kHeadDim><<<static_cast<unsigned>(work.num_blocks), kDecodeWarps * 32, Shape<kHeadDim>::kBlockBytes,
-                            stream>>>(args, work);
+  decode_kernel<kHeadDim>
+      <<<static_cast<unsigned>(work.num_blocks), kDecodeWarps * 32, Shape<kHeadDim>::kBlockBytes, stream>>>(args, work);
   return cudaGetLastError();
 }
 

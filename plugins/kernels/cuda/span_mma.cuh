@@ -1,5 +1,5 @@
-// span_mma.cuh: the instructions that the span kernels are made of: copies to shared memory in the background, ldmatrix,
-// mma; and where a lane finds its part of a piece of the cache in shared memory.
+// span_mma.cuh: the instructions that the span kernels are made of: copies to shared memory in the background,
+// ldmatrix, mma; and where a lane finds its part of a piece of the cache in shared memory.
 #pragma once
 
 #include <cstdint>
@@ -65,9 +65,13 @@ struct Piece {
   static constexpr int kBytes = kKeyChunk * kHeadDim * 2;
 
   // Matrices in the order (rows 0-7, unit 0) (0-7, 1) (8-15, 0) (8-15, 1): K as B of q . K, b0 b1 of two tiles of 8.
-  static __device__ __forceinline__ std::uint32_t lane_by_units(int lane) { return lane_at(lane, lane / 16, lane / 8 % 2); }
+  static __device__ __forceinline__ std::uint32_t lane_by_units(int lane) {
+    return lane_at(lane, lane / 16, lane / 8 % 2);
+  }
   // (0-7, 0) (8-15, 0) (0-7, 1) (8-15, 1): q as A; transposed, V as B of P V.
-  static __device__ __forceinline__ std::uint32_t lane_by_rows(int lane) { return lane_at(lane, lane / 8 % 2, lane / 16); }
+  static __device__ __forceinline__ std::uint32_t lane_by_rows(int lane) {
+    return lane_at(lane, lane / 8 % 2, lane / 16);
+  }
   // The address for units 2 i and 2 i + 1, `lane_part` one of the above.
   static __device__ __forceinline__ std::uint32_t address(std::uint32_t piece, std::uint32_t lane_part, int i) {
     return piece + i / 4 * 1024 + (lane_part ^ (i % 4 * 32));

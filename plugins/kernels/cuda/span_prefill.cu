@@ -14,8 +14,8 @@ constexpr int kThreads = kWarps * 32;
 template <int kHeadDim>
 struct Shape {
   static constexpr int kSteps = kHeadDim / 16;
-  static constexpr int kPieceBytes = Piece<kHeadDim>::kBytes;      // 16 rows
-  static constexpr int kHalfBytes = kSpanChunks * kPieceBytes;     // K or V of a span
+  static constexpr int kPieceBytes = Piece<kHeadDim>::kBytes;   // 16 rows
+  static constexpr int kHalfBytes = kSpanChunks * kPieceBytes;  // K or V of a span
   static constexpr int kQueryBytes = kWarps * kPieceBytes;
   static constexpr int kBlockBytes = kQueryBytes + 4 * kHalfBytes;  // two spans
 };
@@ -131,9 +131,9 @@ class Tile {
     if (chunks.begin < chunks.end) add(chunks, values, m2, p, o, m, sum);
   }
 
-  __device__ __forceinline__ void weigh(int span, Chunks chunks, std::uint32_t keys, float (&m2)[2],
-                                        Probabilities& p) {
-    const std::uint32_t by_units = Piece<kHeadDim>::lane_by_units(lane_), by_rows = Piece<kHeadDim>::lane_by_rows(lane_);
+  __device__ __forceinline__ void weigh(int span, Chunks chunks, std::uint32_t keys, float (&m2)[2], Probabilities& p) {
+    const std::uint32_t by_units = Piece<kHeadDim>::lane_by_units(lane_),
+                        by_rows = Piece<kHeadDim>::lane_by_rows(lane_);
     Scores s;
 #pragma unroll
     for (int i = 0; i < kKeyTiles; ++i) s[i][0] = s[i][1] = s[i][2] = s[i][3] = 0.0f;
@@ -157,9 +157,8 @@ class Tile {
   }
 
   // The partial's O, merged into what is folded so far.
-  __device__ __forceinline__ void add(Chunks chunks, std::uint32_t values, const float (&m2)[2],
-                                      const Probabilities& p, float (&o)[kHeadDim / 8][4], float (&m)[2],
-                                      float (&sum)[2]) {
+  __device__ __forceinline__ void add(Chunks chunks, std::uint32_t values, const float (&m2)[2], const Probabilities& p,
+                                      float (&o)[kHeadDim / 8][4], float (&m)[2], float (&sum)[2]) {
     const std::uint32_t by_rows = Piece<kHeadDim>::lane_by_rows(lane_);
     float o2[kHeadDim / 8][4], sums[4] = {};
 #pragma unroll
@@ -182,8 +181,12 @@ class Tile {
     }
   }
 
-  __device__ __forceinline__ int tile_row(int half) const { return warp_ * 16 + lane_ / 4 + 8 * half; }
-  __device__ __forceinline__ int position(int half) const { return run_.position + tile_row(half) / run_.num_heads; }
+  __device__ __forceinline__ int tile_row(int half) const {
+    return warp_ * 16 + lane_ / 4 + 8 * half;
+  }
+  __device__ __forceinline__ int position(int half) const {
+    return run_.position + tile_row(half) / run_.num_heads;
+  }
 
   __device__ void write(const float (&o)[kHeadDim / 8][4], const float (&sum)[2]) const {
 #pragma unroll

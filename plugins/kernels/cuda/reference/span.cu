@@ -26,8 +26,8 @@ template <int kHeadDim>
 struct Row {
   const SpanArgs& args;
   const SpanRow& row;
-  float* scores;    // [kSpan], shared
-  Bf16Bits* p;      // [kSpan], shared
+  float* scores;  // [kSpan], shared
+  Bf16Bits* p;    // [kSpan], shared
   int lane, low;
 
   __device__ bool sees(int key) const { return key >= low && key <= row.position; }
@@ -44,8 +44,8 @@ struct Row {
           const int at = step + 8 * half + t;
           if (g == 0) a[2 * half] = q[at] | static_cast<std::uint32_t>(q[at + 1]) << 16;
           if (sees(key)) {
-            b[half] = element<kHeadDim>(args, row, false, key, at) |
-                      element<kHeadDim>(args, row, false, key, at + 1) << 16;
+            b[half] = element<kHeadDim>(args, row, false, key, at) | element<kHeadDim>(args, row, false, key, at + 1)
+                                                                         << 16;
           }
         }
         __syncwarp();

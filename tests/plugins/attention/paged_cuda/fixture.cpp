@@ -178,9 +178,9 @@ Attention::Batch Attention::make_batch(const std::vector<Piece>& pieces) {
       }
       batch.rows.push_back({sequence.name, position, 0});
       batch.positions.push_back(position);
-      batch.slots.push_back(
-          int64_t{sequence.blocks[static_cast<std::size_t>(position / config_.block_size)]} * config_.block_size +
-          position % config_.block_size);
+      batch.slots.push_back(int64_t{sequence.blocks[static_cast<std::size_t>(position / config_.block_size)]} *
+                                config_.block_size +
+                            position % config_.block_size);
     }
     batch.starts.push_back(static_cast<int32_t>(batch.rows.size()));
     batch.lengths.push_back(sequence.length);
@@ -281,15 +281,15 @@ void Attention::layers(const mortise_batch& view) {
   rope.rotary_dim = config_.head_dim;
   const mortise_tensor q = tensor(qkv_.data(), rows, config_.num_heads, columns());
   mortise_tensor k = tensor(qkv_.data() + row_size, rows, config_.num_kv_heads, columns());
-  mortise_tensor v = tensor(k.data == nullptr ? nullptr : static_cast<uint16_t*>(k.data) +
-                                                              config_.num_kv_heads * config_.head_dim,
-                            rows, config_.num_kv_heads, columns());
+  mortise_tensor v =
+      tensor(k.data == nullptr ? nullptr : static_cast<uint16_t*>(k.data) + config_.num_kv_heads * config_.head_dim,
+             rows, config_.num_kv_heads, columns());
   mortise_error error = make_error();
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
-    check_cuda(cudaMemcpyAsync(qkv_.data(), pristine_.data() + layer * rows * columns(),
-                               static_cast<std::size_t>(rows * columns()) * 2, cudaMemcpyDeviceToDevice,
-                               device_.stream),
-               "rows");
+    check_cuda(
+        cudaMemcpyAsync(qkv_.data(), pristine_.data() + layer * rows * columns(),
+                        static_cast<std::size_t>(rows * columns()) * 2, cudaMemcpyDeviceToDevice, device_.stream),
+        "rows");
     auto append = sized<mortise_append_args>();
     append.layer = layer;
     append.q = &q;

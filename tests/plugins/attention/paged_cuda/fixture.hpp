@@ -1,6 +1,6 @@
-// fixture.hpp: paged attention on CUDA through its ABI table, on a device that has memory, copies and events and nothing
-// else. Every row's q, k and v follow from (seed, sequence, position, layer), so that any schedule of the same sequences
-// must give the same rows.
+// fixture.hpp: paged attention on CUDA through its ABI table, on a device that has memory, copies and events and
+// nothing else. Every row's q, k and v follow from (seed, sequence, position, layer), so that any schedule of the same
+// sequences must give the same rows.
 #pragma once
 
 #include <map>

@@ -28,10 +28,10 @@ inline std::string no_gpu() {
   return "the GPU here is sm_" + std::to_string(major * 10 + minor) + "; the kernels are compiled for sm_90a";
 }
 
-#define MORTISE_NEEDS_GPU()                                                      \
-  do {                                                                           \
-    const std::string why = ::mortise::test::no_gpu();                           \
-    if (!why.empty()) GTEST_SKIP() << why;                                       \
+#define MORTISE_NEEDS_GPU()                            \
+  do {                                                 \
+    const std::string why = ::mortise::test::no_gpu(); \
+    if (!why.empty()) GTEST_SKIP() << why;             \
   } while (false)
 
 template <typename T>

@@ -49,8 +49,8 @@ struct Shape {
   int32_t num_heads, num_kv_heads, head_dim, block_size, window;
 };
 std::ostream& operator<<(std::ostream& out, const Shape& shape) {
-  return out << shape.num_heads << " heads, " << shape.num_kv_heads << " kv heads of " << shape.head_dim << ", blocks of "
-             << shape.block_size << ", window " << shape.window;
+  return out << shape.num_heads << " heads, " << shape.num_kv_heads << " kv heads of " << shape.head_dim
+             << ", blocks of " << shape.block_size << ", window " << shape.window;
 }
 
 class Span : public testing::TestWithParam<Shape> {
@@ -95,7 +95,8 @@ TEST_P(Span, NeitherChunksNorCompanyNorWorkersChangeABit) {
   World world(config({1, 33, 700, 1300, 2999}, 7));
   const std::vector<int32_t>& lengths = world.config().lengths;
   Rows expected;
-  for (std::size_t i = 0; i < lengths.size(); ++i) world.compute({{static_cast<int32_t>(i), 0, lengths[i]}}, {}, expected);
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    world.compute({{static_cast<int32_t>(i), 0, lengths[i]}}, {}, expected);
   for (int round = 0; round < 3; ++round) {
     std::vector<int32_t> done(lengths.size(), 0);
     for (bool left = true; left;) {
@@ -160,13 +161,13 @@ TEST_P(Span, PaddingGivesZeros) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Span,
-                         testing::Values(Shape{8, 2, 128, 16, 0},     // groups of 4, as Llama 3
-                                         Shape{8, 1, 128, 64, 0},     // 8
-                                         Shape{4, 4, 64, 16, 0},      // 1
-                                         Shape{14, 2, 64, 32, 0},     // 7: rows of a tile left over
-                                         Shape{24, 1, 64, 128, 0},    // 24: more than a tile of the decode kernel
-                                         Shape{8, 2, 128, 32, 100},   // window within a span
-                                         Shape{4, 4, 64, 16, 1},      // itself alone
+                         testing::Values(Shape{8, 2, 128, 16, 0},    // groups of 4, as Llama 3
+                                         Shape{8, 1, 128, 64, 0},    // 8
+                                         Shape{4, 4, 64, 16, 0},     // 1
+                                         Shape{14, 2, 64, 32, 0},    // 7: rows of a tile left over
+                                         Shape{24, 1, 64, 128, 0},   // 24: more than a tile of the decode kernel
+                                         Shape{8, 2, 128, 32, 100},  // window within a span
+                                         Shape{4, 4, 64, 16, 1},     // itself alone
                                          Shape{8, 2, 64, 16, 1024}));
 
 // Sharp softmax: weights down to nothing, maxima that jump from span to span.

@@ -211,14 +211,14 @@ Rows World::reference(const std::vector<Chunk>& batch) {
   for (std::size_t i = 0; i < keys.size(); ++i) {
     for (int32_t head = 0; head < config_.num_heads; ++head) {
       const bool padding = keys[i].seq < 0;
-      list.push_back({padding ? 0 : keys[i].seq * max_blocks_, static_cast<int32_t>(i),
-                      padding ? -1 : keys[i].position, head,
-                      head / (config_.num_heads / config_.num_kv_heads)});
+      list.push_back({padding ? 0 : keys[i].seq * max_blocks_, static_cast<int32_t>(i), padding ? -1 : keys[i].position,
+                      head, head / (config_.num_heads / config_.num_kv_heads)});
     }
   }
   const DeviceArray<cuda::reference::SpanRow> device_rows(list);
-  check_cuda(cuda::reference::span_rows(args(q, out), device_rows.data(), static_cast<int32_t>(list.size()), {}, nullptr),
-             "reference");
+  check_cuda(
+      cuda::reference::span_rows(args(q, out), device_rows.data(), static_cast<int32_t>(list.size()), {}, nullptr),
+      "reference");
   check_cuda(cudaDeviceSynchronize(), "reference");
   const std::vector<Bf16> values = out.values();
   Rows rows;

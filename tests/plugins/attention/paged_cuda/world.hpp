@@ -21,7 +21,7 @@ struct Config {
   int32_t num_heads = 8, num_kv_heads = 2, head_dim = 128;
   int32_t block_size = 16;
   int32_t window = 0;
-  float q_size = 1;       // standard deviation of q: larger makes the softmax sharper
+  float q_size = 1;  // standard deviation of q: larger makes the softmax sharper
   uint32_t seed = 1;
   std::vector<int32_t> lengths;  // of the sequences
 };
@@ -39,8 +39,8 @@ using Rows = std::map<RowKey, std::vector<Bf16>>;  // out, [num_heads, head_dim]
 
 // How a batch is computed.
 struct Method {
-  bool prefill = true;           // long chunks on the prefill kernel
-  int32_t num_blocks = 8;        // of the decode kernel; 4 workers each
+  bool prefill = true;     // long chunks on the prefill kernel
+  int32_t num_blocks = 8;  // of the decode kernel; 4 workers each
   int64_t partial_rows = 1 << 20;
 };
 
