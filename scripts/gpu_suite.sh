@@ -13,7 +13,7 @@ export MORTISE_PLUGIN_PATH=$bundle
 summary=() failed=0
 
 # Programs have the folder that they were built in written into them; what they read there is this checkout.
-source_folder=$(strings -n 8 "$bundle/tests/exactness_test" 2>/dev/null | grep -m1 -oE '^/[^ ]*(?=/models/demo)|^/.*/models/demo$' | sed 's|/models/demo$||')
+source_folder=$(strings -n 8 "$bundle/tests/exactness_test" 2>/dev/null | sed -n 's|^\(/.*\)/models/demo$|\1|p' | head -1)
 if [ -n "${source_folder:-}" ] && [ ! -e "$source_folder" ]; then
   mkdir -p "$(dirname "$source_folder")" && ln -s "$PWD" "$source_folder"
 fi

@@ -204,9 +204,10 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
       "kv_cache = {{ memory = '1GiB', prefix_cache = {}, dtype = '{}' }} }}",
       device, model.string(), config.weights, config.block_size, config.max_num_seqs,
       config.max_batched_tokens, config.prefix_cache, config.kv_dtype);
-  // A machine that the tests were carried to has the plugins beside the program.
+  // A machine that the tests were carried to has the plugins above the program (scripts/gpu_bundle.sh).
   const std::filesystem::path built = MORTISE_BINARY_DIR;
-  const std::filesystem::path folder = std::filesystem::exists(built / "llama.so") ? built : executable_folder();
+  const std::filesystem::path folder =
+      std::filesystem::exists(built / "llama.so") ? built : executable_folder().parent_path();
   const PluginCatalog catalog({folder, folder / "tests" / "property" / "remote"});
   const PipelineScript loaded = PipelineScript::from_text(script, "property", "/", catalog);
   return std::make_unique<Assembly>(loaded.pipelines().front());
