@@ -18,6 +18,10 @@ for test in plugins/kernels/cuda/kernels_cuda_test plugins/devices/cuda/cuda_dev
   [ -x "$build/tests/$test" ] && cp "$build/tests/$test" "$out/tests/" || echo "left out, not built: $test" >&2
 done
 
+# What the programs read at run time lies in a checkout, at the path that they were built at.
+(cd "$(dirname "$0")/.." && pwd) >"$out/source_folder"
+cp "$(dirname "$0")/gpu_suite.sh" "$out/"
+
 # What the C library brings is the target's own.
 own='/(ld-linux[^/]*|libc|libm|libdl|librt|libpthread|libresolv|libutil)\.so[.0-9]*$'
 for file in "$out/mortise" "$out"/*.so "$out"/tests/*; do ldd "$file"; done |

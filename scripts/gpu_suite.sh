@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs the GPU suite from a bundle (scripts/gpu_bundle.sh) on a machine with a GPU; from the root of a checkout, for the models.
-#   scripts/gpu_suite.sh BUNDLE [tests|exactness|stories|sanitizer|bench ...]      default: tests stories exactness
+#   scripts/gpu_suite.sh BUNDLE [tests|exactness|stories|parity|sanitizer|bench ...]      default: tests stories exactness
 # Logs go to $OUT, or ./gpu-suite. Ends with a summary, and with exit code 1 if anything failed.
 set -u
 bundle=$(cd "${1:?usage: $0 BUNDLE [PART ...]}" && pwd)
@@ -13,8 +13,8 @@ export MORTISE_PLUGIN_PATH=$bundle
 summary=() failed=0
 
 # Programs have the folder that they were built in written into them; what they read there is this checkout.
-source_folder=$(strings -n 8 "$bundle/tests/exactness_test" 2>/dev/null | sed -n 's|^\(/.*\)/models/demo$|\1|p' | head -1)
-if [ -n "${source_folder:-}" ] && [ ! -e "$source_folder" ]; then
+source_folder=$(cat "$bundle/source_folder")
+if [ ! -e "$source_folder" ]; then
   mkdir -p "$(dirname "$source_folder")" && ln -s "$PWD" "$source_folder"
 fi
 
@@ -40,6 +40,8 @@ LUA
                run "story-graphs-$graphs" 60 "$bundle/mortise" run "$out/story-$graphs.lua" -p "Once upon a time" --seed 1 --max-tokens 200
                sed -n '1,4p' "$out/story-graphs-$graphs.log"
              done ;;
+    parity) run parity 120 python3 tests/parity/transformers_parity.py "$bundle/mortise" models/demo cuda
+            tail -2 "$out/parity.log" ;;
     exactness) MORTISE_PROPERTY_DEVICE=cuda MORTISE_PROPERTY_MIXES=${MORTISE_PROPERTY_MIXES:-48} \
                  run exactness 300 "$bundle/tests/exactness_test" ;;
     sanitizer) for tool in memcheck racecheck initcheck synccheck; do
@@ -48,7 +50,15 @@ LUA
                      "$bundle/tests/$test" --gtest_filter="${MORTISE_SANITIZER_FILTER:-*}"
                  done
                done ;;
-    bench) run bench 300 "$bundle/mortise" bench ${MORTISE_BENCH:-} ;;
+    bench) cat >"$out/bench.lua" <<LUA
+return pipeline { device = cuda {}, model = llama { path = "$PWD/models/demo", max_model_len = ${MORTISE_BENCH_LENGTH:-2048} },
+                  attention = paged {}, scheduler = fcfs { max_num_seqs = 256, max_batched_tokens = 8192 } }
+LUA
+           while read -r name arguments; do
+             [ -n "$name" ] || continue
+             run "bench-$name" 120 "$bundle/mortise" bench $arguments "$out/bench.lua" --json "$out/bench-$name.json"
+             cat "$out/bench-$name.log"
+           done <<<"${MORTISE_BENCH:-demo decode --batch 1,32}" ;;
     *) echo "unknown part '$part'" >&2; exit 2 ;;
   esac
 done
