@@ -63,53 +63,78 @@ void add_padding(const mortise_batch& batch, const PlanShape& shape, int32_t seq
   }
 }
 
-// Deals whole runs, cut or not, to workers in order.
+constexpr int64_t kFullCost = cuda::kSpanChunks;
+
+// In chunks of keys: all spans are full but the last, and a window's first, whose whole is counted.
+int64_t cost_of(const SpanRun& tile) {
+  const int64_t last_chunk = (tile.position + tile.num_tokens - 1) / cuda::kKeyChunk;
+  return last_chunk + 1 - tile.span_begin * kFullCost;
+}
+
+// Deals tiles, cut or not, to workers in order.
 class Dealer {
  public:
   Dealer(const PlanShape& shape, const std::vector<SpanRun>& tiles, const std::vector<SpanRun>& padding, Plan& plan)
       : shape_(shape), tiles_(tiles), padding_(padding), plan_(plan) {
-    for (const SpanRun& tile : tiles) units_ += tile.span_end - tile.span_begin;
-    workers_ = std::min<int64_t>(units_, shape.num_workers);
+    int64_t spans = 0;
+    for (const SpanRun& tile : tiles) {
+      cost_ += cost_of(tile);
+      spans += tile.span_end - tile.span_begin;
+    }
+    workers_ = std::min<int64_t>(spans, shape.num_workers);
   }
 
-  // Every worker gets as many spans as the others, give or take one. False: the partials do not fit their memory.
+  void deal() {
+    // Where whole tiles are nearly as even as parts of them, nothing is to be merged afterwards.
+    const bool many = static_cast<int64_t>(tiles_.size()) >= workers_;
+    if (many && deal_whole_tiles() * workers_ * 16 <= cost_ * 17) return;
+    if (!deal_evenly()) deal_whole_tiles();
+  }
+
+ private:
+  // Every worker gets as much as the others, give or take a span. False: the partials do not fit their memory.
   bool deal_evenly() {
     start();
-    int64_t unit = 0;
+    int64_t before = 0;  // cost of the tiles before
     for (const SpanRun& tile : tiles_) {
-      int32_t span = tile.span_begin;
-      while (span < tile.span_end) {
-        while (unit == end_of(worker_)) close();
+      for (int32_t span = tile.span_begin; span < tile.span_end;) {
+        const int32_t end = end_within(tile, end_of(worker_) - before);
+        if (end <= span) {
+          close();
+          continue;
+        }
         SpanRun run = tile;
         run.span_begin = span;
-        run.span_end = static_cast<int32_t>(std::min<int64_t>(tile.span_end, span + end_of(worker_) - unit));
-        if (run.span_begin != tile.span_begin || run.span_end != tile.span_end) {
-          if (run.span_begin == tile.span_begin) begin_merge(tile, run);
+        run.span_end = end;
+        if (span != tile.span_begin || end != tile.span_end) {
+          if (span == tile.span_begin) begin_merge(tile, run);
           run.partial = next_partial(run, tile);
         }
         plan_.runs.push_back(run);
-        unit += run.span_end - run.span_begin;
-        span = run.span_end;
+        span = end;
       }
+      before += cost_of(tile);
     }
     finish();
     return plan_.partial_rows <= shape_.partial_rows;
   }
 
-  // No tile is cut: no partials.
-  void deal_whole_tiles() {
+  // No tile is cut: no partials. The cost of the worker that has most to do.
+  int64_t deal_whole_tiles() {
     start();
-    int64_t unit = 0;
+    int64_t before = 0, mine = 0, most = 0;
     for (const SpanRun& tile : tiles_) {
-      const int64_t spans = tile.span_end - tile.span_begin;
-      while (worker_ + 1 < workers_ && unit + spans / 2 >= end_of(worker_)) close();
+      const int64_t cost = cost_of(tile);
+      for (; worker_ + 1 < workers_ && before + cost / 2 >= end_of(worker_); mine = 0) close();
       plan_.runs.push_back(tile);
-      unit += spans;
+      before += cost;
+      mine += cost;
+      most = std::max(most, mine);
     }
     finish();
+    return most;
   }
 
- private:
   void start() {
     plan_.worker_begin.assign(1, 0);
     plan_.runs.clear();
@@ -118,7 +143,17 @@ class Dealer {
     worker_ = 0;
   }
 
-  int64_t end_of(int64_t worker) const { return units_ * (worker + 1) / workers_; }
+  int64_t end_of(int64_t worker) const { return cost_ * (worker + 1) / workers_; }
+
+  // The span at which a worker stops whose share ends `share` after the tile's start: a span goes to whoever has its
+  // middle.
+  static int32_t end_within(const SpanRun& tile, int64_t share) {
+    const int32_t last = tile.span_end - 1;
+    const int64_t full = (std::max<int64_t>(share, 0) + kFullCost / 2 - 1) / kFullCost;
+    if (full < last - tile.span_begin) return tile.span_begin + static_cast<int32_t>(full);
+    const int64_t last_begin = (last - tile.span_begin) * kFullCost;
+    return last_begin + (cost_of(tile) - last_begin) / 2 < share ? tile.span_end : last;
+  }
 
   // Padding goes round, idle workers first.
   void close() {
@@ -158,7 +193,7 @@ class Dealer {
   const std::vector<SpanRun>& tiles_;
   const std::vector<SpanRun>& padding_;
   Plan& plan_;
-  int64_t units_ = 0, workers_ = 0, worker_ = 0;
+  int64_t cost_ = 0, workers_ = 0, worker_ = 0;
   int32_t after_first_ = 0;  // span after the first run of the tile that is being cut
 };
 
@@ -178,8 +213,7 @@ void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
       add_tiles(batch, shape, seq, cuda::kDecodeRows, tiles);
     }
   }
-  Dealer dealer(shape, tiles, padding, plan);
-  if (!dealer.deal_evenly()) dealer.deal_whole_tiles();
+  Dealer(shape, tiles, padding, plan).deal();
   // The longest first: what starts last should be short.
   std::stable_sort(plan.prefill.begin(), plan.prefill.end(), [](const SpanRun& a, const SpanRun& b) {
     return a.span_end - a.span_begin > b.span_end - b.span_begin;

@@ -2,6 +2,7 @@
 // the CPU, bit by bit. One head a group of head_dim / 8 lanes, eight neighbouring elements a lane.
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/span.hpp"
+#include "kernels/cuda/span_launch.cuh"
 
 namespace mortise::cuda {
 namespace {
@@ -68,34 +69,75 @@ __device__ __forceinline__ float element(const float (&x)[kVector], int i, int d
   return taken;
 }
 
-// All lanes of the warp call it: they exchange elements.
+// Eight neighbouring entries of a table's row, whose length and start are multiples of 8.
+__device__ __forceinline__ void load_angles(const float* at, float (&x)[kVector]) {
+  const float4 low = reinterpret_cast<const float4*>(at)[0], high = reinterpret_cast<const float4*>(at)[1];
+  x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
+  x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
+}
+
+// Pairs (i, i + rotary_dim / 2), rotary_dim / 2 a multiple of 8: a lane's partner is one other lane, its angles are
+// neighbours. All lanes of the warp call it: they exchange elements.
 template <int kHeadDim>
-__device__ __forceinline__ void rotate(const SpanAppend& a, int position, int lane, float (&x)[kVector]) {
-  const int half = a.rotary_dim / 2;
-  const float* cos = a.cos + static_cast<std::int64_t>(position) * half;
-  const float* sin = a.sin + static_cast<std::int64_t>(position) * half;
+__device__ __forceinline__ void rotate_halves(const float* cos, const float* sin, int rotary_dim, int lane,
+                                              float (&x)[kVector]) {
+  const int half = rotary_dim / 2, d = lane * kVector;
+  const bool upper = d >= half, inside = d < rotary_dim;
+  const int from = !inside ? d : upper ? d - half : d + half;
+  float other[kVector];
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) other[i] = element<kHeadDim>(x, i, from + i, true);
+  if (!inside) return;
+  float c[kVector], s[kVector];
+  load_angles(cos + (upper ? d - half : d), c);
+  load_angles(sin + (upper ? d - half : d), s);
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    const float mine = __fmul_rn(x[i], c[i]), theirs = __fmul_rn(other[i], s[i]);
+    x[i] = __fadd_rn(mine, upper ? theirs : -theirs);
+  }
+}
+
+// Any other pairs and lengths, element by element.
+template <int kHeadDim>
+__device__ __forceinline__ void rotate_any(const float* cos, const float* sin, int rotary_dim, bool interleaved,
+                                           int lane, float (&x)[kVector]) {
+  const int half = rotary_dim / 2;
   float y[kVector];
 #pragma unroll
   for (int i = 0; i < kVector; ++i) {
     const int d = lane * kVector + i;
-    const bool inside = d < a.rotary_dim;
-    const bool upper = a.interleaved ? i % 2 != 0 : d >= half;
-    const int pair = a.interleaved ? d / 2 : upper ? d - half : d;
+    const bool inside = d < rotary_dim;
+    const bool upper = interleaved ? i % 2 != 0 : d >= half;
+    const int pair = interleaved ? d / 2 : upper ? d - half : d;
     float other = x[i ^ 1];
-    if (!a.interleaved) other = element<kHeadDim>(x, i, !inside ? d : upper ? d - half : d + half, half % kVector == 0);
+    if (!interleaved) other = element<kHeadDim>(x, i, !inside ? d : upper ? d - half : d + half, false);
     y[i] = x[i];
     if (!inside) continue;
-    const float c = cos[pair], s = sin[pair];
-    const float mine = __fmul_rn(x[i], c), theirs = __fmul_rn(other, s);
-    y[i] = rounded<Bf16>(upper ? __fadd_rn(mine, theirs) : __fadd_rn(mine, -theirs));
+    const float mine = __fmul_rn(x[i], cos[pair]), theirs = __fmul_rn(other, sin[pair]);
+    y[i] = __fadd_rn(mine, upper ? theirs : -theirs);
   }
 #pragma unroll
   for (int i = 0; i < kVector; ++i) x[i] = y[i];
 }
 
 template <int kHeadDim>
+__device__ __forceinline__ void rotate(const SpanAppend& a, int position, int lane, float (&x)[kVector]) {
+  const int half = a.rotary_dim / 2;
+  const float* cos = a.cos + static_cast<std::int64_t>(position) * half;
+  const float* sin = a.sin + static_cast<std::int64_t>(position) * half;
+  const bool aligned = (reinterpret_cast<std::uintptr_t>(a.cos) | reinterpret_cast<std::uintptr_t>(a.sin)) % 16 == 0;
+  if (!a.interleaved && half % kVector == 0 && aligned) {
+    rotate_halves<kHeadDim>(cos, sin, a.rotary_dim, lane, x);
+  } else {
+    rotate_any<kHeadDim>(cos, sin, a.rotary_dim, a.interleaved, lane, x);
+  }
+}
+
+template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant__ SpanAppend a) {
   constexpr int kGroup = kHeadDim / kVector;
+  span::let_next_kernel_begin();
   const int kv_heads = a.layout.num_kv_heads, heads = a.num_heads + 2 * kv_heads;
   const int all = a.num_tokens * heads;
   const int group = static_cast<int>(blockIdx.x * (kThreads / kGroup) + threadIdx.x / kGroup);
@@ -127,16 +169,7 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
         }
       }
     }
-    if (a.cos != nullptr) {
-      float y[kVector];
-#pragma unroll
-      for (int i = 0; i < kVector; ++i) y[i] = x[i];
-      rotate<kHeadDim>(a, a.positions[token], lane, y);
-      if (!is_v) {
-#pragma unroll
-        for (int i = 0; i < kVector; ++i) x[i] = y[i];
-      }
-    }
+    if (a.cos != nullptr) rotate<kHeadDim>(a, a.positions[token], lane, x);  // of v nothing is kept
     if (!is_v && (norm != nullptr || a.cos != nullptr)) result = packed(x);
   }
   __syncwarp();  // q is changed in place: all lanes have read it

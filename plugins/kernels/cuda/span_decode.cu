@@ -2,6 +2,7 @@
 // own: it goes through its runs, and keeps the next chunks of K and V (16 tokens each) on their way to its part of
 // shared memory, across spans and runs. No warp waits for another.
 #include "kernels/cuda/span.hpp"
+#include "kernels/cuda/span_launch.cuh"
 #include "kernels/cuda/span_rows.cuh"
 
 namespace mortise::cuda {
@@ -307,10 +308,12 @@ __global__ void __launch_bounds__(kDecodeWarps * 32, kDecodeBlocksPerSm)
   const int worker = warp * work.num_blocks + blockIdx.x;
   const SpanRun* run = work.runs + work.worker_begin[worker];
   const SpanRun* const end = work.runs + work.worker_begin[worker + 1];
-  if (run == end) return;
+  let_next_kernel_begin();
+  if (run == end) return wait_for_kernel_before();
   char* const mine = reinterpret_cast<char*>(memory) + warp * Shape<kHeadDim>::kWarpBytes;
   const std::uint32_t ring = shared_address(mine);
   Feeder<kHeadDim> feeder(args, run, end, ring, lane);
+  wait_for_kernel_before();
 #pragma unroll 1
   for (int i = 0; i < Shape<kHeadDim>::kSlots - 1; ++i) feeder.feed();
   Worker<kHeadDim> self(args, feeder, ring, reinterpret_cast<float4*>(mine + kRingBytes), lane);
@@ -328,9 +331,8 @@ __global__ void __launch_bounds__(kDecodeWarps * 32, kDecodeBlocksPerSm)
 
 template <int kHeadDim>
 cudaError_t launch(const SpanArgs& args, const SpanWork& work, cudaStream_t stream) {
-  decode_kernel<kHeadDim>
-      <<<static_cast<unsigned>(work.num_blocks), kDecodeWarps * 32, Shape<kHeadDim>::kBlockBytes, stream>>>(args, work);
-  return cudaGetLastError();
+  return launch_overlapped(decode_kernel<kHeadDim>, work.num_blocks, kDecodeWarps * 32, Shape<kHeadDim>::kBlockBytes,
+                           stream, args, work);
 }
 
 template <int kHeadDim>

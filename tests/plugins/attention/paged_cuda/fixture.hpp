@@ -52,10 +52,10 @@ class Attention {
   enum class Bucket { kEager, kGraph };
   void bucket_step(const std::vector<Piece>& pieces, Bucket how, AbiRows& rows);
   // Forgets the last tokens, as after rejected drafts; what they wrote stays in the blocks.
-  void roll_back(int32_t seq, int32_t length) { sequences_[seq].length = length; }
+  void roll_back(int32_t seq, int32_t length) { sequences_.at(seq).length = length; }
   // Copies all blocks of `from` to blocks of the new sequence `to`, whose tokens are those of `from` from now on.
   void fork(int32_t from, int32_t to);
-  int32_t length(int32_t seq) { return sequences_[seq].length; }
+  int32_t length(int32_t seq) const { return sequences_.count(seq) == 0 ? 0 : sequences_.at(seq).length; }
   mortise_status plan(const mortise_batch& batch, mortise_error* error);
   const mortise_attention_table& table() const { return *table_; }
   mortise_attention* instance() const { return attention_; }
