@@ -13,8 +13,9 @@
 namespace mortise {
 namespace {
 
-// Logits of one call of the head: large enough to keep the device busy, small beside the weights.
-constexpr std::int64_t kMaxLogitBytes = std::int64_t{32} << 20;
+// Logits of one call of the head: large enough to keep the device busy, small beside the weights. A GPU reads the head
+// once for 256 sequences with the largest vocabularies there are.
+constexpr std::int64_t kMaxLogitBytes = std::int64_t{32} << 20, kMaxGpuLogitBytes = std::int64_t{256} << 20;
 
 // Of a device whose KV cache is to fill it: what stays free for workspaces and captured graphs.
 constexpr std::uint64_t kKeptFree = std::uint64_t{1} << 30, kKeptShare = 12;
@@ -273,8 +274,9 @@ void Assembly::open_attention(const PipelineDescription& description, mortise_qu
   limits_.max_model_len = dims_.max_model_len;
   limits_.block_size = description.block_size;
   limits_.prefix_cache = description.kv_cache.prefix_cache;
+  const std::int64_t logit_bytes = shares_host_memory(parts_.device) ? kMaxLogitBytes : kMaxGpuLogitBytes;
   limits_.max_logit_rows = static_cast<std::int32_t>(
-      std::clamp<std::int64_t>(kMaxLogitBytes / (std::int64_t{4} * dims_.vocab_size), 1, limits_.max_batched_tokens));
+      std::clamp<std::int64_t>(logit_bytes / (std::int64_t{4} * dims_.vocab_size), 1, limits_.max_batched_tokens));
   limits_.num_blocks = useful_blocks(description, description.kv_cache.memory_bytes / kv_bytes_per_block_);
   if (fills_device(description)) return;  // what is left is known once the weights are there
   if (limits_.num_blocks == 0) {
