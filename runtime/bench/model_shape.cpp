@@ -22,6 +22,7 @@ constexpr std::string_view kLlama32Rope =
 // name, hidden, layers, heads, kv heads, head dim, vocabulary, intermediate, positions, tied, rope
 constexpr ModelShape kShapes[] = {
     {"tiny", 288, 6, 6, 6, 48, 4096, 768, 4096, false, kPlainRope},
+    {"68m", 768, 2, 12, 12, 64, 32000, 3072, 2048, false, kPlainRope},
     {"160m", 768, 12, 12, 12, 64, 32000, 3072, 4096, false, kPlainRope},
     {"1b", 2048, 16, 32, 8, 64, 128256, 8192, 131072, true, kLlama32Rope},
     {"8b", 4096, 32, 32, 8, 128, 128256, 14336, 131072, false, kLlama31Rope},

@@ -19,7 +19,7 @@ struct ModelShape {
   std::string_view rope;  // rope_parameters, JSON
 };
 
-// tiny, 160m, 1b (Llama-3.2-1B), 8b (Llama-3.1-8B). Throws an Error that lists them.
+// tiny, 68m, 160m, 1b (Llama-3.2-1B), 8b (Llama-3.1-8B). Throws an Error that lists them.
 const ModelShape& model_shape(std::string_view name);
 std::string model_shape_names();  // "tiny, 160m, ..."
 

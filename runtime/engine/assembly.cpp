@@ -13,8 +13,12 @@
 namespace mortise {
 namespace {
 
-// Logits of one call of the head: large enough to keep the device busy, small beside the weights.
-constexpr std::int64_t kMaxLogitBytes = std::int64_t{32} << 20;
+// Logits of one call of the head: large enough to keep the device busy, small beside the weights. A GPU reads the head
+// once for 256 sequences with the largest vocabularies there are.
+constexpr std::int64_t kMaxLogitBytes = std::int64_t{32} << 20, kMaxGpuLogitBytes = std::int64_t{256} << 20;
+
+// Of a device whose KV cache is to fill it: what stays free for workspaces and captured graphs.
+constexpr std::uint64_t kKeptFree = std::uint64_t{1} << 30, kKeptShare = 12;
 
 double gib(std::uint64_t bytes) {
   return static_cast<double>(bytes) / (1 << 30);
@@ -189,7 +193,7 @@ Assembly::Assembly(const PipelineDescription& description, std::optional<ModelFi
   open_attention(description, query);
   open_policies(description, query);
   load_weights();
-  activate();
+  activate(description);
 }
 
 Assembly::~Assembly() = default;
@@ -265,18 +269,21 @@ void Assembly::open_attention(const PipelineDescription& description, mortise_qu
                     error, "kv_layout");
   if (layout.bytes_per_block == 0) fail("{}: says that a KV block has 0 bytes", parts_.attention.name);
   kv_bytes_per_block_ = layout.bytes_per_block;
-  const auto affordable = static_cast<std::int64_t>(
-      std::min<std::uint64_t>(description.kv_cache.memory_bytes / layout.bytes_per_block, INT32_MAX));
-  // Without the prefix cache more than all sequences at full length can use would never be touched.
-  const std::int64_t blocks_per_sequence = (dims_.max_model_len + description.block_size - 1) / description.block_size;
-  const std::int64_t num_blocks = description.kv_cache.prefix_cache
-                                      ? affordable
-                                      : std::min(affordable, blocks_per_sequence * description.max_num_seqs);
-  if (num_blocks == 0) {
+  limits_.max_num_seqs = description.max_num_seqs;
+  limits_.max_batched_tokens = description.max_batched_tokens;
+  limits_.max_model_len = dims_.max_model_len;
+  limits_.block_size = description.block_size;
+  limits_.prefix_cache = description.kv_cache.prefix_cache;
+  const std::int64_t logit_bytes = shares_host_memory(parts_.device) ? kMaxLogitBytes : kMaxGpuLogitBytes;
+  limits_.max_logit_rows = static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(logit_bytes / (std::int64_t{4} * dims_.vocab_size), 1, limits_.max_batched_tokens));
+  limits_.num_blocks = useful_blocks(description, description.kv_cache.memory_bytes / kv_bytes_per_block_);
+  if (fills_device(description)) return;  // what is left is known once the weights are there
+  if (limits_.num_blocks == 0) {
     fail("{}: kv_cache.memory of {} bytes holds no block of {} tokens, which takes {} bytes; raise it",
-         description.where, description.kv_cache.memory_bytes, description.block_size, layout.bytes_per_block);
+         description.where, description.kv_cache.memory_bytes, description.block_size, kv_bytes_per_block_);
   }
-  const std::uint64_t kv_bytes = static_cast<std::uint64_t>(num_blocks) * layout.bytes_per_block;
+  const std::uint64_t kv_bytes = static_cast<std::uint64_t>(limits_.num_blocks) * kv_bytes_per_block_;
   // More than there is would be filled until the system ends the process.
   if (kv_bytes > device_memory() - weight_bytes()) {
     fail(
@@ -284,26 +291,62 @@ void Assembly::open_attention(const PipelineDescription& description, mortise_qu
         "kv_cache.memory",
         description.where, gib(kv_bytes), gib(weight_bytes()), gib(device_memory()), parts_.device.name);
   }
-  kv_ = std::make_unique<DeviceMemory>(parts_.device, kv_bytes);
+}
 
+bool Assembly::fills_device(const PipelineDescription& description) const {
+  return description.kv_cache.fills_device && !shares_host_memory(parts_.device);
+}
+
+// Of `blocks`, those that can be of use. Without the prefix cache more than all sequences at full length can use would
+// never be touched.
+std::int32_t Assembly::useful_blocks(const PipelineDescription& description, std::uint64_t blocks) const {
+  const auto affordable = static_cast<std::int64_t>(std::min<std::uint64_t>(blocks, INT32_MAX - 1));
+  const std::int64_t blocks_per_sequence = (dims_.max_model_len + description.block_size - 1) / description.block_size;
+  return static_cast<std::int32_t>(
+      description.kv_cache.prefix_cache ? affordable
+                                        : std::min(affordable, blocks_per_sequence * description.max_num_seqs));
+}
+
+std::uint64_t Assembly::free_memory() const {
+  std::uint64_t free_bytes = 0, total_bytes = 0;
+  const mortise_status status = parts_.device.api->memory_info(parts_.device.self, &free_bytes, &total_bytes);
+  return status == MORTISE_OK ? free_bytes : 0;
+}
+
+// Gives the attention its memory; on a device that is to be filled, of what the weights and the model's buffers left.
+void Assembly::bind_attention(const PipelineDescription& description) {
+  if (fills_device(description)) {
+    const std::uint64_t free = free_memory();
+    const std::uint64_t kept = std::max(kKeptFree, free / kKeptShare);
+    limits_.num_blocks = useful_blocks(description, (free - std::min(free, kept)) / kv_bytes_per_block_);
+    if (limits_.num_blocks < 2) {
+      fail(
+          "{}: of the {:.1f} GiB of {}, {:.1f} GiB are free beside {:.1f} GiB of weights, and {:.1f} GiB of them are kept "
+          "for workspaces: no KV block of {} bytes fits; take a smaller model or lower max_batched_tokens",
+          description.where, gib(device_memory()), parts_.device.name, gib(free), gib(weight_bytes()), gib(kept),
+          kv_bytes_per_block_);
+    }
+  }
+  const bool padded = parts_.graphs != nullptr;
+  if (padded) limits_.padding_block = limits_.num_blocks;
+  const std::int32_t num_blocks = limits_.num_blocks + (padded ? 1 : 0);
+  const std::uint64_t kv_bytes = static_cast<std::uint64_t>(num_blocks) * kv_bytes_per_block_;
+  try {
+    kv_ = std::make_unique<DeviceMemory>(parts_.device, kv_bytes);
+  } catch (const Error& error) {
+    fail("{}: {:.1f} GiB of KV cache beside {:.1f} GiB of weights: {}; lower kv_cache.memory", description.where,
+         gib(kv_bytes), gib(weight_bytes()), error.what());
+  }
   mortise_attention_bind_args bind{};
   bind.struct_size = sizeof bind;
   bind.dims = &dims_;
   bind.kv_dtype = kv_dtype_;
   bind.block_size = description.block_size;
-  bind.num_blocks = static_cast<std::int32_t>(num_blocks);
+  bind.num_blocks = num_blocks;
   bind.kv = kv_->data;
   bind.kv_bytes = kv_bytes;
+  mortise_error error = empty_error();
   attention_->check(parts_.attention.api->bind(parts_.attention.self, &bind, &error), error, "bind");
-
-  limits_.max_num_seqs = description.max_num_seqs;
-  limits_.max_batched_tokens = description.max_batched_tokens;
-  limits_.max_model_len = dims_.max_model_len;
-  limits_.block_size = description.block_size;
-  limits_.num_blocks = static_cast<std::int32_t>(num_blocks);
-  limits_.prefix_cache = description.kv_cache.prefix_cache;
-  limits_.max_logit_rows = static_cast<std::int32_t>(
-      std::clamp<std::int64_t>(kMaxLogitBytes / (std::int64_t{4} * dims_.vocab_size), 1, limits_.max_batched_tokens));
 }
 
 void Assembly::open_policies(const PipelineDescription& description, const mortise_query& query) {
@@ -368,7 +411,7 @@ void Assembly::load_weights() {
   model_->check(status, error, "load");
 }
 
-void Assembly::activate() {
+mortise_activate_args Assembly::sizes() const {
   mortise_activate_args args{};
   args.struct_size = sizeof args;
   args.max_num_seqs = limits_.max_num_seqs;
@@ -377,8 +420,25 @@ void Assembly::activate() {
   args.max_model_len = limits_.max_model_len;
   args.block_size = limits_.block_size;
   args.num_blocks = limits_.num_blocks;
-  for (auto* part : {&model_, &attention_, &scheduler_, &proposer_}) {
-    if (*part) (*part)->activate(args);
+  return args;
+}
+
+// Graphs are of use if everything that runs in a step can be captured.
+const mortise_graph_table* Assembly::graph_table() const {
+  for (const auto* part : {&device_, &model_, &attention_}) {
+    if (((*part)->component().capabilities & MORTISE_CAP_CAPTURE) == 0) return nullptr;
+  }
+  return static_cast<const mortise_graph_table*>(device_->get_ext(MORTISE_EXT_GRAPH));
+}
+
+// The model first: what its buffers leave may become the KV cache.
+void Assembly::activate(const PipelineDescription& description) {
+  parts_.graphs = graph_table();
+  if (fills_device(description)) limits_.num_blocks = useful_blocks(description, free_memory() / kv_bytes_per_block_);
+  model_->activate(sizes());
+  bind_attention(description);
+  for (auto* part : {&attention_, &scheduler_, &proposer_}) {
+    if (*part) (*part)->activate(sizes());
   }
 }
 

@@ -58,12 +58,18 @@ class Assembly {
   void take_files(ModelFiles files);
   void open_model(const PipelineDescription& description, mortise_query& query);
   void open_attention(const PipelineDescription& description, mortise_query& query);
+  bool fills_device(const PipelineDescription& description) const;
+  std::int32_t useful_blocks(const PipelineDescription& description, std::uint64_t blocks) const;
+  void bind_attention(const PipelineDescription& description);
+  mortise_activate_args sizes() const;
+  const mortise_graph_table* graph_table() const;
   std::uint64_t weight_bytes() const;   // on the device
   std::uint64_t device_memory() const;  // bytes in all
+  std::uint64_t free_memory() const;
   void open_policies(const PipelineDescription& description, const mortise_query& query);
   const mortise_weight_cache_table* open_weight_cache();
   void load_weights();
-  void activate();
+  void activate(const PipelineDescription& description);
 
   // In order of creation; destroyed in reverse.
   std::optional<PartInstance> device_;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/batch_bucket.hpp"
 #include "engine/device_memory.hpp"
 #include "engine/sequence.hpp"
 
@@ -31,20 +32,23 @@ struct LogitRow {
 
 class BatchBuilder {
  public:
-  BatchBuilder(const DevicePart& device, std::int32_t block_size) : upload_(device), block_size_(block_size) {}
+  BatchBuilder(const DevicePart& device, const EngineLimits& limits);
 
-  // Builds the batch and uploads it. The result and rows() live until the next call.
+  // Builds the batch and uploads it; with a bucket, padded up to it. The result and rows() live until the next call.
+  // REQUIRES: the batch fits the bucket, and with one there is a padding block.
   const mortise_batch& build(std::uint64_t step_id, std::span<const ScheduledSequence> scheduled,
-                             std::span<const std::uint64_t> ended);
+                             std::span<const std::uint64_t> ended, const BatchBucket* bucket = nullptr);
   // Ascending by row.
   std::span<const LogitRow> rows() const { return rows_; }
 
  private:
   void add_sequence(std::int32_t index, const ScheduledSequence& scheduled);
-  void add_table(std::span<const ScheduledSequence> scheduled);
+  void add_padding(const BatchBucket& bucket);
+  void add_table(std::span<const ScheduledSequence> scheduled, const BatchBucket* bucket);
+  void upload();
 
   PackedUpload upload_;
-  std::int32_t block_size_;
+  const std::int32_t block_size_, max_model_len_, padding_block_;
   mortise_batch batch_{};
   std::vector<LogitRow> rows_;
   std::vector<std::uint64_t> seq_ids_, ended_;

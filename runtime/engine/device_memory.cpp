@@ -34,10 +34,40 @@ void* DeviceBuffer::reserve(std::uint64_t bytes) {
   return data_;
 }
 
-PackedUpload::PackedUpload(const DevicePart& device) : device_(device), buffer_(device) {
+HostBuffer::~HostBuffer() {
+  if (data_ != nullptr) device_.api->host_free(device_.self, data_);
+}
+
+void* HostBuffer::reserve(std::uint64_t bytes) {
+  if (bytes <= bytes_) return data_;
+  if (data_ != nullptr) device_.api->host_free(device_.self, data_);
+  data_ = nullptr;
+  bytes_ = 0;
+  mortise_error error = empty_error();
+  check_part(device_.api->host_allocate(device_.self, bytes, &data_, &error), error, device_.name);
+  bytes_ = bytes;
+  return data_;
+}
+
+bool shares_host_memory(const DevicePart& device) {
   mortise_device_info info{};
   info.struct_size = sizeof info;
-  shared_ = device.api->describe(device.self, &info) == MORTISE_OK && info.host_memory != 0;
+  return device.api->describe(device.self, &info) == MORTISE_OK && info.host_memory != 0;
+}
+
+PackedUpload::PackedUpload(const DevicePart& device)
+    : device_(device),
+      shared_(shares_host_memory(device)),
+      buffer_(device),
+      stages_{Stage(device), Stage(device)} {}
+
+PackedUpload::~PackedUpload() {
+  mortise_error error = empty_error();
+  for (Stage& stage : stages_) {
+    if (stage.sent == nullptr) continue;
+    device_.api->event_synchronize(device_.self, stage.sent, &error);  // its memory is given back next
+    device_.api->event_destroy(device_.self, stage.sent);
+  }
 }
 
 void PackedUpload::upload() {
@@ -45,16 +75,34 @@ void PackedUpload::upload() {
     device_base_ = bytes_.data();
     return;
   }
-  device_base_ = static_cast<std::byte*>(buffer_.reserve(bytes_.size()));
+  Stage& stage = stages_[next_stage_];
+  next_stage_ = 1 - next_stage_;
   mortise_error error = empty_error();
-  check_part(device_.api->copy(device_.self, nullptr, device_base_, bytes_.data(), bytes_.size(), &error), error,
-             device_.name);
+  const auto check = [&](mortise_status status) { check_part(status, error, device_.name); };
+  if (stage.sent == nullptr) {
+    check(device_.api->event_create(device_.self, &stage.sent, &error));
+  } else {
+    check(device_.api->event_synchronize(device_.self, stage.sent, &error));
+  }
+  device_base_ = static_cast<std::byte*>(buffer_.reserve(bytes_.size()));
+  void* const staged = stage.memory.reserve(bytes_.size());
+  if (!bytes_.empty()) std::memcpy(staged, bytes_.data(), bytes_.size());
+  check(device_.api->copy(device_.self, nullptr, device_base_, staged, bytes_.size(), &error));
+  check(device_.api->event_record(device_.self, stage.sent, nullptr, &error));
 }
 
-void download_bytes(const DevicePart& device, const void* from, void* to, std::uint64_t bytes) {
+Download::Download(const DevicePart& device)
+    : device_(device), shared_(shares_host_memory(device)), memory_(device) {}
+
+const void* Download::fetch_bytes(const void* from, std::uint64_t bytes) {
   mortise_error error = empty_error();
-  check_part(device.api->copy(device.self, nullptr, to, from, bytes, &error), error, device.name);
-  check_part(device.api->stream_synchronize(device.self, nullptr, &error), error, device.name);
+  void* to = nullptr;
+  if (!shared_) {
+    to = memory_.reserve(bytes);
+    check_part(device_.api->copy(device_.self, nullptr, to, from, bytes, &error), error, device_.name);
+  }
+  check_part(device_.api->stream_synchronize(device_.self, nullptr, &error), error, device_.name);
+  return shared_ ? from : to;
 }
 
 }  // namespace mortise

@@ -1,7 +1,10 @@
-// runtime/engine/device_memory.hpp: arrays of a step in the device's memory. On a device that shares the host's memory
-// (mortise_device_info.host_memory) nothing is copied: both sides see the same bytes.
+// runtime/engine/device_memory.hpp: arrays of a step in the device's memory, on their way there and back. On a device that
+// shares the host's memory (mortise_device_info.host_memory) nothing is copied: both sides see the same bytes. On any
+// other what is copied passes through host memory of the device's own (host_allocate), and addresses of device memory
+// are numbers that the host hands on and never reads.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -31,12 +34,36 @@ class DeviceBuffer {
   std::uint64_t bytes_ = 0;
 };
 
+// Owns host memory that the device copies from and to at full speed.
+class HostBuffer {
+ public:
+  explicit HostBuffer(const DevicePart& device) : device_(device) {}
+  ~HostBuffer();
+  HostBuffer(const HostBuffer&) = delete;
+  HostBuffer& operator=(const HostBuffer&) = delete;
+
+  // At least `bytes`; the contents are lost when it grows. Nothing may be on its way from or to it then.
+  void* reserve(std::uint64_t bytes);
+
+ private:
+  const DevicePart& device_;
+  void* data_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
+
 // Host arrays packed into one buffer, so that a step costs one upload. put() all, upload() once, then ask for
 // addresses.
 class PackedUpload {
  public:
   explicit PackedUpload(const DevicePart& device);
+  ~PackedUpload();
+  PackedUpload(const PackedUpload&) = delete;
+  PackedUpload& operator=(const PackedUpload&) = delete;
 
+  // Device memory for `bytes`: as long as no upload is larger, equal layouts have equal addresses.
+  void reserve(std::uint64_t bytes) {
+    if (!shared_) buffer_.reserve(bytes);
+  }
   void clear() { bytes_.clear(); }
   // Copies the values; the result names the array until clear().
   template <typename T>
@@ -57,19 +84,44 @@ class PackedUpload {
   }
 
  private:
+  // What is on its way to the device. Two, so that packing need not wait for the upload before.
+  struct Stage {
+    explicit Stage(const DevicePart& device) : memory(device) {}
+    HostBuffer memory;
+    mortise_event* sent = nullptr;  // null: it was not used yet
+  };
+
   const DevicePart& device_;
-  bool shared_;
+  const bool shared_;
   std::vector<std::byte> bytes_;
   DeviceBuffer buffer_;
+  std::array<Stage, 2> stages_;
+  std::size_t next_stage_ = 0;
   std::byte* device_base_ = nullptr;
 };
 
-// Copies `values.size()` elements back and waits for them.
-void download_bytes(const DevicePart& device, const void* from, void* to, std::uint64_t bytes);
-template <typename T>
-void download(const DevicePart& device, const T* from, std::span<T> to) {
-  download_bytes(device, from, to.data(), to.size_bytes());
-}
+// Brings results back.
+class Download {
+ public:
+  explicit Download(const DevicePart& device);
+
+  // Copies `count` elements and waits for them, and so for all that is queued before. The result lives until the next
+  // call, on a device that shares the host's memory until something writes to `from`.
+  template <typename T>
+  std::span<const T> fetch(const T* from, std::size_t count) {
+    return {static_cast<const T*>(fetch_bytes(from, count * sizeof(T))), count};
+  }
+
+ private:
+  const void* fetch_bytes(const void* from, std::uint64_t bytes);
+
+  const DevicePart& device_;
+  const bool shared_;
+  HostBuffer memory_;
+};
+
+// Whether device addresses are host addresses.
+bool shares_host_memory(const DevicePart& device);
 
 // Throws an Error "<part>: <where>: <message>" unless `status` is OK.
 void check_part(mortise_status status, const mortise_error& error, const std::string& part);

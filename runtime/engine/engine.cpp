@@ -31,8 +31,10 @@ Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const T
       kv_(limits_),
       planner_(parts_, limits_),
       drafting_(parts_, limits_, model_.vocab_size),
-      batch_builder_(parts_.device, limits_.block_size),
+      batch_builder_(parts_.device, limits_),
+      graphs_(parts_, limits_),
       evaluator_(parts_, limits_, model_.vocab_size) {
+  if (limits_.padding_block >= 0) warm_up();
   publish_stats();
   thread_ = std::thread([this] { run(); });
 }
@@ -210,6 +212,32 @@ void Engine::drop_pins() {
   }
 }
 
+mortise_step Engine::make_step() const {
+  mortise_step step{};
+  step.struct_size = sizeof step;
+  step.generation = parts_.generation;
+  step.device = parts_.device.self;
+  step.device_table = parts_.device.api;
+  step.attention = parts_.attention.self;
+  step.attention_table = parts_.attention.api;
+  step.world = 1;
+  return step;
+}
+
+// Runs the largest batch there can be, of padding: what operations allocate beside the parts' own memory is there
+// before the first request, or the start fails.
+void Engine::warm_up() {
+  const BatchBucket largest = {limits_.max_batched_tokens, 1, limits_.max_batched_tokens, 1};
+  mortise_batch batch = batch_builder_.build(0, {}, {}, &largest);
+  batch.flags = 0;  // nobody will replay it
+  mortise_step step = make_step();
+  step.batch = &batch;
+  mortise_error error = empty_error();
+  check_part(parts_.attention.api->plan(parts_.attention.self, &step, &error), error, parts_.attention.name);
+  graphs_.forward(step, std::nullopt);
+  check_part(parts_.device.api->stream_synchronize(parts_.device.self, nullptr, &error), error, parts_.device.name);
+}
+
 void Engine::step() {
   if (live_.empty()) return;
   trace_.phase("plan");
@@ -232,14 +260,7 @@ void Engine::step() {
   if (plan.drop_pins) drop_pins();
 
   trace_.phase("propose");
-  mortise_step step{};
-  step.struct_size = sizeof step;
-  step.generation = parts_.generation;
-  step.device = parts_.device.self;
-  step.device_table = parts_.device.api;
-  step.attention = parts_.attention.self;
-  step.attention_table = parts_.attention.api;
-  step.world = 1;
+  mortise_step step = make_step();
   drafting_.propose(step, scheduled);
   trace_.phase("build");
   trace_.batch(scheduled);
@@ -247,16 +268,16 @@ void Engine::step() {
     kv_.reserve(*item.sequence, item.sequence->num_computed + item.num_rows());
   }
   set_pins(plan.pins);  // after the plan has got its blocks: it may count on cached ones that are pinned now
-  const mortise_batch& batch = batch_builder_.build(step_id, scheduled, ended_ids_);
+  const std::optional<BatchBucket> bucket = graphs_.bucket_of(scheduled);
+  const mortise_batch& batch = batch_builder_.build(step_id, scheduled, ended_ids_, bucket ? &*bucket : nullptr);
   step.batch = &batch;
 
   trace_.phase("forward");
   mortise_error error = empty_error();
   check_part(parts_.attention.api->plan(parts_.attention.self, &step, &error), error, parts_.attention.name);
-  mortise_tensor hidden{};
-  hidden.struct_size = sizeof hidden;
-  check_part(parts_.model.api->forward(parts_.model.self, &step, &hidden, &error), error, parts_.model.name);
-  counters_.num_rows += static_cast<std::uint64_t>(batch.num_tokens);
+  const mortise_tensor hidden = graphs_.forward(step, bucket);
+  counters_.num_rows += static_cast<std::uint64_t>(batch.num_real_tokens);
+  counters_.num_graph_replays = graphs_.num_replays();
   trace_.phase("sample");
   std::vector<TokenInfo> infos = evaluator_.evaluate(step, hidden, batch_builder_.rows(), scheduled);
   trace_.phase("commit");

@@ -28,6 +28,7 @@
 #include "engine/row_evaluator.hpp"
 #include "engine/sequence.hpp"
 #include "engine/sequence_kv.hpp"
+#include "engine/step_graphs.hpp"
 #include "engine/step_trace.hpp"
 #include "tokenizer/tokenizer.hpp"
 
@@ -48,6 +49,7 @@ struct EngineStats {
   std::uint64_t num_cached_tokens = 0;    // and how many of them came from the prefix cache
   std::uint64_t num_evicted_blocks = 0;   // from the prefix cache
   std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;
+  std::uint64_t num_graph_replays = 0;  // steps that ran as a captured graph
   std::uint64_t num_rejected_plans = 0, num_proposer_failures = 0;
   std::int32_t num_running = 0, num_waiting = 0;
   // Free, cached (kept for their prefix, held by nobody) and held blocks make up all.
@@ -76,6 +78,8 @@ class Engine {
   bool take_inbox();  // false: stop, and whoever is live is to be aborted
   void step();
   StepPlan plan(std::uint64_t step_id);
+  mortise_step make_step() const;
+  void warm_up();
   void preempt(Sequence& sequence);
   void set_pins(const std::vector<Pin>& pins);
   void drop_pins();
@@ -102,6 +106,7 @@ class Engine {
   Planner planner_;
   Drafting drafting_;
   BatchBuilder batch_builder_;
+  StepGraphs graphs_;
   RowEvaluator evaluator_;
   std::deque<std::shared_ptr<Sequence>> live_;  // in order of arrival
   std::vector<std::uint64_t> ended_ids_;        // to be told to the plugins in the next call

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "mortise/attention.h"
+#include "mortise/ext/graph.h"
 #include "mortise/model.h"
 #include "mortise/proposer.h"
 #include "mortise/scheduler.h"
@@ -28,6 +29,8 @@ struct Parts {
   ActivePart<mortise_scheduler, mortise_scheduler_table> scheduler;
   ActivePart<mortise_proposer, mortise_proposer_table> proposer;  // may be absent
   std::uint64_t generation = 0;                                   // grows when a part is replaced
+  // Of the device, if it and the parts that run in a step can be captured; else null.
+  const mortise_graph_table* graphs = nullptr;
 };
 
 // The sizes of a pipeline, fixed while it runs.
@@ -40,6 +43,9 @@ struct EngineLimits {
   std::int32_t num_blocks = 0;
   std::int32_t max_draft_tokens = 0;  // a sequence and step; 0 without a proposer
   bool prefix_cache = true;           // kv_cache.prefix_cache
+  // A block beyond num_blocks that no sequence holds: rows that pad a batch write there. -1: there is none, and no
+  // batch is padded.
+  std::int32_t padding_block = -1;
 };
 
 }  // namespace mortise

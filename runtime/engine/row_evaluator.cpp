@@ -10,6 +10,7 @@ namespace mortise {
 
 // Rows that go through the head together.
 struct RowEvaluator::Chunk {
+  const std::int32_t* device_rows;  // the rows' numbers, as the batch brought them
   std::span<const LogitRow> rows;
   std::span<const ScheduledSequence> scheduled;
   std::span<TokenInfo> infos;
@@ -94,6 +95,7 @@ RowEvaluator::RowEvaluator(const Parts& parts, const EngineLimits& limits, std::
       limits_(limits),
       vocab_size_(vocab_size),
       upload_(parts.device),
+      download_(parts.device),
       hidden_(parts.device),
       logits_(parts.device),
       results_(parts.device) {}
@@ -105,7 +107,7 @@ std::vector<TokenInfo> RowEvaluator::evaluate(const mortise_step& step, const mo
   const auto limit = static_cast<std::size_t>(limits_.max_logit_rows);
   for (std::size_t first = 0; first < rows.size(); first += limit) {
     const std::size_t count = std::min(limit, rows.size() - first);
-    Chunk chunk{rows.subspan(first, count), scheduled, std::span(infos).subspan(first, count)};
+    Chunk chunk{step.batch->device_logit_rows + first, rows.subspan(first, count), scheduled, std::span(infos).subspan(first, count)};
     compute_logits(step, hidden, chunk);
     draw(step, chunk);
     describe(step, chunk);
@@ -116,16 +118,11 @@ std::vector<TokenInfo> RowEvaluator::evaluate(const mortise_step& step, const mo
 void RowEvaluator::compute_logits(const mortise_step& step, const mortise_tensor& hidden, Chunk& chunk) {
   const auto count = static_cast<std::int64_t>(chunk.rows.size());
   const std::int64_t width = hidden.shape[1];
-  std::vector<std::int32_t> indices;
-  for (const LogitRow& row : chunk.rows) indices.push_back(row.row);
-  upload_.clear();
-  const std::size_t at = upload_.put(std::span<const std::int32_t>(indices));
-  upload_.upload();
   const auto bytes = static_cast<std::uint64_t>(count * width) * static_cast<std::uint64_t>((hidden.dtype & 0xff) / 8);
   const mortise_tensor gathered = matrix(hidden_.reserve(bytes), hidden.dtype, count, width);
   mortise_error error = empty_error();
-  check_part(parts_.device.api->gather_rows(parts_.device.self, step.stream, &hidden, upload_.device<std::int32_t>(at),
-                                            &gathered, &error),
+  check_part(parts_.device.api->gather_rows(parts_.device.self, step.stream, &hidden, chunk.device_rows, &gathered,
+                                            &error),
              error, parts_.device.name);
   chunk.logits = matrix(logits_.reserve(static_cast<std::uint64_t>(count * vocab_size_) * sizeof(float)), MORTISE_F32,
                         count, vocab_size_);
@@ -178,8 +175,7 @@ void RowEvaluator::draw(const mortise_step& step, Chunk& chunk) {
     args.tokens = static_cast<std::int32_t*>(results_.reserve(count * sizeof(std::int32_t)));
     mortise_error error = empty_error();
     check_part(parts_.device.api->sample(parts_.device.self, step.stream, &args, &error), error, parts_.device.name);
-    std::vector<std::int32_t> tokens(count);
-    download(parts_.device, args.tokens, std::span(tokens));
+    const std::span<const std::int32_t> tokens = download_.fetch(args.tokens, count);
     for (std::size_t i = 0; i < count; ++i) chunk.infos[begin + i].id = tokens[i];
     begin = end;
   }
@@ -229,8 +225,7 @@ void RowEvaluator::describe(const mortise_step& step, Chunk& chunk) {
   args.ranks = reinterpret_cast<std::int32_t*>(base + 3 * count);
   reduce();
 
-  std::vector<float> values(count * (5 + 2 * n));
-  download(parts_.device, base, std::span(values));
+  const std::span<const float> values = download_.fetch(base, count * (5 + 2 * n));
   for (std::size_t i = 0; i < count; ++i) {
     const auto wanted = chunk.top_n(i);
     if (!wanted) continue;

@@ -15,7 +15,8 @@ class RowEvaluator {
  public:
   RowEvaluator(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size);
 
-  // One TokenInfo per row, in order: the drawn token or the scored one. `hidden` has the batch's rows.
+  // One TokenInfo per row, in order: the drawn token or the scored one. `hidden` has the batch's rows, `rows` are those
+  // of the step's batch.
   std::vector<TokenInfo> evaluate(const mortise_step& step, const mortise_tensor& hidden,
                                   std::span<const LogitRow> rows, std::span<const ScheduledSequence> scheduled);
 
@@ -29,6 +30,7 @@ class RowEvaluator {
   const EngineLimits& limits_;
   const std::int32_t vocab_size_;
   PackedUpload upload_;
+  Download download_;
   DeviceBuffer hidden_, logits_, results_;
 };
 

@@ -15,8 +15,8 @@ const OptionsSchema& kv_cache_schema() {
   static const OptionsSchema schema(R"({
     "type": "object",
     "properties": {
-      "memory": {"title": "memory for KV blocks: bytes, or a text such as \"512MiB\" with KiB, MiB or GiB",
-                 "type": ["integer", "string"], "default": "512MiB"},
+      "memory": {"title": "memory for KV blocks: bytes, a text such as \"512MiB\" with KiB, MiB or GiB, or auto: what a GPU has left; 512MiB on the CPU",
+                 "type": ["integer", "string"], "default": "auto"},
       "dtype": {"title": "what keys and values are stored in; auto is the model's own", "default": "auto",
                 "enum": ["auto", "bf16", "f32", "int8"]},
       "prefix_cache": {"title": "requests share the blocks of equal beginnings", "type": "boolean", "default": true}
@@ -46,6 +46,8 @@ Json resolve_paths(Json options, const OptionsSchema& schema, const std::filesys
   }
   return options;
 }
+
+constexpr std::optional<std::uint64_t> kDefaultKvBytes = std::uint64_t{512} << 20;
 
 std::string located(const std::string& where, const std::string& text) {
   return where.empty() ? text : where + ": " + text;
@@ -141,13 +143,15 @@ std::optional<std::uint64_t> parse_bytes(const Json& value) {
 
 KvCacheOptions parse_kv_cache(const Json& table) {
   const Json options = kv_cache_schema().complete(table, "kv_cache");
-  const auto memory = parse_bytes(options["memory"]);
+  const bool automatic = options["memory"] == "auto";
+  const auto memory = automatic ? kDefaultKvBytes : parse_bytes(options["memory"]);
   if (!memory) {
     fail("option 'memory' of kv_cache is {}; expected bytes, or a text such as \"512MiB\" with KiB, MiB or GiB",
          show_value(options["memory"]));
   }
   const std::string dtype = options["dtype"];
   return {.memory_bytes = *memory,
+          .fills_device = automatic,
           .dtype = dtype == "bf16"   ? KvDtype::kBf16
                    : dtype == "f32"  ? KvDtype::kF32
                    : dtype == "int8" ? KvDtype::kInt8

@@ -37,6 +37,7 @@ enum class DraftLengths { kAdaptive, kFixed };
 
 struct KvCacheOptions {
   std::uint64_t memory_bytes;
+  bool fills_device;  // "auto": a device with memory of its own gives what is left of it; others memory_bytes
   KvDtype dtype;
   bool prefix_cache;
 };

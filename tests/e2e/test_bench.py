@@ -136,7 +136,7 @@ def test_no_temporary_folder_is_left(tmp_path):
     ((), "bench: which scenario? One of decode, prefill, batch, groups, score, startup, limits (see mortise --help)"),
     (("decode", "a", "b"), "bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits) and at most one script, "
                            "got decode a b (see mortise --help)"),
-    (("decode", "--shape", "7b"), "--shape 7b: no shape of that name; there are tiny, 160m, 1b, 8b"),
+    (("decode", "--shape", "7b"), "--shape 7b: no shape of that name; there are tiny, 68m, 160m, 1b, 8b"),
     (("decode", "--shape", "tiny", "--set", "threads=1"),
      "threads=1: no setting; write PART.OPTION=VALUE, such as device.threads=1 or kv_cache.memory=1GiB"),
     (("decode", "--shape", "tiny", "--batch", 257),

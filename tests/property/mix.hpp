@@ -16,6 +16,8 @@ namespace mortise::test {
 
 // How a mix is run. None of it may change a bit of the results.
 struct RunConfig {
+  std::string device = "cpu";  // "remote": the test's own, "cuda"
+  bool graphs = true;          // of the device cuda
   std::string isa = "auto";
   int threads = 1;
   int block_size = 16;

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <span>
 
 #include "golden/write_safetensors.hpp"
 
@@ -28,6 +29,14 @@ constexpr Shape kShapes[] = {
     {"qwen2 bf16 biases", "qwen2", "bfloat16", 96, 2, 2, 48, 160, 2},
     {"qwen3 bf16 q/k norm", "qwen3", "bfloat16", 64, 8, 2, 24, 96, 1},
     {"llama f32", "llama", "float32", 64, 2, 2, 32, 96, 1},
+};
+
+constexpr Shape kGpuShapes[] = {
+    {"llama bf16 gqa tied", "llama", "bfloat16", 64, 4, 2, 64, 96, 2, 0, true},
+    {"mistral bf16 window 100", "mistral", "bfloat16", 64, 4, 1, 128, 128, 2, 100},
+    {"qwen2 bf16 biases", "qwen2", "bfloat16", 96, 2, 2, 64, 160, 2},
+    {"qwen3 bf16 q/k norm", "qwen3", "bfloat16", 64, 8, 2, 128, 96, 1},
+    {"llama bf16 odd sizes", "llama", "bfloat16", 68, 3, 1, 64, 90, 1},  // rows that cuBLASLt does not take
 };
 
 constexpr Shape kLarge = {"llama 160m", "llama", "bfloat16", 768, 12, 12, 64, 3072, 12, 0, false, 32000};
@@ -117,14 +126,26 @@ void write_model(const Shape& s, std::uint32_t seed, const std::filesystem::path
 
 }  // namespace
 
-std::vector<RandomModel> write_random_models(const std::filesystem::path& root) {
+namespace {
+
+std::vector<RandomModel> write_models(std::span<const Shape> shapes, const std::filesystem::path& root) {
   std::vector<RandomModel> models;
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : shapes) {
     const auto index = static_cast<std::uint32_t>(models.size());
     models.push_back({shape.name, static_cast<std::int32_t>(shape.vocab), root / std::to_string(index)});
     write_model(shape, 100 + index, models.back().folder);
   }
   return models;
+}
+
+}  // namespace
+
+std::vector<RandomModel> write_random_models(const std::filesystem::path& root) {
+  return write_models(kShapes, root);
+}
+
+std::vector<RandomModel> write_random_gpu_models(const std::filesystem::path& root) {
+  return write_models(kGpuShapes, root);
 }
 
 RandomModel write_large_model(const std::filesystem::path& root) {

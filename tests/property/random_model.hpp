@@ -17,6 +17,8 @@ struct RandomModel {
 
 // Writes all of them below `root`; the same bytes at every call.
 std::vector<RandomModel> write_random_models(const std::filesystem::path& root);
+// The same for the device cuda: bf16, head sizes 64 and 128.
+std::vector<RandomModel> write_random_gpu_models(const std::filesystem::path& root);
 // 162 million parameters in bf16: 325 MB.
 RandomModel write_large_model(const std::filesystem::path& root);
 

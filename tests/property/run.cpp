@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "mix.hpp"
+#include "loader/catalog.hpp"
 #include "pipeline/pipeline_script.hpp"
 #include "sampling/key.hpp"
 
@@ -193,14 +194,21 @@ std::int32_t blocks_of(const Request& request, int block_size) {
 }  // namespace
 
 std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, const RunConfig& config) {
+  const std::string device = config.device == "cuda"
+                                 ? fmt::format("cuda {{ graphs = {} }}", config.graphs)
+                                 : fmt::format("{} {{ threads = {}, isa = '{}' }}", config.device, config.threads, config.isa);
   const std::string script = fmt::format(
-      "return pipeline {{ device = cpu {{ threads = {}, isa = '{}' }}, model = llama {{ path = '{}', weights = '{}' "
+      "return pipeline {{ device = {}, model = llama {{ path = '{}', weights = '{}' "
       "}}, "
       "attention = paged {{ block_size = {} }}, scheduler = fcfs {{ max_num_seqs = {}, max_batched_tokens = {} }}, "
       "kv_cache = {{ memory = '1GiB', prefix_cache = {}, dtype = '{}' }} }}",
-      config.threads, config.isa, model.string(), config.weights, config.block_size, config.max_num_seqs,
+      device, model.string(), config.weights, config.block_size, config.max_num_seqs,
       config.max_batched_tokens, config.prefix_cache, config.kv_dtype);
-  const PluginCatalog catalog({std::filesystem::path(MORTISE_BINARY_DIR)});
+  // A machine that the tests were carried to has the plugins above the program (scripts/gpu_bundle.sh).
+  const std::filesystem::path built = MORTISE_BINARY_DIR;
+  const std::filesystem::path folder =
+      std::filesystem::exists(built / "llama.so") ? built : executable_folder().parent_path();
+  const PluginCatalog catalog({folder, folder / "tests" / "property" / "remote"});
   const PipelineScript loaded = PipelineScript::from_text(script, "property", "/", catalog);
   return std::make_unique<Assembly>(loaded.pipelines().front());
 }
@@ -254,6 +262,8 @@ Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, c
                    const RunConfig& what) {
   RunConfig config;
   config.isa = isa;
+  config.device = what.device;
+  config.graphs = false;
   config.weights = what.weights;
   config.kv_dtype = what.kv_dtype;
   config.threads = 2;

@@ -60,8 +60,10 @@ typedef struct mortise_attention_table {
                               int32_t block_size, mortise_kv_layout* layout, mortise_error* error);
   /* Gives the instance its model and its memory; once, before activate. [control & created] since 0.1 */
   mortise_status (*bind)(mortise_attention* attention, const mortise_attention_bind_args* args, mortise_error* error);
-  /* Once a step, before the model's forward: chooses the work of every later `run`. Outside graph capture; what it
-   * launches may depend on the batch's bucket only. [step & active] since 0.1 */
+  /* Once a step, before the model's forward or the replay of it: chooses the work of every later `run`. Never captured:
+   * it may look at the host arrays and copy what it makes of them to the device, on the step's stream. For a batch with
+   * MORTISE_BATCH_BUCKET the launches of append and run, and the addresses they read, must not depend on what it finds
+   * there, but on the bucket alone. [step & active] since 0.1 */
   mortise_status (*plan)(mortise_attention* attention, const mortise_step* step, mortise_error* error);
   /* Norms and rotates q and k, writes k and v to the batch's slots. [step & active] since 0.1 */
   mortise_status (*append)(mortise_attention* attention, const mortise_step* step, const mortise_append_args* args,
@@ -70,7 +72,8 @@ typedef struct mortise_attention_table {
    * head_dim] of q's dtype. [step & active] since 0.1 */
   mortise_status (*run)(mortise_attention* attention, const mortise_step* step, int32_t layer, const mortise_tensor* q,
                         const mortise_tensor* out, mortise_error* error);
-  /* Copies whole blocks, all layers: to[i] := from[i]. The two sets are disjoint. [step & active] since 0.1 */
+  /* Copies whole blocks, all layers: to[i] := from[i]; `from` and `to` are host arrays, read during the call. The two
+   * sets are disjoint. [step & active] since 0.1 */
   mortise_status (*copy_blocks)(mortise_attention* attention, mortise_stream* stream, const int32_t* from,
                                 const int32_t* to, int32_t num_blocks, mortise_error* error);
 } mortise_attention_table;

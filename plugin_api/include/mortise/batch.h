@@ -5,24 +5,31 @@
  * one packed buffer a step. Models and kernels read the device arrays only, so that a captured graph can be replayed.
  * On a device whose memory is the host's the two pointers may be equal. All are borrowed for the step.
  *
- * Padding: a host that replays captured graphs pads num_tokens and num_seqs up to a bucket. Padding rows write to a
- * slot of a reserved block and belong to sequences with seq_len 0; num_tokens and num_seqs count them, num_real_* do
- * not. */
+ * Padding: a host that replays captured graphs pads num_tokens and num_seqs up to a bucket. Padding rows have token 0,
+ * position 0 and a slot of a reserved block, and belong to sequences with seq_len 0, whose block table is the reserved
+ * block; num_tokens and num_seqs count them, num_real_* do not. Nothing reads what comes out of them.
+ *
+ * Buckets: with MORTISE_BATCH_BUCKET the batch's forward is, or may become, a captured graph. num_tokens, num_seqs,
+ * max_blocks, max_query_len and max_seq_len are then the bucket's, upper bounds of what is in the arrays, and the device
+ * arrays but for the logit rows lie at the same addresses each time: what is launched may depend on these numbers and
+ * addresses alone. */
 #ifndef MORTISE_BATCH_H
 #define MORTISE_BATCH_H
 
 #include "mortise/tensor.h"
 
+enum { MORTISE_BATCH_BUCKET = 1 }; /* mortise_batch.flags */
+
 typedef struct mortise_batch {
   uint32_t struct_size;
-  uint32_t flags;
+  uint32_t flags; /* MORTISE_BATCH_* */
   uint64_t step_id; /* grows by one a step */
   int32_t num_seqs, num_tokens, num_logit_rows;
   int32_t num_real_seqs, num_real_tokens;
   int32_t block_size;    /* tokens of a KV block */
   int32_t max_blocks;    /* row length of block_table */
-  int32_t max_query_len; /* the longest run of rows */
-  int32_t max_seq_len;   /* the largest of seq_lens */
+  int32_t max_query_len; /* the longest run of rows; of a bucket: no run is longer */
+  int32_t max_seq_len;   /* the largest of seq_lens; of a bucket: none is larger */
 
   const uint64_t* seq_ids;     /* [num_seqs] the host's name of a sequence, never used again after it ended */
   const int32_t* token_ids;    /* [num_tokens] */

@@ -1,8 +1,10 @@
 /* mortise/device.h: memory, streams and the operations that models are written in. The arithmetic of each operation is
  * specified in docs/numerics.md per numerics id; two devices (or instruction sets) with one id give the same bits.
  *
- * Tensors given to operations lie in this device's memory. Operations are queued on `stream` and may return before they
- * ran; a device whose streams are synchronous (cpu) has run them. Every operation treats each row on its own: no bit of
+ * Tensors given to operations lie in this device's memory, which the host may not touch unless host_memory says so.
+ * Operations are queued on `stream` and may return before they ran; a device whose streams are synchronous (cpu) has
+ * run them. What an operation needs beside its tensors (workspaces, the choice of an algorithm) it makes at its first
+ * call with shapes of that size: an operation that has run once may be captured (ext/graph.h). Every operation treats each row on its own: no bit of
  * a row depends on the number, order or content of the other rows. */
 #ifndef MORTISE_DEVICE_H
 #define MORTISE_DEVICE_H
@@ -177,8 +179,8 @@ typedef struct mortise_device_table {
   mortise_status (*allocate)(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error);
   /* NULL is fine; waits for work that uses it. [control] since 0.1 */
   void (*free)(mortise_device* device, void* memory);
-  /* Copies between host and device memory in any direction, ordered on `stream`; host memory must stay until the stream
-   * got there. [step] since 0.1 */
+  /* Copies between host and device memory in any direction, ordered on `stream`. Memory of host_allocate must stay
+   * until the stream got there; other host memory has been read, or written, when the call returns. [step] since 0.1 */
   mortise_status (*copy)(mortise_device* device, mortise_stream* stream, void* to, const void* from, uint64_t bytes,
                          mortise_error* error);
   /* Sets bytes. [step] since 0.1 */
@@ -238,6 +240,17 @@ typedef struct mortise_device_table {
   /* The table of an extension of this device (ext/parallel.h, ext/graph.h, ext/collective.h) or NULL; lives until the
    * device is destroyed. What the component's get_ext answers, for parts that hold the device. [any] since 0.1 */
   const void* (*get_ext)(mortise_device* device, const char* id);
+
+  /* Host memory that `copy` moves at full speed and without waiting: page-locked on a GPU, plain where device memory is
+   * the host's. For what is uploaded and brought back each step. [control] since 0.2 */
+  mortise_status (*host_allocate)(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error);
+  /* NULL is fine; waits for copies that use it. [control] since 0.2 */
+  void (*host_free)(mortise_device* device, void* memory);
+
+  /* The elements of a weight prepared as MORTISE_WEIGHT_VECTOR, in device memory, for kernels of other parts that fuse
+   * it (q and k norms in attention): *n of them, of the type that the model computes in, *dtype. Lives as long as the
+   * weight. NULL: a weight of another kind. [any] since 0.2 */
+  const void* (*vector_weight)(mortise_device* device, const mortise_weight* weight, int64_t* n, int32_t* dtype);
 } mortise_device_table;
 
 #endif

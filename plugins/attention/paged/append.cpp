@@ -44,7 +44,7 @@ const void* Paged::norm_weight(const mortise_weight* weight, Bf16* narrowed) con
   if (weight == nullptr) return nullptr;
   int64_t n = 0;
   int32_t dtype = 0;
-  const void* data = parallel_->vector_weight(device_, weight, &n, &dtype);
+  const void* data = device_table_->vector_weight(device_, weight, &n, &dtype);
   if (data == nullptr || n != dims_.head_dim) {
     invalid("append", "q_norm and k_norm must be vectors of head_dim " + std::to_string(dims_.head_dim));
   }

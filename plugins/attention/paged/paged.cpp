@@ -14,7 +14,7 @@ const mortise_parallel_table* parallel_of(const mortise_create_args& args) {
     table = device->get_ext(args.device, MORTISE_EXT_PARALLEL);
   }
   const auto* parallel = static_cast<const mortise_parallel_table*>(table);
-  if (parallel == nullptr || !MORTISE_HAS(parallel, vector_weight)) {
+  if (parallel == nullptr || !MORTISE_HAS(device, vector_weight)) {
     throw Failure(MORTISE_FAILED_PRECONDITION, "paged",
                   std::string("the device does not offer ") + MORTISE_EXT_PARALLEL + "; use the cpu device");
   }
@@ -62,6 +62,7 @@ void require_supported(const mortise_model_dims& dims, int32_t kv_dtype, int32_t
 
 Paged::Paged(const mortise_host* host, const mortise_create_args& args)
     : device_(args.device),
+      device_table_(args.device_table),
       parallel_(parallel_of(args)),
       kernels_(kernels_for(parallel_->isa(args.device))),
       num_threads_(parallel_->num_threads(args.device)),

@@ -111,6 +111,7 @@ class Paged {
   }
 
   mortise_device* const device_;
+  const mortise_device_table* const device_table_;
   const mortise_parallel_table* const parallel_;
   const cpu::KernelTable& kernels_;
   const int32_t num_threads_;

@@ -22,6 +22,10 @@ void free_memory(mortise_device* device, void* memory) {
   device->pages.free(memory);
 }
 
+mortise_status host_allocate(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error) {
+  return allocate(device, bytes, memory, error);
+}
+
 mortise_status copy(mortise_device*, mortise_stream*, void* to, const void* from, uint64_t bytes, mortise_error*) {
   if (bytes > 0) std::memmove(to, from, bytes);
   return MORTISE_OK;

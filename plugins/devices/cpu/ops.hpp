@@ -10,6 +10,7 @@ mortise_status allocate(mortise_device* device, uint64_t bytes, void** memory, m
 void free_memory(mortise_device* device, void* memory);
 mortise_status copy(mortise_device* device, mortise_stream* stream, void* to, const void* from, uint64_t bytes,
                     mortise_error* error);
+mortise_status host_allocate(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error);
 mortise_status fill(mortise_device* device, mortise_stream* stream, void* memory, uint8_t value, uint64_t bytes,
                     mortise_error* error);
 

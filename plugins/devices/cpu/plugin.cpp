@@ -157,7 +157,6 @@ constexpr mortise_parallel_table kParallel = {
     .num_threads = num_threads,
     .run = run,
     .isa = isa,
-    .vector_weight = vector_weight,
 };
 
 int32_t cache_enabled(mortise_device* device) {
@@ -218,6 +217,9 @@ constexpr mortise_device_table kTable = {
     .sample = sample,
     .vocab_slice = vocab_slice,
     .get_ext = get_ext,
+    .host_allocate = host_allocate,
+    .host_free = free_memory,
+    .vector_weight = vector_weight,
 };
 
 constexpr mortise_component kComponent = {

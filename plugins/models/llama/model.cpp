@@ -13,9 +13,14 @@ namespace {
 // 4 bits cost 5 bytes a group beside; see docs/numerics.md for what the sizes lose.
 constexpr int32_t kDefaultGroupSize = 64;
 
-// Rows that begin at multiples of this share few sets of a cache, so that a product that reads 32 of them at a time
+// Rows that begin at multiples of this share few sets of a processor's cache, so that a product that reads 32 of them at a time
 // finds none of them there; a cache line more spreads them.
 constexpr int64_t kRoundRowBytes = 1024, kCacheLine = 64;
+
+bool has_host_memory(const DeviceRef& ref) {
+  auto info = sized<mortise_device_info>();
+  return ref.table->describe(ref.device, &info) == MORTISE_OK && info.host_memory != 0;
+}
 
 int32_t compute_dtype(const Options& options, const Config& config) {
   const std::string dtype = options.get<std::string>("dtype");
@@ -87,7 +92,9 @@ DeviceMemory::DeviceMemory(DeviceRef owner, uint64_t bytes) {
 }
 
 Model::Model(const mortise_create_args& args)
-    : device_{args.device, args.device_table}, config_(parse_config(view(args.model_config))) {
+    : device_{args.device, args.device_table},
+      host_memory_(has_host_memory(device_)),
+      config_(parse_config(view(args.model_config))) {
   if (args.world > 1) {
     throw Failure(MORTISE_UNIMPLEMENTED, "llama", "runs on one device; tensor parallel is not supported");
   }
@@ -111,7 +118,7 @@ Model::Model(const mortise_create_args& args)
 
 int64_t Model::row_stride(int64_t columns) const {
   const int64_t bytes = columns * dtype_bytes(dims_.dtype);
-  return bytes % kRoundRowBytes == 0 ? columns + kCacheLine / dtype_bytes(dims_.dtype) : columns;
+  return host_memory_ && bytes % kRoundRowBytes == 0 ? columns + kCacheLine / dtype_bytes(dims_.dtype) : columns;
 }
 
 void Model::load(const mortise_weight_reader& reader) {
@@ -164,10 +171,8 @@ void Model::build_rope_table(int64_t num_positions) {
   cos_ = DeviceMemory(device_, bytes);
   sin_ = DeviceMemory(device_, bytes);
 
-  auto info = sized<mortise_device_info>();
-  device_.table->describe(device_.device, &info);
   std::vector<float> staged;
-  if (info.host_memory == 0) staged.resize(2 * count);
+  if (!host_memory_) staged.resize(2 * count);
   RopeJob job{frequencies, num_positions, static_cast<float*>(cos_.get()), static_cast<float*>(sin_.get())};
   if (!staged.empty()) {
     job.cos = staged.data();

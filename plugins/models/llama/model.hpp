@@ -63,6 +63,7 @@ class Model {
   void run_mlp(const mortise_step& step, int32_t layer, int32_t num_tokens);
 
   DeviceRef device_;
+  bool host_memory_;  // the device's memory is the host's
   Config config_;
   mortise_model_dims dims_;
   WeightFormat format_;

@@ -28,7 +28,7 @@ TEST(BenchShape, ShapesHaveTheParametersOfTheirNames) {
 }
 
 TEST(BenchShape, AnUnknownShapeIsRefusedWithTheList) {
-  EXPECT_EQ(error_of([] { model_shape("7b"); }), "--shape 7b: no shape of that name; there are tiny, 160m, 1b, 8b");
+  EXPECT_EQ(error_of([] { model_shape("7b"); }), "--shape 7b: no shape of that name; there are tiny, 68m, 160m, 1b, 8b");
 }
 
 TEST(BenchShape, DeviceBytesCountATiedHeadOnceUnlessItBecomesIntegers) {

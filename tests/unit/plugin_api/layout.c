@@ -1,4 +1,4 @@
-/* tests/unit/plugin_api/layout.c: the layout of ABI 0.1, written down. A line that fails to compile is a change that
+/* tests/unit/plugin_api/layout.c: the layout of ABI 0.2, written down. A line that fails to compile is a change that
  * breaks plugins which are built already: give the ABI a new minor, and then change the line. A field that is added at
  * the tail of a struct gets a line here, and the struct its new size. 64-bit targets; the file has no code. */
 #include "mortise/abi.h"
@@ -20,7 +20,7 @@
 #define SIZE(type, bytes) MORTISE_STATIC_ASSERT(sizeof(type) == (bytes), "size of " #type)
 #define AT(type, field, bytes) MORTISE_STATIC_ASSERT(offsetof(type, field) == (bytes), #type "." #field)
 
-MORTISE_STATIC_ASSERT(MORTISE_ABI_MAJOR == 0 && MORTISE_ABI_MINOR == 1, "this file is the layout of 0.1");
+MORTISE_STATIC_ASSERT(MORTISE_ABI_MAJOR == 0 && MORTISE_ABI_MINOR == 2, "this file is the layout of 0.2");
 
 /* abi.h */
 SIZE(mortise_error, 512);
@@ -250,7 +250,7 @@ AT(mortise_sample_args, allowed_index, 104);
 AT(mortise_sample_args, allowed_masks, 112);
 AT(mortise_sample_args, tokens, 120);
 AT(mortise_sample_args, processed_logprobs, 128);
-SIZE(mortise_device_table, 248);
+SIZE(mortise_device_table, 272);
 AT(mortise_device_table, struct_size, 0);
 AT(mortise_device_table, flags, 4);
 AT(mortise_device_table, describe, 8);
@@ -283,6 +283,9 @@ AT(mortise_device_table, head_reduce, 216);
 AT(mortise_device_table, sample, 224);
 AT(mortise_device_table, vocab_slice, 232);
 AT(mortise_device_table, get_ext, 240);
+AT(mortise_device_table, host_allocate, 248);
+AT(mortise_device_table, host_free, 256);
+AT(mortise_device_table, vector_weight, 264);
 
 /* model.h */
 SIZE(mortise_step, 88);
@@ -461,13 +464,12 @@ AT(mortise_weight_cache_table, open, 16);
 AT(mortise_weight_cache_table, close, 24);
 
 /* ext/parallel.h */
-SIZE(mortise_parallel_table, 40);
+SIZE(mortise_parallel_table, 32);
 AT(mortise_parallel_table, struct_size, 0);
 AT(mortise_parallel_table, flags, 4);
 AT(mortise_parallel_table, num_threads, 8);
 AT(mortise_parallel_table, run, 16);
 AT(mortise_parallel_table, isa, 24);
-AT(mortise_parallel_table, vector_weight, 32);
 
 /* ext/graph.h */
 SIZE(mortise_graph_table, 40);

@@ -1,5 +1,7 @@
 /* mortise/ext/graph.h: capture of a step's operations and their replay, on devices that can (CUDA graphs). Between
- * begin and end only functions of components with MORTISE_CAP_CAPTURE may be called on the stream. */
+ * begin and end only functions of components with MORTISE_CAP_CAPTURE may be called on the stream, and they must have
+ * run before with the same shapes: what they allocate or tune at their first call cannot be captured. What is captured
+ * does not run; memory that it uses (tensors, workspaces, a batch's arrays) must stay where it is until destroy. */
 #ifndef MORTISE_EXT_GRAPH_H
 #define MORTISE_EXT_GRAPH_H
 

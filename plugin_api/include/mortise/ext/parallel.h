@@ -22,10 +22,6 @@ typedef struct mortise_parallel_table {
   void (*run)(mortise_device* device, int32_t num_tasks, mortise_task task, void* context);
   /* The instruction set that kernels are to use: "amx", "avx512", "avx2" or "portable". Static. [any] since 0.1 */
   const char* (*isa)(mortise_device* device);
-  /* The elements of a weight prepared as MORTISE_WEIGHT_VECTOR, for kernels that fuse it (q/k norm in attention): *n of
-   * them, *dtype MORTISE_BF16 or MORTISE_F32. Lives as long as the weight. NULL: a weight of another kind. [any] since
-   * 0.1 */
-  const void* (*vector_weight)(mortise_device* device, const mortise_weight* weight, int64_t* n, int32_t* dtype);
 } mortise_parallel_table;
 
 #endif

@@ -67,12 +67,13 @@ const mortise_parallel_table kParallel = {
     [](mortise_device* device) { return device->num_threads; },
     run_tasks,
     [](mortise_device* device) { return device->isa.c_str(); },
-    [](mortise_device*, const mortise_weight* weight, int64_t* n, int32_t* dtype) -> const void* {
-      *n = static_cast<int64_t>(weight->values.size());
-      *dtype = MORTISE_F32;
-      return weight->values.data();
-    },
 };
+
+const void* vector_weight(mortise_device*, const mortise_weight* weight, int64_t* n, int32_t* dtype) {
+  *n = static_cast<int64_t>(weight->values.size());
+  *dtype = MORTISE_F32;
+  return weight->values.data();
+}
 
 // ---- the host ----
 
@@ -137,6 +138,7 @@ const mortise_component* paged_component() {
 const mortise_device_table* device_table() {
   static const mortise_device_table table = [] {
     auto t = sized<mortise_device_table>();
+    t.vector_weight = vector_weight;
     t.get_ext = [](mortise_device*, const char* id) -> const void* {
       return std::string_view(id) == MORTISE_EXT_PARALLEL ? &kParallel : nullptr;
     };

@@ -1,0 +1,237 @@
+// cuda_span_bench: attention of one layer of the 8B shape (32 heads, 8 kv heads of 128, bf16) on the GPU, each figure
+// beside its floor: bytes of K and V over the bandwidth of a copy in the same run, or operations over the peak of the
+// tensor cores. Layers alternate, so that nothing is still in the L2 from the call before.
+//   ./cuda_span_bench
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "attention/paged_cuda/plan.hpp"
+#include "kernels/cuda/span.hpp"
+
+namespace {
+
+using namespace mortise;
+using Bf16 = uint16_t;
+
+constexpr int32_t kHeads = 32, kKvHeads = 8, kHeadDim = 128, kBlockSize = 16, kLayers = 2;
+constexpr double kPeakFlops = 784e12;  // bf16, one H200, measured (a large matrix product)
+
+void check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "cuda_span_bench: %s: %s\n", what, cudaGetErrorString(error));
+  std::exit(1);
+}
+
+template <typename T>
+T* allocate(std::size_t n) {
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, std::max<std::size_t>(n, 1) * sizeof(T)), "allocate");
+  return static_cast<T*>(memory);
+}
+template <typename T>
+T* upload(const std::vector<T>& values) {
+  T* memory = allocate<T>(values.size());
+  if (!values.empty()) {
+    check(cudaMemcpy(memory, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice), "upload");
+  }
+  return memory;
+}
+
+// Fills device memory with about normal numbers: a random megabyte over and over, each time shifted.
+void fill_random(Bf16* memory, std::size_t n) {
+  std::mt19937 rng(1);
+  std::vector<Bf16> values(std::size_t{1} << 22);
+  for (Bf16& x : values) {
+    const float f = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 500.0f;
+    uint32_t u;
+    std::memcpy(&u, &f, 4);
+    x = static_cast<Bf16>(u >> 16);
+  }
+  for (std::size_t at = 0; at < n; at += values.size()) {
+    check(cudaMemcpy(memory + at, values.data(), std::min(values.size(), n - at) * 2, cudaMemcpyHostToDevice), "fill");
+  }
+}
+
+// Median microseconds of a call; call(i) takes layer i.
+double median_us(const std::function<void(int)>& call, int calls = 8, int rounds = 15) {
+  cudaEvent_t begin, end;
+  check(cudaEventCreate(&begin), "event");
+  check(cudaEventCreate(&end), "event");
+  std::vector<double> times;
+  for (int round = -2; round < rounds; ++round) {
+    check(cudaEventRecord(begin, nullptr), "record");
+    for (int i = 0; i < calls; ++i) call(i % kLayers);
+    check(cudaEventRecord(end, nullptr), "record");
+    check(cudaEventSynchronize(end), "run");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin, end), "time");
+    if (round >= 0) times.push_back(1e3 * ms / calls);
+  }
+  std::nth_element(times.begin(), times.begin() + rounds / 2, times.end());
+  return times[static_cast<std::size_t>(rounds / 2)];
+}
+
+double copy_bytes_per_us(Bf16* memory, std::size_t bytes) {
+  char* base = reinterpret_cast<char*>(memory);
+  const std::size_t half = bytes / 2 / 4096 * 4096;
+  const double us = median_us(
+      [&](int) { check(cudaMemcpyAsync(base, base + half, half, cudaMemcpyDeviceToDevice, nullptr), "copy"); }, 2, 9);
+  return 2.0 * static_cast<double>(half) / us;
+}
+
+struct Case {
+  std::string name;
+  int32_t num_seqs, rows, length;
+};
+
+struct Bench {
+  cuda::SpanLayout layout = cuda::make_span_layout(kLayers, kKvHeads, kHeadDim, kBlockSize);
+  Bf16* kv = nullptr;
+  int32_t num_blocks = 0;
+  int32_t multiprocessors = 0;
+  double bandwidth = 0;  // bytes a microsecond
+
+  void run(const Case& c) const;
+  void append(int32_t rows) const;
+};
+
+void Bench::run(const Case& c) const {
+  const int32_t max_blocks = (c.length + kBlockSize - 1) / kBlockSize;
+  std::vector<int32_t> order(static_cast<std::size_t>(num_blocks)), table, starts = {0}, lengths;
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
+  std::mt19937 rng(2);
+  std::shuffle(order.begin(), order.end(), rng);
+  for (int32_t seq = 0; seq < c.num_seqs; ++seq) {
+    for (int32_t i = 0; i < max_blocks; ++i) {
+      table.push_back(order[static_cast<std::size_t>(seq * max_blocks + i) % order.size()]);
+    }
+    starts.push_back(starts.back() + c.rows);
+    lengths.push_back(c.length);
+  }
+  mortise_batch batch{};
+  batch.num_seqs = c.num_seqs;
+  batch.num_tokens = starts.back();
+  batch.max_blocks = max_blocks;
+  batch.cu_seqlens_q = starts.data();
+  batch.seq_lens = lengths.data();
+  const int32_t blocks = multiprocessors * cuda::kDecodeBlocksPerSm;
+  paged_cuda::PlanShape shape{kHeads, kKvHeads, 0, blocks * cuda::kDecodeWarps, 1 << 17, true};
+  paged_cuda::Plan plan;
+  make_plan(batch, shape, plan);
+
+  cuda::SpanArgs args{};
+  const std::size_t elements = static_cast<std::size_t>(batch.num_tokens) * kHeads * kHeadDim;
+  Bf16* const q = allocate<Bf16>(elements);
+  fill_random(q, elements);
+  args.q = q;
+  args.out = allocate<Bf16>(elements);
+  args.q_row_stride = args.out_row_stride = kHeads * kHeadDim;
+  args.q_head_stride = args.out_head_stride = kHeadDim;
+  args.block_table = upload(table);
+  args.layout = layout;
+  args.scale = cuda::span_scale(1.0f / std::sqrt(static_cast<float>(kHeadDim)));
+  args.partials = allocate<float>(static_cast<std::size_t>(plan.partial_rows) * kHeadDim);
+  args.partial_stats = allocate<float2>(static_cast<std::size_t>(plan.partial_rows));
+  const cuda::SpanWork work{upload(plan.worker_begin), upload(plan.runs), blocks};
+  const cuda::SpanMerge* const merges = upload(plan.merges);
+  const int32_t* const num_merges = upload(std::vector<int32_t>{static_cast<int32_t>(plan.merges.size())});
+  const cuda::SpanRun* const prefill = upload(plan.prefill);
+  const auto at_layer = [&](int layer) {
+    cuda::SpanArgs at = args;
+    at.kv = kv + static_cast<std::size_t>(layer) * layout.layer_elements;
+    return at;
+  };
+  const auto decode = [&](int layer) { check(cuda::span_decode(at_layer(layer), work, nullptr), "decode"); };
+  const auto merge = [&](int layer) {
+    check(cuda::span_merge(at_layer(layer), merges, num_merges, multiprocessors * 4, nullptr), "merge");
+  };
+  const auto fill = [&](int layer) {
+    check(cuda::span_prefill(at_layer(layer), prefill, static_cast<int32_t>(plan.prefill.size()), nullptr), "prefill");
+  };
+  const double bytes = 2.0 * 2 * c.num_seqs * c.length * kKvHeads * kHeadDim;
+  const double keys = c.rows * (c.length - c.rows + (c.rows + 1) / 2.0);  // seen by all rows of a sequence
+  const double flops = 4.0 * c.num_seqs * keys * kHeads * kHeadDim;
+  const double floor = std::max(bytes / bandwidth, flops / kPeakFlops * 1e6);
+  double us = 0;
+  if (!plan.runs.empty()) {
+    us = median_us([&](int layer) {
+      decode(layer);
+      if (!plan.merges.empty()) merge(layer);
+    });
+    const double alone = median_us(decode);
+    std::printf("%-34s %9.1f us   floor %8.1f   %5.2f x   (decode %.1f, merge %.1f; %zu runs, %zu merges)\n",
+                c.name.c_str(), us, floor, us / floor, alone, plan.merges.empty() ? 0.0 : median_us(merge),
+                plan.runs.size(), plan.merges.size());
+  } else {
+    us = median_us(fill, 4, 9);
+    std::printf("%-34s %9.1f us   floor %8.1f   %5.2f x   (%.0f TFLOP/s)\n", c.name.c_str(), us, floor, us / floor,
+                flops / us * 1e-6);
+  }
+}
+
+void Bench::append(int32_t rows) const {
+  std::vector<int32_t> positions(static_cast<std::size_t>(rows));
+  std::vector<int64_t> slots(positions.size());
+  for (int32_t i = 0; i < rows; ++i) {
+    positions[static_cast<std::size_t>(i)] = i;
+    slots[static_cast<std::size_t>(i)] = i;
+  }
+  const int32_t columns = (kHeads + 2 * kKvHeads) * kHeadDim;
+  Bf16* const qkv = allocate<Bf16>(static_cast<std::size_t>(rows) * columns);
+  fill_random(qkv, static_cast<std::size_t>(rows) * columns);
+  cuda::SpanAppend append{};
+  append.q = qkv;
+  append.k = qkv + kHeads * kHeadDim;
+  append.v = append.k + kKvHeads * kHeadDim;
+  append.q_row_stride = append.k_row_stride = append.v_row_stride = columns;
+  append.q_head_stride = append.k_head_stride = append.v_head_stride = kHeadDim;
+  append.num_tokens = rows;
+  append.num_heads = kHeads;
+  append.positions = upload(positions);
+  append.slots = upload(slots);
+  append.cos = upload(std::vector<float>(static_cast<std::size_t>(rows) * kHeadDim / 2, 0.8f));
+  append.sin = upload(std::vector<float>(static_cast<std::size_t>(rows) * kHeadDim / 2, 0.6f));
+  append.rotary_dim = kHeadDim;
+  append.kv = kv;
+  append.layout = layout;
+  const double us = median_us([&](int) { check(cuda::span_append(append, nullptr), "append"); });
+  const double floor = 2.0 * 2 * rows * columns / bandwidth;  // q, k and v read and written
+  std::printf("%-34s %9.1f us   floor %8.1f   %5.2f x\n", ("append " + std::to_string(rows) + " rows").c_str(), us,
+              floor, us / floor);
+}
+
+}  // namespace
+
+int main() {
+  Bench bench;
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, 0), "no GPU");
+  bench.multiprocessors = properties.multiProcessorCount;
+  check(cuda::span_decode_prepare(), "prepare");
+  check(cuda::span_prefill_prepare(), "prepare");
+  bench.num_blocks = 256 * 138;
+  const std::size_t elements = static_cast<std::size_t>(bench.num_blocks) * bench.layout.block_elements;
+  bench.kv = allocate<Bf16>(elements);
+  fill_random(bench.kv, elements);
+  bench.bandwidth = copy_bytes_per_us(bench.kv, elements * 2);
+  std::printf("%s, %d multiprocessors, spans of %d; a copy moves %.2f TB/s\n", properties.name, bench.multiprocessors,
+              cuda::kSpan, bench.bandwidth * 1e-6);
+  for (const Case& c :
+       {Case{"decode 1 x 32000", 1, 1, 32000}, Case{"decode 64 x 2200", 64, 1, 2200},
+        Case{"decode 256 x 2200", 256, 1, 2200}, Case{"decode 1 x 500", 1, 1, 500}, Case{"decode 32 x 500", 32, 1, 500},
+        Case{"verify 32 x 5 rows at 2200", 32, 5, 2200}, Case{"prefill 4000", 1, 4000, 4000},
+        Case{"prefill 4 x 2000", 4, 2000, 2000}, Case{"chunk of 512 at 8000", 1, 512, 8000}}) {
+    bench.run(c);
+  }
+  bench.append(256);
+  bench.append(4000);
+}

@@ -1,0 +1,229 @@
+#include "attention/paged_cuda/plan.hpp"
+
+#include <algorithm>
+
+namespace mortise::paged_cuda {
+namespace {
+
+using cuda::SpanRun;
+
+int32_t ceil_div(int32_t a, int32_t b) {
+  return (a + b - 1) / b;
+}
+
+// How the query heads of a kv head are cut into tiles of up to `max_rows` rows.
+struct TileShape {
+  int32_t parts, num_heads, num_tokens;  // heads: in all parts but perhaps the last
+};
+
+TileShape tile_shape(const PlanShape& shape, int32_t max_rows) {
+  const int32_t group = shape.num_heads / shape.num_kv_heads;
+  const int32_t parts = ceil_div(group, max_rows), heads = ceil_div(group, parts);
+  return {parts, heads, max_rows / heads};
+}
+
+// Appends a sequence's runs, each over all its spans: neighbours read the same K and V.
+void add_tiles(const mortise_batch& batch, const PlanShape& shape, int32_t seq, int32_t max_rows,
+               std::vector<SpanRun>& runs) {
+  const TileShape tile = tile_shape(shape, max_rows);
+  const int32_t group = shape.num_heads / shape.num_kv_heads;
+  const int32_t begin = batch.cu_seqlens_q[seq], end = batch.cu_seqlens_q[seq + 1];
+  for (int32_t kv_head = 0; kv_head < shape.num_kv_heads; ++kv_head) {
+    for (int32_t row = begin; row < end; row += tile.num_tokens) {
+      for (int32_t part = 0; part < tile.parts; ++part) {
+        SpanRun run{};
+        run.table = seq * batch.max_blocks;
+        run.row = row;
+        run.position = batch.seq_lens[seq] - (end - row);
+        run.num_tokens = static_cast<int16_t>(std::min(tile.num_tokens, end - row));
+        const int32_t head = part * tile.num_heads;
+        run.num_heads = static_cast<int16_t>(std::min(tile.num_heads, group - head));
+        if (run.num_heads <= 0) continue;
+        run.head = static_cast<int16_t>(kv_head * group + head);
+        run.kv_head = static_cast<int16_t>(kv_head);
+        const int32_t first_key = shape.window > 0 ? std::max(0, run.position - shape.window + 1) : 0;
+        run.span_begin = first_key / cuda::kSpan;
+        run.span_end = ceil_div(run.position + run.num_tokens, cuda::kSpan);
+        run.partial = -1;
+        runs.push_back(run);
+      }
+    }
+  }
+}
+
+// Rows that see nothing: zeros are written.
+void add_padding(const mortise_batch& batch, const PlanShape& shape, int32_t seq, std::vector<SpanRun>& padding) {
+  SpanRun run{};
+  run.num_heads = static_cast<int16_t>(shape.num_heads);
+  run.partial = -1;
+  const int32_t begin = batch.cu_seqlens_q[seq], end = batch.cu_seqlens_q[seq + 1];
+  for (run.row = begin; run.row < end; run.row += run.num_tokens) {
+    run.num_tokens = static_cast<int16_t>(std::min(end - run.row, 16));
+    padding.push_back(run);
+  }
+}
+
+constexpr int64_t kFullCost = cuda::kSpanChunks;
+
+// In chunks of keys: all spans are full but the last, and a window's first, whose whole is counted.
+int64_t cost_of(const SpanRun& tile) {
+  const int64_t last_chunk = (tile.position + tile.num_tokens - 1) / cuda::kKeyChunk;
+  return last_chunk + 1 - tile.span_begin * kFullCost;
+}
+
+// Deals tiles, cut or not, to workers in order.
+class Dealer {
+ public:
+  Dealer(const PlanShape& shape, const std::vector<SpanRun>& tiles, const std::vector<SpanRun>& padding, Plan& plan)
+      : shape_(shape), tiles_(tiles), padding_(padding), plan_(plan) {
+    int64_t spans = 0;
+    for (const SpanRun& tile : tiles) {
+      cost_ += cost_of(tile);
+      spans += tile.span_end - tile.span_begin;
+    }
+    workers_ = std::min<int64_t>(spans, shape.num_workers);
+  }
+
+  void deal() {
+    // Where whole tiles are nearly as even as parts of them, nothing is to be merged afterwards.
+    const bool many = static_cast<int64_t>(tiles_.size()) >= workers_;
+    if (many && deal_whole_tiles() * workers_ * 16 <= cost_ * 17) return;
+    if (!deal_evenly()) deal_whole_tiles();
+  }
+
+ private:
+  // Every worker gets as much as the others, give or take a span. False: the partials do not fit their memory.
+  bool deal_evenly() {
+    start();
+    int64_t before = 0;  // cost of the tiles before
+    for (const SpanRun& tile : tiles_) {
+      for (int32_t span = tile.span_begin; span < tile.span_end;) {
+        const int32_t end = end_within(tile, end_of(worker_) - before);
+        if (end <= span) {
+          close();
+          continue;
+        }
+        SpanRun run = tile;
+        run.span_begin = span;
+        run.span_end = end;
+        if (span != tile.span_begin || end != tile.span_end) {
+          if (span == tile.span_begin) begin_merge(tile, run);
+          run.partial = next_partial(run, tile);
+        }
+        plan_.runs.push_back(run);
+        span = end;
+      }
+      before += cost_of(tile);
+    }
+    finish();
+    return plan_.partial_rows <= shape_.partial_rows;
+  }
+
+  // No tile is cut: no partials. The cost of the worker that has most to do.
+  int64_t deal_whole_tiles() {
+    start();
+    int64_t before = 0, mine = 0, most = 0;
+    for (const SpanRun& tile : tiles_) {
+      const int64_t cost = cost_of(tile);
+      for (; worker_ + 1 < workers_ && before + cost / 2 >= end_of(worker_); mine = 0) close();
+      plan_.runs.push_back(tile);
+      before += cost;
+      mine += cost;
+      most = std::max(most, mine);
+    }
+    finish();
+    return most;
+  }
+
+  void start() {
+    plan_.worker_begin.assign(1, 0);
+    plan_.runs.clear();
+    plan_.merges.clear();
+    plan_.partial_rows = 0;
+    worker_ = 0;
+  }
+
+  int64_t end_of(int64_t worker) const { return cost_ * (worker + 1) / workers_; }
+
+  // The span at which a worker stops whose share ends `share` after the tile's start: a span goes to whoever has its
+  // middle.
+  static int32_t end_within(const SpanRun& tile, int64_t share) {
+    const int32_t last = tile.span_end - 1;
+    const int64_t full = (std::max<int64_t>(share, 0) + kFullCost / 2 - 1) / kFullCost;
+    if (full < last - tile.span_begin) return tile.span_begin + static_cast<int32_t>(full);
+    const int64_t last_begin = (last - tile.span_begin) * kFullCost;
+    return last_begin + (cost_of(tile) - last_begin) / 2 < share ? tile.span_end : last;
+  }
+
+  // Padding goes round, idle workers first.
+  void close() {
+    for (auto i = static_cast<std::size_t>(shape_.num_workers - 1 - worker_); i < padding_.size();
+         i += static_cast<std::size_t>(shape_.num_workers)) {
+      plan_.runs.push_back(padding_[i]);
+    }
+    plan_.worker_begin.push_back(static_cast<int32_t>(plan_.runs.size()));
+    ++worker_;
+  }
+
+  void finish() {
+    while (worker_ < shape_.num_workers) close();
+  }
+
+  void begin_merge(const SpanRun& tile, const SpanRun& first) {
+    cuda::SpanMerge merge{};
+    merge.row = tile.row;
+    merge.num_tokens = tile.num_tokens;
+    merge.num_heads = tile.num_heads;
+    merge.head = tile.head;
+    merge.partial = static_cast<int32_t>(plan_.partial_rows);
+    merge.count = 1 + tile.span_end - first.span_end;
+    plan_.merges.push_back(merge);
+    plan_.partial_rows += static_cast<int64_t>(merge.count) * tile.num_tokens * tile.num_heads;
+  }
+
+  // The first run of a tile leaves one partial, the others one a span.
+  int32_t next_partial(const SpanRun& run, const SpanRun& tile) {
+    const int32_t rows = tile.num_tokens * tile.num_heads;
+    if (run.span_begin == tile.span_begin) after_first_ = run.span_end;
+    const int32_t before = run.span_begin == tile.span_begin ? 0 : 1 + run.span_begin - after_first_;
+    return plan_.merges.back().partial + before * rows;
+  }
+
+  const PlanShape& shape_;
+  const std::vector<SpanRun>& tiles_;
+  const std::vector<SpanRun>& padding_;
+  Plan& plan_;
+  int64_t cost_ = 0, workers_ = 0, worker_ = 0;
+  int32_t after_first_ = 0;  // span after the first run of the tile that is being cut
+};
+
+}  // namespace
+
+void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
+  const int32_t group = shape.num_heads / shape.num_kv_heads;
+  std::vector<SpanRun> tiles, padding;
+  plan.prefill.clear();
+  for (int32_t seq = 0; seq < batch.num_seqs; ++seq) {
+    const int32_t tokens = batch.cu_seqlens_q[seq + 1] - batch.cu_seqlens_q[seq];
+    if (batch.seq_lens[seq] == 0) {
+      add_padding(batch, shape, seq, padding);
+    } else if (shape.prefill && int64_t{tokens} * group >= kPrefillFrom) {
+      add_tiles(batch, shape, seq, cuda::kPrefillRows, plan.prefill);
+    } else {
+      add_tiles(batch, shape, seq, cuda::kDecodeRows, tiles);
+    }
+  }
+  Dealer(shape, tiles, padding, plan).deal();
+  // The longest first: what starts last should be short.
+  std::stable_sort(plan.prefill.begin(), plan.prefill.end(), [](const SpanRun& a, const SpanRun& b) {
+    return a.span_end - a.span_begin > b.span_end - b.span_begin;
+  });
+}
+
+int64_t max_runs(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) {
+  const TileShape tile = tile_shape(shape, cuda::kDecodeRows);
+  const int64_t tiles = (max_tokens / tile.num_tokens + max_seqs) * tile.parts * shape.num_kv_heads;
+  return tiles + shape.num_workers + max_tokens;  // cuts; padding
+}
+
+}  // namespace mortise::paged_cuda

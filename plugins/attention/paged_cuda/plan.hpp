@@ -1,0 +1,43 @@
+// plan.hpp: how the rows of one batch become the work of the span kernels (kernels/cuda/span.hpp). Made on the host
+// once a step, used by every layer. No choice made here changes a bit of the result: it is about balance alone.
+//
+// Decodes, drafts and short chunks become tiles of up to 16 rows for the decode kernel, whose workers share all spans
+// of all tiles evenly; a tile and kv head that falls to several workers leaves partials, which are merged afterwards.
+// Longer chunks become tiles of 128 rows for the prefill kernel, the longest contexts first.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cuda/span.hpp"
+#include "mortise/batch.h"
+
+namespace mortise::paged_cuda {
+
+// Rows (tokens times query heads of a kv head) of a sequence from which on the prefill kernel is used: below, a few
+// tiles of 16 read the cache faster, above, the tensor cores are better used.
+constexpr int32_t kPrefillFrom = 4 * cuda::kDecodeRows + 1;
+
+struct PlanShape {
+  int32_t num_heads, num_kv_heads;
+  int32_t window;        // of the layers that it serves; 0: none
+  int32_t num_workers;   // of the decode kernel
+  int64_t partial_rows;  // that there is memory for
+  bool prefill;          // false: all work goes to the decode kernel, whose launch does not depend on the batch
+};
+
+struct Plan {
+  std::vector<int32_t> worker_begin;    // [num_workers + 1] into runs
+  std::vector<cuda::SpanRun> runs;      // of the decode kernel
+  std::vector<cuda::SpanMerge> merges;  // at most one less than there are workers
+  std::vector<cuda::SpanRun> prefill;
+  int64_t partial_rows;  // used
+};
+
+// REQUIRES: the batch has been checked.
+void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan);
+
+// The most runs (of both kernels) that a batch of so many rows and sequences can give.
+int64_t max_runs(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs);
+
+}  // namespace mortise::paged_cuda

@@ -1,0 +1,43 @@
+// cuda_device.hpp: an instance of the device, and a prepared weight.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+
+#include "devices/cuda/linear_plans.hpp"
+#include "devices/cuda/workspace.hpp"
+#include "mortise/device.h"
+
+struct mortise_device {
+  int ordinal = 0;
+  const mortise_host* host = nullptr;
+  bool graphs = true, tuning_file = true;  // options
+
+  // From activate on.
+  std::string name;
+  int compute_major = 0, compute_minor = 0;
+  cudaStream_t stream = nullptr;  // what the stream NULL stands for: the legacy stream cannot be captured
+  mortise::cuda::Workspace gated, scratch;
+  std::unique_ptr<mortise::cuda::LinearPlans> linear;
+};
+
+struct mortise_weight {
+  int32_t use;
+  int64_t n, k;  // k = 1 for a vector
+  // bf16, rows one after the other. Of a vector: [n], and the same values as f32 in `wide`: norms read bf16, linear adds
+  // its bias in f32.
+  void* data;
+  float* wide;
+};
+
+namespace mortise::cuda {
+
+// The stream that the ABI's stands for, on the device made current for this thread: threads of the host come and go.
+inline cudaStream_t native(mortise_device* device, mortise_stream* stream) {
+  cudaSetDevice(device->ordinal);
+  return stream == nullptr ? device->stream : reinterpret_cast<cudaStream_t>(stream);
+}
+
+}  // namespace mortise::cuda

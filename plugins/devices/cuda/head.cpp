@@ -1,0 +1,130 @@
+// What is done with logits: reductions over the vocabulary and the draw of a token.
+#include <climits>
+
+#include "devices/cuda/cuda_device.hpp"
+#include "devices/cuda/matrix.hpp"
+#include "devices/cuda/ops.hpp"
+#include "kernels/cuda/head_reduce.hpp"
+#include "kernels/cuda/sample.hpp"
+
+namespace mortise::cuda {
+namespace {
+
+constexpr std::int64_t kMaxRows = 65535;  // a grid's second dimension
+
+Matrix logits_matrix(const mortise_tensor* tensor, const char* where) {
+  const Matrix logits = as_matrix(tensor, where, "logits");
+  if (logits.dtype != MORTISE_F32) invalid(where, "logits are " + shape_text(logits) + "; expected f32");
+  if (logits.rows > kMaxRows) {
+    invalid(where, "logits are " + shape_text(logits) + "; this device takes up to " + std::to_string(kMaxRows) +
+                       " rows at once");
+  }
+  return logits;
+}
+
+constexpr char kReduce[] = "head_reduce";
+
+void check_reduce(const mortise_head_reduce_args& args, const Matrix& logits) {
+  if (args.vocab_begin < 0 || args.vocab_begin % kVocabSlice != 0) {
+    invalid(kReduce, "vocab_begin is " + std::to_string(args.vocab_begin) + "; expected a multiple of " +
+                         std::to_string(kVocabSlice));
+  }
+  if (logits.columns > INT_MAX - args.vocab_begin) {
+    invalid(kReduce, "logits are " + shape_text(logits) + "; token ids are int32");
+  }
+  if ((args.max == nullptr) != (args.sum == nullptr)) invalid(kReduce, "max and sum go together");
+  if (args.lse != nullptr && args.max == nullptr) invalid(kReduce, "lse needs max and sum");
+  if (args.target_logits != nullptr && args.targets == nullptr) invalid(kReduce, "target_logits needs targets");
+  if (args.ranks != nullptr && args.target_logits == nullptr) invalid(kReduce, "ranks need targets and target_logits");
+  if (args.top_n < 0 || (args.top_n > 0 && (args.top_ids == nullptr || args.top_logits == nullptr))) {
+    invalid(kReduce, "top_n is " + std::to_string(args.top_n) + "; it needs top_ids and top_logits");
+  }
+}
+
+constexpr char kSample[] = "sample";
+
+void check_sample(const mortise_sample_args& args) {
+  const auto require = [](const void* array, const char* name) {
+    if (array == nullptr) invalid(kSample, std::string(name) + " is missing");
+  };
+  require(args.temperatures, "temperatures");
+  require(args.top_ks, "top_ks");
+  require(args.top_ps, "top_ps");
+  require(args.min_ps, "min_ps");
+  require(args.keys, "keys");
+  require(args.positions, "positions");
+  require(args.tokens, "tokens");
+  if (args.allowed_index != nullptr) require(args.allowed_masks, "allowed_masks");
+  if (args.edit_offsets == nullptr) return;
+  require(args.edit_ids, "edit_ids");
+  require(args.edit_biases, "edit_biases");
+  require(args.edit_repetitions, "edit_repetitions");
+  require(args.edit_subtracts, "edit_subtracts");
+}
+
+}  // namespace
+
+mortise_status head_reduce(mortise_device* device, mortise_stream* stream, const mortise_head_reduce_args* args,
+                           mortise_error* error) {
+  return guard(error, kReduce, [&] {
+    const auto in = known(args);
+    const Matrix logits = logits_matrix(in.logits, kReduce);
+    check_reduce(in, logits);
+    if (logits.rows == 0) return;
+    const cudaStream_t on = native(device, stream);
+    const auto columns = static_cast<std::int32_t>(logits.columns);
+    HeadReduceArgs out = {};
+    out.logits = reinterpret_cast<const float*>(logits.data);
+    out.stride = logits.stride;
+    out.rows = logits.rows;
+    out.columns = columns;
+    out.vocab_begin = in.vocab_begin;
+    out.first = in.first != 0;
+    out.max = in.max;
+    out.sum = in.sum;
+    out.lse = in.lse;
+    out.targets = in.targets;
+    out.target_logits = in.target_logits;
+    out.ranks = in.ranks;
+    out.top_n = in.top_n;
+    out.top_ids = in.top_ids;
+    out.top_logits = in.top_logits;
+    out.scratch = device->scratch.reserve(head_reduce_scratch(logits.rows, columns, in.top_n), on, kReduce);
+    check_cuda(launch_head_reduce(out, on), kReduce);
+  });
+}
+
+mortise_status sample(mortise_device* device, mortise_stream* stream, const mortise_sample_args* args,
+                      mortise_error* error) {
+  return guard(error, kSample, [&] {
+    const auto in = known(args);
+    const Matrix logits = logits_matrix(in.logits, kSample);
+    check_sample(in);
+    if (logits.rows == 0) return;
+    const cudaStream_t on = native(device, stream);
+    SampleArgs out = {};
+    out.logits = reinterpret_cast<const float*>(logits.data);
+    out.stride = logits.stride;
+    out.rows = logits.rows;
+    out.vocab_size = static_cast<std::int32_t>(logits.columns);
+    out.temperatures = in.temperatures;
+    out.top_ks = in.top_ks;
+    out.top_ps = in.top_ps;
+    out.min_ps = in.min_ps;
+    out.keys = in.keys;
+    out.positions = in.positions;
+    out.edit_offsets = in.edit_offsets;
+    out.edit_ids = in.edit_ids;
+    out.edit_biases = in.edit_biases;
+    out.edit_repetitions = in.edit_repetitions;
+    out.edit_subtracts = in.edit_subtracts;
+    out.allowed_index = in.allowed_index;
+    out.allowed_masks = in.allowed_masks;
+    out.tokens = in.tokens;
+    out.logprobs = in.processed_logprobs;
+    out.scratch = device->scratch.reserve(sample_scratch(logits.rows, out.vocab_size), on, kSample);
+    check_cuda(launch_sample(out, on), kSample);
+  });
+}
+
+}  // namespace mortise::cuda

@@ -1,0 +1,41 @@
+// lt_matmul.hpp: one kind of product as cuBLASLt describes it: y [M, N] = x [M, K] w [N, K]^T, all row-major, so in its
+// column-major words y^T = w^T' x^T' with w transposed. bf16 in, f32 accumulation, bf16 or f32 out.
+#pragma once
+
+#include <vector>
+
+#include "devices/cuda/algorithm.hpp"
+#include "devices/cuda/cublaslt.hpp"
+#include "kernels/cuda/linear_mma.hpp"
+
+namespace mortise::cuda {
+
+class LtMatmul {
+ public:
+  // Throws Failure. `lt` and `handle` outlive it.
+  LtMatmul(const CublasLt& lt, cublasLtHandle_t handle, const LinearShape& shape);
+  ~LtMatmul();
+  LtMatmul(const LtMatmul&) = delete;
+  LtMatmul& operator=(const LtMatmul&) = delete;
+
+  // What the heuristic offers for these rows and addresses without split-K, best first.
+  std::vector<cublasLtMatmulAlgo_t> candidates(const LinearArgs& args, std::size_t workspace_bytes);
+  // The algorithm of a configuration, if it can do this product with so much workspace.
+  bool make(const LtConfig& config, const LinearArgs& args, std::size_t workspace_bytes, cublasLtMatmulAlgo_t& algorithm);
+  LtConfig config_of(const cublasLtMatmulAlgo_t& algorithm) const;
+
+  cublasStatus_t run(const LinearArgs& args, const void* bias, const cublasLtMatmulAlgo_t& algorithm, void* workspace,
+                     std::size_t workspace_bytes, cudaStream_t stream);
+
+ private:
+  void describe(const LinearArgs& args);
+
+  const CublasLt& lt_;
+  cublasLtHandle_t handle_;
+  bool f32_out_, bias_;
+  const void* bias_pointer_ = nullptr;
+  cublasLtMatmulDesc_t operation_ = nullptr;
+  cublasLtMatrixLayout_t w_ = nullptr, x_ = nullptr, y_ = nullptr;
+};
+
+}  // namespace mortise::cuda

@@ -1,0 +1,77 @@
+// Memory of the device, and page-locked memory of the host.
+#include "devices/cuda/cuda_device.hpp"
+#include "devices/cuda/errors.hpp"
+#include "devices/cuda/ops.hpp"
+
+namespace mortise::cuda {
+
+mortise_status memory_info(mortise_device* device, uint64_t* free_bytes, uint64_t* total_bytes) {
+  std::size_t free = 0, total = 0;
+  native(device, nullptr);
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) return MORTISE_INTERNAL;
+  *free_bytes = free;
+  *total_bytes = total;
+  return MORTISE_OK;
+}
+
+mortise_status allocate(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error) {
+  return guard(error, "allocate", [&] {
+    const cudaStream_t stream = native(device, nullptr);
+    void* result = nullptr;
+    const cudaError_t status = cudaMalloc(&result, bytes == 0 ? 1 : bytes);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      std::size_t free = 0, total = 0;
+      cudaMemGetInfo(&free, &total);
+      throw Failure(MORTISE_RESOURCE_EXHAUSTED, "allocate",
+                    gib_text(bytes) + " do not fit: " + gib_text(free) + " of the " + gib_text(total) + " of " +
+                        device->name + " are free");
+    }
+    check_cuda(status, "allocate");
+    const cudaError_t filled = cudaMemsetAsync(result, 0, bytes, stream);
+    // Whatever stream uses it first: it is zero by then.
+    const cudaError_t done = filled == cudaSuccess ? cudaStreamSynchronize(stream) : filled;
+    if (done != cudaSuccess) cudaFree(result);
+    check_cuda(done, "allocate");
+    *memory = result;
+  });
+}
+
+void free_memory(mortise_device* device, void* memory) {
+  if (memory == nullptr) return;
+  native(device, nullptr);
+  cudaFree(memory);  // waits for what is queued
+}
+
+mortise_status host_allocate(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error) {
+  return guard(error, "host_allocate", [&] {
+    native(device, nullptr);
+    check_cuda(cudaHostAlloc(memory, bytes == 0 ? 1 : bytes, cudaHostAllocPortable), "host_allocate",
+               gib_text(bytes) + " of page-locked memory");
+  });
+}
+
+void host_free(mortise_device* device, void* memory) {
+  if (memory == nullptr) return;
+  native(device, nullptr);
+  cudaFreeHost(memory);
+}
+
+// From pageable memory the driver copies by way of its own page-locked buffers, and returns when it has read it.
+mortise_status copy(mortise_device* device, mortise_stream* stream, void* to, const void* from, uint64_t bytes,
+                    mortise_error* error) {
+  return guard(error, "copy", [&] {
+    if (bytes == 0) return;
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(device, stream)), "copy");
+  });
+}
+
+mortise_status fill(mortise_device* device, mortise_stream* stream, void* memory, uint8_t value, uint64_t bytes,
+                    mortise_error* error) {
+  return guard(error, "fill", [&] {
+    if (bytes == 0) return;
+    check_cuda(cudaMemsetAsync(memory, value, bytes, native(device, stream)), "fill");
+  });
+}
+
+}  // namespace mortise::cuda

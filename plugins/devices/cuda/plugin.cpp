@@ -1,0 +1,206 @@
+// The component: options, life of an instance, table, entry.
+#include <cstring>
+#include <memory>
+
+#include "devices/cuda/cuda_device.hpp"
+#include "devices/cuda/errors.hpp"
+#include "devices/cuda/ops.hpp"
+#include "kernels/cuda/head_reduce.hpp"
+#include "kernels/cuda/linear_mma.hpp"
+#include "kernels/cuda/rows.hpp"
+
+namespace mortise::cuda {
+namespace {
+
+constexpr char kOptionsSchema[] = R"({
+  "type": "object",
+  "additionalProperties": false,
+  "properties": {
+    "device": {
+      "title": "number of the GPU, as nvidia-smi and CUDA_VISIBLE_DEVICES count",
+      "type": "integer", "minimum": 0, "maximum": 1023, "default": 0
+    },
+    "graphs": {
+      "title": "run decode steps as captured graphs; without them the same bits, slower",
+      "type": "boolean", "default": true
+    },
+    "tuning_cache": {
+      "title": "keep the choice of matrix algorithms in $XDG_CACHE_HOME/mortise or ~/.cache/mortise for later starts",
+      "type": "boolean", "default": true
+    }
+  }
+})";
+
+constexpr char kWhere[] = "cuda";
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// Why there is no GPU to be used, in one line.
+[[noreturn]] void no_gpu(cudaError_t status) {
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  cudaGetLastError();
+  std::string why;
+  if (driver == 0) {
+    why = "there is no NVIDIA driver on this machine";
+  } else if (status == cudaErrorInsufficientDriver) {
+    why = "the NVIDIA driver serves CUDA " + version_text(driver) + ", and this build needs " +
+          version_text(CUDART_VERSION) + "; update the driver";
+  } else if (status == cudaErrorNoDevice || status == cudaSuccess) {
+    why = "the NVIDIA driver sees no GPU (is CUDA_VISIBLE_DEVICES set?)";
+  } else {
+    why = std::string("CUDA does not start: ") + cudaGetErrorString(status);
+  }
+  throw Failure(MORTISE_UNAVAILABLE, kWhere, why + "; the device cpu needs none");
+}
+
+mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
+                      mortise_error* error) {
+  return guard(error, kWhere, [&] {
+    const Options options(known(args).options);
+    auto device = std::make_unique<mortise_device>();
+    device->host = host;
+    if (options.has("device")) device->ordinal = options.get<int>("device");
+    if (options.has("graphs")) device->graphs = options.get<bool>("graphs");
+    if (options.has("tuning_cache")) device->tuning_file = options.get<bool>("tuning_cache");
+    *instance = device.release();
+  });
+}
+
+void deactivate(void* instance) {
+  auto* const device = static_cast<mortise_device*>(instance);
+  if (device->stream == nullptr) return;
+  native(device, nullptr);
+  cudaStreamSynchronize(device->stream);
+  device->linear.reset();
+  device->gated.release();
+  device->scratch.release();
+  cudaStreamDestroy(device->stream);
+  device->stream = nullptr;
+}
+
+void destroy(void* instance) {
+  deactivate(instance);
+  delete static_cast<mortise_device*>(instance);
+}
+
+void open_gpu(mortise_device& device) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0) no_gpu(status);
+  if (device.ordinal >= count) {
+    throw Failure(MORTISE_NOT_FOUND, "device",
+                  "there is no GPU " + std::to_string(device.ordinal) + "; this machine has " + std::to_string(count) +
+                      ", counted from 0");
+  }
+  cudaDeviceProp properties = {};
+  check_cuda(cudaGetDeviceProperties(&properties, device.ordinal), kWhere);
+  device.name = properties.name;
+  device.compute_major = properties.major;
+  device.compute_minor = properties.minor;
+  if (properties.major != 9 || properties.minor != 0) {
+    throw Failure(MORTISE_UNIMPLEMENTED, kWhere,
+                  device.name + " has compute capability " + std::to_string(properties.major) + "." +
+                      std::to_string(properties.minor) + "; this build has kernels for 9.0 (H100, H200) alone");
+  }
+  check_cuda(cudaSetDevice(device.ordinal), kWhere);
+  check_cuda(cudaStreamCreateWithFlags(&device.stream, cudaStreamNonBlocking), kWhere);
+  check_cuda(prepare_row_kernels(), kWhere);
+  check_cuda(prepare_linear_kernels(), kWhere);
+  device.linear = std::make_unique<LinearPlans>(device.name, device.host, device.tuning_file);
+}
+
+mortise_status activate(void* instance, const mortise_activate_args*, mortise_error* error) {
+  const mortise_status status = guard(error, kWhere, [&] { open_gpu(*static_cast<mortise_device*>(instance)); });
+  if (status != MORTISE_OK) deactivate(instance);
+  return status;
+}
+
+mortise_status describe(mortise_device* device, mortise_device_info* info) {
+  auto full = sized<mortise_device_info>();
+  std::strncpy(full.name, device->name.c_str(), sizeof full.name - 1);
+  const std::string isa = "sm_" + std::to_string(device->compute_major) + std::to_string(device->compute_minor);
+  std::strncpy(full.isa, isa.c_str(), sizeof full.isa - 1);
+  uint64_t free_bytes = 0;
+  memory_info(device, &free_bytes, &full.memory_bytes);
+  const uint32_t size = info->struct_size;
+  std::memcpy(info, &full, std::min<std::size_t>(size, sizeof full));
+  info->struct_size = size;
+  return MORTISE_OK;
+}
+
+const char* numerics_id(mortise_device*, int32_t dtype) {
+  return dtype == MORTISE_BF16 ? "cuda-bf16/1" : nullptr;
+}
+
+int32_t vocab_slice(mortise_device*) {
+  return kVocabSlice;
+}
+
+const void* get_ext(mortise_device* device, const char* id) {
+  return device->graphs && std::strcmp(id, MORTISE_EXT_GRAPH) == 0 ? &kGraphTable : nullptr;
+}
+
+constexpr mortise_device_table kTable = {
+    .struct_size = sizeof(mortise_device_table),
+    .flags = 0,
+    .describe = describe,
+    .numerics_id = numerics_id,
+    .memory_info = memory_info,
+    .allocate = allocate,
+    .free = free_memory,
+    .copy = copy,
+    .fill = fill,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_synchronize = stream_synchronize,
+    .stream_native = stream_native,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_synchronize = event_synchronize,
+    .prepare_weight = prepare_weight,
+    .free_weight = free_weight,
+    .linear = linear,
+    .embed = embed,
+    .rms_norm = rms_norm,
+    .layer_norm = layer_norm,
+    .gated_activation = gated_activation,
+    .activation = activation,
+    .add = add,
+    .gather_rows = gather_rows,
+    .head_reduce = head_reduce,
+    .sample = sample,
+    .vocab_slice = vocab_slice,
+    .get_ext = get_ext,
+    .host_allocate = host_allocate,
+    .host_free = host_free,
+    .vector_weight = vector_weight,
+};
+
+constexpr mortise_component kComponent = {
+    .struct_size = sizeof(mortise_component),
+    .flags = 0,
+    .kind = MORTISE_KIND_DEVICE,
+    .reserved = 0,
+    .capabilities = MORTISE_CAP_EXACT | MORTISE_CAP_CAPTURE,
+    .name = "cuda",
+    .summary = "an NVIDIA GPU of compute capability 9.0 (H100, H200), in bf16",
+    .options_schema = kOptionsSchema,
+    .numerics_id = nullptr,
+    .table = &kTable,
+    .supports = [](const mortise_query*, mortise_error*) -> mortise_status { return MORTISE_OK; },
+    .create = create,
+    .destroy = destroy,
+    .activate = activate,
+    .deactivate = deactivate,
+    .get_ext = [](void* instance, const char* id) { return get_ext(static_cast<mortise_device*>(instance), id); },
+};
+
+}  // namespace
+}  // namespace mortise::cuda
+
+MORTISE_PLUGIN("mortise.cuda", "Mortise", "0.1.0", "Apache-2.0", &mortise::cuda::kComponent)

@@ -1,0 +1,32 @@
+// temporary.hpp: device memory for the length of a scope.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "devices/cuda/errors.hpp"
+
+namespace mortise::cuda {
+
+class Temporary {
+ public:
+  Temporary() = default;
+  explicit Temporary(std::uint64_t bytes) {
+    check_cuda(cudaMalloc(&memory_, bytes), "temporary", gib_text(bytes));
+  }
+  ~Temporary() { cudaFree(memory_); }
+  Temporary(Temporary&& other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
+  Temporary& operator=(Temporary&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    return *this;
+  }
+  void* get() const { return memory_; }
+  void* release() { return std::exchange(memory_, nullptr); }
+
+ private:
+  void* memory_ = nullptr;
+};
+
+}  // namespace mortise::cuda

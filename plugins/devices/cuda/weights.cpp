@@ -1,0 +1,250 @@
+// Weights: converted to bf16 on the host, row after row, and uploaded through two page-locked buffers, one of which is
+// filled while the other is on its way.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "devices/cuda/cuda_device.hpp"
+#include "devices/cuda/errors.hpp"
+#include "devices/cuda/ops.hpp"
+#include "devices/cuda/temporary.hpp"
+
+namespace mortise::cuda {
+namespace {
+
+constexpr char kWhere[] = "prepare_weight";
+constexpr std::size_t kStageBytes = std::size_t{16} << 20;
+
+using Bf16 = std::uint16_t;
+
+float bits_to_float(std::uint32_t bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+// Nearest, ties to even; NaN becomes the canonical one.
+Bf16 narrow(float x) {
+  std::uint32_t u;
+  std::memcpy(&u, &x, sizeof u);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
+  return static_cast<Bf16>((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+
+// An IEEE half, exactly.
+float widen_f16(std::uint16_t h) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(h & 0x8000u) << 16, exponent = h >> 10 & 0x1fu;
+  const std::uint32_t mantissa = h & 0x3ffu;
+  if (exponent == 0x1f) return bits_to_float(sign | 0x7f800000u | mantissa << 13);
+  if (exponent != 0) return bits_to_float(sign | (exponent + 112) << 23 | mantissa << 13);
+  const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+  return sign != 0 ? -magnitude : magnitude;
+}
+
+struct Part {
+  const std::byte* data;
+  int32_t dtype;
+  std::int64_t rows, columns, row_stride, column_stride;  // strides in elements
+};
+
+Part checked_part(const mortise_tensor* tensor, int index, bool vector) {
+  const std::string name = "part " + std::to_string(index);
+  if (tensor == nullptr) invalid(kWhere, name + " is missing");
+  const int32_t dtype = tensor->dtype;
+  if (dtype != MORTISE_BF16 && dtype != MORTISE_F16 && dtype != MORTISE_F32) {
+    invalid(kWhere, name + " has dtype code " + std::to_string(dtype) + "; expected bf16, f16 or f32");
+  }
+  if (tensor->ndim != (vector ? 1 : 2)) {
+    invalid(kWhere, name + " has " + std::to_string(tensor->ndim) + " dimensions; expected " + (vector ? "1" : "2"));
+  }
+  const std::int64_t rows = tensor->shape[0], columns = vector ? 1 : tensor->shape[1];
+  if (rows < 1 || columns < 1 || tensor->data == nullptr) invalid(kWhere, name + " is empty");
+  const Part part = {static_cast<const std::byte*>(tensor->data), dtype, rows, columns, tensor->stride[0],
+                     vector ? 1 : tensor->stride[1]};
+  const __int128 last =
+      static_cast<__int128>(rows - 1) * part.row_stride + static_cast<__int128>(columns - 1) * part.column_stride;
+  if (part.row_stride < 0 || part.column_stride < 0 ||
+      (last + 1) * dtype_bytes(dtype) > static_cast<__int128>(tensor->bytes)) {
+    invalid(kWhere, name + " does not fit its " + std::to_string(tensor->bytes) + " bytes");
+  }
+  return part;
+}
+
+std::vector<Part> checked_parts(const mortise_weight_source& source) {
+  const bool vector = source.use == MORTISE_WEIGHT_VECTOR;
+  if (source.num_parts < 1 || source.parts == nullptr) invalid(kWhere, "there are no parts");
+  std::vector<Part> parts;
+  for (int i = 0; i < source.num_parts; ++i) {
+    parts.push_back(checked_part(source.parts[i], i, vector));
+    if (parts.back().columns != parts[0].columns) {
+      invalid(kWhere, "part " + std::to_string(i) + " has " + std::to_string(parts.back().columns) +
+                          " columns, part 0 has " + std::to_string(parts[0].columns));
+    }
+  }
+  return parts;
+}
+
+void check_source(const mortise_weight_source& source) {
+  constexpr int32_t kMatrixUses = MORTISE_WEIGHT_LINEAR | MORTISE_WEIGHT_EMBEDDING;
+  if (source.use != MORTISE_WEIGHT_VECTOR && ((source.use & kMatrixUses) == 0 || (source.use & ~kMatrixUses) != 0)) {
+    invalid(kWhere, "use " + std::to_string(source.use) + " is none of linear, embedding, both, or vector");
+  }
+  if (source.bits != 0) {
+    throw Failure(MORTISE_UNIMPLEMENTED, kWhere,
+                  "weights of " + std::to_string(source.bits) +
+                      " bits are not served by the device cuda; take a checkpoint in bf16 or f16, or the device cpu");
+  }
+  if (source.dtype == MORTISE_F32) {
+    throw Failure(MORTISE_UNIMPLEMENTED, kWhere,
+                  "f32 is not served by the device cuda; set dtype = \"bf16\", or take the device cpu");
+  }
+  if (source.dtype != MORTISE_BF16) {
+    invalid(kWhere, "dtype code " + std::to_string(source.dtype) + "; expected bf16");
+  }
+}
+
+// Row `row` of a part as bf16.
+void convert_row(const Part& part, std::int64_t row, Bf16* out) {
+  const std::byte* from = part.data + row * part.row_stride * dtype_bytes(part.dtype);
+  if (part.dtype == MORTISE_BF16 && part.column_stride == 1) {
+    std::memcpy(out, from, static_cast<std::size_t>(part.columns) * sizeof(Bf16));
+    return;
+  }
+  for (std::int64_t i = 0; i < part.columns; ++i) {
+    const std::byte* at = from + i * part.column_stride * dtype_bytes(part.dtype);
+    if (part.dtype == MORTISE_F32) {
+      float x;
+      std::memcpy(&x, at, sizeof x);
+      out[i] = narrow(x);
+      continue;
+    }
+    std::uint16_t bits;
+    std::memcpy(&bits, at, sizeof bits);
+    out[i] = part.dtype == MORTISE_BF16 ? bits : narrow(widen_f16(bits));
+  }
+}
+
+// Two page-locked buffers in turn.
+class Uploader {
+ public:
+  explicit Uploader(cudaStream_t stream) : stream_(stream) {
+    for (Stage& stage : stages_) {
+      check_cuda(cudaHostAlloc(&stage.memory, kStageBytes, cudaHostAllocDefault), kWhere);
+      check_cuda(cudaEventCreateWithFlags(&stage.sent, cudaEventDisableTiming), kWhere);
+    }
+  }
+  ~Uploader() {
+    cudaStreamSynchronize(stream_);
+    for (Stage& stage : stages_) {
+      if (stage.sent != nullptr) cudaEventDestroy(stage.sent);
+      cudaFreeHost(stage.memory);
+    }
+  }
+  Uploader(const Uploader&) = delete;
+  Uploader& operator=(const Uploader&) = delete;
+
+  // Room for kStageBytes that nothing reads any more.
+  std::byte* begin() {
+    Stage& stage = stages_[next_];
+    check_cuda(cudaEventSynchronize(stage.sent), kWhere);
+    return static_cast<std::byte*>(stage.memory);
+  }
+  void send(std::byte* to, std::size_t bytes) {
+    Stage& stage = stages_[next_];
+    check_cuda(cudaMemcpyAsync(to, stage.memory, bytes, cudaMemcpyHostToDevice, stream_), kWhere);
+    check_cuda(cudaEventRecord(stage.sent, stream_), kWhere);
+    next_ = 1 - next_;
+  }
+
+ private:
+  struct Stage {
+    void* memory = nullptr;
+    cudaEvent_t sent = nullptr;
+  };
+  cudaStream_t stream_;
+  std::array<Stage, 2> stages_;
+  std::size_t next_ = 0;
+};
+
+void upload_rows(const std::vector<Part>& parts, std::byte* to, cudaStream_t stream) {
+  const auto row_bytes = static_cast<std::size_t>(parts[0].columns) * sizeof(Bf16);
+  if (row_bytes > kStageBytes) {
+    invalid(kWhere, "rows of " + std::to_string(row_bytes) + " bytes; up to " + std::to_string(kStageBytes) + " are served");
+  }
+  Uploader uploader(stream);
+  std::byte* stage = uploader.begin();
+  std::size_t filled = 0;
+  const auto flush = [&] {
+    uploader.send(to, filled);
+    to += filled;
+    filled = 0;
+    stage = uploader.begin();
+  };
+  for (const Part& part : parts) {
+    for (std::int64_t row = 0; row < part.rows; ++row) {
+      if (filled + row_bytes > kStageBytes) flush();
+      convert_row(part, row, reinterpret_cast<Bf16*>(stage + filled));
+      filled += row_bytes;
+    }
+  }
+  flush();
+}
+
+void upload_vector(const std::vector<Part>& parts, const mortise_weight& weight) {
+  std::vector<Bf16> values;
+  for (const Part& part : parts) {
+    for (std::int64_t row = 0; row < part.rows; ++row) convert_row(part, row, &values.emplace_back());
+  }
+  std::vector<float> wide;
+  for (const Bf16 value : values) wide.push_back(bits_to_float(static_cast<std::uint32_t>(value) << 16));
+  check_cuda(cudaMemcpy(weight.data, values.data(), values.size() * sizeof(Bf16), cudaMemcpyHostToDevice), kWhere);
+  check_cuda(cudaMemcpy(weight.wide, wide.data(), wide.size() * sizeof(float), cudaMemcpyHostToDevice), kWhere);
+}
+
+}  // namespace
+
+mortise_status prepare_weight(mortise_device* device, const mortise_weight_source* source, mortise_weight** weight,
+                              mortise_error* error) {
+  return guard(error, kWhere, [&] {
+    const auto in = known(source);
+    check_source(in);
+    const std::vector<Part> parts = checked_parts(in);
+    auto prepared = std::make_unique<mortise_weight>();
+    prepared->use = in.use;
+    prepared->k = parts[0].columns;
+    for (const Part& part : parts) prepared->n += part.rows;
+    if (prepared->n > INT32_MAX || prepared->k > INT32_MAX) invalid(kWhere, "more than 2^31 - 1 rows or columns");
+    const cudaStream_t stream = native(device, nullptr);
+    const bool vector = in.use == MORTISE_WEIGHT_VECTOR;
+    const auto count = static_cast<std::uint64_t>(prepared->n) * static_cast<std::uint64_t>(prepared->k);
+    const std::uint64_t narrow_bytes = (count * sizeof(Bf16) + 255) / 256 * 256;
+    Temporary memory(vector ? narrow_bytes + count * sizeof(float) : narrow_bytes);
+    prepared->data = memory.get();
+    if (vector) {
+      prepared->wide = reinterpret_cast<float*>(static_cast<std::byte*>(memory.get()) + narrow_bytes);
+      upload_vector(parts, *prepared);
+    } else {
+      upload_rows(parts, static_cast<std::byte*>(memory.get()), stream);
+    }
+    memory.release();
+    *weight = prepared.release();
+  });
+}
+
+void free_weight(mortise_device* device, mortise_weight* weight) {
+  if (weight == nullptr) return;
+  native(device, nullptr);
+  cudaFree(weight->data);
+  delete weight;
+}
+
+const void* vector_weight(mortise_device*, const mortise_weight* weight, int64_t* n, int32_t* dtype) {
+  if (weight == nullptr || weight->use != MORTISE_WEIGHT_VECTOR) return nullptr;
+  *n = weight->n;
+  *dtype = MORTISE_BF16;
+  return weight->data;
+}
+
+}  // namespace mortise::cuda

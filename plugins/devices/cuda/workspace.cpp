@@ -1,0 +1,36 @@
+#include "devices/cuda/workspace.hpp"
+
+#include <algorithm>
+
+#include "devices/cuda/errors.hpp"
+
+namespace mortise::cuda {
+
+bool capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
+}
+
+void* Workspace::reserve(std::uint64_t bytes, cudaStream_t stream, const char* where) {
+  if (bytes <= bytes_) return blocks_.empty() ? nullptr : blocks_.back();
+  if (capturing(stream)) {
+    throw Failure(MORTISE_FAILED_PRECONDITION, where,
+                  "needs a workspace of " + std::to_string(bytes) +
+                      " bytes while it is captured; run it once with this shape before");
+  }
+  // Half as much again: sizes that grow step by step must not leave a trail of blocks.
+  const std::uint64_t wanted = std::max(bytes, bytes_ + bytes_ / 2);
+  void* memory = nullptr;
+  check_cuda(cudaMalloc(&memory, wanted), where, "workspace of " + gib_text(wanted));
+  blocks_.push_back(memory);
+  bytes_ = wanted;
+  return memory;
+}
+
+void Workspace::release() {
+  for (void* block : blocks_) cudaFree(block);
+  blocks_.clear();
+  bytes_ = 0;
+}
+
+}  // namespace mortise::cuda

@@ -1,0 +1,136 @@
+// Activations, gated activations, sums and copies of rows: memory bound, eight elements a thread where rows are aligned.
+#include <algorithm>
+
+#include "kernels/cuda/math.cuh"
+#include "kernels/cuda/rows.hpp"
+#include "kernels/cuda/vectors.cuh"
+
+namespace mortise::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kMaxBlocks = 132 * 16;  // beyond that threads take several pieces
+
+template <Activation kActivation>
+struct Act {
+  __device__ static float of(float x) {
+    if constexpr (kActivation == Activation::kSilu) return silu(x);
+    if constexpr (kActivation == Activation::kGelu) return gelu(x);
+    if constexpr (kActivation == Activation::kGeluTanh) return gelu_tanh(x);
+    return relu(x);
+  }
+};
+
+// What is computed of elements a and b at the same place; unary operations do not look at b.
+template <class T, Activation kActivation>
+struct Gated {
+  static constexpr bool kBinary = true;
+  __device__ static float of(float a, float b) { return __fmul_rn(rounded<T>(Act<kActivation>::of(a)), b); }
+};
+template <class T, Activation kActivation>
+struct Unary {
+  static constexpr bool kBinary = false;
+  __device__ static float of(float a, float) { return Act<kActivation>::of(a); }
+};
+template <class T>
+struct Sum {
+  static constexpr bool kBinary = true;
+  __device__ static float of(float a, float b) { return __fadd_rn(a, b); }
+};
+
+template <class T, class Op, bool kVectors>
+__global__ void __launch_bounds__(kThreads)
+    elementwise_kernel(Rows a, Rows b, Rows out, std::int64_t rows, std::int64_t columns) {
+  constexpr int kWidth = kVectors ? kVector : 1;
+  const std::int64_t pieces = columns / kWidth, total = rows * pieces;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < total; i += step) {
+    const std::int64_t m = i / pieces, n = i % pieces * kWidth;
+    const T* pa = static_cast<const T*>(a.data) + m * a.stride + n;
+    const T* pb = Op::kBinary ? static_cast<const T*>(b.data) + m * b.stride + n : nullptr;
+    T* to = static_cast<T*>(out.data) + m * out.stride + n;
+    if constexpr (kVectors) {
+      Vector v = load_vector(pa), w = {};
+      if constexpr (Op::kBinary) w = load_vector(pb);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) v.x[j] = Op::of(v.x[j], w.x[j]);
+      store_vector(to, v);
+    } else {
+      put(*to, Op::of(get(*pa), Op::kBinary ? get(*pb) : 0.0f));
+    }
+  }
+}
+
+template <class T, class Op>
+cudaError_t launch(ElementType type, Rows a, Rows b, Rows out, std::int64_t rows, std::int64_t columns,
+                   cudaStream_t stream) {
+  if (rows == 0 || columns == 0) return cudaSuccess;
+  const bool vectors = columns % kVector == 0 && rows_aligned(a, type) && rows_aligned(out, type) &&
+                       (!Op::kBinary || rows_aligned(b, type));
+  const std::int64_t threads = rows * columns / (vectors ? kVector : 1);
+  const auto blocks = static_cast<unsigned>(std::min((threads + kThreads - 1) / kThreads, kMaxBlocks));
+  const auto kernel = vectors ? elementwise_kernel<T, Op, true> : elementwise_kernel<T, Op, false>;
+  kernel<<<blocks, kThreads, 0, stream>>>(a, b, out, rows, columns);
+  return cudaGetLastError();
+}
+
+template <template <class, Activation> class Op, class T>
+cudaError_t launch_activated(Activation activation, ElementType type, Rows a, Rows b, Rows out, std::int64_t rows,
+                             std::int64_t columns, cudaStream_t stream) {
+  switch (activation) {
+    case Activation::kSilu:
+      return launch<T, Op<T, Activation::kSilu>>(type, a, b, out, rows, columns, stream);
+    case Activation::kGelu:
+      return launch<T, Op<T, Activation::kGelu>>(type, a, b, out, rows, columns, stream);
+    case Activation::kGeluTanh:
+      return launch<T, Op<T, Activation::kGeluTanh>>(type, a, b, out, rows, columns, stream);
+    case Activation::kRelu:
+      break;
+  }
+  return launch<T, Op<T, Activation::kRelu>>(type, a, b, out, rows, columns, stream);
+}
+
+template <class Word>
+__global__ void __launch_bounds__(kThreads) gather_kernel(const GatherArgs args) {
+  const std::int64_t m = blockIdx.x, words = args.row_bytes / static_cast<std::int64_t>(sizeof(Word));
+  const std::int64_t id = args.ids[m];
+  const bool known = id >= 0 && id < args.num_from;
+  const Word* from = reinterpret_cast<const Word*>(args.from + (known ? id : 0) * args.from_stride);
+  Word* to = reinterpret_cast<Word*>(args.out + m * args.out_stride);
+  for (std::int64_t i = threadIdx.x; i < words; i += kThreads) to[i] = known ? from[i] : Word{};
+}
+
+}  // namespace
+
+cudaError_t launch_gated(Activation activation, ElementType type, Rows x, Rows out, std::int64_t rows,
+                         std::int64_t columns, cudaStream_t stream) {
+  const Rows up = {static_cast<std::byte*>(x.data) + columns * element_bytes(type), x.stride};
+  return type == ElementType::kBf16
+             ? launch_activated<Gated, Bf16>(activation, type, x, up, out, rows, columns, stream)
+             : launch_activated<Gated, float>(activation, type, x, up, out, rows, columns, stream);
+}
+
+cudaError_t launch_activation(Activation activation, ElementType type, Rows x, Rows out, std::int64_t rows,
+                              std::int64_t columns, cudaStream_t stream) {
+  return type == ElementType::kBf16 ? launch_activated<Unary, Bf16>(activation, type, x, x, out, rows, columns, stream)
+                                    : launch_activated<Unary, float>(activation, type, x, x, out, rows, columns, stream);
+}
+
+cudaError_t launch_add(ElementType type, Rows a, Rows b, Rows out, std::int64_t rows, std::int64_t columns,
+                       cudaStream_t stream) {
+  return type == ElementType::kBf16 ? launch<Bf16, Sum<Bf16>>(type, a, b, out, rows, columns, stream)
+                                    : launch<float, Sum<float>>(type, a, b, out, rows, columns, stream);
+}
+
+cudaError_t launch_gather(const GatherArgs& args, cudaStream_t stream) {
+  if (args.rows == 0 || args.row_bytes == 0) return cudaSuccess;
+  const auto all = reinterpret_cast<std::uintptr_t>(args.from) | reinterpret_cast<std::uintptr_t>(args.out) |
+                   static_cast<std::uintptr_t>(args.from_stride) | static_cast<std::uintptr_t>(args.out_stride) |
+                   static_cast<std::uintptr_t>(args.row_bytes);
+  const auto kernel = all % 16 == 0 ? gather_kernel<uint4>
+                                    : (all % 4 == 0 ? gather_kernel<std::uint32_t> : gather_kernel<std::uint16_t>);
+  kernel<<<static_cast<unsigned>(args.rows), kThreads, 0, stream>>>(args);
+  return cudaGetLastError();
+}
+
+}  // namespace mortise::cuda

@@ -1,0 +1,207 @@
+// Norm and rotation of q and k, K and V to their slots (docs/numerics.md, "Norms", "Rope"): the arithmetic is that of
+// the CPU, bit by bit. One head a group of head_dim / 8 lanes, eight neighbouring elements a lane.
+#include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/span.hpp"
+#include "kernels/cuda/span_launch.cuh"
+
+namespace mortise::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kVector = 8;
+constexpr int kLanes = 16;  // partial results of a reduction
+constexpr unsigned kWarp = 0xffffffffu;
+
+__device__ __forceinline__ void unpack(const uint4& u, float (&x)[kVector]) {
+  const std::uint32_t words[4] = {u.x, u.y, u.z, u.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    x[2 * i] = __uint_as_float(words[i] << 16);
+    x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+  }
+}
+
+__device__ __forceinline__ uint4 packed(const float (&x)[kVector]) {
+  std::uint32_t words[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) words[i] = to_bf16(x[2 * i]) | static_cast<std::uint32_t>(to_bf16(x[2 * i + 1])) << 16;
+  return {words[0], words[1], words[2], words[3]};
+}
+
+// 1 / sqrt(mean of squares + eps). Sixteen lanes: lane i takes elements i, i + 16, ..; then the tree. Here every lane
+// of the group has one of the sixteen, with 8 lanes a group each has two of them.
+template <int kHeadDim>
+__device__ float inverse_rms(const Bf16* row, int lane, float eps) {
+  constexpr int kGroup = kHeadDim / kVector, kEach = kLanes / kGroup;
+  float q[kEach];
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {
+    q[e] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kHeadDim; i += kLanes) {
+      const float x = from_bf16(row[i + e * kGroup + lane]);
+      q[e] = __fmaf_rn(x, x, q[e]);
+    }
+  }
+  float sum = q[0];
+  if constexpr (kEach == 2) {
+    sum = __fadd_rn(q[0], q[1]);
+  } else {
+    sum = __fadd_rn(sum, __shfl_xor_sync(kWarp, sum, 8));
+  }
+  sum = __fadd_rn(sum, __shfl_xor_sync(kWarp, sum, 4));
+  sum = __fadd_rn(sum, __shfl_xor_sync(kWarp, sum, 2));
+  sum = __fadd_rn(sum, __shfl_xor_sync(kWarp, sum, 1));
+  return __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(sum, static_cast<float>(kHeadDim)), eps)));
+}
+
+// x[d] of the lane that has it. Where all elements of a vector want a neighbour at one distance, that is one exchange.
+template <int kHeadDim>
+__device__ __forceinline__ float element(const float (&x)[kVector], int i, int d, bool aligned) {
+  constexpr int kGroup = kHeadDim / kVector;
+  if (aligned) return __shfl_sync(kWarp, x[i], d / kVector, kGroup);
+  float taken = 0.0f;
+#pragma unroll
+  for (int j = 0; j < kVector; ++j) {
+    const float candidate = __shfl_sync(kWarp, x[j], d / kVector, kGroup);
+    taken = d % kVector == j ? candidate : taken;
+  }
+  return taken;
+}
+
+// Eight neighbouring entries of a table's row, whose length and start are multiples of 8.
+__device__ __forceinline__ void load_angles(const float* at, float (&x)[kVector]) {
+  const float4 low = reinterpret_cast<const float4*>(at)[0], high = reinterpret_cast<const float4*>(at)[1];
+  x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
+  x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
+}
+
+// Pairs (i, i + rotary_dim / 2), rotary_dim / 2 a multiple of 8: a lane's partner is one other lane, its angles are
+// neighbours. All lanes of the warp call it: they exchange elements.
+template <int kHeadDim>
+__device__ __forceinline__ void rotate_halves(const float* cos, const float* sin, int rotary_dim, int lane,
+                                              float (&x)[kVector]) {
+  const int half = rotary_dim / 2, d = lane * kVector;
+  const bool upper = d >= half, inside = d < rotary_dim;
+  const int from = !inside ? d : upper ? d - half : d + half;
+  float other[kVector];
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) other[i] = element<kHeadDim>(x, i, from + i, true);
+  if (!inside) return;
+  float c[kVector], s[kVector];
+  load_angles(cos + (upper ? d - half : d), c);
+  load_angles(sin + (upper ? d - half : d), s);
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    const float mine = __fmul_rn(x[i], c[i]), theirs = __fmul_rn(other[i], s[i]);
+    x[i] = __fadd_rn(mine, upper ? theirs : -theirs);
+  }
+}
+
+// Any other pairs and lengths, element by element.
+template <int kHeadDim>
+__device__ __forceinline__ void rotate_any(const float* cos, const float* sin, int rotary_dim, bool interleaved,
+                                           int lane, float (&x)[kVector]) {
+  const int half = rotary_dim / 2;
+  float y[kVector];
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    const int d = lane * kVector + i;
+    const bool inside = d < rotary_dim;
+    const bool upper = interleaved ? i % 2 != 0 : d >= half;
+    const int pair = interleaved ? d / 2 : upper ? d - half : d;
+    float other = x[i ^ 1];
+    if (!interleaved) other = element<kHeadDim>(x, i, !inside ? d : upper ? d - half : d + half, false);
+    y[i] = x[i];
+    if (!inside) continue;
+    const float mine = __fmul_rn(x[i], cos[pair]), theirs = __fmul_rn(other, sin[pair]);
+    y[i] = __fadd_rn(mine, upper ? theirs : -theirs);
+  }
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) x[i] = y[i];
+}
+
+template <int kHeadDim>
+__device__ __forceinline__ void rotate(const SpanAppend& a, int position, int lane, float (&x)[kVector]) {
+  const int half = a.rotary_dim / 2;
+  const float* cos = a.cos + static_cast<std::int64_t>(position) * half;
+  const float* sin = a.sin + static_cast<std::int64_t>(position) * half;
+  const bool aligned = (reinterpret_cast<std::uintptr_t>(a.cos) | reinterpret_cast<std::uintptr_t>(a.sin)) % 16 == 0;
+  if (!a.interleaved && half % kVector == 0 && aligned) {
+    rotate_halves<kHeadDim>(cos, sin, a.rotary_dim, lane, x);
+  } else {
+    rotate_any<kHeadDim>(cos, sin, a.rotary_dim, a.interleaved, lane, x);
+  }
+}
+
+template <int kHeadDim>
+__global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant__ SpanAppend a) {
+  constexpr int kGroup = kHeadDim / kVector;
+  span::let_next_kernel_begin();
+  const int kv_heads = a.layout.num_kv_heads, heads = a.num_heads + 2 * kv_heads;
+  const int all = a.num_tokens * heads;
+  const int group = static_cast<int>(blockIdx.x * (kThreads / kGroup) + threadIdx.x / kGroup);
+  const int lane = threadIdx.x % kGroup;
+  // All lanes of a warp stay: they exchange elements. Groups beyond the end redo the last head without writing.
+  const bool real = group < all;
+  const int item = real ? group : all - 1;
+  const int token = item / heads, part = item % heads;
+  const bool is_q = part < a.num_heads, is_v = part >= a.num_heads + kv_heads;
+  const int head = is_q ? part : is_v ? part - a.num_heads - kv_heads : part - a.num_heads;
+  const Bf16Bits* row = is_q   ? a.q + token * a.q_row_stride + head * a.q_head_stride
+                        : is_v ? a.v + token * a.v_row_stride + head * a.v_head_stride
+                               : a.k + token * a.k_row_stride + head * a.k_head_stride;
+  const uint4 raw = *reinterpret_cast<const uint4*>(row + lane * kVector);
+  uint4 result = raw;
+  const bool normed = a.q_norm != nullptr || a.k_norm != nullptr;
+  if (normed || a.cos != nullptr) {  // the same for all lanes
+    float x[kVector];
+    unpack(raw, x);
+    const Bf16Bits* norm = is_v ? nullptr : is_q ? a.q_norm : a.k_norm;
+    if (normed) {
+      const float inverse = inverse_rms<kHeadDim>(row, lane, a.eps);
+      if (norm != nullptr) {
+        float weight[kVector];
+        unpack(*reinterpret_cast<const uint4*>(norm + lane * kVector), weight);
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) {
+          x[i] = rounded<Bf16>(__fmul_rn(weight[i], rounded<Bf16>(__fmul_rn(x[i], inverse))));
+        }
+      }
+    }
+    if (a.cos != nullptr) rotate<kHeadDim>(a, a.positions[token], lane, x);  // of v nothing is kept
+    if (!is_v && (norm != nullptr || a.cos != nullptr)) result = packed(x);
+  }
+  __syncwarp();  // q is changed in place: all lanes have read it
+  if (!real) return;
+  if (is_q) {
+    *reinterpret_cast<uint4*>(a.q + token * a.q_row_stride + head * a.q_head_stride + lane * kVector) = result;
+    return;
+  }
+  const std::int64_t slot = a.slots[token];
+  if (slot < 0) return;
+  const std::int64_t block = slot >> a.layout.block_shift;
+  const int in_block = static_cast<int>(slot & (a.layout.block_size - 1));
+  Bf16Bits* to = a.kv + block * static_cast<std::int64_t>(a.layout.block_elements) +
+                 head * static_cast<std::int64_t>(a.layout.head_elements) +
+                 (is_v ? a.layout.block_size * kHeadDim : 0) + span_offset(kHeadDim, in_block, lane * kVector);
+  *reinterpret_cast<uint4*>(to) = result;
+}
+
+template <int kHeadDim>
+cudaError_t launch(const SpanAppend& append, cudaStream_t stream) {
+  constexpr std::int64_t kPerBlock = kThreads / (kHeadDim / kVector);
+  const std::int64_t heads = append.num_heads + 2 * append.layout.num_kv_heads;
+  const std::int64_t blocks = (append.num_tokens * heads + kPerBlock - 1) / kPerBlock;
+  append_kernel<kHeadDim><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(append);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t span_append(const SpanAppend& append, cudaStream_t stream) {
+  if (append.num_tokens == 0) return cudaSuccess;
+  return append.layout.head_dim == 128 ? launch<128>(append, stream) : launch<64>(append, stream);
+}
+
+}  // namespace mortise::cuda

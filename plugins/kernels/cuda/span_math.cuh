@@ -1,0 +1,125 @@
+// span_math.cuh: what all span kernels compute with besides the tensor cores (docs/numerics.md, "Attention on CUDA").
+// Every operation is named: nothing is fused or reordered. The same functions run on the host, for the tests.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace mortise::cuda {
+
+#if defined(__CUDACC__)
+#define MORTISE_BOTH __host__ __device__ __forceinline__
+#else
+#define MORTISE_BOTH inline
+#endif
+
+namespace span {
+
+MORTISE_BOTH float fma(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#else
+  return std::fmaf(a, b, c);
+#endif
+}
+MORTISE_BOTH float add(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  return __fadd_rn(a, b);
+#else
+  return a + b;
+#endif
+}
+MORTISE_BOTH float mul(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+MORTISE_BOTH std::uint32_t bits(float x) {
+#if defined(__CUDA_ARCH__)
+  return __float_as_uint(x);
+#else
+  std::uint32_t u;
+  std::memcpy(&u, &x, sizeof u);
+  return u;
+#endif
+}
+MORTISE_BOTH float from_bits(std::uint32_t u) {
+#if defined(__CUDA_ARCH__)
+  return __uint_as_float(u);
+#else
+  float x;
+  std::memcpy(&x, &u, sizeof x);
+  return x;
+#endif
+}
+
+MORTISE_BOTH float infinity() {
+  return from_bits(0x7f800000u);
+}
+
+// 2^max(x, -126) for x <= 0; NaN counts as -126, what it came from is dealt with row by row. The polynomial is that of
+// plugins/kernels/cpu/math.hpp. x + 1.5 * 2^23 rounds to the nearest integer (ties to even) and leaves it in the low
+// bits, from where it moves into the exponent.
+MORTISE_BOTH float exp2_floored(float x) {
+  constexpr float kRound = 0x1.8p23f;
+  x = fmaxf(x, -126.0f);
+  const float t = add(x, kRound);
+  const float f = add(x, -add(t, -kRound));
+  float p = 0x1.41fbbcp-13f;
+  p = fma(p, f, 0x1.5f3e54p-10f);
+  p = fma(p, f, 0x1.3b2d4cp-7f);
+  p = fma(p, f, 0x1.c6aee8p-5f);
+  p = fma(p, f, 0x1.ebfbdcp-3f);
+  p = fma(p, f, 0x1.62e43p-1f);
+  p = fma(f, p, 1.0f);
+  return from_bits(bits(p) + (bits(t) << 23));
+}
+
+// The weight of a score before it is rounded to bf16: t' = s * c, 2^(t' - m).
+MORTISE_BOTH float weight(float score, float scale, float m) {
+  return exp2_floored(add(mul(score, scale), -m));
+}
+
+// The sum of a partial whose largest t' is m: NaN and +infinity among the scores make the row NaN.
+MORTISE_BOTH float checked_sum(float sum, float m) {
+  return m < infinity() ? sum : from_bits(0x7fc00000u);
+}
+
+// NaN if either is.
+MORTISE_BOTH float larger(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  float r;
+  asm("max.NaN.ftz.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+#else
+  return a != a ? a : b != b ? b : a > b ? a : b;
+#endif
+}
+
+// How (m, sum, O) and the next partial (m2, sum2, O2) merge: O = fma(O2, right, O * left), sum likewise. One of the two
+// is 1. A partial of nothing is (-infinity, 0, 0) and changes nothing, on either side.
+struct Weights {
+  float m, left, right;
+};
+MORTISE_BOTH Weights merge_weights(float m, float m2) {
+  const float largest = larger(m, m2);
+  return {largest, exp2_floored(add(m, -largest)), exp2_floored(add(m2, -largest))};
+}
+MORTISE_BOTH float merged(float left, float right, const Weights& w) {
+  return fma(right, w.right, mul(left, w.left));
+}
+
+// One element of out. sum is 0 where a row sees nothing. + 0: a zero is positive.
+MORTISE_BOTH float quotient(float o, float sum) {
+#if defined(__CUDA_ARCH__)
+  return sum == 0.0f ? 0.0f : __fadd_rn(__fdiv_rn(o, sum), 0.0f);
+#else
+  return sum == 0.0f ? 0.0f : o / sum + 0.0f;
+#endif
+}
+
+}  // namespace span
+}  // namespace mortise::cuda

@@ -1,0 +1,111 @@
+// span_mma.cuh: the instructions that the span kernels are made of: copies to shared memory in the background,
+// ldmatrix, mma; and where a lane finds its part of a piece of the cache in shared memory.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/span.hpp"
+
+namespace mortise::cuda::span {
+
+constexpr unsigned kWarp = 0xffffffffu;
+
+__device__ __forceinline__ std::uint32_t shared_address(const void* p) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// 16 bytes, past L1; `bytes` 0: zeros, and nothing is read.
+__device__ __forceinline__ void copy_async(std::uint32_t to, const void* from, int bytes = 16) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Until all but the last `pending` groups of this thread are there.
+template <int pending>
+__device__ __forceinline__ void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+__device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+// d += a b, [16, 8] += [16, 16] [16, 8]. Lane l: rows l / 4 (d[0], d[1]) and l / 4 + 8 (d[2], d[3]), columns 2 (l % 4)
+// and the next.
+__device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+constexpr std::uint32_t kOnes = 0x3f803f80u;  // two ones in bf16
+
+// Two f32 rounded to bf16, `low` in the lower half.
+__device__ __forceinline__ std::uint32_t pack(float low, float high) {
+  std::uint32_t r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+
+// Rows of head_dim elements in shared memory as the cache has them: 8 rows together, 128 bytes of each, 16-byte units
+// exchanged. Of 16 rows a lane gives ldmatrix the addresses of four 8 x 8 matrices.
+template <int kHeadDim>
+struct Piece {
+  static constexpr int kBytes = kKeyChunk * kHeadDim * 2;
+
+  // Matrices in the order (rows 0-7, unit 0) (0-7, 1) (8-15, 0) (8-15, 1): K as B of q . K, b0 b1 of two tiles of 8.
+  static __device__ __forceinline__ std::uint32_t lane_by_units(int lane) {
+    return lane_at(lane, lane / 16, lane / 8 % 2);
+  }
+  // (0-7, 0) (8-15, 0) (0-7, 1) (8-15, 1): q as A; transposed, V as B of P V.
+  static __device__ __forceinline__ std::uint32_t lane_by_rows(int lane) {
+    return lane_at(lane, lane / 8 % 2, lane / 16);
+  }
+  // The address for units 2 i and 2 i + 1, `lane_part` one of the above.
+  static __device__ __forceinline__ std::uint32_t address(std::uint32_t piece, std::uint32_t lane_part, int i) {
+    return piece + i / 4 * 1024 + (lane_part ^ (i % 4 * 32));
+  }
+
+ private:
+  static __device__ __forceinline__ std::uint32_t lane_at(int lane, int upper_rows, int unit) {
+    const int row = lane % 8;
+    return static_cast<std::uint32_t>(upper_rows * 16 * kHeadDim + row * 128 + ((unit ^ row) * 16));
+  }
+};
+
+// Scores of 16 keys: s[0] of keys 0-7, s[1] of keys 8-15, one step of 16 along head_dim.
+template <int kHeadDim>
+__device__ __forceinline__ void add_scores(float (&s)[2][4], const std::uint32_t (&q)[4], std::uint32_t piece,
+                                           std::uint32_t lane_part, int step) {
+  std::uint32_t k[4];
+  load_matrices(k, Piece<kHeadDim>::address(piece, lane_part, step));
+  mma(s[0], q, k[0], k[1]);
+  mma(s[1], q, k[2], k[3]);
+}
+
+// O += P V over 16 keys, and the sum over P as one more column of V that is all ones.
+template <int kHeadDim>
+__device__ __forceinline__ void add_values(float (&o)[kHeadDim / 8][4], float (&sum)[4], const std::uint32_t (&p)[4],
+                                           std::uint32_t piece, std::uint32_t lane_part) {
+#pragma unroll
+  for (int i = 0; i < kHeadDim / 16; ++i) {
+    std::uint32_t v[4];
+    load_matrices_transposed(v, Piece<kHeadDim>::address(piece, lane_part, i));
+    mma(o[2 * i], p, v[0], v[1]);
+    mma(o[2 * i + 1], p, v[2], v[3]);
+  }
+  mma(sum, p, kOnes, kOnes);
+}
+
+}  // namespace mortise::cuda::span

@@ -1,0 +1,100 @@
+// span_rows.cuh: the softmax of one span for the 16 rows that a warp holds as accumulators of the tensor cores: lane l
+// has rows l / 4 and l / 4 + 8 (`half` 0 and 1), keys 8 i + 2 (l % 4) and the next.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/span_math.cuh"
+#include "kernels/cuda/span_mma.cuh"
+
+namespace mortise::cuda::span {
+
+constexpr int kKeyTiles = kSpan / 8;
+using Scores = float[kKeyTiles][4];
+using Probabilities = std::uint32_t[kSpanChunks][4];  // bf16, as A of P V
+
+// Keys low .. high are those that a row sees.
+struct Visible {
+  int low, high;
+  __device__ __forceinline__ bool operator()(int key) const {
+    return static_cast<unsigned>(key - low) <= static_cast<unsigned>(high - low);
+  }
+};
+
+__device__ __forceinline__ Visible visible_at(int position, int window) {
+  return {window > 0 ? max(position - window + 1, 0) : 0, position};
+}
+
+// The largest t' of the row in this span. `first_key` is this lane's in tile 0.
+template <int half, bool kMasked>
+__device__ __forceinline__ float row_max(const Scores& s, Visible sees, int first_key, float scale) {
+  float m = -infinity();
+#pragma unroll
+  for (int i = 0; i < kKeyTiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const float x = s[i][2 * half + j];
+      m = larger(m, !kMasked || sees(first_key + 8 * i + j) ? x : -infinity());
+    }
+  }
+  m = larger(m, __shfl_xor_sync(kWarp, m, 1));
+  m = larger(m, __shfl_xor_sync(kWarp, m, 2));
+  return mul(m, scale);  // rounding is monotonic: this is the largest of the rounded products
+}
+
+template <int half, bool kMasked>
+__device__ __forceinline__ void row_weights(const Scores& s, Visible sees, int first_key, float scale, float m,
+                                            Probabilities& p) {
+#pragma unroll
+  for (int i = 0; i < kKeyTiles; ++i) {
+    float w[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      w[j] = weight(s[i][2 * half + j], scale, m);
+      if (kMasked && !sees(first_key + 8 * i + j)) w[j] = 0.0f;
+    }
+    p[i / 2][i % 2 * 2 + half] = pack(w[0], w[1]);
+  }
+}
+
+// Maximum and weights of the rows of one half; `masked`: some row of the warp does not see some key of the span.
+template <int half>
+__device__ __forceinline__ float softmax(const Scores& s, Visible sees, int first_key, float scale, bool masked,
+                                         Probabilities& p) {
+  if (masked) {
+    const float m = row_max<half, true>(s, sees, first_key, scale);
+    row_weights<half, true>(s, sees, first_key, scale, m, p);
+    return m;
+  }
+  const float m = row_max<half, false>(s, sees, first_key, scale);
+  row_weights<half, false>(s, sees, first_key, scale, m, p);
+  return m;
+}
+
+__device__ __forceinline__ int first_span(const SpanRun& run, int window) {
+  return visible_at(run.position, window).low / kSpan;
+}
+
+// The chunks of a span, [begin, end), of which some row between `first` and `last` (positions) sees a key.
+struct Chunks {
+  int begin, end;
+};
+__device__ __forceinline__ Chunks chunks_of(int span, int first, int last, int window) {
+  const int low = visible_at(first, window).low / kKeyChunk - span * kSpanChunks;
+  const int high = last / kKeyChunk + 1 - span * kSpanChunks;
+  return {max(low, 0), min(high, kSpanChunks)};
+}
+
+// Whether every row between the positions sees every key of the span.
+__device__ __forceinline__ bool sees_all(int span, int first, int last, int window) {
+  return visible_at(last, window).low <= span * kSpan && first >= span * kSpan + kSpan - 1;
+}
+
+// Two neighbouring elements of out.
+__device__ __forceinline__ void store_pair(Bf16Bits* out, float o0, float o1, float sum) {
+  const std::uint32_t low = to_bf16(quotient(o0, sum)), high = to_bf16(quotient(o1, sum));
+  *reinterpret_cast<std::uint32_t*>(out) = low | high << 16;
+}
+
+}  // namespace mortise::cuda::span

@@ -1,0 +1,23 @@
+// types.hpp: what kernels are told, for headers that host code reads too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mortise::cuda {
+
+enum class ElementType : std::int32_t { kBf16, kF32 };
+constexpr std::int64_t element_bytes(ElementType type) {
+  return type == ElementType::kBf16 ? 2 : 4;
+}
+
+// The codes of mortise/device.h.
+enum class Activation : std::int32_t { kSilu = 1, kGelu = 2, kGeluTanh = 3, kRelu = 4 };
+
+// Rows of neighbouring elements in device memory, `stride` elements from one to the next.
+struct Rows {
+  void* data;
+  std::int64_t stride;
+};
+
+}  // namespace mortise::cuda

@@ -1,0 +1,53 @@
+// runtime/engine/step_graphs.hpp: the model's forward as captured graphs, one a bucket of batches: decode and verify steps
+// are padded up to a bucket and replayed, everything else runs operation by operation. A bucket's first step runs so too
+// (what it allocates and tunes cannot be captured), its second is captured. Bits are the same either way: rows depend on
+// themselves alone.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+
+#include "engine/batch_bucket.hpp"
+#include "engine/batch_builder.hpp"
+#include "engine/parts.hpp"
+
+namespace mortise {
+
+class StepGraphs {
+ public:
+  StepGraphs(const Parts& parts, const EngineLimits& limits) : parts_(parts), limits_(limits) {}
+  ~StepGraphs() { drop(); }
+  StepGraphs(const StepGraphs&) = delete;
+  StepGraphs& operator=(const StepGraphs&) = delete;
+
+  // The bucket that these sequences' batch is to be padded to; nothing: it is not to be captured.
+  std::optional<BatchBucket> bucket_of(std::span<const ScheduledSequence> scheduled) const;
+  // Runs the model over the step's batch, which has the bucket's sizes if there is one; returns its hidden rows.
+  // REQUIRES: attention has planned the step.
+  mortise_tensor forward(const mortise_step& step, const std::optional<BatchBucket>& bucket);
+
+  std::uint64_t num_replays() const { return num_replays_; }
+
+ private:
+  struct Graph {
+    mortise_graph* captured;
+    mortise_tensor hidden;
+  };
+
+  mortise_tensor run(const mortise_step& step) const;
+  const Graph* capture(const mortise_step& step, const BatchBucket& bucket);
+  void drop();
+
+  const Parts& parts_;
+  const EngineLimits& limits_;
+  bool usable_ = true;  // false after a capture has failed
+  std::uint64_t generation_ = 0;
+  std::set<BatchBucket> ran_;
+  std::map<BatchBucket, Graph> graphs_;
+  std::uint64_t num_replays_ = 0;
+};
+
+}  // namespace mortise

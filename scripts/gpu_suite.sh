@@ -1,0 +1,66 @@
+#!/bin/bash
+# Runs the GPU suite from a bundle (scripts/gpu_bundle.sh) on a machine with a GPU; from the root of a checkout, for the models.
+#   scripts/gpu_suite.sh BUNDLE [tests|exactness|stories|parity|sanitizer|bench ...]      default: tests stories exactness
+# Logs go to $OUT, or ./gpu-suite. Ends with a summary, and with exit code 1 if anything failed.
+set -u
+bundle=$(cd "${1:?usage: $0 BUNDLE [PART ...]}" && pwd)
+shift
+parts=${*:-tests stories exactness}
+out=${OUT:-gpu-suite}
+mkdir -p "$out"
+export LD_LIBRARY_PATH=$bundle/lib:${LD_LIBRARY_PATH:-}:/usr/local/cuda/lib64
+export MORTISE_PLUGIN_PATH=$bundle
+summary=() failed=0
+
+# Programs have the folder that they were built in written into them; what they read there is this checkout.
+source_folder=$(cat "$bundle/source_folder")
+if [ ! -e "$source_folder" ]; then
+  mkdir -p "$(dirname "$source_folder")" && ln -s "$PWD" "$source_folder"
+fi
+
+run() { # name, seconds, command ...
+  local name=$1 limit=$2 begin=$SECONDS rc
+  shift 2
+  timeout "$limit" "$@" >"$out/$name.log" 2>&1
+  rc=$?
+  summary+=("$(printf '%-28s %s in %d s' "$name" "$([ $rc -eq 0 ] && echo ok || echo "FAILED ($rc)")" $((SECONDS - begin)))")
+  [ $rc -eq 0 ] || { failed=1; grep -E "Failure|FAILED|error|ERROR" -A6 "$out/$name.log" | head -40; tail -3 "$out/$name.log"; }
+}
+
+for part in $parts; do
+  case $part in
+    tests) for test in "$bundle"/tests/*_cuda_test "$bundle"/tests/cuda_*_test; do
+             [ -x "$test" ] && run "$(basename "$test")" 120 "$test"
+           done ;;
+    stories) for graphs in true false; do
+               cat >"$out/story-$graphs.lua" <<LUA
+return pipeline { device = cuda { graphs = $graphs }, model = llama { path = "$PWD/models/demo" },
+                  attention = paged {}, scheduler = fcfs {} }
+LUA
+               run "story-graphs-$graphs" 60 "$bundle/mortise" run "$out/story-$graphs.lua" -p "Once upon a time" --seed 1 --max-tokens 200
+               sed -n '1,4p' "$out/story-graphs-$graphs.log"
+             done ;;
+    parity) run parity 120 python3 tests/parity/transformers_parity.py "$bundle/mortise" models/demo cuda
+            tail -2 "$out/parity.log" ;;
+    exactness) MORTISE_PROPERTY_DEVICE=cuda MORTISE_PROPERTY_MIXES=${MORTISE_PROPERTY_MIXES:-48} \
+                 run exactness 300 "$bundle/tests/exactness_test" ;;
+    sanitizer) for tool in memcheck racecheck initcheck synccheck; do
+                 for test in kernels_cuda_test cuda_device_test paged_cuda_test; do
+                   [ -x "$bundle/tests/$test" ] && run "$tool-$test" 300 compute-sanitizer --tool $tool --error-exitcode 9 \
+                     "$bundle/tests/$test" --gtest_filter="${MORTISE_SANITIZER_FILTER:-*}"
+                 done
+               done ;;
+    bench) cat >"$out/bench.lua" <<LUA
+return pipeline { device = cuda {}, model = llama { path = "$PWD/models/demo", max_model_len = ${MORTISE_BENCH_LENGTH:-2048} },
+                  attention = paged {}, scheduler = fcfs { max_num_seqs = 256, max_batched_tokens = 8192 } }
+LUA
+           while read -r name arguments; do
+             [ -n "$name" ] || continue
+             run "bench-$name" 120 "$bundle/mortise" bench $arguments "$out/bench.lua" --json "$out/bench-$name.json"
+             cat "$out/bench-$name.log"
+           done <<<"${MORTISE_BENCH:-demo decode --batch 1,32}" ;;
+    *) echo "unknown part '$part'" >&2; exit 2 ;;
+  esac
+done
+printf '%s\n' "${summary[@]}"
+exit $failed

@@ -1,0 +1,161 @@
+// append: q in place, K and V in their slots, with the bits of the scalar references of the CPU's kernels.
+#include <cmath>
+#include <random>
+
+#include "gpu.hpp"
+#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/reference/norm.hpp"
+#include "kernels/cpu/reference/rope.hpp"
+#include "kernels/cuda/span.hpp"
+#include "world.hpp"
+
+namespace mortise::test {
+namespace {
+
+struct Case {
+  int32_t head_dim, rotary_dim;
+  bool interleaved, norm;
+  int32_t block_size;
+};
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << "heads of " << c.head_dim << ", rotary_dim " << c.rotary_dim << (c.interleaved ? " interleaved" : "")
+             << (c.norm ? ", norms" : "") << ", blocks of " << c.block_size;
+}
+
+class Append : public testing::TestWithParam<Case> {};
+
+constexpr int32_t kHeads = 6, kKvHeads = 2, kRows = 53, kPositions = 300, kBlocks = 12;
+constexpr float kEps = 1e-6f;
+
+std::vector<Bf16> normal(std::size_t n, float size, std::mt19937& rng) {
+  std::normal_distribution<float> distribution(0, size);
+  std::vector<Bf16> values(n);
+  for (Bf16& x : values) x = narrow(distribution(rng));
+  return values;
+}
+
+struct Tables {
+  std::vector<float> cos, sin;
+};
+Tables rope_tables(int32_t rotary_dim) {
+  Tables tables;
+  for (int32_t position = 0; position < kPositions; ++position) {
+    for (int32_t i = 0; i < rotary_dim / 2; ++i) {
+      const double angle = position * std::pow(10000.0, -2.0 * i / rotary_dim);
+      tables.cos.push_back(static_cast<float>(std::cos(angle)));
+      tables.sin.push_back(static_cast<float>(std::sin(angle)));
+    }
+  }
+  return tables;
+}
+
+// A head after norm and rope.
+std::vector<Bf16> prepared(const Case& c, const Bf16* head, const std::vector<Bf16>& norm, const Tables& tables,
+                           int32_t position) {
+  const auto dim = static_cast<std::size_t>(c.head_dim);
+  std::vector<Bf16> x(head, head + dim);
+  if (c.norm) {
+    std::vector<Bf16> y(dim);
+    cpu::reference::rms_norm<Bf16>(x.data(), nullptr, norm.data(), y.data(), dim, kEps);
+    x = y;
+  }
+  if (c.rotary_dim > 0) {
+    std::vector<float> wide(dim);
+    for (std::size_t i = 0; i < dim; ++i) wide[i] = widen(x[i]);
+    const auto at = static_cast<std::size_t>(position * (c.rotary_dim / 2));
+    cpu::reference::rope(true, c.interleaved, wide.data(), &tables.cos[at], &tables.sin[at],
+                         static_cast<std::size_t>(c.rotary_dim));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(c.rotary_dim); ++i) x[i] = narrow(wide[i]);
+  }
+  return x;
+}
+
+TEST_P(Append, GivesTheBitsOfTheScalarReferences) {
+  MORTISE_NEEDS_GPU();
+  const cpu::DenormalsOff off;
+  const Case& c = GetParam();
+  std::mt19937 rng(31);
+  const cuda::SpanLayout layout = cuda::make_span_layout(2, kKvHeads, c.head_dim, c.block_size);
+  // q, k and v are views of one matrix, as a fused product leaves them. Some rows are huge, some tiny.
+  const int32_t columns = (kHeads + 2 * kKvHeads) * c.head_dim;
+  std::vector<Bf16> qkv;
+  for (int32_t row = 0; row < kRows; ++row) {
+    const float size = row % 7 == 3 ? 1e18f : row % 7 == 5 ? 1e-19f : 1;
+    const std::vector<Bf16> values = normal(static_cast<std::size_t>(columns), size, rng);
+    qkv.insert(qkv.end(), values.begin(), values.end());
+  }
+  std::vector<int32_t> positions;
+  std::vector<int64_t> slots;
+  for (int32_t row = 0; row < kRows; ++row) {
+    positions.push_back(static_cast<int32_t>(rng() % kPositions));
+    slots.push_back(row == 20 ? -1 : (row * 17 + 5) % (kBlocks * c.block_size));
+  }
+  const Tables tables = rope_tables(c.rotary_dim);
+  const std::vector<Bf16> q_norm = normal(static_cast<std::size_t>(c.head_dim), 1, rng);
+  const std::vector<Bf16> k_norm = normal(static_cast<std::size_t>(c.head_dim), 1, rng);
+
+  DeviceArray<Bf16> device_qkv(qkv), kv(kBlocks * layout.block_elements);
+  kv.fill(0xee);
+  const DeviceArray<Bf16> device_q_norm(q_norm), device_k_norm(k_norm);
+  const DeviceArray<int32_t> device_positions(positions);
+  const DeviceArray<int64_t> device_slots(slots);
+  const DeviceArray<float> cos(tables.cos), sin(tables.sin);
+  cuda::SpanAppend append{};
+  append.q = device_qkv.data();
+  append.k = append.q + kHeads * c.head_dim;
+  append.v = append.k + kKvHeads * c.head_dim;
+  append.q_row_stride = append.k_row_stride = append.v_row_stride = columns;
+  append.q_head_stride = append.k_head_stride = append.v_head_stride = c.head_dim;
+  append.num_tokens = kRows;
+  append.num_heads = kHeads;
+  append.positions = device_positions.data();
+  append.slots = device_slots.data();
+  if (c.rotary_dim > 0) append.cos = cos.data(), append.sin = sin.data();
+  append.rotary_dim = c.rotary_dim;
+  append.interleaved = c.interleaved;
+  if (c.norm) append.q_norm = device_q_norm.data(), append.k_norm = device_k_norm.data();
+  append.eps = kEps;
+  append.kv = kv.data() + layout.layer_elements;
+  append.layout = layout;
+  check_cuda(cuda::span_append(append, nullptr), "append");
+  check_cuda(cudaDeviceSynchronize(), "append");
+
+  std::vector<Bf16> expected_qkv = qkv, expected_kv(kBlocks * layout.block_elements, 0xeeee);
+  for (int32_t row = 0; row < kRows; ++row) {
+    for (int32_t head = 0; head < kHeads + 2 * kKvHeads; ++head) {
+      Bf16* x = &expected_qkv[static_cast<std::size_t>(row * columns + head * c.head_dim)];
+      const bool is_q = head < kHeads, is_v = head >= kHeads + kKvHeads;
+      const int32_t position = positions[static_cast<std::size_t>(row)];
+      std::vector<Bf16> values(x, x + c.head_dim);
+      if (!is_v) values = prepared(c, x, is_q ? q_norm : k_norm, tables, position);
+      if (is_q) {
+        std::copy(values.begin(), values.end(), x);
+        continue;
+      }
+      const int64_t slot = slots[static_cast<std::size_t>(row)];
+      if (slot < 0) continue;
+      const std::size_t at = static_cast<std::size_t>(slot / c.block_size) * layout.block_elements +
+                             layout.layer_elements +
+                             static_cast<std::size_t>((head - kHeads) % kKvHeads) * layout.head_elements +
+                             (is_v ? layout.head_elements / 2 : 0);
+      for (int32_t d = 0; d < c.head_dim; ++d) {
+        const int32_t token = static_cast<int32_t>(slot % c.block_size);
+        expected_kv[at + static_cast<std::size_t>(cuda::span_offset(c.head_dim, token, d))] =
+            values[static_cast<std::size_t>(d)];
+      }
+    }
+  }
+  EXPECT_EQ(device_qkv.values(), expected_qkv);
+  EXPECT_EQ(kv.values(), expected_kv);  // every other slot is as it was
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Append,
+                         testing::Values(Case{128, 0, false, false, 16}, Case{128, 128, false, false, 16},
+                                         Case{128, 128, true, false, 32}, Case{64, 64, false, false, 64},
+                                         Case{128, 128, false, true, 16}, Case{64, 64, false, true, 16},
+                                         Case{64, 64, true, true, 128}, Case{128, 0, false, true, 16},
+                                         Case{128, 64, false, false, 16}, Case{128, 40, false, true, 16},
+                                         Case{64, 36, false, false, 16}, Case{64, 22, true, false, 16}));
+
+}  // namespace
+}  // namespace mortise::test

@@ -1,0 +1,257 @@
+// The span kernels: whoever computes a row, it has the bits of the reference; and the reference is near to the real
+// numbers.
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "kernels/cuda/span_math.cuh"
+#include "world.hpp"
+
+namespace mortise::test {
+namespace {
+
+// The first row that differs, as a text; empty if there is none. Only rows that are in both.
+std::string difference(const Rows& expected, const Rows& actual) {
+  for (const auto& [key, row] : actual) {
+    const auto found = expected.find(key);
+    if (found == expected.end() || found->second == row) continue;
+    const std::size_t at =
+        static_cast<std::size_t>(std::mismatch(row.begin(), row.end(), found->second.begin()).first - row.begin());
+    return "sequence " + std::to_string(key.seq) + ", position " + std::to_string(key.position) + ", element " +
+           std::to_string(at) + " of " + std::to_string(row.size()) + ": expected " +
+           std::to_string(widen(found->second[at])) + ", is " + std::to_string(widen(row[at]));
+  }
+  return {};
+}
+
+std::vector<Chunk> whole(const Config& config) {
+  std::vector<Chunk> batch;
+  for (std::size_t i = 0; i < config.lengths.size(); ++i) {
+    batch.push_back({static_cast<int32_t>(i), 0, config.lengths[i]});
+  }
+  return batch;
+}
+
+// Decodes and drafts of 1 to 8 rows at the ends of sequences, and padding.
+std::vector<Chunk> drafts(const Config& config, std::mt19937& rng) {
+  std::vector<Chunk> batch;
+  for (std::size_t i = 0; i < config.lengths.size(); ++i) {
+    const int32_t count = std::min(config.lengths[i], static_cast<int32_t>(1 + rng() % 8));
+    const auto seq = static_cast<int32_t>(i);
+    batch.push_back({seq, config.lengths[i] - count, count});
+    if (rng() % 3 == 0) batch.push_back({seq, 0, -static_cast<int32_t>(1 + rng() % 3)});
+  }
+  std::shuffle(batch.begin(), batch.end(), rng);
+  return batch;
+}
+
+struct Shape {
+  int32_t num_heads, num_kv_heads, head_dim, block_size, window;
+};
+std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  return out << shape.num_heads << " heads, " << shape.num_kv_heads << " kv heads of " << shape.head_dim
+             << ", blocks of " << shape.block_size << ", window " << shape.window;
+}
+
+class Span : public testing::TestWithParam<Shape> {
+ protected:
+  void SetUp() override { MORTISE_NEEDS_GPU(); }
+  Config config(std::vector<int32_t> lengths, uint32_t seed) const {
+    const Shape& shape = GetParam();
+    Config config;
+    config.num_heads = shape.num_heads;
+    config.num_kv_heads = shape.num_kv_heads;
+    config.head_dim = shape.head_dim;
+    config.block_size = shape.block_size;
+    config.window = shape.window;
+    config.lengths = std::move(lengths);
+    config.seed = seed;
+    return config;
+  }
+};
+
+TEST_P(Span, DecodeGivesTheBitsOfTheReference) {
+  std::mt19937 rng(11);
+  World world(config({1, 15, 16, 17, 127, 128, 129, 500, 1000, 1537, 3000}, 3));
+  for (int round = 0; round < 4; ++round) {
+    const std::vector<Chunk> batch = drafts(world.config(), rng);
+    Rows rows;
+    world.compute(batch, {.prefill = false, .num_blocks = 1 + static_cast<int32_t>(rng() % 40)}, rows);
+    EXPECT_EQ(difference(world.reference(batch), rows), "") << "round " << round;
+  }
+}
+
+TEST_P(Span, PrefillGivesTheBitsOfTheReference) {
+  World world(config({1, 65, 200, 1025}, 5));
+  const std::vector<Chunk> batch = whole(world.config());
+  Rows rows;
+  world.compute(batch, {.prefill = true}, rows);
+  EXPECT_EQ(difference(world.reference(batch), rows), "");
+}
+
+// Chunks at arbitrary places, on either kernel, with all other sequences, in any order, on any number of workers.
+TEST_P(Span, NeitherChunksNorCompanyNorWorkersChangeABit) {
+  std::mt19937 rng(17);
+  World world(config({1, 33, 700, 1300, 2999}, 7));
+  const std::vector<int32_t>& lengths = world.config().lengths;
+  Rows expected;
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    world.compute({{static_cast<int32_t>(i), 0, lengths[i]}}, {}, expected);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<int32_t> done(lengths.size(), 0);
+    for (bool left = true; left;) {
+      left = false;
+      std::vector<Chunk> batch;
+      for (std::size_t i = 0; i < lengths.size(); ++i) {
+        const int32_t count = std::min(lengths[i] - done[i], static_cast<int32_t>(rng() % (rng() % 2 == 0 ? 9 : 600)));
+        if (count > 0) batch.push_back({static_cast<int32_t>(i), done[i], count});
+        done[i] += count;
+        left |= done[i] < lengths[i];
+      }
+      std::shuffle(batch.begin(), batch.end(), rng);
+      Rows rows;
+      Method method;
+      method.prefill = rng() % 4 != 0;
+      method.num_blocks = 1 + static_cast<int32_t>(rng() % 64);
+      method.partial_rows = rng() % 4 == 0 ? 100 : 1 << 20;  // 100: tiles are not cut
+      if (!batch.empty()) world.compute(batch, method, rows);
+      ASSERT_EQ(difference(expected, rows), "") << "round " << round;
+    }
+  }
+}
+
+// Keys that a row does not see have P = 0, and 0 times a large number is 0: what later tokens hold, as large as may be,
+// changes no bit of the rows before, whether it is in the tile or not.
+TEST_P(Span, LargeValuesOfLaterTokensChangeNothing) {
+  World world(config({70, 300}, 9));
+  const std::vector<Chunk> batch = {{0, 0, 64}, {1, 0, 290}};
+  Rows before;
+  world.compute(batch, {}, before);
+  for (const int32_t position : {64, 65, 69}) world.set_value(0, position, -3e38f);
+  for (const int32_t position : {290, 291, 299}) world.set_value(1, position, 3e38f);
+  Rows after;
+  world.compute({{0, 0, 70}, {1, 0, 300}}, {}, after);
+  EXPECT_EQ(difference(before, after), "");
+}
+
+TEST_P(Span, AgreesWithDoublePrecision) {
+  World world(config({1, 130, 1100}, 13));
+  const std::vector<Chunk> batch = {{0, 0, 1}, {1, 120, 10}, {2, 1092, 8}};
+  Rows rows;
+  world.compute(batch, {}, rows);
+  for (const auto& [key, row] : rows) {
+    const std::vector<double> exact = world.exact(key);
+    double error = 0, size = 0;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      error += std::pow(widen(row[i]) - exact[i], 2);
+      size += exact[i] * exact[i];
+    }
+    EXPECT_LT(std::sqrt(error / size), 1e-2) << "sequence " << key.seq << ", position " << key.position;
+  }
+}
+
+TEST_P(Span, PaddingGivesZeros) {
+  World world(config({40}, 15));
+  Rows rows;
+  world.compute({{0, 0, -20}, {0, 39, 1}, {0, 20, -5}}, {.num_blocks = 2}, rows);
+  for (const auto& [key, row] : rows) {
+    if (key.seq >= 0) continue;
+    EXPECT_EQ(std::count(row.begin(), row.end(), 0), static_cast<std::ptrdiff_t>(row.size())) << key.position;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Span,
+                         testing::Values(Shape{8, 2, 128, 16, 0},    // groups of 4, as Llama 3
+                                         Shape{8, 1, 128, 64, 0},    // 8
+                                         Shape{4, 4, 64, 16, 0},     // 1
+                                         Shape{14, 2, 64, 32, 0},    // 7: rows of a tile left over
+                                         Shape{24, 1, 64, 128, 0},   // 24: more than a tile of the decode kernel
+                                         Shape{8, 2, 128, 32, 100},  // window within a span
+                                         Shape{4, 4, 64, 16, 1},     // itself alone
+                                         Shape{8, 2, 64, 16, 1024}));
+
+// Sharp softmax: weights down to nothing, maxima that jump from span to span.
+TEST(SpanExtremes, LargeScoresGiveTheBitsOfTheReference) {
+  MORTISE_NEEDS_GPU();
+  for (const float size : {30.0f, 1e4f, 1e30f}) {
+    Config config;
+    config.q_size = size;
+    config.lengths = {900};
+    World world(config);
+    const std::vector<Chunk> batch = whole(config);
+    Rows prefill, decode;
+    world.compute(batch, {}, prefill);
+    world.compute(batch, {.prefill = false, .num_blocks = 30}, decode);
+    EXPECT_EQ(difference(world.reference(batch), prefill), "") << size;
+    EXPECT_EQ(difference(prefill, decode), "") << size;
+  }
+}
+
+// A NaN in a key that a row sees makes the row NaN, on each kernel; rows that do not see it stay.
+TEST(SpanExtremes, NanInValuesReachesTheRowsThatSeeIt) {
+  MORTISE_NEEDS_GPU();
+  Config config;
+  config.lengths = {400};
+  World world(config);
+  world.set_value(0, 300, NAN);
+  for (const bool prefill : {false, true}) {
+    Rows rows;
+    world.compute({{0, 300, 100}}, {.prefill = prefill}, rows);
+    for (const auto& [key, row] : rows) {
+      EXPECT_TRUE(std::all_of(row.begin(), row.end(), [](Bf16 x) { return x == 0x7fc0; })) << key.position;
+    }
+  }
+}
+
+// The reference's weights are those of the formula, computed on the host; its sums are the sums of the rounded weights.
+TEST(SpanExtremes, WeightsAndSumsOfTheReferenceAreThoseOfTheSpecification) {
+  MORTISE_NEEDS_GPU();
+  Config config;
+  config.lengths = {700};
+  config.q_size = 3;
+  World world(config);
+  const RowKey key = {0, 650};
+  std::vector<Bf16> q_values = world.q_row(key);
+  const DeviceArray<Bf16> q(q_values);
+  DeviceArray<Bf16> out(q_values.size());
+  const int32_t spans = key.position / cuda::kSpan + 1;
+  std::vector<cuda::reference::SpanRow> list;
+  for (int32_t head = 0; head < config.num_heads; ++head) list.push_back({0, 0, key.position, head, head / 4});
+  const DeviceArray<cuda::reference::SpanRow> rows(list);
+  const std::size_t n = list.size() * static_cast<std::size_t>(spans);
+  DeviceArray<float> scores(n * cuda::kSpan);
+  DeviceArray<Bf16> weights(n * cuda::kSpan);
+  DeviceArray<float2> stats(n);
+  const cuda::SpanArgs args = world.args(q, out);
+  check_cuda(cuda::reference::span_rows(args, rows.data(), static_cast<int32_t>(list.size()),
+                                        {spans, scores.data(), weights.data(), stats.data()}, nullptr),
+             "reference");
+  const std::vector<float> s = scores.values();
+  const std::vector<Bf16> p = weights.values();
+  const std::vector<float2> of = stats.values();
+  for (std::size_t i = 0; i < n; ++i) {
+    const int32_t start = static_cast<int32_t>(i) % spans * cuda::kSpan;
+    const int32_t seen = std::min(cuda::kSpan, key.position - start + 1);
+    const float* t = &s[i * cuda::kSpan];
+    const float m = *std::max_element(t, t + seen) * args.scale;
+    EXPECT_EQ(m, of[i].x);
+    double sum = 0;
+    for (int32_t k = 0; k < cuda::kSpan; ++k) {
+      const Bf16 expected = k < seen ? narrow(cuda::span::weight(t[k], args.scale, m)) : Bf16{0};
+      ASSERT_EQ(p[i * cuda::kSpan + static_cast<std::size_t>(k)], expected) << "span " << i << ", key " << k;
+      sum += widen(expected);
+    }
+    EXPECT_NEAR(of[i].y / sum, 1.0, 1e-5);
+    for (int32_t k = 0; k < seen; k += 37) {  // and the scores are q . K
+      const std::vector<Bf16> row = world.kv_head(0, start + k, static_cast<int32_t>(i) / spans / 4, false);
+      double exact = 0;
+      for (std::size_t d = 0; d < row.size(); ++d) {
+        exact += static_cast<double>(widen(row[d])) * widen(q_values[i / static_cast<std::size_t>(spans) * 128 + d]);
+      }
+      EXPECT_NEAR(t[k], exact, 1e-3 * (1 + std::abs(exact)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mortise::test

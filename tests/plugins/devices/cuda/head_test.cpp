@@ -1,0 +1,254 @@
+// Head reductions and sampling against the scalar references of the CPU, bit by bit.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "device_fixture.hpp"
+#include "kernels/cpu/reference/head_reduce.hpp"
+#include "kernels/cpu/reference/sample_token.hpp"
+
+namespace mortise::cuda {
+namespace {
+
+namespace reference = cpu::reference;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+class CudaHead : public OnGpu {};
+
+// What one pass over all slices, `slices` at a time, brings.
+struct Reduced {
+  std::vector<float> lse, target_logits, top_logits;
+  std::vector<int32_t> ranks, top_ids;
+};
+
+Reduced reduce(const std::vector<float>& logits, std::size_t rows, std::size_t vocab, const std::vector<int32_t>& targets,
+               int32_t top_n, std::size_t width) {
+  const Array<float> all(logits), max(rows), sum(rows), lse(rows), target_logits(rows);
+  const Array<float> top_logits(rows * static_cast<std::size_t>(std::max(top_n, 1)));
+  const Array<int32_t> device_targets(targets), ranks(rows), top_ids(top_logits.size());
+  for (const bool second : {false, true}) {
+    for (std::size_t begin = 0; begin < vocab; begin += width) {
+      const std::size_t columns = std::min(width, vocab - begin);
+      const mortise_tensor tensor = matrix(all, rows, columns, vocab, begin);
+      auto args = sized<mortise_head_reduce_args>();
+      args.logits = &tensor;
+      args.vocab_begin = static_cast<int32_t>(begin);
+      args.first = begin == 0;
+      args.targets = device_targets.data();
+      args.target_logits = target_logits.data();
+      if (second) {
+        args.ranks = ranks.data();
+      } else {
+        args.max = max.data();
+        args.sum = sum.data();
+        args.lse = lse.data();
+        args.top_n = top_n;
+        args.top_ids = top_ids.data();
+        args.top_logits = top_logits.data();
+      }
+      EXPECT_EQ(device().table().head_reduce(device().get(), nullptr, &args, &device().error), MORTISE_OK)
+          << device().error.message;
+    }
+  }
+  return {lse.get(), target_logits.get(), top_logits.get(), ranks.get(), top_ids.get()};
+}
+
+TEST_F(CudaHead, ReductionsGiveTheBitsOfTheReferenceInAnySlices) {
+  std::mt19937 rng(3);
+  const std::size_t rows = 4;
+  for (const std::size_t vocab : {1, 97, 2048, 5000, 32000, 128256}) {
+    for (Values values : kAllValues) {
+      auto logits = random_values<float>(rng, rows * vocab, values);
+      if (vocab == 5000) {  // many equal logits, and a row of nothing
+        for (float& x : logits) x = std::nearbyint(x);
+        std::fill_n(logits.begin(), vocab, -kInfinity);
+      }
+      std::vector<int32_t> targets;
+      for (std::size_t r = 0; r < rows; ++r) targets.push_back(static_cast<int32_t>(rng() % vocab));
+      targets[1] = -1;
+      const auto top_n = static_cast<int32_t>(std::min<std::size_t>(vocab + 3, 1 + rng() % 30));
+      for (const std::size_t width : {vocab, std::size_t{2048}, std::size_t{6144}}) {
+        SCOPED_TRACE(testing::Message() << "vocab " << vocab << " values " << static_cast<int>(values) << " width "
+                                        << width << " top " << top_n);
+        const Reduced got = reduce(logits, rows, vocab, targets, top_n, width);
+        for (std::size_t r = 0; r < rows; ++r) {
+          const std::vector<float> row(&logits[r * vocab], &logits[r * vocab] + vocab);
+          const auto expected = reference::log_sum_exp(row);
+          const auto order = reference::ordered(row);
+          EXPECT_TRUE(same_bits(&expected.lse, &got.lse[r], 1)) << expected.lse << " " << got.lse[r];
+          for (std::size_t i = 0; i < static_cast<std::size_t>(top_n); ++i) {
+            const std::size_t at = r * static_cast<std::size_t>(top_n) + i;
+            EXPECT_EQ(got.top_ids[at], i < vocab ? order[i].second : -1) << r << " " << i;
+            const float logit = i < vocab ? order[i].first : -kInfinity;
+            EXPECT_TRUE(same_bits(&logit, &got.top_logits[at], 1)) << r << " " << i;
+          }
+          if (targets[r] < 0) continue;
+          const float target = reference::clean(row[static_cast<std::size_t>(targets[r])]);
+          EXPECT_TRUE(same_bits(&target, &got.target_logits[r], 1)) << r;
+          const auto place = std::find_if(order.begin(), order.end(), [&](const auto& t) { return t.second == targets[r]; });
+          EXPECT_EQ(got.ranks[r], place - order.begin()) << r;
+        }
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// A batch of rows with their arrays.
+struct Batch {
+  std::size_t vocab = 0;
+  std::vector<float> logits, temperatures, top_ps, min_ps, biases, repetitions, subtracts;
+  std::vector<int32_t> top_ks, edit_offsets{0}, edit_ids, allowed_index;
+  std::vector<uint32_t> masks;
+  std::vector<uint64_t> keys;
+  std::vector<int64_t> positions;
+
+  std::size_t rows() const { return keys.size(); }
+
+  void add(std::mt19937& rng) {
+    const auto pick = [&](auto... options) {
+      const float list[] = {static_cast<float>(options)...};
+      return list[rng() % std::size(list)];
+    };
+    auto row = random_values<float>(rng, vocab, rng() % 4 == 0 ? kAllValues[rng() % 5] : Values::kNormal);
+    const float scale = pick(1, 3, 10), step = pick(0, 0, 0.25);  // 0.25: many equal logits
+    for (float& x : row) x = step > 0 ? std::nearbyint(x * scale / step) * step : x * scale;
+    if (rng() % 20 == 0) std::fill(row.begin(), row.end(), rng() % 2 == 0 ? -kInfinity : NAN);
+    logits.insert(logits.end(), row.begin(), row.end());
+    temperatures.push_back(pick(0, 0.3, 0.7, 1, 1, 1.5, 4, 1e-40, NAN));
+    top_ks.push_back(static_cast<int32_t>(pick(-1, 0, 0, 1, 2, 40, 300, 1e6)));
+    top_ps.push_back(pick(1, 1, 0.999, 0.9, 0.5, 0.01, 0, 1.5));
+    min_ps.push_back(pick(0, 0, 0, 0.001, 0.1, 0.9, 1, 2));
+    keys.push_back(static_cast<uint64_t>(rng()) << 32 | rng());
+    positions.push_back(static_cast<int64_t>(rng() % 3000));
+    if (rng() % 3 == 0) {
+      for (std::size_t id = 0; id < vocab; id += 1 + rng() % 50) {
+        edit_ids.push_back(static_cast<int32_t>(id));
+        biases.push_back(pick(0, 0, 1.5, -100, -INFINITY));
+        repetitions.push_back(pick(1, 1, 1.3, 0.8));
+        subtracts.push_back(pick(0, 0.6, -0.5));
+      }
+    }
+    edit_offsets.push_back(static_cast<int32_t>(edit_ids.size()));
+    allowed_index.push_back(-1);
+    if (rng() % 4 == 0) {
+      const std::size_t words = (vocab + 31) / 32;
+      allowed_index.back() = static_cast<int32_t>(masks.size() / words);
+      for (std::size_t i = 0; i < words; ++i) masks.push_back(rng() % 3 == 0 ? rng() & rng() : 0);
+    }
+  }
+
+  reference::Sampled expected(std::size_t r) const {
+    cpu::SampleRow row = {};
+    const auto begin = static_cast<std::size_t>(edit_offsets[r]);
+    row.logits = &logits[r * vocab];
+    row.vocab_size = vocab;
+    row.temperature = temperatures[r];
+    row.top_k = top_ks[r];
+    row.top_p = top_ps[r];
+    row.min_p = min_ps[r];
+    row.key = keys[r];
+    row.position = static_cast<uint64_t>(positions[r]);
+    row.num_edits = static_cast<std::size_t>(edit_offsets[r + 1]) - begin;
+    row.edit_ids = edit_ids.data() + begin;
+    row.edit_biases = biases.data() + begin;
+    row.edit_repetitions = repetitions.data() + begin;
+    row.edit_subtracts = subtracts.data() + begin;
+    const std::size_t words = (vocab + 31) / 32;
+    row.allowed = allowed_index[r] < 0 ? nullptr : &masks[static_cast<std::size_t>(allowed_index[r]) * words];
+    return reference::sample_token(row);
+  }
+};
+
+class CudaSample : public OnGpu {
+ protected:
+  void expect_reference(const Batch& batch) {
+    const Array<float> logits(batch.logits), temperatures(batch.temperatures), top_ps(batch.top_ps),
+        min_ps(batch.min_ps), biases(batch.biases), repetitions(batch.repetitions), subtracts(batch.subtracts);
+    const Array<int32_t> top_ks(batch.top_ks), offsets(batch.edit_offsets), ids(batch.edit_ids),
+        allowed(batch.allowed_index), tokens(batch.rows());
+    const Array<uint32_t> masks(batch.masks);
+    const Array<uint64_t> keys(batch.keys);
+    const Array<int64_t> positions(batch.positions);
+    const Array<float> logprobs(batch.rows());
+    const mortise_tensor tensor = matrix(logits, batch.rows(), batch.vocab);
+    auto args = sized<mortise_sample_args>();
+    args.logits = &tensor;
+    args.temperatures = temperatures.data();
+    args.top_ks = top_ks.data();
+    args.top_ps = top_ps.data();
+    args.min_ps = min_ps.data();
+    args.keys = keys.data();
+    args.positions = positions.data();
+    args.edit_offsets = offsets.data();
+    args.edit_ids = ids.data();
+    args.edit_biases = biases.data();
+    args.edit_repetitions = repetitions.data();
+    args.edit_subtracts = subtracts.data();
+    args.allowed_index = allowed.data();
+    args.allowed_masks = masks.data();
+    args.tokens = tokens.data();
+    for (const bool with_logprobs : {true, false}) {
+      args.processed_logprobs = with_logprobs ? logprobs.data() : nullptr;
+      expect_ok(table().sample(gpu(), nullptr, &args, error()));
+      const auto drawn = tokens.get();
+      const auto p = logprobs.get();
+      for (std::size_t r = 0; r < batch.rows(); ++r) {
+        const reference::Sampled expected = batch.expected(r);
+        EXPECT_EQ(drawn[r], expected.token) << "row " << r;
+        EXPECT_TRUE(same_bits(&expected.logprob, &p[r], 1)) << "row " << r << " " << expected.logprob << " " << p[r];
+      }
+    }
+  }
+};
+
+TEST_F(CudaSample, HasTheReferencesTokenAndLogProbabilityBits) {
+  std::mt19937 rng(5);
+  for (const std::size_t vocab : {1, 5, 16, 100, 1000, 1023, 2049, 4096}) {
+    for (int trial = 0; trial < 3; ++trial) {
+      SCOPED_TRACE(testing::Message() << "vocab " << vocab << " trial " << trial);
+      Batch batch;
+      batch.vocab = vocab;
+      for (int r = 0; r < 64; ++r) batch.add(rng);
+      expect_reference(batch);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_F(CudaSample, LargeVocabulariesToo) {
+  std::mt19937 rng(6);
+  Batch batch;
+  batch.vocab = 128256;
+  for (int r = 0; r < 12; ++r) batch.add(rng);
+  expect_reference(batch);
+}
+
+TEST_F(CudaSample, WithoutFiltersTheBoundSparesNoTokenThatWins) {
+  std::mt19937 rng(7);
+  Batch batch;
+  batch.vocab = 2000;
+  for (int r = 0; r < 300; ++r) {
+    batch.add(rng);
+    for (std::size_t i = 0; i < batch.vocab; ++i) {
+      float& x = batch.logits[static_cast<std::size_t>(r) * batch.vocab + i];
+      x = r % 3 == 0 ? 0.0f : cpu::draw(rng, Values::kNormal) * static_cast<float>(r % 40);
+    }
+    batch.temperatures.back() = 1;
+    batch.top_ks.back() = 0;
+    batch.top_ps.back() = 1;
+    batch.min_ps.back() = 0;
+  }
+  expect_reference(batch);
+}
+
+TEST_F(CudaSample, MissingArraysAreNamed) {
+  const Array<float> logits(8);
+  const mortise_tensor tensor = matrix(logits, 1, 8);
+  auto args = sized<mortise_sample_args>();
+  args.logits = &tensor;
+  expect_invalid(table().sample(gpu(), nullptr, &args, error()), "temperatures is missing");
+}
+
+}  // namespace
+}  // namespace mortise::cuda
