@@ -10,7 +10,6 @@ namespace {
 
 using namespace span;
 
-constexpr int kTurn = 37;          // prime
 constexpr int kRingBytes = 20480;  // of a warp: 5 chunks at head_dim 128, 10 at 64
 
 template <int kHeadDim>
@@ -81,17 +80,7 @@ class Feeder {
     } while (run_.span_begin == run_.span_end);
     last_ = run_.position + run_.num_tokens - 1;
     span_ = run_.span_begin;
-    prefetch_queries();
     enter_span(load_blocks(span_));
-  }
-
-  // Into the L2, where they are when the run begins: a load behind all those chunks would take microseconds.
-  __device__ __forceinline__ void prefetch_queries() const {
-    const int row = lane_ / 2, token = row / run_.num_heads;
-    if (token >= run_.num_tokens) return;
-    const Bf16Bits* q = args_.q + (run_.row + token) * args_.q_row_stride +
-                        (run_.head + row - token * run_.num_heads) * args_.q_head_stride + lane_ % 2 * (kHeadDim / 2);
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(q));
   }
 
   __device__ __forceinline__ void enter_span(int blocks) {
@@ -315,9 +304,8 @@ __global__ void __launch_bounds__(kDecodeWarps * 32, kDecodeBlocksPerSm)
     decode_kernel(const __grid_constant__ SpanArgs args, const __grid_constant__ SpanWork work) {
   extern __shared__ uint4 memory[];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  // Neighbouring workers are on different multiprocessors: little work is spread over all of them. The turn keeps
-  // shares that repeat (equal sequences) from meeting on one of them, all large or all small.
-  const int worker = warp * work.num_blocks + (static_cast<int>(blockIdx.x) + warp * kTurn) % work.num_blocks;
+  // Neighbouring workers are on different multiprocessors: little work is spread over all of them.
+  const int worker = warp * work.num_blocks + blockIdx.x;
   const SpanRun* run = work.runs + work.worker_begin[worker];
   const SpanRun* const end = work.runs + work.worker_begin[worker + 1];
   let_next_kernel_begin();
