@@ -5,6 +5,8 @@
 namespace mortise::paged_cuda {
 namespace {
 
+static_assert(cuda::kSpan == 128, "the numerics id names the span");
+
 // The host reads block_size too: it owns the blocks. The plugin takes it from bind.
 constexpr const char* kOptionsSchema = R"({
   "$schema": "http://json-schema.org/draft-07/schema#",

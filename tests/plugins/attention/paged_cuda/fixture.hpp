@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <ostream>
 #include <vector>
 
 #include "gpu.hpp"
@@ -29,6 +30,12 @@ struct AbiConfig {
   bool qk_norm = false;
   std::vector<int32_t> windows = {};  // [num_layers] or empty
 };
+
+inline std::ostream& operator<<(std::ostream& out, const AbiConfig& config) {
+  return out << config.num_heads << " heads, " << config.num_kv_heads << " kv heads of " << config.head_dim
+             << ", blocks of " << config.block_size << ", " << config.num_layers << " layers"
+             << (config.qk_norm ? ", norms" : "") << (config.windows.empty() ? "" : ", windows");
+}
 
 // `count` next tokens of sequence `seq`.
 struct Piece {
