@@ -302,9 +302,9 @@ bool Assembly::fills_device(const PipelineDescription& description) const {
 std::int32_t Assembly::useful_blocks(const PipelineDescription& description, std::uint64_t blocks) const {
   const auto affordable = static_cast<std::int64_t>(std::min<std::uint64_t>(blocks, INT32_MAX - 1));
   const std::int64_t blocks_per_sequence = (dims_.max_model_len + description.block_size - 1) / description.block_size;
-  return static_cast<std::int32_t>(
-      description.kv_cache.prefix_cache ? affordable
-                                        : std::min(affordable, blocks_per_sequence * description.max_num_seqs));
+  return static_cast<std::int32_t>(description.kv_cache.prefix_cache
+                                       ? affordable
+                                       : std::min(affordable, blocks_per_sequence * description.max_num_seqs));
 }
 
 std::uint64_t Assembly::free_memory() const {
@@ -321,7 +321,8 @@ void Assembly::bind_attention(const PipelineDescription& description) {
     limits_.num_blocks = useful_blocks(description, (free - std::min(free, kept)) / kv_bytes_per_block_);
     if (limits_.num_blocks < 2) {
       fail(
-          "{}: of the {:.1f} GiB of {}, {:.1f} GiB are free beside {:.1f} GiB of weights, and {:.1f} GiB of them are kept "
+          "{}: of the {:.1f} GiB of {}, {:.1f} GiB are free beside {:.1f} GiB of weights, and {:.1f} GiB of them are "
+          "kept "
           "for workspaces: no KV block of {} bytes fits; take a smaller model or lower max_batched_tokens",
           description.where, gib(device_memory()), parts_.device.name, gib(free), gib(weight_bytes()), gib(kept),
           kv_bytes_per_block_);

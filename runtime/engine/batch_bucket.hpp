@@ -1,4 +1,5 @@
-// runtime/engine/batch_bucket.hpp: the sizes that a batch is padded up to, so that few captured graphs serve all batches.
+// runtime/engine/batch_bucket.hpp: the sizes that a batch is padded up to, so that few captured graphs serve all
+// batches.
 #pragma once
 
 #include <compare>

@@ -56,10 +56,7 @@ bool shares_host_memory(const DevicePart& device) {
 }
 
 PackedUpload::PackedUpload(const DevicePart& device)
-    : device_(device),
-      shared_(shares_host_memory(device)),
-      buffer_(device),
-      stages_{Stage(device), Stage(device)} {}
+    : device_(device), shared_(shares_host_memory(device)), buffer_(device), stages_{Stage(device), Stage(device)} {}
 
 PackedUpload::~PackedUpload() {
   mortise_error error = empty_error();
@@ -91,8 +88,7 @@ void PackedUpload::upload() {
   check(device_.api->event_record(device_.self, stage.sent, nullptr, &error));
 }
 
-Download::Download(const DevicePart& device)
-    : device_(device), shared_(shares_host_memory(device)), memory_(device) {}
+Download::Download(const DevicePart& device) : device_(device), shared_(shares_host_memory(device)), memory_(device) {}
 
 const void* Download::fetch_bytes(const void* from, std::uint64_t bytes) {
   mortise_error error = empty_error();

@@ -1,7 +1,7 @@
-// runtime/engine/device_memory.hpp: arrays of a step in the device's memory, on their way there and back. On a device that
-// shares the host's memory (mortise_device_info.host_memory) nothing is copied: both sides see the same bytes. On any
-// other what is copied passes through host memory of the device's own (host_allocate), and addresses of device memory
-// are numbers that the host hands on and never reads.
+// runtime/engine/device_memory.hpp: arrays of a step in the device's memory, on their way there and back. On a device
+// that shares the host's memory (mortise_device_info.host_memory) nothing is copied: both sides see the same bytes. On
+// any other what is copied passes through host memory of the device's own (host_allocate), and addresses of device
+// memory are numbers that the host hands on and never reads.
 #pragma once
 
 #include <array>

@@ -107,7 +107,8 @@ std::vector<TokenInfo> RowEvaluator::evaluate(const mortise_step& step, const mo
   const auto limit = static_cast<std::size_t>(limits_.max_logit_rows);
   for (std::size_t first = 0; first < rows.size(); first += limit) {
     const std::size_t count = std::min(limit, rows.size() - first);
-    Chunk chunk{step.batch->device_logit_rows + first, rows.subspan(first, count), scheduled, std::span(infos).subspan(first, count)};
+    Chunk chunk{step.batch->device_logit_rows + first, rows.subspan(first, count), scheduled,
+                std::span(infos).subspan(first, count)};
     compute_logits(step, hidden, chunk);
     draw(step, chunk);
     describe(step, chunk);
@@ -121,9 +122,9 @@ void RowEvaluator::compute_logits(const mortise_step& step, const mortise_tensor
   const auto bytes = static_cast<std::uint64_t>(count * width) * static_cast<std::uint64_t>((hidden.dtype & 0xff) / 8);
   const mortise_tensor gathered = matrix(hidden_.reserve(bytes), hidden.dtype, count, width);
   mortise_error error = empty_error();
-  check_part(parts_.device.api->gather_rows(parts_.device.self, step.stream, &hidden, chunk.device_rows, &gathered,
-                                            &error),
-             error, parts_.device.name);
+  check_part(
+      parts_.device.api->gather_rows(parts_.device.self, step.stream, &hidden, chunk.device_rows, &gathered, &error),
+      error, parts_.device.name);
   chunk.logits = matrix(logits_.reserve(static_cast<std::uint64_t>(count * vocab_size_) * sizeof(float)), MORTISE_F32,
                         count, vocab_size_);
   check_part(parts_.model.api->head(parts_.model.self, &step, &gathered, 0, vocab_size_, &chunk.logits, &error), error,

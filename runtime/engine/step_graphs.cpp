@@ -42,8 +42,8 @@ std::optional<BatchBucket> StepGraphs::bucket_of(std::span<const ScheduledSequen
   // Each missing row needs a padding sequence that may have it; parts have room for max_num_seqs.
   const auto seqs = static_cast<std::int32_t>(scheduled.size());
   const auto needed = (bucket.num_tokens - rows + bucket.max_query_len - 1) / bucket.max_query_len;
-  bucket.num_seqs = std::min(bucket.max_query_len == 1 ? bucket.num_tokens : row_bucket(seqs + needed),
-                             limits_.max_num_seqs);
+  bucket.num_seqs =
+      std::min(bucket.max_query_len == 1 ? bucket.num_tokens : row_bucket(seqs + needed), limits_.max_num_seqs);
   bucket.num_tokens = std::min(bucket.num_tokens, rows + (bucket.num_seqs - seqs) * bucket.max_query_len);
   const auto wanted = std::max(static_cast<std::int32_t>(blocks), kLeastBlocks);
   bucket.max_blocks = static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(wanted)));
@@ -87,8 +87,7 @@ const StepGraphs::Graph* StepGraphs::capture(const mortise_step& step, const Bat
       why = exception.what();
     }
     // Ends the capture in any case, so that the stream is usable again.
-    const mortise_status ended =
-        parts_.graphs->end(parts_.device.self, step.stream, &graph.captured, &error);
+    const mortise_status ended = parts_.graphs->end(parts_.device.self, step.stream, &graph.captured, &error);
     if (why.empty() && ended != MORTISE_OK) why = error.message;
   }
   if (why.empty()) return &graphs_.emplace(bucket, graph).first->second;

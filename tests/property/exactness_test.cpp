@@ -1,8 +1,8 @@
 // The promise as a property: random mixes, run together in random ways, give every request the bits that it gets alone
 // on another instruction set without prefix cache. MORTISE_PROPERTY_MIXES (default 200) and MORTISE_PROPERTY_SEED make
 // longer and other runs, MORTISE_PROPERTY_160M=1 runs a model of 160 million parameters in place of the small ones,
-// MORTISE_PROPERTY_DEVICE=cuda runs on a GPU: together as captured graphs, alone without. A failure prints the seed of its
-// mix.
+// MORTISE_PROPERTY_DEVICE=cuda runs on a GPU: together as captured graphs, alone without. A failure prints the seed of
+// its mix.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -32,6 +32,7 @@ struct RunConfig {
   // What is run, rather than how: the same when the requests run alone.
   std::string weights = "auto";   // of the model
   std::string kv_dtype = "auto";  // of kv_cache
+  std::string kv_memory = "1GiB";
 
   std::string describe() const;
 };

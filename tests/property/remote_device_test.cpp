@@ -1,9 +1,11 @@
-// Mixes on a device whose memory the host cannot touch, that runs nothing before the host waits, and that captures graphs
-// (remote/README.md): every request gets the bits that it gets alone on the CPU. A host access to device memory ends the
-// program here; a buffer that is reused too early, a padding row that is read or a graph that is replayed wrongly shows
-// in the bits.
-#include <gtest/gtest.h>
+// Mixes on a device whose memory the host cannot touch, that runs nothing before the host waits, and that captures
+// graphs (remote/README.md): every request gets the bits that it gets alone on the CPU. A host access to device memory
+// ends the program here; a buffer that is reused too early, a padding row that is read or a graph that is replayed
+// wrongly shows in the bits.
+#include <gmock/gmock.h>
 #include <unistd.h>
+
+#include <cstdlib>
 
 #include "difference.hpp"
 #include "mix.hpp"
@@ -26,7 +28,8 @@ TEST(RemoteDevice, RequestsGetTheBitsOfTheCpu) {
     const Outcomes alone = run_alone(model.folder, config.isa, requests, config);
     config.device = "remote";
     const RunReport together = run_together(model.folder, config, requests, &alone);
-    EXPECT_EQ(difference(together.outcomes, alone), "") << "mix " << mix << ", " << model.name << ": " << config.describe();
+    EXPECT_EQ(difference(together.outcomes, alone), "")
+        << "mix " << mix << ", " << model.name << ": " << config.describe();
     if (config.twice) {
       EXPECT_EQ(difference(together.again, alone), "") << "mix " << mix << ", the second time";
     }
@@ -38,6 +41,33 @@ TEST(RemoteDevice, RequestsGetTheBitsOfTheCpu) {
   EXPECT_GT(preemptions, 0u);
   EXPECT_GT(accepted, 0u);  // 0: no verify step was among what was replayed
   std::filesystem::remove_all(folder);
+}
+
+// What is said when the demo model's KV cache is to fill a device with so many bytes free; "" if it starts.
+std::string failure_with(std::uint64_t free_bytes) {
+  setenv("MORTISE_REMOTE_FREE", std::to_string(free_bytes).c_str(), 1);
+  RunConfig config;
+  config.device = "remote";
+  config.kv_memory = "auto";
+  std::string text;
+  try {
+    open_assembly(MORTISE_SOURCE_DIR "/models/demo", config);
+  } catch (const std::exception& exception) {
+    text = exception.what();
+  }
+  unsetenv("MORTISE_REMOTE_FREE");
+  return text;
+}
+
+TEST(RemoteDevice, AKvCacheThatDoesNotFitIsToldWithTheNumbers) {
+  using ::testing::HasSubstr;
+  constexpr std::uint64_t kGib = std::uint64_t{1} << 30;
+  // A gibibyte is kept, so that nothing is left.
+  EXPECT_THAT(failure_with(kGib), HasSubstr("1.0 GiB of them are kept for workspaces: no KV block of "));
+  // More than the device has addresses for: what it says itself comes with the sizes.
+  EXPECT_THAT(failure_with(100 * kGib), HasSubstr(" GiB of KV cache beside "));
+  EXPECT_THAT(failure_with(100 * kGib), HasSubstr("; lower kv_cache.memory"));
+  EXPECT_EQ(failure_with(kGib + kGib / 2), "");
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "mix.hpp"
 #include "loader/catalog.hpp"
+#include "mix.hpp"
 #include "pipeline/pipeline_script.hpp"
 #include "sampling/key.hpp"
 
@@ -194,16 +194,16 @@ std::int32_t blocks_of(const Request& request, int block_size) {
 }  // namespace
 
 std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, const RunConfig& config) {
-  const std::string device = config.device == "cuda"
-                                 ? fmt::format("cuda {{ graphs = {} }}", config.graphs)
-                                 : fmt::format("{} {{ threads = {}, isa = '{}' }}", config.device, config.threads, config.isa);
+  const std::string device = config.device == "cuda" ? fmt::format("cuda {{ graphs = {} }}", config.graphs)
+                                                     : fmt::format("{} {{ threads = {}, isa = '{}' }}", config.device,
+                                                                   config.threads, config.isa);
   const std::string script = fmt::format(
       "return pipeline {{ device = {}, model = llama {{ path = '{}', weights = '{}' "
       "}}, "
       "attention = paged {{ block_size = {} }}, scheduler = fcfs {{ max_num_seqs = {}, max_batched_tokens = {} }}, "
-      "kv_cache = {{ memory = '1GiB', prefix_cache = {}, dtype = '{}' }} }}",
-      device, model.string(), config.weights, config.block_size, config.max_num_seqs,
-      config.max_batched_tokens, config.prefix_cache, config.kv_dtype);
+      "kv_cache = {{ memory = '{}', prefix_cache = {}, dtype = '{}' }} }}",
+      device, model.string(), config.weights, config.block_size, config.max_num_seqs, config.max_batched_tokens,
+      config.kv_memory, config.prefix_cache, config.kv_dtype);
   // A machine that the tests were carried to has the plugins above the program (scripts/gpu_bundle.sh).
   const std::filesystem::path built = MORTISE_BINARY_DIR;
   const std::filesystem::path folder =

@@ -10,9 +10,9 @@
  * block; num_tokens and num_seqs count them, num_real_* do not. Nothing reads what comes out of them.
  *
  * Buckets: with MORTISE_BATCH_BUCKET the batch's forward is, or may become, a captured graph. num_tokens, num_seqs,
- * max_blocks, max_query_len and max_seq_len are then the bucket's, upper bounds of what is in the arrays, and the device
- * arrays but for the logit rows lie at the same addresses each time: what is launched may depend on these numbers and
- * addresses alone. */
+ * max_blocks, max_query_len and max_seq_len are then the bucket's, upper bounds of what is in the arrays, and the
+ * device arrays but for the logit rows lie at the same addresses each time: what is launched may depend on these
+ * numbers and addresses alone. */
 #ifndef MORTISE_BATCH_H
 #define MORTISE_BATCH_H
 
@@ -22,7 +22,7 @@ enum { MORTISE_BATCH_BUCKET = 1 }; /* mortise_batch.flags */
 
 typedef struct mortise_batch {
   uint32_t struct_size;
-  uint32_t flags; /* MORTISE_BATCH_* */
+  uint32_t flags;   /* MORTISE_BATCH_* */
   uint64_t step_id; /* grows by one a step */
   int32_t num_seqs, num_tokens, num_logit_rows;
   int32_t num_real_seqs, num_real_tokens;

@@ -4,8 +4,8 @@
  * Tensors given to operations lie in this device's memory, which the host may not touch unless host_memory says so.
  * Operations are queued on `stream` and may return before they ran; a device whose streams are synchronous (cpu) has
  * run them. What an operation needs beside its tensors (workspaces, the choice of an algorithm) it makes at its first
- * call with shapes of that size: an operation that has run once may be captured (ext/graph.h). Every operation treats each row on its own: no bit of
- * a row depends on the number, order or content of the other rows. */
+ * call with shapes of that size: an operation that has run once may be captured (ext/graph.h). Every operation treats
+ * each row on its own: no bit of a row depends on the number, order or content of the other rows. */
 #ifndef MORTISE_DEVICE_H
 #define MORTISE_DEVICE_H
 

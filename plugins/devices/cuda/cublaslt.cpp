@@ -19,11 +19,11 @@ struct Loaded {
       if (reason.empty()) reason = dlerror();
     }
     if (library == nullptr) return;
-#define MORTISE_LOOK_UP(name)                                                                        \
-  functions.name = reinterpret_cast<decltype(functions.name)>(dlsym(library, #name));                \
-  if (functions.name == nullptr) {                                                                   \
-    reason = "libcublasLt.so.13 has no " #name;                                                      \
-    return;                                                                                          \
+#define MORTISE_LOOK_UP(name)                                                         \
+  functions.name = reinterpret_cast<decltype(functions.name)>(dlsym(library, #name)); \
+  if (functions.name == nullptr) {                                                    \
+    reason = "libcublasLt.so.13 has no " #name;                                       \
+    return;                                                                           \
   }
     MORTISE_CUBLASLT_FUNCTIONS(MORTISE_LOOK_UP)
 #undef MORTISE_LOOK_UP

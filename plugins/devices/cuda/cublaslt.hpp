@@ -1,5 +1,5 @@
-// cublaslt.hpp: the few functions of cuBLASLt that linear uses, looked up at run time: the library has 500 MB and is not
-// everywhere, and a device without it still computes the same bits with its own kernel.
+// cublaslt.hpp: the few functions of cuBLASLt that linear uses, looked up at run time: the library has 500 MB and is
+// not everywhere, and a device without it still computes the same bits with its own kernel.
 #pragma once
 
 #include <cublasLt.h>
@@ -8,14 +8,15 @@
 
 namespace mortise::cuda {
 
-#define MORTISE_CUBLASLT_FUNCTIONS(X)                                                                         \
-  X(cublasLtCreate)                                                                                           \
-  X(cublasLtDestroy) X(cublasLtGetVersion) X(cublasLtMatmul) X(cublasLtMatmulAlgoCheck)                       \
-  X(cublasLtMatmulAlgoConfigGetAttribute) X(cublasLtMatmulAlgoConfigSetAttribute)                             \
-  X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmulAlgoInit) X(cublasLtMatmulDescCreate)                     \
-  X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute) X(cublasLtMatmulPreferenceCreate)            \
-  X(cublasLtMatmulPreferenceDestroy) X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatrixLayoutCreate)    \
-  X(cublasLtMatrixLayoutDestroy) X(cublasLtMatrixLayoutSetAttribute)
+#define MORTISE_CUBLASLT_FUNCTIONS(X)                                                                                  \
+  X(cublasLtCreate)                                                                                                    \
+  X(cublasLtDestroy)                                                                                                   \
+  X(cublasLtGetVersion) X(cublasLtMatmul) X(cublasLtMatmulAlgoCheck) X(cublasLtMatmulAlgoConfigGetAttribute)           \
+      X(cublasLtMatmulAlgoConfigSetAttribute) X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmulAlgoInit)              \
+          X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute)                   \
+              X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy)                                     \
+                  X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutDestroy) \
+                      X(cublasLtMatrixLayoutSetAttribute)
 
 struct CublasLt {
 #define MORTISE_DECLARE(name) decltype(&::name) name = nullptr;

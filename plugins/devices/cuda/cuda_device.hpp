@@ -26,8 +26,8 @@ struct mortise_device {
 struct mortise_weight {
   int32_t use;
   int64_t n, k;  // k = 1 for a vector
-  // bf16, rows one after the other. Of a vector: [n], and the same values as f32 in `wide`: norms read bf16, linear adds
-  // its bias in f32.
+  // bf16, rows one after the other. Of a vector: [n], and the same values as f32 in `wide`: norms read bf16, linear
+  // adds its bias in f32.
   void* data;
   float* wide;
 };

@@ -40,8 +40,8 @@ Columns checked_columns(const mortise_linear_args& args, const Matrix& x, const 
                         const mortise_weight& weight) {
   const bool all = args.column_begin == 0 && args.column_end == 0;
   const Columns columns = {args.column_begin, all ? weight.n : args.column_end};
-  if (columns.begin < 0 || columns.begin > columns.end || columns.end > weight.n ||
-      columns.begin % kColumnStep != 0 || (columns.end % kColumnStep != 0 && columns.end != weight.n)) {
+  if (columns.begin < 0 || columns.begin > columns.end || columns.end > weight.n || columns.begin % kColumnStep != 0 ||
+      (columns.end % kColumnStep != 0 && columns.end != weight.n)) {
     invalid(kWhere, "columns " + std::to_string(args.column_begin) + " to " + std::to_string(args.column_end) +
                         " of weight " + weight_text(weight) + "; expected multiples of 64, or the end");
   }
@@ -62,7 +62,8 @@ void check_gated(const mortise_linear_args& args, const Matrix& x, const Matrix&
   }
 }
 
-LinearArgs product(const Matrix& x, const mortise_weight& weight, Columns columns, const Bias& bias, const Matrix& out) {
+LinearArgs product(const Matrix& x, const mortise_weight& weight, Columns columns, const Bias& bias,
+                   const Matrix& out) {
   LinearArgs args = {};
   args.x = reinterpret_cast<const std::uint16_t*>(x.data);
   args.x_stride = x.stride;

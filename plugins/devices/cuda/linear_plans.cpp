@@ -24,21 +24,23 @@ constexpr std::int64_t kBuckets[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024
 // What algorithm 66 of cuBLASLt asks of addresses, strides and sizes.
 bool aligned_for_lt(const LinearArgs& args) {
   const std::int64_t y_bytes = element_bytes(args.y_type);
-  const auto addresses =
-      reinterpret_cast<std::uintptr_t>(args.x) | reinterpret_cast<std::uintptr_t>(args.w) | reinterpret_cast<std::uintptr_t>(args.y);
+  const auto addresses = reinterpret_cast<std::uintptr_t>(args.x) | reinterpret_cast<std::uintptr_t>(args.w) |
+                         reinterpret_cast<std::uintptr_t>(args.y);
   return addresses % 16 == 0 && args.x_stride * 2 % 16 == 0 && args.w_stride * 2 % 16 == 0 &&
          args.y_stride * y_bytes % 16 == 0 && args.k % 8 == 0 && args.n % 8 == 0 && args.k > 0;
 }
 
 std::string text_of(const LtConfig& c) {
   std::string text = "cuBLASLt";
-  constexpr const char* kNames[] = {" id", " tile", " stages", " splitk", " reduction", " swizzle", " custom", " inner", " cluster"};
+  constexpr const char* kNames[] = {" id",      " tile",   " stages", " splitk", " reduction",
+                                    " swizzle", " custom", " inner",  " cluster"};
   for (std::size_t i = 0; i < c.size(); ++i) text += kNames[i] + std::string(" ") + std::to_string(c[i]);
   return text;
 }
 
 std::string text_of(const LinearShape& shape) {
-  return std::to_string(shape.rows) + " rows of " + std::to_string(shape.k) + " by " + std::to_string(shape.n) + " columns";
+  return std::to_string(shape.rows) + " rows of " + std::to_string(shape.k) + " by " + std::to_string(shape.n) +
+         " columns";
 }
 
 }  // namespace
@@ -51,7 +53,8 @@ struct LinearPlans::Lt {
   explicit Lt(const CublasLt& functions) : functions(functions) {
     const cublasStatus_t status = functions.cublasLtCreate(&handle);
     if (status != CUBLAS_STATUS_SUCCESS) {
-      throw Failure(MORTISE_UNAVAILABLE, "cublasLtCreate", "failed with status " + std::to_string(static_cast<int>(status)));
+      throw Failure(MORTISE_UNAVAILABLE, "cublasLtCreate",
+                    "failed with status " + std::to_string(static_cast<int>(status)));
     }
   }
   ~Lt() { functions.cublasLtDestroy(handle); }
@@ -107,9 +110,9 @@ void LinearPlans::run(const LinearArgs& args, const Bias& bias, cudaStream_t str
   if (lt_ != nullptr && aligned_for_lt(args) && (bias.f32 == nullptr || bias.bf16 != nullptr)) {
     Plan& plan = plan_for(args, bias.f32 != nullptr, stream);
     if (plan.matmul != nullptr) {
-      const cublasStatus_t status = plan.matmul->run(args, bias.bf16, plan.algorithm,
-                                                     lt_->workspace.reserve(kWorkspaceBytes, stream, kWhere),
-                                                     kWorkspaceBytes, stream);
+      const cublasStatus_t status =
+          plan.matmul->run(args, bias.bf16, plan.algorithm, lt_->workspace.reserve(kWorkspaceBytes, stream, kWhere),
+                           kWorkspaceBytes, stream);
       if (status == CUBLAS_STATUS_SUCCESS) return;
       throw Failure(MORTISE_INTERNAL, kWhere,
                     text_of(plan.config) + " failed with status " + std::to_string(static_cast<int>(status)));
@@ -232,12 +235,14 @@ class Trial {
     check_cuda(cudaMemcpyAsync(narrow.data(), bias_.get(), narrow.size() * 2, cudaMemcpyDeviceToHost, stream_), kWhere);
     check_cuda(cudaStreamSynchronize(stream_), kWhere);
     for (std::size_t i = 0; i < narrow.size(); ++i) wide[i] = static_cast<std::uint32_t>(narrow[i]) << 16;
-    check_cuda(cudaMemcpyAsync(wide_bias_.get(), wide.data(), wide.size() * 4, cudaMemcpyHostToDevice, stream_), kWhere);
+    check_cuda(cudaMemcpyAsync(wide_bias_.get(), wide.data(), wide.size() * 4, cudaMemcpyHostToDevice, stream_),
+               kWhere);
     check_cuda(cudaStreamSynchronize(stream_), kWhere);
   }
 
   bool run(LtMatmul& matmul, const cublasLtMatmulAlgo_t& algorithm, const LinearArgs& args) {
-    const bool ran = matmul.run(args, bias_.get(), algorithm, workspace_, kWorkspaceBytes, stream_) == CUBLAS_STATUS_SUCCESS;
+    const bool ran =
+        matmul.run(args, bias_.get(), algorithm, workspace_, kWorkspaceBytes, stream_) == CUBLAS_STATUS_SUCCESS;
     if (!ran) cudaGetLastError();
     return ran;
   }
@@ -282,7 +287,8 @@ Choice LinearPlans::tune(const LinearShape& shape, const LinearArgs& args, cudaS
           trial.equal_bits(matmul, algorithm)) {
         return remembered->second;
       }
-      warn(file_->string() + " names an algorithm for " + text_of(shape) + " that does not give the right bits here; choosing anew");
+      warn(file_->string() + " names an algorithm for " + text_of(shape) +
+           " that does not give the right bits here; choosing anew");
     }
     Choice best;
     float best_time = __builtin_inff();

@@ -1,7 +1,7 @@
 // linear_plans.hpp: which algorithm multiplies what. A product [M, N] of K runs on an algorithm of cuBLASLt that gives
 // the bits of linear_mma.hpp, or on that kernel itself. The choice is made once for each shape and bucket of M, by
-// running what cuBLASLt offers without split-K: those with other bits are dropped, the fastest of the rest is kept. So M
-// changes the algorithm and no bit.
+// running what cuBLASLt offers without split-K: those with other bits are dropped, the fastest of the rest is kept. So
+// M changes the algorithm and no bit.
 #pragma once
 
 #include <cuda_runtime_api.h>

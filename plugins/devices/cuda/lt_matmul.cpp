@@ -49,8 +49,10 @@ LtMatmul::LtMatmul(const CublasLt& lt, cublasLtHandle_t handle, const LinearShap
     check_lt(lt_.cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type),
              "cublasLtMatmulDescSetAttribute");
   }
-  check_lt(lt_.cublasLtMatrixLayoutCreate(&w_, CUDA_R_16BF, k, n, static_cast<std::int64_t>(k)), "cublasLtMatrixLayoutCreate");
-  check_lt(lt_.cublasLtMatrixLayoutCreate(&x_, CUDA_R_16BF, k, 1, static_cast<std::int64_t>(k)), "cublasLtMatrixLayoutCreate");
+  check_lt(lt_.cublasLtMatrixLayoutCreate(&w_, CUDA_R_16BF, k, n, static_cast<std::int64_t>(k)),
+           "cublasLtMatrixLayoutCreate");
+  check_lt(lt_.cublasLtMatrixLayoutCreate(&x_, CUDA_R_16BF, k, 1, static_cast<std::int64_t>(k)),
+           "cublasLtMatrixLayoutCreate");
   check_lt(lt_.cublasLtMatrixLayoutCreate(&y_, out, n, 1, static_cast<std::int64_t>(n)), "cublasLtMatrixLayoutCreate");
 }
 
@@ -113,8 +115,7 @@ bool LtMatmul::make(const LtConfig& config, const LinearArgs& args, std::size_t 
     const bool is_short = i >= kFirstShortAttribute;
     const void* value = is_short ? static_cast<const void*>(&narrow) : &wide;
     const std::size_t size = is_short ? sizeof narrow : sizeof wide;
-    const cublasStatus_t status =
-        lt_.cublasLtMatmulAlgoConfigSetAttribute(&algorithm, kAttributes[i], value, size);
+    const cublasStatus_t status = lt_.cublasLtMatmulAlgoConfigSetAttribute(&algorithm, kAttributes[i], value, size);
     if (status != CUBLAS_STATUS_SUCCESS && config[i] != 0) return false;  // algorithms lack attributes that are 0
   }
   cublasLtMatmulHeuristicResult_t result = {};

@@ -21,7 +21,8 @@ class LtMatmul {
   // What the heuristic offers for these rows and addresses without split-K, best first.
   std::vector<cublasLtMatmulAlgo_t> candidates(const LinearArgs& args, std::size_t workspace_bytes);
   // The algorithm of a configuration, if it can do this product with so much workspace.
-  bool make(const LtConfig& config, const LinearArgs& args, std::size_t workspace_bytes, cublasLtMatmulAlgo_t& algorithm);
+  bool make(const LtConfig& config, const LinearArgs& args, std::size_t workspace_bytes,
+            cublasLtMatmulAlgo_t& algorithm);
   LtConfig config_of(const cublasLtMatmulAlgo_t& algorithm) const;
 
   cublasStatus_t run(const LinearArgs& args, const void* bias, const cublasLtMatmulAlgo_t& algorithm, void* workspace,

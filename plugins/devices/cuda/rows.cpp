@@ -10,7 +10,8 @@ namespace {
 
 const void* norm_vector(const mortise_weight* weight, const char* where, const char* name, const Matrix& x) {
   if (weight->use != MORTISE_WEIGHT_VECTOR || weight->n != x.columns) {
-    invalid(where, std::string(name) + " of " + std::to_string(weight->n) + " elements does not fit x " + shape_text(x));
+    invalid(where,
+            std::string(name) + " of " + std::to_string(weight->n) + " elements does not fit x " + shape_text(x));
   }
   return x.dtype == MORTISE_BF16 ? weight->data : weight->wide;
 }

@@ -13,9 +13,7 @@ namespace mortise::cuda {
 class Temporary {
  public:
   Temporary() = default;
-  explicit Temporary(std::uint64_t bytes) {
-    check_cuda(cudaMalloc(&memory_, bytes), "temporary", gib_text(bytes));
-  }
+  explicit Temporary(std::uint64_t bytes) { check_cuda(cudaMalloc(&memory_, bytes), "temporary", gib_text(bytes)); }
   ~Temporary() { cudaFree(memory_); }
   Temporary(Temporary&& other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
   Temporary& operator=(Temporary&& other) noexcept {

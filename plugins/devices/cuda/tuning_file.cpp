@@ -45,7 +45,8 @@ Choice read_choice(const json& value) {
                              " integers");
   }
   for (std::size_t i = 0; i < config.size(); ++i) {
-    if (!value[i].is_number_integer() || value[i].get<std::int64_t>() < 0 || value[i].get<std::int64_t>() > UINT16_MAX) {
+    if (!value[i].is_number_integer() || value[i].get<std::int64_t>() < 0 ||
+        value[i].get<std::int64_t>() > UINT16_MAX) {
       throw std::runtime_error("algorithm is " + value.dump() + "; expected integers from 0 to 65535");
     }
     config[i] = value[i].get<std::int32_t>();

@@ -61,7 +61,11 @@ Part checked_part(const mortise_tensor* tensor, int index, bool vector) {
   }
   const std::int64_t rows = tensor->shape[0], columns = vector ? 1 : tensor->shape[1];
   if (rows < 1 || columns < 1 || tensor->data == nullptr) invalid(kWhere, name + " is empty");
-  const Part part = {static_cast<const std::byte*>(tensor->data), dtype, rows, columns, tensor->stride[0],
+  const Part part = {static_cast<const std::byte*>(tensor->data),
+                     dtype,
+                     rows,
+                     columns,
+                     tensor->stride[0],
                      vector ? 1 : tensor->stride[1]};
   const __int128 last =
       static_cast<__int128>(rows - 1) * part.row_stride + static_cast<__int128>(columns - 1) * part.column_stride;
@@ -171,7 +175,8 @@ class Uploader {
 void upload_rows(const std::vector<Part>& parts, std::byte* to, cudaStream_t stream) {
   const auto row_bytes = static_cast<std::size_t>(parts[0].columns) * sizeof(Bf16);
   if (row_bytes > kStageBytes) {
-    invalid(kWhere, "rows of " + std::to_string(row_bytes) + " bytes; up to " + std::to_string(kStageBytes) + " are served");
+    invalid(kWhere,
+            "rows of " + std::to_string(row_bytes) + " bytes; up to " + std::to_string(kStageBytes) + " are served");
   }
   Uploader uploader(stream);
   std::byte* stage = uploader.begin();

@@ -23,6 +23,10 @@ void* Workspace::reserve(std::uint64_t bytes, cudaStream_t stream, const char* w
   void* memory = nullptr;
   check_cuda(cudaMalloc(&memory, wanted), where, "workspace of " + gib_text(wanted));
   blocks_.push_back(memory);
+  // Nobody reads what was not written; but compute-sanitizer's initcheck does not see what cuBLASLt's bulk stores
+  // write.
+  check_cuda(cudaMemsetAsync(memory, 0, wanted, stream), where);
+  check_cuda(cudaStreamSynchronize(stream), where);  // whatever stream uses it next
   bytes_ = wanted;
   return memory;
 }

@@ -1,4 +1,5 @@
-// Activations, gated activations, sums and copies of rows: memory bound, eight elements a thread where rows are aligned.
+// Activations, gated activations, sums and copies of rows: memory bound, eight elements a thread where rows are
+// aligned.
 #include <algorithm>
 
 #include "kernels/cuda/math.cuh"
@@ -112,8 +113,9 @@ cudaError_t launch_gated(Activation activation, ElementType type, Rows x, Rows o
 
 cudaError_t launch_activation(Activation activation, ElementType type, Rows x, Rows out, std::int64_t rows,
                               std::int64_t columns, cudaStream_t stream) {
-  return type == ElementType::kBf16 ? launch_activated<Unary, Bf16>(activation, type, x, x, out, rows, columns, stream)
-                                    : launch_activated<Unary, float>(activation, type, x, x, out, rows, columns, stream);
+  return type == ElementType::kBf16
+             ? launch_activated<Unary, Bf16>(activation, type, x, x, out, rows, columns, stream)
+             : launch_activated<Unary, float>(activation, type, x, x, out, rows, columns, stream);
 }
 
 cudaError_t launch_add(ElementType type, Rows a, Rows b, Rows out, std::int64_t rows, std::int64_t columns,

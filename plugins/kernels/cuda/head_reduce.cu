@@ -118,7 +118,8 @@ __global__ void __launch_bounds__(kSelectThreads) top_kernel(const HeadReduceArg
     before = low;
   }
   const auto tokens = [&](auto f) {
-    for (int i = tid; i < before; i += kSelectThreads) f(descending_code(logits[i]), static_cast<std::uint32_t>(ids[i]), 1ull);
+    for (int i = tid; i < before; i += kSelectThreads)
+      f(descending_code(logits[i]), static_cast<std::uint32_t>(ids[i]), 1ull);
     for (int i = tid; i < args.columns; i += kSelectThreads) {
       f(descending_code(clean(row[i])), static_cast<std::uint32_t>(args.vocab_begin + i), 1ull);
     }
@@ -160,8 +161,8 @@ std::size_t head_reduce_scratch(std::int64_t rows, std::int32_t columns, std::in
 cudaError_t launch_head_reduce(const HeadReduceArgs& args, cudaStream_t stream) {
   if (args.rows == 0) return cudaSuccess;
   auto* const partials = static_cast<Partial*>(args.scratch);
-  auto* const candidates = reinterpret_cast<Candidate*>(static_cast<std::byte*>(args.scratch) +
-                                                        partial_bytes(args.rows, args.columns));
+  auto* const candidates =
+      reinterpret_cast<Candidate*>(static_cast<std::byte*>(args.scratch) + partial_bytes(args.rows, args.columns));
   const auto rows = static_cast<unsigned>(args.rows), slices = static_cast<unsigned>(num_slices(args.columns));
   if (args.max != nullptr && slices > 0) slice_kernel<<<dim3(slices, rows), kThreads, 0, stream>>>(args, partials);
   constexpr unsigned kMergeThreads = 32;  // few rows, each a chain: on as many multiprocessors as there are warps

@@ -143,8 +143,8 @@ cudaError_t launch_linear_mma(const LinearArgs& args, cudaStream_t stream) {
 }
 
 cudaError_t prepare_linear_kernels() {
-  for (const cudaError_t error :
-       {allow_shared_memory<2, 1>(), allow_shared_memory<2, 2>(), allow_shared_memory<4, 4>(), allow_shared_memory<8, 8>()}) {
+  for (const cudaError_t error : {allow_shared_memory<2, 1>(), allow_shared_memory<2, 2>(), allow_shared_memory<4, 4>(),
+                                  allow_shared_memory<8, 8>()}) {
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -1,5 +1,6 @@
-// noise.cuh: Gumbel noise keyed by (key, position, token), as plugins/kernels/cpu/noise.hpp and philox.hpp, one token at
-// a time. Source of Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// noise.cuh: Gumbel noise keyed by (key, position, token), as plugins/kernels/cpu/noise.hpp and philox.hpp, one token
+// at a time. Source of Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
+// 2011.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,8 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(const NormArgs args) {
   const int n = static_cast<int>(args.columns), tid = static_cast<int>(threadIdx.x);
   const std::int64_t m = blockIdx.x;
   const T* x = static_cast<const T*>(args.x.data) + m * args.x.stride;
-  T* residual = args.residual.data == nullptr ? nullptr : static_cast<T*>(args.residual.data) + m * args.residual.stride;
+  T* residual =
+      args.residual.data == nullptr ? nullptr : static_cast<T*>(args.residual.data) + m * args.residual.stride;
   const T* weight = static_cast<const T*>(args.weight);
   const T* bias = static_cast<const T*>(args.bias);
   T* out = static_cast<T*>(args.out.data) + m * args.out.stride;
@@ -92,7 +93,8 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(const NormArgs args) {
       const Vector w = load_vector(weight + i);
       Vector y;
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) y.x[j] = normed(row[i + j], mean, inverse, w.x[j], bias, i + j, args.layer_norm);
+      for (int j = 0; j < kVector; ++j)
+        y.x[j] = normed(row[i + j], mean, inverse, w.x[j], bias, i + j, args.layer_norm);
       store_vector(out + i, y);
     }
   } else {
@@ -128,8 +130,9 @@ cudaError_t launch_norm(const NormArgs& args, cudaStream_t stream) {
 }
 
 cudaError_t prepare_row_kernels() {
-  for (const cudaError_t error : {allow_long_rows(norm_kernel<Bf16, true>), allow_long_rows(norm_kernel<Bf16, false>),
-                                  allow_long_rows(norm_kernel<float, true>), allow_long_rows(norm_kernel<float, false>)}) {
+  for (const cudaError_t error :
+       {allow_long_rows(norm_kernel<Bf16, true>), allow_long_rows(norm_kernel<Bf16, false>),
+        allow_long_rows(norm_kernel<float, true>), allow_long_rows(norm_kernel<float, false>)}) {
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -1,6 +1,6 @@
 // Four passes: prepare (edits, allowed set, temperature; the largest of each row), filter (where min_p, top_k and top_p
-// cut the row), draw (the arg max of logit + noise over what is left) and finish. Maxima and integer sums have no order,
-// so blocks meet in atomics. Greedy rows are done after the first pass.
+// cut the row), draw (the arg max of logit + noise over what is left) and finish. Maxima and integer sums have no
+// order, so blocks meet in atomics. Greedy rows are done after the first pass.
 #include "kernels/cuda/sample.hpp"
 
 #include "kernels/cuda/logits.cuh"

@@ -32,7 +32,8 @@ __device__ __forceinline__ Vector load_vector(const float* p) {
 __device__ __forceinline__ void store_vector(Bf16* p, const Vector& v) {
   std::uint32_t words[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) words[i] = to_bf16(v.x[2 * i]) | static_cast<std::uint32_t>(to_bf16(v.x[2 * i + 1])) << 16;
+  for (int i = 0; i < 4; ++i)
+    words[i] = to_bf16(v.x[2 * i]) | static_cast<std::uint32_t>(to_bf16(v.x[2 * i + 1])) << 16;
   *reinterpret_cast<uint4*>(p) = {words[0], words[1], words[2], words[3]};
 }
 __device__ __forceinline__ void store_vector(float* p, const Vector& v) {

@@ -13,8 +13,8 @@ namespace {
 // 4 bits cost 5 bytes a group beside; see docs/numerics.md for what the sizes lose.
 constexpr int32_t kDefaultGroupSize = 64;
 
-// Rows that begin at multiples of this share few sets of a processor's cache, so that a product that reads 32 of them at a time
-// finds none of them there; a cache line more spreads them.
+// Rows that begin at multiples of this share few sets of a processor's cache, so that a product that reads 32 of them
+// at a time finds none of them there; a cache line more spreads them.
 constexpr int64_t kRoundRowBytes = 1024, kCacheLine = 64;
 
 bool has_host_memory(const DeviceRef& ref) {

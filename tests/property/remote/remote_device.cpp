@@ -125,6 +125,15 @@ mortise_status describe(mortise_device* device, mortise_device_info* info) {
   return status;
 }
 
+// MORTISE_REMOTE_FREE: how many bytes are free, for tests of what is said when memory is short.
+mortise_status memory_info(mortise_device* device, uint64_t* free_bytes, uint64_t* total_bytes) {
+  const mortise_status status = cpu().memory_info(device, free_bytes, total_bytes);
+  if (const char* wanted = std::getenv("MORTISE_REMOTE_FREE"); wanted != nullptr) {
+    *free_bytes = std::strtoull(wanted, nullptr, 10);
+  }
+  return status;
+}
+
 mortise_status allocate(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error) {
   return guard(error, "allocate", [&] { *memory = remote_of(device).allocate(bytes); });
 }
@@ -185,7 +194,7 @@ struct Tensors {
 
 template <typename Args, typename Operation>
 mortise_status queue_args(mortise_device* device, Args args, Operation operation, mortise_error* error,
-                          std::initializer_list<const mortise_tensor* Args::*> members) {
+                          std::initializer_list<const mortise_tensor * Args::*> members) {
   auto tensors = std::make_shared<Tensors>();
   for (const auto member : members) tensors->keep(args.*member);
   return queue(
@@ -228,15 +237,14 @@ mortise_status gated_activation(mortise_device* device, mortise_stream*, int32_t
 mortise_status activation(mortise_device* device, mortise_stream*, int32_t act, const mortise_tensor* x,
                           const mortise_tensor* out, mortise_error* error) {
   return queue(
-      device,
-      [=, x = *x, out = *out](mortise_error* e) { return cpu().activation(device, nullptr, act, &x, &out, e); },
+      device, [=, x = *x, out = *out](mortise_error* e) { return cpu().activation(device, nullptr, act, &x, &out, e); },
       error);
 }
 mortise_status add(mortise_device* device, mortise_stream*, const mortise_tensor* a, const mortise_tensor* b,
                    const mortise_tensor* out, mortise_error* error) {
   return queue(
-      device,
-      [=, a = *a, b = *b, out = *out](mortise_error* e) { return cpu().add(device, nullptr, &a, &b, &out, e); }, error);
+      device, [=, a = *a, b = *b, out = *out](mortise_error* e) { return cpu().add(device, nullptr, &a, &b, &out, e); },
+      error);
 }
 mortise_status gather_rows(mortise_device* device, mortise_stream*, const mortise_tensor* x, const int32_t* rows,
                            const mortise_tensor* out, mortise_error* error) {
@@ -291,6 +299,7 @@ const mortise_device_table* table() {
   static const mortise_device_table value = [] {
     mortise_device_table t = cpu();
     t.describe = describe;
+    t.memory_info = memory_info;
     t.allocate = allocate;
     t.free = free_memory;
     t.copy = copy;

@@ -79,7 +79,8 @@ TEST_F(StepGraphsTest, VerifyStepsHaveRoomForTheRowsThatAreMissing) {
       EXPECT_EQ(found->max_query_len, 5);
       EXPECT_GE(found->num_tokens, rows);
       EXPECT_LE(found->num_seqs, limits.max_num_seqs);
-      EXPECT_LE(found->num_tokens - rows, (found->num_seqs - seqs) * 5) << count << " sequences, " << drafts << " drafts";
+      EXPECT_LE(found->num_tokens - rows, (found->num_seqs - seqs) * 5)
+          << count << " sequences, " << drafts << " drafts";
     }
   }
 }

@@ -6,8 +6,8 @@
 namespace mortise::cuda::reference {
 namespace {
 
-__device__ std::uint32_t pair_of(const Bf16* p, std::int64_t stride, std::int64_t rows, std::int64_t k, std::int64_t row,
-                                 std::int64_t column) {
+__device__ std::uint32_t pair_of(const Bf16* p, std::int64_t stride, std::int64_t rows, std::int64_t k,
+                                 std::int64_t row, std::int64_t column) {
   const auto at = [&](std::int64_t c) -> std::uint32_t { return row < rows && c < k ? p[row * stride + c] : 0u; };
   return at(column) | at(column + 1) << 16;
 }

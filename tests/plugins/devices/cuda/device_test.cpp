@@ -46,7 +46,7 @@ TEST_F(CudaDevice, MemoryComesZeroedAndWhatDoesNotFitIsToldWithTheNumbers) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(fresh.data()) % 256, 0u);
   void* memory = nullptr;
   EXPECT_EQ(table().allocate(gpu(), uint64_t{1} << 45, &memory, error()), MORTISE_RESOURCE_EXHAUSTED);
-  EXPECT_NE(std::string(error()->message).find("32768.00 GiB do not fit"), std::string::npos) << error()->message;
+  EXPECT_NE(std::string(error()->message).find("32768.00 GiB do not fit: "), std::string::npos) << error()->message;
 }
 
 TEST_F(CudaDevice, CopiesThroughPinnedMemoryInOrder) {

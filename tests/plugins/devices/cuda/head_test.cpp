@@ -21,8 +21,8 @@ struct Reduced {
   std::vector<int32_t> ranks, top_ids;
 };
 
-Reduced reduce(const std::vector<float>& logits, std::size_t rows, std::size_t vocab, const std::vector<int32_t>& targets,
-               int32_t top_n, std::size_t width) {
+Reduced reduce(const std::vector<float>& logits, std::size_t rows, std::size_t vocab,
+               const std::vector<int32_t>& targets, int32_t top_n, std::size_t width) {
   const Array<float> all(logits), max(rows), sum(rows), lse(rows), target_logits(rows);
   const Array<float> top_logits(rows * static_cast<std::size_t>(std::max(top_n, 1)));
   const Array<int32_t> device_targets(targets), ranks(rows), top_ids(top_logits.size());
@@ -85,7 +85,8 @@ TEST_F(CudaHead, ReductionsGiveTheBitsOfTheReferenceInAnySlices) {
           if (targets[r] < 0) continue;
           const float target = reference::clean(row[static_cast<std::size_t>(targets[r])]);
           EXPECT_TRUE(same_bits(&target, &got.target_logits[r], 1)) << r;
-          const auto place = std::find_if(order.begin(), order.end(), [&](const auto& t) { return t.second == targets[r]; });
+          const auto place =
+              std::find_if(order.begin(), order.end(), [&](const auto& t) { return t.second == targets[r]; });
           EXPECT_EQ(got.ranks[r], place - order.begin()) << r;
         }
         if (HasFailure()) return;

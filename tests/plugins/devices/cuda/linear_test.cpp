@@ -18,7 +18,8 @@ class CudaLinear : public OnGpu {
  protected:
   // The bits of the reference kernel for rows of x.
   template <typename Out>
-  std::vector<Out> reference(const Problem& p, const Array<Bf16>& x, const Array<Bf16>& w, const std::vector<float>& bias) {
+  std::vector<Out> reference(const Problem& p, const Array<Bf16>& x, const Array<Bf16>& w,
+                             const std::vector<float>& bias) {
     const Array<Out> y(p.m * p.n);
     const Array<float> b(bias.empty() ? std::vector<float>(1) : bias);
     LinearArgs args = {};
@@ -61,8 +62,11 @@ class CudaLinear : public OnGpu {
     expect_ok(table().linear(gpu(), nullptr, &args, error()));
     EXPECT_TRUE(same_bits(expected, y.get()));
     std::printf("  %5zu x %6zu x %5zu%s%s: %s\n", p.m, p.n, p.k, p.bias ? " bias" : "", p.f32_out ? " f32" : "",
-                gpu()->linear->describe({static_cast<std::int64_t>(p.n), static_cast<std::int64_t>(p.k), p.f32_out, p.bias,
-                                         LinearPlans::bucket(static_cast<std::int64_t>(p.m))}).c_str());
+                gpu()
+                    ->linear
+                    ->describe({static_cast<std::int64_t>(p.n), static_cast<std::int64_t>(p.k), p.f32_out, p.bias,
+                                LinearPlans::bucket(static_cast<std::int64_t>(p.m))})
+                    .c_str());
   }
 
   void expect_bits(const Problem& p) { p.f32_out ? expect_reference<float>(p) : expect_reference<Bf16>(p); }
@@ -79,7 +83,7 @@ TEST_F(CudaLinear, GivesTheBitsOfTheReferenceAtEveryNumberOfRows) {
 TEST_F(CudaLinear, SizesThatNoAlgorithmTakesAreServedByItsOwnKernel) {
   for (const std::size_t m : {1, 8, 9, 20, 70}) {
     expect_bits({m, 77, 40});
-    expect_bits({m, 100, 37, true});       // rows of weights that are not aligned
+    expect_bits({m, 100, 37, true});           // rows of weights that are not aligned
     expect_bits({m, 64, 64, false, true, 3});  // rows of x that are not
     expect_bits({m, 8, 8});
     expect_bits({m, 3, 1, true, true});

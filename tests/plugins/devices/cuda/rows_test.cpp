@@ -42,7 +42,8 @@ class CudaNorm : public OnGpu {
                                     << options.layer << " residual " << options.residual << " pad " << options.pad);
     std::mt19937 rng(static_cast<unsigned>(n));
     const std::size_t stride = n + options.pad;
-    const auto x = random_values<Bf16>(rng, kRows * stride, values), r = random_values<Bf16>(rng, kRows * stride, values);
+    const auto x = random_values<Bf16>(rng, kRows * stride, values),
+               r = random_values<Bf16>(rng, kRows * stride, values);
     const auto w = random_values<Bf16>(rng, n), b = random_values<Bf16>(rng, n);
     std::vector<Bf16> expected = x, expected_residual = r;
     for (std::size_t m = 0; m < kRows; ++m) {
@@ -166,12 +167,14 @@ TEST_F(CudaElementwise, EmbedAndGatherCopyRows) {
     const mortise_tensor out_tensor = matrix(out, ids.size(), k), again_tensor = matrix(again, ids.size(), k);
     expect_ok(table().embed(gpu(), nullptr, device_ids.data(), weight.get(), &out_tensor, error()));
     std::vector<Bf16> expected;
-    for (int32_t id : ids) expected.insert(expected.end(), &w[static_cast<std::size_t>(id) * k], &w[static_cast<std::size_t>(id) * k] + k);
+    for (int32_t id : ids)
+      expected.insert(expected.end(), &w[static_cast<std::size_t>(id) * k], &w[static_cast<std::size_t>(id) * k] + k);
     EXPECT_TRUE(same_bits(expected, out.get())) << k;
     const Array<int32_t> reversed(std::vector<int32_t>{4, 3, 2, 1, 0});
     expect_ok(table().gather_rows(gpu(), nullptr, &out_tensor, reversed.data(), &again_tensor, error()));
     std::vector<Bf16> backwards;
-    for (std::size_t i = ids.size(); i-- > 0;) backwards.insert(backwards.end(), &expected[i * k], &expected[i * k] + k);
+    for (std::size_t i = ids.size(); i-- > 0;)
+      backwards.insert(backwards.end(), &expected[i * k], &expected[i * k] + k);
     EXPECT_TRUE(same_bits(backwards, again.get())) << k;
   }
 }

@@ -17,8 +17,17 @@ class KernelsCudaLinear : public OnGpu {
     const GpuArray<std::uint16_t> w(cpu::random_values<std::uint16_t>(rng, static_cast<std::size_t>(n * k)));
     const GpuArray<float> bias(cpu::random_values<float>(rng, static_cast<std::size_t>(n)));
     const GpuArray<Out> expected(static_cast<std::size_t>(m * n)), y(static_cast<std::size_t>(m * n));
-    LinearArgs args = {x.data(), k + pad, w.data(), k, with_bias ? bias.data() : nullptr, expected.data(), n,
-                       sizeof(Out) == 2 ? ElementType::kBf16 : ElementType::kF32, m, n, k};
+    LinearArgs args = {x.data(),
+                       k + pad,
+                       w.data(),
+                       k,
+                       with_bias ? bias.data() : nullptr,
+                       expected.data(),
+                       n,
+                       sizeof(Out) == 2 ? ElementType::kBf16 : ElementType::kF32,
+                       m,
+                       n,
+                       k};
     ASSERT_EQ(reference::launch_linear(args, nullptr), cudaSuccess);
     args.y = y.data();
     ASSERT_EQ(launch_linear_mma(args, nullptr), cudaSuccess);

@@ -1,6 +1,6 @@
 // The functions of math.cuh and the operations under them against the CPU's, bit by bit, on numbers of every exponent.
-#include "gpu_fixture.hpp"
 #include "kernels/cpu/reference/math.hpp"
+#include "gpu_fixture.hpp"
 #include "kernels/cpu/reference/noise.hpp"
 #include "kernels/cpu/reference/scalar.hpp"
 #include "probe.hpp"
@@ -15,13 +15,14 @@ class KernelsCudaMath : public OnGpu {
   // Bit patterns all over, dense around 1 and -1, and what is special.
   static std::vector<float> inputs() {
     std::vector<float> x;
-    for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 2039) x.push_back(cpu::float_of(static_cast<std::uint32_t>(bits)));
+    for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 2039)
+      x.push_back(cpu::float_of(static_cast<std::uint32_t>(bits)));
     for (std::uint32_t i = 0; i < 1 << 18; ++i) {
       x.push_back(cpu::float_of(0x3f800000u - (1u << 17) + i));
       x.push_back(-x.back());
     }
-    for (const std::uint32_t bits : {0x00000000u, 0x80000000u, 0x00000001u, 0x007fffffu, 0x00800000u, 0x7f7fffffu, 0x7f800000u,
-                                     0xff800000u, 0x7fc00000u, 0xc2fc0000u, 0x43000000u}) {
+    for (const std::uint32_t bits : {0x00000000u, 0x80000000u, 0x00000001u, 0x007fffffu, 0x00800000u, 0x7f7fffffu,
+                                     0x7f800000u, 0xff800000u, 0x7fc00000u, 0xc2fc0000u, 0x43000000u}) {
       x.push_back(cpu::float_of(bits));
     }
     return x;
@@ -30,10 +31,13 @@ class KernelsCudaMath : public OnGpu {
 
 TEST_F(KernelsCudaMath, FunctionsGiveTheBitsOfTheReference) {
   using Scalar = float (*)(float);
-  constexpr Scalar kReferences[] = {reference::exp2, reference::exp,     reference::log,  reference::log1p,
-                                    reference::tanh, reference::erf,     reference::sigmoid, reference::silu,
-                                    reference::relu, reference::gelu,    reference::gelu_tanh,
-                                    [](float x) { return reference::gumbel(std::bit_cast<std::uint32_t>(x)); }};
+  constexpr Scalar kReferences[] = {
+      reference::exp2,      reference::exp,
+      reference::log,       reference::log1p,
+      reference::tanh,      reference::erf,
+      reference::sigmoid,   reference::silu,
+      reference::relu,      reference::gelu,
+      reference::gelu_tanh, [](float x) { return reference::gumbel(std::bit_cast<std::uint32_t>(x)); }};
   static_assert(std::size(kReferences) == static_cast<std::size_t>(Function::kCount));
   const std::vector<float> x = inputs();
   const GpuArray<float> xs(x), ys(x.size());
@@ -44,7 +48,8 @@ TEST_F(KernelsCudaMath, FunctionsGiveTheBitsOfTheReference) {
     for (std::size_t i = 0; i < x.size() && wrong < 5; ++i) {
       const float expected = reference::canonical_nan(kReferences[f](x[i]));
       if (std::bit_cast<std::uint32_t>(expected) == std::bit_cast<std::uint32_t>(y[i])) continue;
-      ADD_FAILURE() << "function " << f << " of " << std::hexfloat << x[i] << ": " << expected << ", the GPU has " << y[i];
+      ADD_FAILURE() << "function " << f << " of " << std::hexfloat << x[i] << ": " << expected << ", the GPU has "
+                    << y[i];
       ++wrong;
     }
   }
@@ -75,11 +80,16 @@ TEST_F(KernelsCudaMath, OperationsRoundAndFlushAsTheCpuDoes) {
   const GpuArray<float> as(a), bs(b), cs(c), ys(a.size());
   const auto expected = [&](Operation operation, std::size_t i) {
     switch (operation) {
-      case Operation::kAdd: return a[i] + b[i];
-      case Operation::kMultiply: return a[i] * b[i];
-      case Operation::kFma: return cpu::soft_fma(a[i], b[i], c[i]);
-      case Operation::kDivide: return a[i] / b[i];
-      default: return __builtin_sqrtf(a[i]);
+      case Operation::kAdd:
+        return a[i] + b[i];
+      case Operation::kMultiply:
+        return a[i] * b[i];
+      case Operation::kFma:
+        return cpu::soft_fma(a[i], b[i], c[i]);
+      case Operation::kDivide:
+        return a[i] / b[i];
+      default:
+        return __builtin_sqrtf(a[i]);
     }
   };
   for (int o = 0; o < static_cast<int>(Operation::kCount); ++o) {
@@ -91,8 +101,8 @@ TEST_F(KernelsCudaMath, OperationsRoundAndFlushAsTheCpuDoes) {
       const float want = reference::canonical_nan(expected(operation, i));
       if (std::bit_cast<std::uint32_t>(want) == std::bit_cast<std::uint32_t>(y[i])) continue;
       if (++wrong <= 3) {
-        ADD_FAILURE() << "operation " << o << " of " << std::hexfloat << a[i] << " " << b[i] << " " << c[i] << ": " << want
-                      << ", the GPU has " << y[i];
+        ADD_FAILURE() << "operation " << o << " of " << std::hexfloat << a[i] << " " << b[i] << " " << c[i] << ": "
+                      << want << ", the GPU has " << y[i];
       }
     }
     EXPECT_EQ(wrong, 0) << "operation " << o << " of " << a.size();

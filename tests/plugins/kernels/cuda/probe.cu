@@ -8,31 +8,50 @@ namespace {
 
 __device__ float apply(Function function, float x) {
   switch (function) {
-    case Function::kExp2: return exp2(x);
-    case Function::kExp: return exp(x);
-    case Function::kLog: return log(x);
-    case Function::kLog1p: return log1p(x);
-    case Function::kTanh: return tanh(x);
-    case Function::kErf: return erf(x);
-    case Function::kSigmoid: return sigmoid(x);
-    case Function::kSilu: return silu(x);
-    case Function::kRelu: return relu(x);
-    case Function::kGelu: return gelu(x);
-    case Function::kGeluTanh: return gelu_tanh(x);
-    case Function::kGumbel: return gumbel(__float_as_uint(x));
-    case Function::kCount: break;
+    case Function::kExp2:
+      return exp2(x);
+    case Function::kExp:
+      return exp(x);
+    case Function::kLog:
+      return log(x);
+    case Function::kLog1p:
+      return log1p(x);
+    case Function::kTanh:
+      return tanh(x);
+    case Function::kErf:
+      return erf(x);
+    case Function::kSigmoid:
+      return sigmoid(x);
+    case Function::kSilu:
+      return silu(x);
+    case Function::kRelu:
+      return relu(x);
+    case Function::kGelu:
+      return gelu(x);
+    case Function::kGeluTanh:
+      return gelu_tanh(x);
+    case Function::kGumbel:
+      return gumbel(__float_as_uint(x));
+    case Function::kCount:
+      break;
   }
   return 0;
 }
 
 __device__ float apply(Operation operation, float a, float b, float c) {
   switch (operation) {
-    case Operation::kAdd: return __fadd_rn(a, b);
-    case Operation::kMultiply: return __fmul_rn(a, b);
-    case Operation::kFma: return __fmaf_rn(a, b, c);
-    case Operation::kDivide: return __fdiv_rn(a, b);
-    case Operation::kSquareRoot: return __fsqrt_rn(a);
-    case Operation::kCount: break;
+    case Operation::kAdd:
+      return __fadd_rn(a, b);
+    case Operation::kMultiply:
+      return __fmul_rn(a, b);
+    case Operation::kFma:
+      return __fmaf_rn(a, b, c);
+    case Operation::kDivide:
+      return __fdiv_rn(a, b);
+    case Operation::kSquareRoot:
+      return __fsqrt_rn(a);
+    case Operation::kCount:
+      break;
   }
   return 0;
 }

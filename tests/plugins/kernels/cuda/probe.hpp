@@ -8,13 +8,28 @@
 
 namespace mortise::cuda {
 
-enum class Function { kExp2, kExp, kLog, kLog1p, kTanh, kErf, kSigmoid, kSilu, kRelu, kGelu, kGeluTanh, kGumbel, kCount };
+enum class Function {
+  kExp2,
+  kExp,
+  kLog,
+  kLog1p,
+  kTanh,
+  kErf,
+  kSigmoid,
+  kSilu,
+  kRelu,
+  kGelu,
+  kGeluTanh,
+  kGumbel,
+  kCount
+};
 
 // y[i] = f(x[i]), device memory. kGumbel takes the bits of x as the random word.
 cudaError_t launch_probe(Function function, const float* x, float* y, std::size_t n);
 
 // One operation of the arithmetic that everything is made of: y[i] = a[i] op b[i] (c[i]).
 enum class Operation { kAdd, kMultiply, kFma, kDivide, kSquareRoot, kCount };
-cudaError_t launch_operation(Operation operation, const float* a, const float* b, const float* c, float* y, std::size_t n);
+cudaError_t launch_operation(Operation operation, const float* a, const float* b, const float* c, float* y,
+                             std::size_t n);
 
 }  // namespace mortise::cuda
