@@ -1,5 +1,6 @@
 // A request body. Input: one letter for the url (c completions, h chat, s score), a line end, and the body. It is
-// parsed, read and checked as far as a request goes without a model: the engine here refuses every one for want of memory.
+// parsed, read and checked as far as a request goes without a model: the engine here refuses every one for want of
+// memory.
 #include "engine/engine.hpp"
 #include "error.hpp"
 #include "fuzz_input.hpp"
@@ -11,14 +12,24 @@ namespace {
 
 using mortise::fuzz::require;
 
-constexpr mortise_device_table kDevice = stub::device_table();
+// Of the device the engine asks at its start whether it has memory of its own.
+mortise_status describe(mortise_device*, mortise_device_info* info) {
+  info->host_memory = 1;
+  return MORTISE_OK;
+}
+
+constexpr mortise_device_table kDevice = [] {
+  mortise_device_table table = stub::device_table();
+  table.describe = describe;
+  return table;
+}();
 
 // An engine whose cache has no block: everything that submit() checks before is checked.
 struct World {
   World()
       : tokenizer(mortise::Tokenizer::load(MORTISE_SOURCE_DIR "/models/demo")),
-        engine(parts(), {.max_model_len = 4096, .block_size = 16}, {.vocab_size = static_cast<std::int32_t>(tokenizer.vocab_size())},
-               tokenizer),
+        engine(parts(), {.max_model_len = 4096, .block_size = 16},
+               {.vocab_size = static_cast<std::int32_t>(tokenizer.vocab_size())}, tokenizer),
         service(engine, tokenizer, info()) {}
 
   static mortise::Parts parts() {
