@@ -322,8 +322,7 @@ void Assembly::bind_attention(const PipelineDescription& description) {
     if (limits_.num_blocks < 2) {
       fail(
           "{}: of the {:.1f} GiB of {}, {:.1f} GiB are free beside {:.1f} GiB of weights, and {:.1f} GiB of them are "
-          "kept "
-          "for workspaces: no KV block of {} bytes fits; take a smaller model or lower max_batched_tokens",
+          "kept for workspaces: no KV block of {} bytes fits; take a smaller model or lower max_batched_tokens",
           description.where, gib(device_memory()), parts_.device.name, gib(free), gib(weight_bytes()), gib(kept),
           kv_bytes_per_block_);
     }

@@ -11,7 +11,8 @@ namespace mortise::cuda {
 #define MORTISE_CUBLASLT_FUNCTIONS(X)                                                                                  \
   X(cublasLtCreate)                                                                                                    \
   X(cublasLtDestroy)                                                                                                   \
-  X(cublasLtGetVersion) X(cublasLtMatmul) X(cublasLtMatmulAlgoCheck) X(cublasLtMatmulAlgoConfigGetAttribute)           \
+  X(cublasLtGetVersion)                                                                                                \
+  X(cublasLtMatmul) X(cublasLtMatmulAlgoCheck) X(cublasLtMatmulAlgoConfigGetAttribute)                                 \
       X(cublasLtMatmulAlgoConfigSetAttribute) X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmulAlgoInit)              \
           X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute)                   \
               X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy)                                     \

@@ -19,13 +19,17 @@ inline void check_cuda(cudaError_t error, const char* what) {
 inline std::string no_gpu() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess) return std::string("no GPU here: ") + cudaGetErrorString(error);
-  if (count == 0) return "no GPU here";
+  if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver) {
+    return std::string("no GPU to test on: ") + cudaGetErrorString(error);
+  }
+  check_cuda(error, "count GPUs");
+  if (count == 0) return "no GPU to test on";
   int major = 0, minor = 0;
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "major");
   check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), "minor");
   if (major == 9 && minor == 0) return {};
-  return "the GPU here is sm_" + std::to_string(major * 10 + minor) + "; the kernels are compiled for sm_90a";
+  return "no GPU to test on: this one is sm_" + std::to_string(major * 10 + minor) +
+         "; the kernels are compiled for sm_90a";
 }
 
 #define MORTISE_NEEDS_GPU()                            \

@@ -68,7 +68,11 @@ inline Device& device() {
 class OnGpu : public testing::Test {
  protected:
   void SetUp() override {
-    if (device().status != MORTISE_OK) GTEST_SKIP() << "no GPU to test on: " << device().error.message;
+    const mortise_status status = device().status;
+    if (status == MORTISE_UNAVAILABLE || status == MORTISE_UNIMPLEMENTED) {
+      GTEST_SKIP() << "no GPU to test on: " << device().error.message;
+    }
+    ASSERT_EQ(status, MORTISE_OK) << device().error.message;
   }
   const mortise_device_table& table() const { return device().table(); }
   mortise_device* gpu() const { return device().get(); }
