@@ -19,7 +19,7 @@ struct LinearShape {
 
 // cublasLtMatmulAlgo_t as its attributes: id, tile, stages, splitk, reduction, swizzle, custom, inner, cluster.
 using LtConfig = std::array<std::int32_t, 9>;
-constexpr int kConfigSplitK = 3, kConfigReduction = 4;
+constexpr int kConfigTile = 1, kConfigSplitK = 3, kConfigReduction = 4, kConfigCustom = 6, kConfigCluster = 8;
 
 // Nothing: the kernel of linear_mma.hpp.
 using Choice = std::optional<LtConfig>;

@@ -1,23 +1,17 @@
 #include "devices/cuda/linear_plans.hpp"
 
 #include <algorithm>
-#include <vector>
 
+#include "devices/cuda/algorithm_search.hpp"
 #include "devices/cuda/cublaslt.hpp"
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/lt_matmul.hpp"
-#include "devices/cuda/temporary.hpp"
-#include "kernels/cuda/compare.hpp"
 
 namespace mortise::cuda {
 namespace {
 
 constexpr char kWhere[] = "linear";
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
-// Of one matrix that tuning makes for itself: a shape with more rows is tried with as many as fit.
-constexpr std::int64_t kTrialBytes = std::int64_t{128} << 20;
-constexpr std::int64_t kFlushBytes = std::int64_t{64} << 20;  // more than the L2 cache
-constexpr int kTimedRuns = 3;
 
 constexpr std::int64_t kBuckets[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};
 
@@ -158,146 +152,19 @@ void LinearPlans::save() {
   }
 }
 
-namespace {
-
-// A trial of algorithms on numbers of its own: x, and weights if they are small enough to make others than those given.
-class Trial {
- public:
-  Trial(const LinearShape& shape, const LinearArgs& given, const void* workspace, cudaStream_t stream)
-      : stream_(stream), workspace_(const_cast<void*>(workspace)), args_(given) {
-    const std::int64_t y_bytes = given.y_type == ElementType::kF32 ? 4 : 2;
-    const std::int64_t most = std::max<std::int64_t>(1, kTrialBytes / std::max(shape.n * y_bytes, shape.k * 2));
-    args_.m = std::min(shape.rows, most);
-    args_.x_stride = shape.k;
-    args_.y_stride = shape.n;
-    y_bytes_ = args_.m * shape.n * y_bytes;
-    x_ = Temporary(static_cast<std::uint64_t>(args_.m * shape.k * 2));
-    y_ = Temporary(static_cast<std::uint64_t>(y_bytes_));
-    expected_ = Temporary(static_cast<std::uint64_t>(y_bytes_));
-    flush_ = Temporary(static_cast<std::uint64_t>(kFlushBytes));
-    differences_ = Temporary(sizeof(unsigned long long));
-    check_cuda(launch_random(static_cast<std::uint16_t*>(x_.get()), args_.m * shape.k, 1.0f, 1, stream_), kWhere);
-    args_.x = static_cast<const std::uint16_t*>(x_.get());
-    if (shape.n * shape.k * 2 <= 2 * kTrialBytes) {
-      w_ = Temporary(static_cast<std::uint64_t>(shape.n * shape.k * 2));
-      check_cuda(launch_random(static_cast<std::uint16_t*>(w_.get()), shape.n * shape.k, 0.05f, 2, stream_), kWhere);
-      args_.w = static_cast<const std::uint16_t*>(w_.get());
-      args_.w_stride = shape.k;
-    }
-    if (shape.bias) {
-      bias_ = Temporary(static_cast<std::uint64_t>(shape.n * 2));
-      wide_bias_ = Temporary(static_cast<std::uint64_t>(shape.n * 4));
-      make_bias(shape.n);
-    }
-    args_.bias = static_cast<const float*>(wide_bias_.get());
-    args_.y = expected_.get();
-    check_cuda(launch_linear_mma(args_, stream_), kWhere);
-    args_.y = y_.get();
-    for (cudaEvent_t* event : {&begin_, &end_}) check_cuda(cudaEventCreate(event), kWhere);
-  }
-  ~Trial() {
-    cudaStreamSynchronize(stream_);
-    for (cudaEvent_t event : {begin_, end_}) {
-      if (event != nullptr) cudaEventDestroy(event);
-    }
-  }
-  Trial(const Trial&) = delete;
-  Trial& operator=(const Trial&) = delete;
-
-  const LinearArgs& args() const { return args_; }
-
-  // Whether the algorithm gives the bits of linear_mma at the shape's rows and at about half of them.
-  bool equal_bits(LtMatmul& matmul, const cublasLtMatmulAlgo_t& algorithm) {
-    return equal_bits(matmul, algorithm, args_.m) && (args_.m < 3 || equal_bits(matmul, algorithm, args_.m / 2 + 1));
-  }
-
-  // Microseconds of a run whose weights do not lie in the cache, the least of a few; infinite if it fails.
-  float time(LtMatmul& matmul, const cublasLtMatmulAlgo_t& algorithm) {
-    float best = __builtin_inff();
-    for (int i = 0; i < kTimedRuns; ++i) {
-      check_cuda(cudaMemsetAsync(flush_.get(), i, static_cast<std::size_t>(kFlushBytes), stream_), kWhere);
-      check_cuda(cudaEventRecord(begin_, stream_), kWhere);
-      if (!run(matmul, algorithm, args_)) return __builtin_inff();
-      check_cuda(cudaEventRecord(end_, stream_), kWhere);
-      check_cuda(cudaEventSynchronize(end_), kWhere);
-      float milliseconds = 0;
-      check_cuda(cudaEventElapsedTime(&milliseconds, begin_, end_), kWhere);
-      best = std::min(best, milliseconds * 1000);
-    }
-    return best;
-  }
-
- private:
-  void make_bias(std::int64_t n) {
-    check_cuda(launch_random(static_cast<std::uint16_t*>(bias_.get()), n, 1.0f, 3, stream_), kWhere);
-    std::vector<std::uint16_t> narrow(static_cast<std::size_t>(n));
-    std::vector<std::uint32_t> wide(narrow.size());
-    check_cuda(cudaMemcpyAsync(narrow.data(), bias_.get(), narrow.size() * 2, cudaMemcpyDeviceToHost, stream_), kWhere);
-    check_cuda(cudaStreamSynchronize(stream_), kWhere);
-    for (std::size_t i = 0; i < narrow.size(); ++i) wide[i] = static_cast<std::uint32_t>(narrow[i]) << 16;
-    check_cuda(cudaMemcpyAsync(wide_bias_.get(), wide.data(), wide.size() * 4, cudaMemcpyHostToDevice, stream_),
-               kWhere);
-    check_cuda(cudaStreamSynchronize(stream_), kWhere);
-  }
-
-  bool run(LtMatmul& matmul, const cublasLtMatmulAlgo_t& algorithm, const LinearArgs& args) {
-    const bool ran =
-        matmul.run(args, bias_.get(), algorithm, workspace_, kWorkspaceBytes, stream_) == CUBLAS_STATUS_SUCCESS;
-    if (!ran) cudaGetLastError();
-    return ran;
-  }
-
-  bool equal_bits(LtMatmul& matmul, const cublasLtMatmulAlgo_t& algorithm, std::int64_t rows) {
-    LinearArgs some = args_;
-    some.m = rows;
-    const std::int64_t bytes = y_bytes_ / args_.m * rows;
-    // What an algorithm does not write must not look right.
-    check_cuda(cudaMemsetAsync(y_.get(), 0xff, static_cast<std::size_t>(y_bytes_), stream_), kWhere);
-    check_cuda(cudaMemsetAsync(differences_.get(), 0, sizeof(unsigned long long), stream_), kWhere);
-    if (!run(matmul, algorithm, some)) return false;
-    check_cuda(launch_count_differences(y_.get(), expected_.get(), bytes / 4,
-                                        static_cast<unsigned long long*>(differences_.get()), stream_),
-               kWhere);
-    unsigned long long differences = 0;
-    check_cuda(cudaMemcpyAsync(&differences, differences_.get(), sizeof differences, cudaMemcpyDeviceToHost, stream_),
-               kWhere);
-    check_cuda(cudaStreamSynchronize(stream_), kWhere);
-    return differences == 0;
-  }
-
-  cudaStream_t stream_;
-  void* workspace_;
-  LinearArgs args_;
-  std::int64_t y_bytes_ = 0;
-  Temporary x_, w_, bias_, wide_bias_, y_, expected_, flush_, differences_;
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
-};
-
-}  // namespace
-
-// What the file names, if its bits are right; else the fastest with the right bits of what the heuristic offers.
+// What the file names, if its bits are right; else what a search finds.
 Choice LinearPlans::tune(const LinearShape& shape, const LinearArgs& args, cudaStream_t stream) {
   try {
-    Trial trial(shape, args, lt_->workspace.reserve(kWorkspaceBytes, stream, kWhere), stream);
     LtMatmul matmul(lt_->functions, lt_->handle, shape);
+    AlgorithmTrial trial(matmul, shape, args, lt_->workspace.reserve(kWorkspaceBytes, stream, kWhere), kWorkspaceBytes,
+                         stream);
     if (const auto remembered = from_file_.find(shape); remembered != from_file_.end()) {
       if (!remembered->second) return std::nullopt;
-      cublasLtMatmulAlgo_t algorithm;
-      if (matmul.make(*remembered->second, trial.args(), kWorkspaceBytes, algorithm) &&
-          trial.equal_bits(matmul, algorithm)) {
-        return remembered->second;
-      }
+      if (trial.equal_bits(*remembered->second)) return remembered->second;
       warn(file_->string() + " names an algorithm for " + text_of(shape) +
            " that does not give the right bits here; choosing anew");
     }
-    Choice best;
-    float best_time = __builtin_inff();
-    for (const cublasLtMatmulAlgo_t& algorithm : matmul.candidates(trial.args(), kWorkspaceBytes)) {
-      if (!trial.equal_bits(matmul, algorithm)) continue;
-      const float time = trial.time(matmul, algorithm);
-      if (time < best_time) best_time = time, best = matmul.config_of(algorithm);
-    }
-    return best;
+    return search_algorithm(trial);
   } catch (const Failure& failure) {
     if (failure.code != MORTISE_RESOURCE_EXHAUSTED) throw;
     warn("no memory to choose an algorithm for " + text_of(shape) + " (" + failure.message +
