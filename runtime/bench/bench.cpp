@@ -77,12 +77,14 @@ Side open_side(const BenchOptions& options, const SubjectChoice& choice, TraceFi
   return side;
 }
 
-std::string device_text(const Side& side) {
-  if (!side.subject) return processor_name();
-  const mortise_device_info& info = side.subject->device();
+std::string device_text(const mortise_device_info& info) {
   std::string text = fmt::format("{}, {}", info.name, info.isa);
   if (info.num_threads > 0) text += fmt::format(", {} thread{}", info.num_threads, info.num_threads == 1 ? "" : "s");
   return text;
+}
+
+std::string device_text(const Side& side) {
+  return side.subject ? device_text(side.subject->device()) : processor_name();
 }
 
 ReportLimits summary(const std::vector<Limits>& samples, const LimitProbes& probes) {
@@ -91,9 +93,25 @@ ReportLimits summary(const std::vector<Limits>& samples, const LimitProbes& prob
     reads.push_back(sample.read_bytes_per_s);
     if (sample.operations_per_s) operations.push_back(*sample.operations_per_s);
   }
-  ReportLimits out{{median(reads), std::nullopt}, probes.working_set_bytes(), probes.unit()};
+  ReportLimits out{{median(reads), std::nullopt}, probes.movement(), probes.working_set_bytes(), probes.unit()};
   if (!operations.empty()) out.limits.operations_per_s = median(operations);
   return out;
+}
+
+// Of the device of the script; without one, or where that is the processors: of these.
+void measure_limits_of(const BenchOptions& options, Report& report) {
+  if (!options.script.empty()) {
+    const PipelineScript script = load_subject_script(first_choice(options));
+    if (const auto device = ProbedDevice::open(script.pipelines().front())) {
+      report.subject = "the device of " + options.script;
+      report.device = device_text(device->info());
+      report.figures = measure_limits(report.repeats, *device);
+      return;
+    }
+  }
+  report.subject = "this machine";
+  report.device = processor_name();
+  report.figures = measure_limits(report.repeats);
 }
 
 // Pairs of different work would compare nothing.
@@ -109,9 +127,12 @@ void check_same_work(const Scenario& a, const Scenario& b) {
 void check_options(const BenchOptions& options) {
   scenario_named(options.scenario);
   const bool is_limits = options.scenario == "limits";
-  const bool has_subject = !options.script.empty() || !options.shape.empty() || !options.settings.empty();
-  if (is_limits && (has_subject || !options.against.empty() || !options.trace.empty())) {
-    fail("bench limits: measures the machine alone; leave out script, --shape, --set, --against and --trace");
+  const bool has_more =
+      !options.shape.empty() || !options.settings.empty() || !options.against.empty() || !options.trace.empty();
+  if (is_limits && has_more) {
+    fail(
+        "bench limits: measures the machine, or the device of a script, alone; leave out --shape, --set, --against "
+        "and --trace");
   }
   if (options.scenario == "startup" && !options.trace.empty()) {
     fail("bench startup: runs in other processes, which --trace does not see; leave it out");
@@ -144,9 +165,7 @@ Report run_bench(const BenchOptions& options) {
   const bool in_pairs = !options.against.empty();
   report.repeats = options.repeats > 0 ? options.repeats : in_pairs ? kDefaultPairs : kDefaultRepeats;
   if (options.scenario == "limits") {
-    report.subject = "this machine";
-    report.device = processor_name();
-    report.figures = measure_limits(report.repeats);
+    measure_limits_of(options, report);
     return report;
   }
 

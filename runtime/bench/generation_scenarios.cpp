@@ -8,13 +8,6 @@
 namespace mortise::bench {
 namespace {
 
-std::unique_ptr<LimitProbes> make_probes(const Subject& subject) {
-  if (subject.device().host_memory == 0) return nullptr;
-  // As many bytes as a step reads: a model that fits a cache is held against the cache.
-  return std::make_unique<LimitProbes>(static_cast<std::size_t>(subject.cost().weight_bytes), subject.num_threads(),
-                                       subject.unit());
-}
-
 void check_at_least(std::int64_t least, const char* option, std::int64_t value) {
   if (value < least) fail("{} {}: expected {} or more", option, value, least);
 }
@@ -127,7 +120,7 @@ Case load_case(Subject& subject, std::string name, std::vector<SequenceShape> sh
 Scenario decode_scenario(Subject& subject, const Sizes& sizes) {
   const SequenceShape shape = sequence_of(subject, sizes, 128, sizes.output.value_or(128));
   check_at_least(2, "--output", shape.output);  // the first token is the prompt's
-  Scenario scenario{"decode", {}, {}, make_probes(subject)};
+  Scenario scenario{"decode", {}, {}, subject.make_probes()};
   const std::int64_t most = subject.assembly().limits().max_num_seqs;
   for (const std::int64_t batch : sizes.batches.empty() ? std::vector<std::int64_t>{1, 8, 32} : sizes.batches) {
     check_at_least(1, "--batch", batch);
@@ -142,7 +135,7 @@ Scenario decode_scenario(Subject& subject, const Sizes& sizes) {
 
 Scenario prefill_scenario(Subject& subject, const Sizes& sizes) {
   const SequenceShape shape = sequence_of(subject, sizes, 1024, 1);
-  Scenario scenario{"prefill", {}, {}, make_probes(subject)};
+  Scenario scenario{"prefill", {}, {}, subject.make_probes()};
   scenario.cases.push_back(prefill_case(subject, one_batch(sizes, 16), shape.prompt, false));
   return scenario;
 }
@@ -151,7 +144,7 @@ Scenario score_scenario(Subject& subject, const Sizes& sizes) {
   const SequenceShape shape = sequence_of(subject, sizes, 1024, 1);
   check_at_least(2, "--prompt", shape.prompt);  // nothing predicts the first token
   const std::int64_t batch = one_batch(sizes, 16);
-  Scenario scenario{"score", {}, {}, make_probes(subject)};
+  Scenario scenario{"score", {}, {}, subject.make_probes()};
   scenario.cases.push_back(prefill_case(subject, batch, shape.prompt, false));
   scenario.cases.push_back(prefill_case(subject, batch, shape.prompt, true));
   scenario.relations.push_back({"score over prefill", 0, 1});
@@ -162,7 +155,7 @@ Scenario batch_scenario(Subject& subject, const Sizes& sizes) {
   const SequenceShape most = sequence_of(subject, sizes, 512, sizes.output.value_or(128));
   constexpr std::uint32_t kShapeSeed = 1;  // the same lengths in each run: only the tokens are other ones
   std::vector<SequenceShape> shapes = mixed_shapes(one_batch(sizes, 64), most.prompt, most.output, kShapeSeed);
-  Scenario scenario{"batch", {}, {}, make_probes(subject)};
+  Scenario scenario{"batch", {}, {}, subject.make_probes()};
   scenario.cases.push_back(load_case(subject, fmt::format("batch, {} mixed", shapes.size()), shapes, /*per_token=*/true,
                                      /*expects_hits=*/false, [&subject, shapes](std::uint32_t seed) {
                                        return make_requests(shapes, subject.assembly().dims().vocab_size, seed);
@@ -178,7 +171,7 @@ Scenario groups_scenario(Subject& subject, const Sizes& sizes) {
   check_at_least(1, "--own", load.own);
   check_at_least(1, "--output", load.output);
   check_fits(subject, load.shared + load.own, load.output, fmt::format("--shared {}, --own {}", load.shared, load.own));
-  Scenario scenario{"groups", {}, {}, make_probes(subject)};
+  Scenario scenario{"groups", {}, {}, subject.make_probes()};
   scenario.cases.push_back(load_case(
       subject,
       fmt::format("groups, {} x {}, {} + {} + {}", load.num_groups, load.per_group, load.shared, load.own, load.output),

@@ -72,4 +72,16 @@ std::vector<Figure> measure_limits(int repeats) {
   return figures;
 }
 
+std::vector<Figure> measure_limits(int repeats, ProbedDevice& device, const ProductSizes& sizes) {
+  ProductProbe product(device, sizes);
+  UploadProbe upload(device);
+  const auto figure = [&](std::string name, const char* unit, const std::function<double()>& sample) {
+    return figure_of(std::move(name), unit, repeats, sample);
+  };
+  return {figure("read memory, a product with 1 row", "GB/s", [&] { return product.row_bytes_per_s(); }),
+          figure("copy memory, read and written", "GB/s", [&] { return product.copy_bytes_per_s(); }),
+          figure("upload, from page-locked memory", "GB/s", [&] { return upload.bytes_per_s(); }),
+          figure(product.name(), "GFLOP/s", [&] { return product.operations_per_s(); })};
+}
+
 }  // namespace mortise::bench

@@ -41,7 +41,7 @@ struct Scenario {
   std::string name;
   std::vector<Case> cases;
   std::vector<Relation> relations;
-  std::unique_ptr<LimitProbes> probes;  // null: no limits are known of the device
+  std::shared_ptr<LimitProbes> probes;  // null: no limits are known of the device
 };
 
 struct Figure {

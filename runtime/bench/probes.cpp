@@ -68,9 +68,11 @@ __attribute__((target("avx512f"))) std::uint64_t read_avx512(const std::byte* p,
 }
 #endif
 
-// How often `body` is to run for a sample. The fastest of a few trials on one thread: one that the system interrupts
-// says nothing, and too few repeats would measure how threads start.
-std::size_t repeats_of(const std::function<void()>& body) {
+}  // namespace
+
+// The fastest of a few trials on one thread: one that the system interrupts says nothing, and too few repeats would
+// measure how threads start.
+std::size_t repeats_of_sample(const std::function<void()>& body) {
   double fastest = kSampleSeconds;
   for (int trial = 0; trial < 3; ++trial) {
     const auto start = Clock::now();
@@ -79,8 +81,6 @@ std::size_t repeats_of(const std::function<void()>& body) {
   }
   return static_cast<std::size_t>(std::ceil(kSampleSeconds / std::max(fastest, 1e-9)));
 }
-
-}  // namespace
 
 std::uint64_t read_bytes(const std::byte* p, std::size_t bytes) {
 #if defined(__x86_64__)
@@ -124,7 +124,7 @@ ReadProbe::ReadProbe(std::size_t bytes, std::size_t num_threads) : num_threads_(
   // Written, since pages that were only read are all the one zero page; each part by the thread that reads it.
   run_on_threads(num_threads_, [&](std::size_t t) { std::memset(memory_ + t * part_bytes_, 1, part_bytes_); });
   std::uint64_t any = 0;
-  passes_ = repeats_of([&] { any |= read_bytes(memory_, part_bytes_); });
+  passes_ = repeats_of_sample([&] { any |= read_bytes(memory_, part_bytes_); });
   asm volatile("" ::"r"(any));
 }
 
@@ -144,21 +144,26 @@ double ReadProbe::bytes_per_s() {
 
 double unit_operations_per_s(Unit unit, std::size_t num_threads) {
   constexpr std::size_t kTrialRounds = 2000;
-  const std::size_t rounds = kTrialRounds * repeats_of([&] { run_unit(unit, kTrialRounds); });
+  const std::size_t rounds = kTrialRounds * repeats_of_sample([&] { run_unit(unit, kTrialRounds); });
   std::atomic<double> operations{0};
   const double seconds =
       run_on_threads(num_threads, [&](std::size_t) { operations.fetch_add(run_unit(unit, rounds)); });
   return operations / seconds;
 }
 
-LimitProbes::LimitProbes(std::size_t working_set_bytes, std::size_t num_threads, std::optional<Unit> unit)
+ProcessorProbes::ProcessorProbes(std::size_t working_set_bytes, std::size_t num_threads, std::optional<Unit> unit)
     : read_(working_set_bytes, num_threads), num_threads_(num_threads), unit_(unit) {}
 
-Limits LimitProbes::sample() {
+Limits ProcessorProbes::sample() {
   Limits limits;
   limits.read_bytes_per_s = read_.bytes_per_s();
   if (unit_) limits.operations_per_s = unit_operations_per_s(*unit_, num_threads_);
   return limits;
+}
+
+std::optional<std::string> ProcessorProbes::unit() const {
+  if (!unit_) return std::nullopt;
+  return unit_name(*unit_);
 }
 
 }  // namespace mortise::bench

@@ -6,11 +6,27 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "bench/cost.hpp"
 #include "bench/peak.hpp"
 
 namespace mortise::bench {
+
+// What the work of a pipeline runs into, measured whenever it is asked for.
+class LimitProbes {
+ public:
+  virtual ~LimitProbes() = default;
+  virtual Limits sample() = 0;
+  // What was measured, for the report: how the bytes move ("read", "upload"), how many of them again and again, and
+  // what computed; nullopt: no peak is measured.
+  virtual std::string movement() const = 0;
+  virtual std::size_t working_set_bytes() const = 0;
+  virtual std::optional<std::string> unit() const = 0;
+};
+
+// How often `body` is to run so that it takes about as long as one sample should.
+std::size_t repeats_of_sample(const std::function<void()>& body);
 
 // Runs body(thread) on so many threads at once, the caller among them; the time in seconds from the start of the first
 // to the end of the last.
@@ -41,14 +57,15 @@ class ReadProbe {
 
 double unit_operations_per_s(Unit unit, std::size_t num_threads);
 
-// What a pipeline's steps run into: how much they read, on how many threads, in which unit.
-class LimitProbes {
+// Those of this machine's processors: how much steps read, on how many threads, in which unit.
+class ProcessorProbes : public LimitProbes {
  public:
-  LimitProbes(std::size_t working_set_bytes, std::size_t num_threads, std::optional<Unit> unit);
+  ProcessorProbes(std::size_t working_set_bytes, std::size_t num_threads, std::optional<Unit> unit);
 
-  Limits sample();
-  std::size_t working_set_bytes() const { return read_.bytes(); }
-  std::optional<Unit> unit() const { return unit_; }
+  Limits sample() override;
+  std::string movement() const override { return "read"; }
+  std::size_t working_set_bytes() const override { return read_.bytes(); }
+  std::optional<std::string> unit() const override;
 
  private:
   ReadProbe read_;

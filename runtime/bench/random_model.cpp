@@ -46,10 +46,7 @@ class RepeatedPattern {
     ::close(file);
     if (!mapped) fail("random weights: no {} MiB of address space ({})", bytes_ >> 20, std::strerror(errno));
     memory_ = static_cast<std::byte*>(space);
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal(0.0f, 0.02f);
-    auto* numbers = reinterpret_cast<std::uint16_t*>(memory_);
-    for (std::size_t i = 0; i < kPatternBytes / kBf16Bytes; ++i) numbers[i] = to_bf16(normal(random));
+    std::memcpy(memory_, random_bf16(kPatternBytes / kBf16Bytes).data(), kPatternBytes);
   }
   ~RepeatedPattern() { ::munmap(memory_, bytes_); }
   RepeatedPattern(const RepeatedPattern&) = delete;
@@ -145,6 +142,14 @@ TemporaryFolder::TemporaryFolder() {
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+}
+
+std::vector<std::uint16_t> random_bf16(std::size_t count) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0.0f, 0.02f);
+  std::vector<std::uint16_t> numbers(count);
+  for (std::uint16_t& number : numbers) number = to_bf16(normal(random));
+  return numbers;
 }
 
 ModelFiles make_random_model(const ModelShape& shape) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <vector>
 
 #include "bench/model_shape.hpp"
 #include "engine/assembly.hpp"
@@ -23,6 +24,8 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
+
+std::vector<std::uint16_t> random_bf16(std::size_t count);  // normal(0, 0.02), the same ones each time
 
 // Weights normal(0, 0.02) in bf16, norms 1. They take a few megabytes however large the model is: all tensors are views
 // of the same numbers, which repeat in the address space, at another place each. What the model packs on its device is

@@ -71,10 +71,10 @@ std::string spread(const Figure& figure) {
 }
 
 std::string limits_line(const ReportLimits& limits) {
-  std::string line = fmt::format("limits of this run: read {:.1f} GB/s ({} MiB again and again)",
+  std::string line = fmt::format("limits of this run: {} {:.1f} GB/s ({} MiB again and again)", limits.movement,
                                  limits.limits.read_bytes_per_s * 1e-9, limits.working_set_bytes >> 20);
   if (limits.unit && limits.limits.operations_per_s) {
-    line += fmt::format(", {} {:.3f} T/s", unit_name(*limits.unit), *limits.limits.operations_per_s * 1e-12);
+    line += fmt::format(", {} {:.3f} T/s", *limits.unit, *limits.limits.operations_per_s * 1e-12);
   }
   return line + "\n";
 }
@@ -134,9 +134,10 @@ Json json_of(const Report& report) {
                {"limits", nullptr},         {"figures", Json::array()},
                {"pairs", Json::array()}};
   if (report.limits) {
-    json["limits"] = {{"read_bytes_per_s", report.limits->limits.read_bytes_per_s},
+    json["limits"] = {{"movement", report.limits->movement},
+                      {"read_bytes_per_s", report.limits->limits.read_bytes_per_s},
                       {"working_set_bytes", report.limits->working_set_bytes},
-                      {"unit", report.limits->unit ? Json(unit_name(*report.limits->unit)) : Json(nullptr)},
+                      {"unit", report.limits->unit ? Json(*report.limits->unit) : Json(nullptr)},
                       {"operations_per_s", optional_number(report.limits->limits.operations_per_s)}};
   }
   for (const Figure& f : report.figures) {

@@ -1,7 +1,8 @@
 // runtime/bench/report.hpp: what a run of `mortise bench` found, as a table, as JSON, and beside an older one.
 //
 // The JSON: {"format": 1, "scenario", "subject", "against" (or null), "device", "command", "started" (UTC), "repeats",
-//  "limits": null | {"read_bytes_per_s", "working_set_bytes", "unit" (or null), "operations_per_s" (or null)},
+//  "limits": null | {"movement": "read" | "upload", "read_bytes_per_s" (of that movement), "working_set_bytes",
+//                     "unit" (or null), "operations_per_s" (or null)},
 //  "figures": [{"name", "unit", "higher_is_better", "value", "samples", "floor", "ratio", "bound": null | [low, high],
 //               "note"}],
 //  "pairs": [{"name", "unit", "a", "b" (medians), "a_samples", "b_samples", "speed", "bound": null | [low, high]}]}
@@ -18,9 +19,10 @@
 namespace mortise::bench {
 
 struct ReportLimits {
-  Limits limits;  // medians of the run
+  Limits limits;                  // medians of the run
+  std::string movement = "read";  // this and the rest: as the probes name them
   std::size_t working_set_bytes = 0;
-  std::optional<Unit> unit;
+  std::optional<std::string> unit;
 };
 
 struct Report {

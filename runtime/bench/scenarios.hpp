@@ -28,5 +28,7 @@ Scenario startup_scenario(const SubjectChoice& choice);
 
 // The machine's limits: bandwidth of memory and caches, peaks of the units, on 1, 2, 4 ... threads.
 std::vector<Figure> measure_limits(int repeats);
+// Those of a device with memory of its own: bandwidths of that memory and to it, peak of its products.
+std::vector<Figure> measure_limits(int repeats, ProbedDevice& device, const ProductSizes& sizes = {});
 
 }  // namespace mortise::bench

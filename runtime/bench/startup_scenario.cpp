@@ -46,6 +46,15 @@ std::size_t threads_of(const PipelineScript& script) {
   return threads->get<std::size_t>();
 }
 
+// The weights' way to the processors, or to a device with memory of its own.
+std::shared_ptr<LimitProbes> make_probes(const SubjectChoice& choice, double bytes) {
+  const PipelineScript script = load_subject_script(choice);
+  if (auto device = ProbedDevice::open(script.pipelines().front())) {
+    return std::make_shared<UploadProbes>(std::move(device));
+  }
+  return std::make_shared<ProcessorProbes>(static_cast<std::size_t>(bytes), threads_of(script), std::nullopt);
+}
+
 double weight_file_bytes(const std::filesystem::path& model) {
   const Checkpoint checkpoint = Checkpoint::open(model);
   double bytes = 0;
@@ -70,12 +79,10 @@ Scenario startup_scenario(const SubjectChoice& choice) {
                                            files->folder.path()),
                    ""};
   };
-  // Each weight has to be read once.
+  // Each weight has to be read once, or to be brought to the device.
   startup.floor = [bytes](const Limits& limits) { return floor_seconds({bytes, 0}, limits); };
-  Scenario scenario{"startup", {}, {}, nullptr};
+  Scenario scenario{"startup", {}, {}, make_probes(choice, bytes)};
   scenario.cases.push_back(std::move(startup));
-  scenario.probes = std::make_unique<LimitProbes>(static_cast<std::size_t>(bytes),
-                                                  threads_of(load_subject_script(choice)), std::nullopt);
   return scenario;
 }
 

@@ -66,6 +66,11 @@ mortise_device_info describe_device(const Parts& parts) {
   return info;
 }
 
+std::shared_ptr<DeviceStepProbes> device_probes_of(const PipelineDescription& description, const ProductSizes& sizes) {
+  auto device = ProbedDevice::open(description);
+  return device == nullptr ? nullptr : std::make_shared<DeviceStepProbes>(std::move(device), sizes);
+}
+
 EngineHooks hooks_with(TraceFile* trace, const std::string& pipeline) {
   EngineHooks hooks;
   hooks.trace = trace;
@@ -97,20 +102,23 @@ PipelineScript load_subject_script(const SubjectChoice& choice) {
 
 Subject::Subject(const SubjectChoice& choice, TraceFile* trace)
     : script_(load_subject_script(choice)),
+      device_probes_(device_probes_of(description(), choice.probe_sizes)),
       assembly_(description(), files_of(choice, description())),
       device_(describe_device(assembly_.parts())),
       cost_(model_cost(assembly_.checkpoint(), assembly_.dims(), kv_bytes_of(assembly_))),
       engine_(assembly_.parts(), assembly_.limits(), assembly_.model_info(), assembly_.tokenizer(),
               hooks_with(trace, description().name)) {}
 
-std::optional<Unit> Subject::unit() const {
-  if (device_.host_memory == 0) return std::nullopt;
+std::shared_ptr<LimitProbes> Subject::make_probes() const {
   const mortise_model_dims& dims = assembly_.dims();
-  return unit_of_isa(device_.isa, dims.weight_bits != 0 ? MORTISE_I8 : dims.dtype);
-}
-
-std::size_t Subject::num_threads() const {
-  return static_cast<std::size_t>(std::max(device_.num_threads, 1));
+  if (device_.host_memory == 0) {
+    if (device_probes_ && (dims.dtype != MORTISE_BF16 || dims.weight_bits != 0)) device_probes_->leave_out_products();
+    return device_probes_;
+  }
+  // As many bytes as a step reads: a model that fits a cache is held against the cache.
+  return std::make_shared<ProcessorProbes>(static_cast<std::size_t>(cost_.weight_bytes),
+                                           static_cast<std::size_t>(std::max(device_.num_threads, 1)),
+                                           unit_of_isa(device_.isa, dims.weight_bits != 0 ? MORTISE_I8 : dims.dtype));
 }
 
 std::optional<Unit> unit_of_isa(std::string_view isa, std::int32_t dtype) {

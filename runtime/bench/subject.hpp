@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/device_probes.hpp"
 #include "bench/model_cost.hpp"
 #include "bench/peak.hpp"
 #include "bench/random_model.hpp"
@@ -20,6 +21,7 @@ struct SubjectChoice {
   std::string script;                 // empty: the demo, or with a shape one that suits benchmarks
   const ModelShape* shape = nullptr;  // random weights in place of the script's model
   std::vector<Setting> settings;
+  ProductSizes probe_sizes;  // of what a device with memory of its own is measured with
 
   std::string label() const;  // "160m (random weights), model.weights=int8"
 };
@@ -37,12 +39,12 @@ class Subject {
   Engine& engine() { return engine_; }
   const ModelCost& cost() const { return cost_; }
   const mortise_device_info& device() const { return device_; }
-  // What bounds its products, where that is measured: nullopt for devices that are not this machine's processors.
-  std::optional<Unit> unit() const;
-  std::size_t num_threads() const;
+  // What bounds its steps; null: nothing is known of its device.
+  std::shared_ptr<LimitProbes> make_probes() const;
 
  private:
   PipelineScript script_;
+  std::shared_ptr<DeviceStepProbes> device_probes_;  // null: its memory is the host's, or it computes no bf16
   Assembly assembly_;
   mortise_device_info device_;
   ModelCost cost_;

@@ -41,7 +41,7 @@ def test_every_scenario_has_its_figures_and_their_floors(tmp_path, scenario):
         assert figure["name"] in table
     assert report["format"] == 1 and report["scenario"] == scenario and report["repeats"] == 2
     assert report["subject"] == "tiny (random weights), kv_cache.memory=64MiB, device.threads=2"
-    assert report["limits"]["read_bytes_per_s"] > 0
+    assert report["limits"]["read_bytes_per_s"] > 0 and report["limits"]["movement"] == "read"
     assert "limits of this run: read " in table
 
 
@@ -70,6 +70,13 @@ def test_limits_need_no_model(tmp_path):
     assert "read memory, 1 thread" in names
     assert all(f["floor"] is None and f["value"] > 0 for f in report["figures"])
     assert "read memory, 1 thread" in table
+
+
+def test_limits_of_a_script_are_those_of_its_device(tmp_path, pipeline):
+    _, alone = bench(tmp_path, "limits", "--repeats", 1)
+    _, report = bench(tmp_path, "limits", pipeline(), "--repeats", 1)  # a processor's: the machine's
+    assert report["subject"] == "this machine"
+    assert [f["name"] for f in report["figures"]] == [f["name"] for f in alone["figures"]]
 
 
 def test_the_demo_and_a_script_are_measured_too(tmp_path, pipeline):
@@ -149,7 +156,7 @@ def test_no_temporary_folder_is_left(tmp_path):
      "--shared 4000, --own 64 and --output 33 make 4097 tokens, and the model takes 4096; ask for fewer"),
     (("prefill", "--shape", "tiny", "--batch", "1,2"), "--batch: several are for decode; give one"),
     (("limits", "--shape", "tiny"),
-     "bench limits: measures the machine alone; leave out script, --shape, --set, --against and --trace"),
+     "bench limits: measures the machine, or the device of a script, alone; leave out --shape, --set, --against and --trace"),
     (("decode", "--shape", "tiny", "--compare", "x", "--against", "device.threads=1"),
      "--compare goes with figures, and --against makes pairs; give one of them (see mortise --help)"),
     (("decode", "--shape", "tiny", "--compare", "/no/file"), "--compare /no/file: no such file"),

@@ -50,7 +50,7 @@ TEST(BenchMeasure, EachSampleHasTheLimitsOfItsMoment) {
   };
   half.run = [&](std::uint32_t) { return Outcome{(floor + 10) / 2, ""}; };
   Scenario scenario = scenario_of({half});
-  scenario.probes = std::make_unique<LimitProbes>(std::size_t{1} << 16, 1, std::nullopt);
+  scenario.probes = std::make_unique<ProcessorProbes>(std::size_t{1} << 16, 1, std::nullopt);
   const Measurement result = measure(scenario, 3);
   EXPECT_EQ(result.limits.size(), 3u);
   EXPECT_EQ(result.figures[0].floor, 20);
@@ -61,7 +61,7 @@ TEST(BenchMeasure, NearnessOfATimeIsFloorOverTime) {
   Case slow = scripted("slow", {4}, nullptr, /*higher_is_better=*/false);
   slow.floor = [](const Limits&) { return std::optional(1.0); };
   Scenario scenario = scenario_of({slow});
-  scenario.probes = std::make_unique<LimitProbes>(std::size_t{1} << 16, 1, std::nullopt);
+  scenario.probes = std::make_unique<ProcessorProbes>(std::size_t{1} << 16, 1, std::nullopt);
   EXPECT_DOUBLE_EQ(*measure(scenario, 1).figures[0].ratio, 0.25);
 }
 

@@ -16,7 +16,7 @@ Report example() {
   report.command = "mortise bench decode --shape 160m";
   report.started = "2026-11-21T12:00:00Z";
   report.repeats = 3;
-  report.limits = ReportLimits{{33.5e9, 5.7e12}, std::size_t{262} << 20, Unit::kAmxBf16};
+  report.limits = ReportLimits{{33.5e9, 5.7e12}, "read", std::size_t{262} << 20, "AMX bf16"};
   Figure one;
   one.name = "decode, batch 1";
   one.unit = "tokens/s";

@@ -87,8 +87,10 @@ TEST(BenchOptionsTest, OptionsThatDoNotGoTogetherAreRefused) {
   BenchOptions limits;
   limits.scenario = "limits";
   limits.shape = "tiny";
-  EXPECT_EQ(error_of([&] { run_bench(limits); }),
-            "bench limits: measures the machine alone; leave out script, --shape, --set, --against and --trace");
+  EXPECT_EQ(
+      error_of([&] { run_bench(limits); }),
+      "bench limits: measures the machine, or the device of a script, alone; leave out --shape, --set, --against and "
+      "--trace");
   BenchOptions unknown;
   unknown.scenario = "speed";
   EXPECT_EQ(error_of([&] { run_bench(unknown); }), "bench speed: no such scenario");
