@@ -120,7 +120,9 @@ void PluginCatalog::fail_unknown(std::string_view name, const Found& found) cons
     fail("unknown plugin '{}': there is no plugin in {}; set MORTISE_PLUGIN_PATH to where they are", name, looked);
   }
   const std::string suggestion = did_you_mean(name, names);
-  fail("unknown plugin '{}'{} in {}: {}", name, suggestion.empty() ? ";" : suggestion, looked, join_names(names));
+  if (!suggestion.empty()) fail("unknown plugin '{}'{} in {}: {}", name, suggestion, looked, join_names(names));
+  fail("unknown plugin '{}'; in {}: {}; it was not built, or MORTISE_PLUGIN_PATH has to name its folder", name, looked,
+       join_names(names));
 }
 
 }  // namespace mortise

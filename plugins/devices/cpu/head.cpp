@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "devices/checks/head.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/matrix.hpp"
 #include "devices/cpu/ops.hpp"
@@ -20,23 +21,6 @@ Matrix logits_matrix(const mortise_tensor* tensor, const char* where) {
 // --- head_reduce ---
 
 constexpr char kReduce[] = "head_reduce";
-
-void check_reduce(const mortise_head_reduce_args& args, const Matrix& logits) {
-  if (args.vocab_begin < 0 || static_cast<std::size_t>(args.vocab_begin) % kVocabSlice != 0) {
-    invalid(kReduce, "vocab_begin is " + std::to_string(args.vocab_begin) + "; expected a multiple of " +
-                         std::to_string(kVocabSlice));
-  }
-  if (logits.columns > static_cast<std::size_t>(INT32_MAX - args.vocab_begin)) {
-    invalid(kReduce, "logits are " + shape_text(logits) + "; token ids are int32");
-  }
-  if ((args.max == nullptr) != (args.sum == nullptr)) invalid(kReduce, "max and sum go together");
-  if (args.lse != nullptr && args.max == nullptr) invalid(kReduce, "lse needs max and sum");
-  if (args.target_logits != nullptr && args.targets == nullptr) invalid(kReduce, "target_logits needs targets");
-  if (args.ranks != nullptr && args.target_logits == nullptr) invalid(kReduce, "ranks need targets and target_logits");
-  if (args.top_n < 0 || (args.top_n > 0 && (args.top_ids == nullptr || args.top_logits == nullptr))) {
-    invalid(kReduce, "top_n is " + std::to_string(args.top_n) + "; it needs top_ids and top_logits");
-  }
-}
 
 void begin_row(const mortise_head_reduce_args& args, std::size_t r) {
   if (args.max != nullptr) args.max[r] = kNoLogit, args.sum[r] = 0.0f;
@@ -88,22 +72,6 @@ void check_edits(const mortise_sample_args& args, const Matrix& logits) {
                            "; expected ascending ids below " + std::to_string(logits.columns));
     }
   }
-}
-
-void check_sample(const mortise_sample_args& args, const Matrix& logits) {
-  const auto require = [](const void* array, const char* name) {
-    if (array == nullptr) invalid(kSample, std::string(name) + " is missing");
-  };
-  require(args.temperatures, "temperatures");
-  require(args.top_ks, "top_ks");
-  require(args.top_ps, "top_ps");
-  require(args.min_ps, "min_ps");
-  require(args.keys, "keys");
-  require(args.positions, "positions");
-  require(args.tokens, "tokens");
-  if (args.allowed_index != nullptr) require(args.allowed_masks, "allowed_masks");
-  if (logits.columns == 0 || logits.columns > INT32_MAX) invalid(kSample, "logits are " + shape_text(logits));
-  check_edits(args, logits);
 }
 
 SampleRow sample_row(const mortise_sample_args& args, const Matrix& logits, std::size_t r) {
@@ -158,7 +126,8 @@ mortise_status head_reduce(mortise_device* device, mortise_stream*, const mortis
   return guard(error, kReduce, [&] {
     const auto args = known(in);
     const Matrix logits = logits_matrix(args.logits, kReduce);
-    check_reduce(args, logits);
+    check_head_reduce(args, static_cast<std::int64_t>(logits.columns), shape_text(logits),
+                      static_cast<std::int32_t>(kVocabSlice));
     device->pool.for_each(static_cast<std::int32_t>(logits.rows), [&](std::int32_t task, std::int32_t) {
       reduce_row(device->kernels.head, args, logits, static_cast<std::size_t>(task));
     });
@@ -170,7 +139,8 @@ mortise_status sample(mortise_device* device, mortise_stream*, const mortise_sam
     const auto args = known(in);
     const Matrix logits = logits_matrix(args.logits, kSample);
     if (logits.rows == 0) return;
-    check_sample(args, logits);
+    check_sample(args, static_cast<std::int64_t>(logits.columns), shape_text(logits));
+    check_edits(args, logits);
     const SampleMemory memory(*device, logits.columns);
     device->pool.for_each(static_cast<std::int32_t>(logits.rows), [&](std::int32_t task, std::int32_t thread) {
       const auto r = static_cast<std::size_t>(task);

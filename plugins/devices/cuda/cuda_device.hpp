@@ -7,6 +7,7 @@
 #include <string>
 
 #include "devices/cuda/linear_plans.hpp"
+#include "devices/cuda/uploader.hpp"
 #include "devices/cuda/workspace.hpp"
 #include "mortise/device.h"
 
@@ -21,6 +22,7 @@ struct mortise_device {
   cudaStream_t stream = nullptr;  // what the stream NULL stands for: the legacy stream cannot be captured
   mortise::cuda::Workspace gated, scratch;
   std::unique_ptr<mortise::cuda::LinearPlans> linear;
+  std::unique_ptr<mortise::cuda::Uploader> uploader;  // null before the first matrix
 };
 
 struct mortise_weight {

@@ -1,6 +1,5 @@
 // What is done with logits: reductions over the vocabulary and the draw of a token.
-#include <climits>
-
+#include "devices/checks/head.hpp"
 #include "devices/cuda/cuda_device.hpp"
 #include "devices/cuda/matrix.hpp"
 #include "devices/cuda/ops.hpp"
@@ -24,43 +23,7 @@ Matrix logits_matrix(const mortise_tensor* tensor, const char* where) {
 
 constexpr char kReduce[] = "head_reduce";
 
-void check_reduce(const mortise_head_reduce_args& args, const Matrix& logits) {
-  if (args.vocab_begin < 0 || args.vocab_begin % kVocabSlice != 0) {
-    invalid(kReduce, "vocab_begin is " + std::to_string(args.vocab_begin) + "; expected a multiple of " +
-                         std::to_string(kVocabSlice));
-  }
-  if (logits.columns > INT_MAX - args.vocab_begin) {
-    invalid(kReduce, "logits are " + shape_text(logits) + "; token ids are int32");
-  }
-  if ((args.max == nullptr) != (args.sum == nullptr)) invalid(kReduce, "max and sum go together");
-  if (args.lse != nullptr && args.max == nullptr) invalid(kReduce, "lse needs max and sum");
-  if (args.target_logits != nullptr && args.targets == nullptr) invalid(kReduce, "target_logits needs targets");
-  if (args.ranks != nullptr && args.target_logits == nullptr) invalid(kReduce, "ranks need targets and target_logits");
-  if (args.top_n < 0 || (args.top_n > 0 && (args.top_ids == nullptr || args.top_logits == nullptr))) {
-    invalid(kReduce, "top_n is " + std::to_string(args.top_n) + "; it needs top_ids and top_logits");
-  }
-}
-
 constexpr char kSample[] = "sample";
-
-void check_sample(const mortise_sample_args& args) {
-  const auto require = [](const void* array, const char* name) {
-    if (array == nullptr) invalid(kSample, std::string(name) + " is missing");
-  };
-  require(args.temperatures, "temperatures");
-  require(args.top_ks, "top_ks");
-  require(args.top_ps, "top_ps");
-  require(args.min_ps, "min_ps");
-  require(args.keys, "keys");
-  require(args.positions, "positions");
-  require(args.tokens, "tokens");
-  if (args.allowed_index != nullptr) require(args.allowed_masks, "allowed_masks");
-  if (args.edit_offsets == nullptr) return;
-  require(args.edit_ids, "edit_ids");
-  require(args.edit_biases, "edit_biases");
-  require(args.edit_repetitions, "edit_repetitions");
-  require(args.edit_subtracts, "edit_subtracts");
-}
 
 }  // namespace
 
@@ -69,7 +32,7 @@ mortise_status head_reduce(mortise_device* device, mortise_stream* stream, const
   return guard(error, kReduce, [&] {
     const auto in = known(args);
     const Matrix logits = logits_matrix(in.logits, kReduce);
-    check_reduce(in, logits);
+    check_head_reduce(in, logits.columns, shape_text(logits), kVocabSlice);
     if (logits.rows == 0) return;
     const cudaStream_t on = native(device, stream);
     const auto columns = static_cast<std::int32_t>(logits.columns);
@@ -99,7 +62,7 @@ mortise_status sample(mortise_device* device, mortise_stream* stream, const mort
   return guard(error, kSample, [&] {
     const auto in = known(args);
     const Matrix logits = logits_matrix(in.logits, kSample);
-    check_sample(in);
+    check_sample(in, logits.columns, shape_text(logits));
     if (logits.rows == 0) return;
     const cudaStream_t on = native(device, stream);
     SampleArgs out = {};

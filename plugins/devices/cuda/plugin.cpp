@@ -75,6 +75,7 @@ void deactivate(void* instance) {
   native(device, nullptr);
   cudaStreamSynchronize(device->stream);
   device->linear.reset();
+  device->uploader.reset();
   device->gated.release();
   device->scratch.release();
   cudaStreamDestroy(device->stream);

@@ -1,7 +1,5 @@
-// Weights: converted to bf16 on the host, row after row, and uploaded through two page-locked buffers, one of which is
-// filled while the other is on its way.
+// Weights: converted to bf16 on the host, row after row, and uploaded through page-locked buffers (uploader.hpp).
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -15,7 +13,6 @@ namespace mortise::cuda {
 namespace {
 
 constexpr char kWhere[] = "prepare_weight";
-constexpr std::size_t kStageBytes = std::size_t{16} << 20;
 
 using Bf16 = std::uint16_t;
 
@@ -130,55 +127,12 @@ void convert_row(const Part& part, std::int64_t row, Bf16* out) {
   }
 }
 
-// Two page-locked buffers in turn.
-class Uploader {
- public:
-  explicit Uploader(cudaStream_t stream) : stream_(stream) {
-    for (Stage& stage : stages_) {
-      check_cuda(cudaHostAlloc(&stage.memory, kStageBytes, cudaHostAllocDefault), kWhere);
-      check_cuda(cudaEventCreateWithFlags(&stage.sent, cudaEventDisableTiming), kWhere);
-    }
-  }
-  ~Uploader() {
-    cudaStreamSynchronize(stream_);
-    for (Stage& stage : stages_) {
-      if (stage.sent != nullptr) cudaEventDestroy(stage.sent);
-      cudaFreeHost(stage.memory);
-    }
-  }
-  Uploader(const Uploader&) = delete;
-  Uploader& operator=(const Uploader&) = delete;
-
-  // Room for kStageBytes that nothing reads any more.
-  std::byte* begin() {
-    Stage& stage = stages_[next_];
-    check_cuda(cudaEventSynchronize(stage.sent), kWhere);
-    return static_cast<std::byte*>(stage.memory);
-  }
-  void send(std::byte* to, std::size_t bytes) {
-    Stage& stage = stages_[next_];
-    check_cuda(cudaMemcpyAsync(to, stage.memory, bytes, cudaMemcpyHostToDevice, stream_), kWhere);
-    check_cuda(cudaEventRecord(stage.sent, stream_), kWhere);
-    next_ = 1 - next_;
-  }
-
- private:
-  struct Stage {
-    void* memory = nullptr;
-    cudaEvent_t sent = nullptr;
-  };
-  cudaStream_t stream_;
-  std::array<Stage, 2> stages_;
-  std::size_t next_ = 0;
-};
-
-void upload_rows(const std::vector<Part>& parts, std::byte* to, cudaStream_t stream) {
+void upload_rows(const std::vector<Part>& parts, std::byte* to, Uploader& uploader) {
   const auto row_bytes = static_cast<std::size_t>(parts[0].columns) * sizeof(Bf16);
-  if (row_bytes > kStageBytes) {
-    invalid(kWhere,
-            "rows of " + std::to_string(row_bytes) + " bytes; up to " + std::to_string(kStageBytes) + " are served");
+  if (row_bytes > Uploader::kStageBytes) {
+    invalid(kWhere, "rows of " + std::to_string(row_bytes) + " bytes; up to " + std::to_string(Uploader::kStageBytes) +
+                        " are served");
   }
-  Uploader uploader(stream);
   std::byte* stage = uploader.begin();
   std::size_t filled = 0;
   const auto flush = [&] {
@@ -189,12 +143,13 @@ void upload_rows(const std::vector<Part>& parts, std::byte* to, cudaStream_t str
   };
   for (const Part& part : parts) {
     for (std::int64_t row = 0; row < part.rows; ++row) {
-      if (filled + row_bytes > kStageBytes) flush();
+      if (filled + row_bytes > Uploader::kStageBytes) flush();
       convert_row(part, row, reinterpret_cast<Bf16*>(stage + filled));
       filled += row_bytes;
     }
   }
   flush();
+  uploader.wait();
 }
 
 void upload_vector(const std::vector<Part>& parts, const mortise_weight& weight) {
@@ -231,7 +186,8 @@ mortise_status prepare_weight(mortise_device* device, const mortise_weight_sourc
       prepared->wide = reinterpret_cast<float*>(static_cast<std::byte*>(memory.get()) + narrow_bytes);
       upload_vector(parts, *prepared);
     } else {
-      upload_rows(parts, static_cast<std::byte*>(memory.get()), stream);
+      if (device->uploader == nullptr) device->uploader = std::make_unique<Uploader>(stream);
+      upload_rows(parts, static_cast<std::byte*>(memory.get()), *device->uploader);
     }
     memory.release();
     *weight = prepared.release();

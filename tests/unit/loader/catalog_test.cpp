@@ -7,6 +7,7 @@ namespace {
 
 using namespace test;
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 
 mortise_query query_for(const char* device) {
@@ -70,6 +71,13 @@ TEST(Catalog, UnknownNameGetsTheNearestAndThePlace) {
   const std::string text = error_of([] { good_plugins().select(PartKind::kScheduler, "livly", query_for(nullptr)); });
   EXPECT_THAT(text, AllOf(HasSubstr("unknown plugin 'livly'; did you mean 'lively'?"),
                           HasSubstr(good("x").parent_path().string())));
+}
+
+// "cuda" in a build that had no nvcc.
+TEST(Catalog, UnknownNameFarFromAllOthersMayNotHaveBeenBuilt) {
+  const std::string text = error_of([] { good_plugins().select(PartKind::kDevice, "cuda", query_for(nullptr)); });
+  EXPECT_THAT(text, AllOf(HasSubstr("unknown plugin 'cuda'; in " + good("x").parent_path().string() + ": "),
+                          EndsWith("; it was not built, or MORTISE_PLUGIN_PATH has to name its folder")));
 }
 
 TEST(Catalog, AFolderWithoutPluginsIsNamed) {

@@ -167,6 +167,8 @@ TEST_F(HeadMistakes, SampleRefusesEditsThatNameNoToken) {
   draws.edit_ids[2] = 1;
   draws.edit_ids[1] = draws.edit_ids[0];
   expect("expected ascending ids");
+  args.edit_subtracts = nullptr;
+  expect("edit_subtracts is missing");
   args.temperatures = nullptr;
   expect("temperatures is missing");
 }

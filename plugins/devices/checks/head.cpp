@@ -1,0 +1,52 @@
+#include "devices/checks/head.hpp"
+
+#include <climits>
+
+namespace mortise {
+namespace {
+
+constexpr char kReduce[] = "head_reduce", kSample[] = "sample";
+
+[[noreturn]] void invalid(const char* where, const std::string& message) {
+  throw Failure(MORTISE_INVALID_ARGUMENT, where, message);
+}
+
+}  // namespace
+
+void check_head_reduce(const mortise_head_reduce_args& args, std::int64_t columns, const std::string& logits_text,
+                       std::int32_t slice) {
+  if (args.vocab_begin < 0 || args.vocab_begin % slice != 0) {
+    invalid(kReduce,
+            "vocab_begin is " + std::to_string(args.vocab_begin) + "; expected a multiple of " + std::to_string(slice));
+  }
+  if (columns > INT_MAX - args.vocab_begin) invalid(kReduce, "logits are " + logits_text + "; token ids are int32");
+  if ((args.max == nullptr) != (args.sum == nullptr)) invalid(kReduce, "max and sum go together");
+  if (args.lse != nullptr && args.max == nullptr) invalid(kReduce, "lse needs max and sum");
+  if (args.target_logits != nullptr && args.targets == nullptr) invalid(kReduce, "target_logits needs targets");
+  if (args.ranks != nullptr && args.target_logits == nullptr) invalid(kReduce, "ranks need targets and target_logits");
+  if (args.top_n < 0 || (args.top_n > 0 && (args.top_ids == nullptr || args.top_logits == nullptr))) {
+    invalid(kReduce, "top_n is " + std::to_string(args.top_n) + "; it needs top_ids and top_logits");
+  }
+}
+
+void check_sample(const mortise_sample_args& args, std::int64_t columns, const std::string& logits_text) {
+  const auto require = [](const void* array, const char* name) {
+    if (array == nullptr) invalid(kSample, std::string(name) + " is missing");
+  };
+  require(args.temperatures, "temperatures");
+  require(args.top_ks, "top_ks");
+  require(args.top_ps, "top_ps");
+  require(args.min_ps, "min_ps");
+  require(args.keys, "keys");
+  require(args.positions, "positions");
+  require(args.tokens, "tokens");
+  if (args.allowed_index != nullptr) require(args.allowed_masks, "allowed_masks");
+  if (columns == 0 || columns > INT_MAX) invalid(kSample, "logits are " + logits_text);
+  if (args.edit_offsets == nullptr) return;
+  require(args.edit_ids, "edit_ids");
+  require(args.edit_biases, "edit_biases");
+  require(args.edit_repetitions, "edit_repetitions");
+  require(args.edit_subtracts, "edit_subtracts");
+}
+
+}  // namespace mortise
