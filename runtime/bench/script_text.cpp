@@ -96,20 +96,28 @@ Setting parse_setting(const std::string& text) {
 std::string script_text(const PipelineDescription& pipeline, std::span<const Setting> settings,
                         const PluginCatalog& catalog) {
   std::string out = "return pipeline {\n";
-  const auto add_part = [&](const char* key, const PartDescription& part) {
+  const auto constructed = [&](const char* key, const PartDescription& part) {
     Json options = changed_options(*part.choices.front().component, part.choices.front().options);
     apply(settings, key, options);
-    out += fmt::format("  {} = {} {},\n", key, constructor_of(part, catalog), lua_value(options));
+    return fmt::format("{} {}", constructor_of(part, catalog), lua_value(options));
+  };
+  const auto add_part = [&](const char* key, const PartDescription& part) {
+    out += fmt::format("  {} = {},\n", key, constructed(key, part));
   };
   add_part("device", pipeline.device);
   add_part("model", pipeline.model);
   add_part("attention", pipeline.attention);
   add_part("scheduler", pipeline.scheduler);
-  if (pipeline.proposer) add_part("proposer", *pipeline.proposer);
   for (const Setting& setting : settings) {
-    if (setting.part == "proposer" && !pipeline.proposer) {
-      fail("proposer.{}: the pipeline has no proposer; name a script that has one", setting.option);
-    }
+    if (setting.part != "proposer" || pipeline.proposers.size() == 1) continue;
+    fail("proposer.{}: the pipeline has {}; name a script that has one", setting.option,
+         pipeline.proposers.empty() ? "no proposer" : "several proposers");
+  }
+  if (pipeline.proposers.size() == 1) add_part("proposer", pipeline.proposers.front());
+  if (pipeline.proposers.size() > 1) {
+    out += "  proposer = first_of { ";
+    for (const PartDescription& proposer : pipeline.proposers) out += constructed("proposer", proposer) + ", ";
+    out += "},\n";
   }
   Json kv_cache = kv_cache_table(pipeline.kv_cache);
   apply(settings, "kv_cache", kv_cache);

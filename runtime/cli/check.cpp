@@ -95,7 +95,11 @@ void check_pipeline(const PipelineDescription& pipeline) {
   const PartChoice& scheduler_choice = pipeline.scheduler.select(query);
   const PartInstance scheduler(*scheduler_choice.component, scheduler_choice.options, {});
   print_part("scheduler", scheduler_choice);
-  if (pipeline.proposer) print_part("proposer", pipeline.proposer->select(query));
+  for (const PartDescription& part : pipeline.proposers) {
+    const PartChoice& choice = part.select(query);
+    const PartInstance proposer(*choice.component, choice.options, context);
+    print_part("proposer", choice);
+  }
   check_attention(pipeline, attention, dims);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <mutex>
@@ -54,6 +55,12 @@ std::string describe_change(const std::string& recorded, const std::string& now)
     for (std::string* text : {&a, &b}) text->erase(0, text->find_first_not_of(' '));
     if (a != b) changes.push_back(fmt::format("'{}' is now '{}'", a, b));
   }
+}
+
+bool has_proposer(const OpenPipeline& pipeline, const std::string& name) {
+  const auto& proposers = pipeline.description.proposers;
+  return name == "none" || std::any_of(proposers.begin(), proposers.end(),
+                                       [&](const PartDescription& proposer) { return proposer.name == name; });
 }
 
 class Replay {
@@ -169,6 +176,9 @@ class Replay {
       finish({});
       return 0;
     }
+    // Who drafted is no part of what came out: other parts may well have other proposers.
+    std::optional<std::string>& drafter = request->speculation.proposer;
+    if (drafter && !has_proposer(*pipeline->second, *drafter)) drafter.reset();
     const auto num_choices = static_cast<std::size_t>(request->sampling.n);
     const auto original = std::make_shared<const RecordedRequest>(std::move(recorded));
     const auto done = [this, original, finish](const JobResult& result, const std::string& error) {

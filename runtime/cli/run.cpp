@@ -19,6 +19,7 @@ struct RunOptions {
   SessionOptions session;
   std::optional<std::string> prompt;
   nlohmann::json sampling = nlohmann::json::object();  // fields of a request body, as given
+  SpeculationChoice speculation;
   std::optional<std::int32_t> logprobs;
   bool json = false;
 };
@@ -120,6 +121,10 @@ void run(const RunOptions& options) {
   if (!options.prompt && (options.json || options.logprobs)) {
     throw CLI::ValidationError("--json and --logprobs go with one prompt: -p PROMPT");
   }
+  if (!options.prompt && (options.speculation.proposer || options.speculation.max_tokens)) {
+    throw CLI::ValidationError(
+        "--proposer and --max-draft-tokens go with one prompt: -p PROMPT; a dialogue has /proposer");
+  }
   Session session(options.session);
   OpenPipeline& pipeline = session.pipeline();
   SamplingParams defaults = pipeline.service.info().defaults;
@@ -128,6 +133,7 @@ void run(const RunOptions& options) {
   if (options.prompt) {
     Request request;
     request.sampling = read_sampling(Body(options.sampling), defaults);
+    request.speculation = options.speculation;
     exit_code = run_once(pipeline, options, std::move(request));
   } else {
     exit_code = hold_dialogue(session, options, defaults);
@@ -146,6 +152,10 @@ void add_run_command(CLI::App& app) {
   command->add_option("-p,--prompt", options->prompt, "generate from this prompt and end; without it, a REPL");
   add_sampling_options(*command, *options);
   command->add_option("--logprobs", options->logprobs, "with --json: log probabilities and this many alternatives");
+  command->add_option("--proposer", options->speculation.proposer,
+                      "who drafts: one of the pipeline's proposers, or none");
+  command->add_option("--max-draft-tokens", options->speculation.max_tokens, "drafts a step, at most")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--json", options->json, "print one JSON object instead of text");
   command->callback([options] { run(*options); });
 }

@@ -91,9 +91,9 @@ OpenPipeline& Session::open(std::size_t index) {
   return *slot;
 }
 
-OpenPipeline& Session::replace_proposer(std::optional<PartDescription> proposer) {
+OpenPipeline& Session::replace_proposers(PartDescription proposer) {
   PipelineDescription changed = pipeline().description;
-  changed.proposer = std::move(proposer);
+  changed.proposers = {std::move(proposer)};
   auto opened = std::make_unique<OpenPipeline>(changed, *this);
   open_[0] = std::move(opened);
   return *open_[0];
@@ -127,11 +127,16 @@ void Session::route(nlohmann::json& body) {
   const std::optional<RequestRoute> route = script_.on_request(body);
   if (!route) return;
   if (route->priority && !body.contains("priority")) body["priority"] = *route->priority;
-  if (route->proposer) {
-    fail("on_request returned proposer = '{}': requests cannot choose one yet; give the pipeline a proposer",
-         *route->proposer);
-  }
   if (route->group && !body.contains("group")) body["group"] = *route->group;
+  if (!route->proposer && !route->max_draft_tokens) return;
+  nlohmann::json& speculation = body["speculation"];
+  if (speculation.is_null()) speculation = nlohmann::json::object();
+  if (!speculation.is_object()) return;  // who reads it says what is wrong
+  const auto add = [&](const char* name, const auto& value) {
+    if (value && !speculation.contains(name)) speculation[name] = *value;
+  };
+  add("proposer", route->proposer);
+  add("max_tokens", route->max_draft_tokens);
 }
 
 std::string Session::render_chat(const nlohmann::json& messages) {

@@ -49,9 +49,9 @@ class Session {
 
   // The default pipeline, opened by the first call.
   OpenPipeline& pipeline() { return open(0); }
-  // Opens the default pipeline anew with another proposer, or with none, beside the one that runs; it takes that one's
-  // place when it is open. Throws an Error when it cannot be opened: then nothing has changed.
-  OpenPipeline& replace_proposer(std::optional<PartDescription> proposer);
+  // Opens the default pipeline anew with this proposer in the place of those that it has, beside the one that runs; it
+  // takes that one's place when it is open. Throws an Error when it cannot be opened: then nothing has changed.
+  OpenPipeline& replace_proposers(PartDescription proposer);
   // The pipeline that a body's `model` names. With one pipeline, or without the field, it is the default: clients send
   // names that mean nothing here. Throws an Error that lists the names.
   OpenPipeline& pipeline_for(const nlohmann::json& body);

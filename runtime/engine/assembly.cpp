@@ -357,18 +357,28 @@ void Assembly::open_policies(const PipelineDescription& description, const morti
   scheduler_.emplace(*scheduler.component, scheduler.options, context);
   parts_.scheduler = {scheduler_->handle<mortise_scheduler>(), scheduler_->table<mortise_scheduler_table>(),
                       scheduler.component->label()};
-  if (!description.proposer) return;
-  const PartChoice& proposer = description.proposer->select(query);
-  proposer_.emplace(*proposer.component, proposer.options, context);
-  parts_.proposer = {proposer_->handle<mortise_proposer>(), proposer_->table<mortise_proposer_table>(),
-                     proposer.component->label()};
-  limits_.max_draft_tokens = proposer.options.value("max_tokens", 0);
+  for (const PartDescription& proposer : description.proposers) open_proposer(proposer, query, context);
+}
+
+void Assembly::open_proposer(const PartDescription& description, const mortise_query& query,
+                             const CreateContext& context) {
+  const PartChoice& choice = description.select(query);
+  PartInstance& instance = proposers_.emplace_back(*choice.component, choice.options, context);
+  ActiveProposer& proposer = parts_.proposers.emplace_back();
+  proposer.self = instance.handle<mortise_proposer>();
+  proposer.api = instance.table<mortise_proposer_table>();
+  proposer.name = choice.component->label();
+  proposer.plugin = choice.component->name;
+  proposer.capabilities = choice.component->capabilities;
+  proposer.max_tokens = choice.options.value("max_tokens", 0);
+  proposer.sequences = static_cast<const mortise_sequences_table*>(instance.get_ext(MORTISE_EXT_SEQUENCES));
+  limits_.max_draft_tokens = std::max(limits_.max_draft_tokens, proposer.max_tokens);
   mortise_proposer_bind_args bind{};
   bind.struct_size = sizeof bind;
   bind.target = &dims_;
   bind.vocab_hash = vocabulary_hash(*tokenizer_);
   mortise_error error = empty_error();
-  proposer_->check(parts_.proposer.api->bind(parts_.proposer.self, &bind, &error), error, "bind");
+  instance.check(proposer.api->bind(proposer.self, &bind, &error), error, "bind");
 }
 
 // Asks the device to take the weights from a file that it made of this checkpoint; null: it has no such file, or its
@@ -437,9 +447,9 @@ void Assembly::activate(const PipelineDescription& description) {
   if (fills_device(description)) limits_.num_blocks = useful_blocks(description, free_memory() / kv_bytes_per_block_);
   model_->activate(sizes());
   bind_attention(description);
-  for (auto* part : {&attention_, &scheduler_, &proposer_}) {
-    if (*part) (*part)->activate(sizes());
-  }
+  attention_->activate(sizes());
+  scheduler_->activate(sizes());
+  for (PartInstance& proposer : proposers_) proposer.activate(sizes());
 }
 
 ModelInfo Assembly::model_info() const {

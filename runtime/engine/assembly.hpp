@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -67,6 +68,7 @@ class Assembly {
   std::uint64_t device_memory() const;  // bytes in all
   std::uint64_t free_memory() const;
   void open_policies(const PipelineDescription& description, const mortise_query& query);
+  void open_proposer(const PartDescription& description, const mortise_query& query, const CreateContext& context);
   const mortise_weight_cache_table* open_weight_cache();
   void load_weights();
   void activate(const PipelineDescription& description);
@@ -83,7 +85,7 @@ class Assembly {
   std::unique_ptr<DeviceMemory> kv_;
   std::optional<PartInstance> attention_;
   std::optional<PartInstance> scheduler_;
-  std::optional<PartInstance> proposer_;
+  std::deque<PartInstance> proposers_;
   EngineLimits limits_;
   Parts parts_;
 };

@@ -1,12 +1,12 @@
-// runtime/engine/drafting.hpp: the proposer's place in a step: what it is told, what it is asked, and what of its
-// answer is used. A proposer that fails or breaks a bound costs the step its drafts, nothing else.
+// runtime/engine/drafting.hpp: the proposers' place in a step: how many drafts a sequence may have, and whose they are.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <span>
-#include <vector>
 
 #include "engine/batch_builder.hpp"
+#include "engine/drafter.hpp"
 #include "engine/parts.hpp"
 
 namespace mortise {
@@ -15,29 +15,24 @@ class Drafting {
  public:
   Drafting(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size);
 
+  // What a request's choice means here. Throws an Error that lists the names when it names no proposer of the pipeline.
+  // [any thread]
+  Drafters drafters_of(const SpeculationChoice& choice) const;
   // Draft tokens that a sequence may use in its next decode step: never beyond its max_tokens or the model's length.
   std::int32_t allowance(const Sequence& sequence) const;
-  // Fills `drafts` of the scheduled sequences that decode in this step.
+  // Fills `drafts` of the scheduled sequences that decode in this step: each sequence's are of the first proposer that
+  // has any for it.
   void propose(const mortise_step& step, std::span<ScheduledSequence> scheduled);
-  // Tells the proposer what a step committed. `committed[i]` tokens, `accepted[i]` of them drafts.
-  struct Outcome {
-    const Sequence* sequence;
-    std::int32_t num_committed;
-    std::int32_t num_accepted;
-  };
-  void observe(std::span<const Outcome> outcomes, std::span<const std::uint64_t> ended);
+  // Tells every proposer what a step committed, and who has ended. Told twice of an end, they hear of it once.
+  void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended);
 
-  std::uint64_t num_failures() const { return num_failures_; }
+  std::uint64_t num_failures() const;
+  std::uint64_t num_sequences() const;  // that proposers keep something of, as far as they say
 
  private:
-  void failed(const char* call, const char* message);
-
   const Parts& parts_;
   const EngineLimits& limits_;
-  const std::int32_t vocab_size_;
-  std::vector<std::uint64_t> known_;  // sequences that the proposer has the history of
-  std::uint64_t known_generation_ = 0;
-  std::uint64_t num_failures_ = 0;
+  std::deque<Drafter> drafters_;  // of parts_.proposers
 };
 
 }  // namespace mortise

@@ -66,6 +66,7 @@ RequestId Engine::submit(Request request, Sink sink) {
   request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
   if (request.sampling.temperature < kLeastTemperature) request.sampling.temperature = 0;
   auto state = std::make_shared<RequestState>();
+  state->drafters = drafting_.drafters_of(request.speculation);
   state->end_tokens = end_tokens_of(request.sampling);
   state->before = decode_prefix(tokenizer_, request.sampling.skip_special_tokens, request.prompt);
   if (!request.sampling.choices.empty()) {
@@ -135,6 +136,7 @@ void Engine::run() {
       fail_all(exception.what());
     }
     drop_ended();
+    if (live_.empty()) drafting_.observe({}, ended_ids_);  // there may be no next step to tell them in
     publish_stats();
     trace_.phase("stream");
     send_outbox();
@@ -418,6 +420,7 @@ void Engine::fail_all(const std::string& why) {
 void Engine::publish_stats() {
   counters_.num_rejected_plans = planner_.num_rejected_plans();
   counters_.num_proposer_failures = drafting_.num_failures();
+  counters_.num_proposer_sequences = drafting_.num_sequences();
   counters_.num_running = static_cast<std::int32_t>(
       std::count_if(live_.begin(), live_.end(), [](const auto& sequence) { return sequence->running(); }));
   counters_.num_waiting = static_cast<std::int32_t>(live_.size()) - counters_.num_running;

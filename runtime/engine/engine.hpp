@@ -51,6 +51,7 @@ struct EngineStats {
   std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;
   std::uint64_t num_graph_replays = 0;  // steps that ran as a captured graph
   std::uint64_t num_rejected_plans = 0, num_proposer_failures = 0;
+  std::uint64_t num_proposer_sequences = 0;  // that proposers keep something of, as far as they say
   std::int32_t num_running = 0, num_waiting = 0;
   // Free, cached (kept for their prefix, held by nobody) and held blocks make up all.
   std::int32_t num_free_blocks = 0, num_cached_blocks = 0, num_blocks = 0;
@@ -110,7 +111,7 @@ class Engine {
   RowEvaluator evaluator_;
   std::deque<std::shared_ptr<Sequence>> live_;  // in order of arrival
   std::vector<std::uint64_t> ended_ids_;        // to be told to the plugins in the next call
-  std::vector<Drafting::Outcome> outcomes_;
+  std::vector<StepOutcome> outcomes_;
   // News of this step, sent when the books are closed: who hears of a finish finds its blocks free in stats().
   std::vector<std::pair<std::shared_ptr<const RequestState>, Delta>> outbox_;
   EngineStats counters_;

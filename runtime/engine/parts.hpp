@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "mortise/attention.h"
 #include "mortise/ext/graph.h"
+#include "mortise/ext/sequences.h"
 #include "mortise/model.h"
 #include "mortise/proposer.h"
 #include "mortise/scheduler.h"
@@ -22,13 +24,21 @@ struct ActivePart {
   explicit operator bool() const { return self != nullptr; }
 };
 
+// One of the pipeline's proposers.
+struct ActiveProposer : ActivePart<mortise_proposer, mortise_proposer_table> {
+  std::string plugin;              // "ngram": what a request calls it by; no two of a pipeline are the same
+  std::uint64_t capabilities = 0;  // MORTISE_CAP_*
+  std::int32_t max_tokens = 0;     // drafts for a sequence and step, its option
+  const mortise_sequences_table* sequences = nullptr;  // null: it does not say of how many it keeps something
+};
+
 struct Parts {
   ActivePart<mortise_device, mortise_device_table> device;
   ActivePart<mortise_model, mortise_model_table> model;
   ActivePart<mortise_attention, mortise_attention_table> attention;
   ActivePart<mortise_scheduler, mortise_scheduler_table> scheduler;
-  ActivePart<mortise_proposer, mortise_proposer_table> proposer;  // may be absent
-  std::uint64_t generation = 0;                                   // grows when a part is replaced
+  std::vector<ActiveProposer> proposers;  // in the order in which they are asked; may be none
+  std::uint64_t generation = 0;           // grows when a part is replaced
   // Of the device, if it and the parts that run in a step can be captured; else null.
   const mortise_graph_table* graphs = nullptr;
 };
@@ -41,7 +51,7 @@ struct EngineLimits {
   std::int32_t max_model_len = 0;
   std::int32_t block_size = 0;
   std::int32_t num_blocks = 0;
-  std::int32_t max_draft_tokens = 0;  // a sequence and step; 0 without a proposer
+  std::int32_t max_draft_tokens = 0;  // a sequence and step, of the proposer that drafts most; 0 without one
   bool prefix_cache = true;           // kv_cache.prefix_cache
   // A block beyond num_blocks that no sequence holds: rows that pad a batch write there. -1: there is none, and no
   // batch is padded.

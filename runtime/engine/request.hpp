@@ -14,6 +14,13 @@ namespace mortise {
 
 using RequestId = std::uint64_t;
 
+// Who drafts for a request, and how much: a choice about speed, which changes no token.
+struct SpeculationChoice {
+  std::optional<std::string> proposer = {};  // one of the pipeline's, or "none". Not set: all of them, in their order
+  std::optional<std::int32_t> max_tokens =
+      {};  // drafts a step, at most. Not set: as many as the proposer's options allow
+};
+
 struct Request {
   std::vector<std::int32_t> prompt;
   SamplingParams sampling;
@@ -24,6 +31,7 @@ struct Request {
   std::optional<std::int32_t> score_from;
   std::int32_t priority = 0;  // lower runs first
   std::uint64_t group = 0;    // prefix group, 0 none
+  SpeculationChoice speculation;
 };
 
 enum class FinishReason { kNone, kStop, kLength, kAborted, kError };

@@ -15,6 +15,14 @@
 
 namespace mortise {
 
+// Which of the pipeline's proposers may draft for a request, and how much.
+struct Drafters {
+  std::uint32_t allowed = ~std::uint32_t{0};  // bit i: proposer i; a pipeline has at most kMaxAlternatives
+  std::int32_t max_tokens = INT32_MAX;
+
+  bool allows(std::size_t proposer) const { return (allowed >> proposer & 1u) != 0; }
+};
+
 // A request, shared by its choices.
 struct RequestState {
   RequestId id = 0;
@@ -25,6 +33,7 @@ struct RequestState {
   std::vector<std::int32_t> end_tokens;  // that end it: the model's, unless ignore_eos, and its stop_token_ids
   std::optional<ChoiceTrie> guide;       // of its `choices`
   DecodedPrefix before;                  // of its prompt: what the texts go on from
+  Drafters drafters;
 };
 
 class Sequence {
@@ -72,6 +81,7 @@ class Sequence {
   std::int32_t num_cached_free_blocks = 0;  // of them nobody holds
   std::vector<BlockId> pinned;              // a path that is held for the scheduler's pin
   std::vector<std::int32_t> drafts;         // of this step, to verify
+  std::int32_t drafted_by = -1;             // index of the proposer that they are from
   TokenCounts counts;
   ChoiceTrie::Node guide_node = ChoiceTrie::kRoot;  // where the generated tokens lead in owner->guide
   std::vector<TokenInfo> scores;                    // of prompt tokens, from score_from on

@@ -221,11 +221,29 @@ void check_logprobs(std::size_t num_choices, std::size_t num_tokens, std::int32_
       num_tokens, num_choices, num_alternatives, kMaxLogprobs);
 }
 
+SpeculationChoice read_speculation(const nlohmann::json& json) {
+  const Body fields(json, "speculation");
+  for (const auto& [name, value] : json.items()) {
+    if (name == "proposer" || name == "max_tokens") continue;
+    fail("speculation: unknown field {}; it has proposer and max_tokens", quote(name));
+  }
+  SpeculationChoice choice;
+  try {
+    choice.proposer = fields.string("proposer");
+    if (const auto n = fields.integer("max_tokens", 0, kMaxInt32)) choice.max_tokens = static_cast<std::int32_t>(*n);
+  } catch (const Error& error) {
+    fail("speculation.{}", error.what());
+  }
+  return choice;
+}
+
 void read_scheduling(const Body& body, Request& request) {
   request.priority = static_cast<std::int32_t>(body.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
   // 0 is no group.
   if (const auto group = body.string("group"))
     request.group = std::max<std::uint64_t>(1, XXH3_64bits(group->data(), group->size()));
+  if (const nlohmann::json* speculation = body.find("speculation"))
+    request.speculation = read_speculation(*speculation);
 }
 
 SamplingParams read_sampling(const Body& body, SamplingParams defaults) {

@@ -55,8 +55,11 @@ void check_amount(std::size_t num_prompts, const SamplingParams& params);
 // Throws when so many log probabilities would make an answer that neither memory nor a line can hold.
 void check_logprobs(std::size_t num_choices, std::size_t num_tokens, std::int32_t num_alternatives);
 
-// `priority`, and `group`: requests of one text share a prefix (design: prefix groups).
+// `priority`; `group`: requests of one text share a prefix (design: prefix groups); `speculation`: who drafts for it.
 void read_scheduling(const Body& body, Request& request);
+
+// A request's `speculation`: {"proposer": name or "none", "max_tokens": drafts a step at most}, both optional.
+SpeculationChoice read_speculation(const nlohmann::json& json);
 
 // The sampling fields of completions and chat; `defaults` are what absent fields mean. Guided by `choices`, an absent
 // max_tokens is as many as they need.

@@ -12,6 +12,7 @@ namespace mortise {
 namespace {
 
 constexpr const char* kPartType = "mortise.part";
+constexpr const char* kProposersType = "mortise.proposers";
 constexpr const char* kPipelineType = "mortise.pipeline";
 
 // Parts are C++'s memory, not Lua's, so that the script's limit does not end a loop which makes them.
@@ -49,6 +50,13 @@ nlohmann::json options_at_1(lua_State* L, const std::string& name) {
   }
   if (!options.is_object()) fail("{} takes options by name, {} {{ option = value }}, not a list", name, name);
   return options;
+}
+
+// A part's own message begins with its line; `where` is for what is wrong between parts.
+[[noreturn]] void throw_located(const std::string& where, const Error& error) {
+  const std::string text = error.what();
+  if (text.starts_with(where.substr(0, where.rfind(':') + 1))) throw error;
+  fail("{}: {}", where, text);
 }
 
 // paged { ... }. Upvalues: parts, index into constructors, the name as the script wrote it.
@@ -132,6 +140,65 @@ int find_global(lua_State* L) {
   });
 }
 
+// An item of first_of's list: the value on top.
+PartDescription read_alternative(lua_State* L, const ScriptParts& parts, std::size_t number) {
+  const auto index = index_at(L, -1, kPartType);
+  if (!index) {
+    const char* what = index_at(L, -1, kProposersType) ? "another first_of" : luaL_typename(L, -1);
+    fail("item {} of first_of is {}{}; expected a proposer, <plugin> {{ ... }}{}", number,
+         index_at(L, -1, kProposersType) ? "" : "a ", what,
+         lua_iscfunction(L, -1) != 0 ? " (the { } are missing)" : "");
+  }
+  return part_of_kind(parts.parts[*index], PartKind::kProposer, fmt::format("item {} of first_of", number));
+}
+
+std::vector<PartDescription> read_alternatives(lua_State* L, const ScriptParts& parts) {
+  constexpr const char* kForm = "first_of { ngram {}, draft_model { path = ... } }";
+  if (lua_type(L, 1) != LUA_TTABLE)
+    fail("first_of takes a list of proposers, {}, not a {}", kForm, luaL_typename(L, 1));
+  std::vector<PartDescription> proposers;
+  const auto size = static_cast<std::size_t>(lua_rawlen(L, 1));
+  for (std::size_t i = 1; i <= size && i <= kMaxAlternatives; ++i) {
+    lua_rawgeti(L, 1, static_cast<lua_Integer>(i));
+    proposers.push_back(read_alternative(L, parts, i));
+    lua_pop(L, 1);
+  }
+  std::size_t num_keys = 0;
+  for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) ++num_keys;
+  if (num_keys > size) fail("first_of takes a list of proposers, {}, without names and gaps", kForm);
+  if (size == 0) fail("first_of has an empty list; give it proposers, {}", kForm);
+  if (size > kMaxAlternatives) fail("first_of has {} proposers; at most {} are taken", size, kMaxAlternatives);
+  for (std::size_t i = 0; i < size; ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (proposers[i].name != proposers[j].name) continue;
+      fail("first_of has '{}' twice; a request chooses a proposer by its name, so give each one once",
+           proposers[i].name);
+    }
+  }
+  return proposers;
+}
+
+// first_of { a {}, b {} }: each sequence's drafts are of the first that has any for it.
+int construct_alternatives(lua_State* L) {
+  return lua_barrier(L, [L] {
+    ScriptParts& parts = script_parts(L);
+    const std::string where = script_location(L);
+    if (!parts.loading) fail("{}: first_of can be called while the script loads, not in a callback", where);
+    if (parts.proposers.size() == kMaxParts) {
+      fail("{}: the script calls first_of more than {} times; call it where it is used", where, kMaxParts);
+    }
+    std::vector<PartDescription> proposers;
+    try {
+      proposers = read_alternatives(L, parts);
+    } catch (const Error& error) {
+      throw_located(where, error);
+    }
+    parts.proposers.push_back(std::move(proposers));
+    push_index(L, parts.proposers.size() - 1, kProposersType);
+    return 1;
+  });
+}
+
 // The parts among the keys of pipeline { ... }; only the proposer may be absent.
 struct PartKey {
   const char* key;
@@ -155,10 +222,8 @@ void check_keys(lua_State* L) {
   }
 }
 
-std::optional<PartDescription> read_part(lua_State* L, const ScriptParts& parts, const PartKey& key) {
+PartDescription read_part(lua_State* L, const ScriptParts& parts, const PartKey& key) {
   if (lua_getfield(L, 1, key.key) == LUA_TNIL) {
-    lua_pop(L, 1);
-    if (key.kind == PartKind::kProposer) return std::nullopt;
     fail("pipeline has no {}; give it one, {} = <plugin> {{ ... }} (`mortise plugin list` shows which there are)",
          key.key, key.key);
   }
@@ -170,6 +235,15 @@ std::optional<PartDescription> read_part(lua_State* L, const ScriptParts& parts,
   }
   lua_pop(L, 1);
   return part_of_kind(parts.parts[*index], key.kind, key.key);
+}
+
+std::vector<PartDescription> read_proposers(lua_State* L, const ScriptParts& parts, const PartKey& key) {
+  const int type = lua_getfield(L, 1, key.key);
+  const auto index = index_at(L, -1, kProposersType);
+  lua_pop(L, 1);
+  if (type == LUA_TNIL) return {};
+  if (index) return parts.proposers[*index];
+  return {read_part(L, parts, key)};
 }
 
 nlohmann::json read_table(lua_State* L, const char* key) {
@@ -202,8 +276,8 @@ PipelineDescription read_pipeline(lua_State* L, const ScriptParts& parts) {
   check_keys(L);
   PipelineDescription pipeline{};
   PartDescription* const places[] = {&pipeline.device, &pipeline.model, &pipeline.attention, &pipeline.scheduler};
-  for (std::size_t i = 0; i < std::size(places); ++i) *places[i] = *read_part(L, parts, kPartKeys[i]);
-  pipeline.proposer = read_part(L, parts, kPartKeys[4]);
+  for (std::size_t i = 0; i < std::size(places); ++i) *places[i] = read_part(L, parts, kPartKeys[i]);
+  pipeline.proposers = read_proposers(L, parts, kPartKeys[4]);
   pipeline.kv_cache = parse_kv_cache(read_table(L, "kv_cache"));
   pipeline.speculation = parse_speculation(read_table(L, "speculation"));
   pipeline.block_size = shared_option(pipeline.attention, "block_size", 16);
@@ -222,18 +296,14 @@ int construct_pipeline(lua_State* L) {
     try {
       pipeline = read_pipeline(L, parts);
     } catch (const Error& error) {
-      // A part's own message begins with its line; the pipeline's line is for what is wrong between them.
-      const std::string text = error.what();
-      const std::string script = where.substr(0, where.rfind(':') + 1);
-      if (text.starts_with(script)) throw;
-      fail("{}: {}", where, text);
+      throw_located(where, error);
     }
     pipeline.where = where;
     const mortise_query query = pipeline.query();
     for (const PartDescription* part : {&pipeline.device, &pipeline.model, &pipeline.attention, &pipeline.scheduler}) {
       part->select(query);
     }
-    if (pipeline.proposer) pipeline.proposer->select(query);
+    for (const PartDescription& proposer : pipeline.proposers) proposer.select(query);
     parts.pipelines.push_back(std::move(pipeline));
     push_index(L, parts.pipelines.size() - 1, kPipelineType);
     return 1;
@@ -264,9 +334,11 @@ void make_type(lua_State* L, const char* type) {
 void open_constructors(lua_State* L, ScriptParts& parts) {
   make_type(L, kPartType);
   set_function(L, parts, "__tostring", &part_to_string);
+  make_type(L, kProposersType);
   make_type(L, kPipelineType);
   lua_pushglobaltable(L);
   set_function(L, parts, "plugin", &plugin_from_file);
+  set_function(L, parts, "first_of", &construct_alternatives);
   set_function(L, parts, "pipeline", &construct_pipeline);
   lua_newtable(L);
   set_function(L, parts, "__index", &find_global);

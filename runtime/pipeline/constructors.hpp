@@ -1,5 +1,5 @@
-// runtime/pipeline/constructors.hpp: the words of a pipeline script: one constructor a plugin, plugin("file.so") and
-// pipeline { ... }. They check what they are given at once, so that an error names the line where it was written.
+// runtime/pipeline/constructors.hpp: the words of a pipeline script: one constructor a plugin, plugin("file.so"),
+// first_of { ... } and pipeline { ... }. They check what they are given at once, so that an error names the line where it was written.
 #pragma once
 
 #include <filesystem>
@@ -23,10 +23,11 @@ struct ScriptParts {
 
   std::vector<std::vector<const Component*>> constructors;
   std::vector<PartDescription> parts;
+  std::vector<std::vector<PartDescription>> proposers;  // of first_of's lists
   std::vector<PipelineDescription> pipelines;
 };
 
-// Adds `plugin` and `pipeline`, and makes every other unknown global a look-up of a plugin by that name: a script loads
+// Adds `plugin`, `first_of` and `pipeline`, and makes every other unknown global a look-up of a plugin by that name: a script loads
 // only the files that it names, and a slip in a name is an error with a suggestion. `parts` must outlive the state.
 void open_constructors(lua_State* L, ScriptParts& parts);
 

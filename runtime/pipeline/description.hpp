@@ -14,6 +14,8 @@
 
 namespace mortise {
 
+inline constexpr std::size_t kMaxAlternatives = 8;  // proposers of a pipeline
+
 // One component that a part may be, with its options complete and valid by that component's schema.
 struct PartChoice {
   const Component* component;
@@ -52,7 +54,7 @@ struct PipelineDescription {
   std::string name;   // its key in the table that the script returns; the script's name when it returns one pipeline
   std::string where;  // of pipeline { ... }
   PartDescription device, model, attention, scheduler;
-  std::optional<PartDescription> proposer;
+  std::vector<PartDescription> proposers;  // in the order in which they are asked for drafts; may be none
   KvCacheOptions kv_cache;
   SpeculationOptions speculation;
   // Read from the parts' options of these names, so that host and parts agree; a part without the option gets the

@@ -57,19 +57,25 @@ std::optional<T> route_field(const nlohmann::json& route, const char* name, bool
 RequestRoute parse_route(const nlohmann::json& route) {
   if (route.is_null()) return {};
   if (!route.is_object()) {
-    fail("on_request returned {}; expected nil or a table with priority, group or proposer", show_value(route));
+    fail("on_request returned {}; expected nil or a table with priority, group, proposer or max_draft_tokens",
+         show_value(route));
   }
   for (const auto& [key, value] : route.items()) {
-    if (key != "priority" && key != "group" && key != "proposer") {
-      fail("on_request returned the unknown key '{}'; it may set priority, group and proposer", key);
+    if (key != "priority" && key != "group" && key != "proposer" && key != "max_draft_tokens") {
+      fail("on_request returned the unknown key '{}'; it may set priority, group, proposer and max_draft_tokens", key);
     }
   }
   const auto is_text = [&](const char* name) { return route.contains(name) && route[name].is_string(); };
-  const bool is_priority = route.contains("priority") && route["priority"].is_number_integer() &&
-                           std::abs(route["priority"].get<double>()) <= INT32_MAX;
-  return {.priority = route_field<std::int32_t>(route, "priority", is_priority, "a whole number of 32 bits"),
+  const auto is_integer = [&](const char* name, double least) {
+    return route.contains(name) && route[name].is_number_integer() && route[name].get<double>() >= least &&
+           route[name].get<double>() <= INT32_MAX;
+  };
+  return {.priority = route_field<std::int32_t>(route, "priority", is_integer("priority", -INT32_MAX),
+                                                "a whole number of 32 bits"),
           .group = route_field<std::string>(route, "group", is_text("group"), "a text"),
-          .proposer = route_field<std::string>(route, "proposer", is_text("proposer"), "a text")};
+          .proposer = route_field<std::string>(route, "proposer", is_text("proposer"), "a text"),
+          .max_draft_tokens = route_field<std::int32_t>(route, "max_draft_tokens", is_integer("max_draft_tokens", 0),
+                                                        "a whole number from 0")};
 }
 
 }  // namespace

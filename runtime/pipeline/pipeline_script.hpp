@@ -3,7 +3,7 @@
 // A script returns one pipeline { ... }, or a table of named ones. The default is the one named "default", or else the
 // one that the script made first. It may define the global functions
 //   chat_template(messages) -> text      messages as in a chat request: { { role = ..., content = ... }, ... }
-//   on_request(request)     -> nil, or { priority = integer, group = text, proposer = text }, each optional
+//   on_request(request)     -> nil, or { priority = integer, group = text, proposer = text, max_draft_tokens = integer }
 // and has the global script_dir, the absolute folder of the script.
 #pragma once
 
@@ -25,7 +25,8 @@ namespace mortise {
 struct RequestRoute {
   std::optional<std::int32_t> priority;
   std::optional<std::string> group;
-  std::optional<std::string> proposer;
+  std::optional<std::string> proposer;  // one of the pipeline's, or "none"
+  std::optional<std::int32_t> max_draft_tokens;
 };
 
 // Used by one thread at a time, callbacks included. Movable; descriptions move with it.

@@ -193,6 +193,10 @@ OrderedJson to_json(const RecordedRequest& recorded) {
                       {"priority", request.priority}, {"group", request.group}};
   if (request.logprobs) json["logprobs"] = *request.logprobs;
   if (request.score_from) json["score_from"] = *request.score_from;
+  OrderedJson speculation = OrderedJson::object();
+  if (request.speculation.proposer) speculation["proposer"] = *request.speculation.proposer;
+  if (request.speculation.max_tokens) speculation["max_tokens"] = *request.speculation.max_tokens;
+  if (!speculation.empty()) json["speculation"] = std::move(speculation);
   auto choices = OrderedJson::array();
   for (const RecordedChoice& choice : recorded.choices) {
     choices.push_back(choice_json(choice, request.logprobs.value_or(0) > 0));
@@ -235,6 +239,7 @@ RecordedRequest read_recorded_request(const Json& line) {
   if (body.find("group") != nullptr) request.group = read_uint64(body, "group");
   if (const auto n = body.integer("logprobs", 0, INT32_MAX)) request.logprobs = static_cast<std::int32_t>(*n);
   if (const auto from = body.integer("score_from", 1, INT32_MAX)) request.score_from = static_cast<std::int32_t>(*from);
+  if (const Json* speculation = body.find("speculation")) request.speculation = read_speculation(*speculation);
   const Json& choices = read_list(body, "choices");
   if (choices.size() != static_cast<std::size_t>(request.sampling.n)) {
     fail("choices has {} entries for n = {}; it must have one for each", choices.size(), request.sampling.n);

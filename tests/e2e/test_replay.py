@@ -344,12 +344,3 @@ def test_the_group_of_a_request_is_kept(tmp_path, script):
     assert process.returncode == 0, process.stderr
     groups = [entry["group"] for entry in sorted(map(json.loads, log.read_text().splitlines()[1:]), key=lambda e: e["request"])]
     assert groups[0] == groups[2] != groups[1] and groups[3] == 0 and 0 not in groups[:3]
-
-
-def test_a_proposer_of_a_single_request_is_refused(jsonl, script):
-    path = script("function on_request() return { proposer = 'ngram' } end return pipeline { device = cpu {}, "
-                  "model = llama { path = 'DEMO' }, attention = paged {}, scheduler = fcfs {}, kv_cache = { memory = '64MiB' } }")
-    line = {"custom_id": "x", "method": "POST", "url": "/v1/completions", "body": {"prompt": "Once", "max_tokens": 1}}
-    process, answers = jsonl("batch", [line], path)
-    assert process.returncode == 1
-    assert "on_request returned proposer = 'ngram': requests cannot choose one yet" in json.dumps(answers[0])

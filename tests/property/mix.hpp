@@ -25,10 +25,13 @@ struct RunConfig {
   int max_batched_tokens = 2048;
   double pool_share = 1;  // of the blocks that all requests together need; below 1 there will be preemptions
   bool prefix_cache = true;
-  bool twice = false;            // all requests come a second time when the first have ended: the cache is warm
-  bool random_schedule = false;  // else fcfs
-  int draft_percent = -1;        // -1: no proposer; else how many of its drafts are right
-  std::uint32_t seed = 0;        // of schedule and drafts
+  bool twice = false;             // all requests come a second time when the first have ended: the cache is warm
+  bool random_schedule = false;   // else fcfs
+  int ngram_tokens = 0;           // 0: no ngram; else its max_tokens
+  int draft_percent = -1;         // -1: no proposer that knows the answers; else how many of its drafts are right
+  int oracle_tokens = 4;          // that one's max_tokens; with both proposers it is asked second
+  bool choose_proposers = false;  // requests choose among them, and how many drafts they take
+  std::uint32_t seed = 0;         // of schedule and drafts
   // What is run, rather than how: the same when the requests run alone.
   std::string weights = "auto";   // of the model
   std::string kv_dtype = "auto";  // of kv_cache
@@ -60,8 +63,8 @@ struct RunReport {
 };
 
 // Runs the requests together under `config`. `drafts`: the outcomes to draft from, when config has a proposer.
-RunReport run_together(const std::filesystem::path& model, const RunConfig& config,
-                       const std::vector<Request>& requests, const Outcomes* drafts);
+RunReport run_together(const std::filesystem::path& model, const RunConfig& config, std::vector<Request> requests,
+                       const Outcomes* drafts);
 // Runs each request alone, one after the other, in a roomy engine without prefix cache; `what` says what is run.
 Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, const std::vector<Request>& requests,
                    const RunConfig& what = {});

@@ -15,8 +15,6 @@
 namespace mortise::test {
 namespace {
 
-constexpr int kMaxDrafts = 4;
-
 // A scheduler that picks any valid plan: random order, random chunks, needless preemptions, pins.
 struct RandomScheduler {
   std::mt19937 random;
@@ -187,6 +185,18 @@ class Collector {
   std::atomic<int> open_ = 0;
 };
 
+// Each request by itself: any proposer, one of them, or none, with any number of drafts.
+void choose_proposers(std::vector<Request>& requests, const std::vector<ActiveProposer>& proposers,
+                      std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<std::optional<std::string>> names = {std::nullopt, "none"};
+  for (const ActiveProposer& proposer : proposers) names.emplace_back(proposer.plugin);
+  for (Request& request : requests) {
+    request.speculation.proposer = names[random() % names.size()];
+    if (random() % 2 == 0) request.speculation.max_tokens = static_cast<std::int32_t>(random() % 9);
+  }
+}
+
 std::int32_t blocks_of(const Request& request, int block_size) {
   return (static_cast<std::int32_t>(request.prompt.size()) + request.sampling.max_tokens + block_size - 1) / block_size;
 }
@@ -197,13 +207,18 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
   const std::string device = config.device == "cuda" ? fmt::format("cuda {{ graphs = {} }}", config.graphs)
                                                      : fmt::format("{} {{ threads = {}, isa = '{}' }}", config.device,
                                                                    config.threads, config.isa);
+  // One token that stood before is a match: random texts hold hardly any longer ones.
+  const std::string proposer =
+      config.ngram_tokens == 0
+          ? ""
+          : fmt::format(", proposer = ngram {{ min_match = 1, max_match = 3, max_tokens = {} }}", config.ngram_tokens);
   const std::string script = fmt::format(
       "return pipeline {{ device = {}, model = llama {{ path = '{}', weights = '{}' "
       "}}, "
       "attention = paged {{ block_size = {} }}, scheduler = fcfs {{ max_num_seqs = {}, max_batched_tokens = {} }}, "
-      "kv_cache = {{ memory = '{}', prefix_cache = {}, dtype = '{}' }} }}",
+      "kv_cache = {{ memory = '{}', prefix_cache = {}, dtype = '{}' }}{} }}",
       device, model.string(), config.weights, config.block_size, config.max_num_seqs, config.max_batched_tokens,
-      config.kv_memory, config.prefix_cache, config.kv_dtype);
+      config.kv_memory, config.prefix_cache, config.kv_dtype, proposer);
   // A machine that the tests were carried to has the plugins above the program (scripts/gpu_bundle.sh).
   const std::filesystem::path built = MORTISE_BINARY_DIR;
   const std::filesystem::path folder =
@@ -213,8 +228,8 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
   return std::make_unique<Assembly>(loaded.pipelines().front());
 }
 
-RunReport run_together(const std::filesystem::path& model, const RunConfig& config,
-                       const std::vector<Request>& requests, const Outcomes* drafts) {
+RunReport run_together(const std::filesystem::path& model, const RunConfig& config, std::vector<Request> requests,
+                       const Outcomes* drafts) {
   const std::unique_ptr<Assembly> assembly = open_assembly(model, config);
   EngineLimits limits = assembly->limits();
   std::int32_t largest = 0, all = 0;
@@ -240,9 +255,15 @@ RunReport run_together(const std::filesystem::path& model, const RunConfig& conf
         proposer.answers[noise_key(*requests[i].sampling.seed, static_cast<std::uint32_t>(choice))] = std::move(answer);
       }
     }
-    parts.proposer = {reinterpret_cast<mortise_proposer*>(&proposer), OracleProposer::table(), "proposer 'oracle'"};
-    limits.max_draft_tokens = kMaxDrafts;
+    ActiveProposer& part = parts.proposers.emplace_back();
+    part.self = reinterpret_cast<mortise_proposer*>(&proposer);
+    part.api = OracleProposer::table();
+    part.name = "proposer 'oracle'";
+    part.plugin = "oracle";
+    part.max_tokens = config.oracle_tokens;
+    limits.max_draft_tokens = std::max(limits.max_draft_tokens, config.oracle_tokens);
   }
+  if (config.choose_proposers) choose_proposers(requests, parts.proposers, config.seed + 2);
   Engine engine(parts, limits, assembly->model_info(), assembly->tokenizer());
   const auto run_all = [&] {
     Collector collector;

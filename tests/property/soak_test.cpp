@@ -1,5 +1,6 @@
 // A long life: many requests of every kind, many of them aborted at any moment, in a cache that is always short. No
-// block is lost and memory stays flat. MORTISE_SOAK_REQUESTS (default 20000) makes longer runs.
+// block is lost, the proposer keeps nothing of those that ended, and memory stays flat. MORTISE_SOAK_REQUESTS (default
+// 20000) makes longer runs.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -74,7 +75,8 @@ TEST(Soak, ManyRequestsAndAbortsLoseNoBlockAndNoMemory) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("mortise-soak-{}", getpid());
   const RandomModel model = write_random_models(folder).front();
   {
-    const std::unique_ptr<Assembly> assembly = open_assembly(model.folder, {.threads = 1, .max_num_seqs = 16});
+    const std::unique_ptr<Assembly> assembly =
+        open_assembly(model.folder, {.threads = 1, .max_num_seqs = 16, .ngram_tokens = 4});
     EngineLimits limits = assembly->limits();
     limits.num_blocks = 60;
     Engine engine(assembly->parts(), limits, assembly->model_info(), assembly->tokenizer());
@@ -90,12 +92,14 @@ TEST(Soak, ManyRequestsAndAbortsLoseNoBlockAndNoMemory) {
     }
     std::vector<RequestId> recent;
     std::int64_t warm = 0;
+    std::uint64_t most_kept = 0;
     for (int i = 0; i < num_requests; ++i) {
       if (i == kWarmUp) {
         traffic.wait_for_at_most(0);
         warm = resident_bytes();
       }
       traffic.wait_for_at_most(kMaxInFlight - 1);
+      most_kept = std::max(most_kept, engine.stats().num_proposer_sequences);
       const Request& request = templates[random() % templates.size()];
       recent.push_back(engine.submit(request, traffic.sink(request.sampling.n)));
       if (random() % 4 == 0)
@@ -106,6 +110,9 @@ TEST(Soak, ManyRequestsAndAbortsLoseNoBlockAndNoMemory) {
     const std::int64_t end = resident_bytes();
     const EngineStats stats = engine.stats();
     EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, limits.num_blocks);  // less: a block is lost
+    EXPECT_EQ(stats.num_proposer_sequences, 0u);  // more: it keeps something of sequences that ended
+    EXPECT_GT(most_kept, 4u) << "the proposer says nothing of what it keeps";
+    EXPECT_GT(stats.num_accepted_tokens, 0u);
     EXPECT_EQ(traffic.count(FinishReason::kError), 0);
     EXPECT_GT(traffic.count(FinishReason::kAborted), num_requests / 20) << "the aborts came too late";
     EXPECT_GT(stats.num_preemptions, 0u);

@@ -16,8 +16,10 @@ typedef struct mortise_proposer_bind_args {
 } mortise_proposer_bind_args;
 
 /* What happened to sequences in the last step, ragged. tokens: those committed in it, in order: the accepted drafts,
- * then the recovered or bonus token. The first time a sequence is seen (also after a swap) they are its whole history.
- */
+ * then the recovered or bonus token. The first time a sequence is seen (also after a swap, and when the observe before
+ * failed) they are its whole history, first_positions[i] is 0, and whatever was kept of it is to be dropped. Sequences
+ * whose requests this proposer may not draft for are not told of. num_seqs may be 0: then all there is to tell is who
+ * ended. */
 typedef struct mortise_observation {
   uint32_t struct_size;
   uint32_t flags;
@@ -32,6 +34,8 @@ typedef struct mortise_observation {
    * component has MORTISE_CAP_NEEDS_HIDDEN. */
   const mortise_tensor* hidden;
   const uint64_t* ended_ids; /* [num_ended] drop all that is kept of these */
+  /* [num_seqs] position of the first of the tokens, which is how many the proposer was told of before. Since 0.3 */
+  const int32_t* first_positions;
 } mortise_observation;
 
 typedef struct mortise_proposal_args {

@@ -28,6 +28,7 @@ Generation stream(ReplState& state, Request request) {
 void complete(ReplState& state, const std::string& text) {
   Request request;
   request.sampling = state.settings.params();
+  request.speculation = state.speculation;
   request.prompt = state.session.pipeline().assembly.tokenizer().encode(text, /*add_special_tokens=*/true);
   const Generation generation = stream(state, std::move(request));
   state.dialogue.add({text, generation.text, to_string(generation.last.finish), generation.last.seed});
@@ -48,6 +49,7 @@ void reply(ReplState& state, const std::string& text) {
   messages.push_back({{"role", "user"}, {"content", text}});
   Request request;
   request.sampling = state.settings.params();
+  request.speculation = state.speculation;
   request.prompt = chat_tokens(render_chat(state, messages), state.session.pipeline().assembly.tokenizer());
   check_length(request, state);
   const Generation generation = stream(state, std::move(request));

@@ -168,11 +168,14 @@ constexpr Command kCommands[] = {
      "  /score 12 + 30 =|42          without spaces: B follows A at once\n"
      "  \\| is a bar of the text. Plain text, in a chat too.\n",
      Argument::kNone, score},
-    {"/proposer", "[NAME [OPTION=VALUE ...] | none]", "shows or changes the part that drafts tokens",
-     "  Opens the pipeline anew with that proposer; settings and dialogue stay, and so do the tokens of each answer:\n"
-     "  drafts change the speed alone. If it cannot be opened, the pipeline goes on as it was. "
-     "A VALUE is JSON or plain\n"
-     "  text; NAME may be a plugin's file. /plugins NAME tells the options.\n",
+    {"/proposer", "[NAME [OPTION=VALUE ...] | first_of | none]", "shows or changes the part that drafts tokens",
+     "  A NAME that the pipeline has drafts from the next prompt on; first_of: all that it has, in their order; none: "
+     "no\n"
+     "  drafts. With options, or with another plugin's name or file, the pipeline is opened anew with that proposer; "
+     "if it\n"
+     "  cannot be opened, the pipeline goes on as it was. Settings and dialogue stay, and so do the tokens of each "
+     "answer:\n"
+     "  drafts change the speed alone. A VALUE is JSON or plain text. /plugins NAME tells the options.\n",
      Argument::kProposer, change_proposer},
     {"/stats", "", "tokens/s, time to first token, KV blocks, preemptions, accepted drafts", "", Argument::kNone,
      stats},

@@ -1,4 +1,5 @@
 // runtime/cli/repl/parts.cpp: /plugins and /proposer.
+#include <algorithm>
 #include <chrono>
 
 #include "cli/repl/part_text.hpp"
@@ -13,7 +14,9 @@ bool is_in_use(const Component& component, const Parts& parts) {
   // Files with the same bytes share one image, so the table tells the part, whichever file it was found in.
   const void* table = component.abi->table;
   return table == parts.device.api || table == parts.model.api || table == parts.attention.api ||
-         table == parts.scheduler.api || table == parts.proposer.api;
+         table == parts.scheduler.api ||
+         std::any_of(parts.proposers.begin(), parts.proposers.end(),
+                     [&](const ActiveProposer& proposer) { return table == proposer.api; });
 }
 
 std::string list_of(PartKind kind, const PluginCatalog::Listing& listing, const Parts& parts) {
@@ -43,6 +46,35 @@ std::string describe_component(const Component& component, const Parts& parts) {
   return text;
 }
 
+// What drafts from here on, and what else the pipeline has.
+std::string show_proposer(const ReplState& state) {
+  const auto& proposers = state.session.pipeline().description.proposers;
+  if (proposers.empty()) return "proposer: none";
+  std::string all, chosen = "none", names;
+  for (const PartDescription& proposer : proposers) {
+    all += (all.empty() ? "" : ", ") + show_part(proposer);
+    names += (names.empty() ? "" : ", ") + proposer.name;
+    if (proposer.name == state.speculation.proposer) chosen = show_part(proposer);
+  }
+  if (!state.speculation.proposer) return fmt::format("proposer: {}{}", proposers.size() > 1 ? "first_of " : "", all);
+  return fmt::format("proposer: {}; the pipeline has {}", chosen, names);
+}
+
+// Whether the pipeline has what is to draft: then the next prompt is drafted for so.
+bool choose_proposer(ReplState& state, const std::string& name) {
+  const auto& proposers = state.session.pipeline().description.proposers;
+  const bool known =
+      std::any_of(proposers.begin(), proposers.end(), [&](const auto& part) { return part.name == name; });
+  if (name == "first_of" || (known && proposers.size() == 1)) {
+    state.speculation.proposer.reset();
+  } else if (known || name == "none") {
+    state.speculation.proposer = name;
+  } else {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void show_plugins(ReplState& state, const std::string& name) {
@@ -63,24 +95,22 @@ void show_plugins(ReplState& state, const std::string& name) {
 }
 
 void change_proposer(ReplState& state, const std::string& text) {
-  const auto show = [&] {
-    const auto& proposer = state.session.pipeline().description.proposer;
-    return "proposer: " + (proposer ? show_part(*proposer) : "none");
-  };
-  if (text.empty()) return state.console.say(show());
-  std::optional<PartDescription> proposer;
-  if (text != "none") proposer = find_part(PluginCatalog::standard(), PartKind::kProposer, parse_part_text(text));
-  if (!proposer && !state.session.pipeline().description.proposer) return state.console.say(show());
+  if (text.empty()) return state.console.say(show_proposer(state));
+  const PartText given = parse_part_text(text);
+  if (given.options.empty() && choose_proposer(state, given.name)) return state.console.say(show_proposer(state));
+  PartDescription proposer = find_part(PluginCatalog::standard(), PartKind::kProposer, given);
   const auto start = std::chrono::steady_clock::now();
   const EngineStats before = state.session.pipeline().engine.stats();
   try {
-    state.session.replace_proposer(std::move(proposer));
+    state.session.replace_proposers(std::move(proposer));
   } catch (const Error& error) {
-    fail("{}; the pipeline goes on as it was ({})", error.what(), show());
+    fail("{}; the pipeline goes on as it was ({})", error.what(), show_proposer(state));
   }
+  state.speculation = {};
   state.figures.add_closed(before);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  state.console.say(fmt::format("{}; the pipeline is open again after {:.1f} s", show(), elapsed.count()));
+  state.console.say(
+      fmt::format("{}; the pipeline is open again after {:.1f} s", show_proposer(state), elapsed.count()));
 }
 
 }  // namespace mortise

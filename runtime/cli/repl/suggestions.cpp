@@ -84,6 +84,7 @@ Suggestions suggest_proposer(std::string_view before, std::size_t start, std::si
     if (given.find('/') != given.npos) return suggest_files(start, given);  // a plugin's file
     Collector names(start, given);
     names.offer("none");
+    names.offer("first_of");
     for (const PartWords& part : proposers) names.offer(part.name);
     return names.take();
   }

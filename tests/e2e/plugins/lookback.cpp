@@ -65,6 +65,7 @@ mortise_status observe(mortise_proposer* proposer, const mortise_observation* se
     auto& history = reinterpret_cast<Lookback*>(proposer)->history;
     for (std::int32_t i = 0; i < seen->num_seqs; ++i) {
       auto& tokens = history[seen->seq_ids[i]];
+      if (seen->first_positions[i] == 0) tokens.clear();  // its whole history
       tokens.insert(tokens.end(), seen->tokens + seen->token_offsets[i], seen->tokens + seen->token_offsets[i + 1]);
     }
     for (std::int32_t i = 0; i < seen->num_ended; ++i) history.erase(seen->ended_ids[i]);

@@ -39,7 +39,7 @@ TEST_F(BenchScriptText, AScriptOfAPipelineMakesThatPipeline) {
   EXPECT_EQ(a.model.choices.front().options, b.model.choices.front().options);
   EXPECT_EQ(a.scheduler.choices.front().options, b.scheduler.choices.front().options);
   EXPECT_EQ(b.scheduler.choices.front().options.at("classes").at(0), "a\"\n");
-  EXPECT_EQ(b.proposer.value().name, "toy_proposer");
+  EXPECT_EQ(b.proposers.at(0).name, "toy_proposer");
   EXPECT_EQ(b.kv_cache.memory_bytes, 1u << 20);
   EXPECT_FALSE(b.kv_cache.prefix_cache);
   EXPECT_EQ(b.speculation.verify, Verify::kCoupled);

@@ -262,7 +262,10 @@ Parts FakeWorld::parts() {
   parts.model = {reinterpret_cast<mortise_model*>(this), &model_table, "model 'fake'"};
   parts.scheduler = {reinterpret_cast<mortise_scheduler*>(this), &scheduler_table, "scheduler 'fake'"};
   if (propose) {
-    parts.proposer = {reinterpret_cast<mortise_proposer*>(this), &proposer_table, "proposer 'fake'"};
+    parts.proposers.push_back({{reinterpret_cast<mortise_proposer*>(this), &proposer_table, "proposer 'fake'"},
+                               "fake",
+                               0,
+                               limits.max_draft_tokens});
   }
   return parts;
 }

@@ -26,6 +26,39 @@ std::string refusal(const Json& json) {
   return "accepted";
 }
 
+Request scheduled(const Json& json) {
+  Request request;
+  read_scheduling(Body(json), request);
+  return request;
+}
+
+TEST(ReadScheduling, TakesWhoDraftsForARequest) {
+  const Request request = scheduled({{"speculation", {{"proposer", "ngram"}, {"max_tokens", 3}}}});
+  EXPECT_EQ(request.speculation.proposer, "ngram");
+  EXPECT_EQ(request.speculation.max_tokens, 3);
+  for (const Json& absent : {Json::object(), Json{{"speculation", nullptr}}, Json{{"speculation", Json::object()}},
+                             Json{{"speculation", {{"proposer", nullptr}, {"max_tokens", nullptr}}}}}) {
+    EXPECT_EQ(scheduled(absent).speculation.proposer, std::nullopt);
+    EXPECT_EQ(scheduled(absent).speculation.max_tokens, std::nullopt);
+  }
+}
+
+TEST(ReadScheduling, SaysWhatIsWrongWithSpeculation) {
+  const auto refusal = [](const Json& speculation) -> std::string {
+    try {
+      scheduled({{"speculation", speculation}});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refusal("ngram"), R"(speculation: expected a JSON object, got "ngram")");
+  EXPECT_EQ(refusal({{"proposer", 3}}), "speculation.proposer: expected a string, got 3");
+  EXPECT_EQ(refusal({{"max_tokens", "3"}}), R"(speculation.max_tokens: expected an integer, got "3")");
+  EXPECT_EQ(refusal({{"max_tokens", -1}}), "speculation.max_tokens is -1; it must be from 0 to 2147483647");
+  EXPECT_EQ(refusal({{"proposers", "x"}}), "speculation: unknown field 'proposers'; it has proposer and max_tokens");
+}
+
 TEST(ReadSampling, TakesEveryFieldThatClientsSend) {
   const Json json = {{"temperature", 0.5},
                      {"top_p", 0.9},

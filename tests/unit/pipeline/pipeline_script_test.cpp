@@ -30,6 +30,8 @@ class PipelineScriptTest : public testing::Test {
            more + "\n}";
   }
 
+  static std::string other_proposer() { return LOOKBACK_DIR "/lookback.so"; }
+
   TempDir dir_;
   PluginCatalog catalog_{{fs::path(TEST_PLUGIN_DIR) / "good"}};
 };
@@ -55,7 +57,8 @@ TEST_F(PipelineScriptTest, DescribesThePartsWithAllOptions) {
   EXPECT_EQ(pipeline.model.choices.at(0).options, json({{"path", dir_.path() / "model"}, {"max_model_len", nullptr}}));
   EXPECT_EQ(pipeline.scheduler.choices.at(0).options.at("classes"), json({"a", "b"}));
   EXPECT_EQ(pipeline.scheduler.choices.at(0).options.at("policy"), "arrival");
-  EXPECT_EQ(pipeline.proposer.value().name, "toy_proposer");
+  ASSERT_EQ(pipeline.proposers.size(), 1u);
+  EXPECT_EQ(pipeline.proposers[0].name, "toy_proposer");
   EXPECT_EQ(pipeline.block_size, 32);
   EXPECT_EQ(pipeline.max_num_seqs, 3);
   EXPECT_EQ(pipeline.max_batched_tokens, 2048);
@@ -69,9 +72,48 @@ TEST_F(PipelineScriptTest, DescribesThePartsWithAllOptions) {
 
 TEST_F(PipelineScriptTest, PartsThatAreLeftOutHaveDefaults) {
   const auto script = load("return " + toys());
-  EXPECT_FALSE(script.pipelines()[0].proposer.has_value());
+  EXPECT_TRUE(script.pipelines()[0].proposers.empty());
   EXPECT_EQ(script.pipelines()[0].kv_cache.memory_bytes, std::uint64_t{512} << 20);
   EXPECT_EQ(script.pipelines()[0].speculation.verify, Verify::kCoupled);
+}
+
+TEST_F(PipelineScriptTest, FirstOfGivesProposersInOrder) {
+  const auto script = load("local other = plugin('" + other_proposer() + "')\nreturn " +
+                           toys("proposer = first_of { other {}, toy_proposer {} }"));
+  const auto& proposers = script.pipelines()[0].proposers;
+  ASSERT_EQ(proposers.size(), 2u);
+  EXPECT_EQ(proposers[0].name, "lookback");
+  EXPECT_EQ(proposers[1].name, "toy_proposer");
+  EXPECT_EQ(load("return " + toys("proposer = first_of { toy_proposer {} }")).pipelines()[0].proposers.size(), 1u);
+}
+
+TEST_F(PipelineScriptTest, FirstOfSaysWhatIsWrongWithItsList) {
+  const auto refusal = [&](const std::string& list) { return failure("\nlocal p = first_of " + list); };
+  constexpr const char* kForm = "first_of { ngram {}, draft_model { path = ... } }";
+  EXPECT_EQ(refusal("'ngram'"),
+            std::string("test.lua:2: first_of takes a list of proposers, ") + kForm + ", not a string");
+  EXPECT_EQ(refusal("{}"), std::string("test.lua:2: first_of has an empty list; give it proposers, ") + kForm);
+  EXPECT_EQ(refusal("{ a = toy_proposer {} }"),
+            std::string("test.lua:2: first_of takes a list of proposers, ") + kForm + ", without names and gaps");
+  EXPECT_EQ(refusal("{ toy_proposer {}, 3 }"),
+            "test.lua:2: item 2 of first_of is a number; expected a proposer, <plugin> { ... }");
+  EXPECT_EQ(
+      refusal("{ toy_proposer }"),
+      "test.lua:2: item 1 of first_of is a function; expected a proposer, <plugin> { ... } (the { } are missing)");
+  EXPECT_EQ(refusal("{ first_of { toy_proposer {} } }"),
+            "test.lua:2: item 1 of first_of is another first_of; expected a proposer, <plugin> { ... }");
+  EXPECT_EQ(refusal("{ toy_scheduler {} }"),
+            "test.lua:2: item 1 of first_of is to be a proposer, but 'toy_scheduler' is a scheduler");
+  EXPECT_EQ(refusal("{ toy_proposer {}, toy_proposer {} }"),
+            "test.lua:2: first_of has 'toy_proposer' twice; a request chooses a proposer by its name, so give each one "
+            "once");
+  EXPECT_EQ(refusal("{ unpack }"),
+            "test.lua:2: unknown plugin 'unpack'; in " + (fs::path(TEST_PLUGIN_DIR) / "good").string());
+  EXPECT_THAT(failure("local t = {}\nfor i = 1, 9 do t[i] = toy_proposer {} end\nfirst_of(t)"),
+              HasSubstr("test.lua:3: first_of has 9 proposers; at most 8 are taken"));
+  EXPECT_THAT(failure("return " + toys("scheduler = first_of { toy_proposer {} }")),
+              HasSubstr("scheduler of pipeline is a userdata; expected a part"));
+  EXPECT_THAT(failure("while true do first_of { p } end p = 1"), HasSubstr("test.lua:1: "));
 }
 
 TEST_F(PipelineScriptTest, UnknownOptionNamesLineValueAndTheNearest) {
@@ -188,7 +230,7 @@ TEST_F(PipelineScriptTest, ChatTemplateGetsTheMessages) {
 TEST_F(PipelineScriptTest, OnRequestSetsPriorityGroupAndProposer) {
   auto script = load(
       "function on_request(request)\n  if request.user == 'vip' then\n"
-      "    return { priority = -1, group = 'g', proposer = 'none' }\n  end\n"
+      "    return { priority = -1, group = 'g', proposer = 'none', max_draft_tokens = 3 }\n  end\n"
       "  if request.user == 'bad' then return { priority = 'high' } end\n"
       "  if request.user == 'odd' then return { prio = 1 } end\nend\nreturn " +
       toys());
@@ -196,20 +238,24 @@ TEST_F(PipelineScriptTest, OnRequestSetsPriorityGroupAndProposer) {
   EXPECT_EQ(route.priority, -1);
   EXPECT_EQ(route.group, "g");
   EXPECT_EQ(route.proposer, "none");
+  EXPECT_EQ(route.max_draft_tokens, 3);
   EXPECT_EQ(script.on_request({{"user", "x"}}).value().priority, std::nullopt);
   EXPECT_THAT(error_of([&] {
                 script.on_request({{"user", "bad"}});
               }),
               HasSubstr("on_request returned priority = \"high\" (a string); expected a whole number"));
-  EXPECT_THAT(error_of([&] {
-                script.on_request({{"user", "odd"}});
-              }),
-              HasSubstr("on_request returned the unknown key 'prio'; it may set priority, group and proposer"));
+  EXPECT_THAT(
+      error_of([&] {
+        script.on_request({{"user", "odd"}});
+      }),
+      HasSubstr(
+          "on_request returned the unknown key 'prio'; it may set priority, group, proposer and max_draft_tokens"));
   EXPECT_EQ(load("return " + toys()).on_request(json::object()), std::nullopt);
   auto wrong = load("function on_request() return 7 end return " + toys());
   EXPECT_EQ(
       error_of([&] { wrong.on_request(json::object()); }),
-      "test.lua: on_request returned 7 (a whole number); expected nil or a table with priority, group or proposer");
+      "test.lua: on_request returned 7 (a whole number); expected nil or a table with priority, group, proposer or "
+      "max_draft_tokens");
 }
 
 TEST_F(PipelineScriptTest, CallbacksAreLimitedAndSurviveTheirErrors) {

@@ -1,4 +1,4 @@
-/* tests/unit/plugin_api/layout.c: the layout of ABI 0.2, written down. A line that fails to compile is a change that
+/* tests/unit/plugin_api/layout.c: the layout of ABI 0.3, written down. A line that fails to compile is a change that
  * breaks plugins which are built already: give the ABI a new minor, and then change the line. A field that is added at
  * the tail of a struct gets a line here, and the struct its new size. 64-bit targets; the file has no code. */
 #include "mortise/abi.h"
@@ -15,12 +15,13 @@
 #include "mortise/ext/graph.h"
 #include "mortise/ext/collective.h"
 #include "mortise/ext/runner.h"
+#include "mortise/ext/sequences.h"
 #include "mortise/ext/weight_cache.h"
 
 #define SIZE(type, bytes) MORTISE_STATIC_ASSERT(sizeof(type) == (bytes), "size of " #type)
 #define AT(type, field, bytes) MORTISE_STATIC_ASSERT(offsetof(type, field) == (bytes), #type "." #field)
 
-MORTISE_STATIC_ASSERT(MORTISE_ABI_MAJOR == 0 && MORTISE_ABI_MINOR == 2, "this file is the layout of 0.2");
+MORTISE_STATIC_ASSERT(MORTISE_ABI_MAJOR == 0 && MORTISE_ABI_MINOR == 3, "this file is the layout of 0.3");
 
 /* abi.h */
 SIZE(mortise_error, 512);
@@ -368,7 +369,7 @@ AT(mortise_proposer_bind_args, struct_size, 0);
 AT(mortise_proposer_bind_args, flags, 4);
 AT(mortise_proposer_bind_args, target, 8);
 AT(mortise_proposer_bind_args, vocab_hash, 16);
-SIZE(mortise_observation, 64);
+SIZE(mortise_observation, 72);
 AT(mortise_observation, struct_size, 0);
 AT(mortise_observation, flags, 4);
 AT(mortise_observation, num_seqs, 8);
@@ -379,6 +380,7 @@ AT(mortise_observation, tokens, 32);
 AT(mortise_observation, num_accepted, 40);
 AT(mortise_observation, hidden, 48);
 AT(mortise_observation, ended_ids, 56);
+AT(mortise_observation, first_positions, 64);
 SIZE(mortise_proposal_args, 88);
 AT(mortise_proposal_args, struct_size, 0);
 AT(mortise_proposal_args, flags, 4);
@@ -448,6 +450,12 @@ AT(mortise_scheduler_table, struct_size, 0);
 AT(mortise_scheduler_table, flags, 4);
 AT(mortise_scheduler_table, events, 8);
 AT(mortise_scheduler_table, plan, 16);
+
+/* ext/sequences.h */
+SIZE(mortise_sequences_table, 16);
+AT(mortise_sequences_table, struct_size, 0);
+AT(mortise_sequences_table, flags, 4);
+AT(mortise_sequences_table, num_sequences, 8);
 
 /* ext/weight_cache.h */
 SIZE(mortise_weight_cache_args, 56);

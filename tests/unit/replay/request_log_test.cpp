@@ -45,6 +45,7 @@ RecordedRequest full_request() {
   request.logprobs = 2;
   request.score_from = 2;
   request.priority = -7;
+  request.speculation = {.proposer = "ngram", .max_tokens = 2};
   request.group = std::uint64_t{1} << 63;
   RecordedChoice& choice = recorded.choices.emplace_back();
   choice.prompt = {{7, -1.5f, 1, {{7, -1.5f}, {8, -2.0f}}}, {2'000'000'000, -0.1f, 1, {{1, -0.1f}, {2, -0.2f}}}};
@@ -81,6 +82,8 @@ TEST(RequestLog, EveryFieldOfARequestComesBackAsItWas) {
   EXPECT_EQ(b.logprobs, a.logprobs);
   EXPECT_EQ(b.score_from, a.score_from);
   EXPECT_EQ(b.priority, a.priority);
+  EXPECT_EQ(b.speculation.proposer, a.speculation.proposer);
+  EXPECT_EQ(b.speculation.max_tokens, a.speculation.max_tokens);
   EXPECT_EQ(b.group, a.group);
   // Written again it is the same text: so every sampling field came back, whatever fields there are.
   EXPECT_EQ(to_json(back).dump(), to_json(recorded).dump());

@@ -63,7 +63,7 @@ TEST(Suggest, WordsOfSmallCommands) {
 }
 
 TEST(Suggest, ProposersTheirOptionsAndValues) {
-  EXPECT_THAT(offered("/proposer "), ElementsAre("draft", "dream", "none"));
+  EXPECT_THAT(offered("/proposer "), ElementsAre("draft", "dream", "first_of", "none"));
   EXPECT_THAT(offered("/proposer dr"), ElementsAre("draft", "dream"));
   EXPECT_THAT(offered("/proposer draft m"), ElementsAre("max_tokens=", "mode="));
   EXPECT_THAT(offered("/proposer draft max_tokens=3 mode="), ElementsAre("exact", "fast"));

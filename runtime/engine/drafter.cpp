@@ -1,0 +1,144 @@
+#include "engine/drafter.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "engine/device_memory.hpp"
+
+namespace mortise {
+namespace {
+
+// Ended sequences that a proposer whose observe keeps failing is still owed. Beyond it the host keeps no more of them.
+constexpr std::size_t kMaxOwed = 100'000;
+
+bool is_power_of_ten(std::uint64_t n) {
+  while (n % 10 == 0 && n > 0) n /= 10;
+  return n == 1;
+}
+
+}  // namespace
+
+// The arrays behind a mortise_observation.
+struct Drafter::Telling {
+  std::vector<std::uint64_t> ids;
+  std::vector<std::int32_t> offsets{0}, tokens, accepted, first_positions;
+
+  void add(const StepOutcome& outcome, std::int32_t num_told) {
+    const Sequence& sequence = *outcome.sequence;
+    tokens.insert(tokens.end(), sequence.tokens.begin() + num_told, sequence.tokens.end());
+    offsets.push_back(static_cast<std::int32_t>(tokens.size()));
+    ids.push_back(sequence.id);
+    accepted.push_back(outcome.num_accepted);
+    first_positions.push_back(num_told);
+  }
+
+  mortise_observation abi(std::span<const std::uint64_t> ended) const {
+    mortise_observation observation{};
+    observation.struct_size = sizeof observation;
+    observation.num_seqs = static_cast<std::int32_t>(ids.size());
+    observation.num_ended = static_cast<std::int32_t>(ended.size());
+    observation.seq_ids = ids.data();
+    observation.token_offsets = offsets.data();
+    observation.tokens = tokens.data();
+    observation.num_accepted = accepted.data();
+    observation.ended_ids = ended.data();
+    observation.first_positions = first_positions.data();
+    return observation;
+  }
+};
+
+Drafter::Drafter(const Parts& parts, std::size_t index, std::int32_t vocab_size)
+    : parts_(parts), index_(index), vocab_size_(vocab_size) {}
+
+void Drafter::failed(const char* call, std::string_view why) {
+  ++num_failures_;
+  // A proposer that fails in every step must not fill the log.
+  if (!is_power_of_ten(num_failures_)) return;
+  const std::string times = num_failures_ == 1 ? "" : fmt::format(" (failure {})", num_failures_);
+  spdlog::warn("{}: {}: {}; the step goes on without its drafts{}", proposer().name, call, why, times);
+}
+
+void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
+  if (asked.empty()) return;
+  std::vector<std::uint64_t> ids, keys;
+  std::vector<std::int32_t> max_drafts;
+  std::vector<float> temperatures;
+  std::vector<std::int64_t> positions;
+  for (const auto& [sequence, allowed] : asked) {
+    ids.push_back(sequence->id);
+    keys.push_back(sequence->key);
+    max_drafts.push_back(allowed);
+    temperatures.push_back(sequence->request().sampling.temperature);
+    positions.push_back(sequence->num_tokens());
+  }
+  const auto width = static_cast<std::size_t>(*std::max_element(max_drafts.begin(), max_drafts.end()));
+  std::vector<std::int32_t> tokens(asked.size() * width, -1), lengths(asked.size(), 0);
+  mortise_proposal_args args{};
+  args.struct_size = sizeof args;
+  args.num_seqs = static_cast<std::int32_t>(asked.size());
+  args.max_draft = static_cast<std::int32_t>(width);
+  args.seq_ids = ids.data();
+  args.max_drafts = max_drafts.data();
+  args.keys = keys.data();
+  args.temperatures = temperatures.data();
+  args.positions = positions.data();
+  args.tokens = tokens.data();
+  args.num_drafts = lengths.data();
+  mortise_error error = empty_error();
+  if (proposer().api->propose(proposer().self, &step, &args, &error) != MORTISE_OK) {
+    return failed("propose", error.message);
+  }
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const std::int32_t length = lengths[i];
+    if (length < 0 || length > asked[i].max_drafts) {
+      failed("propose", fmt::format("{} drafts, {} were asked for at most", length, asked[i].max_drafts));
+      continue;
+    }
+    const auto row = std::span(tokens).subspan(i * width, static_cast<std::size_t>(length));
+    const auto wrong =
+        std::find_if(row.begin(), row.end(), [&](std::int32_t id) { return id < 0 || id >= vocab_size_; });
+    if (wrong != row.end()) {
+      failed("propose", fmt::format("token id {} is not one of the vocabulary's {}", *wrong, vocab_size_));
+      continue;
+    }
+    asked[i].sequence->drafts.assign(row.begin(), row.end());
+    asked[i].sequence->drafted_by = static_cast<std::int32_t>(index_);
+  }
+}
+
+std::uint64_t Drafter::num_sequences() const {
+  return proposer().sequences == nullptr ? 0 : proposer().sequences->num_sequences(proposer().self);
+}
+
+void Drafter::take_ended(std::span<const std::uint64_t> ended) {
+  for (std::uint64_t id : ended) {
+    if (known_.erase(id) > 0) ended_.push_back(id);
+  }
+  if (ended_.size() > kMaxOwed) ended_.clear();
+}
+
+void Drafter::observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended) {
+  if (known_generation_ != parts_.generation) {
+    known_.clear();
+    ended_.clear();
+    known_generation_ = parts_.generation;
+  }
+  take_ended(ended);
+  Telling telling;
+  for (const StepOutcome& outcome : outcomes) {
+    if (!outcome.sequence->owner->drafters.allows(index_)) continue;
+    Known& known = known_[outcome.sequence->id];
+    telling.add(outcome, known.num_told);
+    known.num_told = outcome.sequence->num_tokens();
+  }
+  if (telling.ids.empty() && ended_.empty()) return;
+  const mortise_observation observation = telling.abi(ended_);
+  mortise_error error = empty_error();
+  if (proposer().api->observe(proposer().self, &observation, &error) == MORTISE_OK) return ended_.clear();
+  // What it kept of these is not known: next time it is told their whole histories.
+  for (std::uint64_t id : telling.ids) known_[id].num_told = 0;
+  failed("observe", error.message);
+}
+
+}  // namespace mortise

@@ -1,0 +1,60 @@
+// runtime/engine/drafter.hpp: one proposer as the engine uses it: what it is told, what it is asked, and what of its
+// answer is used. It may fail or break any bound; that costs drafts, is counted, and logged with its name.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/parts.hpp"
+#include "engine/sequence.hpp"
+
+namespace mortise {
+
+// What a step committed of a sequence: so many tokens, of them so many drafts.
+struct StepOutcome {
+  const Sequence* sequence;
+  std::int32_t num_committed;
+  std::int32_t num_accepted;
+};
+
+class Drafter {
+ public:
+  // `index` of parts.proposers. Both references outlive this.
+  Drafter(const Parts& parts, std::size_t index, std::int32_t vocab_size);
+
+  struct Ask {
+    Sequence* sequence;
+    std::int32_t max_drafts;  // at least 1
+  };
+  // Gives the sequences drafts, those that the proposer has any for.
+  void propose(const mortise_step& step, std::span<const Ask> asked);
+  // Tells the proposer of those sequences that it may draft for: all that it does not know of them yet.
+  void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended);
+
+  std::uint64_t num_failures() const { return num_failures_; }
+  // Sequences that the proposer keeps something of; 0 if it does not say.
+  std::uint64_t num_sequences() const;
+
+ private:
+  struct Telling;
+  struct Known {
+    std::int32_t num_told = 0;  // tokens
+  };
+
+  const ActiveProposer& proposer() const { return parts_.proposers[index_]; }
+  void failed(const char* call, std::string_view why);
+  void take_ended(std::span<const std::uint64_t> ended);
+
+  const Parts& parts_;
+  const std::size_t index_;
+  const std::int32_t vocab_size_;
+  std::unordered_map<std::uint64_t, Known> known_;  // by sequence
+  std::vector<std::uint64_t> ended_;                // of known_: the proposer is yet to be told
+  std::uint64_t known_generation_ = 0;
+  std::uint64_t num_failures_ = 0;
+};
+
+}  // namespace mortise

@@ -1,0 +1,155 @@
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "proposer_instance.hpp"
+
+namespace mortise::oracle {
+namespace {
+
+using test::ProposerInstance;
+using test::Tokens;
+using testing::HasSubstr;
+
+constexpr const char* kHeader = R"({"mortise_log": 1, "pipeline": "p", "vocab_size": 100})";
+
+std::string list(const Tokens& tokens) {
+  return nlohmann::json(tokens).dump();
+}
+std::string request(const Tokens& prompt, const std::vector<Tokens>& choices) {
+  std::string text = R"({"request": 1, "prompt": )" + list(prompt) + R"(, "choices": [)";
+  for (const Tokens& tokens : choices)
+    text += (text.back() == '[' ? "" : ",") + (R"({"tokens": )" + list(tokens) + "}");
+  return text + "]}";
+}
+
+class OracleTest : public testing::Test {
+ protected:
+  OracleTest() : file_(std::filesystem::temp_directory_path() / ("oracle_test." + std::to_string(::getpid()))) {}
+  ~OracleTest() override { std::filesystem::remove(file_); }
+
+  void write(const std::vector<std::string>& lines) {
+    std::ofstream stream(file_);
+    for (const std::string& line : lines) stream << line << '\n';
+  }
+  std::string options(double rate, uint64_t seed = 0) const {
+    return nlohmann::json{{"log", file_.string()}, {"rate", rate}, {"seed", seed}, {"max_tokens", 64}}.dump();
+  }
+  std::string refusal() const {
+    ProposerInstance proposer(options(1));
+    return proposer.status == MORTISE_OK ? "accepted" : proposer.error.message;
+  }
+
+  std::filesystem::path file_;
+};
+
+Tokens counting(int32_t from, int32_t to) {
+  Tokens tokens;
+  for (int32_t i = from; i < to; ++i) tokens.push_back(i);
+  return tokens;
+}
+
+TEST_F(OracleTest, DraftsWhatTheRequestBecame) {
+  write({kHeader, request({1, 2}, {{3, 4, 5}, {6, 7, 8}}), request({1, 9}, {{3}})});
+  ProposerInstance proposer(options(1));
+  ASSERT_EQ(proposer.status, MORTISE_OK) << proposer.error.message;
+  ASSERT_EQ(proposer.bind(100), MORTISE_OK);
+  ASSERT_EQ(proposer.observe(1, 0, {1, 2, 3}), MORTISE_OK);
+  ASSERT_EQ(proposer.observe(2, 0, {1, 2, 6}), MORTISE_OK);
+  ASSERT_EQ(proposer.observe(3, 0, {1, 9, 4}), MORTISE_OK);  // not what was recorded
+  EXPECT_EQ(proposer.propose({1, 2, 3}, {3, 3, 3}, {5, 1, 5}), (std::vector<Tokens>{{4, 5}, {7}, {}}));
+  ASSERT_EQ(proposer.observe(2, 3, {7, 8}), MORTISE_OK);
+  EXPECT_EQ(proposer.propose({2}, {5}, {5}), (std::vector<Tokens>{{}}));  // its end
+  EXPECT_EQ(proposer.num_sequences(), 3u);
+  ASSERT_EQ(proposer.end({1, 2, 3}), MORTISE_OK);
+  EXPECT_EQ(proposer.num_sequences(), 0u);
+}
+
+TEST_F(OracleTest, ATextThatIsAnothersBeginningIsNotInTheWay) {
+  write({kHeader, request({1, 2}, {{3}, {3, 4, 5}})});
+  ProposerInstance proposer(options(1));
+  ASSERT_EQ(proposer.bind(100), MORTISE_OK);
+  ASSERT_EQ(proposer.observe(1, 0, {1, 2, 3}), MORTISE_OK);
+  EXPECT_EQ(proposer.propose({1}, {3}, {5}), (std::vector<Tokens>{{4, 5}}));
+}
+
+TEST_F(OracleTest, ErrsAtItsRateAndAlwaysAtTheSamePlaces) {
+  const Tokens text = counting(0, 20'000);
+  write({kHeader, request({7}, {text})});
+  for (double rate : {0.0, 0.5, 0.95}) {
+    std::vector<Tokens> runs;
+    for (std::size_t step : {std::size_t{1}, std::size_t{7}, std::size_t{64}}) {
+      ProposerInstance proposer(options(rate));
+      ASSERT_EQ(proposer.bind(20'000), MORTISE_OK);
+      Tokens drafted, told = {7};
+      for (std::size_t at = 0; at < text.size(); at += step) {
+        const auto begin = text.begin() + static_cast<std::ptrdiff_t>(at);
+        ASSERT_EQ(proposer.observe(1, static_cast<int32_t>(told.size() == 1 ? 0 : at - step + 1), told), MORTISE_OK);
+        for (int32_t token : proposer.propose({1}, {static_cast<int64_t>(at) + 1}, {static_cast<int32_t>(step)})[0]) {
+          drafted.push_back(token);
+        }
+        told.assign(begin, begin + static_cast<std::ptrdiff_t>(std::min(step, text.size() - at)));
+      }
+      runs.push_back(drafted);
+    }
+    ASSERT_EQ(runs[0].size(), text.size());
+    EXPECT_EQ(runs[0], runs[1]);  // different: errors depend on how much is drafted at a time
+    EXPECT_EQ(runs[0], runs[2]);
+    double right = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      ASSERT_TRUE(runs[0][i] >= 0 && runs[0][i] < 20'000);
+      right += runs[0][i] == text[i] ? 1 : 0;
+    }
+    EXPECT_NEAR(right / static_cast<double>(text.size()), rate, rate == 0 ? 0 : 0.011);  // 3 standard deviations
+  }
+}
+
+TEST_F(OracleTest, AnotherSeedErrsElsewhere) {
+  const Tokens text = counting(0, 64);
+  write({kHeader, request({7}, {text})});
+  std::set<Tokens> drafts;
+  for (uint64_t seed : {0, 1, 2}) {
+    ProposerInstance proposer(options(0.5, seed));
+    ASSERT_EQ(proposer.bind(100), MORTISE_OK);
+    ASSERT_EQ(proposer.observe(1, 0, {7}), MORTISE_OK);
+    drafts.insert(proposer.propose({1}, {1}, {64})[0]);
+  }
+  EXPECT_EQ(drafts.size(), 3u);
+}
+
+TEST_F(OracleTest, WhatIsNoLogIsRefusedWithItsLine) {
+  const std::string name = file_.string();
+  EXPECT_EQ(refusal(), name + ": cannot be read; check the path");
+  const std::string end = "; the log is what --record writes";
+  write({"hello"});
+  EXPECT_EQ(refusal(), name + ": line 1: no JSON object" + end);
+  write({request({1}, {{2}})});
+  EXPECT_EQ(refusal(), name + ": line 1: no header" + end);
+  write({kHeader});
+  EXPECT_EQ(refusal(), name + ": has no requests" + end);
+  write({kHeader, R"({"prompt": 3, "choices": []})"});
+  EXPECT_EQ(refusal(), name + ": line 2: prompt is no list" + end);
+  write({kHeader, R"({"prompt": [1, -2], "choices": []})"});
+  EXPECT_EQ(refusal(), name + ": line 2: prompt has -2, which is no token id" + end);
+  write({kHeader, R"({"prompt": [1]})"});
+  EXPECT_EQ(refusal(), name + ": line 2: choices is no list" + end);
+  write({kHeader, R"({"prompt": [1], "choices": [3]})"});
+  EXPECT_EQ(refusal(), name + ": line 2: choices has 3, which is no object" + end);
+  std::ofstream(file_) << kHeader << '\n' << request({1}, {{2}}) << "\n{\"prompt\": [1";  // a recording that was killed
+  EXPECT_EQ(refusal(), "accepted");
+}
+
+TEST_F(OracleTest, ALogOfAnotherVocabularyIsRefused) {
+  write({kHeader, request({1}, {{2, 500}})});
+  ProposerInstance proposer(options(1));
+  EXPECT_EQ(proposer.bind(500), MORTISE_INVALID_ARGUMENT);
+  EXPECT_STREQ(proposer.error.message,
+               "the log has token id 500 and the model has 500 tokens; record it with this model");
+  EXPECT_EQ(proposer.bind(501), MORTISE_OK);
+}
+
+}  // namespace
+}  // namespace mortise::oracle
