@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/batch_builder.hpp"
 #include "engine/parts.hpp"
+#include "engine/step_rows.hpp"
 
 namespace mortise {
 
