@@ -76,7 +76,11 @@ TEST_F(BenchDeviceProbes, TheMemoryThatIsMissingIsTold) {
 
 TEST_F(BenchDeviceProbes, StepsAreHeldAgainstTheDeviceThatTheyRunOn) {
   Subject subject(tiny_on("remote", ", dtype = \"bf16\""), nullptr);
-  Scenario scenario = decode_scenario(subject, {.batches = {2}, .prompt = 8, .output = 4});
+  Sizes sizes;
+  sizes.batches = {2};
+  sizes.prompt = 8;
+  sizes.output = 4;
+  Scenario scenario = decode_scenario(subject, sizes);
   ASSERT_NE(scenario.probes, nullptr);
   EXPECT_EQ(scenario.probes->movement(), "read");
   EXPECT_EQ(scenario.probes->unit(), "bf16 product 64 x 128 x 192");
