@@ -20,6 +20,11 @@ fs::path models_folder() {
   return fs::path(MORTISE_SOURCE_DIR) / "tests/golden/models";
 }
 
+std::string plugin_of(const fs::path& folder) {
+  const auto type = nlohmann::json::parse(read_file(folder / "config.json")).at("model_type").get<std::string>();
+  return type == "opt" || type == "gpt2" ? type : "llama";
+}
+
 template <typename Stored, typename T = Stored>
 std::vector<T> values(const SafetensorsFile& file, const std::string& name, Dtype dtype) {
   const TensorView& view = file.tensors().at(name);
@@ -75,6 +80,34 @@ void round_group(std::span<float> group, int bits) {
   }
 }
 
+bool is_layer_matrix(std::string_view name) {
+  for (const char* end : {"_proj.weight", "fc1.weight", "fc2.weight", "project_in.weight", "project_out.weight",
+                          "c_attn.weight", "c_fc.weight"}) {
+    if (name.ends_with(end)) return true;
+  }
+  return false;
+}
+
+// GPT-2 stores a column an output, where all others have a row.
+bool is_transposed(std::string_view name) {
+  return name.find(".c_") != std::string_view::npos;
+}
+
+std::vector<float> transposed(const std::vector<float>& values, std::size_t rows, std::size_t columns) {
+  std::vector<float> out(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) out[i % columns * rows + i / columns] = values[i];
+  return out;
+}
+
+void round_rows(std::vector<float>& values, std::size_t columns, int bits, std::size_t group_size) {
+  const std::size_t group = group_size == 0 ? columns : group_size;
+  for (std::size_t row = 0; row < values.size(); row += columns) {
+    for (std::size_t begin = 0; begin < columns; begin += group) {
+      round_group({values.data() + row + begin, std::min(group, columns - begin)}, bits);
+    }
+  }
+}
+
 void copy_configs(const fs::path& from, const fs::path& to, const char* dtype) {
   auto config = nlohmann::json::parse(read_file(from / "config.json"));
   config[config.contains("torch_dtype") ? "torch_dtype" : "dtype"] = dtype;
@@ -84,9 +117,12 @@ void copy_configs(const fs::path& from, const fs::path& to, const char* dtype) {
 
 }  // namespace
 
-std::vector<std::string> golden_model_names() {
+std::vector<std::string> golden_model_names(std::string_view plugin) {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(models_folder())) names.push_back(entry.path().filename());
+  for (const auto& entry : fs::directory_iterator(models_folder())) {
+    const std::string name = entry.path().filename();
+    if (plugin.empty() || plugin == plugin_of(entry.path())) names.push_back(name);
+  }
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -95,6 +131,7 @@ GoldenModel read_golden_model(const std::string& name) {
   GoldenModel out;
   out.name = name;
   out.folder = models_folder() / name;
+  out.plugin = plugin_of(out.folder);
   const SafetensorsFile file(out.folder / "expected.safetensors");
   out.vocab_size = file.tensors().at("logits").shape.at(1);
   out.prompt = values<std::int64_t, std::int32_t>(file, "prompt", Dtype::kI64);
@@ -120,13 +157,15 @@ void write_rounded_copy(const fs::path& from, const fs::path& to, int bits, std:
   std::vector<TensorToWrite> tensors;
   for (const auto& [name, view] : checkpoint.tensors()) {
     std::vector<float> values = widened(view);
-    if (name.ends_with("_proj.weight")) {
-      const auto columns = static_cast<std::size_t>(view.shape.at(1));
-      const std::size_t group = group_size == 0 ? columns : group_size;
-      for (std::size_t row = 0; row < values.size(); row += columns) {
-        for (std::size_t begin = 0; begin < columns; begin += group) {
-          round_group({values.data() + row + begin, std::min(group, columns - begin)}, bits);
-        }
+    if (is_layer_matrix(name)) {
+      const auto rows = static_cast<std::size_t>(view.shape.at(0)),
+                 columns = static_cast<std::size_t>(view.shape.at(1));
+      if (is_transposed(name)) {
+        values = transposed(values, rows, columns);
+        round_rows(values, rows, bits, group_size);
+        values = transposed(values, columns, rows);
+      } else {
+        round_rows(values, columns, bits, group_size);
       }
     }
     tensors.push_back(

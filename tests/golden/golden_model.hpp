@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace mortise::test {
 
 struct GoldenModel {
-  std::string name;  // "llama_gqa4"
+  std::string name;    // "llama_gqa4"
+  std::string plugin;  // that serves it: "llama", "opt", "gpt2"
   std::filesystem::path folder;
   std::int64_t vocab_size = 0;
   std::vector<std::int32_t> prompt;
@@ -22,8 +24,8 @@ struct GoldenModel {
   std::vector<float> greedy_logprobs;  // of these tokens
 };
 
-// Names of all folders of tests/golden/models, ascending: for INSTANTIATE_TEST_SUITE_P.
-std::vector<std::string> golden_model_names();
+// Names of the folders of tests/golden/models, ascending: for INSTANTIATE_TEST_SUITE_P. Of one model plugin, or all.
+std::vector<std::string> golden_model_names(std::string_view plugin = {});
 
 GoldenModel read_golden_model(const std::string& name);
 
@@ -31,9 +33,8 @@ GoldenModel read_golden_model(const std::string& name);
 // even), as one file, and with the dtype of config.json changed accordingly.
 void write_bf16_copy(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// The same in f32, the matrices of the layers (..._proj.weight) as what integers of so many bits stand for:
-// docs/numerics.md, "Weights made from float ones", computed in double here. `group_size` columns share a scale; 0: a
-// row.
+// The same in f32, the matrices of the layers as what integers of so many bits stand for: docs/numerics.md, "Weights
+// made from float ones", computed in double here. `group_size` columns share a scale; 0: a row.
 void write_rounded_copy(const std::filesystem::path& from, const std::filesystem::path& to, int bits,
                         std::size_t group_size);
 

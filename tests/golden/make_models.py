@@ -27,13 +27,15 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, OPTConfig,  # noqa: E402
+                          Qwen2Config, Qwen3Config)
 
 OUT = Path(__file__).resolve().parent / "models"
 NUM_GREEDY = 64
 MIN_GAP = 1e-3  # between the two best logits of a greedy step: far above the error of f32
 MIN_EFFECT = 2e-2  # of a part that is broken on purpose, in units of the row's largest logit: 1000 times the f32 tolerance
+MIN_FORMULA_EFFECT = 6e-5  # of gelu for its approximation: three times the f32 tolerance, twelve times that on naive parts
 MAX_BF16_NOISE = 1e-2  # bf16 against f32 on the same bf16 weights: leaves as much again of the test's 2e-2 to the other side
 BOS, EOS = 1, 2
 LONG = 330  # crosses a span of 256 keys, as does decoding after it
@@ -48,6 +50,7 @@ class Model:
     dtype: torch.dtype = torch.float32  # of the file; the f32 run then computes with these weights widened
     shard_size: str = "100MB"
     spelling: int = 5  # of config.json: that of transformers 4 or 5
+    without_prefix: str = ""  # of the tensors' names, as in checkpoints of the model without its head
 
 
 LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -57,6 +60,15 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_facto
 def dims(vocab, hidden, intermediate, heads, kv_heads, layers=2, **more):
     return dict(vocab_size=vocab, hidden_size=hidden, intermediate_size=intermediate, num_attention_heads=heads,
                 num_key_value_heads=kv_heads, num_hidden_layers=layers, max_position_embeddings=512, **more)
+
+
+def opt_dims(vocab, hidden, ffn, heads, layers=2, **more):
+    return dict(vocab_size=vocab, hidden_size=hidden, ffn_dim=ffn, num_attention_heads=heads, num_hidden_layers=layers,
+                max_position_embeddings=512, **more)
+
+
+def gpt2_dims(vocab, hidden, heads, layers=2, **more):
+    return dict(vocab_size=vocab, n_embd=hidden, n_head=heads, n_layer=layers, n_positions=512, **more)
 
 
 MODELS = {
@@ -76,13 +88,59 @@ MODELS = {
     "qwen3": Model(Qwen3Config, dims(96, 64, 72, 4, 2, head_dim=32), LONG,
                    rope=dict(rope_type="default", rope_theta=1000000.0)),
     "mistral": Model(MistralConfig, dims(96, 64, 88, 2, 1, head_dim=48, sliding_window=16), LONG),
+    # As opt-125m and most others; as opt-350m; what the family's configuration allows beside.
+    "opt": Model(OPTConfig, opt_dims(97, 64, 200, 4), LONG, dtype=torch.float16, spelling=4),
+    "opt_projected": Model(OPTConfig, opt_dims(128, 64, 136, 8, 3, word_embed_proj_dim=40, do_layer_norm_before=False), 72,
+                           without_prefix="model."),
+    "opt_plain": Model(OPTConfig, opt_dims(100, 48, 72, 3, enable_bias=False, layer_norm_elementwise_affine=False,
+                                           activation_function="gelu", _remove_final_layer_norm=True,
+                                           tie_word_embeddings=False)),
+    "gpt2": Model(GPT2Config, gpt2_dims(112, 48, 6), LONG, without_prefix="transformer."),
+    "gpt2_variant": Model(GPT2Config, gpt2_dims(128, 64, 4, 3, n_inner=100, activation_function="relu", layer_norm_epsilon=1e-2,
+                                                scale_attn_weights=False, tie_word_embeddings=False), 72,
+                          dtype=torch.float16, shard_size="60KB"),
 }
 
 
+def learns_positions(config):
+    return config.model_type in ("opt", "gpt2")
+
+
 def make_config(spec):
+    if spec.config in (OPTConfig, GPT2Config):
+        return spec.config(**spec.args, bos_token_id=BOS, eos_token_id=EOS, attn_implementation="eager", use_cache=False)
     rope = spec.rope or dict(rope_type="default", rope_theta=10000.0)
     return spec.config(**spec.args, rope_parameters=rope, bos_token_id=BOS, eos_token_id=EOS, rms_norm_eps=1e-5,
                        attn_implementation="eager", use_cache=False)
+
+
+def randomise_learned_positions(model, seed):
+    """As below, for OPT and GPT-2: norms have biases, GPT-2's matrices are stored transposed."""
+    generator = torch.Generator().manual_seed(seed)
+    last_norm = ("model.decoder.final_layer_norm.weight", "transformer.ln_f.weight")
+    for name, parameter in sorted(model.named_parameters()):
+        noise = torch.randn(parameter.shape, generator=generator)
+        fan_in = parameter.shape[0 if "attn.c_" in name or "mlp.c_" in name else -1]
+        if name.endswith("bias"):
+            value = 0.4 * noise
+        elif "norm" in name or "ln_" in name:
+            value = 1 + 0.3 * noise.clamp(-2, 2)
+            if name in last_norm and model.config.tie_word_embeddings:
+                value *= torch.randint(0, 2, noise.shape, generator=generator) * 2 - 1
+        elif "embed_tokens" in name or "wte" in name:
+            value = noise
+        elif "embed_positions" in name or "wpe" in name:
+            value = 1.5 * noise  # else tied embeddings make it repeat itself
+        elif "lm_head" in name:
+            value = 0.3 * noise
+        elif "out_proj" in name or "fc2" in name or "c_proj" in name:
+            value = 0.5 * noise / fan_in**0.5
+        elif "c_attn" in name and not model.config.scale_attn_weights:
+            value = 0.6 * noise / fan_in**0.5
+        else:
+            value = noise / fan_in**0.5
+        parameter.data.copy_(value)
+    return model.eval()
 
 
 def randomise(model, seed):
@@ -161,7 +219,8 @@ def bf16_run(model, prompt):
 
 
 def make_model(spec, seed):
-    model = randomise(AutoModelForCausalLM.from_config(make_config(spec), dtype=torch.float32), seed)
+    model = AutoModelForCausalLM.from_config(make_config(spec), dtype=torch.float32)
+    model = randomise_learned_positions(model, seed) if learns_positions(model.config) else randomise(model, seed)
     return with_dtype(with_dtype(model, spec.dtype), torch.float32)  # f16 weights are rounded before anything is computed
 
 
@@ -176,7 +235,8 @@ def rebuilt(model, **changes):
         setattr(config, key, value)
     config._attn_implementation = "eager"
     other = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
-    other.load_state_dict(model.state_dict())
+    missing, _ = other.load_state_dict(model.state_dict(), strict=False)
+    assert not missing, missing  # what the other has too many is what was broken
     return other
 
 
@@ -187,8 +247,44 @@ def edited(model, edit):
     return other
 
 
+def learned_position_breakages(model):
+    config, names = model.config, [name for name, _ in model.named_parameters()]
+
+    def without(part, value=0):
+        return edited(model, lambda n, p: part in n and p.fill_(value))
+
+    def shifted(name, parameter):
+        if "embed_positions" in name or "wpe" in name:
+            parameter.copy_(parameter.roll(1, 0))
+
+    opt = config.model_type == "opt"
+    broken = {"positions one further": edited(model, shifted)}
+    for part in ("q_proj.bias", "k_proj.bias", "v_proj.bias", "out_proj.bias", "fc1.bias", "fc2.bias", "c_attn.bias",
+                 "c_proj.bias", "c_fc.bias", "layer_norm.bias", "ln_1.bias", "ln_2.bias", "ln_f.bias"):
+        # The bias of k adds the same to all scores of a row: softmax does not see it.
+        if part != "k_proj.bias" and any(name.endswith(part) for name in names):
+            broken[part] = without(part)
+    for part in ("self_attn_layer_norm.weight", "final_layer_norm.weight", "ln_1.weight", "ln_2.weight", "ln_f.weight"):
+        if any(name.endswith(part) for name in names):
+            broken[part] = without(part, 1)
+    if config.activation_function in ("gelu", "gelu_new"):
+        other = {"gelu": "gelu_new", "gelu_new": "gelu"}[config.activation_function]
+        broken["formula of gelu"] = rebuilt(model, activation_function=other)
+    broken["activation"] = rebuilt(model, activation_function="silu")
+    if opt and not config.do_layer_norm_before:
+        broken["norm last"] = rebuilt(model, do_layer_norm_before=True, _remove_final_layer_norm=True)
+    if opt and config.do_layer_norm_before and not config._remove_final_layer_norm:
+        broken["final norm"] = rebuilt(model, _remove_final_layer_norm=True)
+    if not opt:
+        broken["attention scale"] = rebuilt(model, scale_attn_weights=not config.scale_attn_weights)
+        broken["epsilon"] = rebuilt(model, layer_norm_epsilon=1.0)
+    return broken
+
+
 def breakages(model):
     """name -> the model with one part broken; only parts that this model has."""
+    if learns_positions(model.config):
+        return learned_position_breakages(model)
     config, names = model.config, [name for name, _ in model.named_parameters()]
     plain = {"rope_type": "default", "rope_theta": config.rope_parameters["rope_theta"]}
     broken = {"rope theta": rebuilt(model, rope_parameters={**config.rope_parameters, "rope_theta": 500.0})}
@@ -213,17 +309,19 @@ def breakages(model):
 def check_effects(name, model, prompt, logits):
     effects = {part: relative_error(logits_of(other, prompt), logits) for part, other in breakages(model).items()}
     for part, effect in effects.items():
-        if effect < MIN_EFFECT:
+        if effect < (MIN_FORMULA_EFFECT if part == "formula of gelu" else MIN_EFFECT):
             raise SystemExit(f"{name}: without its {part} the logits change by {effect:.1e} only; change the scales")
     return effects
 
 
 def transformers4_spelling(config):
-    rope = config.pop("rope_parameters")
-    config["rope_theta"] = rope.pop("rope_theta")
-    # Checkpoints of before 4.45 say `type`; the two spellings are spread over the models.
-    kind = rope.pop("rope_type")
-    config["rope_scaling"] = None if kind == "default" else {("type" if kind == "linear" else "rope_type"): kind, **rope}
+    if "rope_parameters" in config:
+        rope = config.pop("rope_parameters")
+        config["rope_theta"] = rope.pop("rope_theta")
+        # Checkpoints of before 4.45 say `type`; the two spellings are spread over the models.
+        kind = rope.pop("rope_type")
+        config["rope_scaling"] = (None if kind == "default" else
+                                  {("type" if kind == "linear" else "rope_type"): kind, **rope})
     config["torch_dtype"] = config.pop("dtype")
     config["transformers_version"] = "4.46.0"
     return config
@@ -236,6 +334,10 @@ def write_checkpoint(folder, spec, model):
     if spec.spelling == 4:
         config = transformers4_spelling(config)
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    if spec.without_prefix:
+        file = folder / "model.safetensors"
+        save_file({name.removeprefix(spec.without_prefix): tensor for name, tensor in load_file(file).items()}, file,
+                  metadata={"format": "pt"})
 
 
 def stored_positions(prompt_len):

@@ -1,4 +1,4 @@
-// The real parts (devices/cpu, attention/paged, models/llama) on every golden model: against transformers within the
+// The real parts (devices/cpu, attention/paged, models/*) on every golden model: against transformers within the
 // tolerances of tests/golden/README.md, and against themselves bit for bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,14 +19,6 @@ constexpr double kF32Tolerance = 2e-5;
 constexpr double kBf16Tolerance = 2e-2;
 
 using Tokens = std::vector<int32_t>;
-
-std::unique_ptr<Stack> open(const std::filesystem::path& folder, const std::string& dtype,
-                            const std::string& device = "{}") {
-  StackOptions options;
-  options.dtype = dtype;
-  options.device = device;
-  return std::make_unique<Stack>(built_in_parts(), folder, options);
-}
 
 // Largest difference over largest magnitude, of the worst stored row.
 double relative_error(const std::vector<Row>& rows, const GoldenModel& golden, const std::vector<float>& expected) {
@@ -63,7 +55,15 @@ double log_softmax(const Row& row, int32_t token) {
 class Parity : public ::testing::TestWithParam<std::string> {
  protected:
   const GoldenModel golden_ = read_golden_model(GetParam());
+  const Parts parts_ = built_in_parts(golden_.plugin);
 
+  std::unique_ptr<Stack> open(const std::filesystem::path& folder, const std::string& dtype,
+                              const std::string& device = "{}") const {
+    StackOptions options;
+    options.dtype = dtype;
+    options.device = device;
+    return std::make_unique<Stack>(parts_, folder, options);
+  }
   std::vector<Row> whole(const std::string& dtype, const std::string& device = "{}") const {
     return open(golden_.folder, dtype, device)->step({{1, golden_.prompt}}).front();
   }
@@ -134,7 +134,7 @@ TEST_P(Parity, RandomChunksInCompanyGiveTheBitsOfTheWholePromptAlone) {
       StackOptions options;
       options.dtype = dtype;
       options.num_blocks = 400;
-      Stack stack(built_in_parts(), golden_.folder, options);
+      Stack stack(parts_, golden_.folder, options);
       EXPECT_EQ(bits(in_random_chunks(stack, golden_.prompt, seed)), expected) << dtype << ", seed " << seed;
     }
   }
@@ -190,7 +190,7 @@ TEST_P(Parity, IntegerWeightsComputeWhatTheyStandFor) {
       const Row& row = rounded[static_cast<std::size_t>(position)];
       expected.insert(expected.end(), row.begin(), row.end());
     }
-    Stack stack(built_in_parts(), golden_.folder, with_integers(weights, "f32"));
+    Stack stack(parts_, golden_.folder, with_integers(weights, "f32"));
     const double error = relative_error(stack.step({{1, golden_.prompt}}).front(), golden_, expected);
     RecordProperty("error_" + std::to_string(weights.bits) + "_" + std::to_string(weights.group_size),
                    std::to_string(error * 1e3) + "e-3");
@@ -206,11 +206,11 @@ TEST_P(Parity, IntegerWeightsHaveTheSameBitsInChunksAndOnEveryInstructionSet) {
   for (const IntegerWeights& weights : kIntegerWeights) {
     for (const char* dtype : {"f32", "bf16"}) {
       const auto options = with_integers(weights, dtype, R"({"isa": "portable", "threads": 1})");
-      const auto expected = bits(Stack(built_in_parts(), golden_.folder, options).step({{1, golden_.prompt}}).front());
+      const auto expected = bits(Stack(parts_, golden_.folder, options).step({{1, golden_.prompt}}).front());
       for (const char* isa : {"portable", "avx2", "avx512", "amx"}) {
         StackOptions there = with_integers(weights, dtype, "{\"isa\": \"" + std::string(isa) + "\", \"threads\": 3}");
         there.num_blocks = 400;
-        Stack stack(built_in_parts(), golden_.folder, there);
+        Stack stack(parts_, golden_.folder, there);
         EXPECT_EQ(bits(in_random_chunks(stack, golden_.prompt, /*seed=*/5)), expected)
             << weights.options << ", " << dtype << ", " << isa;
         if (isa == best) break;  // the machine has no better one
@@ -225,7 +225,7 @@ TEST_P(Parity, BlockSizeDoesNotChangeABit) {
     options.dtype = dtype;
     options.block_size = 64;
     options.attention = R"({"block_size": 64})";
-    Stack stack(built_in_parts(), golden_.folder, options);
+    Stack stack(parts_, golden_.folder, options);
     EXPECT_EQ(bits(stack.step({{1, golden_.prompt}}).front()), bits(whole(dtype))) << dtype;
   }
 }

@@ -95,10 +95,10 @@ const mortise_component* component_of(const std::filesystem::path& file, const s
 
 }  // namespace
 
-Parts built_in_parts() {
+Parts built_in_parts(const std::string& model) {
   const std::filesystem::path folder = MORTISE_BINARY_DIR;
   return {component_of(folder / "cpu.so", "cpu"), component_of(folder / "paged-cpu.so", "paged"),
-          component_of(folder / "llama.so", "llama")};
+          component_of(folder / (model + ".so"), model)};
 }
 
 // One step's arrays, on the host: the devices under test read host memory.

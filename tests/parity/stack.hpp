@@ -19,7 +19,8 @@ struct Parts {
   const mortise_component* attention;
   const mortise_component* model;
 };
-Parts built_in_parts();  // cpu, paged, llama from the build directory
+// cpu, paged and a model plugin from the build directory.
+Parts built_in_parts(const std::string& model = "llama");
 
 struct StackOptions {
   std::string device = "{}";  // JSON; the defaults of the schema are added

@@ -37,7 +37,7 @@ DEMO_TEXTS = [
     "One day Hugo and Flora went to the castle. They played so long that they did not see the dark clouds.",
     "The sun came out, and they saw a wide rainbow over the castle. " * 12,
 ]
-SCRIPT = """return pipeline {{ device = {device} {{}}, model = llama {{ path = '{path}', dtype = 'bf16' }}, attention = paged {{}},
+SCRIPT = """return pipeline {{ device = {device} {{}}, model = {plugin} {{ path = '{path}', dtype = 'bf16' }}, attention = paged {{}},
   scheduler = fcfs {{ max_num_seqs = 4, max_batched_tokens = 256 }}, kv_cache = {{ memory = '64MiB' }} }}
 """
 
@@ -50,7 +50,9 @@ def ours(mortise, device, checkpoint, prompts):
     """Of each prompt: its tokens with those generated, and the log probability of each but the first."""
     with tempfile.TemporaryDirectory() as folder:
         script, lines, out = (Path(folder) / name for name in ("p.lua", "in.jsonl", "out.jsonl"))
-        script.write_text(SCRIPT.format(device=device, path=checkpoint.absolute()))
+        model_type = json.loads((checkpoint / "config.json").read_text())["model_type"]
+        plugin = model_type if model_type in ("opt", "gpt2") else "llama"
+        script.write_text(SCRIPT.format(device=device, plugin=plugin, path=checkpoint.absolute()))
         body = {"max_tokens": checkpoints.NUM_GREEDY, "temperature": 0, "ignore_eos": True, "echo": True, "logprobs": 0,
                 "return_token_ids": True}
         lines.write_text("".join(json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/completions",

@@ -23,12 +23,16 @@ struct Shape {
   std::int64_t vocab = 4096;  // the demo tokenizer's; ids above it have no text
 };
 
+constexpr std::int64_t kPositions = 2048;
+
 constexpr Shape kShapes[] = {
     {"llama bf16 gqa tied", "llama", "bfloat16", 64, 4, 2, 16, 96, 2, 0, true},
     {"mistral bf16 window 100", "mistral", "bfloat16", 64, 4, 1, 32, 128, 2, 100},
     {"qwen2 bf16 biases", "qwen2", "bfloat16", 96, 2, 2, 48, 160, 2},
     {"qwen3 bf16 q/k norm", "qwen3", "bfloat16", 64, 8, 2, 24, 96, 1},
     {"llama f32", "llama", "float32", 64, 2, 2, 32, 96, 1},
+    {"opt bf16 tied", "opt", "bfloat16", 64, 4, 4, 16, 96, 2, 0, true},
+    {"gpt2 f32 tied", "gpt2", "float32", 48, 6, 6, 8, 192, 1, 0, true},
 };
 
 constexpr Shape kGpuShapes[] = {
@@ -37,6 +41,8 @@ constexpr Shape kGpuShapes[] = {
     {"qwen2 bf16 biases", "qwen2", "bfloat16", 96, 2, 2, 64, 160, 2},
     {"qwen3 bf16 q/k norm", "qwen3", "bfloat16", 64, 8, 2, 128, 96, 1},
     {"llama bf16 odd sizes", "llama", "bfloat16", 68, 3, 1, 64, 90, 1},  // rows that cuBLASLt does not take
+    {"opt bf16 tied", "opt", "bfloat16", 128, 2, 2, 64, 96, 2, 0, true},
+    {"gpt2 bf16 tied", "gpt2", "bfloat16", 64, 1, 1, 64, 256, 1, 0, true},
 };
 
 constexpr Shape kLarge = {"llama 160m", "llama", "bfloat16", 768, 12, 12, 64, 3072, 12, 0, false, 32000};
@@ -87,40 +93,117 @@ void add_layer(Writer& writer, const Shape& s, const std::string& prefix) {
   linear("mlp.down_proj", s.hidden, s.intermediate, false);
 }
 
-void write_model(const Shape& s, std::uint32_t seed, const std::filesystem::path& folder) {
-  std::filesystem::create_directories(folder);
-  const char* architecture = std::string(s.type) == "llama"     ? "LlamaForCausalLM"
-                             : std::string(s.type) == "mistral" ? "MistralForCausalLM"
-                             : std::string(s.type) == "qwen2"   ? "Qwen2ForCausalLM"
-                                                                : "Qwen3ForCausalLM";
-  const nlohmann::json config = {{"architectures", {architecture}},
-                                 {"model_type", s.type},
-                                 {"dtype", s.dtype},
-                                 {"hidden_size", s.hidden},
-                                 {"num_attention_heads", s.heads},
-                                 {"num_key_value_heads", s.kv_heads},
-                                 {"head_dim", s.head_dim},
-                                 {"intermediate_size", s.intermediate},
-                                 {"num_hidden_layers", s.layers},
-                                 {"vocab_size", s.vocab},
-                                 {"max_position_embeddings", 2048},
-                                 {"rms_norm_eps", 1e-5},
-                                 {"hidden_act", "silu"},
-                                 {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
-                                 {"sliding_window", s.window > 0 ? nlohmann::json(s.window) : nlohmann::json()},
-                                 {"tie_word_embeddings", s.tied}};
-  std::ofstream(folder / "config.json") << config;
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
-    std::filesystem::copy_file(std::filesystem::path(MORTISE_SOURCE_DIR "/models/demo") / name, folder / name,
-                               std::filesystem::copy_options::overwrite_existing);
+// A layer norm, and a product with bias as torch's Linear has it, or transposed as GPT-2 does.
+void add_norm(Writer& writer, const std::string& name, std::int64_t n) {
+  writer.add(name + ".weight", {n}, 1, 0.1f);
+  writer.add(name + ".bias", {n}, 0, 0.1f);
+}
+void add_biased(Writer& writer, const std::string& name, std::int64_t rows, std::int64_t columns, bool transposed) {
+  const std::vector<std::int64_t> shape = transposed ? std::vector{columns, rows} : std::vector{rows, columns};
+  writer.add(name + ".weight", shape, 0, 2.0f / std::sqrt(static_cast<float>(columns)));
+  writer.add(name + ".bias", {rows}, 0, 0.2f);
+}
+
+void add_opt(Writer& writer, const Shape& s) {
+  const std::string decoder = "model.decoder.";
+  writer.add(decoder + "embed_tokens.weight", {s.vocab, s.hidden}, 0, 0.3f);
+  writer.add(decoder + "embed_positions.weight", {kPositions + 2, s.hidden}, 0, 0.3f);
+  for (std::int64_t i = 0; i < s.layers; ++i) {
+    const std::string layer = decoder + "layers." + std::to_string(i) + ".";
+    add_norm(writer, layer + "self_attn_layer_norm", s.hidden);
+    for (const char* name : {"q_proj", "k_proj", "v_proj", "out_proj"}) {
+      add_biased(writer, layer + "self_attn." + name, s.hidden, s.hidden, false);
+    }
+    add_norm(writer, layer + "final_layer_norm", s.hidden);
+    add_biased(writer, layer + "fc1", s.intermediate, s.hidden, false);
+    add_biased(writer, layer + "fc2", s.hidden, s.intermediate, false);
   }
-  Writer writer(s, seed);
+  add_norm(writer, decoder + "final_layer_norm", s.hidden);
+}
+
+void add_gpt2(Writer& writer, const Shape& s) {
+  writer.add("transformer.wte.weight", {s.vocab, s.hidden}, 0, 0.3f);
+  writer.add("transformer.wpe.weight", {kPositions, s.hidden}, 0, 0.3f);
+  for (std::int64_t i = 0; i < s.layers; ++i) {
+    const std::string layer = "transformer.h." + std::to_string(i) + ".";
+    add_norm(writer, layer + "ln_1", s.hidden);
+    add_biased(writer, layer + "attn.c_attn", 3 * s.hidden, s.hidden, true);
+    add_biased(writer, layer + "attn.c_proj", s.hidden, s.hidden, true);
+    add_norm(writer, layer + "ln_2", s.hidden);
+    add_biased(writer, layer + "mlp.c_fc", s.intermediate, s.hidden, true);
+    add_biased(writer, layer + "mlp.c_proj", s.hidden, s.intermediate, true);
+  }
+  add_norm(writer, "transformer.ln_f", s.hidden);
+}
+
+void add_llama(Writer& writer, const Shape& s) {
   writer.add("model.embed_tokens.weight", {s.vocab, s.hidden}, 0, s.tied ? 0.3f : 1.0f);
   for (std::int64_t layer = 0; layer < s.layers; ++layer) {
     add_layer(writer, s, "model.layers." + std::to_string(layer) + ".");
   }
   writer.add("model.norm.weight", {s.hidden}, 1, 0.1f);
   if (!s.tied) writer.add("lm_head.weight", {s.vocab, s.hidden}, 0, 0.3f);
+}
+
+nlohmann::json opt_config(const Shape& s) {
+  return {{"architectures", {"OPTForCausalLM"}},
+          {"model_type", "opt"},
+          {"dtype", s.dtype},
+          {"hidden_size", s.hidden},
+          {"num_attention_heads", s.heads},
+          {"num_hidden_layers", s.layers},
+          {"ffn_dim", s.intermediate},
+          {"max_position_embeddings", kPositions},
+          {"vocab_size", s.vocab},
+          {"activation_function", "relu"}};
+}
+
+nlohmann::json gpt2_config(const Shape& s) {
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"dtype", s.dtype},
+          {"n_embd", s.hidden},
+          {"n_head", s.heads},
+          {"n_layer", s.layers},
+          {"n_inner", s.intermediate},
+          {"n_positions", kPositions},
+          {"vocab_size", s.vocab},
+          {"activation_function", "gelu_new"}};
+}
+
+nlohmann::json llama_config(const Shape& s) {
+  const char* architecture = std::string(s.type) == "llama"     ? "LlamaForCausalLM"
+                             : std::string(s.type) == "mistral" ? "MistralForCausalLM"
+                             : std::string(s.type) == "qwen2"   ? "Qwen2ForCausalLM"
+                                                                : "Qwen3ForCausalLM";
+  return {{"architectures", {architecture}},
+          {"model_type", s.type},
+          {"dtype", s.dtype},
+          {"hidden_size", s.hidden},
+          {"num_attention_heads", s.heads},
+          {"num_key_value_heads", s.kv_heads},
+          {"head_dim", s.head_dim},
+          {"intermediate_size", s.intermediate},
+          {"num_hidden_layers", s.layers},
+          {"vocab_size", s.vocab},
+          {"max_position_embeddings", kPositions},
+          {"rms_norm_eps", 1e-5},
+          {"hidden_act", "silu"},
+          {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
+          {"sliding_window", s.window > 0 ? nlohmann::json(s.window) : nlohmann::json()},
+          {"tie_word_embeddings", s.tied}};
+}
+
+void write_model(const Shape& s, std::uint32_t seed, const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  const bool opt = std::string(s.type) == "opt", gpt2 = std::string(s.type) == "gpt2";
+  std::ofstream(folder / "config.json") << (opt ? opt_config(s) : gpt2 ? gpt2_config(s) : llama_config(s));
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
+    std::filesystem::copy_file(std::filesystem::path(MORTISE_SOURCE_DIR "/models/demo") / name, folder / name,
+                               std::filesystem::copy_options::overwrite_existing);
+  }
+  Writer writer(s, seed);
+  opt ? add_opt(writer, s) : gpt2 ? add_gpt2(writer, s) : add_llama(writer, s);
   write_file(folder / "model.safetensors", safetensors_bytes(writer.tensors));
 }
 

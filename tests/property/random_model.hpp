@@ -1,5 +1,6 @@
-// tests/property/random_model.hpp: small random checkpoints of the Llama family, each with another mix of features, and
-// with a large enough head that sampling has something to choose from. They use the demo model's tokenizer.
+// tests/property/random_model.hpp: small random checkpoints of the Llama family, OPT and GPT-2, each with another mix of
+// features, and with a large enough head that sampling has something to choose from. They use the demo model's
+// tokenizer.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <fstream>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 
@@ -201,6 +203,13 @@ std::int32_t blocks_of(const Request& request, int block_size) {
   return (static_cast<std::int32_t>(request.prompt.size()) + request.sampling.max_tokens + block_size - 1) / block_size;
 }
 
+// The constructor in a pipeline of what the checkpoint is.
+std::string model_plugin(const std::filesystem::path& checkpoint) {
+  const auto type =
+      nlohmann::json::parse(std::ifstream(checkpoint / "config.json")).at("model_type").get<std::string>();
+  return type == "opt" || type == "gpt2" ? type : "llama";
+}
+
 }  // namespace
 
 std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, const RunConfig& config) {
@@ -213,12 +222,12 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
           ? ""
           : fmt::format(", proposer = ngram {{ min_match = 1, max_match = 3, max_tokens = {} }}", config.ngram_tokens);
   const std::string script = fmt::format(
-      "return pipeline {{ device = {}, model = llama {{ path = '{}', weights = '{}' "
+      "return pipeline {{ device = {}, model = {} {{ path = '{}', weights = '{}' "
       "}}, "
       "attention = paged {{ block_size = {} }}, scheduler = fcfs {{ max_num_seqs = {}, max_batched_tokens = {} }}, "
       "kv_cache = {{ memory = '{}', prefix_cache = {}, dtype = '{}' }}{} }}",
-      device, model.string(), config.weights, config.block_size, config.max_num_seqs, config.max_batched_tokens,
-      config.kv_memory, config.prefix_cache, config.kv_dtype, proposer);
+      device, model_plugin(model), model.string(), config.weights, config.block_size, config.max_num_seqs,
+      config.max_batched_tokens, config.kv_memory, config.prefix_cache, config.kv_dtype, proposer);
   // A machine that the tests were carried to has the plugins above the program (scripts/gpu_bundle.sh).
   const std::filesystem::path built = MORTISE_BINARY_DIR;
   const std::filesystem::path folder =

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "models/common/config_section.hpp"
+
 namespace mortise::llama {
 
 enum class RopeScaling { kNone, kLinear, kLlama3 };
@@ -36,8 +38,7 @@ struct Config {
   bool mlp_bias = false;
   bool qk_norm = false;
   bool tied_embeddings = false;
-  int32_t quantized_bits = 0;  // of a checkpoint that comes quantised; 0: it does not
-  int32_t quantized_group_size = 0;
+  models::Quantization quantization;
   Rope rope;
   std::vector<int32_t> sliding_windows;  // [num_layers], 0 none; empty: no layer has one
 

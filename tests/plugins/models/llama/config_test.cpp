@@ -134,10 +134,10 @@ TEST(LlamaConfig, RefusesOtherModelsAndSaysWhatItTakes) {
 }
 
 TEST(LlamaConfig, AQuantisedCheckpointSaysItsBitsAndGroups) {
-  EXPECT_EQ(parse(llama()).quantized_bits, 0);
+  EXPECT_EQ(parse(llama()).quantization.bits, 0);
   const Config config = parse(with(llama(), "quantization_config", {{"bits", 4}, {"group_size", 128}}));
-  EXPECT_EQ(config.quantized_bits, 4);
-  EXPECT_EQ(config.quantized_group_size, 128);
+  EXPECT_EQ(config.quantization.bits, 4);
+  EXPECT_EQ(config.quantization.group_size, 128);
   EXPECT_THAT(invalid(with(llama(), "quantization_config", 4)), HasSubstr("expected an object"));
   EXPECT_THAT(invalid(with(llama(), "quantization_config", json::object())), HasSubstr("quantization_config.bits"));
 }

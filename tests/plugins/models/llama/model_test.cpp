@@ -1,15 +1,11 @@
-// The plugin through its entry function, on naive parts: what it computes against transformers, what it asks of a
-// device.
+// The plugin through its entry function, on naive parts: what it asks of a device, and its failures. What it computes
+// is common/golden_test.cpp's.
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "checkpoint/checkpoint.hpp"
-#include "golden/golden_model.hpp"
-#include "mortise/plugin.hpp"
-#include "naive_parts.hpp"
 #include "parity/stack.hpp"
+#include "plugins/models/common/model_instance.hpp"
 
 namespace mortise::test {
 namespace {
@@ -22,107 +18,11 @@ const mortise_component& llama() {
 const mortise_model_table& table() {
   return *static_cast<const mortise_model_table*>(llama().table);
 }
-Parts naive_parts() {
-  return {&kNaiveDevice, &kNaiveAttention, &llama()};
-}
 StackOptions f32() {
   StackOptions options;
   options.dtype = "f32";
   return options;
 }
-
-class LlamaGolden : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(All, LlamaGolden, ::testing::ValuesIn(golden_model_names()),
-                         [](const auto& info) { return info.param; });
-
-TEST_P(LlamaGolden, LogitsOnNaivePartsAreThoseOfTransformers) {
-  const GoldenModel golden = read_golden_model(GetParam());
-  Stack stack(naive_parts(), golden.folder, f32());
-  const std::vector<Row> rows = stack.step({{1, golden.prompt}}).front();
-  double worst = 0;
-  for (std::size_t r = 0; r < golden.positions.size(); ++r) {
-    const Row& row = rows[static_cast<std::size_t>(golden.positions[r])];
-    double largest = 0, difference = 0;
-    for (std::size_t v = 0; v < row.size(); ++v) {
-      const double expected = golden.logits[r * row.size() + v];
-      largest = std::max(largest, std::fabs(expected));
-      difference = std::max(difference, std::fabs(row[v] - expected));
-    }
-    worst = std::max(worst, difference / largest);
-  }
-  RecordProperty("worst", std::to_string(worst));
-  EXPECT_LT(worst, 5e-6);  // the f32 sums of transformers; 0.09 or more would be a part of the model
-}
-
-TEST_P(LlamaGolden, ChunksGiveTheSameBitsAsTheWholePrompt) {
-  const GoldenModel golden = read_golden_model(GetParam());
-  const std::vector<int32_t> prompt(golden.prompt.begin(), golden.prompt.begin() + 40);
-  Stack whole(naive_parts(), golden.folder, f32());
-  Stack chunked(naive_parts(), golden.folder, f32());
-  const std::vector<Row> expected = whole.step({{1, prompt}}).front();
-  std::vector<Row> rows;
-  for (const auto& [begin, end] : {std::pair{0, 1}, {1, 18}, {18, 39}, {39, 40}}) {
-    const auto found = chunked.step({{7, {5, 4}}, {1, {prompt.begin() + begin, prompt.begin() + end}}});
-    rows.insert(rows.end(), found[1].begin(), found[1].end());
-  }
-  EXPECT_EQ(rows, expected);
-}
-
-// ---- what it asks of a device, and its failures, on one model ----
-
-struct Instance {
-  void* device = nullptr;
-  void* model = nullptr;
-  mortise_error error = make_error();
-  mortise_status status = MORTISE_OK;
-
-  explicit Instance(const std::string& config, nlohmann::json options = nlohmann::json::object(), int32_t world = 1) {
-    options["path"] = "x";
-    if (!options.contains("dtype")) options["dtype"] = "auto";
-    const std::string text = options.dump();
-    kNaiveDevice.create(nullptr, nullptr, &device, nullptr);
-    auto args = sized<mortise_create_args>();
-    args.options = view(std::string_view(text));
-    args.model_config = view(std::string_view(config));
-    args.device = static_cast<mortise_device*>(device);
-    args.device_table = static_cast<const mortise_device_table*>(kNaiveDevice.table);
-    args.world = world;
-    status = llama().create(nullptr, &args, &model, &error);
-  }
-  ~Instance() {
-    if (model != nullptr) llama().destroy(model);
-    kNaiveDevice.destroy(device);
-  }
-  mortise_model* get() const { return static_cast<mortise_model*>(model); }
-};
-
-std::string config_of(const std::string& name) {
-  return Checkpoint::open(read_golden_model(name).folder).config().json;
-}
-
-// Serves zeros of any shape by a list that a test writes down.
-struct Shelf {
-  std::map<std::string, std::vector<int64_t>> shapes;
-  int32_t dtype = MORTISE_F32;
-  std::vector<float> zeros = std::vector<float>(1 << 16);
-
-  static mortise_status get(void* context, mortise_string_view name, mortise_tensor* tensor) {
-    auto& shelf = *static_cast<Shelf*>(context);
-    const auto found = shelf.shapes.find(std::string(view(name)));
-    if (found == shelf.shapes.end()) return MORTISE_NOT_FOUND;
-    const auto& shape = found->second;
-    *tensor = make_tensor(shelf.zeros.data(), MORTISE_F32, shape[0], shape.size() > 1 ? shape[1] : 1);
-    tensor->ndim = static_cast<int32_t>(shape.size());
-    tensor->dtype = shelf.dtype;
-    return MORTISE_OK;
-  }
-  mortise_weight_reader reader() {
-    auto out = sized<mortise_weight_reader>();
-    out.context = this;
-    out.get = get;
-    return out;
-  }
-};
 
 TEST(Llama, TellsItsDimensionsFromTheConfigurationAlone) {
   Instance instance(config_of("mistral"), {{"max_model_len", 300}});

@@ -1,4 +1,4 @@
-// tests/plugins/models/llama/naive_parts.hpp: a device and an attention written as plainly as the equations, in double
+// tests/plugins/models/common/naive_parts.hpp: a device and an attention written as plainly as the equations, in double
 // with f32 storage: the oracle for what a model computes, whatever kernels do. They check every shape that they are
 // given.
 #pragma once

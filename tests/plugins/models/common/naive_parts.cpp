@@ -1,5 +1,6 @@
-#include "naive_parts.hpp"
+#include "plugins/models/common/naive_parts.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -180,6 +181,71 @@ mortise_status gated_activation(mortise_device*, mortise_stream*, int32_t activa
   });
 }
 
+mortise_status layer_norm(mortise_device*, mortise_stream*, const mortise_norm_args* args, mortise_error* error) {
+  return guard(error, "layer_norm", [&] {
+    naive_log().operations.push_back("layer_norm");
+    const auto rows = static_cast<int64_t>(args->x->shape[0]), columns = args->x->shape[1];
+    for (const mortise_tensor* t : {args->x, args->out}) require_matrix(*t, rows, columns);
+    if (args->residual != nullptr) require_matrix(*args->residual, rows, columns);
+    for (const mortise_weight* w : {args->weight, args->bias}) {
+      require(w == nullptr || (w->use == MORTISE_WEIGHT_VECTOR && w->rows == columns), "norm weight");
+    }
+    require(args->weight != nullptr, "no norm weight");
+    for (int64_t m = 0; m < rows; ++m) {
+      std::vector<double> row;
+      double mean = 0, square = 0;
+      for (int64_t n = 0; n < columns; ++n) {
+        float value = at(*args->x, m, n);
+        if (args->residual != nullptr) value = at(*args->residual, m, n) += value;
+        row.push_back(value);
+        mean += value / static_cast<double>(columns);
+      }
+      for (const double value : row) square += (value - mean) * (value - mean) / static_cast<double>(columns);
+      for (int64_t n = 0; n < columns; ++n) {
+        const double normed = (row[n] - mean) / std::sqrt(square + args->eps) * args->weight->values[n];
+        at(*args->out, m, n) = static_cast<float>(normed + (args->bias == nullptr ? 0.0 : args->bias->values[n]));
+      }
+    }
+  });
+}
+
+double activated(int32_t activation, double x) {
+  switch (activation) {
+    case MORTISE_ACT_RELU:
+      return std::max(x, 0.0);
+    case MORTISE_ACT_GELU:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case MORTISE_ACT_GELU_TANH:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+    default:
+      throw Failure(MORTISE_INVALID_ARGUMENT, "naive", "activation");
+  }
+}
+
+mortise_status activation(mortise_device*, mortise_stream*, int32_t activation, const mortise_tensor* x,
+                          const mortise_tensor* out, mortise_error* error) {
+  return guard(error, "activation", [&] {
+    naive_log().operations.push_back("activation");
+    for (const mortise_tensor* t : {x, out}) require_matrix(*t, out->shape[0], out->shape[1]);
+    for (int64_t m = 0; m < out->shape[0]; ++m) {
+      for (int64_t n = 0; n < out->shape[1]; ++n) {
+        at(*out, m, n) = static_cast<float>(activated(activation, at(*x, m, n)));
+      }
+    }
+  });
+}
+
+mortise_status add(mortise_device*, mortise_stream*, const mortise_tensor* a, const mortise_tensor* b,
+                   const mortise_tensor* out, mortise_error* error) {
+  return guard(error, "add", [&] {
+    naive_log().operations.push_back("add");
+    for (const mortise_tensor* t : {a, b, out}) require_matrix(*t, out->shape[0], out->shape[1]);
+    for (int64_t m = 0; m < out->shape[0]; ++m) {
+      for (int64_t n = 0; n < out->shape[1]; ++n) at(*out, m, n) = at(*a, m, n) + at(*b, m, n);
+    }
+  });
+}
+
 mortise_device_table device_table() {
   auto table = sized<mortise_device_table>();
   table.describe = describe;
@@ -191,7 +257,10 @@ mortise_device_table device_table() {
   table.linear = linear;
   table.embed = embed;
   table.rms_norm = rms_norm;
+  table.layer_norm = layer_norm;
   table.gated_activation = gated_activation;
+  table.activation = activation;
+  table.add = add;
   return table;
 }
 const mortise_device_table kDeviceTable = device_table();
@@ -227,6 +296,7 @@ mortise_status plan(mortise_attention*, const mortise_step*, mortise_error*) {
 void norm_and_rotate(float* head, int32_t head_dim, int32_t position, const mortise_append_args& args,
                      const mortise_weight* norm) {
   if (norm != nullptr) norm_row(head, head_dim, *norm, args.norm_eps);
+  if (args.rope == nullptr) return;
   const int32_t half = args.rope->rotary_dim / 2;
   for (int32_t i = 0; i < half; ++i) {
     const double cos = args.rope->cos[int64_t{position} * half + i];

@@ -1,0 +1,83 @@
+// plugins/models/common/model_component.hpp: the component table of a model class; each entry unpacks its arguments
+// behind the exception barrier.
+//   constexpr mortise_component kLlama = ModelComponent<Model>::component("llama", "Llama, ... checkpoints");
+// Model has: Model(const mortise_create_args&), static check_config(config.json's text), dims(), load(reader),
+// activate(args), deactivate(), forward(step), head(step, hidden, vocab_begin, vocab_end, logits).
+#pragma once
+
+#include "models/common/model_options.hpp"
+
+namespace mortise::models {
+
+template <typename Model>
+class ModelComponent {
+ public:
+  static constexpr mortise_component component(const char* name, const char* summary) {
+    return {sizeof(mortise_component),
+            0,
+            MORTISE_KIND_MODEL,
+            0,
+            MORTISE_CAP_EXACT | MORTISE_CAP_CAPTURE,
+            name,
+            summary,
+            kOptionsSchema,
+            nullptr,
+            &kTable,
+            supports,
+            create,
+            destroy,
+            activate,
+            deactivate,
+            nullptr};
+  }
+
+ private:
+  static Model& model_of(void* instance) { return *static_cast<Model*>(instance); }
+  static Model& model_of(mortise_model* instance) { return *reinterpret_cast<Model*>(instance); }
+
+  // Fills as much of *to as its owner knows.
+  template <typename T>
+  static void fill(T* to, T value) {
+    value.struct_size = to->struct_size;
+    std::memcpy(to, &value, std::min<std::size_t>(to->struct_size, sizeof(T)));
+  }
+
+  static mortise_status supports(const mortise_query* query, mortise_error* reason) {
+    return guard(reason, "supports", [&] {
+      const auto asked = known(query);
+      if (asked.model_config.size != 0) Model::check_config(view(asked.model_config));
+    });
+  }
+  static mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance,
+                               mortise_error* error) {
+    return guard(error, "create", [&] { *instance = new Model(known(args)); });
+  }
+  static void destroy(void* instance) { delete &model_of(instance); }
+  static mortise_status activate(void* instance, const mortise_activate_args* args, mortise_error* error) {
+    const mortise_status status = guard(error, "activate", [&] { model_of(instance).activate(known(args)); });
+    if (status != MORTISE_OK) model_of(instance).deactivate();  // half of the buffers are of no use
+    return status;
+  }
+  static void deactivate(void* instance) { model_of(instance).deactivate(); }
+
+  static mortise_status dims(mortise_model* model, mortise_model_dims* out, mortise_error* error) {
+    return guard(error, "dims", [&] { fill(out, model_of(model).dims()); });
+  }
+  static mortise_status load(mortise_model* model, const mortise_weight_reader* reader, mortise_error* error) {
+    return guard(error, "load", [&] { model_of(model).load(known(reader)); });
+  }
+  static mortise_status forward(mortise_model* model, const mortise_step* step, mortise_tensor* hidden,
+                                mortise_error* error) {
+    return guard(error, "forward", [&] { fill(hidden, model_of(model).forward(known(step))); });
+  }
+  static mortise_status head(mortise_model* model, const mortise_step* step, const mortise_tensor* hidden,
+                             int32_t vocab_begin, int32_t vocab_end, const mortise_tensor* logits,
+                             mortise_error* error) {
+    return guard(error, "head",
+                 [&] { model_of(model).head(known(step), known(hidden), vocab_begin, vocab_end, known(logits)); });
+  }
+
+  static constexpr mortise_model_table kTable = {sizeof(mortise_model_table), 0, dims, load, forward, head};
+};
+
+}  // namespace mortise::models

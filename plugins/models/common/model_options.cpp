@@ -1,0 +1,83 @@
+#include "models/common/model_options.hpp"
+
+namespace mortise::models {
+namespace {
+
+// 4 bits cost 5 bytes a group beside; see docs/numerics.md for what the sizes lose.
+constexpr int32_t kDefaultGroupSize = 64;
+
+int32_t compute_dtype(const Options& options, int32_t checkpoint_dtype) {
+  const std::string dtype = options.get<std::string>("dtype");
+  if (dtype == "bf16") return MORTISE_BF16;
+  if (dtype == "f32") return MORTISE_F32;
+  // f16 has more precision than bf16 and less range: f32 alone computes it exactly.
+  return checkpoint_dtype == MORTISE_BF16 ? MORTISE_BF16 : MORTISE_F32;
+}
+
+// The integers that the matrices are kept as: those of the checkpoint, or those that it is to be quantised to.
+WeightFormat weight_format(const Options& options, const Quantization& quantization, int32_t dtype) {
+  const auto weights = options.has("weights") ? options.get<std::string>("weights") : std::string("auto");
+  if (weights == "auto") return {dtype, 0, 0};
+  if (quantization.bits != 0) {
+    throw Failure(MORTISE_INVALID_ARGUMENT, "weights",
+                  "\"" + weights + "\" for a checkpoint that is quantised already; leave `weights` out, or take the " +
+                      "checkpoint that it was made from");
+  }
+  if (weights == "int8") return {dtype, 8, 0};
+  return {dtype, 4, options.has("group_size") ? options.get<int32_t>("group_size") : kDefaultGroupSize};
+}
+
+int32_t chosen_max_model_len(const Options& options, int32_t max_positions) {
+  if (!options.has("max_model_len")) return max_positions;
+  const auto chosen = options.get<int64_t>("max_model_len");
+  if (chosen > max_positions) {
+    throw Failure(MORTISE_INVALID_ARGUMENT, "max_model_len",
+                  std::to_string(chosen) + " is more than the checkpoint's max_position_embeddings " +
+                      std::to_string(max_positions) + "; lower max_model_len or leave it out");
+  }
+  return static_cast<int32_t>(chosen);
+}
+
+}  // namespace
+
+WeightFormat apply_options(const Options& options, int32_t checkpoint_dtype, const Quantization& quantization,
+                           int32_t max_positions, mortise_model_dims& dims) {
+  dims.max_model_len = chosen_max_model_len(options, max_positions);
+  dims.dtype = compute_dtype(options, checkpoint_dtype);
+  const WeightFormat format = weight_format(options, quantization, dims.dtype);
+  const bool quantized = quantization.bits != 0;  // by the checkpoint: the reader hands out its matrices
+  dims.weight_bits = quantized ? quantization.bits : format.bits;
+  dims.weight_group_size = quantized ? quantization.group_size : format.group_size;
+  return format;
+}
+
+void require_numerics(const DeviceRef& device, const mortise_model_dims& dims) {
+  if (device.table->numerics_id(device.device, dims.dtype) == nullptr) {
+    const bool bf16 = dims.dtype == MORTISE_BF16;
+    throw Failure(MORTISE_FAILED_PRECONDITION, "dtype",
+                  std::string("the device cannot compute in ") +
+                      (bf16 ? "bf16; set dtype = \"f32\"" : "f32; set dtype = \"bf16\""));
+  }
+  if (dims.weight_bits != 0 && device.table->numerics_id(device.device, MORTISE_I8) == nullptr) {
+    throw Failure(MORTISE_FAILED_PRECONDITION, "weights",
+                  "the device cannot multiply by quantised weights; take a checkpoint in bf16, f16 or f32, and leave " +
+                      std::string("`weights` out"));
+  }
+}
+
+void require_one_device(const mortise_create_args& args, const char* plugin) {
+  if (args.world > 1) {
+    throw Failure(MORTISE_UNIMPLEMENTED, plugin, "runs on one device; tensor parallel is not supported");
+  }
+}
+
+int32_t checked_num_tokens(const mortise_batch& batch, int32_t max_batched_tokens) {
+  if (batch.num_tokens < 0 || batch.num_tokens > max_batched_tokens) {
+    throw Failure(MORTISE_INVALID_ARGUMENT, "forward",
+                  "batch of " + std::to_string(batch.num_tokens) + " rows; expected 0 to max_batched_tokens " +
+                      std::to_string(max_batched_tokens));
+  }
+  return batch.num_tokens;
+}
+
+}  // namespace mortise::models

@@ -1,0 +1,41 @@
+// plugins/models/common/model_options.hpp: the options that every model of ours takes, and what they settle.
+#pragma once
+
+#include "models/common/config_section.hpp"
+#include "models/common/weights.hpp"
+
+namespace mortise::models {
+
+constexpr const char* kOptionsSchema = R"schema({
+  "$schema": "http://json-schema.org/draft-07/schema#",
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["path"],
+  "properties": {
+    "path": {"title": "folder of the checkpoint (config.json, safetensors, tokenizer)",
+             "type": "string", "minLength": 1, "format": "path"},
+    "max_model_len": {"title": "longest sequence in tokens; null: the checkpoint's max_position_embeddings",
+                      "type": ["integer", "null"], "minimum": 1, "default": null},
+    "dtype": {"title": "what to compute in; auto: bf16 checkpoints in bf16, f32 and f16 ones in f32",
+              "enum": ["auto", "bf16", "f32"], "default": "auto"},
+    "weights": {"title": "what the layers' matrices are kept as; auto: as in the checkpoint; int8: a scale a row; int4: a scale a group",
+                "enum": ["auto", "int8", "int4"], "default": "auto"},
+    "group_size": {"title": "columns that share a scale in int4 weights", "enum": [32, 64, 128], "default": 64}
+  }
+})schema";
+
+// What the options settle for a checkpoint. `dims` gets max_model_len, dtype, weight_bits and weight_group_size; the
+// rest of it is the model's. Throws Failure for what does not go together.
+WeightFormat apply_options(const Options& options, int32_t checkpoint_dtype, const Quantization& quantization,
+                           int32_t max_positions, mortise_model_dims& dims);
+
+// Throws Failure if the device cannot compute in what `dims` says.
+void require_numerics(const DeviceRef& device, const mortise_model_dims& dims);
+
+// Throws Failure for a shard of a tensor-parallel pipeline.
+void require_one_device(const mortise_create_args& args, const char* plugin);
+
+// The rows of a forward of up to max_batched_tokens. Throws Failure if there are more.
+int32_t checked_num_tokens(const mortise_batch& batch, int32_t max_batched_tokens);
+
+}  // namespace mortise::models

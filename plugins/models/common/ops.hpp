@@ -1,0 +1,102 @@
+// plugins/models/common/ops.hpp: the device's operations on a step's stream; a status becomes a Failure.
+#pragma once
+
+#include "models/common/weights.hpp"
+#include "mortise/attention.h"
+
+namespace mortise::models {
+
+class Ops {
+ public:
+  // Borrows the step.
+  explicit Ops(const mortise_step& step) : step_(step), table_(*step.device_table) {}
+
+  void embed(const int32_t* ids, const Weight& weight, const mortise_tensor& out) {
+    check(table_.embed(step_.device, step_.stream, ids, weight.get(), &out, &error_), error_);
+  }
+
+  void linear(const mortise_tensor& x, const mortise_weight* weight, const mortise_weight* bias,
+              const mortise_tensor& out, int32_t column_begin = 0, int32_t column_end = 0) {
+    auto args = sized<mortise_linear_args>();
+    args.x = &x;
+    args.weight = weight;
+    args.bias = bias;
+    args.out = &out;
+    args.column_begin = column_begin;
+    args.column_end = column_end;
+    check(table_.linear(step_.device, step_.stream, &args, &error_), error_);
+  }
+
+  void linear(const mortise_tensor& x, const Linear& pieces, const mortise_tensor& out) {
+    if (pieces.size() == 1) return linear(x, pieces[0].weight.get(), pieces[0].bias.get(), out);
+    int64_t column = 0;
+    for (const Piece& piece : pieces) {
+      mortise_tensor columns = out;
+      const int64_t offset = column * dtype_bytes(out.dtype);
+      columns.data = static_cast<char*>(out.data) + offset;
+      columns.shape[1] = piece.columns;
+      columns.bytes = out.bytes - static_cast<uint64_t>(offset);
+      linear(x, piece.weight.get(), piece.bias.get(), columns);
+      column += piece.columns;
+    }
+  }
+
+  // out = silu(x gate) * (x up)
+  void gated_linear(const mortise_tensor& x, const Piece& gate_up, const mortise_tensor& out) {
+    auto args = sized<mortise_linear_args>();
+    args.x = &x;
+    args.weight = gate_up.weight.get();
+    args.bias = gate_up.bias.get();
+    args.out = &out;
+    args.gate_activation = MORTISE_ACT_SILU;
+    check(table_.linear(step_.device, step_.stream, &args, &error_), error_);
+  }
+
+  // With `residual`: residual += x first, and the norm is of that.
+  void rms_norm(const mortise_tensor& x, const mortise_tensor* residual, const Weight& weight, float eps,
+                const mortise_tensor& out) {
+    const mortise_norm_args args = norm_args(x, residual, weight, eps, out);
+    check(table_.rms_norm(step_.device, step_.stream, &args, &error_), error_);
+  }
+  void layer_norm(const mortise_tensor& x, const mortise_tensor* residual, const Weight& weight, const Weight& bias,
+                  float eps, const mortise_tensor& out) {
+    mortise_norm_args args = norm_args(x, residual, weight, eps, out);
+    args.bias = bias.get();
+    check(table_.layer_norm(step_.device, step_.stream, &args, &error_), error_);
+  }
+
+  void silu_gate(const mortise_tensor& x, const mortise_tensor& out) {
+    check(table_.gated_activation(step_.device, step_.stream, MORTISE_ACT_SILU, &x, &out, &error_), error_);
+  }
+  void activate(int32_t activation, const mortise_tensor& x) {
+    check(table_.activation(step_.device, step_.stream, activation, &x, &x, &error_), error_);
+  }
+  void add(const mortise_tensor& a, const mortise_tensor& b, const mortise_tensor& out) {
+    check(table_.add(step_.device, step_.stream, &a, &b, &out, &error_), error_);
+  }
+
+  // Writes K and V of the step's rows, then out = attention of them.
+  void attention(const mortise_append_args& append, const mortise_tensor& out) {
+    const mortise_attention_table& table = *step_.attention_table;
+    check(table.append(step_.attention, &step_, &append, &error_), error_);
+    check(table.run(step_.attention, &step_, append.layer, append.q, &out, &error_), error_);
+  }
+
+ private:
+  static mortise_norm_args norm_args(const mortise_tensor& x, const mortise_tensor* residual, const Weight& weight,
+                                     float eps, const mortise_tensor& out) {
+    auto args = sized<mortise_norm_args>();
+    args.x = &x;
+    args.residual = residual;
+    args.weight = weight.get();
+    args.out = &out;
+    args.eps = eps;
+    return args;
+  }
+
+  const mortise_step& step_;
+  const mortise_device_table& table_;
+  mortise_error error_ = make_error();
+};
+
+}  // namespace mortise::models

@@ -1,0 +1,117 @@
+// plugins/models/common/position_decoder.hpp: the decoder that OPT and GPT-2 share: learned positions, layer norms,
+// biases, one activation between two products. What sets the two apart is in DecoderConfig and DecoderNames.
+//   h := project_in(embedding[ids]) + positions[p]
+//   norm first:  h += out(attention(qkv(norm(h))));  h += down(act(up(norm(h))));  after the layers h := final_norm(h)
+//   norm last:   h := norm(h + out(attention(qkv(h))));  h := norm(h + down(act(up(h))))
+//   hidden := project_out(h)
+// An instance keeps weights and buffers for one step, all in device memory, and nothing of any sequence.
+#pragma once
+
+#include <vector>
+
+#include "models/common/buffers.hpp"
+#include "models/common/model_options.hpp"
+
+namespace mortise::models {
+
+struct DecoderConfig {
+  int32_t num_layers = 0;
+  int32_t hidden_size = 0;
+  int32_t embedding_size = 0;  // of the embedding's rows and of the head's input; projected if it is not hidden_size
+  int32_t intermediate_size = 0;
+  int32_t num_heads = 0;
+  int32_t head_dim = 0;
+  int32_t vocab_size = 0;
+  int32_t max_positions = 0;
+  float norm_eps = 0;
+  float attention_scale = 0;
+  int32_t activation = 0;  // MORTISE_ACT_*
+  bool norm_first = true;
+  bool final_norm = true;
+  bool biases = true;        // of the layers' products
+  bool norm_weights = true;  // false: norms have neither weight nor bias
+  bool tied_embeddings = true;
+  int32_t checkpoint_dtype = 0;
+  Quantization quantization;
+};
+
+// The checkpoint's names of what a decoder is made of. Static.
+struct DecoderNames {
+  std::vector<const char*> prefixes;  // of all tensors but lm_head.weight: the first with which the embedding is there
+  const char* embedding;
+  const char* positions;
+  int64_t skipped_positions;  // rows of the table that come before position 0
+  const char* project_in;
+  const char* project_out;
+  const char* final_norm;
+  const char* layers;  // a layer's names begin with this and its number
+  const char* attention_norm;
+  std::vector<const char*> qkv;  // one of the three side by side, or three
+  const char* attention_out;
+  const char* mlp_norm;
+  const char* up;
+  const char* down;
+  MatrixLayout layout;
+};
+
+class PositionDecoder {
+ public:
+  // REQUIRES: the options were validated by the schema; `names` lives longer than the instance.
+  PositionDecoder(const mortise_create_args& args, const DecoderConfig& config, const DecoderNames& names,
+                  const char* plugin);
+
+  const mortise_model_dims& dims() const { return dims_; }
+  void load(const mortise_weight_reader& reader);
+  void activate(const mortise_activate_args& args);
+  void deactivate();
+
+  // Runs all layers over the step's rows; returns `hidden`, valid until the next forward.
+  mortise_tensor forward(const mortise_step& step);
+  void head(const mortise_step& step, const mortise_tensor& hidden, int32_t vocab_begin, int32_t vocab_end,
+            const mortise_tensor& logits);
+
+ private:
+  struct Norm {
+    Weight weight, bias;
+  };
+  struct Layer {
+    Norm attention_norm, mlp_norm;
+    Linear qkv, attention_out, up, down;
+  };
+  struct Weights {
+    Weight embedding, positions;
+    Weight lm_head;  // null: tied and not quantised, the embedding is the head
+    Linear project_in, project_out;
+    Norm final_norm;
+    std::vector<Layer> layers;
+  };
+  // What a step writes, for max_batched_tokens rows.
+  struct Buffers {
+    RowBuffer stream, other;  // [hidden_size]: the two that hold h, and what is added to it, in turn
+    RowBuffer embedded;       // [embedding_size], if it is not hidden_size: the embedding, and at the end `hidden`
+    RowBuffer qkv;            // [3 * hidden_size]
+    RowBuffer attention;      // [hidden_size]
+    RowBuffer activated;      // [intermediate_size]
+  };
+
+  bool projected() const { return config_.embedding_size != config_.hidden_size; }
+  Norm load_norm(const WeightLoader& loader, const std::string& name) const;
+  Layer load_layer(const WeightLoader& loader, const std::string& prefix) const;
+  Weights load_weights(const WeightLoader& loader) const;
+  void embed(const mortise_step& step, const mortise_batch& batch, int32_t num_tokens);
+  void run_attention(const mortise_step& step, int32_t layer, const mortise_tensor& x, const mortise_tensor& out);
+  void run_mlp(const mortise_step& step, int32_t layer, const mortise_tensor& x, const mortise_tensor& out);
+  mortise_tensor run_norm_first(const mortise_step& step, int32_t num_tokens);
+  mortise_tensor run_norm_last(const mortise_step& step, int32_t num_tokens);
+
+  const DeviceRef device_;
+  const DecoderConfig config_;
+  const DecoderNames& names_;
+  mortise_model_dims dims_;
+  WeightFormat format_;
+  Weights weights_;
+  int32_t max_batched_tokens_ = 0;
+  Buffers buffers_;
+};
+
+}  // namespace mortise::models

@@ -1,0 +1,87 @@
+#include "models/gpt2/config.hpp"
+
+#include <cmath>
+
+namespace mortise::gpt2 {
+namespace {
+
+using models::Section;
+
+// transformers takes the general name of a size as well as GPT-2's own.
+int32_t size(const Section& config, const char* key, const char* general, int64_t max) {
+  const bool own = config.find(key) != nullptr || config.find(general) == nullptr;
+  const int32_t value = config.size(own ? key : general, max);
+  if (own && config.find(general) != nullptr && config.size(general, max) != value) {
+    config.fail(general, "the same as " + std::string(key) + ", " + std::to_string(value));
+  }
+  return value;
+}
+
+void parse_sizes(const Section& config, models::DecoderConfig& out) {
+  out.num_layers = size(config, "n_layer", "num_hidden_layers", models::kMaxLayers);
+  out.hidden_size = size(config, "n_embd", "hidden_size", models::kMaxSize / 4);  // q, k and v; the default of n_inner
+  out.embedding_size = out.hidden_size;
+  out.intermediate_size =
+      static_cast<int32_t>(config.integer("n_inner", 1, models::kMaxSize, 4 * int64_t{out.hidden_size}));
+  out.vocab_size = config.size("vocab_size", models::kMaxSize);
+  out.max_positions = size(config, "n_positions", "max_position_embeddings", models::kMaxPositions);
+  out.num_heads = size(config, "n_head", "num_attention_heads", models::kMaxSize);
+  if (out.hidden_size % out.num_heads != 0) {
+    models::invalid_value("n_head", std::to_string(out.num_heads),
+                          "a divisor of n_embd " + std::to_string(out.hidden_size));
+  }
+  out.head_dim = out.hidden_size / out.num_heads;
+}
+
+void refuse_variants(const Section& config) {
+  if (config.boolean("add_cross_attention", false)) {
+    models::unsupported("add_cross_attention true makes a decoder that reads an encoder; expected false");
+  }
+  if (config.boolean("scale_attn_by_inverse_layer_idx", false)) {
+    models::unsupported("scale_attn_by_inverse_layer_idx true, a scale of its own for each layer, is not supported; " +
+                        std::string("expected false"));
+  }
+}
+
+}  // namespace
+
+models::DecoderConfig parse_config(std::string_view text) {
+  const nlohmann::json root = models::parse_object(text);
+  const Section config(root, "");
+  models::family_of(config, {{"gpt2", "GPT2LMHeadModel"}});
+  refuse_variants(config);
+  models::DecoderConfig out;
+  parse_sizes(config, out);
+  out.norm_eps = static_cast<float>(config.number("layer_norm_epsilon", 1e-30, 1.0, 1e-5));
+  // reorder_and_upcast_attn changes the order of the scaling and the precision, which docs/numerics.md settles here.
+  const bool scaled = config.boolean("scale_attn_weights", true);
+  out.attention_scale = scaled ? static_cast<float>(1.0 / std::sqrt(static_cast<double>(out.head_dim))) : 1.0f;
+  out.activation = models::activation_of(config, "activation_function", "gelu_new");
+  out.tied_embeddings = config.boolean("tie_word_embeddings", true);
+  out.checkpoint_dtype = models::checkpoint_dtype(config);
+  out.quantization = models::checkpoint_quantization(config);
+  return out;
+}
+
+const models::DecoderNames& tensor_names() {
+  static const models::DecoderNames names = {
+      .prefixes = {"transformer.", ""},
+      .embedding = "wte.weight",
+      .positions = "wpe.weight",
+      .skipped_positions = 0,
+      .project_in = nullptr,
+      .project_out = nullptr,
+      .final_norm = "ln_f",
+      .layers = "h.",
+      .attention_norm = "ln_1",
+      .qkv = {"attn.c_attn"},
+      .attention_out = "attn.c_proj",
+      .mlp_norm = "ln_2",
+      .up = "mlp.c_fc",
+      .down = "mlp.c_proj",
+      .layout = models::MatrixLayout::kOutputColumns,
+  };
+  return names;
+}
+
+}  // namespace mortise::gpt2

@@ -1,0 +1,20 @@
+#include "models/common/model_component.hpp"
+#include "models/gpt2/config.hpp"
+
+namespace mortise::gpt2 {
+namespace {
+
+class Model : public models::PositionDecoder {
+ public:
+  explicit Model(const mortise_create_args& args)
+      : PositionDecoder(args, parse_config(view(args.model_config)), tensor_names(), "gpt2") {}
+  static void check_config(std::string_view config) { parse_config(config); }
+};
+
+constexpr mortise_component kGpt2 = models::ModelComponent<Model>::component(
+    "gpt2", "GPT-2 checkpoints in bf16 or f32, with weights in these, int8 or int4");
+
+}  // namespace
+}  // namespace mortise::gpt2
+
+MORTISE_PLUGIN("mortise.gpt2", "Mortise", "0.1.0", "Apache-2.0", &mortise::gpt2::kGpt2)

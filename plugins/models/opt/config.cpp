@@ -1,0 +1,70 @@
+#include "models/opt/config.hpp"
+
+#include <cmath>
+
+namespace mortise::opt {
+namespace {
+
+using models::Section;
+
+constexpr float kNormEps = 1e-5f;  // torch's default, which OPT's norms take; no configuration names it
+
+void parse_sizes(const Section& config, models::DecoderConfig& out) {
+  out.num_layers = config.size("num_hidden_layers", models::kMaxLayers);
+  out.hidden_size = config.size("hidden_size", models::kMaxSize / 3);  // q, k and v lie side by side
+  out.intermediate_size = config.size("ffn_dim", models::kMaxSize);
+  out.vocab_size = config.size("vocab_size", models::kMaxSize);
+  out.max_positions = config.size("max_position_embeddings", models::kMaxPositions);
+  out.embedding_size =
+      static_cast<int32_t>(config.integer("word_embed_proj_dim", 1, models::kMaxSize, out.hidden_size));
+  out.num_heads = config.size("num_attention_heads", models::kMaxSize);
+  if (out.hidden_size % out.num_heads != 0) {
+    config.fail("num_attention_heads", "a divisor of hidden_size " + std::to_string(out.hidden_size));
+  }
+  out.head_dim = out.hidden_size / out.num_heads;
+}
+
+}  // namespace
+
+models::DecoderConfig parse_config(std::string_view text) {
+  const nlohmann::json root = models::parse_object(text);
+  const Section config(root, "");
+  models::family_of(config, {{"opt", "OPTForCausalLM"}});
+  models::DecoderConfig out;
+  parse_sizes(config, out);
+  out.norm_eps = kNormEps;
+  out.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(out.head_dim)));
+  out.activation = models::activation_of(config, "activation_function", "relu");
+  out.norm_first = config.boolean("do_layer_norm_before", true);
+  // Models with the norm last have none at the end, nor those fine-tuned before transformers 4.20.1, which say so.
+  out.final_norm = out.norm_first && !config.boolean("_remove_final_layer_norm", false);
+  out.biases = config.boolean("enable_bias", true);
+  out.norm_weights = config.boolean("layer_norm_elementwise_affine", true);
+  out.tied_embeddings = config.boolean("tie_word_embeddings", true);
+  out.checkpoint_dtype = models::checkpoint_dtype(config);
+  out.quantization = models::checkpoint_quantization(config);
+  return out;
+}
+
+const models::DecoderNames& tensor_names() {
+  static const models::DecoderNames names = {
+      .prefixes = {"model.decoder.", "decoder."},
+      .embedding = "embed_tokens.weight",
+      .positions = "embed_positions.weight",
+      .skipped_positions = 2,  // fairseq's padding index and the one before it
+      .project_in = "project_in",
+      .project_out = "project_out",
+      .final_norm = "final_layer_norm",
+      .layers = "layers.",
+      .attention_norm = "self_attn_layer_norm",
+      .qkv = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+      .attention_out = "self_attn.out_proj",
+      .mlp_norm = "final_layer_norm",
+      .up = "fc1",
+      .down = "fc2",
+      .layout = models::MatrixLayout::kOutputRows,
+  };
+  return names;
+}
+
+}  // namespace mortise::opt

@@ -1,0 +1,20 @@
+#include "models/common/model_component.hpp"
+#include "models/opt/config.hpp"
+
+namespace mortise::opt {
+namespace {
+
+class Model : public models::PositionDecoder {
+ public:
+  explicit Model(const mortise_create_args& args)
+      : PositionDecoder(args, parse_config(view(args.model_config)), tensor_names(), "opt") {}
+  static void check_config(std::string_view config) { parse_config(config); }
+};
+
+constexpr mortise_component kOpt = models::ModelComponent<Model>::component(
+    "opt", "OPT checkpoints in bf16 or f32, with weights in these, int8 or int4");
+
+}  // namespace
+}  // namespace mortise::opt
+
+MORTISE_PLUGIN("mortise.opt", "Mortise", "0.1.0", "Apache-2.0", &mortise::opt::kOpt)
