@@ -40,6 +40,9 @@ struct RunConfig {
   std::string describe() const;
 };
 
+// The constructor in a pipeline of what the checkpoint is: "llama", "opt" or "gpt2".
+std::string model_plugin(const std::filesystem::path& checkpoint);
+
 // The real parts over a checkpoint, as `config` has them.
 std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, const RunConfig& config);
 

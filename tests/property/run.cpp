@@ -203,14 +203,13 @@ std::int32_t blocks_of(const Request& request, int block_size) {
   return (static_cast<std::int32_t>(request.prompt.size()) + request.sampling.max_tokens + block_size - 1) / block_size;
 }
 
-// The constructor in a pipeline of what the checkpoint is.
+}  // namespace
+
 std::string model_plugin(const std::filesystem::path& checkpoint) {
   const auto type =
       nlohmann::json::parse(std::ifstream(checkpoint / "config.json")).at("model_type").get<std::string>();
   return type == "opt" || type == "gpt2" ? type : "llama";
 }
-
-}  // namespace
 
 std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, const RunConfig& config) {
   const std::string device = config.device == "cuda" ? fmt::format("cuda {{ graphs = {} }}", config.graphs)

@@ -122,7 +122,7 @@ class SamplingReference : public ::testing::Test {
     if (eos.empty()) eos.push_back(*tokenizer.eos_id());
     StackOptions options;
     options.num_blocks = 2000;
-    Stack stack(built_in_parts(), model.folder, options);
+    Stack stack(built_in_parts(model_plugin(model.folder)), model.folder, options);
     std::uint64_t next_id = 1;
     for (const auto& [key, outcome] : outcomes) {
       const Request& request = requests[key.first];
