@@ -29,30 +29,17 @@ BatchBuilder::BatchBuilder(const DevicePart& device, const EngineLimits& limits)
   upload_.reserve(largest_upload(limits));
 }
 
-void BatchBuilder::add_sequence(std::int32_t index, const ScheduledSequence& scheduled) {
-  const Sequence& sequence = *scheduled.sequence;
-  const std::int32_t first = sequence.num_computed;
-  const std::int32_t known_end = first + scheduled.num_new_tokens;
-  const std::int32_t end = first + scheduled.num_rows();
-  assert(static_cast<std::int64_t>(sequence.blocks.size()) * block_size_ >= end);
-
-  std::int32_t scored = sequence.next_scored_position();
-  for (std::int32_t position = first; position < end; ++position) {
-    const bool draft = position >= known_end;
-    const auto row = static_cast<std::int32_t>(token_ids_.size());
-    token_ids_.push_back(draft ? sequence.drafts[static_cast<std::size_t>(position - known_end)]
-                               : sequence.tokens[static_cast<std::size_t>(position)]);
+void BatchBuilder::add_run(const RowRun& run) {
+  const std::int32_t end = run.first + run.num_rows();
+  assert(static_cast<std::int64_t>(run.blocks.size()) * block_size_ >= end);
+  token_ids_.insert(token_ids_.end(), run.known.begin(), run.known.end());
+  token_ids_.insert(token_ids_.end(), run.drafts.begin(), run.drafts.end());
+  for (std::int32_t position = run.first; position < end; ++position) {
     positions_.push_back(position);
-    const BlockId block = sequence.blocks[static_cast<std::size_t>(position / block_size_)];
+    const BlockId block = run.blocks[static_cast<std::size_t>(position / block_size_)];
     slot_mapping_.push_back(static_cast<std::int64_t>(block) * block_size_ + position % block_size_);
-    if (position == scored && position < sequence.num_prompt() - 1) {
-      rows_.push_back({row, index, position, sequence.tokens[static_cast<std::size_t>(position) + 1]});
-      ++scored;
-    } else if (position >= sequence.num_tokens() - 1 && sequence.wants_tokens()) {
-      rows_.push_back({row, index, position, -1});
-    }
   }
-  seq_ids_.push_back(sequence.id);
+  seq_ids_.push_back(run.seq_id);
   seq_lens_.push_back(end);
   cu_seqlens_q_.push_back(static_cast<std::int32_t>(token_ids_.size()));
 }
@@ -76,24 +63,24 @@ void BatchBuilder::add_padding(const BatchBucket& bucket) {
   assert(static_cast<std::int32_t>(token_ids_.size()) == bucket.num_tokens);
 }
 
-void BatchBuilder::add_table(std::span<const ScheduledSequence> scheduled, const BatchBucket* bucket) {
+void BatchBuilder::add_table(std::span<const RowRun> runs, const BatchBucket* bucket) {
   std::size_t width = bucket == nullptr ? 1 : static_cast<std::size_t>(bucket->max_blocks);
-  for (const ScheduledSequence& item : scheduled) width = std::max(width, item.sequence->blocks.size());
+  for (const RowRun& run : runs) width = std::max(width, run.blocks.size());
   assert(bucket == nullptr || width == static_cast<std::size_t>(bucket->max_blocks));
   block_table_.assign(seq_ids_.size() * width, std::max(padding_block_, 0));
-  for (std::size_t i = 0; i < scheduled.size(); ++i) {
-    const std::vector<BlockId>& blocks = scheduled[i].sequence->blocks;
-    std::copy(blocks.begin(), blocks.end(), block_table_.begin() + static_cast<std::ptrdiff_t>(i * width));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::ranges::copy(runs[i].blocks, block_table_.begin() + static_cast<std::ptrdiff_t>(i * width));
   }
   batch_.max_blocks = static_cast<std::int32_t>(width);
 }
 
-const mortise_batch& BatchBuilder::build(std::uint64_t step_id, std::span<const ScheduledSequence> scheduled,
-                                         std::span<const std::uint64_t> ended, const BatchBucket* bucket) {
-  for (auto* array : {&token_ids_, &positions_, &cu_seqlens_q_, &seq_lens_, &logit_rows_}) array->clear();
+const mortise_batch& BatchBuilder::build(std::uint64_t step_id, std::span<const RowRun> runs,
+                                         std::span<const std::int32_t> logit_rows, std::span<const std::uint64_t> ended,
+                                         const BatchBucket* bucket) {
+  for (auto* array : {&token_ids_, &positions_, &cu_seqlens_q_, &seq_lens_}) array->clear();
   seq_ids_.clear();
   slot_mapping_.clear();
-  rows_.clear();
+  logit_rows_.assign(logit_rows.begin(), logit_rows.end());
   ended_.assign(ended.begin(), ended.end());
   batch_ = {};
   batch_.struct_size = sizeof batch_;
@@ -101,12 +88,12 @@ const mortise_batch& BatchBuilder::build(std::uint64_t step_id, std::span<const 
   batch_.block_size = block_size_;
 
   cu_seqlens_q_.push_back(0);
-  for (std::size_t i = 0; i < scheduled.size(); ++i) {
-    add_sequence(static_cast<std::int32_t>(i), scheduled[i]);
-    batch_.max_query_len = std::max(batch_.max_query_len, scheduled[i].num_rows());
+  for (const RowRun& run : runs) {
+    add_run(run);
+    batch_.max_query_len = std::max(batch_.max_query_len, run.num_rows());
     batch_.max_seq_len = std::max(batch_.max_seq_len, seq_lens_.back());
   }
-  batch_.num_real_seqs = static_cast<std::int32_t>(scheduled.size());
+  batch_.num_real_seqs = static_cast<std::int32_t>(runs.size());
   batch_.num_real_tokens = static_cast<std::int32_t>(token_ids_.size());
   if (bucket != nullptr) {
     add_padding(*bucket);
@@ -114,8 +101,7 @@ const mortise_batch& BatchBuilder::build(std::uint64_t step_id, std::span<const 
     batch_.max_query_len = bucket->max_query_len;
     batch_.max_seq_len = std::min(bucket->max_blocks * block_size_, max_model_len_);
   }
-  add_table(scheduled, bucket);
-  for (const LogitRow& row : rows_) logit_rows_.push_back(row.row);
+  add_table(runs, bucket);
 
   batch_.num_seqs = static_cast<std::int32_t>(seq_ids_.size());
   batch_.num_tokens = static_cast<std::int32_t>(token_ids_.size());

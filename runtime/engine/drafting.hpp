@@ -5,9 +5,9 @@
 #include <deque>
 #include <span>
 
-#include "engine/batch_builder.hpp"
 #include "engine/drafter.hpp"
 #include "engine/parts.hpp"
+#include "engine/step_rows.hpp"
 
 namespace mortise {
 

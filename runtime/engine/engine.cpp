@@ -230,7 +230,7 @@ mortise_step Engine::make_step() const {
 // before the first request, or the start fails.
 void Engine::warm_up() {
   const BatchBucket largest = {limits_.max_batched_tokens, 1, limits_.max_batched_tokens, 1};
-  mortise_batch batch = batch_builder_.build(0, {}, {}, &largest);
+  mortise_batch batch = batch_builder_.build(0, {}, {}, {}, &largest);
   batch.flags = 0;  // nobody will replay it
   mortise_step step = make_step();
   step.batch = &batch;
@@ -270,8 +270,10 @@ void Engine::step() {
     kv_.reserve(*item.sequence, item.sequence->num_computed + item.num_rows());
   }
   set_pins(plan.pins);  // after the plan has got its blocks: it may count on cached ones that are pinned now
-  const std::optional<BatchBucket> bucket = graphs_.bucket_of(scheduled);
-  const mortise_batch& batch = batch_builder_.build(step_id, scheduled, ended_ids_, bucket ? &*bucket : nullptr);
+  rows_.assign(scheduled);
+  const std::optional<BatchBucket> bucket = graphs_.bucket_of(rows_.runs());
+  const mortise_batch& batch =
+      batch_builder_.build(step_id, rows_.runs(), rows_.logit_row_numbers(), ended_ids_, bucket ? &*bucket : nullptr);
   step.batch = &batch;
 
   trace_.phase("forward");
@@ -281,9 +283,9 @@ void Engine::step() {
   counters_.num_rows += static_cast<std::uint64_t>(batch.num_real_tokens);
   counters_.num_graph_replays = graphs_.num_replays();
   trace_.phase("sample");
-  std::vector<TokenInfo> infos = evaluator_.evaluate(step, hidden, batch_builder_.rows(), scheduled);
+  std::vector<TokenInfo> infos = evaluator_.evaluate(step, hidden, rows_.logit_rows(), scheduled);
   trace_.phase("commit");
-  commit(scheduled, batch_builder_.rows(), std::move(infos));
+  commit(scheduled, rows_.logit_rows(), std::move(infos));
   ended_ids_.clear();  // by now model, attention and proposer have been told
 }
 

@@ -29,6 +29,7 @@
 #include "engine/sequence.hpp"
 #include "engine/sequence_kv.hpp"
 #include "engine/step_graphs.hpp"
+#include "engine/step_rows.hpp"
 #include "engine/step_trace.hpp"
 #include "tokenizer/tokenizer.hpp"
 
@@ -106,6 +107,7 @@ class Engine {
   SequenceKv kv_;
   Planner planner_;
   Drafting drafting_;
+  StepRows rows_;
   BatchBuilder batch_builder_;
   StepGraphs graphs_;
   RowEvaluator evaluator_;

@@ -96,8 +96,7 @@ RowEvaluator::RowEvaluator(const Parts& parts, const EngineLimits& limits, std::
       vocab_size_(vocab_size),
       upload_(parts.device),
       download_(parts.device),
-      hidden_(parts.device),
-      logits_(parts.device),
+      head_(parts, vocab_size),
       results_(parts.device) {}
 
 std::vector<TokenInfo> RowEvaluator::evaluate(const mortise_step& step, const mortise_tensor& hidden,
@@ -109,26 +108,11 @@ std::vector<TokenInfo> RowEvaluator::evaluate(const mortise_step& step, const mo
     const std::size_t count = std::min(limit, rows.size() - first);
     Chunk chunk{step.batch->device_logit_rows + first, rows.subspan(first, count), scheduled,
                 std::span(infos).subspan(first, count)};
-    compute_logits(step, hidden, chunk);
+    chunk.logits = head_.run(step, hidden, chunk.device_rows, static_cast<std::int64_t>(count));
     draw(step, chunk);
     describe(step, chunk);
   }
   return infos;
-}
-
-void RowEvaluator::compute_logits(const mortise_step& step, const mortise_tensor& hidden, Chunk& chunk) {
-  const auto count = static_cast<std::int64_t>(chunk.rows.size());
-  const std::int64_t width = hidden.shape[1];
-  const auto bytes = static_cast<std::uint64_t>(count * width) * static_cast<std::uint64_t>((hidden.dtype & 0xff) / 8);
-  const mortise_tensor gathered = matrix(hidden_.reserve(bytes), hidden.dtype, count, width);
-  mortise_error error = empty_error();
-  check_part(
-      parts_.device.api->gather_rows(parts_.device.self, step.stream, &hidden, chunk.device_rows, &gathered, &error),
-      error, parts_.device.name);
-  chunk.logits = matrix(logits_.reserve(static_cast<std::uint64_t>(count * vocab_size_) * sizeof(float)), MORTISE_F32,
-                        count, vocab_size_);
-  check_part(parts_.model.api->head(parts_.model.self, &step, &gathered, 0, vocab_size_, &chunk.logits, &error), error,
-             parts_.model.name);
 }
 
 // Draws run over the chunk's rows in runs of neighbours that draw: in a decode step that is one run.

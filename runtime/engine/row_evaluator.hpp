@@ -6,8 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "engine/batch_builder.hpp"
+#include "engine/head_pass.hpp"
 #include "engine/parts.hpp"
+#include "engine/step_rows.hpp"
 
 namespace mortise {
 
@@ -22,7 +23,6 @@ class RowEvaluator {
 
  private:
   struct Chunk;
-  void compute_logits(const mortise_step& step, const mortise_tensor& hidden, Chunk& chunk);
   void draw(const mortise_step& step, Chunk& chunk);
   void describe(const mortise_step& step, Chunk& chunk);
 
@@ -31,7 +31,8 @@ class RowEvaluator {
   const std::int32_t vocab_size_;
   PackedUpload upload_;
   Download download_;
-  DeviceBuffer hidden_, logits_, results_;
+  HeadPass head_;
+  DeviceBuffer results_;
 };
 
 }  // namespace mortise

@@ -25,14 +25,14 @@ std::int32_t row_bucket(std::int32_t rows) {
 
 }  // namespace
 
-std::optional<BatchBucket> StepGraphs::bucket_of(std::span<const ScheduledSequence> scheduled) const {
-  if (parts_.graphs == nullptr || !usable_ || limits_.padding_block < 0 || scheduled.empty()) return std::nullopt;
+std::optional<BatchBucket> StepGraphs::bucket_of(std::span<const RowRun> runs) const {
+  if (parts_.graphs == nullptr || !usable_ || limits_.padding_block < 0 || runs.empty()) return std::nullopt;
   std::int32_t rows = 0, longest = 0;
   std::size_t blocks = 0;
-  for (const ScheduledSequence& item : scheduled) {
-    rows += item.num_rows();
-    longest = std::max(longest, item.num_rows());
-    blocks = std::max(blocks, item.sequence->blocks.size());
+  for (const RowRun& run : runs) {
+    rows += run.num_rows();
+    longest = std::max(longest, run.num_rows());
+    blocks = std::max(blocks, run.blocks.size());
   }
   if (longest > 1 + limits_.max_draft_tokens || rows > kMaxRows) return std::nullopt;
   BatchBucket bucket;
@@ -40,7 +40,7 @@ std::optional<BatchBucket> StepGraphs::bucket_of(std::span<const ScheduledSequen
   bucket.num_tokens = row_bucket(rows);
   bucket.num_tokens = std::min(bucket.num_tokens, limits_.max_batched_tokens);
   // Each missing row needs a padding sequence that may have it; parts have room for max_num_seqs.
-  const auto seqs = static_cast<std::int32_t>(scheduled.size());
+  const auto seqs = static_cast<std::int32_t>(runs.size());
   const auto needed = (bucket.num_tokens - rows + bucket.max_query_len - 1) / bucket.max_query_len;
   bucket.num_seqs =
       std::min(bucket.max_query_len == 1 ? bucket.num_tokens : row_bucket(seqs + needed), limits_.max_num_seqs);

@@ -23,8 +23,8 @@ class StepGraphs {
   StepGraphs(const StepGraphs&) = delete;
   StepGraphs& operator=(const StepGraphs&) = delete;
 
-  // The bucket that these sequences' batch is to be padded to; nothing: it is not to be captured.
-  std::optional<BatchBucket> bucket_of(std::span<const ScheduledSequence> scheduled) const;
+  // The bucket that a batch of these runs is to be padded to; nothing: it is not to be captured.
+  std::optional<BatchBucket> bucket_of(std::span<const RowRun> runs) const;
   // Runs the model over the step's batch, which has the bucket's sizes if there is one; returns its hidden rows.
   // REQUIRES: attention has planned the step.
   mortise_tensor forward(const mortise_step& step, const std::optional<BatchBucket>& bucket);

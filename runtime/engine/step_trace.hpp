@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/batch_builder.hpp"
+#include "engine/step_rows.hpp"
 #include "trace/trace_file.hpp"
 
 namespace mortise {

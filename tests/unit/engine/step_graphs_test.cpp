@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/step_rows.hpp"
 #include "engine_fixture.hpp"
 
 namespace mortise::test {
@@ -37,7 +38,9 @@ class StepGraphsTest : public ::testing::Test {
     return scheduled;
   }
   std::optional<BatchBucket> bucket(const std::vector<ScheduledSequence>& scheduled) const {
-    return StepGraphs(parts, limits).bucket_of(scheduled);
+    StepRows rows;
+    rows.assign(scheduled);
+    return StepGraphs(parts, limits).bucket_of(rows.runs());
   }
 
   EngineLimits limits;
@@ -89,7 +92,9 @@ TEST_F(StepGraphsTest, PaddingRowsBelongToSequencesWithoutTokensAndWriteToTheRes
   BatchBuilder builder(parts.device, limits);
   const auto scheduled = decoding(3);
   const BatchBucket four = *bucket(scheduled);
-  const mortise_batch& batch = builder.build(1, scheduled, {}, &four);
+  StepRows rows;
+  rows.assign(scheduled);
+  const mortise_batch& batch = builder.build(1, rows.runs(), rows.logit_row_numbers(), {}, &four);
   EXPECT_EQ(batch.flags, static_cast<std::uint32_t>(MORTISE_BATCH_BUCKET));
   EXPECT_EQ(batch.num_tokens, 4);
   EXPECT_EQ(batch.num_real_tokens, 3);

@@ -1,0 +1,27 @@
+// runtime/engine/head_pass.hpp: hidden rows to logits.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/device_memory.hpp"
+#include "engine/parts.hpp"
+
+namespace mortise {
+
+class HeadPass {
+ public:
+  HeadPass(const Parts& parts, std::int32_t vocab_size)
+      : parts_(parts), vocab_size_(vocab_size), rows_(parts.device), logits_(parts.device) {}
+
+  // f32 logits [count, vocab_size] of the rows of `hidden` that `rows` (device memory, [count]) names; in device
+  // memory, valid until the next call. REQUIRES: 1 <= count <= max_logit_rows.
+  mortise_tensor run(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* rows,
+                     std::int64_t count);
+
+ private:
+  const Parts& parts_;
+  const std::int32_t vocab_size_;
+  DeviceBuffer rows_, logits_;
+};
+
+}  // namespace mortise

@@ -1,0 +1,34 @@
+#include "engine/step_rows.hpp"
+
+namespace mortise {
+
+void StepRows::assign(std::span<const ScheduledSequence> scheduled) {
+  runs_.clear();
+  logit_rows_.clear();
+  numbers_.clear();
+  num_rows_ = 0;
+  for (std::size_t i = 0; i < scheduled.size(); ++i) add(static_cast<std::int32_t>(i), scheduled[i]);
+  for (const LogitRow& row : logit_rows_) numbers_.push_back(row.row);
+}
+
+void StepRows::add(std::int32_t index, const ScheduledSequence& scheduled) {
+  const Sequence& sequence = *scheduled.sequence;
+  const std::int32_t first = sequence.num_computed;
+  const auto known = std::span<const std::int32_t>(sequence.tokens)
+                         .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(scheduled.num_new_tokens));
+  runs_.push_back({sequence.id, first, known, sequence.drafts, sequence.blocks});
+
+  std::int32_t scored = sequence.next_scored_position();
+  for (std::int32_t position = first; position < first + scheduled.num_rows(); ++position) {
+    const std::int32_t row = num_rows_ + position - first;
+    if (position == scored && position < sequence.num_prompt() - 1) {
+      logit_rows_.push_back({row, index, position, sequence.tokens[static_cast<std::size_t>(position) + 1]});
+      ++scored;
+    } else if (position >= sequence.num_tokens() - 1 && sequence.wants_tokens()) {
+      logit_rows_.push_back({row, index, position, -1});
+    }
+  }
+  num_rows_ += scheduled.num_rows();
+}
+
+}  // namespace mortise

@@ -1,0 +1,52 @@
+// runtime/engine/step_rows.hpp: what a step runs: of each scheduled sequence its new tokens and drafts as a run of
+// rows, and which of the rows want logits.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/batch_builder.hpp"
+#include "engine/sequence.hpp"
+
+namespace mortise {
+
+// A sequence's share of a step: rows num_computed .. num_computed + num_new_tokens of its tokens, then its drafts. Its
+// blocks reach as far.
+struct ScheduledSequence {
+  std::shared_ptr<Sequence> sequence;
+  std::int32_t num_new_tokens = 0;
+  std::int32_t max_drafts = 0;  // that the plan has room for
+
+  std::int32_t num_rows() const { return num_new_tokens + static_cast<std::int32_t>(sequence->drafts.size()); }
+};
+
+// A row of the batch that wants logits, and what for.
+struct LogitRow {
+  std::int32_t row = 0;       // of the batch
+  std::int32_t seq = 0;       // index into the step's sequences
+  std::int32_t position = 0;  // of the row's token; what comes out belongs to position + 1
+  std::int32_t target = -1;   // prompt token to score, or -1: draw a token
+};
+
+class StepRows {
+ public:
+  // Borrows the sequences' tokens, drafts and blocks.
+  void assign(std::span<const ScheduledSequence> scheduled);
+
+  std::span<const RowRun> runs() const { return runs_; }
+  // Ascending by row, and so by sequence.
+  std::span<const LogitRow> logit_rows() const { return logit_rows_; }
+  std::span<const std::int32_t> logit_row_numbers() const { return numbers_; }  // their `row`, as a batch takes them
+
+ private:
+  void add(std::int32_t index, const ScheduledSequence& scheduled);
+
+  std::vector<RowRun> runs_;
+  std::vector<LogitRow> logit_rows_;
+  std::vector<std::int32_t> numbers_;
+  std::int32_t num_rows_ = 0;
+};
+
+}  // namespace mortise
