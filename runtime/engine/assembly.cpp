@@ -30,7 +30,7 @@ std::string model_folder(const PipelineDescription& description) {
 
 }  // namespace
 
-Assembly::Assembly(const PipelineDescription& description, std::optional<ModelFiles> files) {
+Assembly::Assembly(const PipelineDescription& description, std::optional<ModelFiles> files, FileOpener open_draft) {
   open_device(description);
   if (!files) files = ModelFiles::open(model_folder(description));
   target_.emplace(
@@ -39,6 +39,7 @@ Assembly::Assembly(const PipelineDescription& description, std::optional<ModelFi
       description.query());
   parts_ = target_->parts();
   set_limits(description);
+  runners_.emplace(*device_, description, *target_, std::move(open_draft));
   open_policies(description);
   target_->load_weights();
   activate(description);
@@ -91,13 +92,18 @@ std::int32_t Assembly::useful_blocks(const PipelineDescription& description, std
                                        : std::min(affordable, blocks_per_sequence * description.max_num_seqs));
 }
 
-// Gives the attention its memory; on a device that is to be filled, of what the weights and the model's buffers left.
+// Gives the attentions their memory; on a device that is to be filled, of what weights and models' buffers left.
 void Assembly::bind_attention(const PipelineDescription& description) {
   const std::uint64_t weights = target_->weight_bytes();
   if (fills_device(description)) {
     const std::uint64_t free = free_device_memory(parts_.device);
     const std::uint64_t kept = std::max(kKeptFree, free / kKeptShare);
-    limits_.num_blocks = useful_blocks(description, (free - std::min(free, kept)) / kv_bytes_per_block());
+    const std::uint64_t taken = kept + runners_->fixed_kv_bytes();
+    // A block here, and as many tokens of each draft model.
+    const double bytes =
+        static_cast<double>(kv_bytes_per_block()) + runners_->kv_bytes_per_target_token() * description.block_size;
+    const auto blocks = static_cast<double>(free - std::min(free, taken)) / bytes;
+    limits_.num_blocks = useful_blocks(description, static_cast<std::uint64_t>(blocks));
     if (limits_.num_blocks < 2) {
       fail(
           "{}: of the {:.1f} GiB of {}, {:.1f} GiB are free beside {:.1f} GiB of weights, and {:.1f} GiB of them are "
@@ -114,6 +120,7 @@ void Assembly::bind_attention(const PipelineDescription& description) {
     fail("{}: {:.1f} GiB of KV cache beside {:.1f} GiB of weights: {}; lower kv_cache.memory", description.where,
          gib(kv_bytes), gib(weights), error.what());
   }
+  runners_->activate_kv(limits_);
 }
 
 void Assembly::open_policies(const PipelineDescription& description) {
@@ -125,6 +132,7 @@ void Assembly::open_policies(const PipelineDescription& description) {
   CreateContext context;
   context.device = parts_.device.self;
   context.device_table = parts_.device.api;
+  context.extensions = [this](const char* id) { return runners_->extension(id); };
   const PartChoice& scheduler = description.scheduler.select(query);
   scheduler_.emplace(*scheduler.component, scheduler.options, context);
   parts_.scheduler = {scheduler_->handle<mortise_scheduler>(), scheduler_->table<mortise_scheduler_table>(),
@@ -165,11 +173,12 @@ mortise_activate_args Assembly::sizes() const {
   return args;
 }
 
-// The model first: what its buffers leave may become the KV cache.
+// The models first: what their buffers leave may become the KV cache.
 void Assembly::activate(const PipelineDescription& description) {
   if (fills_device(description))
     limits_.num_blocks = useful_blocks(description, free_device_memory(parts_.device) / kv_bytes_per_block());
   target_->activate_model(sizes());
+  runners_->activate_models();
   bind_attention(description);
   target_->activate_attention(sizes());
   scheduler_->activate(sizes());

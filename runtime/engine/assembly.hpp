@@ -7,12 +7,14 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/engine.hpp"
 #include "engine/model_stack.hpp"
 #include "engine/parts.hpp"
 #include "loader/part_instance.hpp"
 #include "pipeline/description.hpp"
+#include "runner/runner_service.hpp"
 #include "sampling/params.hpp"
 
 namespace mortise {
@@ -20,8 +22,9 @@ namespace mortise {
 class Assembly {
  public:
   // Throws an Error that names the part, file or option at fault. With `files` they are the model, whatever its `path`
-  // says.
-  explicit Assembly(const PipelineDescription& description, std::optional<ModelFiles> files = std::nullopt);
+  // says. `open_draft` opens what proposers run.
+  explicit Assembly(const PipelineDescription& description, std::optional<ModelFiles> files = std::nullopt,
+                    FileOpener open_draft = ModelFiles::open);
   ~Assembly();
   Assembly(const Assembly&) = delete;
   Assembly& operator=(const Assembly&) = delete;
@@ -33,6 +36,7 @@ class Assembly {
   const Tokenizer& tokenizer() const { return target_->tokenizer(); }
   const Checkpoint& checkpoint() const { return target_->checkpoint(); }
   ModelInfo model_info() const;
+  std::vector<RunnerStats> runner_stats() const { return runners_->stats(); }  // while no step runs
 
   // What decides the bits: device class, attention, model plugin, weights, KV type, parallel size.
   std::string numerics_id() const;
@@ -57,6 +61,7 @@ class Assembly {
   // In order of creation; destroyed in reverse.
   std::optional<PartInstance> device_;
   std::optional<ModelStack> target_;
+  std::optional<RunnerService> runners_;
   std::optional<PartInstance> scheduler_;
   std::deque<PartInstance> proposers_;
   EngineLimits limits_;
