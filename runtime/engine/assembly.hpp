@@ -5,45 +5,38 @@
 
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "checkpoint/checkpoint.hpp"
 #include "engine/engine.hpp"
+#include "engine/model_stack.hpp"
 #include "engine/parts.hpp"
 #include "loader/part_instance.hpp"
-#include "mortise/ext/weight_cache.h"
 #include "pipeline/description.hpp"
+#include "runner/runner_service.hpp"
 #include "sampling/params.hpp"
-#include "tokenizer/tokenizer.hpp"
 
 namespace mortise {
-
-// What a model plugin's `path` names, opened.
-struct ModelFiles {
-  static ModelFiles open(const std::filesystem::path& folder);
-
-  Checkpoint checkpoint;
-  Tokenizer tokenizer;
-};
 
 class Assembly {
  public:
   // Throws an Error that names the part, file or option at fault. With `files` they are the model, whatever its `path`
-  // says.
-  explicit Assembly(const PipelineDescription& description, std::optional<ModelFiles> files = std::nullopt);
+  // says. `open_draft` opens what proposers run.
+  explicit Assembly(const PipelineDescription& description, std::optional<ModelFiles> files = std::nullopt,
+                    FileOpener open_draft = ModelFiles::open);
   ~Assembly();
   Assembly(const Assembly&) = delete;
   Assembly& operator=(const Assembly&) = delete;
 
   const Parts& parts() const { return parts_; }
   const EngineLimits& limits() const { return limits_; }
-  const mortise_model_dims& dims() const { return dims_; }
-  std::uint64_t kv_bytes_per_block() const { return kv_bytes_per_block_; }  // of all layers
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
-  const Checkpoint& checkpoint() const { return *checkpoint_; }
+  const mortise_model_dims& dims() const { return target_->dims(); }
+  std::uint64_t kv_bytes_per_block() const { return target_->kv_bytes_per_block(); }  // of all layers
+  const Tokenizer& tokenizer() const { return target_->tokenizer(); }
+  const Checkpoint& checkpoint() const { return target_->checkpoint(); }
   ModelInfo model_info() const;
+  std::vector<RunnerStats> runner_stats() const { return runners_->stats(); }  // while no step runs
 
   // What decides the bits: device class, attention, model plugin, weights, KV type, parallel size.
   std::string numerics_id() const;
@@ -56,34 +49,19 @@ class Assembly {
 
  private:
   void open_device(const PipelineDescription& description);
-  void take_files(ModelFiles files);
-  void open_model(const PipelineDescription& description, mortise_query& query);
-  void open_attention(const PipelineDescription& description, mortise_query& query);
+  void set_limits(const PipelineDescription& description);
   bool fills_device(const PipelineDescription& description) const;
   std::int32_t useful_blocks(const PipelineDescription& description, std::uint64_t blocks) const;
   void bind_attention(const PipelineDescription& description);
+  void open_policies(const PipelineDescription& description);
   mortise_activate_args sizes() const;
-  const mortise_graph_table* graph_table() const;
-  std::uint64_t weight_bytes() const;   // on the device
-  std::uint64_t device_memory() const;  // bytes in all
-  std::uint64_t free_memory() const;
-  void open_policies(const PipelineDescription& description, const mortise_query& query);
   void open_proposer(const PartDescription& description, const mortise_query& query, const CreateContext& context);
-  const mortise_weight_cache_table* open_weight_cache();
-  void load_weights();
   void activate(const PipelineDescription& description);
 
   // In order of creation; destroyed in reverse.
   std::optional<PartInstance> device_;
-  std::optional<Checkpoint> checkpoint_;
-  std::optional<Tokenizer> tokenizer_;
-  std::optional<PartInstance> model_;
-  mortise_model_dims dims_{};
-  std::int32_t kv_dtype_ = 0;
-  std::uint64_t kv_bytes_per_block_ = 0;
-  struct DeviceMemory;
-  std::unique_ptr<DeviceMemory> kv_;
-  std::optional<PartInstance> attention_;
+  std::optional<ModelStack> target_;
+  std::optional<RunnerService> runners_;
   std::optional<PartInstance> scheduler_;
   std::deque<PartInstance> proposers_;
   EngineLimits limits_;

@@ -15,8 +15,6 @@
 
 namespace mortise {
 
-using DevicePart = ActivePart<mortise_device, mortise_device_table>;
-
 // Owns device memory that grows and is never given back before destruction.
 class DeviceBuffer {
  public:

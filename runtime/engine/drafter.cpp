@@ -62,14 +62,18 @@ void Drafter::failed(const char* call, std::string_view why) {
 void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
   if (asked.empty()) return;
   std::vector<std::uint64_t> ids, keys;
-  std::vector<std::int32_t> max_drafts;
-  std::vector<float> temperatures;
+  std::vector<std::int32_t> max_drafts, top_ks;
+  std::vector<float> temperatures, top_ps, min_ps;
   std::vector<std::int64_t> positions;
   for (const auto& [sequence, allowed] : asked) {
     ids.push_back(sequence->id);
     keys.push_back(sequence->key);
     max_drafts.push_back(allowed);
-    temperatures.push_back(sequence->request().sampling.temperature);
+    const SamplingParams& sampling = sequence->request().sampling;
+    temperatures.push_back(sampling.temperature);
+    top_ks.push_back(sampling.top_k);
+    top_ps.push_back(sampling.top_p);
+    min_ps.push_back(sampling.min_p);
     positions.push_back(sequence->num_tokens());
   }
   const auto width = static_cast<std::size_t>(*std::max_element(max_drafts.begin(), max_drafts.end()));
@@ -83,6 +87,9 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
   args.keys = keys.data();
   args.temperatures = temperatures.data();
   args.positions = positions.data();
+  args.top_ks = top_ks.data();
+  args.top_ps = top_ps.data();
+  args.min_ps = min_ps.data();
   args.tokens = tokens.data();
   args.num_drafts = lengths.data();
   mortise_error error = empty_error();

@@ -34,7 +34,7 @@ Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const T
       batch_builder_(parts_.device, limits_),
       graphs_(parts_, limits_),
       evaluator_(parts_, limits_, model_.vocab_size) {
-  if (limits_.padding_block >= 0) warm_up();
+  if (limits_.padding_block >= 0) warm_up(parts_, limits_, batch_builder_, graphs_);
   publish_stats();
   thread_ = std::thread([this] { run(); });
 }
@@ -214,32 +214,6 @@ void Engine::drop_pins() {
   }
 }
 
-mortise_step Engine::make_step() const {
-  mortise_step step{};
-  step.struct_size = sizeof step;
-  step.generation = parts_.generation;
-  step.device = parts_.device.self;
-  step.device_table = parts_.device.api;
-  step.attention = parts_.attention.self;
-  step.attention_table = parts_.attention.api;
-  step.world = 1;
-  return step;
-}
-
-// Runs the largest batch there can be, of padding: what operations allocate beside the parts' own memory is there
-// before the first request, or the start fails.
-void Engine::warm_up() {
-  const BatchBucket largest = {limits_.max_batched_tokens, 1, limits_.max_batched_tokens, 1};
-  mortise_batch batch = batch_builder_.build(0, {}, {}, {}, &largest);
-  batch.flags = 0;  // nobody will replay it
-  mortise_step step = make_step();
-  step.batch = &batch;
-  mortise_error error = empty_error();
-  check_part(parts_.attention.api->plan(parts_.attention.self, &step, &error), error, parts_.attention.name);
-  graphs_.forward(step, std::nullopt);
-  check_part(parts_.device.api->stream_synchronize(parts_.device.self, nullptr, &error), error, parts_.device.name);
-}
-
 void Engine::step() {
   if (live_.empty()) return;
   trace_.phase("plan");
@@ -262,7 +236,7 @@ void Engine::step() {
   if (plan.drop_pins) drop_pins();
 
   trace_.phase("propose");
-  mortise_step step = make_step();
+  mortise_step step = make_step(parts_);
   drafting_.propose(step, scheduled);
   trace_.phase("build");
   trace_.batch(scheduled);

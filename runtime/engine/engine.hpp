@@ -80,8 +80,6 @@ class Engine {
   bool take_inbox();  // false: stop, and whoever is live is to be aborted
   void step();
   StepPlan plan(std::uint64_t step_id);
-  mortise_step make_step() const;
-  void warm_up();
   void preempt(Sequence& sequence);
   void set_pins(const std::vector<Pin>& pins);
   void drop_pins();

@@ -32,8 +32,10 @@ struct ActiveProposer : ActivePart<mortise_proposer, mortise_proposer_table> {
   const mortise_sequences_table* sequences = nullptr;  // null: it does not say of how many it keeps something
 };
 
+using DevicePart = ActivePart<mortise_device, mortise_device_table>;
+
 struct Parts {
-  ActivePart<mortise_device, mortise_device_table> device;
+  DevicePart device;
   ActivePart<mortise_model, mortise_model_table> model;
   ActivePart<mortise_attention, mortise_attention_table> attention;
   ActivePart<mortise_scheduler, mortise_scheduler_table> scheduler;

@@ -104,4 +104,28 @@ void StepGraphs::drop() {
   ran_.clear();
 }
 
+mortise_step make_step(const Parts& parts) {
+  mortise_step step{};
+  step.struct_size = sizeof step;
+  step.generation = parts.generation;
+  step.device = parts.device.self;
+  step.device_table = parts.device.api;
+  step.attention = parts.attention.self;
+  step.attention_table = parts.attention.api;
+  step.world = 1;
+  return step;
+}
+
+void warm_up(const Parts& parts, const EngineLimits& limits, BatchBuilder& builder, StepGraphs& graphs) {
+  const BatchBucket largest = {limits.max_batched_tokens, 1, limits.max_batched_tokens, 1};
+  mortise_batch batch = builder.build(0, {}, {}, {}, &largest);
+  batch.flags = 0;  // nobody will replay it
+  mortise_step step = make_step(parts);
+  step.batch = &batch;
+  mortise_error error = empty_error();
+  check_part(parts.attention.api->plan(parts.attention.self, &step, &error), error, parts.attention.name);
+  graphs.forward(step, std::nullopt);
+  check_part(parts.device.api->stream_synchronize(parts.device.self, nullptr, &error), error, parts.device.name);
+}
+
 }  // namespace mortise

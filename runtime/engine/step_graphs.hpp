@@ -50,4 +50,11 @@ class StepGraphs {
   std::uint64_t num_replays_ = 0;
 };
 
+// A step of these parts without a batch.
+mortise_step make_step(const Parts& parts);
+
+// Runs the largest batch there can be, of padding: what operations allocate beside the parts' own memory is there
+// before the first request, or the start fails. REQUIRES: there is a padding block.
+void warm_up(const Parts& parts, const EngineLimits& limits, BatchBuilder& builder, StepGraphs& graphs);
+
 }  // namespace mortise

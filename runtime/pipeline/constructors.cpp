@@ -275,6 +275,7 @@ PipelineDescription read_pipeline(lua_State* L, const ScriptParts& parts) {
   if (lua_type(L, 1) != LUA_TTABLE) fail("pipeline takes a table, pipeline {{ device = ..., model = ... }}");
   check_keys(L);
   PipelineDescription pipeline{};
+  pipeline.plugin_folders = parts.catalog->folders();
   PartDescription* const places[] = {&pipeline.device, &pipeline.model, &pipeline.attention, &pipeline.scheduler};
   for (std::size_t i = 0; i < std::size(places); ++i) *places[i] = read_part(L, parts, kPartKeys[i]);
   pipeline.proposers = read_proposers(L, parts, kPartKeys[4]);

@@ -53,6 +53,7 @@ struct SpeculationOptions {
 struct PipelineDescription {
   std::string name;   // its key in the table that the script returns; the script's name when it returns one pipeline
   std::string where;  // of pipeline { ... }
+  std::vector<std::filesystem::path> plugin_folders;  // where its parts were found, for those that are looked for later
   PartDescription device, model, attention, scheduler;
   std::vector<PartDescription> proposers;  // in the order in which they are asked for drafts; may be none
   KvCacheOptions kv_cache;

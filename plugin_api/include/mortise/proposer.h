@@ -56,6 +56,10 @@ typedef struct mortise_proposal_args {
   int32_t* parents;    /* [num_seqs, max_draft] index of a draft's parent, -1 the root; NULL unless MORTISE_CAP_TREE */
   float*
       probabilities; /* [num_seqs, max_draft] of each draft under the proposer; NULL unless MORTISE_CAP_DISTRIBUTION */
+  /* [num_seqs] the filters that the target will sample with, as in mortise_sample_args. Since 0.3 */
+  const int32_t* top_ks;
+  const float* top_ps;
+  const float* min_ps;
 } mortise_proposal_args;
 
 typedef struct mortise_proposer_table {

@@ -18,9 +18,9 @@ struct ScriptedProposer {
   std::function<mortise_status()> observe_status = [] { return MORTISE_OK; };
   std::function<mortise_status()> propose_status = [] { return MORTISE_OK; };
 
-  std::map<std::uint64_t, Tokens> known;        // of live sequences, as it was told
-  std::map<std::uint64_t, Tokens> ended;        // what was known of those that ended
-  std::vector<std::int32_t> whole_history_len;  // each time one was told
+  std::map<std::uint64_t, Tokens> known = {};        // of live sequences, as it was told
+  std::map<std::uint64_t, Tokens> ended = {};        // what was known of those that ended
+  std::vector<std::int32_t> whole_history_len = {};  // each time one was told
   int num_asked = 0;
   std::int32_t most_asked = 0;
 

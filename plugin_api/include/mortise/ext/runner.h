@@ -1,7 +1,9 @@
-/* mortise/ext/runner.h: a second model for a proposer, run by the host with the pipeline's device and attention and a
- * KV pool and prefix cache of its own. From the host's get_ext(MORTISE_EXT_RUNNER); NULL in a host that has none. A
- * runner is fed "the tokens that it has not seen yet", whatever they are: so the bonus token's KV is filled by
- * construction, and a proposer that was swapped in catches up by itself. */
+/* mortise/ext/runner.h: a second model for a proposer, run by the host with the pipeline's device and attention plugins
+ * and a KV pool and prefix cache of its own. From the host's get_ext(MORTISE_EXT_RUNNER); NULL in a host that has none.
+ *
+ * A runner keeps the tokens of each sequence, as its caller tells them, and runs "those that it has not seen yet",
+ * whatever they are: so the bonus token's KV is filled by construction, a sequence whose KV was taken for others is
+ * computed anew, and a proposer that was swapped in catches up by itself. KV stays as far as tokens stay equal. */
 #ifndef MORTISE_EXT_RUNNER_H
 #define MORTISE_EXT_RUNNER_H
 
@@ -10,45 +12,72 @@
 #define MORTISE_EXT_RUNNER "mortise.host.runner/1"
 
 typedef struct mortise_runner mortise_runner;
+typedef struct mortise_runner_table mortise_runner_table;
 
 typedef struct mortise_runner_open_args {
   uint32_t struct_size;
   uint32_t flags;
-  mortise_string_view model; /* constructor of the model, e.g. "llama" */
-  mortise_string_view path;  /* checkpoint folder */
-  uint64_t kv_bytes;         /* of its own pool */
+  /* Checkpoint folder. It runs with the pipeline's model plugin, or with the first that is installed and takes it. Its
+   * tokenizer must be the target's. */
+  mortise_string_view path;
+  /* A JSON object, checked by the host: "kv_memory" (bytes, a text such as "512MiB", or "auto": as many tokens as the
+   * target's KV cache holds) and "attention" (an object: options of the pipeline's attention that are to be others
+   * here). Empty: {}. */
+  mortise_string_view options;
 } mortise_runner_open_args;
 
-/* One pass over a ragged batch: sequence i is first cut to keep[i] tokens, then fed tokens token_offsets[i] .. [i+1].
- * The last row of each sequence is sampled with its key. */
+/* What sequences consist of from now on, ragged: of sequence i the first begins[i] tokens stay, then come
+ * tokens[offsets[i]] .. tokens[offsets[i + 1] - 1], and nothing after them. A sequence that the runner does not know
+ * begins at 0. */
+typedef struct mortise_runner_tokens {
+  uint32_t struct_size;
+  uint32_t flags;
+  int32_t num_seqs;
+  int32_t reserved;
+  const uint64_t* seq_ids; /* [num_seqs], no id twice */
+  const int32_t* begins;   /* [num_seqs] */
+  const int32_t* offsets;  /* [num_seqs + 1] */
+  const int32_t* tokens;
+} mortise_runner_tokens;
+
+/* One more token for each of the sequences: runs what they have not run yet, in as few passes as it takes, draws the
+ * next token with the sequence's key as the target does (docs/numerics.md, "Sampling"), and appends it until the next
+ * update of the sequence says what comes there. */
 typedef struct mortise_runner_step {
   uint32_t struct_size;
   uint32_t flags;
   int32_t num_seqs;
   int32_t reserved;
-  const uint64_t* seq_ids;
-  const int32_t* keep;
-  const int32_t* token_offsets;
-  const int32_t* tokens;
-  const uint64_t* keys;
-  const float* temperatures;
-  int32_t* sampled;     /* out [num_seqs] */
-  float* probabilities; /* out [num_seqs] of `sampled` under the runner, or NULL */
+  const uint64_t* seq_ids;   /* [num_seqs], no id twice */
+  const uint64_t* keys;      /* [num_seqs] */
+  const float* temperatures; /* [num_seqs] */
+  const int32_t* top_ks;     /* [num_seqs], or NULL: off */
+  const float* top_ps;       /* [num_seqs], or NULL: off */
+  const float* min_ps;       /* [num_seqs], or NULL: off */
+  /* Out [num_seqs]; -1 where nothing was drawn: the sequence is longer than the runner's model takes or has a token
+   * that it does not know, its KV pool has no room beside the other sequences of this step, or what was drawn is no
+   * token of the target. */
+  int32_t* sampled;
+  /* Out, host memory [num_seqs, vocab_size of dims], or NULL: the logits that the tokens were drawn from, before
+   * temperature and filters; rows of -1 are not written. */
+  float* logits;
 } mortise_runner_step;
 
-typedef struct mortise_runner_table {
+struct mortise_runner_table {
   uint32_t struct_size;
   uint32_t flags;
-  /* Loads the model; on failure *runner is NULL. [control] since 0.1 */
-  mortise_status (*open)(const mortise_host* host, const mortise_runner_open_args* args, mortise_runner** runner,
-                         mortise_error* error);
-  void (*close)(mortise_runner* runner);                     /* [control] since 0.1 */
-  const mortise_model_dims* (*dims)(mortise_runner* runner); /* lives until close. [any] since 0.1 */
-  int32_t (*num_seen)(mortise_runner* runner,
-                      uint64_t seq_id); /* tokens of the sequence that have KV. [step] since 0.1 */
-  mortise_status (*step)(mortise_runner* runner, const mortise_runner_step* step,
-                         mortise_error* error);                                   /* [step] since 0.1 */
-  void (*end)(mortise_runner* runner, const uint64_t* seq_ids, int32_t num_seqs); /* drops them. [step] since 0.1 */
-} mortise_runner_table;
+  /* Opens the checkpoint and loads its weights. `runners` is this table, as get_ext gave it. From a proposer's bind on;
+   * the host makes its memory before it activates the proposer. On failure *runner is NULL. [control] since 0.3 */
+  mortise_status (*open)(const mortise_runner_table* runners, const mortise_runner_open_args* args,
+                         mortise_runner** runner, mortise_error* error);
+  void (*close)(mortise_runner* runner);                     /* [control] since 0.3 */
+  const mortise_model_dims* (*dims)(mortise_runner* runner); /* lives until close. [any] since 0.3 */
+  /* Touches no device. INVALID_ARGUMENT if a sequence begins beyond its end. [step] since 0.3 */
+  mortise_status (*update)(mortise_runner* runner, const mortise_runner_tokens* tokens, mortise_error* error);
+  /* INVALID_ARGUMENT if it is given a sequence twice or one that it has no token of. [step & active] since 0.3 */
+  mortise_status (*step)(mortise_runner* runner, const mortise_runner_step* step, mortise_error* error);
+  /* Drops sequences with their KV; unknown ids are ignored. [step] since 0.3 */
+  void (*end)(mortise_runner* runner, const uint64_t* seq_ids, int32_t num_seqs);
+};
 
 #endif

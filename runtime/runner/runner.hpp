@@ -1,0 +1,87 @@
+// runtime/runner/runner.hpp: a second model beside the target: keeps the tokens of sequences, runs those without KV in
+// ragged batches, and draws what comes after them. What mortise/ext/runner.h promises is kept here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/batch_builder.hpp"
+#include "engine/head_pass.hpp"
+#include "engine/model_stack.hpp"
+#include "engine/step_graphs.hpp"
+#include "mortise/ext/runner.h"
+#include "runner/runner_kv.hpp"
+
+namespace mortise {
+
+struct RunnerSizes {
+  std::int32_t max_num_seqs;  // of a batch
+  std::int32_t max_batched_tokens;
+  bool prefix_cache;
+  std::int32_t target_vocab_size;  // tokens from here on are none of the target
+};
+
+struct RunnerStats {
+  std::uint64_t num_steps = 0, num_passes = 0, num_rows = 0, num_graph_replays = 0;
+  std::uint64_t num_forgotten = 0;  // sequences that lost their KV to others
+  std::size_t num_sequences = 0;
+  // Free, cached (kept for their prefix, held by nobody) and held blocks make up all.
+  std::size_t num_free_blocks = 0, num_cached_blocks = 0, num_blocks = 0;
+};
+
+class Runner {
+ public:
+  // `stack` has its weights.
+  Runner(std::unique_ptr<ModelStack> stack, const RunnerSizes& sizes);
+  ~Runner();
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  // Makes what steps need: first the model's buffers, then, of what these leave, KV memory for `num_blocks` blocks.
+  // Throws Errors.
+  void activate_model();
+  void activate_kv(std::int32_t num_blocks);
+
+  // As mortise/ext/runner.h has them; throw Errors. Engine thread only.
+  void update(const mortise_runner_tokens& tokens);
+  void step(const mortise_runner_step& step);
+  void end(std::span<const std::uint64_t> ids);
+
+  const ModelStack& stack() const { return *stack_; }
+  bool active() const { return machine_ != nullptr; }
+  RunnerStats stats() const;
+
+ private:
+  struct Machine;
+
+  mortise_activate_args sizes() const;
+  void check(const mortise_runner_tokens& tokens) const;
+  void collect(const mortise_runner_step& step);
+  void add_rows(std::span<RunnerSequence* const> runnable, std::size_t& next);
+  void run_pass(const mortise_runner_step& wanted);
+  void draw(const mortise_step& step, const mortise_tensor& hidden, const mortise_runner_step& wanted);
+  std::span<const std::int32_t> sample(const mortise_step& step, const mortise_tensor& logits,
+                                       std::span<RunnerSequence* const> drawn, const mortise_runner_step& wanted);
+  void take(std::span<RunnerSequence* const> drawn, std::span<const std::int32_t> tokens,
+            const mortise_runner_step& wanted);
+  void warn_of_full_pool();
+
+  std::unique_ptr<ModelStack> stack_;
+  EngineLimits limits_;
+  const std::int32_t target_vocab_size_;
+  RunnerSequences sequences_;
+  std::uint64_t num_steps_ = 0, num_passes_ = 0, num_rows_ = 0;
+  bool warned_ = false;
+
+  // Of the running step; kept for their memory.
+  std::vector<RunnerSequence*> wanted_;   // in the order in which they run
+  std::vector<RunnerSequence*> running_;  // in the running pass, parallel to `runs_`
+  std::vector<RunnerSequence*> drawing_;  // parallel to `logit_rows_`
+  std::vector<RowRun> runs_;
+  std::vector<std::int32_t> logit_rows_;
+  std::unique_ptr<Machine> machine_;  // what there is from activate_kv on
+};
+
+}  // namespace mortise

@@ -1,0 +1,243 @@
+#include "runner/runner_service.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "engine/device_memory.hpp"
+#include "error.hpp"
+#include "loader/catalog.hpp"
+
+namespace mortise {
+
+struct RunnerService::Table : mortise_runner_table {
+  RunnerService* service;
+};
+
+struct RunnerService::Slot {
+  RunnerService* service;
+  std::optional<std::uint64_t> kv_bytes;  // nullopt: as many tokens as the target's cache has
+  std::unique_ptr<Runner> runner;
+};
+
+namespace {
+
+const OptionsSchema& options_schema() {
+  static const OptionsSchema schema(R"({
+    "type": "object",
+    "properties": {
+      "kv_memory": {"title": "memory for KV blocks: bytes, a text such as \"512MiB\" with KiB, MiB or GiB, or auto: as many tokens as the target's KV cache holds",
+                    "type": ["integer", "string"], "default": "auto"},
+      "attention": {"title": "options of the pipeline's attention that are to be others here", "type": "object",
+                    "default": {}}
+    }})");
+  return schema;
+}
+
+// Runs `body` and turns what it throws into a status.
+template <typename Body>
+mortise_status guarded(mortise_error* error, const char* where, mortise_status code, Body&& body) noexcept {
+  try {
+    body();
+    return MORTISE_OK;
+  } catch (const std::exception& exception) {
+    if (error != nullptr && error->struct_size >= sizeof(mortise_error)) {
+      error->code = code;
+      std::strncpy(error->where, where, sizeof error->where - 1);
+      std::strncpy(error->message, exception.what(), sizeof error->message - 1);
+    }
+    return code;
+  }
+}
+
+}  // namespace
+
+RunnerService::RunnerService(const PartInstance& device, PipelineDescription description, const ModelStack& target,
+                             FileOpener open_files)
+    : device_(device),
+      description_(std::move(description)),
+      target_(target),
+      open_files_(std::move(open_files)),
+      table_(std::make_unique<Table>()) {
+  table_->struct_size = sizeof(mortise_runner_table);
+  table_->service = this;
+  table_->open = open_slot;
+  table_->close = close_slot;
+  table_->dims = [](mortise_runner* runner) { return &runner_of(runner).stack().dims(); };
+  table_->update = [](mortise_runner* runner, const mortise_runner_tokens* tokens, mortise_error* error) {
+    return guarded(error, "update", MORTISE_INVALID_ARGUMENT, [&] { runner_of(runner).update(*tokens); });
+  };
+  table_->step = [](mortise_runner* runner, const mortise_runner_step* step, mortise_error* error) {
+    return guarded(error, "step", MORTISE_INVALID_ARGUMENT, [&] { runner_of(runner).step(*step); });
+  };
+  table_->end = [](mortise_runner* runner, const std::uint64_t* seq_ids, std::int32_t num_seqs) {
+    runner_of(runner).end({seq_ids, static_cast<std::size_t>(num_seqs)});
+  };
+}
+
+RunnerService::~RunnerService() = default;
+
+const void* RunnerService::extension(const char* id) const {
+  return std::string_view(id) == MORTISE_EXT_RUNNER ? static_cast<const mortise_runner_table*>(table_.get()) : nullptr;
+}
+
+Runner& RunnerService::runner_of(mortise_runner* runner) {
+  return *reinterpret_cast<Slot*>(runner)->runner;
+}
+
+mortise_status RunnerService::open_slot(const mortise_runner_table* table, const mortise_runner_open_args* args,
+                                        mortise_runner** runner, mortise_error* error) {
+  *runner = nullptr;
+  return guarded(error, "runner", MORTISE_FAILED_PRECONDITION, [&] {
+    *runner = reinterpret_cast<mortise_runner*>(&static_cast<const Table*>(table)->service->open(*args));
+  });
+}
+
+void RunnerService::close_slot(mortise_runner* runner) {
+  RunnerService& service = *reinterpret_cast<Slot*>(runner)->service;
+  std::erase_if(service.slots_,
+                [&](const auto& slot) { return reinterpret_cast<mortise_runner*>(slot.get()) == runner; });
+}
+
+RunnerService::Slot& RunnerService::open(const mortise_runner_open_args& args) {
+  const std::string path(args.path.data, static_cast<std::size_t>(args.path.size));
+  const std::string text(args.options.data, static_cast<std::size_t>(args.options.size));
+  if (path.empty()) fail("the draft model has no path: give the folder of its checkpoint");
+  const nlohmann::json given = text.empty() ? nlohmann::json::object() : nlohmann::json::parse(text);
+  const nlohmann::json options = options_schema().complete(given, "a draft model's runner");
+  std::optional<std::uint64_t> kv_bytes;
+  if (options["kv_memory"] != "auto") {
+    kv_bytes = parse_bytes(options["kv_memory"]);
+    if (!kv_bytes) {
+      fail("option 'kv_memory' is {}; expected \"auto\", bytes, or a text such as \"512MiB\" with KiB, MiB or GiB",
+           show_value(options["kv_memory"]));
+    }
+  }
+  std::unique_ptr<ModelStack> stack = open_stack(path, options);
+  stack->load_weights();
+  RunnerSizes sizes{};
+  sizes.max_num_seqs = description_.max_num_seqs;
+  sizes.max_batched_tokens = description_.max_batched_tokens;
+  sizes.prefix_cache = description_.kv_cache.prefix_cache;
+  sizes.target_vocab_size = target_.dims().vocab_size;
+  auto slot = std::make_unique<Slot>(Slot{this, kv_bytes, std::make_unique<Runner>(std::move(stack), sizes)});
+  if (target_limits_) {  // the pipeline runs already
+    slot->runner->activate_model();
+    activate_kv(*slot);
+  }
+  return *slots_.emplace_back(std::move(slot));
+}
+
+std::unique_ptr<ModelStack> RunnerService::open_stack(const std::string& path, const nlohmann::json& options) const {
+  ModelFiles files = open_files_(path);
+  check_vocabulary(files.tokenizer, path);
+  mortise_query query = description_.query();
+  const std::string config = files.checkpoint.config().json;
+  query.model_config = {config.data(), config.size()};
+  const PartDescription model = model_for(path, query), attention = attention_with(options["attention"]);
+  // Integers of the target's cache are the draft's as well; a float type is the model's own.
+  const KvDtype kv_dtype = description_.kv_cache.dtype == KvDtype::kInt8 ? KvDtype::kInt8 : KvDtype::kAuto;
+  const std::int32_t block_size = attention.choices.front().options.value("block_size", description_.block_size);
+  return std::make_unique<ModelStack>(device_, std::move(files), StackParts{model, attention, kv_dtype, block_size},
+                                      query);
+}
+
+// The pipeline's model plugin if it takes the checkpoint, else all that are installed.
+PartDescription RunnerService::model_for(const std::string& path, const mortise_query& query) const {
+  std::vector<const Component*> components;
+  for (const PartChoice& choice : description_.model.choices) components.push_back(choice.component);
+  const auto takes = [&](const Component* component) { return !component->refusal(query); };
+  if (std::ranges::none_of(components, takes)) {
+    for (const PluginFile* file : PluginCatalog(description_.plugin_folders).list().files) {
+      for (const Component& component : file->components) {
+        if (component.kind == PartKind::kModel) components.push_back(&component);
+      }
+    }
+  }
+  return make_part(components, description_.model.name, {{"path", path}}, {}, "");
+}
+
+PartDescription RunnerService::attention_with(const nlohmann::json& options) const {
+  PartDescription part = description_.attention;
+  for (PartChoice& choice : part.choices) {
+    nlohmann::json own = choice.options;
+    own.update(options);
+    choice.options = choice.component->schema.complete(own, choice.component->label());
+  }
+  return part;
+}
+
+void RunnerService::check_vocabulary(const Tokenizer& draft, const std::string& path) const {
+  const Tokenizer& target = target_.tokenizer();
+  const std::string other = target_.checkpoint().folder().string();
+  constexpr const char* kAdvice =
+      "drafts would be other words; take a draft model that was made with the target's tokenizer";
+  if (draft.vocab_size() != target.vocab_size()) {
+    fail("the tokenizer of the draft model in {} has {} tokens, the target's in {} has {}: {}", path,
+         draft.vocab_size(), other, target.vocab_size(), kAdvice);
+  }
+  for (std::size_t i = 0; i < target.vocab_size(); ++i) {
+    const auto id = static_cast<std::int32_t>(i);
+    if (draft.token(id) == target.token(id)) continue;
+    fail("token {} is {} in the draft model's tokenizer in {} and {} in the target's in {}, of {} tokens both: {}", id,
+         show_value(draft.token(id).value_or("")), path, show_value(target.token(id).value_or("")), other,
+         target.vocab_size(), kAdvice);
+  }
+}
+
+void RunnerService::activate_models() {
+  for (const auto& slot : slots_) slot->runner->activate_model();
+}
+
+std::uint64_t RunnerService::fixed_kv_bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& slot : slots_) sum += slot->kv_bytes.value_or(0);
+  return sum;
+}
+
+double RunnerService::kv_bytes_per_target_token() const {
+  double sum = 0;
+  for (const auto& slot : slots_) {
+    const ModelStack& stack = slot->runner->stack();
+    if (!slot->kv_bytes) sum += static_cast<double>(stack.kv_bytes_per_block()) / stack.block_size();
+  }
+  return sum;
+}
+
+void RunnerService::activate_kv(const EngineLimits& target) {
+  target_limits_ = target;
+  for (const auto& slot : slots_) activate_kv(*slot);
+}
+
+void RunnerService::activate_kv(Slot& slot) const {
+  const ModelStack& stack = slot.runner->stack();
+  const std::int64_t tokens = std::int64_t{target_limits_->num_blocks} * target_limits_->block_size;
+  const std::int64_t blocks = slot.kv_bytes ? static_cast<std::int64_t>(*slot.kv_bytes / stack.kv_bytes_per_block())
+                                            : (tokens + stack.block_size() - 1) / stack.block_size();
+  const std::string path = stack.checkpoint().folder().string();
+  if (blocks == 0) {
+    fail("kv_memory of {} bytes holds no block of {} tokens of the draft model in {}, which takes {} bytes; raise it",
+         *slot.kv_bytes, stack.block_size(), path, stack.kv_bytes_per_block());
+  }
+  const std::uint64_t bytes = static_cast<std::uint64_t>(blocks) * stack.kv_bytes_per_block();
+  const std::uint64_t memory = device_memory(stack.parts().device);
+  if (bytes > memory || blocks >= INT32_MAX) {
+    fail("kv_memory of {} bytes for the draft model in {} does not fit the {} bytes of memory of {}; lower it", bytes,
+         path, memory, stack.parts().device.name);
+  }
+  try {
+    slot.runner->activate_kv(static_cast<std::int32_t>(blocks));
+  } catch (const Error& error) {
+    fail("{} bytes of KV cache for the draft model in {}: {}; lower the proposer's kv_memory", bytes, path,
+         error.what());
+  }
+}
+
+std::vector<RunnerStats> RunnerService::stats() const {
+  std::vector<RunnerStats> stats;
+  for (const auto& slot : slots_) stats.push_back(slot->runner->stats());
+  return stats;
+}
+
+}  // namespace mortise

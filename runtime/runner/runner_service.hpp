@@ -1,0 +1,69 @@
+// runtime/runner/runner_service.hpp: the runners of one pipeline: what a proposer's get_ext(MORTISE_EXT_RUNNER) gives,
+// and who makes their memory when.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/parts.hpp"
+#include "pipeline/description.hpp"
+#include "runner/runner.hpp"
+
+namespace mortise {
+
+// Opens a checkpoint by its path; a benchmark has some that lie in no folder.
+using FileOpener = std::function<ModelFiles(const std::filesystem::path&)>;
+
+class RunnerService {
+ public:
+  // `device` and `target` outlive the service, which outlives the proposers.
+  RunnerService(const PartInstance& device, PipelineDescription description, const ModelStack& target,
+                FileOpener open_files);
+  ~RunnerService();
+  RunnerService(const RunnerService&) = delete;
+  RunnerService& operator=(const RunnerService&) = delete;
+
+  // The table for MORTISE_EXT_RUNNER; nullptr for any other id.
+  const void* extension(const char* id) const;
+
+  // In this order, once the proposers are bound. Runners that are opened later are activated at once.
+  void activate_models();
+  // Memory for their KV that was asked for in bytes, and bytes beside each token of the target for the others.
+  std::uint64_t fixed_kv_bytes() const;
+  double kv_bytes_per_target_token() const;
+  void activate_kv(const EngineLimits& target);
+
+  // Of each open runner.
+  std::vector<RunnerStats> stats() const;
+
+ private:
+  struct Table;
+  struct Slot;  // what a mortise_runner is
+
+  static mortise_status open_slot(const mortise_runner_table* table, const mortise_runner_open_args* args,
+                                  mortise_runner** runner, mortise_error* error);
+  static void close_slot(mortise_runner* runner);
+  static Runner& runner_of(mortise_runner* runner);
+  Slot& open(const mortise_runner_open_args& args);
+  std::unique_ptr<ModelStack> open_stack(const std::string& path, const nlohmann::json& options) const;
+  PartDescription model_for(const std::string& path, const mortise_query& query) const;
+  PartDescription attention_with(const nlohmann::json& options) const;
+  void check_vocabulary(const Tokenizer& draft, const std::string& path) const;
+  void activate_kv(Slot& slot) const;
+
+  const PartInstance& device_;
+  const PipelineDescription description_;
+  const ModelStack& target_;
+  const FileOpener open_files_;
+  std::unique_ptr<Table> table_;
+  std::optional<EngineLimits> target_limits_;  // once the pools are made
+  std::vector<std::unique_ptr<Slot>> slots_;
+};
+
+}  // namespace mortise

@@ -1,0 +1,95 @@
+"""draft_model in a script: the same text with it as without, and what is said when its model does not fit."""
+import json
+import shutil
+
+import pytest
+from conftest import SOURCE
+
+PIPELINE = """return pipeline {{
+  device = cpu {{}}, model = llama {{ path = "DEMO" }}, attention = paged {{}}, scheduler = fcfs {{}},
+  proposer = {proposer},
+  kv_cache = {{ memory = "64MiB" }},
+}}
+"""
+
+
+@pytest.fixture
+def drafting(script):
+    """drafting("max_tokens = 3") -> path of a script whose draft model is models/demo-draft, or `path`."""
+    def write(options="", path="DEMO-draft"):
+        return script(PIPELINE.format(proposer=f'draft_model {{ path = "{path}", {options} }}'))
+    return write
+
+
+@pytest.fixture
+def draft_copy(tmp_path):
+    return shutil.copytree(SOURCE / "models/demo-draft", tmp_path / "draft")
+
+
+@pytest.mark.parametrize("sampling", [("--temperature", 0), ("--temperature", 0.7, "--top-p", 0.9, "--seed", 5)])
+@pytest.mark.parametrize("options", ["max_tokens = 1", "max_tokens = 8", "attention = { block_size = 32 }"])
+def test_the_text_is_the_same_and_most_drafts_are_accepted(mortise, script, drafting, sampling, options):
+    request = ("-p", "Once upon a time there was a clever otter named Miro.", "--max-tokens", 120, "--json", "--logprobs", 1, *sampling)
+    without = mortise("run", script(PIPELINE.format(proposer="nil"), "plain.lua"), *request)
+    with_it = mortise("run", drafting(options), *request)
+    assert without.returncode == with_it.returncode == 0, without.stderr + with_it.stderr
+    a, b = json.loads(without.stdout), json.loads(with_it.stdout)
+    assert a["choices"] == b["choices"]
+    assert a["system_fingerprint"] == b["system_fingerprint"]
+
+
+def test_the_demo_drafts_with_its_own_model(mortise):
+    text = mortise("plugin", "info", "draft_model").stdout
+    assert "max_tokens" in text and "kv_memory" in text
+    process = mortise("run", "-p", "Once upon a time", "--max-tokens", 60, "--temperature", 0)
+    assert process.returncode == 0 and process.stdout.strip(), process.stderr
+
+
+def refused(process):
+    assert process.returncode == 1 and process.stdout == "", process.stdout + process.stderr
+    assert len(process.stderr.strip().splitlines()) <= 3, process.stderr
+    return process.stderr
+
+
+def test_a_tokenizer_of_another_size_is_refused_with_both_sizes(mortise, drafting, draft_copy):
+    file = draft_copy / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    tokenizer["added_tokens"].append({**tokenizer["added_tokens"][-1], "id": 4096, "content": "<|new|>"})
+    file.write_text(json.dumps(tokenizer))
+    text = refused(mortise("run", drafting(path=draft_copy), "-p", "x"))
+    assert f"the tokenizer of the draft model in {draft_copy} has 4097 tokens" in text
+    assert "models/demo has 4096" in text and "take a draft model that was made with the target's tokenizer" in text
+
+
+def test_a_tokenizer_of_other_tokens_is_refused_with_the_first_of_them(mortise, drafting, draft_copy):
+    file = draft_copy / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    vocab = tokenizer["model"]["vocab"]
+    by_id = {token: text for text, token in vocab.items()}
+    first = by_id[100]
+    vocab[by_id[100]], vocab[by_id[101]] = 101, 100
+    file.write_text(json.dumps(tokenizer))
+    text = refused(mortise("run", drafting(path=draft_copy), "-p", "x"))
+    assert "token 100 is " in text and json.dumps(first, ensure_ascii=False) in text and "of 4096 tokens both" in text
+
+
+@pytest.mark.parametrize("options, path, text", [
+    ("", "/nowhere/draft", "/nowhere/draft"),
+    ("max_tokens = 0", "DEMO-draft", "option 'max_tokens' of proposer 'draft_model' is 0"),
+    ("kv_memory = 'much'", "DEMO-draft", "option 'kv_memory' is \"much\""),
+    ("kv_memory = 10", "DEMO-draft", "kv_memory of 10 bytes holds no block of 16 tokens"),
+    ("attention = { block_sise = 32 }", "DEMO-draft", "did you mean 'block_size'?"),
+])
+def test_mistakes_are_told(mortise, drafting, options, path, text):
+    assert text in refused(mortise("run", drafting(options, path), "-p", "x"))
+
+
+def test_a_draft_of_an_architecture_that_no_plugin_takes(mortise, drafting, draft_copy):
+    config = draft_copy / "config.json"
+    config.write_text(config.read_text().replace('"llama"', '"mamba"').replace("LlamaForCausalLM", "MambaForCausalLM"))
+    assert "mamba" in refused(mortise("run", drafting(path=draft_copy), "-p", "x")).lower()
+
+
+def test_a_path_is_needed(mortise, script):
+    text = refused(mortise("run", script(PIPELINE.format(proposer="draft_model {}")), "-p", "x"))
+    assert "proposer 'draft_model' needs the option 'path'" in text
