@@ -13,7 +13,7 @@
 namespace mortise::bench {
 namespace {
 
-constexpr int kDefaultRepeats = 5, kDefaultPairs = 15;
+constexpr int kDefaultRepeats = 5, kDefaultPairs = 15, kDefaultTurns = 7;
 
 using SubjectScenario = Scenario (*)(Subject&, const Sizes&);
 struct Named {
@@ -22,7 +22,7 @@ struct Named {
 };
 constexpr Named kScenarios[] = {
     {"decode", decode_scenario}, {"prefill", prefill_scenario}, {"batch", batch_scenario}, {"groups", groups_scenario},
-    {"score", score_scenario},   {"startup", nullptr},          {"limits", nullptr},
+    {"score", score_scenario},   {"startup", nullptr},          {"limits", nullptr},       {"speculation", nullptr},
 };
 
 SubjectScenario scenario_named(const std::string& name) {
@@ -77,13 +77,7 @@ Side open_side(const BenchOptions& options, const SubjectChoice& choice, TraceFi
   return side;
 }
 
-std::string device_text(const mortise_device_info& info) {
-  std::string text = fmt::format("{}, {}", info.name, info.isa);
-  if (info.num_threads > 0) text += fmt::format(", {} thread{}", info.num_threads, info.num_threads == 1 ? "" : "s");
-  return text;
-}
-
-std::string device_text(const Side& side) {
+std::string device_of(const Side& side) {
   return side.subject ? device_text(side.subject->device()) : processor_name();
 }
 
@@ -137,6 +131,18 @@ void check_options(const BenchOptions& options) {
   if (options.scenario == "startup" && !options.trace.empty()) {
     fail("bench startup: runs in other processes, which --trace does not see; leave it out");
   }
+  const bool in_turns = options.scenario == "speculation";
+  if (in_turns && (!options.against.empty() || !options.trace.empty())) {
+    fail(
+        "bench speculation: has the sides that it compares, and opens them again and again; leave out --against and "
+        "--trace");
+  }
+  if (!in_turns && (!options.sizes.rates.empty() || options.sizes.draft_tokens)) {
+    fail("--rates and --draft-tokens: are for the scenario speculation");
+  }
+  if (in_turns && options.repeats > static_cast<int>(kMaxPairs)) {
+    fail("--repeats {}: at most {} turns", options.repeats, kMaxPairs);
+  }
   const auto num_scripts = std::count_if(options.against.begin(), options.against.end(),
                                          [](const std::string& text) { return text.find('=') == text.npos; });
   if (num_scripts > 1) fail("--against: names {} scripts; give one, or settings PART.OPTION=VALUE", num_scripts);
@@ -163,9 +169,19 @@ Report run_bench(const BenchOptions& options) {
   report.command = options.command;
   report.started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   const bool in_pairs = !options.against.empty();
-  report.repeats = options.repeats > 0 ? options.repeats : in_pairs ? kDefaultPairs : kDefaultRepeats;
+  const bool in_turns = options.scenario == "speculation";
+  report.repeats = options.repeats > 0 ? options.repeats
+                   : in_turns          ? kDefaultTurns
+                   : in_pairs          ? kDefaultPairs
+                                       : kDefaultRepeats;
   if (options.scenario == "limits") {
     measure_limits_of(options, report);
+    return report;
+  }
+  if (in_turns) {
+    const SubjectChoice choice = first_choice(options);
+    report.subject = choice.label();
+    report.speculation = measure_speculation(choice, options.sizes, report.repeats, report.device);
     return report;
   }
 
@@ -175,12 +191,12 @@ Report run_bench(const BenchOptions& options) {
   report.subject = choice.label();
   {
     const Side side = open_side(options, choice, trace.get());
-    report.device = device_text(side);
+    report.device = device_of(side);
     if (in_pairs) {
       const SubjectChoice other_choice = second_choice(options);
       const Side other = open_side(options, other_choice, nullptr);
       check_same_work(side.scenario, other.scenario);
-      report.against = other_choice.label() + "; " + device_text(other);
+      report.against = other_choice.label() + "; " + device_of(other);
       report.comparisons = measure_pairs(side.scenario, other.scenario, report.repeats);
     } else {
       Measurement measurement = measure(side.scenario, report.repeats);

@@ -9,7 +9,7 @@
 
 namespace mortise::bench {
 
-// "decode", "prefill", "batch", "groups", "score", "startup", "limits"
+// "decode", "prefill", "batch", "groups", "score", "startup", "limits", "speculation"
 const std::vector<std::string>& scenario_names();
 
 struct BenchOptions {

@@ -46,6 +46,8 @@ class Progress {
     if (delta.finish == FinishReason::kNone) return;
     if (delta.finish == FinishReason::kError && error_.empty()) error_ = delta.error;
     result_.cached_tokens += delta.usage.cached_tokens;
+    result_.draft_tokens += delta.usage.draft_tokens;
+    result_.accepted_tokens += delta.usage.accepted_tokens;
     result_.end_s = now;
     if (++num_finished_ == num_requests_) all_finished_.notify_one();
   }

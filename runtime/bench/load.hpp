@@ -34,6 +34,7 @@ struct LoadResult {
   std::int64_t num_tokens = 0;          // generated
   std::uint64_t num_preemptions = 0;
   std::int64_t cached_tokens = 0;  // prompt tokens that the prefix cache had
+  std::int64_t draft_tokens = 0, accepted_tokens = 0;
 };
 
 // Submits all at once and waits for their ends. Throws an Error when the engine refuses or ends one with an error.

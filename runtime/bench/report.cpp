@@ -43,27 +43,6 @@ std::string verdict(const PairedRatio& speed) {
   return speed.bound->low > 1 ? "B is faster" : speed.bound->high < 1 ? "B is slower" : "no difference shown";
 }
 
-// Columns as wide as their widest cell; all but the first to the right, the last as it is.
-std::string aligned(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string out;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      if (i > 0) line += "  ";
-      line += i == 0                ? fmt::format("{:<{}}", row[i], widths[i])
-              : i + 1 == row.size() ? row[i]
-                                    : fmt::format("{:>{}}", row[i], widths[i]);
-    }
-    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return out;
-}
-
 std::string spread(const Figure& figure) {
   if (figure.bound) return fmt::format("{:.3f} to {:.3f} (95 %)", figure.bound->low, figure.bound->high);
   const auto [low, high] = std::minmax_element(figure.samples.begin(), figure.samples.end());
@@ -105,6 +84,26 @@ OldFigure old_figure(const nlohmann::json& figure) {
 
 }  // namespace
 
+std::string aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (i > 0) line += "  ";
+      line += i == 0                ? fmt::format("{:<{}}", row[i], widths[i])
+              : i + 1 == row.size() ? row[i]
+                                    : fmt::format("{:>{}}", row[i], widths[i]);
+    }
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return out;
+}
+
 std::string table_of(const Report& report) {
   std::string out = fmt::format("{} of {}; {}\n", report.scenario, report.subject, report.device);
   if (report.against) out += fmt::format("A: {}\nB: {}\n", report.subject, *report.against);
@@ -123,6 +122,7 @@ std::string table_of(const Report& report) {
                       bound_text(c.speed.bound), verdict(c.speed)});
     }
   }
+  if (!report.speculation.empty()) out += speculation_table(report.speculation);
   return out + aligned(rows);
 }
 
@@ -161,6 +161,7 @@ Json json_of(const Report& report) {
                              {"speed", c.speed.ratio},
                              {"bound", bound_json(c.speed.bound)}});
   }
+  if (!report.speculation.empty()) json["speculation"] = speculation_json(report.speculation);
   return json;
 }
 

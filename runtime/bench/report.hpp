@@ -5,7 +5,10 @@
 //                     "unit" (or null), "operations_per_s" (or null)},
 //  "figures": [{"name", "unit", "higher_is_better", "value", "samples", "floor", "ratio", "bound": null | [low, high],
 //               "note"}],
-//  "pairs": [{"name", "unit", "a", "b" (medians), "a_samples", "b_samples", "speed", "bound": null | [low, high]}]}
+//  "pairs": [{"name", "unit", "a", "b" (medians), "a_samples", "b_samples", "speed", "bound": null | [low, high]}],
+//  "speculation" (of that scenario): [{"work", "proposer", "batch", "none", "fixed", "adaptive": {"tokens_per_s",
+//   "samples", "acceptance_rate", "mean_acceptance_length"}, "fixed_over_none", "adaptive_over_none",
+//   "adaptive_over_better": {"ratio", "bound"}}]}
 #pragma once
 
 #include <filesystem>
@@ -15,6 +18,7 @@
 #include <vector>
 
 #include "bench/measure.hpp"
+#include "bench/speculation.hpp"
 
 namespace mortise::bench {
 
@@ -32,7 +36,11 @@ struct Report {
   std::optional<ReportLimits> limits;
   std::vector<Figure> figures;
   std::vector<Comparison> comparisons;
+  std::vector<SpeculationRow> speculation;
 };
+
+// Columns as wide as their widest cell; all but the first to the right, the last as it is.
+std::string aligned(const std::vector<std::vector<std::string>>& rows);
 
 std::string table_of(const Report& report);
 nlohmann::ordered_json json_of(const Report& report);

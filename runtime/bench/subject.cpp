@@ -95,8 +95,10 @@ PipelineScript load_subject_script(const SubjectChoice& choice) {
   check_environment(choice);
   const PluginCatalog catalog = PluginCatalog::standard();
   PipelineScript script = load_script(choice, catalog);
-  if (choice.settings.empty()) return script;
-  const std::string text = script_text(script.pipelines().front(), choice.settings, catalog);
+  if (choice.settings.empty() && !choice.change) return script;
+  PipelineDescription pipeline = script.pipelines().front();
+  if (choice.change) choice.change(pipeline);
+  const std::string text = script_text(pipeline, choice.settings, catalog);
   return PipelineScript::from_text(text, "settings", std::filesystem::current_path(), catalog);
 }
 
@@ -108,6 +110,12 @@ Subject::Subject(const SubjectChoice& choice, TraceFile* trace)
       cost_(model_cost(assembly_.checkpoint(), assembly_.dims(), kv_bytes_of(assembly_))),
       engine_(assembly_.parts(), assembly_.limits(), assembly_.model_info(), assembly_.tokenizer(),
               hooks_with(trace, description().name)) {}
+
+std::string device_text(const mortise_device_info& info) {
+  std::string text = fmt::format("{}, {}", info.name, info.isa);
+  if (info.num_threads > 0) text += fmt::format(", {} thread{}", info.num_threads, info.num_threads == 1 ? "" : "s");
+  return text;
+}
 
 std::shared_ptr<LimitProbes> Subject::make_probes() const {
   const mortise_model_dims& dims = assembly_.dims();

@@ -1,6 +1,7 @@
 // runtime/bench/subject.hpp: what is measured: a pipeline with its settings, opened, and what its work costs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,7 +22,8 @@ struct SubjectChoice {
   std::string script;                 // empty: the demo, or with a shape one that suits benchmarks
   const ModelShape* shape = nullptr;  // random weights in place of the script's model
   std::vector<Setting> settings;
-  ProductSizes probe_sizes;  // of what a device with memory of its own is measured with
+  std::function<void(PipelineDescription&)> change;  // of the pipeline, before the settings; may be empty
+  ProductSizes probe_sizes;                          // of what a device with memory of its own is measured with
 
   std::string label() const;  // "160m (random weights), model.weights=int8"
 };
@@ -50,6 +52,9 @@ class Subject {
   ModelCost cost_;
   Engine engine_;
 };
+
+// "cpu, amx, 2 threads"
+std::string device_text(const mortise_device_info& info);
 
 // The unit that the cpu device's instruction set ("amx", ...) multiplies weights of such a type in (MORTISE_I8:
 // integers of 8 or 4 bits), if it is measured here.

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import run_mortise
+from conftest import BUILD, run_mortise
 
 SMALL = ("--shape", "tiny", "--set", "kv_cache.memory=64MiB", "--set", "device.threads=2")
 SCENARIOS = {
@@ -103,6 +103,44 @@ def test_pairs_of_settings_and_of_scripts(tmp_path, pipeline):
     path = pipeline(memory="32MiB")
     table, report = bench(tmp_path, "decode", *sizes, "--against", path, "--repeats", 2)
     assert report["pairs"][0]["bound"] is None and "too few pairs" in table
+
+
+def test_speculation_compares_its_sides_in_turns(tmp_path):
+    table, report = bench(tmp_path, "speculation", *SMALL, "--rates", "0,1", "--batch", "1,3", "--prompt", 6, "--output", 12,
+                          "--draft-tokens", 3, "--repeats", 6)
+    rows = {(row["work"], row["proposer"], row["batch"]): row for row in report["speculation"]}
+    assert list(rows) == [(work, proposer, batch) for work, proposer in
+                          (("rate 0.00", "oracle"), ("rate 1.00", "oracle"), ("no match", "ngram")) for batch in (1, 3)]
+    for (work, _, _), row in rows.items():
+        assert all(len(row[side]["samples"]) == 6 for side in ("none", "fixed", "adaptive"))
+        assert row["none"]["mean_acceptance_length"] == 1
+        assert row["fixed"]["acceptance_rate"] == (1 if work == "rate 1.00" else 0)
+        low, high = row["adaptive_over_better"]["bound"]
+        assert low <= row["adaptive_over_better"]["ratio"] <= high
+        assert f"{row['work']}, {row['proposer']}, {row['batch']} " in table
+    # 11 tokens after the first, in steps of 4, 4 and what is left.
+    assert rows["rate 1.00", "oracle", 1]["fixed"]["mean_acceptance_length"] == pytest.approx(11 / 3)
+
+
+def test_speculation_of_a_script_has_its_proposers(tmp_path, script):
+    path = script("""return pipeline { device = cpu {}, model = llama { path = 'DEMO' }, attention = paged {}, scheduler = fcfs {},
+      kv_cache = { memory = '64MiB' }, proposer = plugin('LOOKBACK') { max_tokens = 2 } }""".replace(
+        "LOOKBACK", str(BUILD / "tests/e2e/plugins/lookback.so")))
+    _, report = bench(tmp_path, "speculation", path, "--batch", 1, "--output", 8, "--repeats", 1)
+    assert [(row["work"], row["proposer"]) for row in report["speculation"]] == [("stories", "lookback"), ("quoted text", "ngram")]
+    quoted = report["speculation"][1]["fixed"]
+    assert quoted["acceptance_rate"] > 0.3 and quoted["mean_acceptance_length"] > 2  # the demo model was taught to quote
+
+
+@pytest.mark.parametrize("args, text", [
+    (("speculation", "--rates", "1.5"), "--rates 1.5: expected shares from 0 to 1"),
+    (("speculation", "--batch", 65), "--batch 65: expected 1 to the scheduler's max_num_seqs 64; raise it with --set scheduler.max_num_seqs=N"),
+    (("speculation", "--output", 1), "--output 1: expected 2 or more"),
+    (("speculation", "--trace", "t.json"), "bench speculation: has the sides that it compares, and opens them again and again; leave out --against and --trace"),
+    (("decode", "--rates", "0.5"), "--rates and --draft-tokens: are for the scenario speculation"),
+])
+def test_what_speculation_refuses(args, text):
+    assert refusal(*args) == text
 
 
 def test_pairs_of_different_work_are_refused():

@@ -130,10 +130,11 @@ HOSTILE = BUILD / "tests/e2e/plugins/hostile.so"
     ("fails_half", r"propose: one of the bad days"),
     ("observe_fails", r"observe: it would rather not know"),
 ])
-def test_a_hostile_proposer_changes_no_token_and_is_named(jsonl, mortise, script, breach, warning):
+def test_a_hostile_proposer_changes_no_token_and_is_named(jsonl, mortise, script, tmp_path, breach, warning):
     lines = [line(i, prompt=[5 + i, 17, 29, 5 + i, 17], max_tokens=40, n=2, temperature=0.8, seed=i, logprobs=2,
                   ignore_eos=True) for i in range(6)]
     _, expected = jsonl("batch", lines, script(pipeline_with("nil")))
+    (tmp_path / "out.jsonl").unlink()  # or the next batch finds every line done
     path = script(pipeline_with(f"plugin('{HOSTILE}') {{ breach = '{breach}' }}"))
     process, answers = jsonl("batch", lines, path)
     assert process.returncode == 0, process.stderr

@@ -53,9 +53,9 @@ void draw_sampling(std::mt19937& random, std::int32_t vocab_size, SamplingParams
 std::string RunConfig::describe() const {
   return fmt::format(
       "isa {}, threads {}, block_size {}, max_num_seqs {}, max_batched_tokens {}, pool_share {:.2f}, "
-      "prefix_cache {}, {}, {} schedule, ngram {}, drafts {} of {}{}, weights {}, kv {}",
+      "prefix_cache {}, {}, {} schedule, proposer {}, drafts {} of {}{}, weights {}, kv {}",
       isa, threads, block_size, max_num_seqs, max_batched_tokens, pool_share, prefix_cache, twice ? "twice" : "once",
-      random_schedule ? "random" : "fcfs", ngram_tokens, draft_percent, oracle_tokens,
+      random_schedule ? "random" : "fcfs", proposer.empty() ? "none" : proposer, draft_percent, oracle_tokens,
       choose_proposers ? ", chosen by request" : "", weights, kv_dtype);
 }
 
@@ -117,7 +117,10 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   constexpr int kDrafts[] = {-1, -1, 0, 60, 95};
   config.draft_percent = kDrafts[between(random, 0, 4)];
   config.oracle_tokens = between(random, 1, 8);
-  if (chance(random, 50)) config.ngram_tokens = between(random, 1, 8);
+  // One token that stood before is a match: random texts hold hardly any longer ones.
+  if (chance(random, 50)) {
+    config.proposer = fmt::format("ngram {{ min_match = 1, max_match = 3, max_tokens = {} }}", between(random, 1, 8));
+  }
   config.choose_proposers = chance(random, 30);
   config.seed = random();
   constexpr const char* kWeights[] = {"auto", "auto", "int8", "int4"};

@@ -27,7 +27,7 @@ struct RunConfig {
   bool prefix_cache = true;
   bool twice = false;             // all requests come a second time when the first have ended: the cache is warm
   bool random_schedule = false;   // else fcfs
-  int ngram_tokens = 0;           // 0: no ngram; else its max_tokens
+  std::string proposer;           // of the pipeline, in Lua: "ngram { max_tokens = 3 }"; empty: none
   int draft_percent = -1;         // -1: no proposer that knows the answers; else how many of its drafts are right
   int oracle_tokens = 4;          // that one's max_tokens; with both proposers it is asked second
   bool choose_proposers = false;  // requests choose among them, and how many drafts they take

@@ -215,11 +215,7 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
   const std::string device = config.device == "cuda" ? fmt::format("cuda {{ graphs = {} }}", config.graphs)
                                                      : fmt::format("{} {{ threads = {}, isa = '{}' }}", config.device,
                                                                    config.threads, config.isa);
-  // One token that stood before is a match: random texts hold hardly any longer ones.
-  const std::string proposer =
-      config.ngram_tokens == 0
-          ? ""
-          : fmt::format(", proposer = ngram {{ min_match = 1, max_match = 3, max_tokens = {} }}", config.ngram_tokens);
+  const std::string proposer = config.proposer.empty() ? "" : ", proposer = " + config.proposer;
   const std::string script = fmt::format(
       "return pipeline {{ device = {}, model = {} {{ path = '{}', weights = '{}' "
       "}}, "

@@ -76,7 +76,7 @@ TEST(Soak, ManyRequestsAndAbortsLoseNoBlockAndNoMemory) {
   const RandomModel model = write_random_models(folder).front();
   {
     const std::unique_ptr<Assembly> assembly =
-        open_assembly(model.folder, {.threads = 1, .max_num_seqs = 16, .ngram_tokens = 4});
+        open_assembly(model.folder, {.threads = 1, .max_num_seqs = 16, .proposer = "ngram { min_match = 1 }"});
     EngineLimits limits = assembly->limits();
     limits.num_blocks = 60;
     Engine engine(assembly->parts(), limits, assembly->model_info(), assembly->tokenizer());

@@ -22,7 +22,7 @@ struct ReplState {
   Figures figures;
   Console console;
   SpeculationChoice speculation = {};         // of the prompts that follow: /proposer
-  std::optional<std::filesystem::path> file;  // that /save without a name writes: the last saved or loaded
+  std::optional<std::filesystem::path> file = {};  // that /save without a name writes: the last saved or loaded
   bool quit = false;
 };
 

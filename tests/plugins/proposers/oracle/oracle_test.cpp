@@ -16,14 +16,10 @@ using testing::HasSubstr;
 
 constexpr const char* kHeader = R"({"mortise_log": 1, "pipeline": "p", "vocab_size": 100})";
 
-std::string list(const Tokens& tokens) {
-  return nlohmann::json(tokens).dump();
-}
 std::string request(const Tokens& prompt, const std::vector<Tokens>& choices) {
-  std::string text = R"({"request": 1, "prompt": )" + list(prompt) + R"(, "choices": [)";
-  for (const Tokens& tokens : choices)
-    text += (text.back() == '[' ? "" : ",") + (R"({"tokens": )" + list(tokens) + "}");
-  return text + "]}";
+  nlohmann::json json = {{"request", 1}, {"prompt", prompt}, {"choices", nlohmann::json::array()}};
+  for (const Tokens& tokens : choices) json["choices"].push_back({{"tokens", tokens}});
+  return json.dump();
 }
 
 class OracleTest : public testing::Test {
@@ -87,10 +83,10 @@ TEST_F(OracleTest, ErrsAtItsRateAndAlwaysAtTheSamePlaces) {
       Tokens drafted, told = {7};
       for (std::size_t at = 0; at < text.size(); at += step) {
         const auto begin = text.begin() + static_cast<std::ptrdiff_t>(at);
-        ASSERT_EQ(proposer.observe(1, static_cast<int32_t>(told.size() == 1 ? 0 : at - step + 1), told), MORTISE_OK);
-        for (int32_t token : proposer.propose({1}, {static_cast<int64_t>(at) + 1}, {static_cast<int32_t>(step)})[0]) {
-          drafted.push_back(token);
-        }
+        ASSERT_EQ(proposer.observe(1, at == 0 ? 0 : static_cast<int32_t>(at - step + 1), told), MORTISE_OK);
+        const Tokens drafts =
+            proposer.propose({1}, {static_cast<int64_t>(at) + 1}, {static_cast<int32_t>(step)}).front();
+        drafted.insert(drafted.end(), drafts.begin(), drafts.end());
         told.assign(begin, begin + static_cast<std::ptrdiff_t>(std::min(step, text.size() - at)));
       }
       runs.push_back(drafted);
