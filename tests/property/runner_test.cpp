@@ -12,6 +12,7 @@
 #include <random>
 
 #include "loader/catalog.hpp"
+#include "mix.hpp"
 #include "pipeline/pipeline_script.hpp"
 #include "random_model.hpp"
 
