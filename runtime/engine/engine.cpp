@@ -248,9 +248,7 @@ void Engine::step() {
   if (plan.scheduled.empty()) throw Error("no sequence can run, although submit() checked that each fits alone");
   std::vector<ScheduledSequence> scheduled;
   for (const PlannedSequence& planned : plan.scheduled) {
-    // Asked before admission: cached scores may turn a sequence into one that decodes, for which the plan has no
-    // drafts.
-    scheduled.push_back({planned.sequence, planned.num_new_tokens, drafting_.allowance(*planned.sequence)});
+    scheduled.push_back({planned.sequence, planned.num_new_tokens, planned.num_drafts});
   }
   for (const auto& sequence : plan.preempted) preempt(*sequence);
   for (const PlannedSequence& planned : plan.scheduled) {

@@ -52,6 +52,7 @@ struct EngineLimits {
   std::int32_t block_size = 0;
   std::int32_t num_blocks = 0;
   std::int32_t max_draft_tokens = 0;  // a sequence and step, of the proposer that drafts most; 0 without one
+  bool whole_drafts = false;          // a plan may not cut them: how many there were decides what comes out
   bool prefix_cache = true;           // kv_cache.prefix_cache
   // A block beyond num_blocks that no sequence holds: rows that pad a batch write there. -1: there is none, and no
   // batch is padded.

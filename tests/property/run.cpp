@@ -60,7 +60,11 @@ struct RandomScheduler {
       const std::int32_t remaining = view.num_tokens[i] - start;
       std::int32_t n = std::min(remaining, rows);
       if (random() % 2 == 0) n = 1 + static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(n));
-      const auto cost = [&](std::int32_t tokens) { return tokens + (tokens == remaining ? view.lookahead[i] : 0); };
+      std::int32_t& drafts = plan.num_drafts[i];  // cut at random, now and then
+      const bool cut = (view.flags & MORTISE_VIEW_WHOLE_DRAFTS) == 0 && random() % 3 == 0;
+      drafts = view.lookahead[i];
+      if (cut) drafts = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(drafts + 1));
+      const auto cost = [&](std::int32_t tokens) { return tokens + (tokens == remaining ? drafts : 0); };
       const auto needs = [&](std::int32_t tokens) {
         const std::int64_t end = start + cost(tokens);
         return std::max<std::int64_t>(0, (end + view.block_size - 1) / view.block_size - held) +
