@@ -274,6 +274,10 @@ void Assembly::open_attention(const PipelineDescription& description, mortise_qu
   limits_.max_model_len = dims_.max_model_len;
   limits_.block_size = description.block_size;
   limits_.prefix_cache = description.kv_cache.prefix_cache;
+  limits_.rejection = description.speculation.verify == Verify::kRejection;
+  limits_.adaptive_lengths = description.speculation.lengths == DraftLengths::kAdaptive;
+  limits_.batch_expansion =
+      description.speculation.batch_expansion || (choice.component->capabilities & MORTISE_CAP_MULTI_QUERY) == 0;
   const std::int64_t logit_bytes = shares_host_memory(parts_.device) ? kMaxLogitBytes : kMaxGpuLogitBytes;
   limits_.max_logit_rows = static_cast<std::int32_t>(
       std::clamp<std::int64_t>(logit_bytes / (std::int64_t{4} * dims_.vocab_size), 1, limits_.max_batched_tokens));
@@ -373,6 +377,8 @@ void Assembly::open_proposer(const PartDescription& description, const mortise_q
   proposer.max_tokens = choice.options.value("max_tokens", 0);
   proposer.sequences = static_cast<const mortise_sequences_table*>(instance.get_ext(MORTISE_EXT_SEQUENCES));
   limits_.max_draft_tokens = std::max(limits_.max_draft_tokens, proposer.max_tokens);
+  // With rejection sampling the drafts decide, too, which tokens come out.
+  if (limits_.rejection) rejection_id_ += fmt::format("; rejection of {} {}", proposer.plugin, choice.options.dump());
   mortise_proposer_bind_args bind{};
   bind.struct_size = sizeof bind;
   bind.target = &dims_;
@@ -433,6 +439,13 @@ mortise_activate_args Assembly::sizes() const {
   return args;
 }
 
+// For the parts that see batches: a sequence may be several runs there.
+mortise_activate_args Assembly::batch_sizes() const {
+  mortise_activate_args args = sizes();
+  args.max_num_seqs = limits_.max_batch_runs();
+  return args;
+}
+
 // Graphs are of use if everything that runs in a step can be captured.
 const mortise_graph_table* Assembly::graph_table() const {
   for (const auto* part : {&device_, &model_, &attention_}) {
@@ -445,9 +458,9 @@ const mortise_graph_table* Assembly::graph_table() const {
 void Assembly::activate(const PipelineDescription& description) {
   parts_.graphs = graph_table();
   if (fills_device(description)) limits_.num_blocks = useful_blocks(description, free_memory() / kv_bytes_per_block_);
-  model_->activate(sizes());
+  model_->activate(batch_sizes());
   bind_attention(description);
-  attention_->activate(sizes());
+  attention_->activate(batch_sizes());
   scheduler_->activate(sizes());
   for (PartInstance& proposer : proposers_) proposer.activate(sizes());
 }
@@ -468,9 +481,9 @@ std::string Assembly::numerics_id() const {
     const char* id = parts_.device.api->numerics_id(parts_.device.self, MORTISE_I8);
     device += fmt::format(" with {}, {}", id == nullptr ? "unknown" : id, weight_format(dims_));
   }
-  return fmt::format("{}; attention {}; model {}; weights {:016x}; kv {}; world 1", device,
+  return fmt::format("{}; attention {}; model {}; weights {:016x}; kv {}; world 1{}", device,
                      attention_->component().numerics_id, model_->component().name, checkpoint_->fingerprint(),
-                     dtype_name(kv_dtype_));
+                     dtype_name(kv_dtype_), rejection_id_);
 }
 
 std::string Assembly::system_fingerprint() const {

@@ -63,6 +63,7 @@ class Assembly {
   std::int32_t useful_blocks(const PipelineDescription& description, std::uint64_t blocks) const;
   void bind_attention(const PipelineDescription& description);
   mortise_activate_args sizes() const;
+  mortise_activate_args batch_sizes() const;
   const mortise_graph_table* graph_table() const;
   std::uint64_t weight_bytes() const;   // on the device
   std::uint64_t device_memory() const;  // bytes in all
@@ -87,6 +88,7 @@ class Assembly {
   std::optional<PartInstance> scheduler_;
   std::deque<PartInstance> proposers_;
   EngineLimits limits_;
+  std::string rejection_id_;  // of numerics_id(): the proposers, if they have a say
   Parts parts_;
 };
 

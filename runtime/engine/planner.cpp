@@ -39,7 +39,7 @@ struct Planner::View {
   mortise_schedule_view abi(std::uint64_t step_id) const {
     mortise_schedule_view view{};
     view.struct_size = sizeof view;
-    view.flags = limits.whole_drafts ? MORTISE_VIEW_WHOLE_DRAFTS : 0;
+    view.flags = limits.rejection ? MORTISE_VIEW_WHOLE_DRAFTS : 0;
     view.step_id = step_id;
     view.num_seqs = static_cast<std::int32_t>(live.size());
     view.block_size = limits.block_size;
@@ -69,7 +69,7 @@ struct Planner::View {
     return n == remaining(i) ? drafts : 0;
   }
   // Drafts that a run which ends the known tokens must have; above it they may be cut.
-  std::int32_t least_drafts(std::size_t i) const { return limits.whole_drafts ? lookahead[i] : 0; }
+  std::int32_t least_drafts(std::size_t i) const { return limits.rejection ? lookahead[i] : 0; }
   std::int64_t blocks_for(std::size_t i, std::int32_t rows) const {
     return (std::int64_t{start(i)} + rows + limits.block_size - 1) / limits.block_size;
   }

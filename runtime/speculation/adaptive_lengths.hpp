@@ -25,7 +25,7 @@ namespace mortise {
 
 // What is kept of one sequence.
 struct DraftState {
-  std::int32_t kind = 0;  // sequences of a kind share what a new one begins with: whom they may be drafted by
+  std::uint32_t kind = 0;  // sequences of a kind share what a new one begins with: whom they may be drafted by
   Acceptance acceptance;
   std::int32_t length = 0;      // chosen for this step
   std::int32_t best = 0;        // as far as is known; probes differ from it
@@ -82,7 +82,7 @@ class AdaptiveLengths {
   double prior(const DraftState& state) const;
 
   StepCosts costs_;
-  std::map<std::int32_t, SharedAcceptance> shared_;  // by kind
+  std::map<std::uint32_t, SharedAcceptance> shared_;  // by kind
   std::vector<Item> items_;
   std::map<std::int32_t, std::int32_t> trials_;  // steps that a shape was tried for, by bucket of its size
   double budget_s_ = 0;                          // for probes

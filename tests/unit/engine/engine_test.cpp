@@ -258,7 +258,7 @@ TEST_F(EngineTest, APlanThatGrantsMoreDraftsThanTheLookaheadOrCutsWholeOnesIsRef
   for (const bool whole : {false, true}) {
     EngineLimits limits = small_limits();
     limits.max_draft_tokens = 3;
-    limits.whole_drafts = whole;
+    limits.rejection = whole;
     world = std::make_unique<FakeWorld>(limits);
     world->propose = [](std::uint64_t, std::int32_t max) {
       return std::vector<std::int32_t>(static_cast<std::size_t>(max), 1);

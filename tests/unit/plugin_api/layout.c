@@ -394,7 +394,7 @@ AT(mortise_proposal_args, positions, 48);
 AT(mortise_proposal_args, tokens, 56);
 AT(mortise_proposal_args, num_drafts, 64);
 AT(mortise_proposal_args, parents, 72);
-AT(mortise_proposal_args, probabilities, 80);
+AT(mortise_proposal_args, distributions, 80);
 SIZE(mortise_proposer_table, 32);
 AT(mortise_proposer_table, struct_size, 0);
 AT(mortise_proposer_table, flags, 4);
