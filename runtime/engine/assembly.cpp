@@ -60,6 +60,10 @@ void Assembly::set_limits(const PipelineDescription& description) {
   limits_.max_model_len = dims().max_model_len;
   limits_.block_size = description.block_size;
   limits_.prefix_cache = description.kv_cache.prefix_cache;
+  limits_.rejection = description.speculation.verify == Verify::kRejection;
+  limits_.adaptive_lengths = description.speculation.lengths == DraftLengths::kAdaptive;
+  limits_.batch_expansion = description.speculation.batch_expansion ||
+                            (target_->attention().component().capabilities & MORTISE_CAP_MULTI_QUERY) == 0;
   limits_.max_logit_rows = target_->max_logit_rows(limits_.max_batched_tokens);
   limits_.num_blocks = useful_blocks(description, description.kv_cache.memory_bytes / kv_bytes_per_block());
   if (fills_device(description)) return;  // what is left is known once the weights are there
@@ -153,6 +157,8 @@ void Assembly::open_proposer(const PartDescription& description, const mortise_q
   proposer.max_tokens = choice.options.value("max_tokens", 0);
   proposer.sequences = static_cast<const mortise_sequences_table*>(instance.get_ext(MORTISE_EXT_SEQUENCES));
   limits_.max_draft_tokens = std::max(limits_.max_draft_tokens, proposer.max_tokens);
+  // With rejection sampling the drafts decide, too, which tokens come out.
+  if (limits_.rejection) rejection_id_ += fmt::format("; rejection of {} {}", proposer.plugin, choice.options.dump());
   mortise_proposer_bind_args bind{};
   bind.struct_size = sizeof bind;
   bind.target = &dims();
@@ -173,14 +179,21 @@ mortise_activate_args Assembly::sizes() const {
   return args;
 }
 
+// For the parts that see batches: a sequence may be several runs there.
+mortise_activate_args Assembly::batch_sizes() const {
+  mortise_activate_args args = sizes();
+  args.max_num_seqs = limits_.max_batch_runs();
+  return args;
+}
+
 // The models first: what their buffers leave may become the KV cache.
 void Assembly::activate(const PipelineDescription& description) {
   if (fills_device(description))
     limits_.num_blocks = useful_blocks(description, free_device_memory(parts_.device) / kv_bytes_per_block());
-  target_->activate_model(sizes());
+  target_->activate_model(batch_sizes());
   runners_->activate_models();
   bind_attention(description);
-  target_->activate_attention(sizes());
+  target_->activate_attention(batch_sizes());
   scheduler_->activate(sizes());
   for (PartInstance& proposer : proposers_) proposer.activate(sizes());
 }
@@ -201,9 +214,9 @@ std::string Assembly::numerics_id() const {
     const char* id = parts_.device.api->numerics_id(parts_.device.self, MORTISE_I8);
     device += fmt::format(" with {}, {}", id == nullptr ? "unknown" : id, weight_format(dims()));
   }
-  return fmt::format("{}; attention {}; model {}; weights {:016x}; kv {}; world 1", device,
+  return fmt::format("{}; attention {}; model {}; weights {:016x}; kv {}; world 1{}", device,
                      target_->attention().component().numerics_id, target_->model().component().name,
-                     checkpoint().fingerprint(), dtype_name(target_->kv_dtype()));
+                     checkpoint().fingerprint(), dtype_name(target_->kv_dtype()), rejection_id_);
 }
 
 std::string Assembly::system_fingerprint() const {

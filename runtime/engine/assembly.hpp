@@ -55,6 +55,7 @@ class Assembly {
   void bind_attention(const PipelineDescription& description);
   void open_policies(const PipelineDescription& description);
   mortise_activate_args sizes() const;
+  mortise_activate_args batch_sizes() const;
   void open_proposer(const PartDescription& description, const mortise_query& query, const CreateContext& context);
   void activate(const PipelineDescription& description);
 
@@ -65,6 +66,7 @@ class Assembly {
   std::optional<PartInstance> scheduler_;
   std::deque<PartInstance> proposers_;
   EngineLimits limits_;
+  std::string rejection_id_;  // of numerics_id(): the proposers, if they have a say
   Parts parts_;
 };
 

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/device_memory.hpp"
 
@@ -48,8 +49,8 @@ struct Drafter::Telling {
   }
 };
 
-Drafter::Drafter(const Parts& parts, std::size_t index, std::int32_t vocab_size)
-    : parts_(parts), index_(index), vocab_size_(vocab_size) {}
+Drafter::Drafter(const Parts& parts, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size)
+    : parts_(parts), limits_(limits), index_(index), vocab_size_(vocab_size) {}
 
 void Drafter::failed(const char* call, std::string_view why) {
   ++num_failures_;
@@ -92,6 +93,9 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
   args.min_ps = min_ps.data();
   args.tokens = tokens.data();
   args.num_drafts = lengths.data();
+  const std::size_t row_size = gives_distributions() ? width * static_cast<std::size_t>(vocab_size_) : 0;
+  std::vector<float> distributions(asked.size() * row_size);
+  if (row_size > 0) args.distributions = distributions.data();
   mortise_error error = empty_error();
   if (proposer().api->propose(proposer().self, &step, &args, &error) != MORTISE_OK) {
     return failed("propose", error.message);
@@ -111,7 +115,31 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
     }
     asked[i].sequence->drafts.assign(row.begin(), row.end());
     asked[i].sequence->drafted_by = static_cast<std::int32_t>(index_);
+    if (row_size > 0 && !take_distributions(*asked[i].sequence, std::span(distributions).subspan(i * row_size))) {
+      asked[i].sequence->drafts.clear();
+    }
   }
+}
+
+bool Drafter::gives_distributions() const {
+  return limits_.rejection && (proposer().capabilities & MORTISE_CAP_DISTRIBUTION) != 0;
+}
+
+// What the sequence's drafts were drawn from, a row each. False: one of them is no distribution.
+bool Drafter::take_distributions(Sequence& sequence, std::span<const float> rows) {
+  if (sequence.request().sampling.temperature == 0) return true;  // greedy: they are held against the arg max
+  const auto vocab = static_cast<std::size_t>(vocab_size_);
+  for (std::size_t i = 0; i < sequence.drafts.size(); ++i) {
+    const std::span<const float> row = rows.subspan(i * vocab, vocab);
+    const bool valid = std::ranges::all_of(row, [](float q) { return q >= 0 && std::isfinite(q); });
+    if (valid && row[static_cast<std::size_t>(sequence.drafts[i])] > 0) continue;
+    failed("propose", valid ? "a draft that has no probability in its own distribution"
+                            : "the distribution of a draft has numbers that are no probabilities");
+    return false;
+  }
+  sequence.draft_distributions.assign(rows.begin(),
+                                      rows.begin() + static_cast<std::ptrdiff_t>(sequence.drafts.size() * vocab));
+  return true;
 }
 
 std::uint64_t Drafter::num_sequences() const {

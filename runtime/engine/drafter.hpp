@@ -22,8 +22,8 @@ struct StepOutcome {
 
 class Drafter {
  public:
-  // `index` of parts.proposers. Both references outlive this.
-  Drafter(const Parts& parts, std::size_t index, std::int32_t vocab_size);
+  // `index` of parts.proposers. All references outlive this.
+  Drafter(const Parts& parts, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size);
 
   struct Ask {
     Sequence* sequence;
@@ -46,9 +46,12 @@ class Drafter {
 
   const ActiveProposer& proposer() const { return parts_.proposers[index_]; }
   void failed(const char* call, std::string_view why);
+  bool gives_distributions() const;
+  bool take_distributions(Sequence& sequence, std::span<const float> rows);
   void take_ended(std::span<const std::uint64_t> ended);
 
   const Parts& parts_;
+  const EngineLimits& limits_;
   const std::size_t index_;
   const std::int32_t vocab_size_;
   std::unordered_map<std::uint64_t, Known> known_;  // by sequence

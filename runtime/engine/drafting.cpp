@@ -1,15 +1,29 @@
 #include "engine/drafting.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "error.hpp"
 #include "loader/nearest.hpp"
 
 namespace mortise {
+namespace {
+
+template <typename Work>
+double time_of(const Work& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
 
 Drafting::Drafting(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size)
     : parts_(parts), limits_(limits) {
-  for (std::size_t i = 0; i < parts.proposers.size(); ++i) drafters_.emplace_back(parts, i, vocab_size);
+  for (std::size_t i = 0; i < parts.proposers.size(); ++i) {
+    drafters_.emplace_back(parts, limits, i, vocab_size);
+    stats_.proposers.emplace_back().name = parts.proposers[i].plugin;
+  }
 }
 
 Drafters Drafting::drafters_of(const SpeculationChoice& choice) const {
@@ -48,13 +62,37 @@ std::int32_t Drafting::allowance(const Sequence& sequence) const {
   return std::max(0, std::min({left, room, rows, most, drafters.max_tokens}));
 }
 
+std::vector<std::int32_t> Drafting::allowances(std::span<const std::shared_ptr<Sequence>> candidates) {
+  std::vector<std::int32_t> result;
+  result.reserve(candidates.size());
+  for (const auto& sequence : candidates) result.push_back(allowance(*sequence));
+  if (!limits_.adaptive_lengths || drafters_.empty()) return result;
+  // Those that decode share the step's time; whoever is still in its prompt gets no drafts yet.
+  std::vector<AdaptiveLengths::Candidate> decoding;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    Sequence& sequence = *candidates[i];
+    sequence.draft_state.length = 0;
+    if (sequence.running() && sequence.num_tokens() - sequence.num_computed == 1 && sequence.num_generated() > 0) {
+      decoding.push_back({&sequence.draft_state, result[i]});
+    }
+  }
+  lengths_.choose(decoding);
+  for (std::size_t i = 0; i < candidates.size(); ++i) result[i] = candidates[i]->draft_state.length;
+  return result;
+}
+
 void Drafting::propose(const mortise_step& step, std::span<ScheduledSequence> scheduled) {
+  num_asked_ = most_asked_ = num_verified_ = 0;
+  draft_s_ = 0;
   std::vector<Drafter::Ask> open;
   for (const ScheduledSequence& item : scheduled) {
     Sequence& sequence = *item.sequence;
     const bool decodes = sequence.num_computed + item.num_new_tokens == sequence.num_tokens();
-    const std::int32_t allowed = decodes ? std::min(allowance(sequence), item.max_drafts) : 0;
-    if (allowed > 0) open.push_back({&sequence, allowed});
+    sequence.num_asked = decodes ? std::min(allowance(sequence), item.max_drafts) : 0;
+    if (sequence.num_asked == 0) continue;
+    open.push_back({&sequence, sequence.num_asked});
+    ++num_asked_;
+    most_asked_ = std::max(most_asked_, sequence.num_asked);
   }
   for (std::size_t i = 0; i < drafters_.size() && !open.empty(); ++i) {
     std::vector<Drafter::Ask> asked;
@@ -62,13 +100,42 @@ void Drafting::propose(const mortise_step& step, std::span<ScheduledSequence> sc
       ask.max_drafts = std::min(ask.max_drafts, parts_.proposers[i].max_tokens);
       if (ask.max_drafts > 0 && ask.sequence->owner->drafters.allows(i)) asked.push_back(ask);
     }
-    drafters_[i].propose(step, asked);
+    const double seconds = time_of([&] { drafters_[i].propose(step, asked); });
+    stats_.proposers[i].draft_s += seconds;
+    draft_s_ += seconds;
     std::erase_if(open, [](const Drafter::Ask& ask) { return !ask.sequence->drafts.empty(); });
   }
 }
 
 void Drafting::observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended) {
-  for (Drafter& drafter : drafters_) drafter.observe(outcomes, ended);
+  for (std::size_t i = 0; i < drafters_.size(); ++i) {
+    stats_.proposers[i].draft_s += time_of([&] { drafters_[i].observe(outcomes, ended); });
+  }
+}
+
+void Drafting::verified(Sequence& sequence, std::int32_t num_accepted) {
+  const auto num_drafts = static_cast<std::int32_t>(sequence.drafts.size());
+  lengths_.verified(sequence.draft_state, sequence.num_asked, num_drafts, num_accepted);
+  if (num_drafts == 0) return;
+  ++num_verified_;
+  stats_.proposers[static_cast<std::size_t>(sequence.drafted_by)].add(num_drafts, num_accepted);
+}
+
+void Drafting::step_took(std::span<const ScheduledSequence> scheduled, std::int32_t num_rows, double seconds) {
+  const double rest_s = seconds - draft_s_;
+  if (num_verified_ > 0) {
+    ++stats_.num_steps;
+    stats_.verify_s += rest_s;
+  }
+  if (!limits_.adaptive_lengths || drafters_.empty()) return;
+  // A prompt's chunk says nothing of what a row of a decode costs.
+  if (std::ranges::any_of(scheduled, [](const ScheduledSequence& item) { return item.num_new_tokens > 1; })) return;
+  lengths_.measured({.num_seqs = static_cast<std::int32_t>(scheduled.size()),
+                     .num_rows = num_rows,
+                     .num_asked = num_asked_,
+                     .most_asked = most_asked_,
+                     .draft_s = draft_s_,
+                     .rest_s = rest_s});
 }
 
 std::uint64_t Drafting::num_failures() const {

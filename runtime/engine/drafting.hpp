@@ -1,13 +1,18 @@
-// runtime/engine/drafting.hpp: the proposers' place in a step: how many drafts a sequence may have, and whose they are.
+// runtime/engine/drafting.hpp: the proposers' place in a step: how many drafts a sequence may have, whose they are, and
+// what came of them.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "engine/drafter.hpp"
 #include "engine/parts.hpp"
 #include "engine/step_rows.hpp"
+#include "speculation/adaptive_lengths.hpp"
+#include "speculation/speculation_stats.hpp"
 
 namespace mortise {
 
@@ -18,14 +23,22 @@ class Drafting {
   // What a request's choice means here. Throws an Error that lists the names when it names no proposer of the pipeline.
   // [any thread]
   Drafters drafters_of(const SpeculationChoice& choice) const;
-  // Draft tokens that a sequence may use in its next decode step: never beyond its max_tokens or the model's length.
+  // Draft tokens that a sequence can use in its next decode step: never beyond its max_tokens or the model's length.
   std::int32_t allowance(const Sequence& sequence) const;
+  // Those that each gets, before the plan: with adaptive lengths as many as pay, else all that it can use.
+  std::vector<std::int32_t> allowances(std::span<const std::shared_ptr<Sequence>> candidates);
   // Fills `drafts` of the scheduled sequences that decode in this step: each sequence's are of the first proposer that
   // has any for it.
   void propose(const mortise_step& step, std::span<ScheduledSequence> scheduled);
   // Tells every proposer what a step committed, and who has ended. Told twice of an end, they hear of it once.
   void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended);
 
+  // A sequence's drafts of this step, which are still there, have been verified.
+  void verified(Sequence& sequence, std::int32_t num_accepted);
+  // The step is over; it took so long.
+  void step_took(std::span<const ScheduledSequence> scheduled, std::int32_t num_rows, double seconds);
+
+  const SpeculationStats& stats() const { return stats_; }
   std::uint64_t num_failures() const;
   std::uint64_t num_sequences() const;  // that proposers keep something of, as far as they say
 
@@ -33,6 +46,11 @@ class Drafting {
   const Parts& parts_;
   const EngineLimits& limits_;
   std::deque<Drafter> drafters_;  // of parts_.proposers
+  AdaptiveLengths lengths_;
+  SpeculationStats stats_;
+  // Of this step.
+  std::int32_t num_asked_ = 0, most_asked_ = 0, num_verified_ = 0;
+  double draft_s_ = 0;
 };
 
 }  // namespace mortise

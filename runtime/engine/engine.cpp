@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <chrono>
 #include <random>
 #include <utility>
 
@@ -31,6 +32,7 @@ Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const T
       kv_(limits_),
       planner_(parts_, limits_),
       drafting_(parts_, limits_, model_.vocab_size),
+      rows_(limits_.batch_expansion),
       batch_builder_(parts_.device, limits_),
       graphs_(parts_, limits_),
       evaluator_(parts_, limits_, model_.vocab_size) {
@@ -145,6 +147,9 @@ void Engine::run() {
   for (const auto& sequence : live_) end(*sequence, FinishReason::kAborted, {});
   send_outbox();
   trace_.end(counters_);
+  for (const ProposerStats& proposer : drafting_.stats().proposers) {
+    if (proposer.num_verified > 0) spdlog::info("speculation: {}", describe(proposer));
+  }
 }
 
 bool Engine::take_inbox() {
@@ -187,10 +192,7 @@ StepPlan Engine::plan(std::uint64_t step_id) {
   }
   const auto candidates =
       limits_.prefix_cache ? without_followers(live_, limits_.block_size) : std::vector(live_.begin(), live_.end());
-  std::vector<std::int32_t> lookahead;
-  lookahead.reserve(candidates.size());
-  for (const auto& sequence : candidates) lookahead.push_back(drafting_.allowance(*sequence));
-  return planner_.plan(step_id, candidates, lookahead, kv_.cache());
+  return planner_.plan(step_id, candidates, drafting_.allowances(candidates), kv_.cache());
 }
 
 void Engine::preempt(Sequence& sequence) {
@@ -216,15 +218,14 @@ void Engine::drop_pins() {
 
 void Engine::step() {
   if (live_.empty()) return;
+  const auto begin = std::chrono::steady_clock::now();
   trace_.phase("plan");
   const std::uint64_t step_id = counters_.num_steps++;
   StepPlan plan = this->plan(step_id);
   if (plan.scheduled.empty()) throw Error("no sequence can run, although submit() checked that each fits alone");
   std::vector<ScheduledSequence> scheduled;
   for (const PlannedSequence& planned : plan.scheduled) {
-    // Asked before admission: cached scores may turn a sequence into one that decodes, for which the plan has no
-    // drafts.
-    scheduled.push_back({planned.sequence, planned.num_new_tokens, drafting_.allowance(*planned.sequence)});
+    scheduled.push_back({planned.sequence, planned.num_new_tokens, planned.num_drafts});
   }
   for (const auto& sequence : plan.preempted) preempt(*sequence);
   for (const PlannedSequence& planned : plan.scheduled) {
@@ -261,6 +262,8 @@ void Engine::step() {
   trace_.phase("commit");
   commit(scheduled, rows_.logit_rows(), std::move(infos));
   ended_ids_.clear();  // by now model, attention and proposer have been told
+  drafting_.step_took(scheduled, batch.num_real_tokens,
+                      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
 
 void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
@@ -277,12 +280,13 @@ void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<c
   drafting_.observe(outcomes_, ended_ids_);
 }
 
-// Coupled verification: a draft stands while it equals the token that the target itself drew at its position; the first
+// A draft stands while it equals the token of its row: with coupled verification the one that the target itself drew,
+// with rejection sampling the outcome of that, which is another token exactly when the draft is rejected. The first
 // that differs is replaced by that token, and after the last comes the bonus token.
 void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows, std::span<TokenInfo> infos,
                              std::int32_t num_new_tokens) {
   sequence.num_computed += num_new_tokens;
-  const std::vector<std::int32_t> drafts = std::exchange(sequence.drafts, {});
+  const std::vector<std::int32_t>& drafts = sequence.drafts;
   Delta delta;
   std::int32_t num_committed = 0, num_accepted = 0;
   FinishReason finish = FinishReason::kNone;
@@ -322,12 +326,14 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
   sequence.usage.accepted_tokens += num_accepted;
   counters_.num_generated += static_cast<std::uint64_t>(num_committed);
   counters_.num_draft_tokens += drafts.size();
+  drafting_.verified(sequence, num_accepted);
   counters_.num_accepted_tokens += static_cast<std::uint64_t>(num_accepted);
   if (num_committed > 0 && sequence.num_generated() == num_committed) trace_.mark(sequence, "first token");
   if (num_committed > 0) outcomes_.push_back({&sequence, num_committed, num_accepted});
   if (finish == FinishReason::kNone && !sequence.wants_tokens() && !sequence.wants_scores()) {
     finish = FinishReason::kLength;  // a request that only scores its prompt
   }
+  sequence.clear_drafts();
   kv_.publish(sequence);
   if (finish != FinishReason::kNone) {
     end(sequence, finish, std::move(delta));
@@ -386,7 +392,7 @@ void Engine::drop_ended() {
 
 void Engine::fail_all(const std::string& why) {
   for (const auto& sequence : live_) {
-    sequence->drafts.clear();
+    sequence->clear_drafts();
     Delta delta;
     delta.error = why;
     end(*sequence, FinishReason::kError, std::move(delta));
@@ -396,6 +402,7 @@ void Engine::fail_all(const std::string& why) {
 void Engine::publish_stats() {
   counters_.num_rejected_plans = planner_.num_rejected_plans();
   counters_.num_proposer_failures = drafting_.num_failures();
+  counters_.speculation = drafting_.stats();
   counters_.num_proposer_sequences = drafting_.num_sequences();
   counters_.num_running = static_cast<std::int32_t>(
       std::count_if(live_.begin(), live_.end(), [](const auto& sequence) { return sequence->running(); }));

@@ -31,6 +31,7 @@
 #include "engine/step_graphs.hpp"
 #include "engine/step_rows.hpp"
 #include "engine/step_trace.hpp"
+#include "speculation/speculation_stats.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace mortise {
@@ -50,6 +51,7 @@ struct EngineStats {
   std::uint64_t num_cached_tokens = 0;    // and how many of them came from the prefix cache
   std::uint64_t num_evicted_blocks = 0;   // from the prefix cache
   std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;
+  SpeculationStats speculation;         // the same by proposer and position, and times
   std::uint64_t num_graph_replays = 0;  // steps that ran as a captured graph
   std::uint64_t num_rejected_plans = 0, num_proposer_failures = 0;
   std::uint64_t num_proposer_sequences = 0;  // that proposers keep something of, as far as they say

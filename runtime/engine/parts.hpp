@@ -54,10 +54,19 @@ struct EngineLimits {
   std::int32_t block_size = 0;
   std::int32_t num_blocks = 0;
   std::int32_t max_draft_tokens = 0;  // a sequence and step, of the proposer that drafts most; 0 without one
-  bool prefix_cache = true;           // kv_cache.prefix_cache
+  // Drafts are verified by rejection sampling. A plan may not cut them then: how many there were decides what comes
+  // out.
+  bool rejection = false;
+  bool adaptive_lengths = false;  // of drafts; else each sequence gets as many as it can use
+  // Each draft is a run of its own in the batch: the attention has no multi-query rows, or a script wants it so.
+  bool batch_expansion = false;
+  bool prefix_cache = true;  // kv_cache.prefix_cache
   // A block beyond num_blocks that no sequence holds: rows that pad a batch write there. -1: there is none, and no
   // batch is padded.
   std::int32_t padding_block = -1;
+
+  // Runs of rows in one batch, at most: what model and attention make room for.
+  std::int32_t max_batch_runs() const { return batch_expansion ? max_batched_tokens : max_num_seqs; }
 };
 
 }  // namespace mortise

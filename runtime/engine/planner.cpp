@@ -39,6 +39,7 @@ struct Planner::View {
   mortise_schedule_view abi(std::uint64_t step_id) const {
     mortise_schedule_view view{};
     view.struct_size = sizeof view;
+    view.flags = limits.rejection ? MORTISE_VIEW_WHOLE_DRAFTS : 0;
     view.step_id = step_id;
     view.num_seqs = static_cast<std::int32_t>(live.size());
     view.block_size = limits.block_size;
@@ -63,16 +64,20 @@ struct Planner::View {
 
   std::int32_t start(std::size_t i) const { return running(i) ? num_computed[i] : cached[i]; }
   std::int32_t remaining(std::size_t i) const { return num_tokens[i] - start(i); }
-  // Rows that `n` new tokens cost: a run that reaches the known end also verifies drafts.
-  std::int32_t rows(std::size_t i, std::int32_t n) const { return n + (n == remaining(i) ? lookahead[i] : 0); }
-  std::int64_t blocks_after(std::size_t i, std::int32_t n) const {
-    return (std::int64_t{start(i)} + rows(i, n) + limits.block_size - 1) / limits.block_size;
+  // Of `drafts` those that a run of `n` new tokens verifies: it must reach the known end.
+  std::int32_t drafts(std::size_t i, std::int32_t n, std::int32_t drafts) const {
+    return n == remaining(i) ? drafts : 0;
+  }
+  // Drafts that a run which ends the known tokens must have; above it they may be cut.
+  std::int32_t least_drafts(std::size_t i) const { return limits.rejection ? lookahead[i] : 0; }
+  std::int64_t blocks_for(std::size_t i, std::int32_t rows) const {
+    return (std::int64_t{start(i)} + rows + limits.block_size - 1) / limits.block_size;
   }
   // Blocks that it takes from those available: new ones, and cached ones that nobody holds so far. What a preempted
   // sequence holds has been counted as available, so in a plan that preempts all cached ones are taken from there.
-  std::int64_t new_blocks(std::size_t i, std::int32_t n, bool preempts) const {
-    if (running(i)) return std::max<std::int64_t>(0, blocks_after(i, n) - held[i]);
-    return blocks_after(i, n) - (preempts ? 0 : cached[i] / limits.block_size - cached_free[i]);
+  std::int64_t new_blocks(std::size_t i, std::int32_t rows, bool preempts) const {
+    if (running(i)) return std::max<std::int64_t>(0, blocks_for(i, rows) - held[i]);
+    return blocks_for(i, rows) - (preempts ? 0 : cached[i] / limits.block_size - cached_free[i]);
   }
   bool running(std::size_t i) const { return states[i] == MORTISE_SEQ_RUNNING; }
 };
@@ -80,7 +85,13 @@ struct Planner::View {
 namespace {
 
 struct PlanArrays {
-  explicit PlanArrays(std::size_t n) : seqs(n), new_tokens(n), preempted(n), pins(n), pin_tokens(n) {}
+  explicit PlanArrays(const std::vector<std::int32_t>& lookahead)
+      : seqs(lookahead.size()),
+        new_tokens(lookahead.size()),
+        preempted(lookahead.size()),
+        pins(lookahead.size()),
+        pin_tokens(lookahead.size()),
+        drafts(lookahead) {}
   mortise_schedule_plan abi() {
     mortise_schedule_plan plan{};
     plan.struct_size = sizeof plan;
@@ -89,9 +100,10 @@ struct PlanArrays {
     plan.preempted = preempted.data();
     plan.pins = pins.data();
     plan.pin_tokens = pin_tokens.data();
+    plan.num_drafts = drafts.data();
     return plan;
   }
-  std::vector<std::int32_t> seqs, new_tokens, preempted, pins, pin_tokens;
+  std::vector<std::int32_t> seqs, new_tokens, preempted, pins, pin_tokens, drafts;
 };
 
 // What is wrong with a plan, or nothing. `View` is Planner::View.
@@ -122,8 +134,14 @@ std::optional<std::string> find_breach(const View& view, const mortise_schedule_
     if (n < 1 || n > view.remaining(index)) {
       return fmt::format("num_new_tokens[{}] = {}, but {} tokens are to be run", i, n, view.remaining(index));
     }
-    rows += view.rows(index, n);
-    blocks -= view.new_blocks(index, n, plan.num_preempted > 0);
+    const std::int32_t granted = plan.num_drafts[index], lookahead = view.lookahead[index];
+    if (granted < view.least_drafts(index) || granted > lookahead) {
+      return fmt::format("num_drafts[{}] = {}, but the sequence may have {} to {}", index, granted,
+                         view.least_drafts(index), lookahead);
+    }
+    const std::int32_t num_rows = n + view.drafts(index, n, granted);
+    rows += num_rows;
+    blocks -= view.new_blocks(index, num_rows, plan.num_preempted > 0);
     if (!view.running(index)) ++num_running;
   }
   for (std::int32_t i = 0; i < plan.num_pins; ++i) {
@@ -189,7 +207,7 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<
                        const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
   send_events();
   const View view(candidates, limits_, lookahead, cache);
-  PlanArrays arrays(candidates.size());
+  PlanArrays arrays(lookahead);
   const mortise_schedule_view abi_view = view.abi(step_id);
   mortise_schedule_plan plan = arrays.abi();
   mortise_error error = empty_error();
@@ -211,7 +229,8 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<
   StepPlan result;
   for (std::int32_t i = 0; i < plan.num_preempted; ++i) result.preempted.push_back(candidates[arrays.preempted[i]]);
   for (std::int32_t i = 0; i < plan.num_scheduled; ++i) {
-    result.scheduled.push_back({candidates[arrays.seqs[i]], arrays.new_tokens[i]});
+    const std::int32_t index = arrays.seqs[i], n = arrays.new_tokens[i];
+    result.scheduled.push_back({candidates[index], n, view.drafts(index, n, arrays.drafts[index])});
   }
   for (std::int32_t i = 0; i < plan.num_pins; ++i) {
     result.pins.push_back({candidates[arrays.pins[i]], arrays.pin_tokens[i]});
@@ -229,10 +248,14 @@ StepPlan Planner::first_come_first_served(const View& view) const {
   for (std::size_t i = 0; i < last && rows < limits_.max_batched_tokens; ++i) {
     if (!view.running(i) && num_running >= limits_.max_num_seqs && i != 0) break;
     const std::int32_t budget = limits_.max_batched_tokens - rows;
+    const auto rows_of = [&](std::int32_t tokens) { return tokens + view.drafts(i, tokens, view.least_drafts(i)); };
     std::int32_t n = std::min(view.remaining(i), budget);
-    while (n > 1 && view.rows(i, n) > budget) --n;
-    if (n < 1 || view.rows(i, n) > budget) break;
-    const auto new_blocks = [&] { return view.new_blocks(i, n, !result.preempted.empty()); };
+    while (n > 1 && rows_of(n) > budget) --n;
+    if (n < 1 || rows_of(n) > budget) break;
+    const auto blocks_of = [&](std::int32_t num_rows) {
+      return view.new_blocks(i, num_rows, !result.preempted.empty());
+    };
+    const auto new_blocks = [&] { return blocks_of(rows_of(n)); };
     const auto short_of_room = [&] {
       return new_blocks() > blocks || (!view.running(i) && num_running >= limits_.max_num_seqs);
     };
@@ -250,9 +273,11 @@ StepPlan Planner::first_come_first_served(const View& view) const {
     }
     while (n > 1 && new_blocks() > blocks) --n;
     if (short_of_room()) continue;
-    result.scheduled.push_back({view.live[i], n});
-    blocks -= new_blocks();
-    rows += view.rows(i, n);
+    std::int32_t drafts = view.drafts(i, n, view.lookahead[i]);
+    while (n + drafts > rows_of(n) && (n + drafts > budget || blocks_of(n + drafts) > blocks)) --drafts;
+    result.scheduled.push_back({view.live[i], n, drafts});
+    blocks -= blocks_of(n + drafts);
+    rows += n + drafts;
     if (!view.running(i)) ++num_running;
   }
   return result;

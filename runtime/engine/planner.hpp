@@ -17,6 +17,7 @@ namespace mortise {
 struct PlannedSequence {
   std::shared_ptr<Sequence> sequence;
   std::int32_t num_new_tokens = 0;
+  std::int32_t num_drafts = 0;  // granted, of its lookahead; 0 when the run does not reach the known end
 };
 
 // The first `num_tokens` tokens of a sequence are to stay in the prefix cache; 0 lets go.

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <utility>
+
+#include "engine/draw_arrays.hpp"
+#include "sampling/rejection.hpp"
 
 namespace mortise {
 
@@ -24,71 +26,6 @@ struct RowEvaluator::Chunk {
     return draws(i) ? wanted : std::optional(wanted.value_or(0));
   }
 };
-
-namespace {
-
-// The sampling arguments of the rows that draw, struct of arrays.
-struct DrawArrays {
-  explicit DrawArrays(std::int32_t vocab_size) : mask_words((static_cast<std::size_t>(vocab_size) + 31) / 32) {}
-
-  const std::size_t mask_words;
-  std::vector<float> temperatures, top_ps, min_ps, biases, repetitions, subtracts;
-  std::vector<std::int32_t> top_ks, edit_offsets{0}, edit_ids, allowed_index;
-  std::vector<std::uint32_t> allowed_masks;  // none as long as no row is guided
-  std::vector<std::uint64_t> keys;
-  std::vector<std::int64_t> positions;
-
-  void add(const Sequence& sequence, const LogitRow& row) {
-    const SamplingParams& params = sequence.request().sampling;
-    temperatures.push_back(params.temperature);
-    top_ps.push_back(params.top_p);
-    min_ps.push_back(params.min_p);
-    top_ks.push_back(params.top_k);
-    keys.push_back(sequence.key);
-    positions.push_back(row.position + 1);
-    // A row behind drafts sees them as if they had been accepted: if they are not, nobody looks at the row.
-    const auto num_drafts_before = static_cast<std::size_t>(row.position - (sequence.num_tokens() - 1));
-    const auto drafts = std::span(sequence.drafts).first(num_drafts_before);
-    allowed_index.push_back(allowed_set(sequence, drafts));
-    for (const LogitEdit& edit : edits_of(sequence, drafts)) {
-      edit_ids.push_back(edit.token);
-      biases.push_back(edit.bias);
-      repetitions.push_back(edit.repetition);
-      subtracts.push_back(edit.subtract);
-    }
-    edit_offsets.push_back(static_cast<std::int32_t>(edit_ids.size()));
-  }
-
- private:
-  static std::vector<LogitEdit> edits_of(const Sequence& sequence, std::span<const std::int32_t> drafts) {
-    const SamplingParams& params = sequence.request().sampling;
-    std::span<const std::int32_t> banned;
-    if (sequence.num_generated() + static_cast<std::int32_t>(drafts.size()) < params.min_tokens) {
-      banned = sequence.owner->end_tokens;
-    }
-    return make_edits(params, sequence.counts, drafts, banned);
-  }
-
-  // Index of the row's mask, -1 for none. Choices of a request that stand at the same place share a mask.
-  std::int32_t allowed_set(const Sequence& sequence, std::span<const std::int32_t> drafts) {
-    if (!sequence.owner->guide) return -1;
-    const ChoiceTrie& guide = *sequence.owner->guide;
-    ChoiceTrie::Node node = sequence.guide_node;
-    for (std::int32_t draft : drafts) node = guide.next(node, draft);
-    if (node == ChoiceTrie::kNone || guide.is_complete(node)) return -1;  // behind a draft that will not stand
-    const auto [at, fresh] = mask_of_.emplace(std::pair(&guide, node), static_cast<std::int32_t>(mask_of_.size()));
-    if (fresh) {
-      const std::size_t begin = allowed_masks.size();
-      allowed_masks.resize(begin + mask_words);
-      guide.allow(node, std::span(allowed_masks).subspan(begin));
-    }
-    return at->second;
-  }
-
-  std::map<std::pair<const ChoiceTrie*, ChoiceTrie::Node>, std::int32_t> mask_of_;
-};
-
-}  // namespace
 
 RowEvaluator::RowEvaluator(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size)
     : parts_(parts),
@@ -162,7 +99,36 @@ void RowEvaluator::draw(const mortise_step& step, Chunk& chunk) {
     check_part(parts_.device.api->sample(parts_.device.self, step.stream, &args, &error), error, parts_.device.name);
     const std::span<const std::int32_t> tokens = download_.fetch(args.tokens, count);
     for (std::size_t i = 0; i < count; ++i) chunk.infos[begin + i].id = tokens[i];
+    if (limits_.rejection) verify_by_rejection(chunk, begin, arrays);
     begin = end;
+  }
+}
+
+// Rows with a draft behind them, whose sequences sample: the token is the draft or what is recovered in its place. On
+// the host, so their logits are brought here; rows behind a rejected draft are left alone, since nobody looks at them.
+void RowEvaluator::verify_by_rejection(Chunk& chunk, std::size_t begin, const DrawArrays& arrays) {
+  const auto vocab = static_cast<std::size_t>(vocab_size_);
+  std::int32_t fetched_seq = -1, rejected_seq = -1;
+  std::span<const float> logits;  // of the rows of fetched_seq from its first one here on
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < arrays.keys.size(); ++i) {
+    const LogitRow& row = chunk.rows[begin + i];
+    const Sequence& sequence = chunk.sequence(begin + i);
+    const std::size_t index = num_drafts_before(sequence, row);
+    if (row.seq == rejected_seq || index >= sequence.drafts.size() || arrays.temperatures[i] == 0) continue;
+    if (row.seq != fetched_seq) {
+      const std::size_t count = std::min(sequence.drafts.size() - index, arrays.keys.size() - i);
+      logits = download_.fetch(static_cast<const float*>(chunk.logits.data) + (begin + i) * vocab, count * vocab);
+      fetched_seq = row.seq;
+      first = i;
+    }
+    const std::vector<double> p = target_distribution(logits.subspan((i - first) * vocab, vocab), arrays.row(i));
+    std::span<const float> q(sequence.draft_distributions);
+    if (!q.empty()) q = q.subspan(index * vocab, vocab);
+    const std::int32_t draft = sequence.drafts[index];
+    std::int32_t& token = chunk.infos[begin + i].id;
+    token = rejection_sample(p, q, draft, arrays.keys[i], arrays.positions[i]);
+    if (token != draft) rejected_seq = row.seq;
   }
 }
 

@@ -12,6 +12,8 @@
 
 namespace mortise {
 
+struct DrawArrays;
+
 class RowEvaluator {
  public:
   RowEvaluator(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size);
@@ -24,6 +26,7 @@ class RowEvaluator {
  private:
   struct Chunk;
   void draw(const mortise_step& step, Chunk& chunk);
+  void verify_by_rejection(Chunk& chunk, std::size_t begin, const DrawArrays& arrays);
   void describe(const mortise_step& step, Chunk& chunk);
 
   const Parts& parts_;

@@ -31,6 +31,8 @@ Sequence::Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner_s
       tokens(owner->request.prompt),
       text(tokenizer, owner->request.sampling, owner->before) {
   usage.prompt_tokens = num_prompt();
+  draft_state.kind = owner->drafters.allowed;
+  draft_state.num_unseen = num_prompt();
   if (uses_counts(request().sampling)) {
     for (std::int32_t token : tokens) counts.add_prompt(token);
   }
@@ -47,6 +49,13 @@ void Sequence::append(std::int32_t token) {
   if (uses_counts(request().sampling)) counts.add_generated(token);
   if (owner->guide) guide_node = owner->guide->next(guide_node, token);
   ++usage.completion_tokens;
+}
+
+void Sequence::clear_drafts() {
+  drafts.clear();
+  draft_distributions.clear();
+  drafted_by = -1;
+  num_asked = 0;
 }
 
 }  // namespace mortise

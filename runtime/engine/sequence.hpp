@@ -12,6 +12,7 @@
 #include "kv/prefix_tree.hpp"
 #include "sampling/choice_trie.hpp"
 #include "sampling/edits.hpp"
+#include "speculation/adaptive_lengths.hpp"
 
 namespace mortise {
 
@@ -61,6 +62,7 @@ class Sequence {
   std::int32_t start() const { return running() ? num_computed : num_cached; }
 
   void append(std::int32_t token);
+  void clear_drafts();
   // What was generated is one of the request's `choices`, which no other one continues.
   bool choice_is_complete() const { return owner->guide && owner->guide->is_complete(guide_node); }
 
@@ -82,6 +84,10 @@ class Sequence {
   std::vector<BlockId> pinned;              // a path that is held for the scheduler's pin
   std::vector<std::int32_t> drafts;         // of this step, to verify
   std::int32_t drafted_by = -1;             // index of the proposer that they are from
+  // [drafts, vocabulary] what they were drawn from, for rejection sampling; empty: they are certain.
+  std::vector<float> draft_distributions;
+  std::int32_t num_asked = 0;  // drafts that proposers were asked for in this step
+  DraftState draft_state;
   TokenCounts counts;
   ChoiceTrie::Node guide_node = ChoiceTrie::kRoot;  // where the generated tokens lead in owner->guide
   std::vector<TokenInfo> scores;                    // of prompt tokens, from score_from on

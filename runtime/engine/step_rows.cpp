@@ -16,7 +16,7 @@ void StepRows::add(std::int32_t index, const ScheduledSequence& scheduled) {
   const std::int32_t first = sequence.num_computed;
   const auto known = std::span<const std::int32_t>(sequence.tokens)
                          .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(scheduled.num_new_tokens));
-  runs_.push_back({sequence.id, first, known, sequence.drafts, sequence.blocks});
+  add_runs({sequence.id, first, known, sequence.drafts, sequence.blocks});
 
   std::int32_t scored = sequence.next_scored_position();
   for (std::int32_t position = first; position < first + scheduled.num_rows(); ++position) {
@@ -29,6 +29,19 @@ void StepRows::add(std::int32_t index, const ScheduledSequence& scheduled) {
     }
   }
   num_rows_ += scheduled.num_rows();
+}
+
+void StepRows::add_runs(const RowRun& run) {
+  if (!expands_ || run.drafts.empty()) return runs_.push_back(run);
+  RowRun piece = run;
+  piece.drafts = {};
+  if (!piece.known.empty()) runs_.push_back(piece);
+  piece.first += static_cast<std::int32_t>(piece.known.size());
+  piece.known = {};
+  for (std::size_t i = 0; i < run.drafts.size(); ++i, ++piece.first) {
+    piece.drafts = run.drafts.subspan(i, 1);
+    runs_.push_back(piece);
+  }
 }
 
 }  // namespace mortise

@@ -32,6 +32,11 @@ struct LogitRow {
 
 class StepRows {
  public:
+  // With `batch_expansion` each draft is a run of its own, which shares the sequence's blocks: single rows are all that
+  // an attention without multi-query rows takes besides prefill. The bits are the same: a row sees the keys of its
+  // sequence up to its own position, whichever runs wrote them.
+  explicit StepRows(bool batch_expansion) : expands_(batch_expansion) {}
+
   // Borrows the sequences' tokens, drafts and blocks.
   void assign(std::span<const ScheduledSequence> scheduled);
 
@@ -42,7 +47,9 @@ class StepRows {
 
  private:
   void add(std::int32_t index, const ScheduledSequence& scheduled);
+  void add_runs(const RowRun& run);
 
+  const bool expands_;
   std::vector<RowRun> runs_;
   std::vector<LogitRow> logit_rows_;
   std::vector<std::int32_t> numbers_;

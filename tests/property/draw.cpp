@@ -53,10 +53,11 @@ void draw_sampling(std::mt19937& random, std::int32_t vocab_size, SamplingParams
 std::string RunConfig::describe() const {
   return fmt::format(
       "isa {}, threads {}, block_size {}, max_num_seqs {}, max_batched_tokens {}, pool_share {:.2f}, "
-      "prefix_cache {}, {}, {} schedule, proposer {}, drafts {} of {}{}, weights {}, kv {}",
+      "prefix_cache {}, {}, {} schedule, proposer {}, drafts {} of {}{}{}, {} lengths, weights {}, kv {}",
       isa, threads, block_size, max_num_seqs, max_batched_tokens, pool_share, prefix_cache, twice ? "twice" : "once",
       random_schedule ? "random" : "fcfs", proposer.empty() ? "none" : proposer, draft_percent, oracle_tokens,
-      choose_proposers ? ", chosen by request" : "", weights, kv_dtype);
+      choose_proposers ? ", chosen by request" : "", batch_expansion ? ", expanded" : "",
+      adaptive ? "adaptive" : "fixed", weights, kv_dtype);
 }
 
 std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size, int max_prompt, int max_total) {
@@ -122,6 +123,8 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
     config.proposer = fmt::format("ngram {{ min_match = 1, max_match = 3, max_tokens = {} }}", between(random, 1, 8));
   }
   config.choose_proposers = chance(random, 30);
+  config.batch_expansion = chance(random, 30);
+  config.adaptive = chance(random, 50);
   config.seed = random();
   constexpr const char* kWeights[] = {"auto", "auto", "int8", "int4"};
   config.weights = kWeights[between(random, 0, 3)];

@@ -31,7 +31,11 @@ struct RunConfig {
   int draft_percent = -1;         // -1: no proposer that knows the answers; else how many of its drafts are right
   int oracle_tokens = 4;          // that one's max_tokens; with both proposers it is asked second
   bool choose_proposers = false;  // requests choose among them, and how many drafts they take
-  std::uint32_t seed = 0;         // of schedule and drafts
+  bool batch_expansion = false;
+  bool adaptive = false;  // draft lengths
+  std::string verify = "coupled";
+  std::string attention = "paged";  // "paged_single", of the device "remote": without multi-query rows
+  std::uint32_t seed = 0;           // of schedule and drafts
   // What is run, rather than how: the same when the requests run alone.
   std::string weights = "auto";   // of the model
   std::string kv_dtype = "auto";  // of kv_cache

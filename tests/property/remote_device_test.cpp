@@ -43,6 +43,23 @@ TEST(RemoteDevice, RequestsGetTheBitsOfTheCpu) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(RemoteDevice, AnAttentionWithoutMultiQueryRowsVerifiesDraftsAsSingleRows) {
+  RunConfig config;
+  config.device = "remote";
+  const auto folder = std::filesystem::path(MORTISE_SOURCE_DIR) / "models" / "demo";
+  EXPECT_FALSE(open_assembly(folder, config)->limits().batch_expansion);
+  config.attention = "paged_single";
+  EXPECT_TRUE(open_assembly(folder, config)->limits().batch_expansion);
+
+  config.draft_percent = 80;
+  std::mt19937 random(31);
+  const std::vector<Request> requests = draw_requests(random, 4000, 200, 500);
+  const Outcomes alone = run_alone(folder, "auto", requests);
+  const RunReport together = run_together(folder, config, requests, &alone);
+  EXPECT_EQ(difference(together.outcomes, alone), "");
+  EXPECT_GT(together.stats.num_accepted_tokens, 0u);
+}
+
 // What is said when the demo model's KV cache is to fill a device with so many bytes free; "" if it starts.
 std::string failure_with(std::uint64_t free_bytes) {
   setenv("MORTISE_REMOTE_FREE", std::to_string(free_bytes).c_str(), 1);

@@ -60,7 +60,11 @@ struct RandomScheduler {
       const std::int32_t remaining = view.num_tokens[i] - start;
       std::int32_t n = std::min(remaining, rows);
       if (random() % 2 == 0) n = 1 + static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(n));
-      const auto cost = [&](std::int32_t tokens) { return tokens + (tokens == remaining ? view.lookahead[i] : 0); };
+      std::int32_t& drafts = plan.num_drafts[i];  // cut at random, now and then
+      const bool cut = (view.flags & MORTISE_VIEW_WHOLE_DRAFTS) == 0 && random() % 3 == 0;
+      drafts = view.lookahead[i];
+      if (cut) drafts = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(drafts + 1));
+      const auto cost = [&](std::int32_t tokens) { return tokens + (tokens == remaining ? drafts : 0); };
       const auto needs = [&](std::int32_t tokens) {
         const std::int64_t end = start + cost(tokens);
         return std::max<std::int64_t>(0, (end + view.block_size - 1) / view.block_size - held) +
@@ -219,10 +223,12 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
   const std::string script = fmt::format(
       "return pipeline {{ device = {}, model = {} {{ path = '{}', weights = '{}' "
       "}}, "
-      "attention = paged {{ block_size = {} }}, scheduler = fcfs {{ max_num_seqs = {}, max_batched_tokens = {} }}, "
-      "kv_cache = {{ memory = '{}', prefix_cache = {}, dtype = '{}' }}{} }}",
-      device, model_plugin(model), model.string(), config.weights, config.block_size, config.max_num_seqs,
-      config.max_batched_tokens, config.kv_memory, config.prefix_cache, config.kv_dtype, proposer);
+      "attention = {} {{ block_size = {} }}, scheduler = fcfs {{ max_num_seqs = {}, max_batched_tokens = {} }}, "
+      "kv_cache = {{ memory = '{}', prefix_cache = {}, dtype = '{}' }}{}, "
+      "speculation = {{ verify = '{}', lengths = '{}', batch_expansion = {} }} }}",
+      device, model_plugin(model), model.string(), config.weights, config.attention, config.block_size,
+      config.max_num_seqs, config.max_batched_tokens, config.kv_memory, config.prefix_cache, config.kv_dtype, proposer,
+      config.verify, config.adaptive ? "adaptive" : "fixed", config.batch_expansion);
   // A machine that the tests were carried to has the plugins above the program (scripts/gpu_bundle.sh).
   const std::filesystem::path built = MORTISE_BINARY_DIR;
   const std::filesystem::path folder =

@@ -64,7 +64,7 @@ typedef struct mortise_activate_args {
 #define MORTISE_CAP_SLIDING_WINDOW (UINT64_C(1) << 4) /* attention */
 #define MORTISE_CAP_NEEDS_HIDDEN (UINT64_C(1) << 5)   /* proposer: wants the target's hidden rows */
 #define MORTISE_CAP_TREE (UINT64_C(1) << 6)           /* proposer: returns parents */
-#define MORTISE_CAP_DISTRIBUTION (UINT64_C(1) << 7)   /* proposer: returns the probability of each draft token */
+#define MORTISE_CAP_DISTRIBUTION (UINT64_C(1) << 7)   /* proposer: returns the distributions of its drafts */
 #define MORTISE_CAP_PREFIX_GROUPS (UINT64_C(1) << 8)  /* scheduler: orders by prefix group */
 
 typedef struct mortise_component {

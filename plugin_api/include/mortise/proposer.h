@@ -54,8 +54,12 @@ typedef struct mortise_proposal_args {
   int32_t* tokens;     /* [num_seqs, max_draft] */
   int32_t* num_drafts; /* [num_seqs] 0 .. max_drafts[i]; 0 is a valid answer */
   int32_t* parents;    /* [num_seqs, max_draft] index of a draft's parent, -1 the root; NULL unless MORTISE_CAP_TREE */
-  float*
-      probabilities; /* [num_seqs, max_draft] of each draft under the proposer; NULL unless MORTISE_CAP_DISTRIBUTION */
+  /* [num_seqs, max_draft, vocab_size of the target] row (i, j): the distribution that tokens[i, j] was drawn from, of
+   * probabilities of at least 0 with a positive sum; the draft's own is above 0. Rows of drafts that are not there, and
+   * of sequences with temperature 0, are not read. NULL unless the host verifies by rejection and the component has
+   * MORTISE_CAP_DISTRIBUTION; a component without it has certain drafts: all of the probability lies on the token.
+   * Since 0.3 */
+  float* distributions;
   /* [num_seqs] the filters that the target will sample with, as in mortise_sample_args. Since 0.3 */
   const int32_t* top_ks;
   const float* top_ps;

@@ -14,12 +14,16 @@ enum {
   MORTISE_SEQ_RUNNING = 1  /* holds blocks */
 };
 
+/* mortise_schedule_view.flags. The draft tokens of a sequence must not be cut: a plan that runs a sequence to its known
+ * end gives it all of its lookahead. (Rejection sampling: how many drafts there were decides which tokens come out.) */
+enum { MORTISE_VIEW_WHOLE_DRAFTS = 1 };
+
 /* All live sequences in order of arrival, struct of arrays, [num_seqs] each. Borrowed for the call. A waiting sequence
  * whose prefix another one of at least its priority is about to compute is left out until that prefix is in the cache.
  */
 typedef struct mortise_schedule_view {
   uint32_t struct_size;
-  uint32_t flags;
+  uint32_t flags; /* MORTISE_VIEW_* */
   uint64_t step_id;
   int32_t num_seqs;
   int32_t block_size;
@@ -38,10 +42,10 @@ typedef struct mortise_schedule_view {
                                  them may be the one that is preempted, and has brought them in already */
   const int32_t* blocks_held;
   const int32_t* blocks_freed_if_preempted; /* by it alone: blocks that others hold too are not among them */
-  const int32_t* lookahead;                 /* draft tokens it may use this step: needs that many more rows and slots */
-  const int32_t* priorities;                /* lower runs first */
-  const uint64_t* arrivals;                 /* grows with each request */
-  const uint64_t* groups;                   /* prefix group, 0 none */
+  const int32_t* lookahead;  /* draft tokens it may use this step; those granted need as many more rows and slots */
+  const int32_t* priorities; /* lower runs first */
+  const uint64_t* arrivals;  /* grows with each request */
+  const uint64_t* groups;    /* prefix group, 0 none */
 } mortise_schedule_view;
 
 /* The plan. Arrays are the host's, [num_seqs of the view] each. */
@@ -54,13 +58,16 @@ typedef struct mortise_schedule_plan {
   int32_t reserved;
   int32_t* seqs;           /* indices into the view; each at most once */
   int32_t* num_new_tokens; /* 1 .. num_tokens - max(num_computed, num_cached); a run that ends the known tokens also
-                              gets its lookahead */
+                              verifies the drafts that it is granted */
   int32_t* preempted;      /* indices of running sequences that give up their blocks; not in seqs */
   /* Prefixes to keep in the cache (pin) or to let go (tokens 0): the first pin_tokens[i] tokens of sequence pins[i], as
    * far as they are there, in whole blocks. A pin ends with its sequence, and when another sequence could not run
    * otherwise. */
   int32_t* pins;
   int32_t* pin_tokens;
+  /* By index of the VIEW: draft tokens granted, 0 .. lookahead; holds lookahead when plan is called. Read for sequences
+   * whose run ends their known tokens. Since 0.3 */
+  int32_t* num_drafts;
 } mortise_schedule_plan;
 
 enum {

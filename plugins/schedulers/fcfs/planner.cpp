@@ -15,10 +15,13 @@ int64_t blocks_for(int64_t tokens, int32_t block_size) {
 Planner::Planner(const mortise_schedule_view& view, const Limits& limits)
     : view_(view),
       seq_budget_(std::min(view.seq_budget, limits.max_num_seqs)),
+      cuts_drafts_((view.flags & MORTISE_VIEW_WHOLE_DRAFTS) == 0),
       rows_left_(std::min(view.token_budget, limits.max_batched_tokens)),
       free_blocks_(view.num_free_blocks),
       new_tokens_(static_cast<std::size_t>(view.num_seqs), 0),
+      drafts_(static_cast<std::size_t>(view.num_seqs), 0),
       is_preempted_(static_cast<std::size_t>(view.num_seqs), 0) {
+  if (!cuts_drafts_) drafts_.assign(view.lookahead, view.lookahead + view.num_seqs);
   order_sequences();
 }
 
@@ -34,9 +37,9 @@ void Planner::order_sequences() {
   for (const int32_t i : order_) num_running_ += running(i) ? 1 : 0;
 }
 
-// Tokens with KV after a run of n; one that reaches the known end also writes its drafts.
+// Tokens with KV after a run of n; one that reaches the known end also writes the drafts granted so far.
 int64_t Planner::end_of(int32_t i, int32_t n) const {
-  return int64_t{start(i)} + n + (n == remaining(i) ? view_.lookahead[i] : 0);
+  return int64_t{start(i)} + n + (n == remaining(i) ? drafts_[i] : 0);
 }
 
 // Free blocks that it takes to hold `end` tokens. Cached blocks that nobody holds count as free until they are taken,
@@ -47,8 +50,8 @@ int64_t Planner::cost(int32_t i, int64_t end) const {
   return std::max<int64_t>(0, blocks_for(end, view_.block_size) - held) + cached;
 }
 
-// The largest number of new tokens that the rows left and `free_blocks` have room for; 0: none. Drafts cannot be cut,
-// so a run that would end without room for them stops one token short.
+// The largest number of new tokens that the rows left and `free_blocks` have room for; 0: none. Where drafts cannot be
+// cut, a run that would end without room for them stops one token short.
 int32_t Planner::largest_run(int32_t i, int64_t free_blocks) const {
   const int64_t unheld = cost(i, start(i));  // for a waiting one: its cached blocks; above `free_blocks` nothing fits
   if (unheld > free_blocks) return 0;
@@ -70,12 +73,40 @@ void Planner::take(int32_t i, int32_t n) {
   ++num_scheduled_;
 }
 
+// Drafts for a run that was taken without them, as far as rows and free blocks go.
+void Planner::grant_drafts(int32_t i) {
+  if (!cuts_drafts_ || new_tokens_[i] == 0 || new_tokens_[i] != remaining(i)) return;
+  const int64_t end = end_of(i, new_tokens_[i]);
+  const int64_t before = cost(i, end);
+  int64_t drafts = std::min<int64_t>(view_.lookahead[i], rows_left_);
+  while (drafts > 0 && cost(i, end + drafts) - before > free_blocks_) --drafts;
+  drafts_[i] = static_cast<int32_t>(drafts);
+  rows_left_ -= drafts;
+  free_blocks_ -= cost(i, end + drafts) - before;
+}
+
+// Before anybody loses its blocks: drafts give up theirs. False: there were none to give up.
+bool Planner::withdraw_drafts() {
+  if (!cuts_drafts_) return false;
+  bool any = false;
+  for (const int32_t i : order_) {
+    if (drafts_[i] == 0) continue;
+    const int64_t end = end_of(i, new_tokens_[i]);
+    free_blocks_ += cost(i, end) - cost(i, end - drafts_[i]);
+    rows_left_ += drafts_[i];
+    drafts_[i] = 0;
+    any = true;
+  }
+  return any;
+}
+
 // Gives up the blocks of a running sequence, and its place in this step if it had got one.
 void Planner::preempt(int32_t i) {
   if (new_tokens_[i] > 0) {
     rows_left_ += rows(i, new_tokens_[i]);
     free_blocks_ += cost(i, end_of(i, new_tokens_[i]));
     new_tokens_[i] = 0;
+    if (cuts_drafts_) drafts_[i] = 0;
     --num_scheduled_;
   }
   free_blocks_ += view_.blocks_freed_if_preempted[i];
@@ -96,6 +127,10 @@ void Planner::serve(int32_t i) {
   if (largest_run(i, view_.num_blocks) < 1) return;  // no rows left: more blocks would not help
   int32_t n = largest_run(i, free_blocks_);
   while (n < 1) {
+    if (withdraw_drafts()) {
+      n = largest_run(i, free_blocks_);
+      continue;
+    }
     const int32_t victim = last_running();
     // It keeps its blocks and waits for those before it to end, or to take its blocks.
     if (victim == i) return;
@@ -147,6 +182,7 @@ void Planner::admit_urgent() {
       return num_running_ >= seq_budget_ || num_scheduled_ >= seq_budget_ ||
              cost(i, end_of(i, remaining(i))) > free_blocks_;
     };
+    if (lacks_room()) withdraw_drafts();
     while (lacks_room() && displaceable()) preempt(last_running());
     const int32_t n = lacks_room() ? 0 : largest_run(i, free_blocks_);
     if (n < 1) return;
@@ -176,12 +212,16 @@ void Planner::plan() {
   for (const int32_t i : order_) {
     if (running(i) && remaining(i) == 1) serve(i);
   }
+  for (const int32_t i : order_) grant_drafts(i);
   admit_urgent();
   for (const int32_t i : order_) {
     if (running(i) && remaining(i) > 1) serve(i);
   }
   // Whoever preempts is short of blocks: what is left of them belongs to it.
   if (preempted_.empty()) admit_waiting();
+  for (const int32_t i : order_) {
+    if (drafts_[i] == 0) grant_drafts(i);
+  }
 }
 
 void Planner::write(mortise_schedule_plan& out) const {
@@ -191,6 +231,7 @@ void Planner::write(mortise_schedule_plan& out) const {
     out.seqs[out.num_scheduled] = i;
     out.num_new_tokens[out.num_scheduled++] = new_tokens_[i];
   }
+  std::copy(drafts_.begin(), drafts_.end(), out.num_drafts);
   std::copy(preempted_.begin(), preempted_.end(), out.preempted);
   out.num_preempted = static_cast<int32_t>(preempted_.size());
   out.num_pins = 0;

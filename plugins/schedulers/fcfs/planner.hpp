@@ -7,6 +7,9 @@
 //           before it; so does a waiting one from those of worse priority. Any other waiting one is admitted when all
 //           its known tokens fit beside what the running ones still need to finish theirs and one block each; whoever
 //           does not fit holds back all after it.
+//   Drafts  nobody is preempted for them: they get the rows and free blocks that are left once every sequence that
+//           decodes has its token, then come prompts. Where the host forbids to cut drafts they count as tokens that
+//           must be run.
 //
 // So the first sequence in the order always gets on, and nobody is starved.
 #pragma once
@@ -46,12 +49,15 @@ class Planner {
   void admit_urgent();
   void admit_waiting();
   void take(int32_t i, int32_t n);
+  void grant_drafts(int32_t i);
+  bool withdraw_drafts();
   void preempt(int32_t i);
   int32_t last_running() const;
   int64_t still_needed(int32_t i) const;
 
   const mortise_schedule_view& view_;
   const int32_t seq_budget_;
+  const bool cuts_drafts_;
   int64_t rows_left_;
   int64_t free_blocks_;
   int32_t num_running_ = 0;   // with those that this plan admits
@@ -59,6 +65,7 @@ class Planner {
   int32_t num_scheduled_ = 0;
   std::vector<int32_t> order_;       // indices of the view
   std::vector<int32_t> new_tokens_;  // by index of the view; 0: not in the plan
+  std::vector<int32_t> drafts_;      // granted so far, by index of the view
   std::vector<int32_t> preempted_;   // indices, in the order of preemption
   std::vector<char> is_preempted_;   // by index of the view
 };

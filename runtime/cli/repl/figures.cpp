@@ -32,6 +32,7 @@ void Figures::add_closed(const EngineStats& stats) {
   closed_.num_cached_tokens += stats.num_cached_tokens;
   closed_.num_draft_tokens += stats.num_draft_tokens;
   closed_.num_accepted_tokens += stats.num_accepted_tokens;
+  closed_.speculation.add(stats.speculation);
   closed_.num_proposer_failures += stats.num_proposer_failures;
   closed_.num_rejected_plans += stats.num_rejected_plans;
   closed_.num_evicted_blocks += stats.num_evicted_blocks;
@@ -68,6 +69,9 @@ std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) 
   if (drafts > 0) {
     text += fmt::format("drafts       {} of {} accepted ({:.1f} %)\n", accepted, drafts,
                         100.0 * static_cast<double>(accepted) / static_cast<double>(drafts));
+    SpeculationStats speculation = closed_.speculation;
+    speculation.add(stats.speculation);
+    text += describe(speculation);
   }
   const std::uint64_t failures = closed_.num_proposer_failures + stats.num_proposer_failures;
   if (failures > 0) text += fmt::format("proposer     failed {} times; a warning told why it did first\n", failures);

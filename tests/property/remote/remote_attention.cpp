@@ -146,25 +146,53 @@ constexpr mortise_attention_table kTable = {
     copy_blocks,
 };
 
+mortise_component make_component() {
+  mortise_component c = paged_component();
+  c.capabilities |= MORTISE_CAP_CAPTURE;
+  c.table = &kTable;
+  c.supports = [](const mortise_query* query, mortise_error* reason) -> mortise_status {
+    if (query->device != nullptr && std::string_view(query->device) != "remote") {
+      return set_error(reason, MORTISE_UNIMPLEMENTED, "paged", "this file serves the device remote");
+    }
+    mortise_query same = *query;
+    same.device = "cpu";
+    return paged_component().supports(&same, reason);
+  };
+  c.create = create;
+  c.destroy = destroy;
+  c.activate = [](void* instance, const mortise_activate_args* args, mortise_error* error) {
+    return paged_component().activate(of(instance).inner, args, error);
+  };
+  c.deactivate = [](void* instance) { paged_component().deactivate(of(instance).inner); };
+  return c;
+}
+
 const mortise_component* component() {
-  static const mortise_component value = [] {
-    mortise_component c = paged_component();
-    c.capabilities |= MORTISE_CAP_CAPTURE;
-    c.table = &kTable;
-    c.supports = [](const mortise_query* query, mortise_error* reason) -> mortise_status {
-      if (query->device != nullptr && std::string_view(query->device) != "remote") {
-        return set_error(reason, MORTISE_UNIMPLEMENTED, "paged", "this file serves the device remote");
+  static const mortise_component value = make_component();
+  return &value;
+}
+
+// The same, but it says that it has no multi-query rows, and holds the host to it: runs of a sequence that is in the
+// batch more than once have one row each, but for the first, which may be a prompt.
+const mortise_component* single_component() {
+  static const mortise_attention_table table = [] {
+    mortise_attention_table value = kTable;
+    value.plan = [](mortise_attention* self, const mortise_step* step, mortise_error* error) -> mortise_status {
+      const mortise_batch& batch = *step->batch;
+      for (int32_t i = 1; i < batch.num_real_seqs; ++i) {
+        if (batch.seq_ids[i] != batch.seq_ids[i - 1] || batch.cu_seqlens_q[i + 1] - batch.cu_seqlens_q[i] == 1)
+          continue;
+        return set_error(error, MORTISE_INVALID_ARGUMENT, "plan", "several rows of a draft");
       }
-      mortise_query same = *query;
-      same.device = "cpu";
-      return paged_component().supports(&same, reason);
+      return plan(self, step, error);
     };
-    c.create = create;
-    c.destroy = destroy;
-    c.activate = [](void* instance, const mortise_activate_args* args, mortise_error* error) {
-      return paged_component().activate(of(instance).inner, args, error);
-    };
-    c.deactivate = [](void* instance) { paged_component().deactivate(of(instance).inner); };
+    return value;
+  }();
+  static const mortise_component value = [] {
+    mortise_component c = make_component();
+    c.name = "paged_single";
+    c.capabilities &= ~MORTISE_CAP_MULTI_QUERY;
+    c.table = &table;
     return c;
   }();
   return &value;
@@ -173,4 +201,5 @@ const mortise_component* component() {
 }  // namespace
 }  // namespace mortise::test
 
-MORTISE_PLUGIN("mortise.test.paged-remote", "Mortise", "0.1.0", "Apache-2.0", mortise::test::component())
+MORTISE_PLUGIN("mortise.test.paged-remote", "Mortise", "0.1.0", "Apache-2.0", mortise::test::component(),
+               mortise::test::single_component())

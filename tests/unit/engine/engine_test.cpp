@@ -229,6 +229,56 @@ TEST_F(EngineTest, AProposerThatBreaksItsBoundsCostsItsDraftsOnly) {
   engine.reset();
 }
 
+TEST_F(EngineTest, ASchedulerMayGrantFewerDraftsThanTheLookahead) {
+  EngineLimits limits = small_limits();
+  limits.max_draft_tokens = 3;
+  world = std::make_unique<FakeWorld>(limits);
+  std::int32_t most_asked = 0;
+  world->propose = [&](std::uint64_t, std::int32_t max) {
+    most_asked = std::max(most_asked, max);
+    return std::vector<std::int32_t>(static_cast<std::size_t>(max), 1);
+  };
+  world->plan = [](const mortise_schedule_view& view, mortise_schedule_plan& plan) {
+    plan.num_scheduled = 1;
+    plan.seqs[0] = 0;
+    plan.num_new_tokens[0] = view.num_tokens[0] - view.num_computed[0];
+    EXPECT_EQ(plan.num_drafts[0], view.lookahead[0]);
+    plan.num_drafts[0] = std::min(view.lookahead[0], 2);
+  };
+  start(limits);
+  Collector collector;
+  engine->submit(greedy({1, 2}, 12), collector.sink());
+  EXPECT_EQ(collector.wait().at(0).ids(), expected({1, 2}, 12));
+  EXPECT_EQ(engine->stats().num_rejected_plans, 0u);
+  engine.reset();
+  EXPECT_EQ(most_asked, 2);  // 3: the grant was not heard
+}
+
+TEST_F(EngineTest, APlanThatGrantsMoreDraftsThanTheLookaheadOrCutsWholeOnesIsRefused) {
+  for (const bool whole : {false, true}) {
+    EngineLimits limits = small_limits();
+    limits.max_draft_tokens = 3;
+    limits.rejection = whole;
+    world = std::make_unique<FakeWorld>(limits);
+    world->propose = [](std::uint64_t, std::int32_t max) {
+      return std::vector<std::int32_t>(static_cast<std::size_t>(max), 1);
+    };
+    world->plan = [&](const mortise_schedule_view& view, mortise_schedule_plan& plan) {
+      EXPECT_EQ((view.flags & MORTISE_VIEW_WHOLE_DRAFTS) != 0, whole);
+      plan.num_scheduled = 1;
+      plan.seqs[0] = 0;
+      plan.num_new_tokens[0] = view.num_tokens[0] - view.num_computed[0];
+      plan.num_drafts[0] += whole ? -1 : 1;
+    };
+    start(limits);
+    Collector collector;
+    engine->submit(greedy({1, 2}, 12), collector.sink());
+    EXPECT_EQ(collector.wait().at(0).ids(), expected({1, 2}, 12));
+    EXPECT_GT(engine->stats().num_rejected_plans, 0u);
+    engine.reset();
+  }
+}
+
 TEST_F(EngineTest, AProposerHearsOfEveryEnd) {
   EngineLimits limits = small_limits();
   limits.max_draft_tokens = 2;

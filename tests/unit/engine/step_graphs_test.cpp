@@ -38,7 +38,7 @@ class StepGraphsTest : public ::testing::Test {
     return scheduled;
   }
   std::optional<BatchBucket> bucket(const std::vector<ScheduledSequence>& scheduled) const {
-    StepRows rows;
+    StepRows rows(false);
     rows.assign(scheduled);
     return StepGraphs(parts, limits).bucket_of(rows.runs());
   }
@@ -92,7 +92,7 @@ TEST_F(StepGraphsTest, PaddingRowsBelongToSequencesWithoutTokensAndWriteToTheRes
   BatchBuilder builder(parts.device, limits);
   const auto scheduled = decoding(3);
   const BatchBucket four = *bucket(scheduled);
-  StepRows rows;
+  StepRows rows(false);
   rows.assign(scheduled);
   const mortise_batch& batch = builder.build(1, rows.runs(), rows.logit_row_numbers(), {}, &four);
   EXPECT_EQ(batch.flags, static_cast<std::uint32_t>(MORTISE_BATCH_BUCKET));

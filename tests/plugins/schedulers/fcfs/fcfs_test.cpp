@@ -26,6 +26,8 @@ struct Scene {
 
   std::vector<std::pair<int32_t, int32_t>> scheduled;
   std::vector<int32_t> preempted;
+  std::vector<int32_t> drafts;  // granted, by sequence
+  bool whole_drafts = false;
 
   void plan(fcfs::Limits limits = {100, 1000}) {
     const std::size_t n = rows.size();
@@ -44,6 +46,7 @@ struct Scene {
     }
     auto view = sized<mortise_schedule_view>();
     view.num_seqs = static_cast<int32_t>(n);
+    if (whole_drafts) view.flags = MORTISE_VIEW_WHOLE_DRAFTS;
     view.block_size = 16;
     view.token_budget = token_budget;
     view.seq_budget = seq_budget;
@@ -64,6 +67,8 @@ struct Scene {
     out.seqs = seqs.data();
     out.num_new_tokens = new_tokens.data();
     out.preempted = victims.data();
+    drafts = lookahead;
+    out.num_drafts = drafts.data();
     fcfs::Planner planner(view, limits);
     planner.plan();
     planner.write(out);
@@ -105,16 +110,56 @@ TEST(Fcfs, LowerPriorityNumbersComeFirstThenArrival) {
   EXPECT_THAT(scene.scheduled, ElementsAre(Pair(1, 4), Pair(2, 4)));
 }
 
-TEST(Fcfs, DraftsAreRowsOfTheBudgetAndNeedSlots) {
+TEST(Fcfs, DraftsGetTheRowsThatAreLeftWhenEveryDecodeHasItsToken) {
   Scene scene;
+  scene.token_budget = 8;
+  scene.rows = {{kRunning, 17, 16, 2, 4}, {kRunning, 33, 32, 3, 4}, {kRunning, 33, 32, 3, 4}};
+  scene.plan();
+  EXPECT_THAT(scene.scheduled, ElementsAre(Pair(0, 1), Pair(1, 1), Pair(2, 1)));
+  EXPECT_THAT(scene.drafts, ElementsAre(4, 1, 0));
+}
+
+TEST(Fcfs, DraftsEndWhereTheBlocksDoAndPreemptNobody) {
+  Scene scene;
+  scene.num_free_blocks = 0;
+  scene.rows = {{kRunning, 30, 29, 2, 4}, {kRunning, 32, 31, 2, 4}};
+  scene.plan();
+  EXPECT_THAT(scene.scheduled, ElementsAre(Pair(0, 1), Pair(1, 1)));
+  EXPECT_THAT(scene.drafts, ElementsAre(2, 0));  // slots 30 and 31 are the last of two blocks
+  EXPECT_THAT(scene.preempted, IsEmpty());
+}
+
+TEST(Fcfs, DraftsGiveUpTheirBlocksBeforeAnybodyIsPreempted) {
+  Scene scene;
+  scene.num_free_blocks = 1;
+  scene.rows = {{kRunning, 32, 31, 2, 4}, {kRunning, 60, 32, 2}};
+  scene.plan();
+  EXPECT_THAT(scene.scheduled, ElementsAre(Pair(0, 1), Pair(1, 16)));  // the block goes to the prompt
+  EXPECT_THAT(scene.drafts, ElementsAre(0, 0));
+  EXPECT_THAT(scene.preempted, IsEmpty());
+}
+
+TEST(Fcfs, APromptThatEndsGetsDraftsOfWhatIsLeft) {
+  Scene scene;
+  scene.token_budget = 22;
+  scene.rows = {{kWaiting, 20, 0, 0, 4}};
+  scene.plan();
+  EXPECT_THAT(scene.scheduled, ElementsAre(Pair(0, 20)));
+  EXPECT_THAT(scene.drafts, ElementsAre(2));
+}
+
+TEST(Fcfs, WholeDraftsAreRowsOfTheBudgetAndNeedSlots) {
+  Scene scene;
+  scene.whole_drafts = true;
   scene.token_budget = 8;
   scene.rows = {{kRunning, 17, 16, 1, 4}, {kRunning, 33, 32, 2, 4}};
   scene.plan();
   EXPECT_THAT(scene.scheduled, ElementsAre(Pair(0, 1)));  // 1 + 4 rows; the second has 3 left
 }
 
-TEST(Fcfs, APromptThatWouldEndWithoutRoomForItsDraftsStopsOneTokenShort) {
+TEST(Fcfs, APromptThatWouldEndWithoutRoomForItsWholeDraftsStopsOneTokenShort) {
   Scene scene;
+  scene.whole_drafts = true;
   scene.token_budget = 21;
   scene.rows = {{kWaiting, 20, 0, 0, 4}};
   scene.plan();
@@ -253,6 +298,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Mix{"Plain", {}},
                       Mix{"TinyPool", {.num_blocks = 5, .block_size = 4, .token_budget = 7, .seq_budget = 3}},
                       Mix{"Drafts", {.num_blocks = 24, .token_budget = 32, .max_lookahead = 5}},
+                      Mix{"WholeDrafts",
+                          {.num_blocks = 24, .token_budget = 32, .max_lookahead = 5, .whole_drafts = true}},
                       Mix{"Priorities", {.num_blocks = 20, .num_priorities = 3}},
                       Mix{"Prefixes", {.num_blocks = 32, .num_prefixes = 5}}, Mix{"OneSequence", {.seq_budget = 1}},
                       Mix{"BlocksOfOneToken", {.num_blocks = 200, .block_size = 1, .token_budget = 16}},

@@ -18,15 +18,22 @@ int32_t blocks_for(int64_t tokens, int32_t block_size) {
 
 struct Plan {
   mortise_schedule_plan abi = sized<mortise_schedule_plan>();
-  std::vector<int32_t> seqs, new_tokens, preempted, pins, pin_tokens;
+  std::vector<int32_t> seqs, new_tokens, preempted, pins, pin_tokens, drafts;
 
-  explicit Plan(std::size_t n) : seqs(n, -1), new_tokens(n, -1), preempted(n, -1), pins(n), pin_tokens(n) {
+  explicit Plan(const std::vector<int32_t>& lookahead)
+      : seqs(lookahead.size(), -1),
+        new_tokens(lookahead.size(), -1),
+        preempted(lookahead.size(), -1),
+        pins(lookahead.size()),
+        pin_tokens(lookahead.size()),
+        drafts(lookahead) {
     abi.num_scheduled = abi.num_preempted = abi.num_pins = -1;
     abi.seqs = seqs.data();
     abi.num_new_tokens = new_tokens.data();
     abi.preempted = preempted.data();
     abi.pins = pins.data();
     abi.pin_tokens = pin_tokens.data();
+    abi.num_drafts = drafts.data();
   }
 };
 
@@ -39,6 +46,7 @@ struct SimulatedEngine::View {
 
   explicit View(const SimulatedEngine& engine) {
     for (const Sequence& s : engine.live_) add(engine, s);
+    if (engine.options_.whole_drafts) abi.flags = MORTISE_VIEW_WHOLE_DRAFTS;
     abi.step_id = static_cast<uint64_t>(engine.num_steps_);
     abi.num_seqs = static_cast<int32_t>(ids.size());
     abi.block_size = engine.options_.block_size;
@@ -81,7 +89,7 @@ struct SimulatedEngine::View {
 
   int32_t start(int32_t i) const { return states[i] == MORTISE_SEQ_RUNNING ? num_computed[i] : num_cached[i]; }
   int32_t remaining(int32_t i) const { return num_tokens[i] - start(i); }
-  int32_t end(int32_t i, int32_t n) const { return start(i) + n + (n == remaining(i) ? lookahead[i] : 0); }
+  int32_t end(int32_t i, int32_t n, int32_t drafts) const { return start(i) + n + (n == remaining(i) ? drafts : 0); }
   bool before(int32_t a, int32_t b) const {
     return std::pair(priorities[a], arrivals[a]) < std::pair(priorities[b], arrivals[b]);
   }
@@ -198,7 +206,10 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
     require(i >= 0 && i < size && !preempted[i] && tokens[i] == 0, "bad index");
     require(n >= 1 && n <= view.remaining(i), "bad number of new tokens");
     tokens[i] = n;
-    rows += view.end(i, n) - view.start(i);
+    const int32_t drafts = plan.num_drafts[i];
+    require(drafts >= 0 && drafts <= view.lookahead[i], "bad number of drafts");
+    require(!options_.whole_drafts || drafts == view.lookahead[i], "cut drafts that may not be");
+    rows += view.end(i, n, drafts) - view.start(i);
   }
   require(rows <= view.abi.token_budget, "token budget exceeded");
   require(plan.num_scheduled <= view.abi.seq_budget, "sequence budget exceeded");
@@ -231,11 +242,12 @@ void SimulatedEngine::step() {
   const View view(*this);
   const auto& table = *static_cast<const mortise_scheduler_table*>(component_.table);
   auto* self = static_cast<mortise_scheduler*>(scheduler_);
-  Plan plan(live_.size()), again(live_.size());
+  Plan plan(view.lookahead), again(view.lookahead);
   mortise_error error = make_error();
   require(table.plan(self, &view.abi, &plan.abi, &error) == MORTISE_OK, error.message);
   require(table.plan(self, &view.abi, &again.abi, &error) == MORTISE_OK, error.message);
-  require(plan.seqs == again.seqs && plan.new_tokens == again.new_tokens && plan.preempted == again.preempted,
+  require(plan.seqs == again.seqs && plan.new_tokens == again.new_tokens && plan.preempted == again.preempted &&
+              plan.drafts == again.drafts,
           "the same view gave another plan");
   check(view, plan.abi);
 
@@ -252,8 +264,9 @@ void SimulatedEngine::step() {
   }
   for (int32_t k = 0; k < plan.abi.num_scheduled; ++k) {
     const int32_t i = plan.seqs[k];
-    num_rows_ += view.end(i, plan.new_tokens[k]) - view.start(i);
-    run(live_[static_cast<std::size_t>(i)], plan.new_tokens[k], view.lookahead[i]);
+    const int32_t drafts = plan.drafts[static_cast<std::size_t>(i)];
+    num_rows_ += view.end(i, plan.new_tokens[k], drafts) - view.start(i);
+    run(live_[static_cast<std::size_t>(i)], plan.new_tokens[k], drafts);
   }
   for (Sequence& s : live_) {
     if (s.num_tokens == s.last_token) release(s);

@@ -18,6 +18,7 @@ struct SimulationOptions {
   int32_t token_budget = 64;
   int32_t seq_budget = 8;
   int32_t max_lookahead = 0;   // drafts a decoding sequence may use; how many are accepted is random
+  bool whole_drafts = false;   // they may not be cut
   int32_t num_priorities = 1;  // drawn per request
   int32_t num_prefixes = 0;    // prompts may begin with one of these, shared in whole blocks
 };

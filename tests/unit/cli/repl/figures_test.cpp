@@ -55,10 +55,14 @@ TEST(Figures, DraftsAreToldWhenThereAreAny) {
   EXPECT_THAT(figures.text(stats, {.block_size = 16}), Not(HasSubstr("drafts")));
   stats.num_draft_tokens = 30;
   stats.num_accepted_tokens = 10;
+  stats.speculation.proposers.emplace_back().name = "ngram";
+  stats.speculation.proposers[0].add(3, 1);
   figures.add_closed(stats);  // of the pipeline before a change of proposer
   stats.num_draft_tokens = 10;
   const std::string text = figures.text(stats, {.block_size = 16});
   EXPECT_THAT(text, HasSubstr("drafts       20 of 40 accepted (50.0 %)\n"));
+  EXPECT_THAT(text,
+              HasSubstr("ngram: 2 of 6 drafts accepted (33.3 %; by position 100 0 0 %), mean acceptance length 2.00"));
   EXPECT_THAT(text, HasSubstr("preemptions  4\n"));
 }
 

@@ -1,0 +1,97 @@
+// runtime/speculation/adaptive_lengths.hpp: how many drafts each sequence is asked for: those that make the most tokens
+// a second of what is known of their acceptance and of the machine's times. It decides when tokens come, never which.
+//
+//   Choice   for lengths k: sum of 1 + yield (r + r^2 + ... + r^k) over the sequences, divided by the time of a step
+//   with
+//            as many rows and of drafting so many; the best k of each sequence.
+//   Probes   what is not used is not measured, and would never be used again. So up to kProbeShare of the time goes to
+//            steps that are not the best known: a draft for sequences at length 0 (one that stands is followed by
+//            another), a step without drafts, and longer drafts where they would cost little. That is the probe rate:
+//            at length 0 a probe that makes a step p times as long comes every (p - 1) / kProbeShare steps.
+//   Start    a shape of batch that is new is measured with drafts and without, kTrials steps each.
+//
+// Engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "speculation/acceptance.hpp"
+#include "speculation/step_costs.hpp"
+
+namespace mortise {
+
+// What is kept of one sequence.
+struct DraftState {
+  std::uint32_t kind = 0;  // sequences of a kind share what a new one begins with: whom they may be drafted by
+  Acceptance acceptance;
+  std::int32_t length = 0;      // chosen for this step
+  std::int32_t best = 0;        // as far as is known; probes differ from it
+  std::int32_t num_unseen = 0;  // tokens since it was asked the last time
+  bool probe_stood = false;     // the last draft at length 0 stood: another one follows
+};
+
+class AdaptiveLengths {
+ public:
+  static constexpr double kProbeShare = 0.01;
+  static constexpr std::int32_t kTrials = 2;
+
+  struct Candidate {
+    DraftState* state = nullptr;
+    std::int32_t limit = 0;  // drafts that it can use
+  };
+  // Sets the length of each sequence that decodes in the next step.
+  void choose(std::span<const Candidate> candidates);
+
+  // What became of a sequence's drafts: asked for `num_asked`.
+  void verified(DraftState& state, std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted);
+
+  // A step in which all sequences decoded.
+  struct StepTimes {
+    std::int32_t num_seqs = 0, num_rows = 0;
+    std::int32_t num_asked = 0, most_asked = 0;  // sequences that drafts were asked for, and the most for one
+    double draft_s = 0, rest_s = 0;
+  };
+  void measured(const StepTimes& times);
+
+ private:
+  struct Choice {
+    double tokens = 0, seconds = 0;
+    std::int32_t most = 0;  // drafts of one sequence
+    std::size_t num_items = 0;
+    double rate() const { return seconds > 0 ? tokens / seconds : 0; }
+  };
+  struct Item {
+    double gain;  // in tokens
+    double rows;  // that it is expected to cost
+    double catch_up_s;
+    std::int32_t candidate, depth;
+  };
+
+  void collect_items(std::span<const Candidate> candidates);
+  Choice best_choice(std::int32_t num_seqs, std::int32_t most);
+  double seconds_of(std::int32_t num_seqs, double num_rows, std::int32_t num_asked, std::int32_t most) const;
+  Choice expected(std::span<const Candidate> candidates) const;  // of the lengths as they are
+  bool try_new_shape(std::span<const Candidate> candidates);
+  void find_best(std::span<const Candidate> candidates);
+  void probe(std::span<const Candidate> candidates, const Choice& best);
+  bool probe_zeros(std::span<const Candidate> candidates, const Choice& best);
+  bool probe_all(std::span<const Candidate> candidates, const Choice& best, bool with_drafts);
+  double prior(const DraftState& state) const;
+
+  StepCosts costs_;
+  std::map<std::uint32_t, SharedAcceptance> shared_;  // by kind
+  std::vector<Item> items_;
+  std::map<std::int32_t, std::int32_t> trials_;  // steps that a shape was tried for, by bucket of its size
+  double budget_s_ = 0;                          // for probes
+  double last_step_s_ = 0;
+  std::int32_t num_unseen_ = 0;  // by the proposer, of the sequences that it is asked for in this step
+  std::int32_t steps_until_choice_ = 0;
+  std::size_t next_probed_ = 0;  // of the candidates, where all of them are too dear
+  std::size_t num_candidates_ = 0;
+  std::int32_t steps_since_baseline_ = 0, steps_since_deep_ = 0;
+};
+
+}  // namespace mortise
