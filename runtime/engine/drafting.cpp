@@ -67,8 +67,9 @@ void Drafting::propose(const mortise_step& step, std::span<ScheduledSequence> sc
   }
 }
 
-void Drafting::observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended) {
-  for (Drafter& drafter : drafters_) drafter.observe(outcomes, ended);
+void Drafting::observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
+                       const mortise_tensor* hidden) {
+  for (Drafter& drafter : drafters_) drafter.observe(outcomes, ended, hidden);
 }
 
 std::uint64_t Drafting::num_failures() const {

@@ -24,7 +24,8 @@ class Drafting {
   // has any for it.
   void propose(const mortise_step& step, std::span<ScheduledSequence> scheduled);
   // Tells every proposer what a step committed, and who has ended. Told twice of an end, they hear of it once.
-  void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended);
+  void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
+               const mortise_tensor* hidden);
 
   std::uint64_t num_failures() const;
   std::uint64_t num_sequences() const;  // that proposers keep something of, as far as they say
