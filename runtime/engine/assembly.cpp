@@ -3,8 +3,10 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "engine/checkpoint_service.hpp"
 #include "engine/device_memory.hpp"
 #include "error.hpp"
 
@@ -136,7 +138,9 @@ void Assembly::open_policies(const PipelineDescription& description) {
   CreateContext context;
   context.device = parts_.device.self;
   context.device_table = parts_.device.api;
-  context.extensions = [this](const char* id) { return runners_->extension(id); };
+  context.extensions = [this](const char* id) -> const void* {
+    return std::string_view(id) == MORTISE_EXT_CHECKPOINT ? checkpoint_service() : runners_->extension(id);
+  };
   const PartChoice& scheduler = description.scheduler.select(query);
   scheduler_.emplace(*scheduler.component, scheduler.options, context);
   parts_.scheduler = {scheduler_->handle<mortise_scheduler>(), scheduler_->table<mortise_scheduler_table>(),
@@ -154,9 +158,7 @@ void Assembly::open_proposer(const PartDescription& description, const mortise_q
   proposer.name = choice.component->label();
   proposer.plugin = choice.component->name;
   proposer.capabilities = choice.component->capabilities;
-  proposer.max_tokens = choice.options.value("max_tokens", 0);
   proposer.sequences = static_cast<const mortise_sequences_table*>(instance.get_ext(MORTISE_EXT_SEQUENCES));
-  limits_.max_draft_tokens = std::max(limits_.max_draft_tokens, proposer.max_tokens);
   // With rejection sampling the drafts decide, too, which tokens come out.
   if (limits_.rejection) rejection_id_ += fmt::format("; rejection of {} {}", proposer.plugin, choice.options.dump());
   mortise_proposer_bind_args bind{};
@@ -165,6 +167,9 @@ void Assembly::open_proposer(const PartDescription& description, const mortise_q
   bind.vocab_hash = vocabulary_hash(tokenizer());
   mortise_error error = empty_error();
   instance.check(proposer.api->bind(proposer.self, &bind, &error), error, "bind");
+  proposer.max_tokens = MORTISE_HAS(proposer.api, max_drafts) ? proposer.api->max_drafts(proposer.self)
+                                                              : choice.options.value("max_tokens", 0);
+  limits_.max_draft_tokens = std::max(limits_.max_draft_tokens, proposer.max_tokens);
 }
 
 mortise_activate_args Assembly::sizes() const {

@@ -23,7 +23,7 @@ bool is_power_of_ten(std::uint64_t n) {
 // The arrays behind a mortise_observation.
 struct Drafter::Telling {
   std::vector<std::uint64_t> ids;
-  std::vector<std::int32_t> offsets{0}, tokens, accepted, first_positions;
+  std::vector<std::int32_t> offsets{0}, tokens, accepted, first_positions, hidden_rows;
 
   void add(const StepOutcome& outcome, std::int32_t num_told) {
     const Sequence& sequence = *outcome.sequence;
@@ -32,6 +32,7 @@ struct Drafter::Telling {
     ids.push_back(sequence.id);
     accepted.push_back(outcome.num_accepted);
     first_positions.push_back(num_told);
+    hidden_rows.push_back(outcome.hidden_row);
   }
 
   mortise_observation abi(std::span<const std::uint64_t> ended) const {
@@ -153,7 +154,8 @@ void Drafter::take_ended(std::span<const std::uint64_t> ended) {
   if (ended_.size() > kMaxOwed) ended_.clear();
 }
 
-void Drafter::observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended) {
+void Drafter::observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
+                      const mortise_tensor* hidden) {
   if (known_generation_ != parts_.generation) {
     known_.clear();
     ended_.clear();
@@ -168,7 +170,11 @@ void Drafter::observe(std::span<const StepOutcome> outcomes, std::span<const std
     known.num_told = outcome.sequence->num_tokens();
   }
   if (telling.ids.empty() && ended_.empty()) return;
-  const mortise_observation observation = telling.abi(ended_);
+  mortise_observation observation = telling.abi(ended_);
+  if (hidden != nullptr && (proposer().capabilities & MORTISE_CAP_NEEDS_HIDDEN) != 0) {
+    observation.hidden = hidden;
+    observation.hidden_rows = telling.hidden_rows.data();
+  }
   mortise_error error = empty_error();
   if (proposer().api->observe(proposer().self, &observation, &error) == MORTISE_OK) return ended_.clear();
   // What it kept of these is not known: next time it is told their whole histories.

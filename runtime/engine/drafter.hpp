@@ -18,6 +18,7 @@ struct StepOutcome {
   const Sequence* sequence;
   std::int32_t num_committed;
   std::int32_t num_accepted;
+  std::int32_t hidden_row;  // of the batch: from which the last token was drawn
 };
 
 class Drafter {
@@ -31,8 +32,10 @@ class Drafter {
   };
   // Gives the sequences drafts, those that the proposer has any for.
   void propose(const mortise_step& step, std::span<const Ask> asked);
-  // Tells the proposer of those sequences that it may draft for: all that it does not know of them yet.
-  void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended);
+  // Tells the proposer of those sequences that it may draft for: all that it does not know of them yet. `hidden`: the
+  // rows of the step's batch, for a proposer that wants them; null when there was no step.
+  void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
+               const mortise_tensor* hidden);
 
   std::uint64_t num_failures() const { return num_failures_; }
   // Sequences that the proposer keeps something of; 0 if it does not say.

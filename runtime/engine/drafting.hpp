@@ -31,7 +31,8 @@ class Drafting {
   // has any for it.
   void propose(const mortise_step& step, std::span<ScheduledSequence> scheduled);
   // Tells every proposer what a step committed, and who has ended. Told twice of an end, they hear of it once.
-  void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended);
+  void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
+               const mortise_tensor* hidden);
 
   // A sequence's drafts of this step, which are still there, have been verified.
   void verified(Sequence& sequence, std::int32_t num_accepted);

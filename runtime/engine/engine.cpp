@@ -138,7 +138,7 @@ void Engine::run() {
       fail_all(exception.what());
     }
     drop_ended();
-    if (live_.empty()) drafting_.observe({}, ended_ids_);  // there may be no next step to tell them in
+    if (live_.empty()) drafting_.observe({}, ended_ids_, nullptr);  // there may be no next step to tell them in
     publish_stats();
     trace_.phase("stream");
     send_outbox();
@@ -260,14 +260,14 @@ void Engine::step() {
   trace_.phase("sample");
   std::vector<TokenInfo> infos = evaluator_.evaluate(step, hidden, rows_.logit_rows(), scheduled);
   trace_.phase("commit");
-  commit(scheduled, rows_.logit_rows(), std::move(infos));
+  commit(scheduled, rows_.logit_rows(), std::move(infos), hidden);
   ended_ids_.clear();  // by now model, attention and proposer have been told
   drafting_.step_took(scheduled, batch.num_real_tokens,
                       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
 
 void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
-                    std::vector<TokenInfo> infos) {
+                    std::vector<TokenInfo> infos, const mortise_tensor& hidden) {
   outcomes_.clear();
   std::size_t begin = 0;
   for (std::size_t i = 0; i < scheduled.size(); ++i) {
@@ -277,7 +277,7 @@ void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<c
                     std::span(infos).subspan(begin, end - begin), scheduled[i].num_new_tokens);
     begin = end;
   }
-  drafting_.observe(outcomes_, ended_ids_);
+  drafting_.observe(outcomes_, ended_ids_, &hidden);
 }
 
 // A draft stands while it equals the token of its row: with coupled verification the one that the target itself drew,
@@ -288,7 +288,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
   sequence.num_computed += num_new_tokens;
   const std::vector<std::int32_t>& drafts = sequence.drafts;
   Delta delta;
-  std::int32_t num_committed = 0, num_accepted = 0;
+  std::int32_t num_committed = 0, num_accepted = 0, last_row = -1;
   FinishReason finish = FinishReason::kNone;
   for (std::size_t i = 0; i < rows.size() && finish == FinishReason::kNone; ++i) {
     if (rows[i].target >= 0) {
@@ -304,6 +304,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     const auto draft = static_cast<std::size_t>(num_committed);
     sequence.append(token);
     ++num_committed;
+    last_row = rows[i].row;
     finish = end_of(sequence, token);
     const bool is_end_token = finish == FinishReason::kStop;
     if (is_end_token) {
@@ -329,7 +330,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
   drafting_.verified(sequence, num_accepted);
   counters_.num_accepted_tokens += static_cast<std::uint64_t>(num_accepted);
   if (num_committed > 0 && sequence.num_generated() == num_committed) trace_.mark(sequence, "first token");
-  if (num_committed > 0) outcomes_.push_back({&sequence, num_committed, num_accepted});
+  if (num_committed > 0) outcomes_.push_back({&sequence, num_committed, num_accepted, last_row});
   if (finish == FinishReason::kNone && !sequence.wants_tokens() && !sequence.wants_scores()) {
     finish = FinishReason::kLength;  // a request that only scores its prompt
   }

@@ -86,7 +86,7 @@ class Engine {
   void set_pins(const std::vector<Pin>& pins);
   void drop_pins();
   void commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
-              std::vector<TokenInfo> infos);
+              std::vector<TokenInfo> infos, const mortise_tensor& hidden);
   void commit_sequence(Sequence& sequence, std::span<const LogitRow> rows, std::span<TokenInfo> infos,
                        std::int32_t num_new_tokens);
   FinishReason end_of(const Sequence& sequence, std::int32_t token) const;

@@ -60,6 +60,10 @@ TEST_P(Exactness, EveryRequestGetsTheBitsThatItGetsAlone) {
     const bool demo = model.name == "demo";
     const std::vector<Request> requests = draw_requests(random, model.vocab_size, demo ? 300 : 1800, demo ? 700 : 5000);
     RunConfig config = draw_config(random, isas);
+    if (demo && random() % 2 == 0) {
+      config.proposer = fmt::format("mlp_speculator {{ path = '{}-mlp-speculator', max_tokens = {} }}",
+                                    model.folder.string(), 1 + random() % 4);
+    }
     if (cuda_) {
       config.device = "cuda";
       config.weights = config.kv_dtype = "auto";

@@ -30,12 +30,17 @@ typedef struct mortise_observation {
   const int32_t* tokens;
   const int32_t*
       num_accepted; /* [num_seqs] drafts among them; the last token is a bonus when all drafts were accepted */
-  /* Hidden rows of the tokens' positions, [token_offsets[num_seqs], hidden_size] device memory; NULL unless the
-   * component has MORTISE_CAP_NEEDS_HIDDEN. */
+  /* The target's hidden rows (the head's input, behind the final norm) of the step, [rows, hidden_size] in device
+   * memory, of the target's dtype; NULL unless the component has MORTISE_CAP_NEEDS_HIDDEN. They are there until observe
+   * returns for what it queues on the device's default stream, and are the next step's afterwards: who wants a row
+   * later copies it. hidden_rows says which are whose. */
   const mortise_tensor* hidden;
   const uint64_t* ended_ids; /* [num_ended] drop all that is kept of these */
   /* [num_seqs] position of the first of the tokens, which is how many the proposer was told of before. Since 0.3 */
   const int32_t* first_positions;
+  /* [num_seqs], with `hidden`: the row from which the last of the sequence's tokens was drawn, that of the position
+   * before it; -1: the step has none. Since 0.3 */
+  const int32_t* hidden_rows;
 } mortise_observation;
 
 typedef struct mortise_proposal_args {
@@ -77,6 +82,9 @@ typedef struct mortise_proposer_table {
    * since 0.1 */
   mortise_status (*propose)(mortise_proposer* proposer, const mortise_step* step, const mortise_proposal_args* args,
                             mortise_error* error);
+  /* Drafts for a sequence and step, at most; asked once, after bind. NULL: the option max_tokens says it. [control &
+   * created] since 0.3 */
+  int32_t (*max_drafts)(mortise_proposer* proposer);
 } mortise_proposer_table;
 
 #endif

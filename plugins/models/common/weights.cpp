@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <utility>
 
 namespace mortise::models {
@@ -21,6 +23,20 @@ std::string joined_names(std::span<const Part> parts) {
   std::string names;
   for (const Part& part : parts) names += (names.empty() ? "" : " ") + part.name;
   return names;
+}
+
+float f16_to_f32(uint16_t half) {
+  const int exponent = half >> 10 & 31, fraction = half & 1023;
+  if (exponent == 31) return fraction != 0 ? NAN : (half & 0x8000) != 0 ? -INFINITY : INFINITY;
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                                        : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
+  return (half & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+float widened(const mortise_tensor& tensor, int64_t at) {
+  if (tensor.dtype == MORTISE_F32) return static_cast<const float*>(tensor.data)[at];
+  const uint16_t half = static_cast<const uint16_t*>(tensor.data)[at];
+  return tensor.dtype == MORTISE_F16 ? f16_to_f32(half) : std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
 }
 
 bool alike(const std::optional<mortise_quantized_matrix>& a, const std::optional<mortise_quantized_matrix>& b) {
@@ -88,6 +104,29 @@ Weight WeightLoader::constant_vector(int64_t length, float value) const {
   mortise_tensor tensor = make_tensor(values.data(), MORTISE_F32, length, 1);
   tensor.ndim = 1;
   return prepare({&tensor, 1}, MORTISE_WEIGHT_VECTOR, 0, 0, "");
+}
+
+Weight WeightLoader::scaled_matrix(const Part& part, int64_t columns, float factor) const {
+  const int64_t shape[] = {part.rows, columns};
+  std::vector<float> scaled = values(part.name, shape);
+  for (float& value : scaled) value *= factor;
+  const mortise_tensor tensor = make_tensor(scaled.data(), MORTISE_F32, part.rows, columns);
+  // Another factor would be another weight of this name: it is not kept.
+  return prepare({&tensor, 1}, MORTISE_WEIGHT_LINEAR, format_.bits, format_.group_size, "");
+}
+
+std::vector<float> WeightLoader::values(const std::string& name, std::span<const int64_t> shape) const {
+  const mortise_tensor tensor = read(name, shape);
+  const int64_t columns = shape.size() == 2 ? shape[1] : 1;
+  std::vector<float> out;
+  out.reserve(static_cast<std::size_t>(shape[0] * columns));
+  for (int64_t i = 0; i < shape[0]; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      const int64_t at = i * tensor.stride[0] + (shape.size() == 2 ? j * tensor.stride[1] : 0);
+      out.push_back(widened(tensor, at));
+    }
+  }
+  return out;
 }
 
 // The matrix if the checkpoint has it quantised.

@@ -74,6 +74,10 @@ class WeightLoader {
   Weight vector(const Part& part) const;
   // A vector that is in no checkpoint.
   Weight constant_vector(int64_t length, float value) const;
+  // One [rows, columns] matrix times a number.
+  Weight scaled_matrix(const Part& part, int64_t columns, float factor) const;
+  // The tensor in f32, dense. A vector's shape has one number.
+  std::vector<float> values(const std::string& name, std::span<const int64_t> shape) const;
 
  private:
   std::optional<mortise_quantized_matrix> find_quantized(const Part& part, int64_t columns) const;

@@ -64,7 +64,7 @@ const void* get_ext(void*, const char* id) {
   return std::string_view(id) == MORTISE_EXT_SEQUENCES ? &kSequences : nullptr;
 }
 
-constexpr mortise_proposer_table kTable = {sizeof(mortise_proposer_table), 0, bind, observe, propose};
+constexpr mortise_proposer_table kTable = {sizeof(mortise_proposer_table), 0, bind, observe, propose, nullptr};
 
 constexpr mortise_component kDraftModel = {
     sizeof(mortise_component),

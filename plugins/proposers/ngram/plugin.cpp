@@ -92,7 +92,7 @@ mortise_status propose(mortise_proposer* proposer, const mortise_step*, const mo
   return guard(error, "propose", [&] { reinterpret_cast<const Ngram*>(proposer)->propose(known(args)); });
 }
 
-constexpr mortise_proposer_table kTable = {sizeof(mortise_proposer_table), 0, bind, observe, propose};
+constexpr mortise_proposer_table kTable = {sizeof(mortise_proposer_table), 0, bind, observe, propose, nullptr};
 
 uint64_t num_sequences(void* instance) {
   return static_cast<Ngram*>(instance)->sequences.size();

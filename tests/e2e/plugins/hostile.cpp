@@ -68,7 +68,7 @@ mortise_status propose(mortise_proposer* proposer, const mortise_step*, const mo
   return mortise::guard(error, "propose", [&] { reinterpret_cast<Hostile*>(proposer)->propose(*args); });
 }
 
-constexpr mortise_proposer_table kTable = {sizeof(mortise_proposer_table), 0, bind, observe, propose};
+constexpr mortise_proposer_table kTable = {sizeof(mortise_proposer_table), 0, bind, observe, propose, nullptr};
 
 constexpr mortise_component kHostile = {
     sizeof(mortise_component),

@@ -89,7 +89,7 @@ mortise_status propose(mortise_proposer* proposer, const mortise_step*, const mo
   });
 }
 
-constexpr mortise_proposer_table kTable = {sizeof(mortise_proposer_table), 0, bind, observe, propose};
+constexpr mortise_proposer_table kTable = {sizeof(mortise_proposer_table), 0, bind, observe, propose, nullptr};
 
 constexpr mortise_component kLookback = {
     sizeof(mortise_component),

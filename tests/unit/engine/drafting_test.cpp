@@ -21,6 +21,8 @@ struct ScriptedProposer {
   std::map<std::uint64_t, Tokens> known = {};        // of live sequences, as it was told
   std::map<std::uint64_t, Tokens> ended = {};        // what was known of those that ended
   std::vector<std::int32_t> whole_history_len = {};  // each time one was told
+  bool wants_hidden = false;
+  int num_hidden = 0;  // rows that were those of the tokens before the last one told
   int num_asked = 0;
   std::int32_t most_asked = 0;
 
@@ -38,8 +40,19 @@ struct ScriptedProposer {
       }
       EXPECT_EQ(static_cast<std::int32_t>(tokens.size()), seen.first_positions[i]);
       tokens.insert(tokens.end(), seen.tokens + seen.token_offsets[i], seen.tokens + seen.token_offsets[i + 1]);
+      EXPECT_EQ(seen.hidden != nullptr, wants_hidden);
+      if (seen.hidden != nullptr) check_hidden(seen, seen.hidden_rows[i], tokens);
     }
     return MORTISE_OK;
+  }
+
+  void check_hidden(const mortise_observation& seen, std::int32_t row, Tokens tokens) {
+    tokens.pop_back();
+    ASSERT_GE(row, 0);
+    ASSERT_LT(row, seen.hidden->shape[0]);
+    const auto* const rows = static_cast<const float*>(seen.hidden->data);
+    EXPECT_EQ(load_hash(rows + row * seen.hidden->shape[1]), hash_history(tokens));
+    ++num_hidden;
   }
 
   mortise_status propose(const mortise_proposal_args& args) {
@@ -70,6 +83,7 @@ struct ScriptedProposer {
     result.name = "proposer '" + name + "'";
     result.plugin = name;
     result.max_tokens = max_tokens;
+    if (wants_hidden) result.capabilities = MORTISE_CAP_NEEDS_HIDDEN;
     return result;
   }
 };
@@ -133,6 +147,23 @@ TEST_F(DraftingTest, TheFirstThatHasADraftProposes) {
   EXPECT_GT(first.num_asked, second.num_asked);  // equal: the second was asked although the first had a draft
   EXPECT_EQ(first.most_asked, 2);
   EXPECT_EQ(second.most_asked, 3);
+}
+
+TEST_F(DraftingTest, WhoWantsHiddenRowsIsToldThoseThatTheLastTokensWereDrawnFrom) {
+  second.wants_hidden = true;
+  first.draft = [](const Tokens& history, std::int32_t most) {
+    Tokens drafts = right(history, most);  // of two drafts none, one or both are right
+    if (history.size() % 3 == 0) drafts.front() = (drafts.front() + 1) % kVocab;
+    if (history.size() % 3 == 1) drafts.back() = (drafts.back() + 1) % kVocab;
+    return drafts;
+  };
+  start_both();
+  Collector collectors[3];
+  for (int i = 0; i < 3; ++i) engine->submit(greedy(Tokens(3 + 9 * i, 1 + i), 20), collectors[i].sink());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(collectors[i].wait().at(0).ids(), expected(Tokens(3 + 9 * i, 1 + i), 20));
+  }
+  EXPECT_GT(second.num_hidden, 3 * 20 / 3);
 }
 
 TEST_F(DraftingTest, NoneIsAskedBeforeItWasTold) {

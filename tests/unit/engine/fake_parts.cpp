@@ -20,11 +20,6 @@ FakeWorld& world(T* instance) {
 void store_hash(std::uint64_t hash, float* row) {
   for (int i = 0; i < 3; ++i) row[i] = static_cast<float>((hash >> (i * 22)) & 0x3fffff);
 }
-std::uint64_t load_hash(const float* row) {
-  std::uint64_t hash = 0;
-  for (int i = 0; i < 3; ++i) hash |= static_cast<std::uint64_t>(row[i]) << (i * 22);
-  return hash;
-}
 
 mortise_status describe(mortise_device*, mortise_device_info* info) {
   info->host_memory = 1;
@@ -197,6 +192,12 @@ Table table() {
 }
 
 }  // namespace
+
+std::uint64_t load_hash(const float* row) {
+  std::uint64_t hash = 0;
+  for (int i = 0; i < 3; ++i) hash |= static_cast<std::uint64_t>(row[i]) << (i * 22);
+  return hash;
+}
 
 std::uint64_t hash_history(const std::vector<std::int32_t>& history) {
   std::uint64_t hash = 0;

@@ -18,6 +18,7 @@ inline constexpr std::int32_t kVocab = 97;
 std::int32_t next_token(const std::vector<std::int32_t>& history);
 float fake_logit(std::uint64_t history_hash, std::int32_t token);
 std::uint64_t hash_history(const std::vector<std::int32_t>& history);
+std::uint64_t load_hash(const float* hidden_row);  // of the history that the row is of
 
 // The world behind the tables. One at a time: the instances are this struct itself.
 struct FakeWorld {

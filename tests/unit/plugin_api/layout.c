@@ -14,6 +14,7 @@
 #include "mortise/ext/parallel.h"
 #include "mortise/ext/graph.h"
 #include "mortise/ext/collective.h"
+#include "mortise/ext/checkpoint.h"
 #include "mortise/ext/runner.h"
 #include "mortise/ext/sequences.h"
 #include "mortise/ext/weight_cache.h"
@@ -369,7 +370,7 @@ AT(mortise_proposer_bind_args, struct_size, 0);
 AT(mortise_proposer_bind_args, flags, 4);
 AT(mortise_proposer_bind_args, target, 8);
 AT(mortise_proposer_bind_args, vocab_hash, 16);
-SIZE(mortise_observation, 72);
+SIZE(mortise_observation, 80);
 AT(mortise_observation, struct_size, 0);
 AT(mortise_observation, flags, 4);
 AT(mortise_observation, num_seqs, 8);
@@ -381,6 +382,7 @@ AT(mortise_observation, num_accepted, 40);
 AT(mortise_observation, hidden, 48);
 AT(mortise_observation, ended_ids, 56);
 AT(mortise_observation, first_positions, 64);
+AT(mortise_observation, hidden_rows, 72);
 SIZE(mortise_proposal_args, 112);
 AT(mortise_proposal_args, struct_size, 0);
 AT(mortise_proposal_args, flags, 4);
@@ -398,12 +400,13 @@ AT(mortise_proposal_args, distributions, 80);
 AT(mortise_proposal_args, top_ks, 88);
 AT(mortise_proposal_args, top_ps, 96);
 AT(mortise_proposal_args, min_ps, 104);
-SIZE(mortise_proposer_table, 32);
+SIZE(mortise_proposer_table, 40);
 AT(mortise_proposer_table, struct_size, 0);
 AT(mortise_proposer_table, flags, 4);
 AT(mortise_proposer_table, bind, 8);
 AT(mortise_proposer_table, observe, 16);
 AT(mortise_proposer_table, propose, 24);
+AT(mortise_proposer_table, max_drafts, 32);
 
 /* scheduler.h */
 SIZE(mortise_schedule_view, 136);
@@ -454,6 +457,15 @@ AT(mortise_scheduler_table, struct_size, 0);
 AT(mortise_scheduler_table, flags, 4);
 AT(mortise_scheduler_table, events, 8);
 AT(mortise_scheduler_table, plan, 16);
+
+/* ext/checkpoint.h */
+SIZE(mortise_checkpoint_table, 40);
+AT(mortise_checkpoint_table, struct_size, 0);
+AT(mortise_checkpoint_table, flags, 4);
+AT(mortise_checkpoint_table, open, 8);
+AT(mortise_checkpoint_table, close, 16);
+AT(mortise_checkpoint_table, config, 24);
+AT(mortise_checkpoint_table, reader, 32);
 
 /* ext/sequences.h */
 SIZE(mortise_sequences_table, 16);

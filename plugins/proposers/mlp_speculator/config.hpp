@@ -1,0 +1,26 @@
+// plugins/proposers/mlp_speculator/config.hpp: config.json of a published speculator, checked.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace mortise::mlp_speculator {
+
+struct Config {
+  int32_t num_stages = 0;  // n_predict
+  int32_t emb_dim = 0;     // of the target's hidden rows
+  int32_t inner_dim = 0;
+  int32_t vocab_size = 0;
+  bool tie_weights = false;
+  bool scale_input = false;
+
+  // What weights the two summands of a stage's state, in the mean over random ones: after all stages the first state
+  // is half of the magnitude.
+  double state_weight() const;
+  double emb_weight() const;
+};
+
+// Reads the normalised config.json. Throws Failure; the message names key, value and expectation.
+Config parse_config(std::string_view json);
+
+}  // namespace mortise::mlp_speculator

@@ -1,0 +1,50 @@
+// plugins/proposers/mlp_speculator/hidden_rows.hpp: of each sequence the hidden row from which its last token was
+// drawn, and that token. The rows lie in device memory and never pass through the host.
+#pragma once
+
+#include <array>
+#include <unordered_map>
+#include <vector>
+
+#include "models/common/buffers.hpp"
+#include "mortise/proposer.h"
+
+namespace mortise::mlp_speculator {
+
+class HiddenRows {
+ public:
+  HiddenRows() = default;
+  // Keeps the rows of up to `capacity` sequences: of those that a step ran, and as many of the others as fit.
+  HiddenRows(models::DeviceRef device, int32_t dtype, int32_t capacity, int32_t columns);
+
+  // Throws Failure for rows of another width or type, and when the device fails; nothing is kept then.
+  void observe(const mortise_observation& seen);
+
+  struct Kept {
+    int32_t row;  // of rows()
+    int32_t last_token;
+    int64_t num_tokens;  // of the sequence, that one the last
+    uint64_t seen;       // in which observation
+  };
+  // Null: none, or one of before the last token.
+  const Kept* find(uint64_t seq_id, int64_t num_tokens) const;
+  mortise_tensor rows() const { return buffers_[current_].rows(capacity_); }
+  std::size_t num_sequences() const { return kept_.size(); }
+
+ private:
+  void take(const mortise_observation& seen);
+  void drop_beyond(std::size_t room);
+  void gather(const mortise_tensor& from, const std::vector<int32_t>& rows, const mortise_tensor& to);
+
+  models::DeviceRef device_;
+  int32_t capacity_ = 0;
+  int32_t dtype_ = 0, columns_ = 0;
+  // Rows are gathered from one to the other, since they cannot be scattered over one.
+  std::array<models::RowBuffer, 2> buffers_;
+  int current_ = 0;
+  models::DeviceMemory row_numbers_;  // i32 [capacity]
+  std::unordered_map<uint64_t, Kept> kept_;
+  uint64_t num_observations_ = 0;
+};
+
+}  // namespace mortise::mlp_speculator

@@ -1,0 +1,62 @@
+// plugins/proposers/mlp_speculator/speculator.hpp: an instance, from its checkpoint to drafts. A stage reads the state
+// before it and the token before it, and gives the next of both:
+//   p = proj_i(state);  state := gelu(norm_i(state_weight * p + emb_weight * emb_i[token]))     norm: rms, weight, bias
+//   token := drawn from head_i(state) as the target draws at that position: same key, temperature, filters
+// The first state is the target's hidden row (scale_input: its rms norm / sqrt 2), the first token the last one
+// committed. All sequences go through a stage together; tokens come back to the host once, after the last.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mortise/ext/checkpoint.h"
+#include "proposers/mlp_speculator/hidden_rows.hpp"
+#include "proposers/mlp_speculator/weights.hpp"
+
+namespace mortise::mlp_speculator {
+
+class Speculator {
+ public:
+  // REQUIRES: the options were validated by the schema.
+  Speculator(const mortise_host& host, const mortise_create_args& args);
+
+  // Opens the checkpoint, checks it against the target and loads it. Throws Failure.
+  void bind(const mortise_proposer_bind_args& args);
+  int32_t max_drafts() const { return max_drafts_; }
+  void activate(const mortise_activate_args& args);
+  void deactivate();
+  void observe(const mortise_observation& seen) { rows_.observe(seen); }
+  void propose(const mortise_step& step, const mortise_proposal_args& args);
+  std::size_t num_sequences() const { return rows_.num_sequences(); }
+
+ private:
+  struct Ask;
+  struct Upload;
+  void check_against(const mortise_model_dims& target) const;
+  void fill_biases();
+  std::vector<Ask> asked(const mortise_proposal_args& args) const;
+  Upload upload(const mortise_step& step, const mortise_proposal_args& args, const Ask* asks, int32_t count,
+                int32_t num_stages);
+  void draft(const mortise_step& step, const mortise_proposal_args& args, const Ask* asks, int32_t count);
+  void run_stage(const mortise_step& step, int32_t stage, const Upload& given, int32_t count);
+
+  const mortise_host& host_;
+  const models::DeviceRef device_;
+  const std::string path_;
+  int32_t max_drafts_;  // 0 before bind: what the checkpoint has
+  Config config_;
+  models::WeightFormat format_;
+  Weights weights_;
+  HiddenRows rows_;
+
+  int32_t max_rows_ = 0;                 // sequences that go through the stages at once
+  models::RowBuffer input_;              // [emb_dim]
+  models::RowBuffer state_, embedded_;   // [inner_dim]
+  std::vector<models::RowBuffer> bias_;  // [inner_dim], of each norm in every row
+  models::DeviceMemory logits_;          // f32 [max_rows, vocab_size]
+  models::DeviceMemory drawn_;           // i32 [num_stages, max_rows]
+  models::DeviceMemory uploaded_;
+};
+
+}  // namespace mortise::mlp_speculator

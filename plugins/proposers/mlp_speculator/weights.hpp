@@ -1,0 +1,26 @@
+// plugins/proposers/mlp_speculator/weights.hpp: the tensors of a speculator on the device.
+#pragma once
+
+#include <vector>
+
+#include "models/common/weights.hpp"
+#include "proposers/mlp_speculator/config.hpp"
+
+namespace mortise::mlp_speculator {
+
+struct Weights {
+  models::Weight input_scale;  // null: the input is taken as it is
+  // One of each for all stages if they are tied, but for proj, whose first reads the target's rows; else one a stage.
+  std::vector<models::Weight> emb, proj, norm, head;
+  std::vector<std::vector<float>> bias;  // of norm
+
+  const models::Weight& of(const std::vector<models::Weight>& weights, int32_t stage) const {
+    return weights[std::min(static_cast<std::size_t>(stage), weights.size() - 1)];
+  }
+};
+
+// Throws what models::WeightLoader does.
+Weights load_weights(const Config& config, const models::WeightFormat& format, models::DeviceRef device,
+                     const mortise_weight_reader& reader);
+
+}  // namespace mortise::mlp_speculator
