@@ -107,16 +107,15 @@ def test_pairs_of_settings_and_of_scripts(tmp_path, pipeline):
 
 def test_speculation_compares_its_sides_in_turns(tmp_path):
     table, report = bench(tmp_path, "speculation", *SMALL, "--rates", "0,1", "--batch", "1,3", "--prompt", 6, "--output", 12,
-                          "--draft-tokens", 3, "--repeats", 6)
+                          "--draft-tokens", 3, "--repeats", 2)
     rows = {(row["work"], row["proposer"], row["batch"]): row for row in report["speculation"]}
     assert list(rows) == [(work, proposer, batch) for work, proposer in
                           (("rate 0.00", "oracle"), ("rate 1.00", "oracle"), ("no match", "ngram")) for batch in (1, 3)]
     for (work, _, _), row in rows.items():
-        assert all(len(row[side]["samples"]) == 6 for side in ("none", "fixed", "adaptive"))
+        assert all(len(row[side]["samples"]) == 2 for side in ("none", "fixed", "adaptive"))
         assert row["none"]["mean_acceptance_length"] == 1
         assert row["fixed"]["acceptance_rate"] == (1 if work == "rate 1.00" else 0)
-        low, high = row["adaptive_over_better"]["bound"]
-        assert low <= row["adaptive_over_better"]["ratio"] <= high
+        assert row["adaptive_over_better"]["ratio"] > 0 and row["adaptive_over_better"]["bound"] is None  # too few turns
         assert f"{row['work']}, {row['proposer']}, {row['batch']} " in table
     # 11 tokens after the first, in steps of 4, 4 and what is left.
     assert rows["rate 1.00", "oracle", 1]["fixed"]["mean_acceptance_length"] == pytest.approx(11 / 3)
