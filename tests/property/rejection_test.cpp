@@ -233,11 +233,11 @@ TEST_F(RejectionTest, ARequestRepeatsWithItsSeedAloneAndInCompany) {
 
 TEST_F(RejectionTest, TheFingerprintNamesWhatDecidesTheTokens) {
   RunConfig config;
-  config.ngram_tokens = 3;
+  config.proposer = "ngram { max_tokens = 3 }";
   const auto coupled = open_assembly(model(), config);
   config.verify = "rejection";
   const auto rejection = open_assembly(model(), config);
-  config.ngram_tokens = 4;
+  config.proposer = "ngram { max_tokens = 4 }";
   const auto longer = open_assembly(model(), config);
   EXPECT_NE(coupled->system_fingerprint(), rejection->system_fingerprint());
   EXPECT_NE(rejection->system_fingerprint(), longer->system_fingerprint());
