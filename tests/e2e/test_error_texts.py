@@ -17,6 +17,7 @@ UNREACHABLE = {
     "bind comes first": "a fault of the engine",
     "the instance is not active": "the same",
     "no sequence can run, although submit() checked that each fits alone": "the same",
+    "the host runs no second model (it does not offer ": "mortise itself always does",
     "bench: no {} MiB to measure the memory's bandwidth in; free some memory": "address space does not run out where tests run",
     "random weights: no {} MiB of address space ({})": "the same",
     "random weights: {}": "no file in memory can be made: neither memory nor descriptors are left",

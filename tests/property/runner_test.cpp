@@ -319,6 +319,12 @@ TEST_F(RunnerTest, MemoryAndAttentionOptionsAreChecked) {
   EXPECT_THAT(open_error(model, {.kv_memory = "100"}),
               HasSubstr("kv_memory of 100 bytes holds no block of 16 tokens of the draft model in " + model.string()));
   EXPECT_THAT(open_error(model, {.kv_memory = "'900000GiB'"}), HasSubstr("; lower it"));
+  // More than that device has addresses for; a machine with less memory refuses it before.
+  EXPECT_THAT(open_error(model, {.device = "remote", .kv_memory = "'17GiB'"}),
+              ::testing::AnyOf(HasSubstr(" bytes of KV cache for the draft model in " + model.string() +
+                                         ": device 'remote': allocate: the remote memory is used up (status 8); lower "
+                                         "the proposer's kv_memory"),
+                               HasSubstr("; lower it")));
   EXPECT_THAT(open_error(model, {.attention = "{'block_sise': 32}"}), HasSubstr("did you mean 'block_size'?"));
   EXPECT_EQ(open_error(model, {.kv_memory = "'1MiB'", .attention = "{'block_size': 32}"}), "");
 }
