@@ -113,6 +113,7 @@ class Instance {
     args.target = &dims_;
     return table().bind(self(), &args, &error);
   }
+  void bind_as(int32_t hidden_size) { dims_.hidden_size = hidden_size; }
   void activate(int32_t max_num_seqs, int32_t max_logit_rows) {
     auto args = sized<mortise_activate_args>();
     args.max_num_seqs = max_num_seqs;
@@ -274,6 +275,22 @@ TEST(Speculator, DraftsNothingWithoutARowOfTheLastToken) {
   EXPECT_EQ(instance.propose({2}, {21}, {3}).front().size(), 3u);
   instance.observe({{2, 6, 22, 0}}, {});  // a step without hidden rows: what was kept is of a token before
   EXPECT_TRUE(instance.propose({2}, {22}, {3}).front().empty());
+}
+
+TEST(Speculator, HiddenRowsOfAnotherWidthAreRefusedAndNothingIsKept) {
+  const Golden golden("tied");
+  Instance instance(golden.folder);
+  ASSERT_EQ(instance.bind(golden.get("emb_dim"), golden.get("vocab_size")), MORTISE_OK);
+  instance.activate(4, 4);
+  instance.observe({{1, 5, 20, 0}}, golden.hidden);
+  instance.bind_as(golden.get("emb_dim") / 2);  // what the rows are handed out as
+  try {
+    instance.observe({{2, 5, 20, 0}}, golden.hidden);
+    ADD_FAILURE() << "taken";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the hidden rows are not of the target's width and type"));
+  }
+  EXPECT_EQ(instance.num_sequences(), 0u);
 }
 
 TEST(Speculator, KeepsNothingOfEndedSequencesAndNoMoreThanItHasRoomFor) {
