@@ -12,8 +12,9 @@
 namespace mortise {
 
 // Rows of one sequence that follow each other: from position `first` on known tokens, then drafts. A run of drafts may
-// be a fork of a sequence: it has the sequence's id and blocks of its own from the first draft on. Runs of one batch may
-// share blocks, and one may read what another writes: a layer writes all rows before it reads any. Borrows everything.
+// be a fork of a sequence: it has the sequence's id and blocks of its own from the first draft on. Runs of one batch
+// may share blocks, and one may read what another writes: a layer writes all rows before it reads any. Borrows
+// everything.
 struct RowRun {
   std::uint64_t seq_id = 0;
   std::int32_t first = 0;

@@ -108,7 +108,7 @@ void Drafting::propose(const mortise_step& step, std::span<ScheduledSequence> sc
 }
 
 void Drafting::observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
-                        const mortise_tensor* hidden) {
+                       const mortise_tensor* hidden) {
   for (std::size_t i = 0; i < drafters_.size(); ++i) {
     stats_.proposers[i].draft_s += time_of([&] { drafters_[i].observe(outcomes, ended, hidden); });
   }

@@ -1,5 +1,6 @@
 // runtime/pipeline/constructors.hpp: the words of a pipeline script: one constructor a plugin, plugin("file.so"),
-// first_of { ... } and pipeline { ... }. They check what they are given at once, so that an error names the line where it was written.
+// first_of { ... } and pipeline { ... }. They check what they are given at once, so that an error names the line where
+// it was written.
 #pragma once
 
 #include <filesystem>
@@ -27,8 +28,9 @@ struct ScriptParts {
   std::vector<PipelineDescription> pipelines;
 };
 
-// Adds `plugin`, `first_of` and `pipeline`, and makes every other unknown global a look-up of a plugin by that name: a script loads
-// only the files that it names, and a slip in a name is an error with a suggestion. `parts` must outlive the state.
+// Adds `plugin`, `first_of` and `pipeline`, and makes every other unknown global a look-up of a plugin by that name: a
+// script loads only the files that it names, and a slip in a name is an error with a suggestion. `parts` must outlive
+// the state.
 void open_constructors(lua_State* L, ScriptParts& parts);
 
 // The index into parts.pipelines of the value at `index`, or nullopt when that is no pipeline.

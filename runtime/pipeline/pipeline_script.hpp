@@ -3,7 +3,8 @@
 // A script returns one pipeline { ... }, or a table of named ones. The default is the one named "default", or else the
 // one that the script made first. It may define the global functions
 //   chat_template(messages) -> text      messages as in a chat request: { { role = ..., content = ... }, ... }
-//   on_request(request)     -> nil, or { priority = integer, group = text, proposer = text, max_draft_tokens = integer }
+//   on_request(request)     -> nil, or { priority = integer, group = text, proposer = text, max_draft_tokens = integer
+//   }
 // and has the global script_dir, the absolute folder of the script.
 #pragma once
 

@@ -1,4 +1,5 @@
 """A program at a terminal: a pseudo-terminal of the standard library, read until what is expected has come."""
+import codecs
 import fcntl
 import os
 import pty
@@ -10,6 +11,7 @@ import termios
 import time
 
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[=>]|\x1b\([A-Z0-9]")
+PIECES = re.compile(ESCAPES.pattern + rb"|(?P<byte>.)", re.DOTALL)
 CTRL_C, CTRL_D, CTRL_R, CTRL_Z, TAB, UP, LEFT, ENTER = "\x03", "\x04", "\x12", "\x1a", "\t", "\x1b[A", "\x1b[D", "\r"
 
 
@@ -68,14 +70,12 @@ class Terminal:
 
     def _mark(self, num_characters):
         """Moves `seen` to behind that many characters of what expect() saw."""
-        low, high = self.seen, len(self.raw)
-        while low < high:
-            middle = (low + high) // 2
-            if len(ESCAPES.sub(b"", self.raw[self.seen:middle]).decode(errors="replace")) < num_characters:
-                low = middle + 1
-            else:
-                high = middle
-        self.seen = low
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        for piece in PIECES.finditer(self.raw, self.seen):
+            if num_characters == 0:
+                break
+            num_characters -= len(decoder.decode(piece["byte"] or b""))
+            self.seen = piece.end()
 
     def line(self, text):
         self.send(text + ENTER)

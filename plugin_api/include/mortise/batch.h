@@ -6,8 +6,8 @@
  * On a device whose memory is the host's the two pointers may be equal. All are borrowed for the step.
  *
  * Runs: drafts may be runs of their own, one row each (an attention without MORTISE_CAP_MULTI_QUERY gets no others) or
- * the paths of a tree. Such runs bear their sequence's id, so ids may repeat, and their block tables share blocks. A row
- * may see what another run of the same batch writes: a layer appends all rows before it runs any.
+ * the paths of a tree. Such runs bear their sequence's id, so ids may repeat, and their block tables share blocks. A
+ * row may see what another run of the same batch writes: a layer appends all rows before it runs any.
  *
  * Padding: a host that replays captured graphs pads num_tokens and num_seqs up to a bucket. Padding rows have token 0,
  * position 0 and a slot of a reserved block, and belong to sequences with seq_len 0, whose block table is the reserved

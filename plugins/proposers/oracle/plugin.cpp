@@ -92,8 +92,12 @@ struct Oracle {
 mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance, mortise_error* error) {
   return guard(error, "oracle", [&] {
     const Options options(known(args).options);
-    *instance = new Oracle{RecordedTexts(options.get<std::string>("log")), options.get<double>("rate"),
-                           options.get<uint64_t>("seed"), options.get<int32_t>("max_tokens"), 0, {}};
+    *instance = new Oracle{RecordedTexts(options.get<std::string>("log")),
+                           options.get<double>("rate"),
+                           options.get<uint64_t>("seed"),
+                           options.get<int32_t>("max_tokens"),
+                           0,
+                           {}};
   });
 }
 

@@ -21,7 +21,7 @@ struct ReplState {
   Dialogue dialogue;
   Figures figures;
   Console console;
-  SpeculationChoice speculation = {};         // of the prompts that follow: /proposer
+  SpeculationChoice speculation = {};              // of the prompts that follow: /proposer
   std::optional<std::filesystem::path> file = {};  // that /save without a name writes: the last saved or loaded
   bool quit = false;
 };

@@ -343,7 +343,8 @@ TEST(Speculator, ASpeculatorOfAnotherModelIsRefused) {
 // A copy of a golden speculator with some tensors changed.
 class HostileSpeculator : public ::testing::Test {
  protected:
-  HostileSpeculator() : folder_(fs::path(::testing::TempDir()) / "hostile_speculator") {
+  HostileSpeculator()  // a folder of its own: ctest runs the cases beside one another
+      : folder_(fs::path(::testing::TempDir()) / ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
     fs::create_directories(folder_);
     fs::copy_file(kGolden / "untied/config.json", folder_ / "config.json", fs::copy_options::overwrite_existing);
     const SafetensorsFile file(kGolden / "untied/model.safetensors");
