@@ -7,13 +7,16 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-// Registers: 2 chains x rows x panels, and a pair of weights per panel, and one broadcast.
+// Registers: chains x rows x panels, the weights of a panel for each chain, and one broadcast.
 #if defined(MORTISE_ISA_AVX512)
 constexpr std::size_t kRowBlock = 6, kPanelBlock = 2;  // 24 + 4 + 1 of 32
+constexpr std::size_t kRowsOfBothChains = 6;
 #elif defined(MORTISE_ISA_AVX2)
-constexpr std::size_t kRowBlock = 3, kPanelBlock = 1;  // 12 + 2 + 1 of 16: a vector is two registers
+constexpr std::size_t kRowBlock = 6, kPanelBlock = 1;  // a vector is two registers: 12 + 2 + 1 of 16
+constexpr std::size_t kRowsOfBothChains = 3;           // more go chain by chain
 #else
 constexpr std::size_t kRowBlock = 1, kPanelBlock = 1;
+constexpr std::size_t kRowsOfBothChains = 1;
 #endif
 constexpr std::size_t kTile = 32;        // depth of a tile of K
 constexpr std::size_t kBlockTiles = 8;   // the weights of a block of K stay in the first-level cache for all rows
@@ -33,21 +36,61 @@ constexpr std::size_t prepared_stride(std::size_t k) {
 // Where the weights of a pair (even k, odd k) come from, and how they are multiplied.
 struct PackedBf16 {
   using Element = Bf16;
-  static MORTISE_INLINE void pair(const Bf16* w, F32x16& even, F32x16& odd) {
-    const I32x16 both = load_i32(reinterpret_cast<const std::int32_t*>(w));
-    even = from_bits(shift_left<16>(both));
-    odd = from_bits(both & broadcast_i32(static_cast<std::int32_t>(0xffff0000u)));
+  static MORTISE_INLINE I32x16 both(const Bf16* w) { return load_i32(reinterpret_cast<const std::int32_t*>(w)); }
+  static MORTISE_INLINE F32x16 even(const Bf16* w) { return from_bits(shift_left<16>(both(w))); }
+  static MORTISE_INLINE F32x16 odd(const Bf16* w) {
+    return from_bits(both(w) & broadcast_i32(static_cast<std::int32_t>(0xffff0000u)));
   }
   static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma_exact_product(a, b, c); }
 };
 struct PackedF32 {
   using Element = float;
-  static MORTISE_INLINE void pair(const float* w, F32x16& even, F32x16& odd) {
-    even = load(w);
-    odd = load(w + kLanes);
-  }
+  static MORTISE_INLINE F32x16 even(const float* w) { return load(w); }
+  static MORTISE_INLINE F32x16 odd(const float* w) { return load(w + kLanes); }
   static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma(a, b, c); }
 };
+
+template <std::size_t rows, std::size_t panels>
+struct Sums {
+  F32x16 of[rows][panels];
+};
+
+// sums[i][j] goes on by x[i] times the even or the odd k of a pair of panel j.
+template <class W, bool odd, std::size_t rows, std::size_t panels>
+MORTISE_INLINE void add_half(const float* x, std::size_t x_stride, const typename W::Element* w, std::size_t w_stride,
+                             Sums<rows, panels>& sums) {
+  F32x16 weights[panels];
+#pragma GCC unroll 4
+  for (std::size_t j = 0; j < panels; ++j) weights[j] = odd ? W::odd(w + j * w_stride) : W::even(w + j * w_stride);
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < rows; ++i) {
+    const F32x16 factor = broadcast(x[i * x_stride + odd]);
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < panels; ++j) sums.of[i][j] = W::multiply_add(factor, weights[j], sums.of[i][j]);
+  }
+}
+
+template <std::size_t rows, std::size_t panels>
+MORTISE_INLINE void clear(Sums<rows, panels>& sums) {
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < rows; ++i) {
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < panels; ++j) sums.of[i][j] = zero();
+  }
+}
+
+// One chain of a tile. Not inlined: beside anything else its sums would not all stay in registers, and a sum in memory
+// makes each multiplication wait for the last one's store.
+template <class W, bool odd, std::size_t rows, std::size_t panels>
+[[gnu::noinline]] void add_chain(const float* x, std::size_t x_stride, const typename W::Element* w,
+                                 std::size_t w_stride, Sums<rows, panels>& out) {
+  Sums<rows, panels> sums;
+  clear(sums);
+  for (std::size_t pair = 0; pair < kTile / 2; ++pair) {
+    add_half<W, odd>(x + pair * 2, x_stride, w + pair * 2 * kLanes, w_stride, sums);
+  }
+  out = sums;
+}
 
 // acc[i][j] += the tiles [0, tiles) of x rows i (x_stride apart) and panels j (w_stride apart), one tile after the
 // other.
@@ -55,31 +98,25 @@ template <class W, std::size_t rows, std::size_t panels>
 void multiply_block(const float* x, std::size_t x_stride, const typename W::Element* w, std::size_t w_stride,
                     std::size_t tiles, float* acc) {
   for (std::size_t t = 0; t < tiles; ++t) {
-    F32x16 a[rows][panels], b[rows][panels];
-    for (std::size_t i = 0; i < rows; ++i) {
-      for (std::size_t j = 0; j < panels; ++j) a[i][j] = b[i][j] = zero();
-    }
+    Sums<rows, panels> a, b;
+    if constexpr (rows <= kRowsOfBothChains) {
+      clear(a);
+      clear(b);
 #pragma GCC unroll 2
-    for (std::size_t pair = 0; pair < kTile / 2; ++pair) {
-      F32x16 even[panels], odd[panels];
-#pragma GCC unroll 4
-      for (std::size_t j = 0; j < panels; ++j) W::pair(w + j * w_stride + pair * 2 * kLanes, even[j], odd[j]);
-#pragma GCC unroll 8
-      for (std::size_t i = 0; i < rows; ++i) {
-        const F32x16 x_even = broadcast(x[i * x_stride + pair * 2]);
-#pragma GCC unroll 4
-        for (std::size_t j = 0; j < panels; ++j) a[i][j] = W::multiply_add(x_even, even[j], a[i][j]);
-        const F32x16 x_odd = broadcast(x[i * x_stride + pair * 2 + 1]);
-#pragma GCC unroll 4
-        for (std::size_t j = 0; j < panels; ++j) b[i][j] = W::multiply_add(x_odd, odd[j], b[i][j]);
+      for (std::size_t pair = 0; pair < kTile / 2; ++pair) {
+        add_half<W, false>(x + pair * 2, x_stride, w + pair * 2 * kLanes, w_stride, a);
+        add_half<W, true>(x + pair * 2, x_stride, w + pair * 2 * kLanes, w_stride, b);
       }
+    } else {
+      add_chain<W, false>(x, x_stride, w, w_stride, a);
+      add_chain<W, true>(x, x_stride, w, w_stride, b);
     }
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < rows; ++i) {
 #pragma GCC unroll 4
       for (std::size_t j = 0; j < panels; ++j) {
         float* sum = acc + i * kPanelBlock * kLanes + j * kLanes;
-        store(sum, load(sum) + (a[i][j] + b[i][j]));
+        store(sum, load(sum) + (a.of[i][j] + b.of[i][j]));
       }
     }
     x += kTile;
