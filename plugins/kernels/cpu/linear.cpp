@@ -87,6 +87,8 @@ template <class W, bool odd, std::size_t rows, std::size_t panels>
   Sums<rows, panels> sums;
   clear(sums);
   for (std::size_t pair = 0; pair < kTile / 2; ++pair) {
+    // The next tile, while this one is multiplied for the first time.
+    if (!odd) __builtin_prefetch(w + (kTile + pair * 2) * kLanes);
     add_half<W, odd>(x + pair * 2, x_stride, w + pair * 2 * kLanes, w_stride, sums);
   }
   out = sums;
