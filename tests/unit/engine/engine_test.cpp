@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
+#include <thread>
 
 #include "engine_fixture.hpp"
 #include "error.hpp"
@@ -26,6 +28,11 @@ TEST_F(EngineTest, GeneratesWhatTheModelSays) {
 
 TEST_F(EngineTest, ManyRequestsInASmallPoolEachGetTheirOwnTokens) {
   std::mt19937 random(7);
+  world = std::make_unique<FakeWorld>(small_limits());
+  std::atomic<bool> all_here = false;  // requests that are submitted slowly would never meet
+  world->before_forward = [&](std::int64_t count) {
+    while (count == 0 && !all_here) std::this_thread::yield();
+  };
   start();
   std::vector<std::vector<std::int32_t>> prompts;
   std::vector<Collector> collectors(40);
@@ -35,6 +42,7 @@ TEST_F(EngineTest, ManyRequestsInASmallPoolEachGetTheirOwnTokens) {
     prompts.push_back(prompt);
     engine->submit(greedy(prompt, 1 + static_cast<std::int32_t>(prompts.size()) % 24), collector.sink());
   }
+  all_here = true;
   for (std::size_t i = 0; i < collectors.size(); ++i) {
     const auto choice = collectors[i].wait().at(0);
     EXPECT_EQ(choice.ids(), expected(prompts[i], static_cast<std::int32_t>(choice.tokens.size()))) << "request " << i;
