@@ -15,6 +15,7 @@ namespace {
 
 // Of a device whose KV cache is to fill it: what stays free for workspaces and captured graphs.
 constexpr std::uint64_t kKeptFree = std::uint64_t{1} << 30, kKeptShare = 12;
+constexpr std::int32_t kMaxPaths = 64;  // of a draft tree
 
 double gib(std::uint64_t bytes) {
   return static_cast<double>(bytes) / (1 << 30);
@@ -169,7 +170,11 @@ void Assembly::open_proposer(const PartDescription& description, const mortise_q
   instance.check(proposer.api->bind(proposer.self, &bind, &error), error, "bind");
   proposer.max_tokens = MORTISE_HAS(proposer.api, max_drafts) ? proposer.api->max_drafts(proposer.self)
                                                               : choice.options.value("max_tokens", 0);
+  if ((proposer.capabilities & MORTISE_CAP_TREE) != 0) {
+    proposer.max_paths = std::clamp(choice.options.value("branches", 1), 1, kMaxPaths);
+  }
   limits_.max_draft_tokens = std::max(limits_.max_draft_tokens, proposer.max_tokens);
+  limits_.max_paths = std::max(limits_.max_paths, proposer.max_paths);
 }
 
 mortise_activate_args Assembly::sizes() const {

@@ -78,8 +78,11 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
     min_ps.push_back(sampling.min_p);
     positions.push_back(sequence->num_tokens());
   }
-  const auto width = static_cast<std::size_t>(*std::max_element(max_drafts.begin(), max_drafts.end()));
-  std::vector<std::int32_t> tokens(asked.size() * width, -1), lengths(asked.size(), 0);
+  // Trees are verified in coupled mode alone.
+  const std::size_t max_paths = limits_.rejection ? 1 : static_cast<std::size_t>(proposer().max_paths);
+  const auto width = max_paths * static_cast<std::size_t>(*std::max_element(max_drafts.begin(), max_drafts.end()));
+  std::vector<std::int32_t> tokens(asked.size() * width, -1), lengths(asked.size(), 0), parents;
+  if (max_paths > 1) parents.assign(tokens.size(), -1);
   mortise_proposal_args args{};
   args.struct_size = sizeof args;
   args.num_seqs = static_cast<std::int32_t>(asked.size());
@@ -94,6 +97,7 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
   args.min_ps = min_ps.data();
   args.tokens = tokens.data();
   args.num_drafts = lengths.data();
+  if (!parents.empty()) args.parents = parents.data();
   const std::size_t row_size = gives_distributions() ? width * static_cast<std::size_t>(vocab_size_) : 0;
   std::vector<float> distributions(asked.size() * row_size);
   if (row_size > 0) args.distributions = distributions.data();
@@ -103,8 +107,9 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
   }
   for (std::size_t i = 0; i < asked.size(); ++i) {
     const std::int32_t length = lengths[i];
-    if (length < 0 || length > asked[i].max_drafts) {
-      failed("propose", fmt::format("{} drafts, {} were asked for at most", length, asked[i].max_drafts));
+    const std::int32_t most = parents.empty() ? asked[i].max_drafts : static_cast<std::int32_t>(width);
+    if (length < 0 || length > most) {
+      failed("propose", fmt::format("{} drafts, {} were asked for at most", length, most));
       continue;
     }
     const auto row = std::span(tokens).subspan(i * width, static_cast<std::size_t>(length));
@@ -114,12 +119,35 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
       failed("propose", fmt::format("token id {} is not one of the vocabulary's {}", *wrong, vocab_size_));
       continue;
     }
-    asked[i].sequence->drafts.assign(row.begin(), row.end());
+    if (parents.empty()) {
+      asked[i].sequence->drafts.assign(row.begin(), row.end());
+    } else if (!take_tree(asked[i], row, std::span(parents).subspan(i * width, row.size()))) {
+      continue;
+    }
     asked[i].sequence->drafted_by = static_cast<std::int32_t>(index_);
     if (row_size > 0 && !take_distributions(*asked[i].sequence, std::span(distributions).subspan(i * row_size))) {
       asked[i].sequence->drafts.clear();
     }
   }
+}
+
+// False: it is no tree of paths as long as they may be.
+bool Drafter::take_tree(const Ask& ask, std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents) {
+  std::string why;
+  std::vector<std::vector<std::int32_t>> paths = paths_of(tokens, parents, ask.max_drafts, why);
+  if (!why.empty()) {
+    failed("propose", why);
+    return false;
+  }
+  for (std::vector<std::int32_t>& path : paths) {
+    if (ask.sequence->drafts.empty()) {
+      ask.sequence->drafts = std::move(path);
+    } else if (ask.sequence->num_tokens() - ask.sequence->num_computed == 1) {
+      // With more than the last known token to run, a fork's copy of the last block would lack what this step computes.
+      ask.sequence->forks.push_back({std::move(path), {}, 0});
+    }
+  }
+  return true;
 }
 
 bool Drafter::gives_distributions() const {

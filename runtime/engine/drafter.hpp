@@ -49,6 +49,7 @@ class Drafter {
 
   const ActiveProposer& proposer() const { return parts_.proposers[index_]; }
   void failed(const char* call, std::string_view why);
+  bool take_tree(const Ask& ask, std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents);
   bool gives_distributions() const;
   bool take_distributions(Sequence& sequence, std::span<const float> rows);
   void take_ended(std::span<const std::uint64_t> ended);

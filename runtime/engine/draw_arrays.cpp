@@ -23,7 +23,7 @@ void DrawArrays::add(const Sequence& sequence, const LogitRow& row) {
   keys.push_back(sequence.key);
   positions.push_back(row.position + 1);
   // A row behind drafts sees them as if they had been accepted: if they are not, nobody looks at the row.
-  const auto drafts = std::span(sequence.drafts).first(num_drafts_before(sequence, row));
+  const std::span<const std::int32_t> drafts = drafts_before(sequence, row);
   allowed_index.push_back(allowed_set(sequence, drafts));
   for (const LogitEdit& edit : edits_of(sequence, drafts)) {
     edit_ids.push_back(edit.token);

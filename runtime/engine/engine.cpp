@@ -241,10 +241,13 @@ void Engine::step() {
   drafting_.propose(step, scheduled);
   trace_.phase("build");
   trace_.batch(scheduled);
+  std::int32_t num_rows = 0;  // forks of draft trees left out: they belong to the price of the drafts they stand beside
   for (const ScheduledSequence& item : scheduled) {
     kv_.reserve(*item.sequence, item.sequence->num_computed + item.num_rows());
+    num_rows += item.num_rows();
   }
   set_pins(plan.pins);  // after the plan has got its blocks: it may count on cached ones that are pinned now
+  fork_drafts(scheduled);
   rows_.assign(scheduled);
   const std::optional<BatchBucket> bucket = graphs_.bucket_of(rows_.runs());
   const mortise_batch& batch =
@@ -262,8 +265,78 @@ void Engine::step() {
   trace_.phase("commit");
   commit(scheduled, rows_.logit_rows(), std::move(infos), hidden);
   ended_ids_.clear();  // by now model, attention and proposer have been told
-  drafting_.step_took(scheduled, batch.num_real_tokens,
+  drafting_.step_took(scheduled, num_rows,
                       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
+
+// Gives the further paths of draft trees blocks, as far as blocks, rows and places are left of this step; the others
+// are not run.
+void Engine::fork_drafts(std::span<const ScheduledSequence> scheduled) {
+  const auto num_runs = [&](std::int32_t rows) { return limits_.batch_expansion ? rows : 1; };
+  std::int32_t rows = limits_.max_batched_tokens, runs = limits_.max_batch_runs();
+  for (const ScheduledSequence& item : scheduled) {
+    rows -= item.num_rows();
+    runs -= num_runs(item.num_rows());
+  }
+  std::vector<BlockId> from, to;
+  for (const ScheduledSequence& item : scheduled) {
+    std::vector<DraftFork>& forks = item.sequence->forks;
+    for (std::size_t i = 0; i < forks.size(); ++i) {
+      const auto needed = 1 + static_cast<std::int32_t>(forks[i].drafts.size());
+      if (needed > rows || num_runs(needed) > runs || !kv_.fork(*item.sequence, forks[i], from, to)) {
+        forks.resize(i);
+        break;
+      }
+      rows -= needed;
+      runs -= num_runs(needed);
+    }
+  }
+  if (from.empty()) return;
+  mortise_error error = empty_error();
+  check_part(parts_.attention.api->copy_blocks(parts_.attention.self, nullptr, from.data(), to.data(),
+                                               static_cast<std::int32_t>(from.size()), &error),
+             error, parts_.attention.name);
+}
+
+// Of a sequence with a draft tree: leaves the rows of the path of which most stands. If that is a fork, its drafts and
+// blocks become the sequence's.
+void Engine::take_best_path(Sequence& sequence, std::vector<LogitRow>& rows, std::vector<TokenInfo>& infos) {
+  // What was drawn behind the last known token, which all paths begin with, then behind each of the path's drafts.
+  const auto drawn = [&](std::int32_t path) {
+    std::vector<std::size_t> at = {0};
+    for (std::size_t i = 1; i < rows.size(); ++i) {
+      if (rows[i].path == path) at.push_back(i);
+    }
+    return at;
+  };
+  const auto num_accepted = [&](std::int32_t path, const std::vector<std::int32_t>& drafts) {
+    const std::vector<std::size_t> at = drawn(path);
+    std::size_t count = 0;
+    while (count < drafts.size() && infos[at[count]].id == drafts[count]) ++count;
+    return count;
+  };
+  std::int32_t best = 0;
+  std::size_t most = num_accepted(0, sequence.drafts);
+  for (std::size_t i = 0; i < sequence.forks.size(); ++i) {
+    const auto path = static_cast<std::int32_t>(i) + 1;
+    const std::size_t count = num_accepted(path, sequence.forks[i].drafts);
+    if (count <= most) continue;
+    most = count;
+    best = path;
+  }
+  std::vector<LogitRow> best_rows;
+  std::vector<TokenInfo> best_infos;
+  for (const std::size_t at : drawn(best)) {
+    best_rows.push_back(rows[at]);
+    best_infos.push_back(std::move(infos[at]));
+  }
+  rows = std::move(best_rows);
+  infos = std::move(best_infos);
+  if (best == 0) return;
+  DraftFork& fork = sequence.forks[static_cast<std::size_t>(best) - 1];
+  // From here on the path that the sequence had is a fork that lost, like the others.
+  std::swap(sequence.drafts, fork.drafts);
+  kv_.adopt(sequence, fork);
 }
 
 void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
@@ -273,9 +346,18 @@ void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<c
   for (std::size_t i = 0; i < scheduled.size(); ++i) {
     std::size_t end = begin;
     while (end < rows.size() && static_cast<std::size_t>(rows[end].seq) == i) ++end;
-    commit_sequence(*scheduled[i].sequence, rows.subspan(begin, end - begin),
-                    std::span(infos).subspan(begin, end - begin), scheduled[i].num_new_tokens);
+    Sequence& sequence = *scheduled[i].sequence;
+    const std::span<const LogitRow> own = rows.subspan(begin, end - begin);
+    const std::span<TokenInfo> own_infos = std::span(infos).subspan(begin, end - begin);
     begin = end;
+    if (sequence.forks.empty()) {
+      commit_sequence(sequence, own, own_infos, scheduled[i].num_new_tokens);
+      continue;
+    }
+    std::vector<LogitRow> path(own.begin(), own.end());
+    std::vector<TokenInfo> path_infos(std::move_iterator(own_infos.begin()), std::move_iterator(own_infos.end()));
+    take_best_path(sequence, path, path_infos);
+    commit_sequence(sequence, path, path_infos, scheduled[i].num_new_tokens);
   }
   drafting_.observe(outcomes_, ended_ids_, &hidden);
 }
@@ -323,10 +405,13 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     ++num_accepted;
     if (finish == FinishReason::kNone) ++sequence.num_computed;  // the draft's row was this token's
   }
-  sequence.usage.draft_tokens += static_cast<std::int32_t>(drafts.size());
+  std::size_t num_drafts = drafts.size();
+  for (const DraftFork& fork : sequence.forks) num_drafts += fork.drafts.size();
+  kv_.drop_forks(sequence);
+  sequence.usage.draft_tokens += static_cast<std::int32_t>(num_drafts);
   sequence.usage.accepted_tokens += num_accepted;
   counters_.num_generated += static_cast<std::uint64_t>(num_committed);
-  counters_.num_draft_tokens += drafts.size();
+  counters_.num_draft_tokens += num_drafts;
   drafting_.verified(sequence, num_accepted);
   counters_.num_accepted_tokens += static_cast<std::uint64_t>(num_accepted);
   if (num_committed > 0 && sequence.num_generated() == num_committed) trace_.mark(sequence, "first token");

@@ -85,6 +85,8 @@ class Engine {
   void preempt(Sequence& sequence);
   void set_pins(const std::vector<Pin>& pins);
   void drop_pins();
+  void fork_drafts(std::span<const ScheduledSequence> scheduled);
+  void take_best_path(Sequence& sequence, std::vector<LogitRow>& rows, std::vector<TokenInfo>& infos);
   void commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
               std::vector<TokenInfo> infos, const mortise_tensor& hidden);
   void commit_sequence(Sequence& sequence, std::span<const LogitRow> rows, std::span<TokenInfo> infos,

@@ -2,6 +2,7 @@
 // borrowed. Who loads, owns and unloads them is engine/assembly.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,7 +29,8 @@ struct ActivePart {
 struct ActiveProposer : ActivePart<mortise_proposer, mortise_proposer_table> {
   std::string plugin;              // "ngram": what a request calls it by; no two of a pipeline are the same
   std::uint64_t capabilities = 0;  // MORTISE_CAP_*
-  std::int32_t max_tokens = 0;     // drafts for a sequence and step, its option
+  std::int32_t max_tokens = 0;     // drafts for a sequence and step, its option; of a tree: on a path
+  std::int32_t max_paths = 1;      // of a draft tree: its option `branches`
   const mortise_sequences_table* sequences = nullptr;  // null: it does not say of how many it keeps something
 };
 
@@ -53,6 +55,7 @@ struct EngineLimits {
   std::int32_t max_model_len = 0;
   std::int32_t block_size = 0;
   std::int32_t num_blocks = 0;
+  std::int32_t max_paths = 1;         // of a sequence's draft tree
   std::int32_t max_draft_tokens = 0;  // a sequence and step, of the proposer that drafts most; 0 without one
   // Drafts are verified by rejection sampling. A plan may not cut them then: how many there were decides what comes
   // out.
@@ -66,7 +69,10 @@ struct EngineLimits {
   std::int32_t padding_block = -1;
 
   // Runs of rows in one batch, at most: what model and attention make room for.
-  std::int32_t max_batch_runs() const { return batch_expansion ? max_batched_tokens : max_num_seqs; }
+  std::int32_t max_batch_runs() const {
+    return batch_expansion ? max_batched_tokens
+                           : std::min(max_num_seqs * max_paths, std::max(max_num_seqs, max_batched_tokens));
+  }
 };
 
 }  // namespace mortise

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/draft_tree.hpp"
 #include "engine/request.hpp"
 #include "engine/text_stream.hpp"
 #include "kv/prefix_tree.hpp"
@@ -83,6 +84,7 @@ class Sequence {
   std::int32_t num_cached_free_blocks = 0;  // of them nobody holds
   std::vector<BlockId> pinned;              // a path that is held for the scheduler's pin
   std::vector<std::int32_t> drafts;         // of this step, to verify
+  std::vector<DraftFork> forks;             // further paths of them
   std::int32_t drafted_by = -1;             // index of the proposer that they are from
   // [drafts, vocabulary] what they were drawn from, for rejection sampling; empty: they are certain.
   std::vector<float> draft_distributions;

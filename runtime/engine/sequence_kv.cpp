@@ -99,7 +99,34 @@ void SequenceKv::keep_scores(const Sequence& sequence, std::int32_t block_index)
   }
 }
 
+bool SequenceKv::fork(const Sequence& sequence, DraftFork& fork, std::vector<BlockId>& from, std::vector<BlockId>& to) {
+  const std::int32_t last = sequence.num_tokens() - 1;
+  const auto first = static_cast<std::size_t>(last / block_size_);
+  const auto end = (static_cast<std::size_t>(last) + fork.drafts.size()) / static_cast<std::size_t>(block_size_) + 1;
+  const auto fresh = cache_.allocate(end - first);
+  if (!fresh) return false;
+  fork.blocks.assign(sequence.blocks.begin(), sequence.blocks.begin() + static_cast<std::ptrdiff_t>(first));
+  fork.blocks.insert(fork.blocks.end(), fresh->begin(), fresh->end());
+  fork.num_shared = first;
+  if (last % block_size_ == 0) return true;
+  from.push_back(sequence.blocks[first]);
+  to.push_back(fresh->front());
+  return true;
+}
+
+void SequenceKv::adopt(Sequence& sequence, DraftFork& fork) {
+  std::swap(sequence.blocks, fork.blocks);  // the fork now has the path that did not stand
+}
+
+void SequenceKv::drop_forks(Sequence& sequence) {
+  for (const DraftFork& fork : sequence.forks) {
+    cache_.release(std::span<const BlockId>(fork.blocks).subspan(fork.num_shared));
+  }
+  sequence.forks.clear();
+}
+
 void SequenceKv::release(Sequence& sequence) {
+  drop_forks(sequence);
   cache_.release(sequence.blocks);
   sequence.blocks.clear();
   sequence.num_computed = sequence.num_published = 0;

@@ -23,6 +23,12 @@ class SequenceKv {
   void admit(Sequence& sequence);
   // Blocks for `num_tokens` tokens. Throws when they are not there, which the checked plan rules out.
   void reserve(Sequence& sequence, std::int32_t num_tokens);
+  // Gives a fork of a running sequence, whose last known token is to be run, blocks of its own from that token's on.
+  // What is in that block already is to be copied, `from` to `to`. False: too few blocks are free or cached.
+  bool fork(const Sequence& sequence, DraftFork& fork, std::vector<BlockId>& from, std::vector<BlockId>& to);
+  // Exchanges the blocks of both: the fork's path is the sequence's from now on.
+  void adopt(Sequence& sequence, DraftFork& fork);
+  void drop_forks(Sequence& sequence);
   // Lets others find the blocks that this step has filled.
   void publish(Sequence& sequence);
   // Takes its blocks: it has ended or is preempted. Its pin stays.

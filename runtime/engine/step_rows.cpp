@@ -29,6 +29,26 @@ void StepRows::add(std::int32_t index, const ScheduledSequence& scheduled) {
     }
   }
   num_rows_ += scheduled.num_rows();
+  for (std::size_t fork = 0; fork < sequence.forks.size(); ++fork) add_fork(index, sequence, fork);
+}
+
+// The last known token again, since the fork's copy of its block lacks it, then the fork's drafts.
+void StepRows::add_fork(std::int32_t index, const Sequence& sequence, std::size_t fork) {
+  const DraftFork& path = sequence.forks[fork];
+  const std::int32_t first = sequence.num_tokens() - 1;
+  const auto last_known = std::span<const std::int32_t>(sequence.tokens).last(1);
+  add_runs({sequence.id, first, last_known, path.drafts, path.blocks});
+  const auto count = static_cast<std::int32_t>(path.drafts.size());
+  for (std::int32_t i = 1; i <= count; ++i) {
+    logit_rows_.push_back({num_rows_ + i, index, first + i, -1, static_cast<std::int32_t>(fork) + 1});
+  }
+  num_rows_ += 1 + count;
+}
+
+std::span<const std::int32_t> drafts_before(const Sequence& sequence, const LogitRow& row) {
+  const std::vector<std::int32_t>& drafts =
+      row.path == 0 ? sequence.drafts : sequence.forks[static_cast<std::size_t>(row.path) - 1].drafts;
+  return std::span(drafts).first(static_cast<std::size_t>(row.position - (sequence.num_tokens() - 1)));
 }
 
 void StepRows::add_runs(const RowRun& run) {

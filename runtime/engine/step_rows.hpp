@@ -28,7 +28,11 @@ struct LogitRow {
   std::int32_t seq = 0;       // index into the step's sequences
   std::int32_t position = 0;  // of the row's token; what comes out belongs to position + 1
   std::int32_t target = -1;   // prompt token to score, or -1: draw a token
+  std::int32_t path = 0;      // 0: behind the sequence's own tokens and drafts; k: behind the drafts of its fork k - 1
 };
+
+// The drafts that lie before a row.
+std::span<const std::int32_t> drafts_before(const Sequence& sequence, const LogitRow& row);
 
 class StepRows {
  public:
@@ -47,6 +51,7 @@ class StepRows {
 
  private:
   void add(std::int32_t index, const ScheduledSequence& scheduled);
+  void add_fork(std::int32_t index, const Sequence& sequence, std::size_t fork);
   void add_runs(const RowRun& run);
 
   const bool expands_;

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "error.hpp"
@@ -33,7 +34,87 @@ struct Runner::Machine {
   std::vector<std::int32_t> top_ks;
   std::vector<std::uint64_t> keys;
   std::vector<std::int64_t> positions;
+  std::vector<std::vector<std::int32_t>> banned;  // ascending, of each row
+  std::vector<std::int32_t> edit_offsets, edit_ids;
+  std::vector<float> edit_biases, edit_repetitions, edit_subtracts;
+
+  void set_arguments(std::span<RunnerSequence* const> drawn, const mortise_runner_step& wanted);
+  // A token for each row; valid until the next call.
+  std::span<const std::int32_t> draw(const DevicePart& device, const mortise_step& step, const mortise_tensor& logits,
+                                     std::size_t count);
+  // The next draw goes without these, one of each row.
+  void ban(std::span<const std::int32_t> tokens);
 };
+
+namespace {
+
+std::size_t num_choices_of(const mortise_runner_step& step) {
+  return static_cast<std::size_t>(std::max(step.num_choices, 1));
+}
+
+}  // namespace
+
+void Runner::Machine::set_arguments(std::span<RunnerSequence* const> drawn, const mortise_runner_step& wanted) {
+  for (auto* array : {&temperatures, &top_ps, &min_ps, &edit_biases, &edit_repetitions, &edit_subtracts})
+    array->clear();
+  for (auto* array : {&top_ks, &edit_offsets, &edit_ids}) array->clear();
+  keys.clear();
+  positions.clear();
+  banned.clear();
+  for (const RunnerSequence* sequence : drawn) {
+    const std::size_t i = sequence->step_index;
+    temperatures.push_back(wanted.temperatures[i]);
+    top_ks.push_back(wanted.top_ks == nullptr ? 0 : wanted.top_ks[i]);
+    top_ps.push_back(wanted.top_ps == nullptr ? 1 : wanted.top_ps[i]);
+    min_ps.push_back(wanted.min_ps == nullptr ? 0 : wanted.min_ps[i]);
+    keys.push_back(wanted.keys[i]);
+    positions.push_back(sequence->num_tokens());
+  }
+}
+
+void Runner::Machine::ban(std::span<const std::int32_t> tokens) {
+  banned.resize(tokens.size());
+  edit_ids.clear();
+  edit_offsets.assign(1, 0);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0) banned[i].insert(std::ranges::upper_bound(banned[i], tokens[i]), tokens[i]);
+    edit_ids.insert(edit_ids.end(), banned[i].begin(), banned[i].end());
+    edit_offsets.push_back(static_cast<std::int32_t>(edit_ids.size()));
+  }
+  edit_biases.assign(edit_ids.size(), -std::numeric_limits<float>::infinity());
+  edit_repetitions.assign(edit_ids.size(), 1);
+  edit_subtracts.assign(edit_ids.size(), 0);
+}
+
+std::span<const std::int32_t> Runner::Machine::draw(const DevicePart& device, const mortise_step& step,
+                                                    const mortise_tensor& logits, std::size_t count) {
+  upload.clear();
+  const auto put = [&](const auto& values) {
+    return upload.put(std::span<const typename std::decay_t<decltype(values)>::value_type>(values));
+  };
+  const std::size_t temperature = put(temperatures), top_k = put(top_ks), top_p = put(top_ps), min_p = put(min_ps),
+                    key = put(keys), position = put(positions), offset = put(edit_offsets), id = put(edit_ids),
+                    bias = put(edit_biases), repetition = put(edit_repetitions), subtract = put(edit_subtracts);
+  upload.upload();
+  mortise_sample_args args{};
+  args.struct_size = sizeof args;
+  args.logits = &logits;
+  args.temperatures = upload.device<float>(temperature);
+  args.top_ks = upload.device<std::int32_t>(top_k);
+  args.top_ps = upload.device<float>(top_p);
+  args.min_ps = upload.device<float>(min_p);
+  args.keys = upload.device<std::uint64_t>(key);
+  args.positions = upload.device<std::int64_t>(position);
+  if (!edit_ids.empty()) args.edit_offsets = upload.device<std::int32_t>(offset);
+  args.edit_ids = upload.device<std::int32_t>(id);
+  args.edit_biases = upload.device<float>(bias);
+  args.edit_repetitions = upload.device<float>(repetition);
+  args.edit_subtracts = upload.device<float>(subtract);
+  args.tokens = static_cast<std::int32_t*>(results.reserve(count * sizeof(std::int32_t)));
+  mortise_error error = empty_error();
+  check_part(device.api->sample(device.self, step.stream, &args, &error), error, device.name);
+  return download.fetch(args.tokens, count);
+}
 
 Runner::Runner(std::unique_ptr<ModelStack> stack, const RunnerSizes& sizes)
     : stack_(std::move(stack)), target_vocab_size_(sizes.target_vocab_size) {
@@ -98,13 +179,15 @@ void Runner::update(const mortise_runner_tokens& tokens) {
     machine_->kv.cut(sequence, static_cast<std::int32_t>(equal - sequence.tokens.begin()));
     if (sequence.first_unknown >= tokens.begins[i]) sequence.first_unknown = RunnerSequence::kNone;
     sequence.tokens.erase(begin, sequence.tokens.end());
-    for (const std::int32_t token : fresh) {
-      const bool known = token >= 0 && token < stack_->dims().vocab_size;
-      if (!known) sequence.first_unknown = std::min(sequence.first_unknown, sequence.num_tokens());
-      sequence.tokens.push_back(token);
-    }
+    for (const std::int32_t token : fresh) append(sequence, token);
     sequence.num_committed = sequence.num_tokens();
   }
+}
+
+void Runner::append(RunnerSequence& sequence, std::int32_t token) const {
+  const bool known = token >= 0 && token < stack_->dims().vocab_size;
+  if (!known) sequence.first_unknown = std::min(sequence.first_unknown, sequence.num_tokens());
+  sequence.tokens.push_back(token);
 }
 
 void Runner::end(std::span<const std::uint64_t> ids) {
@@ -117,19 +200,9 @@ void Runner::end(std::span<const std::uint64_t> ids) {
   }
 }
 
-void Runner::step(const mortise_runner_step& step) {
-  collect(step);
-  const std::size_t count = machine_->kv.reserve(wanted_, sequences_, num_steps_);
-  if (count < wanted_.size()) warn_of_full_pool();
-  const auto runnable = std::span<RunnerSequence* const>(wanted_).first(count);
-  for (std::size_t next = 0; next < runnable.size();) {
-    add_rows(runnable, next);
-    run_pass(step);
-  }
-}
-
 // The sequences that the step asks for, but for those that the model cannot run.
-void Runner::collect(const mortise_runner_step& step) {
+void Runner::begin_step(const mortise_runner_step& step) {
+  if (!active()) fail("the runner is not active: steps come after the proposer's activate");
   ++num_steps_;
   wanted_.clear();
   for (std::int32_t i = 0; i < step.num_seqs; ++i) {
@@ -140,13 +213,23 @@ void Runner::collect(const mortise_runner_step& step) {
       fail("sequence {} is asked for twice", step.seq_ids[i]);
     }
     sequence.step_index = static_cast<std::size_t>(i);
-    step.sampled[i] = -1;
+    std::fill_n(step.sampled + static_cast<std::size_t>(i) * num_choices_of(step), num_choices_of(step), -1);
     if (sequence.num_tokens() > limits_.max_model_len || sequence.first_unknown != RunnerSequence::kNone) {
       machine_->kv.release(sequence);  // it will not be run again
     } else {
       machine_->kv.cut(sequence, sequence.num_tokens() - 1);  // the last token's row is what the next is drawn from
       wanted_.push_back(&sequence);
     }
+  }
+}
+
+void Runner::run_step(const mortise_runner_step& step) {
+  const std::size_t count = machine_->kv.reserve(wanted_, sequences_, num_steps_);
+  if (count < wanted_.size()) warn_of_full_pool();
+  const auto runnable = std::span<RunnerSequence* const>(wanted_).first(count);
+  for (std::size_t next = 0; next < runnable.size();) {
+    add_rows(runnable, next);
+    run_pass(step);
   }
 }
 
@@ -205,7 +288,7 @@ void Runner::draw(const mortise_step& step, const mortise_tensor& hidden, const 
         std::span<RunnerSequence* const>(drawing_).subspan(first, std::min(limit, drawing_.size() - first));
     const mortise_tensor logits =
         m.head.run(step, hidden, step.batch->device_logit_rows + first, static_cast<std::int64_t>(drawn.size()));
-    take(drawn, sample(step, logits, drawn, wanted), wanted);
+    sample(step, logits, drawn, wanted);
     if (wanted.logits == nullptr) continue;
     const auto values = m.download.fetch(static_cast<const float*>(logits.data), drawn.size() * vocab_size);
     for (std::size_t i = 0; i < drawn.size(); ++i) {
@@ -214,54 +297,57 @@ void Runner::draw(const mortise_step& step, const mortise_tensor& hidden, const 
   }
 }
 
-// The next token of each of `drawn`; valid until the next call.
-std::span<const std::int32_t> Runner::sample(const mortise_step& step, const mortise_tensor& logits,
-                                             std::span<RunnerSequence* const> drawn,
-                                             const mortise_runner_step& wanted) {
-  Machine& m = *machine_;
-  for (auto* array : {&m.temperatures, &m.top_ps, &m.min_ps}) array->clear();
-  m.top_ks.clear();
-  m.keys.clear();
-  m.positions.clear();
-  for (const RunnerSequence* sequence : drawn) {
-    const std::size_t i = sequence->step_index;
-    m.temperatures.push_back(wanted.temperatures[i]);
-    m.top_ks.push_back(wanted.top_ks == nullptr ? 0 : wanted.top_ks[i]);
-    m.top_ps.push_back(wanted.top_ps == nullptr ? 1 : wanted.top_ps[i]);
-    m.min_ps.push_back(wanted.min_ps == nullptr ? 0 : wanted.min_ps[i]);
-    m.keys.push_back(wanted.keys[i]);
-    m.positions.push_back(sequence->num_tokens());
+// The next tokens of each of `drawn`, one choice after the other; the first is appended.
+void Runner::sample(const mortise_step& step, const mortise_tensor& logits, std::span<RunnerSequence* const> drawn,
+                    const mortise_runner_step& wanted) {
+  const std::size_t num_choices = num_choices_of(wanted);
+  machine_->set_arguments(drawn, wanted);
+  for (std::size_t choice = 0; choice < num_choices; ++choice) {
+    const std::span<const std::int32_t> tokens = machine_->draw(stack_->parts().device, step, logits, drawn.size());
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
+      if (tokens[i] < 0 || tokens[i] >= target_vocab_size_) continue;
+      wanted.sampled[drawn[i]->step_index * num_choices + choice] = tokens[i];
+      if (choice == 0) drawn[i]->tokens.push_back(tokens[i]);
+    }
+    if (choice + 1 < num_choices) machine_->ban(tokens);
   }
-  m.upload.clear();
-  const auto put = [&](const auto& values) {
-    return m.upload.put(std::span<const typename std::decay_t<decltype(values)>::value_type>(values));
-  };
-  const std::size_t temperatures = put(m.temperatures), top_ks = put(m.top_ks), top_ps = put(m.top_ps),
-                    min_ps = put(m.min_ps), keys = put(m.keys), positions = put(m.positions);
-  m.upload.upload();
-  mortise_sample_args args{};
-  args.struct_size = sizeof args;
-  args.logits = &logits;
-  args.temperatures = m.upload.device<float>(temperatures);
-  args.top_ks = m.upload.device<std::int32_t>(top_ks);
-  args.top_ps = m.upload.device<float>(top_ps);
-  args.min_ps = m.upload.device<float>(min_ps);
-  args.keys = m.upload.device<std::uint64_t>(keys);
-  args.positions = m.upload.device<std::int64_t>(positions);
-  args.tokens = static_cast<std::int32_t*>(m.results.reserve(drawn.size() * sizeof(std::int32_t)));
-  const DevicePart& device = stack_->parts().device;
-  mortise_error error = empty_error();
-  check_part(device.api->sample(device.self, step.stream, &args, &error), error, device.name);
-  return m.download.fetch(args.tokens, drawn.size());
 }
 
-void Runner::take(std::span<RunnerSequence* const> drawn, std::span<const std::int32_t> tokens,
-                  const mortise_runner_step& wanted) {
-  for (std::size_t i = 0; i < drawn.size(); ++i) {
-    if (tokens[i] < 0 || tokens[i] >= target_vocab_size_) continue;
-    wanted.sampled[drawn[i]->step_index] = tokens[i];
-    drawn[i]->tokens.push_back(tokens[i]);
+void Runner::check(const mortise_runner_forks& forks) const {
+  if (!active()) fail("the runner is not active: sequences come after the proposer's activate");
+  for (std::int32_t i = 0; i < forks.num_forks; ++i) {
+    const auto origin = sequences_.find(forks.from_ids[i]);
+    if (origin == sequences_.end() || origin->second.tokens.empty()) {
+      fail("sequence {} is to be forked and has no token", forks.from_ids[i]);
+    }
+    if (forks.to_ids[i] >> 63 == 0)
+      fail("fork {} has no id of the caller's own: the highest bit is 0", forks.to_ids[i]);
+    const auto end = forks.to_ids + i;
+    if (sequences_.contains(forks.to_ids[i]) || std::find(forks.to_ids, end, forks.to_ids[i]) != end) {
+      fail("the id {} of a fork is in use", forks.to_ids[i]);
+    }
   }
+}
+
+void Runner::fork(const mortise_runner_forks& forks) {
+  check(forks);
+  std::vector<BlockId> from, to;
+  for (std::int32_t i = 0; i < forks.num_forks; ++i) {
+    RunnerSequence& fork = sequences_[forks.to_ids[i]];
+    const RunnerSequence& origin = sequences_.at(forks.from_ids[i]);
+    fork.tokens.assign(origin.tokens.begin(), origin.tokens.end() - 1);
+    fork.first_unknown = origin.first_unknown < fork.num_tokens() ? origin.first_unknown : RunnerSequence::kNone;
+    fork.num_committed = std::min(origin.num_committed, fork.num_tokens());
+    // Without room it begins without KV, like any other sequence.
+    machine_->kv.fork(origin, std::min(origin.num_computed, fork.num_tokens()), fork, from, to);
+    append(fork, forks.tokens[i]);
+  }
+  if (from.empty()) return;
+  const auto& attention = stack_->parts().attention;
+  mortise_error error = empty_error();
+  check_part(attention.api->copy_blocks(attention.self, nullptr, from.data(), to.data(),
+                                        static_cast<std::int32_t>(from.size()), &error),
+             error, attention.name);
 }
 
 void Runner::warn_of_full_pool() {

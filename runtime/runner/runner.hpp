@@ -46,8 +46,11 @@ class Runner {
 
   // As mortise/ext/runner.h has them; throw Errors. Engine thread only.
   void update(const mortise_runner_tokens& tokens);
-  void step(const mortise_runner_step& step);
+  // A step: what can be wrong with it is found by the first, and only then the second follows.
+  void begin_step(const mortise_runner_step& step);
+  void run_step(const mortise_runner_step& step);
   void end(std::span<const std::uint64_t> ids);
+  void fork(const mortise_runner_forks& forks);
 
   const ModelStack& stack() const { return *stack_; }
   bool active() const { return machine_ != nullptr; }
@@ -58,14 +61,13 @@ class Runner {
 
   mortise_activate_args sizes() const;
   void check(const mortise_runner_tokens& tokens) const;
-  void collect(const mortise_runner_step& step);
+  void append(RunnerSequence& sequence, std::int32_t token) const;
   void add_rows(std::span<RunnerSequence* const> runnable, std::size_t& next);
   void run_pass(const mortise_runner_step& wanted);
   void draw(const mortise_step& step, const mortise_tensor& hidden, const mortise_runner_step& wanted);
-  std::span<const std::int32_t> sample(const mortise_step& step, const mortise_tensor& logits,
-                                       std::span<RunnerSequence* const> drawn, const mortise_runner_step& wanted);
-  void take(std::span<RunnerSequence* const> drawn, std::span<const std::int32_t> tokens,
-            const mortise_runner_step& wanted);
+  void sample(const mortise_step& step, const mortise_tensor& logits, std::span<RunnerSequence* const> drawn,
+              const mortise_runner_step& wanted);
+  void check(const mortise_runner_forks& forks) const;
   void warn_of_full_pool();
 
   std::unique_ptr<ModelStack> stack_;

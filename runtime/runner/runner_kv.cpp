@@ -109,6 +109,26 @@ void RunnerKv::publish(RunnerSequence& sequence) {
   }
 }
 
+bool RunnerKv::fork(const RunnerSequence& origin, std::int32_t num_computed, RunnerSequence& fork,
+                    std::vector<BlockId>& from, std::vector<BlockId>& to) {
+  const std::int32_t num_blocks = (num_computed + block_size_ - 1) / block_size_;
+  const auto num_shared = static_cast<std::size_t>(std::min(origin.num_published, num_computed / block_size_));
+  const auto own =
+      std::span<const BlockId>(origin.blocks).first(static_cast<std::size_t>(num_blocks)).subspan(num_shared);
+  if (cache_.num_available() < own.size()) return false;
+  const auto shared = std::span<const BlockId>(origin.blocks).first(num_shared);
+  const auto fresh = cache_.allocate(own.size());
+  cache_.hold(shared);
+  fork.blocks.assign(shared.begin(), shared.end());
+  fork.blocks.insert(fork.blocks.end(), fresh->begin(), fresh->end());
+  fork.num_computed = num_computed;
+  fork.num_published = static_cast<std::int32_t>(num_shared);
+  fork.publishes = origin.publishes;
+  from.insert(from.end(), own.begin(), own.end());
+  to.insert(to.end(), fresh->begin(), fresh->end());
+  return true;
+}
+
 void RunnerKv::release(RunnerSequence& sequence) {
   cache_.release(sequence.blocks);
   sequence.blocks.clear();

@@ -30,6 +30,10 @@ class RunnerKv {
   void cut(RunnerSequence& sequence, std::int32_t num_tokens);
   // Lets others find the full blocks of committed tokens.
   void publish(RunnerSequence& sequence);
+  // Gives `fork`, which has no blocks, the KV of the first `num_computed` tokens of `origin`: published blocks are held
+  // by both, the others are to be copied, `from` to `to` each. False: there is no room, and the fork has no KV.
+  bool fork(const RunnerSequence& origin, std::int32_t num_computed, RunnerSequence& fork, std::vector<BlockId>& from,
+            std::vector<BlockId>& to);
   // Takes its blocks.
   void release(RunnerSequence& sequence);
 

@@ -1,7 +1,6 @@
 #include "runner/runner_service.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -22,6 +21,9 @@ struct RunnerService::Slot {
 };
 
 namespace {
+
+// Of a sequence in one pass: beyond it parts would keep memory for batches that are never worth it.
+constexpr std::int32_t kMaxForks = 15;
 
 const OptionsSchema& options_schema() {
   static const OptionsSchema schema(R"({
@@ -44,8 +46,11 @@ mortise_status guarded(mortise_error* error, const char* where, mortise_status c
   } catch (const std::exception& exception) {
     if (error != nullptr && error->struct_size >= sizeof(mortise_error)) {
       error->code = code;
-      std::strncpy(error->where, where, sizeof error->where - 1);
-      std::strncpy(error->message, exception.what(), sizeof error->message - 1);
+      const auto copy = [](char* to, std::size_t size, const char* from) {
+        fmt::format_to_n(to, size - 1, "{}", from).out[0] = '\0';
+      };
+      copy(error->where, sizeof error->where, where);
+      copy(error->message, sizeof error->message, exception.what());
     }
     return code;
   }
@@ -69,10 +74,16 @@ RunnerService::RunnerService(const PartInstance& device, PipelineDescription des
     return guarded(error, "update", MORTISE_INVALID_ARGUMENT, [&] { runner_of(runner).update(*tokens); });
   };
   table_->step = [](mortise_runner* runner, const mortise_runner_step* step, mortise_error* error) {
-    return guarded(error, "step", MORTISE_INVALID_ARGUMENT, [&] { runner_of(runner).step(*step); });
+    const mortise_status status =
+        guarded(error, "step", MORTISE_INVALID_ARGUMENT, [&] { runner_of(runner).begin_step(*step); });
+    if (status != MORTISE_OK) return status;
+    return guarded(error, "step", MORTISE_INTERNAL, [&] { runner_of(runner).run_step(*step); });
   };
   table_->end = [](mortise_runner* runner, const std::uint64_t* seq_ids, std::int32_t num_seqs) {
     runner_of(runner).end({seq_ids, static_cast<std::size_t>(num_seqs)});
+  };
+  table_->fork = [](mortise_runner* runner, const mortise_runner_forks* forks, mortise_error* error) {
+    return guarded(error, "fork", MORTISE_INVALID_ARGUMENT, [&] { runner_of(runner).fork(*forks); });
   };
 }
 
@@ -117,7 +128,7 @@ RunnerService::Slot& RunnerService::open(const mortise_runner_open_args& args) {
   std::unique_ptr<ModelStack> stack = open_stack(path, options);
   stack->load_weights();
   RunnerSizes sizes{};
-  sizes.max_num_seqs = description_.max_num_seqs;
+  sizes.max_num_seqs = description_.max_num_seqs * (1 + std::clamp(args.max_forks, 0, kMaxForks));
   sizes.max_batched_tokens = description_.max_batched_tokens;
   sizes.prefix_cache = description_.kv_cache.prefix_cache;
   sizes.target_vocab_size = target_.dims().vocab_size;

@@ -28,7 +28,7 @@ def draft_copy(tmp_path):
 
 
 @pytest.mark.parametrize("sampling", [("--temperature", 0), ("--temperature", 0.7, "--top-p", 0.9, "--seed", 5)])
-@pytest.mark.parametrize("options", ["max_tokens = 1", "max_tokens = 8", "attention = { block_size = 32 }"])
+@pytest.mark.parametrize("options", ["max_tokens = 1", "max_tokens = 8", "max_tokens = 3, branches = 4", "attention = { block_size = 32 }"])
 def test_tokens_and_log_probabilities_are_those_without_it(mortise, script, drafting, sampling, options):
     request = ("-p", "Once upon a time there was a clever otter named Miro.", "--max-tokens", 120, "--json", "--logprobs", 1, *sampling)
     without = mortise("run", script(PIPELINE.format(proposer="nil"), "plain.lua"), *request)
@@ -43,6 +43,19 @@ def test_most_drafts_are_accepted(mortise, drafting):
     process = mortise("run", drafting("max_tokens = 3"), "-p", "Once upon a time", "--max-tokens", 150, "--temperature", 0)
     accepted, drafts = map(int, re.search(r"(\d+) of (\d+) drafts accepted", process.stderr).groups())
     assert drafts >= 100 and accepted > 0.6 * drafts, process.stderr
+
+
+def test_branches_make_more_tokens_a_step(mortise, drafting):
+    """Fixed lengths, so that the figures do not depend on the clock; hot, so that the first draft is often wrong."""
+    texts, lengths = set(), []
+    for branches in (1, 2, 4):
+        path = drafting(f"max_tokens = 4, branches = {branches}")
+        path.write_text(path.read_text().replace("kv_cache", 'speculation = { lengths = "fixed" }, kv_cache'))
+        process = mortise("run", path, "-p", "The captain of the", "--max-tokens", 300, "--ignore-eos",
+                          "--temperature", 1.3, "--seed", 5, env={"MORTISE_LOG": "info"})
+        texts.add(process.stdout)
+        lengths.append(float(re.search(r"mean acceptance length ([0-9.]+)", process.stderr)[1]))
+    assert len(texts) == 1 and lengths[0] < lengths[1] < lengths[2], lengths
 
 
 def test_the_demo_drafts_with_its_own_model(mortise):

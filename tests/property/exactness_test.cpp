@@ -35,10 +35,13 @@ class Exactness : public ::testing::TestWithParam<int> {
     folder_ = std::filesystem::temp_directory_path() / ("mortise-property-" + std::to_string(getpid()));
     if (large_) {
       models_ = {write_large_model(folder_)};
+      draft_models_ = {models_.front().folder};
       return;
     }
     models_ = cuda_ ? write_random_gpu_models(folder_) : write_random_models(folder_);
     models_.push_back({"demo", 4096, MORTISE_SOURCE_DIR "/models/demo"});
+    for (const RandomModel& model : models_) draft_models_.push_back(model.folder);
+    draft_models_.push_back(MORTISE_SOURCE_DIR "/models/demo-draft");
   }
   static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
 
@@ -46,6 +49,7 @@ class Exactness : public ::testing::TestWithParam<int> {
   static inline const bool large_ = from_environment("MORTISE_PROPERTY_160M", 0) != 0;
   static inline std::filesystem::path folder_;
   static inline std::vector<RandomModel> models_;
+  static inline std::vector<std::filesystem::path> draft_models_;
 };
 
 TEST_P(Exactness, EveryRequestGetsTheBitsThatItGetsAlone) {
@@ -59,7 +63,9 @@ TEST_P(Exactness, EveryRequestGetsTheBitsThatItGetsAlone) {
     const RandomModel& model = models_[static_cast<std::size_t>(mix / kShards) % models_.size()];
     const bool demo = model.name == "demo";
     const std::vector<Request> requests = draw_requests(random, model.vocab_size, demo ? 300 : 1800, demo ? 700 : 5000);
-    RunConfig config = draw_config(random, isas);
+    std::vector<std::filesystem::path> draft_models = {model.folder};
+    draft_models.insert(draft_models.end(), draft_models_.begin(), draft_models_.end());
+    RunConfig config = draw_config(random, isas, draft_models);
     if (demo && random() % 2 == 0) {
       config.proposer = fmt::format("mlp_speculator {{ path = '{}-mlp-speculator', max_tokens = {} }}",
                                     model.folder.string(), 1 + random() % 4);

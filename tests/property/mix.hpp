@@ -61,7 +61,9 @@ using Outcomes = std::map<std::pair<std::size_t, std::int32_t>, ChoiceOutcome>;
 // A mix for a model whose tokens are 0 .. vocab_size - 1: prompts up to `max_prompt` tokens, some with shared prefixes,
 // all sampling parameters, scores, choices, stops.
 std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size, int max_prompt, int max_total);
-RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas);
+// `draft_models`: checkpoints of which any may draft, first the model itself.
+RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas,
+                      const std::vector<std::filesystem::path>& draft_models);
 
 struct RunReport {
   Outcomes outcomes;

@@ -23,7 +23,7 @@ TEST(RemoteDevice, RequestsGetTheBitsOfTheCpu) {
     std::mt19937 random(static_cast<std::uint32_t>(700 + mix));
     const RandomModel& model = models[static_cast<std::size_t>(mix) % models.size()];
     const std::vector<Request> requests = draw_requests(random, model.vocab_size, 400, 1200);
-    RunConfig config = draw_config(random, {machine_isas(true).back()});
+    RunConfig config = draw_config(random, {machine_isas(true).back()}, {model.folder, models.front().folder});
     config.weights = "auto";
     const Outcomes alone = run_alone(model.folder, config.isa, requests, config);
     config.device = "remote";

@@ -28,6 +28,7 @@ struct RigOptions {
   int max_batched_tokens = 2048;
   int target_blocks = 4096;
   bool prefix_cache = true;
+  bool activate = true;
   std::string kv_memory = "'auto'", attention = "{}";  // JSON with single quotes
 };
 
@@ -50,6 +51,7 @@ class Rig {
     args.options = {text.data(), text.size()};
     mortise_error error = empty_error();
     if (table_.open(&table_, &args, &runner_, &error) != MORTISE_OK) throw std::runtime_error(error.message);
+    if (!options.activate) return;
     service_.activate_models();
     EngineLimits limits;
     limits.num_blocks = options.target_blocks;
@@ -73,16 +75,18 @@ class Rig {
     args.tokens = tokens.data();
     return table_.update(runner_, &args, &(error_ = empty_error()));
   }
-  // The tokens that were drawn; their logits are in logits().
-  std::vector<std::int32_t> step(const std::vector<std::uint64_t>& ids, float temperature = 0) {
+  // The tokens that were drawn, `choices` of each sequence; their logits are in logits(). A fork has its origin's key.
+  std::vector<std::int32_t> step(const std::vector<std::uint64_t>& ids, float temperature = 0,
+                                 std::int32_t choices = 1) {
     std::vector<std::uint64_t> keys;
-    for (const std::uint64_t id : ids) keys.push_back(id * 7919);
+    for (const std::uint64_t id : ids) keys.push_back(id % 1000 * 7919);
     const std::vector<float> temperatures(ids.size(), temperature);
-    std::vector<std::int32_t> sampled(ids.size(), -2);
+    std::vector<std::int32_t> sampled(ids.size() * static_cast<std::size_t>(choices), -2);
     logits_.assign(ids.size() * static_cast<std::size_t>(vocab_size()), -1);
     mortise_runner_step args{};
     args.struct_size = sizeof args;
     args.num_seqs = static_cast<std::int32_t>(ids.size());
+    args.num_choices = choices;
     args.seq_ids = ids.data();
     args.keys = keys.data();
     args.temperatures = temperatures.data();
@@ -92,6 +96,15 @@ class Rig {
     return sampled;
   }
   void end(std::uint64_t id) { table_.end(runner_, &id, 1); }
+  mortise_status fork(std::uint64_t from, std::uint64_t to, std::int32_t token) {
+    mortise_runner_forks args{};
+    args.struct_size = sizeof args;
+    args.num_forks = 1;
+    args.from_ids = &from;
+    args.to_ids = &to;
+    args.tokens = &token;
+    return table_.fork(runner_, &args, &(error_ = empty_error()));
+  }
 
   std::span<const float> logits(std::size_t i) const {
     const auto width = static_cast<std::size_t>(vocab_size());
@@ -249,6 +262,92 @@ TEST_P(RunnerLives, LogitsAreThoseOfComputingEverythingAnew) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, RunnerLives, ::testing::Values("cpu", "remote"));
+
+constexpr std::uint64_t kFork =
+    (std::uint64_t{1} << 63) / 1000 * 1000 + 1000;  // + id, or + 1000 i + id: a fork of that sequence
+
+// Branches of a draft: each fork has the logits of its own tokens, its origin keeps its own, and both may be gone on
+// with.
+TEST_P(RunnerLives, ForksAreSequencesOfTheirOwn) {
+  for (const int target_blocks : {4096, 6}) {  // 6: without room a fork is computed anew, or not at all
+    std::mt19937 random(17);
+    RigOptions options;
+    options.device = GetParam();
+    options.target_blocks = target_blocks;
+    Rig rig(models_[2].folder, options), fresh(models_[2].folder, {});
+    int compared = 0;
+    for (std::uint64_t id = 1; id <= 40; ++id) {
+      std::map<std::uint64_t, std::vector<std::int32_t>> tokens = {{id, draw(random, 1 + random() % 50)}};
+      ASSERT_EQ(rig.update(id, 0, tokens[id]), MORTISE_OK);
+      const std::vector<std::int32_t> choices = rig.step({id}, 0.7f, 3);
+      ASSERT_TRUE(choices[0] >= 0 && choices[1] >= 0 && choices[2] >= 0);
+      EXPECT_TRUE(choices[0] != choices[1] && choices[0] != choices[2] && choices[1] != choices[2]);
+      std::vector<std::uint64_t> ids = {id};
+      for (std::size_t i = 1; i < 3; ++i) {
+        ids.push_back(kFork + 1000 * i + id);
+        tokens[ids.back()] = tokens[id];
+        tokens[ids.back()].push_back(choices[i]);
+        ASSERT_EQ(rig.fork(id, ids.back(), choices[i]), MORTISE_OK) << rig.error();
+      }
+      tokens[id].push_back(choices[0]);
+      for (int depth = 0; depth < 3; ++depth) {
+        const std::vector<std::int32_t> sampled = rig.step(ids, 0.7f);
+        ASSERT_EQ(rig.status(), MORTISE_OK) << rig.error();
+        for (std::size_t i = 0; i < ids.size(); ++i) {
+          if (sampled[i] < 0) continue;
+          fresh.update(id, 0, tokens[ids[i]]);
+          EXPECT_EQ(fresh.step({id}, 0.7f).front(), sampled[i]);
+          EXPECT_TRUE(same_bits(rig.logits(i), fresh.logits(0))) << "sequence " << id << ", branch " << i;
+          fresh.end(id);
+          tokens[ids[i]].push_back(sampled[i]);
+          ++compared;
+        }
+      }
+      for (std::size_t i = 1; i < 3; ++i) rig.end(ids[i]);
+      if (random() % 2 == 0) rig.end(id);
+    }
+    for (std::uint64_t id = 1; id <= 40; ++id) rig.end(id);
+    EXPECT_GT(compared, target_blocks == 6 ? 100 : 359);
+    EXPECT_EQ(rig.stats().num_sequences, 0u);
+    EXPECT_EQ(rig.stats().num_free_blocks + rig.stats().num_cached_blocks, rig.stats().num_blocks);
+  }
+}
+
+TEST_F(RunnerTest, AForkCostsTheRowsBehindItsOrigin) {
+  Rig rig(models_[0].folder, {});
+  std::mt19937 random(3);
+  ASSERT_EQ(rig.update(1, 0, draw(random, 100)), MORTISE_OK);
+  const std::int32_t token = rig.step({1}, 0, 2)[1];
+  ASSERT_EQ(rig.fork(1, kFork + 1, token), MORTISE_OK);
+  const std::uint64_t before = rig.stats().num_rows;
+  rig.step({1, kFork + 1});
+  EXPECT_EQ(rig.stats().num_rows - before, 2u);  // 101 and more: the fork was computed from its beginning
+}
+
+TEST_F(RunnerTest, BeforeActivateNothingRuns) {
+  RigOptions options;
+  options.activate = false;
+  Rig rig(models_[0].folder, options);
+  EXPECT_NE(rig.update(1, 0, {1, 2}), MORTISE_OK);
+  EXPECT_THAT(rig.error(), HasSubstr("the runner is not active: sequences come after the proposer's activate"));
+  rig.step({1});
+  EXPECT_NE(rig.status(), MORTISE_OK);
+  EXPECT_THAT(rig.error(), HasSubstr("the runner is not active: steps come after the proposer's activate"));
+  EXPECT_NE(rig.fork(1, kFork + 1, 5), MORTISE_OK);
+  EXPECT_THAT(rig.error(), HasSubstr("the runner is not active: sequences come after the proposer's activate"));
+}
+
+TEST_F(RunnerTest, ForksThatCannotBeAreTold) {
+  Rig rig(models_[0].folder, {});
+  EXPECT_EQ(rig.fork(1, kFork + 1, 5), MORTISE_INVALID_ARGUMENT);
+  EXPECT_EQ(rig.error(), "sequence 1 is to be forked and has no token");
+  ASSERT_EQ(rig.update(1, 0, {1, 2}), MORTISE_OK);
+  EXPECT_EQ(rig.fork(1, 2, 5), MORTISE_INVALID_ARGUMENT);
+  EXPECT_EQ(rig.error(), "fork 2 has no id of the caller's own: the highest bit is 0");
+  ASSERT_EQ(rig.fork(1, kFork + 1, 5), MORTISE_OK);
+  EXPECT_EQ(rig.fork(1, kFork + 1, 5), MORTISE_INVALID_ARGUMENT);
+  EXPECT_THAT(rig.error(), HasSubstr("of a fork is in use"));
+}
 
 TEST_F(RunnerTest, RunsWhatItHasNotSeenAndNothingElse) {
   Rig rig(models_[0].folder, {});

@@ -57,8 +57,12 @@ typedef struct mortise_proposal_args {
   const int64_t* positions;  /* [num_seqs] */
   /* Out, the host's memory. */
   int32_t* tokens;     /* [num_seqs, max_draft] */
-  int32_t* num_drafts; /* [num_seqs] 0 .. max_drafts[i]; 0 is a valid answer */
-  int32_t* parents;    /* [num_seqs, max_draft] index of a draft's parent, -1 the root; NULL unless MORTISE_CAP_TREE */
+  int32_t* num_drafts; /* [num_seqs] 0 .. max_drafts[i]; 0 is a valid answer. With parents 0 .. max_draft */
+  /* [num_seqs, max_draft] index of a draft's parent in its row, which comes before it; -1: none, it is a first draft.
+   * max_drafts then bounds the drafts of a path, and max_draft is the largest of them times the option `branches` (1 to
+   * 64). NULL: each draft follows the one before. For components with MORTISE_CAP_TREE whose `branches` is above 1,
+   * unless the host verifies by rejection. */
+  int32_t* parents;
   /* [num_seqs, max_draft, vocab_size of the target] row (i, j): the distribution that tokens[i, j] was drawn from, of
    * probabilities of at least 0 with a positive sum; the draft's own is above 0. Rows of drafts that are not there, and
    * of sequences with temperature 0, are not read. NULL unless the host verifies by rejection and the component has

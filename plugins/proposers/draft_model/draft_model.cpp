@@ -1,5 +1,9 @@
 #include "proposers/draft_model/draft_model.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 namespace mortise::draft_model {
 namespace {
 
@@ -10,6 +14,9 @@ std::string runner_options(const Options& options) {
       .dump();
 }
 
+// Of ids that are the proposer's own.
+constexpr std::uint64_t kForkBit = std::uint64_t{1} << 63;
+
 void check_runner(mortise_status status, const mortise_error& error) {
   if (status != MORTISE_OK) throw Failure(status, "draft_model", error.message);
 }
@@ -17,13 +24,16 @@ void check_runner(mortise_status status, const mortise_error& error) {
 }  // namespace
 
 DraftModel::DraftModel(const mortise_host* host, const Options& options)
-    : host_(host), path_(options.get<std::string>("path")), runner_options_(runner_options(options)) {}
+    : host_(host),
+      path_(options.get<std::string>("path")),
+      runner_options_(runner_options(options)),
+      branches_(options.get<std::int32_t>("branches")) {}
 
 DraftModel::~DraftModel() {
   if (runner_ != nullptr) runners_->close(runner_);
 }
 
-void DraftModel::bind() {
+void DraftModel::bind(const mortise_model_dims& target) {
   runners_ = static_cast<const mortise_runner_table*>(host_->get_ext(host_, MORTISE_EXT_RUNNER));
   if (runners_ == nullptr) {
     throw Failure(MORTISE_UNIMPLEMENTED, "draft_model",
@@ -32,8 +42,11 @@ void DraftModel::bind() {
   auto args = sized<mortise_runner_open_args>();
   args.path = view(path_);
   args.options = view(runner_options_);
+  args.max_forks = branches_ - 1;
   mortise_error error = make_error();
   check_runner(runners_->open(runners_, &args, &runner_, &error), error);
+  vocab_size_ = static_cast<std::size_t>(runners_->dims(runner_)->vocab_size);
+  target_vocab_size_ = static_cast<std::size_t>(target.vocab_size);
 }
 
 void DraftModel::observe(const mortise_observation& seen) {
@@ -50,52 +63,132 @@ void DraftModel::observe(const mortise_observation& seen) {
   known_.insert(seen.seq_ids, seen.seq_ids + seen.num_seqs);
 }
 
+// One pass of the runner a draft: all branches of all sequences grow together.
 void DraftModel::propose(const mortise_proposal_args& args) {
-  rows_.clear();
+  end_forks();  // of a proposal that failed
+  growing_.clear();
   for (std::int32_t i = 0; i < args.num_seqs; ++i) {
     args.num_drafts[i] = 0;
-    if (args.max_drafts[i] > 0 && known_.contains(args.seq_ids[i])) rows_.push_back(i);
+    if (args.max_drafts[i] > 0 && known_.contains(args.seq_ids[i])) growing_.push_back({i, args.seq_ids[i]});
   }
-  for (std::int32_t depth = 0; !rows_.empty() && add_drafts(args, depth); ++depth) {
+  for (std::int32_t depth = 0; !growing_.empty(); ++depth) {
+    const std::int32_t num_choices = depth == 0 && args.parents != nullptr ? branches_ : 1;
+    run(args, num_choices);
+    take(args, num_choices);
+    if (num_choices > 1) fork(args, num_choices);
+    std::erase_if(growing_,
+                  [&](const Branch& branch) { return branch.ended || depth + 1 >= args.max_drafts[branch.row]; });
   }
+  end_forks();
 }
 
-// Draft number `depth` of each sequence that goes on. False: none does.
-bool DraftModel::add_drafts(const mortise_proposal_args& args, std::int32_t depth) {
+void DraftModel::end_forks() {
+  runners_->end(runner_, forks_.data(), static_cast<std::int32_t>(forks_.size()));
+  forks_.clear();
+}
+
+void DraftModel::run(const mortise_proposal_args& args, std::int32_t num_choices) {
   for (auto* array : {&temperatures_, &top_ps_, &min_ps_}) array->clear();
   ids_.clear();
   keys_.clear();
   top_ks_.clear();
-  for (const std::int32_t row : rows_) {
-    ids_.push_back(args.seq_ids[row]);
-    keys_.push_back(args.keys[row]);
-    temperatures_.push_back(args.temperatures[row]);
-    top_ks_.push_back(args.top_ks[row]);
-    top_ps_.push_back(args.top_ps[row]);
-    min_ps_.push_back(args.min_ps[row]);
+  for (const Branch& branch : growing_) {
+    ids_.push_back(branch.seq_id);
+    keys_.push_back(args.keys[branch.row]);
+    temperatures_.push_back(args.temperatures[branch.row]);
+    top_ks_.push_back(args.top_ks[branch.row]);
+    top_ps_.push_back(args.top_ps[branch.row]);
+    min_ps_.push_back(args.min_ps[branch.row]);
   }
-  sampled_.resize(rows_.size());
+  sampled_.resize(growing_.size() * static_cast<std::size_t>(num_choices));
   auto step = sized<mortise_runner_step>();
-  step.num_seqs = static_cast<std::int32_t>(rows_.size());
+  step.num_seqs = static_cast<std::int32_t>(growing_.size());
+  step.num_choices = num_choices;
   step.seq_ids = ids_.data();
   step.keys = keys_.data();
   step.temperatures = temperatures_.data();
-  step.top_ks = top_ks_.data();
-  step.top_ps = top_ps_.data();
-  step.min_ps = min_ps_.data();
+  if (args.distributions == nullptr) {
+    step.top_ks = top_ks_.data();
+    step.top_ps = top_ps_.data();
+    step.min_ps = min_ps_.data();
+  } else {
+    // What a draft was drawn from is told as it is: the softmax of the logits, without filters.
+    logits_.resize(growing_.size() * vocab_size_);
+    step.logits = logits_.data();
+  }
   step.sampled = sampled_.data();
   mortise_error error = make_error();
   check_runner(runners_->step(runner_, &step, &error), error);
-  next_rows_.clear();
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    const std::int32_t row = rows_[i];
-    if (sampled_[i] < 0) continue;
-    args.tokens[row * args.max_draft + depth] = sampled_[i];
-    args.num_drafts[row] = depth + 1;
-    if (depth + 1 < args.max_drafts[row]) next_rows_.push_back(row);
+}
+
+// Appends each branch's draw to its row.
+void DraftModel::take(const mortise_proposal_args& args, std::int32_t num_choices) {
+  for (std::size_t i = 0; i < growing_.size(); ++i) {
+    Branch& branch = growing_[i];
+    branch.last = add_draft(args, branch, sampled_[i * static_cast<std::size_t>(num_choices)]);
+    branch.ended = branch.last < 0;
+    if (!branch.ended && args.distributions != nullptr) take_distribution(args, branch, i);
   }
-  rows_.swap(next_rows_);
-  return !rows_.empty();
+}
+
+// Writes what the branch's last draft was drawn from, branch number `index` of the pass: softmax(logits / temperature)
+// over the target's tokens, since a draw of any other is no draft.
+void DraftModel::take_distribution(const mortise_proposal_args& args, const Branch& branch, std::size_t index) const {
+  const float temperature = args.temperatures[branch.row];
+  if (temperature == 0) return;
+  const auto at = static_cast<std::size_t>(branch.row * args.max_draft + branch.last);
+  float* const row = args.distributions + at * target_vocab_size_;
+  std::fill_n(row, target_vocab_size_, 0.0f);
+  const std::size_t count = std::min(vocab_size_, target_vocab_size_);
+  const float* const logits = logits_.data() + index * vocab_size_;
+  const auto clean = [](float logit) {
+    return std::isnan(logit) ? -std::numeric_limits<double>::infinity()
+                             : static_cast<double>(std::min(logit, std::numeric_limits<float>::max()));
+  };
+  double largest = -std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < count; ++i) largest = std::max(largest, clean(logits[i]));
+  double sum = 0;
+  for (std::size_t i = 0; i < count; ++i) sum += std::exp((clean(logits[i]) - largest) / temperature);
+  for (std::size_t i = 0; i < count; ++i) {
+    row[i] = static_cast<float>(std::exp((clean(logits[i]) - largest) / temperature) / sum);
+  }
+}
+
+// The index of the new draft in its row; -1 if there is none.
+std::int32_t DraftModel::add_draft(const mortise_proposal_args& args, const Branch& branch, std::int32_t token) const {
+  std::int32_t& count = args.num_drafts[branch.row];
+  if (token < 0 || count == args.max_draft) return -1;
+  const std::int32_t at = branch.row * args.max_draft + count;
+  args.tokens[at] = token;
+  if (args.parents != nullptr) args.parents[at] = branch.last;
+  return count++;
+}
+
+// The further choices of the first draft begin branches of their own.
+void DraftModel::fork(const mortise_proposal_args& args, std::int32_t num_choices) {
+  origins_.clear();
+  fork_tokens_.clear();
+  const std::size_t num_origins = growing_.size();
+  for (std::size_t i = 0; i < num_origins; ++i) {
+    const Branch origin = growing_[i];
+    for (std::int32_t choice = 1; choice < num_choices && !origin.ended; ++choice) {
+      const std::int32_t token = sampled_[i * static_cast<std::size_t>(num_choices) + static_cast<std::size_t>(choice)];
+      Branch branch{origin.row, kForkBit | forks_.size()};
+      branch.last = add_draft(args, branch, token);
+      if (branch.last < 0 || args.max_drafts[origin.row] == 1) continue;
+      forks_.push_back(branch.seq_id);
+      origins_.push_back(origin.seq_id);
+      fork_tokens_.push_back(token);
+      growing_.push_back(branch);
+    }
+  }
+  auto forks = sized<mortise_runner_forks>();
+  forks.num_forks = static_cast<std::int32_t>(forks_.size());
+  forks.from_ids = origins_.data();
+  forks.to_ids = forks_.data();
+  forks.tokens = fork_tokens_.data();
+  mortise_error error = make_error();
+  check_runner(runners_->fork(runner_, &forks, &error), error);
 }
 
 }  // namespace mortise::draft_model

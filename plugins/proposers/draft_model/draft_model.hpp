@@ -20,26 +20,45 @@ class DraftModel {
   DraftModel(const DraftModel&) = delete;
   DraftModel& operator=(const DraftModel&) = delete;
 
-  void bind();
+  void bind(const mortise_model_dims& target);
   void observe(const mortise_observation& seen);
   void propose(const mortise_proposal_args& args);
 
   std::uint64_t num_sequences() const { return known_.size(); }
 
  private:
-  bool add_drafts(const mortise_proposal_args& args, std::int32_t depth);
+  // A path of drafts that grows: of a sequence, or of a fork of it.
+  struct Branch {
+    std::int32_t row;        // in the proposal's arrays
+    std::uint64_t seq_id;    // in the runner
+    std::int32_t last = -1;  // index of its last draft in the row, -1 before the first
+    bool ended = false;
+  };
+
+  void run(const mortise_proposal_args& args, std::int32_t num_choices);
+  void take(const mortise_proposal_args& args, std::int32_t num_choices);
+  std::int32_t add_draft(const mortise_proposal_args& args, const Branch& branch, std::int32_t token) const;
+  void fork(const mortise_proposal_args& args, std::int32_t num_choices);
+  void end_forks();
+
+  void take_distribution(const mortise_proposal_args& args, const Branch& branch, std::size_t index) const;
 
   const mortise_host* host_;
   const std::string path_, runner_options_;
+  const std::int32_t branches_;
   const mortise_runner_table* runners_ = nullptr;
   mortise_runner* runner_ = nullptr;
+  std::size_t vocab_size_ = 0, target_vocab_size_ = 0;
   std::set<std::uint64_t> known_;  // sequences that the runner has tokens of
 
-  // Of the sequences that go on in a pass; kept for their memory.
-  std::vector<std::int32_t> rows_, next_rows_;  // in the proposal's arrays
+  // Of the proposal that is made now; kept for their memory.
+  std::vector<Branch> growing_;
+  std::vector<std::uint64_t> forks_, origins_;
+  std::vector<std::int32_t> fork_tokens_;
   std::vector<std::uint64_t> ids_, keys_;
   std::vector<float> temperatures_, top_ps_, min_ps_;
   std::vector<std::int32_t> top_ks_, sampled_;
+  std::vector<float> logits_;  // of the pass, when distributions are wanted
 };
 
 }  // namespace mortise::draft_model

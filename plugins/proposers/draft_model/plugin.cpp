@@ -17,6 +17,8 @@ constexpr const char* kOptionsSchema = R"schema({
              "format": "path"},
     "max_tokens": {"title": "draft tokens of a sequence and step, at most", "type": "integer", "minimum": 1,
                    "maximum": 64, "default": 5},
+    "branches": {"title": "tokens that the first draft is tried with, each of them a branch of max_tokens tokens",
+                 "type": "integer", "minimum": 1, "maximum": 8, "default": 1},
     "kv_memory": {"title": "memory for the draft model's KV blocks: bytes, a text such as \"512MiB\", or auto: as many tokens as the target's KV cache holds",
                   "type": ["integer", "string"], "default": "auto"},
     "attention": {"title": "options of the pipeline's attention that are to be others for the draft model",
@@ -42,8 +44,8 @@ mortise_status supports(const mortise_query*, mortise_error*) {
   return MORTISE_OK;
 }
 
-mortise_status bind(mortise_proposer* proposer, const mortise_proposer_bind_args*, mortise_error* error) {
-  return guard(error, "bind", [&] { self(proposer).bind(); });
+mortise_status bind(mortise_proposer* proposer, const mortise_proposer_bind_args* args, mortise_error* error) {
+  return guard(error, "bind", [&] { self(proposer).bind(known(known(args).target)); });
 }
 
 mortise_status observe(mortise_proposer* proposer, const mortise_observation* seen, mortise_error* error) {
@@ -71,7 +73,7 @@ constexpr mortise_component kDraftModel = {
     0,
     MORTISE_KIND_PROPOSER,
     0,
-    0,
+    MORTISE_CAP_TREE | MORTISE_CAP_DISTRIBUTION,
     "draft_model",
     "drafts with a smaller model of the same tokenizer",
     kOptionsSchema,

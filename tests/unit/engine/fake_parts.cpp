@@ -184,6 +184,30 @@ mortise_status propose(mortise_proposer* self, const mortise_step*, const mortis
   return MORTISE_OK;
 }
 
+mortise_status propose_tree(mortise_proposer* self, const mortise_step*, const mortise_proposal_args* args,
+                            mortise_error*) {
+  for (int32_t i = 0; i < args->num_seqs; ++i) {
+    const FakeWorld::Tree tree = world(self).propose_tree(args->seq_ids[i], args->max_drafts[i]);
+    args->num_drafts[i] = std::min(args->max_draft, static_cast<int32_t>(tree.tokens.size()));
+    for (int32_t j = 0; j < args->num_drafts[i]; ++j) {
+      args->tokens[i * args->max_draft + j] = tree.tokens[static_cast<std::size_t>(j)];
+      args->parents[i * args->max_draft + j] = tree.parents[static_cast<std::size_t>(j)];
+    }
+  }
+  return MORTISE_OK;
+}
+
+mortise_status copy_blocks(mortise_attention* self, mortise_stream*, const int32_t* from, const int32_t* to,
+                           int32_t num_blocks, mortise_error*) {
+  FakeWorld& fake = world(self);
+  const auto size = static_cast<std::ptrdiff_t>(fake.limits.block_size);
+  for (int32_t i = 0; i < num_blocks; ++i) {
+    std::copy_n(fake.kv.begin() + from[i] * size, size, fake.kv.begin() + to[i] * size);
+  }
+  fake.num_copied_blocks += num_blocks;
+  return MORTISE_OK;
+}
+
 template <typename Table>
 Table table() {
   Table value{};
@@ -237,6 +261,7 @@ Parts FakeWorld::parts() {
   static const auto attention_table = [] {
     auto value = table<mortise_attention_table>();
     value.plan = attention_plan;
+    value.copy_blocks = copy_blocks;
     return value;
   }();
   static const auto model_table = [] {
@@ -257,6 +282,12 @@ Parts FakeWorld::parts() {
     value.propose = mortise::test::propose;
     return value;
   }();
+  static const auto tree_table = [] {
+    auto value = table<mortise_proposer_table>();
+    value.observe = observe;
+    value.propose = mortise::test::propose_tree;
+    return value;
+  }();
   Parts parts;
   parts.device = {reinterpret_cast<mortise_device*>(this), &device_table, "device 'fake'"};
   parts.attention = {reinterpret_cast<mortise_attention*>(this), &attention_table, "attention 'fake'"};
@@ -267,6 +298,16 @@ Parts FakeWorld::parts() {
                                "fake",
                                0,
                                limits.max_draft_tokens});
+  }
+  if (propose_tree) {
+    ActiveProposer& proposer = parts.proposers.emplace_back();
+    proposer.self = reinterpret_cast<mortise_proposer*>(this);
+    proposer.api = &tree_table;
+    proposer.name = "proposer 'tree'";
+    proposer.plugin = "tree";
+    proposer.capabilities = MORTISE_CAP_TREE;
+    proposer.max_tokens = limits.max_draft_tokens;
+    proposer.max_paths = limits.max_paths;
   }
   return parts;
 }

@@ -33,9 +33,14 @@ struct FakeWorld {
   // Overrides; unset: first come, first served, no proposer.
   std::function<void(const mortise_schedule_view&, mortise_schedule_plan&)> plan;
   std::function<std::vector<std::int32_t>(std::uint64_t seq, std::int32_t max)> propose;
+  struct Tree {
+    std::vector<std::int32_t> tokens, parents;
+  };
+  std::function<Tree(std::uint64_t seq, std::int32_t max)> propose_tree;
   std::function<void(std::int64_t forward_count)> before_forward;  // may throw: the forward then fails
 
   std::int64_t num_forwards = 0;
+  std::int64_t num_copied_blocks = 0;
   std::int64_t num_sample_calls_without_masks = 0;
   std::int32_t most_masks = 0;                              // of one call of sample
   std::set<std::uint64_t> scheduler_alive, proposer_alive;  // ids that the plugin has heard of and not lost

@@ -514,11 +514,13 @@ AT(mortise_collective_table, all_reduce, 24);
 AT(mortise_collective_table, all_gather, 32);
 
 /* ext/runner.h */
-SIZE(mortise_runner_open_args, 40);
+SIZE(mortise_runner_open_args, 48);
 AT(mortise_runner_open_args, struct_size, 0);
 AT(mortise_runner_open_args, flags, 4);
 AT(mortise_runner_open_args, path, 8);
 AT(mortise_runner_open_args, options, 24);
+AT(mortise_runner_open_args, max_forks, 40);
+AT(mortise_runner_open_args, reserved, 44);
 SIZE(mortise_runner_tokens, 48);
 AT(mortise_runner_tokens, struct_size, 0);
 AT(mortise_runner_tokens, flags, 4);
@@ -532,7 +534,7 @@ SIZE(mortise_runner_step, 80);
 AT(mortise_runner_step, struct_size, 0);
 AT(mortise_runner_step, flags, 4);
 AT(mortise_runner_step, num_seqs, 8);
-AT(mortise_runner_step, reserved, 12);
+AT(mortise_runner_step, num_choices, 12);
 AT(mortise_runner_step, seq_ids, 16);
 AT(mortise_runner_step, keys, 24);
 AT(mortise_runner_step, temperatures, 32);
@@ -541,7 +543,15 @@ AT(mortise_runner_step, top_ps, 48);
 AT(mortise_runner_step, min_ps, 56);
 AT(mortise_runner_step, sampled, 64);
 AT(mortise_runner_step, logits, 72);
-SIZE(mortise_runner_table, 56);
+SIZE(mortise_runner_forks, 40);
+AT(mortise_runner_forks, struct_size, 0);
+AT(mortise_runner_forks, flags, 4);
+AT(mortise_runner_forks, num_forks, 8);
+AT(mortise_runner_forks, reserved, 12);
+AT(mortise_runner_forks, from_ids, 16);
+AT(mortise_runner_forks, to_ids, 24);
+AT(mortise_runner_forks, tokens, 32);
+SIZE(mortise_runner_table, 64);
 AT(mortise_runner_table, struct_size, 0);
 AT(mortise_runner_table, flags, 4);
 AT(mortise_runner_table, open, 8);
@@ -550,6 +560,7 @@ AT(mortise_runner_table, dims, 24);
 AT(mortise_runner_table, update, 32);
 AT(mortise_runner_table, step, 40);
 AT(mortise_runner_table, end, 48);
+AT(mortise_runner_table, fork, 56);
 
 /* Numbers that are written into files and structs. */
 MORTISE_STATIC_ASSERT(MORTISE_OK == 0, "MORTISE_OK");

@@ -24,6 +24,8 @@ typedef struct mortise_runner_open_args {
    * target's KV cache holds) and "attention" (an object: options of the pipeline's attention that are to be others
    * here). Empty: {}. */
   mortise_string_view options;
+  int32_t max_forks; /* of one sequence that a step may run beside it; there may be more, in more passes */
+  int32_t reserved;
 } mortise_runner_open_args;
 
 /* What sequences consist of from now on, ragged: of sequence i the first begins[i] tokens stay, then come
@@ -40,6 +42,18 @@ typedef struct mortise_runner_tokens {
   const int32_t* tokens;
 } mortise_runner_tokens;
 
+/* Sequences that begin like others: fork i has the tokens of from_ids[i] but for the last, in whose place it has
+ * tokens[i], and takes over the KV of those before. For drafts that branch. */
+typedef struct mortise_runner_forks {
+  uint32_t struct_size;
+  uint32_t flags;
+  int32_t num_forks;
+  int32_t reserved;
+  const uint64_t* from_ids; /* [num_forks] of at least one token */
+  const uint64_t* to_ids; /* [num_forks] with the highest bit set, so that they are no ids of the host's; not in use */
+  const int32_t* tokens;  /* [num_forks] */
+} mortise_runner_forks;
+
 /* One more token for each of the sequences: runs what they have not run yet, in as few passes as it takes, draws the
  * next token with the sequence's key as the target does (docs/numerics.md, "Sampling"), and appends it until the next
  * update of the sequence says what comes there. */
@@ -47,14 +61,15 @@ typedef struct mortise_runner_step {
   uint32_t struct_size;
   uint32_t flags;
   int32_t num_seqs;
-  int32_t reserved;
+  int32_t num_choices;       /* 0 is 1 */
   const uint64_t* seq_ids;   /* [num_seqs], no id twice */
   const uint64_t* keys;      /* [num_seqs] */
   const float* temperatures; /* [num_seqs] */
   const int32_t* top_ks;     /* [num_seqs], or NULL: off */
   const float* top_ps;       /* [num_seqs], or NULL: off */
   const float* min_ps;       /* [num_seqs], or NULL: off */
-  /* Out [num_seqs]; -1 where nothing was drawn: the sequence is longer than the runner's model takes or has a token
+  /* Out [num_seqs, num_choices]: first the draw, then what would have been drawn without those before it; only the
+   * first is appended. -1 where nothing was drawn: the sequence is longer than the runner's model takes or has a token
    * that it does not know, its KV pool has no room beside the other sequences of this step, or what was drawn is no
    * token of the target. */
   int32_t* sampled;
@@ -78,6 +93,9 @@ struct mortise_runner_table {
   mortise_status (*step)(mortise_runner* runner, const mortise_runner_step* step, mortise_error* error);
   /* Drops sequences with their KV; unknown ids are ignored. [step] since 0.3 */
   void (*end)(mortise_runner* runner, const uint64_t* seq_ids, int32_t num_seqs);
+  /* Forks live until end. INVALID_ARGUMENT for an unknown origin, or an id that is in use or a host's. [step & active]
+   * since 0.3 */
+  mortise_status (*fork)(mortise_runner* runner, const mortise_runner_forks* forks, mortise_error* error);
 };
 
 #endif
