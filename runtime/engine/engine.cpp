@@ -36,7 +36,7 @@ Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const T
       batch_builder_(parts_.device, limits_),
       graphs_(parts_, limits_),
       evaluator_(parts_, limits_, model_.vocab_size) {
-  if (limits_.padding_block >= 0) warm_up(parts_, limits_, batch_builder_, graphs_);
+  if (limits_.padding_block >= 0) warm_up(parts_, limits_, batch_builder_, graphs_, evaluator_.head());
   publish_stats();
   thread_ = std::thread([this] { run(); });
 }

@@ -23,6 +23,8 @@ class RowEvaluator {
   std::vector<TokenInfo> evaluate(const mortise_step& step, const mortise_tensor& hidden,
                                   std::span<const LogitRow> rows, std::span<const ScheduledSequence> scheduled);
 
+  HeadPass& head() { return head_; }
+
  private:
   struct Chunk;
   void draw(const mortise_step& step, Chunk& chunk);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
+#include <numeric>
 
 #include "engine/device_memory.hpp"
 #include "error.hpp"
@@ -116,16 +118,37 @@ mortise_step make_step(const Parts& parts) {
   return step;
 }
 
-void warm_up(const Parts& parts, const EngineLimits& limits, BatchBuilder& builder, StepGraphs& graphs) {
-  const BatchBucket largest = {limits.max_batched_tokens, 1, limits.max_batched_tokens, 1};
-  mortise_batch batch = builder.build(0, {}, {}, {}, &largest);
+namespace {
+
+// A step of `rows` rows of padding, `num_logits` of which go through the head.
+void run_padding(const Parts& parts, BatchBuilder& builder, StepGraphs& graphs, HeadPass& head, std::int32_t rows,
+                 std::int32_t num_logits) {
+  const BatchBucket bucket = {rows, 1, rows, 1};
+  std::vector<std::int32_t> logit_rows(static_cast<std::size_t>(num_logits));
+  std::iota(logit_rows.begin(), logit_rows.end(), 0);
+  mortise_batch batch = builder.build(0, {}, logit_rows, {}, &bucket);
   batch.flags = 0;  // nobody will replay it
   mortise_step step = make_step(parts);
   step.batch = &batch;
   mortise_error error = empty_error();
   check_part(parts.attention.api->plan(parts.attention.self, &step, &error), error, parts.attention.name);
-  graphs.forward(step, std::nullopt);
+  const mortise_tensor hidden = graphs.forward(step, std::nullopt);
+  if (num_logits > 0) head.run(step, hidden, batch.device_logit_rows, num_logits);
+}
+
+}  // namespace
+
+void warm_up(const Parts& parts, const EngineLimits& limits, BatchBuilder& builder, StepGraphs& graphs,
+             HeadPass& head) {
+  const auto begin = std::chrono::steady_clock::now();
+  run_padding(parts, builder, graphs, head, limits.max_batched_tokens, 0);
+  for (std::int32_t rows = 1; rows <= std::min(kMaxRows, limits.max_batched_tokens); rows *= 2) {
+    run_padding(parts, builder, graphs, head, rows, std::min(rows, limits.max_logit_rows));
+  }
+  mortise_error error = empty_error();
   check_part(parts.device.api->stream_synchronize(parts.device.self, nullptr, &error), error, parts.device.name);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  if (took.count() > 1) spdlog::info("{}: steps of all sizes were tried in {:.1f} s", parts.device.name, took.count());
 }
 
 }  // namespace mortise

@@ -12,6 +12,7 @@
 
 #include "engine/batch_bucket.hpp"
 #include "engine/batch_builder.hpp"
+#include "engine/head_pass.hpp"
 #include "engine/parts.hpp"
 
 namespace mortise {
@@ -53,8 +54,9 @@ class StepGraphs {
 // A step of these parts without a batch.
 mortise_step make_step(const Parts& parts);
 
-// Runs the largest batch there can be, of padding: what operations allocate beside the parts' own memory is there
-// before the first request, or the start fails. REQUIRES: there is a padding block.
-void warm_up(const Parts& parts, const EngineLimits& limits, BatchBuilder& builder, StepGraphs& graphs);
+// Runs batches of padding, so that nothing of it happens in a request: the largest one, whose operations allocate what
+// they need beside the parts' own memory, or the start fails; and decode and verify steps of all sizes with their head,
+// for which a device may look for its fastest algorithms. REQUIRES: there is a padding block.
+void warm_up(const Parts& parts, const EngineLimits& limits, BatchBuilder& builder, StepGraphs& graphs, HeadPass& head);
 
 }  // namespace mortise

@@ -152,7 +152,8 @@ void Runner::activate_kv(std::int32_t num_blocks) {
   stack_->bind_kv(num_blocks);
   stack_->activate_attention(sizes());
   machine_ = std::make_unique<Machine>(stack_->parts(), limits_, stack_->dims().vocab_size);
-  if (limits_.padding_block >= 0) warm_up(stack_->parts(), limits_, machine_->builder, machine_->graphs);
+  if (limits_.padding_block >= 0)
+    warm_up(stack_->parts(), limits_, machine_->builder, machine_->graphs, machine_->head);
 }
 
 void Runner::check(const mortise_runner_tokens& tokens) const {
