@@ -42,6 +42,7 @@ SubjectChoice first_choice(const BenchOptions& options) {
   SubjectChoice choice;
   choice.script = options.script;
   if (!options.shape.empty()) choice.shape = &model_shape(options.shape);
+  if (!options.draft_shape.empty()) choice.draft_shape = &model_shape(options.draft_shape, "--draft-shape");
   choice.settings = parse_settings(options.settings);
   return choice;
 }
@@ -137,8 +138,8 @@ void check_options(const BenchOptions& options) {
         "bench speculation: has the sides that it compares, and opens them again and again; leave out --against and "
         "--trace");
   }
-  if (!in_turns && (!options.sizes.rates.empty() || options.sizes.draft_tokens)) {
-    fail("--rates and --draft-tokens: are for the scenario speculation");
+  if (!in_turns && (!options.sizes.rates.empty() || options.sizes.draft_tokens || !options.draft_shape.empty())) {
+    fail("--rates, --draft-tokens and --draft-shape: are for the scenario speculation");
   }
   if (in_turns && options.repeats > static_cast<int>(kMaxPairs)) {
     fail("--repeats {}: at most {} turns", options.repeats, kMaxPairs);

@@ -15,6 +15,7 @@ const std::vector<std::string>& scenario_names();
 struct BenchOptions {
   std::string scenario;
   std::string script, shape;          // empty: none
+  std::string draft_shape;            // --draft-shape
   std::vector<std::string> settings;  // --set PART.OPTION=VALUE
   std::vector<std::string> against;   // --against: settings, or one script, of the other side; empty: no other side
   Sizes sizes;

@@ -76,9 +76,9 @@ void write_text(const std::filesystem::path& path, std::string_view text) {
 
 }  // namespace
 
-const ModelShape& model_shape(std::string_view name) {
+const ModelShape& model_shape(std::string_view name, std::string_view option) {
   const auto* found = std::find_if(std::begin(kShapes), std::end(kShapes), [&](auto& s) { return s.name == name; });
-  if (found == std::end(kShapes)) fail("--shape {}: no shape of that name; there are {}", name, model_shape_names());
+  if (found == std::end(kShapes)) fail("{} {}: no shape of that name; there are {}", option, name, model_shape_names());
   return *found;
 }
 

@@ -19,8 +19,8 @@ struct ModelShape {
   std::string_view rope;  // rope_parameters, JSON
 };
 
-// tiny, 68m, 160m, 1b (Llama-3.2-1B), 8b (Llama-3.1-8B). Throws an Error that lists them.
-const ModelShape& model_shape(std::string_view name);
+// tiny, 68m, 160m, 1b (Llama-3.2-1B), 8b (Llama-3.1-8B). Throws an Error that lists them and names the `option`.
+const ModelShape& model_shape(std::string_view name, std::string_view option = "--shape");
 std::string model_shape_names();  // "tiny, 160m, ..."
 
 struct TensorShape {

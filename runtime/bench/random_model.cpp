@@ -100,6 +100,17 @@ Weights make_weights(const ModelShape& shape) {
   return weights;
 }
 
+// With the config.json of the folder.
+Checkpoint make_checkpoint(const ModelShape& shape, const std::filesystem::path& folder) {
+  Weights weights = make_weights(shape);
+  return Checkpoint::from_memory(std::string(shape.name), read_model_config(folder, "bfloat16"),
+                                 std::move(weights.tensors), std::move(weights.memory));
+}
+
+double gib(std::uint64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 30);
+}
+
 void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors) {
   std::string header = "{";
   std::size_t begin = 0;
@@ -155,13 +166,18 @@ std::vector<std::uint16_t> random_bf16(std::size_t count) {
 ModelFiles make_random_model(const ModelShape& shape) {
   const TemporaryFolder folder;
   write_model_description(shape, folder.path());
-  Weights weights = make_weights(shape);
-  return {Checkpoint::from_memory(std::string(shape.name), read_model_config(folder.path(), "bfloat16"),
-                                  std::move(weights.tensors), std::move(weights.memory)),
-          Tokenizer::load(folder.path())};
+  return {make_checkpoint(shape, folder.path()), Tokenizer::load(folder.path())};
 }
 
-void check_fits_memory(const ModelShape& shape, const nlohmann::json& model_options, std::uint64_t available_bytes) {
+ModelFiles make_random_draft(ModelShape shape, Tokenizer target) {
+  shape.vocab_size = static_cast<std::int64_t>(target.vocab_size());
+  const TemporaryFolder folder;
+  write_model_description(shape, folder.path());
+  return {make_checkpoint(shape, folder.path()), std::move(target)};
+}
+
+std::uint64_t check_fits_memory(const ModelShape& shape, const nlohmann::json& model_options,
+                                std::uint64_t available_bytes) {
   const auto has = [&](const char* option, const char* value) {
     const auto found = model_options.find(option);
     return found != model_options.end() && *found == value;
@@ -169,13 +185,21 @@ void check_fits_memory(const ModelShape& shape, const nlohmann::json& model_opti
   const int float_bits = has("dtype", "f32") ? 32 : 16;
   const int bits = has("weights", "int8") ? 8 : has("weights", "int4") ? 4 : float_bits;
   const std::uint64_t needed = device_bytes_of(shape, bits, float_bits);
-  if (needed <= available_bytes) return;
-  constexpr double kGiB = 1 << 30;
+  if (needed <= available_bytes) return needed;
   const char* fewer = bits > 8   ? ", or --set model.weights=int8 (or int4)"
                       : bits > 4 ? ", or --set model.weights=int4"
                                  : "";
   fail("--shape {}: its weights take {:.1f} GiB, and {:.1f} GiB of memory are free; take a smaller shape{}", shape.name,
-       static_cast<double>(needed) / kGiB, static_cast<double>(available_bytes) / kGiB, fewer);
+       gib(needed), gib(available_bytes), fewer);
+}
+
+void check_draft_fits_memory(const ModelShape& shape, std::uint64_t available_bytes) {
+  const std::uint64_t needed = device_bytes_of(shape, 16, 16);
+  if (needed <= available_bytes) return;
+  fail(
+      "--draft-shape {}: its weights take {:.1f} GiB, and {:.1f} GiB of memory are free beside the target's; take a "
+      "smaller shape",
+      shape.name, gib(needed), gib(available_bytes));
 }
 
 void write_random_model(const ModelShape& shape, const std::filesystem::path& folder) {

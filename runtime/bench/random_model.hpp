@@ -32,9 +32,15 @@ std::vector<std::uint16_t> random_bf16(std::size_t count);  // normal(0, 0.02), 
 // as large as ever.
 ModelFiles make_random_model(const ModelShape& shape);
 
-// Throws an Error, with the figures, when what such a model packs (with the options `dtype` and `weights` of a model
-// plugin) is more than so many bytes: loading it would end with a process killed by the system, minutes later.
-void check_fits_memory(const ModelShape& shape, const nlohmann::json& model_options, std::uint64_t available_bytes);
+// A draft model for a target with that tokenizer: of its vocabulary, whatever the shape's own is.
+ModelFiles make_random_draft(ModelShape shape, Tokenizer target);
+
+// Bytes that such a model packs (with the options `dtype` and `weights` of a model plugin). Throws an Error, with the
+// figures, when they are more than are there: loading it would end with a process killed by the system, minutes later.
+std::uint64_t check_fits_memory(const ModelShape& shape, const nlohmann::json& model_options,
+                                std::uint64_t available_bytes);
+// The same of a draft model, and of what the target leaves.
+void check_draft_fits_memory(const ModelShape& shape, std::uint64_t available_bytes);
 
 // The same as a checkpoint that any program loads: config.json, tokenizer.json, model.safetensors. Throws an Error when
 // it cannot be written.

@@ -7,8 +7,10 @@
 //               "note"}],
 //  "pairs": [{"name", "unit", "a", "b" (medians), "a_samples", "b_samples", "speed", "bound": null | [low, high]}],
 //  "speculation" (of that scenario): [{"work", "proposer", "batch", "none", "fixed", "adaptive": {"tokens_per_s",
-//   "samples", "acceptance_rate", "mean_acceptance_length"}, "fixed_over_none", "adaptive_over_none",
-//   "adaptive_over_better": {"ratio", "bound"}}]}
+//   "samples", "acceptance_rate", "mean_acceptance_length", "speculation": {"proposers": [{"name", "verified",
+//   "draft_tokens", "accepted_tokens", "acceptance_rate", "acceptance_rate_by_position", "mean_acceptance_length",
+//   "draft_s"}], "verify_steps", "verify_s"}}, "fixed_over_none", "adaptive_over_none", "adaptive_over_better":
+//   {"ratio", "bound"}}]}
 #pragma once
 
 #include <filesystem>

@@ -44,8 +44,10 @@ struct Series {
   std::int64_t decoded = 0, drafted = 0, accepted = 0;
 
   void run(bool counts) {
+    const SpeculationStats before = engine.stats().speculation;
     const LoadResult result = run_load(engine, requests);
     if (!counts) return;
+    side.speculation.add(engine.stats().speculation.since(before));
     side.tokens_per_s.push_back(static_cast<double>(result.tokens_after_first) / (result.end_s - result.all_first_s));
     decoded += result.num_tokens - static_cast<std::int64_t>(requests.size());
     drafted += result.draft_tokens;
@@ -118,7 +120,7 @@ class SpeculationRuns {
   }
 
   std::vector<SpeculationRow> run(std::string& device) {
-    if (choice_.shape == nullptr && sizes_.rates.empty()) {
+    if (choice_.shape == nullptr && choice_.draft_shape == nullptr && sizes_.rates.empty()) {
       measure_texts(device);
     } else {
       measure_rates(device);
@@ -191,6 +193,7 @@ class SpeculationRuns {
   nlohmann::json oracle_options(const std::filesystem::path& log, double rate) const {
     nlohmann::json options = {{"log", log.string()}, {"rate", rate}};
     if (sizes_.draft_tokens) options["max_tokens"] = *sizes_.draft_tokens;
+    if (choice_.draft_shape != nullptr) options["path"] = choice_.draft_shape->name;  // which is no folder: see Subject
     return options;
   }
 
@@ -209,7 +212,8 @@ nlohmann::ordered_json side_json(const SpeculationSide& side) {
   return {{"tokens_per_s", side.value},
           {"samples", side.tokens_per_s},
           {"acceptance_rate", side.acceptance_rate},
-          {"mean_acceptance_length", side.mean_acceptance_length}};
+          {"mean_acceptance_length", side.mean_acceptance_length},
+          {"speculation", to_json(side.speculation)}};
 }
 
 nlohmann::ordered_json ratio_json(const PairedRatio& ratio) {

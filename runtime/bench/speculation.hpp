@@ -8,15 +8,17 @@
 #include <vector>
 
 #include "bench/scenarios.hpp"
+#include "speculation/speculation_stats.hpp"
 
 namespace mortise::bench {
 
 // One way to run the requests.
 struct SpeculationSide {
-  std::vector<double> tokens_per_s;  // decoded, a sample a repetition
-  double value = 0;                  // their median
-  double acceptance_rate = 0;        // accepted / draft tokens; 0 when there were none
-  double mean_acceptance_length = 1;
+  std::vector<double> tokens_per_s;   // decoded, a sample a repetition
+  double value = 0;                   // their median
+  double acceptance_rate = 0;         // accepted / draft tokens; 0 when there were none
+  double mean_acceptance_length = 1;  // over all steps, those without drafts included
+  SpeculationStats speculation;       // by proposer and position; times
 };
 
 struct SpeculationRow {
@@ -28,9 +30,10 @@ struct SpeculationRow {
   PairedRatio adaptive_over_better;         // than the better of none and fixed
 };
 
-// Opens what `choice` names with the proposers and lengths that are compared. With a shape, or rates in `sizes`: an
-// oracle at each rate, and ngram on texts that hold nothing to be found. Else the proposers of the script on stories,
-// and ngram on texts that quote their prompts. `device` is set to what it ran on.
+// Opens what `choice` names with the proposers and lengths that are compared. With a shape, a draft shape, or rates in
+// `sizes`: an oracle at each rate, which with a draft shape costs what that model costs, and ngram on texts that hold
+// nothing to be found. Else the proposers of the script on stories, and ngram on texts that quote their prompts.
+// `device` is set to what it ran on.
 std::vector<SpeculationRow> measure_speculation(const SubjectChoice& choice, const Sizes& sizes, int repeats,
                                                 std::string& device);
 

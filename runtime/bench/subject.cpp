@@ -51,12 +51,31 @@ std::optional<std::uint64_t> available_memory_of(const PipelineDescription& desc
   return available_memory(device.handle<mortise_device>(), *device.table<mortise_device_table>(), "/proc/meminfo");
 }
 
-std::optional<ModelFiles> files_of(const SubjectChoice& choice, const PipelineDescription& description) {
-  if (choice.shape == nullptr) return std::nullopt;
-  if (const auto available = available_memory_of(description)) {
-    check_fits_memory(*choice.shape, description.model.choices.front().options, *available);
+void check_memory(const SubjectChoice& choice, const PipelineDescription& description) {
+  if (choice.shape == nullptr && choice.draft_shape == nullptr) return;
+  const auto available = available_memory_of(description);
+  if (!available) return;
+  std::uint64_t taken = 0;
+  if (choice.shape != nullptr) {
+    taken = check_fits_memory(*choice.shape, description.model.choices.front().options, *available);
   }
-  return make_random_model(*choice.shape);
+  if (choice.draft_shape != nullptr) check_draft_fits_memory(*choice.draft_shape, *available - taken);
+}
+
+std::optional<ModelFiles> files_of(const SubjectChoice& choice, const PipelineDescription& description) {
+  check_memory(choice, description);
+  return choice.shape == nullptr ? std::nullopt : std::optional(make_random_model(*choice.shape));
+}
+
+// Whatever folder a proposer names, with a draft shape its model is of that shape.
+FileOpener draft_opener_of(const SubjectChoice& choice, const PipelineDescription& description) {
+  if (choice.draft_shape == nullptr) return ModelFiles::open;
+  const auto target_files = [shape = choice.shape, options = description.model.choices.front().options] {
+    return shape != nullptr ? make_random_model(*shape) : ModelFiles::open(options.at("path").get<std::string>());
+  };
+  return [target_files, shape = choice.draft_shape](const std::filesystem::path&) {
+    return make_random_draft(*shape, target_files().tokenizer);
+  };
 }
 
 mortise_device_info describe_device(const Parts& parts) {
@@ -84,6 +103,7 @@ std::string SubjectChoice::label() const {
   std::string text = shape != nullptr ? fmt::format("{} (random weights)", shape->name) : "";
   if (!script.empty()) text += (text.empty() ? "" : " in ") + script;
   if (text.empty()) text = "demo";
+  if (draft_shape != nullptr) text += fmt::format(", draft model {}", draft_shape->name);
   for (const Setting& setting : settings) {
     text += fmt::format(", {}.{}={}", setting.part, setting.option,
                         setting.value.is_string() ? setting.value.get<std::string>() : setting.value.dump());
@@ -105,7 +125,7 @@ PipelineScript load_subject_script(const SubjectChoice& choice) {
 Subject::Subject(const SubjectChoice& choice, TraceFile* trace)
     : script_(load_subject_script(choice)),
       device_probes_(device_probes_of(description(), choice.probe_sizes)),
-      assembly_(description(), files_of(choice, description())),
+      assembly_(description(), files_of(choice, description()), draft_opener_of(choice, description())),
       device_(describe_device(assembly_.parts())),
       cost_(model_cost(assembly_.checkpoint(), assembly_.dims(), kv_bytes_of(assembly_))),
       engine_(assembly_.parts(), assembly_.limits(), assembly_.model_info(), assembly_.tokenizer(),

@@ -21,11 +21,13 @@ namespace mortise::bench {
 struct SubjectChoice {
   std::string script;                 // empty: the demo, or with a shape one that suits benchmarks
   const ModelShape* shape = nullptr;  // random weights in place of the script's model
+  // Random weights, of the target's vocabulary, in place of every draft model.
+  const ModelShape* draft_shape = nullptr;
   std::vector<Setting> settings;
   std::function<void(PipelineDescription&)> change;  // of the pipeline, before the settings; may be empty
   ProductSizes probe_sizes;                          // of what a device with memory of its own is measured with
 
-  std::string label() const;  // "160m (random weights), model.weights=int8"
+  std::string label() const;  // "160m (random weights), draft model tiny, model.weights=int8"
 };
 
 // The choice as a checked script. Throws an Error.

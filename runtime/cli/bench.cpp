@@ -111,6 +111,8 @@ void add_bench_command(CLI::App& app) {
       fmt::format("{}; and perhaps a pipeline script (default: the demo)", fmt::join(bench::scenario_names(), ", ")));
   bench::BenchOptions& bench = options->bench;
   command->add_option("--shape", bench.shape, "random weights of this shape: " + bench::model_shape_names());
+  command->add_option("--draft-shape", bench.draft_shape,
+                      "speculation: the oracle drafts at the cost of random weights of this shape");
   command
       ->add_option("--set", bench.settings, "an option of a part: device.threads=1, kv_cache.memory=1GiB; repeatable")
       ->allow_extra_args(false);

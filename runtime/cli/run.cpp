@@ -71,16 +71,17 @@ void print_json(const OpenPipeline& pipeline, const std::string& prompt, const G
   const Tokenizer& tokenizer = pipeline.assembly.tokenizer();
   auto tokens = nlohmann::ordered_json::array();
   for (const TokenInfo& info : generation.tokens) tokens.push_back(token_json(tokenizer, info));
-  const nlohmann::ordered_json json = {{"prompt", prompt},
-                                       {"text", generation.text},
-                                       {"finish_reason", to_string(generation.last.finish)},
-                                       {"tokens", std::move(tokens)},
-                                       {"prompt_tokens", generation.last.usage.prompt_tokens},
-                                       {"completion_tokens", generation.last.usage.completion_tokens},
-                                       {"seed", generation.last.seed},
-                                       {"first_token_s", generation.first_token_s},
-                                       {"total_s", generation.total_s},
-                                       {"system_fingerprint", pipeline.service.info().system_fingerprint}};
+  nlohmann::ordered_json json = {{"prompt", prompt},
+                                 {"text", generation.text},
+                                 {"finish_reason", to_string(generation.last.finish)},
+                                 {"tokens", std::move(tokens)},
+                                 {"prompt_tokens", generation.last.usage.prompt_tokens},
+                                 {"completion_tokens", generation.last.usage.completion_tokens},
+                                 {"seed", generation.last.seed},
+                                 {"first_token_s", generation.first_token_s},
+                                 {"total_s", generation.total_s},
+                                 {"system_fingerprint", pipeline.service.info().system_fingerprint}};
+  if (!pipeline.description.proposers.empty()) json["speculation"] = to_json(pipeline.engine.stats().speculation);
   std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
 }
 

@@ -147,9 +147,7 @@ void Engine::run() {
   for (const auto& sequence : live_) end(*sequence, FinishReason::kAborted, {});
   send_outbox();
   trace_.end(counters_);
-  for (const ProposerStats& proposer : drafting_.stats().proposers) {
-    if (proposer.num_verified > 0) spdlog::info("speculation: {}", describe(proposer));
-  }
+  for (const std::string& line : describe(drafting_.stats())) spdlog::info("speculation: {}", line);
 }
 
 bool Engine::take_inbox() {

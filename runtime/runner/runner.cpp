@@ -181,7 +181,8 @@ void Runner::update(const mortise_runner_tokens& tokens) {
     if (sequence.first_unknown >= tokens.begins[i]) sequence.first_unknown = RunnerSequence::kNone;
     sequence.tokens.erase(begin, sequence.tokens.end());
     for (const std::int32_t token : fresh) append(sequence, token);
-    sequence.num_committed = sequence.num_tokens();
+    const bool drafts = (tokens.flags & MORTISE_RUNNER_DRAFTS) != 0;
+    sequence.num_committed = drafts ? std::min(sequence.num_committed, tokens.begins[i]) : sequence.num_tokens();
   }
 }
 

@@ -14,7 +14,7 @@ struct RunnerSequence {
   static constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
 
   std::vector<std::int32_t> tokens;
-  std::int32_t num_committed = 0;  // leading tokens that an update brought; the rest was drawn here
+  std::int32_t num_committed = 0;  // leading tokens that an update brought; the rest are drafts
   // Position of the first token that the model has no embedding of.
   std::int32_t first_unknown = kNone;
 

@@ -11,6 +11,10 @@ double share(std::uint64_t part, std::uint64_t all) {
   return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
 }
 
+void subtract_counts(std::vector<std::uint64_t>& from, const std::vector<std::uint64_t>& counts) {
+  for (std::size_t i = 0; i < counts.size(); ++i) from[i] -= counts[i];
+}
+
 void add_counts(std::vector<std::uint64_t>& to, const std::vector<std::uint64_t>& counts) {
   to.resize(std::max(to.size(), counts.size()));
   for (std::size_t i = 0; i < counts.size(); ++i) to[i] += counts[i];
@@ -38,6 +42,15 @@ void ProposerStats::add(const ProposerStats& other) {
   draft_s += other.draft_s;
 }
 
+void ProposerStats::subtract(const ProposerStats& earlier) {
+  num_verified -= earlier.num_verified;
+  num_draft_tokens -= earlier.num_draft_tokens;
+  num_accepted_tokens -= earlier.num_accepted_tokens;
+  subtract_counts(drafted_at, earlier.drafted_at);
+  subtract_counts(accepted_at, earlier.accepted_at);
+  draft_s -= earlier.draft_s;
+}
+
 double ProposerStats::mean_acceptance_length() const {
   return 1 + share(num_accepted_tokens, num_verified);
 }
@@ -55,6 +68,14 @@ void SpeculationStats::add(const SpeculationStats& other) {
   verify_s += other.verify_s;
 }
 
+SpeculationStats SpeculationStats::since(const SpeculationStats& earlier) const {
+  SpeculationStats rest = *this;
+  for (std::size_t i = 0; i < earlier.proposers.size(); ++i) rest.proposers[i].subtract(earlier.proposers[i]);
+  rest.num_steps -= earlier.num_steps;
+  rest.verify_s -= earlier.verify_s;
+  return rest;
+}
+
 std::string describe(const ProposerStats& stats) {
   std::string positions;
   for (std::size_t i = 0; i < stats.drafted_at.size(); ++i) {
@@ -67,13 +88,14 @@ std::string describe(const ProposerStats& stats) {
       stats.draft_s * 1e3);
 }
 
-std::string describe(const SpeculationStats& stats) {
-  std::string text;
+std::vector<std::string> describe(const SpeculationStats& stats) {
+  std::vector<std::string> lines;
   for (const ProposerStats& proposer : stats.proposers) {
-    if (proposer.num_verified > 0) text += describe(proposer) + "\n";
+    if (proposer.num_verified > 0) lines.push_back(describe(proposer));
   }
-  if (!text.empty()) text += fmt::format("verifying: {} steps, {:.1f} ms\n", stats.num_steps, stats.verify_s * 1e3);
-  return text;
+  if (!lines.empty())
+    lines.push_back(fmt::format("verifying: {} steps, {:.1f} ms", stats.num_steps, stats.verify_s * 1e3));
+  return lines;
 }
 
 nlohmann::ordered_json to_json(const SpeculationStats& stats) {

@@ -20,6 +20,7 @@ struct ProposerStats {
   // A sequence's drafts of one step, `num_drafts` above 0.
   void add(std::int32_t num_drafts, std::int32_t num_accepted);
   void add(const ProposerStats& other);
+  void subtract(const ProposerStats& earlier);
   double mean_acceptance_length() const;
 };
 
@@ -30,13 +31,15 @@ struct SpeculationStats {
 
   // Of an engine with the same proposers, or of none: what this one counted goes on.
   void add(const SpeculationStats& other);
+  // What came after `earlier`, which are statistics of the same engine.
+  SpeculationStats since(const SpeculationStats& earlier) const;
 };
 
 // "ngram: 512 of 640 drafts accepted (80.0 %; by position 85 80 75 70 %), mean acceptance length 3.41; drafting 12.1
 // ms"
 std::string describe(const ProposerStats& stats);
-// Times, and one line for each proposer that drafted; "" if none did.
-std::string describe(const SpeculationStats& stats);
+// A line for each proposer that drafted, and one with the times of the steps; none if none did.
+std::vector<std::string> describe(const SpeculationStats& stats);
 nlohmann::ordered_json to_json(const SpeculationStats& stats);
 
 }  // namespace mortise

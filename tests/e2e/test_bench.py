@@ -117,8 +117,28 @@ def test_speculation_compares_its_sides_in_turns(tmp_path):
         assert row["fixed"]["acceptance_rate"] == (1 if work == "rate 1.00" else 0)
         assert row["adaptive_over_better"]["ratio"] > 0 and row["adaptive_over_better"]["bound"] is None  # too few turns
         assert f"{row['work']}, {row['proposer']}, {row['batch']} " in table
+        assert row["none"]["speculation"]["verify_steps"] == 0
+        drafting, = row["fixed"]["speculation"]["proposers"]
+        assert drafting["name"] == row["proposer"] and drafting["acceptance_rate"] == row["fixed"]["acceptance_rate"]
+    fixed = rows["rate 1.00", "oracle", 3]["fixed"]["speculation"]
+    assert fixed["proposers"][0]["acceptance_rate_by_position"] == [1, 1, 1] and fixed["verify_s"] > 0
+    # Two runs of three sequences, each with drafts of 3, 3 and 2 tokens; a run that does not count is not in it.
+    assert fixed["proposers"][0]["draft_tokens"] == 2 * 3 * 8 and fixed["proposers"][0]["verified"] == 2 * 3 * 3
     # 11 tokens after the first, in steps of 4, 4 and what is left.
     assert rows["rate 1.00", "oracle", 1]["fixed"]["mean_acceptance_length"] == pytest.approx(11 / 3)
+
+
+def test_an_oracle_drafts_at_the_cost_of_a_draft_model(tmp_path):
+    sizes = ("--rates", "0.5", "--batch", 2, "--prompt", 6, "--output", 12, "--draft-tokens", 3, "--repeats", 1)
+    for subject, label in ((SMALL, "tiny (random weights), draft model 68m, kv_cache.memory=64MiB, device.threads=2"),
+                           (SMALL[2:], "demo, draft model 68m, kv_cache.memory=64MiB, device.threads=2")):
+        _, with_model = bench(tmp_path, "speculation", *subject, "--draft-shape", "68m", *sizes)
+        _, without = bench(tmp_path, "speculation", *subject, *sizes)
+        assert with_model["subject"] == label
+        (costly, lookup), (free, _) = with_model["speculation"], without["speculation"]
+        assert (costly["work"], lookup["proposer"]) == ("rate 0.50", "ngram")
+        assert costly["fixed"]["acceptance_rate"] == free["fixed"]["acceptance_rate"] > 0  # the model has no say in the drafts
+        assert costly["fixed"]["speculation"]["proposers"][0]["draft_s"] > 10 * free["fixed"]["speculation"]["proposers"][0]["draft_s"]
 
 
 def test_speculation_of_a_script_has_its_proposers(tmp_path, script):
@@ -136,7 +156,9 @@ def test_speculation_of_a_script_has_its_proposers(tmp_path, script):
     (("speculation", "--batch", 65), "--batch 65: expected 1 to the scheduler's max_num_seqs 64; raise it with --set scheduler.max_num_seqs=N"),
     (("speculation", "--output", 1), "--output 1: expected 2 or more"),
     (("speculation", "--trace", "t.json"), "bench speculation: has the sides that it compares, and opens them again and again; leave out --against and --trace"),
-    (("decode", "--rates", "0.5"), "--rates and --draft-tokens: are for the scenario speculation"),
+    (("speculation", "--shape", "tiny", "--draft-shape", "7b"), "--draft-shape 7b: no shape of that name; there are tiny, 68m, 160m, 1b, 8b"),
+    (("decode", "--rates", "0.5"), "--rates, --draft-tokens and --draft-shape: are for the scenario speculation"),
+    (("decode", "--draft-shape", "tiny"), "--rates, --draft-tokens and --draft-shape: are for the scenario speculation"),
 ])
 def test_what_speculation_refuses(args, text):
     assert refusal(*args) == text

@@ -64,10 +64,12 @@ class Rig {
 
   std::int32_t vocab_size() const { return table_.dims(runner_)->vocab_size; }
 
-  mortise_status update(std::uint64_t id, std::int32_t begin, const std::vector<std::int32_t>& tokens) {
+  mortise_status update(std::uint64_t id, std::int32_t begin, const std::vector<std::int32_t>& tokens,
+                        std::uint32_t flags = 0) {
     const std::int32_t offsets[] = {0, static_cast<std::int32_t>(tokens.size())};
     mortise_runner_tokens args{};
     args.struct_size = sizeof args;
+    args.flags = flags;
     args.num_seqs = 1;
     args.seq_ids = &id;
     args.begins = &begin;
@@ -374,6 +376,25 @@ TEST_F(RunnerTest, RunsWhatItHasNotSeenAndNothingElse) {
   ASSERT_EQ(rig.update(1, 0, all), MORTISE_OK);  // told all of it again
   tokens = all;
   EXPECT_EQ(rows_of_step(), 1u);
+}
+
+TEST_F(RunnerTest, DraftsOfTheCallersOwnAreRunAndEnterNoPrefixTree) {
+  for (const std::uint32_t flags : {MORTISE_RUNNER_DRAFTS, 0u}) {
+    Rig rig(models_[0].folder, {});
+    std::mt19937 random(4);
+    const std::vector<std::int32_t> committed = draw(random, 14), drafts = draw(random, 20);
+    ASSERT_EQ(rig.update(1, 0, committed), MORTISE_OK);
+    rig.step({1});
+    const std::uint64_t before = rig.stats().num_rows;
+    for (std::size_t i = 0; i < drafts.size(); ++i) {
+      ASSERT_EQ(rig.update(1, static_cast<std::int32_t>(14 + i), {drafts[i]}, flags), MORTISE_OK);
+      rig.step({1});
+    }
+    EXPECT_EQ(rig.stats().num_rows - before, 20u);
+    // Two whole blocks, of 14 committed tokens and 18 drafts: of drafts they are the sequence's own.
+    rig.end(1);
+    EXPECT_EQ(rig.stats().num_cached_blocks, flags == 0 ? 2 : 0);
+  }
 }
 
 TEST_F(RunnerTest, ASequenceThatTheModelCannotRunHasNoDrafts) {

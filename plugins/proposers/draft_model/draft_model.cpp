@@ -17,50 +17,16 @@ std::string runner_options(const Options& options) {
 // Of ids that are the proposer's own.
 constexpr std::uint64_t kForkBit = std::uint64_t{1} << 63;
 
-void check_runner(mortise_status status, const mortise_error& error) {
-  if (status != MORTISE_OK) throw Failure(status, "draft_model", error.message);
-}
-
 }  // namespace
 
 DraftModel::DraftModel(const mortise_host* host, const Options& options)
-    : host_(host),
-      path_(options.get<std::string>("path")),
-      runner_options_(runner_options(options)),
+    : runner_(host, options.get<std::string>("path"), runner_options(options)),
       branches_(options.get<std::int32_t>("branches")) {}
 
-DraftModel::~DraftModel() {
-  if (runner_ != nullptr) runners_->close(runner_);
-}
-
 void DraftModel::bind(const mortise_model_dims& target) {
-  runners_ = static_cast<const mortise_runner_table*>(host_->get_ext(host_, MORTISE_EXT_RUNNER));
-  if (runners_ == nullptr) {
-    throw Failure(MORTISE_UNIMPLEMENTED, "draft_model",
-                  std::string("the host runs no second model (it does not offer ") + MORTISE_EXT_RUNNER + ")");
-  }
-  auto args = sized<mortise_runner_open_args>();
-  args.path = view(path_);
-  args.options = view(runner_options_);
-  args.max_forks = branches_ - 1;
-  mortise_error error = make_error();
-  check_runner(runners_->open(runners_, &args, &runner_, &error), error);
-  vocab_size_ = static_cast<std::size_t>(runners_->dims(runner_)->vocab_size);
+  runner_.open(/*max_forks=*/branches_ - 1);
+  vocab_size_ = static_cast<std::size_t>(runner_.dims().vocab_size);
   target_vocab_size_ = static_cast<std::size_t>(target.vocab_size);
-}
-
-void DraftModel::observe(const mortise_observation& seen) {
-  runners_->end(runner_, seen.ended_ids, seen.num_ended);
-  for (std::int32_t i = 0; i < seen.num_ended; ++i) known_.erase(seen.ended_ids[i]);
-  auto tokens = sized<mortise_runner_tokens>();
-  tokens.num_seqs = seen.num_seqs;
-  tokens.seq_ids = seen.seq_ids;
-  tokens.begins = seen.first_positions;
-  tokens.offsets = seen.token_offsets;
-  tokens.tokens = seen.tokens;
-  mortise_error error = make_error();
-  check_runner(runners_->update(runner_, &tokens, &error), error);
-  known_.insert(seen.seq_ids, seen.seq_ids + seen.num_seqs);
 }
 
 // One pass of the runner a draft: all branches of all sequences grow together.
@@ -69,7 +35,7 @@ void DraftModel::propose(const mortise_proposal_args& args) {
   growing_.clear();
   for (std::int32_t i = 0; i < args.num_seqs; ++i) {
     args.num_drafts[i] = 0;
-    if (args.max_drafts[i] > 0 && known_.contains(args.seq_ids[i])) growing_.push_back({i, args.seq_ids[i]});
+    if (args.max_drafts[i] > 0 && runner_.knows(args.seq_ids[i])) growing_.push_back({i, args.seq_ids[i]});
   }
   for (std::int32_t depth = 0; !growing_.empty(); ++depth) {
     const std::int32_t num_choices = depth == 0 && args.parents != nullptr ? branches_ : 1;
@@ -83,42 +49,23 @@ void DraftModel::propose(const mortise_proposal_args& args) {
 }
 
 void DraftModel::end_forks() {
-  runners_->end(runner_, forks_.data(), static_cast<std::int32_t>(forks_.size()));
+  runner_.end(forks_);
   forks_.clear();
 }
 
 void DraftModel::run(const mortise_proposal_args& args, std::int32_t num_choices) {
-  for (auto* array : {&temperatures_, &top_ps_, &min_ps_}) array->clear();
-  ids_.clear();
-  keys_.clear();
-  top_ks_.clear();
-  for (const Branch& branch : growing_) {
-    ids_.push_back(branch.seq_id);
-    keys_.push_back(args.keys[branch.row]);
-    temperatures_.push_back(args.temperatures[branch.row]);
-    top_ks_.push_back(args.top_ks[branch.row]);
-    top_ps_.push_back(args.top_ps[branch.row]);
-    min_ps_.push_back(args.min_ps[branch.row]);
-  }
   sampled_.resize(growing_.size() * static_cast<std::size_t>(num_choices));
-  auto step = sized<mortise_runner_step>();
-  step.num_seqs = static_cast<std::int32_t>(growing_.size());
+  mortise_runner_step step = runner_.make_step(args, growing_);
   step.num_choices = num_choices;
-  step.seq_ids = ids_.data();
-  step.keys = keys_.data();
-  step.temperatures = temperatures_.data();
-  if (args.distributions == nullptr) {
-    step.top_ks = top_ks_.data();
-    step.top_ps = top_ps_.data();
-    step.min_ps = min_ps_.data();
-  } else {
+  step.sampled = sampled_.data();
+  if (args.distributions != nullptr) {
     // What a draft was drawn from is told as it is: the softmax of the logits, without filters.
+    step.top_ks = nullptr;
+    step.top_ps = step.min_ps = nullptr;
     logits_.resize(growing_.size() * vocab_size_);
     step.logits = logits_.data();
   }
-  step.sampled = sampled_.data();
-  mortise_error error = make_error();
-  check_runner(runners_->step(runner_, &step, &error), error);
+  runner_.run(step);
 }
 
 // Appends each branch's draw to its row.
@@ -187,8 +134,7 @@ void DraftModel::fork(const mortise_proposal_args& args, std::int32_t num_choice
   forks.from_ids = origins_.data();
   forks.to_ids = forks_.data();
   forks.tokens = fork_tokens_.data();
-  mortise_error error = make_error();
-  check_runner(runners_->fork(runner_, &forks, &error), error);
+  runner_.fork(forks);
 }
 
 }  // namespace mortise::draft_model

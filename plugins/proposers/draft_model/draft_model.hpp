@@ -1,30 +1,23 @@
 // plugins/proposers/draft_model/draft_model.hpp: drafts with a smaller model of the target's vocabulary. The host runs
-// it (mortise/ext/runner.h) and keeps its tokens and its KV; here is which sequences draft how far.
+// it and keeps its tokens and its KV; here is which sequences draft how far.
 #pragma once
 
 #include <cstdint>
-#include <set>
-#include <string>
 #include <vector>
 
-#include "mortise/ext/runner.h"
-#include "mortise/plugin.hpp"
-#include "mortise/proposer.h"
+#include "proposers/common/draft_runner.hpp"
 
 namespace mortise::draft_model {
 
 class DraftModel {
  public:
   DraftModel(const mortise_host* host, const Options& options);
-  ~DraftModel();
-  DraftModel(const DraftModel&) = delete;
-  DraftModel& operator=(const DraftModel&) = delete;
 
   void bind(const mortise_model_dims& target);
-  void observe(const mortise_observation& seen);
+  void observe(const mortise_observation& seen) { runner_.observe(seen); }
   void propose(const mortise_proposal_args& args);
 
-  std::uint64_t num_sequences() const { return known_.size(); }
+  std::uint64_t num_sequences() const { return runner_.num_sequences(); }
 
  private:
   // A path of drafts that grows: of a sequence, or of a fork of it.
@@ -43,21 +36,15 @@ class DraftModel {
 
   void take_distribution(const mortise_proposal_args& args, const Branch& branch, std::size_t index) const;
 
-  const mortise_host* host_;
-  const std::string path_, runner_options_;
+  proposers::DraftRunner runner_;
   const std::int32_t branches_;
-  const mortise_runner_table* runners_ = nullptr;
-  mortise_runner* runner_ = nullptr;
   std::size_t vocab_size_ = 0, target_vocab_size_ = 0;
-  std::set<std::uint64_t> known_;  // sequences that the runner has tokens of
 
   // Of the proposal that is made now; kept for their memory.
   std::vector<Branch> growing_;
   std::vector<std::uint64_t> forks_, origins_;
   std::vector<std::int32_t> fork_tokens_;
-  std::vector<std::uint64_t> ids_, keys_;
-  std::vector<float> temperatures_, top_ps_, min_ps_;
-  std::vector<std::int32_t> top_ks_, sampled_;
+  std::vector<std::int32_t> sampled_;
   std::vector<float> logits_;  // of the pass, when distributions are wanted
 };
 

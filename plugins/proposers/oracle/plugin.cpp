@@ -1,10 +1,6 @@
-// plugins/proposers/oracle/plugin.cpp: the component: drafts from recorded texts, right at a chosen rate.
-#include <unordered_map>
-
+// plugins/proposers/oracle/plugin.cpp: options, tables, entry.
 #include "mortise/ext/sequences.h"
-#include "mortise/plugin.hpp"
-#include "mortise/proposer.h"
-#include "proposers/oracle/recorded_texts.hpp"
+#include "proposers/oracle/oracle.hpp"
 
 namespace mortise::oracle {
 namespace {
@@ -22,83 +18,19 @@ constexpr const char* kOptionsSchema = R"schema({
     "seed": {"title": "of the errors: the same seed errs at the same places", "type": "integer", "minimum": 0,
              "default": 0},
     "max_tokens": {"title": "drafts for a sequence and step, at most", "type": "integer", "minimum": 1, "maximum": 64,
-                   "default": 5}
+                   "default": 5},
+    "path": {"title": "checkpoint folder of a draft model that is run for its cost, as draft_model runs it; null: drafts cost nothing",
+             "type": ["string", "null"], "minLength": 1, "format": "path", "default": null}
   }
 })schema";
 
-uint64_t mix(uint64_t x) {  // splitmix64
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
+Oracle& oracle_of(mortise_proposer* proposer) {
+  return *reinterpret_cast<Oracle*>(proposer);
 }
 
-struct Oracle {
-  RecordedTexts texts;
-  double rate;
-  uint64_t seed;
-  int32_t max_tokens;
-  int32_t vocab_size = 0;
-  struct Sequence {
-    std::vector<int32_t> tokens;
-    std::optional<std::size_t> text;  // that begins with them
-  };
-  std::unordered_map<uint64_t, Sequence> sequences;
-
-  void observe(const mortise_observation& seen) {
-    for (int32_t i = 0; i < seen.num_ended; ++i) sequences.erase(seen.ended_ids[i]);
-    for (int32_t i = 0; i < seen.num_seqs; ++i) {
-      Sequence& sequence = sequences[seen.seq_ids[i]];
-      if (seen.first_positions[i] == 0) sequence = {};
-      const int32_t *begin = seen.tokens + seen.token_offsets[i], *end = seen.tokens + seen.token_offsets[i + 1];
-      const std::size_t known = sequence.tokens.size();
-      sequence.tokens.insert(sequence.tokens.end(), begin, end);
-      if (!goes_on(sequence, known)) sequence.text = texts.find(sequence.tokens);
-    }
-  }
-
-  // Whether the text of the sequence goes on with its tokens from `known` on, and beyond.
-  bool goes_on(const Sequence& sequence, std::size_t known) const {
-    if (!sequence.text) return false;
-    const std::span<const int32_t> text = texts.text(*sequence.text), &tokens = sequence.tokens;
-    return text.size() > tokens.size() && std::equal(tokens.begin() + static_cast<std::ptrdiff_t>(known), tokens.end(),
-                                                     text.begin() + static_cast<std::ptrdiff_t>(known));
-  }
-
-  // What is drafted at a position of a text. Errors depend on nothing else, so that they repeat.
-  int32_t draft(std::size_t text, std::size_t position) const {
-    const int32_t right = texts.text(text)[position];
-    const uint64_t bits = mix(mix(mix(seed) ^ text) ^ position);
-    if (static_cast<double>(bits >> 11) * 0x1p-53 < rate || vocab_size < 2) return right;
-    const auto step = static_cast<int64_t>(mix(bits) % static_cast<uint64_t>(vocab_size - 1)) + 1;
-    return static_cast<int32_t>((right + step) % vocab_size);
-  }
-
-  void propose(const mortise_proposal_args& args) const {
-    for (int32_t i = 0; i < args.num_seqs; ++i) {
-      int32_t& count = args.num_drafts[i] = 0;
-      const auto at = sequences.find(args.seq_ids[i]);
-      if (at == sequences.end() || !at->second.text) continue;
-      const std::size_t position = at->second.tokens.size(), text = *at->second.text;
-      if (static_cast<int64_t>(position) != args.positions[i]) continue;
-      const auto left = static_cast<int64_t>(texts.text(text).size() - position);
-      const int64_t most = std::min<int64_t>(std::min(args.max_drafts[i], max_tokens), left);
-      int32_t* const row = args.tokens + static_cast<int64_t>(i) * args.max_draft;
-      for (; count < most; ++count) row[count] = draft(text, position + static_cast<std::size_t>(count));
-    }
-  }
-};
-
-mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance, mortise_error* error) {
-  return guard(error, "oracle", [&] {
-    const Options options(known(args).options);
-    *instance = new Oracle{RecordedTexts(options.get<std::string>("log")),
-                           options.get<double>("rate"),
-                           options.get<uint64_t>("seed"),
-                           options.get<int32_t>("max_tokens"),
-                           0,
-                           {}};
-  });
+mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
+                      mortise_error* error) {
+  return guard(error, "oracle", [&] { *instance = new Oracle(host, Options(known(args).options)); });
 }
 
 void destroy(void* instance) {
@@ -110,27 +42,20 @@ mortise_status supports(const mortise_query*, mortise_error*) {
 }
 
 mortise_status bind(mortise_proposer* proposer, const mortise_proposer_bind_args* args, mortise_error* error) {
-  return guard(error, "bind", [&] {
-    auto& self = *reinterpret_cast<Oracle*>(proposer);
-    self.vocab_size = args->target->vocab_size;
-    if (self.texts.largest_token() < self.vocab_size) return;
-    throw Failure(MORTISE_INVALID_ARGUMENT, "log",
-                  "the log has token id " + std::to_string(self.texts.largest_token()) + " and the model has " +
-                      std::to_string(self.vocab_size) + " tokens; record it with this model");
-  });
+  return guard(error, "bind", [&] { oracle_of(proposer).bind(known(known(args).target)); });
 }
 
 mortise_status observe(mortise_proposer* proposer, const mortise_observation* seen, mortise_error* error) {
-  return guard(error, "observe", [&] { reinterpret_cast<Oracle*>(proposer)->observe(known(seen)); });
+  return guard(error, "observe", [&] { oracle_of(proposer).observe(known(seen)); });
 }
 
 mortise_status propose(mortise_proposer* proposer, const mortise_step*, const mortise_proposal_args* args,
                        mortise_error* error) {
-  return guard(error, "propose", [&] { reinterpret_cast<const Oracle*>(proposer)->propose(known(args)); });
+  return guard(error, "propose", [&] { oracle_of(proposer).propose(known(args)); });
 }
 
 uint64_t num_sequences(void* instance) {
-  return static_cast<Oracle*>(instance)->sequences.size();
+  return static_cast<Oracle*>(instance)->num_sequences();
 }
 
 const void* get_ext(void*, const char* id) {

@@ -71,7 +71,7 @@ std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) 
                         100.0 * static_cast<double>(accepted) / static_cast<double>(drafts));
     SpeculationStats speculation = closed_.speculation;
     speculation.add(stats.speculation);
-    text += describe(speculation);
+    for (const std::string& line : describe(speculation)) text += line + "\n";
   }
   const std::uint64_t failures = closed_.num_proposer_failures + stats.num_proposer_failures;
   if (failures > 0) text += fmt::format("proposer     failed {} times; a warning told why it did first\n", failures);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "mortise/ext/runner.h"
 #include "mortise/ext/sequences.h"
 #include "mortise/plugin.hpp"
 #include "mortise/proposer.h"
@@ -18,9 +19,14 @@ using Tokens = std::vector<int32_t>;
 
 class ProposerInstance {
  public:
-  explicit ProposerInstance(const std::string& options) {
+  // `runners`: what the host offers as mortise/ext/runner.h.
+  explicit ProposerInstance(const std::string& options, const mortise_runner_table* runners = nullptr) {
     host_.struct_size = sizeof host_;
     host_.now_ns = [](const mortise_host*) -> uint64_t { return 42; };
+    host_.runners = runners;
+    host_.get_ext = [](const mortise_host* host, const char* id) -> const void* {
+      return std::string_view(id) == MORTISE_EXT_RUNNER ? static_cast<const Host*>(host)->runners : nullptr;
+    };
     mortise_create_args args = sized<mortise_create_args>();
     args.options = view(options);
     status = component().create(&host_, &args, &instance_, &error);
@@ -63,10 +69,18 @@ class ProposerInstance {
   std::vector<Tokens> propose(std::vector<uint64_t> ids, std::vector<int64_t> positions, std::vector<int32_t> most) {
     const int32_t width = *std::max_element(most.begin(), most.end());
     Tokens tokens(ids.size() * static_cast<std::size_t>(width), -1), counts(ids.size(), -1);
+    const std::vector<uint64_t> keys(ids.size(), 7);
+    const std::vector<float> temperatures(ids.size(), 0.5f), top_ps(ids.size(), 1.0f), min_ps(ids.size(), 0.0f);
+    const Tokens top_ks(ids.size(), 0);
     mortise_proposal_args args = sized<mortise_proposal_args>();
     args.num_seqs = static_cast<int32_t>(ids.size());
     args.max_draft = width;
     args.seq_ids = ids.data();
+    args.keys = keys.data();
+    args.temperatures = temperatures.data();
+    args.top_ks = top_ks.data();
+    args.top_ps = top_ps.data();
+    args.min_ps = min_ps.data();
     args.max_drafts = most.data();
     args.positions = positions.data();
     args.tokens = tokens.data();
@@ -95,7 +109,10 @@ class ProposerInstance {
   }
   mortise_proposer* self() { return static_cast<mortise_proposer*>(instance_); }
 
-  mortise_host host_{};
+  struct Host : mortise_host {
+    const mortise_runner_table* runners;
+  };
+  Host host_{};
   mortise_model_dims dims_{};
   void* instance_ = nullptr;
 };

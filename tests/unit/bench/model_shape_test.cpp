@@ -28,7 +28,17 @@ TEST(BenchShape, ShapesHaveTheParametersOfTheirNames) {
 }
 
 TEST(BenchShape, AnUnknownShapeIsRefusedWithTheList) {
-  EXPECT_EQ(error_of([] { model_shape("7b"); }), "--shape 7b: no shape of that name; there are tiny, 68m, 160m, 1b, 8b");
+  EXPECT_EQ(error_of([] { model_shape("7b"); }),
+            "--shape 7b: no shape of that name; there are tiny, 68m, 160m, 1b, 8b");
+}
+
+TEST(BenchShape, ADraftModelHasTheTargetsVocabulary) {
+  const ModelFiles draft = make_random_draft(model_shape("68m"), Tokenizer::load(MORTISE_SOURCE_DIR "/models/demo"));
+  EXPECT_EQ(draft.tokenizer.vocab_size(), 4096u);
+  EXPECT_EQ(draft.tokenizer.token(405), Tokenizer::load(MORTISE_SOURCE_DIR "/models/demo").token(405));
+  EXPECT_EQ(nlohmann::json::parse(draft.checkpoint.config().json).at("vocab_size"), 4096);
+  EXPECT_EQ(draft.checkpoint.find("lm_head.weight")->shape, (std::vector<std::int64_t>{4096, 768}));
+  EXPECT_EQ(draft.checkpoint.folder(), "68m");
 }
 
 TEST(BenchShape, DeviceBytesCountATiedHeadOnceUnlessItBecomesIntegers) {
@@ -54,7 +64,11 @@ TEST(BenchShape, AShapeThatDoesNotFitTheMemoryIsRefusedBeforeItIsMade) {
             "model.weights=int4");
   EXPECT_EQ(error({{"weights", "int4"}}, 4),
             "--shape 8b: its weights take 4.7 GiB, and 4.0 GiB of memory are free; take a smaller shape");
-  check_fits_memory(shape, {{"weights", "int8"}}, std::uint64_t{9} << 30);
+  EXPECT_EQ(check_fits_memory(shape, {{"weights", "int8"}}, std::uint64_t{9} << 30), device_bytes_of(shape, 8, 16));
+  EXPECT_EQ(error_of([&] { check_draft_fits_memory(shape, std::uint64_t{3} << 30); }),
+            "--draft-shape 8b: its weights take 15.0 GiB, and 3.0 GiB of memory are free beside the target's; take a "
+            "smaller shape");
+  check_draft_fits_memory(shape, std::uint64_t{16} << 30);
 }
 
 TEST(BenchShape, TheModelInMemoryIsTheOneThatIsWritten) {

@@ -14,9 +14,9 @@ SpeculationRow example() {
   row.work = "quoted text";
   row.proposer = "ngram";
   row.batch = 4;
-  row.none = {{100, 101}, 100.5, 0, 1};
-  row.fixed = {{250, 255}, 252.5, 0.75, 4.5};
-  row.adaptive = {{260, 262}, 261, 0.875, 4.25};
+  row.none = {{100, 101}, 100.5, 0, 1, {}};
+  row.fixed = {{250, 255}, 252.5, 0.75, 4.5, {}};
+  row.adaptive = {{260, 262}, 261, 0.875, 4.25, {}};
   row.fixed_speed = {2.5, std::nullopt};
   row.adaptive_speed = {2.6, Bound{2.5, 2.7}};
   row.adaptive_over_better = {1.03, Bound{1.01, 1.05}};

@@ -28,10 +28,11 @@ TEST(SpeculationStats, CountsByPosition) {
 }
 
 TEST(SpeculationStats, TextNamesWhoDrafted) {
-  EXPECT_EQ(describe(some()),
-            "ngram: 4 of 6 drafts accepted (66.7 %; by position 100 100 0 0 %), mean acceptance length 3.00; drafting "
-            "250.0 ms\nverifying: 2 steps, 500.0 ms\n");
-  EXPECT_EQ(describe(SpeculationStats{}), "");
+  EXPECT_EQ(describe(some()), (std::vector<std::string>{
+                                  "ngram: 4 of 6 drafts accepted (66.7 %; by position 100 100 0 0 %), mean acceptance "
+                                  "length 3.00; drafting 250.0 ms",
+                                  "verifying: 2 steps, 500.0 ms"}));
+  EXPECT_TRUE(describe(SpeculationStats{}).empty());
 }
 
 TEST(SpeculationStats, JsonHasEveryFigure) {
@@ -59,6 +60,25 @@ TEST(SpeculationStats, AddUpByName) {
   EXPECT_EQ(sum.proposers[1].num_draft_tokens, 6u);
   EXPECT_EQ(sum.proposers[1].accepted_at, (std::vector<std::uint64_t>{2, 2, 0, 0}));
   EXPECT_EQ(sum.num_steps, 4u);
+}
+
+TEST(SpeculationStats, WhatCameSinceIsTheRest) {
+  const SpeculationStats before = some();
+  SpeculationStats now = before;
+  now.proposers[0].add(6, 1);
+  now.proposers[0].draft_s += 0.5;
+  now.num_steps += 3;
+  now.verify_s += 1;
+  const SpeculationStats rest = now.since(before);
+  EXPECT_EQ(rest.proposers[0].drafted_at, (std::vector<std::uint64_t>{1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(rest.proposers[0].accepted_at, (std::vector<std::uint64_t>{1, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(rest.proposers[0].num_verified, 1u);
+  EXPECT_EQ(rest.proposers[0].num_draft_tokens, 6u);
+  EXPECT_EQ(rest.proposers[0].num_accepted_tokens, 1u);
+  EXPECT_EQ(rest.proposers[0].draft_s, 0.5);
+  EXPECT_EQ(rest.num_steps, 3u);
+  EXPECT_EQ(rest.verify_s, 1);
+  EXPECT_EQ(now.since({}).num_steps, now.num_steps);  // an engine that had not begun
 }
 
 }  // namespace

@@ -30,7 +30,9 @@ typedef struct mortise_runner_open_args {
 
 /* What sequences consist of from now on, ragged: of sequence i the first begins[i] tokens stay, then come
  * tokens[offsets[i]] .. tokens[offsets[i + 1] - 1], and nothing after them. A sequence that the runner does not know
- * begins at 0. */
+ * begins at 0. With MORTISE_RUNNER_DRAFTS in `flags` the tokens are drafts, in the place of those that were drawn: they
+ * are run like others, but what they fill is kept for no other sequence. */
+#define MORTISE_RUNNER_DRAFTS 1u
 typedef struct mortise_runner_tokens {
   uint32_t struct_size;
   uint32_t flags;

@@ -5,11 +5,13 @@
 #include <fstream>
 #include <set>
 
+#include "fake_runner.hpp"
 #include "proposer_instance.hpp"
 
 namespace mortise::oracle {
 namespace {
 
+using test::FakeRunner;
 using test::ProposerInstance;
 using test::Tokens;
 using testing::HasSubstr;
@@ -33,6 +35,11 @@ class OracleTest : public testing::Test {
   }
   std::string options(double rate, uint64_t seed = 0) const {
     return nlohmann::json{{"log", file_.string()}, {"rate", rate}, {"seed", seed}, {"max_tokens", 64}}.dump();
+  }
+  // With a draft model.
+  std::string options_with_model(double rate) const {
+    return nlohmann::json{{"log", file_.string()}, {"rate", rate}, {"seed", 0}, {"max_tokens", 3}, {"path", "/draft"}}
+        .dump();
   }
   std::string refusal() const {
     ProposerInstance proposer(options(1));
@@ -145,6 +152,121 @@ TEST_F(OracleTest, ALogOfAnotherVocabularyIsRefused) {
   EXPECT_STREQ(proposer.error.message,
                "the log has token id 500 and the model has 500 tokens; record it with this model");
   EXPECT_EQ(proposer.bind(501), MORTISE_OK);
+}
+
+// The model runs each token once: what it drafted and was accepted stands, and its last draft runs with the bonus
+// token.
+TEST_F(OracleTest, AModelRunsWhatItWouldRunForTheseDrafts) {
+  write({kHeader, request({1, 2}, {counting(3, 30)})});
+  FakeRunner runner;  // it draws 0, which is never right
+  ProposerInstance proposer(options_with_model(1), runner.table());
+  ASSERT_EQ(proposer.status, MORTISE_OK) << proposer.error.message;
+  ASSERT_EQ(proposer.bind(100), MORTISE_OK) << proposer.error.message;
+  EXPECT_EQ(runner.path, "/draft");
+  ASSERT_EQ(proposer.observe(1, 0, {1, 2, 3}), MORTISE_OK);
+  EXPECT_EQ(proposer.propose({1}, {3}, {3}), (std::vector<Tokens>{{4, 5, 6}}));
+  EXPECT_THAT(runner.rows, testing::ElementsAre(testing::ElementsAre(testing::Pair(1, Tokens{1, 2, 3})),
+                                                testing::ElementsAre(testing::Pair(1, Tokens{4})),
+                                                testing::ElementsAre(testing::Pair(1, Tokens{5}))));
+  EXPECT_EQ(runner.temperatures, (std::vector<std::vector<float>>(3, {0.5f})));
+  EXPECT_EQ(runner.sequences[1].num_drafts, 3u);  // fewer: drafts would enter the prefix cache as if they had come true
+  runner.rows.clear();
+  ASSERT_EQ(proposer.observe(1, 3, {4, 5, 6, 7}), MORTISE_OK);  // all accepted, and the bonus token
+  EXPECT_EQ(runner.sequences[1].num_drafts, 0u);
+  EXPECT_EQ(proposer.propose({1}, {7}, {2}), (std::vector<Tokens>{{8, 9}}));
+  EXPECT_THAT(runner.rows, testing::ElementsAre(testing::ElementsAre(testing::Pair(1, Tokens{6, 7})),
+                                                testing::ElementsAre(testing::Pair(1, Tokens{8}))));
+  runner.rows.clear();
+  ASSERT_EQ(proposer.observe(1, 7, {8, 20}), MORTISE_OK);  // not what was recorded: no drafts, and no cost
+  EXPECT_EQ(proposer.propose({1}, {9}, {3}), (std::vector<Tokens>{{}}));
+  EXPECT_TRUE(runner.rows.empty());
+}
+
+TEST_F(OracleTest, AModelRunsForAllSequencesTogetherAndForWrongDraftsToo) {
+  write({kHeader, request({1, 2}, {counting(3, 30)}), request({40}, {{41, 42, 43}})});
+  FakeRunner runner;
+  ProposerInstance proposer(options_with_model(0), runner.table());
+  ASSERT_EQ(proposer.bind(100), MORTISE_OK);
+  ASSERT_EQ(proposer.observe(1, 0, {1, 2, 3}), MORTISE_OK);
+  ASSERT_EQ(proposer.observe(2, 0, {40, 41}), MORTISE_OK);
+  const std::vector<Tokens> drafts = proposer.propose({1, 2}, {3, 2}, {3, 3});
+  ProposerInstance cheap(options(0));
+  ASSERT_EQ(cheap.bind(100), MORTISE_OK);
+  ASSERT_EQ(cheap.observe(1, 0, {1, 2, 3}), MORTISE_OK);
+  ASSERT_EQ(cheap.observe(2, 0, {40, 41}), MORTISE_OK);
+  EXPECT_EQ(drafts, cheap.propose({1, 2}, {3, 2}, {3, 3}));  // the model has no say
+  ASSERT_EQ(drafts[0].size(), 3u);
+  ASSERT_EQ(drafts[1].size(), 2u);  // to the end of the text
+  using testing::ElementsAre, testing::Pair;
+  EXPECT_THAT(runner.rows, ElementsAre(ElementsAre(Pair(1, Tokens{1, 2, 3}), Pair(2, Tokens{40, 41})),
+                                       ElementsAre(Pair(1, Tokens{drafts[0][0]}), Pair(2, Tokens{drafts[1][0]})),
+                                       ElementsAre(Pair(1, Tokens{drafts[0][1]}))));
+  runner.rows.clear();
+  ASSERT_EQ(proposer.observe(1, 3, {4}), MORTISE_OK);  // none was accepted
+  proposer.propose({1}, {4}, {1});
+  EXPECT_THAT(runner.rows, ElementsAre(ElementsAre(Pair(1, Tokens{4}))));
+}
+
+TEST_F(OracleTest, WhereTheModelCannotDraftThereIsNoDraft) {
+  write({kHeader, request({1, 2}, {counting(3, 30)}), request({40}, {{41, 42, 43}})});
+  FakeRunner runner;
+  runner.draw = [](uint64_t id, const FakeRunner::Sequence& sequence) {
+    return id == 1 && sequence.tokens.size() >= 5 ? -1 : 0;  // say, its length ends there
+  };
+  ProposerInstance proposer(options_with_model(1), runner.table());
+  ASSERT_EQ(proposer.bind(100), MORTISE_OK);
+  ASSERT_EQ(proposer.observe(1, 0, {1, 2, 3}), MORTISE_OK);
+  ASSERT_EQ(proposer.observe(2, 0, {40, 41}), MORTISE_OK);
+  EXPECT_EQ(proposer.propose({1, 2}, {3, 2}, {3, 3}), (std::vector<Tokens>{{4, 5}, {42, 43}}));
+}
+
+TEST_F(OracleTest, TheModelIsToldWhoEnded) {
+  write({kHeader, request({1, 2}, {counting(3, 30)})});
+  FakeRunner runner;
+  {
+    ProposerInstance proposer(options_with_model(1), runner.table());
+    ASSERT_EQ(proposer.bind(100), MORTISE_OK);
+    ASSERT_EQ(proposer.observe(1, 0, {1, 2, 3}), MORTISE_OK);
+    ASSERT_EQ(proposer.observe(2, 0, {9}), MORTISE_OK);
+    EXPECT_EQ(proposer.num_sequences(), 2u);
+    ASSERT_EQ(proposer.observe(2, 1, {9}, {1}), MORTISE_OK);
+    EXPECT_EQ(proposer.num_sequences(), 1u);
+    EXPECT_EQ(runner.sequences.size(), 1u);
+    ASSERT_EQ(proposer.end({2}), MORTISE_OK);
+    EXPECT_EQ(proposer.num_sequences(), 0u);
+    EXPECT_TRUE(runner.sequences.empty());
+    EXPECT_EQ(runner.num_closed, 0);
+  }
+  EXPECT_EQ(runner.num_closed, 1);
+}
+
+TEST_F(OracleTest, AModelThatFailsIsToldOfAndMendsItself) {
+  write({kHeader, request({1, 2}, {counting(3, 30)})});
+  FakeRunner runner;
+  ProposerInstance proposer(options_with_model(1), runner.table());
+  ASSERT_EQ(proposer.bind(100), MORTISE_OK);
+  ASSERT_EQ(proposer.observe(1, 0, {1, 2, 3}), MORTISE_OK);
+  runner.fails_update = true;
+  EXPECT_EQ(proposer.observe(1, 3, {4}), MORTISE_INTERNAL);
+  EXPECT_STREQ(proposer.error.message, "out of sorts");
+  runner.fails_update = false;
+  EXPECT_EQ(proposer.propose({1}, {4}, {2}), (std::vector<Tokens>{{}}));
+  ASSERT_EQ(proposer.observe(1, 0, {1, 2, 3, 4}), MORTISE_OK);  // as the host does after a failure
+  EXPECT_EQ(proposer.propose({1}, {4}, {2}), (std::vector<Tokens>{{5, 6}}));
+}
+
+TEST_F(OracleTest, AModelThatCannotRunIsRefusedAtBind) {
+  write({kHeader, request({1}, {{2}})});
+  {
+    ProposerInstance proposer(options_with_model(1));
+    EXPECT_EQ(proposer.bind(100), MORTISE_UNIMPLEMENTED);
+    EXPECT_STREQ(proposer.error.message, "the host runs no second model (it does not offer mortise.host.runner/1)");
+  }
+  FakeRunner runner;
+  runner.refusal = "/draft: no such folder";
+  ProposerInstance proposer(options_with_model(1), runner.table());
+  EXPECT_EQ(proposer.bind(100), MORTISE_FAILED_PRECONDITION);
+  EXPECT_STREQ(proposer.error.message, "/draft: no such folder");
 }
 
 }  // namespace

@@ -1,0 +1,58 @@
+// plugins/proposers/oracle/oracle.hpp: drafts from recorded texts, right at a chosen rate, and perhaps at the cost of a
+// draft model.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "proposers/common/draft_runner.hpp"
+#include "proposers/oracle/recorded_texts.hpp"
+
+namespace mortise::oracle {
+
+class Oracle {
+ public:
+  Oracle(const mortise_host* host, const Options& options);
+
+  void bind(const mortise_model_dims& target);
+  void observe(const mortise_observation& seen);
+  void propose(const mortise_proposal_args& args);
+
+  uint64_t num_sequences() const { return sequences_.size(); }
+
+ private:
+  struct Sequence {
+    std::vector<int32_t> tokens;
+    std::optional<std::size_t> text;  // that begins with them
+  };
+  // A sequence that gets drafts in this proposal.
+  struct Growing {
+    int32_t row;  // in the proposal's arrays
+    uint64_t seq_id;
+    std::size_t text;
+    int32_t most;  // drafts
+  };
+
+  bool goes_on(const Sequence& sequence, std::size_t known) const;
+  int32_t draft(std::size_t text, std::size_t position) const;
+  void begin(const mortise_proposal_args& args);
+  void run_model(const mortise_proposal_args& args);
+  void tell_model(const mortise_proposal_args& args, int32_t depth);
+
+  const RecordedTexts texts_;
+  const double rate_;
+  const uint64_t seed_;
+  const int32_t max_tokens_;
+  std::optional<proposers::DraftRunner> model_;  // runs for its cost; its draws are thrown away
+  int32_t vocab_size_ = 0;
+  std::unordered_map<uint64_t, Sequence> sequences_;
+
+  // Of the proposal that is made now; kept for their memory.
+  std::vector<Growing> growing_;
+  std::vector<uint64_t> ids_;
+  std::vector<int32_t> begins_, offsets_, tokens_;
+};
+
+}  // namespace mortise::oracle
