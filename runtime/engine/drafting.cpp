@@ -1,29 +1,27 @@
 #include "engine/drafting.hpp"
 
 #include <algorithm>
-#include <chrono>
+#include <utility>
 
 #include "error.hpp"
 #include "loader/nearest.hpp"
 
 namespace mortise {
-namespace {
 
-template <typename Work>
-double time_of(const Work& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-}  // namespace
-
-Drafting::Drafting(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size)
-    : parts_(parts), limits_(limits) {
+Drafting::Drafting(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size,
+                   std::function<double()> clock)
+    : parts_(parts), limits_(limits), clock_(std::move(clock)) {
   for (std::size_t i = 0; i < parts.proposers.size(); ++i) {
     drafters_.emplace_back(parts, limits, i, vocab_size);
     stats_.proposers.emplace_back().name = parts.proposers[i].plugin;
   }
+}
+
+template <typename Work>
+double Drafting::time_of(const Work& work) const {
+  const double begin = clock_();
+  work();
+  return clock_() - begin;
 }
 
 Drafters Drafting::drafters_of(const SpeculationChoice& choice) const {
@@ -122,8 +120,12 @@ void Drafting::verified(Sequence& sequence, std::int32_t num_accepted) {
   stats_.proposers[static_cast<std::size_t>(sequence.drafted_by)].add(num_drafts, num_accepted);
 }
 
-void Drafting::step_took(std::span<const ScheduledSequence> scheduled, std::int32_t num_rows, double seconds) {
-  const double rest_s = seconds - draft_s_;
+void Drafting::begin_step() {
+  step_began_s_ = clock_();
+}
+
+void Drafting::end_step(std::span<const ScheduledSequence> scheduled, std::int32_t num_rows) {
+  const double rest_s = clock_() - step_began_s_ - draft_s_;
   if (num_verified_ > 0) {
     ++stats_.num_steps;
     stats_.verify_s += rest_s;

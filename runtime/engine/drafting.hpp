@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -18,7 +19,8 @@ namespace mortise {
 
 class Drafting {
  public:
-  Drafting(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size);
+  // `clock`: EngineHooks::clock.
+  Drafting(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size, std::function<double()> clock);
 
   // What a request's choice means here. Throws an Error that lists the names when it names no proposer of the pipeline.
   // [any thread]
@@ -36,22 +38,27 @@ class Drafting {
 
   // A sequence's drafts of this step, which are still there, have been verified.
   void verified(Sequence& sequence, std::int32_t num_accepted);
-  // The step is over; it took so long.
-  void step_took(std::span<const ScheduledSequence> scheduled, std::int32_t num_rows, double seconds);
+  // Around a step, which is timed.
+  void begin_step();
+  void end_step(std::span<const ScheduledSequence> scheduled, std::int32_t num_rows);
 
   const SpeculationStats& stats() const { return stats_; }
   std::uint64_t num_failures() const;
   std::uint64_t num_sequences() const;  // that proposers keep something of, as far as they say
 
  private:
+  template <typename Work>
+  double time_of(const Work& work) const;
+
   const Parts& parts_;
   const EngineLimits& limits_;
+  const std::function<double()> clock_;
   std::deque<Drafter> drafters_;  // of parts_.proposers
   AdaptiveLengths lengths_;
   SpeculationStats stats_;
   // Of this step.
   std::int32_t num_asked_ = 0, most_asked_ = 0, num_verified_ = 0;
-  double draft_s_ = 0;
+  double step_began_s_ = 0, draft_s_ = 0;
 };
 
 }  // namespace mortise

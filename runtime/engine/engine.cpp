@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <chrono>
 #include <random>
 #include <utility>
 
@@ -31,7 +30,7 @@ Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const T
       trace_(hooks.trace, hooks.name),
       kv_(limits_),
       planner_(parts_, limits_),
-      drafting_(parts_, limits_, model_.vocab_size),
+      drafting_(parts_, limits_, model_.vocab_size, hooks.clock),
       rows_(limits_.batch_expansion),
       batch_builder_(parts_.device, limits_),
       graphs_(parts_, limits_),
@@ -216,7 +215,7 @@ void Engine::drop_pins() {
 
 void Engine::step() {
   if (live_.empty()) return;
-  const auto begin = std::chrono::steady_clock::now();
+  drafting_.begin_step();
   trace_.phase("plan");
   const std::uint64_t step_id = counters_.num_steps++;
   StepPlan plan = this->plan(step_id);
@@ -263,8 +262,7 @@ void Engine::step() {
   trace_.phase("commit");
   commit(scheduled, rows_.logit_rows(), std::move(infos), hidden);
   ended_ids_.clear();  // by now model, attention and proposer have been told
-  drafting_.step_took(scheduled, num_rows,
-                      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  drafting_.end_step(scheduled, num_rows);
 }
 
 // Gives the further paths of draft trees blocks, as far as blocks, rows and places are left of this step; the others

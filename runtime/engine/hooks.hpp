@@ -1,6 +1,8 @@
 // runtime/engine/hooks.hpp: who may look on while an engine works. All pointers may be null and outlive the engine.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <string>
 
 #include "engine/request.hpp"
@@ -18,10 +20,16 @@ class RequestWatcher {
   virtual Sink watch(Request& request, Sink sink) = 0;
 };
 
+inline double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 struct EngineHooks {
   RequestWatcher* watcher = nullptr;
   TraceFile* trace = nullptr;
   std::string name = "engine";  // in the trace
+  // Seconds, what steps and drafts take by it decides adaptive lengths; tests have their own. [engine thread]
+  std::function<double()> clock = steady_seconds;
 };
 
 }  // namespace mortise

@@ -1,33 +1,92 @@
 #include "speculation/acceptance.hpp"
 
+#include <algorithm>
+
 namespace mortise {
 namespace {
 
-constexpr double kFade = 0.95;        // a verification: an outcome counts for about 20
-constexpr double kPriorWeight = 4.0;  // in draft tokens
-constexpr double kSharedStep = 1.0 / 48;
+constexpr double kFade = 0.95;                // a verification: an outcome counts for about 20
+constexpr double kSharedFade = 1 - 1.0 / 64;  // a step
+constexpr double kFirstRate = 0.7;            // published draft models lie around it
+constexpr double kFirstWeight = 2;
+
+std::size_t index_of(std::int32_t position) {
+  return std::min(static_cast<std::size_t>(position), OutcomeCounts::kPositions - 1);
+}
 
 }  // namespace
 
+void OutcomeCounts::add(std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted) {
+  asked += num_asked;
+  made += num_drafts;
+  for (std::int32_t i = 0; i < std::min(num_accepted + 1, num_drafts); ++i) {
+    stood[index_of(i)] += i < num_accepted ? 1 : 0;
+    decided[index_of(i)] += 1;
+  }
+}
+
+void OutcomeCounts::follow(const OutcomeCounts& later, double keep) {
+  if (later.asked == 0) return;
+  asked = asked * keep + later.asked;
+  made = made * keep + later.made;
+  for (std::size_t at = 0; at < kPositions; ++at) {
+    if (later.decided[at] == 0) continue;
+    stood[at] = stood[at] * keep + later.stood[at];
+    decided[at] = decided[at] * keep + later.decided[at];
+  }
+}
+
+SharedAcceptance::SharedAcceptance() {
+  rates_.fill(kFirstRate);
+}
+
+double SharedAcceptance::rate(std::int32_t position) const {
+  return rates_[index_of(position)];
+}
+
+void SharedAcceptance::add(const Acceptance& sequence, std::int32_t num_asked, std::int32_t num_drafts,
+                           std::int32_t num_accepted) {
+  for (std::int32_t i = 0; i < std::min(num_accepted + 1, num_drafts); ++i) {
+    const double prior = rate(i), outcome = i < num_accepted ? 1 : 0;
+    for (std::size_t w = 0; w < kWeights.size(); ++w) {
+      const double off = outcome - sequence.rate(i, prior, kWeights[w]);
+      errors_[w] += off * off;
+    }
+  }
+  step_.add(num_asked, num_drafts, num_accepted);
+}
+
+void SharedAcceptance::end_step() {
+  if (step_.asked == 0) return;
+  counts_.follow(step_, kSharedFade);
+  step_ = {};
+  double rate = kFirstRate;
+  for (std::size_t at = 0; at < rates_.size(); ++at) {  // where little was decided on, as at the position before
+    rate = (counts_.stood[at] + kFirstWeight * rate) / (counts_.decided[at] + kFirstWeight);
+    rates_[at] = rate;
+  }
+  for (double& error : errors_) error *= kSharedFade;
+  best_ = static_cast<std::size_t>(std::ranges::min_element(errors_) - errors_.begin());
+}
+
+double SharedAcceptance::yield() const {
+  return (counts_.made + 1) / (counts_.asked + 1);
+}
+
 void Acceptance::add(std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted) {
-  asked_ = asked_ * kFade + num_asked;
-  made_ = made_ * kFade + num_drafts;
-  if (num_drafts == 0) return;
-  accepted_ = accepted_ * kFade + num_accepted;
-  rejected_ = rejected_ * kFade + (num_accepted < num_drafts ? 1 : 0);  // what follows a rejected one says nothing
+  OutcomeCounts later;
+  later.add(num_asked, num_drafts, num_accepted);
+  counts_.follow(later, kFade);
 }
 
-double Acceptance::rate(double prior) const {
-  return (accepted_ + kPriorWeight * prior) / (accepted_ + rejected_ + kPriorWeight);
+double Acceptance::rate(std::int32_t position, double prior, double weight) const {
+  const std::size_t at = index_of(position);
+  return (counts_.stood[at] + weight * prior) / (counts_.decided[at] + weight);
 }
 
-double Acceptance::yield() const {
-  return (made_ + 1) / (asked_ + 1);
-}
-
-void SharedAcceptance::add(std::int32_t num_drafts, std::int32_t num_accepted) {
-  for (std::int32_t i = 0; i < num_accepted; ++i) rate_ += kSharedStep * (1 - rate_);
-  if (num_accepted < num_drafts) rate_ -= kSharedStep * rate_;
+double Acceptance::yield(const SharedAcceptance& shared) const {
+  constexpr double kWeight = 16;
+  return (counts_.made + kWeight * shared.yield()) / (counts_.asked + kWeight);
 }
 
 }  // namespace mortise

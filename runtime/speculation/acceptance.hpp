@@ -1,35 +1,64 @@
 // runtime/speculation/acceptance.hpp: how likely the drafts of a sequence are to stand.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace mortise {
 
-// What is known of one sequence's drafts. Old outcomes fade, so that it follows a text that changes. The model behind
-// it: each draft stands with one probability, given that those before it stood.
-class Acceptance {
- public:
+// Drafts that were decided on, by position in the draft: a text that repeats another one stands to the end or falls at
+// once, a small model errs anywhere. What follows a rejected draft says nothing.
+struct OutcomeCounts {
+  static constexpr std::size_t kPositions = 8;  // the last one stands for all that follow
+  std::array<double, kPositions> stood{}, decided{};
+  double asked = 0, made = 0;
+
   // A proposer that was asked for `num_asked` drafts made `num_drafts`, of which the first `num_accepted` stood.
   void add(std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted);
-
-  // Of a draft whose predecessors stood. `prior` stands in for what is not known of the sequence itself.
-  double rate(double prior) const;
-  // Of the drafts that are asked for, those that come: a proposer may have none.
-  double yield() const;
-
- private:
-  double accepted_ = 0, rejected_ = 0;  // faded counts of draft tokens that were decided on
-  double asked_ = 0, made_ = 0;
+  // Adds later ones. What they tell nothing of stays as it is, the rest keeps `keep` of its weight: it follows a text
+  // that changes.
+  void follow(const OutcomeCounts& later, double keep);
 };
 
-// The rate of all sequences of a kind together: what a new one begins with.
+class Acceptance;
+
+// Of all sequences of a kind: what a new one begins with, and how much that says of each.
 class SharedAcceptance {
  public:
-  void add(std::int32_t num_drafts, std::int32_t num_accepted);
-  double rate() const { return rate_; }
+  SharedAcceptance();
+
+  void add(const Acceptance& sequence, std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted);
+  void end_step();
+  double rate(std::int32_t position) const;
+  double yield() const;
+  // Draft tokens that it counts for in the estimate of one sequence: of kWeights, the one that would have foretold the
+  // last outcomes best.
+  double weight() const { return kWeights[best_]; }
 
  private:
-  double rate_ = 0.7;  // published draft models lie around it; a few dozen drafts make it the pipeline's own
+  static constexpr std::array<double, 4> kWeights = {2, 8, 32, 128};
+
+  OutcomeCounts counts_, step_;
+  std::array<double, OutcomeCounts::kPositions> rates_;  // of counts_
+  std::array<double, kWeights.size()> errors_{};         // squared, of the rates foretold
+  std::size_t best_ = 1;
+};
+
+// Of one sequence.
+class Acceptance {
+ public:
+  void add(std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted);
+
+  // Of a draft at `position` (from 0) whose predecessors stood.
+  double rate(std::int32_t position, const SharedAcceptance& shared) const {
+    return rate(position, shared.rate(position), shared.weight());
+  }
+  double rate(std::int32_t position, double prior, double weight) const;
+  // Of the drafts that are asked for, those that come: a proposer may have none.
+  double yield(const SharedAcceptance& shared) const;
+
+ private:
+  OutcomeCounts counts_;
 };
 
 }  // namespace mortise

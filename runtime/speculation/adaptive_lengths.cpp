@@ -7,56 +7,46 @@
 namespace mortise {
 namespace {
 
-constexpr std::int32_t kNearSizes = 2;      // buckets around a tried one that need no trial of their own
 constexpr std::int32_t kStepsBetween = 64;  // probes of the same kind of a whole batch
 constexpr double kWorthAProbe = 0.3;        // of a step: longer drafts that lose more will not turn out to be the best
+constexpr double kPlausible = 0.5;          // of the best rate: a step without drafts is not taken for twice as fast
 constexpr double kLargestBudget = 50;       // steps: a probe that waited for ever would come all at once
 constexpr double kLargestDebt = 5;          // steps: drafts after one that stood may come before there is a budget
 constexpr double kHorizon = 32;             // steps over which drafting again pays for what was missed meanwhile
-constexpr double kHysteresis = 1.01;        // near the point where drafting begins to pay, back and forth costs more
-constexpr std::int32_t kSeqsPerDecision = 8;  // large batches are decided anew every so many sequences' steps
+constexpr double kHysteresis = 1.03;        // near the point where drafting begins to pay, back and forth costs more
+constexpr std::size_t kFineness = 8;        // of many drafts, numbers that differ by less than this part are one choice
 
 }  // namespace
 
 void AdaptiveLengths::choose(std::span<const Candidate> candidates) {
+  if (candidates.empty()) return;
   ++steps_since_baseline_;
   ++steps_since_deep_;
-  const bool same = candidates.size() == num_candidates_ && --steps_until_choice_ > 0;
+  num_candidates_ = static_cast<std::int32_t>(candidates.size());
+  steps_ = costs_.steps.curve(num_candidates_);
+  draft_one_ = costs_.drafts.curve(1);
+  draft_all_ = costs_.drafts.curve(num_candidates_);
+  // Until it was measured: as much as a draft, but never so much that no probe could pay for it.
+  const double guess = draft_all_.known() ? draft_all_.at(1) / num_candidates_ : 0;
+  catch_up_s_ = costs_.catch_up_s.value_or(std::min(guess, kProbeShare / 2 * last_step_s_));
+  for (auto& [kind, shared] : shared_) shared.end_step();
   for (const Candidate& candidate : candidates) candidate.state->length = 0;
-  if (!try_new_shape(candidates)) {
-    if (!same) find_best(candidates);
-    for (const Candidate& candidate : candidates) {
-      candidate.state->length = std::min(candidate.state->best, candidate.limit);
-    }
-    probe(candidates, expected(candidates));
+  find_best(candidates);
+  for (const Candidate& candidate : candidates) {
+    candidate.state->length = std::min(candidate.state->best, candidate.limit);
   }
+  probe(candidates, expected(candidates));
   num_unseen_ = 0;
   for (const Candidate& candidate : candidates) {
     if (candidate.state->length > 0) num_unseen_ += candidate.state->num_unseen;
   }
 }
 
-// Steps with all drafts first, then as many without.
-bool AdaptiveLengths::try_new_shape(std::span<const Candidate> candidates) {
-  const std::int32_t size = size_bucket(static_cast<std::int32_t>(candidates.size()));
-  const auto done = [](const auto& trial) { return trial.second >= 2 * kTrials; };
-  const auto begin = trials_.lower_bound(size - kNearSizes), end = trials_.upper_bound(size + kNearSizes);
-  if (std::any_of(begin, end, done)) return false;
-  if (std::ranges::none_of(candidates, [](const Candidate& c) { return c.limit > 0; })) return false;
-  if (++trials_[size] > kTrials) return true;
-  for (const Candidate& candidate : candidates) candidate.state->length = candidate.limit;
-  return true;
-}
-
-double AdaptiveLengths::prior(const DraftState& state) const {
-  const auto shared = shared_.find(state.kind);
-  return shared == shared_.end() ? SharedAcceptance().rate() : shared->second.rate();
-}
-
-double AdaptiveLengths::seconds_of(std::int32_t num_seqs, double num_rows, std::int32_t num_asked,
-                                   std::int32_t most) const {
-  const double step = costs_.steps.at(num_seqs, static_cast<std::int32_t>(std::lround(num_rows))).value_or(1);
-  return num_asked == 0 ? step : step + costs_.drafts.at(num_asked, most).value_or(0);
+double AdaptiveLengths::seconds_of(double num_rows, std::int32_t num_asked, std::int32_t most) const {
+  const double step = steps_.at(num_rows);
+  if (num_asked == 0 || !draft_all_.known()) return step;
+  const double share = static_cast<double>(num_asked - 1) / std::max(num_candidates_ - 1, 1);
+  return step + (1 - share) * draft_one_.at(most) + share * draft_all_.at(most);
 }
 
 // Every draft that could be asked for, the most promising first; a sequence's own follow each other.
@@ -64,40 +54,45 @@ void AdaptiveLengths::collect_items(std::span<const Candidate> candidates) {
   items_.clear();
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const DraftState& state = *candidates[i].state;
-    const double rate = state.acceptance.rate(prior(state)), rows = state.acceptance.yield();
-    double gain = rows;
+    const SharedAcceptance& shared = shared_[state.kind];
+    const double rows = state.acceptance.yield(shared);
+    double stands = 1;
     for (std::int32_t depth = 1; depth <= candidates[i].limit; ++depth) {
-      gain *= rate;
-      items_.push_back({gain, rows, costs_.catch_up_s * state.num_unseen, static_cast<std::int32_t>(i), depth});
+      stands *= state.acceptance.rate(depth - 1, shared);
+      items_.push_back({stands, rows, catch_up_s_ * state.num_unseen, static_cast<std::int32_t>(i), depth});
     }
   }
-  std::ranges::stable_sort(items_, std::greater<>(), &Item::gain);
+  std::ranges::stable_sort(items_, std::greater<>(), &Item::stands);
 }
 
 // The best number of items of those whose depth is at most `most`.
-AdaptiveLengths::Choice AdaptiveLengths::best_choice(std::int32_t num_seqs, std::int32_t most) {
-  Choice best{static_cast<double>(num_seqs), seconds_of(num_seqs, num_seqs, 0, 0), most, 0};
+AdaptiveLengths::Choice AdaptiveLengths::best_choice(std::int32_t most) const {
+  const double num_seqs = num_candidates_;
+  Choice best{num_seqs, seconds_of(num_seqs, 0, 0), most, 0};
   double tokens = num_seqs, rows = num_seqs, catch_up = 0;
   std::int32_t asked = 0;
-  std::size_t taken = 0;
+  std::size_t taken = 0, next = 1;
+  const auto consider = [&] {
+    const Choice choice{tokens, seconds_of(rows, asked, most) + catch_up / kHorizon, most, taken};
+    if (choice.rate() > best.rate()) best = choice;
+    next = taken + 1 + taken / kFineness;
+  };
   for (const Item& item : items_) {
     if (item.depth > most) continue;
-    tokens += item.gain;
+    ++taken;
+    tokens += item.stands * item.rows;
     rows += item.rows;
     if (item.depth == 1) {
       ++asked;
       catch_up += item.catch_up_s;
     }
-    ++taken;
-    const Choice choice{tokens, seconds_of(num_seqs, rows, asked, most) + catch_up / kHorizon, most, taken};
-    if (choice.rate() > best.rate()) best = choice;
+    if (taken == next) consider();
   }
+  consider();
   return best;
 }
 
 void AdaptiveLengths::find_best(std::span<const Candidate> candidates) {
-  num_candidates_ = candidates.size();
-  steps_until_choice_ = static_cast<std::int32_t>(candidates.size()) / kSeqsPerDecision;
   collect_items(candidates);
   std::int32_t deepest = 0;
   const bool drafted = std::ranges::any_of(candidates, [](const Candidate& c) { return c.state->best > 0; });
@@ -107,7 +102,7 @@ void AdaptiveLengths::find_best(std::span<const Candidate> candidates) {
   }
   Choice best;
   for (std::int32_t most = 0; most <= deepest; ++most) {
-    const Choice choice = best_choice(static_cast<std::int32_t>(candidates.size()), most);
+    const Choice choice = best_choice(most);
     const bool changes_sides = (choice.num_items > 0) != drafted && (best.num_items > 0) == drafted;
     if (choice.rate() > best.rate() * (changes_sides ? kHysteresis : 1)) best = choice;
   }
@@ -119,21 +114,24 @@ void AdaptiveLengths::find_best(std::span<const Candidate> candidates) {
   }
 }
 
-AdaptiveLengths::Choice AdaptiveLengths::expected(std::span<const Candidate> candidates) const {
+AdaptiveLengths::Choice AdaptiveLengths::expected(std::span<const Candidate> candidates) {
   Choice result;
   double rows = 0;
   std::int32_t asked = 0;
   for (const Candidate& candidate : candidates) {
     const DraftState& state = *candidate.state;
-    const double rate = state.acceptance.rate(prior(state)), yield = state.acceptance.yield();
+    const SharedAcceptance& shared = shared_[state.kind];
+    const double yield = state.acceptance.yield(shared);
     double gain = yield;
     result.tokens += 1;
-    for (std::int32_t depth = 1; depth <= state.length; ++depth) result.tokens += gain *= rate;
+    for (std::int32_t depth = 1; depth <= state.length; ++depth) {
+      result.tokens += gain *= state.acceptance.rate(depth - 1, shared);
+    }
     rows += 1 + yield * state.length;
     asked += state.length > 0 ? 1 : 0;
     result.most = std::max(result.most, state.length);
   }
-  result.seconds = seconds_of(static_cast<std::int32_t>(candidates.size()), rows, asked, result.most);
+  result.seconds = seconds_of(rows, asked, result.most);
   return result;
 }
 
@@ -157,7 +155,7 @@ bool AdaptiveLengths::probe_zeros(std::span<const Candidate> candidates, const C
       if (state.length > 0 || candidates[i].limit == 0 || !wanted(i)) continue;
       probed.push_back(&state);
       state.length = 1;
-      catch_up += costs_.catch_up_s * state.num_unseen;
+      catch_up += catch_up_s_ * state.num_unseen;
     }
     const Choice with = expected(candidates);
     return std::max(0.0, with.seconds + catch_up - with.tokens / best.rate());
@@ -179,7 +177,9 @@ bool AdaptiveLengths::probe_zeros(std::span<const Candidate> candidates, const C
     const double for_those_that_stood = probe_those([&](std::size_t i) { return candidates[i].state->probe_stood; });
     if (!probed.empty()) return pay(for_those_that_stood);
   }
-  if (for_all <= kLargestBudget / 2 * last_step_s_) return false;  // it will be there
+  // Will the budget be there, or does what proposers have to catch up with grow faster?
+  const bool grows_faster = catch_up_s_ * num_candidates_ > kProbeShare * last_step_s_;
+  if (!grows_faster && for_all <= kLargestBudget / 2 * last_step_s_) return false;
   next_probed_ = (next_probed_ + 1) % candidates.size();
   const double for_one = probe_those([&](std::size_t i) { return i == next_probed_; });
   if (!probed.empty() && for_one <= budget_s_) return pay(for_one);
@@ -195,14 +195,16 @@ bool AdaptiveLengths::probe_all(std::span<const Candidate> candidates, const Cho
   for (const Candidate& candidate : candidates) {
     DraftState& state = *candidate.state;
     before.push_back(state.length);
-    if (with_drafts && state.length == 0) catch_up += costs_.catch_up_s * state.num_unseen;
+    if (with_drafts && state.length == 0) catch_up += catch_up_s_ * state.num_unseen;
     const std::int32_t length = with_drafts ? candidate.limit : 0;
     differs = differs || length != state.length;
     state.length = length;
   }
   const Choice other = expected(candidates);
   const double loss = std::max(0.0, other.seconds + catch_up - other.tokens / best.rate());
-  if (differs && loss <= budget_s_ && (!with_drafts || loss <= kWorthAProbe * best.seconds)) {
+  const bool may_turn_out_best =
+      with_drafts ? loss <= kWorthAProbe * best.seconds : other.rate() >= kPlausible * best.rate();
+  if (differs && loss <= budget_s_ && may_turn_out_best) {
     budget_s_ -= loss;
     return true;
   }
@@ -218,8 +220,8 @@ void AdaptiveLengths::verified(DraftState& state, std::int32_t num_asked, std::i
   }
   state.num_unseen = 0;
   state.probe_stood = num_accepted > 0;
+  shared_[state.kind].add(state.acceptance, num_asked, num_drafts, num_accepted);
   state.acceptance.add(num_asked, num_drafts, num_accepted);
-  shared_[state.kind].add(num_drafts, num_accepted);
 }
 
 void AdaptiveLengths::measured(const StepTimes& times) {
@@ -228,11 +230,12 @@ void AdaptiveLengths::measured(const StepTimes& times) {
   budget_s_ = std::min(budget_s_ + kProbeShare * last_step_s_, kLargestBudget * last_step_s_);
   costs_.steps.add(times.num_seqs, times.num_rows, times.rest_s);
   if (times.num_asked == 0) return;
-  if (num_unseen_ == 0) {
+  const CostCurve usual = costs_.drafts.curve(times.num_asked);
+  if (num_unseen_ == 0 || !usual.known()) {
     costs_.drafts.add(times.num_asked, times.most_asked, times.draft_s);
-  } else if (const auto usual = costs_.drafts.at(times.num_asked, times.most_asked)) {
-    const double each = std::max(0.0, times.draft_s - *usual) / num_unseen_;
-    costs_.catch_up_s += (each - costs_.catch_up_s) / (costs_.catch_up_s == 0 ? 1 : 8);
+  } else {
+    const double each = std::max(0.0, times.draft_s - usual.at(times.most_asked)) / num_unseen_;
+    costs_.catch_up_s = costs_.catch_up_s ? *costs_.catch_up_s + (each - *costs_.catch_up_s) / 8 : each;
   }
 }
 

@@ -1,14 +1,14 @@
 // runtime/speculation/adaptive_lengths.hpp: how many drafts each sequence is asked for: those that make the most tokens
 // a second of what is known of their acceptance and of the machine's times. It decides when tokens come, never which.
 //
-//   Choice   for lengths k: sum of 1 + yield (r + r^2 + ... + r^k) over the sequences, divided by the time of a step
-//   with
-//            as many rows and of drafting so many; the best k of each sequence.
+//   Choice   for lengths k: sum of 1 + yield (r1 + r1 r2 + ... + r1..rk) over the sequences, where r is the acceptance
+//            by position, divided by the time of a step with as many rows and of drafting so many; the best k of each.
+//   Start    no step is spent on measurements alone: what is known of other shapes tells of a new one, and what is not
+//            known at all is taken to be so that trying costs little (step_costs).
 //   Probes   what is not used is not measured, and would never be used again. So up to kProbeShare of the time goes to
 //            steps that are not the best known: a draft for sequences at length 0 (one that stands is followed by
 //            another), a step without drafts, and longer drafts where they would cost little. That is the probe rate:
 //            at length 0 a probe that makes a step p times as long comes every (p - 1) / kProbeShare steps.
-//   Start    a shape of batch that is new is measured with drafts and without, kTrials steps each.
 //
 // Engine thread only.
 #pragma once
@@ -35,8 +35,7 @@ struct DraftState {
 
 class AdaptiveLengths {
  public:
-  static constexpr double kProbeShare = 0.01;
-  static constexpr std::int32_t kTrials = 2;
+  static constexpr double kProbeShare = 0.005;
 
   struct Candidate {
     DraftState* state = nullptr;
@@ -64,33 +63,32 @@ class AdaptiveLengths {
     double rate() const { return seconds > 0 ? tokens / seconds : 0; }
   };
   struct Item {
-    double gain;  // in tokens
-    double rows;  // that it is expected to cost
+    double stands;  // how likely, if there is one
+    double rows;    // that it is expected to cost: how likely there is one
     double catch_up_s;
     std::int32_t candidate, depth;
   };
 
   void collect_items(std::span<const Candidate> candidates);
-  Choice best_choice(std::int32_t num_seqs, std::int32_t most);
-  double seconds_of(std::int32_t num_seqs, double num_rows, std::int32_t num_asked, std::int32_t most) const;
-  Choice expected(std::span<const Candidate> candidates) const;  // of the lengths as they are
-  bool try_new_shape(std::span<const Candidate> candidates);
+  Choice best_choice(std::int32_t most) const;
+  double seconds_of(double num_rows, std::int32_t num_asked, std::int32_t most) const;
+  Choice expected(std::span<const Candidate> candidates);  // of the lengths as they are
   void find_best(std::span<const Candidate> candidates);
   void probe(std::span<const Candidate> candidates, const Choice& best);
   bool probe_zeros(std::span<const Candidate> candidates, const Choice& best);
   bool probe_all(std::span<const Candidate> candidates, const Choice& best, bool with_drafts);
-  double prior(const DraftState& state) const;
 
   StepCosts costs_;
+  // Of this step: of as many sequences as decode, and drafts for one of them and for all.
+  std::int32_t num_candidates_ = 0;
+  CostCurve steps_{{}, 0}, draft_one_{{}, 0}, draft_all_{{}, 0};
   std::map<std::uint32_t, SharedAcceptance> shared_;  // by kind
   std::vector<Item> items_;
-  std::map<std::int32_t, std::int32_t> trials_;  // steps that a shape was tried for, by bucket of its size
-  double budget_s_ = 0;                          // for probes
+  double catch_up_s_ = 0;  // for each token that a sequence got since it was asked the last time
+  double budget_s_ = 0;    // for probes
   double last_step_s_ = 0;
   std::int32_t num_unseen_ = 0;  // by the proposer, of the sequences that it is asked for in this step
-  std::int32_t steps_until_choice_ = 0;
   std::size_t next_probed_ = 0;  // of the candidates, where all of them are too dear
-  std::size_t num_candidates_ = 0;
   std::int32_t steps_since_baseline_ = 0, steps_since_deep_ = 0;
 };
 

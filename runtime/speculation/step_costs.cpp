@@ -8,10 +8,43 @@
 namespace mortise {
 namespace {
 
-constexpr std::int32_t kFirst =
-    3;                           // measurements of which the least counts: the first ones of a shape allocate and tune
-constexpr double kStep = 0.125;  // of a later measurement
+constexpr double kStep = 0.125;       // of a later measurement
 constexpr double kLargestRise = 1.3;  // of one measurement: a pause of the machine is no property of the shape
+constexpr double kMostWeight = 16;    // of a point, in measurements
+constexpr double kWide = 1.5;         // beyond the measured sizes, the slope is that of two that lie so far apart
+
+// A first measurement may hold what the device does once for a shape. That shows where it took longer than as many
+// smaller steps together, or than a larger one.
+bool is_plausible(const CostCurve::Knot& knot, const CostCurve::Knot* smaller, const CostCurve::Knot* larger) {
+  constexpr double kSlack = 1.5;
+  if (knot.weight > 1) return true;
+  if (smaller != nullptr && knot.seconds > kSlack * smaller->seconds * knot.size / smaller->size) return false;
+  return larger == nullptr || knot.seconds <= kSlack * larger->seconds;
+}
+
+// A larger step takes no less time: neighbours that say so are noise, and count as their mean.
+void make_monotone(std::vector<CostCurve::Knot>& knots) {
+  struct Run {
+    double seconds, weight;
+    std::size_t count;
+  };
+  std::vector<Run> runs;
+  for (const CostCurve::Knot& knot : knots) {
+    runs.push_back({knot.seconds, knot.weight, 1});
+    while (runs.size() > 1 && runs[runs.size() - 2].seconds > runs.back().seconds) {
+      const Run last = runs.back();
+      runs.pop_back();
+      Run& run = runs.back();
+      run.seconds = (run.seconds * run.weight + last.seconds * last.weight) / (run.weight + last.weight);
+      run.weight += last.weight;
+      run.count += last.count;
+    }
+  }
+  std::size_t i = 0;
+  for (const Run& run : runs) {
+    for (std::size_t n = 0; n < run.count; ++n) knots[i++].seconds = run.seconds;
+  }
+}
 
 }  // namespace
 
@@ -20,52 +53,82 @@ std::int32_t size_bucket(std::int32_t n) {
   return static_cast<std::int32_t>(std::lround(4 * std::log2(static_cast<double>(n)))) - 4;
 }
 
+CostCurve::CostCurve(std::vector<Knot> knots, double base) : base_(base) {
+  for (std::size_t i = 0; i < knots.size(); ++i) {
+    const Knot* const smaller = knots_.empty() ? nullptr : &knots_.back();
+    if (is_plausible(knots[i], smaller, i + 1 < knots.size() ? &knots[i + 1] : nullptr)) knots_.push_back(knots[i]);
+  }
+  make_monotone(knots_);
+}
+
+double CostCurve::slope(std::size_t from, std::size_t to) const {
+  return (knots_[to].seconds - knots_[from].seconds) / std::max(knots_[to].size - knots_[from].size, 1e-9);
+}
+
+double CostCurve::at(double size) const {
+  if (knots_.empty()) return base_ + size;
+  const Knot &first = knots_.front(), &last = knots_.back();
+  if (knots_.size() == 1) {
+    const double base = size > first.size ? kBold * base_ : base_;
+    return first.seconds * (base + size) / (base + first.size);
+  }
+  if (size < first.size) {
+    std::size_t other = 1;
+    while (other + 1 < knots_.size() && knots_[other].size < kWide * first.size) ++other;
+    return std::max(first.seconds - slope(0, other) * (first.size - size), first.seconds * size / first.size);
+  }
+  if (size >= last.size) {
+    std::size_t other = knots_.size() - 2;
+    while (other > 0 && knots_[other].size > last.size / kWide) --other;
+    return last.seconds + slope(other, knots_.size() - 1) * (size - last.size);
+  }
+  const auto next = std::ranges::upper_bound(knots_, size, {}, &Knot::size);
+  const auto i = static_cast<std::size_t>(next - knots_.begin());
+  return knots_[i - 1].seconds + slope(i - 1, i) * (size - knots_[i - 1].size);
+}
+
+void TimeTable::Point::add(std::int32_t size, double time) {
+  if (++count <= 2) {
+    seconds = count == 1 ? time : std::min(seconds, time);  // the first one of a shape allocates and tunes
+  } else {
+    seconds += std::max(kStep, 1.0 / count) * (std::min(time, kLargestRise * seconds) - seconds);
+  }
+  b += (count == 1 ? 1 : kStep) * (size - b);  // a bucket's sizes differ
+}
+
 void TimeTable::add(std::int32_t a, std::int32_t b, double seconds) {
-  Point& point = lines_[size_bucket(a)][size_bucket(b)];
-  if (point.count == 0) {
-    point = {static_cast<double>(b), seconds, 1};
-    return;
-  }
-  ++point.count;
-  if (point.count <= kFirst && seconds < point.seconds) {
-    point.seconds = seconds;
-  } else if (point.count > kFirst) {
-    point.seconds += kStep * (std::min(seconds, kLargestRise * point.seconds) - point.seconds);
-  }
-  point.b += kStep * (b - point.b);  // a bucket's sizes differ
+  all_[size_bucket(b)].add(b, seconds);
+  lines_[size_bucket(a)][size_bucket(b)].add(b, seconds);
 }
 
-std::optional<double> TimeTable::at(std::int32_t a, std::int32_t b) const {
-  if (lines_.empty()) return std::nullopt;
-  const Line& line = *nearest(size_bucket(a), 1);
-  const Line* const shape = line.size() > 1 ? nullptr : nearest(size_bucket(a), 2);
-  if (shape == nullptr) return at(line, b);
-  const Point& known = line.begin()->second;
-  return known.seconds * at(*shape, b) / at(*shape, known.b);
+const TimeTable::Line& TimeTable::nearest(std::int32_t a) const {
+  const std::int32_t bucket = size_bucket(a);
+  const auto distance = [&](const auto& line) { return std::abs(line.first - bucket); };
+  return std::ranges::min_element(lines_, {}, distance)->second;
 }
 
-// The line of at least so many points whose bucket is nearest; null: there is none.
-const TimeTable::Line* TimeTable::nearest(std::int32_t bucket, std::size_t least_points) const {
-  const Line* best = nullptr;
-  std::int32_t distance = 0;
-  for (const auto& [at, line] : lines_) {
-    if (line.size() < least_points || (best != nullptr && std::abs(at - bucket) >= distance)) continue;
-    best = &line;
-    distance = std::abs(at - bucket);
+CostCurve TimeTable::curve(std::int32_t a) const {
+  if (lines_.empty()) return CostCurve({}, base_);
+  const Line& own = nearest(a);
+  const auto ratio_at = [&](const auto& point) { return point.second.seconds / all_.at(point.first).seconds; };
+  std::vector<CostCurve::Knot> knots;
+  for (const auto& [bucket, point] : all_) {
+    const auto next = own.lower_bound(bucket);
+    double ratio;
+    if (next == own.end()) {
+      ratio = ratio_at(*std::prev(next));
+    } else if (next->first == bucket || next == own.begin()) {
+      ratio = ratio_at(*next);
+    } else {
+      const auto before = std::prev(next);
+      const double share = static_cast<double>(bucket - before->first) / (next->first - before->first);
+      ratio = (1 - share) * ratio_at(*before) + share * ratio_at(*next);
+    }
+    const bool measured = next != own.end() && next->first == bucket;
+    const Point& known = measured ? next->second : point;
+    knots.push_back({known.b, ratio * point.seconds, std::min<double>(known.count, kMostWeight)});
   }
-  return best;
-}
-
-double TimeTable::at(const Line& line, double b) const {
-  const Point& first = line.begin()->second;
-  if (line.size() == 1) return lone_ == Lone::kFlat || b >= first.b ? first.seconds : first.seconds * b / first.b;
-  auto next = std::next(line.begin());
-  while (std::next(next) != line.end() && next->second.b < b) ++next;
-  const Point& low = std::prev(next)->second;
-  const Point& high = next->second;
-  const double slope = std::max(0.0, (high.seconds - low.seconds) / std::max(high.b - low.b, 1e-9));
-  const double from = b > high.b ? high.seconds + slope * (b - high.b) : low.seconds + slope * (b - low.b);
-  return std::max(from, first.seconds / 8);  // below the smallest size a line may lead anywhere
+  return CostCurve(std::move(knots), base_);
 }
 
 }  // namespace mortise

@@ -5,45 +5,65 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <utility>
+#include <vector>
 
 namespace mortise {
 
 // Sizes that are measured together: small ones each for themselves, then quarters of an octave.
 std::int32_t size_bucket(std::int32_t n);
 
-// Seconds over (a, b), where b is what is interpolated over. Measurements of neighbouring a are kept together.
+// Seconds over a size: straight lines between knots, never falling.
+class CostCurve {
+ public:
+  struct Knot {
+    double size = 0, seconds = 0, weight = 0;
+  };
+  // `base`: while less than two knots tell, what does not depend on the size is taken to cost as much as this size;
+  // above the knot as kBold times this size, since what is never tried is never known.
+  // REQUIRES: sizes ascend.
+  CostCurve(std::vector<Knot> knots, double base);
+
+  bool known() const { return !knots_.empty(); }
+  double at(double size) const;  // in an unknown unit where nothing is known
+
+ private:
+  static constexpr double kBold = 4;
+
+  double slope(std::size_t from, std::size_t to) const;
+
+  std::vector<Knot> knots_;
+  double base_;
+};
+
+// Seconds over (a, b). What was measured at one a tells of the others how time grows with b.
 class TimeTable {
  public:
-  // kRising: a line with one point falls to 0 with b, as the passes of a draft model do; else it is flat.
-  enum class Lone { kFlat, kRising };
-  explicit TimeTable(Lone lone = Lone::kFlat) : lone_(lone) {}
+  explicit TimeTable(double base) : base_(base) {}
 
   void add(std::int32_t a, std::int32_t b, double seconds);
-  // Between and beyond the measured b of the nearest a; nothing: there is no measurement at all. An a with one b takes
-  // the shape of the nearest one with more; if there is none, what is longer than was tried counts as no dearer, and so
-  // is tried.
-  std::optional<double> at(std::int32_t a, std::int32_t b) const;
+  // Over b. Where nothing was measured at this a, all others' mean, times what this a (or the nearest one that was
+  // measured) is above it.
+  CostCurve curve(std::int32_t a) const;
 
  private:
   struct Point {
     double b = 0, seconds = 0;
     std::int32_t count = 0;
+    void add(std::int32_t size, double time);
   };
   using Line = std::map<std::int32_t, Point>;  // by bucket of b
 
-  double at(const Line& line, double b) const;
-  const Line* nearest(std::int32_t bucket, std::size_t least_points) const;
+  const Line& nearest(std::int32_t a) const;
 
-  Lone lone_;
+  double base_;
+  Line all_;
   std::map<std::int32_t, Line> lines_;  // by bucket of a
 };
 
 struct StepCosts {
-  TimeTable steps;  // over (sequences, rows), drafting left out, of steps in which all sequences decode
-  TimeTable drafts{TimeTable::Lone::kRising};  // over (sequences asked, most drafts of one), of calls that had nothing
-                                               // to catch up with
-  double catch_up_s = 0;                       // for each token that a sequence got since it was asked the last time
+  TimeTable steps{24};  // over (sequences, rows), drafting left out, of steps in which all sequences decode
+  TimeTable drafts{0};  // over (sequences asked, most drafts of one), of calls that had nothing to catch up with
+  std::optional<double> catch_up_s = {};  // for each token that a sequence got since it was asked the last time
 };
 
 }  // namespace mortise
