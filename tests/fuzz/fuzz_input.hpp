@@ -2,7 +2,6 @@
 #pragma once
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -11,6 +10,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "temp_folder.hpp"
 
 namespace mortise::fuzz {
 
@@ -35,29 +36,21 @@ inline std::vector<std::string_view> parts_of(std::string_view input, std::size_
 // A folder of this process alone, in memory where there is such a file system, removed at the end.
 class ScratchFolder {
  public:
-  ScratchFolder() {
-    const bool in_memory = std::filesystem::is_directory("/dev/shm");
-    path_ = (in_memory ? "/dev/shm" : std::filesystem::temp_directory_path()) / "mortise-fuzz-XXXXXX";
-    std::string name = path_;
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name);
-    path_ = name;
-  }
-  ~ScratchFolder() { std::filesystem::remove_all(path_); }
-
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return folder_.path(); }
 
   // Writes a file, followed by `hole` zeros that take no room.
   void write(const char* name, std::string_view bytes, std::size_t hole = 0) const {
-    const int fd = ::open((path_ / name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int fd = ::open((path() / name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     const bool written = fd >= 0 && ::write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()) &&
                          ::ftruncate(fd, static_cast<off_t>(bytes.size() + hole)) == 0;
     ::close(fd);
     if (!written) throw std::runtime_error("cannot write the scratch file");
   }
-  void remove(const char* name) const { ::unlink((path_ / name).c_str()); }
+  void remove(const char* name) const { ::unlink((path() / name).c_str()); }
 
  private:
-  std::filesystem::path path_;
+  const test::TempFolder folder_{std::filesystem::is_directory("/dev/shm") ? "/dev/shm"
+                                                                           : std::filesystem::temp_directory_path()};
 };
 
 // For what must hold whatever the input was; ends the process, which is what the fuzzer looks for.

@@ -11,6 +11,7 @@
 
 #include "golden/golden_model.hpp"
 #include "parity/stack.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise::test {
 namespace {
@@ -84,11 +85,9 @@ TEST_P(Parity, LogitsInBf16AreThoseOfTransformers) {
 }
 
 TEST_P(Parity, ABf16CheckpointIsComputedInBf16) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / ("parity_bf16_" + GetParam());
-  std::filesystem::create_directories(folder);
-  write_bf16_copy(golden_.folder, folder);
-  const std::vector<Row> rows = open(folder, "auto")->step({{1, golden_.prompt}}).front();
-  std::filesystem::remove_all(folder);
+  const TempFolder folder;
+  write_bf16_copy(golden_.folder, folder.path());
+  const std::vector<Row> rows = open(folder.path(), "auto")->step({{1, golden_.prompt}}).front();
   EXPECT_EQ(bits(rows), bits(whole("bf16")));  // rounding by the test and by the device is the same
 }
 
@@ -180,11 +179,10 @@ StackOptions with_integers(const IntegerWeights& weights, const std::string& dty
 // loses 0.1 to 0.2.
 TEST_P(Parity, IntegerWeightsComputeWhatTheyStandFor) {
   constexpr double kActivations = 0.04;
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / ("parity_rounded_" + GetParam());
-  std::filesystem::create_directories(folder);
+  const TempFolder folder;
   for (const IntegerWeights& weights : kIntegerWeights) {
-    write_rounded_copy(golden_.folder, folder, weights.bits, weights.group_size);
-    const std::vector<Row> rounded = open(folder, "f32")->step({{1, golden_.prompt}}).front();
+    write_rounded_copy(golden_.folder, folder.path(), weights.bits, weights.group_size);
+    const std::vector<Row> rounded = open(folder.path(), "f32")->step({{1, golden_.prompt}}).front();
     std::vector<float> expected;
     for (const int64_t position : golden_.positions) {
       const Row& row = rounded[static_cast<std::size_t>(position)];
@@ -197,7 +195,6 @@ TEST_P(Parity, IntegerWeightsComputeWhatTheyStandFor) {
     EXPECT_GT(error, 1e-3) << weights.options;  // 0: the weights were not made integers at all
     EXPECT_LT(error, kActivations) << weights.options;
   }
-  std::filesystem::remove_all(folder);
 }
 
 TEST_P(Parity, IntegerWeightsHaveTheSameBitsInChunksAndOnEveryInstructionSet) {

@@ -2,18 +2,19 @@
 // leaves nothing behind.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
 #include <fstream>
 #include <mutex>
+#include <optional>
 
 #include "difference.hpp"
 #include "loader/catalog.hpp"
 #include "mix.hpp"
 #include "pipeline/pipeline_script.hpp"
 #include "random_model.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise::test {
 namespace {
@@ -71,10 +72,10 @@ class Running {
 class DraftModelTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder_ = std::filesystem::temp_directory_path() / fmt::format("mortise-draft-model-{}", getpid());
-    models_ = write_random_models(folder_);
+    folder_.emplace();
+    models_ = write_random_models(folder_->path());
   }
-  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
+  static void TearDownTestSuite() { folder_.reset(); }
 
   static std::vector<Request> requests(float temperature, std::int32_t max_tokens, std::uint32_t seed) {
     std::mt19937 random(seed);
@@ -112,7 +113,7 @@ class DraftModelTest : public ::testing::Test {
     return fmt::format("draft_model {{ path = '{}', max_tokens = {}{} }}", path.string(), max_tokens, more);
   }
 
-  static inline std::filesystem::path folder_;
+  static inline std::optional<TempFolder> folder_;
   static inline std::vector<RandomModel> models_;
 };
 
@@ -165,7 +166,7 @@ TEST_F(DraftModelTest, AnotherModelChangesNoTokenAndNoLogProbability) {
 }
 
 TEST_F(DraftModelTest, NoDraftGoesBeyondTheDraftModelsLength) {
-  const std::filesystem::path brief = folder_ / "brief";
+  const std::filesystem::path brief = folder_->path() / "brief";
   std::filesystem::copy(models_[0].folder, brief);
   std::ifstream in(models_[0].folder / "config.json");
   nlohmann::json config = nlohmann::json::parse(in);

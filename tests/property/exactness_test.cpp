@@ -5,13 +5,14 @@
 // its mix.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
+#include <optional>
 
 #include "difference.hpp"
 #include "mix.hpp"
 #include "random_model.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise::test {
 namespace {
@@ -32,22 +33,22 @@ bool from_environment_is(const char* name, std::string_view value) {
 class Exactness : public ::testing::TestWithParam<int> {
  protected:
   static void SetUpTestSuite() {
-    folder_ = std::filesystem::temp_directory_path() / ("mortise-property-" + std::to_string(getpid()));
+    folder_.emplace();
     if (large_) {
-      models_ = {write_large_model(folder_)};
+      models_ = {write_large_model(folder_->path())};
       draft_models_ = {models_.front().folder};
       return;
     }
-    models_ = cuda_ ? write_random_gpu_models(folder_) : write_random_models(folder_);
+    models_ = cuda_ ? write_random_gpu_models(folder_->path()) : write_random_models(folder_->path());
     models_.push_back({"demo", 4096, MORTISE_SOURCE_DIR "/models/demo"});
     for (const RandomModel& model : models_) draft_models_.push_back(model.folder);
     draft_models_.push_back(MORTISE_SOURCE_DIR "/models/demo-draft");
   }
-  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
+  static void TearDownTestSuite() { folder_.reset(); }
 
   static inline const bool cuda_ = from_environment_is("MORTISE_PROPERTY_DEVICE", "cuda");
   static inline const bool large_ = from_environment("MORTISE_PROPERTY_160M", 0) != 0;
-  static inline std::filesystem::path folder_;
+  static inline std::optional<TempFolder> folder_;
   static inline std::vector<RandomModel> models_;
   static inline std::vector<std::filesystem::path> draft_models_;
 };

@@ -3,20 +3,20 @@
 // ends the program here; a buffer that is reused too early, a padding row that is read or a graph that is replayed
 // wrongly shows in the bits.
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <cstdlib>
 
 #include "difference.hpp"
 #include "mix.hpp"
 #include "random_model.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise::test {
 namespace {
 
 TEST(RemoteDevice, RequestsGetTheBitsOfTheCpu) {
-  const auto folder = std::filesystem::temp_directory_path() / ("mortise-remote-" + std::to_string(getpid()));
-  const std::vector<RandomModel> models = write_random_models(folder);
+  const TempFolder folder;
+  const std::vector<RandomModel> models = write_random_models(folder.path());
   std::uint64_t replays = 0, preemptions = 0, accepted = 0;
   constexpr int kMixes = 12;
   for (int mix = 0; mix < kMixes; ++mix) {
@@ -40,7 +40,6 @@ TEST(RemoteDevice, RequestsGetTheBitsOfTheCpu) {
   EXPECT_GT(replays, 100u);
   EXPECT_GT(preemptions, 0u);
   EXPECT_GT(accepted, 0u);  // 0: no verify step was among what was replayed
-  std::filesystem::remove_all(folder);
 }
 
 TEST(RemoteDevice, AnAttentionWithoutMultiQueryRowsVerifiesDraftsAsSingleRows) {

@@ -5,16 +5,17 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <bit>
 #include <map>
+#include <optional>
 #include <random>
 
 #include "loader/catalog.hpp"
 #include "mix.hpp"
 #include "pipeline/pipeline_script.hpp"
 #include "random_model.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise::test {
 namespace {
@@ -149,10 +150,10 @@ class Rig {
 class RunnerTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder_ = std::filesystem::temp_directory_path() / fmt::format("mortise-runner-{}", getpid());
-    models_ = write_random_models(folder_);
+    folder_.emplace();
+    models_ = write_random_models(folder_->path());
   }
-  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
+  static void TearDownTestSuite() { folder_.reset(); }
 
   static std::vector<std::int32_t> draw(std::mt19937& random, std::size_t count) {
     std::vector<std::int32_t> tokens(count);
@@ -160,7 +161,7 @@ class RunnerTest : public ::testing::Test {
     return tokens;
   }
 
-  static inline std::filesystem::path folder_;
+  static inline std::optional<TempFolder> folder_;
   static inline std::vector<RandomModel> models_;
 };
 

@@ -1,10 +1,10 @@
 // Real logits of real parts, and what the reference in double makes of them: every token that the engine drew in random
 // mixes of all parameters is the one that the API's documentation asks for.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "mix.hpp"
@@ -12,6 +12,7 @@
 #include "random_model.hpp"
 #include "sampling/key.hpp"
 #include "sampling_reference.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise::test {
 namespace {
@@ -49,11 +50,11 @@ double log_softmax(const Row& row, std::int32_t token) {
 class SamplingReference : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder_ = std::filesystem::temp_directory_path() / ("mortise-sampling-" + std::to_string(getpid()));
-    models_ = write_random_models(folder_);
+    folder_.emplace();
+    models_ = write_random_models(folder_->path());
     models_.push_back({"demo", 4096, MORTISE_SOURCE_DIR "/models/demo"});
   }
-  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
+  static void TearDownTestSuite() { folder_.reset(); }
 
   // Draws what the choice has drawn again, from logits that the parts give for its tokens without an engine.
   void check(const Request& request, std::int32_t choice, const ChoiceOutcome& outcome, const std::vector<Row>& rows,
@@ -135,7 +136,7 @@ class SamplingReference : public ::testing::Test {
     }
   }
 
-  static inline std::filesystem::path folder_;
+  static inline std::optional<TempFolder> folder_;
   static inline std::vector<RandomModel> models_;
   Counts counts_;
 };

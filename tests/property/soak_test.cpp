@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -14,6 +13,7 @@
 
 #include "mix.hpp"
 #include "random_model.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise::test {
 namespace {
@@ -72,8 +72,8 @@ TEST(Soak, ManyRequestsAndAbortsLoseNoBlockAndNoMemory) {
   const char* wanted = std::getenv("MORTISE_SOAK_REQUESTS");
   const int num_requests = wanted == nullptr ? 20000 : std::atoi(wanted);
   ASSERT_GT(num_requests, kWarmUp);
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("mortise-soak-{}", getpid());
-  const RandomModel model = write_random_models(folder).front();
+  const TempFolder folder;
+  const RandomModel model = write_random_models(folder.path()).front();
   {
     const std::unique_ptr<Assembly> assembly =
         open_assembly(model.folder, {.threads = 1, .max_num_seqs = 16, .proposer = "ngram { min_match = 1 }"});
@@ -124,7 +124,6 @@ TEST(Soak, ManyRequestsAndAbortsLoseNoBlockAndNoMemory) {
                num_requests, traffic.count(FinishReason::kAborted), stats.num_preemptions, stats.num_evicted_blocks,
                static_cast<double>(warm) / 1e6, static_cast<double>(end) / 1e6);
   }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

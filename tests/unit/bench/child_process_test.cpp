@@ -14,7 +14,7 @@ class BenchChildProcess : public testing::Test {
     return error_of([&] { run(script); });
   }
 
-  TempDir dir_;
+  TempFolder dir_;
 };
 
 TEST_F(BenchChildProcess, TheFirstByteStopsTheClockAndTheRestIsAwaited) {

@@ -42,7 +42,7 @@ class BenchDeviceProbes : public testing::Test {
     return ProbedDevice::open(script.pipelines().front());
   }
 
-  TempDir folder_;
+  TempFolder folder_;
 };
 
 TEST_F(BenchDeviceProbes, OnlyADeviceWithMemoryOfItsOwnIsMeasuredByItsTable) {

@@ -16,7 +16,7 @@ void write_cache(const fs::path& folder, const std::string& name, const std::str
 }
 
 TEST(BenchMachine, CachesAreReadByLevelWithoutThoseOfInstructions) {
-  const TempDir dir;
+  const TempFolder dir;
   write_cache(dir.path(), "index3", "3", "Unified", "320M");
   write_cache(dir.path(), "index0", "1", "Data", "48K");
   write_cache(dir.path(), "index1", "1", "Instruction", "32K");
@@ -32,7 +32,7 @@ TEST(BenchMachine, CachesAreReadByLevelWithoutThoseOfInstructions) {
 }
 
 TEST(BenchMachine, WhatIsMissingOrStrangeIsLeftOut) {
-  const TempDir dir;
+  const TempFolder dir;
   EXPECT_TRUE(read_caches(dir.path() / "none").empty());
   write_cache(dir.path(), "index0", "one", "Data", "48K");
   write_cache(dir.path(), "index1", "2", "Unified", "48Q");
@@ -42,7 +42,7 @@ TEST(BenchMachine, WhatIsMissingOrStrangeIsLeftOut) {
 
 // A device whose memory a control group limits says so; /proc/meminfo knows nothing of it.
 TEST(BenchMachine, AvailableMemoryIsWhatTheDeviceHasFree) {
-  const TempDir dir;
+  const TempFolder dir;
   std::ofstream(dir.path() / "meminfo") << "MemAvailable:   23262044 kB\n";
   mortise_device_table table{};
   table.memory_info = [](mortise_device*, std::uint64_t* free_bytes, std::uint64_t* total_bytes) {
@@ -53,7 +53,7 @@ TEST(BenchMachine, AvailableMemoryIsWhatTheDeviceHasFree) {
 }
 
 TEST(BenchMachine, AvailableMemoryOfADeviceThatCannotSayIsThatOfMeminfo) {
-  const TempDir dir;
+  const TempFolder dir;
   mortise_device_table table{};
   table.memory_info = [](mortise_device*, std::uint64_t*, std::uint64_t*) {
     return mortise_status{MORTISE_UNIMPLEMENTED};

@@ -73,7 +73,7 @@ TEST(BenchShape, AShapeThatDoesNotFitTheMemoryIsRefusedBeforeItIsMade) {
 
 TEST(BenchShape, TheModelInMemoryIsTheOneThatIsWritten) {
   const ModelShape& shape = model_shape("tiny");
-  const TempDir dir;
+  const TempFolder dir;
   write_random_model(shape, dir.path());
   const ModelFiles written = ModelFiles::open(dir.path()), made = make_random_model(shape);
   EXPECT_EQ(made.checkpoint.config().json, written.checkpoint.config().json);
@@ -115,7 +115,7 @@ TEST(BenchShape, AFolderThatCannotBeWrittenIsNamed) {
 }
 
 TEST(BenchShape, WeightsThatCannotBeWrittenAreTold) {
-  const TempDir dir;
+  const TempFolder dir;
   fs::create_directory(dir.path() / "model.safetensors");
   EXPECT_EQ(error_of([&] { write_random_model(model_shape("tiny"), dir.path()); }),
             (dir.path() / "model.safetensors").string() +

@@ -67,7 +67,7 @@ TEST(BenchReport, PairsSayWhatTheirBoundShows) {
 }
 
 TEST(BenchReport, WhatJsonSaysIsReadAgain) {
-  const TempDir dir;
+  const TempFolder dir;
   write_text(dir.path() / "old.json", json_of(example()).dump());
   const std::vector<OldFigure> old = read_report(dir.path() / "old.json");
   ASSERT_EQ(old.size(), 2u);
@@ -100,7 +100,7 @@ TEST(BenchReport, LessTimeIsMoreSpeedInComparisonsToo) {
 }
 
 TEST(BenchReport, FilesThatAreNoReportsAreRefusedByName) {
-  const TempDir dir;
+  const TempFolder dir;
   const auto refusal = [&](const std::string& text) {
     write_text(dir.path() / "x.json", text);
     return error_of([&] { read_report(dir.path() / "x.json"); });

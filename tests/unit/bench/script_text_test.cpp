@@ -27,7 +27,7 @@ class BenchScriptText : public testing::Test {
     return script_text(script.pipelines().front(), settings, catalog_);
   }
 
-  TempDir dir_;
+  TempFolder dir_;
   PluginCatalog catalog_{{fs::path(TEST_PLUGIN_DIR) / "good"}};
 };
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <thread>
 
-#include "temp_folder.hpp"
+#include "folder_test.hpp"
 
 namespace mortise::test {
 namespace {
@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class CheckpointFolder : public TempFolder {
+class CheckpointFolder : public FolderTest {
  protected:
   CheckpointFolder() { write("config.json", R"({"model_type":"llama","eos_token_id":2,"rope_theta":10000.0})"); }
 

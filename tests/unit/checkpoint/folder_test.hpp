@@ -1,32 +1,25 @@
-// tests/unit/checkpoint/temp_folder.hpp: a folder of its own for each test, removed after it; and the Error of a call.
+// tests/unit/checkpoint/folder_test.hpp: a folder of its own for each test, removed after it; and the Error of a call.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <string>
 
 #include "error.hpp"
 #include "golden/write_safetensors.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise::test {
 
-class TempFolder : public ::testing::Test {
+class FolderTest : public ::testing::Test {
  protected:
-  TempFolder() {
-    std::string name = std::filesystem::temp_directory_path() / "mortise-test-XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "cannot make " << name;
-    folder_ = name;
-  }
-  ~TempFolder() override { std::filesystem::remove_all(folder_); }
-
   std::filesystem::path write(const std::string& name, const std::string& bytes) const {
-    write_file(folder_ / name, bytes);
-    return folder_ / name;
+    return temp_.write(name, bytes);
   }
 
-  std::filesystem::path folder_;
+  const TempFolder temp_;
+  const std::filesystem::path& folder_ = temp_.path();
 };
 
 // The text of the Error that `call` throws, or "" when it throws none.

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "temp_folder.hpp"
+#include "folder_test.hpp"
 
 namespace mortise::test {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class GenerationConfigFile : public TempFolder {
+class GenerationConfigFile : public FolderTest {
  protected:
   GenerationConfigFile() {
     config_.bos_token_id = 1;

@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "checkpoint/checkpoint.hpp"
-#include "temp_folder.hpp"
+#include "folder_test.hpp"
 
 namespace mortise::test {
 namespace {
@@ -64,7 +64,7 @@ TEST(Goldens, AreSeventeen) {
 INSTANTIATE_TEST_SUITE_P(Models, Golden, ::testing::ValuesIn(golden_model_names()),
                          [](const auto& info) { return info.param; });
 
-class Bf16Copy : public TempFolder {
+class Bf16Copy : public FolderTest {
  protected:
   void write_model(const TensorToWrite& tensor) const {
     std::filesystem::create_directory(folder_ / "from");

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "temp_folder.hpp"
+#include "folder_test.hpp"
 
 namespace mortise::test {
 namespace {
@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class ModelConfigFile : public TempFolder {
+class ModelConfigFile : public FolderTest {
  protected:
   ModelConfig read(const std::string& text) const {
     write("config.json", text);

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "temp_folder.hpp"
+#include "folder_test.hpp"
 
 namespace mortise::test {
 namespace {

@@ -11,7 +11,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "kernels/cpu/isa.hpp"
 #include "kernels/cpu/reference/linear_int.hpp"
-#include "temp_folder.hpp"
+#include "folder_test.hpp"
 
 namespace mortise::test {
 namespace {
@@ -102,7 +102,7 @@ TEST(QuantizedGoldens, AreAllThere) {
 }
 
 // A checkpoint of one matrix, of which a test breaks a tensor.
-class QuantizedFile : public TempFolder {
+class QuantizedFile : public FolderTest {
  protected:
   static TensorToWrite tensor(const char* name, const char* dtype, const std::vector<std::int64_t>& shape) {
     std::size_t bytes = std::string(dtype).find("64") != std::string::npos   ? 8

@@ -1,12 +1,12 @@
 #include <random>
 
 #include "checkpoint/safetensors.hpp"
-#include "temp_folder.hpp"
+#include "folder_test.hpp"
 
 namespace mortise::test {
 namespace {
 
-class SafetensorsFuzz : public TempFolder {};
+class SafetensorsFuzz : public FolderTest {};
 
 std::string valid_file() {
   return safetensors_bytes({{"model.embed_tokens.weight", "BF16", {4, 2}, std::string(16, 'e')},

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "temp_folder.hpp"
+#include "folder_test.hpp"
 
 namespace mortise::test {
 namespace {
@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class Safetensors : public TempFolder {
+class Safetensors : public FolderTest {
  protected:
   std::string error_for(const std::string& bytes) const {
     return error_of([&] { SafetensorsFile(write("x.safetensors", bytes)); });

@@ -9,7 +9,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 TEST(CliCheck, ABrokenScriptIsOneErrorLineWithFileAndLine) {
-  const TempDir dir;
+  const TempFolder dir;
   const fs::path script = dir.path() / "broken.lua";
   const auto check = [&](const std::string& text) {
     write_text(script, text);
@@ -29,7 +29,7 @@ TEST(CliCheck, ABrokenScriptIsOneErrorLineWithFileAndLine) {
 }
 
 TEST(CliCheck, AMissingCheckpointIsNamed) {
-  const TempDir dir;
+  const TempFolder dir;
   write_text(dir.path() / "p.lua",
              "return pipeline { device = toy_device {}, model = toy_model { path = 'no_model' },\n"
              "attention = toy_attention {}, scheduler = toy_scheduler {} }");
@@ -48,7 +48,7 @@ TEST(CliCheck, TheDemoScriptIsFine) {
 
 TEST(CliCheck, AnUnknownOptionOfARealPluginIsNamedWithItsLine) {
   ASSERT_TRUE(fs::exists(fs::path(MORTISE_BINARY_DIR) / "paged-cpu.so")) << "build all targets first";
-  const TempDir dir;
+  const TempFolder dir;
   write_text(dir.path() / "p.lua", "\nlocal a = paged { blok_size = 16 }");
   const Outcome outcome = run_program(MORTISE, "check " + (dir.path() / "p.lua").string());
   EXPECT_THAT(outcome.err,

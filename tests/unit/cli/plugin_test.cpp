@@ -61,7 +61,7 @@ TEST(CliPlugin, InfoOfWhatIsNoPluginIsAnErrorLine) {
 }
 
 TEST(CliPlugin, AnInstalledProgramFindsItsPluginsUnderLib) {
-  const TempDir prefix;
+  const TempFolder prefix;
   fs::create_directories(prefix.path() / "bin");
   fs::create_directories(prefix.path() / "lib" / "mortise" / "plugins");
   fs::copy_file(MORTISE, prefix.path() / "bin" / "mortise");

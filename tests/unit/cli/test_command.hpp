@@ -20,7 +20,7 @@ struct Outcome {
 // input.
 inline Outcome run_program(const std::string& program, const std::string& arguments, const std::string& input = "",
                            const std::string& environment = "") {
-  const TempDir dir;
+  const TempFolder dir;
   const auto file = [&](const char* name) { return (dir.path() / name).string(); };
   write_text(file("in"), input);
   const std::string command =

@@ -65,7 +65,7 @@ TEST(CliTokenize, IdsOutsideTheVocabularyAreReported) {
 }
 
 TEST(CliTokenize, AFolderWithoutATokenizerIsOneErrorLine) {
-  const TempDir dir;
+  const TempFolder dir;
   const Outcome outcome = run_program(MORTISE, "tokenize " + dir.path().string(), "\"x\"\n");
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_TRUE(is_error_line(outcome.err)) << outcome.err;

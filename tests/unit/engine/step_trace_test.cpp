@@ -1,7 +1,6 @@
 #include "engine/step_trace.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <condition_variable>
 #include <filesystem>
@@ -17,6 +16,7 @@
 
 #include "engine/engine.hpp"
 #include "fake_parts.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise {
 namespace {
@@ -51,12 +51,6 @@ std::string schema_error(const json& document) {
 
 class StepTraceTest : public ::testing::Test {
  protected:
-  StepTraceTest() {
-    std::string name = (fs::temp_directory_path() / "mortise-step-trace-XXXXXX").string();
-    folder = ::mkdtemp(name.data());
-  }
-  ~StepTraceTest() override { fs::remove_all(folder); }
-
   // Runs requests on a pool so small that some are preempted, and returns the trace.
   json run(int num_requests, std::int32_t n) {
     EngineLimits limits;
@@ -95,7 +89,8 @@ class StepTraceTest : public ::testing::Test {
     return read_json(folder / "trace.json");
   }
 
-  fs::path folder;
+  const test::TempFolder temp;
+  const fs::path& folder = temp.path();
 };
 
 // Nanoseconds: the file has microseconds with three digits behind the point.

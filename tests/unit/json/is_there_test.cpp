@@ -1,13 +1,12 @@
 #include "json/is_there.hpp"
 
-#include <stdlib.h>
-
 #include <fstream>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "error.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise {
 namespace {
@@ -16,14 +15,8 @@ namespace fs = std::filesystem;
 
 class IsThere : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "mortise-test-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  fs::path folder_;
+  const test::TempFolder temp_;
+  const fs::path& folder_ = temp_.path();
 };
 
 TEST_F(IsThere, TellsWhatIsThereFromWhatIsNot) {

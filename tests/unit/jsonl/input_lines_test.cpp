@@ -24,7 +24,7 @@ class InputLinesTest : public ::testing::Test {
     while (lines.wait_next(line)) all.push_back(line);
     return all;
   }
-  TempFolder folder;
+  test::TempFolder folder;
   const std::string path = (folder.path() / "lines").string();
 };
 

@@ -20,7 +20,7 @@ class OrderedLinesTest : public ::testing::Test {
     std::ofstream file(path);
     for (int i = 1; i <= count; ++i) file << "line " << i << '\n';
   }
-  TempFolder folder;
+  test::TempFolder folder;
   const std::string path = (folder.path() / "lines").string();
 };
 

@@ -20,7 +20,7 @@ class OutputLinesTest : public ::testing::Test {
     text << std::ifstream(path).rdbuf();
     return text.str();
   }
-  TempFolder folder;
+  test::TempFolder folder;
   const std::string path = (folder.path() / "out").string();
 };
 

@@ -33,7 +33,7 @@ TEST(Catalog, FindsAComponentWhoseFileHasAnotherName) {
 }
 
 TEST(Catalog, OpensOnlyTheFilesOfTheName) {
-  const TempDir dir;
+  const TempFolder dir;
   fs::copy_file(good("lively"), dir.path() / "lively.so");
   write_text(dir.path() / "broken.so", "broken");
   write_text(dir.path() / "lively.so.bak", "not a plugin file");
@@ -44,7 +44,7 @@ TEST(Catalog, OpensOnlyTheFilesOfTheName) {
 }
 
 TEST(Catalog, EarlierFoldersComeFirst) {
-  const TempDir dir;
+  const TempFolder dir;
   fs::copy_file(good("twin-right"), dir.path() / "twin-zzz.so");
   const auto found = PluginCatalog({dir.path() / "missing", dir.path(), good("x").parent_path()}).find("twin");
   ASSERT_EQ(found.components.size(), 2u);  // 3: equal bytes counted twice
@@ -81,7 +81,7 @@ TEST(Catalog, UnknownNameFarFromAllOthersMayNotHaveBeenBuilt) {
 }
 
 TEST(Catalog, AFolderWithoutPluginsIsNamed) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string text =
       error_of([&] { PluginCatalog({dir.path()}).select(PartKind::kScheduler, "fcfs", query_for(nullptr)); });
   EXPECT_EQ(text, "unknown plugin 'fcfs': there is no plugin in " + dir.path().string() +
@@ -89,7 +89,7 @@ TEST(Catalog, AFolderWithoutPluginsIsNamed) {
 }
 
 TEST(Catalog, ANameWhoseFileIsRefusedGetsTheReason) {
-  const TempDir dir;
+  const TempFolder dir;
   write_text(dir.path() / "paged.so", "");
   const std::string text =
       error_of([&] { PluginCatalog({dir.path()}).select(PartKind::kAttention, "paged", query_for(nullptr)); });
@@ -97,7 +97,7 @@ TEST(Catalog, ANameWhoseFileIsRefusedGetsTheReason) {
 }
 
 TEST(Catalog, ListsAllFilesAndThoseRefused) {
-  const TempDir dir;
+  const TempFolder dir;
   fs::copy_file(good("lively"), dir.path() / "lively.so");
   write_text(dir.path() / "broken.so", "broken");
   const auto listing = PluginCatalog({dir.path()}).list();

@@ -34,7 +34,7 @@ TEST(PluginFile, TellsWhatTheModuleSays) {
 }
 
 TEST(PluginFile, FilesThatAreNoneAreRefusedWithTheirName) {
-  const TempDir dir;
+  const TempFolder dir;
   EXPECT_EQ(refusal(dir.path() / "none.so"), (dir.path() / "none.so").string() + ": no such file");
   EXPECT_THAT(refusal(dir.path()), HasSubstr("is a folder"));
   write_text(dir.path() / "empty.so", "");
@@ -117,7 +117,7 @@ TEST(PluginFile, MalformedModulesAreRefusedWithWhatIsWrong) {
 }
 
 TEST(PluginFile, TheSameBytesShareOneImageUnderAnyName) {
-  const TempDir dir;
+  const TempFolder dir;
   const PluginFile& first = load_plugin_file(good("lively"));
   fs::copy_file(good("lively"), dir.path() / "other.so");
   const PluginFile& second = load_plugin_file(dir.path() / "other.so");
@@ -129,7 +129,7 @@ TEST(PluginFile, TheSameBytesShareOneImageUnderAnyName) {
 
 // A rebuild replaces the file under the path of a plugin that runs: by rename, or by writing over it.
 TEST(PluginFile, AFileThatChangedUnderItsNameIsANewPluginBesideTheOld) {
-  const TempDir dir;
+  const TempFolder dir;
   const fs::path path = dir.path() / "part.so";
   fs::copy_file(good("twin-left"), path);
   const PluginFile& before = load_plugin_file(path);
@@ -145,7 +145,7 @@ TEST(PluginFile, AFileThatChangedUnderItsNameIsANewPluginBesideTheOld) {
 }
 
 TEST(PluginFile, NoCopyIsLeftBehind) {
-  const TempDir dir;
+  const TempFolder dir;
   ::setenv("TMPDIR", dir.path().c_str(), 1);
   write_bytes(dir.path() / "source.bin", read_bytes(good("twin-left")));
   load_plugin_file(good("twin-right"));
@@ -158,8 +158,8 @@ TEST(PluginFile, NoCopyIsLeftBehind) {
 }
 
 TEST(PluginFile, CopiesAreKeptWhereTheVariableSays) {
-  const TempDir dir;
-  const TempDir copies;
+  const TempFolder dir;
+  const TempFolder copies;
   auto bytes = read_bytes(good("lively"));
   bytes.push_back('\0');  // other bytes, so a new image
   write_bytes(dir.path() / "padded.so", bytes);
@@ -171,7 +171,7 @@ TEST(PluginFile, CopiesAreKeptWhereTheVariableSays) {
 }
 
 TEST(PluginFile, AFolderThatCannotBeWrittenIsNamed) {
-  const TempDir dir;
+  const TempFolder dir;
   auto bytes = read_bytes(good("lively"));
   bytes.insert(bytes.end(), 2, '\0');
   write_bytes(dir.path() / "padded.so", bytes);

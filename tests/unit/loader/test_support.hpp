@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "error.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise::test {
 
@@ -34,21 +34,6 @@ inline std::string error_of(const std::function<void()>& body) {
   }
   return "";
 }
-
-// A folder that is empty at first and gone at the end.
-class TempDir {
- public:
-  TempDir() {
-    std::string name = (fs::temp_directory_path() / "mortise-test-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    path_ = name;
-  }
-  ~TempDir() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 inline std::vector<char> read_bytes(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);

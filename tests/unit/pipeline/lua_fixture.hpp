@@ -33,7 +33,7 @@ class LuaTest : public testing::Test {
     return error_of([&] { run(text, budget); });
   }
 
-  TempDir dir_;
+  TempFolder dir_;
   LuaState lua_;
 };
 

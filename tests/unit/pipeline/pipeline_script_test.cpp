@@ -32,7 +32,7 @@ class PipelineScriptTest : public testing::Test {
 
   static std::string other_proposer() { return LOOKBACK_DIR "/lookback.so"; }
 
-  TempDir dir_;
+  TempFolder dir_;
   PluginCatalog catalog_{{fs::path(TEST_PLUGIN_DIR) / "good"}};
 };
 
@@ -149,7 +149,7 @@ TEST_F(PipelineScriptTest, UnknownPluginGetsTheNearest) {
 }
 
 TEST_F(PipelineScriptTest, OnlyThePluginsThatAreNamedAreOpened) {
-  const TempDir plugins;
+  const TempFolder plugins;
   fs::copy_file(good("lively"), plugins.path() / "lively.so");
   write_text(plugins.path() / "broken.so", "broken");
   const PluginCatalog catalog({plugins.path()});

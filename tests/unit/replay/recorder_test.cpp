@@ -70,7 +70,7 @@ class RecorderTest : public ::testing::Test {
 
   EngineLimits limits;
   const Tokenizer tokenizer = Tokenizer::load(MORTISE_SOURCE_DIR "/models/demo");
-  TempFolder folder;
+  test::TempFolder folder;
   const std::string path = (folder.path() / "log").string();
 };
 

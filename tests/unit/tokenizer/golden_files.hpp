@@ -1,4 +1,4 @@
-// tests/unit/tokenizer/golden_files.hpp: reads tests/golden/tokenizer, and makes folders of changed tokenizers.
+// tests/unit/tokenizer/golden_files.hpp: reads tests/golden/tokenizer.
 #pragma once
 
 #include <filesystem>
@@ -6,6 +6,8 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "temp_folder.hpp"
 
 namespace mortise::test {
 
@@ -23,20 +25,5 @@ struct Variant {
 };
 // All of golden_dir() / `folder` / variants.json.
 std::vector<Variant> read_variants(const std::string& folder);
-
-// A folder of its own with the given files, removed with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  void write(const std::string& name, const std::string& text) const;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace mortise::test

@@ -61,7 +61,7 @@ TEST_P(TokenizerVariants, EncodeAndDecodeAsTheReference) {
   ASSERT_GE(variants.size(), 8u);
   for (const test::Variant& variant : variants) {
     SCOPED_TRACE(variant.name);
-    const test::TemporaryFolder folder;
+    const test::TempFolder folder;
     folder.write("tokenizer.json", variant.document.dump());
     const auto tokenizer = Tokenizer::load(folder.path());
     for (const json& golden : variant.cases) check_case(tokenizer, golden);

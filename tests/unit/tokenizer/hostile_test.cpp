@@ -20,7 +20,7 @@ using testing::HasSubstr;
 Tokenizer load_spans(const json& patch) {
   json document = test::read_json(test::golden_dir() / "spans" / "tokenizer.json");
   document.merge_patch(patch);
-  const test::TemporaryFolder folder;
+  const test::TempFolder folder;
   folder.write("tokenizer.json", document.dump());
   return Tokenizer::load(folder.path());
 }
@@ -133,7 +133,7 @@ TEST(HostileText, WithoutABreakIsEncodedByThePublishedPipelines) {
       const bool is_quadratic =
           variant.name == "as superbpe" || variant.name == "as tiny-aya";  // in digits, on purpose
       if (!variant.name.starts_with("as ") || is_quadratic) continue;
-      const test::TemporaryFolder files;
+      const test::TempFolder files;
       files.write("tokenizer.json", variant.document.dump());
       const auto tokenizer = Tokenizer::load(files.path());
       for (const char* unit : {"a", " ", "\n", "7", "!", "中", "\u0301", "aB", "<s>", " \n"}) {

@@ -41,7 +41,7 @@ std::string load_error(const std::filesystem::path& folder) {
 }
 
 std::string error_of_text(const std::string& text) {
-  const test::TemporaryFolder folder;
+  const test::TempFolder folder;
   folder.write("tokenizer.json", text);
   return load_error(folder.path());
 }
@@ -55,7 +55,7 @@ std::string error_with(const json& patch) {
 Tokenizer load_with_config(const json& patch, const json& config) {
   json document = small_tokenizer();
   document.merge_patch(patch);
-  const test::TemporaryFolder folder;
+  const test::TempFolder folder;
   folder.write("tokenizer.json", document.dump());
   folder.write("tokenizer_config.json", config.dump());
   return Tokenizer::load(folder.path());
@@ -76,14 +76,14 @@ TEST(TokenizerLoad, NamesTheFileThatIsMissingOrNoJson) {
 
 TEST(TokenizerLoad, RefusesNestingThatWouldOverflowTheStack) {
   EXPECT_THAT(error_of_text(std::string(1000000, '[')), HasSubstr("nested more than 100 levels deep"));
-  const test::TemporaryFolder folder;
+  const test::TempFolder folder;
   folder.write("tokenizer.json", small_tokenizer().dump());
   folder.write("tokenizer_config.json", "{\"a\":" + std::string(1000000, '['));
   EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer_config.json: JSON is nested deeper than 100 levels"));
 }
 
 TEST(TokenizerLoad, RefusesWhatIsNoFileAndWhatIsTooLarge) {
-  const test::TemporaryFolder folder;
+  const test::TempFolder folder;
   const std::filesystem::path path = folder.path() / "tokenizer.json";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   EXPECT_THAT(
@@ -280,7 +280,7 @@ TEST(TokenizerConfig, GivesTheChatTemplate) {
   EXPECT_EQ(load_with_config(json::object(), json::object()).chat_template(), "");
   EXPECT_EQ(load_with_config(json::object(), {{"chat_template", "{{ x }}"}}).chat_template(), "{{ x }}");
   EXPECT_EQ(Tokenizer::load(test::golden_dir() / "qwen_style").chat_template(), "{{ messages }}");
-  const test::TemporaryFolder folder;
+  const test::TempFolder folder;
   folder.write("tokenizer.json", small_tokenizer().dump());
   folder.write("tokenizer_config.json", R"({"chat_template": "old"})");
   folder.write("chat_template.jinja", "new");
@@ -288,7 +288,7 @@ TEST(TokenizerConfig, GivesTheChatTemplate) {
 }
 
 TEST(TokenizerConfig, IsCheckedLikeTheTokenizer) {
-  const test::TemporaryFolder folder;
+  const test::TempFolder folder;
   folder.write("tokenizer.json", small_tokenizer().dump());
   folder.write("tokenizer_config.json", R"({"eos_token": {"special": true}})");
   EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer_config.json: eos_token.content: expected a value"));

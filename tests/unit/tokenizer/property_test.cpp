@@ -89,7 +89,7 @@ TEST(TokenizerProperty, StreamsWhatAWholeDecodeGivesInWholeCharacters) {
 TEST(TokenizerProperty, StreamsEveryDecoderAsAWhole) {
   for (const test::Variant& variant : test::read_variants("spans")) {
     if (!variant.name.starts_with("decoder ")) continue;
-    const test::TemporaryFolder folder;
+    const test::TempFolder folder;
     folder.write("tokenizer.json", variant.document.dump());
     const auto tokenizer = Tokenizer::load(folder.path());
     for (unsigned seed = 0; seed < kNumTexts; ++seed) {
@@ -111,7 +111,7 @@ TEST(TokenizerProperty, StreamsEveryDecoderAsAWhole) {
 std::vector<std::string> streamed_pieces(const std::string& variant_name, const std::vector<std::string>& tokens) {
   for (const test::Variant& variant : test::read_variants("spans")) {
     if (variant.name != variant_name) continue;
-    const test::TemporaryFolder folder;
+    const test::TempFolder folder;
     folder.write("tokenizer.json", variant.document.dump());
     const auto tokenizer = Tokenizer::load(folder.path());
     IncrementalDecoder stream(tokenizer, false);

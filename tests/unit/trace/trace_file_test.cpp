@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "error.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise {
 namespace {
@@ -21,11 +22,6 @@ using testing::HasSubstr;
 
 class TraceFileTest : public ::testing::Test {
  protected:
-  TraceFileTest() {
-    std::string name = (fs::temp_directory_path() / "mortise-trace-XXXXXX").string();
-    folder = mkdtemp(name.data());
-  }
-  ~TraceFileTest() override { fs::remove_all(folder); }
   nlohmann::json read() const {
     std::ifstream file(path());
     std::ostringstream text;
@@ -34,7 +30,8 @@ class TraceFileTest : public ::testing::Test {
   }
   std::string path() const { return (folder / "trace.json").string(); }
 
-  fs::path folder;
+  const test::TempFolder temp;
+  const fs::path& folder = temp.path();
 };
 
 std::string error_of(const std::function<void()>& call) {

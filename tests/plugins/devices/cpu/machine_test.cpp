@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "gtest/gtest.h"
+#include "temp_folder.hpp"
 
 namespace mortise::cpu {
 namespace {
@@ -12,19 +13,14 @@ namespace fs = std::filesystem;
 
 class Cgroups : public testing::Test {
  protected:
-  Cgroups() : root_(fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-  }
-  ~Cgroups() override { fs::remove_all(root_); }
-
   void write(const std::string& file, const std::string& text) {
     fs::create_directories((root_ / file).parent_path());
     std::ofstream(root_ / file) << text;
   }
   CgroupLimits read() const { return read_cgroup_limits(root_ / "membership", root_ / "mount"); }
 
-  fs::path root_;
+  const test::TempFolder temp_;
+  const fs::path& root_ = temp_.path();
 };
 
 TEST_F(Cgroups, Version2TakesTheTightestLimitOfAGroupAndItsParents) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <gmock/gmock.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -15,6 +14,7 @@
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/ops.hpp"
 #include "devices/cpu/weight_cache.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise::cpu {
 
@@ -54,15 +54,11 @@ struct Quantised {
 class WeightCacheFile : public testing::Test {
  protected:
   WeightCacheFile() {
-    std::string name = fs::temp_directory_path() / "mortise-test-XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "cannot make " << name;
-    folder_ = name;
     // Exact numbers, the same everywhere: a golden hash depends on them.
     for (std::size_t i = 0; i < values_.size(); ++i) {
       values_[i] = static_cast<Bf16>(0x3c00u + (i * 40503u) % 0x300u + (i % 3 == 0 ? 0x8000u : 0u));
     }
   }
-  ~WeightCacheFile() override { fs::remove_all(folder_); }
 
   fs::path path() const { return folder_ / "mortise-cpu-test.packed"; }
   std::string contents() const {
@@ -142,7 +138,8 @@ class WeightCacheFile : public testing::Test {
   static constexpr int kWeights = 8;
   Host host_;
   mortise_device device_{available_isas().back(), 2, true, &host_.base};
-  fs::path folder_;
+  const test::TempFolder temp_;
+  const fs::path& folder_ = temp_.path();
   std::vector<Bf16> values_ = std::vector<Bf16>(2800);
   Quantised quantised_;
   int from_file_ = 0;

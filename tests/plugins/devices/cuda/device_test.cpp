@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "devices/cuda/tuning_file.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise::cuda {
 namespace {
@@ -191,17 +192,18 @@ TEST_F(CudaDevice, WhatWouldTuneWhileItIsCapturedSaysSoAndTheStreamGoesOn) {
 }
 
 TEST(TuningFile, WhatIsWrittenIsRead) {
-  const auto path = std::filesystem::temp_directory_path() / "mortise-tuning-test.json";
+  const test::TempFolder folder;
+  const auto path = folder.path() / "tuning.json";
   const TuningKey key = {"NVIDIA H200", 13000, 130100};
   const Choices choices = {{{4096, 288, true, false, 16}, LtConfig{66, 10, 35, 1, 0, 0, 3, 0, 2}},
                            {{8, 8, false, true, 1}, std::nullopt}};
   write_tuning(path, key, choices);
   EXPECT_EQ(read_tuning(path, key), choices);
-  std::filesystem::remove(path);
 }
 
 TEST(TuningFile, AFileOfOthersOrADamagedOneIsRefused) {
-  const auto path = std::filesystem::temp_directory_path() / "mortise-tuning-test-bad.json";
+  const test::TempFolder folder;
+  const auto path = folder.path() / "tuning.json";
   const TuningKey key = {"NVIDIA H200", 13000, 130100};
   write_tuning(path, {"NVIDIA H100", 13000, 130100}, {});
   EXPECT_THROW(read_tuning(path, key), std::runtime_error);
@@ -221,7 +223,6 @@ TEST(TuningFile, AFileOfOthersOrADamagedOneIsRefused) {
   }
   std::ofstream(path) << std::string((1 << 20) + 1, ' ');
   EXPECT_THROW(read_tuning(path, key), std::runtime_error);
-  std::filesystem::remove(path);
   EXPECT_TRUE(read_tuning(path, key).empty());  // none is no error
 }
 

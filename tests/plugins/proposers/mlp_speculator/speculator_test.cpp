@@ -14,6 +14,7 @@
 #include "mortise/plugin.hpp"
 #include "mortise/proposer.h"
 #include "parity/stack.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise::test {
 namespace {
@@ -343,16 +344,13 @@ TEST(Speculator, ASpeculatorOfAnotherModelIsRefused) {
 // A copy of a golden speculator with some tensors changed.
 class HostileSpeculator : public ::testing::Test {
  protected:
-  HostileSpeculator()  // a folder of its own: ctest runs the cases beside one another
-      : folder_(fs::path(::testing::TempDir()) / ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    fs::create_directories(folder_);
-    fs::copy_file(kGolden / "untied/config.json", folder_ / "config.json", fs::copy_options::overwrite_existing);
+  HostileSpeculator() {
+    fs::copy_file(kGolden / "untied/config.json", folder_ / "config.json");
     const SafetensorsFile file(kGolden / "untied/model.safetensors");
     for (const auto& [name, view] : file.tensors()) {
       tensors_[name] = {name, "F32", view.shape, {reinterpret_cast<const char*>(view.bytes.data()), view.bytes.size()}};
     }
   }
-  ~HostileSpeculator() override { fs::remove_all(folder_); }
 
   std::string bind_failure() {
     std::vector<TensorToWrite> all;
@@ -363,7 +361,8 @@ class HostileSpeculator : public ::testing::Test {
     return instance.error.message;
   }
 
-  fs::path folder_;
+  const test::TempFolder temp_;
+  const fs::path& folder_ = temp_.path();
   std::map<std::string, TensorToWrite> tensors_;
 };
 

@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -7,6 +6,7 @@
 
 #include "fake_runner.hpp"
 #include "proposer_instance.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise::oracle {
 namespace {
@@ -26,9 +26,6 @@ std::string request(const Tokens& prompt, const std::vector<Tokens>& choices) {
 
 class OracleTest : public testing::Test {
  protected:
-  OracleTest() : file_(std::filesystem::temp_directory_path() / ("oracle_test." + std::to_string(::getpid()))) {}
-  ~OracleTest() override { std::filesystem::remove(file_); }
-
   void write(const std::vector<std::string>& lines) {
     std::ofstream stream(file_);
     for (const std::string& line : lines) stream << line << '\n';
@@ -46,7 +43,8 @@ class OracleTest : public testing::Test {
     return proposer.status == MORTISE_OK ? "accepted" : proposer.error.message;
   }
 
-  std::filesystem::path file_;
+  const test::TempFolder folder_;
+  const std::filesystem::path file_ = folder_.path() / "requests.log";
 };
 
 Tokens counting(int32_t from, int32_t to) {

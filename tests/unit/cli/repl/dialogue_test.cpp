@@ -93,7 +93,7 @@ TEST(Dialogue, HostileFilesAreErrors) {
 }
 
 TEST(SaveDialogue, DoesNotWriteOverAFileUnlessTold) {
-  const TempDir dir;
+  const TempFolder dir;
   const fs::path file = dir.path() / "a.json";
   save_dialogue(example(), file, /*overwrite=*/false);
   test::write_text(file, "mine");
@@ -106,7 +106,7 @@ TEST(SaveDialogue, DoesNotWriteOverAFileUnlessTold) {
 }
 
 TEST(SaveDialogue, FollowsALink) {
-  const TempDir dir;
+  const TempFolder dir;
   test::write_text(dir.path() / "real.json", "old");
   fs::create_symlink("real.json", dir.path() / "link.json");
   save_dialogue(example(), dir.path() / "link.json", /*overwrite=*/true);
@@ -115,7 +115,7 @@ TEST(SaveDialogue, FollowsALink) {
 }
 
 TEST(SaveDialogue, WhatCannotBeWrittenIsAnError) {
-  const TempDir dir;
+  const TempFolder dir;
   EXPECT_THAT(error_of([&] { save_dialogue(example(), dir.path() / "none" / "a.json", false); }),
               HasSubstr("none/a.json: cannot be written: No such file or directory"));
   EXPECT_THAT(error_of([&] { save_dialogue(example(), dir.path(), true); }), HasSubstr("is not a file"));
@@ -124,7 +124,7 @@ TEST(SaveDialogue, WhatCannotBeWrittenIsAnError) {
 }
 
 TEST(LoadDialogue, WhatIsNoFileIsAnErrorAndNotAWait) {
-  const TempDir dir;
+  const TempFolder dir;
   const fs::path pipe = dir.path() / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(error_of([&] { load_dialogue(pipe); }), pipe.string() + ": is not a file");

@@ -20,14 +20,14 @@ mode_t mode_of(const fs::path& path) {
 }
 
 TEST(HistoryFile, KeepsEntriesOfSeveralLines) {
-  const TempDir dir;
+  const TempFolder dir;
   HistoryFile(dir.path() / "history").append("one\ntwo \\ \"\"\"\ttab");
   HistoryFile(dir.path() / "history").append("é 😀");
   EXPECT_THAT(HistoryFile(dir.path() / "history").load(), ElementsAre("one\ntwo \\ \"\"\"\ttab", "é 😀"));
 }
 
 TEST(HistoryFile, IsMadeWhenTheFirstEntryIsKeptAndPrivate) {
-  const TempDir dir;
+  const TempFolder dir;
   const fs::path path = dir.path() / "a" / "b" / "history";
   HistoryFile file(path);
   EXPECT_THAT(file.load(), IsEmpty());
@@ -38,7 +38,7 @@ TEST(HistoryFile, IsMadeWhenTheFirstEntryIsKeptAndPrivate) {
 }
 
 TEST(HistoryFile, AnOlderFileBecomesPrivate) {
-  const TempDir dir;
+  const TempFolder dir;
   const fs::path path = dir.path() / "history";
   test::write_text(path, "\"old\"\n");
   ::chmod(path.c_str(), 0644);
@@ -48,7 +48,7 @@ TEST(HistoryFile, AnOlderFileBecomesPrivate) {
 }
 
 TEST(HistoryFile, IsBounded) {
-  const TempDir dir;
+  const TempFolder dir;
   const fs::path path = dir.path() / "history";
   HistoryFile file(path);
   const std::string entry(10000, 'x');
@@ -63,7 +63,7 @@ TEST(HistoryFile, IsBounded) {
 }
 
 TEST(HistoryFile, GivesTheNewestThousand) {
-  const TempDir dir;
+  const TempFolder dir;
   HistoryFile file(dir.path() / "history");
   for (int i = 0; i < 1010; ++i) file.append(std::to_string(i));
   const auto entries = file.load();
@@ -73,7 +73,7 @@ TEST(HistoryFile, GivesTheNewestThousand) {
 }
 
 TEST(HistoryFile, APasteOfManyPagesIsNotKept) {
-  const TempDir dir;
+  const TempFolder dir;
   HistoryFile file(dir.path() / "history");
   file.append(std::string(HistoryFile::kMaxEntryBytes, 'x'));
   file.append("short");
@@ -81,7 +81,7 @@ TEST(HistoryFile, APasteOfManyPagesIsNotKept) {
 }
 
 TEST(HistoryFile, PassesOverWhatIsNoEntry) {
-  const TempDir dir;
+  const TempFolder dir;
   const fs::path path = dir.path() / "history";
   test::write_text(path, "_HiStOrY_V2_\n{\"a\": 1}\n\n\"good\"\n\"\xff\"\n\"nul\\u0000\"\n[[[[\n\"half");
   HistoryFile file(path);
@@ -91,7 +91,7 @@ TEST(HistoryFile, PassesOverWhatIsNoEntry) {
 }
 
 TEST(HistoryFile, AHugeFileIsReadFromItsEnd) {
-  const TempDir dir;
+  const TempFolder dir;
   const fs::path path = dir.path() / "history";
   test::write_text(path, "");
   fs::resize_file(path, std::uintmax_t{1} << 36);  // sparse
@@ -104,7 +104,7 @@ TEST(HistoryFile, AHugeFileIsReadFromItsEnd) {
 }
 
 TEST(HistoryFile, WhatCannotBeWrittenIsAnError) {
-  const TempDir dir;
+  const TempFolder dir;
   EXPECT_THAT(error_of([] { HistoryFile("/dev/null/x/history").append("x"); }), EndsWith(": Not a directory"));
   EXPECT_THAT(error_of([&] { HistoryFile(dir.path()).append("x"); }), EndsWith(": Is a directory"));
   EXPECT_THAT(error_of([&] { HistoryFile(dir.path()).load(); }), EndsWith(": is not a file"));

@@ -77,7 +77,7 @@ TEST(Suggest, ProposersTheirOptionsAndValues) {
 }
 
 TEST(Suggest, Files) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string base = dir.path().string() + "/";
   for (const char* name : {"story.json", "story two.json", ".hidden", "bad\x01name"}) test::write_text(base + name, "");
   fs::create_directory(base + "stories");
@@ -94,7 +94,7 @@ TEST(Suggest, Files) {
 }
 
 TEST(Suggest, FilesOfTheHomeFolder) {
-  const TempDir dir;
+  const TempFolder dir;
   test::write_text(dir.path() / "mine.json", "");
   const std::string home = ::getenv("HOME") == nullptr ? "/" : ::getenv("HOME");
   ::setenv("HOME", dir.path().c_str(), 1);
