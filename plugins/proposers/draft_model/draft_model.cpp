@@ -19,14 +19,14 @@ constexpr std::uint64_t kForkBit = std::uint64_t{1} << 63;
 
 }  // namespace
 
-DraftModel::DraftModel(const mortise_host* host, const Options& options)
+DraftModel::DraftModel(const mortise_host* host, const mortise_create_args&, const Options& options)
     : runner_(host, options.get<std::string>("path"), runner_options(options)),
       branches_(options.get<std::int32_t>("branches")) {}
 
-void DraftModel::bind(const mortise_model_dims& target) {
+void DraftModel::bind(const mortise_proposer_bind_args& args) {
   runner_.open(/*max_forks=*/branches_ - 1);
   vocab_size_ = static_cast<std::size_t>(runner_.dims().vocab_size);
-  target_vocab_size_ = static_cast<std::size_t>(target.vocab_size);
+  target_vocab_size_ = static_cast<std::size_t>(args.target->vocab_size);
 }
 
 // One pass of the runner a draft: all branches of all sequences grow together.

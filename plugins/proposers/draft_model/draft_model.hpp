@@ -11,9 +11,9 @@ namespace mortise::draft_model {
 
 class DraftModel {
  public:
-  DraftModel(const mortise_host* host, const Options& options);
+  DraftModel(const mortise_host* host, const mortise_create_args& args, const Options& options);
 
-  void bind(const mortise_model_dims& target);
+  void bind(const mortise_proposer_bind_args& args);
   void observe(const mortise_observation& seen) { runner_.observe(seen); }
   void propose(const mortise_proposal_args& args);
 

@@ -1,7 +1,5 @@
-// plugins/proposers/draft_model/plugin.cpp: options, tables, entry.
-#include <memory>
-
-#include "mortise/ext/sequences.h"
+// plugins/proposers/draft_model/plugin.cpp: options, entry.
+#include "mortise/proposer.hpp"
 #include "proposers/draft_model/draft_model.hpp"
 
 namespace mortise::draft_model {
@@ -26,66 +24,9 @@ constexpr const char* kOptionsSchema = R"schema({
   }
 })schema";
 
-DraftModel& self(mortise_proposer* proposer) {
-  return *reinterpret_cast<DraftModel*>(proposer);
-}
-
-mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
-                      mortise_error* error) {
-  return guard(error, "draft_model",
-               [&] { *instance = std::make_unique<DraftModel>(host, Options(known(args).options)).release(); });
-}
-
-void destroy(void* instance) {
-  delete static_cast<DraftModel*>(instance);
-}
-
-mortise_status supports(const mortise_query*, mortise_error*) {
-  return MORTISE_OK;
-}
-
-mortise_status bind(mortise_proposer* proposer, const mortise_proposer_bind_args* args, mortise_error* error) {
-  return guard(error, "bind", [&] { self(proposer).bind(known(known(args).target)); });
-}
-
-mortise_status observe(mortise_proposer* proposer, const mortise_observation* seen, mortise_error* error) {
-  return guard(error, "observe", [&] { self(proposer).observe(known(seen)); });
-}
-
-mortise_status propose(mortise_proposer* proposer, const mortise_step*, const mortise_proposal_args* args,
-                       mortise_error* error) {
-  return guard(error, "propose", [&] { self(proposer).propose(known(args)); });
-}
-
-uint64_t num_sequences(void* instance) {
-  return static_cast<DraftModel*>(instance)->num_sequences();
-}
-
-const void* get_ext(void*, const char* id) {
-  static constexpr mortise_sequences_table kSequences = {sizeof(mortise_sequences_table), 0, num_sequences};
-  return std::string_view(id) == MORTISE_EXT_SEQUENCES ? &kSequences : nullptr;
-}
-
-constexpr mortise_proposer_table kTable = {sizeof(mortise_proposer_table), 0, bind, observe, propose, nullptr};
-
-constexpr mortise_component kDraftModel = {
-    sizeof(mortise_component),
-    0,
-    MORTISE_KIND_PROPOSER,
-    0,
-    MORTISE_CAP_TREE | MORTISE_CAP_DISTRIBUTION,
-    "draft_model",
-    "drafts with a smaller model of the same tokenizer",
-    kOptionsSchema,
-    nullptr,
-    &kTable,
-    supports,
-    create,
-    destroy,
-    nullptr,
-    nullptr,
-    get_ext,
-};
+constexpr mortise_component kDraftModel =
+    ProposerComponent<DraftModel>::component("draft_model", "drafts with a smaller model of the same tokenizer",
+                                             kOptionsSchema, MORTISE_CAP_TREE | MORTISE_CAP_DISTRIBUTION);
 
 }  // namespace
 }  // namespace mortise::draft_model

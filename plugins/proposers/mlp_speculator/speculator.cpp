@@ -43,11 +43,11 @@ struct Speculator::Upload {
   const int64_t* positions;  // [num_stages, count]
 };
 
-Speculator::Speculator(const mortise_host& host, const mortise_create_args& args)
-    : host_(host), device_{args.device, args.device_table}, path_(Options(args.options).get<std::string>("path")) {
-  const Options options(args.options);
-  max_drafts_ = options.has("max_tokens") ? options.get<int32_t>("max_tokens") : 0;
-}
+Speculator::Speculator(const mortise_host* host, const mortise_create_args& args, const Options& options)
+    : host_(*host),
+      device_{args.device, args.device_table},
+      path_(options.get<std::string>("path")),
+      max_drafts_(options.has("max_tokens") ? options.get<int32_t>("max_tokens") : 0) {}
 
 void Speculator::bind(const mortise_proposer_bind_args& args) {
   const auto* files = static_cast<const mortise_checkpoint_table*>(host_.get_ext(&host_, MORTISE_EXT_CHECKPOINT));

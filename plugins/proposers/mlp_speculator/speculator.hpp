@@ -19,7 +19,7 @@ namespace mortise::mlp_speculator {
 class Speculator {
  public:
   // REQUIRES: the options were validated by the schema.
-  Speculator(const mortise_host& host, const mortise_create_args& args);
+  Speculator(const mortise_host* host, const mortise_create_args& args, const Options& options);
 
   // Opens the checkpoint, checks it against the target and loads it. Throws Failure.
   void bind(const mortise_proposer_bind_args& args);

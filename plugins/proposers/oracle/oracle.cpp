@@ -16,7 +16,7 @@ uint64_t mix(uint64_t x) {  // splitmix64
 
 }  // namespace
 
-Oracle::Oracle(const mortise_host* host, const Options& options)
+Oracle::Oracle(const mortise_host* host, const mortise_create_args&, const Options& options)
     : texts_(options.get<std::string>("log")),
       rate_(options.get<double>("rate")),
       seed_(options.get<uint64_t>("seed")),
@@ -24,8 +24,8 @@ Oracle::Oracle(const mortise_host* host, const Options& options)
   if (options.has("path")) model_.emplace(host, options.get<std::string>("path"), "");
 }
 
-void Oracle::bind(const mortise_model_dims& target) {
-  vocab_size_ = target.vocab_size;
+void Oracle::bind(const mortise_proposer_bind_args& args) {
+  vocab_size_ = args.target->vocab_size;
   if (texts_.largest_token() >= vocab_size_) {
     throw Failure(MORTISE_INVALID_ARGUMENT, "log",
                   "the log has token id " + std::to_string(texts_.largest_token()) + " and the model has " +

@@ -14,9 +14,9 @@ namespace mortise::oracle {
 
 class Oracle {
  public:
-  Oracle(const mortise_host* host, const Options& options);
+  Oracle(const mortise_host* host, const mortise_create_args& args, const Options& options);
 
-  void bind(const mortise_model_dims& target);
+  void bind(const mortise_proposer_bind_args& args);
   void observe(const mortise_observation& seen);
   void propose(const mortise_proposal_args& args);
 

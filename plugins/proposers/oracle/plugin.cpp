@@ -1,5 +1,5 @@
-// plugins/proposers/oracle/plugin.cpp: options, tables, entry.
-#include "mortise/ext/sequences.h"
+// plugins/proposers/oracle/plugin.cpp: options, entry.
+#include "mortise/proposer.hpp"
 #include "proposers/oracle/oracle.hpp"
 
 namespace mortise::oracle {
@@ -24,65 +24,8 @@ constexpr const char* kOptionsSchema = R"schema({
   }
 })schema";
 
-Oracle& oracle_of(mortise_proposer* proposer) {
-  return *reinterpret_cast<Oracle*>(proposer);
-}
-
-mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
-                      mortise_error* error) {
-  return guard(error, "oracle", [&] { *instance = new Oracle(host, Options(known(args).options)); });
-}
-
-void destroy(void* instance) {
-  delete static_cast<Oracle*>(instance);
-}
-
-mortise_status supports(const mortise_query*, mortise_error*) {
-  return MORTISE_OK;
-}
-
-mortise_status bind(mortise_proposer* proposer, const mortise_proposer_bind_args* args, mortise_error* error) {
-  return guard(error, "bind", [&] { oracle_of(proposer).bind(known(known(args).target)); });
-}
-
-mortise_status observe(mortise_proposer* proposer, const mortise_observation* seen, mortise_error* error) {
-  return guard(error, "observe", [&] { oracle_of(proposer).observe(known(seen)); });
-}
-
-mortise_status propose(mortise_proposer* proposer, const mortise_step*, const mortise_proposal_args* args,
-                       mortise_error* error) {
-  return guard(error, "propose", [&] { oracle_of(proposer).propose(known(args)); });
-}
-
-uint64_t num_sequences(void* instance) {
-  return static_cast<Oracle*>(instance)->num_sequences();
-}
-
-const void* get_ext(void*, const char* id) {
-  static constexpr mortise_sequences_table kSequences = {sizeof(mortise_sequences_table), 0, num_sequences};
-  return std::string_view(id) == MORTISE_EXT_SEQUENCES ? &kSequences : nullptr;
-}
-
-constexpr mortise_proposer_table kTable = {sizeof(mortise_proposer_table), 0, bind, observe, propose, nullptr};
-
-constexpr mortise_component kOracle = {
-    sizeof(mortise_component),
-    0,
-    MORTISE_KIND_PROPOSER,
-    0,
-    0,
-    "oracle",
-    "for tests and benchmarks: drafts from a recorded run, right at a chosen rate",
-    kOptionsSchema,
-    nullptr,
-    &kTable,
-    supports,
-    create,
-    destroy,
-    nullptr,
-    nullptr,
-    get_ext,
-};
+constexpr mortise_component kOracle = ProposerComponent<Oracle>::component(
+    "oracle", "for tests and benchmarks: drafts from a recorded run, right at a chosen rate", kOptionsSchema);
 
 }  // namespace
 }  // namespace mortise::oracle

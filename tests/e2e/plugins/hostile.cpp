@@ -1,8 +1,7 @@
 // tests/e2e/plugins/hostile.cpp: a proposer that breaks what proposer.h asks of it, in the way its option says.
 #include <random>
 
-#include "mortise/plugin.hpp"
-#include "mortise/proposer.h"
+#include "mortise/proposer.hpp"
 
 namespace {
 
@@ -16,10 +15,13 @@ constexpr const char* kSchema = R"({
 })";
 
 struct Hostile {
-  std::string breach;
-  std::mt19937 random{5};
-  std::int32_t vocab_size = 0;
+  Hostile(const mortise_host*, const mortise_create_args&, const mortise::Options& options)
+      : breach(options.get<std::string>("breach")) {}
 
+  void bind(const mortise_proposer_bind_args& args) { vocab_size = args.target->vocab_size; }
+  void observe(const mortise_observation&) const {
+    if (breach == "observe_fails") throw mortise::Failure(MORTISE_INTERNAL, "observe", "it would rather not know");
+  }
   void propose(const mortise_proposal_args& args) {
     for (std::int32_t i = 0; i < args.num_seqs; ++i) {
       std::int32_t* const row = args.tokens + i * args.max_draft;
@@ -37,57 +39,15 @@ struct Hostile {
       throw mortise::Failure(MORTISE_UNAVAILABLE, "propose", "one of the bad days");
     }
   }
+  std::uint64_t num_sequences() const { return 0; }
+
+  const std::string breach;
+  std::mt19937 random{5};
+  std::int32_t vocab_size = 0;
 };
 
-mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance, mortise_error* error) {
-  return mortise::guard(error, "hostile", [&] {
-    *instance = new Hostile{mortise::Options(mortise::known(args).options).get<std::string>("breach")};
-  });
-}
-
-void destroy(void* instance) {
-  delete static_cast<Hostile*>(instance);
-}
-
-mortise_status supports(const mortise_query*, mortise_error*) {
-  return MORTISE_OK;
-}
-
-mortise_status bind(mortise_proposer* proposer, const mortise_proposer_bind_args* args, mortise_error*) {
-  reinterpret_cast<Hostile*>(proposer)->vocab_size = args->target->vocab_size;
-  return MORTISE_OK;
-}
-
-mortise_status observe(mortise_proposer* proposer, const mortise_observation*, mortise_error* error) {
-  if (reinterpret_cast<Hostile*>(proposer)->breach != "observe_fails") return MORTISE_OK;
-  return mortise::set_error(error, MORTISE_INTERNAL, "observe", "it would rather not know");
-}
-
-mortise_status propose(mortise_proposer* proposer, const mortise_step*, const mortise_proposal_args* args,
-                       mortise_error* error) {
-  return mortise::guard(error, "propose", [&] { reinterpret_cast<Hostile*>(proposer)->propose(*args); });
-}
-
-constexpr mortise_proposer_table kTable = {sizeof(mortise_proposer_table), 0, bind, observe, propose, nullptr};
-
-constexpr mortise_component kHostile = {
-    sizeof(mortise_component),
-    0,
-    MORTISE_KIND_PROPOSER,
-    0,
-    0,
-    "hostile",
-    "breaks its contract",
-    kSchema,
-    nullptr,
-    &kTable,
-    supports,
-    create,
-    destroy,
-    nullptr,
-    nullptr,
-    nullptr,
-};
+constexpr mortise_component kHostile =
+    mortise::ProposerComponent<Hostile>::component("hostile", "breaks its contract", kSchema);
 
 }  // namespace
 

@@ -5,8 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "mortise/plugin.hpp"
-#include "mortise/proposer.h"
+#include "mortise/proposer.hpp"
 
 namespace {
 
@@ -20,95 +19,55 @@ constexpr const char* kSchema = R"({
   }
 })";
 
-struct Lookback {
-  bool latest;
-  bool eager;
-  std::map<std::uint64_t, std::vector<std::int32_t>> history;
-
-  // Where the draft begins: behind an earlier occurrence of the last token; the end when there is none.
-  static std::size_t find(const std::vector<std::int32_t>& tokens, bool latest) {
-    std::size_t found = tokens.size();
-    for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-      if (tokens[i] != tokens.back()) continue;
-      found = i + 1;
-      if (!latest) break;
-    }
-    return found;
-  }
-};
-
-mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance, mortise_error* error) {
-  return mortise::guard(error, "lookback", [&] {
-    const mortise::Options options(mortise::known(args).options);
+class Lookback {
+ public:
+  Lookback(const mortise_host*, const mortise_create_args&, const mortise::Options& options)
+      : latest_(options.get<std::string>("occurrence") == "latest"), eager_(options.get<bool>("eager")) {
     const auto notes = options.get<std::string>("notes");
     if (!notes.empty() && !std::filesystem::exists(notes)) {
       throw mortise::Failure(MORTISE_NOT_FOUND, "notes", notes + ": no such file");
     }
-    *instance = new Lookback{options.get<std::string>("occurrence") == "latest", options.get<bool>("eager"), {}};
-  });
-}
-
-void destroy(void* instance) {
-  delete static_cast<Lookback*>(instance);
-}
-
-mortise_status supports(const mortise_query*, mortise_error*) {
-  return MORTISE_OK;
-}
-
-mortise_status bind(mortise_proposer*, const mortise_proposer_bind_args*, mortise_error*) {
-  return MORTISE_OK;
-}
-
-mortise_status observe(mortise_proposer* proposer, const mortise_observation* seen, mortise_error* error) {
-  return mortise::guard(error, "observe", [&] {
-    auto& history = reinterpret_cast<Lookback*>(proposer)->history;
-    for (std::int32_t i = 0; i < seen->num_seqs; ++i) {
-      auto& tokens = history[seen->seq_ids[i]];
-      if (seen->first_positions[i] == 0) tokens.clear();  // its whole history
-      tokens.insert(tokens.end(), seen->tokens + seen->token_offsets[i], seen->tokens + seen->token_offsets[i + 1]);
+  }
+  void bind(const mortise_proposer_bind_args&) {}
+  void observe(const mortise_observation& seen) {
+    for (std::int32_t i = 0; i < seen.num_seqs; ++i) {
+      auto& tokens = history_[seen.seq_ids[i]];
+      if (seen.first_positions[i] == 0) tokens.clear();  // its whole history
+      tokens.insert(tokens.end(), seen.tokens + seen.token_offsets[i], seen.tokens + seen.token_offsets[i + 1]);
     }
-    for (std::int32_t i = 0; i < seen->num_ended; ++i) history.erase(seen->ended_ids[i]);
-  });
-}
-
-mortise_status propose(mortise_proposer* proposer, const mortise_step*, const mortise_proposal_args* args,
-                       mortise_error* error) {
-  return mortise::guard(error, "propose", [&] {
-    const auto& self = *reinterpret_cast<Lookback*>(proposer);
-    for (std::int32_t i = 0; i < args->num_seqs; ++i) {
-      args->num_drafts[i] = 0;
-      const auto known = self.history.find(args->seq_ids[i]);
-      if (known == self.history.end() || !self.eager) continue;
+    for (std::int32_t i = 0; i < seen.num_ended; ++i) history_.erase(seen.ended_ids[i]);
+  }
+  void propose(const mortise_proposal_args& args) const {
+    for (std::int32_t i = 0; i < args.num_seqs; ++i) {
+      args.num_drafts[i] = 0;
+      const auto known = history_.find(args.seq_ids[i]);
+      if (known == history_.end() || !eager_) continue;
       const auto& tokens = known->second;
-      for (std::size_t at = Lookback::find(tokens, self.latest);
-           at < tokens.size() && args->num_drafts[i] < args->max_drafts[i]; ++at) {
-        args->tokens[i * args->max_draft + args->num_drafts[i]++] = tokens[at];
+      for (std::size_t at = find(tokens); at < tokens.size() && args.num_drafts[i] < args.max_drafts[i]; ++at) {
+        args.tokens[i * args.max_draft + args.num_drafts[i]++] = tokens[at];
       }
     }
-  });
-}
+  }
+  std::uint64_t num_sequences() const { return history_.size(); }
 
-constexpr mortise_proposer_table kTable = {sizeof(mortise_proposer_table), 0, bind, observe, propose, nullptr};
+ private:
+  // Where the draft begins: behind an earlier occurrence of the last token; the end when there is none.
+  std::size_t find(const std::vector<std::int32_t>& tokens) const {
+    std::size_t found = tokens.size();
+    for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+      if (tokens[i] != tokens.back()) continue;
+      found = i + 1;
+      if (!latest_) break;
+    }
+    return found;
+  }
 
-constexpr mortise_component kLookback = {
-    sizeof(mortise_component),
-    0,
-    MORTISE_KIND_PROPOSER,
-    0,
-    0,
-    "lookback",
-    "drafts what followed the last token before",
-    kSchema,
-    nullptr,
-    &kTable,
-    supports,
-    create,
-    destroy,
-    nullptr,
-    nullptr,
-    nullptr,
+  const bool latest_, eager_;
+  std::map<std::uint64_t, std::vector<std::int32_t>> history_;
 };
+
+constexpr mortise_component kLookback =
+    mortise::ProposerComponent<Lookback>::component("lookback", "drafts what followed the last token before", kSchema);
 
 }  // namespace
 
