@@ -1,10 +1,24 @@
 #include "models/common/position_decoder.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "models/common/ops.hpp"
 
 namespace mortise::models {
+
+DecoderConfig shared_config(const Section& config, const char* default_activation) {
+  DecoderConfig out;
+  out.activation = activation_of(config, "activation_function", default_activation);
+  out.tied_embeddings = config.boolean("tie_word_embeddings", true);
+  out.checkpoint_dtype = checkpoint_dtype(config);
+  out.quantization = checkpoint_quantization(config);
+  return out;
+}
+
+float usual_scale(int32_t head_dim) {
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+}
 
 PositionDecoder::PositionDecoder(const mortise_create_args& args, const DecoderConfig& config,
                                  const DecoderNames& names, const char* plugin)

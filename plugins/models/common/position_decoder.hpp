@@ -35,6 +35,12 @@ struct DecoderConfig {
   Quantization quantization;
 };
 
+// A configuration with what both families' config.json say in the same words: the activation, whether the head is the
+// embedding, and how the weights are stored.
+DecoderConfig shared_config(const Section& config, const char* default_activation);
+// What attention's scores are multiplied with unless a configuration has another scale: 1 / sqrt(head_dim).
+float usual_scale(int32_t head_dim);
+
 // The checkpoint's names of what a decoder is made of. Static.
 struct DecoderNames {
   std::vector<const char*> prefixes;  // of all tensors but lm_head.weight: the first with which the embedding is there

@@ -1,7 +1,5 @@
 #include "models/gpt2/config.hpp"
 
-#include <cmath>
-
 namespace mortise::gpt2 {
 namespace {
 
@@ -50,16 +48,11 @@ models::DecoderConfig parse_config(std::string_view text) {
   const Section config(root, "");
   models::family_of(config, {{"gpt2", "GPT2LMHeadModel"}});
   refuse_variants(config);
-  models::DecoderConfig out;
+  models::DecoderConfig out = models::shared_config(config, "gelu_new");
   parse_sizes(config, out);
   out.norm_eps = static_cast<float>(config.number("layer_norm_epsilon", 1e-30, 1.0, 1e-5));
   // reorder_and_upcast_attn changes the order of the scaling and the precision, which docs/numerics.md settles here.
-  const bool scaled = config.boolean("scale_attn_weights", true);
-  out.attention_scale = scaled ? static_cast<float>(1.0 / std::sqrt(static_cast<double>(out.head_dim))) : 1.0f;
-  out.activation = models::activation_of(config, "activation_function", "gelu_new");
-  out.tied_embeddings = config.boolean("tie_word_embeddings", true);
-  out.checkpoint_dtype = models::checkpoint_dtype(config);
-  out.quantization = models::checkpoint_quantization(config);
+  out.attention_scale = config.boolean("scale_attn_weights", true) ? models::usual_scale(out.head_dim) : 1.0f;
   return out;
 }
 

@@ -1,7 +1,5 @@
 #include "models/opt/config.hpp"
 
-#include <cmath>
-
 namespace mortise::opt {
 namespace {
 
@@ -30,19 +28,15 @@ models::DecoderConfig parse_config(std::string_view text) {
   const nlohmann::json root = models::parse_object(text);
   const Section config(root, "");
   models::family_of(config, {{"opt", "OPTForCausalLM"}});
-  models::DecoderConfig out;
+  models::DecoderConfig out = models::shared_config(config, "relu");
   parse_sizes(config, out);
   out.norm_eps = kNormEps;
-  out.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(out.head_dim)));
-  out.activation = models::activation_of(config, "activation_function", "relu");
+  out.attention_scale = models::usual_scale(out.head_dim);
   out.norm_first = config.boolean("do_layer_norm_before", true);
   // Models with the norm last have none at the end, nor those fine-tuned before transformers 4.20.1, which say so.
   out.final_norm = out.norm_first && !config.boolean("_remove_final_layer_norm", false);
   out.biases = config.boolean("enable_bias", true);
   out.norm_weights = config.boolean("layer_norm_elementwise_affine", true);
-  out.tied_embeddings = config.boolean("tie_word_embeddings", true);
-  out.checkpoint_dtype = models::checkpoint_dtype(config);
-  out.quantization = models::checkpoint_quantization(config);
   return out;
 }
 

@@ -2,39 +2,21 @@
 
 #include <gmock/gmock.h>
 
+#include "plugins/models/common/config_refusals.hpp"
+
 namespace mortise::gpt2 {
 namespace {
 
 using models::DecoderConfig;
 using nlohmann::json;
+using test::with;
 using ::testing::HasSubstr;
+using Refused = test::ConfigRefusals<parse_config>;
 
 json gpt2() {
   return json::parse(R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "dtype": "float32",
     "vocab_size": 96, "n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 512, "n_ctx": 512,
     "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new"})");
-}
-
-json with(json config, const char* key, const json& value) {
-  config[key] = value;
-  return config;
-}
-
-std::string refusal(const std::string& text, mortise_status expected) {
-  try {
-    parse_config(text);
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.code, expected) << failure.message;
-    return failure.message;
-  }
-  ADD_FAILURE() << "accepted: " << text;
-  return "";
-}
-std::string invalid(const json& config) {
-  return refusal(config.dump(), MORTISE_INVALID_ARGUMENT);
-}
-std::string unsupported(const json& config) {
-  return refusal(config.dump(), MORTISE_UNIMPLEMENTED);
 }
 
 TEST(Gpt2Config, ReadsWhatGpt2Says) {
@@ -67,19 +49,19 @@ TEST(Gpt2Config, TakesTheGeneralNamesOfSizes) {
   config.erase("n_embd");
   config["hidden_size"] = 32;
   EXPECT_EQ(parse_config(config.dump()).hidden_size, 32);
-  EXPECT_THAT(invalid(with(gpt2(), "hidden_size", 32)),
+  EXPECT_THAT(Refused::invalid(with(gpt2(), "hidden_size", 32)),
               HasSubstr("hidden_size is 32; expected the same as n_embd, 64"));
   EXPECT_EQ(parse_config(with(gpt2(), "hidden_size", 64).dump()).hidden_size, 64);
 }
 
 TEST(Gpt2Config, RefusesOtherModelsAndWhatItCannotCompute) {
-  EXPECT_THAT(unsupported(with(gpt2(), "architectures", {"GPT2ForSequenceClassification"})),
+  EXPECT_THAT(Refused::unsupported(with(gpt2(), "architectures", {"GPT2ForSequenceClassification"})),
               HasSubstr("model type 'gpt2' (GPT2ForSequenceClassification) is not gpt2 with GPT2LMHeadModel"));
-  EXPECT_THAT(unsupported(with(gpt2(), "activation_function", "mish")),
+  EXPECT_THAT(Refused::unsupported(with(gpt2(), "activation_function", "mish")),
               HasSubstr("activation_function 'mish' is not supported; expected one of relu, gelu,"));
-  EXPECT_THAT(unsupported(with(gpt2(), "add_cross_attention", true)),
+  EXPECT_THAT(Refused::unsupported(with(gpt2(), "add_cross_attention", true)),
               HasSubstr("add_cross_attention true makes a decoder that reads an encoder; expected false"));
-  EXPECT_THAT(unsupported(with(gpt2(), "scale_attn_by_inverse_layer_idx", true)),
+  EXPECT_THAT(Refused::unsupported(with(gpt2(), "scale_attn_by_inverse_layer_idx", true)),
               HasSubstr("scale_attn_by_inverse_layer_idx true, a scale of its own for each layer, is not supported"));
 }
 
@@ -87,18 +69,18 @@ TEST(Gpt2Config, HostileValuesAreRefusedWithKeyValueAndExpectation) {
   for (const char* key : {"vocab_size", "n_embd", "n_layer", "n_head", "n_positions", "n_inner"}) {
     for (const json& value :
          {json(0), json(-1), json(1ll << 40), json(UINT64_MAX), json(64.0), json("64"), json(true)}) {
-      const std::string message = invalid(with(gpt2(), key, value));
+      const std::string message = Refused::invalid(with(gpt2(), key, value));
       EXPECT_THAT(message, HasSubstr(std::string(key) + " is " + value.dump()));
       EXPECT_THAT(message, HasSubstr("; expected "));
     }
   }
   json config = gpt2();
   config.erase("n_positions");
-  EXPECT_THAT(invalid(config), HasSubstr("n_positions is missing; expected an integer from 1"));
-  EXPECT_THAT(invalid(with(gpt2(), "n_head", 6)), HasSubstr("n_head is 6; expected a divisor of n_embd 64"));
-  EXPECT_THAT(invalid(with(gpt2(), "layer_norm_epsilon", 0)), HasSubstr("layer_norm_epsilon is 0"));
-  EXPECT_THAT(invalid(with(gpt2(), "scale_attn_weights", 0)), HasSubstr("expected true or false"));
-  for (const char* text : {"", "[]", "{", "null"}) refusal(text, MORTISE_INVALID_ARGUMENT);
+  EXPECT_THAT(Refused::invalid(config), HasSubstr("n_positions is missing; expected an integer from 1"));
+  EXPECT_THAT(Refused::invalid(with(gpt2(), "n_head", 6)), HasSubstr("n_head is 6; expected a divisor of n_embd 64"));
+  EXPECT_THAT(Refused::invalid(with(gpt2(), "layer_norm_epsilon", 0)), HasSubstr("layer_norm_epsilon is 0"));
+  EXPECT_THAT(Refused::invalid(with(gpt2(), "scale_attn_weights", 0)), HasSubstr("expected true or false"));
+  for (const char* text : {"", "[]", "{", "null"}) Refused::of_text(text, MORTISE_INVALID_ARGUMENT);
 }
 
 }  // namespace

@@ -2,17 +2,17 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
-
-#include "mortise/plugin.hpp"
+#include "plugins/models/common/config_refusals.hpp"
 
 namespace mortise::llama {
 namespace {
 
 using nlohmann::json;
+using test::with;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using Refused = test::ConfigRefusals<parse_config>;
 
 json llama() {
   return json::parse(R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "dtype": "bfloat16",
@@ -37,33 +37,12 @@ json qwen3() {
   return family("qwen3", "Qwen3ForCausalLM");
 }
 
-json with(json config, const char* key, const json& value) {
-  config[key] = value;
-  return config;
-}
 json with_rope(const json& rope) {
   return with(llama(), "rope_parameters", rope);
 }
 
 Config parse(const json& config) {
   return parse_config(config.dump());
-}
-
-std::string refusal(const std::string& text, mortise_status expected) {
-  try {
-    parse_config(text);
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.code, expected) << failure.message;
-    return failure.message;
-  }
-  ADD_FAILURE() << "accepted: " << text;
-  return "";
-}
-std::string invalid(const json& config) {
-  return refusal(config.dump(), MORTISE_INVALID_ARGUMENT);
-}
-std::string unsupported(const json& config) {
-  return refusal(config.dump(), MORTISE_UNIMPLEMENTED);
 }
 
 TEST(LlamaConfig, ReadsSizesAndFillsInWhatOldFilesLeaveOut) {
@@ -116,18 +95,19 @@ TEST(LlamaConfig, QwensWindowIsForTheLayersThatTheFileNames) {
   config["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention"};
   EXPECT_THAT(parse(config).sliding_windows, ElementsAre(32, 0, 32));
   config["use_sliding_window"] = false;
-  EXPECT_THAT(invalid(config), HasSubstr("use_sliding_window is false"));
+  EXPECT_THAT(Refused::invalid(config), HasSubstr("use_sliding_window is false"));
   config["layer_types"] = {"full_attention"};
-  EXPECT_THAT(invalid(config), HasSubstr("a list of 3 strings"));
+  EXPECT_THAT(Refused::invalid(config), HasSubstr("a list of 3 strings"));
   config["layer_types"] = {"full_attention", "linear_attention", "full_attention"};
-  EXPECT_THAT(invalid(config), HasSubstr("linear_attention"));
+  EXPECT_THAT(Refused::invalid(config), HasSubstr("linear_attention"));
 }
 
 TEST(LlamaConfig, RefusesOtherModelsAndSaysWhatItTakes) {
-  EXPECT_THAT(unsupported(family("gpt2", "GPT2LMHeadModel")),
+  EXPECT_THAT(Refused::unsupported(family("gpt2", "GPT2LMHeadModel")),
               HasSubstr("model type 'gpt2' (GPT2LMHeadModel) is not one of llama, mistral, qwen2, qwen3"));
-  EXPECT_THAT(unsupported(family("llama", "LlamaForSequenceClassification")), HasSubstr("ForSequenceClassification"));
-  EXPECT_THAT(unsupported(json::object()), HasSubstr("model type ''"));
+  EXPECT_THAT(Refused::unsupported(family("llama", "LlamaForSequenceClassification")),
+              HasSubstr("ForSequenceClassification"));
+  EXPECT_THAT(Refused::unsupported(json::object()), HasSubstr("model type ''"));
   json config = llama();
   config.erase("model_type");
   EXPECT_EQ(parse(config).num_layers, 3);  // the architecture alone will do
@@ -138,18 +118,21 @@ TEST(LlamaConfig, AQuantisedCheckpointSaysItsBitsAndGroups) {
   const Config config = parse(with(llama(), "quantization_config", {{"bits", 4}, {"group_size", 128}}));
   EXPECT_EQ(config.quantization.bits, 4);
   EXPECT_EQ(config.quantization.group_size, 128);
-  EXPECT_THAT(invalid(with(llama(), "quantization_config", 4)), HasSubstr("expected an object"));
-  EXPECT_THAT(invalid(with(llama(), "quantization_config", json::object())), HasSubstr("quantization_config.bits"));
+  EXPECT_THAT(Refused::invalid(with(llama(), "quantization_config", 4)), HasSubstr("expected an object"));
+  EXPECT_THAT(Refused::invalid(with(llama(), "quantization_config", json::object())),
+              HasSubstr("quantization_config.bits"));
 }
 
 TEST(LlamaConfig, RefusesWhatItCannotComputeExactly) {
-  EXPECT_THAT(unsupported(with(llama(), "hidden_act", "gelu")), HasSubstr("hidden_act 'gelu'"));
-  EXPECT_THAT(unsupported(with(llama(), "dtype", "float8_e4m3fn")), HasSubstr("float8_e4m3fn"));
-  EXPECT_THAT(unsupported(with_rope({{"rope_type", "dynamic"}, {"factor", 2.0}})), HasSubstr("depends on the length"));
-  EXPECT_THAT(unsupported(with_rope({{"rope_type", "longrope"}})), HasSubstr("depends on the length"));
-  EXPECT_THAT(unsupported(with_rope({{"rope_type", "yarn"}, {"factor", 2.0}})), HasSubstr("'yarn'"));
-  EXPECT_THAT(unsupported(with_rope({{"partial_rotary_factor", 0.5}})), HasSubstr("partial_rotary_factor"));
-  EXPECT_THAT(unsupported(with_rope({{"full_attention", {{"rope_theta", 1e4}}}})), HasSubstr("per layer type"));
+  EXPECT_THAT(Refused::unsupported(with(llama(), "hidden_act", "gelu")), HasSubstr("hidden_act 'gelu'"));
+  EXPECT_THAT(Refused::unsupported(with(llama(), "dtype", "float8_e4m3fn")), HasSubstr("float8_e4m3fn"));
+  EXPECT_THAT(Refused::unsupported(with_rope({{"rope_type", "dynamic"}, {"factor", 2.0}})),
+              HasSubstr("depends on the length"));
+  EXPECT_THAT(Refused::unsupported(with_rope({{"rope_type", "longrope"}})), HasSubstr("depends on the length"));
+  EXPECT_THAT(Refused::unsupported(with_rope({{"rope_type", "yarn"}, {"factor", 2.0}})), HasSubstr("'yarn'"));
+  EXPECT_THAT(Refused::unsupported(with_rope({{"partial_rotary_factor", 0.5}})), HasSubstr("partial_rotary_factor"));
+  EXPECT_THAT(Refused::unsupported(with_rope({{"full_attention", {{"rope_theta", 1e4}}}})),
+              HasSubstr("per layer type"));
 }
 
 TEST(LlamaConfig, ReadsRopeScaling) {
@@ -161,10 +144,13 @@ TEST(LlamaConfig, ReadsRopeScaling) {
   EXPECT_EQ(parse(with_rope(llama3)).rope.original_max_positions, 512.0);
   llama3["original_max_position_embeddings"] = 32;
   EXPECT_EQ(parse(with_rope(llama3)).rope.original_max_positions, 32.0);
-  EXPECT_THAT(invalid(with_rope(with(llama3, "high_freq_factor", 1))), HasSubstr("more than low_freq_factor"));
-  EXPECT_THAT(invalid(with_rope(with(llama3, "factor", 0))), HasSubstr("rope_parameters.factor is 0; expected"));
-  EXPECT_THAT(invalid(with_rope(with(llama3, "factor", nullptr))), HasSubstr("rope_parameters.factor is missing"));
-  EXPECT_THAT(invalid(with_rope({{"rope_theta", 0.0}})), HasSubstr("rope_parameters.rope_theta is 0.0; expected"));
+  EXPECT_THAT(Refused::invalid(with_rope(with(llama3, "high_freq_factor", 1))), HasSubstr("more than low_freq_factor"));
+  EXPECT_THAT(Refused::invalid(with_rope(with(llama3, "factor", 0))),
+              HasSubstr("rope_parameters.factor is 0; expected"));
+  EXPECT_THAT(Refused::invalid(with_rope(with(llama3, "factor", nullptr))),
+              HasSubstr("rope_parameters.factor is missing"));
+  EXPECT_THAT(Refused::invalid(with_rope({{"rope_theta", 0.0}})),
+              HasSubstr("rope_parameters.rope_theta is 0.0; expected"));
 }
 
 TEST(LlamaConfig, HostileSizesAreRefusedWithKeyValueAndExpectation) {
@@ -172,7 +158,7 @@ TEST(LlamaConfig, HostileSizesAreRefusedWithKeyValueAndExpectation) {
                           "num_key_value_heads", "max_position_embeddings", "head_dim"}) {
     for (const json& value : {json(0), json(-1), json(1ll << 40), json(UINT64_MAX), json(INT64_MIN), json(64.0),
                               json("64"), json::array(), json(true), json(std::string(1000, 'x'))}) {
-      const std::string message = invalid(with(llama(), key, value));
+      const std::string message = Refused::invalid(with(llama(), key, value));
       EXPECT_THAT(message, HasSubstr(std::string(key) + " is " + value.dump().substr(0, 80)));
       EXPECT_THAT(message, HasSubstr("; expected "));
       EXPECT_LT(message.size(), 300u);
@@ -180,27 +166,28 @@ TEST(LlamaConfig, HostileSizesAreRefusedWithKeyValueAndExpectation) {
   }
   json config = llama();
   config.erase("hidden_size");
-  EXPECT_THAT(invalid(config), HasSubstr("hidden_size is missing; expected an integer from 1"));
+  EXPECT_THAT(Refused::invalid(config), HasSubstr("hidden_size is missing; expected an integer from 1"));
 }
 
 TEST(LlamaConfig, HeadsMustDivide) {
-  EXPECT_THAT(invalid(with(llama(), "num_key_value_heads", 3)), HasSubstr("a divisor of num_attention_heads 4"));
-  EXPECT_THAT(invalid(with(llama(), "num_key_value_heads", 8)), HasSubstr("from 1 to 4"));
-  EXPECT_THAT(invalid(with(llama(), "num_attention_heads", 6)), HasSubstr("num_attention_heads is 6"));
-  EXPECT_THAT(invalid(with(llama(), "head_dim", 15)), HasSubstr("even"));
+  EXPECT_THAT(Refused::invalid(with(llama(), "num_key_value_heads", 3)),
+              HasSubstr("a divisor of num_attention_heads 4"));
+  EXPECT_THAT(Refused::invalid(with(llama(), "num_key_value_heads", 8)), HasSubstr("from 1 to 4"));
+  EXPECT_THAT(Refused::invalid(with(llama(), "num_attention_heads", 6)), HasSubstr("num_attention_heads is 6"));
+  EXPECT_THAT(Refused::invalid(with(llama(), "head_dim", 15)), HasSubstr("even"));
   json wide = with(with(llama(), "num_attention_heads", 1 << 20), "num_key_value_heads", 1);
-  EXPECT_THAT(invalid(with(wide, "head_dim", 4096)), HasSubstr("columns of q, k and v"));
+  EXPECT_THAT(Refused::invalid(with(wide, "head_dim", 4096)), HasSubstr("columns of q, k and v"));
 }
 
 TEST(LlamaConfig, OtherBrokenValuesAreRefused) {
-  EXPECT_THAT(invalid(with(llama(), "rms_norm_eps", 0)), HasSubstr("rms_norm_eps is 0"));
-  EXPECT_THAT(invalid(with(llama(), "tie_word_embeddings", "yes")), HasSubstr("expected true or false"));
-  EXPECT_THAT(invalid(with(llama(), "hidden_act", 7)), HasSubstr("hidden_act is 7; expected a string"));
-  EXPECT_THAT(invalid(with(llama(), "architectures", "LlamaForCausalLM")), HasSubstr("a list of strings"));
-  EXPECT_THAT(invalid(with(llama(), "rope_parameters", 5)), HasSubstr("rope_parameters is 5"));
-  EXPECT_THAT(invalid(with(mistral(), "sliding_window", 0)), HasSubstr("sliding_window is 0"));
+  EXPECT_THAT(Refused::invalid(with(llama(), "rms_norm_eps", 0)), HasSubstr("rms_norm_eps is 0"));
+  EXPECT_THAT(Refused::invalid(with(llama(), "tie_word_embeddings", "yes")), HasSubstr("expected true or false"));
+  EXPECT_THAT(Refused::invalid(with(llama(), "hidden_act", 7)), HasSubstr("hidden_act is 7; expected a string"));
+  EXPECT_THAT(Refused::invalid(with(llama(), "architectures", "LlamaForCausalLM")), HasSubstr("a list of strings"));
+  EXPECT_THAT(Refused::invalid(with(llama(), "rope_parameters", 5)), HasSubstr("rope_parameters is 5"));
+  EXPECT_THAT(Refused::invalid(with(mistral(), "sliding_window", 0)), HasSubstr("sliding_window is 0"));
   for (const char* text : {"", "[]", "{", "null", "\"llama\"", "{\"a\": 1e999}"})
-    refusal(text, MORTISE_INVALID_ARGUMENT);
+    Refused::of_text(text, MORTISE_INVALID_ARGUMENT);
 }
 
 }  // namespace

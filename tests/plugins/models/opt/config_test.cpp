@@ -2,40 +2,22 @@
 
 #include <gmock/gmock.h>
 
+#include "plugins/models/common/config_refusals.hpp"
+
 namespace mortise::opt {
 namespace {
 
 using models::DecoderConfig;
 using nlohmann::json;
+using test::with;
 using ::testing::HasSubstr;
+using Refused = test::ConfigRefusals<parse_config>;
 
 json opt() {
   return json::parse(R"({"model_type": "opt", "architectures": ["OPTForCausalLM"], "dtype": "float16",
     "vocab_size": 96, "hidden_size": 64, "ffn_dim": 80, "num_hidden_layers": 3, "num_attention_heads": 4,
     "max_position_embeddings": 512, "word_embed_proj_dim": 64, "do_layer_norm_before": true,
     "activation_function": "relu", "_remove_final_layer_norm": false, "prefix": "</s>"})");
-}
-
-json with(json config, const char* key, const json& value) {
-  config[key] = value;
-  return config;
-}
-
-std::string refusal(const std::string& text, mortise_status expected) {
-  try {
-    parse_config(text);
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.code, expected) << failure.message;
-    return failure.message;
-  }
-  ADD_FAILURE() << "accepted: " << text;
-  return "";
-}
-std::string invalid(const json& config) {
-  return refusal(config.dump(), MORTISE_INVALID_ARGUMENT);
-}
-std::string unsupported(const json& config) {
-  return refusal(config.dump(), MORTISE_UNIMPLEMENTED);
 }
 
 TEST(OptConfig, ReadsWhatOpt125mSays) {
@@ -73,11 +55,11 @@ TEST(OptConfig, ReadsTheVariants) {
 }
 
 TEST(OptConfig, RefusesOtherModelsAndWhatItCannotCompute) {
-  EXPECT_THAT(unsupported(with(opt(), "model_type", "llama")),
+  EXPECT_THAT(Refused::unsupported(with(opt(), "model_type", "llama")),
               HasSubstr("model type 'llama' (OPTForCausalLM) is not opt with OPTForCausalLM; take another"));
-  EXPECT_THAT(unsupported(with(opt(), "architectures", {"OPTForQuestionAnswering"})),
+  EXPECT_THAT(Refused::unsupported(with(opt(), "architectures", {"OPTForQuestionAnswering"})),
               HasSubstr("ForQuestionAnswering"));
-  EXPECT_THAT(unsupported(with(opt(), "activation_function", "quick_gelu")),
+  EXPECT_THAT(Refused::unsupported(with(opt(), "activation_function", "quick_gelu")),
               HasSubstr("activation_function 'quick_gelu' is not supported; expected one of relu, gelu,"));
 }
 
@@ -86,18 +68,18 @@ TEST(OptConfig, HostileValuesAreRefusedWithKeyValueAndExpectation) {
                           "max_position_embeddings", "word_embed_proj_dim"}) {
     for (const json& value :
          {json(0), json(-1), json(1ll << 40), json(UINT64_MAX), json(64.0), json("64"), json(true)}) {
-      const std::string message = invalid(with(opt(), key, value));
+      const std::string message = Refused::invalid(with(opt(), key, value));
       EXPECT_THAT(message, HasSubstr(std::string(key) + " is " + value.dump()));
       EXPECT_THAT(message, HasSubstr("; expected "));
     }
   }
   json config = opt();
   config.erase("ffn_dim");
-  EXPECT_THAT(invalid(config), HasSubstr("ffn_dim is missing; expected an integer from 1"));
-  EXPECT_THAT(invalid(with(opt(), "num_attention_heads", 6)), HasSubstr("a divisor of hidden_size 64"));
-  EXPECT_THAT(invalid(with(opt(), "do_layer_norm_before", "yes")), HasSubstr("expected true or false"));
-  EXPECT_THAT(invalid(with(opt(), "enable_bias", 1)), HasSubstr("enable_bias is 1"));
-  for (const char* text : {"", "[]", "{", "null"}) refusal(text, MORTISE_INVALID_ARGUMENT);
+  EXPECT_THAT(Refused::invalid(config), HasSubstr("ffn_dim is missing; expected an integer from 1"));
+  EXPECT_THAT(Refused::invalid(with(opt(), "num_attention_heads", 6)), HasSubstr("a divisor of hidden_size 64"));
+  EXPECT_THAT(Refused::invalid(with(opt(), "do_layer_norm_before", "yes")), HasSubstr("expected true or false"));
+  EXPECT_THAT(Refused::invalid(with(opt(), "enable_bias", 1)), HasSubstr("enable_bias is 1"));
+  for (const char* text : {"", "[]", "{", "null"}) Refused::of_text(text, MORTISE_INVALID_ARGUMENT);
 }
 
 }  // namespace
