@@ -124,13 +124,13 @@ void Drafting::begin_step() {
   step_began_s_ = clock_();
 }
 
-void Drafting::end_step(std::span<const ScheduledSequence> scheduled, std::int32_t num_rows) {
+void Drafting::end_step(std::span<const ScheduledSequence> scheduled, std::int32_t num_rows, bool is_typical) {
   const double rest_s = clock_() - step_began_s_ - draft_s_;
   if (num_verified_ > 0) {
     ++stats_.num_steps;
     stats_.verify_s += rest_s;
   }
-  if (!limits_.adaptive_lengths || drafters_.empty()) return;
+  if (!limits_.adaptive_lengths || drafters_.empty() || !is_typical) return;
   // A prompt's chunk says nothing of what a row of a decode costs.
   if (std::ranges::any_of(scheduled, [](const ScheduledSequence& item) { return item.num_new_tokens > 1; })) return;
   lengths_.measured({.num_seqs = static_cast<std::int32_t>(scheduled.size()),

@@ -38,9 +38,9 @@ class Drafting {
 
   // A sequence's drafts of this step, which are still there, have been verified.
   void verified(Sequence& sequence, std::int32_t num_accepted);
-  // Around a step, which is timed.
+  // Around a step, which is timed. `is_typical`: others like it will take as long.
   void begin_step();
-  void end_step(std::span<const ScheduledSequence> scheduled, std::int32_t num_rows);
+  void end_step(std::span<const ScheduledSequence> scheduled, std::int32_t num_rows, bool is_typical);
 
   const SpeculationStats& stats() const { return stats_; }
   std::uint64_t num_failures() const;
