@@ -44,8 +44,6 @@ def test_drafts_come_true_at_the_rate_and_change_no_token(recorded, script, tmp_
     # The log has what /stats has: acceptance by position, mean length, times.
     assert re.search(r"by position( [0-9]+){3} %\), mean acceptance length [1-4]\.\d\d; drafting [0-9.]+ ms\n", process.stderr)
     assert re.search(r"info: speculation: verifying: [0-9]+ steps, [0-9.]+ ms\n", process.stderr)
-    drafting, = re.findall(r"drafting ([0-9.]+) ms", process.stderr)
-    assert (float(drafting) > 1) == bool(model)  # a draft model that runs takes milliseconds, a look into a log does not
 
 
 def test_json_of_a_run_has_the_figures(recorded, script):

@@ -7,7 +7,7 @@ from conftest import BUILD
 
 LOOKBACK = BUILD / "tests/e2e/plugins/lookback.so"
 PIPELINE = """return pipeline { device = cpu {}, model = llama { path = 'DEMO' }, attention = paged {}, scheduler = fcfs {},
-  kv_cache = { memory = '64MiB' }, proposer = PROPOSER }"""
+  kv_cache = { memory = '64MiB' }, speculation = { lengths = 'fixed' }, proposer = PROPOSER }"""
 BOTH = f"first_of {{ ngram {{}}, plugin('{LOOKBACK}') {{ max_tokens = 2 }} }}"
 PROMPT = "one two three four one two three four one two"
 
