@@ -8,16 +8,27 @@
 
 namespace mortise::cuda {
 
-#define MORTISE_CUBLASLT_FUNCTIONS(X)                                                                                  \
-  X(cublasLtCreate)                                                                                                    \
-  X(cublasLtDestroy)                                                                                                   \
-  X(cublasLtGetVersion)                                                                                                \
-  X(cublasLtMatmul)                                                                                                    \
-  X(cublasLtMatmulAlgoCheck) X(cublasLtMatmulAlgoConfigGetAttribute) X(cublasLtMatmulAlgoConfigSetAttribute)           \
-      X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmulAlgoInit) X(cublasLtMatmulDescCreate)                          \
-          X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute) X(cublasLtMatmulPreferenceCreate)             \
-              X(cublasLtMatmulPreferenceDestroy) X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatrixLayoutCreate) \
-                  X(cublasLtMatrixLayoutDestroy) X(cublasLtMatrixLayoutSetAttribute)
+// clang-format off
+#define MORTISE_CUBLASLT_FUNCTIONS(X) \
+  X(cublasLtCreate) \
+  X(cublasLtDestroy) \
+  X(cublasLtGetVersion) \
+  X(cublasLtMatmul) \
+  X(cublasLtMatmulAlgoCheck) \
+  X(cublasLtMatmulAlgoConfigGetAttribute) \
+  X(cublasLtMatmulAlgoConfigSetAttribute) \
+  X(cublasLtMatmulAlgoGetHeuristic) \
+  X(cublasLtMatmulAlgoInit) \
+  X(cublasLtMatmulDescCreate) \
+  X(cublasLtMatmulDescDestroy) \
+  X(cublasLtMatmulDescSetAttribute) \
+  X(cublasLtMatmulPreferenceCreate) \
+  X(cublasLtMatmulPreferenceDestroy) \
+  X(cublasLtMatmulPreferenceSetAttribute) \
+  X(cublasLtMatrixLayoutCreate) \
+  X(cublasLtMatrixLayoutDestroy) \
+  X(cublasLtMatrixLayoutSetAttribute)
+// clang-format on
 
 struct CublasLt {
 #define MORTISE_DECLARE(name) decltype(&::name) name = nullptr;

@@ -24,11 +24,12 @@ SpeculationRow example() {
 }
 
 TEST(BenchSpeculation, TheTableHasBothLengthsBesideNone) {
-  EXPECT_EQ(speculation_table({example()}),
-            "text, proposer, batch  none tokens/s  fixed, over none     adaptive, over none  adaptive, over the better  "
-            "accepted  length  adaptive accepted  length\n"
-            "quoted text, ngram, 4          100.5             2.500  2.600 (2.500 to 2.700)     1.030 (1.010 to 1.050)  "
-            "  75.0 %    4.50             87.5 %  4.25\n");
+  EXPECT_EQ(
+      speculation_table({example()}),
+      "text, proposer, batch  none tokens/s  fixed, over none     adaptive, over none  adaptive, over the better  "
+      "accepted  length  adaptive accepted  length\n"
+      "quoted text, ngram, 4          100.5             2.500  2.600 (2.500 to 2.700)     1.030 (1.010 to 1.050)  "
+      "  75.0 %    4.50             87.5 %  4.25\n");
 }
 
 TEST(BenchSpeculation, JsonHasTheSamplesAndTheBounds) {

@@ -9,9 +9,9 @@
 #include <cstring>
 
 #include "checkpoint/checkpoint.hpp"
+#include "folder_test.hpp"
 #include "kernels/cpu/isa.hpp"
 #include "kernels/cpu/reference/linear_int.hpp"
-#include "folder_test.hpp"
 
 namespace mortise::test {
 namespace {
