@@ -169,6 +169,12 @@ ModelFiles make_random_model(const ModelShape& shape) {
   return {make_checkpoint(shape, folder.path()), Tokenizer::load(folder.path())};
 }
 
+Tokenizer make_tokenizer(const ModelShape& shape) {
+  const TemporaryFolder folder;
+  write_model_description(shape, folder.path());
+  return Tokenizer::load(folder.path());
+}
+
 ModelFiles make_random_draft(ModelShape shape, Tokenizer target) {
   shape.vocab_size = static_cast<std::int64_t>(target.vocab_size());
   const TemporaryFolder folder;

@@ -32,6 +32,8 @@ std::vector<std::uint16_t> random_bf16(std::size_t count);  // normal(0, 0.02), 
 // as large as ever.
 ModelFiles make_random_model(const ModelShape& shape);
 
+Tokenizer make_tokenizer(const ModelShape& shape);  // that of make_random_model
+
 // A draft model for a target with that tokenizer: of its vocabulary, whatever the shape's own is.
 ModelFiles make_random_draft(ModelShape shape, Tokenizer target);
 

@@ -70,11 +70,11 @@ std::optional<ModelFiles> files_of(const SubjectChoice& choice, const PipelineDe
 // Whatever folder a proposer names, with a draft shape its model is of that shape.
 FileOpener draft_opener_of(const SubjectChoice& choice, const PipelineDescription& description) {
   if (choice.draft_shape == nullptr) return ModelFiles::open;
-  const auto target_files = [shape = choice.shape, options = description.model.choices.front().options] {
-    return shape != nullptr ? make_random_model(*shape) : ModelFiles::open(options.at("path").get<std::string>());
+  const auto target_tokenizer = [shape = choice.shape, options = description.model.choices.front().options] {
+    return shape != nullptr ? make_tokenizer(*shape) : Tokenizer::load(options.at("path").get<std::string>());
   };
-  return [target_files, shape = choice.draft_shape](const std::filesystem::path&) {
-    return make_random_draft(*shape, target_files().tokenizer);
+  return [target_tokenizer, shape = choice.draft_shape](const std::filesystem::path&) {
+    return make_random_draft(*shape, target_tokenizer());
   };
 }
 
