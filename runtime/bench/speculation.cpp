@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
 #include "bench/load.hpp"
 #include "bench/report.hpp"
@@ -132,6 +133,8 @@ class SpeculationRuns {
   void measure(Pipelines& pipelines, const Work& work) {
     for (const std::int64_t batch : batches_of(sizes_, pipelines.fixed)) {
       rows_.push_back(measure_row(pipelines, work, batch, sizes_, repeats_));
+      // A table may take many minutes: what is known so far comes row by row.
+      std::fputs((speculation_table({rows_.back()}) + "\n").c_str(), stderr);
     }
   }
 
