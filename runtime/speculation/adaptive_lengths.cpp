@@ -14,39 +14,85 @@ constexpr double kLargestBudget = 50;       // steps: a probe that waited for ev
 constexpr double kLargestDebt = 5;          // steps: drafts after one that stood may come before there is a budget
 constexpr double kHorizon = 32;             // steps over which drafting again pays for what was missed meanwhile
 constexpr double kHysteresis = 1.03;        // near the point where drafting begins to pay, back and forth costs more
-constexpr std::size_t kFineness = 8;        // of many drafts, numbers that differ by less than this part are one choice
+// Of the time, at most, that goes into choosing; and what a draft that is weighed takes (0.06 to 0.12 us where
+// measured).
+constexpr double kChoiceShare = 0.0075, kSecondsPerItem = 8e-8;
+constexpr std::size_t kFineness = 8;  // of many drafts, numbers that differ by less than this part are one choice
 
 }  // namespace
 
 void AdaptiveLengths::choose(std::span<const Candidate> candidates) {
   if (candidates.empty()) return;
-  ++steps_since_baseline_;
-  ++steps_since_deep_;
-  num_candidates_ = static_cast<std::int32_t>(candidates.size());
-  steps_ = costs_.steps.curve(num_candidates_);
-  draft_one_ = costs_.drafts.curve(1);
-  draft_all_ = costs_.drafts.curve(num_candidates_);
-  // Until it was measured: as much as a draft, but never so much that no probe could pay for it.
-  const double guess = draft_all_.known() ? draft_all_.at(1) / num_candidates_ : 0;
-  catch_up_s_ = costs_.catch_up_s.value_or(std::min(guess, kProbeShare / 2 * last_step_s_));
-  for (auto& [kind, shared] : shared_) shared.end_step();
-  for (const Candidate& candidate : candidates) candidate.state->length = 0;
-  find_best(candidates);
-  for (const Candidate& candidate : candidates) {
-    candidate.state->length = std::min(candidate.state->best, candidate.limit);
+  ++steps_since_without_;
+  ++steps_since_longer_;
+  probe_ = Probe::kNone;
+  for (auto& [bits, kind] : kinds_) kind.acceptance.end_step();
+  if (may_wait(candidates)) {
+    for (const Candidate& candidate : candidates) {
+      DraftState& state = *candidate.state;
+      if (state.best < 0) state.best = kind_of(state).typical;
+      state.length = std::min(state.best, candidate.limit);
+    }
+  } else {
+    begin_choice(candidates);
+    find_best(candidates);
+    for (const Candidate& candidate : candidates) {
+      candidate.state->length = std::min(candidate.state->best, candidate.limit);
+    }
+    probe(candidates, expected(candidates));
+    const double cost_s = static_cast<double>(items_.size()) * kSecondsPerItem;
+    steps_to_choice_ = last_step_s_ > 0 ? static_cast<std::int32_t>(cost_s / (kChoiceShare * last_step_s_)) : 0;
   }
-  probe(candidates, expected(candidates));
-  num_unseen_ = 0;
+  end_choice(candidates);
+}
+
+// The last choice stands for a while, if the batch is about as large as then.
+bool AdaptiveLengths::may_wait(std::span<const Candidate> candidates) {
+  if (--steps_to_choice_ < 0) return false;
+  return size_bucket(static_cast<std::int32_t>(candidates.size())) == size_bucket(num_candidates_);
+}
+
+void AdaptiveLengths::begin_choice(std::span<const Candidate> candidates) {
+  num_candidates_ = static_cast<std::int32_t>(candidates.size());
+  steps_ = step_costs_.curve(num_candidates_);
+  for (auto& [bits, kind] : kinds_) kind.num_candidates = 0;
   for (const Candidate& candidate : candidates) {
-    if (candidate.state->length > 0) num_unseen_ += candidate.state->num_unseen;
+    candidate.state->length = 0;
+    ++kind_of(*candidate.state).num_candidates;
+  }
+  for (auto& [bits, kind] : kinds_) {
+    kind.one = kind.costs.drafts.curve(1);
+    kind.all = kind.costs.drafts.curve(std::max(kind.num_candidates, 1));
+    // Until it was measured: as much as a draft, but never so much that no probe could pay for it.
+    const double guess = kind.all.known() ? kind.all.at(1) / std::max(kind.num_candidates, 1) : 0;
+    kind.catch_up_s = kind.costs.catch_up_s.value_or(std::min(guess, kProbeShare / 2 * last_step_s_));
   }
 }
 
-double AdaptiveLengths::seconds_of(double num_rows, std::int32_t num_asked, std::int32_t most) const {
-  const double step = steps_.at(num_rows);
-  if (num_asked == 0 || !draft_all_.known()) return step;
-  const double share = static_cast<double>(num_asked - 1) / std::max(num_candidates_ - 1, 1);
-  return step + (1 - share) * draft_one_.at(most) + share * draft_all_.at(most);
+// What `measured` needs to know of the step.
+void AdaptiveLengths::end_choice(std::span<const Candidate> candidates) {
+  ask_nobody();
+  for (auto& [bits, kind] : kinds_) kind.num_unseen = 0;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.state->length == 0) continue;
+    Kind& kind = kind_of(*candidate.state);
+    ++kind.num_asked;
+    kind.num_unseen += candidate.state->num_unseen;
+  }
+}
+
+void AdaptiveLengths::ask_nobody() {
+  for (auto& [bits, kind] : kinds_) kind.num_asked = 0;
+}
+
+double AdaptiveLengths::seconds_of(double num_rows, std::int32_t most) const {
+  double seconds = steps_.at(num_rows);
+  for (const auto& [bits, kind] : kinds_) {
+    if (kind.num_asked == 0 || !kind.all.known()) continue;
+    const double share = static_cast<double>(kind.num_asked - 1) / std::max(kind.num_candidates - 1, 1);
+    seconds += (1 - share) * kind.one.at(most) + share * kind.all.at(most);
+  }
+  return seconds;
 }
 
 // Every draft that could be asked for, the most promising first; a sequence's own follow each other.
@@ -54,26 +100,26 @@ void AdaptiveLengths::collect_items(std::span<const Candidate> candidates) {
   items_.clear();
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const DraftState& state = *candidates[i].state;
-    const SharedAcceptance& shared = shared_[state.kind];
-    const double rows = state.acceptance.yield(shared);
+    Kind& kind = kind_of(state);
+    const double rows = state.acceptance.yield(kind.acceptance);
     double stands = 1;
     for (std::int32_t depth = 1; depth <= candidates[i].limit; ++depth) {
-      stands *= state.acceptance.rate(depth - 1, shared);
-      items_.push_back({stands, rows, catch_up_s_ * state.num_unseen, static_cast<std::int32_t>(i), depth});
+      stands *= state.acceptance.rate(depth - 1, kind.acceptance);
+      items_.push_back({stands, rows, kind.catch_up_s * state.num_unseen, &kind, static_cast<std::int32_t>(i), depth});
     }
   }
   std::ranges::stable_sort(items_, std::greater<>(), &Item::stands);
 }
 
 // The best number of items of those whose depth is at most `most`.
-AdaptiveLengths::Choice AdaptiveLengths::best_choice(std::int32_t most) const {
+AdaptiveLengths::Choice AdaptiveLengths::best_choice(std::int32_t most) {
+  ask_nobody();
   const double num_seqs = num_candidates_;
-  Choice best{num_seqs, seconds_of(num_seqs, 0, 0), most, 0};
+  Choice best{num_seqs, seconds_of(num_seqs, 0), most, 0};
   double tokens = num_seqs, rows = num_seqs, catch_up = 0;
-  std::int32_t asked = 0;
   std::size_t taken = 0, next = 1;
   const auto consider = [&] {
-    const Choice choice{tokens, seconds_of(rows, asked, most) + catch_up / kHorizon, most, taken};
+    const Choice choice{tokens, seconds_of(rows, most) + catch_up / kHorizon, most, taken};
     if (choice.rate() > best.rate()) best = choice;
     next = taken + 1 + taken / kFineness;
   };
@@ -83,7 +129,7 @@ AdaptiveLengths::Choice AdaptiveLengths::best_choice(std::int32_t most) const {
     tokens += item.stands * item.rows;
     rows += item.rows;
     if (item.depth == 1) {
-      ++asked;
+      ++item.kind->num_asked;
       catch_up += item.catch_up_s;
     }
     if (taken == next) consider();
@@ -112,36 +158,34 @@ void AdaptiveLengths::find_best(std::span<const Candidate> candidates) {
     if (taken++ == best.num_items) break;
     candidates[static_cast<std::size_t>(item.candidate)].state->best = item.depth;
   }
+  for (const Candidate& candidate : candidates) kind_of(*candidate.state).typical = candidate.state->best;
 }
 
 AdaptiveLengths::Choice AdaptiveLengths::expected(std::span<const Candidate> candidates) {
+  ask_nobody();
   Choice result;
   double rows = 0;
-  std::int32_t asked = 0;
   for (const Candidate& candidate : candidates) {
     const DraftState& state = *candidate.state;
-    const SharedAcceptance& shared = shared_[state.kind];
-    const double yield = state.acceptance.yield(shared);
+    Kind& kind = kind_of(state);
+    const double yield = state.acceptance.yield(kind.acceptance);
     double gain = yield;
     result.tokens += 1;
     for (std::int32_t depth = 1; depth <= state.length; ++depth) {
-      result.tokens += gain *= state.acceptance.rate(depth - 1, shared);
+      result.tokens += gain *= state.acceptance.rate(depth - 1, kind.acceptance);
     }
     rows += 1 + yield * state.length;
-    asked += state.length > 0 ? 1 : 0;
+    kind.num_asked += state.length > 0 ? 1 : 0;
     result.most = std::max(result.most, state.length);
   }
-  result.seconds = seconds_of(rows, asked, result.most);
+  result.seconds = seconds_of(rows, result.most);
   return result;
 }
 
 void AdaptiveLengths::probe(std::span<const Candidate> candidates, const Choice& best) {
   if (best.rate() <= 0 || probe_zeros(candidates, best)) return;
-  if (best.most > 0 && steps_since_baseline_ >= kStepsBetween && probe_all(candidates, best, /*with_drafts=*/false)) {
-    steps_since_baseline_ = 0;
-  } else if (steps_since_deep_ >= kStepsBetween && probe_all(candidates, best, /*with_drafts=*/true)) {
-    steps_since_deep_ = 0;
-  }
+  if (best.most > 0 && steps_since_without_ >= kStepsBetween && probe_all(candidates, best, Probe::kWithout)) return;
+  if (steps_since_longer_ >= kStepsBetween) probe_all(candidates, best, Probe::kLonger);
 }
 
 // One draft for each sequence that gets none, when the budget has it for all of them together: what drafting costs
@@ -155,7 +199,7 @@ bool AdaptiveLengths::probe_zeros(std::span<const Candidate> candidates, const C
       if (state.length > 0 || candidates[i].limit == 0 || !wanted(i)) continue;
       probed.push_back(&state);
       state.length = 1;
-      catch_up += catch_up_s_ * state.num_unseen;
+      catch_up += kind_of(state).catch_up_s * state.num_unseen;
     }
     const Choice with = expected(candidates);
     return std::max(0.0, with.seconds + catch_up - with.tokens / best.rate());
@@ -178,7 +222,9 @@ bool AdaptiveLengths::probe_zeros(std::span<const Candidate> candidates, const C
     if (!probed.empty()) return pay(for_those_that_stood);
   }
   // Will the budget be there, or does what proposers have to catch up with grow faster?
-  const bool grows_faster = catch_up_s_ * num_candidates_ > kProbeShare * last_step_s_;
+  double grows = 0;
+  for (const auto& [bits, kind] : kinds_) grows += kind.catch_up_s * kind.num_candidates;
+  const bool grows_faster = grows > kProbeShare * last_step_s_;
   if (!grows_faster && for_all <= kLargestBudget / 2 * last_step_s_) return false;
   next_probed_ = (next_probed_ + 1) % candidates.size();
   const double for_one = probe_those([&](std::size_t i) { return i == next_probed_; });
@@ -188,14 +234,15 @@ bool AdaptiveLengths::probe_zeros(std::span<const Candidate> candidates, const C
 }
 
 // The whole batch without drafts, or with all it can use.
-bool AdaptiveLengths::probe_all(std::span<const Candidate> candidates, const Choice& best, bool with_drafts) {
+bool AdaptiveLengths::probe_all(std::span<const Candidate> candidates, const Choice& best, Probe probe) {
+  const bool with_drafts = probe == Probe::kLonger;
   bool differs = false;
   std::vector<std::int32_t> before;
   double catch_up = 0;
   for (const Candidate& candidate : candidates) {
     DraftState& state = *candidate.state;
     before.push_back(state.length);
-    if (with_drafts && state.length == 0) catch_up += catch_up_s_ * state.num_unseen;
+    if (with_drafts && state.length == 0) catch_up += kind_of(state).catch_up_s * state.num_unseen;
     const std::int32_t length = with_drafts ? candidate.limit : 0;
     differs = differs || length != state.length;
     state.length = length;
@@ -206,6 +253,7 @@ bool AdaptiveLengths::probe_all(std::span<const Candidate> candidates, const Cho
       with_drafts ? loss <= kWorthAProbe * best.seconds : other.rate() >= kPlausible * best.rate();
   if (differs && loss <= budget_s_ && may_turn_out_best) {
     budget_s_ -= loss;
+    probe_ = probe;
     return true;
   }
   for (std::size_t i = 0; i < candidates.size(); ++i) candidates[i].state->length = before[i];
@@ -220,7 +268,7 @@ void AdaptiveLengths::verified(DraftState& state, std::int32_t num_asked, std::i
   }
   state.num_unseen = 0;
   state.probe_stood = num_accepted > 0;
-  shared_[state.kind].add(state.acceptance, num_asked, num_drafts, num_accepted);
+  kind_of(state).acceptance.add(state.acceptance, num_asked, num_drafts, num_accepted);
   state.acceptance.add(num_asked, num_drafts, num_accepted);
 }
 
@@ -228,14 +276,30 @@ void AdaptiveLengths::measured(const StepTimes& times) {
   if (times.num_seqs == 0) return;
   last_step_s_ = times.draft_s + times.rest_s;
   budget_s_ = std::min(budget_s_ + kProbeShare * last_step_s_, kLargestBudget * last_step_s_);
-  costs_.steps.add(times.num_seqs, times.num_rows, times.rest_s);
+  step_costs_.add(times.num_seqs, times.num_rows, times.rest_s);
+  // A probe that was not measured, since the device prepared itself for its size, comes again.
+  if (probe_ == Probe::kWithout) steps_since_without_ = 0;
+  if (probe_ == Probe::kLonger) steps_since_longer_ = 0;
   if (times.num_asked == 0) return;
-  const CostCurve usual = costs_.drafts.curve(times.num_asked);
-  if (num_unseen_ == 0 || !usual.known()) {
-    costs_.drafts.add(times.num_asked, times.most_asked, times.draft_s);
+  // The time is that of all kinds; those asked for more sequences are taken to have had more of it.
+  std::int32_t all_asked = 0;
+  for (const auto& [bits, kind] : kinds_) all_asked += kind.num_asked;
+  for (auto& [bits, kind] : kinds_) {
+    if (kind.num_asked == 0) continue;
+    const double share = static_cast<double>(kind.num_asked) / all_asked;
+    const auto num_asked = static_cast<std::int32_t>(std::lround(share * times.num_asked));
+    measured_drafts(kind, std::max(num_asked, 1), times.most_asked, share * times.draft_s);
+  }
+}
+
+void AdaptiveLengths::measured_drafts(Kind& kind, std::int32_t num_asked, std::int32_t most_asked, double seconds) {
+  DraftCosts& costs = kind.costs;
+  const CostCurve usual = costs.drafts.curve(num_asked);
+  if (kind.num_unseen == 0 || !usual.known()) {
+    costs.drafts.add(num_asked, most_asked, seconds);
   } else {
-    const double each = std::max(0.0, times.draft_s - usual.at(times.most_asked)) / num_unseen_;
-    costs_.catch_up_s = costs_.catch_up_s ? *costs_.catch_up_s + (each - *costs_.catch_up_s) / 8 : each;
+    const double each = std::max(0.0, seconds - usual.at(most_asked)) / kind.num_unseen;
+    costs.catch_up_s = costs.catch_up_s ? *costs.catch_up_s + (each - *costs.catch_up_s) / 8 : each;
   }
 }
 

@@ -9,6 +9,7 @@
 //            steps that are not the best known: a draft for sequences at length 0 (one that stands is followed by
 //            another), a step without drafts, and longer drafts where they would cost little. That is the probe rate:
 //            at length 0 a probe that makes a step p times as long comes every (p - 1) / kProbeShare steps.
+//   Pace     choosing takes time too: where steps are short and sequences many, lengths stand for several steps.
 //
 // Engine thread only.
 #pragma once
@@ -28,7 +29,7 @@ struct DraftState {
   std::uint32_t kind = 0;  // sequences of a kind share what a new one begins with: whom they may be drafted by
   Acceptance acceptance;
   std::int32_t length = 0;      // chosen for this step
-  std::int32_t best = 0;        // as far as is known; probes differ from it
+  std::int32_t best = -1;       // as far as is known; probes differ from it. -1: not chosen yet
   std::int32_t num_unseen = 0;  // tokens since it was asked the last time
   bool probe_stood = false;     // the last draft at length 0 stood: another one follows
 };
@@ -56,6 +57,20 @@ class AdaptiveLengths {
   void measured(const StepTimes& times);
 
  private:
+  // Sequences that may be drafted by the same proposers. What drafting costs is theirs too: one proposer looks a text
+  // up, another runs a model.
+  struct Kind {
+    SharedAcceptance acceptance;
+    DraftCosts costs;
+    std::int32_t typical = 0;  // length of the last choice: what newcomers begin with until the next one
+    // Of this step: of as many sequences as decode, and drafts for one of them and for all.
+    CostCurve one{{}, 0}, all{{}, 0};
+    double catch_up_s = 0;  // for each token that a sequence got since it was asked the last time
+    std::int32_t num_candidates = 0;
+    std::int32_t num_asked = 0;   // of the choice that is being weighed, at last of the one that was made
+    std::int32_t num_unseen = 0;  // tokens that are new to the proposer, of the sequences that it is asked for
+  };
+  enum class Probe { kNone, kWithout, kLonger };
   struct Choice {
     double tokens = 0, seconds = 0;
     std::int32_t most = 0;  // drafts of one sequence
@@ -66,30 +81,36 @@ class AdaptiveLengths {
     double stands;  // how likely, if there is one
     double rows;    // that it is expected to cost: how likely there is one
     double catch_up_s;
+    Kind* kind;
     std::int32_t candidate, depth;
   };
 
+  Kind& kind_of(const DraftState& state) { return kinds_[state.kind]; }
+  bool may_wait(std::span<const Candidate> candidates);
+  void begin_choice(std::span<const Candidate> candidates);
+  void end_choice(std::span<const Candidate> candidates);
+  void ask_nobody();
   void collect_items(std::span<const Candidate> candidates);
-  Choice best_choice(std::int32_t most) const;
-  double seconds_of(double num_rows, std::int32_t num_asked, std::int32_t most) const;
-  Choice expected(std::span<const Candidate> candidates);  // of the lengths as they are
+  Choice best_choice(std::int32_t most);
+  double seconds_of(double num_rows, std::int32_t most) const;  // of the kinds' num_asked
+  Choice expected(std::span<const Candidate> candidates);       // of the lengths as they are
   void find_best(std::span<const Candidate> candidates);
   void probe(std::span<const Candidate> candidates, const Choice& best);
   bool probe_zeros(std::span<const Candidate> candidates, const Choice& best);
-  bool probe_all(std::span<const Candidate> candidates, const Choice& best, bool with_drafts);
+  bool probe_all(std::span<const Candidate> candidates, const Choice& best, Probe probe);
+  void measured_drafts(Kind& kind, std::int32_t num_asked, std::int32_t most_asked, double seconds);
 
-  StepCosts costs_;
-  // Of this step: of as many sequences as decode, and drafts for one of them and for all.
+  TimeTable step_costs_{24};  // over (sequences, rows), drafting left out, of steps in which all sequences decode
+  std::map<std::uint32_t, Kind> kinds_;
+  CostCurve steps_{{}, 0};  // of as many sequences as decode in this step
   std::int32_t num_candidates_ = 0;
-  CostCurve steps_{{}, 0}, draft_one_{{}, 0}, draft_all_{{}, 0};
-  std::map<std::uint32_t, SharedAcceptance> shared_;  // by kind
   std::vector<Item> items_;
-  double catch_up_s_ = 0;  // for each token that a sequence got since it was asked the last time
-  double budget_s_ = 0;    // for probes
+  std::int32_t steps_to_choice_ = 0;
+  double budget_s_ = 0;  // for probes
   double last_step_s_ = 0;
-  std::int32_t num_unseen_ = 0;  // by the proposer, of the sequences that it is asked for in this step
   std::size_t next_probed_ = 0;  // of the candidates, where all of them are too dear
-  std::int32_t steps_since_baseline_ = 0, steps_since_deep_ = 0;
+  Probe probe_ = Probe::kNone;   // of the whole batch, in this step
+  std::int32_t steps_since_without_ = 0, steps_since_longer_ = 0;
 };
 
 }  // namespace mortise

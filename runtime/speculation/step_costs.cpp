@@ -97,6 +97,7 @@ void TimeTable::Point::add(std::int32_t size, double time) {
 }
 
 void TimeTable::add(std::int32_t a, std::int32_t b, double seconds) {
+  seconds = std::max(seconds, 1e-9);  // a clock may say 0, and curves are ratios
   all_[size_bucket(b)].add(b, seconds);
   lines_[size_bucket(a)][size_bucket(b)].add(b, seconds);
 }

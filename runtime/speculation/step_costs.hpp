@@ -60,8 +60,8 @@ class TimeTable {
   std::map<std::int32_t, Line> lines_;  // by bucket of a
 };
 
-struct StepCosts {
-  TimeTable steps{24};  // over (sequences, rows), drafting left out, of steps in which all sequences decode
+// What it takes to draft.
+struct DraftCosts {
   TimeTable drafts{0};  // over (sequences asked, most drafts of one), of calls that had nothing to catch up with
   std::optional<double> catch_up_s = {};  // for each token that a sequence got since it was asked the last time
 };

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "simulated_machine.hpp"
 
 namespace mortise::test {
@@ -171,6 +173,48 @@ TEST(AdaptiveLengths, NewSequencesBeginWithWhatOthersOfTheirKindHad) {
   simulation.add(2, kOutput);
   simulation.steps(steady(0), 20);
   EXPECT_GE(simulation.num_without, 19u);
+}
+
+// A model drafts for some, at a price; others are drafted for by looking a text up, which costs nothing.
+TEST(AdaptiveLengths, WhatDraftingCostsIsToldApartByKind) {
+  AdaptiveLengths policy;
+  const auto run = [&](std::uint32_t kind, int steps, double draft_s, int num_standing) {
+    DraftState state;
+    state.kind = kind;
+    int sum = 0;
+    for (int step = 0; step < steps; ++step) {
+      const std::vector<AdaptiveLengths::Candidate> candidates = {{&state, 10}};
+      policy.choose(candidates);
+      sum += state.length;
+      policy.verified(state, state.length, state.length, std::min(state.length, num_standing));
+      policy.measured({1, 1 + state.length, state.length > 0 ? 1 : 0, state.length, state.length * draft_s,
+                       3e-4 + 1e-6 * state.length});
+    }
+    return static_cast<double>(sum) / steps;
+  };
+  EXPECT_LT(run(1, 300, 1e-4, 3), 4.5);
+  EXPECT_GT(run(2, 30, 1e-7, 10), 9);
+  EXPECT_LT(run(1, 30, 1e-4, 3), 4.5);
+}
+
+// The first two steps of each size are captured as graphs: they take long, and nobody is told how long.
+TEST(AdaptiveLengths, AProbeThatWasNotMeasuredComesAgain) {
+  AdaptiveLengths policy;
+  std::map<int, int> uses;
+  DraftState state;
+  int sum = 0;
+  for (int step = 0; step < 400; ++step) {
+    const std::vector<AdaptiveLengths::Candidate> candidates = {{&state, 10}};
+    policy.choose(candidates);
+    if (step >= 300) sum += state.length;
+    policy.verified(state, state.length, state.length, state.length);
+    // A size that was seen costs as much as the largest; steep from one row to two, so that the first guess is wrong.
+    if (++uses[state.length] > 2) {
+      policy.measured(
+          {1, 1 + state.length, state.length > 0 ? 1 : 0, state.length, 0, state.length == 0 ? 3e-4 : 5e-4});
+    }
+  }
+  EXPECT_GT(sum / 100.0, 9);
 }
 
 // A device that does something once for each new size of step: a quarter of a second, where a step takes 5 ms.
