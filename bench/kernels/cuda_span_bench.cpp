@@ -143,7 +143,7 @@ void Bench::run(const Case& c) const {
   args.partial_stats = allocate<float2>(static_cast<std::size_t>(plan.partial_rows));
   const cuda::SpanWork work{upload(plan.worker_begin), upload(plan.runs), blocks};
   const cuda::SpanMerge* const merges = upload(plan.merges);
-  const int32_t* const num_merges = upload(std::vector<int32_t>{static_cast<int32_t>(plan.merges.size())});
+  const cuda::SpanMergeCounts* const counts = upload(std::vector<cuda::SpanMergeCounts>{merge_counts(plan)});
   const cuda::SpanRun* const prefill = upload(plan.prefill);
   const auto at_layer = [&](int layer) {
     cuda::SpanArgs at = args;
@@ -152,7 +152,7 @@ void Bench::run(const Case& c) const {
   };
   const auto decode = [&](int layer) { check(cuda::span_decode(at_layer(layer), work, nullptr), "decode"); };
   const auto merge = [&](int layer) {
-    check(cuda::span_merge(at_layer(layer), merges, num_merges, multiprocessors * 4, nullptr), "merge");
+    check(cuda::span_merge(at_layer(layer), merges, counts, multiprocessors * 4, nullptr), "merge");
   };
   const auto fill = [&](int layer) {
     check(cuda::span_prefill(at_layer(layer), prefill, static_cast<int32_t>(plan.prefill.size()), nullptr), "prefill");

@@ -130,7 +130,7 @@ void Paged::bind(const mortise_attention_bind_args& args) {
 
 std::size_t Paged::merges_at() const {
   const auto workers = static_cast<std::size_t>(num_multiprocessors_ * cuda::kDecodeBlocksPerSm * cuda::kDecodeWarps);
-  return (workers + 2) * sizeof(int32_t);
+  return (workers + 1) * sizeof(int32_t) + sizeof(cuda::SpanMergeCounts);  // worker_begin, counts
 }
 
 std::size_t Paged::runs_at() const {

@@ -59,7 +59,7 @@ class Paged {
     cuda::Bf16Bits* data;
     int64_t row_stride, head_stride;  // elements
   };
-  // The plan for layers of one window, and where it lies on the device: worker_begin, the number of merges, merges,
+  // The plan for layers of one window, and where it lies on the device: worker_begin, how many merges, merges,
   // runs of the decode kernel, runs of the prefill kernel right behind them.
   struct WindowPlan {
     int32_t window;

@@ -220,6 +220,13 @@ void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
   });
 }
 
+cuda::SpanMergeCounts merge_counts(const Plan& plan) {
+  const auto of_many = std::count_if(plan.merges.begin(), plan.merges.end(), [](const cuda::SpanMerge& merge) {
+    return merge.count > cuda::kFewPartials;
+  });
+  return {static_cast<int32_t>(plan.merges.size()), static_cast<int32_t>(of_many)};
+}
+
 int64_t max_runs(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) {
   const TileShape tile = tile_shape(shape, cuda::kDecodeRows);
   const int64_t tiles = (max_tokens / tile.num_tokens + max_seqs) * tile.parts * shape.num_kv_heads;

@@ -37,6 +37,8 @@ struct Plan {
 // REQUIRES: the batch has been checked.
 void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan);
 
+cuda::SpanMergeCounts merge_counts(const Plan& plan);
+
 // The most runs (of both kernels) that a batch of so many rows and sequences can give.
 int64_t max_runs(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs);
 

@@ -122,9 +122,9 @@ std::size_t Paged::write_plan(const WindowPlan& window, std::byte* to) const {
     if (!items.empty()) std::memcpy(to + at, items.data(), items.size() * sizeof items[0]);
     return at + items.size() * sizeof items[0];
   };
-  const std::size_t count_at = put(0, plan.worker_begin);
-  const auto num_merges = static_cast<int32_t>(plan.merges.size());
-  std::memcpy(to + count_at, &num_merges, sizeof num_merges);
+  put(0, plan.worker_begin);
+  const cuda::SpanMergeCounts counts = merge_counts(plan);
+  std::memcpy(to + merges_at() - sizeof counts, &counts, sizeof counts);
   put(merges_at(), plan.merges);
   return put(put(runs_at(), plan.runs), plan.prefill);
 }
@@ -216,8 +216,8 @@ void Paged::run(const mortise_step& step, int32_t layer, const mortise_tensor& q
   }
   if (bucket || !plan.merges.empty()) {
     const auto* const merges = reinterpret_cast<const cuda::SpanMerge*>(work + merges_at());
-    const auto* const num_merges = reinterpret_cast<const int32_t*>(work + merges_at()) - 1;
-    check_cuda(cuda::span_merge(args, merges, num_merges, num_multiprocessors_ * 4, stream(step)), "run");
+    const auto* const counts = reinterpret_cast<const cuda::SpanMergeCounts*>(work + merges_at()) - 1;
+    check_cuda(cuda::span_merge(args, merges, counts, num_multiprocessors_ * 4, stream(step)), "run");
   }
   const auto num_prefill = static_cast<int32_t>(plan.prefill.size());
   check_cuda(cuda::span_prefill(args, runs + plan.runs.size(), num_prefill, stream(step)), "run");

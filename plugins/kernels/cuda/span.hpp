@@ -73,6 +73,10 @@ struct SpanMerge {
   std::int32_t partial;
   std::int32_t count;
 };
+constexpr std::int32_t kFewPartials = 16;  // up to which a merge has a faster way
+struct SpanMergeCounts {
+  std::int32_t merges, of_many;  // those with more than kFewPartials
+};
 
 // What all kernels of one layer get. Strides are in elements; q rows and heads begin at multiples of 16 bytes.
 struct SpanArgs {
@@ -107,8 +111,8 @@ cudaError_t span_prefill_prepare();
 cudaError_t span_decode(const SpanArgs& args, const SpanWork& work, cudaStream_t stream);
 // Tiles of up to kPrefillRows rows; runs begin with the tile's first span and partial is -1.
 cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, cudaStream_t stream);
-// `num_merges` lies in device memory, so that the launch does not depend on it; num_blocks is what it is launched with.
-cudaError_t span_merge(const SpanArgs& args, const SpanMerge* merges, const std::int32_t* num_merges,
+// `counts` lies in device memory, so that the launch does not depend on it; num_blocks is what it is launched with.
+cudaError_t span_merge(const SpanArgs& args, const SpanMerge* merges, const SpanMergeCounts* counts,
                        std::int32_t num_blocks, cudaStream_t stream);
 
 // Norms (optional), rotates (optional), writes K and V to their slots; q is changed in place.

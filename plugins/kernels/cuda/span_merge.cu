@@ -4,6 +4,7 @@
 #include "kernels/cuda/span_launch.cuh"
 #include "kernels/cuda/span_math.cuh"
 #include "kernels/cuda/span_mma.cuh"
+#include "kernels/cuda/span_rows.cuh"
 
 namespace mortise::cuda {
 namespace {
@@ -11,94 +12,142 @@ namespace {
 using namespace span;
 
 // Partials that are merged at a time; a lane computes the weights of one.
-constexpr int kShort = 16, kLong = 32;
+constexpr int kBatch = 32;
 
-// O of the batch's partials at one column, and (maximum, sum) of partial `lane`. Beyond `count` there is a partial of
-// nothing, which changes nothing.
-template <int kBatch>
-struct Batch {
-  float o[kBatch];
-  float2 stats;
+// A row of the partials, from one partial of a tile to the next.
+struct Row {
+  const float* o;
+  const float2* stats;
+  std::int64_t stride;  // in rows
+
+  __device__ Row(const SpanArgs& args, const SpanMerge& merge, int row, int head_dim)
+      : o(args.partials + (std::int64_t{merge.partial} + row) * head_dim),
+        stats(args.partial_stats + merge.partial + row),
+        stride(merge.num_tokens * merge.num_heads) {}
 };
 
-template <int kBatch>
-__device__ __forceinline__ void load_batch(const float* o, std::int64_t o_stride, const float2* stats, int stats_stride,
-                                           int begin, int count, int lane, Batch<kBatch>& batch) {
-#pragma unroll
-  for (int i = 0; i < kBatch; ++i) batch.o[i] = begin + i < count ? o[(begin + i) * o_stride] : 0.0f;
-  batch.stats = {-infinity(), 0.0f};
-  if (lane < kBatch && begin + lane < count)
-    batch.stats = stats[static_cast<std::int64_t>(begin + lane) * stats_stride];
+__device__ __forceinline__ Bf16Bits* out_of(const SpanArgs& args, const SpanMerge& merge, int row) {
+  const int token = row / merge.num_heads, head = row % merge.num_heads;
+  return args.out + (merge.row + token) * args.out_row_stride + (merge.head + head) * args.out_head_stride;
 }
 
-// One row a block, one column a thread; the warps do not wait for each other. What is to the left of each partial is
-// known from the maxima alone, so that the weights of a batch are computed side by side: what is left of the chain is
-// one product and one fma a partial. The next batch is on its way meanwhile.
-template <int kHeadDim, int kBatch>
-__device__ __forceinline__ void merge_row(const SpanArgs& args, const SpanMerge& merge, int row, float4* weights) {
-  const int column = threadIdx.x, lane = threadIdx.x % 32, num_rows = merge.num_tokens * merge.num_heads;
-  const std::int64_t first = merge.partial + row, stride = static_cast<std::int64_t>(num_rows) * kHeadDim;
-  const float* partials = args.partials + first * kHeadDim + column;
-  const float2* stats = args.partial_stats + first;
-  float m = -infinity(), sum = 0.0f, o = 0.0f;
-  Batch<kBatch> next;
-  load_batch(partials, stride, stats, num_rows, 0, merge.count, lane, next);
+// (maximum, sum) of partial `i`. Beyond `count` there is a partial of nothing, which changes nothing.
+__device__ __forceinline__ float2 stats_at(const Row& row, int i, int count) {
+  return i < count ? row.stats[i * row.stride] : float2{-infinity(), 0.0f};
+}
+
+// What is to the left of each partial is known from the maxima alone, so that the weights of `kCount` are computed side
+// by side: (left, right, sum of the partial), by partial. `m`: the maximum before them, then that behind them.
+template <int kCount>
+__device__ __forceinline__ void put_weights(float2 stats, int lane, float& m, float4* weights) {
+  float largest = larger(m, stats.x);  // of this lane's partial and all before it
+#pragma unroll
+  for (int distance = 1; distance < kCount; distance *= 2) {
+    const float before = __shfl_up_sync(kWarp, largest, distance);
+    if (lane >= distance) largest = larger(largest, before);
+  }
+  const float before = __shfl_up_sync(kWarp, largest, 1);
+  const Weights w = merge_weights(lane == 0 ? m : before, stats.x);
+  __syncwarp();
+  weights[lane] = {w.left, w.right, stats.y, 0.0f};
+  __syncwarp();
+  m = __shfl_sync(kWarp, largest, kCount - 1);
+}
+
+// Few partials: a row is a warp's, kHeadDim / 32 columns a lane; all that it reads is on its way at once.
+template <int kHeadDim>
+__device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge& merge, int index, float4* weights) {
+  constexpr int kColumns = kHeadDim / 32;
+  struct alignas(kColumns * 4) Columns {
+    float at[kColumns];
+  };
+  const int lane = threadIdx.x % 32;
+  const Row row(args, merge, index, kHeadDim);
+  Columns o[kFewPartials];
+#pragma unroll
+  for (int i = 0; i < kFewPartials; ++i) {
+    o[i] = i < merge.count ? *reinterpret_cast<const Columns*>(row.o + i * row.stride * kHeadDim + lane * kColumns)
+                           : Columns{};
+  }
+  float m = -infinity(), sum = 0.0f;
+  put_weights<kFewPartials>(stats_at(row, lane, lane < kFewPartials ? merge.count : 0), lane, m, weights);
+  Columns result{};
+#pragma unroll
+  for (int i = 0; i < kFewPartials; ++i) {
+    const float4 at = weights[i];
+    const Weights w = {0.0f, at.x, at.y};
+    sum = merged(sum, at.z, w);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) result.at[c] = merged(result.at[c], o[i].at[c], w);
+  }
+  Bf16Bits* const out = out_of(args, merge, index) + lane * kColumns;
+#pragma unroll
+  for (int c = 0; c < kColumns; c += 2) store_pair(out + c, result.at[c], result.at[c + 1], sum);
+}
+
+// Many: a row is a block's, one column a thread; the warps do not wait for each other. What is left of the chain is one
+// product and one fma a partial, and the next batch is on its way meanwhile.
+template <int kHeadDim>
+__device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge& merge, int index, float4* weights) {
+  const int column = threadIdx.x, lane = threadIdx.x % 32;
+  const Row row(args, merge, index, kHeadDim);
+  float next[kBatch];
+  const auto load = [&](int begin) {
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      next[i] = begin + i < merge.count ? row.o[(begin + i) * row.stride * kHeadDim + column] : 0.0f;
+    }
+    return stats_at(row, begin + lane, merge.count);
+  };
+  float m = -infinity(), sum = 0.0f, result = 0.0f;
+  float2 next_stats = load(0);
 #pragma unroll 1
   for (int begin = 0; begin < merge.count; begin += kBatch) {
-    const Batch<kBatch> batch = next;
-    load_batch(partials, stride, stats, num_rows, begin + kBatch, merge.count, lane, next);
-    float largest = larger(m, batch.stats.x);  // of this lane's partial and all before it
+    float o[kBatch];
 #pragma unroll
-    for (int distance = 1; distance < kBatch; distance *= 2) {
-      const float before = __shfl_up_sync(kWarp, largest, distance);
-      if (lane >= distance) largest = larger(largest, before);
-    }
-    const float before = __shfl_up_sync(kWarp, largest, 1);
-    const Weights w = merge_weights(lane == 0 ? m : before, batch.stats.x);
-    __syncwarp();
-    weights[lane] = {w.left, w.right, batch.stats.y, 0.0f};
-    __syncwarp();
-    m = __shfl_sync(kWarp, largest, kBatch - 1);
+    for (int i = 0; i < kBatch; ++i) o[i] = next[i];
+    const float2 stats = next_stats;
+    next_stats = load(begin + kBatch);
+    put_weights<kBatch>(stats, lane, m, weights);
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
       const float4 at = weights[i];
-      const Weights wi = {0.0f, at.x, at.y};
-      sum = merged(sum, at.z, wi);
-      o = merged(o, batch.o[i], wi);
+      const Weights w = {0.0f, at.x, at.y};
+      sum = merged(sum, at.z, w);
+      result = merged(result, o[i], w);
     }
   }
-  const int token = row / merge.num_heads, head = row % merge.num_heads;
-  args.out[(merge.row + token) * args.out_row_stride + (merge.head + head) * args.out_head_stride + column] =
-      to_bf16(quotient(o, sum));
+  out_of(args, merge, index)[column] = to_bf16(quotient(result, sum));
 }
 
 // Of a bucket all launches are alike, so the blocks share whatever merges there are: first the first rows of all
-// merges, then the second rows: most merges have few.
+// merges, then the second rows: most merges have few. Where few partials merge, a block has as many rows as warps.
 template <int kHeadDim>
 __global__ void __launch_bounds__(kHeadDim)
-    merge_kernel(const __grid_constant__ SpanArgs args, const SpanMerge* merges, const std::int32_t* num_merges) {
-  __shared__ float4 weights[kHeadDim / 32][kLong];
-  const int count = *num_merges, all = count * kDecodeRows;
+    merge_kernel(const __grid_constant__ SpanArgs args, const SpanMerge* merges, const SpanMergeCounts* counts) {
+  constexpr int kWarps = kHeadDim / 32;
+  __shared__ float4 weights[kWarps][32];
+  const SpanMergeCounts n = *counts;
+  const int all = n.merges * (n.of_many > 0 ? kDecodeRows : kDecodeRows / kWarps), warp = threadIdx.x / 32;
   wait_for_kernel_before();
   for (int i = blockIdx.x; i < all; i += gridDim.x) {
-    const SpanMerge merge = merges[i % count];
-    const int row = i / count;
-    if (row >= merge.num_tokens * merge.num_heads) continue;
-    float4* const mine = weights[threadIdx.x / 32];
-    if (merge.count <= kShort) {
-      merge_row<kHeadDim, kShort>(args, merge, row, mine);
+    const SpanMerge merge = merges[i % n.merges];
+    const int round = i / n.merges, num_rows = merge.num_tokens * merge.num_heads;
+    if (merge.count > kFewPartials) {
+      if (round < num_rows) merge_many<kHeadDim>(args, merge, round, weights[warp]);
     } else {
-      merge_row<kHeadDim, kLong>(args, merge, row, mine);
+      const int row = round * kWarps + warp;
+      if (row < num_rows) merge_few<kHeadDim>(args, merge, row, weights[warp]);
     }
   }
 }
 
 }  // namespace
 
-cudaError_t span_merge(const SpanArgs& args, const SpanMerge* merges, const std::int32_t* num_merges,
+cudaError_t span_merge(const SpanArgs& args, const SpanMerge* merges, const SpanMergeCounts* counts,
                        std::int32_t num_blocks, cudaStream_t stream) {
   const auto kernel = args.layout.head_dim == 128 ? merge_kernel<128> : merge_kernel<64>;
-  return launch_overlapped(kernel, num_blocks, args.layout.head_dim, 0, stream, args, merges, num_merges);
+  return launch_overlapped(kernel, num_blocks, args.layout.head_dim, 0, stream, args, merges, counts);
 }
 
 }  // namespace mortise::cuda

@@ -179,7 +179,7 @@ void World::compute(const std::vector<Chunk>& batch, const Method& method, Rows&
   DeviceArray<Bf16> out(keys.size() * row_size);
   out.fill(0xee);
   const DeviceArray<int32_t> device_table(table), begin(plan.worker_begin);
-  const DeviceArray<int32_t> num_merges(std::vector<int32_t>{static_cast<int32_t>(plan.merges.size())});
+  const DeviceArray<cuda::SpanMergeCounts> counts(std::vector<cuda::SpanMergeCounts>{merge_counts(plan)});
   const DeviceArray<cuda::SpanRun> runs(plan.runs), prefill(plan.prefill);
   const DeviceArray<cuda::SpanMerge> merges(plan.merges);
   const auto partial_rows = static_cast<std::size_t>(std::max<int64_t>(plan.partial_rows, 1));
@@ -192,7 +192,7 @@ void World::compute(const std::vector<Chunk>& batch, const Method& method, Rows&
   work.partials = partials.data();
   work.partial_stats = stats.data();
   check_cuda(cuda::span_decode(work, {begin.data(), runs.data(), method.num_blocks}, nullptr), "decode");
-  check_cuda(cuda::span_merge(work, merges.data(), num_merges.data(), 7, nullptr), "merge");
+  check_cuda(cuda::span_merge(work, merges.data(), counts.data(), 7, nullptr), "merge");
   check_cuda(cuda::span_prefill(work, prefill.data(), static_cast<int32_t>(plan.prefill.size()), nullptr), "prefill");
   check_cuda(cudaDeviceSynchronize(), "run");
   const std::vector<Bf16> values = out.values();
