@@ -67,6 +67,7 @@ void Assembly::set_limits(const PipelineDescription& description) {
   limits_.adaptive_lengths = description.speculation.lengths == DraftLengths::kAdaptive;
   limits_.batch_expansion = description.speculation.batch_expansion ||
                             (target_->attention().component().capabilities & MORTISE_CAP_MULTI_QUERY) == 0;
+  limits_.prefix_groups = (target_->attention().component().capabilities & MORTISE_CAP_CASCADE) != 0;
   limits_.max_logit_rows = target_->max_logit_rows(limits_.max_batched_tokens);
   limits_.num_blocks = useful_blocks(description, description.kv_cache.memory_bytes / kv_bytes_per_block());
   if (fills_device(description)) return;  // what is left is known once the weights are there

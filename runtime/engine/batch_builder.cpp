@@ -25,7 +25,9 @@ BatchBuilder::BatchBuilder(const DevicePart& device, const EngineLimits& limits)
     : upload_(device),
       block_size_(limits.block_size),
       max_model_len_(limits.max_model_len),
-      padding_block_(limits.padding_block) {
+      padding_block_(limits.padding_block),
+      tells_groups_(limits.prefix_groups),
+      groups_(limits.block_size) {
   upload_.reserve(largest_upload(limits));
 }
 
@@ -74,6 +76,15 @@ void BatchBuilder::add_table(std::span<const RowRun> runs, const BatchBucket* bu
   batch_.max_blocks = static_cast<std::int32_t>(width);
 }
 
+void BatchBuilder::add_groups(std::span<const RowRun> runs) {
+  groups_.assign(runs);
+  batch_.num_groups = groups_.size();
+  batch_.group_offsets = groups_.offsets().data();
+  batch_.group_seqs = groups_.seqs().data();
+  batch_.group_shared_tokens = groups_.shared_tokens().data();
+  batch_.group_parents = groups_.parents().data();
+}
+
 const mortise_batch& BatchBuilder::build(std::uint64_t step_id, std::span<const RowRun> runs,
                                          std::span<const std::int32_t> logit_rows, std::span<const std::uint64_t> ended,
                                          const BatchBucket* bucket) {
@@ -102,6 +113,7 @@ const mortise_batch& BatchBuilder::build(std::uint64_t step_id, std::span<const 
     batch_.max_seq_len = std::min(bucket->max_blocks * block_size_, max_model_len_);
   }
   add_table(runs, bucket);
+  if (tells_groups_) add_groups(runs);
 
   batch_.num_seqs = static_cast<std::int32_t>(seq_ids_.size());
   batch_.num_tokens = static_cast<std::int32_t>(token_ids_.size());

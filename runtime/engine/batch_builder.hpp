@@ -7,6 +7,7 @@
 
 #include "engine/batch_bucket.hpp"
 #include "engine/device_memory.hpp"
+#include "engine/prefix_groups.hpp"
 #include "kv/block_pool.hpp"
 
 namespace mortise {
@@ -39,11 +40,14 @@ class BatchBuilder {
   void add_run(const RowRun& run);
   void add_padding(const BatchBucket& bucket);
   void add_table(std::span<const RowRun> runs, const BatchBucket* bucket);
+  void add_groups(std::span<const RowRun> runs);
   void upload();
 
   PackedUpload upload_;
   const std::int32_t block_size_, max_model_len_, padding_block_;
+  const bool tells_groups_;
   mortise_batch batch_{};
+  PrefixGroups groups_;
   std::vector<std::uint64_t> seq_ids_, ended_;
   std::vector<std::int32_t> token_ids_, positions_, cu_seqlens_q_, seq_lens_, block_table_, logit_rows_;
   std::vector<std::int64_t> slot_mapping_;

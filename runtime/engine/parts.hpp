@@ -63,7 +63,8 @@ struct EngineLimits {
   bool adaptive_lengths = false;  // of drafts; else each sequence gets as many as it can use
   // Each draft is a run of its own in the batch: the attention has no multi-query rows, or a script wants it so.
   bool batch_expansion = false;
-  bool prefix_cache = true;  // kv_cache.prefix_cache
+  bool prefix_cache = true;    // kv_cache.prefix_cache
+  bool prefix_groups = false;  // batches tell them: the attention has MORTISE_CAP_CASCADE
   // A block beyond num_blocks that no sequence holds: rows that pad a batch write there. -1: there is none, and no
   // batch is padded.
   std::int32_t padding_block = -1;

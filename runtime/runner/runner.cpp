@@ -124,6 +124,7 @@ Runner::Runner(std::unique_ptr<ModelStack> stack, const RunnerSizes& sizes)
   limits_.max_model_len = stack_->dims().max_model_len;
   limits_.block_size = stack_->block_size();
   limits_.prefix_cache = sizes.prefix_cache;
+  limits_.prefix_groups = (stack_->attention().component().capabilities & MORTISE_CAP_CASCADE) != 0;
   // After a full acceptance the last draft and the bonus token are run together; such steps are worth a graph.
   limits_.max_draft_tokens = 1;
 }

@@ -54,15 +54,28 @@ typedef struct mortise_batch {
   const int64_t* device_slot_mapping;
   const int32_t* device_logit_rows;
 
-  /* Prefix groups: sequences of this batch whose first group_shared_tokens[g] tokens lie in the same blocks. A sequence
-   * is in at most one group; a sequence in none shares nothing. An attention backend may ignore them. */
-  int32_t num_groups;
+  /* Prefix groups: runs of rows whose sequences begin with the same blocks, as the host finds them in the block tables.
+   * An attention backend may ignore them: they say what could be read once, never what a row sees, which position and
+   * window decide as ever. Host arrays alone, of plan's time.
+   *
+   * group_shared_tokens[g] counts from token 0, whole blocks: so far the rows of block_table of all members are equal.
+   * Every row of a member stands at position group_shared_tokens[g] - 1 or later, so it sees all of these tokens but
+   * for those beyond its window. Members are runs of this batch, at least two, never padding, listed once and
+   * ascending; runs that bear one id (drafts as one-row runs, the paths of a tree) are members like any other.
+   *
+   * Groups nest: group_parents[g] is the group within which g lies, -1 none. A parent comes before its children, lists
+   * all members of theirs among its own, and shares fewer tokens than they. Groups with one parent, or with none, have
+   * no member in common: a run is in at most one group without parent and in at most one child of each group that it is
+   * in. A child adds tokens [group_shared_tokens[parent], group_shared_tokens[g]). A run in no group shares nothing. */
+  int32_t num_groups; /* 0 where the attention lacks MORTISE_CAP_CASCADE; the arrays may then be NULL */
   int32_t num_ended;
-  const int32_t* group_offsets;       /* [num_groups + 1] into group_seqs */
-  const int32_t* group_seqs;          /* indices into seq_ids */
-  const int32_t* group_shared_tokens; /* [num_groups] whole blocks, in tokens */
+  const int32_t* group_offsets;       /* [num_groups + 1] into group_seqs: members of g, its children's too */
+  const int32_t* group_seqs;          /* indices of runs: into seq_ids, seq_lens, rows of block_table */
+  const int32_t* group_shared_tokens; /* [num_groups] */
 
   const uint64_t* ended_ids; /* [num_ended] sequences that ended since the last step: drop what is kept of them */
+
+  const int32_t* group_parents; /* [num_groups]. Since 0.4, appended. */
 } mortise_batch;
 
 /* Dimensions of a model, as the host and the other parts need them. From mortise_model_table.dims. */

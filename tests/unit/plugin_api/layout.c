@@ -22,7 +22,7 @@
 #define SIZE(type, bytes) MORTISE_STATIC_ASSERT(sizeof(type) == (bytes), "size of " #type)
 #define AT(type, field, bytes) MORTISE_STATIC_ASSERT(offsetof(type, field) == (bytes), #type "." #field)
 
-MORTISE_STATIC_ASSERT(MORTISE_ABI_MAJOR == 0 && MORTISE_ABI_MINOR == 3, "this file is the layout of 0.3");
+MORTISE_STATIC_ASSERT(MORTISE_ABI_MAJOR == 0 && MORTISE_ABI_MINOR == 4, "this file is the layout of 0.4");
 
 /* abi.h */
 SIZE(mortise_error, 512);
@@ -46,7 +46,7 @@ AT(mortise_tensor, stride, 56);
 AT(mortise_tensor, bytes, 88);
 
 /* batch.h */
-SIZE(mortise_batch, 216);
+SIZE(mortise_batch, 224);
 AT(mortise_batch, struct_size, 0);
 AT(mortise_batch, flags, 4);
 AT(mortise_batch, step_id, 8);
@@ -80,6 +80,7 @@ AT(mortise_batch, group_offsets, 184);
 AT(mortise_batch, group_seqs, 192);
 AT(mortise_batch, group_shared_tokens, 200);
 AT(mortise_batch, ended_ids, 208);
+AT(mortise_batch, group_parents, 216);
 SIZE(mortise_model_dims, 64);
 AT(mortise_model_dims, struct_size, 0);
 AT(mortise_model_dims, flags, 4);
