@@ -25,9 +25,10 @@ struct SpeculationRow {
   std::string work;      // "stories", "oracle 0.80"
   std::string proposer;  // that drafts
   std::int64_t batch = 1;
-  SpeculationSide none, fixed, adaptive;
-  PairedRatio fixed_speed, adaptive_speed;  // over none
-  PairedRatio adaptive_over_better;         // than the better of none and fixed
+  SpeculationSide none, fixed;                     // of one engine
+  SpeculationSide none_beside_adaptive, adaptive;  // of another
+  PairedRatio fixed_speed, adaptive_speed;         // over none of the same engine
+  PairedRatio adaptive_over_better;                // than the better of none and fixed
 };
 
 // Opens what `choice` names with the proposers and lengths that are compared. With a shape, a draft shape, or rates in

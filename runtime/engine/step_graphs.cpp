@@ -142,8 +142,13 @@ void warm_up(const Parts& parts, const EngineLimits& limits, BatchBuilder& build
              HeadPass& head) {
   const auto begin = std::chrono::steady_clock::now();
   run_padding(parts, builder, graphs, head, limits.max_batched_tokens, 0);
-  for (std::int32_t rows = 1; rows <= std::min(kMaxRows, limits.max_batched_tokens); rows *= 2) {
-    run_padding(parts, builder, graphs, head, rows, std::min(rows, limits.max_logit_rows));
+  const std::int32_t most = std::min(kMaxRows, limits.max_batched_tokens);
+  const auto run = [&](std::int32_t rows) {
+    if (rows <= most) run_padding(parts, builder, graphs, head, rows, std::min(rows, limits.max_logit_rows));
+  };
+  for (std::int32_t rows = 1; rows <= most; rows *= 2) {
+    run(rows);
+    if (rows >= 64) run(rows + rows / 2);  // where rows cost time, devices tell sizes apart more finely
   }
   mortise_error error = empty_error();
   check_part(parts.device.api->stream_synchronize(parts.device.self, nullptr, &error), error, parts.device.name);

@@ -13,7 +13,10 @@ namespace {
 constexpr char kWhere[] = "linear";
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
 
-constexpr std::int64_t kBuckets[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};
+// The rows that algorithms are searched for; from 64 on finer, since there the products themselves take time: 192 rows
+// with what is best for 256 took 1.6 times as long on an H200 (8B's down projection).
+constexpr std::int64_t kBuckets[] = {1,   2,   4,   8,   16,   32,   64,   96,   128, 192,
+                                     256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192};
 
 // What algorithm 66 of cuBLASLt asks of addresses, strides and sizes.
 bool aligned_for_lt(const LinearArgs& args) {

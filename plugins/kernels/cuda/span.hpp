@@ -73,7 +73,7 @@ struct SpanMerge {
   std::int32_t partial;
   std::int32_t count;
 };
-constexpr std::int32_t kFewPartials = 16;  // up to which a merge has a faster way
+constexpr std::int32_t kFewPartials = 48;  // up to which a row is merged by one warp, beyond by a block
 struct SpanMergeCounts {
   std::int32_t merges, of_many;  // those with more than kFewPartials
 };

@@ -54,31 +54,34 @@ __device__ __forceinline__ void put_weights(float2 stats, int lane, float& m, fl
   m = __shfl_sync(kWarp, largest, kCount - 1);
 }
 
-// Few partials: a row is a warp's, kHeadDim / 32 columns a lane; all that it reads is on its way at once.
+// Few partials: a row is a warp's, kHeadDim / 32 columns a lane. A batch is on its way at once.
 template <int kHeadDim>
 __device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge& merge, int index, float4* weights) {
-  constexpr int kColumns = kHeadDim / 32;
+  constexpr int kColumns = kHeadDim / 32, kFew = 16;
   struct alignas(kColumns * 4) Columns {
     float at[kColumns];
   };
   const int lane = threadIdx.x % 32;
   const Row row(args, merge, index, kHeadDim);
-  Columns o[kFewPartials];
-#pragma unroll
-  for (int i = 0; i < kFewPartials; ++i) {
-    o[i] = i < merge.count ? *reinterpret_cast<const Columns*>(row.o + i * row.stride * kHeadDim + lane * kColumns)
-                           : Columns{};
-  }
   float m = -infinity(), sum = 0.0f;
-  put_weights<kFewPartials>(stats_at(row, lane, lane < kFewPartials ? merge.count : 0), lane, m, weights);
   Columns result{};
+#pragma unroll 1
+  for (int begin = 0; begin < merge.count; begin += kFew) {
+    Columns o[kFew];
 #pragma unroll
-  for (int i = 0; i < kFewPartials; ++i) {
-    const float4 at = weights[i];
-    const Weights w = {0.0f, at.x, at.y};
-    sum = merged(sum, at.z, w);
+    for (int i = 0; i < kFew; ++i) {
+      const float* const from = row.o + (begin + i) * row.stride * kHeadDim + lane * kColumns;
+      o[i] = begin + i < merge.count ? *reinterpret_cast<const Columns*>(from) : Columns{};
+    }
+    put_weights<kFew>(stats_at(row, begin + lane, lane < kFew ? merge.count : 0), lane, m, weights);
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) result.at[c] = merged(result.at[c], o[i].at[c], w);
+    for (int i = 0; i < kFew; ++i) {
+      const float4 at = weights[i];
+      const Weights w = {0.0f, at.x, at.y};
+      sum = merged(sum, at.z, w);
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) result.at[c] = merged(result.at[c], o[i].at[c], w);
+    }
   }
   Bf16Bits* const out = out_of(args, merge, index) + lane * kColumns;
 #pragma unroll
