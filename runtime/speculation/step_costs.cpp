@@ -13,12 +13,17 @@ constexpr double kLargestRise = 1.3;  // of one measurement: a pause of the mach
 constexpr double kMostWeight = 16;    // of a point, in measurements
 constexpr double kWide = 1.5;         // beyond the measured sizes, the slope is that of two that lie so far apart
 
-// A first measurement may hold what the device does once for a shape. That shows where it took longer than as many
-// smaller steps together, or than a larger one.
-bool is_plausible(const CostCurve::Knot& knot, const CostCurve::Knot* smaller, const CostCurve::Knot* larger) {
+// A first measurement may hold what the device does once for a shape. It is not believed where it took much longer than
+// a smaller step lets one guess, or than a larger one, until there is a second: a size that is taken to be dear is
+// never tried again.
+bool is_believed(const CostCurve::Knot& knot, const CostCurve::Knot* smaller, const CostCurve::Knot* larger,
+                 double base) {
   constexpr double kSlack = 1.5;
   if (knot.weight > 1) return true;
-  if (smaller != nullptr && knot.seconds > kSlack * smaller->seconds * knot.size / smaller->size) return false;
+  if (smaller != nullptr) {
+    const double guess = smaller->seconds * (base + knot.size) / (base + smaller->size);
+    if (knot.seconds > kSlack * guess) return false;
+  }
   return larger == nullptr || knot.seconds <= kSlack * larger->seconds;
 }
 
@@ -56,7 +61,8 @@ std::int32_t size_bucket(std::int32_t n) {
 CostCurve::CostCurve(std::vector<Knot> knots, double base) : base_(base) {
   for (std::size_t i = 0; i < knots.size(); ++i) {
     const Knot* const smaller = knots_.empty() ? nullptr : &knots_.back();
-    if (is_plausible(knots[i], smaller, i + 1 < knots.size() ? &knots[i + 1] : nullptr)) knots_.push_back(knots[i]);
+    if (is_believed(knots[i], smaller, i + 1 < knots.size() ? &knots[i + 1] : nullptr, base_))
+      knots_.push_back(knots[i]);
   }
   make_monotone(knots_);
 }

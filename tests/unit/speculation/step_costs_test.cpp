@@ -28,8 +28,10 @@ TEST(TimeTable, OnePointTellsOfSmallerAndLargerOnes) {
 
 TEST(TimeTable, PointsAreJoinedAndGoOnBeyondTheLast) {
   TimeTable table(24);
-  table.add(2, 2, 1.0);
-  table.add(2, 6, 2.0);
+  for (int i = 0; i < 2; ++i) {  // the second one makes it believed
+    table.add(2, 2, 1.0);
+    table.add(2, 6, 2.0);
+  }
   const CostCurve curve = table.curve(2);
   EXPECT_DOUBLE_EQ(curve.at(4), 1.5);
   EXPECT_DOUBLE_EQ(curve.at(8), 2.5);
@@ -38,9 +40,11 @@ TEST(TimeTable, PointsAreJoinedAndGoOnBeyondTheLast) {
 
 TEST(TimeTable, ASizeWithOnePointHasTheShapeOfTheOthers) {
   TimeTable table(24);
-  table.add(4, 4, 1.0);
-  table.add(4, 8, 2.0);
-  table.add(16, 16, 6.0);
+  for (int i = 0; i < 2; ++i) {
+    table.add(4, 4, 1.0);
+    table.add(4, 8, 2.0);
+    table.add(16, 16, 6.0);
+  }
   EXPECT_DOUBLE_EQ(table.curve(16).at(8), 2.0);
   for (int i = 0; i < 40; ++i) table.add(16, 8, 3.0);  // more sequences of the same rows take longer
   EXPECT_NEAR(table.curve(16).at(8), 3.0, 1e-9);
@@ -76,7 +80,7 @@ TEST(TimeTable, TheFirstMeasurementsCountAsTheirLeastAndAPauseHardly) {
 TEST(TimeTable, AFirstMeasurementThatCannotBeIsNotBelieved) {
   TimeTable table(24);
   for (int i = 0; i < 4; ++i) table.add(1, 2, 1.0);
-  table.add(1, 4, 50.0);  // as two steps of 2 rows it would take 2
+  table.add(1, 4, 50.0);
   EXPECT_LT(table.curve(1).at(4), 2.0);
   table.add(1, 1, 50.0);  // 2 rows take 1
   EXPECT_LE(table.curve(1).at(1), 1.0);
