@@ -7,13 +7,14 @@
 namespace mortise {
 namespace {
 
-constexpr std::int32_t kStepsBetween = 64;  // probes of the same kind of a whole batch
-constexpr double kWorthAProbe = 0.3;        // of a step: longer drafts that lose more will not turn out to be the best
-constexpr double kPlausible = 0.5;          // of the best rate: a step without drafts is not taken for twice as fast
-constexpr double kLargestBudget = 50;       // steps: a probe that waited for ever would come all at once
-constexpr double kLargestDebt = 5;          // steps: drafts after one that stood may come before there is a budget
-constexpr double kHorizon = 32;             // steps over which drafting again pays for what was missed meanwhile
-constexpr double kHysteresis = 1.03;        // near the point where drafting begins to pay, back and forth costs more
+constexpr std::int32_t kStepsBetween = 64;    // probes of the same kind of a whole batch
+constexpr std::int32_t kStepsBetweenNew = 4;  // of a size that is not known yet
+constexpr double kWorthAProbe = 0.3;   // of a step: longer drafts that lose more will not turn out to be the best
+constexpr double kPlausible = 0.5;     // of the best rate: a step without drafts is not taken for twice as fast
+constexpr double kLargestBudget = 50;  // steps: a probe that waited for ever would come all at once
+constexpr double kLargestDebt = 5;     // steps: drafts after one that stood may come before there is a budget
+constexpr double kHorizon = 32;        // steps over which drafting again pays for what was missed meanwhile
+constexpr double kHysteresis = 1.03;   // near the point where drafting begins to pay, back and forth costs more
 // Of the time, at most, that goes into choosing; and what a draft that is weighed takes (0.06 to 0.12 us where
 // measured).
 constexpr double kChoiceShare = 0.0075, kSecondsPerItem = 8e-8;
@@ -185,7 +186,10 @@ AdaptiveLengths::Choice AdaptiveLengths::expected(std::span<const Candidate> can
 void AdaptiveLengths::probe(std::span<const Candidate> candidates, const Choice& best) {
   if (best.rate() <= 0 || probe_zeros(candidates, best)) return;
   if (best.most > 0 && steps_since_without_ >= kStepsBetween && probe_all(candidates, best, Probe::kWithout)) return;
-  if (steps_since_longer_ >= kStepsBetween) probe_all(candidates, best, Probe::kLonger);
+  std::int32_t rows = num_candidates_;
+  for (const Candidate& candidate : candidates) rows += candidate.limit;
+  const std::int32_t between = step_costs_.knows(num_candidates_, rows) ? kStepsBetween : kStepsBetweenNew;
+  if (steps_since_longer_ >= between) probe_all(candidates, best, Probe::kLonger);
 }
 
 // One draft for each sequence that gets none, when the budget has it for all of them together: what drafting costs

@@ -108,6 +108,13 @@ void TimeTable::add(std::int32_t a, std::int32_t b, double seconds) {
   lines_[size_bucket(a)][size_bucket(b)].add(b, seconds);
 }
 
+bool TimeTable::knows(std::int32_t a, std::int32_t b) const {
+  const auto line = lines_.find(size_bucket(a));
+  if (line == lines_.end()) return false;
+  const auto point = line->second.find(size_bucket(b));
+  return point != line->second.end() && point->second.count > 1;
+}
+
 const TimeTable::Line& TimeTable::nearest(std::int32_t a) const {
   const std::int32_t bucket = size_bucket(a);
   const auto distance = [&](const auto& line) { return std::abs(line.first - bucket); };

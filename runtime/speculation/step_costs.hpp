@@ -41,6 +41,7 @@ class TimeTable {
   explicit TimeTable(double base) : base_(base) {}
 
   void add(std::int32_t a, std::int32_t b, double seconds);
+  bool knows(std::int32_t a, std::int32_t b) const;  // measured often enough to be believed
   // Over b. Where nothing was measured at this a, all others' mean, times what this a (or the nearest one that was
   // measured) is above it.
   CostCurve curve(std::int32_t a) const;
