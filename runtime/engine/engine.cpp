@@ -254,10 +254,7 @@ void Engine::step() {
   trace_.phase("forward");
   mortise_error error = empty_error();
   check_part(parts_.attention.api->plan(parts_.attention.self, &step, &error), error, parts_.attention.name);
-  const std::uint64_t num_replays = graphs_.num_replays();
   const mortise_tensor hidden = graphs_.forward(step, bucket);
-  // The first steps of a bucket are captured, and cost many times what a replay does.
-  const bool is_typical = !bucket || graphs_.num_replays() > num_replays;
   counters_.num_rows += static_cast<std::uint64_t>(batch.num_real_tokens);
   counters_.num_graph_replays = graphs_.num_replays();
   trace_.phase("sample");
@@ -265,7 +262,7 @@ void Engine::step() {
   trace_.phase("commit");
   commit(scheduled, rows_.logit_rows(), std::move(infos), hidden);
   ended_ids_.clear();  // by now model, attention and proposer have been told
-  drafting_.end_step(scheduled, num_rows, is_typical);
+  drafting_.end_step(scheduled, num_rows, graphs_.is_typical());
 }
 
 // Gives the further paths of draft trees blocks, as far as blocks, rows and places are left of this step; the others

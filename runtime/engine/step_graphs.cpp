@@ -61,11 +61,13 @@ mortise_tensor StepGraphs::run(const mortise_step& step) const {
 }
 
 mortise_tensor StepGraphs::forward(const mortise_step& step, const std::optional<BatchBucket>& bucket) {
+  is_typical_ = !bucket;
   if (!bucket) return run(step);
   if (generation_ != step.generation) drop();
   generation_ = step.generation;
   if (ran_.insert(*bucket).second) return run(step);
   const auto known = graphs_.find(*bucket);
+  is_typical_ = known != graphs_.end();
   const Graph* const graph = known != graphs_.end() ? &known->second : capture(step, *bucket);
   if (graph == nullptr) return run(step);
   mortise_error error = empty_error();

@@ -31,6 +31,9 @@ class StepGraphs {
   mortise_tensor forward(const mortise_step& step, const std::optional<BatchBucket>& bucket);
 
   std::uint64_t num_replays() const { return num_replays_; }
+  // Whether the last forward is what a step of its bucket takes every time. The first one runs operation by operation
+  // and the second one captures, which takes many times as long.
+  bool is_typical() const { return is_typical_; }
 
  private:
   struct Graph {
@@ -49,6 +52,7 @@ class StepGraphs {
   std::set<BatchBucket> ran_;
   std::map<BatchBucket, Graph> graphs_;
   std::uint64_t num_replays_ = 0;
+  bool is_typical_ = true;
 };
 
 // A step of these parts without a batch.
