@@ -21,8 +21,9 @@ struct Named {
   SubjectScenario make;  // null: needs no engine in this process
 };
 constexpr Named kScenarios[] = {
-    {"decode", decode_scenario}, {"prefill", prefill_scenario}, {"batch", batch_scenario}, {"groups", groups_scenario},
-    {"score", score_scenario},   {"startup", nullptr},          {"limits", nullptr},       {"speculation", nullptr},
+    {"decode", decode_scenario}, {"prefill", prefill_scenario}, {"batch", batch_scenario},
+    {"groups", groups_scenario}, {"score", score_scenario},     {"startup", nullptr},
+    {"limits", nullptr},         {"speculation", nullptr},      {"attention", nullptr},
 };
 
 SubjectScenario scenario_named(const std::string& name) {
@@ -64,22 +65,22 @@ SubjectChoice second_choice(const BenchOptions& options) {
 struct Side {
   std::unique_ptr<Subject> subject;
   Scenario scenario;
+  std::string device;
 };
 
 Side open_side(const BenchOptions& options, const SubjectChoice& choice, TraceFile* trace) {
   Side side;
-  const SubjectScenario make = scenario_named(options.scenario);
-  if (make == nullptr) {
-    side.scenario = startup_scenario(choice);
-  } else {
+  if (const SubjectScenario make = scenario_named(options.scenario)) {
     side.subject = std::make_unique<Subject>(choice, trace);
     side.scenario = make(*side.subject, options.sizes);
+    side.device = device_text(side.subject->device());
+  } else if (options.scenario == "attention") {
+    side.scenario = attention_scenario(choice, options.sizes, side.device);
+  } else {
+    side.scenario = startup_scenario(choice);
+    side.device = processor_name();
   }
   return side;
-}
-
-std::string device_of(const Side& side) {
-  return side.subject ? device_text(side.subject->device()) : processor_name();
 }
 
 ReportLimits summary(const std::vector<Limits>& samples, const LimitProbes& probes) {
@@ -131,6 +132,9 @@ void check_options(const BenchOptions& options) {
   }
   if (options.scenario == "startup" && !options.trace.empty()) {
     fail("bench startup: runs in other processes, which --trace does not see; leave it out");
+  }
+  if (options.scenario == "attention" && (!options.against.empty() || !options.trace.empty())) {
+    fail("bench attention: has the sides that it compares, and no engine; leave out --against and --trace");
   }
   const bool in_turns = options.scenario == "speculation";
   if (in_turns && (!options.against.empty() || !options.trace.empty())) {
@@ -192,12 +196,12 @@ Report run_bench(const BenchOptions& options) {
   report.subject = choice.label();
   {
     const Side side = open_side(options, choice, trace.get());
-    report.device = device_of(side);
+    report.device = side.device;
     if (in_pairs) {
       const SubjectChoice other_choice = second_choice(options);
       const Side other = open_side(options, other_choice, nullptr);
       check_same_work(side.scenario, other.scenario);
-      report.against = other_choice.label() + "; " + device_of(other);
+      report.against = other_choice.label() + "; " + other.device;
       report.comparisons = measure_pairs(side.scenario, other.scenario, report.repeats);
     } else {
       Measurement measurement = measure(side.scenario, report.repeats);

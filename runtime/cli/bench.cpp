@@ -85,20 +85,22 @@ void run(CommandOptions& options) {
 void add_sizes(CLI::App& command, bench::Sizes& sizes) {
   command
       .add_option("--batch", sizes.batches,
-                  "sequences at a time: of decode several, 1,8,32; of speculation 1,4,16,64; of groups those of one")
+                  "sequences at a time: of decode several, 1,8,32; of speculation 1,4,16,64; of groups those of one; "
+                  "of attention 64")
       ->delimiter(',')
       ->allow_extra_args(false);
   command.add_option("--prompt", sizes.prompt, "tokens of a prompt");
   command.add_option("--output", sizes.output, "tokens to generate for each");
   command.add_option("--groups", sizes.num_groups, "groups: how many (32)");
-  command.add_option("--shared", sizes.shared, "groups: tokens that those of one group share (512)");
+  command.add_option("--shared", sizes.shared,
+                     "groups, attention: tokens that those of one group share (512; 2000 and 8192)");
   command
       .add_option("--rates", sizes.rates, "speculation: shares of an oracle's drafts that are right; 0,0.5,0.8,0.95")
       ->delimiter(',')
       ->allow_extra_args(false);
   command.add_option("--draft-tokens", sizes.draft_tokens, "speculation: drafts for a sequence and step, at most")
       ->check(CLI::PositiveNumber);
-  command.add_option("--own", sizes.own, "groups: tokens of its own that each has (64)");
+  command.add_option("--own", sizes.own, "groups, attention: tokens of its own that each has (64; 208)");
 }
 
 }  // namespace

@@ -164,6 +164,44 @@ def test_what_speculation_refuses(args, text):
     assert refusal(*args) == text
 
 
+@pytest.mark.parametrize("kv_dtype", ["auto", "int8"])
+def test_attention_compares_cascade_with_paged(tmp_path, kv_dtype):
+    table, report = bench(tmp_path, "attention", "--shape", "tiny", "--batch", 16, "--shared", 600, "--own", 40, "--set",
+                          "device.threads=2", "--set", f"kv_cache.dtype={kv_dtype}", "--repeats", 2)
+    what = "16 x (600 shared + 40)"
+    figures = {f["name"]: f for f in report["figures"]}
+    assert list(figures) == [f"{side} {kind}, {what}" for kind in ("step", "KV read")
+                             for side in ("paged", "cascade")] + [f"paged over cascade {kind}, {what}" for kind in ("step", "KV read")]
+    assert figures[f"cascade step, {what}"]["floor"] > 0 and figures[f"paged step, {what}"]["floor"] is None
+    # 6 heads of 48 elements, 4 layers. Of 640 tokens 512 are whole spans that all share.
+    width = (64 + 48 + 8) if kv_dtype == "int8" else 2 * (64 + 48)
+    assert figures[f"paged KV read, {what}"]["value"] == pytest.approx(16 * 640 * 6 * 4 * width / 1e6)
+    assert figures[f"cascade KV read, {what}"]["value"] == pytest.approx((512 + 16 * 128) * 6 * 4 * width / 1e6)
+    assert figures[f"cascade KV read, {what}"]["floor"] == pytest.approx((600 + 16 * 40) * 6 * 4 * width / 1e6)
+    assert figures[f"paged over cascade KV read, {what}"]["value"] == pytest.approx(4)
+    assert "paged over cascade" in table and "2 threads" in report["device"]
+
+
+def test_attention_measures_two_prefixes_by_default(tmp_path):
+    _, report = bench(tmp_path, "attention", "--shape", "tiny", "--batch", 2, "--own", 4, "--repeats", 1)
+    assert [f["name"] for f in report["figures"]][0] == "paged step, 2 x (2000 shared + 4)"
+    assert [f["name"] for f in report["figures"]][4] == "paged step, 2 x (8192 shared + 4)"
+
+
+@pytest.mark.parametrize("args, text", [
+    ((), "bench attention: needs the heads of a model; name one of tiny, 68m, 160m, 1b, 8b with --shape"),
+    (("--shape", "tiny", "--batch", 0), "--batch 0: expected 1 to 4096"),
+    (("--shape", "tiny", "--batch", "1,2"), "--batch: several are for decode; give one"),
+    (("--shape", "tiny", "--own", 0), "--own 0: expected 1 to 1048576"),
+    (("--shape", "tiny", "--shared", -1), "--shared -1: expected 0 to 1048576"),
+    (("--shape", "tiny", "--batch", 4096, "--own", 1048576), "bench attention: 4096 x (2000 shared + 1048576): these tokens make more than 16777216; take fewer"),
+    (("--shape", "tiny", "--trace", "t.json"),
+     "bench attention: has the sides that it compares, and no engine; leave out --against and --trace"),
+])
+def test_what_attention_refuses(args, text):
+    assert refusal("attention", *args) == text
+
+
 def test_pairs_of_different_work_are_refused():
     assert refusal("prefill", *SMALL, "--batch", 1, "--against", "model.max_model_len=64") == (
         "--against: one side would run 'prefill, 1 x 1024' and the other 'prefill, 1 x 63'; say how much with --prompt")
@@ -199,8 +237,8 @@ def test_no_temporary_folder_is_left(tmp_path):
 
 
 @pytest.mark.parametrize("args, text", [
-    ((), "bench: which scenario? One of decode, prefill, batch, groups, score, startup, limits, speculation (see mortise --help)"),
-    (("decode", "a", "b"), "bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits, speculation) and at most one script, "
+    ((), "bench: which scenario? One of decode, prefill, batch, groups, score, startup, limits, speculation, attention (see mortise --help)"),
+    (("decode", "a", "b"), "bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits, speculation, attention) and at most one script, "
                            "got decode a b (see mortise --help)"),
     (("decode", "--shape", "7b"), "--shape 7b: no shape of that name; there are tiny, 68m, 160m, 1b, 8b"),
     (("decode", "--shape", "tiny", "--set", "threads=1"),
@@ -227,7 +265,7 @@ def test_mistakes_are_told(args, text):
 
 
 def test_two_scripts_are_one_too_many():
-    assert refusal("a.lua", "b.lua") == ("bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits, speculation) and "
+    assert refusal("a.lua", "b.lua") == ("bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits, speculation, attention) and "
                                          "at most one script, got a.lua b.lua (see mortise --help)")
 
 

@@ -63,9 +63,9 @@ std::string draw_draft_model(std::mt19937& random, const std::vector<std::filesy
 
 std::string RunConfig::describe() const {
   return fmt::format(
-      "isa {}, threads {}, block_size {}, max_num_seqs {}, max_batched_tokens {}, pool_share {:.2f}, "
+      "isa {}, threads {}, {}, block_size {}, max_num_seqs {}, max_batched_tokens {}, pool_share {:.2f}, "
       "prefix_cache {}, {}, {} schedule, proposer {}, drafts {} of {}{}{}, {} lengths, weights {}, kv {}",
-      isa, threads, block_size, max_num_seqs, max_batched_tokens, pool_share, prefix_cache, twice ? "twice" : "once",
+      isa, threads, attention, block_size, max_num_seqs, max_batched_tokens, pool_share, prefix_cache, twice ? "twice" : "once",
       random_schedule ? "random" : "fcfs", proposer.empty() ? "none" : proposer, draft_percent, oracle_tokens,
       choose_proposers ? ", chosen by request" : "", batch_expansion ? ", expanded" : "",
       adaptive ? "adaptive" : "fixed", weights, kv_dtype);
@@ -95,9 +95,14 @@ std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size
   const int prefix = kPrefixes[between(random, 0, 2)];
   if (prefix + 40 <= max_prompt && chance(random, 40)) {
     const std::vector<std::int32_t> shared = draw_tokens(random, vocab_size, prefix);
+    // Behind it, perhaps, a second prefix that some of the members share.
+    const int longest_nested = chance(random, 50) ? std::min(700, max_prompt - 40 - prefix) : 0;
+    const std::vector<std::int32_t> nested =
+        draw_tokens(random, vocab_size, longest_nested == 0 ? 0 : between(random, 1, longest_nested));
     const int members = between(random, 2, 9);
     for (int i = 0; i < members && total < max_total; ++i) {
       std::vector<std::int32_t> prompt = shared;
+      if (chance(random, 60)) prompt.insert(prompt.end(), nested.begin(), nested.end());
       const std::vector<std::int32_t> own = draw_tokens(random, vocab_size, between(random, 1, 40));
       prompt.insert(prompt.end(), own.begin(), own.end());
       add(std::move(prompt));
@@ -143,6 +148,7 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   constexpr const char* kWeights[] = {"auto", "auto", "int8", "int4"};
   config.weights = kWeights[between(random, 0, 3)];
   if (chance(random, 40)) config.kv_dtype = "int8";
+  if (chance(random, 60)) config.attention = "cascade";
   return config;
 }
 

@@ -27,6 +27,7 @@ TEST(RemoteDevice, RequestsGetTheBitsOfTheCpu) {
     config.weights = "auto";
     const Outcomes alone = run_alone(model.folder, config.isa, requests, config);
     config.device = "remote";
+    config.attention = "paged";
     const RunReport together = run_together(model.folder, config, requests, &alone);
     EXPECT_EQ(difference(together.outcomes, alone), "")
         << "mix " << mix << ", " << model.name << ": " << config.describe();

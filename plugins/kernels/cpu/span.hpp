@@ -3,9 +3,10 @@
 //
 //   out[r, h] = softmax_t(scale * q[r, h] . K[t]) V[t]      t: the keys that row r sees
 //
-// A unit of work is a run of rows of one sequence with the query heads of one kv head, and a range of spans. Whatever
-// the units, a row's bits are those of the reference (reference/span.hpp): each span gives a partial result
-// (maximum, sum, O) that depends on the row alone, and partials merge from left to right.
+// A unit of work is a run of rows of one sequence with the query heads of one kv head, and a range of spans; or rows of
+// several sequences that hold those spans in the same blocks. Whatever the units, a row's bits are those of the
+// reference (reference/span.hpp): each span gives a partial result (maximum, sum, O) that depends on the row alone, and
+// partials merge from left to right.
 //
 // The KV cache of one block, one layer and one kv head; a group is 16 tokens, a pair two neighbours:
 //   K  [block_size / 16] groups of [key_depth / 2][16 tokens][2]   bf16: pairs along head_dim, zero from head_dim on
@@ -46,32 +47,48 @@ struct KvLayout {
 KvLayout make_kv_layout(std::int32_t element_bytes, std::int32_t num_layers, std::int32_t num_kv_heads,
                         std::int32_t head_dim, std::int32_t block_size);
 
+// Partials in memory: a record of record_floats() for each row and head, the heads of a row after each other. Number n
+// of a unit's first row and head is at `records` + n * stride. Each is of a span, or of several that have been merged;
+// they follow each other from left to right.
+struct SpanPartials {
+  float* records;
+  std::ptrdiff_t stride;
+  std::int32_t count;
+};
+
+// O, maximum and sum, in whole cache lines: two threads may write neighbours. A sum of 0: the row sees nothing.
+constexpr std::size_t record_floats(std::int32_t value_width) {
+  return static_cast<std::size_t>(value_width) + 16;
+}
+
 // Strides are in elements; q and out have the model's type.
 struct SpanUnit {
-  const void* q;  // first row, first head
+  const void* q;  // first row, first head; of gathered rows: the row that `rows` counts from
   std::ptrdiff_t q_row_stride, q_head_stride;
   void* out;
   std::ptrdiff_t out_row_stride, out_head_stride;
   // num_heads <= kSpanRows, num_rows * num_heads <= kUnitRows; all heads share one kv head.
   std::int32_t num_rows, num_heads;
   std::int32_t position;  // of the first row; the next rows follow
-  std::int32_t seq_len;   // keys 0 .. seq_len - 1 are written; 0: out = 0
-  std::int32_t window;    // a row at p sees p - window + 1 .. p; 0: 0 .. p
-  float scale;            // attention scale * log2(e), see span_scale()
-  const void* kv;         // the cache at this layer and kv head, block 0
+  // Gathered rows, of any sequences: where they are, and their positions [num_rows]; null: they follow each other.
+  const std::int32_t *rows, *positions;
+  std::int32_t last_position;  // gathered: the largest, as `position` is the smallest
+  std::int32_t seq_len;        // keys 0 .. seq_len - 1 are written; 0: out = 0
+  std::int32_t window;         // a row at p sees p - window + 1 .. p; 0: 0 .. p
+  float scale;                 // attention scale * log2(e), see span_scale()
+  const void* kv;              // the cache at this layer and kv head, block 0
   const KvLayout* layout;
   const std::int32_t* block_table;  // of the sequence
   std::int32_t first_span, end_span;
   const SpanUnit* next;  // what this thread will compute next, a hint for reading ahead; may be null
-  float* partials;       // [end_span - first_span] of partial_floats(); used by `partial` and `merge`
+  // What the rows saw before first_span, [num_prior]: merged first. Of `attend` alone.
+  const SpanPartials* prior;
+  std::int32_t num_prior;
+  SpanPartials partials;  // where `fold` and `partial` write
 };
 
 // scale * log2(e), computed in double, rounded once.
 float span_scale(float attention_scale);
-
-// A partial. A unit is computed in parts of as many rows as give kSpanRows rows times heads; each part has maxima
-// [kSpanRows], sums [kSpanRows] (0: the row sees nothing of the span) and O [rows * heads, value_width], part by part.
-std::size_t partial_floats(std::int32_t value_width, std::int32_t num_rows, std::int32_t num_heads);
 
 // What one thread needs while it computes a unit. 64-byte aligned; contents do not matter.
 struct alignas(64) SpanScratch {
@@ -101,12 +118,13 @@ struct KvWrite {
 
 // One table for each type of the model, bf16 and f32, and of the cache: the model's, or int8.
 struct SpanKernels {
-  // Folds all spans in [first_span, end_span) from left to right and writes out. REQUIRES: the rows see no other span.
+  // Folds what is prior and then all spans in [first_span, end_span), which may be none, from left to right and writes
+  // out. REQUIRES: the rows see no other span.
   void (*attend)(const SpanUnit& unit, SpanScratch& scratch);
+  // The same, into one partial. REQUIRES: the rows see no span before.
+  void (*fold)(const SpanUnit& unit, SpanScratch& scratch);
   // Writes the partial of each span in [first_span, end_span).
   void (*partial)(const SpanUnit& unit, SpanScratch& scratch);
-  // Folds partials from left to right and writes out: attend, when the partials are there.
-  void (*merge)(const SpanUnit& unit, SpanScratch& scratch);
 };
 
 struct KvWriteKernels {

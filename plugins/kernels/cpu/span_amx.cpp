@@ -166,7 +166,7 @@ struct TileProducts {
     const std::size_t depth = index(unit.layout->key_depth), head_dim = index(unit.layout->head_dim);
     Bf16* q = reinterpret_cast<Bf16*>(scratch.q);
     for (std::int32_t r = 0; r < unit.num_rows; ++r) {
-      const Bf16* from = static_cast<const Bf16*>(unit.q) + r * unit.q_row_stride;
+      const Bf16* from = static_cast<const Bf16*>(unit.q) + place_of(unit, r) * unit.q_row_stride;
       for (std::int32_t h = 0; h < unit.num_heads; ++h, q += depth, from += unit.q_head_stride) {
         std::size_t d = 0;
         for (; d + kTileDepth <= head_dim; d += kTileDepth) std::memcpy(q + d, from + d, kRowBytes);
@@ -286,6 +286,11 @@ void attend_with(const SpanUnit& unit, SpanScratch& scratch) {
 }
 
 template <class E>
+void fold_with(const SpanUnit& unit, SpanScratch& scratch) {
+  on_tiles(unit) ? fold<Bf16, TileProducts<E>>(unit, scratch) : fold<Bf16, VecProducts<Bf16, E>>(unit, scratch);
+}
+
+template <class E>
 void write_partials_with(const SpanUnit& unit, SpanScratch& scratch) {
   on_tiles(unit) ? write_partials<Bf16, TileProducts<E>>(unit, scratch)
                  : write_partials<Bf16, VecProducts<Bf16, E>>(unit, scratch);
@@ -296,15 +301,15 @@ void write_partials_with(const SpanUnit& unit, SpanScratch& scratch) {
 extern const SpanKernels kSpanBf16Kernels;
 constinit const SpanKernels kSpanBf16Kernels = {
     .attend = attend_with<Bf16>,
+    .fold = fold_with<Bf16>,
     .partial = write_partials_with<Bf16>,
-    .merge = merge<Bf16>,
 };
 
 extern const SpanKernels kSpanBf16Int8Kernels;
 constinit const SpanKernels kSpanBf16Int8Kernels = {
     .attend = attend_with<std::int8_t>,
+    .fold = fold_with<std::int8_t>,
     .partial = write_partials_with<std::int8_t>,
-    .merge = merge<Bf16>,
 };
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -223,7 +223,7 @@ struct VecProducts {
     float* q = scratch.q;
     for (std::int32_t r = 0; r < unit.num_rows; ++r) {
       for (std::int32_t h = 0; h < unit.num_heads; ++h, q += depth) {
-        const T* from = static_cast<const T*>(unit.q) + r * unit.q_row_stride + h * unit.q_head_stride;
+        const T* from = static_cast<const T*>(unit.q) + place_of(unit, r) * unit.q_row_stride + h * unit.q_head_stride;
         for (std::size_t d = 0; d < depth; d += kLanes) {
           const std::size_t here = d < head_dim ? lanes_left(head_dim - d) : 0;
           store_tail(q + d, read_tail(from + d, here), lanes_left(depth - d));

@@ -40,9 +40,4 @@ float span_scale(float attention_scale) {
   return static_cast<float>(static_cast<double>(attention_scale) * kLog2E);
 }
 
-std::size_t partial_floats(std::int32_t value_width, std::int32_t num_rows, std::int32_t num_heads) {
-  const std::int32_t rows = kSpanRows / num_heads, parts = (num_rows + rows - 1) / rows;
-  return static_cast<std::size_t>(parts * 2 * kSpanRows + num_rows * num_heads * value_width);
-}
-
 }  // namespace mortise::cpu

@@ -25,15 +25,30 @@ struct KeyRange {
   std::int32_t begin, end;
 };
 
-KeyRange visible_keys(const SpanUnit& unit, std::int32_t row, std::int32_t span) {
-  const std::int32_t position = unit.position + row, start = span * kSpan;
-  const std::int32_t first = unit.window > 0 ? position - unit.window + 1 : 0;
+// Of a row at `position`.
+KeyRange keys_seen_from(std::int32_t position, const SpanUnit& unit, std::int32_t span) {
+  const std::int32_t start = span * kSpan, first = unit.window > 0 ? position - unit.window + 1 : 0;
   return {maximum(first - start, 0), minimum(position + 1 - start, kSpan)};
 }
+KeyRange visible_keys(const SpanUnit& unit, std::int32_t row, std::int32_t span) {
+  return keys_seen_from(unit.positions == nullptr ? unit.position + row : unit.positions[row], unit, span);
+}
+std::int32_t last_position(const SpanUnit& unit) {
+  return unit.positions == nullptr ? unit.position + unit.num_rows - 1 : unit.last_position;
+}
 
-// The keys that any row sees: positions ascend, so from the first row's first to the last row's last.
+// The keys that any row sees: from the first that the first position sees to the last that the last one does.
 KeyRange keys_of_unit(const SpanUnit& unit, std::int32_t span) {
-  return {visible_keys(unit, 0, span).begin, visible_keys(unit, unit.num_rows - 1, span).end};
+  return {keys_seen_from(unit.position, unit, span).begin, keys_seen_from(last_position(unit), unit, span).end};
+}
+// Those that all rows see.
+KeyRange keys_of_all(const SpanUnit& unit, std::int32_t span) {
+  return {keys_seen_from(last_position(unit), unit, span).begin, keys_seen_from(unit.position, unit, span).end};
+}
+
+// Where row `row` of the unit is, in rows from q and out.
+std::ptrdiff_t place_of(const SpanUnit& unit, std::int32_t row) {
+  return unit.rows == nullptr ? row : unit.rows[row];
 }
 
 // Maxima, sums and O of a span, or of the spans so far.
@@ -54,6 +69,10 @@ struct Part {
   Partial partial(float* memory) const {
     return partial_at(memory + number * 2 * kSpanRows + first * index(unit.layout->value_width));
   }
+  // The record of the part's first row and head, number n.
+  float* record(const SpanPartials& partials, std::int32_t n) const {
+    return partials.records + n * partials.stride + first * record_floats(unit.layout->value_width);
+  }
 };
 
 // Calls f(part) for all parts of a unit.
@@ -62,9 +81,14 @@ MORTISE_INLINE void over_parts(const SpanUnit& unit, const F& f) {
   const std::int32_t rows = kSpanRows / unit.num_heads;
   Part part = {unit, 0, 0};
   for (std::int32_t row = 0; row < unit.num_rows; row += rows, ++part.number) {
-    part.unit.q = static_cast<const T*>(unit.q) + row * unit.q_row_stride;
-    part.unit.out = static_cast<T*>(unit.out) + row * unit.out_row_stride;
-    part.unit.position = unit.position + row;
+    if (unit.rows == nullptr) {
+      part.unit.q = static_cast<const T*>(unit.q) + row * unit.q_row_stride;
+      part.unit.out = static_cast<T*>(unit.out) + row * unit.out_row_stride;
+      part.unit.position = unit.position + row;
+    } else {  // the smallest and the largest position of all stand for the part's
+      part.unit.rows = unit.rows + row;
+      part.unit.positions = unit.positions + row;
+    }
     part.unit.num_rows = minimum(rows, unit.num_rows - row);
     part.first = index(row * unit.num_heads);
     f(part);

@@ -22,12 +22,11 @@ MORTISE_INLINE Bf16* probabilities_of(SpanScratch& scratch, std::size_t block) {
   return reinterpret_cast<Bf16*>(scratch.scores) + block * kBlockNumbers;
 }
 
-// All rows see all keys of the block. Positions ascend: the last row's first key and the first row's last key decide.
+// All rows see all keys of the block.
 MORTISE_INLINE bool whole_block(const PartSpan& p, std::size_t block) {
-  const SpanUnit& unit = p.part.unit;
+  const KeyRange all = keys_of_all(p.part.unit, p.span);
   const std::int32_t begin = static_cast<std::int32_t>(block * kTileDepth);
-  return visible_keys(unit, unit.num_rows - 1, p.span).begin <= begin &&
-         visible_keys(unit, 0, p.span).end >= begin + static_cast<std::int32_t>(kTileDepth);
+  return all.begin <= begin && all.end >= begin + static_cast<std::int32_t>(kTileDepth);
 }
 
 // Which of the sixteen keys from `key` row m sees.

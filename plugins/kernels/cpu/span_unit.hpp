@@ -212,18 +212,27 @@ void fetch_queries(const SpanUnit* next) {
   const std::ptrdiff_t line = 64 / static_cast<std::ptrdiff_t>(sizeof(T)), head_dim = next->layout->head_dim;
   for (std::int32_t r = 0; r < next->num_rows; ++r) {
     for (std::int32_t h = 0; h < next->num_heads; ++h) {
-      const T* const q = static_cast<const T*>(next->q) + r * next->q_row_stride + h * next->q_head_stride;
+      const T* const q =
+          static_cast<const T*>(next->q) + place_of(*next, r) * next->q_row_stride + h * next->q_head_stride;
       for (std::ptrdiff_t d = 0; d < head_dim; d += line) __builtin_prefetch(q + d, 0, 2);
     }
   }
 }
 
+// What is prior and all spans of the unit into scratch.total, from left to right.
 template <class T, class Products>
-void attend(const SpanUnit& unit, SpanScratch& scratch) {
+void fold_all(const SpanUnit& unit, SpanScratch& scratch) {
   const Partial partial = partial_at(scratch.span);
   const std::size_t width = index(unit.layout->value_width);
+  over_parts<T>(unit, [&](const Part& part) {
+    const Partial total = part.partial(scratch.total);
+    clear(total);
+    for (const SpanPartials *prior = unit.prior, *end = prior + unit.num_prior; prior != end; ++prior) {
+      for (std::int32_t n = 0; n < prior->count; ++n) merge_records(part.record(*prior, n), total, part.rows(), width);
+    }
+  });
+  if (unit.first_span == unit.end_span) return;
   Products::begin(unit, scratch);
-  over_parts<T>(unit, [&](const Part& part) { clear(part.partial(scratch.total)); });
   clear(partial);
   for (std::int32_t span = unit.first_span; span < unit.end_span; ++span) {
     if (!sees_span(unit, span)) continue;
@@ -232,40 +241,41 @@ void attend(const SpanUnit& unit, SpanScratch& scratch) {
     over_parts<T>(unit, [&](const Part& part) {
       if (!sees_span(part.unit, span)) return;
       unit_span.compute(part, partial);
-      merge_partial(partial, part.partial(scratch.total), part.rows(), width);
+      merge_partial({partial, width}, part.partial(scratch.total), part.rows(), width);
     });
   }
   Products::end();
+}
+
+template <class T, class Products>
+void attend(const SpanUnit& unit, SpanScratch& scratch) {
+  fold_all<T, Products>(unit, scratch);
   over_parts<T>(unit, [&](const Part& part) { write_out<T>(part.unit, part.partial(scratch.total)); });
 }
 
 template <class T, class Products>
+void fold(const SpanUnit& unit, SpanScratch& scratch) {
+  fold_all<T, Products>(unit, scratch);
+  const std::size_t width = index(unit.layout->value_width);
+  over_parts<T>(unit, [&](const Part& part) {
+    put_records(part.partial(scratch.total), part.record(unit.partials, 0), part.rows(), width);
+  });
+}
+
+template <class T, class Products>
 void write_partials(const SpanUnit& unit, SpanScratch& scratch) {
-  const std::size_t floats = partial_floats(unit.layout->value_width, unit.num_rows, unit.num_heads);
+  const Partial partial = partial_at(scratch.span);
+  const std::size_t width = index(unit.layout->value_width);
   Products::begin(unit, scratch);
   for (std::int32_t span = unit.first_span; span < unit.end_span; ++span) {
-    float* const to = unit.partials + index(span - unit.first_span) * floats;
     UnitSpan<T, Products> unit_span(unit, span, scratch);
     over_parts<T>(unit, [&](const Part& part) {
-      clear(part.partial(to));
-      if (sees_span(part.unit, span)) unit_span.compute(part, part.partial(to));
+      clear(partial);
+      if (sees_span(part.unit, span)) unit_span.compute(part, partial);
+      put_records(partial, part.record(unit.partials, span - unit.first_span), part.rows(), width);
     });
   }
   Products::end();
-}
-
-template <class T>
-void merge(const SpanUnit& unit, SpanScratch& scratch) {
-  const std::size_t floats = partial_floats(unit.layout->value_width, unit.num_rows, unit.num_heads);
-  over_parts<T>(unit, [&](const Part& part) {
-    const Partial total = part.partial(scratch.total);
-    clear(total);
-    for (std::int32_t n = 0; n < unit.end_span - unit.first_span; ++n) {
-      merge_partial(part.partial(unit.partials + index(n) * floats), total, part.rows(),
-                    index(unit.layout->value_width));
-    }
-    write_out<T>(part.unit, total);
-  });
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "mortise/ext/graph.h"
 #include "mortise/ext/collective.h"
 #include "mortise/ext/checkpoint.h"
+#include "mortise/ext/kv_reads.h"
 #include "mortise/ext/runner.h"
 #include "mortise/ext/sequences.h"
 #include "mortise/ext/weight_cache.h"
@@ -467,6 +468,12 @@ AT(mortise_checkpoint_table, open, 8);
 AT(mortise_checkpoint_table, close, 16);
 AT(mortise_checkpoint_table, config, 24);
 AT(mortise_checkpoint_table, reader, 32);
+
+/* ext/kv_reads.h */
+SIZE(mortise_kv_reads_table, 16);
+AT(mortise_kv_reads_table, struct_size, 0);
+AT(mortise_kv_reads_table, flags, 4);
+AT(mortise_kv_reads_table, kv_bytes, 8);
 
 /* ext/sequences.h */
 SIZE(mortise_sequences_table, 16);

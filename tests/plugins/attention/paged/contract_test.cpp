@@ -29,7 +29,7 @@ mortise_model_dims dims() {
 
 std::string refusal(const mortise_query& q) {
   mortise_error error = make_error();
-  return paged_component()->supports(&q, &error) == MORTISE_OK ? "" : error.message;
+  return span_attention::kPaged.supports(&q, &error) == MORTISE_OK ? "" : error.message;
 }
 
 TEST(PagedContract, SupportsWhatIsNotKnownYet) {
@@ -137,12 +137,12 @@ TEST(PagedContract, CreateNeedsADeviceWithThreads) {
   args.device_table = &table;
   void* instance = nullptr;
   mortise_error error = make_error();
-  EXPECT_EQ(paged_component()->create(host(), &args, &instance, &error), MORTISE_FAILED_PRECONDITION);
+  EXPECT_EQ(span_attention::kPaged.create(host(), &args, &instance, &error), MORTISE_FAILED_PRECONDITION);
   EXPECT_THAT(error.message,
               HasSubstr(std::string("the device does not offer ") + MORTISE_EXT_PARALLEL + "; use the cpu"));
   device.isa = "sse9";
   args.device_table = device_table();
-  EXPECT_EQ(paged_component()->create(host(), &args, &instance, &error), MORTISE_FAILED_PRECONDITION);
+  EXPECT_EQ(span_attention::kPaged.create(host(), &args, &instance, &error), MORTISE_FAILED_PRECONDITION);
   EXPECT_THAT(error.message, HasSubstr("sse9"));
 }
 

@@ -134,6 +134,69 @@ class SpanProblem {
     return dense;
   }
 
+  // Any rows, as if each were of a sequence of its own that shares all keys. What all of them see whole is read for all
+  // at once: gathered in units of up to `unit_rows`, from span 0 to `folded` into one partial, the rest span by span.
+  // Then each row goes on alone.
+  std::vector<T> run_gathered(const SpanSet& set, AlignedBuffer<E>& kv, const std::vector<int>& rows, int unit_rows,
+                              int folded) const {
+    const std::size_t row = index(shape.group * shape.head_dim),
+                      floats = record_floats(layout.value_width) * index(shape.group);
+    const int shared = (*std::min_element(rows.begin(), rows.end()) + 1) / kSpan;
+    folded = std::min(folded, shared);
+    std::vector<T> out(rows.size() * row, T{3});
+    AlignedBuffer<SpanScratch> scratch(1);
+    std::memset(static_cast<void*>(scratch.data()), 0xff, sizeof(SpanScratch));  // NaN
+    const auto stride = static_cast<std::ptrdiff_t>(rows.size() * floats);
+    AlignedBuffer<float> records(rows.size() * floats * index(shared + 1));
+    const auto unit_of = [&](std::size_t first, int count, int first_span, int end_span) {
+      SpanUnit unit{};
+      unit.num_rows = count;
+      unit.num_heads = shape.group;
+      unit.q = &q[index(rows[first]) * row];
+      unit.out = &out[first * row];
+      unit.q_row_stride = unit.out_row_stride = static_cast<std::ptrdiff_t>(row);
+      unit.q_head_stride = unit.out_head_stride = shape.head_dim;
+      unit.position = rows[first];
+      unit.seq_len = shape.length;
+      unit.window = shape.window;
+      unit.scale = scale;
+      unit.kv = kv.data() + kLayer * layout.layer_elements + kHead * layout.head_elements;
+      unit.layout = &layout;
+      unit.block_table = table.data();
+      unit.first_span = first_span;
+      unit.end_span = end_span;
+      return unit;
+    };
+    const std::vector<std::int32_t> places(rows.begin(), rows.end());
+    for (std::size_t first = 0; first < rows.size(); first += index(unit_rows)) {
+      const auto count = static_cast<int>(std::min(index(unit_rows), rows.size() - first));
+      SpanUnit unit = unit_of(first, count, 0, folded);
+      unit.q = q.data();  // row 0, which `rows` count from
+      unit.out = nullptr;
+      unit.rows = unit.positions = &places[first];
+      const auto [least, most] = std::minmax_element(&places[first], &places[first] + count);
+      unit.position = *least;
+      unit.last_position = *most;
+      unit.partials = {records.data() + first * floats, stride, 1};
+      set.span->fold(unit, *scratch.data());
+      unit.first_span = folded;
+      unit.end_span = shared;
+      unit.seq_len = shared * kSpan;  // what is behind lies elsewhere
+      unit.partials = {records.data() + stride + static_cast<std::ptrdiff_t>(first * floats), stride, shared - folded};
+      set.span->partial(unit, *scratch.data());
+    }
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      SpanUnit unit = unit_of(r, 1, shared, rows[r] / kSpan + 1);
+      const SpanPartials prior[] = {
+          {records.data() + r * floats, stride, 1},
+          {records.data() + stride + static_cast<std::ptrdiff_t>(r * floats), stride, shared - folded}};
+      unit.prior = prior;
+      unit.num_prior = 2;
+      set.span->attend(unit, *scratch.data());
+    }
+    return out;
+  }
+
   std::vector<T> query_of(int row, int head) const {
     const auto at = q.begin() + (static_cast<std::ptrdiff_t>(row) * shape.group + head) * shape.head_dim;
     return {at, at + shape.head_dim};
@@ -211,18 +274,21 @@ class SpanProblem {
       set.span->attend(unit, scratch);
       return;
     }
-    const std::size_t floats = partial_floats(unit.layout->value_width, unit.num_rows, unit.num_heads);
+    const std::size_t floats = record_floats(unit.layout->value_width) * index(unit.num_rows) * index(unit.num_heads);
     const int last = unit.end_span;
-    AlignedBuffer<float> partials(floats * index(std::max(last, 1)));
-    unit.partials = partials.data();
+    AlignedBuffer<float> records(floats * index(std::max(last, 1)));
+    const SpanPartials all = {records.data(), static_cast<std::ptrdiff_t>(floats), last};
     for (int span = 0; span < last; span += spans) {
       SpanUnit part = unit;
       part.first_span = span;
       part.end_span = std::min(span + spans, last);
-      part.partials = partials.data() + floats * index(span);
+      part.partials = {records.data() + floats * index(span), all.stride, part.end_span - span};
       set.span->partial(part, scratch);
     }
-    set.span->merge(unit, scratch);
+    unit.first_span = last;
+    unit.prior = &all;
+    unit.num_prior = 1;
+    set.span->attend(unit, scratch);
   }
 
   mutable std::mt19937 rng_;

@@ -154,6 +154,35 @@ TYPED_TEST(KernelsSpan, NoCutOfTheRowsOrSpansChangesABit) {
   }
 }
 
+// Rows of many sequences at once: of what they share one reads for all, in any order and whatever window each has.
+TYPED_TEST(KernelsSpan, GatheredRowsHaveTheBitsOfTheReference) {
+  using T = typename TypeParam::Model;
+  unsigned seed = 1;
+  for (const SpanShape& shape :
+       {SpanShape{64, 1, 16, 900, 0}, SpanShape{48, 4, 32, 800, 0}, SpanShape{64, 2, 16, 900, 350},
+        SpanShape{80, 8, 64, 600, 120}, SpanShape{24, 7, 16, 1100, 700}, SpanShape{128, 32, 128, 530, 0}}) {
+    std::mt19937 rng(++seed);
+    const SpanProblem<TypeParam> p(shape, Values::kNormal, Values::kNormal, seed);
+    std::vector<int> rows;
+    for (int i = 0; i < 21; ++i) rows.push_back(std::uniform_int_distribution<int>(511, shape.length - 1)(rng));
+    std::vector<T> expected;
+    for (const int row : rows) {
+      const std::vector<T> one = p.expected(row, row + 1);
+      expected.insert(expected.end(), one.begin(), one.end());
+    }
+    for (const SpanSet& set : span_sets<TypeParam>()) {
+      SCOPED_TRACE(describe(shape, set));
+      auto kv = p.cache(set, shape.length);
+      for (const int folded : {0, 1, 9}) {
+        for (const int unit_rows : {5, kUnitRows / shape.group}) {
+          EXPECT_TRUE(same_bits(expected, p.run_gathered(set, kv, rows, unit_rows, folded)))
+              << folded << " spans folded, " << unit_rows << " rows a unit";
+        }
+      }
+    }
+  }
+}
+
 // A row gives the same bits while the tokens behind it are not there yet, and NaN lies in their slots.
 TYPED_TEST(KernelsSpan, LaterTokensDoNotChangeABit) {
   using T = typename TypeParam::Model;

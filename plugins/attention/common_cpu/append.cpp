@@ -1,9 +1,9 @@
 // Norm and rotation of q and k, K and V into the cache.
 #include <algorithm>
 
-#include "attention/paged/paged.hpp"
+#include "attention/common_cpu/attention.hpp"
 
-namespace mortise::paged {
+namespace mortise::span_attention {
 namespace {
 
 using cpu::Bf16;
@@ -20,7 +20,7 @@ void fetch(const T* from, int32_t elements) {
 }  // namespace
 
 // Rows of sequences without tokens are padding: they are not read, and may all point at one slot.
-void Paged::plan_append(const mortise_batch& batch) {
+void SpanAttention::plan_append(const mortise_batch& batch) {
   append_rows_.clear();
   const int32_t columns = (dims_.num_heads + 2 * dims_.num_kv_heads) * dims_.head_dim;
   const int32_t even = (batch.num_tokens + num_threads_ * kAppendTasks - 1) / (num_threads_ * kAppendTasks);
@@ -40,7 +40,7 @@ void Paged::plan_append(const mortise_batch& batch) {
 }
 
 // The weight in the model's type. `narrowed` has room for a head: what a device that keeps f32 has in bf16 is exact.
-const void* Paged::norm_weight(const mortise_weight* weight, Bf16* narrowed) const {
+const void* SpanAttention::norm_weight(const mortise_weight* weight, Bf16* narrowed) const {
   if (weight == nullptr) return nullptr;
   int64_t n = 0;
   int32_t dtype = 0;
@@ -56,8 +56,8 @@ const void* Paged::norm_weight(const mortise_weight* weight, Bf16* narrowed) con
 
 // Norm and rotation of a row of q or of k, in place.
 template <typename T>
-void Paged::prepare_row(const AppendWork& work, const Heads& heads, int32_t num_heads, const void* weight,
-                        int32_t row) const {
+void SpanAttention::prepare_row(const AppendWork& work, const Heads& heads, int32_t num_heads, const void* weight,
+                                int32_t row) const {
   constexpr bool kBf16 = sizeof(T) == sizeof(Bf16);
   T* const x = reinterpret_cast<T*>(heads.data) + row * heads.row_stride;
   if (weight != nullptr) {
@@ -85,7 +85,7 @@ void Paged::prepare_row(const AppendWork& work, const Heads& heads, int32_t num_
 }
 
 template <typename T>
-void Paged::write_rows(const AppendWork& work, Task rows) const {
+void SpanAttention::write_rows(const AppendWork& work, Task rows) const {
   cpu::KvWrite write{};
   write.k = reinterpret_cast<const T*>(work.k.data) + rows.begin * work.k.row_stride;
   write.k_row_stride = work.k.row_stride;
@@ -107,7 +107,7 @@ void Paged::write_rows(const AppendWork& work, Task rows) const {
 // Few rows at once, up to the end of a group of the cache: they are in the first-level cache when head by head is
 // written, and a group is written whole. V is asked for when its row is in turn, for the memory reads on from there.
 template <typename T>
-void Paged::append_rows(const AppendWork& work, Task rows) const {
+void SpanAttention::append_rows(const AppendWork& work, Task rows) const {
   for (int32_t begin = rows.begin; begin < rows.end;) {
     const auto in_group = static_cast<int32_t>(work.slots[begin] % cpu::kKeyGroup);
     const int32_t end = std::min(begin + cpu::kKeyGroup - in_group, rows.end);
@@ -122,7 +122,7 @@ void Paged::append_rows(const AppendWork& work, Task rows) const {
   }
 }
 
-void Paged::append(const mortise_step& step, const mortise_append_args& args) {
+void SpanAttention::append(const mortise_step& step, const mortise_append_args& args) {
   check_step(step, "append", args.layer);
   if (args.q == nullptr || args.k == nullptr || args.v == nullptr) invalid("append", "q, k and v must be given");
   const mortise_batch batch = known(step.batch);
@@ -151,4 +151,4 @@ void Paged::append(const mortise_step& step, const mortise_append_args& args) {
   });
 }
 
-}  // namespace mortise::paged
+}  // namespace mortise::span_attention

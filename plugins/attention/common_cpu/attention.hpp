@@ -1,24 +1,26 @@
-// paged.hpp: an instance of paged attention on the CPU: its cache layout, its plans of a step, its memory.
-//   paged.cpp  life: options, layout, binding, buffers     plan.cpp  rows -> units of work
-//   append.cpp  q/k norm, rope, writing K and V            run.cpp   attention, copies of blocks
+// attention.hpp: an instance of attention over a paged KV cache on the CPU: its cache layout, its plans of a step, its
+// memory. What paged and cascade have in common, which is all but what their plans make of prefix groups.
+//   attention.cpp  life: options, layout, binding, buffers     plan, plan_units, shared_prefix  rows -> units of work
+//   append.cpp  q/k norm, rope, writing K and V     run.cpp  attention, copies of blocks     component.cpp  the ABI's
+//   tables
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "attention/paged/plan.hpp"
+#include "attention/common_cpu/plan.hpp"
 #include "kernels/cpu/kernels.hpp"
 #include "mortise/attention.h"
 #include "mortise/ext/parallel.h"
 #include "mortise/plugin.hpp"
 
-namespace mortise::paged {
+namespace mortise::span_attention {
 
 [[noreturn]] void invalid(const char* where, std::string message);
 
-// What the plugin can serve; throws Failure with the reason if it cannot. Zeros are unknown and no reason.
-void require_supported(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size);
+// What is served; throws Failure with the reason otherwise. Zeros are unknown and no reason.
+void require_supported(const char* name, const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size);
 
 // Memory from the host, 64-byte aligned, for T that need no construction.
 template <typename T>
@@ -52,17 +54,20 @@ class HostBuffer {
   std::size_t size_ = 0;
 };
 
-class Paged {
+class SpanAttention {
  public:
-  Paged(const mortise_host* host, const mortise_create_args& args);
+  // `name` is the component's, for messages; with `shares_prefixes` plans use the batch's prefix groups.
+  SpanAttention(const mortise_host* host, const mortise_create_args& args, const char* name, bool shares_prefixes);
 
-  static mortise_kv_layout kv_layout(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size);
+  mortise_kv_layout kv_layout(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size) const;
   void bind(const mortise_attention_bind_args& args);
   void activate(const mortise_activate_args& args);
   void deactivate();
   void plan(const mortise_step& step);
   void append(const mortise_step& step, const mortise_append_args& args);
   void run(const mortise_step& step, int32_t layer, const mortise_tensor& q, const mortise_tensor& out);
+  // Of the step that was planned last; 0: none was.
+  uint64_t kv_bytes_read(int32_t layer) const;
   void copy_blocks(const int32_t* from, const int32_t* to, int32_t num_blocks);
 
  private:
@@ -97,6 +102,9 @@ class Paged {
   void append_rows(const AppendWork& work, Task rows) const;
   cpu::SpanUnit span_unit(const mortise_batch& batch, int32_t layer, const Heads& q, const Heads& out, const Plan& plan,
                           const Unit& unit) const;
+  cpu::SpanPartials placed(const Partials& partials) const {
+    return {partials_.data() + partials.at, static_cast<std::ptrdiff_t>(partials.stride), partials.count};
+  }
   const Plan& plan_of(int32_t layer) const { return plans_[plan_index_[static_cast<std::size_t>(layer)]]; }
   std::byte* layer_memory(int32_t layer) const;
   bool bf16() const { return dims_.dtype == MORTISE_BF16; }
@@ -110,11 +118,13 @@ class Paged {
         [](void* context, int32_t task, int32_t thread) { (*static_cast<F*>(context))(task, thread); }, &f);
   }
 
+  const char* const name_;
   mortise_device* const device_;
   const mortise_device_table* const device_table_;
   const mortise_parallel_table* const parallel_;
   const cpu::KernelTable& kernels_;
   const int32_t num_threads_;
+  const bool shares_prefixes_;
 
   mortise_model_dims dims_{};  // after bind
   cpu::KvLayout layout_{};
@@ -132,4 +142,4 @@ class Paged {
   HostBuffer<float> partials_;
 };
 
-}  // namespace mortise::paged
+}  // namespace mortise::span_attention

@@ -1,13 +1,15 @@
-#include "attention/paged/paged.hpp"
+#include "attention/common_cpu/attention.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 
-namespace mortise::paged {
+#include "attention/common_cpu/shared_prefix.hpp"
+
+namespace mortise::span_attention {
 namespace {
 
-const mortise_parallel_table* parallel_of(const mortise_create_args& args) {
+const mortise_parallel_table* parallel_of(const char* name, const mortise_create_args& args) {
   const mortise_device_table* device = args.device_table;
   const void* table = nullptr;
   if (args.device != nullptr && device != nullptr && MORTISE_HAS(device, get_ext)) {
@@ -15,17 +17,17 @@ const mortise_parallel_table* parallel_of(const mortise_create_args& args) {
   }
   const auto* parallel = static_cast<const mortise_parallel_table*>(table);
   if (parallel == nullptr || !MORTISE_HAS(device, vector_weight)) {
-    throw Failure(MORTISE_FAILED_PRECONDITION, "paged",
+    throw Failure(MORTISE_FAILED_PRECONDITION, name,
                   std::string("the device does not offer ") + MORTISE_EXT_PARALLEL + "; use the cpu device");
   }
   return parallel;
 }
 
-const cpu::KernelTable& kernels_for(const std::string& isa) {
+const cpu::KernelTable& kernels_for(const char* name, const std::string& isa) {
   for (cpu::Isa candidate : cpu::available_isas()) {
     if (isa == cpu::isa_name(candidate)) return cpu::kernels(candidate);
   }
-  throw Failure(MORTISE_FAILED_PRECONDITION, "paged",
+  throw Failure(MORTISE_FAILED_PRECONDITION, name,
                 "the device computes with instruction set '" + isa + "', for which there are no kernels here");
 }
 
@@ -35,8 +37,8 @@ void invalid(const char* where, std::string message) {
   throw Failure(MORTISE_INVALID_ARGUMENT, where, std::move(message));
 }
 
-void require_supported(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size) {
-  const auto refuse = [](const std::string& why) { throw Failure(MORTISE_UNIMPLEMENTED, "paged", why); };
+void require_supported(const char* name, const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size) {
+  const auto refuse = [=](const std::string& why) { throw Failure(MORTISE_UNIMPLEMENTED, name, why); };
   if (dims.head_dim != 0 && (dims.head_dim % 8 != 0 || dims.head_dim < 8 || dims.head_dim > cpu::kMaxHeadDim)) {
     refuse("head_dim " + std::to_string(dims.head_dim) + " is not a multiple of 8 from 8 to " +
            std::to_string(cpu::kMaxHeadDim));
@@ -60,17 +62,20 @@ void require_supported(const mortise_model_dims& dims, int32_t kv_dtype, int32_t
   }
 }
 
-Paged::Paged(const mortise_host* host, const mortise_create_args& args)
-    : device_(args.device),
+SpanAttention::SpanAttention(const mortise_host* host, const mortise_create_args& args, const char* name,
+                             bool shares_prefixes)
+    : name_(name),
+      device_(args.device),
       device_table_(args.device_table),
-      parallel_(parallel_of(args)),
-      kernels_(kernels_for(parallel_->isa(args.device))),
+      parallel_(parallel_of(name, args)),
+      kernels_(kernels_for(name, parallel_->isa(args.device))),
       num_threads_(parallel_->num_threads(args.device)),
+      shares_prefixes_(shares_prefixes),
       scratch_(host),
       partials_(host) {}
 
-mortise_kv_layout Paged::kv_layout(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size) {
-  require_supported(dims, kv_dtype, block_size);
+mortise_kv_layout SpanAttention::kv_layout(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size) const {
+  require_supported(name_, dims, kv_dtype, block_size);
   if (dims.head_dim < 1 || dims.num_kv_heads < 1 || dims.num_layers < 1 || block_size < 1 || kv_dtype == 0) {
     invalid("kv_layout", "the model's dimensions, kv_dtype and block_size must all be given");
   }
@@ -86,7 +91,7 @@ mortise_kv_layout Paged::kv_layout(const mortise_model_dims& dims, int32_t kv_dt
   return out;
 }
 
-void Paged::bind(const mortise_attention_bind_args& args) {
+void SpanAttention::bind(const mortise_attention_bind_args& args) {
   if (args.dims == nullptr || args.kv == nullptr) invalid("bind", "dims and kv must be given");
   const mortise_model_dims dims = known(args.dims);
   const mortise_kv_layout layout = kv_layout(dims, args.kv_dtype, args.block_size);
@@ -118,32 +123,32 @@ void Paged::bind(const mortise_attention_bind_args& args) {
   }
 }
 
-void Paged::activate(const mortise_activate_args& args) {
+void SpanAttention::activate(const mortise_activate_args& args) {
   if (kv_ == nullptr) throw Failure(MORTISE_FAILED_PRECONDITION, "activate", "bind comes first");
   scratch_.reserve(static_cast<std::size_t>(num_threads_));
   const auto rows = static_cast<std::size_t>(std::max(args.max_batched_tokens, 0));
   append_rows_.reserve(rows);
   for (Plan& plan : plans_) {
     plan.blocks.reserve(rows);
-    plan.units.reserve(rows * static_cast<std::size_t>(dims_.num_kv_heads));
+    plan.rounds[0].units.reserve(rows * static_cast<std::size_t>(dims_.num_kv_heads));
   }
   planned_ = false;
   active_ = true;
 }
 
-void Paged::deactivate() {
+void SpanAttention::deactivate() {
   active_ = false;
   scratch_.release();
   partials_.release();
 }
 
-std::byte* Paged::layer_memory(int32_t layer) const {
+std::byte* SpanAttention::layer_memory(int32_t layer) const {
   return kv_ +
          static_cast<std::size_t>(layer) * layout_.layer_elements * static_cast<std::size_t>(layout_.element_bytes);
 }
 
-Paged::Heads Paged::as_heads(const mortise_tensor& tensor, const char* where, const char* name, int32_t num_heads,
-                             int64_t num_rows) const {
+SpanAttention::Heads SpanAttention::as_heads(const mortise_tensor& tensor, const char* where, const char* name,
+                                             int32_t num_heads, int64_t num_rows) const {
   const auto text = [&](const std::string& why) { return std::string(name) + " " + why; };
   if (tensor.dtype != dims_.dtype) {
     invalid(where,
@@ -169,7 +174,7 @@ Paged::Heads Paged::as_heads(const mortise_tensor& tensor, const char* where, co
   return {static_cast<std::byte*>(tensor.data), tensor.stride[0], tensor.stride[1]};
 }
 
-void Paged::check_sequence(const mortise_batch& batch, int32_t seq) const {
+void SpanAttention::check_sequence(const mortise_batch& batch, int32_t seq) const {
   const auto wrong = [&](const std::string& why) { invalid("plan", "sequence " + std::to_string(seq) + ": " + why); };
   const int32_t begin = batch.cu_seqlens_q[seq], end = batch.cu_seqlens_q[seq + 1], seq_len = batch.seq_lens[seq];
   if (begin > end || begin < 0 || end > batch.num_tokens) wrong("cu_seqlens_q does not ascend to num_tokens");
@@ -190,7 +195,7 @@ void Paged::check_sequence(const mortise_batch& batch, int32_t seq) const {
   }
 }
 
-void Paged::check_batch(const mortise_batch& batch) const {
+void SpanAttention::check_batch(const mortise_batch& batch) const {
   if (batch.block_size != layout_.block_size) {
     invalid("plan", "the batch has block_size " + std::to_string(batch.block_size) + ", the cache " +
                         std::to_string(layout_.block_size));
@@ -199,30 +204,38 @@ void Paged::check_batch(const mortise_batch& batch) const {
     invalid("plan", "cu_seqlens_q does not go from 0 to num_tokens");
   }
   for (int32_t seq = 0; seq < batch.num_seqs; ++seq) check_sequence(batch, seq);
+  if (!shares_prefixes_) return;
+  const std::string fault = fault_of_groups(batch);
+  if (!fault.empty()) invalid("plan", "prefix groups: " + fault);
 }
 
-void Paged::check_step(const mortise_step& step, const char* where, int32_t layer) const {
+void SpanAttention::check_step(const mortise_step& step, const char* where, int32_t layer) const {
   if (!planned_ || step.batch->step_id != planned_step_) {
     throw Failure(MORTISE_FAILED_PRECONDITION, where, "plan was not called for this step");
   }
   if (layer < 0 || layer >= dims_.num_layers) invalid(where, "there is no layer " + std::to_string(layer));
 }
 
-void Paged::plan(const mortise_step& step) {
+void SpanAttention::plan(const mortise_step& step) {
   if (!active_) throw Failure(MORTISE_FAILED_PRECONDITION, "plan", "the instance is not active");
   const mortise_batch batch = known(step.batch);
   check_batch(batch);
   planned_ = false;
-  const PlanShape shape = {dims_.num_kv_heads, dims_.num_heads / dims_.num_kv_heads, layout_.value_width, num_threads_};
+  const PlanShape shape = {dims_.num_kv_heads, dims_.num_heads / dims_.num_kv_heads, layout_.value_width, num_threads_,
+                           shares_prefixes_};
   int64_t floats = 0;
   for (Plan& plan : plans_) {
     make_plan(batch, shape, plan);
     floats = std::max(floats, plan.partial_floats);
   }
   partials_.reserve(static_cast<std::size_t>(floats));
+  for (Plan& plan : plans_) {
+    plan.placed_priors.clear();
+    for (const Partials& prior : plan.priors) plan.placed_priors.push_back(placed(prior));
+  }
   plan_append(batch);
   planned_step_ = step.batch->step_id;
   planned_ = true;
 }
 
-}  // namespace mortise::paged
+}  // namespace mortise::span_attention

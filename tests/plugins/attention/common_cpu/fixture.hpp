@@ -1,6 +1,6 @@
-// fixture.hpp: paged attention through its ABI table, on a device that has threads and nothing else. Every row's q, k
-// and v follow from (seed, sequence, position, layer), so that any schedule of the same sequences must give the same
-// rows.
+// fixture.hpp: attention of the CPU through its ABI table, on a device that has threads and nothing else. Every row's
+// q, k and v follow from (seed, sequence, position, layer), so that any schedule of the same sequences must give the
+// same rows.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/common_cpu/component.hpp"
 #include "mortise/attention.h"
 #include "mortise/ext/parallel.h"
 #include "mortise/plugin.hpp"
@@ -24,12 +25,12 @@ struct mortise_weight {
 
 namespace mortise::test {
 
-const mortise_component* paged_component();
 const mortise_device_table* device_table();
 const mortise_host* host();  // counts what plugins hold
 int64_t host_bytes();
 
 struct Config {
+  const mortise_component* component = &span_attention::kPaged;
   int32_t dtype = MORTISE_BF16;
   bool int8_cache = false;  // else the cache has the model's type
   int32_t num_layers = 1, num_heads = 4, num_kv_heads = 2, head_dim = 64;
@@ -41,6 +42,11 @@ struct Config {
   bool qk_norm = false;
   std::vector<int32_t> windows = {};  // [num_layers] or empty
   uint32_t seed = 1;
+  // By sequence: whose first tokens it has, and so whose blocks it holds as far as they are whole.
+  struct Prefix {
+    int32_t seq, tokens;
+  };
+  std::map<int32_t, Prefix> prefixes = {};
 
   int32_t kv_dtype() const { return int8_cache ? MORTISE_I8 : dtype; }
 };
@@ -52,7 +58,7 @@ struct RowKey {
 // f32 values of what a row gave, [num_heads, head_dim].
 using Rows = std::map<RowKey, std::vector<float>>;
 
-// `count` next tokens of sequence `seq`; count 0 is a padding sequence of one row.
+// `count` next tokens of sequence `seq`, which begins behind its prefix; count 0 is a padding sequence of one row.
 struct Run {
   int32_t seq, count;
 };
@@ -62,17 +68,20 @@ class Attention {
   explicit Attention(const Config& config);
   ~Attention();
 
-  // Runs one batch through all layers and adds its rows to `rows`.
+  // Runs one batch through all layers and adds its rows to `rows`. Tells the prefix groups of its runs.
   void step(const std::vector<Run>& runs, Rows& rows);
   // The same call by call, for tests of errors.
   mortise_status plan(const mortise_batch& batch, mortise_error* error);
-  int32_t length(int32_t seq) { return sequences_[seq].length; }
+  int32_t length(int32_t seq) { return sequence(seq).length; }
   // Forgets the last tokens, as after rejected drafts; what they wrote stays in the blocks.
-  void roll_back(int32_t seq, int32_t length) { sequences_[seq].length = length; }
+  void roll_back(int32_t seq, int32_t length) { sequence(seq).length = length; }
   // Copies all blocks of `from` to blocks of the new sequence `to`.
   void fork(int32_t from, int32_t to);
   // From now on the tokens of `seq` are those of `other`, and its rows are reported under that name.
   void alias(int32_t seq, int32_t other) { names_[seq] = other; }
+
+  // Of all steps: what their units read of the cache.
+  uint64_t kv_bytes_read() const { return kv_bytes_read_; }
 
   const Config& config() const { return config_; }
   const mortise_attention_table& table() const { return *table_; }
@@ -85,6 +94,7 @@ class Attention {
   };
   struct Batch;
 
+  Sequence& sequence(int32_t seq);
   void grow(Sequence& sequence, int32_t length);
   template <typename T>
   void run_layer(const mortise_step& step, const Batch& batch, int32_t layer, Rows& rows);
@@ -100,7 +110,7 @@ class Attention {
   std::map<int32_t, int32_t> names_;
   std::vector<float> cos_, sin_;
   mortise_weight q_norm_, k_norm_;
-  uint64_t step_id_ = 0;
+  uint64_t step_id_ = 0, kv_bytes_read_ = 0;
 };
 
 // q, k or v of a row before norm and rope, in the values of the config's type. `kind` is 0, 1, 2.

@@ -9,14 +9,17 @@
 #include <cstdlib>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 #include <thread>
 
+#include "groups.hpp"
 #include "kernels/cpu/isa.hpp"
 #include "kernels/cpu/reference/linear_int.hpp"
 #include "kernels/cpu/reference/norm.hpp"
 #include "kernels/cpu/reference/rope.hpp"
 #include "kernels/cpu/reference/span.hpp"
 #include "kernels/cpu/span.hpp"
+#include "mortise/ext/kv_reads.h"
 
 namespace mortise::test {
 namespace {
@@ -131,10 +134,6 @@ mortise_weight norm_of(const Config& config, uint32_t salt) {
 
 }  // namespace
 
-const mortise_component* paged_component() {
-  return mortise_plugin_entry_v0()->components[0];
-}
-
 const mortise_device_table* device_table() {
   static const mortise_device_table table = [] {
     auto t = sized<mortise_device_table>();
@@ -157,7 +156,7 @@ int64_t host_bytes() {
 Attention::Attention(const Config& config)
     : config_(config),
       device_{config.num_threads, config.isa},
-      table_(static_cast<const mortise_attention_table*>(paged_component()->table)),
+      table_(static_cast<const mortise_attention_table*>(config.component->table)),
       cos_(rope_table(config, false)),
       sin_(rope_table(config, true)),
       q_norm_(norm_of(config, 1)),
@@ -169,7 +168,7 @@ Attention::Attention(const Config& config)
   create.world = 1;
   mortise_error error = make_error();
   void* instance = nullptr;
-  check(paged_component()->create(&kHost, &create, &instance, &error), error);
+  check(config_.component->create(&kHost, &create, &instance, &error), error);
   attention_ = static_cast<mortise_attention*>(instance);
 
   dims_ = sized<mortise_model_dims>();
@@ -195,7 +194,7 @@ Attention::Attention(const Config& config)
   check(table_->bind(attention_, &bind, &error), error);
   auto activate = sized<mortise_activate_args>();
   activate.max_batched_tokens = 64;
-  check(paged_component()->activate(attention_, &activate, &error), error);
+  check(config_.component->activate(attention_, &activate, &error), error);
 
   free_blocks_.resize(num_blocks - 1);
   std::iota(free_blocks_.begin(), free_blocks_.end(), 1);  // block 0 is for padding rows
@@ -203,8 +202,22 @@ Attention::Attention(const Config& config)
 }
 
 Attention::~Attention() {
-  paged_component()->deactivate(attention_);
-  paged_component()->destroy(attention_);
+  config_.component->deactivate(attention_);
+  config_.component->destroy(attention_);
+}
+
+// A new one has the whole blocks of its prefix.
+Attention::Sequence& Attention::sequence(int32_t seq) {
+  const auto [at, is_new] = sequences_.try_emplace(seq);
+  if (is_new && config_.prefixes.contains(seq)) {
+    const Config::Prefix prefix = config_.prefixes[seq];
+    const int32_t blocks = prefix.tokens / config_.block_size;
+    const Sequence& from = sequence(prefix.seq);
+    if (from.length < blocks * config_.block_size) throw std::logic_error("a prefix that is not there yet");
+    at->second.blocks.assign(from.blocks.begin(), from.blocks.begin() + blocks);
+    at->second.length = blocks * config_.block_size;
+  }
+  return at->second;
 }
 
 void Attention::grow(Sequence& sequence, int32_t length) {
@@ -230,6 +243,7 @@ struct Attention::Batch {
   std::vector<uint64_t> seq_ids;
   std::vector<int32_t> token_ids, positions, cu_seqlens_q{0}, seq_lens, block_table;
   std::vector<int64_t> slots;
+  Groups groups;
   mortise_batch view;
 };
 
@@ -237,26 +251,25 @@ void Attention::step(const std::vector<Run>& runs, Rows& rows) {
   Batch b;
   std::size_t max_blocks = 1;
   for (const Run& run : runs) {
-    Sequence& sequence = sequences_[run.seq];
-    grow(sequence, sequence.length + run.count);
-    max_blocks = std::max(max_blocks, sequence.blocks.size());
+    Sequence& state = sequence(run.seq);
+    grow(state, state.length + run.count);
+    max_blocks = std::max(max_blocks, state.blocks.size());
   }
   for (const Run& run : runs) {
-    Sequence& sequence = sequences_[run.seq];
-    const int32_t first = sequence.length;
+    Sequence& state = sequence(run.seq);
+    const int32_t first = state.length;
     for (int32_t i = 0; i < std::max(run.count, 1); ++i) {
       const int32_t position = first + i;
       b.rows.push_back({run.count == 0 ? -1 : names_.contains(run.seq) ? names_[run.seq] : run.seq, position, 0});
       b.positions.push_back(run.count == 0 ? 0 : position);
-      const int64_t block =
-          run.count == 0 ? 0 : sequence.blocks[static_cast<std::size_t>(position / config_.block_size)];
+      const int64_t block = run.count == 0 ? 0 : state.blocks[static_cast<std::size_t>(position / config_.block_size)];
       b.slots.push_back(run.count == 0 ? 0 : block * config_.block_size + position % config_.block_size);
     }
-    if (run.count > 0) sequence.length += run.count;
+    if (run.count > 0) state.length += run.count;
     b.seq_ids.push_back(static_cast<uint64_t>(run.seq));
     b.cu_seqlens_q.push_back(static_cast<int32_t>(b.rows.size()));
-    b.seq_lens.push_back(run.count == 0 ? 0 : sequence.length);
-    b.block_table.insert(b.block_table.end(), sequence.blocks.begin(), sequence.blocks.end());
+    b.seq_lens.push_back(run.count == 0 ? 0 : state.length);
+    b.block_table.insert(b.block_table.end(), state.blocks.begin(), state.blocks.end());
     b.block_table.resize(b.seq_lens.size() * max_blocks, INT32_MIN);  // not to be read
   }
   b.token_ids.resize(b.rows.size());
@@ -274,14 +287,20 @@ void Attention::step(const std::vector<Run>& runs, Rows& rows) {
   b.view.block_table = b.view.device_block_table = b.block_table.data();
   b.view.slot_mapping = b.view.device_slot_mapping = b.slots.data();
 
+  b.groups = groups_of(b.view);
+  b.groups.tell(b.view);
+
   mortise_error error = make_error();
   check(plan(b.view, &error), error);
   auto step = sized<mortise_step>();
   step.batch = &b.view;
   step.device = &device_;
   step.device_table = device_table();
+  const auto* reads =
+      static_cast<const mortise_kv_reads_table*>(config_.component->get_ext(attention_, MORTISE_EXT_KV_READS));
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
     config_.dtype == MORTISE_BF16 ? run_layer<Bf16>(step, b, layer, rows) : run_layer<float>(step, b, layer, rows);
+    kv_bytes_read_ += reads->kv_bytes(attention_, layer);
   }
 }
 
@@ -347,6 +366,10 @@ void Attention::run_layer(const mortise_step& step, const Batch& batch, int32_t 
 }
 
 std::vector<float> row_values(const Config& config, RowKey row, int32_t kind, int32_t num_heads) {
+  for (auto at = config.prefixes.find(row.seq); at != config.prefixes.end() && row.position < at->second.tokens;
+       at = config.prefixes.find(row.seq)) {
+    row.seq = at->second.seq;
+  }
   std::seed_seq seed{config.seed, static_cast<uint32_t>(row.seq), static_cast<uint32_t>(row.position),
                      static_cast<uint32_t>(row.layer * 3 + kind)};
   std::minstd_rand rng(seed);
