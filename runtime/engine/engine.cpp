@@ -247,12 +247,15 @@ void Engine::step() {
     scheduled.push_back({planned.sequence, planned.num_new_tokens, planned.num_drafts});
   }
   for (const auto& sequence : plan.preempted) preempt(*sequence);
+  std::vector<Sequence*> admitted;
   for (const PlannedSequence& planned : plan.scheduled) {
     if (planned.sequence->running()) continue;
     kv_.admit(*planned.sequence);  // all before blocks are allocated, which may evict cached ones
     counters_.num_admitted_tokens += static_cast<std::uint64_t>(planned.sequence->num_tokens());
     counters_.num_cached_tokens += static_cast<std::uint64_t>(planned.sequence->num_cached);
+    admitted.push_back(planned.sequence.get());
   }
+  copy_tails(admitted);
   if (plan.drop_pins) drop_pins();
 
   trace_.phase("propose");
@@ -312,6 +315,16 @@ void Engine::fork_drafts(std::span<const ScheduledSequence> scheduled) {
       runs -= num_runs(needed);
     }
   }
+  copy_blocks(from, to);
+}
+
+void Engine::copy_tails(std::span<Sequence* const> admitted) {
+  std::vector<BlockId> from, to;
+  kv_.copy_tails(admitted, from, to);
+  copy_blocks(from, to);
+}
+
+void Engine::copy_blocks(const std::vector<BlockId>& from, const std::vector<BlockId>& to) {
   if (from.empty()) return;
   mortise_error error = empty_error();
   check_part(parts_.attention.api->copy_blocks(parts_.attention.self, nullptr, from.data(), to.data(),

@@ -91,6 +91,8 @@ class Engine {
   void set_pins(const std::vector<Pin>& pins);
   void drop_pins();
   void fork_drafts(std::span<const ScheduledSequence> scheduled);
+  void copy_tails(std::span<Sequence* const> admitted);
+  void copy_blocks(const std::vector<BlockId>& from, const std::vector<BlockId>& to);
   void take_best_path(Sequence& sequence, std::vector<LogitRow>& rows, std::vector<TokenInfo>& infos);
   void commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
               std::vector<TokenInfo> infos, const mortise_tensor& hidden);
