@@ -21,8 +21,9 @@ struct Named {
   SubjectScenario make;  // null: needs no engine in this process
 };
 constexpr Named kScenarios[] = {
-    {"decode", decode_scenario}, {"prefill", prefill_scenario}, {"batch", batch_scenario}, {"groups", groups_scenario},
-    {"score", score_scenario},   {"startup", nullptr},          {"limits", nullptr},       {"speculation", nullptr},
+    {"decode", decode_scenario}, {"prefill", prefill_scenario}, {"batch", batch_scenario},
+    {"groups", groups_scenario}, {"score", score_scenario},     {"startup", nullptr},
+    {"limits", nullptr},         {"speculation", nullptr},      {"memory", nullptr},
 };
 
 SubjectScenario scenario_named(const std::string& name) {
@@ -70,7 +71,7 @@ Side open_side(const BenchOptions& options, const SubjectChoice& choice, TraceFi
   Side side;
   const SubjectScenario make = scenario_named(options.scenario);
   if (make == nullptr) {
-    side.scenario = startup_scenario(choice);
+    side.scenario = options.scenario == "memory" ? memory_scenario(choice, options.sizes) : startup_scenario(choice);
   } else {
     side.subject = std::make_unique<Subject>(choice, trace);
     side.scenario = make(*side.subject, options.sizes);
@@ -129,8 +130,8 @@ void check_options(const BenchOptions& options) {
         "bench limits: measures the machine, or the device of a script, alone; leave out --shape, --set, --against "
         "and --trace");
   }
-  if (options.scenario == "startup" && !options.trace.empty()) {
-    fail("bench startup: runs in other processes, which --trace does not see; leave it out");
+  if ((options.scenario == "startup" || options.scenario == "memory") && !options.trace.empty()) {
+    fail("bench {}: runs in other processes, which --trace does not see; leave it out", options.scenario);
   }
   const bool in_turns = options.scenario == "speculation";
   if (in_turns && (!options.against.empty() || !options.trace.empty())) {

@@ -28,6 +28,9 @@ Scenario score_scenario(Subject& subject, const Sizes& sizes);
 // Starts processes, so it takes what they are to open. Writes the weights of a shape to a temporary folder.
 Scenario startup_scenario(const SubjectChoice& choice);
 
+// The same, of processes that prefill and score.
+Scenario memory_scenario(const SubjectChoice& choice, const Sizes& sizes);
+
 // The machine's limits: bandwidth of memory and caches, peaks of the units, on 1, 2, 4 ... threads.
 std::vector<Figure> measure_limits(int repeats);
 // Those of a device with memory of its own: bandwidths of that memory and to it, peak of its products.
