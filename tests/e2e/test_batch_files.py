@@ -2,6 +2,7 @@
 import json
 import os
 import pty
+import random
 import re
 import resource
 import subprocess
@@ -253,3 +254,32 @@ def test_a_terminal_gets_a_bar_with_rate_and_time_left(tmp_path, pipeline):
                for line in bars), bars
     assert drawn[-1].startswith("mortise: batch: 40 lines, 0 failed, in ")
     assert not [line for line in drawn[:-1] if line not in bars and line]
+
+
+def test_a_long_file_of_shared_prefixes_takes_no_more_memory_than_a_short_one(tmp_path):
+    """Lines at work are bounded in number and in bytes, whatever is in the file."""
+    rng = random.Random(5)
+    prefixes = [rng.choices(range(4, 4096), k=700) for _ in range(25)]
+
+    def peak(num_lines):
+        source = tmp_path / f"{num_lines}.jsonl"
+        with open(source, "w") as file:
+            for number in range(num_lines):
+                prompt = rng.choice(prefixes) + rng.choices(range(4, 4096), k=3)
+                bodies = [("/v1/completions", {"prompt": prompt, "max_tokens": 1}),
+                          ("/v1/score", {"prompt": prompt, "completions": [[7], [8, 9]]}),
+                          ("/v1/completions", {"prompt": prompt, "choices": [[10, 11], [12]]})]
+                url, body = bodies[number % 3]
+                file.write(json.dumps({"custom_id": str(number), "method": "POST", "url": url, "body": body}) + "\n")
+        target = tmp_path / "out.jsonl"
+        process = subprocess.Popen([MORTISE, "batch", "-i", source, "-o", target, "--overwrite"], stderr=subprocess.PIPE)
+        errors = process.stderr.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0, errors
+        assert sum(1 for _ in open(target)) == num_lines
+        return usage.ru_maxrss * 1024
+
+    # Both have more lines than are at work at a time. 4000 lines more have 2.8 million tokens: with all of them at work the
+    # tokens alone would be 22 MiB, and each line some KiB.
+    assert peak(6000) - peak(2000) < 16 * 2**20
