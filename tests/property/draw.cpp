@@ -127,7 +127,7 @@ std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size
   }
   if (chance(random, 40)) {
     const std::vector<std::int32_t> prompt =
-        draw_tokens(random, vocab_size, between(random, 1, std::min(max_prompt, 300)));
+        draw_tokens(random, vocab_size, between(random, 1, std::clamp(max_prompt - 64, 1, 300)));
     for (Request& request : draw_completions(random, vocab_size, prompt)) requests.push_back(std::move(request));
   }
   std::shuffle(requests.begin(), requests.end(), random);
