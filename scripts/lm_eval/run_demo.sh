@@ -41,6 +41,8 @@ evaluate() {  # name, arguments of lm_eval
 echo "mortise score:"
 evaluate mortise --model mortise --model_args "mortise=$mortise,script=$work/f32.lua"
 if "$venv/bin/python" -c 'import torch, transformers' 2>/dev/null; then
+  # What the harness's own model needs beside them.
+  "$venv/bin/python" -c 'import accelerate, peft' 2>/dev/null || "$venv/bin/pip" install --quiet 'lm-eval[hf]==0.4.13'
   echo "transformers:"
   evaluate hf --model hf --device cpu --batch_size 8 --model_args "pretrained=$root/models/demo,dtype=float32"
   cmp -s "$work/mortise.txt" "$work/hf.txt" || { echo "the accuracies differ" >&2; exit 1; }
