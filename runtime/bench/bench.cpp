@@ -21,9 +21,9 @@ struct Named {
   SubjectScenario make;  // null: needs no engine in this process
 };
 constexpr Named kScenarios[] = {
-    {"decode", decode_scenario}, {"prefill", prefill_scenario}, {"batch", batch_scenario},
-    {"groups", groups_scenario}, {"score", score_scenario},     {"startup", nullptr},
-    {"limits", nullptr},         {"speculation", nullptr},      {"attention", nullptr},
+    {"decode", decode_scenario}, {"prefill", prefill_scenario}, {"batch", batch_scenario}, {"groups", groups_scenario},
+    {"score", score_scenario},   {"startup", nullptr},          {"limits", nullptr},       {"speculation", nullptr},
+    {"attention", nullptr},      {"memory", nullptr},
 };
 
 SubjectScenario scenario_named(const std::string& name) {
@@ -77,7 +77,7 @@ Side open_side(const BenchOptions& options, const SubjectChoice& choice, TraceFi
   } else if (options.scenario == "attention") {
     side.scenario = attention_scenario(choice, options.sizes, side.device);
   } else {
-    side.scenario = startup_scenario(choice);
+    side.scenario = options.scenario == "memory" ? memory_scenario(choice, options.sizes) : startup_scenario(choice);
     side.device = processor_name();
   }
   return side;
@@ -130,8 +130,8 @@ void check_options(const BenchOptions& options) {
         "bench limits: measures the machine, or the device of a script, alone; leave out --shape, --set, --against "
         "and --trace");
   }
-  if (options.scenario == "startup" && !options.trace.empty()) {
-    fail("bench startup: runs in other processes, which --trace does not see; leave it out");
+  if ((options.scenario == "startup" || options.scenario == "memory") && !options.trace.empty()) {
+    fail("bench {}: runs in other processes, which --trace does not see; leave it out", options.scenario);
   }
   if (options.scenario == "attention" && (!options.against.empty() || !options.trace.empty())) {
     fail("bench attention: has the sides that it compares, and no engine; leave out --against and --trace");

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,36 +53,59 @@ void drain(int descriptor) {
   } while (got > 0 || (got < 0 && errno == EINTR));
 }
 
-}  // namespace
+// A child with its output on a pipe.
+struct Child {
+  pid_t pid = 0;
+  int output = -1;
+};
 
-double seconds_to_first_output(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                               const std::filesystem::path& scratch) {
-  const std::filesystem::path errors = scratch / "stderr";
+Child start_piped(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                  const std::filesystem::path& errors) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail("bench: no pipe to another process: {}", std::strerror(errno));
-  const auto begin = std::chrono::steady_clock::now();
-  pid_t pid = 0;
   try {
-    pid = start(program, arguments, ends[1], errors);
+    const pid_t pid = start(program, arguments, ends[1], errors);
+    ::close(ends[1]);
+    return {pid, ends[0]};
   } catch (const Error&) {
     ::close(ends[0]);
     ::close(ends[1]);
     throw;
   }
-  ::close(ends[1]);
-  char first = 0;
-  while (::read(ends[0], &first, 1) < 0 && errno == EINTR) {
-  }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  drain(ends[0]);
-  ::close(ends[0]);
+}
+
+// Reads the rest, waits for the end and says what the process took.
+rusage finish(const Child& child, const std::vector<std::string>& arguments, const std::filesystem::path& errors) {
+  drain(child.output);
+  ::close(child.output);
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  rusage usage{};
+  while (::wait4(child.pid, &status, 0, &usage) < 0 && errno == EINTR) {
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    fail("startup: `mortise {}` did not end well: {}", arguments.empty() ? "" : arguments.front(), last_line(errors));
+    fail("bench: `mortise {}` did not end well: {}", arguments.empty() ? "" : arguments.front(), last_line(errors));
   }
+  return usage;
+}
+
+}  // namespace
+
+double seconds_to_first_output(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                               const std::filesystem::path& scratch) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Child child = start_piped(program, arguments, scratch / "stderr");
+  char first = 0;
+  while (::read(child.output, &first, 1) < 0 && errno == EINTR) {
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  finish(child, arguments, scratch / "stderr");
   return seconds;
+}
+
+std::uint64_t peak_bytes(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                         const std::filesystem::path& scratch) {
+  const Child child = start_piped(program, arguments, scratch / "stderr");
+  return static_cast<std::uint64_t>(finish(child, arguments, scratch / "stderr").ru_maxrss) << 10;
 }
 
 }  // namespace mortise::bench

@@ -1,6 +1,7 @@
-// runtime/bench/child_process.hpp: another run of this program, timed from outside.
+// runtime/bench/child_process.hpp: another run of this program, measured from outside.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -12,5 +13,9 @@ namespace mortise::bench {
 // not exit code 0. `scratch` is a folder for that text.
 double seconds_to_first_output(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                                const std::filesystem::path& scratch);
+
+// Starts the program in the same way and returns the most memory that it had resident at a time, once it has ended.
+std::uint64_t peak_bytes(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                         const std::filesystem::path& scratch);
 
 }  // namespace mortise::bench

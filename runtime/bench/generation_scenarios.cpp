@@ -1,55 +1,13 @@
-// decode, prefill, batch, groups, score: requests through a running engine.
+// decode, prefill, batch, groups: requests through a running engine.
 #include <algorithm>
 
 #include "bench/load.hpp"
+#include "bench/prefill_case.hpp"
 #include "bench/scenarios.hpp"
 #include "error.hpp"
 
 namespace mortise::bench {
 namespace {
-
-void check_at_least(std::int64_t least, const char* option, std::int64_t value) {
-  if (value < least) fail("{} {}: expected {} or more", option, value, least);
-}
-
-// `what` tells the options that made the sum.
-void check_fits(const Subject& subject, std::int64_t prompt, std::int64_t output, const std::string& what) {
-  const std::int64_t most = subject.assembly().limits().max_model_len;
-  if (prompt + output > most) {
-    fail("{} and --output {} make {} tokens, and the model takes {}; ask for fewer", what, output, prompt + output,
-         most);
-  }
-}
-
-// `prompt` if it was given, else the default as far as the model goes.
-SequenceShape sequence_of(const Subject& subject, const Sizes& sizes, std::int64_t default_prompt,
-                          std::int64_t output) {
-  const std::int64_t most = subject.assembly().limits().max_model_len;
-  check_at_least(1, "--output", output);
-  const std::int64_t prompt = sizes.prompt.value_or(std::max<std::int64_t>(1, std::min(default_prompt, most - output)));
-  check_at_least(1, "--prompt", prompt);
-  check_fits(subject, prompt, output, fmt::format("--prompt {}", prompt));
-  return {prompt, output, 0};
-}
-
-std::int64_t one_batch(const Sizes& sizes, std::int64_t otherwise) {
-  if (sizes.batches.size() > 1) fail("--batch: several are for decode; give one");
-  const std::int64_t batch = sizes.batches.empty() ? otherwise : sizes.batches.front();
-  check_at_least(1, "--batch", batch);
-  return batch;
-}
-
-std::string note_of(const LoadResult& result, bool expects_hits) {
-  std::string note;
-  if (result.num_preemptions > 0) note = fmt::format("{} preemptions", result.num_preemptions);
-  if (expects_hits) note += fmt::format("{}{} prompt tokens cached", note.empty() ? "" : ", ", result.cached_tokens);
-  return note;
-}
-
-std::optional<double> rate(std::int64_t tokens, std::optional<double> seconds) {
-  if (!seconds) return std::nullopt;
-  return static_cast<double>(tokens) / *seconds;
-}
 
 Case decode_case(Subject& subject, std::int64_t batch, const SequenceShape& shape) {
   const std::vector<SequenceShape> shapes(static_cast<std::size_t>(batch), shape);
@@ -65,30 +23,6 @@ Case decode_case(Subject& subject, std::int64_t batch, const SequenceShape& shap
   out.floor = [&subject, batch, shape](const Limits& limits) {
     return rate(batch * (shape.output - 1),
                 decode_floor_seconds(subject.cost(), batch, shape.prompt, shape.output, limits));
-  };
-  return out;
-}
-
-// All prompts at once until each has its first token; with `score` also the log probabilities of all their tokens.
-Case prefill_case(Subject& subject, std::int64_t batch, std::int64_t prompt, bool score) {
-  const std::vector<SequenceShape> shapes(static_cast<std::size_t>(batch), SequenceShape{prompt, 1, 0});
-  Case out;
-  out.name = fmt::format("{}, {} x {}", score ? "score" : "prefill", batch, prompt);
-  out.unit = "tokens/s";
-  out.run = [&subject, shapes, batch, prompt, score](std::uint32_t seed) {
-    std::vector<Request> requests = make_requests(shapes, subject.assembly().dims().vocab_size, seed);
-    for (Request& request : requests) {
-      if (score) request.score_from = 1;
-    }
-    const LoadResult result = run_load(subject.engine(), std::move(requests));
-    return Outcome{static_cast<double>(batch * prompt) / result.end_s, note_of(result, false)};
-  };
-  out.floor = [&subject, batch, prompt, score](const Limits& limits) -> std::optional<double> {
-    Work work = prefill_rows(subject.cost(), 0, prompt, score ? prompt : 1);
-    work.operations *= static_cast<double>(batch);
-    if (!limits.operations_per_s) return std::nullopt;
-    work.bytes = subject.cost().weight_bytes;
-    return rate(batch * prompt, floor_seconds(work, limits));
   };
   return out;
 }
@@ -136,18 +70,7 @@ Scenario decode_scenario(Subject& subject, const Sizes& sizes) {
 Scenario prefill_scenario(Subject& subject, const Sizes& sizes) {
   const SequenceShape shape = sequence_of(subject, sizes, 1024, 1);
   Scenario scenario{"prefill", {}, {}, subject.make_probes()};
-  scenario.cases.push_back(prefill_case(subject, one_batch(sizes, 16), shape.prompt, false));
-  return scenario;
-}
-
-Scenario score_scenario(Subject& subject, const Sizes& sizes) {
-  const SequenceShape shape = sequence_of(subject, sizes, 1024, 1);
-  check_at_least(2, "--prompt", shape.prompt);  // nothing predicts the first token
-  const std::int64_t batch = one_batch(sizes, 16);
-  Scenario scenario{"score", {}, {}, subject.make_probes()};
-  scenario.cases.push_back(prefill_case(subject, batch, shape.prompt, false));
-  scenario.cases.push_back(prefill_case(subject, batch, shape.prompt, true));
-  scenario.relations.push_back({"score over prefill", 0, 1});
+  scenario.cases.push_back(prefill_case(subject, one_batch(sizes, 16), shape.prompt, /*score=*/false));
   return scenario;
 }
 

@@ -37,11 +37,23 @@ struct Series {
   std::vector<double> floors, ratios;
 };
 
-// What `other` costs over `base`: times, or rates the other way round.
-Figure relate(const Relation& relation, const Series& base, const Series& other) {
-  const bool rates = base.figure.higher_is_better;
-  const std::vector<double>& from = rates ? other.figure.samples : base.figure.samples;
-  const std::vector<double>& to = rates ? base.figure.samples : other.figure.samples;
+// What each of the values costs: itself if it is a time, of a rate the time for one.
+std::vector<double> costs_of(const Series& series, const std::vector<double>& values) {
+  std::vector<double> costs;
+  for (const double value : values) costs.push_back(series.figure.higher_is_better ? 1 / value : value);
+  return costs;
+}
+
+Figure relate(const Relation& relation, const std::vector<Series>& series) {
+  const Series &base = series[relation.base], &other = series[relation.other];
+  std::vector<double> from = costs_of(base, base.figure.samples), floors = costs_of(base, base.floors);
+  if (relation.also) {
+    const Series& more = series[*relation.also];
+    const std::vector<double> costs = costs_of(more, more.figure.samples), least = costs_of(more, more.floors);
+    for (std::size_t i = 0; i < costs.size(); ++i) from[i] += costs[i];
+    for (std::size_t i = 0; i < least.size(); ++i) floors[i] += least[i];
+  }
+  const std::vector<double> to = costs_of(other, other.figure.samples);
   Figure figure;
   figure.name = relation.name;
   figure.unit = "times";
@@ -50,8 +62,8 @@ Figure relate(const Relation& relation, const Series& base, const Series& other)
   const PairedRatio ratio = paired_ratio(from, to);
   figure.value = ratio.ratio;
   figure.bound = ratio.bound;
-  if (!base.floors.empty() && base.floors.size() == other.floors.size()) {
-    figure.floor = rates ? median(base.floors) / median(other.floors) : median(other.floors) / median(base.floors);
+  if (!floors.empty() && floors.size() == other.floors.size()) {
+    figure.floor = median(costs_of(other, other.floors)) / median(floors);
     figure.ratio = *figure.floor / figure.value;
   }
   return figure;
@@ -78,7 +90,7 @@ Measurement measure(const Scenario& scenario, int repeats) {
   }
   for (Series& one : series) result.figures.push_back(one.finish());
   for (const Relation& relation : scenario.relations) {
-    result.figures.push_back(relate(relation, series[relation.base], series[relation.other]));
+    result.figures.push_back(relate(relation, series));
   }
   return result;
 }

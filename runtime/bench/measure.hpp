@@ -31,10 +31,12 @@ struct Case {
   std::function<std::optional<double>(const Limits&)> floor;
 };
 
-// Of two cases, how much slower the second is: what scoring costs over prefill.
+// Of two cases, how much slower the second is: what scoring costs over prefill. With `also` over two together, whose
+// values are of the same amount of work.
 struct Relation {
   std::string name;
   std::size_t base, other;  // indices of cases
+  std::optional<std::size_t> also = {};
 };
 
 struct Scenario {

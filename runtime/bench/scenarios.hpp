@@ -28,6 +28,9 @@ Scenario score_scenario(Subject& subject, const Sizes& sizes);
 // Starts processes, so it takes what they are to open. Writes the weights of a shape to a temporary folder.
 Scenario startup_scenario(const SubjectChoice& choice);
 
+// The same, of processes that prefill and score.
+Scenario memory_scenario(const SubjectChoice& choice, const Sizes& sizes);
+
 // Attention alone, with the heads of the choice's shape, on the device of its script: `device` is to say which.
 Scenario attention_scenario(const SubjectChoice& choice, const Sizes& sizes, std::string& device);
 

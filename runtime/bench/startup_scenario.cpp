@@ -1,9 +1,7 @@
 // startup: a process from its start to its first token, the files warm in the page cache.
-#include <algorithm>
-#include <fstream>
-
 #include "bench/child_process.hpp"
 #include "bench/machine.hpp"
+#include "bench/pipeline_files.hpp"
 #include "bench/scenarios.hpp"
 #include "error.hpp"
 #include "loader/catalog.hpp"
@@ -12,32 +10,6 @@ namespace mortise::bench {
 namespace {
 
 constexpr const char* kPrompt = "Once upon a time";
-
-// The script that the processes run, and what has to live as long as they are started.
-struct Files {
-  TemporaryFolder folder;
-  std::filesystem::path script, model;
-};
-
-std::shared_ptr<const Files> prepare(const SubjectChoice& choice) {
-  const auto files = std::make_shared<Files>();
-  SubjectChoice with_model = choice;
-  if (choice.shape != nullptr) {
-    files->model = files->folder.path() / "model";
-    std::filesystem::create_directory(files->model);
-    write_random_model(*choice.shape, files->model);
-    with_model.settings.push_back({"model", "path", files->model.string()});
-  }
-  const PluginCatalog catalog = PluginCatalog::standard();
-  const PipelineScript script = load_subject_script(with_model);
-  const PipelineDescription& pipeline = script.pipelines().front();
-  files->model = pipeline.model.choices.front().options.value("path", "");
-  files->script = files->folder.path() / "pipeline.lua";
-  std::ofstream stream(files->script);
-  stream << script_text(pipeline, {}, catalog) << std::flush;
-  if (!stream) fail("{}: cannot be written; is the disk full? (TMPDIR names another folder)", files->script.native());
-  return files;
-}
 
 std::size_t threads_of(const PipelineScript& script) {
   const auto& options = script.pipelines().front().device.choices.front().options;
@@ -65,7 +37,7 @@ double weight_file_bytes(const std::filesystem::path& model) {
 }  // namespace
 
 Scenario startup_scenario(const SubjectChoice& choice) {
-  const std::shared_ptr<const Files> files = prepare(choice);
+  const std::shared_ptr<const PipelineFiles> files = write_pipeline_files(choice);
   const double bytes = weight_file_bytes(files->model);
   Case startup;
   startup.name = "start to first token";

@@ -91,16 +91,18 @@ void add_sizes(CLI::App& command, bench::Sizes& sizes) {
       ->allow_extra_args(false);
   command.add_option("--prompt", sizes.prompt, "tokens of a prompt");
   command.add_option("--output", sizes.output, "tokens to generate for each");
-  command.add_option("--groups", sizes.num_groups, "groups: how many (32)");
-  command.add_option("--shared", sizes.shared,
-                     "groups, attention: tokens that those of one group share (512; 2000 and 8192)");
+  command.add_option("--groups", sizes.num_groups, "groups: how many (32); score: contexts of choices (2)");
+  command.add_option(
+      "--shared", sizes.shared,
+      "groups, attention: tokens that those of one group share (512; 2000 and 8192); score: of a context (2000)");
   command
       .add_option("--rates", sizes.rates, "speculation: shares of an oracle's drafts that are right; 0,0.5,0.8,0.95")
       ->delimiter(',')
       ->allow_extra_args(false);
   command.add_option("--draft-tokens", sizes.draft_tokens, "speculation: drafts for a sequence and step, at most")
       ->check(CLI::PositiveNumber);
-  command.add_option("--own", sizes.own, "groups, attention: tokens of its own that each has (64; 208)");
+  command.add_option("--own", sizes.own,
+                     "groups, attention: tokens of its own that each has (64; 208); score: of a choice (20)");
 }
 
 }  // namespace

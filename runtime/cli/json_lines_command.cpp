@@ -22,6 +22,15 @@ struct LinesOptions {
   bool overwrite = false;
 };
 
+// Requests that share a prefix are grouped among those that wait (schedulers/prefix_group), so many more are at work
+// than run at a time: sixteen batches of them. Each costs some KiB and a moment of every step's plan.
+OrderedLinesLimits limits_of(std::int32_t max_num_seqs) {
+  constexpr std::size_t kBatches = 16, kLeast = 1024, kMost = 16384;
+  OrderedLinesLimits limits;
+  limits.max_sequences = std::clamp(kBatches * static_cast<std::size_t>(max_num_seqs), kLeast, kMost);
+  return limits;
+}
+
 class LinesRunner {
  public:
   LinesRunner(const LinesCommand& command, const LinesOptions& options)
@@ -74,7 +83,8 @@ class LinesRunner {
     };
     progress_.begin(state_);
     try {
-      return run_ordered_lines(in_, OrderedLinesLimits{}, start, events);
+      const OrderedLinesLimits limits = limits_of(lines.session.pipeline().assembly.limits().max_num_seqs);
+      return run_ordered_lines(in_, limits, start, events);
     } catch (const Error& error) {
       progress_.clear();
       if (!out_.can_continue()) throw;

@@ -49,7 +49,7 @@ Engine::~Engine() {
   thread_.join();
 }
 
-RequestId Engine::submit(Request request, Sink sink) {
+void Engine::check(const Request& request) const {
   validate(request.sampling, model_.vocab_size);
   const auto length = static_cast<std::int32_t>(std::min<std::size_t>(request.prompt.size(), INT32_MAX));
   if (length == 0) fail("the prompt is empty; it must have at least one token");
@@ -63,6 +63,38 @@ RequestId Engine::submit(Request request, Sink sink) {
     fail("prompt of {} tokens{} exceeds max_model_len {}; shorten it or raise max_model_len", length,
          generates ? " and one to generate" : "", limits_.max_model_len);
   }
+  if (request.score_from && (*request.score_from < 1 || *request.score_from > length)) {
+    fail("score_from is {}; it must be from 1 to the prompt's {} tokens", *request.score_from, length);
+  }
+  if (request.logprobs && *request.logprobs < 0) fail("logprobs is {}; it must be at least 0", *request.logprobs);
+  drafting_.drafters_of(request.speculation);
+  // With choices the longest of them bounds what is generated, which submit() knows.
+  if (request.sampling.choices.empty()) check_blocks(length, request.sampling.max_tokens);
+}
+
+void Engine::check_blocks(std::int32_t length, std::int32_t max_tokens) const {
+  max_tokens = std::min(max_tokens, limits_.max_model_len - length);
+  const std::int32_t needed = (length + max_tokens + limits_.block_size - 1) / limits_.block_size;
+  if (needed <= limits_.num_blocks) return;
+  fail(
+      "prompt of {} and up to {} generated tokens need {} KV blocks, the whole cache has {} of {} tokens; raise "
+      "kv_cache.memory or ask for fewer tokens",
+      length, max_tokens, needed, limits_.num_blocks, limits_.block_size);
+}
+
+std::vector<std::vector<std::int32_t>> Engine::choice_tokens(const Request& request) const {
+  check(request);
+  const auto length = static_cast<std::int32_t>(request.prompt.size());
+  const std::vector<std::int32_t> ends = end_tokens_of(request.sampling);
+  const DecodedPrefix before = decode_prefix(tokenizer_, request.sampling.skip_special_tokens, request.prompt);
+  return mortise::choice_tokens(request.sampling,
+                                {tokenizer_, before, ends, model_.vocab_size,
+                                 std::min(request.sampling.max_tokens, limits_.max_model_len - length)});
+}
+
+RequestId Engine::submit(Request request, Sink sink) {
+  check(request);
+  const auto length = static_cast<std::int32_t>(request.prompt.size());
   request.sampling.max_tokens = std::min(request.sampling.max_tokens, limits_.max_model_len - length);
   request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
   if (request.sampling.temperature < kLeastTemperature) request.sampling.temperature = 0;
@@ -74,18 +106,8 @@ RequestId Engine::submit(Request request, Sink sink) {
     state->guide = make_choice_trie(request.sampling, {tokenizer_, state->before, state->end_tokens, model_.vocab_size,
                                                        request.sampling.max_tokens});
     request.sampling.max_tokens = state->guide->longest();
+    check_blocks(length, request.sampling.max_tokens);
   }
-  const std::int32_t needed = (length + request.sampling.max_tokens + limits_.block_size - 1) / limits_.block_size;
-  if (needed > limits_.num_blocks) {
-    fail(
-        "prompt of {} and up to {} generated tokens need {} KV blocks, the whole cache has {} of {} tokens; raise "
-        "kv_cache.memory or ask for fewer tokens",
-        length, request.sampling.max_tokens, needed, limits_.num_blocks, limits_.block_size);
-  }
-  if (request.score_from && (*request.score_from < 1 || *request.score_from > length)) {
-    fail("score_from is {}; it must be from 1 to the prompt's {} tokens", *request.score_from, length);
-  }
-  if (request.logprobs && *request.logprobs < 0) fail("logprobs is {}; it must be at least 0", *request.logprobs);
 
   if (!request.sampling.seed) request.sampling.seed = draw_seed();
   if (watcher_ != nullptr) sink = watcher_->watch(request, std::move(sink));
@@ -225,12 +247,15 @@ void Engine::step() {
     scheduled.push_back({planned.sequence, planned.num_new_tokens, planned.num_drafts});
   }
   for (const auto& sequence : plan.preempted) preempt(*sequence);
+  std::vector<Sequence*> admitted;
   for (const PlannedSequence& planned : plan.scheduled) {
     if (planned.sequence->running()) continue;
     kv_.admit(*planned.sequence);  // all before blocks are allocated, which may evict cached ones
     counters_.num_admitted_tokens += static_cast<std::uint64_t>(planned.sequence->num_tokens());
     counters_.num_cached_tokens += static_cast<std::uint64_t>(planned.sequence->num_cached);
+    admitted.push_back(planned.sequence.get());
   }
+  copy_tails(admitted);
   if (plan.drop_pins) drop_pins();
 
   trace_.phase("propose");
@@ -287,6 +312,16 @@ void Engine::fork_drafts(std::span<const ScheduledSequence> scheduled) {
       runs -= num_runs(needed);
     }
   }
+  copy_blocks(from, to);
+}
+
+void Engine::copy_tails(std::span<Sequence* const> admitted) {
+  std::vector<BlockId> from, to;
+  kv_.copy_tails(admitted, from, to);
+  copy_blocks(from, to);
+}
+
+void Engine::copy_blocks(const std::vector<BlockId>& from, const std::vector<BlockId>& to) {
   if (from.empty()) return;
   mortise_error error = empty_error();
   check_part(parts_.attention.api->copy_blocks(parts_.attention.self, nullptr, from.data(), to.data(),

@@ -69,14 +69,19 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Checks the request and queues it; throws an Error if it can never run (parameters, length, KV memory). `sink` hears
-  // of every choice until its finish. [any thread]
+  // Throws an Error if the request can never run (parameters, length, KV memory). What its `choices` are is checked by
+  // submit() alone. [any thread]
+  void check(const Request& request) const;
+  // Checks the request and queues it. `sink` hears of every choice until its finish. [any thread, a sink's too]
   RequestId submit(Request request, Sink sink);
+  // The tokens of the request's guided `choices`, in their order. Throws what submit() would. [any thread]
+  std::vector<std::vector<std::int32_t>> choice_tokens(const Request& request) const;
   // Ends the request's choices with FinishReason::kAborted at the next step; unknown ids are ignored. [any thread]
   void abort(RequestId id);
   EngineStats stats() const;  // [any thread]
 
  private:
+  void check_blocks(std::int32_t length, std::int32_t max_tokens) const;
   std::vector<std::int32_t> end_tokens_of(const SamplingParams& sampling) const;
   void run();
   bool take_inbox();  // false: stop, and whoever is live is to be aborted
@@ -86,6 +91,8 @@ class Engine {
   void set_pins(const std::vector<Pin>& pins);
   void drop_pins();
   void fork_drafts(std::span<const ScheduledSequence> scheduled);
+  void copy_tails(std::span<Sequence* const> admitted);
+  void copy_blocks(const std::vector<BlockId>& from, const std::vector<BlockId>& to);
   void take_best_path(Sequence& sequence, std::vector<LogitRow>& rows, std::vector<TokenInfo>& infos);
   void commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
               std::vector<TokenInfo> infos, const mortise_tensor& hidden);

@@ -14,6 +14,17 @@ std::uint64_t next_block_key(const Sequence& sequence, std::int32_t start, std::
   return XXH3_64bits(sequence.tokens.data(), end * sizeof(std::int32_t));
 }
 
+// A completion's prompt, whole: its last block, which is not full, is shared too.
+std::uint64_t prompt_key(const Sequence& sequence) {
+  return XXH3_64bits(sequence.tokens.data(),
+                     static_cast<std::size_t>(*sequence.request().score_from) * sizeof(std::int32_t));
+}
+
+// Tokens of its prompt that a completion still runs, but for the last one, whose row it needs itself.
+std::int32_t num_prompt_left(const Sequence& sequence) {
+  return *sequence.request().score_from - 1 - sequence.start();
+}
+
 // What `follower` asks of the prefix besides KV, `leader` leaves in the cache too.
 bool scores_for(const Sequence& leader, const Sequence& follower) {
   if (!follower.wants_scores()) return true;
@@ -30,12 +41,38 @@ bool pays(const Sequence& leader, const Sequence& follower, std::int32_t block_s
   return 2 * (common - follower.start()) >= follower.num_to_run() - follower.start();
 }
 
+// The completions whose prompt is computed in this step or a later one, by that prompt.
+class PromptLeaders {
+ public:
+  // Whether `sequence` waits for another one's prompt.
+  bool waits(const Sequence& sequence) const {
+    if (!sequence.scores_completion() || sequence.running() || num_prompt_left(sequence) < 1) return false;
+    const auto at = leaders_.find(prompt_key(sequence));
+    if (at == leaders_.end()) return false;
+    const Sequence& leader = *at->second;
+    const std::int32_t num_left = num_prompt_left(sequence);
+    return leader.request().priority <= sequence.request().priority &&
+           leader.request().score_from == sequence.request().score_from && scores_for(leader, sequence) &&
+           2 * num_left >= sequence.num_to_run() - sequence.start() &&
+           std::equal(leader.tokens.begin(), leader.tokens.begin() + *leader.request().score_from,
+                      sequence.tokens.begin());
+  }
+  void add(const Sequence& sequence) {
+    if (!sequence.scores_completion() || !sequence.publishes || num_prompt_left(sequence) < 1) return;
+    leaders_.emplace(prompt_key(sequence), &sequence);
+  }
+
+ private:
+  std::unordered_map<std::uint64_t, const Sequence*> leaders_;
+};
+
 }  // namespace
 
 std::vector<std::shared_ptr<Sequence>> without_followers(const std::deque<std::shared_ptr<Sequence>>& live,
                                                          std::int32_t block_size) {
   std::vector<std::shared_ptr<Sequence>> result;
   std::unordered_map<std::uint64_t, const Sequence*> leaders;
+  PromptLeaders prompts;
   for (const auto& sequence : live) {
     const bool computes_a_block = (sequence->start() / block_size + 1) * block_size <= sequence->num_to_run();
     if (computes_a_block && sequence->publishes) {
@@ -47,6 +84,8 @@ std::vector<std::shared_ptr<Sequence>> without_followers(const std::deque<std::s
                          pays(leader, *sequence, block_size);
       if (waits) continue;
     }
+    if (prompts.waits(*sequence)) continue;
+    prompts.add(*sequence);
     result.push_back(sequence);
   }
   return result;

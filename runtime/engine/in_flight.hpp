@@ -12,7 +12,8 @@
 namespace mortise {
 
 // The live sequences that may run in this step, in order of arrival: all, but for those that wait and would compute a
-// prefix that an earlier one of at least their priority computes next. They wait only for what is at least half of
+// prefix that an earlier one of at least their priority computes next: the same block, or for completions of one prompt
+// the rest of that. They wait only for what is at least half of
 // their own work, and never on a sequence that is itself held back. REQUIRES: SequenceKv::look_up() for all that wait.
 std::vector<std::shared_ptr<Sequence>> without_followers(const std::deque<std::shared_ptr<Sequence>>& live,
                                                          std::int32_t block_size);

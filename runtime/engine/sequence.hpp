@@ -57,6 +57,8 @@ class Sequence {
   // Tokens that must have been run before the sequence can go on: without tokens to generate the prompt's last is not.
   std::int32_t num_to_run() const { return wants_tokens() ? num_tokens() : num_prompt() - 1; }
 
+  // Log probabilities of the end of its prompt are all it is for: a completion behind a prompt.
+  bool scores_completion() const { return request().sampling.max_tokens == 0 && request().score_from > 1; }
   // The first token that still wants a score. REQUIRES: wants_scores().
   std::int32_t next_scored_token() const { return next_scored_position() + 1; }
   // Tokens with KV when its next rows are run.
@@ -80,8 +82,9 @@ class Sequence {
   bool publishes = true;           // false: its next block cannot enter the tree, so none after it can
   // While it waits: the cached prefix that it would start with; sequence_kv keeps them true.
   PrefixPath prefix;
-  std::int32_t num_cached = 0;              // tokens, in whole blocks
-  std::int32_t num_cached_free_blocks = 0;  // of them nobody holds
+  std::int32_t num_cached = 0;              // tokens: whole blocks, and the first ones of `tail`
+  std::int32_t num_cached_free_blocks = 0;  // of the whole ones nobody holds
+  BlockId tail = kPrefixRoot;               // a block that it is to copy for them; kPrefixRoot: none
   std::vector<BlockId> pinned;              // a path that is held for the scheduler's pin
   std::vector<std::int32_t> drafts;         // of this step, to verify
   std::vector<DraftFork> forks;             // further paths of them

@@ -28,6 +28,27 @@ void SequenceKv::look_up(Sequence& sequence) const {
     if (i <= num_blocks) ++sequence.num_cached_free_blocks;
     block = cache_.tree().parent(block);
   }
+  look_up_tail(sequence);
+}
+
+// Behind its whole blocks: a block that another completion of the same prompt filled with the rest of that.
+void SequenceKv::look_up_tail(Sequence& sequence) const {
+  sequence.tail = kPrefixRoot;
+  const std::int32_t begin = sequence.num_cached, rest = sequence.next_scored_position() - begin;
+  if (!sequence.scores_completion() || rest < 1 || rest >= block_size_) return;
+  // Where blocks are scarce the plan is to be simple.
+  const auto needed = static_cast<std::size_t>(sequence.num_to_run() / block_size_ + 2);
+  if (cache_.num_available() < needed) return;
+  if (begin / block_size_ < sequence.prefix.num_blocks) {
+    sequence.tail = cache_.tree().blocks(sequence.prefix)[static_cast<std::size_t>(begin / block_size_)];
+  } else {
+    const auto tokens = std::span<const std::int32_t>(sequence.tokens)
+                            .subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rest));
+    const PrefixTree::Begun begun = cache_.tree().closest_child(sequence.prefix.last, tokens);
+    if (begun.num_tokens < rest) return;
+    sequence.tail = begun.block;
+  }
+  sequence.num_cached += rest;
 }
 
 // The first token at or after next_scored_token() that has no cached score, at most end + 1: the row of a token gives
@@ -53,6 +74,34 @@ void SequenceKv::admit(Sequence& sequence) {
   sequence.num_published = static_cast<std::int32_t>(path.size());
   sequence.blocks = std::move(path);
   sequence.num_computed = sequence.num_cached;
+}
+
+void SequenceKv::copy_tails(std::span<Sequence* const> admitted, std::vector<BlockId>& from, std::vector<BlockId>& to) {
+  std::vector<Sequence*> copying;
+  for (Sequence* sequence : admitted) {
+    if (sequence->tail != kPrefixRoot) copying.push_back(sequence);
+  }
+  if (copying.empty()) return;
+  auto fresh = cache_.allocate(copying.size());
+  if (!fresh) throw Error("the block pool is smaller than the checked plan");  // an invariant of Planner
+  // What is to be copied may have been evicted for it just now. It is still unwritten, and one of those who want it has
+  // it as it is.
+  const auto give = [&](Sequence& sequence, std::vector<BlockId>::iterator at) {
+    if (*at != sequence.tail) {
+      from.push_back(sequence.tail);
+      to.push_back(*at);
+    }
+    sequence.blocks.push_back(*at);
+    sequence.tail = kPrefixRoot;
+    fresh->erase(at);
+  };
+  for (Sequence* sequence : copying) {
+    const auto at = std::find(fresh->begin(), fresh->end(), sequence->tail);
+    if (at != fresh->end()) give(*sequence, at);
+  }
+  for (Sequence* sequence : copying) {
+    if (sequence->tail != kPrefixRoot) give(*sequence, fresh->end() - 1);
+  }
 }
 
 void SequenceKv::take_scores(Sequence& sequence, const std::vector<BlockId>& path) const {
@@ -86,6 +135,21 @@ void SequenceKv::publish(Sequence& sequence) {
     sequence.blocks[index] = *node;
     keep_scores(sequence, sequence.num_published++);
   }
+  if (sequence.scores_completion() && !sequence.wants_scores()) keep_tail(sequence);
+}
+
+// The end of a prompt that does not fill its block: the other completions of that prompt go on from it.
+void SequenceKv::keep_tail(const Sequence& sequence) {
+  const std::int32_t begin = sequence.num_published * block_size_;
+  const std::int32_t num_tokens = sequence.num_computed - begin;
+  const std::int32_t num_shared = std::min(*sequence.request().score_from - 1 - begin, num_tokens);
+  if (!sequence.publishes || num_shared < 1) return;
+  const auto tokens = std::span<const std::int32_t>(sequence.tokens)
+                          .subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(num_tokens));
+  const auto index = static_cast<std::size_t>(sequence.num_published);
+  const BlockId parent = index == 0 ? kPrefixRoot : sequence.blocks[index - 1];
+  if (cache_.tree().closest_child(parent, tokens).num_tokens >= num_shared) return;
+  cache_.keep_tail(parent, tokens, sequence.blocks[index]);
 }
 
 void SequenceKv::keep_scores(const Sequence& sequence, std::int32_t block_index) {

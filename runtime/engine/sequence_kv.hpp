@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "engine/parts.hpp"
 #include "engine/sequence.hpp"
@@ -17,10 +19,14 @@ class SequenceKv {
         cache_(static_cast<std::size_t>(limits.num_blocks), limits.block_size, limits.prefix_cache) {}
 
   // Finds the cached prefix that a waiting sequence would start with. It ends before the last token, which must be run
-  // for what comes after it, and before the first scored token whose score the cache does not know.
+  // for what comes after it, and before the first scored token whose score the cache does not know. Completions of a
+  // prompt, which run few tokens of their own, also get the beginning of a block, by copying it.
   void look_up(Sequence& sequence) const;
   // Gives a waiting sequence that prefix: blocks, and the scores of its tokens. REQUIRES: look_up() in this step.
   void admit(Sequence& sequence);
+  // Gives the admitted sequences that copy a block one of their own, `from` to `to`. REQUIRES: all of the step are
+  // admitted, and nothing has been allocated since; the copies are made before anything else writes KV.
+  void copy_tails(std::span<Sequence* const> admitted, std::vector<BlockId>& from, std::vector<BlockId>& to);
   // Blocks for `num_tokens` tokens. Throws when they are not there, which the checked plan rules out.
   void reserve(Sequence& sequence, std::int32_t num_tokens);
   // Gives a fork of a running sequence, whose last known token is to be run, blocks of its own from that token's on.
@@ -41,6 +47,8 @@ class SequenceKv {
   const KvCache& cache() const { return cache_; }
 
  private:
+  void look_up_tail(Sequence& sequence) const;
+  void keep_tail(const Sequence& sequence);
   std::int32_t num_scored_until(const Sequence& sequence, std::int32_t end) const;
   void take_scores(Sequence& sequence, const std::vector<BlockId>& path) const;
   void keep_scores(const Sequence& sequence, std::int32_t block_index);

@@ -26,7 +26,8 @@ using StartLine = std::function<std::size_t(const InputLine& line, FinishLine fi
 struct OrderedLinesLimits {
   // Sequences at work: enough to fill batches of every size and to let the scheduler choose.
   std::size_t max_sequences = 1024;
-  // Bytes of lines at work and of results that wait for one before them. A single line may be above it.
+  // Bytes of lines at work and of results that wait for one before them: a token has two bytes of text or more, and
+  // takes eight with the engine. A single line may be above it.
   std::size_t max_bytes = std::size_t{64} << 20;
 };
 

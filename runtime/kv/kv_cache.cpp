@@ -67,4 +67,10 @@ std::optional<BlockId> KvCache::publish(BlockId parent, std::span<const std::int
   return block;
 }
 
+void KvCache::keep_tail(BlockId parent, std::span<const std::int32_t> tokens, BlockId block) {
+  if (!prefix_cache_) return;
+  tree_.insert_tail(parent, tokens, block);
+  pool_.share(block);
+}
+
 }  // namespace mortise

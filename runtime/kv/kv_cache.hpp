@@ -38,6 +38,10 @@ class KvCache {
   // REQUIRES: the caller holds `block` and the path to `parent`.
   std::optional<BlockId> publish(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
 
+  // Keeps a block that is not full for those who may copy it, as a tail of the tree behind `parent`; the caller goes on
+  // holding it. REQUIRES: as publish(), and this is the caller's last call for it before release().
+  void keep_tail(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
+
   std::size_t num_blocks() const { return pool_.num_blocks(); }
   std::size_t num_free() const { return pool_.num_free(); }
   std::size_t num_cached() const { return num_cached_; }  // held by nobody, kept for their prefix

@@ -8,6 +8,9 @@
 namespace mortise {
 namespace {
 
+// Children that closest_child() looks at. Those who want a copy come right after the one that left the tokens.
+constexpr int kMaxCompared = 64;
+
 std::uint64_t key_of(BlockId parent, std::span<const std::int32_t> tokens) {
   return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), static_cast<std::uint64_t>(parent));
 }
@@ -67,23 +70,57 @@ bool PrefixTree::insert(BlockId parent, std::span<const std::int32_t> tokens, Bl
   assert(parent == kPrefixRoot || contains(parent));
   const std::uint64_t key = key_of(parent, tokens);
   if (!table_.emplace(key, block).second) return false;
+  node(block).key = key;
+  link(parent, tokens, block);
+  return true;
+}
+
+void PrefixTree::insert_tail(BlockId parent, std::span<const std::int32_t> tokens, BlockId block) {
+  assert(!contains(block) && !tokens.empty() && tokens.size() < block_size_);
+  assert(parent == kPrefixRoot || contains(parent));
+  link(parent, tokens, block);
+}
+
+PrefixTree::Begun PrefixTree::closest_child(BlockId parent, std::span<const std::int32_t> tokens) const {
+  Begun best;
+  BlockId child = parent == kPrefixRoot ? first_child_ : node(parent).first_child;
+  for (int i = 0; i < kMaxCompared && child != kPrefixRoot; ++i, child = node(child).next) {
+    const auto own = tokens_of(child).first(static_cast<std::size_t>(node(child).num_tokens));
+    const auto common = static_cast<std::int32_t>(std::ranges::mismatch(own, tokens).in1 - own.begin());
+    if (common > best.num_tokens) best = {child, common};
+  }
+  return best;
+}
+
+void PrefixTree::link(BlockId parent, std::span<const std::int32_t> tokens, BlockId block) {
   Node& fresh = node(block);
   fresh.parent = parent;
-  fresh.key = key;
   fresh.present = true;
+  fresh.num_tokens = static_cast<std::int32_t>(tokens.size());
+  fresh.first_child = fresh.previous = kPrefixRoot;
+  BlockId& first = first_child_of(parent);
+  fresh.next = first;
+  if (first != kPrefixRoot) node(first).previous = block;
+  first = block;
   ++fresh.generation;
   std::ranges::copy(tokens, tokens_of(block).begin());
   if (parent != kPrefixRoot) ++node(parent).num_children;
-  return true;
+}
+
+void PrefixTree::unlink(BlockId block) {
+  Node& old = node(block);
+  if (old.next != kPrefixRoot) node(old.next).previous = old.previous;
+  (old.previous == kPrefixRoot ? first_child_of(old.parent) : node(old.previous).next) = old.next;
+  if (old.parent != kPrefixRoot) --node(old.parent).num_children;
+  old.present = false;
+  old.scores = {};
 }
 
 void PrefixTree::erase(BlockId block) {
   Node& old = node(block);
   assert(old.present && old.num_children == 0);
-  table_.erase(old.key);
-  if (old.parent != kPrefixRoot) --node(old.parent).num_children;
-  old.present = false;
-  old.scores = {};
+  if (static_cast<std::size_t>(old.num_tokens) == block_size_) table_.erase(old.key);
+  unlink(block);
 }
 
 void PrefixTree::set_score(BlockId block, std::int32_t offset, const TokenInfo& info) {

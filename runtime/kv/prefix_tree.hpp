@@ -2,6 +2,8 @@
 // of `block_size` tokens. A block's KV is a function of all tokens from the sequence's first to the block's last, so a
 // block is known by its parent and its own tokens, which are compared one by one: a hash never decides. A block is at
 // most one node, therefore a node is named by its block's id.
+// A tail is a leaf whose block is not full. No path leads through it and nobody holds it; it is there to be copied, as
+// any node is, by those who share some of its tokens.
 // Beside a block the tree keeps scores: what the model said of the block's tokens given their prefix.
 // Who holds blocks and which leaf goes first is not decided here but in kv_cache.hpp. Engine thread only; takes no
 // lock.
@@ -45,6 +47,15 @@ class PrefixTree {
   // Makes `block` the child of `parent` for these tokens. False: two different blocks have one 64-bit hash, and the
   // block stays outside. REQUIRES: find() found none; `block` is no node; `parent` is one or the root.
   bool insert(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
+  // Makes `block` a tail behind `parent`. REQUIRES: 1 to block_size - 1 tokens; `block` is no node; `parent` is one or
+  // the root.
+  void insert_tail(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
+  // Of the latest children of `parent` the one that begins with most of `tokens`, and how many they are; none: 0.
+  struct Begun {
+    BlockId block = kPrefixRoot;
+    std::int32_t num_tokens = 0;
+  };
+  Begun closest_child(BlockId parent, std::span<const std::int32_t> tokens) const;
   // Takes a leaf out. REQUIRES: `block` is a node without children.
   void erase(BlockId block);
 
@@ -52,7 +63,7 @@ class PrefixTree {
   bool is_leaf(BlockId block) const { return node(block).num_children == 0; }
   BlockId parent(BlockId block) const { return node(block).parent; }
   PrefixPath path(BlockId block, std::int32_t num_blocks) const { return {block, node(block).generation, num_blocks}; }
-  std::size_t size() const { return table_.size(); }
+  std::size_t size() const { return table_.size(); }  // without tails
 
   // Scores of a node's tokens. An entry of rank 0 is unknown. Of two scores for a token the one with more alternatives
   // stays: the first n alternatives of a long list are the list of n.
@@ -64,7 +75,10 @@ class PrefixTree {
     BlockId parent = kPrefixRoot;
     std::uint32_t generation = 0;
     std::int32_t num_children = 0;
+    std::int32_t num_tokens = 0;  // below block_size: a tail
     bool present = false;
+    BlockId first_child = kPrefixRoot;                   // the latest; kPrefixRoot: none
+    BlockId next = kPrefixRoot, previous = kPrefixRoot;  // of the parent's children
     std::uint64_t key = 0;
     std::vector<TokenInfo> scores;  // empty, or [block_size]
   };
@@ -74,11 +88,15 @@ class PrefixTree {
   std::span<std::int32_t> tokens_of(BlockId block);
   std::span<const std::int32_t> tokens_of(BlockId block) const;
   bool is_there(const PrefixPath& path) const;
+  BlockId& first_child_of(BlockId parent) { return parent == kPrefixRoot ? first_child_ : node(parent).first_child; }
+  void link(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
+  void unlink(BlockId block);
 
   const std::size_t block_size_;
   std::vector<Node> nodes_;                           // by block
   std::vector<std::int32_t> tokens_;                  // [num_blocks, block_size]
-  std::unordered_map<std::uint64_t, BlockId> table_;  // hash of (parent, tokens) to the child
+  std::unordered_map<std::uint64_t, BlockId> table_;  // hash of (parent, tokens) to the child; no tails
+  BlockId first_child_ = kPrefixRoot;                 // of the root
 };
 
 }  // namespace mortise

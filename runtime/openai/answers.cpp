@@ -16,18 +16,13 @@ std::string new_id(std::string_view prefix) {
   return fmt::format("{}-{:016x}{:08x}", prefix, random(), random() & 0xffffffff);
 }
 
-void run_answer(Engine& engine, std::vector<Request> requests, std::function<nlohmann::ordered_json(JobResult)> make,
-                std::function<void(Answer)> done) {
-  run_job(engine, std::move(requests),
-          [make = std::move(make), done = std::move(done)](JobResult result, std::string error) {
-            Answer answer;
-            try {
-              answer = error.empty() ? Answer{200, make(std::move(result))} : error_answer(500, error);
-            } catch (const Error& failure) {  // a text that the tokenizer cannot make
-              answer = error_answer(500, failure.what());
-            }
-            done(std::move(answer));
-          });
+Answer make_answer(const std::string& error, const std::function<nlohmann::ordered_json()>& make) {
+  if (!error.empty()) return error_answer(500, error);
+  try {
+    return {200, make()};
+  } catch (const Error& failure) {  // a text that the tokenizer cannot make
+    return error_answer(500, failure.what());
+  }
 }
 
 nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, const ServiceInfo& info,
@@ -70,6 +65,23 @@ std::string TokenTexts::plain(std::int32_t id) const {
 double finite_logprob(float logprob) {
   constexpr double kLeast = -9999.0;
   return logprob > kLeast ? static_cast<double>(logprob) : kLeast;
+}
+
+nlohmann::ordered_json scored_json(const std::vector<TokenInfo>& tokens) {
+  double sum = 0;
+  bool is_greedy = true;
+  auto logprobs = nlohmann::ordered_json::array(), ranks = nlohmann::ordered_json::array();
+  for (const TokenInfo& token : tokens) {
+    sum += finite_logprob(token.logprob);
+    is_greedy = is_greedy && token.rank == 1;
+    logprobs.push_back(finite_logprob(token.logprob));
+    ranks.push_back(token.rank);
+  }
+  return {{"logprob", sum},
+          {"token_ids", ids_of(tokens)},
+          {"token_logprobs", std::move(logprobs)},
+          {"ranks", std::move(ranks)},
+          {"is_greedy", is_greedy}};
 }
 
 std::vector<std::int32_t> ids_of(const std::vector<TokenInfo>& tokens) {

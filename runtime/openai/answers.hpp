@@ -14,10 +14,9 @@ namespace mortise {
 // "cmpl-..." with 24 random hexadecimal digits.
 std::string new_id(std::string_view prefix);
 
-// Runs the requests (see run_job), and tells `done` the answer that `make` builds of the results, once; or the error
-// that came instead.
-void run_answer(Engine& engine, std::vector<Request> requests, std::function<nlohmann::ordered_json(JobResult)> make,
-                std::function<void(Answer)> done);
+// The answer that `make` builds, or that of the error: of the engine, if there was one, or of a text that the tokenizer
+// cannot make.
+Answer make_answer(const std::string& error, const std::function<nlohmann::ordered_json()>& make);
 
 // id, object, created, model, system_fingerprint: the head of an answer.
 nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, const ServiceInfo& info,
@@ -43,6 +42,9 @@ class TokenTexts {
 
 // JSON has no infinity and no NaN; vLLM's floor, which clients know.
 double finite_logprob(float logprob);
+
+// What was scored: sum, ids, log probabilities, ranks, is_greedy.
+nlohmann::ordered_json scored_json(const std::vector<TokenInfo>& tokens);
 
 std::vector<std::int32_t> ids_of(const std::vector<TokenInfo>& tokens);
 

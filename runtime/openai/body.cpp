@@ -88,21 +88,38 @@ std::uint64_t read_seed(const nlohmann::json& json) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(number));
 }
 
+std::vector<GuidedChoice> read_guided_choices(const nlohmann::json& json, const char* name) {
+  constexpr const char* kExpected = "a list of texts and lists of token ids";
+  if (!json.is_array()) fail_type(name, kExpected, json);
+  if (json.empty())
+    fail("{} is an empty list; it must have at least one text or list of token ids, or be left out", name);
+  std::vector<GuidedChoice> choices;
+  for (const nlohmann::json& item : json) {
+    if (item.is_string()) {
+      choices.emplace_back(item.get<std::string>());
+    } else if (item.is_array()) {
+      choices.emplace_back(read_token_ids(item, fmt::format("{}[{}]", name, choices.size())));
+    } else {
+      fail_type(name, kExpected, item);
+    }
+  }
+  return choices;
+}
+
 // `choices`, or what vLLM calls so.
-std::vector<std::string> read_choices(const Body& body) {
+std::vector<GuidedChoice> read_choices(const Body& body) {
   const nlohmann::json* structured = body.find("structured_outputs");
   if (structured != nullptr) structured = find_structured_choice(*structured);
   const std::pair<const char*, const nlohmann::json*> fields[] = {{"choices", body.find("choices")},
                                                                   {"guided_choice", body.find("guided_choice")},
                                                                   {"structured_outputs.choice", structured}};
   const char* found = nullptr;
-  std::vector<std::string> choices;
+  std::vector<GuidedChoice> choices;
   for (const auto& [name, value] : fields) {
     if (value == nullptr) continue;
     if (found != nullptr) fail("{} and {} say the same thing; give one of them", found, name);
     found = name;
-    choices = read_strings(*value, name, "a list of strings");
-    if (choices.empty()) fail("{} is an empty list; it must have at least one text, or be left out", name);
+    choices = read_guided_choices(*value, name);
   }
   return choices;
 }
@@ -188,6 +205,12 @@ std::vector<std::int32_t> read_tokens(const nlohmann::json& json, const std::str
   return read_token_ids(json, where);
 }
 
+nlohmann::json choices_json(const std::vector<GuidedChoice>& choices) {
+  auto json = nlohmann::json::array();
+  for (const GuidedChoice& choice : choices) std::visit([&](const auto& of) { json.push_back(of); }, choice);
+  return json;
+}
+
 std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& tokenizer) {
   std::vector<std::int32_t> ids = tokenizer.encode(text, /*add_special_tokens=*/true);
   if (ids.size() > 1 && ids[0] == ids[1] && tokenizer.is_special(ids[0])) ids.erase(ids.begin());
@@ -202,9 +225,8 @@ void check_amount(std::size_t num_prompts, const SamplingParams& params) {
   }
   constexpr std::size_t kBiasBytes = 48;  // a node of the map
   std::size_t bytes = params.logit_bias.size() * kBiasBytes;
-  for (const auto* texts : {&params.stop, &params.choices}) {
-    for (const std::string& text : *texts) bytes += text.size() + sizeof text;
-  }
+  for (const std::string& stop : params.stop) bytes += stop.size() + sizeof stop;
+  for (const GuidedChoice& choice : params.choices) bytes += num_bytes(choice) + sizeof choice;
   if (num_prompts * bytes > kMaxCopiedBytes) {
     fail(
         "the body has {} prompts and {} bytes of stop, choices and logit_bias, which each prompt gets a copy of; send "

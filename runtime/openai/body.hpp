@@ -44,6 +44,9 @@ std::vector<std::int32_t> read_token_ids(const nlohmann::json& json, const std::
 std::vector<std::int32_t> read_tokens(const nlohmann::json& json, const std::string& where, const Tokenizer& tokenizer,
                                       bool add_special_tokens);
 
+// Guided choices as a body writes them.
+nlohmann::json choices_json(const std::vector<GuidedChoice>& choices);
+
 // The tokens of a rendered chat: as any prompt's, but a template that writes the first special token itself does not
 // get it twice.
 std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& tokenizer);

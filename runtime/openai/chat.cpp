@@ -5,6 +5,7 @@
 #include "error.hpp"
 #include "openai/answers.hpp"
 #include "openai/body.hpp"
+#include "openai/choice_logprobs.hpp"
 #include "openai/service.hpp"
 
 namespace mortise {
@@ -77,29 +78,34 @@ void Service::chat(const nlohmann::json& json, const AnswerStamp& stamp, std::fu
     check_logprobs(static_cast<std::size_t>(request.sampling.n), max_generated(request.sampling, request.prompt.size()),
                    *request.logprobs);
   }
+  const bool choice_logprobs = read_choice_logprobs(body, request.sampling);
+  const auto make = [this, stamp, logprobs, return_token_ids, tokens_as_ids](const JobResult& result,
+                                                                             const ChoiceLogprobs& guided) {
+    const TokenTexts texts(tokenizer_, tokens_as_ids);
+    nlohmann::ordered_json answer = answer_head("chatcmpl", "chat.completion", info_, stamp);
+    auto choices = nlohmann::ordered_json::array();
+    for (const ChoiceResult& choice : result.front()) {
+      nlohmann::ordered_json item = {
+          {"index", choices.size()},
+          {"message", {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}}},
+          {"logprobs", nullptr},
+          {"finish_reason", to_string(choice.finish)}};
+      if (logprobs) item["logprobs"] = logprobs_json(texts, choice.tokens);
+      if (!guided.empty()) item["choice_logprobs"] = guided.front();
+      if (return_token_ids) item["token_ids"] = ids_of(choice.tokens);
+      item["seed"] = choice.seed;
+      choices.push_back(std::move(item));
+    }
+    answer["choices"] = std::move(choices);
+    answer["usage"] = usage_json(result, stamp);
+    return answer;
+  };
   std::vector<Request> requests{std::move(request)};
-  run_answer(
-      engine_, std::move(requests),
-      [this, stamp, logprobs, return_token_ids, tokens_as_ids](JobResult result) {
-        const TokenTexts texts(tokenizer_, tokens_as_ids);
-        nlohmann::ordered_json answer = answer_head("chatcmpl", "chat.completion", info_, stamp);
-        auto choices = nlohmann::ordered_json::array();
-        for (const ChoiceResult& choice : result.front()) {
-          nlohmann::ordered_json item = {
-              {"index", choices.size()},
-              {"message", {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}}},
-              {"logprobs", nullptr},
-              {"finish_reason", to_string(choice.finish)}};
-          if (logprobs) item["logprobs"] = logprobs_json(texts, choice.tokens);
-          if (return_token_ids) item["token_ids"] = ids_of(choice.tokens);
-          item["seed"] = choice.seed;
-          choices.push_back(std::move(item));
-        }
-        answer["choices"] = std::move(choices);
-        answer["usage"] = usage_json(result, stamp);
-        return answer;
-      },
-      std::move(done));
+  run_job_with_choices(
+      engine_, std::move(requests), choice_logprobs,
+      [make, done = std::move(done)](const JobResult& result, const ChoiceLogprobs& guided, const std::string& error) {
+        done(make_answer(error, [&] { return make(result, guided); }));
+      });
 }
 
 }  // namespace mortise

@@ -5,6 +5,7 @@
 #include "error.hpp"
 #include "openai/answers.hpp"
 #include "openai/body.hpp"
+#include "openai/choice_logprobs.hpp"
 #include "openai/service.hpp"
 #include "tokenizer/incremental_decoder.hpp"
 
@@ -129,11 +130,10 @@ struct PromptText {
 
 nlohmann::ordered_json choice_json(const Tokenizer& tokenizer, const CompletionOptions& options, std::size_t index,
                                    const PromptText& prompt, const ChoiceResult& choice) {
-  nlohmann::ordered_json json = {
-      {"index", index},
-      {"text", prompt.echoed + choice.text},
-      {"finish_reason", to_string(choice.finish)},
-      {"logprobs", nullptr}};
+  nlohmann::ordered_json json = {{"index", index},
+                                 {"text", prompt.echoed + choice.text},
+                                 {"finish_reason", to_string(choice.finish)},
+                                 {"logprobs", nullptr}};
   if (options.logprobs) {
     LogprobLists lists(tokenizer, options, prompt.before);
     if (options.echo) {
@@ -156,6 +156,7 @@ void Service::complete(const nlohmann::json& json, const AnswerStamp& stamp, std
   SamplingParams sampling = read_sampling(body, info_.defaults);
   options->skip_special_tokens = sampling.skip_special_tokens;
   options->n = static_cast<std::size_t>(sampling.n);
+  const bool choice_logprobs = read_choice_logprobs(body, sampling);
   sampling.n = read_best_of(body, sampling.n);
   const bool ranks = sampling.n > static_cast<std::int32_t>(options->n);
   check_amount(options->prompts.size(), sampling);
@@ -176,24 +177,27 @@ void Service::complete(const nlohmann::json& json, const AnswerStamp& stamp, std
     read_scheduling(body, request);
     requests.push_back(std::move(request));
   }
-  run_answer(
-      engine_, std::move(requests),
-      [this, stamp, options](JobResult result) {
-        nlohmann::ordered_json answer = answer_head("cmpl", "text_completion", info_, stamp);
-        auto choices = nlohmann::ordered_json::array();
-        nlohmann::ordered_json usage = usage_json(result, stamp);  // of all that were generated
-        for (std::size_t i = 0; i < result.size(); ++i) {
-          keep_best(result[i], options->n);
-          const PromptText prompt(tokenizer_, *options, options->prompts[i]);
-          for (const ChoiceResult& choice : result[i]) {
-            choices.push_back(choice_json(tokenizer_, *options, choices.size(), prompt, choice));
-          }
-        }
-        answer["choices"] = std::move(choices);
-        answer["usage"] = std::move(usage);
-        return answer;
-      },
-      std::move(done));
+  const auto make = [this, stamp, options](JobResult result, const ChoiceLogprobs& guided) {
+    nlohmann::ordered_json answer = answer_head("cmpl", "text_completion", info_, stamp);
+    auto choices = nlohmann::ordered_json::array();
+    nlohmann::ordered_json usage = usage_json(result, stamp);  // of all that were generated
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      keep_best(result[i], options->n);
+      const PromptText prompt(tokenizer_, *options, options->prompts[i]);
+      for (const ChoiceResult& choice : result[i]) {
+        choices.push_back(choice_json(tokenizer_, *options, choices.size(), prompt, choice));
+        if (!guided.empty()) choices.back()["choice_logprobs"] = guided[i];
+      }
+    }
+    answer["choices"] = std::move(choices);
+    answer["usage"] = std::move(usage);
+    return answer;
+  };
+  run_job_with_choices(
+      engine_, std::move(requests), choice_logprobs,
+      [make, done = std::move(done)](JobResult result, const ChoiceLogprobs& guided, const std::string& error) {
+        done(make_answer(error, [&] { return make(std::move(result), guided); }));
+      });
 }
 
 }  // namespace mortise

@@ -24,8 +24,25 @@ struct ChoiceResult {
 // One list of choices for each request.
 using JobResult = std::vector<std::vector<ChoiceResult>>;
 
+using JobDone = std::function<void(JobResult, std::string error)>;
+
 // Submits all requests, then calls `done` once, on the engine's thread: with the results, or with the error text of a
 // request that failed. A request that the engine refuses throws here, and those submitted before it are aborted.
-void run_job(Engine& engine, std::vector<Request> requests, std::function<void(JobResult, std::string error)> done);
+void run_job(Engine& engine, std::vector<Request> requests, JobDone done);
+
+// Requests of one choice each that are made when their turn comes, so that a body of very many needs memory for some of
+// them alone. `make` may be called on any thread, one call at a time for each index, in order; it must not throw.
+struct RequestSeries {
+  std::size_t count = 0;
+  std::function<Request(std::size_t index)> make;
+};
+
+// Of one body with the engine at a time. Each request has its prompt twice there: 8 MiB. That is 500 completions of a
+// prompt of 2000 tokens, more than a step runs.
+inline constexpr std::size_t kMaxOpenTokens = std::size_t{1} << 20;
+
+// The same for a series: at a time the engine has requests of about `max_open_tokens` prompt tokens of it, at least one
+// request. All are checked here first.
+void run_job(Engine& engine, RequestSeries requests, std::size_t max_open_tokens, JobDone done);
 
 }  // namespace mortise

@@ -77,7 +77,7 @@ OrderedJson sampling_json(const SamplingParams& params) {
                       {"stop_token_ids", stop_token_ids},
                       {"skip_special_tokens", skip_special_tokens}};
   if (seed) json["seed"] = *seed;
-  if (!choices.empty()) json["choices"] = choices;
+  if (!choices.empty()) json["choices"] = choices_json(choices);
   if (!logit_bias.empty()) {
     OrderedJson& biases = json["logit_bias"] = OrderedJson::object();
     for (const auto& [id, bias] : logit_bias) biases[std::to_string(id)] = bias;

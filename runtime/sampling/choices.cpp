@@ -1,5 +1,7 @@
 #include "sampling/choices.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -11,13 +13,21 @@
 namespace mortise {
 namespace {
 
-// Choices may be long; a message shows their beginning, whole characters of it.
+// Choices may be long; a message shows their beginning, whole characters of it, or some of the ids.
 std::string shown(std::string_view text) {
   constexpr std::size_t kMaxBytes = 40;
   if (text.size() <= kMaxBytes) return fmt::format("\"{}\"", text);
   std::size_t end = kMaxBytes;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return fmt::format("\"{}...\"", text.substr(0, end));
+}
+
+std::string shown_choice(const GuidedChoice& choice) {
+  if (const auto* text = std::get_if<std::string>(&choice)) return shown(*text);
+  constexpr std::size_t kMaxIds = 8;
+  const std::span<const std::int32_t> ids = std::get<1>(choice);
+  return fmt::format("[{}{}]", fmt::join(ids.first(std::min(ids.size(), kMaxIds)), ", "),
+                     ids.size() > kMaxIds ? ", ..." : "");
 }
 
 std::string num_tokens(std::int64_t n) {
@@ -31,37 +41,57 @@ std::string text_behind(const ChoiceContext& context, const SamplingParams& para
   return text + decoder.finish();
 }
 
-// The tokens of `text` where it follows `anchor`; nullopt where a token has parts of both.
-std::optional<std::vector<std::int32_t>> encode_behind(const std::string& anchor, const Tokenizer& tokenizer,
-                                                       const std::string& text) {
-  const std::vector<std::int32_t> before = tokenizer.encode(anchor, /*add_special_tokens=*/false);
-  std::vector<std::int32_t> ids = tokenizer.encode(anchor + text, /*add_special_tokens=*/false);
-  if (ids.size() <= before.size() || !std::equal(before.begin(), before.end(), ids.begin())) return std::nullopt;
-  ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(before.size()));
-  return ids;
+// A text that choices are tokenised behind.
+struct Anchor {
+  Anchor(std::string anchor_text, const Tokenizer& tokenizer)
+      : text(std::move(anchor_text)), ids(tokenizer.encode(text, /*add_special_tokens=*/false)) {}
+
+  // The tokens of `choice` where it follows; nullopt where a token has parts of both.
+  std::optional<std::vector<std::int32_t>> encode(const Tokenizer& tokenizer, const std::string& choice) const {
+    std::vector<std::int32_t> both = tokenizer.encode(text + choice, /*add_special_tokens=*/false);
+    if (both.size() <= ids.size() || !std::equal(ids.begin(), ids.end(), both.begin())) return std::nullopt;
+    both.erase(both.begin(), both.begin() + static_cast<std::ptrdiff_t>(ids.size()));
+    return both;
+  }
+
+  std::string text;
+  std::vector<std::int32_t> ids;
+};
+
+// The prompt's end, nothing, and, as some tokenizers put a space before what they take for the beginning of a text, a
+// line break and a full stop.
+std::vector<Anchor> anchors_of(const ChoiceContext& context) {
+  std::vector<Anchor> anchors;
+  if (Anchor end(context.before.text, context.tokenizer); end.ids == context.before.ids) {
+    anchors.push_back(std::move(end));
+  }
+  for (const char* text : {"", "\n", "."}) anchors.emplace_back(text, context.tokenizer);
+  return anchors;
 }
 
-std::vector<std::int32_t> tokenise(const ChoiceContext& context, const SamplingParams& params, std::size_t index) {
-  const std::string& choice = params.choices[index];
-  std::vector<std::int32_t> ids = context.tokenizer.encode(choice, /*add_special_tokens=*/false);
-  const std::string text = text_behind(context, params, ids);
-  if (!ids.empty() && text == choice) return ids;
-  // Some tokenizers put a space before what they take for the beginning of a text.
-  for (const char* anchor : {"\n", "."}) {
-    auto others = encode_behind(anchor, context.tokenizer, choice);
-    if (others && text_behind(context, params, *others) == choice) return *std::move(others);
+std::vector<std::int32_t> tokenise(const ChoiceContext& context, const SamplingParams& params, std::size_t index,
+                                   std::span<const Anchor> anchors) {
+  if (const auto* ids = std::get_if<1>(&params.choices[index])) return *ids;
+  const auto& choice = std::get<std::string>(params.choices[index]);
+  std::string made;  // by the last way but those behind other texts
+  for (const Anchor& anchor : anchors) {
+    auto ids = anchor.encode(context.tokenizer, choice);
+    if (!ids) continue;
+    const std::string text = text_behind(context, params, *ids);
+    if (text == choice) return *std::move(ids);
+    if (made.empty()) made = text;
   }
   fail(
       "choices[{}]: {} cannot be generated as it is: this model's tokenizer makes {} of it behind this prompt; "
       "write it as the tokenizer does, or leave it out",
-      index, shown(choice), shown(text));
+      index, shown(choice), shown(made));
 }
 
 void check(const ChoiceContext& context, const SamplingParams& params, std::size_t index,
            std::span<const std::int32_t> ids) {
-  const std::string choice = fmt::format("choices[{}]: {}", index, shown(params.choices[index]));
+  const std::string choice = fmt::format("choices[{}]: {}", index, shown_choice(params.choices[index]));
   for (std::int32_t id : ids) {
-    if (id >= context.vocab_size) {
+    if (id < 0 || id >= context.vocab_size) {
       fail("{} has token id {}, and this model's ids are from 0 to {}; leave it out", choice, id,
            context.vocab_size - 1);
     }
@@ -72,8 +102,10 @@ void check(const ChoiceContext& context, const SamplingParams& params, std::size
           choice, id);
     }
   }
+  const auto* given = std::get_if<std::string>(&params.choices[index]);
   for (const std::string& stop : params.stop) {
-    if (params.choices[index].find(stop) != std::string::npos) {
+    const std::string text = given != nullptr ? *given : text_behind(context, params, ids);
+    if (text.find(stop) != std::string::npos) {
       fail("{} has the stop string {}, so it would be cut; leave out one of them", choice, shown(stop));
     }
   }
@@ -90,19 +122,25 @@ void check(const ChoiceContext& context, const SamplingParams& params, std::size
 
 }  // namespace
 
-ChoiceTrie make_choice_trie(const SamplingParams& params, const ChoiceContext& context) {
+std::vector<std::vector<std::int32_t>> choice_tokens(const SamplingParams& params, const ChoiceContext& context) {
+  const std::vector<Anchor> anchors = anchors_of(context);
   std::vector<std::vector<std::int32_t>> sequences;
   sequences.reserve(params.choices.size());
   for (std::size_t i = 0; i < params.choices.size(); ++i) {
-    sequences.push_back(tokenise(context, params, i));
+    sequences.push_back(tokenise(context, params, i, anchors));
     check(context, params, i, sequences.back());
   }
+  return sequences;
+}
+
+ChoiceTrie make_choice_trie(const SamplingParams& params, const ChoiceContext& context) {
+  std::vector<std::vector<std::int32_t>> sequences = choice_tokens(params, context);
   if (context.end_tokens.empty()) {
     if (const auto pair = find_continued_choice(sequences)) {
       fail(
           "choices[{}]: {} is the beginning of choices[{}], and this model has no end token that could tell them "
           "apart; name one in stop_token_ids",
-          pair->first, shown(params.choices[pair->first]), pair->second);
+          pair->first, shown_choice(params.choices[pair->first]), pair->second);
     }
   }
   return ChoiceTrie(std::move(sequences), {context.end_tokens.begin(), context.end_tokens.end()});

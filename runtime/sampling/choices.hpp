@@ -15,16 +15,21 @@ namespace mortise {
 // What the choices are held against. `end_tokens`, ascending: all that end the request.
 struct ChoiceContext {
   const Tokenizer& tokenizer;
-  const DecodedPrefix& before;  // of the prompt
+  const DecodedPrefix& before;               // of the prompt
   std::span<const std::int32_t> end_tokens;  // ids of the vocabulary
   std::int32_t vocab_size = 0;               // of the model's head
   std::int32_t max_tokens = 0;               // that may be generated
 };
 
-// Throws an Error that names the first choice which cannot be generated, and why: every choice is possible, or the
-// request is refused, because leaving one out in silence would answer another question.
-// Each choice is tokenised once, as the tokenizer does it; its text behind the prompt's is the choice to the byte.
+// The choices' tokens, in their order. Ids are taken as they are. A text's are those that it has as the end of the
+// prompt's last text and itself; where both grow together (the prompt's tokens cannot be taken back), or that is not
+// its text behind the prompt, those that it has alone. Either way the text behind the prompt's is the choice to the
+// byte. Throws an Error that names the first choice which cannot be generated, and why: every choice is possible, or
+// the request is refused, because leaving one out in silence would answer another question.
 // REQUIRES: validate(params) passed, and there are choices.
+std::vector<std::vector<std::int32_t>> choice_tokens(const SamplingParams& params, const ChoiceContext& context);
+
+// The same as a trie.
 ChoiceTrie make_choice_trie(const SamplingParams& params, const ChoiceContext& context);
 
 }  // namespace mortise

@@ -20,6 +20,20 @@ void check_texts(const char* name, const std::vector<std::string>& texts, std::s
   if (bytes > max_bytes) fail("{} has {} bytes of text; at most {} are taken", name, bytes, max_bytes);
 }
 
+void check_choices(const std::vector<GuidedChoice>& choices) {
+  if (choices.size() > kMaxGuidedChoices) {
+    fail("choices has {} entries; at most {} are taken", choices.size(), kMaxGuidedChoices);
+  }
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    if (num_bytes(choices[i]) == 0) fail("choices[{}] is empty; leave it out", i);
+    bytes += num_bytes(choices[i]);
+  }
+  if (bytes > kMaxGuidedChoiceBytes) {
+    fail("choices has {} bytes of texts and token ids; at most {} are taken", bytes, kMaxGuidedChoiceBytes);
+  }
+}
+
 void check_range(const char* name, double value, double low, double high) {
   if (!(value >= low && value <= high)) fail("{} is {}; it must be from {} to {}", name, value, low, high);
 }
@@ -59,10 +73,12 @@ void validate(const SamplingParams& params, std::int32_t vocab_size) {
   for (const std::string& stop : params.stop) {
     if (stop.empty()) fail("stop has an empty string; leave it out");
   }
-  check_texts("choices", params.choices, kMaxGuidedChoices, kMaxGuidedChoiceBytes);
-  for (std::size_t i = 0; i < params.choices.size(); ++i) {
-    if (params.choices[i].empty()) fail("choices[{}] is empty; leave it out", i);
-  }
+  check_choices(params.choices);
+}
+
+std::size_t num_bytes(const GuidedChoice& choice) {
+  const auto* text = std::get_if<std::string>(&choice);
+  return text != nullptr ? text->size() : std::get<1>(choice).size() * sizeof(std::int32_t);
 }
 
 }  // namespace mortise

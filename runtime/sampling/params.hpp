@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace mortise {
@@ -15,6 +16,9 @@ inline constexpr std::int32_t kMaxChoices = 128;  // as OpenAI: a larger n is a 
 inline constexpr std::size_t kMaxStops = 1024;    // strings, ids: each token is compared with all; OpenAI takes 4
 // Below this the temperature is taken for 0, as by vLLM: logits divided by it would overflow to equal numbers.
 inline constexpr float kLeastTemperature = 1e-5f;
+
+// What a guided request may generate: a text, or token ids.
+using GuidedChoice = std::variant<std::string, std::vector<std::int32_t>>;
 
 struct SamplingParams {
   float temperature = 1.0f;  // 0: greedy
@@ -32,9 +36,13 @@ struct SamplingParams {
   bool ignore_eos = false;
   std::vector<std::string> stop;
   std::vector<std::int32_t> stop_token_ids;
-  std::vector<std::string> choices;  // the text is one of these to the byte, whatever ignore_eos says; none: it is free
-  bool skip_special_tokens = true;   // leave them out of the text
+  // What is generated is one of these, whatever ignore_eos says: the text to the byte, the ids one by one. None: it is
+  // free.
+  std::vector<GuidedChoice> choices;
+  bool skip_special_tokens = true;  // leave them out of the text
 };
+
+std::size_t num_bytes(const GuidedChoice& choice);  // of its text, or its ids; 0: it is empty
 
 // Throws an Error that names the first parameter out of its range, its value and the range.
 // `vocab_size` bounds the token ids of logit_bias and stop_token_ids.

@@ -2,6 +2,7 @@
 import json
 import os
 import pty
+import random
 import re
 import resource
 import subprocess
@@ -253,3 +254,32 @@ def test_a_terminal_gets_a_bar_with_rate_and_time_left(tmp_path, pipeline):
                for line in bars), bars
     assert drawn[-1].startswith("mortise: batch: 40 lines, 0 failed, in ")
     assert not [line for line in drawn[:-1] if line not in bars and line]
+
+
+def test_a_long_file_of_shared_prefixes_takes_no_more_memory_than_a_short_one(tmp_path, pipeline):
+    """Lines at work are bounded in number and in bytes, whatever is in the file."""
+    rng = random.Random(5)
+    prefixes = [rng.choices(range(4, 4096), k=300) for _ in range(8)]
+    path = pipeline(memory="24MiB")  # taken as it is needed, so that it counts in both
+
+    def peak(num_lines):
+        source = tmp_path / f"{num_lines}.jsonl"
+        with open(source, "w") as file:
+            for number in range(num_lines):
+                prompt = rng.choice(prefixes) + rng.choices(range(4, 4096), k=3)
+                bodies = [("/v1/completions", {"prompt": prompt, "max_tokens": 1}),
+                          ("/v1/score", {"prompt": prompt, "completions": [[7], [8, 9]]}),
+                          ("/v1/completions", {"prompt": prompt, "choices": [[10, 11], [12]]})]
+                url, body = bodies[number % 3]
+                file.write(json.dumps({"custom_id": str(number), "method": "POST", "url": url, "body": body}) + "\n")
+        target = tmp_path / "out.jsonl"
+        process = subprocess.Popen([MORTISE, "batch", path, "-i", source, "-o", target, "--overwrite"], stderr=subprocess.PIPE)
+        errors = process.stderr.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0, errors
+        assert sum(1 for _ in open(target)) == num_lines
+        return usage.ru_maxrss * 1024
+
+    # Both have more lines than are at work at a time. With all of them at work 3000 more would take 10 KiB each.
+    assert peak(4500) - peak(1500) < 10 * 2**20

@@ -11,7 +11,10 @@ SCENARIOS = {
     "prefill": (("--batch", 2, "--prompt", 32), ["prefill, 2 x 32"]),
     "batch": (("--batch", 4, "--prompt", 24, "--output", 10), ["batch, 4 mixed"]),
     "groups": (("--groups", 2, "--batch", 2, "--shared", 32, "--own", 8, "--output", 4), ["groups, 2 x 2, 32 + 8 + 4"]),
-    "score": (("--batch", 2, "--prompt", 32), ["prefill, 2 x 32", "score, 2 x 32", "score over prefill"]),
+    "score": (("--batch", 2, "--prompt", 32, "--groups", 2, "--shared", 33, "--own", 3),
+              ["prefill, 2 x 32", "head's product, 62 rows of 64", "score, 2 x 32", "prefill, 2 x 81",
+               "head's product, 96 rows of 162", "score, 2 x 16 choices of 3 over 33", "score over prefill",
+               "score over prefill and head", "choices over prefill", "choices over prefill and head"]),
     "startup": ((), ["start to first token"]),
 }
 
@@ -43,6 +46,19 @@ def test_every_scenario_has_its_figures_and_their_floors(tmp_path, scenario):
     assert report["subject"] == "tiny (random weights), kv_cache.memory=64MiB, device.threads=2"
     assert report["limits"]["read_bytes_per_s"] > 0 and report["limits"]["movement"] == "read"
     assert "limits of this run: read " in table
+
+
+def test_choices_share_their_context(tmp_path):
+    _, report = bench(tmp_path, "score", *SMALL, "--batch", 1, "--prompt", 8, "--groups", 2, "--shared", 33, "--own", 3,
+                      "--repeats", 1)
+    figure = next(f for f in report["figures"] if f["name"].startswith("score, 2 x 16"))
+    assert figure["note"] == f"{2 * 15 * 32} prompt tokens cached"  # but for the last one, whose row each needs
+
+
+def test_memory_is_that_of_processes(tmp_path):
+    _, report = bench(tmp_path, "memory", *SMALL, "--batch", 2, "--prompt", 40, "--repeats", 1)
+    assert [f["name"] for f in report["figures"]] == ["prefill, 2 x 40", "score, 2 x 40", "score over prefill"]
+    assert all(f["value"] > 10 for f in report["figures"][:2])  # MiB; less: nothing ran
 
 
 def test_groups_share_their_prefix(tmp_path):
@@ -276,7 +292,7 @@ def test_an_instruction_set_that_the_environment_overrides_is_refused():
 
 def test_a_process_that_does_not_start_well_says_why():
     text = refusal("startup", "--set", "kv_cache.memory=1")
-    assert text.startswith("startup: `mortise run` did not end well: mortise: ")
+    assert text.startswith("bench: `mortise run` did not end well: mortise: ")
     assert "holds no block of 16 tokens" in text
 
 

@@ -70,7 +70,7 @@ def test_ten_thousand_choices(jsonl):
 
 
 def test_mistakes_are_named(jsonl):
-    cases = [(dict(choices=[]), "choices is an empty list"), (dict(choices="yes"), "choices: expected a list of strings"),
+    cases = [(dict(choices=[]), "choices is an empty list"), (dict(choices="yes"), "choices: expected a list of texts and lists of token ids"),
              (dict(choices=["a", ""]), "choices[1] is empty; leave it out"),
              (dict(choices=["yes", "a much longer answer"], max_tokens=2),
               'choices[1]: "a much longer answer" takes '),
@@ -90,3 +90,33 @@ def test_run_takes_choices_from_the_command_line(mortise):
     assert process.returncode == 0, process.stderr
     answer = json.loads(process.stdout)
     assert answer["text"] in ("there was", "there were") and answer["finish_reason"] == "stop"
+
+
+def test_token_ids_are_choices_too(jsonl, mortise):
+    ids = [[71, 72, 73], [71, 72], [2000]]
+    lines = [line(str(seed), choices=[*ids, "yes"], seed=seed, return_token_ids=True, ignore_eos=True) for seed in range(12)]
+    process, answers = jsonl("batch", lines)
+    assert process.returncode == 0, process.stderr
+    ends = [1, 3]
+    for answer in answers:
+        choice = choices_of(answer)[0]
+        tokens = choice["token_ids"]
+        assert choice["text"] == "yes" or tokens in ids or (tokens[:-1] == ids[1] and tokens[-1] in ends)
+
+
+def test_the_log_probabilities_of_all_choices_are_scores(jsonl):
+    prompt, choices = "Q: which one? A:", [" A", " B", " C", [300, 301], " A or B"]
+    _, answers = jsonl("batch", [line("p", prompt=prompt, choices=choices, choice_logprobs=True, n=2, logprobs=0)])
+    answer = choices_of(answers[0])
+    assert len(answer) == 2 and answer[0]["choice_logprobs"] == answer[1]["choice_logprobs"]
+    entries = answer[0]["choice_logprobs"]
+    assert [entry["choice"] for entry in entries] == choices
+    _, scores = jsonl("score", [{"prompt": prompt, "completions": choices}], "--overwrite")
+    assert [{k: v for k, v in entry.items() if k != "choice"} for entry in entries] == scores[0]["completions"]
+    taken = next(entry for entry in entries if entry["choice"] == answer[0]["text"])
+    assert answer[0]["logprobs"]["token_logprobs"][:len(taken["token_ids"])] == taken["token_logprobs"]
+
+
+def test_choice_logprobs_without_choices_are_a_mistake(jsonl):
+    _, answers = jsonl("batch", [line(choice_logprobs=True)])
+    assert message_of(answers[0]).startswith("choice_logprobs is true, but there are no choices")

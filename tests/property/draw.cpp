@@ -59,6 +59,22 @@ std::string draw_draft_model(std::mt19937& random, const std::vector<std::filesy
       chance(random, 50) ? 1 : between(random, 2, 4), memory, kBlockSizes[between(random, 0, 2)]);
 }
 
+// Several completions of one prompt, to be scored.
+std::vector<Request> draw_completions(std::mt19937& random, std::int32_t vocab_size,
+                                      const std::vector<std::int32_t>& prompt) {
+  std::vector<Request> requests(static_cast<std::size_t>(between(random, 2, 6)));
+  for (Request& request : requests) {
+    request.prompt = prompt;
+    const std::vector<std::int32_t> own = draw_tokens(random, vocab_size, between(random, 1, 40));
+    request.prompt.insert(request.prompt.end(), own.begin(), own.end());
+    request.score_from = static_cast<std::int32_t>(prompt.size());
+    request.sampling.max_tokens = 0;
+    request.sampling.seed = 1;
+    if (chance(random, 30)) request.logprobs = between(random, 0, 3);
+  }
+  return requests;
+}
+
 }  // namespace
 
 std::string RunConfig::describe() const {
@@ -113,6 +129,11 @@ std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size
     const int kind = between(random, 0, 9);
     const int longest = kind == 0 ? max_prompt : kind < 4 ? std::min(max_prompt, 300) : 40;
     add(draw_tokens(random, vocab_size, between(random, 1, longest)));
+  }
+  if (chance(random, 40)) {
+    const std::vector<std::int32_t> prompt =
+        draw_tokens(random, vocab_size, between(random, 1, std::clamp(max_prompt - 64, 1, 300)));
+    for (Request& request : draw_completions(random, vocab_size, prompt)) requests.push_back(std::move(request));
   }
   std::shuffle(requests.begin(), requests.end(), random);
   return requests;

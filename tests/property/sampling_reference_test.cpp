@@ -31,8 +31,8 @@ std::optional<Ids> allowed_tokens(const SamplingParams& params, const Tokenizer&
                                   const Ids& end_tokens) {
   if (params.choices.empty()) return std::nullopt;
   std::set<std::int32_t> allowed;
-  for (const std::string& choice : params.choices) {
-    const Ids ids = tokenizer.encode(choice, false);
+  for (const GuidedChoice& choice : params.choices) {
+    const Ids ids = tokenizer.encode(std::get<std::string>(choice), false);
     if (ids.size() < generated.size() || !std::equal(generated.begin(), generated.end(), ids.begin())) continue;
     if (ids.size() > generated.size()) allowed.insert(ids[generated.size()]);
     if (ids.size() == generated.size()) allowed.insert(end_tokens.begin(), end_tokens.end());
@@ -99,7 +99,7 @@ class SamplingReference : public ::testing::Test {
                         const Ids& ends) {
     const bool end_token = !generated.empty() && std::count(ends.begin(), ends.end(), generated.back()) > 0;
     if (!params.choices.empty()) {
-      ASSERT_EQ(std::count(params.choices.begin(), params.choices.end(), outcome.text) > 0, true) << outcome.text;
+      ASSERT_EQ(std::count(params.choices.begin(), params.choices.end(), GuidedChoice(outcome.text)) > 0, true) << outcome.text;
       ASSERT_EQ(outcome.finish, FinishReason::kStop);
     } else if (end_token) {
       ASSERT_EQ(outcome.finish, FinishReason::kStop);

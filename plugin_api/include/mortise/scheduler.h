@@ -35,11 +35,12 @@ typedef struct mortise_schedule_view {
   const int32_t* states;       /* MORTISE_SEQ_* */
   const int32_t* num_tokens;   /* tokens known: prompt and generated. num_tokens - num_computed are to be run, */
   const int32_t* num_computed; /* tokens with KV; of a waiting sequence 0 */
-  const int32_t* num_cached;   /* waiting: leading tokens found in the prefix cache, in whole blocks; it starts there */
+  const int32_t* num_cached; /* waiting: leading tokens found in the prefix cache; it starts there. It gets their whole
+                                blocks, and of one that they end within a copy, which is a block more that it takes */
   const int32_t*
-      num_cached_free_blocks; /* waiting: those of its cached blocks that nobody holds, hence count as free. In a plan
-                                 that preempts, all its cached blocks count as free ones that it takes: whoever holds
-                                 them may be the one that is preempted, and has brought them in already */
+      num_cached_free_blocks; /* waiting: those of its whole cached blocks that nobody holds, hence count as free. In a
+                                 plan that preempts, all its cached blocks count as free ones that it takes: whoever
+                                 holds them may be the one that is preempted, and has brought them in already */
   const int32_t* blocks_held;
   const int32_t* blocks_freed_if_preempted; /* by it alone: blocks that others hold too are not among them */
   const int32_t* lookahead;  /* draft tokens it may use this step; those granted need as many more rows and slots */

@@ -33,8 +33,16 @@ TEST_F(BenchChildProcess, StandardInputIsEmpty) {
 
 TEST_F(BenchChildProcess, AFailureIsToldInItsOwnLastWords) {
   EXPECT_EQ(failure("echo first >&2; echo the reason >&2; exit 3"),
-            "startup: `mortise -c` did not end well: the reason");
-  EXPECT_EQ(failure("kill -9 $$"), "startup: `mortise -c` did not end well: ");
+            "bench: `mortise -c` did not end well: the reason");
+  EXPECT_EQ(failure("kill -9 $$"), "bench: `mortise -c` did not end well: ");
+}
+
+TEST_F(BenchChildProcess, ThePeakOfItsMemoryCounts) {
+  const auto peak = [&](const std::string& command) { return peak_bytes("/bin/sh", {"-c", command}, dir_.path()); };
+  const std::uint64_t small = peak("exit 0");
+  const std::uint64_t large = peak("head -c 40000000 /dev/zero | tail -c 30000000 >/dev/null; exit 0");
+  EXPECT_GT(small, 100'000u);
+  EXPECT_GT(large, small + 20'000'000);  // tail keeps it all
 }
 
 TEST_F(BenchChildProcess, AProgramThatIsNotThereIsNamed) {

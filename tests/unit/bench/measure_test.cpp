@@ -75,6 +75,12 @@ TEST(BenchMeasure, ARelationSaysHowMuchTheOtherCosts) {
   EXPECT_DOUBLE_EQ(measure(scenario_of(times, {{"over", 0, 1}}), 1).figures.at(2).value, 3);
 }
 
+TEST(BenchMeasure, ARelationOverTwoAddsWhatTheyTake) {
+  const std::vector<Case> rates = {scripted("prefill", {100}), scripted("score", {40}), scripted("head", {300})};
+  const Figure figure = measure(scenario_of(rates, {{"over both", 0, 1, 2}}), 6).figures.at(3);
+  EXPECT_DOUBLE_EQ(figure.value, (1.0 / 40) / (1.0 / 100 + 1.0 / 300));
+}
+
 TEST(BenchMeasure, NoTwoRunsHaveTheSameSeed) {
   std::vector<std::uint32_t> seeds;
   Case watched = scripted("a", {1});

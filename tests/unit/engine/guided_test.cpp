@@ -24,9 +24,9 @@ Ids encode(const std::string& text) {
   return tokenizer().encode(text, false);
 }
 
-Request guided(Ids prompt, std::vector<std::string> choices = kChoices) {
+Request guided(Ids prompt, const std::vector<std::string>& choices = kChoices) {
   Request request = greedy(std::move(prompt), 16);
-  request.sampling.choices = std::move(choices);
+  request.sampling.choices.assign(choices.begin(), choices.end());
   return request;
 }
 

@@ -166,6 +166,114 @@ TEST_F(PrefixCacheTest, ScoresThatTheCacheLacksAreComputed) {
   }
 }
 
+// Completions of one prompt, each a request; what they come to and the rows that all of them took.
+class CompletionsTest : public PrefixCacheTest {
+ protected:
+  static Request completion(std::int32_t num_prompt, std::int32_t which, std::int32_t length) {
+    Request request = greedy(count(1, num_prompt), 0);
+    for (std::int32_t i = 0; i < length; ++i) request.prompt.push_back((which * 7 + i * (which + 1) + 50) % kVocab);
+    request.score_from = num_prompt;
+    return request;
+  }
+  static void expect_exact(const Request& request, const Collector::Choice& choice) {
+    const auto from = static_cast<std::size_t>(*request.score_from);
+    ASSERT_EQ(choice.prompt.size(), request.prompt.size() - from);
+    for (std::size_t i = from; i < request.prompt.size(); ++i) {
+      const std::vector<std::int32_t> before(request.prompt.begin(), request.prompt.begin() + static_cast<long>(i));
+      EXPECT_EQ(choice.prompt[i - from].id, request.prompt[i]);
+      EXPECT_EQ(choice.prompt[i - from].logprob, fake_logit(hash_history(before), request.prompt[i]) - 1.0f);
+    }
+  }
+  // Together, so that none finds another's prefix before the first step.
+  std::uint64_t run_together(const std::vector<Request>& requests) {
+    const std::uint64_t rows = num_rows();
+    std::list<Collector> collectors;
+    for (const Request& request : requests) {
+      collectors.emplace_back();
+      engine->submit(request, collectors.back().sink());
+    }
+    std::size_t i = 0;
+    for (Collector& collector : collectors) expect_exact(requests[i++], collector.wait().at(0));
+    return num_rows() - rows;
+  }
+};
+
+TEST_F(CompletionsTest, APromptIsComputedOnceForAllItsCompletions) {
+  // Prompts that end in a block, at its end and before the first one is full; completions that fill a block or not.
+  for (const std::int32_t num_prompt : {2, 3, 4, 5, 7, 16, 17, 18, 19, 20, 33}) {
+    for (const std::int32_t length : {1, 2, 5, 9}) {
+      EngineLimits limits = small_limits();
+      limits.max_batched_tokens = 200;
+      limits.max_num_seqs = 16;
+      limits.num_blocks = 200;
+      world = std::make_unique<FakeWorld>(limits);
+      // Another one's step lasts until all of them are there.
+      std::atomic<bool> all_there = false;
+      world->before_forward = [&](std::int64_t) {
+        while (!all_there) std::this_thread::yield();
+      };
+      start(limits);
+      std::vector<Request> requests;
+      for (std::int32_t which = 0; which < 8; ++which) requests.push_back(completion(num_prompt, which, length));
+      Collector other;
+      engine->submit(greedy({90}, 1), other.sink());
+      std::list<Collector> collectors;
+      for (const Request& request : requests) {
+        collectors.emplace_back();
+        engine->submit(request, collectors.back().sink());
+      }
+      all_there = true;
+      std::size_t i = 0;
+      for (Collector& collector : collectors) expect_exact(requests[i++], collector.wait().at(0));
+      // Each runs the prompt's last token itself, and all of its own but the last. Where they are longer than twice
+      // what is left of the prompt they do not wait for it.
+      const bool waits = 2 * (num_prompt - 1) >= num_prompt + length - 1;
+      const auto once = static_cast<std::uint64_t>(1 + num_prompt - 1 + 8 * length);  // and the other one's row
+      if (waits) EXPECT_EQ(num_rows(), once) << num_prompt << " + " << length;
+      engine.reset();
+      world.reset();
+    }
+  }
+}
+
+TEST_F(CompletionsTest, ACompletionThatComesLaterCopiesTheEndOfThePrompt) {
+  EngineLimits limits = small_limits();
+  limits.num_blocks = 60;
+  start(limits);
+  const Request first = completion(18, 0, 1);
+  expect_exact(first, run(first));
+  EXPECT_EQ(world->num_copied_blocks, 0);
+  for (std::int32_t which = 1; which < 4; ++which) {
+    const std::uint64_t rows = num_rows();
+    const Request other = completion(18, which, 3);
+    const auto choice = run(other);
+    expect_exact(other, choice);
+    EXPECT_EQ(choice.last.usage.cached_tokens, 17);
+    EXPECT_EQ(num_rows() - rows, 3u);
+    EXPECT_EQ(world->num_copied_blocks, which);
+  }
+}
+
+// Every size of the pool from the least one on, so that what is to be copied is evicted for the copy, too.
+TEST_F(CompletionsTest, CompletionsInASmallPoolAreExact) {
+  for (std::int32_t num_blocks = 8; num_blocks <= 24; ++num_blocks) {
+    for (const std::int32_t budget : {5, 16, 100}) {
+      EngineLimits limits = small_limits();
+      limits.num_blocks = num_blocks;
+      limits.max_batched_tokens = budget;
+      start(limits);
+      std::vector<Request> requests;
+      for (std::int32_t which = 0; which < 12; ++which) {
+        requests.push_back(completion(18 + which % 3, which, 1 + which % 9));
+      }
+      run_together(requests);
+      EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_blocks, num_blocks);
+      engine.reset();
+      world.reset();
+    }
+  }
+}
+
 TEST_F(PrefixCacheTest, APreemptedSequenceGoesOnFromWhatIsStillCached) {
   world = std::make_unique<FakeWorld>(small_limits());
   std::int64_t plans = 0;

@@ -140,6 +140,32 @@ TEST(KvCache, WithoutPrefixCacheNothingIsKept) {
   EXPECT_EQ(cache.tree().size(), 0u);
 }
 
+TEST(KvCache, ATailIsKeptUntilItsMemoryIsWanted) {
+  KvCache cache(4, kBlockSize, true);
+  Holder holder(cache, count(0, 2));
+  ASSERT_TRUE(holder.run());
+  const auto more = cache.allocate(1);
+  ASSERT_TRUE(more);
+  cache.keep_tail(holder.blocks.back(), Tokens{9}, more->front());
+  holder.blocks.push_back(more->front());
+  EXPECT_EQ(cache.num_cached(), 0u);  // its owner still holds it
+  holder.end();
+  EXPECT_EQ(cache.num_cached(), 3u);
+  EXPECT_EQ(cache.tree().closest_child(cache.tree().match(count(0, 2)).last, Tokens{9}).block, more->front());
+  ASSERT_TRUE(cache.allocate(2));  // the free one and the deepest leaf
+  EXPECT_EQ(cache.tree().closest_child(cache.tree().match(count(0, 2)).last, Tokens{9}).num_tokens, 0);
+  EXPECT_EQ(cache.num_cached(), 2u);
+  EXPECT_TRUE(cache.allocate(2));
+}
+
+TEST(KvCache, WithoutPrefixCacheNoTailIsKept) {
+  KvCache cache(4, kBlockSize, false);
+  const auto blocks = cache.allocate(1);
+  cache.keep_tail(kPrefixRoot, Tokens{9}, blocks->front());
+  cache.release(*blocks);
+  EXPECT_EQ(cache.num_free(), 4u);
+}
+
 // Random holders over few tokens, so that prefixes meet often, in a pool that is always short.
 TEST(KvCache, NoBlockIsLostOrGivenTwiceWhateverComes) {
   for (std::uint32_t seed = 1; seed <= 20; ++seed) {
@@ -159,6 +185,11 @@ TEST(KvCache, NoBlockIsLostOrGivenTwiceWhateverComes) {
         }
       } else if (!holders.empty()) {
         std::swap(holders[random() % holders.size()], holders.back());
+        if (const auto tail = random() % 2 == 0 ? cache.allocate(1) : std::nullopt) {
+          Holder& ending = holders.back();
+          cache.keep_tail(ending.blocks.back(), Tokens{static_cast<std::int32_t>(random() % 2)}, tail->front());
+          ending.blocks.push_back(tail->front());
+        }
         holders.back().end();
         holders.pop_back();
       }

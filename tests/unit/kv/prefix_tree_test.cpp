@@ -61,6 +61,33 @@ TEST_F(PrefixTreeTest, AParentBecomesALeafWhenItsLastChildGoes) {
   EXPECT_EQ(tree.size(), 1u);
 }
 
+TEST_F(PrefixTreeTest, TheClosestChildBeginsWithMostOfTheTokens) {
+  PrefixTree wide(8, 4);
+  ASSERT_TRUE(wide.insert(kPrefixRoot, Tokens{1, 2, 3, 4}, 0));
+  ASSERT_TRUE(wide.insert(0, Tokens{5, 6, 7, 8}, 1));
+  ASSERT_TRUE(wide.insert(0, Tokens{5, 6, 9, 9}, 2));
+  wide.insert_tail(0, Tokens{5, 6, 7}, 3);
+  EXPECT_EQ(wide.closest_child(0, Tokens{5, 6, 7, 8}).block, 1);
+  EXPECT_EQ(wide.closest_child(0, Tokens{5, 6, 7, 8}).num_tokens, 4);
+  EXPECT_EQ(wide.closest_child(0, Tokens{5, 6, 9}).block, 2);
+  EXPECT_EQ(wide.closest_child(0, Tokens{5, 6, 7}).num_tokens, 3);
+  EXPECT_EQ(wide.closest_child(0, Tokens{6}).num_tokens, 0);  // 1: tokens are no set
+  EXPECT_EQ(wide.closest_child(kPrefixRoot, Tokens{1, 2}).num_tokens, 2);
+  wide.erase(1);
+  EXPECT_EQ(wide.closest_child(0, Tokens{5, 6, 7, 8}).block, 3);  // 1: a block that has gone
+}
+
+TEST_F(PrefixTreeTest, NoPathLeadsThroughATail) {
+  tree.insert_tail(2, Tokens{7}, 4);
+  EXPECT_EQ(tree.match(Tokens{1, 2, 3, 4, 5, 6, 7}).num_blocks, 3);
+  EXPECT_EQ(tree.match(Tokens{1, 2, 3, 4, 5, 6, 7, 0}).num_blocks, 3);  // 4: what is not written was taken for a token
+  EXPECT_FALSE(tree.is_leaf(2));
+  EXPECT_EQ(tree.size(), 4u);
+  tree.erase(4);
+  EXPECT_TRUE(tree.is_leaf(2));
+  EXPECT_EQ(tree.size(), 4u);
+}
+
 TEST_F(PrefixTreeTest, AScoreStaysUntilOneWithMoreAlternativesComes) {
   EXPECT_EQ(tree.score(1, 0), nullptr);
   tree.set_score(1, 0, {.id = 3, .logprob = -1.0f, .rank = 2, .top = {{7, -0.5f}}});

@@ -124,10 +124,12 @@ TEST(ReadSampling, NamesTheFieldAndWhatItGot) {
 
 TEST(ReadSampling, TakesChoicesUnderEachOfTheirNames) {
   const auto choices = [](const Json& json) { return read_sampling(Body(json), {}).choices; };
-  EXPECT_THAT(choices({{"choices", {"a", "b"}}}), ElementsAre("a", "b"));
-  EXPECT_THAT(choices({{"guided_choice", {"a", "b"}}}), ElementsAre("a", "b"));
+  EXPECT_THAT(choices({{"choices", {"a", "b"}}}), ElementsAre(GuidedChoice("a"), GuidedChoice("b")));
+  EXPECT_THAT(choices({{"guided_choice", {"a", "b"}}}), ElementsAre(GuidedChoice("a"), GuidedChoice("b")));
   EXPECT_THAT(choices({{"structured_outputs", {{"choice", {"a"}}, {"json", nullptr}, {"json_object", false}}}}),
-              ElementsAre("a"));
+              ElementsAre(GuidedChoice("a")));
+  EXPECT_THAT(choices({{"choices", {"a", {5, 6}}}}),
+              ElementsAre(GuidedChoice("a"), GuidedChoice(std::vector<std::int32_t>{5, 6})));
   EXPECT_TRUE(choices({{"choices", nullptr}, {"guided_choice", nullptr}, {"structured_outputs", nullptr}}).empty());
   EXPECT_TRUE(choices({{"structured_outputs", {{"disable_any_whitespace", true}}}}).empty());
 }
@@ -138,10 +140,11 @@ TEST(ReadSampling, ChoicesNeedAsManyTokensAsTheyNeed) {
 }
 
 TEST(ReadSampling, NamesWhatIsWrongWithChoices) {
-  EXPECT_EQ(refusal({{"choices", "yes"}}), "choices: expected a list of strings, got \"yes\"");
-  EXPECT_EQ(refusal({{"choices", {"yes", 7}}}), "choices: expected a list of strings, got 7");
+  EXPECT_EQ(refusal({{"choices", "yes"}}), "choices: expected a list of texts and lists of token ids, got \"yes\"");
+  EXPECT_EQ(refusal({{"choices", {"yes", 7}}}), "choices: expected a list of texts and lists of token ids, got 7");
   EXPECT_EQ(refusal({{"guided_choice", Json::array()}}),
-            "guided_choice is an empty list; it must have at least one text, or be left out");
+            "guided_choice is an empty list; it must have at least one text or list of token ids, or be left out");
+  EXPECT_EQ(refusal({{"choices", {"yes", {5, "a"}}}}), "choices[1]: expected token ids, got \"a\"");
   EXPECT_EQ(refusal({{"choices", {"a"}}, {"structured_outputs", {{"choice", {"a"}}}}}),
             "choices and structured_outputs.choice say the same thing; give one of them");
   EXPECT_EQ(refusal({{"structured_outputs", {{"regex", "a*"}}}}),

@@ -258,7 +258,7 @@ TEST_F(ServiceTest, WrongFieldsAreNamedForBothUrls) {
       {R"({"priority": 1e10})", "priority is 10000000000.0; it must be from -2147483648 to 2147483647"},
       {R"({"priority": "high"})", R"(priority: expected an integer, got "high")"},
       {R"({"group": 17})", "group: expected a string, got 17"},
-      {R"({"choices": ["x", 1]})", "choices: expected a list of strings, got 1"},
+      {R"({"choices": ["x", 1]})", "choices: expected a list of texts and lists of token ids, got 1"},
       {R"({"guided_json": "{}"})", "guided_json is not supported; 'choices' is"},
       {R"({"guided_regex": "a"})", "guided_regex is not supported; 'choices' is"},
       {R"({"guided_grammar": "a"})", "guided_grammar is not supported; 'choices' is"},
@@ -349,6 +349,56 @@ TEST_F(ServiceTest, MoreLogprobsThanALineHoldsAreRefused) {
   EXPECT_EQ(
       refusal("/v1/chat/completions", {{"n", 128}, {"logprobs", true}, {"top_logprobs", 20}, {"max_tokens", 2000}}),
       "the body asks for log probabilities of 2000 tokens in each of 128 choices, " + tail);
+}
+
+TEST_F(ServiceTest, ScoresCompletionsBehindTheirPrompt) {
+  const Answer answer = post("/v1/score", {{"prompt", kPrompt}, {"completions", {{71, 72}, {73}, Json::array()}}});
+  ASSERT_EQ(answer.status, 200) << answer.body.dump();
+  const Json list = Json::parse(answer.body.dump())["completions"];
+  ASSERT_EQ(list.size(), 3u);
+  const double first = fake_logit(hash_history({68, 69, 70}), 71) - 1.0f;
+  const double second = fake_logit(hash_history({68, 69, 70, 71}), 72) - 1.0f;
+  EXPECT_EQ(list[0]["token_logprobs"], Json({first, second}));
+  EXPECT_EQ(list[0]["logprob"], first + second);
+  EXPECT_EQ(list[0]["token_ids"], Json({71, 72}));
+  EXPECT_EQ(list[0]["ranks"].size(), 2u);
+  EXPECT_EQ(list[1]["token_ids"], Json({73}));
+  EXPECT_EQ(list[2], Json::parse(R"({"logprob": 0.0, "token_ids": [], "token_logprobs": [], "ranks": [],
+                                     "is_greedy": true})"));
+}
+
+TEST_F(ServiceTest, ChoiceLogprobsAreThoseOfAScore) {
+  const Json choices = {"x", {71, 72}, "xq"};
+  const Json body = {{"prompt", kPrompt}, {"choices", choices}, {"choice_logprobs", true}, {"n", 2}, {"seed", 1}};
+  const Json answer = complete(body);
+  Json plain = body;
+  plain.erase("choice_logprobs");
+  const Json without = complete(plain);
+  ASSERT_EQ(answer["choices"].size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Json& list = answer["choices"][i]["choice_logprobs"];
+    ASSERT_EQ(list.size(), 3u);
+    Json completions = Json::array();
+    for (std::size_t j = 0; j < 3; ++j) {
+      EXPECT_EQ(list[j]["choice"], choices[j]);
+      completions.push_back(list[j]["token_ids"]);
+    }
+    EXPECT_EQ(completions[1], choices[1]);
+    const Answer scores = post("/v1/score", {{"prompt", kPrompt}, {"completions", completions}});
+    for (std::size_t j = 0; j < 3; ++j) {
+      Json entry = list[j];
+      entry.erase("choice");
+      EXPECT_EQ(entry, Json::parse(scores.body["completions"][j].dump()));
+    }
+    EXPECT_EQ(answer["choices"][i]["text"], without["choices"][i]["text"]);
+    EXPECT_FALSE(without["choices"][i].contains("choice_logprobs"));
+  }
+  const Json dialogue = chat({{"choices", {"x", "q"}}, {"choice_logprobs", true}});
+  ASSERT_EQ(dialogue["choices"][0]["choice_logprobs"].size(), 2u);
+  EXPECT_EQ(refusal("/v1/completions", {{"choice_logprobs", true}}),
+            "choice_logprobs is true, but there are no choices; name them in 'choices', or leave it out");
+  EXPECT_EQ(refusal("/v1/chat/completions", {{"choice_logprobs", 1}}),
+            "choice_logprobs: expected true or false, got 1");
 }
 
 TEST_F(ServiceTest, AChatWithoutATemplateIsRefused) {

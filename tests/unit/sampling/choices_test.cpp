@@ -75,7 +75,7 @@ TEST(MakeChoiceTrie, TheTextBehindThePromptIsTheChoiceToTheByte) {
   std::sort(choices.begin(), choices.end());
   for (const char* folder : {kByteLevel, kSentencePiece}) {
     Fixture fixture(folder);
-    fixture.params.choices = choices;
+    fixture.params.choices.assign(choices.begin(), choices.end());
     EXPECT_EQ(texts(fixture), choices);
     fixture.params.choices.insert(fixture.params.choices.end(), choices.begin(), choices.end());
     EXPECT_EQ(texts(fixture), choices) << "duplicates";
@@ -99,7 +99,7 @@ TEST(MakeChoiceTrie, TheTextIsTheChoiceWithRealVocabularies) {
   for (const char* name : {"gpt-2", "qwen2", "phi-3"}) {
     Fixture fixture(Tokenizer::load(data / "tokenizers" / name));
     fixture.ends = {fixture.vocab_size - 1};
-    fixture.params.choices = choices;
+    fixture.params.choices.assign(choices.begin(), choices.end());
     for (const char* prompt : {"Answer:", "Answer: ", "Answer:\n", "答え：你", "<s>"}) {
       fixture.prompt = fixture.tokenizer.encode(prompt, false);
       EXPECT_EQ(texts(fixture), choices) << name << ", behind \"" << prompt << '"';
@@ -116,10 +116,55 @@ TEST(MakeChoiceTrie, ATextThatBeginsWithTheChoiceLosesNoSpace) {
 
 TEST(MakeChoiceTrie, TenThousandChoices) {
   Fixture fixture(kByteLevel);
-  for (int i = 0; i < 10000; ++i) fixture.params.choices.push_back(std::to_string(i));
-  std::vector<std::string> sorted = fixture.params.choices;
+  std::vector<std::string> sorted;
+  for (int i = 0; i < 10000; ++i) sorted.push_back(std::to_string(i));
+  fixture.params.choices.assign(sorted.begin(), sorted.end());
   std::sort(sorted.begin(), sorted.end());
   EXPECT_EQ(texts(fixture), sorted);
+}
+
+TEST(MakeChoiceTrie, TokenIdsAreTakenAsTheyAre) {
+  Fixture fixture(kByteLevel);
+  const Ids odd = {68, 69};  // a, b: the tokenizer would make one token of them
+  ASSERT_EQ(fixture.tokenizer.decode(odd, true), "ab");
+  ASSERT_EQ(fixture.tokenizer.encode("ab", false).size(), 1u);
+  fixture.params.choices = {odd, "cd", odd};
+  EXPECT_EQ(texts(fixture), (std::vector<std::string>{"ab", "cd"}));
+  const ChoiceTrie trie = fixture.make();
+  EXPECT_TRUE(trie.is_complete(trie.next(trie.next(ChoiceTrie::kRoot, 68), 69)));
+
+  fixture.params.choices = {Ids{68, 4096}};
+  EXPECT_EQ(fixture.refusal(),
+            "choices[0]: [68, 4096] has token id 4096, and this model's ids are from 0 to 4095; leave it out");
+  fixture.params.choices = {"x", Ids{68, -1}};
+  EXPECT_THAT(fixture.refusal(), HasSubstr("choices[1]: [68, -1] has token id -1, and"));
+  fixture.params.choices = {Ids(20, 68), Ids{68, 1}};
+  EXPECT_THAT(fixture.refusal(), HasSubstr("choices[1]: [68, 1] has token id 1, which ends an answer"));
+  fixture.max_tokens = 3;
+  EXPECT_THAT(fixture.refusal(),
+              HasSubstr("choices[0]: [68, 68, 68, 68, 68, 68, 68, 68, ...] takes 20 tokens, and 3 "));
+  fixture.params.choices = {odd};
+  fixture.params.stop = {"b"};
+  EXPECT_THAT(fixture.refusal(), HasSubstr("choices[0]: [68, 69] has the stop string \"b\""));
+}
+
+// The tokens that a score of the same two texts has, as far as the prompt's tokens allow it.
+TEST(ChoiceTokens, AreThoseOfPromptAndChoiceTogether) {
+  Fixture fixture(kByteLevel);
+  const std::vector<std::string> prompts = {"a question:", "Question: where?\nAnswer:", "It is 12", "Z\u00fcrich is"};
+  for (const std::string& text : prompts) {
+    fixture.prompt = fixture.tokenizer.encode(text, false);
+    for (const char* choice : {" yes", "yes", "\nyes", " 4", "4", "'s"}) {
+      fixture.params.choices = {choice};
+      const DecodedPrefix before = decode_prefix(fixture.tokenizer, true, fixture.prompt);
+      const Ids ids = choice_tokens(fixture.params, {fixture.tokenizer, before, fixture.ends, 4096, 100}).front();
+      Ids whole = fixture.tokenizer.encode(text + choice, false);
+      const auto begin = static_cast<std::ptrdiff_t>(fixture.prompt.size());
+      const bool apart = std::equal(fixture.prompt.begin(), fixture.prompt.end(), whole.begin());
+      if (apart) EXPECT_EQ(ids, Ids(whole.begin() + begin, whole.end())) << text << choice;
+      if (!apart) EXPECT_EQ(ids, fixture.tokenizer.encode(choice, false)) << text << choice;
+    }
+  }
 }
 
 TEST(MakeChoiceTrie, SpecialTokensAreTextWhenTheyAreNotSkipped) {

@@ -1,0 +1,116 @@
+#include "openai/choice_logprobs.hpp"
+
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "error.hpp"
+#include "openai/answers.hpp"
+
+namespace mortise {
+namespace {
+
+// A choice to score: of which request, which one, and its tokens.
+struct ScoredChoice {
+  std::size_t request = 0;
+  GuidedChoice choice;
+  std::vector<std::int32_t> tokens;
+};
+
+struct ChoiceWork {
+  std::vector<Request> prompts;  // of each request what its scores have in common
+  std::vector<ScoredChoice> choices;
+};
+
+std::shared_ptr<const ChoiceWork> make_work(const Engine& engine, const std::vector<Request>& requests) {
+  auto work = std::make_shared<ChoiceWork>();
+  std::size_t num_tokens = 0;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const Request& request = requests[i];
+    std::vector<std::vector<std::int32_t>> tokens = engine.choice_tokens(request);
+    for (std::size_t j = 0; j < tokens.size(); ++j) {
+      num_tokens += tokens[j].size() * static_cast<std::size_t>(request.sampling.n);  // each of the n has the list
+      work->choices.push_back({i, request.sampling.choices[j], std::move(tokens[j])});
+    }
+    Request& prompt = work->prompts.emplace_back();
+    prompt.prompt = request.prompt;
+    prompt.sampling.max_tokens = 0;
+    prompt.score_from = static_cast<std::int32_t>(request.prompt.size());
+    prompt.priority = request.priority;
+    prompt.group = request.group;
+    prompt.speculation = request.speculation;
+  }
+  check_logprobs(1, num_tokens, 0);
+  return work;
+}
+
+Request make_request(const ChoiceWork& work, std::size_t index) {
+  const ScoredChoice& scored = work.choices[index];
+  Request request = work.prompts[scored.request];
+  request.prompt.insert(request.prompt.end(), scored.tokens.begin(), scored.tokens.end());
+  return request;
+}
+
+ChoiceLogprobs lists_of(const ChoiceWork& work, const JobResult& scores) {
+  ChoiceLogprobs lists(work.prompts.size(), nlohmann::ordered_json::array());
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    nlohmann::ordered_json entry;
+    std::visit([&](const auto& choice) { entry["choice"] = choice; }, work.choices[i].choice);
+    entry.update(scored_json(scores[i].front().prompt));
+    lists[work.choices[i].request].push_back(std::move(entry));
+  }
+  return lists;
+}
+
+// Both halves, until they are there.
+struct Halves {
+  std::mutex mutex;
+  JobResult answers, scores;
+  std::string error;
+  int num_open = 2;
+  std::shared_ptr<const ChoiceWork> work;
+  std::function<void(JobResult, ChoiceLogprobs, std::string)> done;
+
+  void take(JobResult Halves::*half, JobResult result, std::string why) {
+    std::unique_lock lock(mutex);
+    this->*half = std::move(result);
+    if (error.empty()) error = std::move(why);
+    if (--num_open > 0) return;
+    lock.unlock();
+    ChoiceLogprobs lists;
+    if (error.empty()) lists = lists_of(*work, scores);
+    done(std::move(answers), std::move(lists), std::move(error));
+  }
+};
+
+}  // namespace
+
+bool read_choice_logprobs(const Body& body, const SamplingParams& sampling) {
+  const bool wanted = body.boolean("choice_logprobs").value_or(false);
+  if (wanted && sampling.choices.empty()) {
+    fail("choice_logprobs is true, but there are no choices; name them in 'choices', or leave it out");
+  }
+  return wanted;
+}
+
+void run_job_with_choices(Engine& engine, std::vector<Request> requests, bool wanted,
+                          std::function<void(JobResult, ChoiceLogprobs, std::string)> done) {
+  if (!wanted) {
+    return run_job(engine, std::move(requests), [done = std::move(done)](JobResult result, std::string error) {
+      done(std::move(result), {}, std::move(error));
+    });
+  }
+  const auto halves = std::make_shared<Halves>();
+  halves->work = make_work(engine, requests);
+  halves->done = std::move(done);
+  const auto take = [halves](JobResult Halves::*half) {
+    return [halves, half](JobResult result, std::string error) { halves->take(half, std::move(result), error); };
+  };
+  // The answers first: their prompts are then in the cache, or on the way there.
+  run_job(engine, std::move(requests), take(&Halves::answers));
+  RequestSeries scores{halves->work->choices.size(),
+                       [work = halves->work](std::size_t index) { return make_request(*work, index); }};
+  run_job(engine, std::move(scores), kMaxOpenTokens, take(&Halves::scores));
+}
+
+}  // namespace mortise
