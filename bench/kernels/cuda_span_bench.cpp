@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -91,6 +92,8 @@ double copy_bytes_per_us(Bf16* memory, std::size_t bytes) {
 struct Case {
   std::string name;
   int32_t num_seqs, rows, length;
+  int32_t shared = 0;     // of the length, in the same blocks
+  bool cascades = false;  // read once
 };
 
 struct Bench {
@@ -112,7 +115,8 @@ void Bench::run(const Case& c) const {
   std::shuffle(order.begin(), order.end(), rng);
   for (int32_t seq = 0; seq < c.num_seqs; ++seq) {
     for (int32_t i = 0; i < max_blocks; ++i) {
-      table.push_back(order[static_cast<std::size_t>(seq * max_blocks + i) % order.size()]);
+      const int32_t of = (i + 1) * kBlockSize <= c.shared ? 0 : seq;
+      table.push_back(order[static_cast<std::size_t>(of * max_blocks + i) % order.size()]);
     }
     starts.push_back(starts.back() + c.rows);
     lengths.push_back(c.length);
@@ -123,8 +127,19 @@ void Bench::run(const Case& c) const {
   batch.max_blocks = max_blocks;
   batch.cu_seqlens_q = starts.data();
   batch.seq_lens = lengths.data();
+  std::vector<int32_t> offsets = {0, c.num_seqs}, members(lengths.size()),
+                       tokens = {c.shared / kBlockSize * kBlockSize};
+  std::iota(members.begin(), members.end(), 0);
+  std::vector<int32_t> parents = {-1};
+  batch.num_groups = c.cascades ? 1 : 0;
+  batch.group_offsets = offsets.data();
+  batch.group_seqs = members.data();
+  batch.group_shared_tokens = tokens.data();
+  batch.group_parents = parents.data();
   const int32_t blocks = multiprocessors * cuda::kDecodeBlocksPerSm;
   paged_cuda::PlanShape shape{kHeads, kKvHeads, 0, blocks * cuda::kDecodeWarps, 1 << 17, true};
+  shape.num_shared_blocks = c.cascades ? multiprocessors : 0;
+  shape.max_shared_runs = shape.max_shared_rows = 1 << 16;
   paged_cuda::Plan plan;
   make_plan(batch, shape, plan);
 
@@ -138,10 +153,13 @@ void Bench::run(const Case& c) const {
   args.q_head_stride = args.out_head_stride = kHeadDim;
   args.block_table = upload(table);
   args.layout = layout;
+  args.heads_per_kv_head = kHeads / kKvHeads;
   args.scale = cuda::span_scale(1.0f / std::sqrt(static_cast<float>(kHeadDim)));
   args.partials = allocate<float>(static_cast<std::size_t>(plan.partial_rows) * kHeadDim);
   args.partial_stats = allocate<float2>(static_cast<std::size_t>(plan.partial_rows));
-  const cuda::SpanWork work{upload(plan.worker_begin), upload(plan.runs), blocks};
+  const cuda::SharedWork shared{upload(plan.block_begin), upload(plan.shared_runs), upload(plan.shared_rows),
+                                shape.num_shared_blocks};
+  const cuda::SpanWork work{upload(plan.worker_begin), upload(plan.runs), blocks, shared};
   const cuda::SpanMerge* const merges = upload(plan.merges);
   const cuda::SpanMergeCounts* const counts = upload(std::vector<cuda::SpanMergeCounts>{merge_counts(plan)});
   const cuda::SpanRun* const prefill = upload(plan.prefill);
@@ -157,7 +175,8 @@ void Bench::run(const Case& c) const {
   const auto fill = [&](int layer) {
     check(cuda::span_prefill(at_layer(layer), prefill, static_cast<int32_t>(plan.prefill.size()), nullptr), "prefill");
   };
-  const double bytes = 2.0 * 2 * c.num_seqs * c.length * kKvHeads * kHeadDim;
+  const double tokens_read = static_cast<double>(c.num_seqs) * (c.length - c.shared) + c.shared;
+  const double bytes = 2.0 * 2 * tokens_read * kKvHeads * kHeadDim;
   const double keys = c.rows * (c.length - c.rows + (c.rows + 1) / 2.0);  // seen by all rows of a sequence
   const double flops = 4.0 * c.num_seqs * keys * kHeads * kHeadDim;
   const double floor = std::max(bytes / bandwidth, flops / kPeakFlops * 1e6);
@@ -168,9 +187,9 @@ void Bench::run(const Case& c) const {
       if (!plan.merges.empty()) merge(layer);
     });
     const double alone = median_us(decode);
-    std::printf("%-34s %9.1f us   floor %8.1f   %5.2f x   (decode %.1f, merge %.1f; %zu runs, %zu merges)\n",
+    std::printf("%-34s %9.1f us   floor %8.1f   %5.2f x   (decode %.1f, merge %.1f; %zu + %zu runs, %zu merges)\n",
                 c.name.c_str(), us, floor, us / floor, alone, plan.merges.empty() ? 0.0 : median_us(merge),
-                plan.runs.size(), plan.merges.size());
+                plan.shared_runs.size(), plan.runs.size(), plan.merges.size());
   } else {
     us = median_us(fill, 4, 9);
     std::printf("%-34s %9.1f us   floor %8.1f   %5.2f x   (%.0f TFLOP/s)\n", c.name.c_str(), us, floor, us / floor,
@@ -227,9 +246,17 @@ int main() {
               cuda::kSpan, bench.bandwidth * 1e-6);
   for (const Case& c :
        {Case{"decode 1 x 32000", 1, 1, 32000}, Case{"decode 64 x 2200", 64, 1, 2200},
-        Case{"decode 256 x 2200", 256, 1, 2200}, Case{"decode 1 x 500", 1, 1, 500}, Case{"decode 32 x 500", 32, 1, 500},
-        Case{"verify 32 x 5 rows at 2200", 32, 5, 2200}, Case{"prefill 4000", 1, 4000, 4000},
-        Case{"prefill 4 x 2000", 4, 2000, 2000}, Case{"chunk of 512 at 8000", 1, 512, 8000}}) {
+        Case{"decode 256 x 2200", 256, 1, 2200}, Case{"64 x 2208, 2000 shared, as paged", 64, 1, 2208, 2000},
+        Case{"64 x 2208, 2000 shared", 64, 1, 2208, 2000, true},
+        Case{"256 x 2208, 2000 shared, as paged", 256, 1, 2208, 2000},
+        Case{"256 x 2208, 2000 shared", 256, 1, 2208, 2000, true},
+        Case{"16 x 8400, 8192 shared, as paged", 16, 1, 8400, 8192},
+        Case{"16 x 8400, 8192 shared", 16, 1, 8400, 8192, true},
+        Case{"4 x 2208, 2000 shared, as paged", 4, 1, 2208, 2000},
+        Case{"4 x 2208, 2000 shared", 4, 1, 2208, 2000, true}, Case{"decode 1 x 500", 1, 1, 500},
+        Case{"decode 32 x 500", 32, 1, 500}, Case{"verify 32 x 5 rows at 2200", 32, 5, 2200},
+        Case{"prefill 4000", 1, 4000, 4000}, Case{"prefill 4 x 2000", 4, 2000, 2000},
+        Case{"chunk of 512 at 8000", 1, 512, 8000}}) {
     bench.run(c);
   }
   bench.append(256);

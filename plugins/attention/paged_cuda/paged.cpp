@@ -41,7 +41,7 @@ void DeviceBuffer::release() {
 }
 
 void require_supported(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size) {
-  const auto refuse = [](const std::string& why) { throw Failure(MORTISE_UNIMPLEMENTED, "paged", why); };
+  const auto refuse = [](const std::string& why) { throw Failure(MORTISE_UNIMPLEMENTED, "attention", why); };
   if (dims.head_dim != 0 && dims.head_dim != 64 && dims.head_dim != 128) {
     refuse("head_dim " + std::to_string(dims.head_dim) + " is not served on cuda; 64 and 128 are");
   }
@@ -67,15 +67,16 @@ void require_supported(const mortise_model_dims& dims, int32_t kv_dtype, int32_t
   }
 }
 
-Paged::Paged(const mortise_create_args& args)
+Paged::Paged(const mortise_create_args& args, Sharing sharing)
     : device_(args.device),
       table_(args.device_table),
+      sharing_(sharing),
       work_(args.device, args.device_table, DeviceBuffer::Kind::kDevice),
       partials_(args.device, args.device_table, DeviceBuffer::Kind::kDevice),
       pinned_(args.device, args.device_table, DeviceBuffer::Kind::kPinned) {
   if (device_ == nullptr || table_ == nullptr || !MORTISE_HAS(table_, host_allocate) ||
       !MORTISE_HAS(table_, vector_weight)) {
-    throw Failure(MORTISE_FAILED_PRECONDITION, "paged",
+    throw Failure(MORTISE_FAILED_PRECONDITION, "attention",
                   "the device offers neither pinned memory nor vector weights; use the cuda device of this release");
   }
 }
@@ -128,18 +129,40 @@ void Paged::bind(const mortise_attention_bind_args& args) {
   }
 }
 
-std::size_t Paged::merges_at() const {
-  const auto workers = static_cast<std::size_t>(num_multiprocessors_ * cuda::kDecodeBlocksPerSm * cuda::kDecodeWarps);
-  return (workers + 1) * sizeof(int32_t) + sizeof(cuda::SpanMergeCounts);  // worker_begin, counts
+PlanShape Paged::plan_shape() const {
+  PlanShape shape{};
+  shape.num_heads = dims_.num_heads;
+  shape.num_kv_heads = dims_.num_kv_heads;
+  shape.head_dim = dims_.head_dim;
+  shape.num_workers = num_multiprocessors_ * cuda::kDecodeBlocksPerSm * cuda::kDecodeWarps;
+  shape.partial_rows = partial_rows_;
+  if (sharing_ == Sharing::kNone) return shape;
+  // A group in a group lists its rows once more: room for two levels of all. What goes beyond shares less.
+  const int64_t heads = dims_.num_heads / dims_.num_kv_heads;
+  shape.num_shared_blocks = num_multiprocessors_;
+  shape.max_shared_rows = 2 * max_tokens_ * heads;
+  shape.max_shared_runs =
+      4 * num_multiprocessors_ + (shape.max_shared_rows / cuda::kSharedRows + max_seqs_) * dims_.num_kv_heads;
+  return shape;
 }
 
-std::size_t Paged::runs_at() const {
-  const auto workers = static_cast<std::size_t>(num_multiprocessors_ * cuda::kDecodeBlocksPerSm * cuda::kDecodeWarps);
-  return (merges_at() + workers * sizeof(cuda::SpanMerge) + 63) / 64 * 64;
-}
-
-std::size_t Paged::plan_bytes() const {
-  return (runs_at() + static_cast<std::size_t>(max_runs_) * sizeof(cuda::SpanRun) + 255) / 256 * 256;
+Paged::Room Paged::make_room() const {
+  std::size_t at = 0;
+  const auto take = [&](int64_t count, std::size_t size) {
+    const std::size_t begin = (at + 63) / 64 * 64;
+    at = begin + static_cast<std::size_t>(count) * size;
+    return begin;
+  };
+  Room room{};
+  take(shape_.num_workers + 1, sizeof(int32_t));  // worker_begin
+  room.block_begin = take(shape_.num_shared_blocks + 1, sizeof(int32_t));
+  room.counts = take(1, sizeof(cuda::SpanMergeCounts));
+  room.merges = take(max_merges(shape_, max_tokens_, max_seqs_), sizeof(cuda::SpanMerge));
+  room.runs = take(max_runs(shape_, max_tokens_, max_seqs_), sizeof(cuda::SpanRun));
+  room.shared_runs = take(shape_.max_shared_runs, sizeof(cuda::SharedRun));
+  room.shared_rows = take(shape_.max_shared_rows, sizeof(cuda::SharedRow));
+  room.bytes = (at + 255) / 256 * 256;
+  return room;
 }
 
 void Paged::activate(const mortise_activate_args& args) {
@@ -152,24 +175,20 @@ void Paged::activate(const mortise_activate_args& args) {
   num_multiprocessors_ = multiprocessors;
   max_tokens_ = std::max(args.max_batched_tokens, 1);
   max_seqs_ = std::max(args.max_num_seqs, 1);
-  PlanShape shape{};
-  shape.num_heads = dims_.num_heads;
-  shape.num_kv_heads = dims_.num_kv_heads;
-  shape.num_workers = num_multiprocessors_ * cuda::kDecodeBlocksPerSm * cuda::kDecodeWarps;
-  max_runs_ = max_runs(shape, max_tokens_, max_seqs_);
-
   // All rows of the largest batch of decodes, each of the longest context, cut everywhere.
   const uint64_t spans = static_cast<uint64_t>(std::max(args.max_model_len, 1)) / cuda::kSpan + 1;
   const uint64_t rows = spans * static_cast<uint64_t>(dims_.num_heads) * static_cast<uint64_t>(max_tokens_);
   const uint64_t row_bytes = partial_row_bytes(dims_.head_dim);
   partial_rows_ = static_cast<int64_t>(std::min(rows, kMaxPartialBytes / row_bytes));
   partials_.allocate(static_cast<uint64_t>(partial_rows_) * row_bytes);
-  work_.allocate(plan_bytes() * plans_.size());
-  pinned_.allocate(plan_bytes() * plans_.size() * kStagings);
-  for (std::size_t i = 0; i < plans_.size(); ++i) plans_[i].offset = i * plan_bytes();
+  shape_ = plan_shape();
+  room_ = make_room();
+  work_.allocate(room_.bytes * plans_.size());
+  pinned_.allocate(room_.bytes * plans_.size() * kStagings);
+  for (std::size_t i = 0; i < plans_.size(); ++i) plans_[i].offset = i * room_.bytes;
   for (std::size_t i = 0; i < kStagings; ++i) {
     mortise_error error = make_error();
-    Staging staging{pinned_.data() + i * plan_bytes() * plans_.size(), nullptr, false};
+    Staging staging{pinned_.data() + i * room_.bytes * plans_.size(), nullptr, false};
     check(table_->event_create(device_, &staging.event, &error), error);
     staging_.push_back(staging);
   }

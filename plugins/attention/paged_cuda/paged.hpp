@@ -1,5 +1,7 @@
 // paged.hpp: an instance of paged attention on CUDA: its cache layout, its plans of a step, its memory on the device.
-//   paged.cpp  life: layout, binding, buffers     plan.cpp  rows -> work     step.cpp  plan, append, run, copies
+// The same class is cascade: then whole spans that sequences share are read once for all of them.
+//   paged.cpp  life: layout, binding, buffers     plan.cpp, share.cpp  rows -> work     step.cpp  plan, append, run,
+//   copies
 #pragma once
 
 #include <string>
@@ -15,8 +17,10 @@ namespace mortise::paged_cuda {
 [[noreturn]] void invalid(const char* where, std::string message);
 void check_cuda(cudaError_t error, const char* where);
 
-// What the plugin can serve; throws Failure with the reason if it cannot. Zeros are unknown and no reason.
+// What the plugins can serve; throws Failure with the reason if they cannot. Zeros are unknown and no reason.
 void require_supported(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size);
+
+enum class Sharing { kNone, kPrefixGroups };
 
 // Memory of the device, or pinned memory of the host, that is given back at the end.
 class DeviceBuffer {
@@ -41,7 +45,7 @@ class DeviceBuffer {
 
 class Paged {
  public:
-  explicit Paged(const mortise_create_args& args);
+  Paged(const mortise_create_args& args, Sharing sharing);
   ~Paged();
 
   static mortise_kv_layout kv_layout(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size);
@@ -59,8 +63,15 @@ class Paged {
     cuda::Bf16Bits* data;
     int64_t row_stride, head_stride;  // elements
   };
-  // The plan for layers of one window, and where it lies on the device: worker_begin, how many merges, merges,
-  // runs of the decode kernel, runs of the prefill kernel right behind them.
+  // Where the lists of a plan lie, in bytes: worker_begin, block_begin and how many merges there are first; the runs of
+  // the prefill kernel right behind those of the decode kernel.
+  struct Room {
+    std::size_t block_begin, counts, merges, runs, shared_runs, shared_rows, bytes;
+  };
+  struct Part {
+    std::size_t begin, end;  // bytes
+  };
+  // The plan for layers of one window, and where it lies on the device.
   struct WindowPlan {
     int32_t window;
     Plan plan;
@@ -78,15 +89,17 @@ class Paged {
   void check_sequence(const mortise_batch& batch, int32_t seq) const;
   void check_step(const mortise_step& step, const char* where, int32_t layer) const;
   void upload(const mortise_step& step);
-  std::size_t write_plan(const WindowPlan& plan, std::byte* to) const;
+  std::vector<Part> write_plan(const Plan& plan, std::byte* to) const;
+  cuda::SpanWork span_work(const Plan& plan, const std::byte* work, const mortise_batch& batch) const;
   const cuda::Bf16Bits* norm_weight(const mortise_weight* weight) const;
   cudaStream_t stream(const mortise_step& step) const;
-  std::size_t merges_at() const;
-  std::size_t runs_at() const;
-  std::size_t plan_bytes() const;
+  void check_groups(const mortise_batch& batch) const;
+  PlanShape plan_shape() const;
+  Room make_room() const;
 
   mortise_device* const device_;
   const mortise_device_table* const table_;
+  const Sharing sharing_;
 
   mortise_model_dims dims_{};  // after bind
   cuda::SpanLayout layout_{};
@@ -99,7 +112,9 @@ class Paged {
   bool active_ = false;
   int32_t num_multiprocessors_ = 0;
   int32_t max_tokens_ = 0, max_seqs_ = 0;
-  int64_t max_runs_ = 0, partial_rows_ = 0;
+  int64_t partial_rows_ = 0;
+  PlanShape shape_{};
+  Room room_{};
   DeviceBuffer work_, partials_, pinned_;
   std::vector<Staging> staging_;
   std::size_t next_staging_ = 0;

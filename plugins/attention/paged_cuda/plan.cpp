@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "attention/paged_cuda/share.hpp"
+
 namespace mortise::paged_cuda {
 namespace {
 
@@ -71,23 +73,29 @@ int64_t cost_of(const SpanRun& tile) {
   return last_chunk + 1 - tile.span_begin * kFullCost;
 }
 
-// Deals tiles, cut or not, to workers in order.
+// Deals tiles, cut or not, to workers in order. What the plan has of merges and partials belongs to tiles whose
+// sequences share what is before: these leave a partial a span from their `partial` on, however they are cut.
 class Dealer {
  public:
   Dealer(const PlanShape& shape, const std::vector<SpanRun>& tiles, const std::vector<SpanRun>& padding, Plan& plan)
-      : shape_(shape), tiles_(tiles), padding_(padding), plan_(plan) {
-    int64_t spans = 0;
+      : shape_(shape),
+        tiles_(tiles),
+        padding_(padding),
+        plan_(plan),
+        kept_merges_(plan.merges.size()),
+        kept_partials_(plan.partial_rows) {
     for (const SpanRun& tile : tiles) {
       cost_ += cost_of(tile);
-      spans += tile.span_end - tile.span_begin;
+      spans_ += tile.span_end - tile.span_begin;
     }
-    workers_ = std::min<int64_t>(spans, shape.num_workers);
   }
 
   void deal() {
-    // Where whole tiles are nearly as even as parts of them, nothing is to be merged afterwards.
-    const bool many = static_cast<int64_t>(tiles_.size()) >= workers_;
-    if (many && deal_whole_tiles() * workers_ * 16 <= cost_ * 17) return;
+    // Where whole tiles are nearly as even as parts of them, nothing is to be merged afterwards. Half of the workers
+    // still read as fast as the memory can be read. Tiles whose sequences share are merged anyway.
+    if (deals_whole_tiles(shape_.num_workers)) return;
+    if (kept_merges_ == 0 && deals_whole_tiles(shape_.num_workers / 2)) return;
+    workers_ = std::min<int64_t>(spans_, shape_.num_workers);
     if (!deal_evenly()) deal_whole_tiles();
   }
 
@@ -106,7 +114,9 @@ class Dealer {
         SpanRun run = tile;
         run.span_begin = span;
         run.span_end = end;
-        if (span != tile.span_begin || end != tile.span_end) {
+        if (tile.partial >= 0) {
+          run.partial = tile.partial + (span - tile.span_begin) * tile.num_tokens * tile.num_heads;
+        } else if (span != tile.span_begin || end != tile.span_end) {
           if (span == tile.span_begin) begin_merge(tile, run);
           run.partial = next_partial(run, tile);
         }
@@ -117,6 +127,12 @@ class Dealer {
     }
     finish();
     return plan_.partial_rows <= shape_.partial_rows;
+  }
+
+  // To the first `workers`, if that is nearly even.
+  bool deals_whole_tiles(int64_t workers) {
+    workers_ = std::min(spans_, workers);
+    return deal_whole_tiles() * workers_ * 16 <= cost_ * 17;
   }
 
   // No tile is cut: no partials. The cost of the worker that has most to do.
@@ -138,8 +154,8 @@ class Dealer {
   void start() {
     plan_.worker_begin.assign(1, 0);
     plan_.runs.clear();
-    plan_.merges.clear();
-    plan_.partial_rows = 0;
+    plan_.merges.resize(kept_merges_);
+    plan_.partial_rows = kept_partials_;
     worker_ = 0;
   }
 
@@ -193,26 +209,57 @@ class Dealer {
   const std::vector<SpanRun>& tiles_;
   const std::vector<SpanRun>& padding_;
   Plan& plan_;
-  int64_t cost_ = 0, workers_ = 0, worker_ = 0;
+  const std::size_t kept_merges_;
+  const int64_t kept_partials_;
+  int64_t cost_ = 0, spans_ = 0, workers_ = 0, worker_ = 0;
   int32_t after_first_ = 0;  // span after the first run of the tile that is being cut
 };
 
+// Tiles of a sequence, from `first` on, begin behind what it shares, and merge with it.
+void begin_behind(const Shares::Sequence& shared, std::size_t first, std::vector<SpanRun>& tiles, Plan& plan) {
+  for (std::size_t i = first; i < tiles.size(); ++i) {
+    SpanRun& tile = tiles[i];
+    const int32_t rows = tile.num_tokens * tile.num_heads;
+    tile.span_begin = shared.covered;
+    const int32_t count = shared.partials + tile.span_end - tile.span_begin;
+    const auto partial = static_cast<int32_t>(plan.partial_rows);
+    plan.merges.push_back({tile.row, tile.num_tokens, tile.num_heads, tile.head, partial, count});
+    tile.partial = partial + shared.partials * rows;
+    plan.partial_rows += int64_t{count} * rows;
+  }
+}
+
 }  // namespace
 
+bool is_decode(const mortise_batch& batch, const PlanShape& shape, int32_t seq) {
+  const int64_t tokens = batch.cu_seqlens_q[seq + 1] - batch.cu_seqlens_q[seq];
+  if (batch.seq_lens[seq] == 0) return false;
+  return !shape.prefill || tokens * (shape.num_heads / shape.num_kv_heads) < kPrefillFrom;
+}
+
 void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
-  const int32_t group = shape.num_heads / shape.num_kv_heads;
+  const bool may_share = shape.num_shared_blocks > 0 && batch.num_groups > 0;
+  const Shares shares = may_share ? find_shares(batch, shape) : Shares{};
   std::vector<SpanRun> tiles, padding;
+  std::vector<std::size_t> first_tile;  // of each sequence
   plan.prefill.clear();
+  plan.merges.clear();
+  plan.partial_rows = 0;
   for (int32_t seq = 0; seq < batch.num_seqs; ++seq) {
-    const int32_t tokens = batch.cu_seqlens_q[seq + 1] - batch.cu_seqlens_q[seq];
+    first_tile.push_back(tiles.size());
     if (batch.seq_lens[seq] == 0) {
       add_padding(batch, shape, seq, padding);
-    } else if (shape.prefill && int64_t{tokens} * group >= kPrefillFrom) {
+    } else if (!is_decode(batch, shape, seq)) {
       add_tiles(batch, shape, seq, cuda::kPrefillRows, plan.prefill);
     } else {
       add_tiles(batch, shape, seq, cuda::kDecodeRows, tiles);
+      if (shares.groups.empty()) continue;
+      const Shares::Sequence& shared = shares.sequences[static_cast<std::size_t>(seq)];
+      if (shared.partials > 0) begin_behind(shared, first_tile.back(), tiles, plan);
     }
   }
+  first_tile.push_back(tiles.size());
+  deal_shares(batch, shape, shares, tiles, first_tile, plan);
   Dealer(shape, tiles, padding, plan).deal();
   // The longest first: what starts last should be short.
   std::stable_sort(plan.prefill.begin(), plan.prefill.end(), [](const SpanRun& a, const SpanRun& b) {
@@ -221,16 +268,26 @@ void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
 }
 
 cuda::SpanMergeCounts merge_counts(const Plan& plan) {
-  const auto of_many = std::count_if(plan.merges.begin(), plan.merges.end(), [](const cuda::SpanMerge& merge) {
-    return merge.count > cuda::kFewPartials;
-  });
+  const auto of_many = std::count_if(plan.merges.begin(), plan.merges.end(),
+                                     [](const cuda::SpanMerge& merge) { return merge.count > cuda::kFewPartials; });
   return {static_cast<int32_t>(plan.merges.size()), static_cast<int32_t>(of_many)};
 }
 
-int64_t max_runs(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) {
+namespace {
+
+int64_t max_tiles(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) {
   const TileShape tile = tile_shape(shape, cuda::kDecodeRows);
-  const int64_t tiles = (max_tokens / tile.num_tokens + max_seqs) * tile.parts * shape.num_kv_heads;
-  return tiles + shape.num_workers + max_tokens;  // cuts; padding
+  return (max_tokens / tile.num_tokens + max_seqs) * tile.parts * shape.num_kv_heads;
+}
+
+}  // namespace
+
+int64_t max_runs(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) {
+  return max_tiles(shape, max_tokens, max_seqs) + shape.num_workers + max_tokens;  // cuts; padding
+}
+
+int64_t max_merges(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) {
+  return shape.num_workers + (shape.num_shared_blocks > 0 ? max_tiles(shape, max_tokens, max_seqs) : 0);
 }
 
 }  // namespace mortise::paged_cuda

@@ -3,7 +3,8 @@
 //
 // Decodes, drafts and short chunks become tiles of up to 16 rows for the decode kernel, whose workers share all spans
 // of all tiles evenly; a tile and kv head that falls to several workers leaves partials, which are merged afterwards.
-// Longer chunks become tiles of 128 rows for the prefill kernel, the longest contexts first.
+// Longer chunks become tiles of 128 rows for the prefill kernel, the longest contexts first. Whole spans that several
+// decodes share are work of other blocks, once for all of them (share.hpp): their tiles begin behind.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +25,21 @@ struct PlanShape {
   int32_t num_workers;   // of the decode kernel
   int64_t partial_rows;  // that there is memory for
   bool prefill;          // false: all work goes to the decode kernel, whose launch does not depend on the batch
+  // Blocks of the decode kernel for spans that sequences share, and room for their lists (share.hpp); 0: none shares.
+  int32_t num_shared_blocks = 0;
+  int64_t max_shared_runs = 0, max_shared_rows = 0;
+  int32_t head_dim = 128;
 };
 
 struct Plan {
   std::vector<int32_t> worker_begin;    // [num_workers + 1] into runs
   std::vector<cuda::SpanRun> runs;      // of the decode kernel
-  std::vector<cuda::SpanMerge> merges;  // at most one less than there are workers
+  std::vector<cuda::SpanMerge> merges;  // at most max_merges()
   std::vector<cuda::SpanRun> prefill;
-  int64_t partial_rows;  // used
+  int64_t partial_rows;              // used
+  std::vector<int32_t> block_begin;  // [num_shared_blocks + 1] into shared_runs
+  std::vector<cuda::SharedRun> shared_runs;
+  std::vector<cuda::SharedRow> shared_rows;
 };
 
 // REQUIRES: the batch has been checked.
@@ -39,7 +47,12 @@ void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan);
 
 cuda::SpanMergeCounts merge_counts(const Plan& plan);
 
+// Whether a sequence's rows go to the decode kernel.
+bool is_decode(const mortise_batch& batch, const PlanShape& shape, int32_t seq);
+
 // The most runs (of both kernels) that a batch of so many rows and sequences can give.
 int64_t max_runs(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs);
+// The most merges: of tiles that are cut, and of all that share.
+int64_t max_merges(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs);
 
 }  // namespace mortise::paged_cuda

@@ -1,5 +1,6 @@
 // What happens in a step: the plan and its upload, append and attention of a layer; and copies of blocks.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "attention/paged_cuda/paged.hpp"
@@ -72,11 +73,44 @@ void Paged::check_batch(const mortise_batch& batch) const {
     invalid("plan", "cu_seqlens_q does not go from 0 to num_tokens");
   }
   for (int32_t seq = 0; seq < batch.num_seqs; ++seq) check_sequence(batch, seq);
+  if (sharing_ == Sharing::kPrefixGroups) check_groups(batch);
   // Padding rows have no position that could be checked: their slots are.
   const int64_t slots = static_cast<int64_t>(num_blocks_) * layout_.block_size;
   for (int32_t row = 0; row < batch.num_tokens; ++row) {
     if (batch.slot_mapping[row] >= slots)
       invalid("plan", "row " + std::to_string(row) + ": its slot is not in the pool");
+  }
+}
+
+// What is wrong here would be read by the wrong sequence, and nobody would notice.
+void Paged::check_groups(const mortise_batch& batch) const {
+  if (batch.num_groups > 0 && batch.group_parents == nullptr) invalid("plan", "group_parents must be given");
+  std::vector<int32_t> group_of(static_cast<std::size_t>(batch.num_seqs), -1);  // the innermost so far
+  for (int32_t g = 0; g < batch.num_groups; ++g) {
+    const auto wrong = [&](const std::string& why) { invalid("plan", "group " + std::to_string(g) + ": " + why); };
+    const int32_t begin = batch.group_offsets[g], end = batch.group_offsets[g + 1];
+    const int32_t parent = batch.group_parents[g], tokens = batch.group_shared_tokens[g];
+    if (begin < 0 || begin > end) wrong("group_offsets does not ascend from 0");
+    if (parent < -1 || parent >= g) wrong("its parent " + std::to_string(parent) + " does not come before it");
+    const int32_t before = parent < 0 ? 0 : batch.group_shared_tokens[parent];
+    if (tokens % layout_.block_size != 0 || tokens < before) {
+      wrong(std::to_string(tokens) + " shared tokens are not whole blocks, or fewer than its parent's");
+    }
+    // Of its parent the blocks have been compared.
+    const int32_t from = before / layout_.block_size, to = tokens / layout_.block_size;
+    const int32_t* first = nullptr;
+    for (int32_t i = begin; i < end; ++i) {
+      const int32_t seq = batch.group_seqs[i];
+      const auto wrong_seq = [&](const char* why) { wrong("sequence " + std::to_string(seq) + why); };
+      if (seq < 0 || seq >= batch.num_seqs) wrong_seq(" is not in the batch");
+      int32_t& of = group_of[static_cast<std::size_t>(seq)];
+      if (of != parent) wrong_seq(" is not in its parent, or in another group of it");
+      of = g;
+      if (batch.seq_lens[seq] < tokens) wrong_seq(" is shorter than what is shared");
+      const int32_t* blocks = batch.block_table + static_cast<std::ptrdiff_t>(seq) * batch.max_blocks;
+      if (first == nullptr) first = blocks;
+      if (!std::equal(blocks + from, blocks + to, first + from)) wrong_seq(" has other blocks");
+    }
   }
 }
 
@@ -96,18 +130,16 @@ void Paged::plan(const mortise_step& step) {
   const mortise_batch batch = known(step.batch);
   check_batch(batch);
   planned_ = false;
-  PlanShape shape{};
-  shape.num_heads = dims_.num_heads;
-  shape.num_kv_heads = dims_.num_kv_heads;
-  shape.num_workers = num_multiprocessors_ * cuda::kDecodeBlocksPerSm * cuda::kDecodeWarps;
-  shape.partial_rows = partial_rows_;
+  PlanShape shape = shape_;
   // A captured step launches the same kernels for every batch of its bucket.
   shape.prefill = (batch.flags & MORTISE_BATCH_BUCKET) == 0;
   for (WindowPlan& plan : plans_) {
     shape.window = plan.window;
     make_plan(batch, shape, plan.plan);
-    if (static_cast<int64_t>(plan.plan.runs.size() + plan.plan.prefill.size()) > max_runs_) {
-      throw Failure(MORTISE_INTERNAL, "plan", "more runs than there is room for");
+    const auto runs = static_cast<int64_t>(plan.plan.runs.size() + plan.plan.prefill.size());
+    const auto merges = static_cast<int64_t>(plan.plan.merges.size());
+    if (runs > max_runs(shape, max_tokens_, max_seqs_) || merges > max_merges(shape, max_tokens_, max_seqs_)) {
+      throw Failure(MORTISE_INTERNAL, "plan", "more runs or merges than there is room for");
     }
   }
   upload(step);
@@ -115,18 +147,26 @@ void Paged::plan(const mortise_step& step) {
   planned_ = true;
 }
 
-// Writes the plan as the kernels read it; the bytes used.
-std::size_t Paged::write_plan(const WindowPlan& window, std::byte* to) const {
-  const Plan& plan = window.plan;
+// Writes the plan as the kernels read it; what of it is to be copied.
+std::vector<Paged::Part> Paged::write_plan(const Plan& plan, std::byte* to) const {
+  constexpr std::size_t kGap = 32 << 10;  // copied along: that takes less time than one more copy
+  std::vector<Part> parts;
   const auto put = [&](std::size_t at, const auto& items) {
-    if (!items.empty()) std::memcpy(to + at, items.data(), items.size() * sizeof items[0]);
-    return at + items.size() * sizeof items[0];
+    const std::size_t end = at + items.size() * sizeof items[0];
+    if (items.empty()) return end;
+    std::memcpy(to + at, items.data(), end - at);
+    if (parts.empty() || at - parts.back().end > kGap) parts.push_back({at, at});
+    parts.back().end = end;
+    return end;
   };
   put(0, plan.worker_begin);
-  const cuda::SpanMergeCounts counts = merge_counts(plan);
-  std::memcpy(to + merges_at() - sizeof counts, &counts, sizeof counts);
-  put(merges_at(), plan.merges);
-  return put(put(runs_at(), plan.runs), plan.prefill);
+  put(room_.block_begin, plan.block_begin);
+  put(room_.counts, std::array{merge_counts(plan)});
+  put(room_.merges, plan.merges);
+  put(put(room_.runs, plan.runs), plan.prefill);
+  put(room_.shared_runs, plan.shared_runs);
+  put(room_.shared_rows, plan.shared_rows);
+  return parts;
 }
 
 void Paged::upload(const mortise_step& step) {
@@ -136,9 +176,12 @@ void Paged::upload(const mortise_step& step) {
   if (staging.used) check(table_->event_synchronize(device_, staging.event, &error), error);
   staging.used = false;
   for (const WindowPlan& plan : plans_) {
-    const std::size_t bytes = write_plan(plan, staging.memory + plan.offset);
-    check(table_->copy(device_, step.stream, work_.data() + plan.offset, staging.memory + plan.offset, bytes, &error),
-          error);
+    std::byte* const from = staging.memory + plan.offset;
+    for (const Part& part : write_plan(plan.plan, from)) {
+      check(table_->copy(device_, step.stream, work_.data() + plan.offset + part.begin, from + part.begin,
+                         part.end - part.begin, &error),
+            error);
+    }
   }
   check(table_->event_record(device_, staging.event, step.stream, &error), error);
   staging.used = true;
@@ -202,6 +245,7 @@ void Paged::run(const mortise_step& step, int32_t layer, const mortise_tensor& q
   args.kv = reinterpret_cast<const Bf16Bits*>(kv_) + static_cast<std::size_t>(layer) * layout_.layer_elements;
   args.block_table = batch.device_block_table;
   args.layout = layout_;
+  args.heads_per_kv_head = dims_.num_heads / dims_.num_kv_heads;
   args.window = window.window;
   args.scale = scale_;
   args.partials = reinterpret_cast<float*>(partials_.data());
@@ -209,18 +253,31 @@ void Paged::run(const mortise_step& step, int32_t layer, const mortise_tensor& q
 
   // With a bucket the launches may be captured, and are the same whatever this batch needs.
   const bool bucket = (batch.flags & MORTISE_BATCH_BUCKET) != 0;
-  const auto* const runs = reinterpret_cast<const cuda::SpanRun*>(work + runs_at());
   if (bucket || !plan.runs.empty()) {
-    const int32_t blocks = num_multiprocessors_ * cuda::kDecodeBlocksPerSm;
-    check_cuda(cuda::span_decode(args, {reinterpret_cast<const int32_t*>(work), runs, blocks}, stream(step)), "run");
+    check_cuda(cuda::span_decode(args, span_work(plan, work, batch), stream(step)), "run");
   }
   if (bucket || !plan.merges.empty()) {
-    const auto* const merges = reinterpret_cast<const cuda::SpanMerge*>(work + merges_at());
-    const auto* const counts = reinterpret_cast<const cuda::SpanMergeCounts*>(work + merges_at()) - 1;
+    const auto* const merges = reinterpret_cast<const cuda::SpanMerge*>(work + room_.merges);
+    const auto* const counts = reinterpret_cast<const cuda::SpanMergeCounts*>(work + room_.counts);
     check_cuda(cuda::span_merge(args, merges, counts, num_multiprocessors_ * 4, stream(step)), "run");
   }
-  const auto num_prefill = static_cast<int32_t>(plan.prefill.size());
-  check_cuda(cuda::span_prefill(args, runs + plan.runs.size(), num_prefill, stream(step)), "run");
+  const auto* const prefill = reinterpret_cast<const cuda::SpanRun*>(work + room_.runs) + plan.runs.size();
+  check_cuda(cuda::span_prefill(args, prefill, static_cast<int32_t>(plan.prefill.size()), stream(step)), "run");
+}
+
+// The decode kernel's lists. A bucket of several sequences has room for shared spans, whether this batch has any or
+// not.
+cuda::SpanWork Paged::span_work(const Plan& plan, const std::byte* work, const mortise_batch& batch) const {
+  cuda::SpanWork lists{};
+  lists.worker_begin = reinterpret_cast<const int32_t*>(work);
+  lists.runs = reinterpret_cast<const cuda::SpanRun*>(work + room_.runs);
+  lists.num_blocks = num_multiprocessors_ * cuda::kDecodeBlocksPerSm;
+  lists.shared.block_begin = reinterpret_cast<const int32_t*>(work + room_.block_begin);
+  lists.shared.runs = reinterpret_cast<const cuda::SharedRun*>(work + room_.shared_runs);
+  lists.shared.rows = reinterpret_cast<const cuda::SharedRow*>(work + room_.shared_rows);
+  const bool bucket = (batch.flags & MORTISE_BATCH_BUCKET) != 0 && batch.num_seqs > 1;
+  if (bucket || !plan.shared_runs.empty()) lists.shared.num_blocks = shape_.num_shared_blocks;
+  return lists;
 }
 
 void Paged::copy_blocks(mortise_stream* stream, const int32_t* from, const int32_t* to, int32_t num_blocks) {

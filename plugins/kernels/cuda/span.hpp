@@ -30,6 +30,7 @@ constexpr std::int32_t kSpan = MORTISE_CUDA_SPAN;  // keys; part of the numerics
 constexpr std::int32_t kKeyChunk = 16;             // keys of one step of the tensor cores
 constexpr std::int32_t kSpanChunks = kSpan / kKeyChunk;
 constexpr std::int32_t kDecodeRows = 16;    // of a tile of the decode kernel: one mma
+constexpr std::int32_t kSharedRows = 64;    // of a tile of shared spans: one wgmma, four warps of 16
 constexpr std::int32_t kPrefillRows = 128;  // of a tile of the prefill kernel: eight warps of 16
 constexpr std::int32_t kDecodeWarps = 4;    // of a block; each warp is a worker of its own
 constexpr std::int32_t kDecodeBlocksPerSm = 2;
@@ -60,10 +61,32 @@ struct alignas(16) SpanRun {
   std::int16_t head, kv_head;  // `head`: the first query head, of all
   std::int32_t span_begin, span_end;
   // -1: the tile's first to last span, folded, and out is written. Else partials are written from this row of partials
-  // on: one, folded, if the run begins with the tile's first span, otherwise one a span.
+  // on: one, folded, if the run begins with the first span that its rows see, otherwise one a span.
   std::int32_t partial;
 };
 static_assert(sizeof(SpanRun) == 32);
+
+// A row of a tile of shared spans: a query head of a token of any sequence that has those spans in the same blocks. It
+// sees them all, but for a sliding window. Its first partial of this tile is row partial + kv_head * kv_head_stride of
+// the partials; the next are partial_stride apart.
+struct SharedRow {
+  std::int32_t row;       // of the batch
+  std::int32_t position;  // of its token
+  std::int32_t head;      // among the query heads of a kv head
+  std::int32_t partial, partial_stride, kv_head_stride;
+};
+
+// Spans [span_begin, span_end) of up to kSharedRows rows for one kv head; none of the rows sees a key before those of
+// its group, or earlier runs have them.
+struct alignas(16) SharedRun {
+  std::int32_t table;                // index in block_table of the first entry of a sequence that has the spans
+  std::int32_t first_row, num_rows;  // of the list of SharedRow
+  std::int32_t kv_head;
+  std::int32_t span_begin, span_end;
+  std::int32_t partial;  // which of the rows' partials is the first that this run writes
+  std::int32_t folds;    // 1: the rows see nothing before, so that the spans fold into one partial; 0: one a span
+};
+static_assert(sizeof(SharedRun) == 32);
 
 // Folds `count` partials of a tile and writes out. Partial i of row r of the tile is row partial + i * rows + r.
 struct SpanMerge {
@@ -87,27 +110,37 @@ struct SpanArgs {
   const Bf16Bits* kv;               // the cache at this layer, block 0
   const std::int32_t* block_table;  // of the batch
   SpanLayout layout;
-  std::int32_t window;  // a row at p sees p - window + 1 .. p; 0: 0 .. p
-  float scale;          // attention scale * log2(e), see span_scale()
-  float* partials;      // [rows][head_dim] O, then for each row maximum and sum
+  std::int32_t heads_per_kv_head;  // query heads
+  std::int32_t window;             // a row at p sees p - window + 1 .. p; 0: 0 .. p
+  float scale;                     // attention scale * log2(e), see span_scale()
+  float* partials;                 // [rows][head_dim] O, then for each row maximum and sum
   float2* partial_stats;
 };
 
 // scale * log2(e), computed in double, rounded once.
 float span_scale(float attention_scale);
 
+// Spans that several sequences share, in device memory: block b has runs block_begin[b] .. block_begin[b + 1].
+struct SharedWork {
+  const std::int32_t* block_begin;
+  const SharedRun* runs;
+  const SharedRow* rows;
+  std::int32_t num_blocks;  // 0: none
+};
+
 // The work of the decode kernel, in device memory: worker w has runs worker_begin[w] .. worker_begin[w + 1].
 struct SpanWork {
   const std::int32_t* worker_begin;
   const SpanRun* runs;
   std::int32_t num_blocks;  // of kDecodeWarps workers
+  SharedWork shared;        // blocks of their own, which begin before those of the workers
 };
 
 // All others launch on `stream` and return cudaGetLastError().
 // The two _prepare functions come first, once per process and device: they ask for more than 48 KiB of shared memory.
 cudaError_t span_decode_prepare();
 cudaError_t span_prefill_prepare();
-// Tiles of up to kDecodeRows rows. Long contexts are shared among workers, by whole spans.
+// Tiles of up to kDecodeRows rows, and shared tiles. Long contexts are dealt to several workers, by whole spans.
 cudaError_t span_decode(const SpanArgs& args, const SpanWork& work, cudaStream_t stream);
 // Tiles of up to kPrefillRows rows; runs begin with the tile's first span and partial is -1.
 cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, cudaStream_t stream);

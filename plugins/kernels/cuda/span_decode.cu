@@ -1,9 +1,13 @@
 // The decode kernel: few rows, long contexts; limited by how fast the cache can be read. Each warp is a worker of its
 // own: it goes through its runs, and keeps the next chunks of K and V (16 tokens each) on their way to its part of
-// shared memory, across spans and runs. No warp waits for another.
+// shared memory, across spans and runs. No warp waits for another. The first blocks have the spans that sequences share
+// (span_shared.cuh).
+#include <algorithm>
+
 #include "kernels/cuda/span.hpp"
 #include "kernels/cuda/span_launch.cuh"
 #include "kernels/cuda/span_rows.cuh"
+#include "kernels/cuda/span_shared.cuh"
 
 namespace mortise::cuda {
 namespace {
@@ -11,6 +15,7 @@ namespace {
 using namespace span;
 
 constexpr int kRingBytes = 20480;  // of a warp: 5 chunks at head_dim 128, 10 at 64
+constexpr int kQueued = 32;        // chunks, at most, of which it is known where they come from: those of two spans
 
 template <int kHeadDim>
 struct Shape {
@@ -18,61 +23,76 @@ struct Shape {
   static constexpr int kSlots = kRingBytes / ChunkPiece::kBytes;
   static constexpr int kSteps = kHeadDim / 16;
   static constexpr int kFoldBytes = kDecodeRows * kHeadDim * 4;
-  static constexpr int kWarpBytes = kRingBytes + kFoldBytes;
+  static constexpr int kWarpBytes = kRingBytes + kFoldBytes + kQueued * 8;
   static constexpr int kBlockBytes = kDecodeWarps * kWarpBytes;
 };
 
-// Brings the chunks of a worker's runs into the ring, in the order in which they are used: K of a span, V of it.
+// Brings the chunks of a worker's runs into the ring, in the order in which they are used: K of a span, V of it. Where
+// they come from is worked out a span at a time, and kept in a queue in shared memory: what is done for each chunk, and
+// stands in the code for each chunk of a span, is then little.
 template <int kHeadDim>
 class Feeder {
  public:
-  __device__ Feeder(const SpanArgs& args, const SpanRun* run, const SpanRun* end, std::uint32_t ring, int lane)
-      : args_(args), next_run_(run), end_(end), ring_(ring), lane_(lane) {
+  __device__ Feeder(const SpanArgs& args, const SpanRun* run, const SpanRun* end, std::uint32_t ring,
+                    std::uint64_t* queue, int lane)
+      : args_(args), next_run_(run), end_(end), ring_(ring), queue_(queue), lane_(lane) {
     enter_run();
+  }
+
+  // Before `count` chunks are fed, if there are as many.
+  __device__ __forceinline__ void prepare(int count) {
+#pragma unroll 1
+    while (!done_ && queued_ - fed_ < count) queue_span();
   }
 
   // Starts the copies of one more chunk, and commits a group even if there is none left.
   __device__ __forceinline__ void feed() {
-    if (!done_) {
-      copy_chunk();
+    if (fed_ < queued_) {
+      const std::uint64_t chunk = queue_[fed_++ & (kQueued - 1)];
+      const char* from = reinterpret_cast<const char*>(chunk & kAddress) + lane_ * 16;
+      const int last = static_cast<int>(chunk >> kAddressBits) - lane_ / 8;
+      const std::uint32_t to = ring_ + slot_ * Piece<kHeadDim>::kBytes + lane_ * 16;
+#pragma unroll
+      for (int i = 0; i < kHeadDim / 16; ++i) {
+        // Units lie by 8 tokens, then 64 elements of each: lane / 8 is part of the token.
+        const int token = i * 32 / kHeadDim * 8 + i * 4 % 8;
+        copy_async(to + i * 512, from + i * 512, token > last ? 0 : 16);
+      }
       if (++slot_ == Shape<kHeadDim>::kSlots) slot_ = 0;
-      if (++chunk_ == chunks_.end) leave_half();
     }
     commit_copies();
   }
 
  private:
-  __device__ __forceinline__ void copy_chunk() {
-    const int key = (span_ * kSpanChunks + chunk_) * kKeyChunk;
-    const std::int64_t block = __shfl_sync(kWarp, blocks_, chunk_);
-    const int in_block = key & (args_.layout.block_size - 1);
-    const Bf16Bits* from =
-        args_.kv + block * static_cast<std::int64_t>(args_.layout.block_elements) +
-        static_cast<std::int64_t>(run_.kv_head) * static_cast<std::int64_t>(args_.layout.head_elements) +
-        (values_ ? args_.layout.block_size * kHeadDim : 0) + in_block * kHeadDim;
-    const std::uint32_t to = ring_ + slot_ * Piece<kHeadDim>::kBytes;
-#pragma unroll
-    for (int i = 0; i < kHeadDim / 16; ++i) {
-      const int unit = i * 32 + lane_;
-      // V beyond the last key counts as 0: what lies there may be NaN, and 0 x NaN is NaN.
-      const int token = unit / kHeadDim * 8 + unit / 8 % 8;
-      const int bytes = values_ && key + token > last_ ? 0 : 16;
-      copy_async(to + unit * 16, from + unit * 8, bytes);
-    }
-  }
+  static constexpr int kAddressBits = 56;
+  static constexpr std::uint64_t kAddress = (std::uint64_t{1} << kAddressBits) - 1;
 
-  __device__ __forceinline__ void leave_half() {
-    values_ = !values_;
-    chunk_ = chunks_.begin;
-    if (values_) return;
+  // Lanes 0 to 7 write the span's chunks of K, 8 to 15 those of V.
+  __device__ __forceinline__ void queue_span() {
+    const Chunks chunks = chunks_of(span_, run_.position, last_, args_.window);
+    const int count = chunks.end - chunks.begin, chunk = lane_ % kSpanChunks;
+    const bool values = lane_ >= kSpanChunks;
+    __syncwarp();  // all lanes have read what is replaced
+    if (lane_ < 2 * kSpanChunks && chunk >= chunks.begin && chunk < chunks.end) {
+      const int key = span_ * kSpan + chunk * kKeyChunk;
+      const Bf16Bits* from =
+          args_.kv + block_ * static_cast<std::int64_t>(args_.layout.block_elements) +
+          static_cast<std::int64_t>(run_.kv_head) * static_cast<std::int64_t>(args_.layout.head_elements) +
+          (values ? args_.layout.block_size * kHeadDim : 0) + (key & (args_.layout.block_size - 1)) * kHeadDim;
+      // V beyond the last key counts as 0: what lies there may be NaN, and 0 x NaN is NaN.
+      const int last = values ? min(last_ - key, kKeyChunk - 1) : kKeyChunk - 1;
+      queue_[(queued_ + (values ? count : 0) + chunk - chunks.begin) & (kQueued - 1)] =
+          reinterpret_cast<std::uint64_t>(from) | static_cast<std::uint64_t>(last) << kAddressBits;
+    }
+    queued_ += 2 * count;
     if (++span_ < run_.span_end) {
-      enter_span(next_blocks_);
+      load_block();
     } else {
       enter_run();
     }
   }
 
-  __device__ void enter_run() {
+  __device__ __forceinline__ void enter_run() {
     do {
       done_ = next_run_ == end_;
       if (done_) return;
@@ -80,34 +100,28 @@ class Feeder {
     } while (run_.span_begin == run_.span_end);
     last_ = run_.position + run_.num_tokens - 1;
     span_ = run_.span_begin;
-    enter_span(load_blocks(span_));
+    load_block();
   }
 
-  __device__ __forceinline__ void enter_span(int blocks) {
-    blocks_ = blocks;
-    chunks_ = chunks_of(span_, run_.position, last_, args_.window);
-    chunk_ = chunks_.begin;
-    values_ = false;
-    if (span_ + 1 < run_.span_end) next_blocks_ = load_blocks(span_ + 1);
-  }
-
-  // Lane i gets the block of the span's chunk i.
-  __device__ __forceinline__ int load_blocks(int span) const {
-    const Chunks chunks = chunks_of(span, run_.position, last_, args_.window);
-    if (lane_ < chunks.begin || lane_ >= chunks.end) return 0;
-    return args_.block_table[run_.table + ((span * kSpan + lane_ * kKeyChunk) >> args_.layout.block_shift)];
+  // That of the lane's chunk in the next span to be queued, long before it is.
+  __device__ __forceinline__ void load_block() {
+    const Chunks chunks = chunks_of(span_, run_.position, last_, args_.window);
+    const int chunk = lane_ % kSpanChunks;
+    if (chunk < chunks.begin || chunk >= chunks.end) return;
+    block_ = args_.block_table[run_.table + ((span_ * kSpan + chunk * kKeyChunk) >> args_.layout.block_shift)];
   }
 
   const SpanArgs& args_;
   const SpanRun* next_run_;
   const SpanRun* const end_;
   const std::uint32_t ring_;
+  std::uint64_t* const queue_;
   const int lane_;
   SpanRun run_;
-  bool done_ = false, values_ = false;
-  int last_ = 0, span_ = 0, chunk_ = 0, slot_ = 0;
-  Chunks chunks_{0, 0};
-  int blocks_ = 0, next_blocks_ = 0;
+  bool done_ = false;
+  int last_ = 0, span_ = 0;
+  std::int64_t block_ = 0;
+  int queued_ = 0, fed_ = 0, slot_ = 0;  // chunks of all runs; place of the next
 };
 
 // What a warp has of one run.
@@ -251,6 +265,7 @@ class Worker {
                                           float (&m)[2], float (&sum)[2]) {
     const int last = run.position + run.num_tokens - 1;
     const Chunks chunks = chunks_of(span, run.position, last, args_.window);
+    feeder_.prepare(2 * (chunks.end - chunks.begin));
     const std::uint32_t by_units = Piece<kHeadDim>::lane_by_units(lane_),
                         by_rows = Piece<kHeadDim>::lane_by_rows(lane_);
     Scores s;
@@ -299,21 +314,22 @@ class Worker {
   int slot_ = 0;
 };
 
+// One block's workers.
 template <int kHeadDim>
-__global__ void __launch_bounds__(kDecodeWarps * 32, kDecodeBlocksPerSm)
-    decode_kernel(const __grid_constant__ SpanArgs args, const __grid_constant__ SpanWork work) {
-  extern __shared__ uint4 memory[];
+__device__ __forceinline__ void do_own_spans(const SpanArgs& args, const SpanWork& work, char* memory) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   // Neighbouring workers are on different multiprocessors: little work is spread over all of them.
-  const int worker = warp * work.num_blocks + blockIdx.x;
+  const int worker = warp * work.num_blocks + static_cast<int>(blockIdx.x) - work.shared.num_blocks;
   const SpanRun* run = work.runs + work.worker_begin[worker];
   const SpanRun* const end = work.runs + work.worker_begin[worker + 1];
-  let_next_kernel_begin();
   if (run == end) return wait_for_kernel_before();
-  char* const mine = reinterpret_cast<char*>(memory) + warp * Shape<kHeadDim>::kWarpBytes;
+  char* const mine = memory + warp * Shape<kHeadDim>::kWarpBytes;
   const std::uint32_t ring = shared_address(mine);
-  Feeder<kHeadDim> feeder(args, run, end, ring, lane);
+  char* const queue = mine + kRingBytes + Shape<kHeadDim>::kFoldBytes;
+  Feeder<kHeadDim> feeder(args, run, end, ring, reinterpret_cast<std::uint64_t*>(queue), lane);
   wait_for_kernel_before();
+  feeder.prepare(Shape<kHeadDim>::kSlots - 1);
+  __syncwarp();
 #pragma unroll 1
   for (int i = 0; i < Shape<kHeadDim>::kSlots - 1; ++i) feeder.feed();
   Worker<kHeadDim> self(args, feeder, ring, reinterpret_cast<float4*>(mine + kRingBytes), lane);
@@ -330,15 +346,33 @@ __global__ void __launch_bounds__(kDecodeWarps * 32, kDecodeBlocksPerSm)
 }
 
 template <int kHeadDim>
+__global__ void __launch_bounds__(kDecodeWarps * 32, kDecodeBlocksPerSm)
+    decode_kernel(const __grid_constant__ SpanArgs args, const __grid_constant__ SpanWork work) {
+  extern __shared__ __align__(1024) char memory[];
+  let_next_kernel_begin();
+  if (static_cast<int>(blockIdx.x) < work.shared.num_blocks) {
+    share_spans<kHeadDim>(args, work.shared, memory);
+  } else {
+    do_own_spans<kHeadDim>(args, work, memory);
+  }
+}
+
+template <int kHeadDim>
+constexpr int shared_bytes(bool shares) {
+  return shares ? std::max(SharedShape<kHeadDim>::kBlockBytes, Shape<kHeadDim>::kBlockBytes)
+                : Shape<kHeadDim>::kBlockBytes;
+}
+
+template <int kHeadDim>
 cudaError_t launch(const SpanArgs& args, const SpanWork& work, cudaStream_t stream) {
-  return launch_overlapped(decode_kernel<kHeadDim>, work.num_blocks, kDecodeWarps * 32, Shape<kHeadDim>::kBlockBytes,
-                           stream, args, work);
+  return launch_overlapped(decode_kernel<kHeadDim>, work.shared.num_blocks + work.num_blocks, kDecodeWarps * 32,
+                           shared_bytes<kHeadDim>(work.shared.num_blocks > 0), stream, args, work);
 }
 
 template <int kHeadDim>
 cudaError_t prepare() {
   return cudaFuncSetAttribute(decode_kernel<kHeadDim>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              Shape<kHeadDim>::kBlockBytes);
+                              shared_bytes<kHeadDim>(true));
 }
 
 }  // namespace

@@ -89,35 +89,38 @@ __device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge&
 }
 
 // Many: a row is a block's, one column a thread; the warps do not wait for each other. What is left of the chain is one
-// product and one fma a partial, and the next batch is on its way meanwhile.
+// product and one fma a partial, and the next two batches are on their way meanwhile.
 template <int kHeadDim>
 __device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge& merge, int index, float4* weights) {
   const int column = threadIdx.x, lane = threadIdx.x % 32;
   const Row row(args, merge, index, kHeadDim);
-  float next[kBatch];
-  const auto load = [&](int begin) {
+  struct Batch {
+    float o[kBatch];
+    float2 stats;
+  };
+  const auto load = [&](int begin, Batch& batch) {
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      next[i] = begin + i < merge.count ? row.o[(begin + i) * row.stride * kHeadDim + column] : 0.0f;
+      batch.o[i] = begin + i < merge.count ? row.o[(begin + i) * row.stride * kHeadDim + column] : 0.0f;
     }
-    return stats_at(row, begin + lane, merge.count);
+    batch.stats = stats_at(row, begin + lane, merge.count);
   };
   float m = -infinity(), sum = 0.0f, result = 0.0f;
-  float2 next_stats = load(0);
+  Batch next, next_but_one;
+  load(0, next);
+  load(kBatch, next_but_one);
 #pragma unroll 1
   for (int begin = 0; begin < merge.count; begin += kBatch) {
-    float o[kBatch];
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) o[i] = next[i];
-    const float2 stats = next_stats;
-    next_stats = load(begin + kBatch);
-    put_weights<kBatch>(stats, lane, m, weights);
+    const Batch batch = next;
+    next = next_but_one;
+    load(begin + 2 * kBatch, next_but_one);
+    put_weights<kBatch>(batch.stats, lane, m, weights);
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
       const float4 at = weights[i];
       const Weights w = {0.0f, at.x, at.y};
       sum = merged(sum, at.z, w);
-      result = merged(result, o[i], w);
+      result = merged(result, batch.o[i], w);
     }
   }
   out_of(args, merge, index)[column] = to_bf16(quotient(result, sum));
@@ -132,6 +135,7 @@ __global__ void __launch_bounds__(kHeadDim)
   __shared__ float4 weights[kWarps][32];
   const SpanMergeCounts n = *counts;
   const int all = n.merges * (n.of_many > 0 ? kDecodeRows : kDecodeRows / kWarps), warp = threadIdx.x / 32;
+  let_next_kernel_begin();
   wait_for_kernel_before();
   for (int i = blockIdx.x; i < all; i += gridDim.x) {
     const SpanMerge merge = merges[i % n.merges];

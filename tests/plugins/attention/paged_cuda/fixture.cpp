@@ -62,7 +62,7 @@ void put(DeviceArray<T>& to, const std::vector<T>& from) {
 
 }  // namespace
 
-const mortise_component* paged_component() {
+const mortise_component* attention_component() {
   return mortise_plugin_entry_v0()->components[0];
 }
 
@@ -73,7 +73,7 @@ const mortise_device_table* device_table() {
 
 Attention::Attention(const AbiConfig& config)
     : config_(config),
-      table_(static_cast<const mortise_attention_table*>(paged_component()->table)),
+      table_(static_cast<const mortise_attention_table*>(attention_component()->table)),
       qkv_(static_cast<std::size_t>(kMaxRows * columns())),
       out_(static_cast<std::size_t>(kMaxRows * config.num_heads * config.head_dim)),
       positions_(kMaxRows),
@@ -112,7 +112,7 @@ Attention::Attention(const AbiConfig& config)
   create.world = 1;
   mortise_error error = make_error();
   void* instance = nullptr;
-  check(paged_component()->create(nullptr, &create, &instance, &error), error);
+  check(attention_component()->create(nullptr, &create, &instance, &error), error);
   attention_ = static_cast<mortise_attention*>(instance);
   auto layout = sized<mortise_kv_layout>();
   check(table_->kv_layout(attention_, &dims_, MORTISE_BF16, config.block_size, &layout, &error), error);
@@ -133,7 +133,7 @@ Attention::Attention(const AbiConfig& config)
   activate.max_model_len = kMaxPositions;
   activate.block_size = config.block_size;
   activate.num_blocks = config.num_blocks;
-  check(paged_component()->activate(attention_, &activate, &error), error);
+  check(attention_component()->activate(attention_, &activate, &error), error);
   free_blocks_.resize(static_cast<std::size_t>(config.num_blocks) - 1);  // block 0 is reserved for padding
   std::iota(free_blocks_.begin(), free_blocks_.end(), 1);
   std::mt19937 rng(3);
@@ -143,9 +143,14 @@ Attention::Attention(const AbiConfig& config)
 Attention::~Attention() {
   cudaDeviceSynchronize();
   if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
-  paged_component()->deactivate(attention_);
-  paged_component()->destroy(attention_);
+  attention_component()->deactivate(attention_);
+  attention_component()->destroy(attention_);
   cudaStreamDestroy(device_.stream);
+}
+
+void Attention::share(int32_t from, int32_t to, int32_t tokens) {
+  const std::vector<int32_t>& blocks = sequences_.at(from).blocks;
+  sequences_[to] = {tokens, to, {blocks.begin(), blocks.begin() + tokens / config_.block_size}};
 }
 
 void Attention::fork(int32_t from, int32_t to) {
@@ -247,6 +252,15 @@ mortise_status Attention::plan(const mortise_batch& batch, mortise_error* error)
   return table_->plan(attention_, &step, error);
 }
 
+// Groups are of plan's time.
+void Attention::plan_batch(mortise_batch& view) {
+  mortise_error error = make_error();
+  if (!config_.groups) return check(plan(view, &error), error);
+  mortise_batch grouped = view;
+  const Groups groups(grouped);
+  check(plan(grouped, &error), error);
+}
+
 mortise_tensor Attention::tensor(uint16_t* data, int64_t num_rows, int32_t num_heads, int64_t row_stride) const {
   mortise_tensor t = make_tensor(data, MORTISE_BF16, num_rows, num_heads);
   t.ndim = 3;
@@ -319,12 +333,11 @@ void Attention::download_rows(const Batch& batch, AbiRows& rows) {
 
 void Attention::step(const std::vector<Piece>& pieces, AbiRows& rows) {
   const Batch batch = make_batch(pieces);
-  const mortise_batch view = upload(batch, false);
+  mortise_batch view = upload(batch, false);
   upload_rows(batch);
   out_.resize(batch.rows.size() * static_cast<std::size_t>(config_.num_layers * config_.num_heads * config_.head_dim));
   out_.fill(0xee);
-  mortise_error error = make_error();
-  check(plan(view, &error), error);
+  plan_batch(view);
   layers(view);
   download_rows(batch, rows);
 }
@@ -332,14 +345,13 @@ void Attention::step(const std::vector<Piece>& pieces, AbiRows& rows) {
 void Attention::bucket_step(const std::vector<Piece>& pieces, Bucket how, AbiRows& rows) {
   Batch batch = make_batch(pieces);
   pad(batch);
-  const mortise_batch view = upload(batch, true);
+  mortise_batch view = upload(batch, true);
   upload_rows(batch);
   if (graph_ == nullptr) {
     out_.resize(static_cast<std::size_t>(kBucketRows * config_.num_layers * config_.num_heads * config_.head_dim));
   }
   out_.fill(0xee);
-  mortise_error error = make_error();
-  check(plan(view, &error), error);
+  plan_batch(view);
   if (how == Bucket::kEager) {
     layers(view);
   } else {

@@ -1,6 +1,6 @@
-// fixture.hpp: paged attention on CUDA through its ABI table, on a device that has memory, copies and events and
-// nothing else. Every row's q, k and v follow from (seed, sequence, position, layer), so that any schedule of the same
-// sequences must give the same rows.
+// fixture.hpp: paged or cascade attention on CUDA, whichever is linked, through its ABI table, on a device that has
+// memory, copies and events and nothing else. Every row's q, k and v follow from (seed, sequence, position, layer), so
+// that any schedule of the same sequences must give the same rows.
 #pragma once
 
 #include <map>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpu.hpp"
+#include "groups.hpp"
 #include "mortise/attention.h"
 #include "mortise/plugin.hpp"
 
@@ -21,13 +22,14 @@ struct mortise_weight {
 
 namespace mortise::test {
 
-const mortise_component* paged_component();
+const mortise_component* attention_component();
 const mortise_device_table* device_table();
 
 struct AbiConfig {
   int32_t num_layers = 2, num_heads = 8, num_kv_heads = 2, head_dim = 64;
   int32_t block_size = 16, num_blocks = 600;
   bool qk_norm = false;
+  bool groups = false;                // batches tell which sequences share blocks
   std::vector<int32_t> windows = {};  // [num_layers] or empty
 };
 
@@ -60,6 +62,8 @@ class Attention {
   void bucket_step(const std::vector<Piece>& pieces, Bucket how, AbiRows& rows);
   // Forgets the last tokens, as after rejected drafts; what they wrote stays in the blocks.
   void roll_back(int32_t seq, int32_t length) { sequences_.at(seq).length = length; }
+  // The new sequence `to` begins with the first tokens of `from`, whole blocks, in the same blocks.
+  void share(int32_t from, int32_t to, int32_t tokens);
   // Copies all blocks of `from` to blocks of the new sequence `to`, whose tokens are those of `from` from now on.
   void fork(int32_t from, int32_t to);
   int32_t length(int32_t seq) const { return sequences_.count(seq) == 0 ? 0 : sequences_.at(seq).length; }
@@ -82,6 +86,7 @@ class Attention {
   Batch make_batch(const std::vector<Piece>& pieces);
   void pad(Batch& batch) const;
   mortise_batch upload(const Batch& batch, bool bucket);
+  void plan_batch(mortise_batch& view);
   void upload_rows(const Batch& batch);
   void layers(const mortise_batch& view);
   void download_rows(const Batch& batch, AbiRows& rows);

@@ -144,7 +144,7 @@ std::string refusal(const char* device, const mortise_model_dims& d, int32_t kv_
   query.kv_dtype = kv_dtype;
   query.block_size = block_size;
   mortise_error error = make_error();
-  return paged_component()->supports(&query, &error) == MORTISE_OK ? "" : error.message;
+  return attention_component()->supports(&query, &error) == MORTISE_OK ? "" : error.message;
 }
 
 TEST(PagedCudaSupports, SaysWhatItDoesNotServe) {
@@ -165,7 +165,7 @@ TEST(PagedCudaSupports, SaysWhatItDoesNotServe) {
 }
 
 TEST(PagedCudaSupports, TheLayoutNamesWhatItDependsOn) {
-  const auto& table = *static_cast<const mortise_attention_table*>(paged_component()->table);
+  const auto& table = *static_cast<const mortise_attention_table*>(attention_component()->table);
   auto layout = sized<mortise_kv_layout>();
   mortise_error error = make_error();
   const mortise_model_dims d = dims();
@@ -180,7 +180,7 @@ TEST(PagedCudaSupports, ADeviceWithoutPinnedMemoryIsRefused) {
   auto create = sized<mortise_create_args>();
   mortise_error error = make_error();
   void* instance = nullptr;
-  EXPECT_EQ(paged_component()->create(nullptr, &create, &instance, &error), MORTISE_FAILED_PRECONDITION);
+  EXPECT_EQ(attention_component()->create(nullptr, &create, &instance, &error), MORTISE_FAILED_PRECONDITION);
   EXPECT_THAT(error.message, HasSubstr("use the cuda device"));
 }
 

@@ -71,8 +71,13 @@ World::World(const Config& config)
   table_.assign(config.lengths.size() * static_cast<std::size_t>(max_blocks_), 1 << 28);
   std::size_t next = 0;
   for (std::size_t seq = 0; seq < config.lengths.size(); ++seq) {
+    const int32_t shared = shared_tokens(static_cast<int32_t>(seq));
     for (int32_t i = 0; i * config.block_size < config.lengths[seq]; ++i) {
-      table_[seq * static_cast<std::size_t>(max_blocks_) + static_cast<std::size_t>(i)] = order[next++];
+      const auto entry = [&](std::size_t of) -> int32_t& {
+        return table_[of * static_cast<std::size_t>(max_blocks_) + static_cast<std::size_t>(i)];
+      };
+      const bool is_shared = i * config.block_size < shared;
+      entry(seq) = is_shared ? entry(static_cast<std::size_t>(config.prefixes[seq].of)) : order[next++];
     }
   }
   host_kv_.assign(static_cast<std::size_t>(num_blocks) * layout_.block_elements, 0xffff);
@@ -96,6 +101,11 @@ World::World(const Config& config)
   device_table_ = table_;
 }
 
+int32_t World::shared_tokens(int32_t seq) const {
+  if (config_.prefixes.empty()) return 0;
+  return config_.prefixes[static_cast<std::size_t>(seq)].tokens / config_.block_size * config_.block_size;
+}
+
 std::size_t World::slot_offset(int32_t seq, int32_t position, int32_t kv_head, bool values) const {
   const std::size_t entry = static_cast<std::size_t>(seq * max_blocks_ + position / config_.block_size);
   return static_cast<std::size_t>(table_[entry]) * layout_.block_elements + kLayer * layout_.layer_elements +
@@ -103,6 +113,7 @@ std::size_t World::slot_offset(int32_t seq, int32_t position, int32_t kv_head, b
 }
 
 std::vector<Bf16> World::kv_head(int32_t seq, int32_t position, int32_t kv_head, bool values) const {
+  while (position < shared_tokens(seq)) seq = config_.prefixes[static_cast<std::size_t>(seq)].of;
   return noise_row(config_.seed, seq, position, 1000 + 2 * kv_head + (values ? 1 : 0), config_.head_dim, 1);
 }
 
@@ -133,6 +144,7 @@ cuda::SpanArgs World::args(const DeviceArray<Bf16>& q, DeviceArray<Bf16>& out) c
   args.kv = kv_.data() + kLayer * layout_.layer_elements;
   args.block_table = device_table_.data();
   args.layout = layout_;
+  args.heads_per_kv_head = config_.num_heads / config_.num_kv_heads;
   args.window = config_.window;
   args.scale = cuda::span_scale(1.0f / std::sqrt(static_cast<float>(config_.head_dim)));
   return args;
@@ -148,7 +160,7 @@ std::vector<Bf16> World::queries(const std::vector<RowKey>& rows) const {
   return q;
 }
 
-void World::compute(const std::vector<Chunk>& batch, const Method& method, Rows& rows) {
+paged_cuda::Plan World::compute(const std::vector<Chunk>& batch, const Method& method, Rows& rows) {
   const std::vector<RowKey> keys = rows_of(batch);
   std::vector<int32_t> starts = {0}, lengths, table;
   for (const Chunk& run : batch) {
@@ -164,6 +176,9 @@ void World::compute(const std::vector<Chunk>& batch, const Method& method, Rows&
   view.max_blocks = max_blocks_;
   view.cu_seqlens_q = starts.data();
   view.seq_lens = lengths.data();
+  view.block_size = config_.block_size;
+  view.block_table = table.data();
+  const Groups groups(view);
   paged_cuda::PlanShape shape{};
   shape.num_heads = config_.num_heads;
   shape.num_kv_heads = config_.num_kv_heads;
@@ -171,6 +186,9 @@ void World::compute(const std::vector<Chunk>& batch, const Method& method, Rows&
   shape.num_workers = method.num_blocks * cuda::kDecodeWarps;
   shape.partial_rows = method.partial_rows;
   shape.prefill = method.prefill;
+  shape.num_shared_blocks = method.num_shared_blocks;
+  shape.max_shared_runs = shape.max_shared_rows = 1 << 20;
+  shape.head_dim = config_.head_dim;
   paged_cuda::Plan plan;
   make_plan(view, shape, plan);
 
@@ -191,7 +209,11 @@ void World::compute(const std::vector<Chunk>& batch, const Method& method, Rows&
   work.block_table = device_table.data();
   work.partials = partials.data();
   work.partial_stats = stats.data();
-  check_cuda(cuda::span_decode(work, {begin.data(), runs.data(), method.num_blocks}, nullptr), "decode");
+  const DeviceArray<int32_t> block_begin(plan.block_begin);
+  const DeviceArray<cuda::SharedRun> shared_runs(plan.shared_runs);
+  const DeviceArray<cuda::SharedRow> shared_rows(plan.shared_rows);
+  const cuda::SharedWork shared{block_begin.data(), shared_runs.data(), shared_rows.data(), method.num_shared_blocks};
+  check_cuda(cuda::span_decode(work, {begin.data(), runs.data(), method.num_blocks, shared}, nullptr), "decode");
   check_cuda(cuda::span_merge(work, merges.data(), counts.data(), 7, nullptr), "merge");
   check_cuda(cuda::span_prefill(work, prefill.data(), static_cast<int32_t>(plan.prefill.size()), nullptr), "prefill");
   check_cuda(cudaDeviceSynchronize(), "run");
@@ -199,6 +221,7 @@ void World::compute(const std::vector<Chunk>& batch, const Method& method, Rows&
   for (std::size_t i = 0; i < keys.size(); ++i) {
     rows[keys[i]].assign(&values[i * row_size], &values[i * row_size] + row_size);
   }
+  return plan;
 }
 
 Rows World::reference(const std::vector<Chunk>& batch) {

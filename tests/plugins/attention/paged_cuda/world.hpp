@@ -8,6 +8,7 @@
 
 #include "attention/paged_cuda/plan.hpp"
 #include "gpu.hpp"
+#include "groups.hpp"
 #include "kernels/cuda/reference/span.hpp"
 
 namespace mortise::test {
@@ -17,6 +18,11 @@ using Bf16 = uint16_t;
 float widen(Bf16 h);
 Bf16 narrow(float x);
 
+// The first `tokens` of a sequence are those of an earlier one, in the same blocks.
+struct Prefix {
+  int32_t of, tokens;
+};
+
 struct Config {
   int32_t num_heads = 8, num_kv_heads = 2, head_dim = 128;
   int32_t block_size = 16;
@@ -24,6 +30,7 @@ struct Config {
   float q_size = 1;  // standard deviation of q: larger makes the softmax sharper
   uint32_t seed = 1;
   std::vector<int32_t> lengths;  // of the sequences
+  std::vector<Prefix> prefixes;  // of the sequences, or empty: none shares any; whole blocks of them are shared
 };
 
 // `count` rows of sequence `seq` from `position` on; `count` negative: that many rows of padding.
@@ -42,14 +49,15 @@ struct Method {
   bool prefill = true;     // long chunks on the prefill kernel
   int32_t num_blocks = 8;  // of the decode kernel; 4 workers each
   int64_t partial_rows = 1 << 20;
+  int32_t num_shared_blocks = 0;  // of the decode kernel, for spans that sequences share
 };
 
 class World {
  public:
   explicit World(const Config& config);
 
-  // Poisons out, computes the batch and adds its rows to `rows`.
-  void compute(const std::vector<Chunk>& batch, const Method& method, Rows& rows);
+  // Poisons out, computes the batch and adds its rows to `rows`. The plan by which it did.
+  paged_cuda::Plan compute(const std::vector<Chunk>& batch, const Method& method, Rows& rows);
   // The same rows by the reference.
   Rows reference(const std::vector<Chunk>& batch);
   // In double, from q, k and v, of one row.
@@ -64,6 +72,7 @@ class World {
   void set_value(int32_t seq, int32_t position, float value);
 
  private:
+  int32_t shared_tokens(int32_t seq) const;
   std::size_t slot_offset(int32_t seq, int32_t position, int32_t kv_head, bool values) const;
   std::vector<Bf16> queries(const std::vector<RowKey>& rows) const;
 

@@ -1,0 +1,113 @@
+// span_wgmma.cuh: the instructions of the tile of shared spans: matrix products of a warpgroup (four warps) out of
+// shared memory, in steps of 16 as mma.sync takes them, which gives the same bits; copies of whole pieces of the cache,
+// and the barriers that tell when they have come.
+//
+// An accumulator of [64, 8 n] is float[n][4] in each lane: warp w has rows 16 w .. 16 w + 15, placed as `mma` places
+// them.
+#pragma once
+
+#include <cstdint>
+
+namespace mortise::cuda::span {
+
+// A matrix in shared memory as the cache has its rows: 8 rows together, 128 bytes of each (128-byte swizzle).
+// `columns_stride`: bytes from 64 columns to the next 64; `rows_stride`: from 8 rows to the next 8.
+__device__ __forceinline__ std::uint64_t matrix(std::uint32_t address, int columns_stride, int rows_stride) {
+  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
+  return kSwizzle128 | static_cast<std::uint64_t>(rows_stride / 16) << 32 |
+         static_cast<std::uint64_t>(columns_stride / 16) << 16 | (address & 0x3ffffu) / 16;
+}
+
+// Around a batch of products: before, registers that they use have their values; after, they may be in work until
+// wait_products returns. `hold` keeps the compiler from moving what reads an accumulator across.
+__device__ __forceinline__ void begin_products() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void commit_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wait_products() {
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+template <int n>
+__device__ __forceinline__ void hold(float (&d)[n][4]) {
+#pragma unroll
+  for (int i = 0; i < n; ++i) asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
+}
+
+#define MORTISE_D1(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
+#define MORTISE_D8(i)                                                                                           \
+  MORTISE_D1(i), MORTISE_D1(i + 1), MORTISE_D1(i + 2), MORTISE_D1(i + 3), MORTISE_D1(i + 4), MORTISE_D1(i + 5), \
+      MORTISE_D1(i + 6), MORTISE_D1(i + 7)
+#define MORTISE_D32_NAMES                                                                                     \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, " \
+  "%23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define MORTISE_D64_NAMES                                                                                       \
+  MORTISE_D32_NAMES                                                                                             \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, " \
+  "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+
+// d = a b or, if `adds`, d += a b: a [64, 16] and b^T [128, 16] in shared memory, 16 along their rows.
+__device__ __forceinline__ void product(float (&d)[16][4], std::uint64_t a, std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" MORTISE_D64_NAMES "}, %64, %65, p, 1, 1, 0, 0;\n}"
+      : MORTISE_D8(0), MORTISE_D8(8)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
+}
+
+// The same with a in registers, as `mma` has it, and b [16, 128] or [16, 64], 16 rows of it.
+__device__ __forceinline__ void product(float (&d)[16][4], const std::uint32_t (&a)[4], std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" MORTISE_D64_NAMES
+      "}, {%64, %65, %66, %67}, %68, p, 1, 1, 1;\n}"
+      : MORTISE_D8(0), MORTISE_D8(8)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
+}
+__device__ __forceinline__ void product(float (&d)[8][4], const std::uint32_t (&a)[4], std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" MORTISE_D32_NAMES
+      "}, {%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}"
+      : MORTISE_D8(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
+}
+
+#undef MORTISE_D1
+#undef MORTISE_D8
+#undef MORTISE_D32_NAMES
+#undef MORTISE_D64_NAMES
+
+// Barriers in shared memory that count the bytes of copies. One thread makes them, before a __syncthreads.
+__device__ __forceinline__ void make_barrier(std::uint32_t barrier) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void expect_bytes(std::uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+// Until the bytes that were expected in this phase (0, 1, 0, ..) have come.
+__device__ __forceinline__ void wait_barrier(std::uint32_t barrier, int phase) {
+  std::uint32_t there = 0;
+  while (there == 0) {
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
+                 : "=r"(there)
+                 : "r"(barrier), "r"(phase)
+                 : "memory");
+  }
+}
+// A copy to shared memory in one piece.
+__device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+               "l"(from), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+// What this thread wrote to shared memory can be read by products, once a barrier has passed.
+__device__ __forceinline__ void publish_writes() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+}  // namespace mortise::cuda::span
