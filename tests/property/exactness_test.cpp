@@ -98,6 +98,15 @@ TEST_P(Exactness, EveryRequestGetsTheBitsThatItGetsAlone) {
              accepted, cached, replays);
 }
 
+// Else the mixes would run cascade as if nothing were shared, and find nothing wrong with it.
+TEST(Cascade, ItsPipelinesTellPrefixGroups) {
+  const auto folder = std::filesystem::path(MORTISE_SOURCE_DIR) / "models" / "demo";
+  RunConfig config;
+  EXPECT_FALSE(open_assembly(folder, config)->limits().prefix_groups);
+  config.attention = "cascade";
+  EXPECT_TRUE(open_assembly(folder, config)->limits().prefix_groups);
+}
+
 INSTANTIATE_TEST_SUITE_P(Mixes, Exactness, ::testing::Range(0, kShards));
 
 }  // namespace
