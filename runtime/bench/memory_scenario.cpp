@@ -65,8 +65,7 @@ Scenario memory_scenario(const SubjectChoice& choice, const Sizes& sizes) {
   const ModelConfig config = Checkpoint::open(files->model).config();
   MemoryLoad load{one_batch(sizes, 10), sizes.prompt.value_or(4000), 0};
   check_at_least(2, "--prompt", load.prompt);
-  if (!config.vocab_size) fail("{}: config.json has no vocab_size", files->model.native());
-  load.vocab_size = static_cast<std::int32_t>(*config.vocab_size);
+  load.vocab_size = static_cast<std::int32_t>(config.vocab_size.value_or(1));  // without it no process opens the model
   Scenario scenario{"memory", {}, {}, nullptr};
   scenario.cases.push_back(memory_case(files, load, /*score=*/false));
   scenario.cases.push_back(memory_case(files, load, /*score=*/true));
