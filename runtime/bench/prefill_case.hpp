@@ -20,6 +20,7 @@ SequenceShape sequence_of(const Subject& subject, const Sizes& sizes, std::int64
 // --batch of a scenario that takes one.
 std::int64_t one_batch(const Sizes& sizes, std::int64_t otherwise);
 
+// `num_different`: prompt tokens when shared ones count once; nullopt: nothing is shared.
 std::string note_of(const LoadResult& result, std::optional<std::int64_t> num_different);
 std::optional<double> rate(std::int64_t tokens, std::optional<double> seconds);
 
