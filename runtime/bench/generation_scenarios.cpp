@@ -18,7 +18,7 @@ Case decode_case(Subject& subject, std::int64_t batch, const SequenceShape& shap
     const LoadResult result =
         run_load(subject.engine(), make_requests(shapes, subject.assembly().dims().vocab_size, seed));
     return Outcome{static_cast<double>(result.tokens_after_first) / (result.end_s - result.all_first_s),
-                   note_of(result, false)};
+                   note_of(result, std::nullopt)};
   };
   out.floor = [&subject, batch, shape](const Limits& limits) {
     return rate(batch * (shape.output - 1),
@@ -28,7 +28,8 @@ Case decode_case(Subject& subject, std::int64_t batch, const SequenceShape& shap
 }
 
 // Requests of many shapes at once; the figure is generated tokens over the whole time, or the time.
-Case load_case(Subject& subject, std::string name, std::vector<SequenceShape> shapes, bool per_token, bool expects_hits,
+Case load_case(Subject& subject, std::string name, std::vector<SequenceShape> shapes, bool per_token,
+               std::optional<std::int64_t> num_different,
                std::function<std::vector<Request>(std::uint32_t)> make) {
   std::int64_t num_tokens = 0;
   for (const SequenceShape& shape : shapes) num_tokens += shape.output;
@@ -36,10 +37,10 @@ Case load_case(Subject& subject, std::string name, std::vector<SequenceShape> sh
   out.name = std::move(name);
   out.unit = per_token ? "tokens/s" : "s";
   out.higher_is_better = per_token;
-  out.run = [&subject, make = std::move(make), per_token, expects_hits](std::uint32_t seed) {
+  out.run = [&subject, make = std::move(make), per_token, num_different](std::uint32_t seed) {
     const LoadResult result = run_load(subject.engine(), make(seed));
     return Outcome{per_token ? static_cast<double>(result.num_tokens) / result.end_s : result.end_s,
-                   note_of(result, expects_hits)};
+                   note_of(result, num_different)};
   };
   out.floor = [&subject, shapes = std::move(shapes), per_token, num_tokens](const Limits& limits) {
     const std::optional<double> seconds =
@@ -80,7 +81,7 @@ Scenario batch_scenario(Subject& subject, const Sizes& sizes) {
   std::vector<SequenceShape> shapes = mixed_shapes(one_batch(sizes, 64), most.prompt, most.output, kShapeSeed);
   Scenario scenario{"batch", {}, {}, subject.make_probes()};
   scenario.cases.push_back(load_case(subject, fmt::format("batch, {} mixed", shapes.size()), shapes, /*per_token=*/true,
-                                     /*expects_hits=*/false, [&subject, shapes](std::uint32_t seed) {
+                                     /*num_different=*/std::nullopt, [&subject, shapes](std::uint32_t seed) {
                                        return make_requests(shapes, subject.assembly().dims().vocab_size, seed);
                                      }));
   return scenario;
@@ -88,17 +89,19 @@ Scenario batch_scenario(Subject& subject, const Sizes& sizes) {
 
 Scenario groups_scenario(Subject& subject, const Sizes& sizes) {
   GroupLoad load{sizes.num_groups.value_or(32), one_batch(sizes, 8), sizes.shared.value_or(512), sizes.own.value_or(64),
-                 sizes.output.value_or(32)};
+                 sizes.output.value_or(32), sizes.largest_group};
   check_at_least(1, "--groups", load.num_groups);
   check_at_least(0, "--shared", load.shared);
   check_at_least(1, "--own", load.own);
   check_at_least(1, "--output", load.output);
   check_fits(subject, load.shared + load.own, load.output, fmt::format("--shared {}, --own {}", load.shared, load.own));
   Scenario scenario{"groups", {}, {}, subject.make_probes()};
+  const std::string largest = load.largest > 0 ? fmt::format(" and {}", load.largest) : "";
   scenario.cases.push_back(load_case(
       subject,
-      fmt::format("groups, {} x {}, {} + {} + {}", load.num_groups, load.per_group, load.shared, load.own, load.output),
-      group_shapes(load), /*per_token=*/false, /*expects_hits=*/true, [&subject, load](std::uint32_t seed) {
+      fmt::format("groups, {} x {}{}, {} + {} + {}", load.num_groups, load.per_group, largest, load.shared, load.own,
+                  load.output),
+      group_shapes(load), /*per_token=*/false, load.num_different(), [&subject, load](std::uint32_t seed) {
         return make_group_requests(load, subject.assembly().dims().vocab_size, seed);
       }));
   return scenario;

@@ -83,10 +83,21 @@ std::vector<Request> make_requests(const std::vector<SequenceShape>& sequences, 
   return requests;
 }
 
+std::vector<std::int64_t> GroupLoad::group_sizes() const {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(num_groups), per_group);
+  if (largest > 0) sizes.push_back(largest);
+  return sizes;
+}
+
+std::int64_t GroupLoad::num_different() const {
+  const std::int64_t num_prefixes = num_groups + (largest > 0 ? 1 : 0);
+  return num_prefixes * shared + (num_groups * per_group + largest) * own;
+}
+
 std::vector<SequenceShape> group_shapes(const GroupLoad& load) {
   std::vector<SequenceShape> shapes;
-  for (std::int64_t group = 0; group < load.num_groups; ++group) {
-    for (std::int64_t i = 0; i < load.per_group; ++i) {
+  for (const std::int64_t members : load.group_sizes()) {
+    for (std::int64_t i = 0; i < members; ++i) {
       shapes.push_back({load.shared + load.own, load.output, i == 0 ? 0 : load.shared});
     }
   }
@@ -96,10 +107,10 @@ std::vector<SequenceShape> group_shapes(const GroupLoad& load) {
 std::vector<Request> make_group_requests(const GroupLoad& load, std::int32_t vocab_size, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<Request> requests;
-  for (std::int64_t group = 0; group < load.num_groups; ++group) {
+  for (const std::int64_t members : load.group_sizes()) {
     std::vector<std::int32_t> shared;
     append_tokens(shared, load.shared, vocab_size, random);
-    for (std::int64_t i = 0; i < load.per_group; ++i) {
+    for (std::int64_t i = 0; i < members; ++i) {
       std::vector<std::int32_t> prompt = shared;
       append_tokens(prompt, load.own, vocab_size, random);
       requests.push_back(make_request(std::move(prompt), load.output));
@@ -123,7 +134,7 @@ std::vector<SequenceShape> mixed_shapes(std::int64_t count, std::int64_t prompt,
 }
 
 LoadResult run_load(Engine& engine, std::vector<Request> requests) {
-  const std::uint64_t preempted_before = engine.stats().num_preemptions;
+  const EngineStats before = engine.stats();
   std::vector<RequestId> submitted;
   // Shared with the sinks: when one request is refused, those before it still end.
   const auto progress = std::make_shared<Progress>(requests.size());
@@ -138,7 +149,10 @@ LoadResult run_load(Engine& engine, std::vector<Request> requests) {
     throw;
   }
   LoadResult result = progress->wait();
-  result.num_preemptions = engine.stats().num_preemptions - preempted_before;
+  const EngineStats after = engine.stats();
+  result.num_preemptions = after.num_preemptions - before.num_preemptions;
+  result.computed_tokens = static_cast<std::int64_t>(after.num_admitted_tokens - before.num_admitted_tokens) -
+                           static_cast<std::int64_t>(after.num_cached_tokens - before.num_cached_tokens);
   return result;
 }
 

@@ -14,10 +14,13 @@ namespace mortise::bench {
 std::vector<Request> make_requests(const std::vector<SequenceShape>& sequences, std::int32_t vocab_size,
                                    std::uint32_t seed);
 
-// `num_groups` times `per_group` requests, of which those of one group share their first tokens, shuffled. `first` of
-// their shapes, in the order of groups, has nothing cached.
+// `num_groups` times `per_group` requests and one more group of `largest`, if that is not 0; those of one group share
+// their first tokens; shuffled. `first` of their shapes, in the order of groups, has nothing cached.
 struct GroupLoad {
-  std::int64_t num_groups, per_group, shared, own, output;
+  std::int64_t num_groups, per_group, shared, own, output, largest = 0;
+
+  std::vector<std::int64_t> group_sizes() const;
+  std::int64_t num_different() const;  // prompt tokens: each shared beginning counts once
 };
 std::vector<SequenceShape> group_shapes(const GroupLoad& load);
 std::vector<Request> make_group_requests(const GroupLoad& load, std::int32_t vocab_size, std::uint32_t seed);
@@ -33,7 +36,8 @@ struct LoadResult {
   std::int64_t tokens_after_first = 0;  // generated after all_first_s
   std::int64_t num_tokens = 0;          // generated
   std::uint64_t num_preemptions = 0;
-  std::int64_t cached_tokens = 0;  // prompt tokens that the prefix cache had
+  std::int64_t cached_tokens = 0;    // prompt tokens that the prefix cache had
+  std::int64_t computed_tokens = 0;  // that it had not, with those that preempted requests had to run again
   std::int64_t draft_tokens = 0, accepted_tokens = 0;
 };
 

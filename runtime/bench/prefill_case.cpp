@@ -35,10 +35,14 @@ std::int64_t one_batch(const Sizes& sizes, std::int64_t otherwise) {
   return batch;
 }
 
-std::string note_of(const LoadResult& result, bool expects_hits) {
+std::string note_of(const LoadResult& result, std::optional<std::int64_t> num_different) {
   std::string note;
   if (result.num_preemptions > 0) note = fmt::format("{} preemptions", result.num_preemptions);
-  if (expects_hits) note += fmt::format("{}{} prompt tokens cached", note.empty() ? "" : ", ", result.cached_tokens);
+  if (num_different) {
+    note += fmt::format("{}{} tokens cached, {} computed: {:.2f} of the different ones", note.empty() ? "" : ", ",
+                        result.cached_tokens, result.computed_tokens,
+                        static_cast<double>(result.computed_tokens) / static_cast<double>(*num_different));
+  }
   return note;
 }
 
@@ -58,7 +62,7 @@ Case prefill_case(Subject& subject, std::int64_t batch, std::int64_t prompt, boo
       if (score) request.score_from = 1;
     }
     const LoadResult result = run_load(subject.engine(), std::move(requests));
-    return Outcome{static_cast<double>(batch * prompt) / result.end_s, note_of(result, false)};
+    return Outcome{static_cast<double>(batch * prompt) / result.end_s, note_of(result, std::nullopt)};
   };
   out.floor = [&subject, batch, prompt, score](const Limits& limits) -> std::optional<double> {
     Work work = prefill_rows(subject.cost(), 0, prompt, score ? prompt : 1);

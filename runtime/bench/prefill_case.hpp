@@ -20,7 +20,8 @@ SequenceShape sequence_of(const Subject& subject, const Sizes& sizes, std::int64
 // --batch of a scenario that takes one.
 std::int64_t one_batch(const Sizes& sizes, std::int64_t otherwise);
 
-std::string note_of(const LoadResult& result, bool expects_hits);
+// `num_different`: prompt tokens when shared ones count once; nullopt: nothing is shared.
+std::string note_of(const LoadResult& result, std::optional<std::int64_t> num_different);
 std::optional<double> rate(std::int64_t tokens, std::optional<double> seconds);
 
 // All prompts at once until each has its first token; with `score` also the log probabilities of all their tokens.

@@ -15,6 +15,7 @@ struct Sizes {
   std::vector<std::int64_t> batches;                    // --batch
   std::optional<std::int64_t> prompt, output;           // --prompt, --output: tokens
   std::optional<std::int64_t> num_groups, shared, own;  // --groups, --shared, --own
+  std::int64_t largest_group = 0;                       // --largest-group
   std::vector<double> rates;                            // --rates: of an oracle's drafts that are right
   std::optional<std::int64_t> draft_tokens;             // --draft-tokens
 };

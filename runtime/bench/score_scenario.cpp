@@ -104,7 +104,7 @@ Case choices_case(Subject& subject, const ChoiceLoad& load) {
   out.run = [&subject, load](std::uint32_t seed) {
     const LoadResult result =
         run_load(subject.engine(), make_choice_requests(load, subject.assembly().dims().vocab_size, seed));
-    return Outcome{static_cast<double>(load.num_unique()) / result.end_s, note_of(result, /*expects_hits=*/true)};
+    return Outcome{static_cast<double>(load.num_unique()) / result.end_s, note_of(result, load.num_unique())};
   };
   out.floor = [&subject, load](const Limits& limits) -> std::optional<double> {
     if (!limits.operations_per_s) return std::nullopt;

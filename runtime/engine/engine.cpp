@@ -192,7 +192,7 @@ bool Engine::take_inbox() {
         end(*sequence, FinishReason::kLength, {});
         continue;
       }
-      planner_.added(*sequence);
+      planner_.added(sequence);
       live_.push_back(std::move(sequence));
     }
   }

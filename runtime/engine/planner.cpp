@@ -106,6 +106,39 @@ struct PlanArrays {
   std::vector<std::int32_t> seqs, new_tokens, preempted, pins, pin_tokens, drafts;
 };
 
+// The arrays behind a mortise_schedule_events. `Event` is Planner::Event.
+struct EventArrays {
+  template <typename Event>
+  explicit EventArrays(const std::vector<Event>& events) {
+    for (const Event& event : events) {
+      const Sequence* added = event.added.get();
+      kinds.push_back(event.kind);
+      ids.push_back(event.seq_id);
+      num_tokens.push_back(event.num_tokens);
+      tokens.push_back(added == nullptr ? nullptr : added->tokens.data());
+      max_new_tokens.push_back(added == nullptr ? 0 : added->request().sampling.max_tokens - added->num_generated());
+      priorities.push_back(added == nullptr ? 0 : added->request().priority);
+      groups.push_back(added == nullptr ? 0 : added->request().group);
+    }
+  }
+  mortise_schedule_events abi() const {
+    mortise_schedule_events events{};
+    events.struct_size = sizeof events;
+    events.num_events = static_cast<std::int32_t>(kinds.size());
+    events.kinds = kinds.data();
+    events.seq_ids = ids.data();
+    events.num_tokens = num_tokens.data();
+    events.tokens = tokens.data();
+    events.max_new_tokens = max_new_tokens.data();
+    events.priorities = priorities.data();
+    events.groups = groups.data();
+    return events;
+  }
+  std::vector<std::int32_t> kinds, num_tokens, max_new_tokens, priorities;
+  std::vector<std::uint64_t> ids, groups;
+  std::vector<const std::int32_t*> tokens;
+};
+
 // What is wrong with a plan, or nothing. `View` is Planner::View.
 template <typename View>
 std::optional<std::string> find_breach(const View& view, const mortise_schedule_plan& plan) {
@@ -164,43 +197,31 @@ std::optional<std::string> find_breach(const View& view, const mortise_schedule_
 
 }  // namespace
 
-void Planner::add_event(std::int32_t kind, std::uint64_t seq_id, std::int32_t num_tokens) {
-  event_kinds_.push_back(kind);
-  event_ids_.push_back(seq_id);
-  event_tokens_.push_back(num_tokens);
-}
-
-void Planner::added(const Sequence& sequence) {
-  add_event(MORTISE_EVENT_ADDED, sequence.id, sequence.num_tokens());
+void Planner::added(const std::shared_ptr<const Sequence>& sequence) {
+  events_.push_back({MORTISE_EVENT_ADDED, sequence->id, sequence->num_tokens(), sequence});
 }
 
 void Planner::ended(std::uint64_t seq_id) {
-  add_event(MORTISE_EVENT_ENDED, seq_id, 0);
+  events_.push_back({MORTISE_EVENT_ENDED, seq_id, 0, nullptr});
 }
 
 void Planner::prefix_resident(std::uint64_t seq_id, std::int32_t num_tokens) {
-  add_event(MORTISE_EVENT_PREFIX_RESIDENT, seq_id, num_tokens);
+  events_.push_back({MORTISE_EVENT_PREFIX_RESIDENT, seq_id, num_tokens, nullptr});
 }
 
 void Planner::prefix_evicted(std::uint64_t seq_id) {
-  add_event(MORTISE_EVENT_PREFIX_EVICTED, seq_id, 0);
+  events_.push_back({MORTISE_EVENT_PREFIX_EVICTED, seq_id, 0, nullptr});
 }
 
 void Planner::send_events() {
-  if (event_kinds_.empty()) return;
-  mortise_schedule_events events{};
-  events.struct_size = sizeof events;
-  events.num_events = static_cast<std::int32_t>(event_kinds_.size());
-  events.kinds = event_kinds_.data();
-  events.seq_ids = event_ids_.data();
-  events.num_tokens = event_tokens_.data();
+  if (events_.empty()) return;
+  const EventArrays arrays(events_);
+  const mortise_schedule_events events = arrays.abi();
   mortise_error error = empty_error();
   if (parts_.scheduler.api->events(parts_.scheduler.self, &events, &error) != MORTISE_OK) {
     spdlog::warn("{}: events failed: {}", parts_.scheduler.name, error.message);
   }
-  event_kinds_.clear();
-  event_ids_.clear();
-  event_tokens_.clear();
+  events_.clear();
 }
 
 StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<Sequence>>& candidates,

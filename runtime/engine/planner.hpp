@@ -37,7 +37,7 @@ class Planner {
  public:
   Planner(const Parts& parts, const EngineLimits& limits) : parts_(parts), limits_(limits) {}
 
-  void added(const Sequence& sequence);
+  void added(const std::shared_ptr<const Sequence>& sequence);
   void ended(std::uint64_t seq_id);
   void prefix_resident(std::uint64_t seq_id, std::int32_t num_tokens);
   void prefix_evicted(std::uint64_t seq_id);
@@ -50,14 +50,19 @@ class Planner {
 
  private:
   struct View;
-  void add_event(std::int32_t kind, std::uint64_t seq_id, std::int32_t num_tokens);
+  // What the scheduler is told before the next plan.
+  struct Event {
+    std::int32_t kind;
+    std::uint64_t seq_id;
+    std::int32_t num_tokens;
+    std::shared_ptr<const Sequence> added;  // ADDED: it may have ended by then
+  };
   void send_events();
   StepPlan first_come_first_served(const View& view) const;
 
   const Parts& parts_;
   const EngineLimits& limits_;
-  std::vector<std::int32_t> event_kinds_, event_tokens_;
-  std::vector<std::uint64_t> event_ids_;
+  std::vector<Event> events_;
   std::uint64_t num_rejected_ = 0;
 };
 

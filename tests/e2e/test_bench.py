@@ -52,7 +52,7 @@ def test_choices_share_their_context(tmp_path):
     _, report = bench(tmp_path, "score", *SMALL, "--batch", 1, "--prompt", 8, "--groups", 2, "--shared", 33, "--own", 3,
                       "--repeats", 1)
     figure = next(f for f in report["figures"] if f["name"].startswith("score, 2 x 16"))
-    assert figure["note"] == f"{2 * 15 * 32} prompt tokens cached"  # but for the last one, whose row each needs
+    assert figure["note"].startswith(f"{2 * 15 * 32} tokens cached, ")  # but for the last one, whose row each needs
 
 
 def test_memory_is_that_of_processes(tmp_path):
@@ -64,13 +64,14 @@ def test_memory_is_that_of_processes(tmp_path):
 def test_groups_share_their_prefix(tmp_path):
     sizes, _ = SCENARIOS["groups"]
     _, report = bench(tmp_path, "groups", *SMALL, *sizes, "--repeats", 1)
-    assert report["figures"][0]["note"] == "64 prompt tokens cached"  # one of each two finds the 32 tokens of the other
+    # One of each two computes the 32 tokens, the other finds them.
+    assert report["figures"][0]["note"] == "64 tokens cached, 96 computed: 1.00 of the different ones"
 
 
 def test_prompts_of_repeats_find_nothing_in_the_prefix_cache(tmp_path):
     _, report = bench(tmp_path, "groups", *SMALL, "--groups", 2, "--batch", 1, "--shared", 32, "--own", 8, "--output", 2,
                       "--repeats", 3)
-    assert report["figures"][0]["note"] == "0 prompt tokens cached"
+    assert report["figures"][0]["note"] == "0 tokens cached, 80 computed: 1.00 of the different ones"
 
 
 def test_preemptions_are_told(tmp_path):

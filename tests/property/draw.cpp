@@ -82,7 +82,7 @@ std::string RunConfig::describe() const {
       "isa {}, threads {}, {}, block_size {}, max_num_seqs {}, max_batched_tokens {}, pool_share {:.2f}, "
       "prefix_cache {}, {}, {} schedule, proposer {}, drafts {} of {}{}{}, {} lengths, weights {}, kv {}",
       isa, threads, attention, block_size, max_num_seqs, max_batched_tokens, pool_share, prefix_cache, twice ? "twice" : "once",
-      random_schedule ? "random" : "fcfs", proposer.empty() ? "none" : proposer, draft_percent, oracle_tokens,
+      random_schedule ? "random" : scheduler, proposer.empty() ? "none" : proposer, draft_percent, oracle_tokens,
       choose_proposers ? ", chosen by request" : "", batch_expansion ? ", expanded" : "",
       adaptive ? "adaptive" : "fixed", weights, kv_dtype);
 }
@@ -150,7 +150,8 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   config.max_num_seqs = between(random, 1, 12);
   config.max_batched_tokens = kBudgets[between(random, 0, 4)];
   config.pool_share = chance(random, 40) ? between(random, 20, 80) / 100.0 : 1.0;
-  config.random_schedule = chance(random, 50);
+  config.random_schedule = chance(random, 40);
+  if (chance(random, 60)) config.scheduler = "prefix_group";
   config.prefix_cache = chance(random, 75);
   config.twice = chance(random, 40);
   constexpr int kDrafts[] = {-1, -1, 0, 60, 95};

@@ -46,7 +46,7 @@ typedef struct mortise_schedule_view {
   const int32_t* lookahead;  /* draft tokens it may use this step; those granted need as many more rows and slots */
   const int32_t* priorities; /* lower runs first */
   const uint64_t* arrivals;  /* grows with each request */
-  const uint64_t* groups;    /* prefix group, 0 none */
+  const uint64_t* groups;    /* the user's hint: requests of one group are better run together; 0 none */
 } mortise_schedule_view;
 
 /* The plan. Arrays are the host's, [num_seqs of the view] each. */
@@ -78,6 +78,9 @@ enum {
   MORTISE_EVENT_PREFIX_EVICTED = 4   /* the host had to end a pin */
 };
 
+/* Events in the order in which they happened; all [num_events]. Sequences are ADDED in order of arrival, those that a
+ * view leaves out too, each before the first plan whose view may show it and before its ENDED. A scheduler that is put
+ * in while sequences live is told first of all of them. Borrowed for the call, the tokens included. */
 typedef struct mortise_schedule_events {
   uint32_t struct_size;
   uint32_t flags;
@@ -87,6 +90,11 @@ typedef struct mortise_schedule_events {
   const uint64_t* seq_ids;
   const int32_t* num_tokens; /* ADDED: tokens of the sequence; PREFIX_RESIDENT: how many of its leading tokens its pin
                                 keeps; else 0 */
+  /* What is known of a sequence when it is ADDED; else NULL or 0. Since 0.4 */
+  const int32_t* const* tokens;  /* [num_tokens] each */
+  const int32_t* max_new_tokens; /* that it may generate beyond those, at most; it may end sooner */
+  const int32_t* priorities;     /* as in views */
+  const uint64_t* groups;        /* as in views */
 } mortise_schedule_events;
 
 typedef struct mortise_scheduler_table {

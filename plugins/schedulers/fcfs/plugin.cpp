@@ -1,27 +1,17 @@
 // plugins/schedulers/fcfs/plugin.cpp: the component table. An instance is its options: what happened before does not
 // matter to this policy, so events are not kept.
 #include "mortise/plugin.hpp"
-#include "schedulers/fcfs/planner.hpp"
+#include "schedulers/common/options.hpp"
+#include "schedulers/fcfs/order.hpp"
 
 namespace mortise::fcfs {
 namespace {
 
-constexpr const char* kOptionsSchema = R"schema({
-  "$schema": "http://json-schema.org/draft-07/schema#",
-  "type": "object",
-  "additionalProperties": false,
-  "properties": {
-    "max_num_seqs": {"title": "sequences that run at a time, at most", "type": "integer", "minimum": 1,
-                     "maximum": 65536, "default": 64},
-    "max_batched_tokens": {"title": "rows of one step, at most: prompts are cut into chunks of this size",
-                           "type": "integer", "minimum": 1, "maximum": 1048576, "default": 2048}
-  }
-})schema";
+using scheduling::Limits;
 
 mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance, mortise_error* error) {
   return guard(error, "fcfs", [&] {
-    const Options options(known(args).options);
-    *instance = new Limits{options.get<int32_t>("max_num_seqs"), options.get<int32_t>("max_batched_tokens")};
+    *instance = new Limits(scheduling::limits_of(args));
   });
 }
 
@@ -41,7 +31,7 @@ mortise_status plan(mortise_scheduler* scheduler, const mortise_schedule_view* v
                     mortise_error* error) {
   return guard(error, "plan", [&] {
     const auto seen = known(view);
-    Planner planner(seen, *reinterpret_cast<const Limits*>(scheduler));
+    scheduling::Planner planner(seen, *reinterpret_cast<const Limits*>(scheduler), order_by_arrival(seen));
     planner.plan();
     planner.write(*out);
   });
@@ -57,7 +47,7 @@ constexpr mortise_component kFcfs = {
     MORTISE_CAP_EXACT,
     "fcfs",
     "first come, first served: continuous batching with chunked prefill and priorities",
-    kOptionsSchema,
+    scheduling::kLimitsSchema,
     nullptr,
     &kTable,
     supports,

@@ -57,6 +57,18 @@ TEST(BenchLoad, OneOfAGroupComputesWhatTheOthersFind) {
   for (const SequenceShape& s : shapes) EXPECT_TRUE(s.prompt == 25 && s.output == 4);
 }
 
+TEST(BenchLoad, OneGroupMayBeLargerThanTheOthers) {
+  const GroupLoad load{2, 3, 20, 5, 4, /*largest=*/7};
+  EXPECT_EQ(group_shapes(load).size(), 13u);
+  std::map<std::int32_t, int> members;
+  for (const Request& request : make_group_requests(load, kVocab, 1)) ++members[request.prompt.front()];
+  std::vector<int> counts;
+  for (const auto& [token, count] : members) counts.push_back(count);
+  std::sort(counts.begin(), counts.end());
+  EXPECT_EQ(counts, (std::vector<int>{3, 3, 7}));
+  EXPECT_EQ(load.num_different(), 3 * 20 + 13 * 5);
+}
+
 TEST(BenchLoad, MixedLengthsReachFromTheLeastToTheMost) {
   const auto shapes = mixed_shapes(2000, 64, 12, 1);
   const auto [shortest, longest] =

@@ -147,7 +147,11 @@ mortise_status head(mortise_model*, const mortise_step*, const mortise_tensor* h
 
 mortise_status scheduler_events(mortise_scheduler* self, const mortise_schedule_events* events, mortise_error*) {
   for (int32_t i = 0; i < events->num_events; ++i) {
-    world(self).events.push_back({events->kinds[i], events->seq_ids[i], events->num_tokens[i]});
+    const int32_t* tokens = events->tokens[i];
+    world(self).events.push_back(
+        {events->kinds[i], events->seq_ids[i], events->num_tokens[i],
+         tokens == nullptr ? std::vector<int32_t>() : std::vector<int32_t>(tokens, tokens + events->num_tokens[i]),
+         events->max_new_tokens[i], events->priorities[i], events->groups[i]});
     if (events->kinds[i] == MORTISE_EVENT_ADDED) world(self).scheduler_alive.insert(events->seq_ids[i]);
     if (events->kinds[i] == MORTISE_EVENT_ENDED) world(self).scheduler_alive.erase(events->seq_ids[i]);
   }

@@ -48,6 +48,9 @@ struct FakeWorld {
     std::int32_t kind;
     std::uint64_t seq_id;
     std::int32_t num_tokens;
+    std::vector<std::int32_t> tokens;
+    std::int32_t max_new_tokens, priority;
+    std::uint64_t group;
   };
   std::vector<Event> events;                        // that the scheduler got
   std::vector<std::vector<std::int32_t>> observed;  // by sequence id: tokens told to the proposer

@@ -333,6 +333,48 @@ TEST_F(PrefixCacheTest, WithoutItNothingIsCachedAndNobodyWaits) {
   EXPECT_EQ(engine->stats().num_free_blocks, 24);
 }
 
+// Followers that no view shows yet are added all the same: a scheduler groups requests by their tokens.
+TEST_F(PrefixCacheTest, TheSchedulerIsToldOfEverySequenceWithItsTokens) {
+  world = std::make_unique<FakeWorld>(small_limits());
+  std::atomic<bool> all_here = false;
+  world->before_forward = [&](std::int64_t count) {
+    while (count == 0 && !all_here) std::this_thread::yield();
+  };
+  start();
+  Collector busy, first, second, aborted;
+  engine->submit(greedy({90}, 1), busy.sink());
+  Request request = greedy(count(1, 20), 5);
+  engine->submit(request, first.sink());
+  request.priority = 3;
+  request.group = 17;
+  request.sampling.max_tokens = 200;  // cut to what the model's length leaves
+  engine->submit(request, second.sink());
+  engine->abort(engine->submit(greedy(count(30, 7), 1), aborted.sink()));  // gone before the scheduler hears of it
+  all_here = true;
+  first.wait();
+  second.wait();
+  aborted.wait();
+  engine.reset();
+  std::vector<FakeWorld::Event> added;
+  for (const auto& event : world->events) {
+    if (event.kind == MORTISE_EVENT_ADDED) {
+      added.push_back(event);
+    } else {
+      EXPECT_TRUE(event.tokens.empty());
+    }
+  }
+  ASSERT_EQ(added.size(), 4u);
+  EXPECT_EQ(added[1].tokens, count(1, 20));
+  EXPECT_EQ(added[1].max_new_tokens, 5);
+  EXPECT_EQ(added[1].priority, 0);
+  EXPECT_EQ(added[1].group, 0u);
+  EXPECT_EQ(added[2].tokens, count(1, 20));
+  EXPECT_EQ(added[2].max_new_tokens, 64 - 20);
+  EXPECT_EQ(added[2].priority, 3);
+  EXPECT_EQ(added[2].group, 17u);
+  EXPECT_EQ(added[3].tokens, count(30, 7));  // its tokens outlive it until they are told
+}
+
 // A scheduler that pins the prefix of sequence 1 as soon as it is there.
 TEST_F(PrefixCacheTest, APinKeepsAPrefixUntilItsSequenceEnds) {
   world = std::make_unique<FakeWorld>(small_limits());

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "mortise/plugin.hpp"
-#include "schedulers/fcfs/planner.hpp"
+#include "schedulers/fcfs/order.hpp"
 #include "simulated_engine.hpp"
 
 namespace mortise::test {
@@ -29,7 +29,7 @@ struct Scene {
   std::vector<int32_t> drafts;  // granted, by sequence
   bool whole_drafts = false;
 
-  void plan(fcfs::Limits limits = {100, 1000}) {
+  void plan(scheduling::Limits limits = {100, 1000}) {
     const std::size_t n = rows.size();
     std::vector<int32_t> states, tokens, computed, cached, cached_free, held, lookahead, priorities;
     std::vector<uint64_t> ids;
@@ -69,7 +69,7 @@ struct Scene {
     out.preempted = victims.data();
     drafts = lookahead;
     out.num_drafts = drafts.data();
-    fcfs::Planner planner(view, limits);
+    scheduling::Planner planner(view, limits, fcfs::order_by_arrival(view));
     planner.plan();
     planner.write(out);
     for (int32_t k = 0; k < out.num_scheduled; ++k) scheduled.emplace_back(seqs[k], new_tokens[k]);
@@ -301,7 +301,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Mix{"WholeDrafts",
                           {.num_blocks = 24, .token_budget = 32, .max_lookahead = 5, .whole_drafts = true}},
                       Mix{"Priorities", {.num_blocks = 20, .num_priorities = 3}},
-                      Mix{"Prefixes", {.num_blocks = 32, .num_prefixes = 5}}, Mix{"OneSequence", {.seq_budget = 1}},
+                      Mix{"Prefixes", {.num_blocks = 32, .num_prefixes = 5}},
+                      Mix{"NestedPrefixesInFlight",
+                          {.num_blocks = 32, .num_prefixes = 5, .nested = true, .hides_followers = true}},
+                      Mix{"OneSequence", {.seq_budget = 1}},
                       Mix{"BlocksOfOneToken", {.num_blocks = 200, .block_size = 1, .token_budget = 16}},
                       Mix{"All",
                           {.num_blocks = 18,
@@ -315,7 +318,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 // 10,000 steps under random arrivals, in bursts and lulls; the simulated engine throws at any breach.
 TEST_P(FcfsProperty, EveryRequestFinishesAndNoBoundIsBroken) {
-  SimulatedEngine engine(fcfs(), GetParam().options, /*seed=*/7);
+  SimulationOptions options = GetParam().options;
+  options.first_come = true;
+  SimulatedEngine engine(fcfs(), options, /*seed=*/7);
   std::mt19937_64 random(11);
   int64_t submitted = 0;
   while (engine.num_steps() < 10000) {
@@ -333,6 +338,7 @@ TEST_P(FcfsProperty, EveryRequestFinishesAndNoBoundIsBroken) {
     ASSERT_LT(steps, 1000000) << "somebody is starved";
   }
   EXPECT_EQ(engine.num_finished(), submitted);
+  EXPECT_TRUE(engine.holds_nothing());
   RecordProperty("preemptions", std::to_string(engine.num_preemptions()));
   RecordProperty("finished", std::to_string(engine.num_finished()));
 }

@@ -1,9 +1,8 @@
-#include "schedulers/fcfs/planner.hpp"
+#include "schedulers/common/planner.hpp"
 
 #include <algorithm>
-#include <numeric>
 
-namespace mortise::fcfs {
+namespace mortise::scheduling {
 namespace {
 
 int64_t blocks_for(int64_t tokens, int32_t block_size) {
@@ -12,7 +11,7 @@ int64_t blocks_for(int64_t tokens, int32_t block_size) {
 
 }  // namespace
 
-Planner::Planner(const mortise_schedule_view& view, const Limits& limits)
+Planner::Planner(const mortise_schedule_view& view, const Limits& limits, std::span<const Place> order)
     : view_(view),
       seq_budget_(std::min(view.seq_budget, limits.max_num_seqs)),
       cuts_drafts_((view.flags & MORTISE_VIEW_WHOLE_DRAFTS) == 0),
@@ -22,19 +21,11 @@ Planner::Planner(const mortise_schedule_view& view, const Limits& limits)
       drafts_(static_cast<std::size_t>(view.num_seqs), 0),
       is_preempted_(static_cast<std::size_t>(view.num_seqs), 0) {
   if (!cuts_drafts_) drafts_.assign(view.lookahead, view.lookahead + view.num_seqs);
-  order_sequences();
-}
-
-void Planner::order_sequences() {
-  order_.resize(static_cast<std::size_t>(view_.num_seqs));
-  std::iota(order_.begin(), order_.end(), 0);
-  const auto before = [&](int32_t a, int32_t b) {
-    return view_.priorities[a] != view_.priorities[b] ? view_.priorities[a] < view_.priorities[b]
-                                                      : view_.arrivals[a] < view_.arrivals[b];
-  };
-  // The view is in order of arrival, and most often all priorities are equal.
-  if (!std::is_sorted(order_.begin(), order_.end(), before)) std::stable_sort(order_.begin(), order_.end(), before);
-  for (const int32_t i : order_) num_running_ += running(i) ? 1 : 0;
+  for (const Place& place : order) {
+    order_.push_back(place.index);
+    keep_free_.push_back(place.keep_free);
+    num_running_ += running(place.index) ? 1 : 0;
+  }
 }
 
 // Tokens with KV after a run of n; one that reaches the known end also writes the drafts granted so far.
@@ -42,18 +33,24 @@ int64_t Planner::end_of(int32_t i, int32_t n) const {
   return int64_t{start(i)} + n + (n == remaining(i) ? drafts_[i] : 0);
 }
 
-// Free blocks that it takes to hold `end` tokens. Cached blocks that nobody holds count as free until they are taken,
-// and after a preemption so do those that the preempted one may have held.
+// Cached blocks that nobody holds count as free until they are taken, and after a preemption so do those that the
+// preempted one may have held.
+int64_t Planner::cached_blocks_taken(int32_t i) const {
+  if (running(i)) return 0;
+  return preempted_.empty() ? view_.num_cached_free_blocks[i] : start(i) / view_.block_size;
+}
+
+// Free blocks that it takes to hold `end` tokens.
 int64_t Planner::cost(int32_t i, int64_t end) const {
   const int64_t held = running(i) ? view_.blocks_held[i] : start(i) / view_.block_size;
-  const int64_t cached = running(i) ? 0 : preempted_.empty() ? view_.num_cached_free_blocks[i] : held;
-  return std::max<int64_t>(0, blocks_for(end, view_.block_size) - held) + cached;
+  return std::max<int64_t>(0, blocks_for(end, view_.block_size) - held) + cached_blocks_taken(i);
 }
 
 // The largest number of new tokens that the rows left and `free_blocks` have room for; 0: none. Where drafts cannot be
 // cut, a run that would end without room for them stops one token short.
 int32_t Planner::largest_run(int32_t i, int64_t free_blocks) const {
-  const int64_t unheld = cost(i, start(i));  // for a waiting one: its cached blocks; above `free_blocks` nothing fits
+  // Of a waiting one its cached blocks, in which its tokens may end in the midst of one that it does not share.
+  const int64_t unheld = cached_blocks_taken(i);
   if (unheld > free_blocks) return 0;
   const int64_t held = running(i) ? view_.blocks_held[i] : start(i) / view_.block_size;
   const int64_t slots = (held + free_blocks - unheld) * view_.block_size - start(i);
@@ -195,7 +192,9 @@ void Planner::admit_waiting() {
   for (const int32_t i : order_) {
     if (running(i) || new_tokens_[i] > 0) reserve += still_needed(i);
   }
-  for (const int32_t i : order_) {
+  for (std::size_t place = 0; place < order_.size(); ++place) {
+    const int32_t i = order_[place];
+    reserve += keep_free_[place];
     if (running(i) || new_tokens_[i] > 0 || remaining(i) < 1) continue;
     if (num_running_ >= seq_budget_ || num_scheduled_ >= seq_budget_ || rows_left_ < 1) return;
     // Alone it need not leave room for anybody: the host has checked that it fits the pool.
@@ -237,4 +236,4 @@ void Planner::write(mortise_schedule_plan& out) const {
   out.num_pins = 0;
 }
 
-}  // namespace mortise::fcfs
+}  // namespace mortise::scheduling

@@ -1,0 +1,26 @@
+// plugins/schedulers/common/options.hpp: the options that every scheduler has.
+#pragma once
+
+#include "mortise/plugin.hpp"
+#include "schedulers/common/planner.hpp"
+
+namespace mortise::scheduling {
+
+inline constexpr const char* kLimitsSchema = R"schema({
+  "$schema": "http://json-schema.org/draft-07/schema#",
+  "type": "object",
+  "additionalProperties": false,
+  "properties": {
+    "max_num_seqs": {"title": "sequences that run at a time, at most", "type": "integer", "minimum": 1,
+                     "maximum": 65536, "default": 64},
+    "max_batched_tokens": {"title": "rows of one step, at most: prompts are cut into chunks of this size",
+                           "type": "integer", "minimum": 1, "maximum": 1048576, "default": 2048}
+  }
+})schema";
+
+inline Limits limits_of(const mortise_create_args* args) {
+  const Options options(known(args).options);
+  return {options.get<int32_t>("max_num_seqs"), options.get<int32_t>("max_batched_tokens")};
+}
+
+}  // namespace mortise::scheduling

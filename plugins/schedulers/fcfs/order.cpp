@@ -1,0 +1,22 @@
+#include "schedulers/fcfs/order.hpp"
+
+#include <algorithm>
+
+namespace mortise::fcfs {
+
+using scheduling::Place;
+
+std::vector<Place> order_by_arrival(const mortise_schedule_view& view) {
+  std::vector<Place> order;
+  for (int32_t i = 0; i < view.num_seqs; ++i) order.push_back({i});
+  const auto before = [&](const Place& a, const Place& b) {
+    const int32_t i = a.index, j = b.index;
+    return view.priorities[i] != view.priorities[j] ? view.priorities[i] < view.priorities[j]
+                                                    : view.arrivals[i] < view.arrivals[j];
+  };
+  // The view is in order of arrival, and most often all priorities are equal.
+  if (!std::is_sorted(order.begin(), order.end(), before)) std::stable_sort(order.begin(), order.end(), before);
+  return order;
+}
+
+}  // namespace mortise::fcfs

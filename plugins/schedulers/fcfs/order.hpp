@@ -1,0 +1,12 @@
+// plugins/schedulers/fcfs/order.hpp: first come, first served: all sequences by priority (lower first), then arrival.
+#pragma once
+
+#include <vector>
+
+#include "schedulers/common/planner.hpp"
+
+namespace mortise::fcfs {
+
+std::vector<scheduling::Place> order_by_arrival(const mortise_schedule_view& view);
+
+}  // namespace mortise::fcfs

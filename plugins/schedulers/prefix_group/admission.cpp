@@ -1,0 +1,246 @@
+#include "schedulers/prefix_group/admission.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mortise::prefix_group {
+namespace {
+
+// Waiting for a prefix delays a request by a step or more: it must save so much of its work.
+constexpr int32_t kLeastSavedShare = 8;  // an eighth
+// A relative of the last group is preferred for what both share, which must be so much of its tokens.
+constexpr int32_t kLeastRelatedShare = 4;  // a quarter
+// Somebody is preferred for the mix when what is admitted has less than this of the share that it has in what waits.
+constexpr double kMixTolerance = 0.8;
+// Requests that are looked at for one choice, so that a plan's cost does not grow with the queue.
+constexpr int32_t kMostLookedAt = 64;
+constexpr uint64_t kNoPlan = UINT64_MAX;  // no plan's serial
+
+}  // namespace
+
+Admission::Admission(Backlog& backlog, const mortise_schedule_view& view, const scheduling::Limits& limits,
+                     uint64_t serial)
+    : backlog_(backlog), view_(view), seq_budget_(std::min(view.seq_budget, limits.max_num_seqs)), serial_(serial) {}
+
+std::vector<scheduling::Place> Admission::order() {
+  const auto num_running =
+      static_cast<int32_t>(std::count(view_.states, view_.states + view_.num_seqs, MORTISE_SEQ_RUNNING));
+  int32_t num_seen = 0;  // running ones of this or a better priority
+  auto started = backlog_.started().begin();
+  for (auto& [priority, of] : backlog_.classes()) {
+    for (; started != backlog_.started().end() && (*started)->of == &of; ++started) {
+      const int32_t i = backlog_.view_index(**started);
+      num_seen += i >= 0 && view_.states[i] == MORTISE_SEQ_RUNNING ? 1 : 0;
+    }
+    // Places that are free, or could be taken from those of worse priority.
+    most_offered_ = seq_budget_ - num_running + (num_running - num_seen);
+    add_started(of);
+    of.credit_now = of.credit;
+    for (Turn& turn : of.turns) {
+      turn.rows_now = turn.rows_left;
+      turn.in_turn_now = turn.in_turn;
+      turn.used_up = false;
+    }
+    if (!is_full()) add_waiting(of);
+  }
+  return std::move(order_);
+}
+
+// Those that run, then those that were preempted.
+void Admission::add_started(PriorityClass& of) {
+  for (const int32_t state : {MORTISE_SEQ_RUNNING, MORTISE_SEQ_WAITING}) {
+    for (const Request* request : backlog_.started()) {
+      const int32_t i = backlog_.view_index(*request);
+      if (request->of != &of || i < 0 || view_.states[i] != state) continue;
+      order_.push_back({i, std::exchange(keep_free_, 0)});
+      num_offered_ += state == MORTISE_SEQ_WAITING ? 1 : 0;
+    }
+  }
+}
+
+void Admission::add_waiting(PriorityClass& of) {
+  next_ = of.waiting.begin();
+  has_no_relative_ = has_no_counterweight_ = false;
+  for (Turn& turn : of.turns) add_members(of, turn);
+  while (!is_full()) {
+    Request* leader = choose_leader(of);
+    if (leader == nullptr) return;
+    Turn* turn = of.turn_of(*leader);
+    if (turn == nullptr) turn = open_turn(*leader);
+    if (!offer(*leader, turn)) return;
+    if (turn != nullptr) add_members(of, *turn);
+  }
+}
+
+// A group of more than one; who is alone needs no turn.
+Turn* Admission::open_turn(Request& leader) {
+  RequestTree& tree = *leader.tree;
+  const NodeId node = leader.group != 0 ? RequestTree::kRoot : tree.group_of(leader.node);
+  return tree.num_waiting(node) > 1 ? &backlog_.propose_turn(*leader.of, tree, node) : nullptr;
+}
+
+void Admission::add_members(PriorityClass& of, Turn& turn) {
+  int32_t num_looked_at = 0;
+  const int32_t most = std::min(kMostLookedAt + seq_budget_, 2 * seq_budget_);
+  turn.tree->visit_waiting(turn.node, [&](Ticket ticket) {
+    if (is_full()) return false;
+    Request& member = *of.waiting.at(ticket);
+    if (member.planned == serial_) return true;
+    if (++num_looked_at > most) return false;
+    if (!may_start(member)) {
+      keep_room(member);
+      return true;
+    }
+    return offer(member, &turn);
+  });
+}
+
+// False: it may not pass those that came before it.
+bool Admission::offer(Request& request, Turn* turn) {
+  PriorityClass& of = *request.of;
+  const int64_t rows = rows_of(request);
+  Charge charge = Charge::kCredit;
+  if (&request == oldest(of)) {
+    charge = Charge::kNothing;
+    if (turn != nullptr) {
+      turn->in_turn_now = true;
+      turn->rows_now = backlog_.rows_per_turn();
+    }
+  } else if (turn != nullptr && turn->in_turn_now) {
+    charge = Charge::kTurn;
+    turn->used_up = turn->rows_now < rows;
+    if (turn->used_up) return false;
+    turn->rows_now -= rows;
+  } else if (of.credit_now < rows) {
+    return false;
+  }
+  of.credit_now = charge == Charge::kCredit ? of.credit_now - rows : std::min(of.credit_now + rows, backlog_.rows_per_turn());
+  request.planned = serial_;
+  request.tree->mark(request.node, serial_, request.id);
+  order_.push_back({backlog_.view_index(request), std::exchange(keep_free_, 0)});
+  starts_.push_back({request.id, turn == nullptr ? 0 : turn->id, rows, charge});
+  ++num_offered_;
+  return true;
+}
+
+// Tokens that will be in the cache when those who compute, or are offered in the plan of `serial`, have got there.
+RequestTree::Shared Admission::to_come(const Request& request, uint64_t serial) const {
+  RequestTree::Shared shared = request.tree->shared_with_computing(request.node, serial);
+  shared.num_tokens = std::min(shared.num_tokens, request.num_tokens - 1) / view_.block_size * view_.block_size;
+  return shared;
+}
+
+// Nobody computes its prefix any more: is it there? If a leader that was planned did not start, it promised nothing.
+void Admission::judge_leader(Request& request) {
+  if (to_come(request, kNoPlan).num_tokens >= request.promised) return;
+  const Request* leader = backlog_.find(request.leader);
+  const bool has_tried = leader == nullptr || leader->started();
+  request.follows =
+      has_tried && num_cached(request) < request.promised ? Follows::kNoLonger : Follows::kWillingly;
+}
+
+bool Admission::may_start(Request& request) {
+  if (!is_visible(request)) return false;
+  const int32_t cached = num_cached(request);
+  if (request.follows == Follows::kHeldBack) judge_leader(request);
+  if (request.follows == Follows::kNoLonger) return true;
+  const RequestTree::Shared shared = to_come(request, serial_);
+  const int32_t saved = shared.num_tokens - cached;
+  if (saved < std::max(view_.block_size, (request.num_tokens - cached) / kLeastSavedShare)) return true;
+  request.follows = Follows::kHeldBack;
+  request.promised = shared.num_tokens;
+  request.leader = shared.id;
+  return false;
+}
+
+void Admission::keep_room(const Request& request) {
+  const int32_t own = request.num_tokens - to_come(request, serial_).num_tokens;
+  keep_free_ += (own + view_.block_size - 1) / view_.block_size + 1;
+  ++num_offered_;  // it will take a place, too
+}
+
+int64_t Admission::rows_of(const Request& request) const {
+  return int64_t{request.num_tokens} - num_cached(request) + request.max_new_tokens;
+}
+
+Request* Admission::oldest(PriorityClass& of) {
+  while (next_ != of.waiting.end() && next_->second->planned == serial_) ++next_;
+  return next_ == of.waiting.end() ? nullptr : next_->second;
+}
+
+Request* Admission::choose_leader(PriorityClass& of) {
+  Request* first = oldest(of);
+  if (first == nullptr) return nullptr;
+  const auto affords = [&](const Request* request) { return request != nullptr && rows_of(*request) <= of.credit_now; };
+  if (Request* relative = relative_of_last(of); affords(relative)) return relative;
+  if (Request* other = counterweight(of, *first); affords(other)) return other;
+  if (may_start(*first)) return first;
+  Request* next = next_outside_of_turns(of);
+  return affords(next) ? next : nullptr;
+}
+
+Request* Admission::relative_of_last(PriorityClass& of) {
+  if (of.last_tree == nullptr || has_no_relative_) return nullptr;
+  const RequestTree& tree = *of.last_tree;
+  const auto unhinted = of.trees.find(0);
+  const bool is_hinted = unhinted == of.trees.end() || &tree != &unhinted->second;
+  const auto hinted = [&](NodeId node) { return node == RequestTree::kRoot && is_hinted; };
+  Request* found = nullptr;
+  for (NodeId node = of.last_node; node != kNoNode && found == nullptr; node = tree.parent(node)) {
+    if (tree.blocks_to(node) == 0 && !hinted(node)) continue;
+    int32_t num_looked_at = 0;
+    tree.visit_waiting(node, [&](Ticket ticket) {
+      Request& request = *of.waiting.at(ticket);
+      if (request.planned == serial_) return ++num_looked_at < kMostLookedAt;
+      const bool related = hinted(node) || tree.blocks_to(node) * kLeastRelatedShare >= request.num_tokens;
+      if (related && of.turn_of(request) == nullptr && may_start(request)) found = &request;
+      return found == nullptr && ++num_looked_at < kMostLookedAt;
+    });
+  }
+  has_no_relative_ = found == nullptr;
+  return found;
+}
+
+// If the oldest would take the mix of what is admitted farther from that of all who wait: the one that takes it back
+// most, or the first of its group.
+Request* Admission::counterweight(PriorityClass& of, const Request& first) {
+  const double waiting = of.waiting_prompt + of.waiting_new, admitted = of.admitted_prompt + of.admitted_new;
+  if (waiting <= 0 || admitted <= 0 || has_no_counterweight_) return nullptr;
+  const double wanted = of.waiting_new / waiting, is = of.admitted_new / admitted;
+  const auto lacks = [](double share, double of_all) { return share < kMixTolerance * of_all; };
+  const bool lacks_decodes = lacks(is, wanted) && lacks(first.share, wanted);
+  const bool lacks_prompts = lacks(1 - is, 1 - wanted) && lacks(1 - first.share, 1 - wanted);
+  if (!lacks_decodes && !lacks_prompts) return nullptr;
+  int32_t num_looked_at = 0;
+  const auto take = [&](const std::pair<double, Ticket>& entry) -> Request* {
+    Request* request = of.waiting.at(entry.second);
+    if (request->planned == serial_) return nullptr;
+    if (request->group == 0) {
+      request = of.waiting.at(request->tree->oldest(request->tree->group_of(request->node)));
+    }
+    const bool serves = request->planned != serial_ && of.turn_of(*request) == nullptr && may_start(*request);
+    return serves ? request : nullptr;
+  };
+  const auto search = [&](auto begin, auto end) -> Request* {
+    for (; begin != end && ++num_looked_at < kMostLookedAt; ++begin) {
+      if (Request* request = take(*begin)) return request;
+    }
+    has_no_counterweight_ = true;
+    return nullptr;
+  };
+  return lacks_decodes ? search(of.by_share.rbegin(), of.by_share.rend())
+                       : search(of.by_share.begin(), of.by_share.end());
+}
+
+// While the oldest follows one that computes.
+Request* Admission::next_outside_of_turns(PriorityClass& of) {
+  int32_t num_looked_at = 0;
+  for (const auto& [ticket, request] : of.waiting) {
+    if (request->planned == serial_ || !is_visible(*request)) continue;
+    if (++num_looked_at > kMostLookedAt) return nullptr;
+    if (of.turn_of(*request) == nullptr && may_start(*request)) return request;
+  }
+  return nullptr;
+}
+
+}  // namespace mortise::prefix_group

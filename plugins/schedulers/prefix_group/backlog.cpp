@@ -1,0 +1,260 @@
+#include "schedulers/prefix_group/backlog.hpp"
+
+#include <algorithm>
+
+#include "mortise/plugin.hpp"
+
+namespace mortise::prefix_group {
+
+Turn* PriorityClass::turn_of(const Request& request) {
+  for (Turn& turn : turns) {
+    if (turn.tree == request.tree && turn.tree->is_below(request.node, turn.node)) return &turn;
+  }
+  return nullptr;
+}
+
+Request* Backlog::find(uint64_t id) {
+  const auto found = requests_.find(id);
+  return found == requests_.end() ? nullptr : found->second.get();
+}
+
+std::size_t Backlog::num_nodes() const {
+  std::size_t count = 0;
+  for (const auto& [priority, of] : classes_) {
+    for (const auto& [group, tree] : of.trees) count += tree.num_nodes() - 1;
+  }
+  return count;
+}
+
+void Backlog::add(uint64_t id, std::span<const int32_t> tokens, int32_t max_new_tokens, int32_t priority,
+                  uint64_t group) {
+  const auto [at, is_new] = requests_.emplace(id, std::make_unique<Request>());
+  if (!is_new) throw Failure(MORTISE_INVALID_ARGUMENT, "events", "sequence " + std::to_string(id) + " is added twice");
+  Request& request = *at->second;
+  PriorityClass& of = classes_[priority];
+  of.priority = priority;
+  if (of.num_requests == 0) of.credit = INT64_MAX;  // all that there is, of which settle() knows
+  ++of.num_requests;
+  RequestTree& tree = of.trees.try_emplace(group, block_size_).first->second;
+  request.id = id;
+  request.ticket = ++last_ticket_;
+  request.of = &of;
+  request.tree = &tree;
+  request.group = group;
+  request.num_tokens = static_cast<int32_t>(tokens.size());
+  request.max_new_tokens = max_new_tokens;
+  request.num_unshared = std::max<int64_t>(1, request.num_tokens - tree.shared_with(tokens));
+  request.share = max_new_tokens / static_cast<double>(max_new_tokens + request.num_unshared);
+  request.slot = living_.size();
+  living_.push_back({id, &request, -1});
+  request.node = tree.insert(tokens, request.ticket);
+  of.waiting.emplace(request.ticket, &request);
+  of.by_share.emplace(request.share, request.ticket);
+  of.waiting_prompt += static_cast<double>(request.num_unshared);
+  of.waiting_new += max_new_tokens;
+}
+
+void Backlog::leave_queue(Request& request) {
+  PriorityClass& of = *request.of;
+  if (of.waiting.erase(request.ticket) == 0) return;
+  of.by_share.erase({request.share, request.ticket});
+  of.waiting_prompt -= static_cast<double>(request.num_unshared);
+  of.waiting_new -= request.max_new_tokens;
+}
+
+void Backlog::leave_tree(Request& request) {
+  if (request.tree == nullptr) return;
+  RequestTree& tree = *request.tree;
+  if (request.started()) {
+    tree.finish(request.node);
+  } else {
+    tree.cancel(request.node, request.ticket);
+  }
+  request.tree = nullptr;
+  if (tree.empty()) request.of->trees.erase(request.group);
+}
+
+void Backlog::end(uint64_t id) {
+  Request* request = find(id);
+  if (request == nullptr) return;
+  // It may have run, and ended, in the one step of the last plan.
+  const auto planned =
+      std::find_if(planned_.begin(), planned_.end(), [&](const PlannedStart& start) { return start.id == id; });
+  if (planned != planned_.end()) {
+    if (!request->started()) book(*request, *planned);
+    planned_.erase(planned);
+  }
+  leave_queue(*request);
+  leave_tree(*request);
+  if (request->started()) std::erase(started_, request);
+  pinned_.erase(id);
+  living_[request->slot].request = nullptr;
+  PriorityClass& of = *request->of;
+  if (--of.num_requests == 0) classes_.erase(of.priority);
+  requests_.erase(id);
+}
+
+void Backlog::pin_resident(uint64_t id, int32_t num_tokens) {
+  Request* request = find(id);
+  if (request == nullptr) return;
+  request->pinned_tokens = num_tokens;
+  request->pin_released_in = 0;
+  pinned_.insert(id);
+}
+
+void Backlog::pin_evicted(uint64_t id) {
+  Request* request = find(id);
+  if (request == nullptr) return;
+  request->pinned_tokens = 0;
+  pinned_.erase(id);
+  for (Turn& turn : request->of->turns) {
+    if (turn.pin_holder == id) turn.may_pin = false;
+  }
+}
+
+// The view has the living in their order, without those that it leaves out.
+void Backlog::find_in_view(const mortise_schedule_view& view) {
+  std::size_t kept = 0;
+  for (Living& living : living_) {
+    if (living.request == nullptr) continue;
+    living.request->slot = kept;
+    living_[kept++] = {living.id, living.request, -1};
+  }
+  living_.resize(kept);
+  std::size_t at = 0;
+  for (int32_t i = 0; i < view.num_seqs; ++i) {
+    while (at < kept && living_[at].id != view.seq_ids[i]) ++at;
+    if (at == kept) {
+      throw Failure(MORTISE_INVALID_ARGUMENT, "plan",
+                    "sequence " + std::to_string(view.seq_ids[i]) + " was not added, or not in this order");
+    }
+    living_[at++].view_index = i;
+  }
+}
+
+void Backlog::start(Request& request, const PlannedStart* planned) {
+  PriorityClass& of = *request.of;
+  if (planned != nullptr) book(request, *planned);
+  leave_queue(request);
+  of.admitted_prompt += static_cast<double>(request.num_unshared);
+  of.admitted_new += request.max_new_tokens;
+  if (of.admitted_prompt + of.admitted_new > 2 * static_cast<double>(rows_per_turn_)) {  // lately, not ever
+    of.admitted_prompt /= 2;
+    of.admitted_new /= 2;
+  }
+  request.tree->start(request.node, request.ticket);
+  request.rank = ++num_starts_;
+  started_.push_back(&request);
+}
+
+void Backlog::book(Request& request, const PlannedStart& planned) {
+  PriorityClass& of = *request.of;
+  const auto turn = std::find_if(of.turns.begin(), of.turns.end(), [&](const Turn& t) { return t.id == planned.turn; });
+  if (planned.charge == Charge::kCredit) {
+    of.credit -= planned.rows;
+  } else {
+    of.credit = std::min(of.credit + planned.rows, rows_per_turn_);
+  }
+  if (turn == of.turns.end()) return;
+  request.turn = turn->id;
+  if (std::exchange(turn->is_proposed, false)) {
+    forget_last(of);
+    of.last_tree = turn->tree;
+    of.last_node = turn->node;
+    of.last_tree->keep(of.last_node);
+  }
+  if (planned.charge == Charge::kNothing) {
+    turn->in_turn = true;
+    turn->used_up = false;
+    turn->rows_left = rows_per_turn_;
+  } else if (planned.charge == Charge::kTurn) {
+    turn->rows_left -= planned.rows;
+  }
+}
+
+void Backlog::forget_released_pins() {
+  std::erase_if(pinned_, [&](uint64_t id) {
+    Request& request = *find(id);
+    if (std::exchange(request.pin_released_in, 0) == 0) return false;
+    request.pinned_tokens = 0;
+    return true;
+  });
+}
+
+void Backlog::forget_last(PriorityClass& of) {
+  if (of.last_tree == nullptr) return;
+  of.last_tree->let_go(of.last_node);
+  of.last_tree = nullptr;
+}
+
+// Whoever has run its prompt leaves the tree: it no longer computes anything for others. So does whoever was preempted:
+// it comes back before all that have not started.
+void Backlog::follow_started(const mortise_schedule_view& view) {
+  for (Request* request : started_) {
+    const int32_t i = view_index(*request);
+    const bool computes = i >= 0 && view.states[i] == MORTISE_SEQ_RUNNING && view.num_computed[i] < request->num_tokens;
+    if (!computes) leave_tree(*request);
+  }
+  std::sort(started_.begin(), started_.end(), [](const Request* a, const Request* b) {
+    return std::pair(a->of->priority, a->rank) < std::pair(b->of->priority, b->rank);
+  });
+}
+
+// Proposals are void by now, also when the same step is planned again.
+void Backlog::close_turns(PriorityClass& of, bool proposals_only) {
+  std::erase_if(of.turns, [&](const Turn& turn) {
+    if (proposals_only && !turn.is_proposed) return false;
+    const bool waits = turn.tree->num_waiting(turn.node) > 0;
+    // Who came since the last plan, when nobody was left in it, did not come into this turn.
+    const bool is_empty = !waits || turn.tree->oldest(turn.node) > last_ticket_planned_;
+    const Request* first = waits ? of.waiting.begin()->second : nullptr;
+    const bool leads = waits && first->tree == turn.tree && turn.tree->is_below(first->node, turn.node);
+    if (!turn.is_proposed && !is_empty && (!turn.used_up || !turn.in_turn || leads)) return false;
+    turn.tree->let_go(turn.node);
+    return true;
+  });
+  // Trees that only a turn, or the memory of the last one, still needed.
+  if (of.last_tree != nullptr && of.last_tree->num_requests() == 0) forget_last(of);
+  std::erase_if(of.trees, [](const auto& entry) { return entry.second.empty(); });
+}
+
+void Backlog::settle(const mortise_schedule_view& view, int64_t rows_per_turn) {
+  rows_per_turn_ = rows_per_turn;
+  if (std::exchange(block_size_, view.block_size) != view.block_size) {
+    for (auto& [priority, of] : classes_) {
+      for (auto& [group, tree] : of.trees) tree.set_block_size(block_size_);
+    }
+  }
+  find_in_view(view);
+  const std::vector<PlannedStart> planned = std::exchange(planned_, {});
+  for (const PlannedStart& start : planned) {
+    Request& request = *find(start.id);  // end() has taken out those that are gone
+    const int32_t i = view_index(request);
+    if (!request.started() && i >= 0 && view.states[i] == MORTISE_SEQ_RUNNING) this->start(request, &start);
+  }
+  for (int32_t i = 0, at = 0; i < view.num_seqs; ++i) {  // whom the host has started on its own
+    if (view.states[i] != MORTISE_SEQ_RUNNING) continue;
+    while (living_[static_cast<std::size_t>(at)].view_index != i) ++at;
+    Request& request = *living_[static_cast<std::size_t>(at)].request;
+    if (!request.started()) start(request, nullptr);
+  }
+  follow_started(view);
+  const bool again = std::exchange(settled_, view.step_id + 1) == view.step_id + 1;
+  if (!again) forget_released_pins();
+  for (auto& [priority, of] : classes_) {
+    of.credit = std::min(of.credit, rows_per_turn_);
+    close_turns(of, again);
+  }
+  last_ticket_planned_ = last_ticket_;
+}
+
+Turn& Backlog::propose_turn(PriorityClass& of, RequestTree& tree, NodeId node) {
+  Turn& turn = of.turns.emplace_back();
+  turn.id = ++num_turns_;
+  turn.tree = &tree;
+  turn.node = node;
+  tree.keep(node);
+  return turn;
+}
+
+}  // namespace mortise::prefix_group

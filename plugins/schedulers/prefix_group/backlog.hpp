@@ -1,0 +1,152 @@
+// plugins/schedulers/prefix_group/backlog.hpp: the requests that the host told of, and whose turn it is.
+//
+//   Class    requests of one priority: a queue of its own, with a tree for those without a group hint and one for each
+//            hint.
+//   Turn     a group that is being admitted. A member that is the class's oldest opens it, or opens it again, for
+//            `rows_per_turn` rows of younger members that pass others; it ends when nobody waits in it, or when they are
+//            used up.
+//   Credit   rows that may pass the oldest out of turn: `rows_per_turn` at most, earned by what is admitted in turn.
+//
+// Rows of a request: those that it has to run from its admission to its end, at most.
+//
+// What a plan says may not come to pass (the host may replace it), so nothing is booked before a view, or an end, shows
+// that it did: see settle(). Hence `plan` may be asked twice.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "mortise/scheduler.h"
+#include "schedulers/prefix_group/request_tree.hpp"
+
+namespace mortise::prefix_group {
+
+struct PriorityClass;
+
+struct Turn {
+  uint64_t id = 0;
+  RequestTree* tree = nullptr;
+  NodeId node = kNoNode;  // kept
+  bool is_proposed = true;  // by a plan that has not come to pass yet
+  bool in_turn = false;     // else its members pass on credit
+  bool used_up = false;     // the last plan refused a member for lack of rows
+  int64_t rows_left = 0;
+  int64_t rows_now = 0;  // both of the plan that is being made
+  bool in_turn_now = false;
+  uint64_t pin_holder = 0;
+  bool may_pin = true;  // no longer when the host had to end its pin
+};
+
+enum class Follows { kWillingly, kHeldBack, kNoLonger };
+
+struct Request {
+  uint64_t id = 0;
+  Ticket ticket = 0;
+  PriorityClass* of = nullptr;
+  RequestTree* tree = nullptr;  // null when it has left
+  NodeId node = kNoNode;
+  uint64_t group = 0;
+  int32_t num_tokens = 0;
+  int32_t max_new_tokens = 0;
+  double share = 0;  // of what it generates in its rows
+  int64_t num_unshared = 0;
+  std::size_t slot = 0;  // in Backlog's list of the living
+  uint64_t rank = 0;     // in the order of starts; 0: it has not started
+  uint64_t turn = 0;     // that it started in
+  uint64_t planned = 0;  // serial of the plan that wants to start it
+  // Held back for one that computes its prefix, it was promised so many tokens. If they do not come it waits no more.
+  Follows follows = Follows::kWillingly;
+  int32_t promised = 0;
+  uint64_t leader = 0;  // 0: it computed already
+  int32_t pinned_tokens = 0;
+  uint64_t pin_released_in = 0;  // step + 1: from the next one on it has none
+
+  bool started() const { return rank != 0; }
+};
+
+struct PriorityClass {
+  int32_t priority = 0;
+  std::size_t num_requests = 0;
+  std::map<Ticket, Request*> waiting;  // that have not started
+  std::set<std::pair<double, Ticket>> by_share;
+  std::map<uint64_t, RequestTree> trees;  // by hint
+  std::list<Turn> turns;
+  int64_t credit = 0, credit_now = 0;
+  double waiting_prompt = 0, waiting_new = 0;    // tokens to be run and to be generated
+  double admitted_prompt = 0, admitted_new = 0;  // the same of those admitted lately
+  RequestTree* last_tree = nullptr;              // of the last turn that was opened
+  NodeId last_node = kNoNode;                    // kept
+
+  Turn* turn_of(const Request& request);
+};
+
+enum class Charge { kNothing, kTurn, kCredit };
+
+struct PlannedStart {
+  uint64_t id;
+  uint64_t turn;  // 0: none
+  int64_t rows;
+  Charge charge;
+};
+
+class Backlog {
+ public:
+  void add(uint64_t id, std::span<const int32_t> tokens, int32_t max_new_tokens, int32_t priority, uint64_t group);
+  void end(uint64_t id);
+  void pin_resident(uint64_t id, int32_t num_tokens);
+  void pin_evicted(uint64_t id);
+
+  // Books what has come to pass since the last plan. Throws a Failure when the view names a sequence that was not added.
+  void settle(const mortise_schedule_view& view, int64_t rows_per_turn);
+  // Of the view that was settled last; -1: it left the request out.
+  int32_t view_index(const Request& request) const { return living_[request.slot].view_index; }
+
+  Turn& propose_turn(PriorityClass& of, RequestTree& tree, NodeId node);
+  void set_planned(std::vector<PlannedStart> planned) { planned_ = std::move(planned); }
+
+  std::map<int32_t, PriorityClass>& classes() { return classes_; }
+  // Requests that have started, by priority and rank.
+  const std::vector<Request*>& started() const { return started_; }
+  Request* find(uint64_t id);
+  // Ids of requests that have a pin.
+  const std::set<uint64_t>& pinned() const { return pinned_; }
+  int64_t rows_per_turn() const { return rows_per_turn_; }
+  std::size_t num_requests() const { return requests_.size(); }
+  std::size_t num_nodes() const;  // of all trees, without their roots
+
+ private:
+  struct Living {
+    uint64_t id;
+    Request* request;  // null: it has ended
+    int32_t view_index;
+  };
+
+  void find_in_view(const mortise_schedule_view& view);
+  void start(Request& request, const PlannedStart* planned);
+  void book(Request& request, const PlannedStart& planned);
+  void leave_tree(Request& request);
+  void leave_queue(Request& request);
+  void follow_started(const mortise_schedule_view& view);
+  void close_turns(PriorityClass& of, bool proposals_only);
+  void forget_last(PriorityClass& of);
+  void forget_released_pins();
+
+  int32_t block_size_ = 1;
+  int64_t rows_per_turn_ = 0;
+  std::unordered_map<uint64_t, std::unique_ptr<Request>> requests_;
+  std::map<int32_t, PriorityClass> classes_;
+  std::vector<Living> living_;  // in order of arrival
+  std::vector<Request*> started_;
+  std::vector<PlannedStart> planned_;
+  std::set<uint64_t> pinned_;
+  uint64_t settled_ = 0;  // step + 1
+  Ticket last_ticket_ = 0, last_ticket_planned_ = 0;
+  uint64_t num_starts_ = 0, num_turns_ = 0;
+};
+
+}  // namespace mortise::prefix_group

@@ -1,0 +1,111 @@
+// plugins/schedulers/prefix_group/request_tree.hpp: a radix tree over the tokens of requests: which of them share how
+// much, token by token. A request waits in the tree, then computes in it (its prompt is being run, for others to
+// follow), then leaves.
+//
+// Groups. A node whose prefix is run once for all n requests that wait below it saves
+//   whole(v) = (n - 1) * prefix(v)   tokens, prefix(v) in whole blocks of the KV cache
+// and its subtrees, each with a longer prefix of its own, may save more together:
+//   saved(v) = max(whole(v), sum of saved(c) over the children c)
+// The topmost nodes where whole(v) is the larger are the groups: first-level prefixes, enlarged where that saves more
+// (Zheng et al., BatchLLM, arXiv:2412.03594). A change costs as much as its path is deep.
+//
+// Requests are named by tickets, which grow with arrival. Memory: the different tokens of the requests in it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <vector>
+
+namespace mortise::prefix_group {
+
+using Ticket = uint64_t;
+using NodeId = int32_t;
+
+inline constexpr NodeId kNoNode = -1;
+
+class RequestTree {
+ public:
+  static constexpr NodeId kRoot = 0;
+
+  explicit RequestTree(int32_t block_size);
+  // Prefixes are cached in blocks of so many tokens.
+  void set_block_size(int32_t block_size);
+
+  // A request begins to wait; returns its node, which stays its own until it leaves. Requests with equal tokens share it.
+  NodeId insert(std::span<const int32_t> tokens, Ticket ticket);
+  void start(NodeId node, Ticket ticket);   // it no longer waits but computes
+  void finish(NodeId node);                 // one that computes leaves
+  void cancel(NodeId node, Ticket ticket);  // one that waits leaves
+
+  // A kept node stays although nobody needs it, until it is let go as often.
+  void keep(NodeId node) { ++nodes_[static_cast<std::size_t>(node)].num_keepers; }
+  void let_go(NodeId node);
+
+  // Nobody is in it, and nobody keeps a node.
+  bool empty() const { return num_requests_ == 0 && num_nodes_ == 1 && at(kRoot).num_keepers == 0; }
+  std::size_t num_requests() const { return num_requests_; }
+  std::size_t num_nodes() const { return num_nodes_; }  // the root included
+  int32_t num_waiting(NodeId node) const { return at(node).num_waiting; }
+  Ticket oldest(NodeId node) const { return at(node).waiting.begin()->first; }  // REQUIRES: num_waiting(node) > 0
+  NodeId parent(NodeId node) const { return at(node).parent; }
+  int32_t depth(NodeId node) const { return at(node).depth; }  // tokens from the root to its end
+  int32_t blocks_to(NodeId node) const { return at(node).depth / block_size_ * block_size_; }  // in whole blocks
+  bool is_below(NodeId node, NodeId ancestor) const;  // or is that itself
+  // How many tokens `tokens` shares with any request of the tree.
+  int32_t shared_with(std::span<const int32_t> tokens) const;
+
+  // The group of a request that waits at `node`: the topmost node that saves more whole, or `node` itself if there is
+  // none.
+  NodeId group_of(NodeId node) const;
+  int64_t saved(NodeId node) const { return at(node).saved; }
+  // The longest prefix that all below `node` have in common.
+  int32_t common_prefix(NodeId node) const;
+
+  // In the plan of `serial` the request `id` at `node` is to compute, unless somebody nearer was marked before.
+  void mark(NodeId node, uint64_t serial, uint64_t id);
+  // The most tokens that a request at `node` shares with one that computes (`id` is 0), or is marked in `serial`.
+  struct Shared {
+    int32_t num_tokens;
+    uint64_t id;
+  };
+  Shared shared_with_computing(NodeId node, uint64_t serial) const;
+
+  // Calls `visit` for those that wait below `node`, until it returns false. Neighbours in the tree come together; of
+  // several ways the one to the oldest comes first.
+  void visit_waiting(NodeId node, const std::function<bool(Ticket)>& visit) const;
+  Ticket last_waiting(NodeId node) const;  // the last that visit_waiting() comes to. REQUIRES: num_waiting(node) > 0
+
+ private:
+  struct Node {
+    NodeId parent = kNoNode;
+    int32_t depth = 0;
+    std::vector<int32_t> edge;           // tokens from the parent's end to its own
+    std::map<int32_t, NodeId> children;  // by their edge's first token
+    std::map<Ticket, NodeId> waiting;    // children by the oldest that waits below; kNoNode: the request waits here
+    int32_t num_waiting = 0;             // below, with those that are here
+    int32_t num_computing = 0;           // the same
+    int32_t num_here = 0;                // requests that end here, waiting or computing
+    int32_t num_keepers = 0;
+    int64_t saved_below = 0;  // by the children
+    int64_t saved = 0;
+    uint64_t marked = 0, marked_id = 0;  // serial, and who
+  };
+
+  const Node& at(NodeId node) const { return nodes_[static_cast<std::size_t>(node)]; }
+  Node& at(NodeId node) { return nodes_[static_cast<std::size_t>(node)]; }
+  int64_t whole(const Node& node) const;
+  NodeId add_node(NodeId parent, std::span<const int32_t> edge);
+  NodeId split(NodeId node, std::size_t length);
+  void change(NodeId node, int32_t waiting, int32_t computing, const std::function<void(Node&)>& change_own);
+  void prune(NodeId node);
+  void free_node(NodeId node);
+
+  int32_t block_size_;
+  std::vector<Node> nodes_;
+  std::vector<NodeId> unused_;
+  std::size_t num_nodes_ = 1, num_requests_ = 0;
+};
+
+}  // namespace mortise::prefix_group

@@ -1,0 +1,25 @@
+// plugins/schedulers/prefix_group/scheduler.hpp: the policy as one object. See the README for what it does and promises.
+#pragma once
+
+#include "schedulers/common/planner.hpp"
+#include "schedulers/prefix_group/backlog.hpp"
+
+namespace mortise::prefix_group {
+
+class Scheduler {
+ public:
+  explicit Scheduler(const scheduling::Limits& limits) : limits_(limits) {}
+
+  void events(const mortise_schedule_events& events);
+  void plan(const mortise_schedule_view& view, mortise_schedule_plan& out);
+
+  std::size_t num_requests() const { return backlog_.num_requests(); }
+  const Backlog& backlog() const { return backlog_; }
+
+ private:
+  const scheduling::Limits limits_;
+  Backlog backlog_;
+  uint64_t serial_ = 0;
+};
+
+}  // namespace mortise::prefix_group

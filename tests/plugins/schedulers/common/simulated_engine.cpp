@@ -1,0 +1,452 @@
+#include "simulated_engine.hpp"
+
+#include <algorithm>
+#include <span>
+#include <stdexcept>
+
+#include "mortise/ext/sequences.h"
+#include "mortise/plugin.hpp"
+#include "schedulers/common/planner.hpp"
+
+namespace mortise::test {
+namespace {
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::logic_error(what);
+}
+
+int32_t blocks_for(int64_t tokens, int32_t block_size) {
+  return static_cast<int32_t>((tokens + block_size - 1) / block_size);
+}
+
+struct Plan {
+  mortise_schedule_plan abi = sized<mortise_schedule_plan>();
+  std::vector<int32_t> seqs, new_tokens, preempted, pins, pin_tokens, drafts;
+
+  explicit Plan(const std::vector<int32_t>& lookahead)
+      : seqs(lookahead.size(), -1),
+        new_tokens(lookahead.size(), -1),
+        preempted(lookahead.size(), -1),
+        pins(lookahead.size(), -1),
+        pin_tokens(lookahead.size(), -1),
+        drafts(lookahead) {
+    abi.num_scheduled = abi.num_preempted = abi.num_pins = -1;
+    abi.seqs = seqs.data();
+    abi.num_new_tokens = new_tokens.data();
+    abi.preempted = preempted.data();
+    abi.pins = pins.data();
+    abi.pin_tokens = pin_tokens.data();
+    abi.num_drafts = drafts.data();
+  }
+  bool operator==(const Plan& other) const {
+    return seqs == other.seqs && new_tokens == other.new_tokens && preempted == other.preempted && pins == other.pins &&
+           pin_tokens == other.pin_tokens && drafts == other.drafts;
+  }
+};
+
+}  // namespace
+
+struct SimulatedEngine::View {
+  mortise_schedule_view abi = sized<mortise_schedule_view>();
+  std::vector<std::size_t> live;  // index in the engine, by index of the view
+  std::vector<uint64_t> ids, groups;
+  std::vector<int32_t> states, num_tokens, num_computed, num_cached, cached_free, held, freed, lookahead, priorities;
+
+  explicit View(const SimulatedEngine& engine) {
+    for (std::size_t i = 0; i < engine.live_.size(); ++i) {
+      if (engine.options_.hides_followers && engine.is_follower(engine.live_[i], i)) continue;
+      live.push_back(i);
+      add(engine, engine.live_[i]);
+    }
+    if (engine.options_.whole_drafts) abi.flags = MORTISE_VIEW_WHOLE_DRAFTS;
+    abi.step_id = static_cast<uint64_t>(engine.num_steps_);
+    abi.num_seqs = static_cast<int32_t>(ids.size());
+    abi.block_size = engine.options_.block_size;
+    abi.token_budget = engine.options_.token_budget;
+    abi.seq_budget = engine.options_.seq_budget;
+    abi.num_free_blocks = static_cast<int32_t>(engine.cache_.num_available());
+    abi.num_blocks = engine.options_.num_blocks;
+    abi.seq_ids = abi.arrivals = ids.data();
+    abi.states = states.data();
+    abi.num_tokens = num_tokens.data();
+    abi.num_computed = num_computed.data();
+    abi.num_cached = num_cached.data();
+    abi.num_cached_free_blocks = cached_free.data();
+    abi.blocks_held = held.data();
+    abi.blocks_freed_if_preempted = freed.data();
+    abi.lookahead = lookahead.data();
+    abi.priorities = priorities.data();
+    abi.groups = groups.data();
+  }
+
+  void add(const SimulatedEngine& engine, const Sequence& s) {
+    ids.push_back(s.id);
+    groups.push_back(s.request.group);
+    states.push_back(s.running() ? MORTISE_SEQ_RUNNING : MORTISE_SEQ_WAITING);
+    num_tokens.push_back(s.num_tokens());
+    num_computed.push_back(s.num_computed);
+    num_cached.push_back(s.running() ? 0 : s.num_cached);
+    cached_free.push_back(s.running() ? 0 : s.num_cached_free);
+    held.push_back(static_cast<int32_t>(s.blocks.size()));
+    freed.push_back(static_cast<int32_t>(std::count_if(
+        s.blocks.begin(), s.blocks.end(), [&](BlockId block) { return engine.cache_.has_one_holder(block); })));
+    // As the engine does: the step itself yields one token more than the accepted drafts; the last token is never run.
+    const auto left = static_cast<int32_t>(s.last_token) - s.num_tokens() - 1;
+    lookahead.push_back(std::clamp(left, 0, engine.options_.max_lookahead));
+    priorities.push_back(s.request.priority);
+  }
+
+  bool running(int32_t i) const { return states[i] == MORTISE_SEQ_RUNNING; }
+  int32_t start(int32_t i) const { return running(i) ? num_computed[i] : num_cached[i]; }
+  int32_t remaining(int32_t i) const { return num_tokens[i] - start(i); }
+  int32_t end(int32_t i, int32_t n, int32_t drafts) const { return start(i) + n + (n == remaining(i) ? drafts : 0); }
+  int64_t new_blocks(int32_t i, int32_t end, bool preempts) const {
+    const int32_t all = blocks_for(end, abi.block_size);
+    if (running(i)) return std::max(0, all - held[i]);
+    return all - (preempts ? 0 : num_cached[i] / abi.block_size - cached_free[i]);
+  }
+  bool before(int32_t a, int32_t b) const { return std::pair(priorities[a], ids[a]) < std::pair(priorities[b], ids[b]); }
+};
+
+SimulatedEngine::SimulatedEngine(const mortise_component& scheduler, const SimulationOptions& options, uint64_t seed)
+    : component_(scheduler),
+      options_(options),
+      random_(seed),
+      cache_(static_cast<std::size_t>(options.num_blocks), options.block_size, options.prefix_cache) {
+  auto args = sized<mortise_create_args>();
+  args.options = view(std::string_view(R"({"max_num_seqs": 1000, "max_batched_tokens": 100000})"));
+  require(component_.create(nullptr, &args, &scheduler_, nullptr) == MORTISE_OK, "create");
+  for (int32_t i = 0; i < options.num_prefixes; ++i) {
+    const bool extends = options.nested && i > 0 && random_() % 2 == 0;
+    std::vector<int32_t> prefix = extends ? prefixes_[random_() % prefixes_.size()] : std::vector<int32_t>();
+    const auto longest = static_cast<uint64_t>(std::max(1, options.num_blocks * options.block_size / 8));
+    const std::vector<int32_t> own = draw_tokens(1 + static_cast<int32_t>(random_() % longest));
+    prefix.insert(prefix.end(), own.begin(), own.end());
+    prefixes_.push_back(std::move(prefix));
+  }
+}
+
+SimulatedEngine::~SimulatedEngine() {
+  component_.destroy(scheduler_);
+}
+
+std::vector<int32_t> SimulatedEngine::draw_tokens(int32_t count) {
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(random_() % 50000));
+  return tokens;
+}
+
+uint64_t SimulatedEngine::num_scheduler_sequences() const {
+  const auto* table = static_cast<const mortise_sequences_table*>(component_.get_ext(scheduler_, MORTISE_EXT_SEQUENCES));
+  return table->num_sequences(scheduler_);
+}
+
+void SimulatedEngine::add_event(int32_t kind, uint64_t id, int32_t num_tokens) {
+  events_.push_back({kind, id, num_tokens, {}});
+}
+
+uint64_t SimulatedEngine::submit(SimulatedRequest request) {
+  // The last generated token is never run, hence needs no slot.
+  const auto last = request.prompt.size() + static_cast<std::size_t>(request.generated);
+  require(blocks_for(static_cast<int64_t>(last) - 1, options_.block_size) <= options_.num_blocks,
+          "the test's request is too large");
+  Sequence sequence;
+  sequence.id = next_id_++;
+  sequence.tokens = request.prompt;
+  sequence.last_token = last;
+  events_.push_back({MORTISE_EVENT_ADDED, sequence.id, sequence.num_tokens(), request});
+  sequence.request = std::move(request);
+  live_.push_back(std::move(sequence));
+  return live_.back().id;
+}
+
+uint64_t SimulatedEngine::submit(int32_t prompt, int32_t generated) {
+  return submit({draw_tokens(prompt), generated});
+}
+
+SimulatedRequest SimulatedEngine::draw_request() {
+  const auto up_to = [&](int32_t n) { return static_cast<int32_t>(random_() % static_cast<uint64_t>(std::max(n, 1))); };
+  const int32_t pool_tokens = options_.num_blocks * options_.block_size;
+  SimulatedRequest request;
+  const std::size_t prefix = random_() % (prefixes_.size() + 1);
+  if (prefix < prefixes_.size()) request.prompt = prefixes_[prefix];
+  const bool large = random_() % 16 == 0;  // some take nearly the whole pool
+  const auto length = static_cast<int32_t>(request.prompt.size());
+  const int32_t own = std::min(pool_tokens - length, 1 + up_to(large ? pool_tokens : pool_tokens / 6));
+  const std::vector<int32_t> tokens = draw_tokens(own);
+  request.prompt.insert(request.prompt.end(), tokens.begin(), tokens.end());
+  if (request.prompt.empty()) request.prompt = {1};
+  const auto prompt = static_cast<int32_t>(request.prompt.size());
+  request.generated = 1 + up_to(std::min(pool_tokens - prompt + 1, large ? pool_tokens : 60));
+  request.priority = up_to(options_.num_priorities);
+  if (options_.num_groups > 0 && random_() % 2 == 0) request.group = 1 + random_() % static_cast<uint64_t>(options_.num_groups);
+  return request;
+}
+
+void SimulatedEngine::look_up(Sequence& s) const {
+  const PrefixPath match = cache_.tree().match(s.tokens);
+  s.path = cache_.tree().blocks(match);
+  s.path.resize(static_cast<std::size_t>(std::min(match.num_blocks * options_.block_size, s.num_tokens() - 1) /
+                                         options_.block_size));
+  s.num_cached = static_cast<int32_t>(s.path.size()) * options_.block_size;
+  s.num_cached_free = static_cast<int32_t>(
+      std::count_if(s.path.begin(), s.path.end(), [&](BlockId block) { return cache_.is_cached(block); }));
+}
+
+// An earlier sequence of at least its priority computes the block that it needs next, and at least half of its work.
+bool SimulatedEngine::is_follower(const Sequence& s, std::size_t index) const {
+  if (s.running()) return false;
+  const auto end = static_cast<std::size_t>(s.num_cached + options_.block_size);
+  if (end > s.tokens.size()) return false;
+  for (std::size_t i = 0; i < index; ++i) {
+    const Sequence& leader = live_[i];
+    const int32_t start = leader.running() ? leader.num_computed : leader.num_cached;
+    if (leader.request.priority > s.request.priority || leader.tokens.size() < end) continue;
+    if (start / options_.block_size != s.num_cached / options_.block_size) continue;
+    const auto common = std::ranges::mismatch(leader.tokens, s.tokens).in1 - leader.tokens.begin();
+    if (common < static_cast<std::ptrdiff_t>(end)) continue;
+    const auto whole = static_cast<int32_t>(common) / options_.block_size * options_.block_size;
+    return 2 * (whole - s.num_cached) >= s.num_tokens() - s.num_cached;
+  }
+  return false;
+}
+
+void SimulatedEngine::release(Sequence& s) {
+  cache_.release(s.blocks);
+  s.blocks.clear();
+  s.num_computed = s.num_published = 0;
+  s.publishes = true;
+}
+
+void SimulatedEngine::end(Sequence& s) {
+  release(s);
+  cache_.release(s.pinned);
+  s.pinned.clear();
+  add_event(MORTISE_EVENT_ENDED, s.id, 0);
+}
+
+void SimulatedEngine::abort(uint64_t id) {
+  const auto found = std::find_if(live_.begin(), live_.end(), [&](const Sequence& s) { return s.id == id; });
+  if (found == live_.end()) return;
+  end(*found);
+  live_.erase(found);
+}
+
+void SimulatedEngine::abort_random() {
+  if (!live_.empty()) abort(live_[random_() % live_.size()].id);
+}
+
+void SimulatedEngine::admit(Sequence& s) {
+  if (!std::exchange(s.was_admitted, true)) admissions_.push_back({s.id, num_steps_, s.num_cached});
+  cache_.hold(s.path);
+  s.blocks = s.path;
+  s.num_published = static_cast<int32_t>(s.path.size());
+  s.num_computed = s.num_cached;
+}
+
+void SimulatedEngine::run(Sequence& s, int32_t n, int32_t drafts) {
+  const bool ends = s.num_computed + n == s.num_tokens();
+  const int32_t end = s.num_computed + n + (ends ? drafts : 0);
+  const int32_t needed = blocks_for(end, options_.block_size) - static_cast<int32_t>(s.blocks.size());
+  if (needed > 0) {
+    const auto fresh = cache_.allocate(static_cast<std::size_t>(needed));
+    require(fresh.has_value(), "over-commit: the plan takes more blocks than there are");
+    s.blocks.insert(s.blocks.end(), fresh->begin(), fresh->end());
+  }
+  num_rows_ += end - s.num_computed;
+  num_prompt_rows_ += std::max(0, std::min(end, static_cast<int32_t>(s.request.prompt.size())) - s.num_computed);
+  s.num_computed += n;
+  if (ends) {
+    const auto accepted = static_cast<int32_t>(random_() % static_cast<uint64_t>(drafts + 1));
+    s.num_computed += accepted;
+    const std::vector<int32_t> drawn = draw_tokens(accepted + 1);
+    s.tokens.insert(s.tokens.end(), drawn.begin(), drawn.end());
+    require(s.tokens.size() <= s.last_token, "more tokens than were asked for");
+  }
+  const auto block_size = static_cast<std::size_t>(options_.block_size);
+  while (s.publishes && (s.num_published + 1) * options_.block_size <= s.num_computed) {
+    const auto index = static_cast<std::size_t>(s.num_published);
+    const auto node = cache_.publish(index == 0 ? kPrefixRoot : s.blocks[index - 1],
+                                     std::span<const int32_t>(s.tokens).subspan(index * block_size, block_size),
+                                     s.blocks[index]);
+    s.publishes = node.has_value();
+    if (!node) break;
+    s.blocks[index] = *node;
+    ++s.num_published;
+  }
+}
+
+void SimulatedEngine::pin(Sequence& s, int32_t num_tokens) {
+  const auto first = std::span<const int32_t>(s.tokens).first(static_cast<std::size_t>(num_tokens));
+  const std::vector<BlockId> path = cache_.tree().blocks(cache_.tree().match(first));
+  cache_.hold(path);
+  cache_.release(s.pinned);
+  s.pinned = path;
+  if (path.empty()) return;
+  ++num_pins_;
+  add_event(MORTISE_EVENT_PREFIX_RESIDENT, s.id, static_cast<int32_t>(path.size()) * options_.block_size);
+}
+
+void SimulatedEngine::drop_pins() {
+  for (Sequence& s : live_) {
+    if (s.pinned.empty()) continue;
+    cache_.release(s.pinned);
+    s.pinned.clear();
+    ++num_dropped_pins_;
+    add_event(MORTISE_EVENT_PREFIX_EVICTED, s.id, 0);
+  }
+}
+
+void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan) const {
+  const int32_t size = view.abi.num_seqs;
+  require(plan.num_scheduled >= 1 && plan.num_scheduled <= size, "nothing is scheduled, or too much");
+  require(plan.num_preempted >= 0 && plan.num_preempted <= size, "too much is preempted");
+  require(plan.num_pins >= 0 && plan.num_pins <= size, "too many pins");
+  std::vector<int32_t> tokens(static_cast<std::size_t>(size), 0);
+  std::vector<char> preempted(static_cast<std::size_t>(size), 0);
+  int64_t rows = 0, blocks = view.abi.num_free_blocks;
+  for (int32_t k = 0; k < plan.num_preempted; ++k) {
+    const int32_t i = plan.preempted[k];
+    require(i >= 0 && i < size && view.running(i) && !preempted[i], "bad preemption");
+    preempted[i] = 1;
+    blocks += view.freed[i];
+  }
+  for (int32_t k = 0; k < plan.num_scheduled; ++k) {
+    const int32_t i = plan.seqs[k];
+    const int32_t n = plan.num_new_tokens[k];
+    require(i >= 0 && i < size && !preempted[i] && tokens[i] == 0, "bad index");
+    require(n >= 1 && n <= view.remaining(i), "bad number of new tokens");
+    tokens[i] = n;
+    const int32_t drafts = plan.num_drafts[i];
+    require(drafts >= 0 && drafts <= view.lookahead[i], "bad number of drafts");
+    require(!options_.whole_drafts || drafts == view.lookahead[i], "cut drafts that may not be");
+    rows += view.end(i, n, drafts) - view.start(i);
+    blocks -= view.new_blocks(i, view.end(i, n, drafts), plan.num_preempted > 0);
+  }
+  require(rows <= view.abi.token_budget, "token budget exceeded");
+  require(blocks >= 0, "more blocks than are free");
+  for (int32_t k = 0; k < plan.num_pins; ++k) {
+    const int32_t i = plan.pins[k];
+    require(i >= 0 && i < size, "bad pin");
+    require(plan.pin_tokens[k] >= 0 && plan.pin_tokens[k] <= view.num_tokens[i], "bad length of a pin");
+  }
+  int32_t num_running = 0;
+  for (int32_t i = 0; i < size; ++i) {
+    num_running += (view.running(i) && !preempted[i]) || tokens[i] > 0;
+    for (int32_t k = 0; k < plan.num_preempted; ++k) {
+      require(view.running(i) || tokens[i] == 0 || view.priorities[i] < view.priorities[plan.preempted[k]],
+              "admitted somebody with the blocks of one that matters as much");
+    }
+    for (int32_t better = 0; tokens[i] > 0 && !view.running(i) && better < size; ++better) {
+      require(view.running(better) || view.priorities[better] >= view.priorities[i] || tokens[better] > 0,
+              "admitted a sequence before one of better priority");
+    }
+  }
+  require(num_running <= view.abi.seq_budget, "more sequences run than may");
+  if (options_.first_come) check_first_come(view, tokens, preempted);
+}
+
+void SimulatedEngine::check_first_come(const View& view, const std::vector<int32_t>& tokens,
+                                       const std::vector<char>& preempted) const {
+  for (int32_t a = 0; a < view.abi.num_seqs; ++a) {
+    for (int32_t b = 0; b < view.abi.num_seqs; ++b) {
+      if (!view.before(a, b)) continue;
+      const bool same = view.states[a] == view.states[b];
+      require(!(same && preempted[a] && !preempted[b] && view.running(b)),
+              "preempted a sequence before one that comes after it");
+      require(!(same && !view.running(b) && tokens[b] > 0 && tokens[a] == 0),
+              "admitted a sequence before one that comes before it");
+    }
+  }
+}
+
+// The one case in which a plan may be empty.
+bool SimulatedEngine::lacks_room_for_the_oldest(const View& view) const {
+  int64_t blocks = view.abi.num_free_blocks;
+  bool preempts = false;
+  for (int32_t i = 1; i < view.abi.num_seqs; ++i) {
+    if (!view.running(i)) continue;
+    preempts = true;
+    blocks += view.freed[i];
+  }
+  return view.new_blocks(0, view.start(0) + 1, preempts) > blocks;
+}
+
+void SimulatedEngine::tell_events() {
+  std::vector<int32_t> kinds, num_tokens, max_new_tokens, priorities;
+  std::vector<uint64_t> ids, groups;
+  std::vector<const int32_t*> tokens;
+  const std::vector<Event> told = std::exchange(events_, {});
+  for (const Event& event : told) {
+    kinds.push_back(event.kind);
+    ids.push_back(event.id);
+    num_tokens.push_back(event.num_tokens);
+    tokens.push_back(event.kind == MORTISE_EVENT_ADDED ? event.added.prompt.data() : nullptr);
+    max_new_tokens.push_back(event.kind == MORTISE_EVENT_ADDED ? event.added.generated : 0);
+    priorities.push_back(event.added.priority);
+    groups.push_back(event.added.group);
+  }
+  auto events = sized<mortise_schedule_events>();
+  events.num_events = static_cast<int32_t>(kinds.size());
+  events.kinds = kinds.data();
+  events.seq_ids = ids.data();
+  events.num_tokens = num_tokens.data();
+  events.tokens = tokens.data();
+  events.max_new_tokens = max_new_tokens.data();
+  events.priorities = priorities.data();
+  events.groups = groups.data();
+  mortise_error error = make_error();
+  const auto& table = *static_cast<const mortise_scheduler_table*>(component_.table);
+  require(table.events(static_cast<mortise_scheduler*>(scheduler_), &events, &error) == MORTISE_OK, error.message);
+}
+
+// First come, first served, without pins.
+void SimulatedEngine::replace(const View& view, mortise_schedule_plan& plan) const {
+  std::vector<scheduling::Place> order;
+  for (int32_t i = 0; i < view.abi.num_seqs; ++i) order.push_back({i});
+  std::stable_sort(order.begin(), order.end(), [&](const scheduling::Place& a, const scheduling::Place& b) {
+    return view.priorities[a.index] < view.priorities[b.index];
+  });
+  scheduling::Planner planner(view.abi, {1000, 100000}, order);
+  planner.plan();
+  planner.write(plan);
+}
+
+void SimulatedEngine::step() {
+  if (live_.empty()) return;
+  tell_events();
+  for (Sequence& s : live_) {
+    if (!s.running()) look_up(s);
+  }
+  const View view(*this);
+  const auto& table = *static_cast<const mortise_scheduler_table*>(component_.table);
+  auto* self = static_cast<mortise_scheduler*>(scheduler_);
+  Plan plan(view.lookahead), again(view.lookahead);
+  mortise_error error = make_error();
+  require(table.plan(self, &view.abi, &plan.abi, &error) == MORTISE_OK, error.message);
+  require(table.plan(self, &view.abi, &again.abi, &error) == MORTISE_OK, error.message);
+  require(plan == again, "the same view gave another plan");
+  ++num_steps_;
+  if (static_cast<int>(random_() % 100) < options_.percent_replaced) replace(view, plan.abi);
+  if (plan.abi.num_scheduled == 0 && num_pins_ > 0 && lacks_room_for_the_oldest(view)) return drop_pins();
+  check(view, plan.abi);
+
+  const auto sequence = [&](int32_t i) -> Sequence& { return live_[view.live[static_cast<std::size_t>(i)]]; };
+  for (int32_t k = 0; k < plan.abi.num_preempted; ++k) release(sequence(plan.preempted[k]));
+  // All admitted sequences take hold of their cached blocks before anybody allocates, lest they be evicted.
+  for (int32_t k = 0; k < plan.abi.num_scheduled; ++k) {
+    if (!sequence(plan.seqs[k]).running()) admit(sequence(plan.seqs[k]));
+  }
+  for (int32_t k = 0; k < plan.abi.num_scheduled; ++k) {
+    const int32_t i = plan.seqs[k];
+    run(sequence(i), plan.new_tokens[k], plan.drafts[static_cast<std::size_t>(i)]);
+  }
+  for (int32_t k = 0; k < plan.abi.num_pins; ++k) pin(sequence(plan.pins[k]), plan.pin_tokens[k]);
+  for (Sequence& s : live_) {
+    if (s.ended()) end(s);
+  }
+  num_finished_ += std::erase_if(live_, [](const Sequence& s) { return s.ended(); });
+  num_preemptions_ += plan.abi.num_preempted;
+}
+
+}  // namespace mortise::test

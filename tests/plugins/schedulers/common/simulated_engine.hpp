@@ -1,0 +1,136 @@
+// tests/plugins/schedulers/common/simulated_engine.hpp: what an engine does with a plan, without a model: the host's own
+// KV cache, tokens that are run and drawn, preemptions, pins, events. Every plan is checked against the rules of
+// scheduler.h, and against those of fcfs where the options say so; a breach throws std::logic_error.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kv/kv_cache.hpp"
+#include "mortise/plugin.h"
+#include "mortise/scheduler.h"
+
+namespace mortise::test {
+
+struct SimulationOptions {
+  int32_t num_blocks = 64;
+  int32_t block_size = 16;
+  int32_t token_budget = 64;
+  int32_t seq_budget = 8;
+  int32_t max_lookahead = 0;     // drafts a decoding sequence may use; how many are accepted is random
+  bool whole_drafts = false;     // they may not be cut
+  int32_t num_priorities = 1;    // drawn per request
+  int32_t num_prefixes = 0;      // prompts may begin with one of these
+  bool nested = false;           // a prefix may begin with an earlier one
+  int32_t num_groups = 0;        // hints, drawn per request
+  bool prefix_cache = true;
+  bool first_come = false;       // plans must keep the promises of fcfs
+  bool hides_followers = false;  // as the engine: who waits for a prefix in flight is not in the view
+  int percent_replaced = 0;      // steps in which the host runs a plan of its own instead
+};
+
+// What a request is; its prompt's tokens are its own.
+struct SimulatedRequest {
+  std::vector<int32_t> prompt;
+  int32_t generated = 1;
+  int32_t priority = 0;
+  uint64_t group = 0;
+};
+
+class SimulatedEngine {
+ public:
+  SimulatedEngine(const mortise_component& scheduler, const SimulationOptions& options, uint64_t seed);
+  ~SimulatedEngine();
+  SimulatedEngine(const SimulatedEngine&) = delete;
+  SimulatedEngine& operator=(const SimulatedEngine&) = delete;
+
+  // REQUIRES: prompt + generated fit the pool. Returns the sequence's id.
+  uint64_t submit(SimulatedRequest request);
+  uint64_t submit(int32_t prompt, int32_t generated);  // random tokens
+  uint64_t submit_random() { return submit(draw_request()); }
+  SimulatedRequest draw_request();
+  std::vector<int32_t> draw_tokens(int32_t count);
+  void abort(uint64_t id);
+  void abort_random();
+  void step();
+  void tell_events();  // that the next step would tell
+  bool idle() const { return live_.empty(); }
+  std::size_t num_live() const { return live_.size(); }
+  // Of a scheduler that has the extension mortise.sequences.
+  uint64_t num_scheduler_sequences() const;
+
+  int64_t num_steps() const { return num_steps_; }
+  int64_t num_preemptions() const { return num_preemptions_; }
+  int64_t num_finished() const { return num_finished_; }
+  int64_t num_rows() const { return num_rows_; }                // computed, of prompts and generated tokens
+  int64_t num_prompt_rows() const { return num_prompt_rows_; }  // of them below the prompts' ends
+  int64_t num_dropped_pins() const { return num_dropped_pins_; }
+  int64_t num_pins() const { return num_pins_; }  // that were set
+  std::size_t num_untold() const { return events_.size(); }  // events that the next step tells
+  bool holds_nothing() const { return cache_.num_available() == cache_.num_blocks(); }
+
+  // Sequences in the order in which they first ran.
+  struct Admission {
+    uint64_t id;
+    int64_t step;
+    int32_t num_cached;
+  };
+  const std::vector<Admission>& admissions() const { return admissions_; }
+
+ private:
+  struct Sequence {
+    uint64_t id;
+    SimulatedRequest request;
+    std::vector<int32_t> tokens;
+    int32_t num_computed = 0;
+    std::size_t last_token;  // it ends when it has so many
+    std::vector<BlockId> blocks, pinned;
+    int32_t num_published = 0;
+    bool publishes = true, was_admitted = false;
+    int32_t num_cached = 0, num_cached_free = 0;  // while it waits
+    std::vector<BlockId> path;
+
+    bool running() const { return !blocks.empty(); }
+    int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()); }
+    bool ended() const { return tokens.size() == last_token; }
+  };
+  struct View;
+
+  void look_up(Sequence& sequence) const;
+  bool is_follower(const Sequence& sequence, std::size_t index) const;
+  void admit(Sequence& sequence);
+  void run(Sequence& sequence, int32_t num_new_tokens, int32_t drafts);
+  void release(Sequence& sequence);
+  void end(Sequence& sequence);
+  void pin(Sequence& sequence, int32_t num_tokens);
+  void drop_pins();
+  void check(const View& view, const mortise_schedule_plan& plan) const;
+  void check_first_come(const View& view, const std::vector<int32_t>& tokens, const std::vector<char>& preempted) const;
+  void replace(const View& view, mortise_schedule_plan& plan) const;
+  bool lacks_room_for_the_oldest(const View& view) const;
+  void add_event(int32_t kind, uint64_t id, int32_t num_tokens);
+
+  const mortise_component& component_;
+  void* scheduler_ = nullptr;
+  const SimulationOptions options_;
+  std::mt19937_64 random_;
+  KvCache cache_;
+  std::vector<Sequence> live_;  // in order of arrival
+  std::vector<std::vector<int32_t>> prefixes_;
+  struct Event {
+    int32_t kind;
+    uint64_t id;
+    int32_t num_tokens;
+    SimulatedRequest added;
+  };
+  std::vector<Event> events_;
+  std::vector<Admission> admissions_;
+  uint64_t next_id_ = 1;
+  int64_t num_steps_ = 0, num_preemptions_ = 0, num_finished_ = 0, num_rows_ = 0, num_prompt_rows_ = 0;
+  int64_t num_dropped_pins_ = 0, num_pins_ = 0;
+};
+
+}  // namespace mortise::test
