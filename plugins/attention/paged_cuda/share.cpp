@@ -130,7 +130,9 @@ void estimate(const mortise_batch& batch, const PlanShape& shape, int32_t spans_
                            : static_cast<double>(spans) / shape.num_shared_blocks + spans_a_run * 0.5;
   const double size = shape.head_dim / 128.0;
   const double own_ns = own_keys * shape.num_kv_heads * shape.head_dim * 4 / kBytesPerNs;
-  shares.ns = std::max(turns * kSpanNs * size, own_ns) +
+  // They run beside each other, and hinder each other.
+  const double shared_ns = turns * kSpanNs * size;
+  shares.ns = std::max(shared_ns, own_ns) + std::min(shared_ns, own_ns) / 2 +
               static_cast<double>(shares.partial_rows) * shape.head_dim * 8 / kPartialBytesPerNs;
 }
 

@@ -12,7 +12,7 @@ namespace {
 using namespace span;
 
 // Partials that are merged at a time; a lane computes the weights of one.
-constexpr int kBatch = 32;
+constexpr int kBatch = 16;
 
 // A row of the partials, from one partial of a tile to the next.
 struct Row {
@@ -129,7 +129,7 @@ __device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge
 // Of a bucket all launches are alike, so the blocks share whatever merges there are: first the first rows of all
 // merges, then the second rows: most merges have few. Where few partials merge, a block has as many rows as warps.
 template <int kHeadDim>
-__global__ void __launch_bounds__(kHeadDim)
+__global__ void __launch_bounds__(kHeadDim, 512 / kHeadDim)  // registers for four blocks of 128 on a multiprocessor
     merge_kernel(const __grid_constant__ SpanArgs args, const SpanMerge* merges, const SpanMergeCounts* counts) {
   constexpr int kWarps = kHeadDim / 32;
   __shared__ float4 weights[kWarps][32];
