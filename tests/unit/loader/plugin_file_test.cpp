@@ -62,8 +62,8 @@ TEST(PluginFile, AnotherMajorIsRefusedWithTheNumbers) {
 
 TEST(PluginFile, AnotherMinorIsRefusedWithTheNumbers) {
   EXPECT_THAT(refusal(bad("newer_minor")),
-              AllOf(HasSubstr("plugin ABI 0.4"), HasSubstr("takes 0.3 only; rebuild it with")));
-  EXPECT_THAT(refusal(bad("older_minor")), AllOf(HasSubstr("plugin ABI 0.2"), HasSubstr("rebuild it")));
+              AllOf(HasSubstr("plugin ABI 0.5"), HasSubstr("takes 0.4 only; rebuild it with")));
+  EXPECT_THAT(refusal(bad("older_minor")), AllOf(HasSubstr("plugin ABI 0.3"), HasSubstr("rebuild it")));
 }
 
 TEST(PluginFile, WrongSymbolSetsAreRefusedWithTheSymbol) {

@@ -127,7 +127,8 @@ TEST(Cascade, RandomTreesOfPrefixesHaveTheBitsOfTheReference) {
     read[0] += run_random_schedule(config, lengths, same, paged);
     ASSERT_EQ(rows, paged) << "seed " << seed;
   }
-  EXPECT_LT(static_cast<double>(read[1]), 0.9 * static_cast<double>(read[0]));  // more: little of it was shared
+  // More: hardly anything of it was shared. (Chunks and windows read as in paged.)
+  EXPECT_LT(static_cast<double>(read[1]), 0.95 * static_cast<double>(read[0]));
 }
 
 // One prefill of each sequence alone, on the portable path, without sharing a block: any schedule gives its rows.
