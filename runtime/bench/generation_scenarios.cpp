@@ -29,8 +29,7 @@ Case decode_case(Subject& subject, std::int64_t batch, const SequenceShape& shap
 
 // Requests of many shapes at once; the figure is generated tokens over the whole time, or the time.
 Case load_case(Subject& subject, std::string name, std::vector<SequenceShape> shapes, bool per_token,
-               std::optional<std::int64_t> num_different,
-               std::function<std::vector<Request>(std::uint32_t)> make) {
+               std::optional<std::int64_t> num_different, std::function<std::vector<Request>(std::uint32_t)> make) {
   std::int64_t num_tokens = 0;
   for (const SequenceShape& shape : shapes) num_tokens += shape.output;
   Case out;
@@ -88,8 +87,8 @@ Scenario batch_scenario(Subject& subject, const Sizes& sizes) {
 }
 
 Scenario groups_scenario(Subject& subject, const Sizes& sizes) {
-  GroupLoad load{sizes.num_groups.value_or(32), one_batch(sizes, 8), sizes.shared.value_or(512), sizes.own.value_or(64),
-                 sizes.output.value_or(32), sizes.largest_group};
+  GroupLoad load{sizes.num_groups.value_or(32), one_batch(sizes, 8),       sizes.shared.value_or(512),
+                 sizes.own.value_or(64),        sizes.output.value_or(32), sizes.largest_group};
   check_at_least(1, "--groups", load.num_groups);
   check_at_least(0, "--shared", load.shared);
   check_at_least(1, "--own", load.own);
@@ -97,13 +96,13 @@ Scenario groups_scenario(Subject& subject, const Sizes& sizes) {
   check_fits(subject, load.shared + load.own, load.output, fmt::format("--shared {}, --own {}", load.shared, load.own));
   Scenario scenario{"groups", {}, {}, subject.make_probes()};
   const std::string largest = load.largest > 0 ? fmt::format(" and {}", load.largest) : "";
-  scenario.cases.push_back(load_case(
-      subject,
-      fmt::format("groups, {} x {}{}, {} + {} + {}", load.num_groups, load.per_group, largest, load.shared, load.own,
-                  load.output),
-      group_shapes(load), /*per_token=*/false, load.num_different(), [&subject, load](std::uint32_t seed) {
-        return make_group_requests(load, subject.assembly().dims().vocab_size, seed);
-      }));
+  scenario.cases.push_back(load_case(subject,
+                                     fmt::format("groups, {} x {}{}, {} + {} + {}", load.num_groups, load.per_group,
+                                                 largest, load.shared, load.own, load.output),
+                                     group_shapes(load), /*per_token=*/false, load.num_different(),
+                                     [&subject, load](std::uint32_t seed) {
+                                       return make_group_requests(load, subject.assembly().dims().vocab_size, seed);
+                                     }));
   return scenario;
 }
 

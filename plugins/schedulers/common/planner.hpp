@@ -1,5 +1,5 @@
-// plugins/schedulers/common/planner.hpp: one step's plan for sequences in a given order. A pure function of the view, the
-// limits and the order: nothing is remembered from step to step.
+// plugins/schedulers/common/planner.hpp: one step's plan for sequences in a given order. A pure function of the view,
+// the limits and the order: nothing is remembered from step to step.
 //
 //   Order   the scheduler's, by priority first. Running sequences come before waiting ones, among them those that
 //           decode before those that are still in their prompt. Waiting ones that are not in the order stay where they

@@ -10,9 +10,7 @@ namespace {
 using scheduling::Limits;
 
 mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance, mortise_error* error) {
-  return guard(error, "fcfs", [&] {
-    *instance = new Limits(scheduling::limits_of(args));
-  });
+  return guard(error, "fcfs", [&] { *instance = new Limits(scheduling::limits_of(args)); });
 }
 
 void destroy(void* instance) {

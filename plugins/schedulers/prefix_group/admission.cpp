@@ -114,7 +114,8 @@ bool Admission::offer(Request& request, Turn* turn) {
   } else if (of.credit_now < rows) {
     return false;
   }
-  of.credit_now = charge == Charge::kCredit ? of.credit_now - rows : std::min(of.credit_now + rows, backlog_.rows_per_turn());
+  of.credit_now =
+      charge == Charge::kCredit ? of.credit_now - rows : std::min(of.credit_now + rows, backlog_.rows_per_turn());
   request.planned = serial_;
   request.tree->mark(request.node, serial_, request.id);
   order_.push_back({backlog_.view_index(request), std::exchange(keep_free_, 0)});
@@ -135,8 +136,7 @@ void Admission::judge_leader(Request& request) {
   if (to_come(request, kNoPlan).num_tokens >= request.promised) return;
   const Request* leader = backlog_.find(request.leader);
   const bool has_tried = leader == nullptr || leader->started();
-  request.follows =
-      has_tried && num_cached(request) < request.promised ? Follows::kNoLonger : Follows::kWillingly;
+  request.follows = has_tried && num_cached(request) < request.promised ? Follows::kNoLonger : Follows::kWillingly;
 }
 
 bool Admission::may_start(Request& request) {

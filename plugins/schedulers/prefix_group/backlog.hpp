@@ -3,8 +3,8 @@
 //   Class    requests of one priority: a queue of its own, with a tree for those without a group hint and one for each
 //            hint.
 //   Turn     a group that is being admitted. A member that is the class's oldest opens it, or opens it again, for
-//            `rows_per_turn` rows of younger members that pass others; it ends when nobody waits in it, or when they are
-//            used up.
+//            `rows_per_turn` rows of younger members that pass others; it ends when nobody waits in it, or when they
+//            are used up.
 //   Credit   rows that may pass the oldest out of turn: `rows_per_turn` at most, earned by what is admitted in turn.
 //
 // Rows of a request: those that it has to run from its admission to its end, at most.
@@ -31,7 +31,7 @@ struct PriorityClass;
 struct Turn {
   uint64_t id = 0;
   RequestTree* tree = nullptr;
-  NodeId node = kNoNode;  // kept
+  NodeId node = kNoNode;    // kept
   bool is_proposed = true;  // by a plan that has not come to pass yet
   bool in_turn = false;     // else its members pass on credit
   bool used_up = false;     // the last plan refused a member for lack of rows
@@ -101,7 +101,8 @@ class Backlog {
   void pin_resident(uint64_t id, int32_t num_tokens);
   void pin_evicted(uint64_t id);
 
-  // Books what has come to pass since the last plan. Throws a Failure when the view names a sequence that was not added.
+  // Books what has come to pass since the last plan. Throws a Failure when the view names a sequence that was not
+  // added.
   void settle(const mortise_schedule_view& view, int64_t rows_per_turn);
   // Of the view that was settled last; -1: it left the request out.
   int32_t view_index(const Request& request) const { return living_[request.slot].view_index; }

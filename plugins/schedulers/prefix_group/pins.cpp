@@ -46,7 +46,8 @@ class Pins {
     }
     for (const uint64_t id : backlog_.pinned()) {
       Request& request = *backlog_.find(id);
-      const bool is_wanted = std::any_of(pins_.begin(), pins_.end(), [&](const Pin& pin) { return pin.holder == &request; });
+      const bool is_wanted =
+          std::any_of(pins_.begin(), pins_.end(), [&](const Pin& pin) { return pin.holder == &request; });
       if (is_wanted || backlog_.view_index(request) < 0) continue;
       add(request, 0);
       request.pin_released_in = view_.step_id + 1;

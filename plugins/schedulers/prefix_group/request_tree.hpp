@@ -33,7 +33,8 @@ class RequestTree {
   // Prefixes are cached in blocks of so many tokens.
   void set_block_size(int32_t block_size);
 
-  // A request begins to wait; returns its node, which stays its own until it leaves. Requests with equal tokens share it.
+  // A request begins to wait; returns its node, which stays its own until it leaves. Requests with equal tokens share
+  // it.
   NodeId insert(std::span<const int32_t> tokens, Ticket ticket);
   void start(NodeId node, Ticket ticket);   // it no longer waits but computes
   void finish(NodeId node);                 // one that computes leaves
@@ -52,7 +53,7 @@ class RequestTree {
   NodeId parent(NodeId node) const { return at(node).parent; }
   int32_t depth(NodeId node) const { return at(node).depth; }  // tokens from the root to its end
   int32_t blocks_to(NodeId node) const { return at(node).depth / block_size_ * block_size_; }  // in whole blocks
-  bool is_below(NodeId node, NodeId ancestor) const;  // or is that itself
+  bool is_below(NodeId node, NodeId ancestor) const;                                           // or is that itself
   // How many tokens `tokens` shares with any request of the tree.
   int32_t shared_with(std::span<const int32_t> tokens) const;
 

@@ -22,10 +22,17 @@ void Scheduler::events(const mortise_schedule_events& events) {
         backlog_.add(id, {events.tokens[i], static_cast<std::size_t>(events.num_tokens[i])}, events.max_new_tokens[i],
                      events.priorities[i], events.groups[i]);
         break;
-      case MORTISE_EVENT_ENDED: backlog_.end(id); break;
-      case MORTISE_EVENT_PREFIX_RESIDENT: backlog_.pin_resident(id, events.num_tokens[i]); break;
-      case MORTISE_EVENT_PREFIX_EVICTED: backlog_.pin_evicted(id); break;
-      default: break;  // of a later version
+      case MORTISE_EVENT_ENDED:
+        backlog_.end(id);
+        break;
+      case MORTISE_EVENT_PREFIX_RESIDENT:
+        backlog_.pin_resident(id, events.num_tokens[i]);
+        break;
+      case MORTISE_EVENT_PREFIX_EVICTED:
+        backlog_.pin_evicted(id);
+        break;
+      default:
+        break;  // of a later version
     }
   }
 }

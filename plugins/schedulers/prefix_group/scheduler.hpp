@@ -1,4 +1,5 @@
-// plugins/schedulers/prefix_group/scheduler.hpp: the policy as one object. See the README for what it does and promises.
+// plugins/schedulers/prefix_group/scheduler.hpp: the policy as one object. See the README for what it does and
+// promises.
 #pragma once
 
 #include "schedulers/common/planner.hpp"

@@ -105,7 +105,9 @@ struct SimulatedEngine::View {
     if (running(i)) return std::max(0, all - held[i]);
     return all - (preempts ? 0 : num_cached[i] / abi.block_size - cached_free[i]);
   }
-  bool before(int32_t a, int32_t b) const { return std::pair(priorities[a], ids[a]) < std::pair(priorities[b], ids[b]); }
+  bool before(int32_t a, int32_t b) const {
+    return std::pair(priorities[a], ids[a]) < std::pair(priorities[b], ids[b]);
+  }
 };
 
 SimulatedEngine::SimulatedEngine(const mortise_component& scheduler, const SimulationOptions& options, uint64_t seed)
@@ -137,7 +139,8 @@ std::vector<int32_t> SimulatedEngine::draw_tokens(int32_t count) {
 }
 
 uint64_t SimulatedEngine::num_scheduler_sequences() const {
-  const auto* table = static_cast<const mortise_sequences_table*>(component_.get_ext(scheduler_, MORTISE_EXT_SEQUENCES));
+  const auto* table =
+      static_cast<const mortise_sequences_table*>(component_.get_ext(scheduler_, MORTISE_EXT_SEQUENCES));
   return table->num_sequences(scheduler_);
 }
 
@@ -179,7 +182,8 @@ SimulatedRequest SimulatedEngine::draw_request() {
   const auto prompt = static_cast<int32_t>(request.prompt.size());
   request.generated = 1 + up_to(std::min(pool_tokens - prompt + 1, large ? pool_tokens : 60));
   request.priority = up_to(options_.num_priorities);
-  if (options_.num_groups > 0 && random_() % 2 == 0) request.group = 1 + random_() % static_cast<uint64_t>(options_.num_groups);
+  if (options_.num_groups > 0 && random_() % 2 == 0)
+    request.group = 1 + random_() % static_cast<uint64_t>(options_.num_groups);
   return request;
 }
 
@@ -266,9 +270,9 @@ void SimulatedEngine::run(Sequence& s, int32_t n, int32_t drafts) {
   const auto block_size = static_cast<std::size_t>(options_.block_size);
   while (s.publishes && (s.num_published + 1) * options_.block_size <= s.num_computed) {
     const auto index = static_cast<std::size_t>(s.num_published);
-    const auto node = cache_.publish(index == 0 ? kPrefixRoot : s.blocks[index - 1],
-                                     std::span<const int32_t>(s.tokens).subspan(index * block_size, block_size),
-                                     s.blocks[index]);
+    const auto node =
+        cache_.publish(index == 0 ? kPrefixRoot : s.blocks[index - 1],
+                       std::span<const int32_t>(s.tokens).subspan(index * block_size, block_size), s.blocks[index]);
     s.publishes = node.has_value();
     if (!node) break;
     s.blocks[index] = *node;

@@ -1,5 +1,5 @@
-// tests/plugins/schedulers/common/simulated_engine.hpp: what an engine does with a plan, without a model: the host's own
-// KV cache, tokens that are run and drawn, preemptions, pins, events. Every plan is checked against the rules of
+// tests/plugins/schedulers/common/simulated_engine.hpp: what an engine does with a plan, without a model: the host's
+// own KV cache, tokens that are run and drawn, preemptions, pins, events. Every plan is checked against the rules of
 // scheduler.h, and against those of fcfs where the options say so; a breach throws std::logic_error.
 #pragma once
 
@@ -20,12 +20,12 @@ struct SimulationOptions {
   int32_t block_size = 16;
   int32_t token_budget = 64;
   int32_t seq_budget = 8;
-  int32_t max_lookahead = 0;     // drafts a decoding sequence may use; how many are accepted is random
-  bool whole_drafts = false;     // they may not be cut
-  int32_t num_priorities = 1;    // drawn per request
-  int32_t num_prefixes = 0;      // prompts may begin with one of these
-  bool nested = false;           // a prefix may begin with an earlier one
-  int32_t num_groups = 0;        // hints, drawn per request
+  int32_t max_lookahead = 0;   // drafts a decoding sequence may use; how many are accepted is random
+  bool whole_drafts = false;   // they may not be cut
+  int32_t num_priorities = 1;  // drawn per request
+  int32_t num_prefixes = 0;    // prompts may begin with one of these
+  bool nested = false;         // a prefix may begin with an earlier one
+  int32_t num_groups = 0;      // hints, drawn per request
   bool prefix_cache = true;
   bool first_come = false;       // plans must keep the promises of fcfs
   bool hides_followers = false;  // as the engine: who waits for a prefix in flight is not in the view
@@ -68,7 +68,7 @@ class SimulatedEngine {
   int64_t num_rows() const { return num_rows_; }                // computed, of prompts and generated tokens
   int64_t num_prompt_rows() const { return num_prompt_rows_; }  // of them below the prompts' ends
   int64_t num_dropped_pins() const { return num_dropped_pins_; }
-  int64_t num_pins() const { return num_pins_; }  // that were set
+  int64_t num_pins() const { return num_pins_; }             // that were set
   std::size_t num_untold() const { return events_.size(); }  // events that the next step tells
   bool holds_nothing() const { return cache_.num_available() == cache_.num_blocks(); }
 

@@ -107,7 +107,8 @@ std::vector<Tokens> in_groups(int32_t members, std::size_t shared) {
   std::mt19937 random(1);
   std::vector<Tokens> prompts;
   for (int32_t i = 0; i < kRequests; ++i) {
-    if (i % members == 0) prompts.push_back(draw(random, shared + 64));
+    if (i % members == 0)
+      prompts.push_back(draw(random, shared + 64));
     else {
       prompts.push_back(prompts[static_cast<std::size_t>(i - i % members)]);
       const Tokens own = draw(random, 64);

@@ -161,10 +161,13 @@ struct Pairs {
     std::map<int32_t, std::vector<const Tokens*>> children;
     std::size_t here = 0;
     for (const Tokens* tokens : members) {
-      if (tokens->size() == depth) ++here;
-      else children[(*tokens)[depth]].push_back(tokens);
+      if (tokens->size() == depth)
+        ++here;
+      else
+        children[(*tokens)[depth]].push_back(tokens);
     }
-    const auto whole = static_cast<int64_t>(members.size() - 1) * (static_cast<int64_t>(depth) / block_size * block_size);
+    const auto whole =
+        static_cast<int64_t>(members.size() - 1) * (static_cast<int64_t>(depth) / block_size * block_size);
     if (children.size() == 1 && here == 0) return saved(members, depth + 1, block_size);
     int64_t below = 0;
     for (const auto& [token, child] : children) below += saved(child, depth + 1, block_size);
@@ -179,7 +182,9 @@ TEST(RequestTree, ItKnowsWhatComparingAllPairsTells) {
     Pairs pairs;
     Ticket next = 1;
     for (int round = 0; round < 3000; ++round) {
-      const auto any = [&] { return std::next(pairs.entries.begin(), static_cast<std::ptrdiff_t>(random() % pairs.entries.size())); };
+      const auto any = [&] {
+        return std::next(pairs.entries.begin(), static_cast<std::ptrdiff_t>(random() % pairs.entries.size()));
+      };
       const std::uint32_t what = random() % 8;
       if (pairs.entries.empty() || (what < 4 && pairs.entries.size() < 40)) {
         Tokens tokens(1 + random() % 12);  // of two kinds: much is shared, and some are equal

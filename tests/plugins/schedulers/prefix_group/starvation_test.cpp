@@ -1,5 +1,5 @@
-// The bound of the README: a request that finds A older ones of its priority waiting, of R rows, is passed by younger ones
-// of at most R + (4 A + 1) G rows, G = 16 steps of max_batched_tokens.
+// The bound of the README: a request that finds A older ones of its priority waiting, of R rows, is passed by younger
+// ones of at most R + (4 A + 1) G rows, G = 16 steps of max_batched_tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -101,23 +101,24 @@ struct Mix {
 class StarvationProperty : public ::testing::TestWithParam<Mix> {};
 INSTANTIATE_TEST_SUITE_P(
     Mixes, StarvationProperty,
-    ::testing::Values(Mix{"Groups", {.num_blocks = 64, .token_budget = 16, .seq_budget = 4, .num_prefixes = 4}, 6},
-                      Mix{"GroupsInFlight",
-                          {.num_blocks = 64, .token_budget = 16, .seq_budget = 4, .num_prefixes = 4, .hides_followers = true},
-                          6},
-                      Mix{"Nested",
-                          {.num_blocks = 64,
-                           .token_budget = 8,
-                           .seq_budget = 4,
-                           .num_prefixes = 12,
-                           .nested = true,
-                           .hides_followers = true},
-                          8},
-                      Mix{"Hints", {.num_blocks = 64, .token_budget = 8, .seq_budget = 3, .num_prefixes = 3, .num_groups = 3}, 8},
-                      Mix{"Priorities",
-                          {.num_blocks = 64, .token_budget = 16, .seq_budget = 4, .num_priorities = 2, .num_prefixes = 4},
-                          6},
-                      Mix{"None", {.num_blocks = 64, .token_budget = 16, .seq_budget = 4}, 6}),
+    ::testing::Values(
+        Mix{"Groups", {.num_blocks = 64, .token_budget = 16, .seq_budget = 4, .num_prefixes = 4}, 6},
+        Mix{"GroupsInFlight",
+            {.num_blocks = 64, .token_budget = 16, .seq_budget = 4, .num_prefixes = 4, .hides_followers = true},
+            6},
+        Mix{"Nested",
+            {.num_blocks = 64,
+             .token_budget = 8,
+             .seq_budget = 4,
+             .num_prefixes = 12,
+             .nested = true,
+             .hides_followers = true},
+            8},
+        Mix{"Hints", {.num_blocks = 64, .token_budget = 8, .seq_budget = 3, .num_prefixes = 3, .num_groups = 3}, 8},
+        Mix{"Priorities",
+            {.num_blocks = 64, .token_budget = 16, .seq_budget = 4, .num_priorities = 2, .num_prefixes = 4},
+            6},
+        Mix{"None", {.num_blocks = 64, .token_budget = 16, .seq_budget = 4}, 6}),
     [](const auto& info) { return info.param.name; });
 
 TEST_P(StarvationProperty, NobodyIsPassedByMoreThanTheBound) {
