@@ -81,9 +81,9 @@ std::string RunConfig::describe() const {
   return fmt::format(
       "isa {}, threads {}, {}, block_size {}, max_num_seqs {}, max_batched_tokens {}, pool_share {:.2f}, "
       "prefix_cache {}, {}, {} schedule, proposer {}, drafts {} of {}{}{}, {} lengths, weights {}, kv {}",
-      isa, threads, attention, block_size, max_num_seqs, max_batched_tokens, pool_share, prefix_cache, twice ? "twice" : "once",
-      random_schedule ? "random" : scheduler, proposer.empty() ? "none" : proposer, draft_percent, oracle_tokens,
-      choose_proposers ? ", chosen by request" : "", batch_expansion ? ", expanded" : "",
+      isa, threads, attention, block_size, max_num_seqs, max_batched_tokens, pool_share, prefix_cache,
+      twice ? "twice" : "once", random_schedule ? "random" : scheduler, proposer.empty() ? "none" : proposer,
+      draft_percent, oracle_tokens, choose_proposers ? ", chosen by request" : "", batch_expansion ? ", expanded" : "",
       adaptive ? "adaptive" : "fixed", weights, kv_dtype);
 }
 

@@ -25,8 +25,8 @@ struct RunConfig {
   int max_batched_tokens = 2048;
   double pool_share = 1;  // of the blocks that all requests together need; below 1 there will be preemptions
   bool prefix_cache = true;
-  bool twice = false;             // all requests come a second time when the first have ended: the cache is warm
-  bool random_schedule = false;   // else `scheduler`
+  bool twice = false;            // all requests come a second time when the first have ended: the cache is warm
+  bool random_schedule = false;  // else `scheduler`
   std::string scheduler = "fcfs";
   std::string proposer;           // of the pipeline, in Lua: "ngram { max_tokens = 3 }"; empty: none
   int draft_percent = -1;         // -1: no proposer that knows the answers; else how many of its drafts are right

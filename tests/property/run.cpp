@@ -227,8 +227,8 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
       "kv_cache = {{ memory = '{}', prefix_cache = {}, dtype = '{}' }}{}, "
       "speculation = {{ verify = '{}', lengths = '{}', batch_expansion = {} }} }}",
       device, model_plugin(model), model.string(), config.weights, config.attention, config.block_size,
-      config.scheduler, config.max_num_seqs, config.max_batched_tokens, config.kv_memory, config.prefix_cache, config.kv_dtype, proposer,
-      config.verify, config.adaptive ? "adaptive" : "fixed", config.batch_expansion);
+      config.scheduler, config.max_num_seqs, config.max_batched_tokens, config.kv_memory, config.prefix_cache,
+      config.kv_dtype, proposer, config.verify, config.adaptive ? "adaptive" : "fixed", config.batch_expansion);
   // A machine that the tests were carried to has the plugins above the program (scripts/gpu_bundle.sh).
   const std::filesystem::path built = MORTISE_BINARY_DIR;
   const std::filesystem::path folder =

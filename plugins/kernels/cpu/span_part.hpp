@@ -41,10 +41,6 @@ std::int32_t last_position(const SpanUnit& unit) {
 KeyRange keys_of_unit(const SpanUnit& unit, std::int32_t span) {
   return {keys_seen_from(unit.position, unit, span).begin, keys_seen_from(last_position(unit), unit, span).end};
 }
-// Those that all rows see.
-KeyRange keys_of_all(const SpanUnit& unit, std::int32_t span) {
-  return {keys_seen_from(last_position(unit), unit, span).begin, keys_seen_from(unit.position, unit, span).end};
-}
 
 // Where row `row` of the unit is, in rows from q and out.
 std::ptrdiff_t place_of(const SpanUnit& unit, std::int32_t row) {

@@ -22,6 +22,11 @@ MORTISE_INLINE Bf16* probabilities_of(SpanScratch& scratch, std::size_t block) {
   return reinterpret_cast<Bf16*>(scratch.scores) + block * kBlockNumbers;
 }
 
+// The keys of a span that all rows see.
+KeyRange keys_of_all(const SpanUnit& unit, std::int32_t span) {
+  return {keys_seen_from(last_position(unit), unit, span).begin, keys_seen_from(unit.position, unit, span).end};
+}
+
 // All rows see all keys of the block.
 MORTISE_INLINE bool whole_block(const PartSpan& p, std::size_t block) {
   const KeyRange all = keys_of_all(p.part.unit, p.span);

@@ -229,7 +229,9 @@ TEST_F(CompletionsTest, APromptIsComputedOnceForAllItsCompletions) {
       // what is left of the prompt they do not wait for it.
       const bool waits = 2 * (num_prompt - 1) >= num_prompt + length - 1;
       const auto once = static_cast<std::uint64_t>(1 + num_prompt - 1 + 8 * length);  // and the other one's row
-      if (waits) EXPECT_EQ(num_rows(), once) << num_prompt << " + " << length;
+      if (waits) {
+        EXPECT_EQ(num_rows(), once) << num_prompt << " + " << length;
+      }
       engine.reset();
       world.reset();
     }

@@ -133,7 +133,10 @@ TEST(RequestToReplay, AnAbortedRequestRunsNoLongerThanItDid) {
   recorded.request.sampling.choices.clear();
   recorded.choices[1].finish = FinishReason::kStop;
   EXPECT_EQ(request_to_replay(recorded)->sampling.max_tokens, 50);
-  for (RecordedChoice& choice : recorded.choices) choice = {.finish = FinishReason::kAborted};
+  for (RecordedChoice& choice : recorded.choices) {
+    choice = {};
+    choice.finish = FinishReason::kAborted;
+  }
   EXPECT_FALSE(request_to_replay(recorded));
 }
 

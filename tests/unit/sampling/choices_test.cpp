@@ -161,8 +161,8 @@ TEST(ChoiceTokens, AreThoseOfPromptAndChoiceTogether) {
       Ids whole = fixture.tokenizer.encode(text + choice, false);
       const auto begin = static_cast<std::ptrdiff_t>(fixture.prompt.size());
       const bool apart = std::equal(fixture.prompt.begin(), fixture.prompt.end(), whole.begin());
-      if (apart) EXPECT_EQ(ids, Ids(whole.begin() + begin, whole.end())) << text << choice;
-      if (!apart) EXPECT_EQ(ids, fixture.tokenizer.encode(choice, false)) << text << choice;
+      const Ids expected = apart ? Ids(whole.begin() + begin, whole.end()) : fixture.tokenizer.encode(choice, false);
+      EXPECT_EQ(ids, expected) << text << choice;
     }
   }
 }

@@ -46,7 +46,8 @@ TEST(Settings, ChoicesAreAList) {
   Settings s = settings();
   s.set("choices", R"(["yes", "no"])");
   EXPECT_EQ(s.params().choices, (std::vector<GuidedChoice>{"yes", "no"}));
-  EXPECT_EQ(error_of([&] { s.set("choices", "yes"); }), "choices: expected a list of texts and lists of token ids, got \"yes\"");
+  EXPECT_EQ(error_of([&] { s.set("choices", "yes"); }),
+            "choices: expected a list of texts and lists of token ids, got \"yes\"");
 }
 
 TEST(Settings, DefaultUnsets) {
