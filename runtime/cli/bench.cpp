@@ -93,7 +93,7 @@ void add_sizes(CLI::App& command, bench::Sizes& sizes) {
   command.add_option("--output", sizes.output, "tokens to generate for each");
   command.add_option("--groups", sizes.num_groups, "groups: how many (32); score: contexts of choices (2)");
   command.add_option("--largest-group", sizes.largest_group, "groups: one more, of so many (none)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20));
   command.add_option(
       "--shared", sizes.shared,
       "groups, attention: tokens that those of one group share (512; 2000 and 8192); score: of a context (2000)");

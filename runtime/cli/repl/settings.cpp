@@ -41,7 +41,7 @@ const std::vector<Field>& all_fields() {
        /*takes_text=*/true},
       {"stop_token_ids", "a JSON list of token ids that end the answer",
        [](const P& p) { return Json(p.stop_token_ids); }},
-      {"choices", "a JSON list of texts: the answer is one of them",
+      {"choices", "a JSON list of texts and lists of token ids: the answer is one of them",
        [](const P& p) { return choices_json(p.choices); }},
       {"ignore_eos", "go on past end tokens", [](const P& p) { return Json(p.ignore_eos); }, false, {"true", "false"}},
       {"repetition_penalty", "above 1: repeats less", [](const P& p) { return number(p.repetition_penalty); }},
