@@ -13,7 +13,7 @@ constexpr double kWorthAProbe = 0.3;   // of a step: longer drafts that lose mor
 constexpr double kPlausible = 0.5;     // of the best rate: a step without drafts is not taken for twice as fast
 constexpr double kLargestBudget = 50;  // steps: a probe that waited for ever would come all at once
 constexpr double kLargestDebt = 5;     // steps: drafts after one that stood may come before there is a budget
-constexpr double kHorizon = 32;        // steps over which drafting again pays for what was missed meanwhile
+constexpr double kHorizon = 5;         // steps over which drafting again pays for what was missed meanwhile
 constexpr double kHysteresis = 1.03;   // near the point where drafting begins to pay, back and forth costs more
 // Of the time, at most, that goes into choosing; and what a draft that is weighed takes (0.06 to 0.12 us where
 // measured).
@@ -62,11 +62,11 @@ void AdaptiveLengths::begin_choice(std::span<const Candidate> candidates) {
     ++kind_of(*candidate.state).num_candidates;
   }
   for (auto& [bits, kind] : kinds_) {
-    kind.one = kind.costs.drafts.curve(1);
-    kind.all = kind.costs.drafts.curve(std::max(kind.num_candidates, 1));
+    kind.one = kind.costs.curve(1);
+    kind.all = kind.costs.curve(std::max(kind.num_candidates, 1));
     // Until it was measured: as much as a draft, but never so much that no probe could pay for it.
     const double guess = kind.all.known() ? kind.all.at(1) / std::max(kind.num_candidates, 1) : 0;
-    kind.catch_up_s = kind.costs.catch_up_s.value_or(std::min(guess, kProbeShare / 2 * last_step_s_));
+    kind.catch_up_s = kind.costs.catch_up_s().value_or(std::min(guess, kProbeShare / 2 * last_step_s_));
   }
 }
 
@@ -292,18 +292,7 @@ void AdaptiveLengths::measured(const StepTimes& times) {
     if (kind.num_asked == 0) continue;
     const double share = static_cast<double>(kind.num_asked) / all_asked;
     const auto num_asked = static_cast<std::int32_t>(std::lround(share * times.num_asked));
-    measured_drafts(kind, std::max(num_asked, 1), times.most_asked, share * times.draft_s);
-  }
-}
-
-void AdaptiveLengths::measured_drafts(Kind& kind, std::int32_t num_asked, std::int32_t most_asked, double seconds) {
-  DraftCosts& costs = kind.costs;
-  const CostCurve usual = costs.drafts.curve(num_asked);
-  if (kind.num_unseen == 0 || !usual.known()) {
-    costs.drafts.add(num_asked, most_asked, seconds);
-  } else {
-    const double each = std::max(0.0, seconds - usual.at(most_asked)) / kind.num_unseen;
-    costs.catch_up_s = costs.catch_up_s ? *costs.catch_up_s + (each - *costs.catch_up_s) / 8 : each;
+    kind.costs.add(std::max(num_asked, 1), times.most_asked, kind.num_unseen, share * times.draft_s);
   }
 }
 

@@ -98,7 +98,6 @@ class AdaptiveLengths {
   void probe(std::span<const Candidate> candidates, const Choice& best);
   bool probe_zeros(std::span<const Candidate> candidates, const Choice& best);
   bool probe_all(std::span<const Candidate> candidates, const Choice& best, Probe probe);
-  void measured_drafts(Kind& kind, std::int32_t num_asked, std::int32_t most_asked, double seconds);
 
   TimeTable step_costs_{24};  // over (sequences, rows), drafting left out, of steps in which all sequences decode
   std::map<std::uint32_t, Kind> kinds_;

@@ -11,6 +11,8 @@ namespace {
 constexpr double kStep = 0.125;       // of a later measurement
 constexpr double kLargestRise = 1.3;  // of one measurement: a pause of the machine is no property of the shape
 constexpr double kMostWeight = 16;    // of a point, in measurements
+constexpr double kFewUnseen = 0.25;   // for each draft: a call with less to catch up with tells what drafts take
+constexpr double kMostUnseen = 4096;  // tokens, of the calls that tell what catching up takes: the latest count most
 constexpr double kWide = 1.5;         // beyond the measured sizes, the slope is that of two that lie so far apart
 
 // A first measurement may hold what the device does once for a shape. It is not believed where it took much longer than
@@ -143,6 +145,35 @@ CostCurve TimeTable::curve(std::int32_t a) const {
     knots.push_back({known.b, ratio * point.seconds, std::min<double>(known.count, kMostWeight)});
   }
   return CostCurve(std::move(knots), base_);
+}
+
+void DraftCosts::add(std::int32_t num_asked, std::int32_t most, std::int32_t num_unseen, double seconds) {
+  const double num_drafts = static_cast<double>(num_asked) * most;
+  if (num_unseen <= kFewUnseen * num_drafts) {
+    const double catching_up_s = num_unseen * catch_up_s().value_or(0);
+    return drafts_.add(num_asked, most, std::max(0.0, seconds - catching_up_s));
+  }
+  const CostCurve usual = curve(num_asked);
+  if (!usual.known()) {  // each token may have cost as much as any other
+    guess_ = CostCurve::Knot{static_cast<double>(most), seconds * num_drafts / (num_drafts + num_unseen), 1};
+    return;
+  }
+  double beyond_s = seconds - usual.at(most);
+  const double expected_s = num_unseen * catch_up_s().value_or(0);
+  if (expected_s > 0) beyond_s = std::min(beyond_s, kLargestRise * expected_s);
+  const double keep = std::min(1.0, kMostUnseen / (num_unseen_ + num_unseen));
+  beyond_s_ = keep * (beyond_s_ + beyond_s);
+  num_unseen_ = keep * (num_unseen_ + num_unseen);
+}
+
+CostCurve DraftCosts::curve(std::int32_t num_asked) const {
+  CostCurve measured = drafts_.curve(num_asked);
+  return measured.known() || !guess_ ? measured : CostCurve({*guess_}, 0);
+}
+
+std::optional<double> DraftCosts::catch_up_s() const {
+  if (num_unseen_ == 0) return std::nullopt;
+  return std::max(0.0, beyond_s_ / num_unseen_);
 }
 
 }  // namespace mortise

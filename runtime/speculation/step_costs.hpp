@@ -61,10 +61,20 @@ class TimeTable {
   std::map<std::int32_t, Line> lines_;  // by bucket of a
 };
 
-// What it takes to draft.
-struct DraftCosts {
-  TimeTable drafts{0};  // over (sequences asked, most drafts of one), of calls that had nothing to catch up with
-  std::optional<double> catch_up_s = {};  // for each token that a sequence got since it was asked the last time
+// What it takes to draft, and to catch up with tokens that sequences got since they were asked the last time.
+class DraftCosts {
+ public:
+  // A call that drafted at most `most` tokens for each of `num_asked` sequences, with `num_unseen` tokens to catch up
+  // with.
+  void add(std::int32_t num_asked, std::int32_t most, std::int32_t num_unseen, double seconds);
+  CostCurve curve(std::int32_t num_asked) const;  // over the most drafts of one
+  std::optional<double> catch_up_s() const;       // a token
+
+ private:
+  TimeTable drafts_{0};  // over (sequences asked, most drafts of one), of calls that had little to catch up with
+  std::optional<CostCurve::Knot> guess_;  // until there was such a call
+  // Over the other calls, the time beyond what their drafts take, and tokens.
+  double beyond_s_ = 0, num_unseen_ = 0;
 };
 
 }  // namespace mortise
