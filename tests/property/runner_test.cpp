@@ -30,6 +30,7 @@ struct RigOptions {
   int target_blocks = 4096;
   bool prefix_cache = true;
   bool activate = true;
+  bool rejection = false;
   std::string kv_memory = "'auto'", attention = "{}";  // JSON with single quotes
 };
 
@@ -57,6 +58,7 @@ class Rig {
     EngineLimits limits;
     limits.num_blocks = options.target_blocks;
     limits.block_size = options.block_size;
+    limits.rejection = options.rejection;
     service_.activate_kv(limits);
   }
   ~Rig() {
@@ -448,6 +450,26 @@ TEST_F(RunnerTest, MemoryAndAttentionOptionsAreChecked) {
                                HasSubstr("; lower it")));
   EXPECT_THAT(open_error(model, {.attention = "{'block_sise': 32}"}), HasSubstr("did you mean 'block_size'?"));
   EXPECT_EQ(open_error(model, {.kv_memory = "'1MiB'", .attention = "{'block_size': 32}"}), "");
+}
+
+TEST_F(RunnerTest, UnderRejectionItsMemoryHoldsWhatTheTargetsDoes) {
+  const std::filesystem::path& model = models_[0].folder;
+  RigOptions options{.target_blocks = 20, .rejection = true, .kv_memory = "'64KiB'"};
+  const std::string error = open_error(model, options);
+  EXPECT_THAT(error, HasSubstr("kv_memory of 65536 bytes holds "));
+  EXPECT_THAT(error, HasSubstr(" tokens of the draft model in " + model.string()));
+  // 20 blocks of the target, and two for each of the 8 sequences.
+  EXPECT_THAT(error, HasSubstr("beside the target's KV cache of 320 tokens it is to hold 576: "));
+  // What it says helps.
+  const std::string to = "raise kv_memory to ";
+  options.kv_memory = error.substr(error.find(to) + to.size());
+  options.kv_memory.resize(options.kv_memory.find(' '));
+  EXPECT_EQ(open_error(model, options), "");
+  options.kv_memory = "'auto'";
+  EXPECT_EQ(open_error(model, options), "");
+  options.kv_memory = "'64KiB'";
+  options.rejection = false;
+  EXPECT_EQ(open_error(model, options), "");
 }
 
 }  // namespace
