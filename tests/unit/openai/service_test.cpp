@@ -349,6 +349,15 @@ TEST_F(ServiceTest, MoreLogprobsThanALineHoldsAreRefused) {
   EXPECT_EQ(
       refusal("/v1/chat/completions", {{"n", 128}, {"logprobs", true}, {"top_logprobs", 20}, {"max_tokens", 2000}}),
       "the body asks for log probabilities of 2000 tokens in each of 128 choices, " + tail);
+  // Guided ones are as long as the longest choice, whatever max_tokens leaves room for.
+  for (const char* url : {"/v1/completions", "/v1/chat/completions"}) {
+    Json guided = {{"n", 128}, {"choices", {"x", "q"}}, {"logprobs", 20}, {"temperature", 0}};
+    if (url == std::string("/v1/chat/completions")) guided.update({{"logprobs", true}, {"top_logprobs", 20}});
+    EXPECT_EQ(refusal(url, guided), "accepted") << url;
+    guided["choices"] = {"x", std::string(1500, 'q')};
+    EXPECT_EQ(refusal(url, guided),
+              "the body asks for log probabilities of 1501 tokens in each of 128 choices, " + tail);
+  }
 }
 
 TEST_F(ServiceTest, ScoresCompletionsBehindTheirPrompt) {
