@@ -16,9 +16,6 @@ namespace {
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 
 constexpr std::size_t kMaxChoicesOfABody = 16384;  // OpenAI takes 2048 prompts; each choice has some KiB of state
-// A log probability with its token's text takes some 70 bytes of an answer, at most a few hundred: results stay below
-// what a continued file may have in a line. One answer of 131,072 tokens with all alternatives is below it.
-constexpr std::size_t kMaxLogprobs = 3'000'000;
 constexpr std::size_t kMaxCopiedBytes = std::size_t{256} << 20;
 
 // A number that no float holds becomes the largest one: it is out of every range then, too.

@@ -55,6 +55,10 @@ std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& 
 // each prompt's request has a copy of the parameters.
 void check_amount(std::size_t num_prompts, const SamplingParams& params);
 
+// Log probabilities of one answer. One with its token's text takes some 70 bytes of it, at most a few hundred: results
+// stay below what a continued file may have in a line. One answer of 131,072 tokens with all alternatives is below it.
+inline constexpr std::size_t kMaxLogprobs = 3'000'000;
+
 // Throws when so many log probabilities would make an answer that neither memory nor a line can hold.
 void check_logprobs(std::size_t num_choices, std::size_t num_tokens, std::int32_t num_alternatives);
 

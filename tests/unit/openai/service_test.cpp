@@ -404,6 +404,13 @@ TEST_F(ServiceTest, ChoiceLogprobsAreThoseOfAScore) {
   }
   const Json dialogue = chat({{"choices", {"x", "q"}}, {"choice_logprobs", true}});
   ASSERT_EQ(dialogue["choices"][0]["choice_logprobs"].size(), 2u);
+  // 2605 lists of one token for each of 128 answers: each entry counts as 9 values.
+  Json many = Json::array();
+  for (int i = 0; i < 2605; ++i) many.push_back({71});
+  EXPECT_EQ(refusal("/v1/completions", {{"choice_logprobs", true}, {"choices", many}, {"n", 128}}),
+            "choice_logprobs: the log probabilities of 2605 choices behind each of 1 prompts, for each of n = 128 "
+            "answers, are more than the 3000000 values that one body may ask for; lower n, send several bodies, or "
+            "take /v1/score, which tells them once");
   EXPECT_EQ(refusal("/v1/completions", {{"choice_logprobs", true}}),
             "choice_logprobs is true, but there are no choices; name them in 'choices', or leave it out");
   EXPECT_EQ(refusal("/v1/chat/completions", {{"choice_logprobs", 1}}),
