@@ -214,12 +214,14 @@ std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& 
   return ids;
 }
 
+void check_count(std::size_t count, const std::string& of_what) {
+  if (count <= kMaxChoicesOfABody) return;
+  fail("the body asks for {} {}; at most {} are taken: send several bodies", count, of_what, kMaxChoicesOfABody);
+}
+
 void check_amount(std::size_t num_prompts, const SamplingParams& params) {
-  const std::size_t num_choices = num_prompts * static_cast<std::size_t>(std::max(1, params.n));
-  if (num_choices > kMaxChoicesOfABody) {
-    fail("the body asks for {} choices ({} prompts, n = {}); at most {} are taken: send several bodies", num_choices,
-         num_prompts, params.n, kMaxChoicesOfABody);
-  }
+  check_count(num_prompts * static_cast<std::size_t>(std::max(1, params.n)),
+              fmt::format("choices ({} prompts, n = {})", num_prompts, params.n));
   constexpr std::size_t kBiasBytes = 48;  // a node of the map
   std::size_t bytes = params.logit_bias.size() * kBiasBytes;
   for (const std::string& stop : params.stop) bytes += stop.size() + sizeof stop;

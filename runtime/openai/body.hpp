@@ -51,8 +51,11 @@ nlohmann::json choices_json(const std::vector<GuidedChoice>& choices);
 // get it twice.
 std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& tokenizer);
 
-// Throws when a body of so many prompts asks for more than one body may: each choice is a sequence of the engine, and
-// each prompt's request has a copy of the parameters.
+// Throws when a body asks for more of something, choices or completions, than one body may: each is a sequence of the
+// engine.
+void check_count(std::size_t count, const std::string& of_what);
+
+// The same for the choices of so many prompts, whose requests each have a copy of the parameters.
 void check_amount(std::size_t num_prompts, const SamplingParams& params);
 
 // Log probabilities of one answer. One with its token's text takes some 70 bytes of it, at most a few hundred: results

@@ -20,7 +20,7 @@ struct ScoreWork {
 std::shared_ptr<ScoreWork> read_work(const Body& body, const Tokenizer& tokenizer) {
   const nlohmann::json& completions = body.require("completions");
   if (!completions.is_array()) fail_type("completions", "a list", completions);
-  check_amount(completions.size(), {});
+  check_count(completions.size(), "completions");
   auto work = std::make_shared<ScoreWork>();
   work->plain.sampling.max_tokens = 0;
   read_scheduling(body, work->plain);

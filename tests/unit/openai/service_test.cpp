@@ -376,6 +376,11 @@ TEST_F(ServiceTest, ScoresCompletionsBehindTheirPrompt) {
                                      "is_greedy": true})"));
 }
 
+TEST_F(ServiceTest, ABodyMayAskForSoManyScores) {
+  EXPECT_EQ(refusal("/v1/score", {{"completions", std::vector<std::vector<int>>(16385, {71})}}),
+            "the body asks for 16385 completions; at most 16384 are taken: send several bodies");
+}
+
 TEST_F(ServiceTest, ChoiceLogprobsAreThoseOfAScore) {
   const Json choices = {"x", {71, 72}, "xq"};
   const Json body = {{"prompt", kPrompt}, {"choices", choices}, {"choice_logprobs", true}, {"n", 2}, {"seed", 1}};
