@@ -25,7 +25,14 @@ std::shared_ptr<ScoreWork> read_work(const Body& body, const Tokenizer& tokenize
   work->plain.sampling.max_tokens = 0;
   read_scheduling(body, work->plain);
   ScoreSplitter splitter(body.require("prompt"), tokenizer, body.boolean("add_special_tokens").value_or(true));
-  for (const nlohmann::json& completion : completions) work->completions.push_back(splitter.split(completion));
+  std::size_t num_tokens = 0;
+  for (const nlohmann::json& completion : completions) {
+    work->completions.push_back(splitter.split(completion));
+    num_tokens += work->completions.back().completion.size();
+    if (num_tokens <= kMaxLogprobs) continue;
+    fail("completions: the first {} of {} have {} tokens; at most {} are scored for one body: send several bodies",
+         work->completions.size(), completions.size(), num_tokens, kMaxLogprobs);
+  }
   return work;
 }
 

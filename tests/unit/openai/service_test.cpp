@@ -379,6 +379,10 @@ TEST_F(ServiceTest, ScoresCompletionsBehindTheirPrompt) {
 TEST_F(ServiceTest, ABodyMayAskForSoManyScores) {
   EXPECT_EQ(refusal("/v1/score", {{"completions", std::vector<std::vector<int>>(16385, {71})}}),
             "the body asks for 16385 completions; at most 16384 are taken: send several bodies");
+  // Before the engine sees them, and as soon as they are too many.
+  EXPECT_EQ(refusal("/v1/score", {{"completions", std::vector<std::vector<int>>(4000, std::vector<int>(1000, 71))}}),
+            "completions: the first 3001 of 4000 have 3001000 tokens; at most 3000000 are scored for one body: send "
+            "several bodies");
 }
 
 TEST_F(ServiceTest, ChoiceLogprobsAreThoseOfAScore) {
