@@ -79,7 +79,7 @@ std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& 
   };
   run.session.pipeline_for(body).service.handle(batch.url, body, answered,
                                                 {identity.hex, run.created, /*schedule_figures=*/false});
-  return num_sequences(body);
+  return num_sequences(batch.url, body);
 }
 
 LinesCommand::Result read_result(const Json& result) {

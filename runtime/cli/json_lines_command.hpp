@@ -43,7 +43,4 @@ struct LinesCommand {
 
 void add_lines_command(CLI::App& app, const LinesCommand& command);
 
-// How many sequences the body of a completion, a chat or a score keeps busy, if it is right.
-std::size_t num_sequences(const nlohmann::json& body);
-
 }  // namespace mortise

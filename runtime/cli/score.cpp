@@ -18,6 +18,8 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
+constexpr const char* kUrl = "/v1/score";
+
 struct ScoreLine {
   Json id;
   Json body;
@@ -71,8 +73,8 @@ std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& 
     finish({dump_line(result), false, answer.body["usage"]["total_tokens"].get<std::uint64_t>()});
   };
   run.session.pipeline_for(score.body)
-      .service.handle("/v1/score", score.body, answered, {std::nullopt, run.created, /*schedule_figures=*/false});
-  return num_sequences(score.body);
+      .service.handle(kUrl, score.body, answered, {std::nullopt, run.created, /*schedule_figures=*/false});
+  return num_sequences(kUrl, score.body);
 }
 
 LinesCommand::Result read_result(const Json& result) {

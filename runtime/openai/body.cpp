@@ -234,6 +234,27 @@ void check_amount(std::size_t num_prompts, const SamplingParams& params) {
   }
 }
 
+std::size_t num_sequences(const std::string& url, const nlohmann::json& body) {
+  const auto length = [](const nlohmann::json& object, const char* name) -> std::size_t {
+    const auto list = object.is_object() ? object.find(name) : object.end();
+    return list != object.end() && list->is_array() ? list->size() : 0;
+  };
+  if (url == "/v1/score") return length(body, "completions");
+  const auto prompt = body.find("prompt");
+  const bool many = prompt != body.end() && prompt->is_array() && !prompt->empty() && !prompt->front().is_number();
+  std::size_t num_each = 1;
+  for (const char* name : {"n", "best_of"}) {
+    const auto n = body.find(name);
+    if (n != body.end() && n->is_number_unsigned()) num_each = std::max(num_each, n->get<std::size_t>());
+  }
+  num_each = std::min<std::size_t>(num_each, kMaxChoices);  // the body is refused above
+  if (const auto scored = body.find("choice_logprobs"); scored != body.end() && *scored == true) {
+    num_each += length(body, "choices") + length(body, "guided_choice");
+    if (const auto other = body.find("structured_outputs"); other != body.end()) num_each += length(*other, "choice");
+  }
+  return (many ? prompt->size() : 1) * num_each;
+}
+
 void check_logprobs(std::size_t num_choices, std::size_t num_tokens, std::int32_t num_alternatives) {
   if (num_choices * num_tokens * static_cast<std::size_t>(num_alternatives + 1) <= kMaxLogprobs) return;
   fail(

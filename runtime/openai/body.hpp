@@ -58,6 +58,9 @@ void check_count(std::size_t count, const std::string& of_what);
 // The same for the choices of so many prompts, whose requests each have a copy of the parameters.
 void check_amount(std::size_t num_prompts, const SamplingParams& params);
 
+// How many sequences a body for `url` keeps busy, if it is right.
+std::size_t num_sequences(const std::string& url, const nlohmann::json& body);
+
 // Log probabilities of one answer. One with its token's text takes some 70 bytes of it, at most a few hundred: results
 // stay below what a continued file may have in a line. One answer of 131,072 tokens with all alternatives is below it.
 inline constexpr std::size_t kMaxLogprobs = 3'000'000;
