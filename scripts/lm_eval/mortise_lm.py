@@ -14,12 +14,16 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 
+MAX_COMPLETIONS = 1000  # of a line: a body takes 16,384, and 3 million tokens of them
+
+
 def grouped(pairs):
-    """Of (context, continuation) pairs: the contexts, each with its continuations, and for each pair where it is among them."""
+    """Of (context, continuation) pairs: lines of a context with continuations of it, and for each pair where it is among them."""
     lines, places, index = [], [], {}
     for context, continuation in pairs:
-        at = index.setdefault(context, len(lines))
-        if at == len(lines):
+        at = index.get(context)
+        if at is None or len(lines[at]["completions"]) == MAX_COMPLETIONS:
+            at = index[context] = len(lines)
             lines.append({"prompt": context, "completions": []})
         places.append((at, len(lines[at]["completions"])))
         lines[at]["completions"].append(continuation)
