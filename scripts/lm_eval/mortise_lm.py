@@ -46,8 +46,10 @@ class MortiseLM(LM):
             source, target = pathlib.Path(folder, "in.jsonl"), pathlib.Path(folder, "out.jsonl")
             source.write_text("".join(json.dumps(line) + "\n" for line in lines))
             process = subprocess.run([self.program, command, *self.script, "-i", source, "-o", target], stderr=subprocess.PIPE,
-                                     text=True)
-            results = [json.loads(line) for line in target.read_text().splitlines()] if target.exists() else []
+                                     encoding="utf-8")
+            # Not splitlines(): a text may have U+2028 and others at which that would break a line.
+            text = target.read_text(encoding="utf-8") if target.exists() else ""
+            results = [json.loads(line) for line in text.split("\n") if line]
             if process.returncode != 0 or len(results) != len(lines):
                 failed = next((r for r in results if r.get("error") or r.get("response", {}).get("status_code", 200) != 200), None)
                 raise RuntimeError(f"mortise {command}: {failed or process.stderr.strip()}")
