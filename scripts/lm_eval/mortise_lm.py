@@ -1,9 +1,10 @@
 """lm-evaluation-harness on `mortise score` and `mortise batch`: no server, one process for each kind of request.
 
-    lm_eval --model mortise --model_args script=pipeline.lua,mortise=build/release/mortise --tasks ...
+    python3 scripts/lm_eval --model mortise --model_args script=pipeline.lua,mortise=build/release/mortise --tasks ...
 
-with this folder on PYTHONPATH and `--include_path` of the tasks; run_demo.sh shows it. Mortise tokenizes, and splits a context and
-a continuation as the harness's own models do (runtime/openai/score_tokens.hpp). `script` may be left out: the demo model.
+(`lm_eval` itself does not know the model: __main__.py registers it), with `--include_path` of tasks of one's own; run_demo.sh
+shows it. Mortise tokenizes, and splits a context and a continuation as the harness's own models do
+(runtime/openai/score_tokens.hpp). `script` may be left out: the demo model.
 """
 import json
 import pathlib
@@ -70,8 +71,10 @@ class MortiseLM(LM):
         lines = []
         for index, request in enumerate(requests):
             context, options = request.args
-            stop = options.get("until", [])
+            stop = options.get("until") or []
+            stop = [text for text in ([stop] if isinstance(stop, str) else stop) if text]  # the harness has empty ones, which end nothing
             body = {"prompt": context, "temperature": options.get("temperature", 0) if options.get("do_sample") else 0,
-                    "max_tokens": options.get("max_gen_toks", 256), "stop": [stop] if isinstance(stop, str) else stop}
+                    "max_tokens": options.get("max_gen_toks", 256), "stop": stop}
+            body |= {name: options[name] for name in ("top_p", "top_k") if name in options}
             lines.append({"custom_id": str(index), "method": "POST", "url": "/v1/completions", "body": body})
         return [result["response"]["body"]["choices"][0]["text"] for result in self.run("batch", lines)]
