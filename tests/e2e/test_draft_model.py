@@ -121,7 +121,7 @@ def test_a_tokenizer_of_other_tokens_is_refused_with_the_first_of_them(mortise, 
 
 @pytest.mark.parametrize("options, path, text", [
     ("", "/nowhere/draft", "/nowhere/draft"),
-    ("", "", "the draft model has no path: give the folder of its checkpoint"),
+    ("", "", "option 'path' of proposer 'draft_model' is \"\""),
     ("max_tokens = 0", "DEMO-draft", "option 'max_tokens' of proposer 'draft_model' is 0"),
     ("kv_memory = 'much'", "DEMO-draft", "option 'kv_memory' is \"much\""),
     ("kv_memory = 10", "DEMO-draft", "kv_memory of 10 bytes holds no block of 16 tokens"),

@@ -32,6 +32,7 @@ struct RigOptions {
   bool activate = true;
   bool rejection = false;
   std::string kv_memory = "'auto'", attention = "{}";  // JSON with single quotes
+  std::optional<std::string> path = {};                // of the draft model; none: the target is its own
 };
 
 // A runner as a proposer sees it, without an engine.
@@ -46,7 +47,7 @@ class Rig {
         table_(*static_cast<const mortise_runner_table*>(service_.extension(MORTISE_EXT_RUNNER))) {
     std::string text = fmt::format("{{'kv_memory': {}, 'attention': {}}}", options.kv_memory, options.attention);
     std::ranges::replace(text, '\'', '"');
-    const std::string path = model.string();
+    const std::string path = options.path.value_or(model.string());
     mortise_runner_open_args args{};
     args.struct_size = sizeof args;
     args.path = {path.data(), path.size()};
@@ -434,8 +435,9 @@ std::string open_error(const std::filesystem::path& model, const RigOptions& opt
   }
 }
 
-TEST_F(RunnerTest, MemoryAndAttentionOptionsAreChecked) {
+TEST_F(RunnerTest, PathMemoryAndAttentionOptionsAreChecked) {
   const std::filesystem::path& model = models_[0].folder;
+  EXPECT_EQ(open_error(model, {.path = ""}), "the draft model has no path: give the folder of its checkpoint");
   EXPECT_EQ(open_error(model, {.kv_memory = "'12 monkeys'"}),
             "option 'kv_memory' is \"12 monkeys\" (a string); expected \"auto\", bytes, or a text such as \"512MiB\" "
             "with KiB, MiB or GiB");
