@@ -116,6 +116,17 @@ class LinesRunner {
 
 }  // namespace
 
+std::optional<std::string> read_line_body(const LinesRun& run, const std::function<nlohmann::json&()>& read) {
+  try {
+    nlohmann::json& body = read();
+    run.session.route(body);
+    run.session.pipeline_name(body);
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 void add_lines_command(CLI::App& app, const LinesCommand& description) {
   CLI::App* command = app.add_subcommand(description.name, description.description);
   const auto options = std::make_shared<LinesOptions>();

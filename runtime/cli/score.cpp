@@ -56,12 +56,12 @@ std::string error_line(OrderedJson result, std::size_t number, const std::string
 
 std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& finish) {
   ScoreLine score;
-  try {
+  const auto read = [&]() -> Json& {
     read_line(line, run.max_line_bytes, score);
-    run.session.route(score.body);
-    run.session.pipeline_name(score.body);  // a wrong name is the line's fault, a pipeline that does not open is not
-  } catch (const Error& error) {
-    finish({error_line(head(line, score.id), line.number, error.what()), true, 0});
+    return score.body;
+  };
+  if (const auto mistake = read_line_body(run, read)) {
+    finish({error_line(head(line, score.id), line.number, *mistake), true, 0});
     return 0;
   }
   const auto answered = [result = head(line, score.id), number = line.number, finish](Answer answer) mutable {
