@@ -59,7 +59,8 @@ line '/set max_tokens 2000' '^>$'
 line '/set ignore_eos true' '^>$'
 text 'One day'
 keys Enter
-await '^ [A-Z][a-z]+ [a-z]+'
+# await is too slow here: a tenth of a second is a whole story.
+until "${terminal[@]}" capture-pane -p -t repl | grep -A 1 '^> One day' | grep -qE '^ [A-Z]'; do :; done
 keys C-c # stops the answer
 await '^>$'
 line '/sett' '^>$'

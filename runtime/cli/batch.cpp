@@ -59,12 +59,12 @@ std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& 
   const LineIdentity identity(line);
   const std::string id = kIdPrefix + identity.hex;
   BatchLine batch;
-  try {
+  const auto read = [&]() -> Json& {
     read_line(line, run.max_line_bytes, batch);
-    run.session.route(batch.body);
-    run.session.pipeline_name(batch.body);  // a wrong name is the line's fault, a pipeline that does not open is not
-  } catch (const Error& error) {
-    const std::string message = fmt::format("line {}: {}", line.number, error.what());
+    return batch.body;
+  };
+  if (const auto mistake = read_line_body(run, read)) {
+    const std::string message = fmt::format("line {}: {}", line.number, *mistake);
     const OrderedJson why = {{"code", "invalid_line"}, {"message", message}, {"line", line.number}};
     finish({result_line(id, batch.custom_id, nullptr, why), true, 0});
     return 0;
@@ -79,7 +79,7 @@ std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& 
   };
   run.session.pipeline_for(body).service.handle(batch.url, body, answered,
                                                 {identity.hex, run.created, /*schedule_figures=*/false});
-  return num_sequences(body);
+  return num_sequences(batch.url, body);
 }
 
 LinesCommand::Result read_result(const Json& result) {

@@ -11,7 +11,6 @@
 #include "jsonl/input_lines.hpp"
 #include "jsonl/output_lines.hpp"
 #include "jsonl/progress.hpp"
-#include "sampling/params.hpp"
 
 namespace mortise {
 namespace {
@@ -117,16 +116,15 @@ class LinesRunner {
 
 }  // namespace
 
-std::size_t num_sequences(const nlohmann::json& body) {
-  if (const auto completions = body.find("completions"); completions != body.end()) return completions->size();
-  const auto prompt = body.find("prompt");
-  const bool many = prompt != body.end() && prompt->is_array() && !prompt->empty() && !prompt->front().is_number();
-  std::size_t num_choices = 1;
-  for (const char* name : {"n", "best_of"}) {
-    const auto n = body.find(name);
-    if (n != body.end() && n->is_number_unsigned()) num_choices = std::max(num_choices, n->get<std::size_t>());
+std::optional<std::string> read_line_body(const LinesRun& run, const std::function<nlohmann::json&()>& read) {
+  try {
+    nlohmann::json& body = read();
+    run.session.route(body);
+    run.session.pipeline_name(body);
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error.what();
   }
-  return (many ? prompt->size() : 1) * std::min<std::size_t>(num_choices, kMaxChoices);  // the body is refused above
 }
 
 void add_lines_command(CLI::App& app, const LinesCommand& description) {

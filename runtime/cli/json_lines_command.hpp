@@ -41,9 +41,10 @@ struct LinesCommand {
   std::function<nlohmann::json(const InputLine&, std::size_t max_line_bytes)> body;
 };
 
-void add_lines_command(CLI::App& app, const LinesCommand& command);
+// For `start`: reads a line with `read`, which returns the body of its request, and sees to its pipeline. What is wrong
+// with the line, if something is: a wrong name is the line's fault, a pipeline that does not open is not.
+std::optional<std::string> read_line_body(const LinesRun& run, const std::function<nlohmann::json&()>& read);
 
-// How many sequences the body of a completion, a chat or a score keeps busy, if it is right.
-std::size_t num_sequences(const nlohmann::json& body);
+void add_lines_command(CLI::App& app, const LinesCommand& command);
 
 }  // namespace mortise

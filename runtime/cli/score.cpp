@@ -18,6 +18,8 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
+constexpr const char* kUrl = "/v1/score";
+
 struct ScoreLine {
   Json id;
   Json body;
@@ -54,12 +56,12 @@ std::string error_line(OrderedJson result, std::size_t number, const std::string
 
 std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& finish) {
   ScoreLine score;
-  try {
+  const auto read = [&]() -> Json& {
     read_line(line, run.max_line_bytes, score);
-    run.session.route(score.body);
-    run.session.pipeline_name(score.body);  // a wrong name is the line's fault, a pipeline that does not open is not
-  } catch (const Error& error) {
-    finish({error_line(head(line, score.id), line.number, error.what()), true, 0});
+    return score.body;
+  };
+  if (const auto mistake = read_line_body(run, read)) {
+    finish({error_line(head(line, score.id), line.number, *mistake), true, 0});
     return 0;
   }
   const auto answered = [result = head(line, score.id), number = line.number, finish](Answer answer) mutable {
@@ -71,8 +73,8 @@ std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& 
     finish({dump_line(result), false, answer.body["usage"]["total_tokens"].get<std::uint64_t>()});
   };
   run.session.pipeline_for(score.body)
-      .service.handle("/v1/score", score.body, answered, {std::nullopt, run.created, /*schedule_figures=*/false});
-  return num_sequences(score.body);
+      .service.handle(kUrl, score.body, answered, {std::nullopt, run.created, /*schedule_figures=*/false});
+  return num_sequences(kUrl, score.body);
 }
 
 LinesCommand::Result read_result(const Json& result) {

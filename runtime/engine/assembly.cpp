@@ -15,7 +15,6 @@ namespace {
 
 // Of a device whose KV cache is to fill it: what stays free for workspaces and captured graphs.
 constexpr std::uint64_t kKeptFree = std::uint64_t{1} << 30, kKeptShare = 12;
-constexpr std::int32_t kMaxPaths = 64;  // of a draft tree
 
 double gib(std::uint64_t bytes) {
   return static_cast<double>(bytes) / (1 << 30);
@@ -172,7 +171,7 @@ void Assembly::open_proposer(const PartDescription& description, const mortise_q
   proposer.max_tokens = MORTISE_HAS(proposer.api, max_drafts) ? proposer.api->max_drafts(proposer.self)
                                                               : choice.options.value("max_tokens", 0);
   if ((proposer.capabilities & MORTISE_CAP_TREE) != 0) {
-    proposer.max_paths = std::clamp(choice.options.value("branches", 1), 1, kMaxPaths);
+    proposer.max_paths = std::clamp(choice.options.value("branches", 1), 1, MORTISE_MAX_DRAFT_PATHS);
   }
   limits_.max_draft_tokens = std::max(limits_.max_draft_tokens, proposer.max_tokens);
   limits_.max_paths = std::max(limits_.max_paths, proposer.max_paths);

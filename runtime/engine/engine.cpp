@@ -436,13 +436,11 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     ++num_accepted;
     if (finish == FinishReason::kNone) ++sequence.num_computed;  // the draft's row was this token's
   }
-  std::size_t num_drafts = drafts.size();
-  for (const DraftFork& fork : sequence.forks) num_drafts += fork.drafts.size();
   kv_.drop_forks(sequence);
-  sequence.usage.draft_tokens += static_cast<std::int32_t>(num_drafts);
+  sequence.usage.draft_tokens += static_cast<std::int32_t>(drafts.size());
   sequence.usage.accepted_tokens += num_accepted;
   counters_.num_generated += static_cast<std::uint64_t>(num_committed);
-  counters_.num_draft_tokens += num_drafts;
+  counters_.num_draft_tokens += drafts.size();
   drafting_.verified(sequence, num_accepted);
   counters_.num_accepted_tokens += static_cast<std::uint64_t>(num_accepted);
   if (num_committed > 0 && sequence.num_generated() == num_committed) trace_.mark(sequence, "first token");

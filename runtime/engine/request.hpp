@@ -41,7 +41,7 @@ struct Usage {
   std::int32_t prompt_tokens = 0;
   std::int32_t completion_tokens = 0;
   std::int32_t cached_tokens = 0;  // prompt tokens whose KV came from the prefix cache
-  std::int32_t draft_tokens = 0;
+  std::int32_t draft_tokens = 0;   // of a tree those of the path that was kept, here and in all statistics
   std::int32_t accepted_tokens = 0;
 };
 

@@ -16,9 +16,6 @@ namespace {
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 
 constexpr std::size_t kMaxChoicesOfABody = 16384;  // OpenAI takes 2048 prompts; each choice has some KiB of state
-// A log probability with its token's text takes some 70 bytes of an answer, at most a few hundred: results stay below
-// what a continued file may have in a line. One answer of 131,072 tokens with all alternatives is below it.
-constexpr std::size_t kMaxLogprobs = 3'000'000;
 constexpr std::size_t kMaxCopiedBytes = std::size_t{256} << 20;
 
 // A number that no float holds becomes the largest one: it is out of every range then, too.
@@ -217,12 +214,14 @@ std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& 
   return ids;
 }
 
+void check_count(std::size_t count, const std::string& of_what) {
+  if (count <= kMaxChoicesOfABody) return;
+  fail("the body asks for {} {}; at most {} are taken: send several bodies", count, of_what, kMaxChoicesOfABody);
+}
+
 void check_amount(std::size_t num_prompts, const SamplingParams& params) {
-  const std::size_t num_choices = num_prompts * static_cast<std::size_t>(std::max(1, params.n));
-  if (num_choices > kMaxChoicesOfABody) {
-    fail("the body asks for {} choices ({} prompts, n = {}); at most {} are taken: send several bodies", num_choices,
-         num_prompts, params.n, kMaxChoicesOfABody);
-  }
+  check_count(num_prompts * static_cast<std::size_t>(std::max(1, params.n)),
+              fmt::format("choices ({} prompts, n = {})", num_prompts, params.n));
   constexpr std::size_t kBiasBytes = 48;  // a node of the map
   std::size_t bytes = params.logit_bias.size() * kBiasBytes;
   for (const std::string& stop : params.stop) bytes += stop.size() + sizeof stop;
@@ -233,6 +232,27 @@ void check_amount(std::size_t num_prompts, const SamplingParams& params) {
         "several bodies",
         num_prompts, bytes);
   }
+}
+
+std::size_t num_sequences(const std::string& url, const nlohmann::json& body) {
+  const auto length = [](const nlohmann::json& object, const char* name) -> std::size_t {
+    const auto list = object.is_object() ? object.find(name) : object.end();
+    return list != object.end() && list->is_array() ? list->size() : 0;
+  };
+  if (url == "/v1/score") return length(body, "completions");
+  const auto prompt = body.find("prompt");
+  const bool many = prompt != body.end() && prompt->is_array() && !prompt->empty() && !prompt->front().is_number();
+  std::size_t num_each = 1;
+  for (const char* name : {"n", "best_of"}) {
+    const auto n = body.find(name);
+    if (n != body.end() && n->is_number_unsigned()) num_each = std::max(num_each, n->get<std::size_t>());
+  }
+  num_each = std::min<std::size_t>(num_each, kMaxChoices);  // the body is refused above
+  if (const auto scored = body.find("choice_logprobs"); scored != body.end() && *scored == true) {
+    num_each += length(body, "choices") + length(body, "guided_choice");
+    if (const auto other = body.find("structured_outputs"); other != body.end()) num_each += length(*other, "choice");
+  }
+  return (many ? prompt->size() : 1) * num_each;
 }
 
 void check_logprobs(std::size_t num_choices, std::size_t num_tokens, std::int32_t num_alternatives) {

@@ -51,9 +51,19 @@ nlohmann::json choices_json(const std::vector<GuidedChoice>& choices);
 // get it twice.
 std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& tokenizer);
 
-// Throws when a body of so many prompts asks for more than one body may: each choice is a sequence of the engine, and
-// each prompt's request has a copy of the parameters.
+// Throws when a body asks for more of something, choices or completions, than one body may: each is a sequence of the
+// engine.
+void check_count(std::size_t count, const std::string& of_what);
+
+// The same for the choices of so many prompts, whose requests each have a copy of the parameters.
 void check_amount(std::size_t num_prompts, const SamplingParams& params);
+
+// How many sequences a body for `url` keeps busy, if it is right.
+std::size_t num_sequences(const std::string& url, const nlohmann::json& body);
+
+// Log probabilities of one answer. One with its token's text takes some 70 bytes of it, at most a few hundred: results
+// stay below what a continued file may have in a line. One answer of 131,072 tokens with all alternatives is below it.
+inline constexpr std::size_t kMaxLogprobs = 3'000'000;
 
 // Throws when so many log probabilities would make an answer that neither memory nor a line can hold.
 void check_logprobs(std::size_t num_choices, std::size_t num_tokens, std::int32_t num_alternatives);

@@ -100,9 +100,10 @@ void Service::chat(const nlohmann::json& json, const AnswerStamp& stamp, std::fu
     answer["usage"] = usage_json(result, stamp);
     return answer;
   };
+  const auto n = static_cast<std::size_t>(request.sampling.n);
   std::vector<Request> requests{std::move(request)};
   run_job_with_choices(
-      engine_, std::move(requests), choice_logprobs,
+      engine_, std::move(requests), choice_logprobs ? n : 0,
       [make, done = std::move(done)](const JobResult& result, const ChoiceLogprobs& guided, const std::string& error) {
         done(make_answer(error, [&] { return make(result, guided); }));
       });

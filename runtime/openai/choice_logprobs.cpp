@@ -22,16 +22,30 @@ struct ChoiceWork {
   std::vector<ScoredChoice> choices;
 };
 
-std::shared_ptr<const ChoiceWork> make_work(const Engine& engine, const std::vector<Request>& requests) {
+// What an entry of a list takes beside its tokens, counted in log probabilities: names, brackets and the choice itself.
+constexpr std::size_t kEntrySize = 8;
+
+// Throws when so many lists would make an answer that neither memory nor a line can hold.
+void check_lists(std::size_t num_logprobs, const std::vector<Request>& requests, std::size_t n) {
+  if (num_logprobs <= kMaxLogprobs) return;
+  fail(
+      "choice_logprobs: the log probabilities of {} choices behind each of {} prompts, for each of n = {} answers, are "
+      "more than the {} values that one body may ask for; lower n, send several bodies, or take /v1/score, which tells "
+      "them once",
+      requests.front().sampling.choices.size(), requests.size(), n, kMaxLogprobs);
+}
+
+std::shared_ptr<const ChoiceWork> make_work(const Engine& engine, const std::vector<Request>& requests, std::size_t n) {
   auto work = std::make_shared<ChoiceWork>();
-  std::size_t num_tokens = 0;
+  std::size_t num_logprobs = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const Request& request = requests[i];
     std::vector<std::vector<std::int32_t>> tokens = engine.choice_tokens(request);
     for (std::size_t j = 0; j < tokens.size(); ++j) {
-      num_tokens += tokens[j].size() * static_cast<std::size_t>(request.sampling.n);  // each of the n has the list
+      num_logprobs += (tokens[j].size() + kEntrySize) * n;  // each of the n has the list
       work->choices.push_back({i, request.sampling.choices[j], std::move(tokens[j])});
     }
+    check_lists(num_logprobs, requests, n);
     Request& prompt = work->prompts.emplace_back();
     prompt.prompt = request.prompt;
     prompt.sampling.max_tokens = 0;
@@ -40,7 +54,6 @@ std::shared_ptr<const ChoiceWork> make_work(const Engine& engine, const std::vec
     prompt.group = request.group;
     prompt.speculation = request.speculation;
   }
-  check_logprobs(1, num_tokens, 0);
   return work;
 }
 
@@ -93,15 +106,15 @@ bool read_choice_logprobs(const Body& body, const SamplingParams& sampling) {
   return wanted;
 }
 
-void run_job_with_choices(Engine& engine, std::vector<Request> requests, bool wanted,
+void run_job_with_choices(Engine& engine, std::vector<Request> requests, std::size_t n,
                           std::function<void(JobResult, ChoiceLogprobs, std::string)> done) {
-  if (!wanted) {
+  if (n == 0) {
     return run_job(engine, std::move(requests), [done = std::move(done)](JobResult result, std::string error) {
       done(std::move(result), {}, std::move(error));
     });
   }
   const auto halves = std::make_shared<Halves>();
-  halves->work = make_work(engine, requests);
+  halves->work = make_work(engine, requests, n);
   halves->done = std::move(done);
   const auto take = [halves](JobResult Halves::*half) {
     return [halves, half](JobResult result, std::string error) { halves->take(half, std::move(result), error); };

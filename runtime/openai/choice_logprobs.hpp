@@ -20,9 +20,9 @@ using ChoiceLogprobs = std::vector<nlohmann::ordered_json>;
 // Whether the body wants them. Throws an Error when it does and has no choices.
 bool read_choice_logprobs(const Body& body, const SamplingParams& sampling);
 
-// As run_job(): what becomes of the requests and of their choices, once both have ended. Without `wanted` the lists are
-// empty, and nothing else is run.
-void run_job_with_choices(Engine& engine, std::vector<Request> requests, bool wanted,
+// As run_job(): what becomes of the requests and of their choices, once both have ended. Each of `n` answers to a
+// request is to have its list; 0: the lists are not wanted, and nothing else is run. Throws when that were too much.
+void run_job_with_choices(Engine& engine, std::vector<Request> requests, std::size_t n,
                           std::function<void(JobResult, ChoiceLogprobs, std::string error)> done);
 
 }  // namespace mortise

@@ -194,7 +194,7 @@ void Service::complete(const nlohmann::json& json, const AnswerStamp& stamp, std
     return answer;
   };
   run_job_with_choices(
-      engine_, std::move(requests), choice_logprobs,
+      engine_, std::move(requests), choice_logprobs ? options->n : 0,
       [make, done = std::move(done)](JobResult result, const ChoiceLogprobs& guided, const std::string& error) {
         done(make_answer(error, [&] { return make(std::move(result), guided); }));
       });

@@ -20,12 +20,19 @@ struct ScoreWork {
 std::shared_ptr<ScoreWork> read_work(const Body& body, const Tokenizer& tokenizer) {
   const nlohmann::json& completions = body.require("completions");
   if (!completions.is_array()) fail_type("completions", "a list", completions);
-  check_amount(completions.size(), {});
+  check_count(completions.size(), "completions");
   auto work = std::make_shared<ScoreWork>();
   work->plain.sampling.max_tokens = 0;
   read_scheduling(body, work->plain);
   ScoreSplitter splitter(body.require("prompt"), tokenizer, body.boolean("add_special_tokens").value_or(true));
-  for (const nlohmann::json& completion : completions) work->completions.push_back(splitter.split(completion));
+  std::size_t num_tokens = 0;
+  for (const nlohmann::json& completion : completions) {
+    work->completions.push_back(splitter.split(completion));
+    num_tokens += work->completions.back().completion.size();
+    if (num_tokens <= kMaxLogprobs) continue;
+    fail("completions: the first {} of {} have {} tokens; at most {} are scored for one body: send several bodies",
+         work->completions.size(), completions.size(), num_tokens, kMaxLogprobs);
+  }
   return work;
 }
 

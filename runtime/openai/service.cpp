@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "error.hpp"
 
@@ -29,7 +30,16 @@ void Service::handle(const std::string& url, const nlohmann::json& body, std::fu
 
 std::size_t Service::max_generated(const SamplingParams& sampling, std::size_t num_prompt) const {
   const auto room = static_cast<std::int64_t>(info_.max_model_len) - static_cast<std::int64_t>(num_prompt);
-  return static_cast<std::size_t>(std::clamp<std::int64_t>(room, 0, sampling.max_tokens));
+  std::int64_t most = sampling.max_tokens;
+  if (!sampling.choices.empty()) {
+    // A token of a text has a byte of it at least, and an end token may follow.
+    std::size_t longest = 0;
+    for (const GuidedChoice& choice : sampling.choices) {
+      longest = std::max(longest, std::visit([](const auto& of) { return of.size(); }, choice));
+    }
+    most = std::min(most, static_cast<std::int64_t>(longest) + 1);
+  }
+  return static_cast<std::size_t>(std::clamp<std::int64_t>(room, 0, most));
 }
 
 }  // namespace mortise

@@ -53,7 +53,7 @@ class Service {
   void chat(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
   void score(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
 
-  // Tokens that a choice may get behind so many of its prompt.
+  // Tokens that a choice may get behind so many of its prompt, at most.
   std::size_t max_generated(const SamplingParams& sampling, std::size_t num_prompt) const;
 
   Engine& engine_;

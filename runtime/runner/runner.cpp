@@ -323,8 +323,9 @@ void Runner::check(const mortise_runner_forks& forks) const {
     if (origin == sequences_.end() || origin->second.tokens.empty()) {
       fail("sequence {} is to be forked and has no token", forks.from_ids[i]);
     }
-    if (forks.to_ids[i] >> 63 == 0)
+    if ((forks.to_ids[i] & MORTISE_RUNNER_FORK_BIT) == 0) {
       fail("fork {} has no id of the caller's own: the highest bit is 0", forks.to_ids[i]);
+    }
     const auto end = forks.to_ids + i;
     if (sequences_.contains(forks.to_ids[i]) || std::find(forks.to_ids, end, forks.to_ids[i]) != end) {
       fail("the id {} of a fork is in use", forks.to_ids[i]);

@@ -224,12 +224,24 @@ void RunnerService::activate_kv(const EngineLimits& target) {
 void RunnerService::activate_kv(Slot& slot) const {
   const ModelStack& stack = slot.runner->stack();
   const std::int64_t tokens = std::int64_t{target_limits_->num_blocks} * target_limits_->block_size;
-  const std::int64_t blocks = slot.kv_bytes ? static_cast<std::int64_t>(*slot.kv_bytes / stack.kv_bytes_per_block())
-                                            : (tokens + stack.block_size() - 1) / stack.block_size();
+  // Where a full pool would change tokens it has room for what each sequence takes beyond its tokens, too: the rest of
+  // its last block, and the block that newcomers leave to it (RunnerKv).
+  const std::int64_t spare = target_limits_->rejection ? 2 * std::int64_t{description_.max_num_seqs} : 0;
+  const std::int64_t wanted = (tokens + stack.block_size() - 1) / stack.block_size() + spare;
+  const std::int64_t blocks =
+      slot.kv_bytes ? static_cast<std::int64_t>(*slot.kv_bytes / stack.kv_bytes_per_block()) : wanted;
   const std::string path = stack.checkpoint().folder().string();
   if (blocks == 0) {
     fail("kv_memory of {} bytes holds no block of {} tokens of the draft model in {}, which takes {} bytes; raise it",
          *slot.kv_bytes, stack.block_size(), path, stack.kv_bytes_per_block());
+  }
+  if (target_limits_->rejection && blocks < wanted) {
+    fail(
+        "kv_memory of {} bytes holds {} tokens of the draft model in {}, and beside the target's KV cache of {} tokens "
+        "it is to hold {}: with verify = \"rejection\" the tokens of a seed would else depend on what else runs; raise "
+        "kv_memory to {} bytes or leave it out",
+        *slot.kv_bytes, blocks * stack.block_size(), path, tokens, wanted * stack.block_size(),
+        static_cast<std::uint64_t>(wanted) * stack.kv_bytes_per_block());
   }
   const std::uint64_t bytes = static_cast<std::uint64_t>(blocks) * stack.kv_bytes_per_block();
   const std::uint64_t memory = device_memory(stack.parts().device);

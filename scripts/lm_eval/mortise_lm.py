@@ -1,9 +1,10 @@
 """lm-evaluation-harness on `mortise score` and `mortise batch`: no server, one process for each kind of request.
 
-    lm_eval --model mortise --model_args script=pipeline.lua,mortise=build/release/mortise --tasks ...
+    python3 scripts/lm_eval --model mortise --model_args script=pipeline.lua,mortise=build/release/mortise --tasks ...
 
-with this folder on PYTHONPATH and `--include_path` of the tasks; run_demo.sh shows it. Mortise tokenizes, and splits a context and
-a continuation as the harness's own models do (runtime/openai/score_tokens.hpp). `script` may be left out: the demo model.
+(`lm_eval` itself does not know the model: __main__.py registers it), with `--include_path` of tasks of one's own; run_demo.sh
+shows it. Mortise tokenizes, and splits a context and a continuation as the harness's own models do
+(runtime/openai/score_tokens.hpp). `script` may be left out: the demo model.
 """
 import json
 import pathlib
@@ -14,12 +15,16 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 
+MAX_COMPLETIONS = 1000  # of a line: a body takes 16,384, and 3 million tokens of them
+
+
 def grouped(pairs):
-    """Of (context, continuation) pairs: the contexts, each with its continuations, and for each pair where it is among them."""
+    """Of (context, continuation) pairs: lines of a context with continuations of it, and for each pair where it is among them."""
     lines, places, index = [], [], {}
     for context, continuation in pairs:
-        at = index.setdefault(context, len(lines))
-        if at == len(lines):
+        at = index.get(context)
+        if at is None or len(lines[at]["completions"]) == MAX_COMPLETIONS:
+            at = index[context] = len(lines)
             lines.append({"prompt": context, "completions": []})
         places.append((at, len(lines[at]["completions"])))
         lines[at]["completions"].append(continuation)
@@ -42,8 +47,10 @@ class MortiseLM(LM):
             source, target = pathlib.Path(folder, "in.jsonl"), pathlib.Path(folder, "out.jsonl")
             source.write_text("".join(json.dumps(line) + "\n" for line in lines))
             process = subprocess.run([self.program, command, *self.script, "-i", source, "-o", target], stderr=subprocess.PIPE,
-                                     text=True)
-            results = [json.loads(line) for line in target.read_text().splitlines()] if target.exists() else []
+                                     encoding="utf-8")
+            # Not splitlines(): a text may have U+2028 and others at which that would break a line.
+            text = target.read_text(encoding="utf-8") if target.exists() else ""
+            results = [json.loads(line) for line in text.split("\n") if line]
             if process.returncode != 0 or len(results) != len(lines):
                 failed = next((r for r in results if r.get("error") or r.get("response", {}).get("status_code", 200) != 200), None)
                 raise RuntimeError(f"mortise {command}: {failed or process.stderr.strip()}")
@@ -64,8 +71,10 @@ class MortiseLM(LM):
         lines = []
         for index, request in enumerate(requests):
             context, options = request.args
-            stop = options.get("until", [])
+            stop = options.get("until") or []
+            stop = [text for text in ([stop] if isinstance(stop, str) else stop) if text]  # the harness has empty ones, which end nothing
             body = {"prompt": context, "temperature": options.get("temperature", 0) if options.get("do_sample") else 0,
-                    "max_tokens": options.get("max_gen_toks", 256), "stop": [stop] if isinstance(stop, str) else stop}
+                    "max_tokens": options.get("max_gen_toks", 256), "stop": stop}
+            body |= {name: options[name] for name in ("top_p", "top_k") if name in options}
             lines.append({"custom_id": str(index), "method": "POST", "url": "/v1/completions", "body": body})
         return [result["response"]["body"]["choices"][0]["text"] for result in self.run("batch", lines)]

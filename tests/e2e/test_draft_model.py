@@ -56,6 +56,34 @@ def test_branches_make_more_tokens_a_step(mortise, drafting):
     assert len(texts) == 1 and lengths[0] < lengths[1] < lengths[2], lengths
 
 
+REJECTION = """return pipeline {{
+  device = cpu {{}}, model = llama {{ path = "DEMO" }}, attention = paged {{}}, scheduler = fcfs {{ max_num_seqs = {max_num_seqs} }},
+  proposer = draft_model {{ path = "DEMO-draft", max_tokens = 4{options} }},
+  kv_cache = {{ memory = "2MiB" }}, speculation = {{ verify = "rejection" }},
+}}
+"""
+
+
+def test_under_rejection_a_seed_has_its_tokens_also_where_the_targets_cache_is_full(jsonl, script):
+    """Its 512 tokens are fewer than the requests want. A draft model's cache of as many tokens would sometimes lack room for a
+    newcomer, which then had no drafts in that step, and other tokens."""
+    lines = [{"custom_id": str(i), "method": "POST", "url": "/v1/completions",
+              "body": {"prompt": f"Once upon a time there was a {i}", "max_tokens": 100, "temperature": 1, "seed": i, "ignore_eos": True}}
+             for i in range(40)]
+    texts = []
+    for max_num_seqs in (8, 1):
+        process, answers = jsonl("batch", lines, script(REJECTION.format(max_num_seqs=max_num_seqs, options="")), "--overwrite")
+        assert process.returncode == 0 and "is full" not in process.stderr, process.stderr
+        texts.append([answer["response"]["body"]["choices"][0]["text"] for answer in answers])
+    assert texts[0] == texts[1]
+
+
+def test_under_rejection_too_little_memory_is_refused(mortise, script):
+    text = refused(mortise("run", script(REJECTION.format(max_num_seqs=8, options=", kv_memory = '128KiB'")), "-p", "x"))
+    assert "kv_memory of 131072 bytes holds 128 tokens of the draft model in " in text
+    assert "beside the target's KV cache of 512 tokens it is to hold 768" in text and "raise kv_memory to 786432 bytes" in text
+
+
 def test_the_demo_drafts_with_its_own_model(mortise):
     text = mortise("plugin", "info", "draft_model").stdout
     assert "max_tokens" in text and "kv_memory" in text
@@ -93,7 +121,7 @@ def test_a_tokenizer_of_other_tokens_is_refused_with_the_first_of_them(mortise, 
 
 @pytest.mark.parametrize("options, path, text", [
     ("", "/nowhere/draft", "/nowhere/draft"),
-    ("", "", "the draft model has no path: give the folder of its checkpoint"),
+    ("", "", "option 'path' of proposer 'draft_model' is \"\""),
     ("max_tokens = 0", "DEMO-draft", "option 'max_tokens' of proposer 'draft_model' is 0"),
     ("kv_memory = 'much'", "DEMO-draft", "option 'kv_memory' is \"much\""),
     ("kv_memory = 10", "DEMO-draft", "kv_memory of 10 bytes holds no block of 16 tokens"),

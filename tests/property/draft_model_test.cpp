@@ -1,15 +1,17 @@
 // draft_model in a pipeline of real parts: what it drafts is what its model says, however it got there, and what ended
-// leaves nothing behind.
+// leaves nothing behind, in it and in the other proposers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <condition_variable>
+#include <cstring>
 #include <fstream>
 #include <mutex>
 #include <optional>
 
 #include "difference.hpp"
+#include "golden/write_safetensors.hpp"
 #include "loader/catalog.hpp"
 #include "mix.hpp"
 #include "pipeline/pipeline_script.hpp"
@@ -113,6 +115,105 @@ class DraftModelTest : public ::testing::Test {
     return fmt::format("draft_model {{ path = '{}', max_tokens = {}{} }}", path.string(), max_tokens, more);
   }
 
+  // Runs requests, aborts a quarter of them at any moment, and holds that neither the engine nor a proposer has kept
+  // anything of them. Half of them are some of `known`, if there are any.
+  static Result run_with_aborts(const std::string& proposer, int num_requests, const std::vector<Request>& known = {}) {
+    const std::unique_ptr<Assembly> assembly = open(models_[4].folder, proposer, "fcfs { max_num_seqs = 16 }");
+    EngineLimits limits = assembly->limits();
+    limits.num_blocks = 24;
+    std::mt19937 random(6);
+    Result result;
+    {
+      Running running(*assembly, limits);
+      std::vector<RequestId> recent;  // that an abort hits one of, whatever it does at that moment
+      std::uint64_t most_kept = 0;
+      for (int i = 0; i < num_requests; ++i) {
+        running.wait_for_at_most(31);
+        most_kept = std::max(most_kept, running.engine().stats().num_proposer_sequences);
+        const bool again = !known.empty() && random() % 2 == 0;
+        const Request request = again ? known[random() % known.size()] : short_request(random);
+        recent.push_back(running.submit(request, static_cast<std::size_t>(i)));
+        if (random() % 4 == 0) {
+          running.engine().abort(recent[recent.size() - 1 - random() % std::min<std::size_t>(recent.size(), 20)]);
+        }
+      }
+      int aborted = 0;
+      for (const auto& [key, outcome] : running.wait()) aborted += outcome.finish == FinishReason::kAborted;
+      EXPECT_GT(aborted, num_requests / 20) << "the aborts came too late: " << proposer;
+      result.stats = running.engine().stats();
+      EXPECT_EQ(result.stats.num_free_blocks + result.stats.num_cached_blocks, limits.num_blocks) << proposer;
+      EXPECT_EQ(result.stats.num_proposer_failures, 0u) << proposer;
+      EXPECT_GT(result.stats.num_preemptions, 0u) << proposer;
+      EXPECT_GT(most_kept, 4u) << "it says nothing of what it keeps: " << proposer;
+      EXPECT_EQ(result.stats.num_proposer_sequences, 0u) << "something is kept of what ended: " << proposer;
+    }
+    result.runners = assembly->runner_stats();
+    return result;
+  }
+  static Request short_request(std::mt19937& random) {
+    Request request;
+    for (std::size_t n = 1 + random() % 60; n > 0; --n) {
+      request.prompt.push_back(static_cast<std::int32_t>(random() % 50));
+    }
+    request.sampling.temperature = random() % 2 == 0 ? 0.0f : 0.7f;
+    request.sampling.seed = random();
+    request.sampling.max_tokens = 1 + static_cast<std::int32_t>(random() % 48);
+    return request;
+  }
+  static void expect_nothing_left(const RunnerStats& runner) {
+    EXPECT_GT(runner.num_forgotten, 0u) << "the pool was not short";
+    EXPECT_EQ(runner.num_sequences, 0u);
+    EXPECT_EQ(runner.num_free_blocks + runner.num_cached_blocks, runner.num_blocks);  // less: a block is lost
+  }
+
+  // Writes what requests became without drafts, as --record does, and returns them.
+  static std::vector<Request> write_log(const std::filesystem::path& path) {
+    std::mt19937 random(7);
+    std::vector<Request> requests(50);
+    for (Request& request : requests) request = short_request(random);
+    const Outcomes outcomes = run(models_[4].folder, "nil", requests).outcomes;
+    std::ofstream log(path);
+    log << R"({"mortise_log": 1, "pipeline": "p", "vocab_size": 4096})" << '\n';
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      auto tokens = nlohmann::json::array();
+      for (const TokenInfo& token : outcomes.at({i, 0}).tokens) tokens.push_back(token.id);
+      const nlohmann::json choice = {{"tokens", tokens}};
+      log << nlohmann::json{{"request", i},
+                            {"prompt", requests[i].prompt},
+                            {"choices", nlohmann::json::array({choice})}}
+                 .dump()
+          << '\n';
+    }
+    return requests;
+  }
+  // Two stages of random weights, for models_[4].
+  static void write_speculator(const std::filesystem::path& folder) {
+    constexpr std::int64_t kWidth = 64, kInner = 16, kVocab = 4096;
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "config.json") << nlohmann::json{
+        {"model_type", "mlp_speculator"}, {"n_predict", 2},     {"emb_dim", kWidth}, {"inner_dim", kInner},
+        {"vocab_size", kVocab},           {"tie_weights", true}};
+    std::mt19937 random(8);
+    std::normal_distribution<float> normal(0, 0.5f);
+    std::vector<TensorToWrite> tensors;
+    const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+      std::int64_t count = 1;
+      for (const std::int64_t n : shape) count *= n;
+      std::vector<float> values(static_cast<std::size_t>(count));
+      for (float& value : values) value = normal(random);
+      std::string bytes(values.size() * sizeof(float), '\0');
+      std::memcpy(bytes.data(), values.data(), bytes.size());
+      tensors.push_back({name, "F32", shape, bytes});
+    };
+    add("emb.0.weight", {kVocab, kInner});
+    add("proj.0.weight", {kInner, kWidth});
+    add("proj.1.weight", {kInner, kInner});
+    add("ln.0.weight", {kInner});
+    add("ln.0.bias", {kInner});
+    add("head.0.weight", {kVocab, kInner});
+    write_file(folder / "model.safetensors", safetensors_bytes(tensors));
+  }
+
   static inline std::optional<TempFolder> folder_;
   static inline std::vector<RandomModel> models_;
 };
@@ -156,7 +257,7 @@ TEST_F(DraftModelTest, AnotherModelChangesNoTokenAndNoLogProbability) {
       if (i % 3 == 0) mix[i].sampling.presence_penalty = 0.5f;
     }
     const Outcomes alone = run(models_[0].folder, "nil", mix).outcomes;
-    for (const int k : {1, 3, 8}) {
+    for (int k = 1; k <= 8; ++k) {
       const Result result =
           run(models_[0].folder, draft_model(models_[3].folder, k, ", attention = { block_size = 32 }"), mix);
       EXPECT_EQ(difference(result.outcomes, alone), "") << k << " drafts";
@@ -186,43 +287,31 @@ TEST_F(DraftModelTest, NoDraftGoesBeyondTheDraftModelsLength) {
 }
 
 TEST_F(DraftModelTest, TenThousandRequestsWithAbortsLeaveNothingBehind) {
-  constexpr int kRequests = 10000;
-  // 24 blocks for the target and 16 for the draft model: both are short.
-  const std::unique_ptr<Assembly> assembly = open(
-      models_[4].folder, draft_model(models_[4].folder, 3, ", kv_memory = '128KiB'"), "fcfs { max_num_seqs = 16 }");
-  EngineLimits limits = assembly->limits();
-  limits.num_blocks = 24;
-  std::mt19937 random(6);
-  {
-    Running running(*assembly, limits);
-    std::vector<RequestId> recent;  // that an abort hits one of, whatever it does at that moment
-    for (int i = 0; i < kRequests; ++i) {
-      running.wait_for_at_most(31);
-      Request request;
-      for (std::size_t n = 1 + random() % 60; n > 0; --n) {
-        request.prompt.push_back(static_cast<std::int32_t>(random() % 50));
-      }
-      request.sampling.temperature = random() % 2 == 0 ? 0.0f : 0.7f;
-      request.sampling.seed = random();
-      request.sampling.max_tokens = 1 + static_cast<std::int32_t>(random() % 48);
-      recent.push_back(running.submit(request, static_cast<std::size_t>(i)));
-      if (random() % 4 == 0) {
-        running.engine().abort(recent[recent.size() - 1 - random() % std::min<std::size_t>(recent.size(), 20)]);
-      }
-    }
-    int aborted = 0;
-    for (const auto& [key, outcome] : running.wait()) aborted += outcome.finish == FinishReason::kAborted;
-    EXPECT_GT(aborted, kRequests / 20) << "the aborts came too late";
-    const EngineStats stats = running.engine().stats();
-    EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, limits.num_blocks);
-    EXPECT_EQ(stats.num_proposer_failures, 0u);
-    EXPECT_GT(stats.num_preemptions, 0u);
-    EXPECT_GT(stats.num_accepted_tokens, 1000u);
+  // 16 blocks for the draft model, too few as the target's are.
+  const Result result = run_with_aborts(draft_model(models_[4].folder, 3, ", kv_memory = '128KiB'"), 10000);
+  EXPECT_GT(result.stats.num_accepted_tokens, 1000u);
+  expect_nothing_left(result.runners.front());
+}
+
+// The other proposers: each keeps something of a sequence, and in a first_of all of them do.
+TEST_F(DraftModelTest, RequestsWithAbortsLeaveNothingBehindInAnyProposer) {
+  constexpr int kRequests = 2500;
+  const std::filesystem::path log = folder_->path() / "requests.log", speculator = folder_->path() / "speculator";
+  const std::vector<Request> known = write_log(log);
+  write_speculator(speculator);
+  const std::string oracle = fmt::format("oracle {{ log = '{}', rate = 0.8 }}", log.string());
+  const std::string mlp = fmt::format("mlp_speculator {{ path = '{}' }}", speculator.string());
+
+  EXPECT_GT(run_with_aborts(mlp, kRequests).stats.num_draft_tokens, 1000u);
+  EXPECT_GT(run_with_aborts(oracle, kRequests, known).stats.num_accepted_tokens, 1000u);
+  // The draft model has none for sequences that its pool has no room for: they come to the last.
+  const std::string all = fmt::format("first_of {{ ngram {{}}, {}, {}, {} }}", oracle,
+                                      draft_model(models_[4].folder, 3, ", kv_memory = '128KiB'"), mlp);
+  const Result result = run_with_aborts(all, kRequests, known);
+  for (const ProposerStats& proposer : result.stats.speculation.proposers) {
+    EXPECT_GT(proposer.num_draft_tokens, 0u) << proposer.name;
   }
-  const RunnerStats runner = assembly->runner_stats().front();
-  EXPECT_GT(runner.num_forgotten, 0u);
-  EXPECT_EQ(runner.num_sequences, 0u);
-  EXPECT_EQ(runner.num_free_blocks + runner.num_cached_blocks, runner.num_blocks);  // less: a block is lost
+  expect_nothing_left(result.runners.front());
 }
 
 }  // namespace

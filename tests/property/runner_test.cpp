@@ -30,7 +30,9 @@ struct RigOptions {
   int target_blocks = 4096;
   bool prefix_cache = true;
   bool activate = true;
+  bool rejection = false;
   std::string kv_memory = "'auto'", attention = "{}";  // JSON with single quotes
+  std::optional<std::string> path = {};                // of the draft model; none: the target is its own
 };
 
 // A runner as a proposer sees it, without an engine.
@@ -45,7 +47,7 @@ class Rig {
         table_(*static_cast<const mortise_runner_table*>(service_.extension(MORTISE_EXT_RUNNER))) {
     std::string text = fmt::format("{{'kv_memory': {}, 'attention': {}}}", options.kv_memory, options.attention);
     std::ranges::replace(text, '\'', '"');
-    const std::string path = model.string();
+    const std::string path = options.path.value_or(model.string());
     mortise_runner_open_args args{};
     args.struct_size = sizeof args;
     args.path = {path.data(), path.size()};
@@ -57,6 +59,7 @@ class Rig {
     EngineLimits limits;
     limits.num_blocks = options.target_blocks;
     limits.block_size = options.block_size;
+    limits.rejection = options.rejection;
     service_.activate_kv(limits);
   }
   ~Rig() {
@@ -432,8 +435,9 @@ std::string open_error(const std::filesystem::path& model, const RigOptions& opt
   }
 }
 
-TEST_F(RunnerTest, MemoryAndAttentionOptionsAreChecked) {
+TEST_F(RunnerTest, PathMemoryAndAttentionOptionsAreChecked) {
   const std::filesystem::path& model = models_[0].folder;
+  EXPECT_EQ(open_error(model, {.path = ""}), "the draft model has no path: give the folder of its checkpoint");
   EXPECT_EQ(open_error(model, {.kv_memory = "'12 monkeys'"}),
             "option 'kv_memory' is \"12 monkeys\" (a string); expected \"auto\", bytes, or a text such as \"512MiB\" "
             "with KiB, MiB or GiB");
@@ -448,6 +452,26 @@ TEST_F(RunnerTest, MemoryAndAttentionOptionsAreChecked) {
                                HasSubstr("; lower it")));
   EXPECT_THAT(open_error(model, {.attention = "{'block_sise': 32}"}), HasSubstr("did you mean 'block_size'?"));
   EXPECT_EQ(open_error(model, {.kv_memory = "'1MiB'", .attention = "{'block_size': 32}"}), "");
+}
+
+TEST_F(RunnerTest, UnderRejectionItsMemoryHoldsWhatTheTargetsDoes) {
+  const std::filesystem::path& model = models_[0].folder;
+  RigOptions options{.target_blocks = 20, .rejection = true, .kv_memory = "'64KiB'"};
+  const std::string error = open_error(model, options);
+  EXPECT_THAT(error, HasSubstr("kv_memory of 65536 bytes holds "));
+  EXPECT_THAT(error, HasSubstr(" tokens of the draft model in " + model.string()));
+  // 20 blocks of the target, and two for each of the 8 sequences.
+  EXPECT_THAT(error, HasSubstr("beside the target's KV cache of 320 tokens it is to hold 576: "));
+  // What it says helps.
+  const std::string to = "raise kv_memory to ";
+  options.kv_memory = error.substr(error.find(to) + to.size());
+  options.kv_memory.resize(options.kv_memory.find(' '));
+  EXPECT_EQ(open_error(model, options), "");
+  options.kv_memory = "'auto'";
+  EXPECT_EQ(open_error(model, options), "");
+  options.kv_memory = "'64KiB'";
+  options.rejection = false;
+  EXPECT_EQ(open_error(model, options), "");
 }
 
 }  // namespace

@@ -43,6 +43,7 @@ typedef struct mortise_observation {
   const int32_t* hidden_rows;
 } mortise_observation;
 
+#define MORTISE_MAX_DRAFT_PATHS 64 /* of a tree: the option `branches` is not taken for more */
 typedef struct mortise_proposal_args {
   uint32_t struct_size;
   uint32_t flags;
@@ -60,8 +61,8 @@ typedef struct mortise_proposal_args {
   int32_t* num_drafts; /* [num_seqs] 0 .. max_drafts[i]; 0 is a valid answer. With parents 0 .. max_draft */
   /* [num_seqs, max_draft] index of a draft's parent in its row, which comes before it; -1: none, it is a first draft.
    * max_drafts then bounds the drafts of a path, and max_draft is the largest of them times the option `branches` (1 to
-   * 64). NULL: each draft follows the one before. For components with MORTISE_CAP_TREE whose `branches` is above 1,
-   * unless the host verifies by rejection. */
+   * MORTISE_MAX_DRAFT_PATHS). NULL: each draft follows the one before. For components with MORTISE_CAP_TREE whose
+   * `branches` is above 1, unless the host verifies by rejection. */
   int32_t* parents;
   /* [num_seqs, max_draft, vocab_size of the target] row (i, j): the distribution that tokens[i, j] was drawn from, of
    * probabilities of at least 0 with a positive sum; the draft's own is above 0. Rows of drafts that are not there, and

@@ -14,9 +14,6 @@ std::string runner_options(const Options& options) {
       .dump();
 }
 
-// Of ids that are the proposer's own.
-constexpr std::uint64_t kForkBit = std::uint64_t{1} << 63;
-
 }  // namespace
 
 DraftModel::DraftModel(const mortise_host* host, const mortise_create_args&, const Options& options)
@@ -120,7 +117,7 @@ void DraftModel::fork(const mortise_proposal_args& args, std::int32_t num_choice
     const Branch origin = growing_[i];
     for (std::int32_t choice = 1; choice < num_choices && !origin.ended; ++choice) {
       const std::int32_t token = sampled_[i * static_cast<std::size_t>(num_choices) + static_cast<std::size_t>(choice)];
-      Branch branch{origin.row, kForkBit | forks_.size()};
+      Branch branch{origin.row, MORTISE_RUNNER_FORK_BIT | forks_.size()};
       branch.last = add_draft(args, branch, token);
       if (branch.last < 0 || args.max_drafts[origin.row] == 1) continue;
       forks_.push_back(branch.seq_id);

@@ -12,7 +12,7 @@ constexpr const char* kOptionsSchema = R"schema({
   "required": ["path"],
   "properties": {
     "path": {"title": "checkpoint folder of the draft model, which has the target's tokenizer", "type": "string",
-             "format": "path"},
+             "minLength": 1, "format": "path"},
     "max_tokens": {"title": "draft tokens of a sequence and step, at most", "type": "integer", "minimum": 1,
                    "maximum": 64, "default": 5},
     "branches": {"title": "tokens that the first draft is tried with, each of them a branch of max_tokens tokens",

@@ -12,7 +12,7 @@ constexpr const char* kOptionsSchema = R"schema({
   "required": ["log"],
   "properties": {
     "log": {"title": "request log of a run of the same requests, as --record writes it", "type": "string",
-            "format": "path"},
+            "minLength": 1, "format": "path"},
     "rate": {"title": "share of the drafts that are right, each on its own", "type": "number", "minimum": 0,
              "maximum": 1, "default": 0.8},
     "seed": {"title": "of the errors: the same seed errs at the same places", "type": "integer", "minimum": 0,

@@ -88,11 +88,17 @@ TEST_F(DraftTreeTest, ThePathThatIsRightIsFoundWhereverItIs) {
         EXPECT_EQ(choice.ids(), expected({static_cast<std::int32_t>(i), 3, 3}, 41));
         // 40 tokens after the first, in steps of three drafts and one more.
         EXPECT_EQ(choice.last.usage.accepted_tokens, correct < 3 ? 30 : 0) << "path " << correct;
+        // More: drafts of the paths that lost are counted as if they could have been accepted, too.
+        if (correct < 3) {
+          EXPECT_EQ(choice.last.usage.draft_tokens, 30);
+        }
       }
       EXPECT_GT(world->num_copied_blocks, 0);
       const EngineStats stats = engine->stats();
       EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, limits.num_blocks);
       EXPECT_EQ(stats.num_proposer_failures, 0u);
+      EXPECT_EQ(stats.num_draft_tokens, stats.speculation.proposers.front().num_draft_tokens);
+      EXPECT_EQ(stats.num_accepted_tokens, stats.speculation.proposers.front().num_accepted_tokens);
       engine.reset();
       world.reset();
     }

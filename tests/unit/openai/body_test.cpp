@@ -175,6 +175,25 @@ TEST(CheckAmount, ABodyMayAskForSoManyChoicesAndCopies) {
               HasSubstr("bytes of stop, choices and logit_bias, which each prompt gets a copy"));
 }
 
+TEST(NumSequences, CountsWhatABodyKeepsBusy) {
+  const std::string completions = "/v1/completions", chat = "/v1/chat/completions";
+  EXPECT_EQ(num_sequences(completions, {{"prompt", "a"}}), 1u);
+  EXPECT_EQ(num_sequences(completions, {{"prompt", {1, 2, 3}}, {"n", 4u}}), 4u);
+  EXPECT_EQ(num_sequences(completions, {{"prompt", {"a", "b", "c"}}, {"n", 2u}, {"best_of", 5u}}), 15u);
+  EXPECT_EQ(num_sequences(completions, {{"prompt", "a"}, {"n", 1000u}}), 128u);  // it will be refused
+  EXPECT_EQ(num_sequences(chat, {{"messages", {{{"role", "user"}}}}, {"n", 3u}}), 3u);
+  EXPECT_EQ(num_sequences("/v1/score", {{"prompt", "a"}, {"completions", {"x", "y"}}}), 2u);
+  // A field that other bodies do not have is nothing there.
+  EXPECT_EQ(num_sequences(completions, {{"prompt", "a"}, {"completions", {"x", "y"}}}), 1u);
+  // Choices that are scored are sequences too, whatever they are called.
+  const Json two = {"x", "y"};
+  EXPECT_EQ(num_sequences(completions, {{"prompt", {"a", "b", "c"}}, {"choices", two}}), 3u);
+  EXPECT_EQ(num_sequences(completions, {{"prompt", {"a", "b", "c"}}, {"choices", two}, {"choice_logprobs", true}}), 9u);
+  EXPECT_EQ(num_sequences(chat, {{"guided_choice", two}, {"choice_logprobs", true}, {"n", 4u}}), 6u);
+  EXPECT_EQ(num_sequences(chat, {{"structured_outputs", {{"choice", two}}}, {"choice_logprobs", true}}), 3u);
+  EXPECT_EQ(num_sequences(chat, {{"structured_outputs", 5}, {"choices", 5}, {"choice_logprobs", true}}), 1u);
+}
+
 TEST(ChatTokens, ATemplateThatWritesTheFirstSpecialTokenDoesNotGetItTwice) {
   const std::vector<std::int32_t> plain = chat_tokens("hello", tokenizer());
   ASSERT_EQ(plain.front(), *tokenizer().bos_id());

@@ -349,6 +349,15 @@ TEST_F(ServiceTest, MoreLogprobsThanALineHoldsAreRefused) {
   EXPECT_EQ(
       refusal("/v1/chat/completions", {{"n", 128}, {"logprobs", true}, {"top_logprobs", 20}, {"max_tokens", 2000}}),
       "the body asks for log probabilities of 2000 tokens in each of 128 choices, " + tail);
+  // Guided ones are as long as the longest choice, whatever max_tokens leaves room for.
+  for (const char* url : {"/v1/completions", "/v1/chat/completions"}) {
+    Json guided = {{"n", 128}, {"choices", {"x", "q"}}, {"logprobs", 20}, {"temperature", 0}};
+    if (url == std::string("/v1/chat/completions")) guided.update({{"logprobs", true}, {"top_logprobs", 20}});
+    EXPECT_EQ(refusal(url, guided), "accepted") << url;
+    guided["choices"] = {"x", std::string(1500, 'q')};
+    EXPECT_EQ(refusal(url, guided),
+              "the body asks for log probabilities of 1501 tokens in each of 128 choices, " + tail);
+  }
 }
 
 TEST_F(ServiceTest, ScoresCompletionsBehindTheirPrompt) {
@@ -365,6 +374,15 @@ TEST_F(ServiceTest, ScoresCompletionsBehindTheirPrompt) {
   EXPECT_EQ(list[1]["token_ids"], Json({73}));
   EXPECT_EQ(list[2], Json::parse(R"({"logprob": 0.0, "token_ids": [], "token_logprobs": [], "ranks": [],
                                      "is_greedy": true})"));
+}
+
+TEST_F(ServiceTest, ABodyMayAskForSoManyScores) {
+  EXPECT_EQ(refusal("/v1/score", {{"completions", std::vector<std::vector<int>>(16385, {71})}}),
+            "the body asks for 16385 completions; at most 16384 are taken: send several bodies");
+  // Before the engine sees them, and as soon as they are too many.
+  EXPECT_EQ(refusal("/v1/score", {{"completions", std::vector<std::vector<int>>(4000, std::vector<int>(1000, 71))}}),
+            "completions: the first 3001 of 4000 have 3001000 tokens; at most 3000000 are scored for one body: send "
+            "several bodies");
 }
 
 TEST_F(ServiceTest, ChoiceLogprobsAreThoseOfAScore) {
@@ -395,6 +413,13 @@ TEST_F(ServiceTest, ChoiceLogprobsAreThoseOfAScore) {
   }
   const Json dialogue = chat({{"choices", {"x", "q"}}, {"choice_logprobs", true}});
   ASSERT_EQ(dialogue["choices"][0]["choice_logprobs"].size(), 2u);
+  // 2605 lists of one token for each of 128 answers: each entry counts as 9 values.
+  Json many = Json::array();
+  for (int i = 0; i < 2605; ++i) many.push_back({71});
+  EXPECT_EQ(refusal("/v1/completions", {{"choice_logprobs", true}, {"choices", many}, {"n", 128}}),
+            "choice_logprobs: the log probabilities of 2605 choices behind each of 1 prompts, for each of n = 128 "
+            "answers, are more than the 3000000 values that one body may ask for; lower n, send several bodies, or "
+            "take /v1/score, which tells them once");
   EXPECT_EQ(refusal("/v1/completions", {{"choice_logprobs", true}}),
             "choice_logprobs is true, but there are no choices; name them in 'choices', or leave it out");
   EXPECT_EQ(refusal("/v1/chat/completions", {{"choice_logprobs", 1}}),

@@ -46,14 +46,15 @@ typedef struct mortise_runner_tokens {
 
 /* Sequences that begin like others: fork i has the tokens of from_ids[i] but for the last, in whose place it has
  * tokens[i], and takes over the KV of those before. For drafts that branch. */
+#define MORTISE_RUNNER_FORK_BIT (UINT64_C(1) << 63) /* of an id: it is none of the host's */
 typedef struct mortise_runner_forks {
   uint32_t struct_size;
   uint32_t flags;
   int32_t num_forks;
   int32_t reserved;
   const uint64_t* from_ids; /* [num_forks] of at least one token */
-  const uint64_t* to_ids; /* [num_forks] with the highest bit set, so that they are no ids of the host's; not in use */
-  const int32_t* tokens;  /* [num_forks] */
+  const uint64_t* to_ids;   /* [num_forks] with MORTISE_RUNNER_FORK_BIT; not in use */
+  const int32_t* tokens;    /* [num_forks] */
 } mortise_runner_forks;
 
 /* One more token for each of the sequences: runs what they have not run yet, in as few passes as it takes, draws the
