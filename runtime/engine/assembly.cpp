@@ -8,6 +8,7 @@
 
 #include "engine/checkpoint_service.hpp"
 #include "engine/device_memory.hpp"
+#include "engine/score_pass.hpp"
 #include "error.hpp"
 
 namespace mortise {
@@ -182,7 +183,7 @@ mortise_activate_args Assembly::sizes() const {
   args.struct_size = sizeof args;
   args.max_num_seqs = limits_.max_num_seqs;
   args.max_batched_tokens = limits_.max_batched_tokens;
-  args.max_logit_rows = limits_.max_logit_rows;
+  args.max_logit_rows = std::max(limits_.max_logit_rows, std::min(limits_.max_batched_tokens, ScorePass::kBlockRows));
   args.max_model_len = limits_.max_model_len;
   args.block_size = limits_.block_size;
   args.num_blocks = limits_.num_blocks;

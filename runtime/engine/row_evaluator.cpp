@@ -1,7 +1,6 @@
 #include "engine/row_evaluator.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -34,22 +33,70 @@ RowEvaluator::RowEvaluator(const Parts& parts, const EngineLimits& limits, std::
       upload_(parts.device),
       download_(parts.device),
       head_(parts, vocab_size),
-      results_(parts.device) {}
+      score_pass_(parts, head_, vocab_size),
+      scores_(parts),
+      drawn_(parts.device),
+      drawing_rows_(parts.device) {}
 
 std::vector<TokenInfo> RowEvaluator::evaluate(const mortise_step& step, const mortise_tensor& hidden,
                                               std::span<const LogitRow> rows,
                                               std::span<const ScheduledSequence> scheduled) {
+  if (are_many(std::ranges::count_if(rows, [](const LogitRow& row) { return row.target >= 0; }))) {
+    return evaluate_apart(step, hidden, rows, scheduled);
+  }
   std::vector<TokenInfo> infos(rows.size());
+  evaluate_chunks(step, hidden, step.batch->device_logit_rows, rows, scheduled, infos);
+  return infos;
+}
+
+// Whether slices of the vocabulary take less time than chunks of rows, whose logits do not fit into a cache and which
+// read the head's weights once a chunk. A GPU's chunk is large enough, and a slice too small to keep it busy.
+bool RowEvaluator::are_many(std::int64_t num_scored) const {
+  constexpr std::int64_t kMany = 256;
+  return shares_host_memory(parts_.device) && num_scored >= std::min<std::int64_t>(kMany, limits_.max_logit_rows + 1);
+}
+
+// Rows with a given token through the score pass, and then the others.
+std::vector<TokenInfo> RowEvaluator::evaluate_apart(const mortise_step& step, const mortise_tensor& hidden,
+                                                    std::span<const LogitRow> rows,
+                                                    std::span<const ScheduledSequence> scheduled) {
+  std::vector<TokenInfo> infos(rows.size());
+  std::vector<ScorePass::Row> scored;
+  std::vector<LogitRow> drawing;
+  std::vector<std::int32_t> numbers;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const LogitRow& row = rows[i];
+    if (row.target >= 0) {
+      const Request& request = scheduled[static_cast<std::size_t>(row.seq)].sequence->request();
+      scored.push_back({row.row, row.target, request.logprobs.value_or(0), &infos[i]});
+    } else {
+      drawing.push_back(row);
+      numbers.push_back(row.row);
+      places.push_back(i);
+    }
+  }
+  score_pass_.run(step, hidden, std::move(scored));
+  drawing_rows_.clear();
+  const std::size_t at = drawing_rows_.put(std::span<const std::int32_t>(numbers));
+  drawing_rows_.upload();
+  std::vector<TokenInfo> drawn(drawing.size());
+  evaluate_chunks(step, hidden, drawing_rows_.device<std::int32_t>(at), drawing, scheduled, drawn);
+  for (std::size_t i = 0; i < drawn.size(); ++i) infos[places[i]] = std::move(drawn[i]);
+  return infos;
+}
+
+void RowEvaluator::evaluate_chunks(const mortise_step& step, const mortise_tensor& hidden,
+                                   const std::int32_t* device_rows, std::span<const LogitRow> rows,
+                                   std::span<const ScheduledSequence> scheduled, std::span<TokenInfo> infos) {
   const auto limit = static_cast<std::size_t>(limits_.max_logit_rows);
   for (std::size_t first = 0; first < rows.size(); first += limit) {
     const std::size_t count = std::min(limit, rows.size() - first);
-    Chunk chunk{step.batch->device_logit_rows + first, rows.subspan(first, count), scheduled,
-                std::span(infos).subspan(first, count)};
+    Chunk chunk{device_rows + first, rows.subspan(first, count), scheduled, infos.subspan(first, count)};
     chunk.logits = head_.run(step, hidden, chunk.device_rows, static_cast<std::int64_t>(count));
     draw(step, chunk);
     describe(step, chunk);
   }
-  return infos;
 }
 
 // Draws run over the chunk's rows in runs of neighbours that draw: in a decode step that is one run.
@@ -94,7 +141,7 @@ void RowEvaluator::draw(const mortise_step& step, Chunk& chunk) {
     args.edit_subtracts = upload_.device<float>(subtracts);
     if (!arrays.allowed_masks.empty()) args.allowed_index = upload_.device<std::int32_t>(allowed);
     args.allowed_masks = upload_.device<std::uint32_t>(masks);
-    args.tokens = static_cast<std::int32_t*>(results_.reserve(count * sizeof(std::int32_t)));
+    args.tokens = static_cast<std::int32_t*>(drawn_.reserve(count * sizeof(std::int32_t)));
     mortise_error error = empty_error();
     check_part(parts_.device.api->sample(parts_.device.self, step.stream, &args, &error), error, parts_.device.name);
     const std::span<const std::int32_t> tokens = download_.fetch(args.tokens, count);
@@ -146,54 +193,21 @@ void RowEvaluator::describe(const mortise_step& step, Chunk& chunk) {
   upload_.clear();
   const std::size_t at = upload_.put(std::span<const std::int32_t>(targets));
   upload_.upload();
-  const std::size_t n = static_cast<std::size_t>(width);
-  // max, sum, target logit, rank, log-sum-exp [count] each, then top ids and top logits [count, width].
-  auto* const base = static_cast<float*>(results_.reserve(count * (5 + 2 * n) * sizeof(float)));
-  mortise_head_reduce_args args{};
-  args.struct_size = sizeof args;
-  args.logits = &chunk.logits;
+  scores_.begin(count, static_cast<std::size_t>(width));
+  const mortise_head_reduce_args arrays = scores_.arrays(0, upload_.device<std::int32_t>(at));
+  mortise_head_reduce_args args = arrays;
   args.first = 1;
-  args.targets = upload_.device<std::int32_t>(at);
-  args.max = base;
-  args.sum = base + count;
-  args.target_logits = base + 2 * count;
-  args.lse = base + 4 * count;
-  if (width > 0) {
-    args.top_n = width;
-    args.top_ids = reinterpret_cast<std::int32_t*>(base + 5 * count);
-    args.top_logits = base + (5 + n) * count;
-  }
-  mortise_error error = empty_error();
-  const auto reduce = [&] {
-    check_part(parts_.device.api->head_reduce(parts_.device.self, step.stream, &args, &error), error,
-               parts_.device.name);
-  };
-  reduce();
-  args.max = args.sum = args.lse = args.top_logits =
-      nullptr;  // the second pass counts ranks against the final target logits
+  args.ranks = nullptr;  // they are counted against the final target logits
+  scores_.reduce(step, chunk.logits, 0, args);
+  args = arrays;
+  args.first = 1;
+  args.max = args.sum = args.lse = args.top_logits = nullptr;
   args.top_ids = nullptr;
   args.top_n = 0;
-  args.ranks = reinterpret_cast<std::int32_t*>(base + 3 * count);
-  reduce();
-
-  const std::span<const float> values = download_.fetch(base, count * (5 + 2 * n));
+  scores_.reduce(step, chunk.logits, 0, args);
+  scores_.fetch();
   for (std::size_t i = 0; i < count; ++i) {
-    const auto wanted = chunk.top_n(i);
-    if (!wanted) continue;
-    TokenInfo& info = chunk.infos[i];
-    const auto integer = [&](std::size_t index) {
-      std::int32_t value;
-      std::memcpy(&value, &values[index], sizeof value);
-      return value;
-    };
-    const float lse = values[4 * count + i];
-    info.logprob = values[2 * count + i] - lse;
-    info.rank = integer(3 * count + i) + 1;
-    const std::size_t row = i * n;
-    for (std::size_t j = 0; j < std::min<std::size_t>(n, static_cast<std::size_t>(*wanted)); ++j) {
-      const std::int32_t id = integer(5 * count + row + j);
-      if (id >= 0) info.top.emplace_back(id, values[(5 + n) * count + row + j] - lse);
-    }
+    if (const auto wanted = chunk.top_n(i)) scores_.describe(i, static_cast<std::size_t>(*wanted), chunk.infos[i]);
   }
 }
 

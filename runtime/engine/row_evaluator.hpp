@@ -1,5 +1,5 @@
-// runtime/engine/row_evaluator.hpp: from hidden rows to tokens and log probabilities. Rows go through the head in
-// chunks of max_logit_rows, so that a rows x vocabulary matrix of a whole prompt never exists.
+// runtime/engine/row_evaluator.hpp: from hidden rows to tokens and log probabilities. Rows that draw go through the
+// head in chunks of max_logit_rows; so do few rows with a given token, many of them go through the score pass.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,8 @@
 
 #include "engine/head_pass.hpp"
 #include "engine/parts.hpp"
+#include "engine/row_scores.hpp"
+#include "engine/score_pass.hpp"
 #include "engine/step_rows.hpp"
 
 namespace mortise {
@@ -27,6 +29,12 @@ class RowEvaluator {
 
  private:
   struct Chunk;
+  bool are_many(std::int64_t num_scored) const;
+  std::vector<TokenInfo> evaluate_apart(const mortise_step& step, const mortise_tensor& hidden,
+                                        std::span<const LogitRow> rows, std::span<const ScheduledSequence> scheduled);
+  void evaluate_chunks(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* device_rows,
+                       std::span<const LogitRow> rows, std::span<const ScheduledSequence> scheduled,
+                       std::span<TokenInfo> infos);
   void draw(const mortise_step& step, Chunk& chunk);
   void verify_by_rejection(Chunk& chunk, std::size_t begin, const DrawArrays& arrays);
   void describe(const mortise_step& step, Chunk& chunk);
@@ -37,7 +45,10 @@ class RowEvaluator {
   PackedUpload upload_;
   Download download_;
   HeadPass head_;
-  DeviceBuffer results_;
+  ScorePass score_pass_;
+  RowScores scores_;
+  DeviceBuffer drawn_;
+  PackedUpload drawing_rows_;
 };
 
 }  // namespace mortise

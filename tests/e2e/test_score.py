@@ -90,6 +90,17 @@ def test_scores_do_not_depend_on_what_else_runs(jsonl, pipeline):
                 assert sum(got, []) == expected, settings
 
 
+def test_echoed_log_probabilities_are_those_of_small_steps(jsonl, pipeline):
+    """Many rows of a step are scored slice by slice of the vocabulary, few at once: the same bits, first tokens and all."""
+    rng = random.Random(5)
+    lines = [{"custom_id": str(i), "method": "POST", "url": "/v1/completions",
+              "body": {"prompt": rng.choices(range(4, 4096), k=700), "max_tokens": 3, "echo": True, "logprobs": top}}
+             for i, top in enumerate((0, 1, 5))]
+    answers = [jsonl("batch", lines, pipeline(scheduler=f"max_batched_tokens = {most}"), "--overwrite")[1] for most in (2048, 200)]
+    for many, few in zip(*answers):
+        assert many["response"]["body"]["choices"] == few["response"]["body"]["choices"]
+
+
 def test_thousands_of_completions_of_a_long_prompt_are_one_body(jsonl):
     prompt = [5] * 1500
     completions = [[6 + i % 4000, 7 + i % 17] for i in range(3000)]

@@ -10,10 +10,19 @@ void clean_one(const float* logit, float* out) {
   *out = first_lane(clean(broadcast(*logit)));
 }
 
+// Four maxima at a time: a single one would wait for itself. Which is taken first does not matter, logits are clean.
 float slice_max(const float* logits, std::size_t n) {
-  F32x16 m = broadcast(kNoLogit);
-  for (std::size_t i = 0; i < n; i += kLanes) m = max(load_clean(logits + i, n - i), m);
-  return max(m);
+  constexpr std::size_t kChains = 4;
+  F32x16 m[kChains];
+  for (F32x16& chain : m) chain = broadcast(kNoLogit);
+  std::size_t i = 0;
+  for (; i + kChains * kLanes <= n; i += kChains * kLanes) {
+    for (std::size_t chain = 0; chain < kChains; ++chain) {
+      m[chain] = max(clean(load(logits + i + chain * kLanes)), m[chain]);
+    }
+  }
+  for (; i < n; i += kLanes) m[0] = max(load_clean(logits + i, n - i), m[0]);
+  return max(max(max(m[0], m[1]), max(m[2], m[3])));
 }
 
 // exp(-infinity) is 0: lanes beyond the end add nothing.
@@ -46,20 +55,30 @@ void log_of_sum(float max_state, float sum_state, float* lse) {
   *lse = first_lane(broadcast(max_state) + log(broadcast(sum_state)));
 }
 
+// Of the tokens in `x`, the first `lower` of which have lower ids than the target.
+std::int32_t count_lanes(F32x16 x, F32x16 target_logit, std::size_t lower) {
+  return __builtin_popcount(mask_bits(gt(x, target_logit) | (eq(x, target_logit) & first_lanes(lower))));
+}
+
 std::int32_t count_before(const float* logits, std::size_t n, std::int32_t first_id, std::int32_t target,
                           float target_logit) {
   const F32x16 t = broadcast(target_logit);
+  const std::int64_t before_target = static_cast<std::int64_t>(target) - first_id;
+  const std::size_t lower =
+      before_target <= 0 ? 0
+                         : (before_target < static_cast<std::int64_t>(n) ? static_cast<std::size_t>(before_target) : n);
   std::int32_t count = 0;
-  for (std::size_t i = 0; i < n; i += kLanes) {
-    const F32x16 x = load_clean(logits + i, n - i);
-    const std::int64_t lower_ids = static_cast<std::int64_t>(target) - first_id - static_cast<std::int64_t>(i);
-    const std::size_t exist = lanes_left(n - i);
-    const std::size_t lower =
-        lower_ids <= 0 ? 0
-                       : (lower_ids < static_cast<std::int64_t>(exist) ? static_cast<std::size_t>(lower_ids) : exist);
-    const Mask16 before = gt(x, t) | (eq(x, t) & first_lanes(lower));
-    count += __builtin_popcount(mask_bits(before));
+  std::size_t i = 0;
+  for (; i + kLanes <= lower; i += kLanes) {
+    const F32x16 x = clean(load(logits + i));
+    count += __builtin_popcount(mask_bits(gt(x, t) | eq(x, t)));
   }
+  if (i < lower) {
+    count += count_lanes(load_clean(logits + i, n - i), t, lower - i);
+    i += kLanes;
+  }
+  for (; i + kLanes <= n; i += kLanes) count += __builtin_popcount(mask_bits(gt(clean(load(logits + i)), t)));
+  if (i < n) count += count_lanes(load_clean_tail(logits + i, n - i), t, 0);
   return count;
 }
 

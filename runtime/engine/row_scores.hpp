@@ -1,0 +1,44 @@
+// runtime/engine/row_scores.hpp: what a device's head_reduce finds out of rows: log-sum-exp, their targets' logits and
+// ranks, the first n tokens. One array of each in device memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/device_memory.hpp"
+#include "engine/parts.hpp"
+#include "engine/request.hpp"
+
+namespace mortise {
+
+class RowScores {
+ public:
+  explicit RowScores(const Parts& parts) : parts_(parts), memory_(parts.device), download_(parts.device) {}
+
+  // For `num_rows` rows and their `num_top` first tokens. What was there is lost.
+  void begin(std::size_t num_rows, std::size_t num_top);
+
+  // All arrays from row `first` on, of rows with these targets (device memory). The caller takes away what it does not
+  // want yet.
+  mortise_head_reduce_args arrays(std::size_t first, const std::int32_t* targets) const;
+  void reduce(const mortise_step& step, const mortise_tensor& logits, std::int32_t vocab_begin,
+              mortise_head_reduce_args args) const;
+
+  // Waits for the device and brings all arrays to the host.
+  void fetch();
+  // Of a fetched row: log probability and rank of its target, and `num_top` first tokens.
+  void describe(std::size_t row, std::size_t num_top, TokenInfo& info) const;
+
+ private:
+  // max, sum, target logit, rank and log-sum-exp [num_rows] each, then top ids and top logits [num_rows, num_top].
+  static constexpr std::size_t kArrays = 5;
+
+  const Parts& parts_;
+  DeviceBuffer memory_;
+  Download download_;
+  std::size_t num_rows_ = 0, num_top_ = 0;
+  float* base_ = nullptr;
+  std::span<const float> fetched_;
+};
+
+}  // namespace mortise

@@ -1,0 +1,67 @@
+#include "engine/score_pass.hpp"
+
+#include <algorithm>
+
+namespace mortise {
+
+ScorePass::ScorePass(const Parts& parts, HeadPass& head, std::int32_t vocab_size)
+    : head_(head),
+      vocab_size_(vocab_size),
+      slice_(parts.device.api->vocab_slice(parts.device.self)),
+      upload_(parts.device),
+      scores_(parts) {}
+
+void ScorePass::run(const mortise_step& step, const mortise_tensor& hidden, std::vector<Row> rows) {
+  std::ranges::stable_sort(rows, {}, &Row::target);
+  std::vector<std::int32_t> numbers, targets;
+  std::int32_t num_top = 0;
+  for (const Row& row : rows) {
+    numbers.push_back(row.row);
+    targets.push_back(row.target);
+    num_top = std::max(num_top, std::min(row.num_top, vocab_size_));
+  }
+  upload_.clear();
+  const std::size_t numbers_at = upload_.put(std::span<const std::int32_t>(numbers));
+  const std::size_t targets_at = upload_.put(std::span<const std::int32_t>(targets));
+  upload_.upload();
+  numbers_ = upload_.device<std::int32_t>(numbers_at);
+  targets_ = upload_.device<std::int32_t>(targets_at);
+  scores_.begin(rows.size(), static_cast<std::size_t>(num_top));
+  find_target_logits(step, hidden, rows);
+  reduce_all(step, hidden, rows.size());
+  scores_.fetch();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].info->id = rows[i].target;
+    scores_.describe(i, static_cast<std::size_t>(rows[i].num_top), *rows[i].info);
+  }
+}
+
+void ScorePass::find_target_logits(const mortise_step& step, const mortise_tensor& hidden, std::span<const Row> rows) {
+  for (std::size_t first = 0; first < rows.size();) {
+    const std::int32_t begin = rows[first].target / slice_ * slice_, end = std::min(begin + slice_, vocab_size_);
+    std::size_t last = first;
+    while (last < rows.size() && last - first < std::size_t{kBlockRows} && rows[last].target < end) ++last;
+    head_.select(step, hidden, numbers_ + first, static_cast<std::int64_t>(last - first));
+    mortise_head_reduce_args args = scores_.arrays(first, targets_ + first);
+    args.first = 1;
+    args.max = args.sum = args.lse = args.top_logits = nullptr;
+    args.ranks = args.top_ids = nullptr;
+    args.top_n = 0;
+    scores_.reduce(step, head_.logits(step, begin, end), begin, args);
+    first = last;
+  }
+}
+
+void ScorePass::reduce_all(const mortise_step& step, const mortise_tensor& hidden, std::size_t num_rows) {
+  for (std::size_t first = 0; first < num_rows; first += std::size_t{kBlockRows}) {
+    const std::size_t count = std::min(std::size_t{kBlockRows}, num_rows - first);
+    head_.select(step, hidden, numbers_ + first, static_cast<std::int64_t>(count));
+    mortise_head_reduce_args args = scores_.arrays(first, targets_ + first);
+    for (std::int32_t begin = 0; begin < vocab_size_; begin += slice_) {
+      args.first = begin == 0 ? 1 : 0;
+      scores_.reduce(step, head_.logits(step, begin, std::min(begin + slice_, vocab_size_)), begin, args);
+    }
+  }
+}
+
+}  // namespace mortise
