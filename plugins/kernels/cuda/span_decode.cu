@@ -47,13 +47,13 @@ __global__ void __launch_bounds__(kThreads, kDecodeBlocksPerSm)
     wait_for_kernel_before();
     see_writes();
     if (feeds) feed_shared<kHeadDim>(args, shared, shared_end, ring);
-    if (shared != shared_end) __syncthreads();
+    if (shared != shared_end) sync_all();
     if (feeds) OwnFeeder<kHeadDim>(args, run, end, ring, at).feed_all();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
     wait_for_kernel_before();
     share_spans<kHeadDim>(args, work.shared.rows, shared, shared_end, ring, memory);
-    if (shared != shared_end) __syncthreads();
+    if (shared != shared_end) sync_all();
     do_own_spans<kHeadDim>(args, run, end, ring, at);
   }
 }

@@ -61,4 +61,10 @@ __device__ __forceinline__ void sync_users() {
   asm volatile("bar.sync 1, %0;" ::"n"(kDecodeWarps * 32) : "memory");
 }
 
+// All warps of the block: those that use the ring and those that fill it come from different places in the code, which
+// __syncthreads does not allow.
+__device__ __forceinline__ void sync_all() {
+  asm volatile("barrier.sync 2, %0;" ::"n"(2 * kDecodeWarps * 32) : "memory");
+}
+
 }  // namespace mortise::cuda::span
