@@ -134,15 +134,15 @@ PlanShape Paged::plan_shape() const {
   shape.num_heads = dims_.num_heads;
   shape.num_kv_heads = dims_.num_kv_heads;
   shape.head_dim = dims_.head_dim;
-  shape.num_workers = num_multiprocessors_ * cuda::kDecodeBlocksPerSm * cuda::kDecodeWarps;
+  shape.num_workers = num_multiprocessors_ * cuda::kDecodeBlocksPerSm;
   shape.partial_rows = partial_rows_;
   if (sharing_ == Sharing::kNone) return shape;
   // A group in a group lists its rows once more: room for two levels of all. What goes beyond shares less.
   const int64_t heads = dims_.num_heads / dims_.num_kv_heads;
-  shape.num_shared_blocks = num_multiprocessors_;
+  shape.num_shared_blocks = shape.num_workers;
   shape.max_shared_rows = 2 * max_tokens_ * heads;
   shape.max_shared_runs =
-      4 * num_multiprocessors_ + (shape.max_shared_rows / cuda::kSharedRows + max_seqs_) * dims_.num_kv_heads;
+      4 * shape.num_workers + (shape.max_shared_rows / cuda::kSharedRows + max_seqs_) * dims_.num_kv_heads;
   return shape;
 }
 

@@ -1,6 +1,7 @@
 #include "attention/paged_cuda/plan.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "attention/paged_cuda/share.hpp"
 
@@ -66,6 +67,8 @@ void add_padding(const mortise_batch& batch, const PlanShape& shape, int32_t seq
 }
 
 constexpr int64_t kFullCost = cuda::kSpanChunks;
+// A span of a shared tile takes a block as long as this many chunks of a sequence's own.
+constexpr int64_t kSharedSpanCost = 12;
 
 // In chunks of keys: all spans are full but the last, and a window's first, whose whole is counted.
 int64_t cost_of(const SpanRun& tile) {
@@ -88,14 +91,16 @@ class Dealer {
       cost_ += cost_of(tile);
       spans_ += tile.span_end - tile.span_begin;
     }
+    add_loads();
   }
 
   void deal() {
     // Where whole tiles are nearly as even as parts of them, nothing is to be merged afterwards. Half of the workers
     // still read as fast as the memory can be read. Tiles whose sequences share are merged anyway.
-    if (deals_whole_tiles(shape_.num_workers)) return;
-    if (kept_merges_ == 0 && deals_whole_tiles(shape_.num_workers / 2)) return;
-    workers_ = std::min<int64_t>(spans_, shape_.num_workers);
+    if (kept_merges_ == 0) {
+      if (deals_whole_tiles(shape_.num_workers) || deals_whole_tiles(shape_.num_workers / 2)) return;
+    }
+    workers_ = kept_merges_ == 0 ? std::min<int64_t>(spans_, shape_.num_workers) : shape_.num_workers;
     if (!deal_evenly()) deal_whole_tiles();
   }
 
@@ -151,15 +156,43 @@ class Dealer {
     return most;
   }
 
+  // What the workers have of shared spans, in chunks, and the level up to which what is to be dealt fills them all.
+  void add_loads() {
+    loads_.assign(static_cast<std::size_t>(shape_.num_workers), 0);
+    for (std::size_t block = 0; block + 1 < plan_.block_begin.size() && block < loads_.size(); ++block) {
+      for (int32_t i = plan_.block_begin[block]; i < plan_.block_begin[block + 1]; ++i) {
+        const cuda::SharedRun& run = plan_.shared_runs[static_cast<std::size_t>(i)];
+        loads_[block] += (run.span_end - run.span_begin) * kSharedSpanCost;
+      }
+    }
+    std::vector<int64_t> sorted = loads_;
+    std::sort(sorted.begin(), sorted.end());
+    int64_t below = 0;  // of the workers that are not full at the next one's load
+    for (std::size_t i = 0; i < sorted.size(); ++i) {
+      below += sorted[i];
+      level_ = static_cast<double>(cost_ + below) / static_cast<double>(i + 1);
+      if (i + 1 < sorted.size() && level_ <= static_cast<double>(sorted[i + 1])) break;
+    }
+  }
+
   void start() {
     plan_.worker_begin.assign(1, 0);
     plan_.runs.clear();
     plan_.merges.resize(kept_merges_);
     plan_.partial_rows = kept_partials_;
     worker_ = 0;
+    filled_ = 0;
+    end_ = 0;
   }
 
-  int64_t end_of(int64_t worker) const { return cost_ * (worker + 1) / workers_; }
+  // Where a worker's share ends, of all that is dealt.
+  int64_t end_of(int64_t worker) {
+    if (kept_merges_ == 0) return cost_ * (worker + 1) / workers_;
+    for (; filled_ <= worker; ++filled_) {
+      end_ += std::max(0.0, level_ - static_cast<double>(loads_[static_cast<std::size_t>(filled_)]));
+    }
+    return worker + 1 == workers_ ? cost_ : std::llround(end_);
+  }
 
   // The span at which a worker stops whose share ends `share` after the tile's start: a span goes to whoever has its
   // middle.
@@ -212,6 +245,9 @@ class Dealer {
   const std::size_t kept_merges_;
   const int64_t kept_partials_;
   int64_t cost_ = 0, spans_ = 0, workers_ = 0, worker_ = 0;
+  std::vector<int64_t> loads_;  // of shared spans, by worker
+  double level_ = 0, end_ = 0;  // of all workers; where the share of worker filled_ - 1 ends
+  int64_t filled_ = 0;
   int32_t after_first_ = 0;  // span after the first run of the tile that is being cut
 };
 

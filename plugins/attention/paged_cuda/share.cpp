@@ -10,9 +10,9 @@ namespace {
 using cuda::kSpan;
 
 // What things take on an H200, about: they decide how runs are cut, and no bit of the result.
-constexpr double kSpanNs = 2800;             // a span of a shared tile at head_dim 128, beside other blocks
+constexpr double kSpanNs = 3500;             // a span of a shared tile at head_dim 128, beside other blocks
 constexpr double kBytesPerNs = 4200;         // of K and V, by all
-constexpr double kPartialBytesPerNs = 3000;  // written once, read once
+constexpr double kPartialBytesPerNs = 8000;  // written once, read once
 
 int32_t ceil_div(int32_t a, int32_t b) {
   return (a + b - 1) / b;
@@ -124,15 +124,14 @@ void estimate(const mortise_batch& batch, const PlanShape& shape, int32_t spans_
     const int64_t rows = int64_t{batch.cu_seqlens_q[seq + 1] - batch.cu_seqlens_q[seq]} * shape.num_heads;
     shares.partial_rows += rows * (sequence.partials + own);
   }
-  // Runs that do not go up evenly leave blocks idle at the end.
+  // Every block has its share of both, but none less than a run. Runs that do not go up evenly leave blocks idle.
+  const double span_ns = kSpanNs * shape.head_dim / 128.0;
+  const double own_ns = own_keys * shape.num_kv_heads * shape.head_dim * 4 / kBytesPerNs;
   const double turns = runs <= shape.num_shared_blocks
                            ? spans_a_run
                            : static_cast<double>(spans) / shape.num_shared_blocks + spans_a_run * 0.5;
-  const double size = shape.head_dim / 128.0;
-  const double own_ns = own_keys * shape.num_kv_heads * shape.head_dim * 4 / kBytesPerNs;
-  // They run beside each other, and hinder each other.
-  const double shared_ns = turns * kSpanNs * size;
-  shares.ns = std::max(shared_ns, own_ns) + std::min(shared_ns, own_ns) / 2 +
+  const double all_ns = own_ns + static_cast<double>(spans) * span_ns / shape.num_workers;
+  shares.ns = std::max(turns * span_ns, all_ns) +
               static_cast<double>(shares.partial_rows) * shape.head_dim * 8 / kPartialBytesPerNs;
 }
 

@@ -30,9 +30,10 @@ constexpr std::int32_t kSpan = MORTISE_CUDA_SPAN;  // keys; part of the numerics
 constexpr std::int32_t kKeyChunk = 16;             // keys of one step of the tensor cores
 constexpr std::int32_t kSpanChunks = kSpan / kKeyChunk;
 constexpr std::int32_t kDecodeRows = 16;    // of a tile of the decode kernel: one mma
-constexpr std::int32_t kSharedRows = 64;    // of a tile of shared spans: one wgmma, four warps of 16
+constexpr std::int32_t kSharedRows = 64;    // of a tile of shared spans: one wgmma
 constexpr std::int32_t kPrefillRows = 128;  // of a tile of the prefill kernel: eight warps of 16
-constexpr std::int32_t kDecodeWarps = 4;    // of a block; each warp is a worker of its own
+constexpr std::int32_t kDecodeWarps =
+    4;  // of a block of the decode kernel, which is one worker; one more brings K and V
 constexpr std::int32_t kDecodeBlocksPerSm = 2;
 
 using Bf16Bits = std::uint16_t;
@@ -125,15 +126,16 @@ struct SharedWork {
   const std::int32_t* block_begin;
   const SharedRun* runs;
   const SharedRow* rows;
-  std::int32_t num_blocks;  // 0: none
+  std::int32_t num_blocks;  // 0: no block has any
 };
 
-// The work of the decode kernel, in device memory: worker w has runs worker_begin[w] .. worker_begin[w + 1].
+// The work of the decode kernel, in device memory: block b has runs worker_begin[b] .. worker_begin[b + 1], after those
+// of shared spans.
 struct SpanWork {
   const std::int32_t* worker_begin;
   const SpanRun* runs;
-  std::int32_t num_blocks;  // of kDecodeWarps workers
-  SharedWork shared;        // blocks of their own, which begin before those of the workers
+  std::int32_t num_blocks;
+  SharedWork shared;
 };
 
 // All others launch on `stream` and return cudaGetLastError().

@@ -40,6 +40,20 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4], 
                : "memory");
 }
 
+// Words of shared memory.
+__device__ __forceinline__ void store_word_at(std::uint32_t address, std::uint32_t value) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+__device__ __forceinline__ void store_pair_at(std::uint32_t address, float low, float high) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(low), "f"(high) : "memory");
+}
+__device__ __forceinline__ void load_pair_at(std::uint32_t address, float& low, float& high) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(low), "=f"(high) : "r"(address) : "memory");
+}
+__device__ __forceinline__ void clear_unit_at(std::uint32_t address) {  // 16 bytes
+  asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
+}
+
 // d += a b, [16, 8] += [16, 16] [16, 8]. Lane l: rows l / 4 (d[0], d[1]) and l / 4 + 8 (d[2], d[3]), columns 2 (l % 4)
 // and the next.
 __device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {

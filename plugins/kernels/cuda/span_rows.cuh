@@ -29,15 +29,17 @@ __device__ __forceinline__ Visible visible_at(int position, int window) {
 // The largest t' of the row in this span. `first_key` is this lane's in tile 0.
 template <int half, bool kMasked>
 __device__ __forceinline__ float row_max(const Scores& s, Visible sees, int first_key, float scale) {
-  float m = -infinity();
+  float side[4] = {-infinity(), -infinity(), -infinity(), -infinity()};  // by side: none waits for the one before
 #pragma unroll
   for (int i = 0; i < kKeyTiles; ++i) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const float x = s[i][2 * half + j];
+      float& m = side[i % 2 * 2 + j];
       m = larger(m, !kMasked || sees(first_key + 8 * i + j) ? x : -infinity());
     }
   }
+  float m = larger(larger(side[0], side[1]), larger(side[2], side[3]));
   m = larger(m, __shfl_xor_sync(kWarp, m, 1));
   m = larger(m, __shfl_xor_sync(kWarp, m, 2));
   return mul(m, scale);  // rounding is monotonic: this is the largest of the rounded products
@@ -46,15 +48,19 @@ __device__ __forceinline__ float row_max(const Scores& s, Visible sees, int firs
 template <int half, bool kMasked>
 __device__ __forceinline__ void row_weights(const Scores& s, Visible sees, int first_key, float scale, float m,
                                             Probabilities& p) {
+  constexpr int kTogether = 4;  // tiles, of two scores each
 #pragma unroll
-  for (int i = 0; i < kKeyTiles; ++i) {
-    float w[2];
+  for (int i = 0; i < kKeyTiles; i += kTogether) {
+    float w[2 * kTogether];
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      w[j] = weight(s[i][2 * half + j], scale, m);
-      if (kMasked && !sees(first_key + 8 * i + j)) w[j] = 0.0f;
+    for (int j = 0; j < 2 * kTogether; ++j) w[j] = s[i + j / 2][2 * half + j % 2];
+    weigh(w, scale, m);
+#pragma unroll
+    for (int j = 0; j < 2 * kTogether; ++j) {
+      if (kMasked && !sees(first_key + 8 * (i + j / 2) + j % 2)) w[j] = 0.0f;
     }
-    p[i / 2][i % 2 * 2 + half] = pack(w[0], w[1]);
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j) p[(i + j) / 2][(i + j) % 2 * 2 + half] = pack(w[2 * j], w[2 * j + 1]);
   }
 }
 

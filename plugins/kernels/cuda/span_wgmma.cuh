@@ -79,9 +79,12 @@ __device__ __forceinline__ void product(float (&d)[8][4], const std::uint32_t (&
 #undef MORTISE_D32_NAMES
 #undef MORTISE_D64_NAMES
 
-// Barriers in shared memory that count the bytes of copies. One thread makes them, before a __syncthreads.
-__device__ __forceinline__ void make_barrier(std::uint32_t barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+// Barriers in shared memory that count arrivals and the bytes of copies. One thread makes them, before a __syncthreads.
+__device__ __forceinline__ void make_barrier(std::uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void arrive(std::uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -89,7 +92,7 @@ __device__ __forceinline__ void publish_barriers() {
 __device__ __forceinline__ void expect_bytes(std::uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// Until the bytes that were expected in this phase (0, 1, 0, ..) have come.
+// Until all have arrived in this phase (0, 1, 0, ..), and the bytes that were expected.
 __device__ __forceinline__ void wait_barrier(std::uint32_t barrier, int phase) {
   std::uint32_t there = 0;
   while (there == 0) {
@@ -104,6 +107,20 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, in
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
+}
+// The same of what is not read again soon: other things, as partials, stay in the L2.
+__device__ __forceinline__ void copy_bulk_once(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
+  std::uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+      : "memory");
+}
+// What others wrote to memory, and this thread has waited for, can be read by its copies.
+__device__ __forceinline__ void see_writes() {
+  asm volatile("fence.proxy.async;" ::: "memory");
 }
 // What this thread wrote to shared memory can be read by products, once a barrier has passed.
 __device__ __forceinline__ void publish_writes() {

@@ -55,8 +55,8 @@ struct Batch {
 };
 
 PlanShape shape(int32_t num_heads, int32_t num_kv_heads, int32_t window) {
-  PlanShape s{num_heads, num_kv_heads, window, 1056, int64_t{1} << 30, true};
-  s.num_shared_blocks = 132;
+  PlanShape s{num_heads, num_kv_heads, window, 264, int64_t{1} << 30, true};
+  s.num_shared_blocks = 264;
   s.max_shared_rows = s.max_shared_runs = 1 << 20;
   return s;
 }
@@ -200,7 +200,7 @@ TEST(SharePlan, EveryRowHasEachOfItsSpansOnceAndInOrder) {
     const Batch batch(sequences);
     const int32_t kv_heads = static_cast<int32_t>(1 + rng() % 3), group = static_cast<int32_t>(1 + rng() % 20);
     PlanShape s = shape(kv_heads * group, kv_heads, rng() % 2 == 0 ? 0 : static_cast<int32_t>(1 + rng() % 1000));
-    s.num_workers = cuda::kDecodeWarps * static_cast<int32_t>(1 + rng() % 264);
+    s.num_workers = static_cast<int32_t>(1 + rng() % 264);
     s.num_shared_blocks = static_cast<int32_t>(1 + rng() % 132);
     s.prefill = rng() % 3 != 0;
     if (rng() % 4 == 0) s.partial_rows = static_cast<int64_t>(rng() % 3000);

@@ -75,7 +75,7 @@ class SharedSpans : public testing::TestWithParam<Shape> {
       method.prefill = rng() % 2 == 0;
       method.num_blocks = 1 + static_cast<int32_t>(rng() % 40);
       method.num_shared_blocks = 1 + static_cast<int32_t>(rng() % 40);
-      if (round == 2) method.num_blocks = 264, method.num_shared_blocks = 132;
+      if (round == 2) method.num_blocks = method.num_shared_blocks = 264;
       Rows rows;
       seen.add(world.compute(batch, method, rows));
       EXPECT_EQ(difference(world.reference(batch), rows), "") << "round " << round;

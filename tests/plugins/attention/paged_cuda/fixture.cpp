@@ -337,6 +337,7 @@ void Attention::step(const std::vector<Piece>& pieces, AbiRows& rows) {
   upload_rows(batch);
   out_.resize(batch.rows.size() * static_cast<std::size_t>(config_.num_layers * config_.num_heads * config_.head_dim));
   out_.fill(0xee);
+  check_cuda(cudaDeviceSynchronize(), "upload");  // copies from pageable memory and fills may go on when they return
   plan_batch(view);
   layers(view);
   download_rows(batch, rows);
@@ -351,6 +352,7 @@ void Attention::bucket_step(const std::vector<Piece>& pieces, Bucket how, AbiRow
     out_.resize(static_cast<std::size_t>(kBucketRows * config_.num_layers * config_.num_heads * config_.head_dim));
   }
   out_.fill(0xee);
+  check_cuda(cudaDeviceSynchronize(), "upload");  // copies from pageable memory and fills may go on when they return
   plan_batch(view);
   if (how == Bucket::kEager) {
     layers(view);

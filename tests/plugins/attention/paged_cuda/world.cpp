@@ -183,7 +183,7 @@ paged_cuda::Plan World::compute(const std::vector<Chunk>& batch, const Method& m
   shape.num_heads = config_.num_heads;
   shape.num_kv_heads = config_.num_kv_heads;
   shape.window = config_.window;
-  shape.num_workers = method.num_blocks * cuda::kDecodeWarps;
+  shape.num_workers = method.num_blocks;
   shape.partial_rows = method.partial_rows;
   shape.prefill = method.prefill;
   shape.num_shared_blocks = method.num_shared_blocks;

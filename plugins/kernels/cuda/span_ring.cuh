@@ -1,0 +1,70 @@
+// span_ring.cuh: how K and V come to the warps of a block of the decode kernel: halves of spans (K or V) in three
+// places of shared memory in turn. One warp asks for them, the others use them; barriers in shared memory tell each
+// side when a place is full or free.
+#pragma once
+
+#include "kernels/cuda/span.hpp"
+#include "kernels/cuda/span_mma.cuh"
+#include "kernels/cuda/span_wgmma.cuh"
+
+namespace mortise::cuda::span {
+
+template <int kHeadDim>
+struct RingShape {
+  static constexpr int kPlaces = 3;
+  static constexpr int kHalfBytes = kSpan * kHeadDim * 2;
+  static constexpr int kBytes = kPlaces * kHalfBytes;
+  static constexpr int kBarrierBytes = 2 * 8 * kPlaces;
+};
+
+// One side's view: the next place, and how often all places have been passed.
+template <int kHeadDim>
+class Ring {
+ public:
+  using Shape = RingShape<kHeadDim>;
+  __device__ Ring(std::uint32_t memory, std::uint32_t barriers) : memory_(memory), barriers_(barriers) {}
+
+  // One thread, before anybody uses a ring.
+  static __device__ void make(std::uint32_t barriers) {
+    for (int i = 0; i < Shape::kPlaces; ++i) {
+      make_barrier(barriers + 8 * i, 1);
+      make_barrier(barriers + 8 * (Shape::kPlaces + i), kDecodeWarps);
+    }
+    publish_barriers();
+  }
+
+  // For who fills it: the place is free when this returns.
+  __device__ __forceinline__ void wait_free() const { wait_barrier(free(), phase_ ^ 1); }
+  // For who uses it: the half is there when this returns.
+  __device__ __forceinline__ void wait_full() const { wait_barrier(full(), phase_); }
+  // This warp is through with it.
+  __device__ __forceinline__ void leave() {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(free());
+    advance();
+  }
+  __device__ __forceinline__ void advance() {
+    if (++place_ == Shape::kPlaces) place_ = 0, phase_ ^= 1;
+  }
+  __device__ __forceinline__ std::uint32_t half() const { return memory_ + place_ * Shape::kHalfBytes; }
+  __device__ __forceinline__ std::uint32_t full() const { return barriers_ + 8 * place_; }
+
+ private:
+  __device__ __forceinline__ std::uint32_t free() const { return barriers_ + 8 * (Shape::kPlaces + place_); }
+
+  const std::uint32_t memory_, barriers_;
+  int place_ = 0, phase_ = 0;
+};
+
+// The warps that use the ring wait for each other.
+__device__ __forceinline__ void sync_users() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kDecodeWarps * 32) : "memory");
+}
+
+// All warps of the block: those that use the ring and those that fill it come from different places in the code, which
+// __syncthreads does not allow.
+__device__ __forceinline__ void sync_all() {
+  asm volatile("barrier.sync 2, %0;" ::"n"(2 * kDecodeWarps * 32) : "memory");
+}
+
+}  // namespace mortise::cuda::span
