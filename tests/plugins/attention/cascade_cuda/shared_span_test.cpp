@@ -94,7 +94,9 @@ TEST_P(SharedSpans, OfOneGroup) {
     World world(c);
     const Seen seen = expect_reference_bits(world, static_cast<uint32_t>(shared), 6);
     const int32_t whole_spans = shared / c.block_size * c.block_size / cuda::kSpan;
-    if (c.window == 0) EXPECT_EQ(seen.groups > 0, whole_spans > 0) << shared;
+    if (c.window == 0) {
+      EXPECT_EQ(seen.groups > 0, whole_spans > 0) << shared;
+    }
   }
 }
 
