@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads, kDecodeBlocksPerSm)
     see_writes();
     if (feeds) feed_shared<kHeadDim>(args, shared, shared_end, ring);
     if (shared != shared_end) sync_all();
-    if (feeds) OwnFeeder<kHeadDim>(args, run, end, ring, at, work.shared.num_blocks > 0).feed_all();
+    if (feeds) OwnFeeder<kHeadDim>(args, run, end, ring, at).feed_all();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
     wait_for_kernel_before();

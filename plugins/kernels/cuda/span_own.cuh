@@ -29,17 +29,14 @@ template <int kHeadDim>
 class OwnFeeder {
  public:
   using Shape = OwnShape<kHeadDim>;
-  // `alone`: other blocks read other K and V. Where spans that sequences share are not dealt out as such, they may read
-  // the same.
   __device__ OwnFeeder(const SpanArgs& args, const SpanRun* run, const SpanRun* end, Ring<kHeadDim>& ring,
-                       std::uint32_t memory, bool alone)
+                       std::uint32_t memory)
       : args_(args),
         next_run_(run),
         end_(end),
         ring_(ring),
         memory_(memory),
-        lane_(static_cast<int>(threadIdx.x) % 32),
-        policy_(cache_policy(alone)) {
+        lane_(static_cast<int>(threadIdx.x) % 32) {
     if (next_run_ != end_) upcoming_ = *next_run_;
     enter_run();
   }
@@ -81,7 +78,7 @@ class OwnFeeder {
     }
     __syncwarp();
     if (lane_ >= chunks.begin && lane_ < chunks.end) {
-      copy_bulk(ring_.half() + lane_ * Piece<kHeadDim>::kBytes, from, Piece<kHeadDim>::kBytes, ring_.full(), policy_);
+      copy_bulk_once(ring_.half() + lane_ * Piece<kHeadDim>::kBytes, from, Piece<kHeadDim>::kBytes, ring_.full());
     }
   }
 
@@ -111,7 +108,6 @@ class OwnFeeder {
   Ring<kHeadDim>& ring_;
   const std::uint32_t memory_;
   const int lane_;
-  const std::uint64_t policy_;
   SpanRun run_, upcoming_;
   bool done_ = false;
   int span_ = 0, tile_ = 1;

@@ -108,18 +108,10 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, in
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
 }
-// How long what is copied is to stay in the L2: `once`, so that other things stay longer, as partials.
-__device__ __forceinline__ std::uint64_t cache_policy(bool once) {
+// The same of what is not read again soon: other things, as partials, stay in the L2.
+__device__ __forceinline__ void copy_bulk_once(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
   std::uint64_t policy;
-  if (once) {
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  } else {
-    asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
-  }
-  return policy;
-}
-__device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier,
-                                          std::uint64_t policy) {
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
           "r"(to),
