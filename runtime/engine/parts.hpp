@@ -51,7 +51,7 @@ struct Parts {
 struct EngineLimits {
   std::int32_t max_num_seqs = 0;
   std::int32_t max_batched_tokens = 0;
-  std::int32_t max_logit_rows = 0;  // rows of one call of the head
+  std::int32_t max_logit_rows = 0;  // rows of one call of the head with the whole vocabulary
   std::int32_t max_model_len = 0;
   std::int32_t block_size = 0;
   std::int32_t num_blocks = 0;
