@@ -28,7 +28,7 @@ class Ring {
   static __device__ void make(std::uint32_t barriers) {
     for (int i = 0; i < Shape::kPlaces; ++i) {
       make_barrier(barriers + 8 * i, 1);
-      make_barrier(barriers + 8 * (Shape::kPlaces + i), kDecodeWarps);
+      make_barrier(barriers + 8 * (Shape::kPlaces + i), 32 * kDecodeWarps);
     }
     publish_barriers();
   }
@@ -37,10 +37,9 @@ class Ring {
   __device__ __forceinline__ void wait_free() const { wait_barrier(free(), phase_ ^ 1); }
   // For who uses it: the half is there when this returns.
   __device__ __forceinline__ void wait_full() const { wait_barrier(full(), phase_); }
-  // This warp is through with it.
+  // This lane is through with it.
   __device__ __forceinline__ void leave() {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(free());
+    arrive(free());
     advance();
   }
   __device__ __forceinline__ void advance() {
