@@ -190,10 +190,10 @@ mortise_activate_args Assembly::sizes() const {
   return args;
 }
 
-// For the parts that see batches: a sequence may be several runs there.
+// For the parts that see batches: a sequence may be several runs there, and padding is sequences too.
 mortise_activate_args Assembly::batch_sizes() const {
   mortise_activate_args args = sizes();
-  args.max_num_seqs = limits_.max_batch_runs();
+  args.max_num_seqs = limits_.max_batch_seqs();
   return args;
 }
 

@@ -11,7 +11,7 @@ namespace {
 std::uint64_t largest_upload(const EngineLimits& limits) {
   constexpr std::uint64_t kAlignment = 64, kArrays = 8;
   const auto tokens = static_cast<std::uint64_t>(limits.max_batched_tokens);
-  const auto seqs = static_cast<std::uint64_t>(limits.max_batch_runs()) + 1;
+  const auto seqs = static_cast<std::uint64_t>(limits.max_batch_seqs()) + 1;
   const auto by_length = static_cast<std::uint64_t>(limits.max_model_len / limits.block_size) + 1;
   const std::uint64_t blocks = std::min(by_length, static_cast<std::uint64_t>(limits.num_blocks)) + 1;
   const std::uint64_t of_token = 3 * sizeof(std::int32_t) + sizeof(std::int64_t);

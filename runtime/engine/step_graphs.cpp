@@ -39,13 +39,11 @@ std::optional<BatchBucket> StepGraphs::bucket_of(std::span<const RowRun> runs) c
   if (longest > 1 + limits_.max_draft_tokens || rows > kMaxRows) return std::nullopt;
   BatchBucket bucket;
   bucket.max_query_len = longest == 1 ? 1 : 1 + limits_.max_draft_tokens;
-  bucket.num_tokens = row_bucket(rows);
-  bucket.num_tokens = std::min(bucket.num_tokens, limits_.max_batched_tokens);
-  // Each missing row needs a padding sequence that may have it; parts have room for so many runs.
+  // As many sequences as rows can have: a sequence without rows costs nothing, a bucket for each number of them would
+  // cost a capture. Each missing row needs a padding sequence that may have it.
+  bucket.num_tokens = std::min(row_bucket(rows), limits_.max_batched_tokens);
+  bucket.num_seqs = std::min(bucket.num_tokens, limits_.max_batch_seqs());
   const auto seqs = static_cast<std::int32_t>(runs.size());
-  const auto needed = (bucket.num_tokens - rows + bucket.max_query_len - 1) / bucket.max_query_len;
-  bucket.num_seqs =
-      std::min(bucket.max_query_len == 1 ? bucket.num_tokens : row_bucket(seqs + needed), limits_.max_batch_runs());
   bucket.num_tokens = std::min(bucket.num_tokens, rows + (bucket.num_seqs - seqs) * bucket.max_query_len);
   const auto wanted = std::max(static_cast<std::int32_t>(blocks), kLeastBlocks);
   bucket.max_blocks = static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(wanted)));

@@ -134,7 +134,7 @@ Runner::~Runner() = default;
 mortise_activate_args Runner::sizes() const {
   mortise_activate_args args{};
   args.struct_size = sizeof args;
-  args.max_num_seqs = limits_.max_num_seqs;
+  args.max_num_seqs = limits_.max_batch_seqs();
   args.max_batched_tokens = limits_.max_batched_tokens;
   args.max_logit_rows = limits_.max_logit_rows;
   args.max_model_len = limits_.max_model_len;

@@ -81,11 +81,24 @@ TEST_F(StepGraphsTest, VerifyStepsHaveRoomForTheRowsThatAreMissing) {
       ASSERT_TRUE(found) << count;
       EXPECT_EQ(found->max_query_len, 5);
       EXPECT_GE(found->num_tokens, rows);
-      EXPECT_LE(found->num_seqs, limits.max_num_seqs);
+      EXPECT_LE(found->num_seqs, limits.max_batch_seqs());
       EXPECT_LE(found->num_tokens - rows, (found->num_seqs - seqs) * 5)
           << count << " sequences, " << drafts << " drafts";
     }
   }
+}
+
+// A full batch whose drafts differ from step to step, and one of fewer sequences: all are one captured step.
+TEST_F(StepGraphsTest, VerifyStepsOfAsManyRowsAreOneSize) {
+  limits.max_draft_tokens = 4;
+  auto few_drafts = decoding(100);
+  few_drafts[7].sequence->drafts = {3};
+  auto more_drafts = decoding(100);
+  for (std::size_t i = 0; i < 3; ++i) more_drafts[i].sequence->drafts.assign(4, 3);
+  ASSERT_TRUE(bucket(few_drafts));
+  EXPECT_EQ(bucket(few_drafts)->num_tokens, 112);
+  EXPECT_EQ(bucket(few_drafts), bucket(more_drafts));
+  EXPECT_EQ(bucket(few_drafts), bucket(decoding(52, 1)));
 }
 
 TEST_F(StepGraphsTest, PaddingRowsBelongToSequencesWithoutTokensAndWriteToTheReservedBlock) {
