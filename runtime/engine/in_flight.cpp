@@ -8,16 +8,34 @@
 namespace mortise {
 namespace {
 
+std::uint64_t hash_of_first(const Sequence& sequence, std::int32_t num_tokens, WaitingMemo::Hash& known) {
+  if (known.num_tokens != num_tokens) {
+    known = {num_tokens,
+             XXH3_64bits(sequence.tokens.data(), static_cast<std::size_t>(num_tokens) * sizeof(std::int32_t))};
+  }
+  return known.value;
+}
+
 // The next whole block that a sequence will compute, by the whole prefix that it ends: 64 bits decide only what waits.
-std::uint64_t next_block_key(const Sequence& sequence, std::int32_t start, std::int32_t block_size) {
-  const auto end = static_cast<std::size_t>(start / block_size + 1) * static_cast<std::size_t>(block_size);
-  return XXH3_64bits(sequence.tokens.data(), end * sizeof(std::int32_t));
+std::uint64_t next_block_key(Sequence& sequence, std::int32_t block_size) {
+  return hash_of_first(sequence, (sequence.start() / block_size + 1) * block_size, sequence.memo.next_block);
 }
 
 // A completion's prompt, whole: its last block, which is not full, is shared too.
-std::uint64_t prompt_key(const Sequence& sequence) {
-  return XXH3_64bits(sequence.tokens.data(),
-                     static_cast<std::size_t>(*sequence.request().score_from) * sizeof(std::int32_t));
+std::uint64_t prompt_key(Sequence& sequence) {
+  return hash_of_first(sequence, *sequence.request().score_from, sequence.memo.prompt);
+}
+
+// Tokens that both begin with.
+std::int32_t num_common(const Sequence& leader, Sequence& follower) {
+  WaitingMemo& memo = follower.memo;
+  // As far as the leader has tokens they may agree in more of them now.
+  if (memo.other != leader.id || memo.num_common == leader.num_tokens()) {
+    const auto [end, unused] = std::ranges::mismatch(leader.tokens, follower.tokens);
+    memo.other = leader.id;
+    memo.num_common = static_cast<std::int32_t>(end - leader.tokens.begin());
+  }
+  return memo.num_common;
 }
 
 // Tokens of its prompt that a completion still runs, but for the last one, whose row it needs itself.
@@ -35,9 +53,8 @@ bool scores_for(const Sequence& leader, const Sequence& follower) {
 }
 
 // At least half of what `follower` has to run comes with the leader's prefix.
-bool pays(const Sequence& leader, const Sequence& follower, std::int32_t block_size) {
-  const auto [end, unused] = std::ranges::mismatch(leader.tokens, follower.tokens);
-  const auto common = static_cast<std::int32_t>(end - leader.tokens.begin()) / block_size * block_size;
+bool pays(const Sequence& leader, Sequence& follower, std::int32_t block_size) {
+  const std::int32_t common = num_common(leader, follower) / block_size * block_size;
   return 2 * (common - follower.start()) >= follower.num_to_run() - follower.start();
 }
 
@@ -45,7 +62,7 @@ bool pays(const Sequence& leader, const Sequence& follower, std::int32_t block_s
 class PromptLeaders {
  public:
   // Whether `sequence` waits for another one's prompt.
-  bool waits(const Sequence& sequence) const {
+  bool waits(Sequence& sequence) const {
     if (!sequence.scores_completion() || sequence.running() || num_prompt_left(sequence) < 1) return false;
     const auto at = leaders_.find(prompt_key(sequence));
     if (at == leaders_.end()) return false;
@@ -54,10 +71,9 @@ class PromptLeaders {
     return leader.request().priority <= sequence.request().priority &&
            leader.request().score_from == sequence.request().score_from && scores_for(leader, sequence) &&
            2 * num_left >= sequence.num_to_run() - sequence.start() &&
-           std::equal(leader.tokens.begin(), leader.tokens.begin() + *leader.request().score_from,
-                      sequence.tokens.begin());
+           num_common(leader, sequence) >= *leader.request().score_from;
   }
-  void add(const Sequence& sequence) {
+  void add(Sequence& sequence) {
     if (!sequence.scores_completion() || !sequence.publishes || num_prompt_left(sequence) < 1) return;
     leaders_.emplace(prompt_key(sequence), &sequence);
   }
@@ -76,8 +92,7 @@ std::vector<std::shared_ptr<Sequence>> without_followers(const std::deque<std::s
   for (const auto& sequence : live) {
     const bool computes_a_block = (sequence->start() / block_size + 1) * block_size <= sequence->num_to_run();
     if (computes_a_block && sequence->publishes) {
-      const auto [at, is_first] =
-          leaders.emplace(next_block_key(*sequence, sequence->start(), block_size), sequence.get());
+      const auto [at, is_first] = leaders.emplace(next_block_key(*sequence, block_size), sequence.get());
       const Sequence& leader = *at->second;
       const bool waits = !is_first && !sequence->running() &&
                          leader.request().priority <= sequence->request().priority && scores_for(leader, *sequence) &&

@@ -38,6 +38,17 @@ struct RequestState {
   Drafters drafters;
 };
 
+// What in_flight asks of each waiting sequence in each step, remembered: thousands may wait, and prompts are long.
+struct WaitingMemo {
+  struct Hash {
+    std::int32_t num_tokens = 0;
+    std::uint64_t value = 0;
+  };
+  Hash next_block, prompt;  // of so many of its first tokens
+  std::uint64_t other = 0;  // the sequence that it was compared with the last time; ids begin at 1
+  std::int32_t num_common = 0;
+};
+
 class Sequence {
  public:
   Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner, std::int32_t choice,
@@ -85,10 +96,11 @@ class Sequence {
   std::int32_t num_cached = 0;              // tokens: whole blocks, and the first ones of `tail`
   std::int32_t num_cached_free_blocks = 0;  // of the whole ones nobody holds
   BlockId tail = kPrefixRoot;               // a block that it is to copy for them; kPrefixRoot: none
-  std::vector<BlockId> pinned;              // a path that is held for the scheduler's pin
-  std::vector<std::int32_t> drafts;         // of this step, to verify
-  std::vector<DraftFork> forks;             // further paths of them
-  std::int32_t drafted_by = -1;             // index of the proposer that they are from
+  WaitingMemo memo;
+  std::vector<BlockId> pinned;       // a path that is held for the scheduler's pin
+  std::vector<std::int32_t> drafts;  // of this step, to verify
+  std::vector<DraftFork> forks;      // further paths of them
+  std::int32_t drafted_by = -1;      // index of the proposer that they are from
   // [drafts, vocabulary] what they were drawn from, for rejection sampling; empty: they are certain.
   std::vector<float> draft_distributions;
   std::int32_t num_asked = 0;  // drafts that proposers were asked for in this step
