@@ -75,7 +75,7 @@ class PromptLeaders {
   }
   void add(Sequence& sequence) {
     if (!sequence.scores_completion() || !sequence.publishes || num_prompt_left(sequence) < 1) return;
-    leaders_.emplace(prompt_key(sequence), &sequence);
+    leaders_.try_emplace(prompt_key(sequence), &sequence);
   }
 
  private:
@@ -87,12 +87,13 @@ class PromptLeaders {
 std::vector<std::shared_ptr<Sequence>> without_followers(const std::deque<std::shared_ptr<Sequence>>& live,
                                                          std::int32_t block_size) {
   std::vector<std::shared_ptr<Sequence>> result;
+  result.reserve(live.size());
   std::unordered_map<std::uint64_t, const Sequence*> leaders;
   PromptLeaders prompts;
   for (const auto& sequence : live) {
     const bool computes_a_block = (sequence->start() / block_size + 1) * block_size <= sequence->num_to_run();
     if (computes_a_block && sequence->publishes) {
-      const auto [at, is_first] = leaders.emplace(next_block_key(*sequence, block_size), sequence.get());
+      const auto [at, is_first] = leaders.try_emplace(next_block_key(*sequence, block_size), sequence.get());
       const Sequence& leader = *at->second;
       const bool waits = !is_first && !sequence->running() &&
                          leader.request().priority <= sequence->request().priority && scores_for(leader, *sequence) &&
