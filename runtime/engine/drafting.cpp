@@ -71,7 +71,8 @@ std::vector<std::int32_t> Drafting::allowances(std::span<const std::shared_ptr<S
     Sequence& sequence = *candidates[i];
     sequence.draft_state.length = 0;
     if (sequence.running() && sequence.num_tokens() - sequence.num_computed == 1 && sequence.num_generated() > 0) {
-      decoding.push_back({&sequence.draft_state, result[i]});
+      const std::int32_t most_left = sequence.request().sampling.max_tokens - sequence.num_generated();
+      decoding.push_back({&sequence.draft_state, result[i], sequence.num_generated(), most_left});
     }
   }
   lengths_.choose(decoding);

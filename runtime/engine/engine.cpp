@@ -487,6 +487,7 @@ void Engine::end(Sequence& sequence, FinishReason reason, Delta delta) {
   delta.seed = sequence.owner->seed;
   delta.usage = sequence.usage;
   trace_.ended(sequence);
+  drafting_.ended(sequence);
   outbox_.emplace_back(sequence.owner, std::move(delta));
 }
 

@@ -13,7 +13,9 @@ constexpr double kWorthAProbe = 0.3;   // of a step: longer drafts that lose mor
 constexpr double kPlausible = 0.5;     // of the best rate: a step without drafts is not taken for twice as fast
 constexpr double kLargestBudget = 50;  // steps: a probe that waited for ever would come all at once
 constexpr double kLargestDebt = 5;     // steps: drafts after one that stood may come before there is a budget
-constexpr double kHorizon = 5;         // steps over which drafting again pays for what was missed meanwhile
+constexpr double kUsualLength = 128;   // generated tokens of a sequence, until some have ended
+constexpr double kMostEnded = 64;      // sequences that tell how long the others get
+constexpr double kAtOnce = 0.125;      // of a draft: what a token to catch up with costs, until that was measured
 constexpr double kHysteresis = 1.03;   // near the point where drafting begins to pay, back and forth costs more
 // Of the time, at most, that goes into choosing; and what a draft that is weighed takes (0.06 to 0.12 us where
 // measured).
@@ -64,9 +66,9 @@ void AdaptiveLengths::begin_choice(std::span<const Candidate> candidates) {
   for (auto& [bits, kind] : kinds_) {
     kind.one = kind.costs.curve(1);
     kind.all = kind.costs.curve(std::max(kind.num_candidates, 1));
-    // Until it was measured: as much as a draft, but never so much that no probe could pay for it.
-    const double guess = kind.all.known() ? kind.all.at(1) / std::max(kind.num_candidates, 1) : 0;
-    kind.catch_up_s = kind.costs.catch_up_s().value_or(std::min(guess, kProbeShare / 2 * last_step_s_));
+    // Until it was measured: never so much that no probe could pay for it.
+    const double draft_s = kind.all.known() ? kind.all.at(1) / std::max(kind.num_candidates, 1) : 0;
+    kind.catch_up_s = kind.costs.catch_up_s().value_or(kAtOnce * std::min(draft_s, kProbeShare / 2 * last_step_s_));
   }
 }
 
@@ -96,6 +98,18 @@ double AdaptiveLengths::seconds_of(double num_rows, std::int32_t most) const {
   return seconds;
 }
 
+void AdaptiveLengths::ended(std::int32_t num_generated) {
+  num_ended_ = std::min(num_ended_ + 1, kMostEnded);
+  usual_length_ += (num_generated - usual_length_) / num_ended_;
+}
+
+double AdaptiveLengths::tokens_left(const Candidate& candidate) const {
+  const double usual = num_ended_ > 0 ? usual_length_ : kUsualLength;
+  // One that is longer than usual is taken to be half through.
+  const double left = std::max<double>(usual - candidate.num_generated, candidate.num_generated);
+  return std::max(1.0, std::min<double>(left, candidate.most_left));
+}
+
 // Every draft that could be asked for, the most promising first; a sequence's own follow each other.
 void AdaptiveLengths::collect_items(std::span<const Candidate> candidates) {
   items_.clear();
@@ -103,11 +117,16 @@ void AdaptiveLengths::collect_items(std::span<const Candidate> candidates) {
     const DraftState& state = *candidates[i].state;
     Kind& kind = kind_of(state);
     const double rows = state.acceptance.yield(kind.acceptance);
-    double stands = 1;
+    double stands = 1, tokens = 1;
     for (std::int32_t depth = 1; depth <= candidates[i].limit; ++depth) {
       stands *= state.acceptance.rate(depth - 1, kind.acceptance);
-      items_.push_back({stands, rows, kind.catch_up_s * state.num_unseen, &kind, static_cast<std::int32_t>(i), depth});
+      tokens += rows * stands;
+      items_.push_back({stands, rows, 0, &kind, static_cast<std::int32_t>(i), depth});
     }
+    if (candidates[i].limit == 0) continue;
+    // What it has to catch up with is paid for by all the steps that it has left.
+    const double steps = std::max(1.0, tokens_left(candidates[i]) / tokens);
+    (items_.end() - candidates[i].limit)->catch_up_s = kind.catch_up_s * state.num_unseen / steps;
   }
   std::ranges::stable_sort(items_, std::greater<>(), &Item::stands);
 }
@@ -120,7 +139,7 @@ AdaptiveLengths::Choice AdaptiveLengths::best_choice(std::int32_t most) {
   double tokens = num_seqs, rows = num_seqs, catch_up = 0;
   std::size_t taken = 0, next = 1;
   const auto consider = [&] {
-    const Choice choice{tokens, seconds_of(rows, most) + catch_up / kHorizon, most, taken};
+    const Choice choice{tokens, seconds_of(rows, most) + catch_up, most, taken};
     if (choice.rate() > best.rate()) best = choice;
     next = taken + 1 + taken / kFineness;
   };

@@ -41,12 +41,17 @@ class AdaptiveLengths {
   struct Candidate {
     DraftState* state = nullptr;
     std::int32_t limit = 0;  // drafts that it can use
+    std::int32_t num_generated = 0;
+    std::int32_t most_left = 0;  // tokens that it may yet get
   };
   // Sets the length of each sequence that decodes in the next step.
   void choose(std::span<const Candidate> candidates);
 
   // What became of a sequence's drafts: asked for `num_asked`.
   void verified(DraftState& state, std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted);
+
+  // A sequence with so many generated tokens has come to its end.
+  void ended(std::int32_t num_generated);
 
   // A step in which all sequences decoded.
   struct StepTimes {
@@ -78,13 +83,14 @@ class AdaptiveLengths {
     double rate() const { return seconds > 0 ? tokens / seconds : 0; }
   };
   struct Item {
-    double stands;  // how likely, if there is one
-    double rows;    // that it is expected to cost: how likely there is one
-    double catch_up_s;
+    double stands;      // how likely, if there is one
+    double rows;        // that it is expected to cost: how likely there is one
+    double catch_up_s;  // its share of a step
     Kind* kind;
     std::int32_t candidate, depth;
   };
 
+  double tokens_left(const Candidate& candidate) const;  // as far as others tell
   Kind& kind_of(const DraftState& state) { return kinds_[state.kind]; }
   bool may_wait(std::span<const Candidate> candidates);
   void begin_choice(std::span<const Candidate> candidates);
@@ -107,8 +113,9 @@ class AdaptiveLengths {
   std::int32_t steps_to_choice_ = 0;
   double budget_s_ = 0;  // for probes
   double last_step_s_ = 0;
-  std::size_t next_probed_ = 0;  // of the candidates, where all of them are too dear
-  Probe probe_ = Probe::kNone;   // of the whole batch, in this step
+  double usual_length_ = 0, num_ended_ = 0;  // generated tokens of the sequences that ended, the last ones above all
+  std::size_t next_probed_ = 0;              // of the candidates, where all of them are too dear
+  Probe probe_ = Probe::kNone;               // of the whole batch, in this step
   std::int32_t steps_since_without_ = 0, steps_since_longer_ = 0;
 };
 

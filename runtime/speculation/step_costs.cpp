@@ -12,7 +12,10 @@ constexpr double kStep = 0.125;       // of a later measurement
 constexpr double kLargestRise = 1.3;  // of one measurement: a pause of the machine is no property of the shape
 constexpr double kMostWeight = 16;    // of a point, in measurements
 constexpr double kFewUnseen = 0.25;   // for each draft: a call with less to catch up with tells what drafts take
-constexpr double kMostUnseen = 4096;  // tokens, of the calls that tell what catching up takes: the latest count most
+// A call's time differs by that much for no reason: what it took beyond its drafts tells of catching up where it is
+// more.
+constexpr double kNoise = 0.1;
+constexpr double kMostUnseen = 4096;  // tokens: a call with so many counts more than all before it
 constexpr double kWide = 1.5;         // beyond the measured sizes, the slope is that of two that lie so far apart
 
 // A first measurement may hold what the device does once for a shape. It is not believed where it took much longer than
@@ -158,12 +161,15 @@ void DraftCosts::add(std::int32_t num_asked, std::int32_t most, std::int32_t num
     guess_ = CostCurve::Knot{static_cast<double>(most), seconds * num_drafts / (num_drafts + num_unseen), 1};
     return;
   }
-  double beyond_s = seconds - usual.at(most);
+  const double usual_s = usual.at(most);
+  double beyond_s = seconds - usual_s;
+  beyond_s -= std::clamp(beyond_s, -kNoise * usual_s, kNoise * usual_s);
   const double expected_s = num_unseen * catch_up_s().value_or(0);
   if (expected_s > 0) beyond_s = std::min(beyond_s, kLargestRise * expected_s);
-  const double keep = std::min(1.0, kMostUnseen / (num_unseen_ + num_unseen));
-  beyond_s_ = keep * (beyond_s_ + beyond_s);
-  num_unseen_ = keep * (num_unseen_ + num_unseen);
+  const double square = static_cast<double>(num_unseen) * num_unseen;
+  const double keep = std::min(1.0, kMostUnseen * kMostUnseen / (squares_ + square));
+  products_ = keep * (products_ + num_unseen * beyond_s);
+  squares_ = keep * (squares_ + square);
 }
 
 CostCurve DraftCosts::curve(std::int32_t num_asked) const {
@@ -172,8 +178,8 @@ CostCurve DraftCosts::curve(std::int32_t num_asked) const {
 }
 
 std::optional<double> DraftCosts::catch_up_s() const {
-  if (num_unseen_ == 0) return std::nullopt;
-  return std::max(0.0, beyond_s_ / num_unseen_);
+  if (squares_ == 0) return std::nullopt;
+  return std::max(0.0, products_ / squares_);
 }
 
 }  // namespace mortise

@@ -73,8 +73,9 @@ class DraftCosts {
  private:
   TimeTable drafts_{0};  // over (sequences asked, most drafts of one), of calls that had little to catch up with
   std::optional<CostCurve::Knot> guess_;  // until there was such a call
-  // Over the other calls, the time beyond what their drafts take, and tokens.
-  double beyond_s_ = 0, num_unseen_ = 0;
+  // Over the other calls, of their tokens and the time beyond what their drafts take: the slope of least squares, since
+  // a call with few tokens tells of its noise.
+  double products_ = 0, squares_ = 0;
 };
 
 }  // namespace mortise

@@ -116,7 +116,8 @@ struct Simulation {
     ++num_steps;
     std::vector<AdaptiveLengths::Candidate> candidates;
     for (Running& one : running) {
-      candidates.push_back({&one.state, std::min(text.max_drafts, one.output - one.generated - 1)});
+      const int left = one.output - one.generated;
+      candidates.push_back({&one.state, std::min(text.max_drafts, left - 1), one.generated, left});
       one.state.length = lengths == Lengths::kFixed ? candidates.back().limit : 0;
     }
     if (lengths == Lengths::kAdaptive) policy.choose(candidates);
@@ -141,11 +142,17 @@ struct Simulation {
     times.rest_s = seen(rest, 10);
     times.draft_s = seen(draft, 20);
     if (lengths == Lengths::kAdaptive) policy.measured(times);
-    std::erase_if(running, [](const Running& one) { return one.generated >= one.output; });
+    std::erase_if(running, [&](const Running& one) {
+      if (one.generated < one.output) return false;
+      policy.ended(one.generated);
+      return true;
+    });
   }
 
-  void add(int count, int output) {
-    for (int i = 0; i < count; ++i) running.push_back({.request = next_request++, .output = output});
+  void add(int count, int output, int prompt = 0) {
+    for (int i = 0; i < count; ++i) {
+      running.push_back({.request = next_request++, .output = output, .state = {.num_unseen = prompt}});
+    }
   }
   void steps(const Text& text, int count) {
     for (int i = 0; i < count; ++i) step(text);
