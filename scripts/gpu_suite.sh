@@ -52,7 +52,8 @@ LUA
                  run exactness 300 "$bundle/tests/exactness_test" ;;
     # racecheck takes the bulk copies of cuBLASLt's kernels for races, and ends with an error of its own where it is told to leave
     # them out: so without the products of the device, whose own kernel is in kernels_cuda_test, and, since it takes a hundred times
-    # as long, without the schedules that repeat the kernels' own tests. Large products repeat small ones.
+    # as long, without the schedules that repeat the kernels' own tests and without the largest groups of those (OfManyRows, OfNested).
+    # Large products repeat small ones.
     sanitizer) for tool in memcheck racecheck initcheck synccheck; do
                  options="--kernel-name kns=mortise" left_out="*.LargeShapes"
                  case $tool in

@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::int32_t kMaxRows = 512;  // of a bucket: beyond that launches cost little beside the work
 constexpr std::int32_t kLeastBlocks = 16;
+// A bucket is at most this much larger than its rows (row_bucket), and all of that may have to be padding.
+static_assert(kMaxRows / 8 <= EngineLimits::kMostPadding);
 
 // 1, 2, 4, 8, then steps of about an eighth of the size: padding costs little, and graphs stay few.
 std::int32_t row_bucket(std::int32_t rows) {
