@@ -3,11 +3,20 @@
 #include <algorithm>
 
 namespace mortise {
+namespace {
+
+constexpr std::int32_t kHeadStep = 64;  // columns that the head counts in
+// Parts of the vocabulary, at most, that rows are sorted into for their targets' logits: a row costs as many logits as
+// a part has, a part three calls of the device.
+constexpr std::int32_t kWindows = 64;
+
+}  // namespace
 
 ScorePass::ScorePass(const Parts& parts, HeadPass& head, std::int32_t vocab_size)
     : head_(head),
       vocab_size_(vocab_size),
       slice_(parts.device.api->vocab_slice(parts.device.self)),
+      window_((vocab_size / kWindows + kHeadStep - 1) / kHeadStep * kHeadStep),
       upload_(parts.device),
       scores_(parts) {}
 
@@ -38,7 +47,7 @@ void ScorePass::run(const mortise_step& step, const mortise_tensor& hidden, std:
 
 void ScorePass::find_target_logits(const mortise_step& step, const mortise_tensor& hidden, std::span<const Row> rows) {
   for (std::size_t first = 0; first < rows.size();) {
-    const std::int32_t begin = rows[first].target / slice_ * slice_, end = std::min(begin + slice_, vocab_size_);
+    const std::int32_t begin = rows[first].target / window_ * window_, end = std::min(begin + window_, vocab_size_);
     std::size_t last = first;
     while (last < rows.size() && last - first < std::size_t{kBlockRows} && rows[last].target < end) ++last;
     head_.select(step, hidden, numbers_ + first, static_cast<std::int64_t>(last - first));

@@ -1,9 +1,9 @@
 // runtime/engine/score_pass.hpp: log probabilities of many given tokens. The head runs in slices of the vocabulary, and
 // what a slice's logits tell is taken from them while they are in a cache: no rows x vocabulary matrix exists, and the
-// head's weights are read twice for all rows of a step, however many there are.
+// head's weights are read twice for up to kBlockRows rows.
 //
-// Ranks need their targets' logits first. So the rows go through the head in the order of their targets: each slice
-// with the rows whose targets it holds, and then with all rows.
+// Ranks need their targets' logits first. So the rows go through the head in the order of their targets: each window of
+// the vocabulary with the rows whose targets it holds, and then each slice with all rows.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class ScorePass {
   void reduce_all(const mortise_step& step, const mortise_tensor& hidden, std::size_t num_rows);
 
   HeadPass& head_;
-  const std::int32_t vocab_size_, slice_;
+  const std::int32_t vocab_size_, slice_, window_;
   PackedUpload upload_;
   RowScores scores_;
   const std::int32_t *numbers_ = nullptr, *targets_ = nullptr;  // of the rows of this run, in device memory

@@ -108,9 +108,10 @@ typedef struct mortise_norm_args {
   uint32_t reserved;
 } mortise_norm_args;
 
-/* Reductions of logits [R, W] that hold columns vocab_begin .. vocab_begin + W of the vocabulary, W a multiple of the
- * device's fixed slice width except at the vocabulary's end. Called slice by slice in ascending order with the same
- * state arrays; the bits do not depend on how many slices a call covers. A NULL array is not computed. Device memory.
+/* Reductions of logits [R, W] that hold columns vocab_begin .. vocab_begin + W of the vocabulary, called in ascending
+ * order with the same state arrays. Where max and sum are wanted, both are multiples of the device's fixed slice width
+ * except at the vocabulary's end, and the bits do not depend on how many slices a call covers; what else there is takes
+ * any columns (since 0.4). A NULL array is not computed. Device memory.
  */
 typedef struct mortise_head_reduce_args {
   uint32_t struct_size;
@@ -234,7 +235,7 @@ typedef struct mortise_device_table {
   mortise_status (*sample)(mortise_device* device, mortise_stream* stream, const mortise_sample_args* args,
                            mortise_error* error);
 
-  /* The fixed width of head_reduce's slices, in columns. [any] since 0.1 */
+  /* The fixed width of head_reduce's slices of max and sum, in columns. [any] since 0.1 */
   int32_t (*vocab_slice)(mortise_device* device);
 
   /* The table of an extension of this device (ext/parallel.h, ext/graph.h, ext/collective.h) or NULL; lives until the

@@ -15,9 +15,9 @@ constexpr char kReduce[] = "head_reduce", kSample[] = "sample";
 
 void check_head_reduce(const mortise_head_reduce_args& args, std::int64_t columns, const std::string& logits_text,
                        std::int32_t slice) {
-  if (args.vocab_begin < 0 || args.vocab_begin % slice != 0) {
-    invalid(kReduce,
-            "vocab_begin is " + std::to_string(args.vocab_begin) + "; expected a multiple of " + std::to_string(slice));
+  if (args.vocab_begin < 0 || (args.max != nullptr && args.vocab_begin % slice != 0)) {
+    invalid(kReduce, "vocab_begin is " + std::to_string(args.vocab_begin) + "; max and sum need a multiple of " +
+                         std::to_string(slice));
   }
   if (columns > INT_MAX - args.vocab_begin) invalid(kReduce, "logits are " + logits_text + "; token ids are int32");
   if ((args.max == nullptr) != (args.sum == nullptr)) invalid(kReduce, "max and sum go together");

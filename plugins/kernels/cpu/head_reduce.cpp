@@ -10,26 +10,30 @@ void clean_one(const float* logit, float* out) {
   *out = first_lane(clean(broadcast(*logit)));
 }
 
-// Four maxima at a time: a single one would wait for itself. Which is taken first does not matter, logits are clean.
-float slice_max(const float* logits, std::size_t n) {
+// Of the logits as they are: NaN counts as nothing, and max() makes zeros of denormals. Four maxima at a time: a single
+// one would wait for itself.
+float raw_max(const float* logits, std::size_t n) {
   constexpr std::size_t kChains = 4;
   F32x16 m[kChains];
   for (F32x16& chain : m) chain = broadcast(kNoLogit);
   std::size_t i = 0;
   for (; i + kChains * kLanes <= n; i += kChains * kLanes) {
-    for (std::size_t chain = 0; chain < kChains; ++chain) {
-      m[chain] = max(clean(load(logits + i + chain * kLanes)), m[chain]);
-    }
+    for (std::size_t chain = 0; chain < kChains; ++chain) m[chain] = max(load(logits + i + chain * kLanes), m[chain]);
   }
   for (; i < n; i += kLanes) m[0] = max(load_clean(logits + i, n - i), m[0]);
   return max(max(max(m[0], m[1]), max(m[2], m[3])));
 }
 
-// exp(-infinity) is 0: lanes beyond the end add nothing.
-float slice_sum(const float* logits, std::size_t n, float slice_max) {
+// exp(-infinity) is 0: lanes beyond the end add nothing. So NaN need not be made clean, and with a maximum subtracted
+// denormals and -0 give what +0 gives; what differs is +infinity.
+float slice_sum(const float* logits, std::size_t n, float slice_max, bool has_infinity) {
   const F32x16 m = broadcast(slice_max);
   F32x16 s = zero();
-  for (std::size_t i = 0; i < n; i += kLanes) s = s + exp(load_clean(logits + i, n - i) - m);
+  std::size_t i = 0;
+  if (!has_infinity) {
+    for (; i + kLanes <= n; i += kLanes) s = s + exp_of_negative(load(logits + i) - m);
+  }
+  for (; i < n; i += kLanes) s = s + exp_of_negative(load_clean(logits + i, n - i) - m);
   return sum(s);
 }
 
@@ -45,9 +49,10 @@ void merge(float* max_state, float* sum_state, float slice_max, float slice_sum)
 void log_sum_exp(const float* logits, std::size_t n, float* max_state, float* sum_state) {
   for (std::size_t begin = 0; begin < n; begin += kVocabSlice) {
     const std::size_t width = n - begin < kVocabSlice ? n - begin : kVocabSlice;
-    const float m = slice_max(logits + begin, width);
+    const float raw = raw_max(logits + begin, width);
+    const float m = first_lane(clean(broadcast(raw)));
     if (m == kNoLogit) continue;  // nothing in it; -infinity - -infinity would be NaN
-    merge(max_state, sum_state, m, slice_sum(logits + begin, width, m));
+    merge(max_state, sum_state, m, slice_sum(logits + begin, width, m, raw == kInfinity));
   }
 }
 
@@ -60,26 +65,40 @@ std::int32_t count_lanes(F32x16 x, F32x16 target_logit, std::size_t lower) {
   return __builtin_popcount(mask_bits(gt(x, target_logit) | (eq(x, target_logit) & first_lanes(lower))));
 }
 
-std::int32_t count_before(const float* logits, std::size_t n, std::int32_t first_id, std::int32_t target,
-                          float target_logit) {
+template <bool is_raw>
+MORTISE_INLINE F32x16 logits_at(const float* logits) {
+  return is_raw ? load(logits) : clean(load(logits));
+}
+
+template <bool is_raw>
+std::int32_t count(const float* logits, std::size_t n, std::size_t lower, float target_logit) {
   const F32x16 t = broadcast(target_logit);
-  const std::int64_t before_target = static_cast<std::int64_t>(target) - first_id;
-  const std::size_t lower =
-      before_target <= 0 ? 0
-                         : (before_target < static_cast<std::int64_t>(n) ? static_cast<std::size_t>(before_target) : n);
   std::int32_t count = 0;
   std::size_t i = 0;
   for (; i + kLanes <= lower; i += kLanes) {
-    const F32x16 x = clean(load(logits + i));
-    count += __builtin_popcount(mask_bits(gt(x, t) | eq(x, t)));
+    count += __builtin_popcount(mask_bits(ge(logits_at<is_raw>(logits + i), t)));
   }
   if (i < lower) {
     count += count_lanes(load_clean(logits + i, n - i), t, lower - i);
     i += kLanes;
   }
-  for (; i + kLanes <= n; i += kLanes) count += __builtin_popcount(mask_bits(gt(clean(load(logits + i)), t)));
+  for (; i + kLanes <= n; i += kLanes) {
+    count += __builtin_popcount(mask_bits(gt(logits_at<is_raw>(logits + i), t)));
+  }
   if (i < n) count += count_lanes(load_clean_tail(logits + i, n - i), t, 0);
   return count;
+}
+
+std::int32_t count_before(const float* logits, std::size_t n, std::int32_t first_id, std::int32_t target,
+                          float target_logit) {
+  const std::int64_t before_target = static_cast<std::int64_t>(target) - first_id;
+  const std::size_t lower =
+      before_target <= 0 ? 0
+                         : (before_target < static_cast<std::int64_t>(n) ? static_cast<std::size_t>(before_target) : n);
+  // Beside any other logit, one that is not clean compares as it does when it is: NaN like the smallest, +infinity like
+  // the largest.
+  const bool is_edge = target_logit == kNoLogit || target_logit == kLargestLogit;
+  return is_edge ? count<false>(logits, n, lower, target_logit) : count<true>(logits, n, lower, target_logit);
 }
 
 // Puts a token into the sorted list of `size` entries, the last of which it pushes out. Ids come in ascending order, so

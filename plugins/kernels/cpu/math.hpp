@@ -42,14 +42,25 @@ MORTISE_INLINE F32x16 exp2(F32x16 x) {
   return limit_exp2(exp2_of_parts(n, x - to_float(n)), x);
 }
 
+constexpr float kLog2e = 0x1.715476p+0f, kLog2eLow = 0x1.4ae0c0p-26f;  // the latter: log2(e) - kLog2e
+
+// What is left of x log2(e) beside n.
+MORTISE_INLINE F32x16 exp_fraction(F32x16 x, I32x16 n) {
+  return fma(x, broadcast(kLog2eLow), fma(x, broadcast(kLog2e), neg(to_float(n))));
+}
+
 // e^x = 2^(x log2 e), the product in two parts. 0 or infinity where x log2(e), rounded to f32, is <= -126 or >= 128.
 MORTISE_INLINE F32x16 exp(F32x16 x) {
-  const F32x16 log2e = broadcast(0x1.715476p+0f);
-  const F32x16 log2e_low = broadcast(0x1.4ae0c0p-26f);  // log2(e) - log2e
-  const F32x16 t = x * log2e;
+  const F32x16 t = x * broadcast(kLog2e);
   const I32x16 n = to_int(t);
-  const F32x16 f = fma(x, log2e_low, fma(x, log2e, neg(to_float(n))));
-  return limit_exp2(exp2_of_parts(n, f), t);
+  return limit_exp2(exp2_of_parts(n, exp_fraction(x, n)), t);
+}
+
+// The bits of exp for x <= 0 in fewer operations. NaN gives 0.
+MORTISE_INLINE F32x16 exp_of_negative(F32x16 x) {
+  const F32x16 t = x * broadcast(kLog2e);
+  const I32x16 n = to_int(t);
+  return select(gt(t, broadcast(-126.0f)), exp2_of_parts(n, exp_fraction(x, n)), zero());
 }
 
 // log(x). 0 gives -infinity, x < 0 gives NaN.

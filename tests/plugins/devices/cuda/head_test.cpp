@@ -27,8 +27,9 @@ Reduced reduce(const std::vector<float>& logits, std::size_t rows, std::size_t v
   const Array<float> top_logits(rows * static_cast<std::size_t>(std::max(top_n, 1)));
   const Array<int32_t> device_targets(targets), ranks(rows), top_ids(top_logits.size());
   for (const bool second : {false, true}) {
-    for (std::size_t begin = 0; begin < vocab; begin += width) {
-      const std::size_t columns = std::min(width, vocab - begin);
+    const std::size_t step = second ? width / 4 + 1 : width;  // sums need slices, ranks do not
+    for (std::size_t begin = 0; begin < vocab; begin += step) {
+      const std::size_t columns = std::min(step, vocab - begin);
       const mortise_tensor tensor = matrix(all, rows, columns, vocab, begin);
       auto args = sized<mortise_head_reduce_args>();
       args.logits = &tensor;

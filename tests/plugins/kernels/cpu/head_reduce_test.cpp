@@ -49,6 +49,21 @@ TEST_P(HeadReduce, LogSumExpHasTheReferencesBitsHoweverManySlicesACallCovers) {
   }
 }
 
+// Whatever is not clean but +infinity, which is what the kernel looks for.
+TEST_P(HeadReduce, LogSumExpHasTheReferencesBitsWithNanAndWithoutInfinity) {
+  std::mt19937 rng(5);
+  for (const float scale : {1.0f, 0x1p-130f, 0x1p100f}) {
+    std::vector<float> logits = random_values<float>(rng, 5000);
+    constexpr float kStrewn[] = {NAN, -INFINITY, -0.0f, 1e-40f, -1e-40f};
+    for (float& x : logits) x = rng() % 8 == 0 ? kStrewn[rng() % std::size(kStrewn)] : scale * x;
+    const reference::LogSumExp expected = reference::log_sum_exp(logits);
+    float max = -INFINITY, sum = 0;
+    kernels().head.log_sum_exp(logits.data(), logits.size(), &max, &sum);
+    EXPECT_TRUE(same_bits(&expected.max, &max, 1)) << scale;
+    EXPECT_TRUE(same_bits(&expected.sum, &sum, 1)) << scale;
+  }
+}
+
 TEST_P(HeadReduce, LogSumExpIsThatOfDoubleArithmetic) {
   std::mt19937 rng(2);
   const std::vector<float> logits = random_values<float>(rng, 50000);
@@ -86,7 +101,7 @@ TEST_P(HeadReduce, RankIsThePlaceInTheOrderLogitDescendingIdAscending) {
     if (width > 20) logits[7] = NAN, logits[11] = INFINITY, logits[13] = -0.0f;
     const auto order = reference::ordered(logits);
     for (int trial = 0; trial < 8; ++trial) {
-      const std::size_t place = rng() % width;
+      const std::size_t place = trial == 0 ? 0 : trial == 1 ? width - 1 : rng() % width;  // +infinity, NaN
       const auto [logit, target] = order[place];
       std::int32_t count = 0;
       in_calls(width, 1, [&](std::size_t begin, std::size_t n) {
