@@ -17,7 +17,7 @@ using namespace mortise;
 using bench::Shape;
 
 constexpr Shape kShapes[] = {{768, 768}, {3072, 768}, {768, 3072}, {32000, 768}};
-constexpr std::size_t kRows[] = {1, 8, 32, 256, 1024};
+constexpr std::size_t kRows[] = {1, 8, 32, 64, 256, 1024};
 constexpr double kSeconds = 0.3;  // of each product
 
 void run(cpu::Isa isa, std::size_t threads, double bandwidth) {

@@ -36,10 +36,10 @@ inline void fill(cpu::Bf16* p, std::size_t n) {
 }
 
 // How many copies of weights of so many bytes a product walks through, as a model does through its layers, so that they
-// exceed the caches together. Many rows use each weight often: where the weights come from does not matter there.
+// exceed the caches together. Very many rows use each weight often: where the weights come from does not matter there.
 inline std::size_t copies_of(std::size_t bytes, std::size_t num_rows) {
   constexpr std::size_t kWeightBytes = std::size_t{192} << 20;
-  return num_rows <= 32 ? std::max<std::size_t>(2, kWeightBytes / bytes) : 2;
+  return num_rows <= 512 ? std::max<std::size_t>(2, kWeightBytes / bytes) : 2;
 }
 
 // Whole panels of 16 columns.

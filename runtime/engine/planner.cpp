@@ -20,6 +20,10 @@ struct Planner::View {
   View(const std::vector<std::shared_ptr<Sequence>>& live, const EngineLimits& limits,
        const std::vector<std::int32_t>& lookahead, const KvCache& cache)
       : live(live), limits(limits), num_free(cache.num_available()), lookahead(lookahead) {
+    for (auto* array : {&ids, &arrivals, &groups}) array->reserve(live.size());  // thousands may wait
+    for (auto* array : {&states, &num_tokens, &num_computed, &cached, &cached_free, &held, &freed, &priorities}) {
+      array->reserve(live.size());
+    }
     for (const auto& sequence : live) {
       ids.push_back(sequence->id);
       arrivals.push_back(sequence->owner->arrival);

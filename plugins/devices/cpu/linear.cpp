@@ -19,10 +19,9 @@ constexpr std::size_t kRowStep = 32;
 constexpr std::size_t kTasksPerThread = 4;
 // Multiplications of a task that takes about the microsecond it costs to hand it out.
 constexpr std::size_t kTaskWork = std::size_t{1} << 17;
-constexpr std::size_t kFewRows = 4;    // fewer take as long: reading the weights is what costs
-constexpr std::size_t kManyRows = 64;  // from here on arithmetic is what costs, if weights and rows stay in the caches
+constexpr std::size_t kFewRows = 4;  // fewer take as long: reading the weights is what costs
 // With as many for each thread, each takes the rows that it takes in every operation of a step: what it reads it has
-// written itself, into its own cache.
+// written itself, into its own cache. With fewer, weights that each thread reads for itself cost more than that.
 constexpr std::size_t kRowsOfThread = 256;
 constexpr std::size_t kGatedRows = 64;  // of the tile of a gated product
 
@@ -129,8 +128,8 @@ std::size_t panels_in_cache(const Product& p) {
 }
 
 // The same number of tasks for each thread, up to kTasksPerThread of them because threads are not equally fast, as long
-// as a task is worth handing out. Columns are cut first: then a thread's share of the weights stays in its cache. Of
-// many rows each task takes as many columns as the cache keeps, so that the rows are read as seldom as can be.
+// as a task is worth handing out. Columns are cut first: then each weight is read by one thread. Of many rows each task
+// takes as many columns as the cache keeps, so that the rows are read as seldom as can be.
 Cut cut(const Product& p, std::size_t num_threads) {
   const std::size_t m = p.x.rows, n = p.out_columns(), k = p.x.columns;
   const std::size_t work = std::max(m, kFewRows) * n * p.weight_columns() * k;
@@ -139,7 +138,7 @@ Cut cut(const Product& p, std::size_t num_threads) {
   const std::size_t tasks = worth < num_threads ? worth : worth / num_threads * num_threads;
   const std::size_t panels = ceil_div(n, kPanelColumns);
   std::size_t panels_each = ceil_div(panels, tasks);
-  if (m >= kManyRows && panels_each < panels_in_cache(p)) {
+  if (m / kRowsOfThread >= num_threads && panels_each < panels_in_cache(p)) {
     panels_each = std::max(panels_each, ceil_div(panels, ceil_div(panels, panels_in_cache(p))));
   }
   if (panels_each > 2 * kPanelsAtOnce) panels_each = ceil_div(panels_each, kPanelsAtOnce) * kPanelsAtOnce;

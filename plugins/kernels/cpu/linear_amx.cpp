@@ -2,10 +2,10 @@
 // 64 bytes of x as it lies.
 // - Up to 16 rows: one tile of x against four panels, which come from memory in streams that the hardware reads ahead.
 // - More: 32 rows x 2 panels, four accumulators for four loads, all of K at once; columns in chunks whose weights stay
-//   in the second-level cache. Meanwhile the pair of panels before is rounded, gated and stored, and the rows of x that
-//   come next are asked for, or, if there are none, weights.
+//   in the second-level cache. Meanwhile the pair of panels before is rounded, gated and stored, and what comes next is
+//   asked for: rows of x where there are many, the next chunk's weights up to 512, the next pair's up to 32.
 // What was measured and lost: K in blocks (stores of accumulators that miss the first-level cache stall the tile
-// loads); asking for weights of other rows to come, or for y; 32 rows as twice 16, each against four panels.
+// loads); asking for weights where rows are many, or for y; 32 rows as twice 16, each against four panels.
 #include "kernels/cpu/beside.hpp"
 #include "kernels/cpu/gate.hpp"
 #include "kernels/cpu/io.hpp"
@@ -24,6 +24,9 @@ constexpr std::size_t kTileRows = 16;
 constexpr std::size_t kTileBytes = 1024;
 constexpr std::size_t kRowBytes = 64;  // of a tile
 constexpr std::size_t kFewPanels = 4;
+// Up to so many blocks of 32 rows the weights, which come from memory, take about as long as the products: those of the
+// next chunk are asked for beside the products of this one, and so chunks are smaller.
+constexpr std::size_t kFewBlocks = 16, kChunksAtOnce = 8;
 constexpr std::size_t kFetchColumns = 128;  // with fewer, asking for the next rows is more than the caches can take
 constexpr std::size_t kAccumulator = kTileRows * kLanes;  // floats
 
@@ -279,23 +282,28 @@ void fetch_panels(const LinearArgs& args, std::size_t n, Beside<WritePair<Rows>>
                    2 * lines);
 }
 
-// 17 to 32 rows, the columns [n0, n1) of y. `next_rows`: that many of x will be wanted next; where there are none, each
-// pair of panels is read this once, from memory, and asks for the one after it.
+// Cache lines [begin, end) of rows that are `row_lines` long, `stride` bytes apart, to be asked for.
+struct Lines {
+  const char* first;
+  std::size_t stride, row_lines, begin, end;
+};
+
+// 17 to 32 rows, the columns [n0, n1) of y. `next`: what will be wanted after them. `fetch_weights`: each pair of
+// panels comes from memory, and asks for the one after it instead.
 template <class Rows>
 void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows, std::size_t n0,
-                   std::size_t n1, std::size_t next_rows, bool fetch_weights) {
+                   std::size_t n1, const Lines& next, bool fetch_weights) {
   alignas(64) float acc[2][4 * kAccumulator];
   configure_many(rows);
   constexpr std::size_t kStep = Rows::kColumns, kWhole = kStep - kLanes;  // columns of y; a pair has more than kWhole
-  const std::size_t row_lines = args.k * sizeof(Bf16) / kRowBytes;
-  const std::size_t pairs = (n1 - n0 + kStep - 1) / kStep, lines = next_rows * row_lines;
-  const char* const next_x = x.first + 2 * kTileRows * x.row_stride;
+  const std::size_t pairs = (n1 - n0 + kStep - 1) / kStep, lines = next.end - next.begin;
   Beside<WritePair<Rows>> beside;
   std::size_t n = n0, pair = 0;
   for (; n < n1; n += kStep, ++pair) {
-    if (next_rows > 0) {
-      beside.set_fetch(next_x, x.row_stride, row_lines, lines * pair / pairs, lines * (pair + 1) / pairs);
-    } else if (fetch_weights && n + 2 * kStep <= n1) {
+    if (!fetch_weights) {
+      beside.set_fetch(next.first, next.stride, next.row_lines, next.begin + lines * pair / pairs,
+                       next.begin + lines * (pair + 1) / pairs);
+    } else if (n + 2 * kStep <= n1) {
       fetch_panels(args, n + kStep, beside);
     } else {
       beside.set_no_fetch();
@@ -312,20 +320,49 @@ void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std
 }
 
 template <class Rows>
+constexpr std::size_t kPanelsFor = 2 * kLanes / Rows::kColumns;  // of the weight, for sixteen columns of y
+
+// Of x, for the rows that follow from m on.
+Lines lines_of_next_rows(const LinearArgs& args, const LinearRange& range, const TilesOfX& x, std::size_t m) {
+  const std::size_t rows = minimum(range.m1 - m, 2 * kTileRows), row_lines = args.k * sizeof(Bf16) / kRowBytes;
+  return {x.first + 2 * kTileRows * x.row_stride, x.row_stride, row_lines, 0, rows * row_lines};
+}
+
+// Of the weights for the columns [n, n + chunk), the share of the `block`th of `blocks` blocks of rows.
+template <class Rows>
+Lines lines_of_next_chunk(const LinearArgs& args, const LinearRange& range, std::size_t n, std::size_t chunk,
+                          std::size_t block, std::size_t blocks) {
+  if (n >= range.n1) return {};
+  const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes;
+  const std::size_t panels = (minimum(chunk, range.n1 - n) + kLanes - 1) / kLanes;
+  const std::size_t row_lines = panels * (panel_bytes / kRowBytes), lines = kPanelsFor<Rows> * row_lines;
+  return {static_cast<const char*>(args.w) + n / kLanes * panel_bytes, Rows::to_second(args), row_lines,
+          lines * block / blocks, lines * (block + 1) / blocks};
+}
+
+template <class Rows>
 void run_rows(const LinearArgs& args, const LinearRange& range) {
   alignas(64) Bf16 last[2 * kTileRows * kTile];
-  constexpr std::size_t kPanels = 2 * kLanes / Rows::kColumns;  // of the weight, for sixteen columns of y
+  constexpr std::size_t kPanels = kPanelsFor<Rows>;
   const std::size_t panels = (range.n1 - range.n0 + kLanes - 1) / kLanes * kPanels;
-  const std::size_t chunk = chunk_panels(panels, tiles_of(args.k) * kTileBytes) / kPanels * kLanes;
+  const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes;
+  const std::size_t blocks = (range.m1 - range.m0 + 2 * kTileRows - 1) / (2 * kTileRows);
+  const bool few = blocks <= kFewBlocks;
+  const std::size_t at_once = few && blocks > 1 ? kChunksAtOnce : 1;
+  const std::size_t chunk = chunk_panels(panels, at_once * panel_bytes) / kPanels * kLanes;
   for (std::size_t n = range.n0; n < range.n1; n += chunk) {
     const std::size_t n_end = minimum(n + chunk, range.n1);
     for (std::size_t m = range.m0; m < range.m1; m += 2 * kTileRows) {
       const std::size_t rows = minimum(2 * kTileRows, range.m1 - m);
       const TilesOfX x = tiles_of_x(args, m, rows, last);
       if (rows > kTileRows) {
-        const std::size_t next = range.m1 - m - rows < 2 * kTileRows ? range.m1 - m - rows : 2 * kTileRows;
-        multiply_rows<Rows>(args, x, m, rows, n, n_end, (n_end - n) * kPanels >= kFetchColumns ? next : 0,
-                            range.m1 - range.m0 <= 2 * kTileRows);
+        Lines next = {};
+        if (few) {
+          next = lines_of_next_chunk<Rows>(args, range, n_end, chunk, (m - range.m0) / (2 * kTileRows), blocks);
+        } else if ((n_end - n) * kPanels >= kFetchColumns) {
+          next = lines_of_next_rows(args, range, x, m + rows);
+        }
+        multiply_rows<Rows>(args, x, m, rows, n, n_end, next, few && n == range.n0 && m == range.m0);
       } else {
         multiply_few(Rows{}, args, x, m, rows, n, n_end);
       }
