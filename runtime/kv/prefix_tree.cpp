@@ -35,11 +35,16 @@ bool PrefixTree::is_there(const PrefixPath& path) const {
 
 PrefixPath PrefixTree::match(std::span<const std::int32_t> tokens, PrefixPath from) const {
   if (!is_there(from)) from = {};
+  if (from.missed_at > child_made_at(from.last)) return from;
+  from.missed_at = 0;
   const std::size_t num_full = tokens.size() / block_size_;
   while (static_cast<std::size_t>(from.num_blocks) < num_full) {
     const auto begin = static_cast<std::size_t>(from.num_blocks) * block_size_;
     const std::optional<BlockId> child = find(from.last, tokens.subspan(begin, block_size_));
-    if (!child) break;
+    if (!child) {
+      from.missed_at = num_made_ + 1;
+      break;
+    }
     from = path(*child, from.num_blocks + 1);
   }
   return from;
@@ -104,6 +109,8 @@ void PrefixTree::link(BlockId parent, std::span<const std::int32_t> tokens, Bloc
   first = block;
   ++fresh.generation;
   std::ranges::copy(tokens, tokens_of(block).begin());
+  fresh.child_made_at = 0;
+  child_made_at(parent) = ++num_made_;
   if (parent != kPrefixRoot) ++node(parent).num_children;
 }
 

@@ -28,8 +28,9 @@ struct PrefixPath {
   BlockId last = kPrefixRoot;
   std::uint32_t generation = 0;  // of `last` as a node: tells when the block has been evicted and reused
   std::int32_t num_blocks = 0;
-
-  bool operator==(const PrefixPath&) const = default;
+  // Of match(), counted in nodes made until then: when `last` had no child for the tokens that follow, which stays so
+  // until it gets another one. 0: there was nothing to look for.
+  std::uint64_t missed_at = 0;
 };
 
 class PrefixTree {
@@ -77,6 +78,7 @@ class PrefixTree {
     std::int32_t num_children = 0;
     std::int32_t num_tokens = 0;  // below block_size: a tail
     bool present = false;
+    std::uint64_t child_made_at = 0;                     // the latest, in nodes that had been made with it
     BlockId first_child = kPrefixRoot;                   // the latest; kPrefixRoot: none
     BlockId next = kPrefixRoot, previous = kPrefixRoot;  // of the parent's children
     std::uint64_t key = 0;
@@ -88,6 +90,12 @@ class PrefixTree {
   std::span<std::int32_t> tokens_of(BlockId block);
   std::span<const std::int32_t> tokens_of(BlockId block) const;
   bool is_there(const PrefixPath& path) const;
+  const std::uint64_t& child_made_at(BlockId parent) const {
+    return parent == kPrefixRoot ? child_made_at_ : node(parent).child_made_at;
+  }
+  std::uint64_t& child_made_at(BlockId parent) {
+    return parent == kPrefixRoot ? child_made_at_ : node(parent).child_made_at;
+  }
   BlockId& first_child_of(BlockId parent) { return parent == kPrefixRoot ? first_child_ : node(parent).first_child; }
   void link(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
   void unlink(BlockId block);
@@ -97,6 +105,8 @@ class PrefixTree {
   std::vector<std::int32_t> tokens_;                  // [num_blocks, block_size]
   std::unordered_map<std::uint64_t, BlockId> table_;  // hash of (parent, tokens) to the child; no tails
   BlockId first_child_ = kPrefixRoot;                 // of the root
+  std::uint64_t child_made_at_ = 0;                   // of the root
+  std::uint64_t num_made_ = 0;
 };
 
 }  // namespace mortise

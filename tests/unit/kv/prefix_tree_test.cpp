@@ -37,8 +37,24 @@ TEST_F(PrefixTreeTest, AMatchGoesOnFromAnEarlierOne) {
   const Tokens tokens{1, 2, 3, 4, 5, 6, 9, 9};
   const PrefixPath before = tree.match(tokens);
   ASSERT_TRUE(tree.insert(2, Tokens{9, 9}, 5));
-  EXPECT_EQ(tree.match(tokens, before), tree.match(tokens));
+  EXPECT_EQ(tree.blocks(tree.match(tokens, before)), tree.blocks(tree.match(tokens)));
   EXPECT_EQ(tree.match(tokens, before).num_blocks, 4);
+}
+
+TEST_F(PrefixTreeTest, AMatchThatMissedFindsWhatIsMadeAfterIt) {
+  const Tokens missed = {1, 2, 3, 4, 9, 9, 8, 8}, begun = {1, 2, 3, 4};
+  PrefixPath path = tree.match(missed), ended = tree.match(begun), nothing = tree.match(Tokens{6, 6});
+  EXPECT_EQ(path.num_blocks, 2);
+  tree.insert(1, Tokens{7, 7}, 6);
+  path = tree.match(missed, path);  // another child
+  EXPECT_EQ(path.num_blocks, 2);
+  tree.insert(1, Tokens{9, 9}, 7);
+  path = tree.match(missed, path);
+  EXPECT_EQ(path.num_blocks, 3);
+  EXPECT_EQ(tree.match(Tokens{1, 2, 3, 4, 9, 9}, ended).num_blocks, 3);  // 2: only the tokens had come to an end
+  EXPECT_EQ(nothing.num_blocks, 0);
+  tree.insert(kPrefixRoot, Tokens{6, 6}, 5);
+  EXPECT_EQ(tree.match(Tokens{6, 6}, nothing).num_blocks, 1);
 }
 
 TEST_F(PrefixTreeTest, AMatchWhoseLastBlockWasEvictedAndReusedStartsAnew) {
