@@ -34,8 +34,8 @@ bool PrefixTree::is_there(const PrefixPath& path) const {
 }
 
 PrefixPath PrefixTree::match(std::span<const std::int32_t> tokens, PrefixPath from) const {
+  if (still_ends(from)) return from;
   if (!is_there(from)) from = {};
-  if (from.missed_at > child_made_at(from.last)) return from;
   from.missed_at = 0;
   const std::size_t num_full = tokens.size() / block_size_;
   while (static_cast<std::size_t>(from.num_blocks) < num_full) {
