@@ -41,9 +41,7 @@ class PrefixTree {
   // walk goes on if the path is still there; it saves walking from the root in each step.
   PrefixPath match(std::span<const std::int32_t> tokens, PrefixPath from = {}) const;
   // Whether match() would give its answer `path` again, without a look at the tokens.
-  bool still_ends(const PrefixPath& path) const {
-    return is_there(path) && path.missed_at > child_made_at(path.last);
-  }
+  bool still_ends(const PrefixPath& path) const { return is_there(path) && path.missed_at > child_made_at(path.last); }
   // The path's blocks, first to last. REQUIRES: the path is there.
   std::vector<BlockId> blocks(const PrefixPath& path) const;
 
