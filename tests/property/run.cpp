@@ -13,6 +13,7 @@
 #include "mix.hpp"
 #include "pipeline/pipeline_script.hpp"
 #include "sampling/key.hpp"
+#include "temp_folder.hpp"
 
 namespace mortise::test {
 namespace {
@@ -215,11 +216,27 @@ std::string model_plugin(const std::filesystem::path& checkpoint) {
   return type == "opt" || type == "gpt2" ? type : "llama";
 }
 
+// The script's proposers, and where the oracle of run_together is to draft, last, one whose place it takes: parts are
+// activated for its drafts then.
+std::string proposers_of(const RunConfig& config) {
+  if (config.draft_percent < 0) return config.proposer;
+  static const TempFolder folder;
+  const std::filesystem::path log = folder.path() / "requests.log";
+  std::ofstream(log) << R"({"mortise_log": 1, "pipeline": "p", "vocab_size": 1})" << '\n'
+                     << R"({"prompt": [0], "choices": [{"tokens": [0]}]})" << '\n';
+  const std::string room = fmt::format("oracle {{ log = '{}', max_tokens = {} }}", log.string(), config.oracle_tokens);
+  const std::string_view list = "first_of {";
+  if (config.proposer.empty()) return room;
+  if (!config.proposer.starts_with(list)) return fmt::format("{} {}, {} }}", list, config.proposer, room);
+  return fmt::format("{}, {} }}", config.proposer.substr(0, config.proposer.rfind('}')), room);
+}
+
 std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, const RunConfig& config) {
   const std::string device = config.device == "cuda" ? fmt::format("cuda {{ graphs = {} }}", config.graphs)
                                                      : fmt::format("{} {{ threads = {}, isa = '{}' }}", config.device,
                                                                    config.threads, config.isa);
-  const std::string proposer = config.proposer.empty() ? "" : ", proposer = " + config.proposer;
+  const std::string proposers = proposers_of(config);
+  const std::string proposer = proposers.empty() ? "" : ", proposer = " + proposers;
   const std::string script = fmt::format(
       "return pipeline {{ device = {}, model = {} {{ path = '{}', weights = '{}' "
       "}}, "
@@ -265,13 +282,12 @@ RunReport run_together(const std::filesystem::path& model, const RunConfig& conf
         proposer.answers[noise_key(*requests[i].sampling.seed, static_cast<std::uint32_t>(choice))] = std::move(answer);
       }
     }
-    ActiveProposer& part = parts.proposers.emplace_back();
+    ActiveProposer& part = parts.proposers.back() = {};
     part.self = reinterpret_cast<mortise_proposer*>(&proposer);
     part.api = OracleProposer::table();
     part.name = "proposer 'oracle'";
     part.plugin = "oracle";
     part.max_tokens = config.oracle_tokens;
-    limits.max_draft_tokens = std::max(limits.max_draft_tokens, config.oracle_tokens);
   }
   if (config.choose_proposers) choose_proposers(requests, parts.proposers, config.seed + 2);
   Engine engine(parts, limits, assembly->model_info(), assembly->tokenizer());
