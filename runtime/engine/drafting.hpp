@@ -38,8 +38,10 @@ class Drafting {
 
   // A sequence's drafts of this step, which are still there, have been verified.
   void verified(Sequence& sequence, std::int32_t num_accepted);
-  // A sequence has come to its end.
-  void ended(const Sequence& sequence) { lengths_.ended(sequence.num_generated()); }
+  // A sequence has come to its end. Those that are only scored tell nothing of how long texts get.
+  void ended(const Sequence& sequence) {
+    if (sequence.request().sampling.max_tokens > 0) lengths_.ended(sequence.num_generated());
+  }
   // Around a step, which is timed. `is_typical`: others like it will take as long.
   void begin_step();
   void end_step(std::span<const ScheduledSequence> scheduled, std::int32_t num_rows, bool is_typical);
