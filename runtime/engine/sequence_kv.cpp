@@ -16,8 +16,10 @@ bool serves(const TokenInfo* score, const Sequence& sequence) {
 }  // namespace
 
 void SequenceKv::look_up(Sequence& sequence) const {
-  // Thousands may wait: most find what they found before, and that is nothing.
-  const bool found_nothing = sequence.prefix.num_blocks == 0 && sequence.tail == kPrefixRoot;
+  // Thousands may wait: most find what they found before, and that is nothing. (A preempted one that began with a tail
+  // has tokens that it no longer holds.)
+  const bool found_nothing =
+      sequence.prefix.num_blocks == 0 && sequence.num_cached == 0 && sequence.tail == kPrefixRoot;
   if (found_nothing && cache_.tree().still_ends(sequence.prefix)) return;
   sequence.prefix = cache_.tree().match(sequence.tokens, sequence.prefix);
   std::int32_t start = std::min(sequence.prefix.num_blocks * block_size_, sequence.num_to_run() - 1);
