@@ -256,6 +256,47 @@ TEST_F(CompletionsTest, ACompletionThatComesLaterCopiesTheEndOfThePrompt) {
   }
 }
 
+// Preempted before its first block is full, it holds none of what it had copied.
+TEST_F(CompletionsTest, ACompletionThatIsPreemptedBehindACopyIsExact) {
+  world = std::make_unique<FakeWorld>(small_limits());
+  const Request first = completion(3, 0, 1), second = completion(3, 1, 9);
+  std::int32_t num_preempted = 0;
+  world->plan = [&](const mortise_schedule_view& view, mortise_schedule_plan& plan) {
+    if (view.num_seqs != 2 || view.num_tokens[1] != 11) return;
+    const bool runs = view.states[1] == MORTISE_SEQ_RUNNING;
+    if (num_preempted == 1 && !runs) return;
+    const auto schedule = [&](std::int32_t index) {
+      plan.seqs[plan.num_scheduled] = index;
+      plan.num_new_tokens[plan.num_scheduled++] = 1;
+    };
+    schedule(0);
+    if (num_preempted == 1) return;
+    if (!runs) {
+      EXPECT_EQ(view.num_cached[1], 2);
+      return schedule(1);
+    }
+    EXPECT_EQ(view.num_computed[1], 3);
+    plan.preempted[plan.num_preempted++] = 1;
+    ++num_preempted;
+  };
+  std::atomic<bool> all_here = true;
+  world->before_forward = [&](std::int64_t) {
+    while (!all_here) std::this_thread::yield();
+  };
+  start();
+  expect_exact(first, run(first));
+  all_here = false;
+  Collector busy, copying;
+  engine->submit(greedy({90}, 30), busy.sink());
+  engine->submit(second, copying.sink());
+  all_here = true;
+  expect_exact(second, copying.wait().at(0));
+  EXPECT_EQ(busy.wait().at(0).ids(), expected({90}, 30));
+  EXPECT_EQ(num_preempted, 1);
+  EXPECT_EQ(world->num_copied_blocks, 2);
+  engine.reset();  // before what the scheduler writes to
+}
+
 // Every size of the pool from the least one on, so that what is to be copied is evicted for the copy, too.
 TEST_F(CompletionsTest, CompletionsInASmallPoolAreExact) {
   for (std::int32_t num_blocks = 8; num_blocks <= 24; ++num_blocks) {
