@@ -9,19 +9,38 @@
 
 namespace mortise {
 
+// The waiting sequences that a plan starts: their cached blocks that nobody held are taken once.
+class Planner::Started {
+ public:
+  explicit Started(const UnheldPrefixes& unheld) : unheld_(unheld), num_taken_(unheld.first().size(), 0) {}
+  void add(std::size_t i) {
+    std::int32_t& num_taken = num_taken_[static_cast<std::size_t>(unheld_.first()[i])];
+    num_taken = std::max(num_taken, unheld_.num_shared()[i]);
+  }
+  // Of its unheld blocks those that another one has taken for certain.
+  std::int32_t num_shared_with(std::size_t i) const {
+    return std::min(unheld_.num_shared()[i], num_taken_[static_cast<std::size_t>(unheld_.first()[i])]);
+  }
+
+ private:
+  const UnheldPrefixes& unheld_;
+  std::vector<std::int32_t> num_taken_;  // by the first that has them
+};
+
 // The arrays behind a mortise_schedule_view, and what the checks need.
 struct Planner::View {
   const std::vector<std::shared_ptr<Sequence>>& live;
   const EngineLimits& limits;
+  const UnheldPrefixes& unheld;
   std::size_t num_free;
   std::vector<std::uint64_t> ids, arrivals, groups;
-  std::vector<std::int32_t> states, num_tokens, num_computed, cached, cached_free, held, freed, lookahead, priorities;
+  std::vector<std::int32_t> states, num_tokens, num_computed, cached, held, freed, lookahead, priorities;
 
   View(const std::vector<std::shared_ptr<Sequence>>& live, const EngineLimits& limits,
-       const std::vector<std::int32_t>& lookahead, const KvCache& cache)
-      : live(live), limits(limits), num_free(cache.num_available()), lookahead(lookahead) {
+       const std::vector<std::int32_t>& lookahead, const UnheldPrefixes& unheld, const KvCache& cache)
+      : live(live), limits(limits), unheld(unheld), num_free(cache.num_available()), lookahead(lookahead) {
     for (auto* array : {&ids, &arrivals, &groups}) array->reserve(live.size());  // thousands may wait
-    for (auto* array : {&states, &num_tokens, &num_computed, &cached, &cached_free, &held, &freed, &priorities}) {
+    for (auto* array : {&states, &num_tokens, &num_computed, &cached, &held, &freed, &priorities}) {
       array->reserve(live.size());
     }
     for (const auto& sequence : live) {
@@ -32,7 +51,6 @@ struct Planner::View {
       num_tokens.push_back(sequence->num_to_run());
       num_computed.push_back(sequence->num_computed);
       cached.push_back(sequence->running() ? 0 : sequence->num_cached);
-      cached_free.push_back(sequence->running() ? 0 : sequence->num_cached_free_blocks);
       held.push_back(static_cast<std::int32_t>(sequence->blocks.size()));
       freed.push_back(static_cast<std::int32_t>(std::count_if(sequence->blocks.begin(), sequence->blocks.end(),
                                                               [&](BlockId id) { return cache.has_one_holder(id); })));
@@ -56,13 +74,15 @@ struct Planner::View {
     view.num_tokens = num_tokens.data();
     view.num_computed = num_computed.data();
     view.num_cached = cached.data();
-    view.num_cached_free_blocks = cached_free.data();
+    view.num_cached_free_blocks = unheld.num_unheld().data();
     view.blocks_held = held.data();
     view.blocks_freed_if_preempted = freed.data();
     view.lookahead = lookahead.data();
     view.priorities = priorities.data();
     view.arrivals = arrivals.data();
     view.groups = groups.data();
+    view.cached_free_with = unheld.first().data();
+    view.cached_free_shared = unheld.num_shared().data();
     return view;
   }
 
@@ -79,9 +99,10 @@ struct Planner::View {
   }
   // Blocks that it takes from those available: new ones, and cached ones that nobody holds so far. What a preempted
   // sequence holds has been counted as available, so in a plan that preempts all cached ones are taken from there.
-  std::int64_t new_blocks(std::size_t i, std::int32_t rows, bool preempts) const {
+  std::int64_t new_blocks(std::size_t i, std::int32_t rows, bool preempts, const Started& started) const {
     if (running(i)) return std::max<std::int64_t>(0, blocks_for(i, rows) - held[i]);
-    return blocks_for(i, rows) - (preempts ? 0 : cached[i] / limits.block_size - cached_free[i]);
+    if (preempts) return blocks_for(i, rows);
+    return blocks_for(i, rows) - cached[i] / limits.block_size + unheld.num_unheld()[i] - started.num_shared_with(i);
   }
   bool running(std::size_t i) const { return states[i] == MORTISE_SEQ_RUNNING; }
 };
@@ -143,9 +164,9 @@ struct EventArrays {
   std::vector<const std::int32_t*> tokens;
 };
 
-// What is wrong with a plan, or nothing. `View` is Planner::View.
-template <typename View>
-std::optional<std::string> find_breach(const View& view, const mortise_schedule_plan& plan) {
+// What is wrong with a plan, or nothing. `View` is Planner::View, `started` says that nothing has started.
+template <typename View, typename Started>
+std::optional<std::string> find_breach(const View& view, const mortise_schedule_plan& plan, Started started) {
   const auto size = static_cast<std::int32_t>(view.live.size());
   if (plan.num_scheduled < 0 || plan.num_scheduled > size || plan.num_preempted < 0 || plan.num_preempted > size) {
     return fmt::format("{} scheduled and {} preempted of {} sequences", plan.num_scheduled, plan.num_preempted, size);
@@ -178,8 +199,10 @@ std::optional<std::string> find_breach(const View& view, const mortise_schedule_
     }
     const std::int32_t num_rows = n + view.drafts(index, n, granted);
     rows += num_rows;
-    blocks -= view.new_blocks(index, num_rows, plan.num_preempted > 0);
-    if (!view.running(index)) ++num_running;
+    blocks -= view.new_blocks(index, num_rows, plan.num_preempted > 0, started);
+    if (view.running(index)) continue;
+    ++num_running;
+    started.add(index);
   }
   for (std::int32_t i = 0; i < plan.num_pins; ++i) {
     const std::int32_t index = plan.pins[i];
@@ -197,6 +220,16 @@ std::optional<std::string> find_breach(const View& view, const mortise_schedule_
   }
   if (blocks < 0) return fmt::format("{} blocks more than are free", -blocks);
   return std::nullopt;
+}
+
+// The cached path that a waiting sequence would begin with.
+PrefixPath start_of(const Sequence& sequence, std::int32_t block_size, const PrefixTree& tree) {
+  if (sequence.running()) return {};
+  const std::int32_t num_blocks = sequence.num_cached / block_size;
+  if (num_blocks == 0) return {};
+  BlockId last = sequence.prefix.last;
+  for (std::int32_t i = sequence.prefix.num_blocks; i > num_blocks; --i) last = tree.parent(last);
+  return tree.path(last, num_blocks);
 }
 
 }  // namespace
@@ -231,14 +264,18 @@ void Planner::send_events() {
 StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<Sequence>>& candidates,
                        const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
   send_events();
-  const View view(candidates, limits_, lookahead, cache);
+  std::vector<PrefixPath> starts;
+  starts.reserve(candidates.size());
+  for (const auto& sequence : candidates) starts.push_back(start_of(*sequence, limits_.block_size, cache.tree()));
+  unheld_.find(starts, cache);
+  const View view(candidates, limits_, lookahead, unheld_, cache);
   PlanArrays arrays(lookahead);
   const mortise_schedule_view abi_view = view.abi(step_id);
   mortise_schedule_plan plan = arrays.abi();
   mortise_error error = empty_error();
   const mortise_status status = parts_.scheduler.api->plan(parts_.scheduler.self, &abi_view, &plan, &error);
   const std::optional<std::string> breach =
-      status == MORTISE_OK ? find_breach(view, plan) : fmt::format("plan failed: {}", error.message);
+      status == MORTISE_OK ? find_breach(view, plan, Started(unheld_)) : fmt::format("plan failed: {}", error.message);
   if (breach) {
     StepPlan fallback = first_come_first_served(view);
     // What the pins and the sharing of blocks leave no room for is no fault of the scheduler.
@@ -266,6 +303,7 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<
 // The oldest sequence always runs, if need be with the blocks of the latest; then whoever fits, in order of arrival.
 StepPlan Planner::first_come_first_served(const View& view) const {
   StepPlan result;
+  Started started(unheld_);
   auto blocks = static_cast<std::int64_t>(view.num_free);
   std::int32_t rows = 0;
   std::size_t last = view.live.size();  // sequences from here on are preempted, or wait
@@ -278,7 +316,7 @@ StepPlan Planner::first_come_first_served(const View& view) const {
     while (n > 1 && rows_of(n) > budget) --n;
     if (n < 1 || rows_of(n) > budget) break;
     const auto blocks_of = [&](std::int32_t num_rows) {
-      return view.new_blocks(i, num_rows, !result.preempted.empty());
+      return view.new_blocks(i, num_rows, !result.preempted.empty(), started);
     };
     const auto new_blocks = [&] { return blocks_of(rows_of(n)); };
     const auto short_of_room = [&] {
@@ -303,7 +341,9 @@ StepPlan Planner::first_come_first_served(const View& view) const {
     result.scheduled.push_back({view.live[i], n, drafts});
     blocks -= blocks_of(n + drafts);
     rows += n + drafts;
-    if (!view.running(i)) ++num_running;
+    if (view.running(i)) continue;
+    ++num_running;
+    started.add(i);
   }
   return result;
 }

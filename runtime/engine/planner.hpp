@@ -11,6 +11,7 @@
 #include "engine/parts.hpp"
 #include "engine/sequence.hpp"
 #include "kv/kv_cache.hpp"
+#include "kv/unheld_prefixes.hpp"
 
 namespace mortise {
 
@@ -35,7 +36,8 @@ struct StepPlan {
 
 class Planner {
  public:
-  Planner(const Parts& parts, const EngineLimits& limits) : parts_(parts), limits_(limits) {}
+  Planner(const Parts& parts, const EngineLimits& limits)
+      : parts_(parts), limits_(limits), unheld_(static_cast<std::size_t>(limits.num_blocks)) {}
 
   void added(const std::shared_ptr<const Sequence>& sequence);
   void ended(std::uint64_t seq_id);
@@ -49,6 +51,7 @@ class Planner {
   std::uint64_t num_rejected_plans() const { return num_rejected_; }
 
  private:
+  class Started;
   struct View;
   // What the scheduler is told before the next plan.
   struct Event {
@@ -63,6 +66,7 @@ class Planner {
   const Parts& parts_;
   const EngineLimits& limits_;
   std::vector<Event> events_;
+  UnheldPrefixes unheld_;  // of the candidates
   std::uint64_t num_rejected_ = 0;
 };
 

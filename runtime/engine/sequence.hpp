@@ -93,9 +93,8 @@ class Sequence {
   bool publishes = true;           // false: its next block cannot enter the tree, so none after it can
   // While it waits: the cached prefix that it would start with; sequence_kv keeps them true.
   PrefixPath prefix;
-  std::int32_t num_cached = 0;              // tokens: whole blocks, and the first ones of `tail`
-  std::int32_t num_cached_free_blocks = 0;  // of the whole ones nobody holds
-  BlockId tail = kPrefixRoot;               // a block that it is to copy for them; kPrefixRoot: none
+  std::int32_t num_cached = 0;  // tokens: whole blocks, and the first ones of `tail`
+  BlockId tail = kPrefixRoot;   // a block that it is to copy for them; kPrefixRoot: none
   WaitingMemo memo;
   std::vector<BlockId> pinned;       // a path that is held for the scheduler's pin
   std::vector<std::int32_t> drafts;  // of this step, to verify

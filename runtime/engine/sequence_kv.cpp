@@ -24,15 +24,7 @@ void SequenceKv::look_up(Sequence& sequence) const {
   sequence.prefix = cache_.tree().match(sequence.tokens, sequence.prefix);
   std::int32_t start = std::min(sequence.prefix.num_blocks * block_size_, sequence.num_to_run() - 1);
   if (sequence.wants_scores()) start = std::min(start, num_scored_until(sequence, start) - 1);
-  const std::int32_t num_blocks = start / block_size_;
-  sequence.num_cached = num_blocks * block_size_;
-  // Whoever holds a block holds those before it, so the ones that nobody holds come last.
-  sequence.num_cached_free_blocks = 0;
-  BlockId block = sequence.prefix.last;
-  for (std::int32_t i = sequence.prefix.num_blocks; i > 0 && cache_.is_cached(block); --i) {
-    if (i <= num_blocks) ++sequence.num_cached_free_blocks;
-    block = cache_.tree().parent(block);
-  }
+  sequence.num_cached = start / block_size_ * block_size_;
   look_up_tail(sequence);
 }
 

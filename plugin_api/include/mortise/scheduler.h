@@ -47,6 +47,13 @@ typedef struct mortise_schedule_view {
   const int32_t* priorities; /* lower runs first */
   const uint64_t* arrivals;  /* grows with each request */
   const uint64_t* groups;    /* the user's hint: requests of one group are better run together; 0 none */
+  /* Waiting, of its num_cached_free_blocks: `cached_free_shared` of them are also those of the sequence of index
+   * `cached_free_with`, the first of the view that has some of them (itself, with all of them, if no earlier one has).
+   * Of several of one `cached_free_with` that a plan starts each has the smaller of two numbers in common with another,
+   * so it takes num_cached_free_blocks - min(its number, the largest of those started before it) blocks. In a plan
+   * that preempts nothing is shared. Since 0.4 */
+  const int32_t* cached_free_with;
+  const int32_t* cached_free_shared;
 } mortise_schedule_view;
 
 /* The plan. Arrays are the host's, [num_seqs of the view] each. */

@@ -19,7 +19,8 @@ Planner::Planner(const mortise_schedule_view& view, const Limits& limits, std::s
       free_blocks_(view.num_free_blocks),
       new_tokens_(static_cast<std::size_t>(view.num_seqs), 0),
       drafts_(static_cast<std::size_t>(view.num_seqs), 0),
-      is_preempted_(static_cast<std::size_t>(view.num_seqs), 0) {
+      is_preempted_(static_cast<std::size_t>(view.num_seqs), 0),
+      shared_(static_cast<std::size_t>(view.num_seqs), 0) {
   if (!cuts_drafts_) drafts_.assign(view.lookahead, view.lookahead + view.num_seqs);
   for (const Place& place : order) {
     order_.push_back(place.index);
@@ -33,11 +34,12 @@ int64_t Planner::end_of(int32_t i, int32_t n) const {
   return int64_t{start(i)} + n + (n == remaining(i) ? drafts_[i] : 0);
 }
 
-// Cached blocks that nobody holds count as free until they are taken, and after a preemption so do those that the
-// preempted one may have held.
+// Cached blocks that nobody holds count as free until they are taken, by the first that starts with them; and after a
+// preemption so do those that the preempted one may have held.
 int64_t Planner::cached_blocks_taken(int32_t i) const {
   if (running(i)) return 0;
-  return preempted_.empty() ? view_.num_cached_free_blocks[i] : start(i) / view_.block_size;
+  if (!preempted_.empty()) return start(i) / view_.block_size;
+  return view_.num_cached_free_blocks[i] - std::min(view_.cached_free_shared[i], shared_[view_.cached_free_with[i]]);
 }
 
 // Free blocks that it takes to hold `end` tokens.
@@ -66,6 +68,8 @@ void Planner::take(int32_t i, int32_t n) {
   if (!running(i)) {
     ++num_running_;
     ++num_admitted_;
+    int32_t& shared = shared_[view_.cached_free_with[i]];
+    shared = std::max(shared, view_.cached_free_shared[i]);
   }
   ++num_scheduled_;
 }

@@ -7,7 +7,7 @@
 //   Memory  a running sequence that lacks blocks takes them from the last running one in the order, never from one
 //           before it; so does a waiting one from those of worse priority. Any other waiting one is admitted when all
 //           its known tokens fit beside what the running ones still need to finish theirs and one block each; whoever
-//           does not fit holds back all after it.
+//           does not fit holds back all after it. A cached prefix that nobody holds is paid for once.
 //   Drafts  nobody is preempted for them: they get the rows and free blocks that are left once every sequence that
 //           decodes has its token, then come prompts. Where the host forbids to cut drafts they count as tokens that
 //           must be run.
@@ -79,6 +79,7 @@ class Planner {
   std::vector<int32_t> drafts_;      // granted so far, by index of the view
   std::vector<int32_t> preempted_;   // indices, in the order of preemption
   std::vector<char> is_preempted_;   // by index of the view
+  std::vector<int32_t> shared_;      // by cached_free_with: the most cached_free_shared of those that the plan starts
 };
 
 }  // namespace mortise::scheduling

@@ -367,6 +367,46 @@ TEST_F(PrefixCacheTest, CachedScoresBringNoMoreDraftsThanThePlanHasRoomFor) {
   engine.reset();  // before what the proposer writes to
 }
 
+// 12 blocks that nobody holds, of 24, and one of its own for each.
+TEST_F(PrefixCacheTest, APrefixThatNobodyHoldsIsTakenOnceByAllWhoStartWithIt) {
+  for (const bool planned : {false, true}) {  // else first come, first served
+    world = std::make_unique<FakeWorld>(small_limits());
+    std::atomic<bool> all_here = true, waits = false;
+    world->before_forward = [&](std::int64_t) {
+      while (!all_here) waits = true, std::this_thread::yield();
+    };
+    if (planned) {
+      world->plan = [](const mortise_schedule_view& view, mortise_schedule_plan& plan) {
+        for (std::int32_t i = 0; i < view.num_seqs; ++i) {
+          plan.seqs[plan.num_scheduled] = i;
+          plan.num_new_tokens[plan.num_scheduled++] =
+              std::min(16, view.num_tokens[i] - std::max(view.num_computed[i], view.num_cached[i]));
+        }
+      };
+    }
+    start();
+    run(greedy(count(1, 48), 1));
+    all_here = false;
+    const std::int64_t before = world->num_forwards;
+    Collector busy;
+    engine->submit(greedy({90}, 1), busy.sink());
+    while (!waits) std::this_thread::yield();
+    std::list<Collector> collectors(4);
+    std::vector<std::vector<std::int32_t>> prompts;
+    for (Collector& collector : collectors) {
+      prompts.push_back(count(1, 48));
+      prompts.back().push_back(static_cast<std::int32_t>(60 + prompts.size()));
+      engine->submit(greedy(prompts.back(), 1), collector.sink());
+    }
+    all_here = true;
+    std::size_t i = 0;
+    for (Collector& collector : collectors) EXPECT_EQ(collector.wait().at(0).ids(), expected(prompts[i++], 1));
+    EXPECT_EQ(world->num_forwards - before, 2);
+    EXPECT_EQ(engine->stats().num_rejected_plans > 0, !planned);
+    engine.reset();
+  }
+}
+
 TEST_F(PrefixCacheTest, WithoutItNothingIsCachedAndNobodyWaits) {
   EngineLimits limits = small_limits();
   limits.prefix_cache = false;

@@ -411,7 +411,7 @@ AT(mortise_proposer_table, propose, 24);
 AT(mortise_proposer_table, max_drafts, 32);
 
 /* scheduler.h */
-SIZE(mortise_schedule_view, 136);
+SIZE(mortise_schedule_view, 152);
 AT(mortise_schedule_view, struct_size, 0);
 AT(mortise_schedule_view, flags, 4);
 AT(mortise_schedule_view, step_id, 8);
@@ -433,6 +433,8 @@ AT(mortise_schedule_view, lookahead, 104);
 AT(mortise_schedule_view, priorities, 112);
 AT(mortise_schedule_view, arrivals, 120);
 AT(mortise_schedule_view, groups, 128);
+AT(mortise_schedule_view, cached_free_with, 136);
+AT(mortise_schedule_view, cached_free_shared, 144);
 SIZE(mortise_schedule_plan, 72);
 AT(mortise_schedule_plan, struct_size, 0);
 AT(mortise_schedule_plan, flags, 4);

@@ -4,6 +4,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "kv/unheld_prefixes.hpp"
 #include "mortise/ext/sequences.h"
 #include "mortise/plugin.hpp"
 #include "schedulers/common/planner.hpp"
@@ -50,9 +51,11 @@ struct SimulatedEngine::View {
   mortise_schedule_view abi = sized<mortise_schedule_view>();
   std::vector<std::size_t> live;  // index in the engine, by index of the view
   std::vector<uint64_t> ids, groups;
-  std::vector<int32_t> states, num_tokens, num_computed, num_cached, cached_free, held, freed, lookahead, priorities;
+  std::vector<int32_t> states, num_tokens, num_computed, num_cached, held, freed, lookahead, priorities;
+  UnheldPrefixes unheld;
+  std::vector<PrefixPath> starts;
 
-  explicit View(const SimulatedEngine& engine) {
+  explicit View(const SimulatedEngine& engine) : unheld(engine.cache_.num_blocks()) {
     for (std::size_t i = 0; i < engine.live_.size(); ++i) {
       if (engine.options_.hides_followers && engine.is_follower(engine.live_[i], i)) continue;
       live.push_back(i);
@@ -71,7 +74,10 @@ struct SimulatedEngine::View {
     abi.num_tokens = num_tokens.data();
     abi.num_computed = num_computed.data();
     abi.num_cached = num_cached.data();
-    abi.num_cached_free_blocks = cached_free.data();
+    unheld.find(starts, engine.cache_);
+    abi.num_cached_free_blocks = unheld.num_unheld().data();
+    abi.cached_free_with = unheld.first().data();
+    abi.cached_free_shared = unheld.num_shared().data();
     abi.blocks_held = held.data();
     abi.blocks_freed_if_preempted = freed.data();
     abi.lookahead = lookahead.data();
@@ -86,7 +92,9 @@ struct SimulatedEngine::View {
     num_tokens.push_back(s.num_tokens());
     num_computed.push_back(s.num_computed);
     num_cached.push_back(s.running() ? 0 : s.num_cached);
-    cached_free.push_back(s.running() ? 0 : s.num_cached_free);
+    starts.push_back(s.running() || s.path.empty()
+                         ? PrefixPath()
+                         : engine.cache_.tree().path(s.path.back(), static_cast<int32_t>(s.path.size())));
     held.push_back(static_cast<int32_t>(s.blocks.size()));
     freed.push_back(static_cast<int32_t>(std::count_if(
         s.blocks.begin(), s.blocks.end(), [&](BlockId block) { return engine.cache_.has_one_holder(block); })));
@@ -103,7 +111,7 @@ struct SimulatedEngine::View {
   int64_t new_blocks(int32_t i, int32_t end, bool preempts) const {
     const int32_t all = blocks_for(end, abi.block_size);
     if (running(i)) return std::max(0, all - held[i]);
-    return all - (preempts ? 0 : num_cached[i] / abi.block_size - cached_free[i]);
+    return all - (preempts ? 0 : num_cached[i] / abi.block_size - unheld.num_unheld()[i]);
   }
   bool before(int32_t a, int32_t b) const {
     return std::pair(priorities[a], ids[a]) < std::pair(priorities[b], ids[b]);
@@ -193,8 +201,6 @@ void SimulatedEngine::look_up(Sequence& s) const {
   s.path.resize(static_cast<std::size_t>(std::min(match.num_blocks * options_.block_size, s.num_tokens() - 1) /
                                          options_.block_size));
   s.num_cached = static_cast<int32_t>(s.path.size()) * options_.block_size;
-  s.num_cached_free = static_cast<int32_t>(
-      std::count_if(s.path.begin(), s.path.end(), [&](BlockId block) { return cache_.is_cached(block); }));
 }
 
 // An earlier sequence of at least its priority computes the block that it needs next, and at least half of its work.
@@ -309,6 +315,7 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
   std::vector<int32_t> tokens(static_cast<std::size_t>(size), 0);
   std::vector<char> preempted(static_cast<std::size_t>(size), 0);
   int64_t rows = 0, blocks = view.abi.num_free_blocks;
+  std::set<BlockId> taken;
   for (int32_t k = 0; k < plan.num_preempted; ++k) {
     const int32_t i = plan.preempted[k];
     require(i >= 0 && i < size && view.running(i) && !preempted[i], "bad preemption");
@@ -326,6 +333,10 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
     require(!options_.whole_drafts || drafts == view.lookahead[i], "cut drafts that may not be");
     rows += view.end(i, n, drafts) - view.start(i);
     blocks -= view.new_blocks(i, view.end(i, n, drafts), plan.num_preempted > 0);
+    if (view.running(i) || plan.num_preempted > 0) continue;
+    for (const BlockId block : live_[view.live[i]].path) {  // those that several start with are taken once
+      if (cache_.is_cached(block)) blocks += taken.insert(block).second ? 0 : 1;
+    }
   }
   require(rows <= view.abi.token_budget, "token budget exceeded");
   require(blocks >= 0, "more blocks than are free");

@@ -90,7 +90,7 @@ class SimulatedEngine {
     std::vector<BlockId> blocks, pinned;
     int32_t num_published = 0;
     bool publishes = true, was_admitted = false;
-    int32_t num_cached = 0, num_cached_free = 0;  // while it waits
+    int32_t num_cached = 0;  // while it waits
     std::vector<BlockId> path;
 
     bool running() const { return !blocks.empty(); }

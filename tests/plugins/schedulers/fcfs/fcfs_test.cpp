@@ -21,6 +21,7 @@ struct Scene {
   struct Row {
     int32_t state, num_tokens, num_computed, held;
     int32_t lookahead = 0, priority = 0, num_cached = 0, cached_free = 0;
+    int32_t cached_free_with = -1, cached_free_shared = 0;  // -1: itself, with all of them
   };
   std::vector<Row> rows;
 
@@ -31,7 +32,7 @@ struct Scene {
 
   void plan(scheduling::Limits limits = {100, 1000}) {
     const std::size_t n = rows.size();
-    std::vector<int32_t> states, tokens, computed, cached, cached_free, held, lookahead, priorities;
+    std::vector<int32_t> states, tokens, computed, cached, cached_free, with, shared, held, lookahead, priorities;
     std::vector<uint64_t> ids;
     for (const Row& row : rows) {
       states.push_back(row.state);
@@ -39,6 +40,9 @@ struct Scene {
       computed.push_back(row.num_computed);
       cached.push_back(row.num_cached);
       cached_free.push_back(row.cached_free);
+      const bool first = row.cached_free_with < 0;
+      with.push_back(first ? static_cast<int32_t>(with.size()) : row.cached_free_with);
+      shared.push_back(first ? row.cached_free : row.cached_free_shared);
       held.push_back(row.held);
       lookahead.push_back(row.lookahead);
       priorities.push_back(row.priority);
@@ -58,6 +62,8 @@ struct Scene {
     view.num_computed = computed.data();
     view.num_cached = cached.data();
     view.num_cached_free_blocks = cached_free.data();
+    view.cached_free_with = with.data();
+    view.cached_free_shared = shared.data();
     view.blocks_held = view.blocks_freed_if_preempted = held.data();
     view.lookahead = lookahead.data();
     view.priorities = priorities.data();
@@ -251,6 +257,26 @@ TEST(Fcfs, CachedTokensAreNotRunAndTheirUnheldBlocksCountAsTaken) {
   scene.num_free_blocks = 5;  // 3 cached, 1 new, 1 for the running one
   scene.plan();
   EXPECT_THAT(scene.scheduled, ElementsAre(Pair(0, 1), Pair(1, 2)));
+}
+
+TEST(Fcfs, UnheldBlocksThatSeveralStartWithAreTakenOnce) {
+  Scene scene;
+  // 3 whole blocks each, all of them or 2 as the first one's, and one to be computed.
+  scene.rows = {{kWaiting, 50, 0, 0, 0, 0, 48, 3},
+                {kWaiting, 50, 0, 0, 0, 0, 48, 3, 0, 3},
+                {kWaiting, 50, 0, 0, 0, 0, 48, 3, 0, 2}};
+  const auto starts_with = [&](int32_t num_free_blocks) {
+    scene.scheduled.clear();
+    scene.num_free_blocks = num_free_blocks;
+    scene.plan();
+    return scene.scheduled.size();
+  };
+  // Each leaves one block to each that was started before it.
+  EXPECT_EQ(starts_with(4), 1u);
+  EXPECT_EQ(starts_with(5), 1u);
+  EXPECT_EQ(starts_with(6), 2u);
+  EXPECT_EQ(starts_with(8), 2u);
+  EXPECT_EQ(starts_with(9), 3u);  // 3 + 1, 0 + 1, 1 + 1, and 2 kept
 }
 
 TEST(Fcfs, AWaitingSequenceTakesPlaceAndBlocksOfThoseOfWorsePriority) {

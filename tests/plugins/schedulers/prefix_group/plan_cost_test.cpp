@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <random>
 
 #include "mortise/plugin.hpp"
@@ -57,6 +58,10 @@ class Host {
     view.states = view.num_computed = view.num_cached = view.num_cached_free_blocks = view.blocks_held =
         view.blocks_freed_if_preempted = view.lookahead = view.priorities = zeros.data();
     view.groups = groups.data();
+    std::vector<int32_t> indices(n);
+    std::iota(indices.begin(), indices.end(), 0);
+    view.cached_free_with = indices.data();
+    view.cached_free_shared = zeros.data();
     std::vector<int32_t> seqs(n), tokens(n), preempted(n), pins(n), pin_tokens(n), drafts(n);
     auto plan = sized<mortise_schedule_plan>();
     plan.seqs = seqs.data();
