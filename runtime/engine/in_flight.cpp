@@ -68,9 +68,8 @@ class PromptLeaders {
     if (at == leaders_.end()) return false;
     const Sequence& leader = *at->second;
     const std::int32_t num_left = num_prompt_left(sequence);
-    return leader.request().priority <= sequence.request().priority &&
-           leader.request().score_from == sequence.request().score_from && scores_for(leader, sequence) &&
-           2 * num_left >= sequence.num_to_run() - sequence.start() &&
+    return leader.priority <= sequence.priority && leader.request().score_from == sequence.request().score_from &&
+           scores_for(leader, sequence) && 2 * num_left >= sequence.num_to_run() - sequence.start() &&
            num_common(leader, sequence) >= *leader.request().score_from;
   }
   void add(Sequence& sequence) {
@@ -95,9 +94,8 @@ std::vector<std::shared_ptr<Sequence>> without_followers(const std::deque<std::s
     if (computes_a_block && sequence->publishes) {
       const auto [at, is_first] = leaders.try_emplace(next_block_key(*sequence, block_size), sequence.get());
       const Sequence& leader = *at->second;
-      const bool waits = !is_first && !sequence->running() &&
-                         leader.request().priority <= sequence->request().priority && scores_for(leader, *sequence) &&
-                         pays(leader, *sequence, block_size);
+      const bool waits = !is_first && !sequence->running() && leader.priority <= sequence->priority &&
+                         scores_for(leader, *sequence) && pays(leader, *sequence, block_size);
       if (waits) continue;
     }
     if (prompts.waits(*sequence)) continue;

@@ -54,7 +54,7 @@ struct Planner::View {
       held.push_back(static_cast<std::int32_t>(sequence->blocks.size()));
       freed.push_back(static_cast<std::int32_t>(std::count_if(sequence->blocks.begin(), sequence->blocks.end(),
                                                               [&](BlockId id) { return cache.has_one_holder(id); })));
-      priorities.push_back(sequence->request().priority);
+      priorities.push_back(sequence->priority);
     }
   }
 
@@ -142,7 +142,7 @@ struct EventArrays {
       num_tokens.push_back(event.num_tokens);
       tokens.push_back(added == nullptr ? nullptr : added->tokens.data());
       max_new_tokens.push_back(added == nullptr ? 0 : added->request().sampling.max_tokens - added->num_generated());
-      priorities.push_back(added == nullptr ? 0 : added->request().priority);
+      priorities.push_back(added == nullptr ? 0 : added->priority);
       groups.push_back(added == nullptr ? 0 : added->request().group);
     }
   }

@@ -112,19 +112,19 @@ void Backlog::pin_evicted(uint64_t id) {
   }
 }
 
+void Backlog::forget_ended() {
+  std::erase_if(living_, [](const Living& living) { return living.request == nullptr; });
+  for (std::size_t slot = 0; slot < living_.size(); ++slot) living_[slot].request->slot = slot;
+}
+
 // The view has the living in their order, without those that it leaves out.
 void Backlog::find_in_view(const mortise_schedule_view& view) {
-  std::size_t kept = 0;
-  for (Living& living : living_) {
-    if (living.request == nullptr) continue;
-    living.request->slot = kept;
-    living_[kept++] = {living.id, living.request, -1};
-  }
-  living_.resize(kept);
+  if (living_.size() > 2 * requests_.size()) forget_ended();
+  for (Living& living : living_) living.view_index = -1;
   std::size_t at = 0;
   for (int32_t i = 0; i < view.num_seqs; ++i) {
-    while (at < kept && living_[at].id != view.seq_ids[i]) ++at;
-    if (at == kept) {
+    while (at < living_.size() && living_[at].id != view.seq_ids[i]) ++at;
+    if (at == living_.size()) {
       throw Failure(MORTISE_INVALID_ARGUMENT, "plan",
                     "sequence " + std::to_string(view.seq_ids[i]) + " was not added, or not in this order");
     }

@@ -127,6 +127,7 @@ class Backlog {
     int32_t view_index;
   };
 
+  void forget_ended();
   void find_in_view(const mortise_schedule_view& view);
   void start(Request& request, const PlannedStart* planned);
   void book(Request& request, const PlannedStart& planned);
@@ -141,7 +142,7 @@ class Backlog {
   int64_t rows_per_turn_ = 0;
   std::unordered_map<uint64_t, std::unique_ptr<Request>> requests_;
   std::map<int32_t, PriorityClass> classes_;
-  std::vector<Living> living_;  // in order of arrival
+  std::vector<Living> living_;  // in order of arrival; as many again may have ended
   std::vector<Request*> started_;
   std::vector<PlannedStart> planned_;
   std::set<uint64_t> pinned_;
