@@ -54,7 +54,7 @@ std::int32_t Drafting::allowance(const Sequence& sequence) const {
     if (drafters.allows(i)) most = std::max(most, parts_.proposers[i].max_tokens);
   }
   // The step itself yields one token more than the accepted drafts, and the last token of all is never run.
-  const std::int32_t left = sequence.request().sampling.max_tokens - sequence.num_generated() - 1;
+  const std::int32_t left = sequence.max_tokens - sequence.num_generated() - 1;
   const std::int32_t room = limits_.max_model_len - sequence.num_tokens() - 1;
   const std::int32_t rows = limits_.max_batched_tokens - 1;  // beside the row that the drafts follow
   return std::max(0, std::min({left, room, rows, most, drafters.max_tokens}));
@@ -71,7 +71,7 @@ std::vector<std::int32_t> Drafting::allowances(std::span<const std::shared_ptr<S
     Sequence& sequence = *candidates[i];
     sequence.draft_state.length = 0;
     if (sequence.running() && sequence.num_tokens() - sequence.num_computed == 1 && sequence.num_generated() > 0) {
-      const std::int32_t most_left = sequence.request().sampling.max_tokens - sequence.num_generated();
+      const std::int32_t most_left = sequence.max_tokens - sequence.num_generated();
       decoding.push_back({&sequence.draft_state, result[i], sequence.num_generated(), most_left});
     }
   }

@@ -40,7 +40,7 @@ class Drafting {
   void verified(Sequence& sequence, std::int32_t num_accepted);
   // A sequence has come to its end. Those that are only scored tell nothing of how long texts get.
   void ended(const Sequence& sequence) {
-    if (sequence.request().sampling.max_tokens > 0) lengths_.ended(sequence.num_generated());
+    if (sequence.max_tokens > 0) lengths_.ended(sequence.num_generated());
   }
   // Around a step, which is timed. `is_typical`: others like it will take as long.
   void begin_step();

@@ -121,7 +121,7 @@ class Engine {
   StepGraphs graphs_;
   RowEvaluator evaluator_;
   std::deque<std::shared_ptr<Sequence>> live_;  // in order of arrival
-  bool any_ended_ = false;                      // of live_, since drop_ended()
+  bool any_ended_ = false;                      // since drop_ended()
   std::vector<std::uint64_t> ended_ids_;        // to be told to the plugins in the next call
   std::vector<StepOutcome> outcomes_;
   // News of this step, sent when the books are closed: who hears of a finish finds its blocks free in stats().

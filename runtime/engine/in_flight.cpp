@@ -23,7 +23,7 @@ std::uint64_t next_block_key(Sequence& sequence, std::int32_t block_size) {
 
 // A completion's prompt, whole: its last block, which is not full, is shared too.
 std::uint64_t prompt_key(Sequence& sequence) {
-  return hash_of_first(sequence, *sequence.request().score_from, sequence.memo.prompt);
+  return hash_of_first(sequence, *sequence.score_from, sequence.memo.prompt);
 }
 
 // Tokens that both begin with.
@@ -40,7 +40,7 @@ std::int32_t num_common(const Sequence& leader, Sequence& follower) {
 
 // Tokens of its prompt that a completion still runs, but for the last one, whose row it needs itself.
 std::int32_t num_prompt_left(const Sequence& sequence) {
-  return *sequence.request().score_from - 1 - sequence.start();
+  return *sequence.score_from - 1 - sequence.start();
 }
 
 // What `follower` asks of the prefix besides KV, `leader` leaves in the cache too.
@@ -68,9 +68,9 @@ class PromptLeaders {
     if (at == leaders_.end()) return false;
     const Sequence& leader = *at->second;
     const std::int32_t num_left = num_prompt_left(sequence);
-    return leader.priority <= sequence.priority && leader.request().score_from == sequence.request().score_from &&
+    return leader.priority <= sequence.priority && leader.score_from == sequence.score_from &&
            scores_for(leader, sequence) && 2 * num_left >= sequence.num_to_run() - sequence.start() &&
-           num_common(leader, sequence) >= *leader.request().score_from;
+           num_common(leader, sequence) >= *leader.score_from;
   }
   void add(Sequence& sequence) {
     if (!sequence.scores_completion() || !sequence.publishes || num_prompt_left(sequence) < 1) return;

@@ -6,26 +6,9 @@
 #include <optional>
 
 #include "engine/device_memory.hpp"
+#include "mortise/scheduler.hpp"
 
 namespace mortise {
-
-// The waiting sequences that a plan starts: their cached blocks that nobody held are taken once.
-class Planner::Started {
- public:
-  explicit Started(const UnheldPrefixes& unheld) : unheld_(unheld), num_taken_(unheld.first().size(), 0) {}
-  void add(std::size_t i) {
-    std::int32_t& num_taken = num_taken_[static_cast<std::size_t>(unheld_.first()[i])];
-    num_taken = std::max(num_taken, unheld_.num_shared()[i]);
-  }
-  // Of its unheld blocks those that another one has taken for certain.
-  std::int32_t num_shared_with(std::size_t i) const {
-    return std::min(unheld_.num_shared()[i], num_taken_[static_cast<std::size_t>(unheld_.first()[i])]);
-  }
-
- private:
-  const UnheldPrefixes& unheld_;
-  std::vector<std::int32_t> num_taken_;  // by the first that has them
-};
 
 // The arrays behind a mortise_schedule_view, and what the checks need.
 struct Planner::View {
@@ -81,7 +64,7 @@ struct Planner::View {
     view.priorities = priorities.data();
     view.arrivals = arrivals.data();
     view.groups = groups.data();
-    view.cached_free_with = unheld.first().data();
+    view.cached_free_with = unheld.with().data();
     view.cached_free_shared = unheld.num_shared().data();
     return view;
   }
@@ -99,10 +82,10 @@ struct Planner::View {
   }
   // Blocks that it takes from those available: new ones, and cached ones that nobody holds so far. What a preempted
   // sequence holds has been counted as available, so in a plan that preempts all cached ones are taken from there.
-  std::int64_t new_blocks(std::size_t i, std::int32_t rows, bool preempts, const Started& started) const {
+  std::int64_t new_blocks(std::size_t i, std::int32_t rows, bool preempts, const CachedFreeBlocks& cached_free) const {
     if (running(i)) return std::max<std::int64_t>(0, blocks_for(i, rows) - held[i]);
     if (preempts) return blocks_for(i, rows);
-    return blocks_for(i, rows) - cached[i] / limits.block_size + unheld.num_unheld()[i] - started.num_shared_with(i);
+    return blocks_for(i, rows) - cached[i] / limits.block_size + cached_free.left(static_cast<std::int32_t>(i));
   }
   bool running(std::size_t i) const { return states[i] == MORTISE_SEQ_RUNNING; }
 };
@@ -141,7 +124,7 @@ struct EventArrays {
       ids.push_back(event.seq_id);
       num_tokens.push_back(event.num_tokens);
       tokens.push_back(added == nullptr ? nullptr : added->tokens.data());
-      max_new_tokens.push_back(added == nullptr ? 0 : added->request().sampling.max_tokens - added->num_generated());
+      max_new_tokens.push_back(added == nullptr ? 0 : added->max_tokens - added->num_generated());
       priorities.push_back(added == nullptr ? 0 : added->priority);
       groups.push_back(added == nullptr ? 0 : added->request().group);
     }
@@ -164,9 +147,10 @@ struct EventArrays {
   std::vector<const std::int32_t*> tokens;
 };
 
-// What is wrong with a plan, or nothing. `View` is Planner::View, `started` says that nothing has started.
-template <typename View, typename Started>
-std::optional<std::string> find_breach(const View& view, const mortise_schedule_plan& plan, Started started) {
+// What is wrong with a plan, or nothing. `View` is Planner::View, `abi_view` the same.
+template <typename View>
+std::optional<std::string> find_breach(const View& view, const mortise_schedule_view& abi_view,
+                                       const mortise_schedule_plan& plan) {
   const auto size = static_cast<std::int32_t>(view.live.size());
   if (plan.num_scheduled < 0 || plan.num_scheduled > size || plan.num_preempted < 0 || plan.num_preempted > size) {
     return fmt::format("{} scheduled and {} preempted of {} sequences", plan.num_scheduled, plan.num_preempted, size);
@@ -175,6 +159,7 @@ std::optional<std::string> find_breach(const View& view, const mortise_schedule_
   if (plan.num_scheduled == 0) return "nothing is scheduled although sequences wait";
   std::vector<char> seen(view.live.size(), 0);
   auto blocks = static_cast<std::int64_t>(view.num_free);
+  CachedFreeBlocks cached_free(abi_view);
   std::int64_t rows = 0;
   std::int64_t num_running = std::count(view.states.begin(), view.states.end(), MORTISE_SEQ_RUNNING);
   const auto take = [&](std::int32_t index) { return index >= 0 && index < size && !std::exchange(seen[index], 1); };
@@ -199,10 +184,10 @@ std::optional<std::string> find_breach(const View& view, const mortise_schedule_
     }
     const std::int32_t num_rows = n + view.drafts(index, n, granted);
     rows += num_rows;
-    blocks -= view.new_blocks(index, num_rows, plan.num_preempted > 0, started);
+    blocks -= view.new_blocks(index, num_rows, plan.num_preempted > 0, cached_free);
     if (view.running(index)) continue;
     ++num_running;
-    started.add(index);
+    cached_free.start(index);
   }
   for (std::int32_t i = 0; i < plan.num_pins; ++i) {
     const std::int32_t index = plan.pins[i];
@@ -222,14 +207,13 @@ std::optional<std::string> find_breach(const View& view, const mortise_schedule_
   return std::nullopt;
 }
 
-// The cached path that a waiting sequence would begin with.
-PrefixPath start_of(const Sequence& sequence, std::int32_t block_size, const PrefixTree& tree) {
-  if (sequence.running()) return {};
-  const std::int32_t num_blocks = sequence.num_cached / block_size;
-  if (num_blocks == 0) return {};
+// Of the cached path that a waiting sequence would begin with.
+BlockId last_cached(const Sequence& sequence, std::int32_t block_size, const PrefixTree& tree) {
+  const std::int32_t num_blocks = sequence.running() ? 0 : sequence.num_cached / block_size;
+  if (num_blocks == 0) return kPrefixRoot;
   BlockId last = sequence.prefix.last;
   for (std::int32_t i = sequence.prefix.num_blocks; i > num_blocks; --i) last = tree.parent(last);
-  return tree.path(last, num_blocks);
+  return last;
 }
 
 }  // namespace
@@ -264,10 +248,10 @@ void Planner::send_events() {
 StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<Sequence>>& candidates,
                        const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
   send_events();
-  std::vector<PrefixPath> starts;
-  starts.reserve(candidates.size());
-  for (const auto& sequence : candidates) starts.push_back(start_of(*sequence, limits_.block_size, cache.tree()));
-  unheld_.find(starts, cache);
+  std::vector<BlockId> paths;
+  paths.reserve(candidates.size());
+  for (const auto& sequence : candidates) paths.push_back(last_cached(*sequence, limits_.block_size, cache.tree()));
+  unheld_.find(paths, cache);
   const View view(candidates, limits_, lookahead, unheld_, cache);
   PlanArrays arrays(lookahead);
   const mortise_schedule_view abi_view = view.abi(step_id);
@@ -275,7 +259,7 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<
   mortise_error error = empty_error();
   const mortise_status status = parts_.scheduler.api->plan(parts_.scheduler.self, &abi_view, &plan, &error);
   const std::optional<std::string> breach =
-      status == MORTISE_OK ? find_breach(view, plan, Started(unheld_)) : fmt::format("plan failed: {}", error.message);
+      status == MORTISE_OK ? find_breach(view, abi_view, plan) : fmt::format("plan failed: {}", error.message);
   if (breach) {
     StepPlan fallback = first_come_first_served(view);
     // What the pins and the sharing of blocks leave no room for is no fault of the scheduler.
@@ -303,7 +287,8 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<
 // The oldest sequence always runs, if need be with the blocks of the latest; then whoever fits, in order of arrival.
 StepPlan Planner::first_come_first_served(const View& view) const {
   StepPlan result;
-  Started started(unheld_);
+  const mortise_schedule_view abi_view = view.abi(/*step_id=*/0);
+  CachedFreeBlocks cached_free(abi_view);
   auto blocks = static_cast<std::int64_t>(view.num_free);
   std::int32_t rows = 0;
   std::size_t last = view.live.size();  // sequences from here on are preempted, or wait
@@ -316,7 +301,7 @@ StepPlan Planner::first_come_first_served(const View& view) const {
     while (n > 1 && rows_of(n) > budget) --n;
     if (n < 1 || rows_of(n) > budget) break;
     const auto blocks_of = [&](std::int32_t num_rows) {
-      return view.new_blocks(i, num_rows, !result.preempted.empty(), started);
+      return view.new_blocks(i, num_rows, !result.preempted.empty(), cached_free);
     };
     const auto new_blocks = [&] { return blocks_of(rows_of(n)); };
     const auto short_of_room = [&] {
@@ -343,7 +328,7 @@ StepPlan Planner::first_come_first_served(const View& view) const {
     rows += n + drafts;
     if (view.running(i)) continue;
     ++num_running;
-    started.add(i);
+    cached_free.start(static_cast<std::int32_t>(i));
   }
   return result;
 }

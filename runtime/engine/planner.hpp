@@ -51,7 +51,6 @@ class Planner {
   std::uint64_t num_rejected_plans() const { return num_rejected_; }
 
  private:
-  class Started;
   struct View;
   // What the scheduler is told before the next plan.
   struct Event {

@@ -28,10 +28,10 @@ Sequence::Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner_s
       owner(std::move(owner_state)),
       choice(choice),
       key(noise_key(owner->seed, static_cast<std::uint32_t>(choice))),
-      num_prompt_(static_cast<std::int32_t>(owner->request.prompt.size())),
-      max_tokens_(owner->request.sampling.max_tokens),
-      score_from_(owner->request.score_from),
+      prompt_size(static_cast<std::int32_t>(owner->request.prompt.size())),
+      max_tokens(owner->request.sampling.max_tokens),
       priority(owner->request.priority),
+      score_from(owner->request.score_from),
       tokens(owner->request.prompt),
       text(tokenizer, owner->request.sampling, owner->before) {
   usage.prompt_tokens = num_prompt();
@@ -43,9 +43,9 @@ Sequence::Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner_s
 }
 
 std::int32_t Sequence::next_scored_position() const {
-  if (!score_from_) return num_prompt();
+  if (!score_from) return num_prompt();
   // Token i is predicted by the row at position i - 1.
-  return *score_from_ + static_cast<std::int32_t>(scores.size()) - 1;
+  return *score_from + static_cast<std::int32_t>(scores.size()) - 1;
 }
 
 void Sequence::append(std::int32_t token) {

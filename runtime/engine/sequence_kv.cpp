@@ -139,7 +139,7 @@ void SequenceKv::publish(Sequence& sequence) {
 void SequenceKv::keep_tail(const Sequence& sequence) {
   const std::int32_t begin = sequence.num_published * block_size_;
   const std::int32_t num_tokens = sequence.num_computed - begin;
-  const std::int32_t num_shared = std::min(*sequence.request().score_from - 1 - begin, num_tokens);
+  const std::int32_t num_shared = std::min(*sequence.score_from - 1 - begin, num_tokens);
   if (!sequence.publishes || num_shared < 1) return;
   const auto tokens = std::span<const std::int32_t>(sequence.tokens)
                           .subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(num_tokens));
@@ -150,8 +150,8 @@ void SequenceKv::keep_tail(const Sequence& sequence) {
 }
 
 void SequenceKv::keep_scores(const Sequence& sequence, std::int32_t block_index) {
-  if (!sequence.request().score_from) return;
-  const std::int32_t first = *sequence.request().score_from;
+  if (!sequence.score_from) return;
+  const std::int32_t first = *sequence.score_from;
   const std::int32_t begin = block_index * block_size_;
   const std::int32_t end = std::min(begin + block_size_, first + static_cast<std::int32_t>(sequence.scores.size()));
   for (std::int32_t token = std::max(begin, first); token < end; ++token) {

@@ -11,6 +11,7 @@
 
 #include "loader/catalog.hpp"
 #include "mix.hpp"
+#include "mortise/scheduler.hpp"
 #include "pipeline/pipeline_script.hpp"
 #include "sampling/key.hpp"
 #include "temp_folder.hpp"
@@ -43,7 +44,7 @@ struct RandomScheduler {
     std::int32_t rows = view.token_budget;
     std::int64_t running = std::count(view.states, view.states + view.num_seqs, MORTISE_SEQ_RUNNING);
     std::set<std::int32_t> preempted;
-    std::vector<std::int32_t> shared(order.size(), 0);  // as the view's cached_free_with says
+    CachedFreeBlocks cached_free(view);
     const auto preempt = [&](std::int32_t i) {
       preempted.insert(i);
       plan.preempted[plan.num_preempted++] = i;
@@ -71,8 +72,7 @@ struct RandomScheduler {
         const std::int64_t end = start + cost(tokens);
         return std::max<std::int64_t>(0, (end + view.block_size - 1) / view.block_size - held) +
                (!waits              ? 0
-                : preempted.empty() ? view.num_cached_free_blocks[i] -
-                                          std::min(view.cached_free_shared[i], shared[view.cached_free_with[i]])
+                : preempted.empty() ? cached_free.left(i)
                                     : held);
       };
       while (n > 0 && cost(n) > rows) --n;
@@ -90,9 +90,7 @@ struct RandomScheduler {
       blocks -= needs(n);
       rows -= cost(n);
       running += waits ? 1 : 0;
-      if (!waits) continue;
-      std::int32_t& most = shared[static_cast<std::size_t>(view.cached_free_with[i])];
-      most = std::max(most, view.cached_free_shared[i]);
+      if (waits) cached_free.start(i);
     }
     for (std::int32_t i = 0; i < view.num_seqs && random() % 8 == 0; ++i) {
       plan.pins[plan.num_pins] = i;

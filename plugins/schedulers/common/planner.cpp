@@ -20,7 +20,7 @@ Planner::Planner(const mortise_schedule_view& view, const Limits& limits, std::s
       new_tokens_(static_cast<std::size_t>(view.num_seqs), 0),
       drafts_(static_cast<std::size_t>(view.num_seqs), 0),
       is_preempted_(static_cast<std::size_t>(view.num_seqs), 0),
-      shared_(static_cast<std::size_t>(view.num_seqs), 0) {
+      cached_free_(view) {
   if (!cuts_drafts_) drafts_.assign(view.lookahead, view.lookahead + view.num_seqs);
   for (const Place& place : order) {
     order_.push_back(place.index);
@@ -38,8 +38,7 @@ int64_t Planner::end_of(int32_t i, int32_t n) const {
 // preemption so do those that the preempted one may have held.
 int64_t Planner::cached_blocks_taken(int32_t i) const {
   if (running(i)) return 0;
-  if (!preempted_.empty()) return start(i) / view_.block_size;
-  return view_.num_cached_free_blocks[i] - std::min(view_.cached_free_shared[i], shared_[view_.cached_free_with[i]]);
+  return preempted_.empty() ? cached_free_.left(i) : start(i) / view_.block_size;
 }
 
 // Free blocks that it takes to hold `end` tokens.
@@ -68,8 +67,7 @@ void Planner::take(int32_t i, int32_t n) {
   if (!running(i)) {
     ++num_running_;
     ++num_admitted_;
-    int32_t& shared = shared_[view_.cached_free_with[i]];
-    shared = std::max(shared, view_.cached_free_shared[i]);
+    cached_free_.start(i);
   }
   ++num_scheduled_;
 }

@@ -19,7 +19,7 @@
 #include <span>
 #include <vector>
 
-#include "mortise/scheduler.h"
+#include "mortise/scheduler.hpp"
 
 namespace mortise::scheduling {
 
@@ -79,7 +79,7 @@ class Planner {
   std::vector<int32_t> drafts_;      // granted so far, by index of the view
   std::vector<int32_t> preempted_;   // indices, in the order of preemption
   std::vector<char> is_preempted_;   // by index of the view
-  std::vector<int32_t> shared_;      // by cached_free_with: the most cached_free_shared of those that the plan starts
+  CachedFreeBlocks cached_free_;     // that are not taken by those that the plan starts
 };
 
 }  // namespace mortise::scheduling

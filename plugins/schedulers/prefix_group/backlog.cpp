@@ -123,7 +123,7 @@ void Backlog::find_in_view(const mortise_schedule_view& view) {
   for (Living& living : living_) living.view_index = -1;
   std::size_t at = 0;
   for (int32_t i = 0; i < view.num_seqs; ++i) {
-    while (at < living_.size() && living_[at].id != view.seq_ids[i]) ++at;
+    while (at < living_.size() && (living_[at].request == nullptr || living_[at].id != view.seq_ids[i])) ++at;
     if (at == living_.size()) {
       throw Failure(MORTISE_INVALID_ARGUMENT, "plan",
                     "sequence " + std::to_string(view.seq_ids[i]) + " was not added, or not in this order");

@@ -6,6 +6,8 @@
 #include <random>
 #include <set>
 
+#include "mortise/scheduler.hpp"
+
 namespace mortise {
 namespace {
 
@@ -38,59 +40,74 @@ class UnheldPrefixesTest : public ::testing::Test {
 
 TEST_F(UnheldPrefixesTest, ThoseOfOnePathShareTheShorterOne) {
   const PrefixPath stem = add({}, 3), whole = add(stem, 2), fork = add(stem, 1);
-  unheld_.find(std::vector<PrefixPath>{whole, {}, fork, stem, whole}, cache_);
+  unheld_.find(std::vector<BlockId>{whole.last, kPrefixRoot, fork.last, stem.last, whole.last}, cache_);
   EXPECT_THAT(unheld_.num_unheld(), ElementsAre(5, 0, 4, 3, 5));
-  EXPECT_THAT(unheld_.first(), ElementsAre(0, 1, 0, 0, 0));
-  EXPECT_THAT(unheld_.num_shared(), ElementsAre(5, 0, 3, 3, 5));
+  EXPECT_THAT(unheld_.with(), ElementsAre(0, 1, 0, 0, 0));
+  EXPECT_THAT(unheld_.num_shared(), ElementsAre(0, 0, 3, 3, 5));
+}
+
+TEST_F(UnheldPrefixesTest, OfNestedPathsTheLongestCommonOneCounts) {
+  const PrefixPath stem = add({}, 1), a = add(stem, 10), b = add(stem, 10), below_b = add(b, 1);
+  unheld_.find(std::vector<BlockId>{a.last, b.last, b.last, below_b.last}, cache_);
+  EXPECT_THAT(unheld_.num_unheld(), ElementsAre(11, 11, 11, 12));
+  EXPECT_THAT(unheld_.with(), ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(unheld_.num_shared(), ElementsAre(0, 1, 11, 11));
 }
 
 TEST_F(UnheldPrefixesTest, HeldBlocksAreNobodysShare) {
   const PrefixPath held = add(add({}, true), true), a = add(held, 2), b = add(held, 1);
-  unheld_.find(std::vector<PrefixPath>{held, a, b}, cache_);
+  unheld_.find(std::vector<BlockId>{held.last, a.last, b.last}, cache_);
   EXPECT_THAT(unheld_.num_unheld(), ElementsAre(0, 2, 1));
-  EXPECT_THAT(unheld_.first(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(unheld_.with(), ElementsAre(0, 1, 2));
 }
 
 TEST_F(UnheldPrefixesTest, EachCallStartsAnew) {
   const PrefixPath path = add({}, 4);
-  for (int i = 0; i < 2; ++i) {
-    unheld_.find(std::vector<PrefixPath>{path}, cache_);
-    EXPECT_THAT(unheld_.num_unheld(), ElementsAre(4));
-    EXPECT_THAT(unheld_.first(), ElementsAre(0));
-  }
+  const std::vector<BlockId> paths = {path.last, path.last};
+  unheld_.find(paths, cache_);
+  EXPECT_THAT(unheld_.num_unheld(), ElementsAre(4, 4));
+  cache_.hold(cache_.tree().blocks(path));
+  unheld_.find(paths, cache_);
+  EXPECT_THAT(unheld_.num_unheld(), ElementsAre(0, 0));
+  EXPECT_THAT(unheld_.with(), ElementsAre(0, 1));
 }
 
-// Random trees against sets: what the numbers say of any choice of sequences is never less than what it takes.
-TEST_F(UnheldPrefixesTest, NoChoiceTakesMoreThanIsSaid) {
+// Random trees against sets, and what schedulers count from the numbers.
+TEST_F(UnheldPrefixesTest, SequencesInAnyOrderTakeTheirBlocksOnce) {
   std::mt19937 random(7);
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
   std::vector<PrefixPath> nodes = {{}};
-  while (nodes.size() < 150) nodes.push_back(add(nodes[below(nodes.size())]));
+  while (nodes.size() < 150)
+    nodes.push_back(add(nodes[nodes.size() - 1 - below(std::min<std::size_t>(nodes.size(), 12))]));
   for (int round = 0; round < 300; ++round) {
     const std::vector<BlockId> held = cache_.tree().blocks(nodes[below(nodes.size())]);
     cache_.hold(held);
-    std::vector<PrefixPath> starts;
-    for (std::size_t i = below(12); i > 0; --i) starts.push_back(nodes[below(nodes.size())]);
-    unheld_.find(starts, cache_);
-    std::vector<std::int32_t> paid(starts.size(), 0);  // by first()
+    std::vector<BlockId> paths;
+    for (std::size_t i = below(12); i > 0; --i) paths.push_back(nodes[below(nodes.size())].last);
+    unheld_.find(paths, cache_);
+    mortise_schedule_view view{};
+    view.num_seqs = static_cast<std::int32_t>(paths.size());
+    view.num_cached_free_blocks = unheld_.num_unheld().data();
+    view.cached_free_with = unheld_.with().data();
+    view.cached_free_shared = unheld_.num_shared().data();
+    CachedFreeBlocks cached_free(view);
     std::set<BlockId> taken;
-    std::int32_t said = 0;
-    std::vector<std::size_t> order(starts.size());
+    std::vector<std::size_t> order(paths.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t i : order) {
-      std::int32_t own = 0;
-      for (const BlockId block : cache_.tree().blocks(starts[i])) {
-        if (!cache_.is_cached(block)) continue;
-        taken.insert(block);
+      std::int32_t own = 0, left = 0;
+      for (BlockId block = paths[i]; block != kPrefixRoot && cache_.is_cached(block);
+           block = cache_.tree().parent(block)) {
         ++own;
+        left += taken.insert(block).second ? 1 : 0;
       }
+      const auto index = static_cast<std::int32_t>(i);
       EXPECT_EQ(unheld_.num_unheld()[i], own);
-      EXPECT_LE(unheld_.first()[i], static_cast<std::int32_t>(i));
-      std::int32_t& paid_before = paid[static_cast<std::size_t>(unheld_.first()[i])];
-      said += own - std::min(unheld_.num_shared()[i], paid_before);
-      paid_before = std::max(paid_before, unheld_.num_shared()[i]);
-      EXPECT_GE(said, static_cast<std::int32_t>(taken.size()));
+      EXPECT_LE(unheld_.with()[i], index);
+      EXPECT_EQ(cached_free.left(index), left);
+      cached_free.start(index);
+      EXPECT_EQ(cached_free.left(index), 0);
     }
     cache_.release(held);
   }

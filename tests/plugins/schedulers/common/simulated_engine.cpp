@@ -7,6 +7,7 @@
 #include "kv/unheld_prefixes.hpp"
 #include "mortise/ext/sequences.h"
 #include "mortise/plugin.hpp"
+#include "mortise/scheduler.hpp"
 #include "schedulers/common/planner.hpp"
 
 namespace mortise::test {
@@ -53,7 +54,7 @@ struct SimulatedEngine::View {
   std::vector<uint64_t> ids, groups;
   std::vector<int32_t> states, num_tokens, num_computed, num_cached, held, freed, lookahead, priorities;
   UnheldPrefixes unheld;
-  std::vector<PrefixPath> starts;
+  std::vector<BlockId> paths;
 
   explicit View(const SimulatedEngine& engine) : unheld(engine.cache_.num_blocks()) {
     for (std::size_t i = 0; i < engine.live_.size(); ++i) {
@@ -74,9 +75,9 @@ struct SimulatedEngine::View {
     abi.num_tokens = num_tokens.data();
     abi.num_computed = num_computed.data();
     abi.num_cached = num_cached.data();
-    unheld.find(starts, engine.cache_);
+    unheld.find(paths, engine.cache_);
     abi.num_cached_free_blocks = unheld.num_unheld().data();
-    abi.cached_free_with = unheld.first().data();
+    abi.cached_free_with = unheld.with().data();
     abi.cached_free_shared = unheld.num_shared().data();
     abi.blocks_held = held.data();
     abi.blocks_freed_if_preempted = freed.data();
@@ -92,9 +93,7 @@ struct SimulatedEngine::View {
     num_tokens.push_back(s.num_tokens());
     num_computed.push_back(s.num_computed);
     num_cached.push_back(s.running() ? 0 : s.num_cached);
-    starts.push_back(s.running() || s.path.empty()
-                         ? PrefixPath()
-                         : engine.cache_.tree().path(s.path.back(), static_cast<int32_t>(s.path.size())));
+    paths.push_back(s.running() || s.path.empty() ? kPrefixRoot : s.path.back());
     held.push_back(static_cast<int32_t>(s.blocks.size()));
     freed.push_back(static_cast<int32_t>(std::count_if(
         s.blocks.begin(), s.blocks.end(), [&](BlockId block) { return engine.cache_.has_one_holder(block); })));
@@ -315,7 +314,7 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
   std::vector<int32_t> tokens(static_cast<std::size_t>(size), 0);
   std::vector<char> preempted(static_cast<std::size_t>(size), 0);
   int64_t rows = 0, blocks = view.abi.num_free_blocks;
-  std::set<BlockId> taken;
+  CachedFreeBlocks cached_free(view.abi);
   for (int32_t k = 0; k < plan.num_preempted; ++k) {
     const int32_t i = plan.preempted[k];
     require(i >= 0 && i < size && view.running(i) && !preempted[i], "bad preemption");
@@ -334,9 +333,8 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
     rows += view.end(i, n, drafts) - view.start(i);
     blocks -= view.new_blocks(i, view.end(i, n, drafts), plan.num_preempted > 0);
     if (view.running(i) || plan.num_preempted > 0) continue;
-    for (const BlockId block : live_[view.live[i]].path) {  // those that several start with are taken once
-      if (cache_.is_cached(block)) blocks += taken.insert(block).second ? 0 : 1;
-    }
+    blocks += view.abi.num_cached_free_blocks[i] - cached_free.left(i);
+    cached_free.start(i);
   }
   require(rows <= view.abi.token_budget, "token budget exceeded");
   require(blocks >= 0, "more blocks than are free");

@@ -21,7 +21,7 @@ struct Scene {
   struct Row {
     int32_t state, num_tokens, num_computed, held;
     int32_t lookahead = 0, priority = 0, num_cached = 0, cached_free = 0;
-    int32_t cached_free_with = -1, cached_free_shared = 0;  // -1: itself, with all of them
+    int32_t cached_free_with = -1, cached_free_shared = 0;  // -1: itself
   };
   std::vector<Row> rows;
 
@@ -42,7 +42,7 @@ struct Scene {
       cached_free.push_back(row.cached_free);
       const bool first = row.cached_free_with < 0;
       with.push_back(first ? static_cast<int32_t>(with.size()) : row.cached_free_with);
-      shared.push_back(first ? row.cached_free : row.cached_free_shared);
+      shared.push_back(first ? 0 : row.cached_free_shared);
       held.push_back(row.held);
       lookahead.push_back(row.lookahead);
       priorities.push_back(row.priority);

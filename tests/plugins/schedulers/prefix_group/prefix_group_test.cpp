@@ -4,6 +4,7 @@
 #include <map>
 
 #include "mortise/plugin.hpp"
+#include "schedulers/prefix_group/backlog.hpp"
 #include "simulated_engine.hpp"
 
 namespace mortise::test {
@@ -344,6 +345,25 @@ TEST_P(PrefixGroupProperty, EveryRequestFinishesAndNoBoundIsBroken) {
   RecordProperty("preemptions", std::to_string(engine.num_preemptions()));
   RecordProperty("pins", std::to_string(engine.num_pins()));
   RecordProperty("dropped_pins", std::to_string(engine.num_dropped_pins()));
+}
+
+// The id of one that has ended is as unknown as one that never came.
+TEST(PrefixGroup, AViewThatShowsAnEndedSequenceIsRefused) {
+  prefix_group::Backlog backlog;
+  const std::vector<int32_t> tokens = {1, 2, 3};
+  for (uint64_t id = 1; id <= 3; ++id) backlog.add(id, tokens, /*max_new_tokens=*/1, /*priority=*/0, /*group=*/0);
+  backlog.end(2);
+  const std::vector<uint64_t> ids = {1, 2, 3};
+  for (const int32_t state : {MORTISE_SEQ_WAITING, MORTISE_SEQ_RUNNING}) {
+    const std::vector<int32_t> states(3, state), computed(3, 0);
+    auto view = sized<mortise_schedule_view>();
+    view.block_size = 16;
+    view.num_seqs = 3;
+    view.seq_ids = ids.data();
+    view.states = states.data();
+    view.num_computed = computed.data();
+    EXPECT_THROW(backlog.settle(view, 1000), Failure);
+  }
 }
 
 }  // namespace
