@@ -161,7 +161,7 @@ void Bench::run(const Case& c) const {
                                 shape.num_shared_blocks};
   const cuda::SpanWork work{upload(plan.worker_begin), upload(plan.runs), blocks, shared};
   const cuda::SpanMerge* const merges = upload(plan.merges);
-  const cuda::SpanMergeCounts* const counts = upload(std::vector<cuda::SpanMergeCounts>{merge_counts(plan)});
+  const cuda::SpanMergeCounts* const counts = upload(std::vector<cuda::SpanMergeCounts>{merge_counts(plan, kHeadDim)});
   const cuda::SpanRun* const prefill = upload(plan.prefill);
   const auto at_layer = [&](int layer) {
     cuda::SpanArgs at = args;

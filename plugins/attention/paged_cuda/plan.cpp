@@ -303,10 +303,12 @@ void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
   });
 }
 
-cuda::SpanMergeCounts merge_counts(const Plan& plan) {
-  const auto of_many = std::count_if(plan.merges.begin(), plan.merges.end(),
-                                     [](const cuda::SpanMerge& merge) { return merge.count > cuda::kFewPartials; });
-  return {static_cast<int32_t>(plan.merges.size()), static_cast<int32_t>(of_many)};
+cuda::SpanMergeCounts merge_counts(const Plan& plan, int32_t head_dim) {
+  cuda::SpanMergeCounts counts{static_cast<int32_t>(plan.merges.size()), 0};
+  for (const cuda::SpanMerge& merge : plan.merges) {
+    counts.parts = std::max(counts.parts, cuda::span_merge_parts(merge, head_dim));
+  }
+  return counts;
 }
 
 namespace {

@@ -45,7 +45,7 @@ struct Plan {
 // REQUIRES: the batch has been checked.
 void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan);
 
-cuda::SpanMergeCounts merge_counts(const Plan& plan);
+cuda::SpanMergeCounts merge_counts(const Plan& plan, int32_t head_dim);
 
 // Whether a sequence's rows go to the decode kernel.
 bool is_decode(const mortise_batch& batch, const PlanShape& shape, int32_t seq);

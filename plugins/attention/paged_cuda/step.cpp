@@ -161,7 +161,7 @@ std::vector<Paged::Part> Paged::write_plan(const Plan& plan, std::byte* to) cons
   };
   put(0, plan.worker_begin);
   put(room_.block_begin, plan.block_begin);
-  put(room_.counts, std::array{merge_counts(plan)});
+  put(room_.counts, std::array{merge_counts(plan, dims_.head_dim)});
   put(room_.merges, plan.merges);
   put(put(room_.runs, plan.runs), plan.prefill);
   put(room_.shared_runs, plan.shared_runs);

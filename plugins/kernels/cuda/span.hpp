@@ -97,10 +97,21 @@ struct SpanMerge {
   std::int32_t partial;
   std::int32_t count;
 };
-constexpr std::int32_t kFewPartials = 48;  // up to which a row is merged by one warp, beyond by a block
 struct SpanMergeCounts {
-  std::int32_t merges, of_many;  // those with more than kFewPartials
+  std::int32_t merges, parts;  // all have that many parts or fewer
 };
+// A part is a warp's: of more than kFewPartials 32 columns of a row, else a row, or several rows whose partials are
+// kPartialsOfAPart or fewer.
+constexpr std::int32_t kFewPartials = 48, kPartialsOfAPart = 16;
+constexpr std::int32_t span_rows_of_a_part(std::int32_t num_partials) {
+  return num_partials > kPartialsOfAPart / 2 ? 1 : num_partials > kPartialsOfAPart / 4 ? 2 : 4;
+}
+constexpr std::int32_t span_merge_parts(const SpanMerge& merge, std::int32_t head_dim) {
+  const std::int32_t rows = merge.num_tokens * merge.num_heads;
+  if (merge.count > kFewPartials) return rows * (head_dim / 32);
+  const std::int32_t of_a_part = span_rows_of_a_part(merge.count);
+  return (rows + of_a_part - 1) / of_a_part;
+}
 
 // What all kernels of one layer get. Strides are in elements; q rows and heads begin at multiples of 16 bytes.
 struct SpanArgs {

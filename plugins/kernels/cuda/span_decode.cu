@@ -43,16 +43,28 @@ __global__ void __launch_bounds__(kThreads, kDecodeBlocksPerSm)
   // Between both there is one place for q.
   if (threadIdx.x / 32 >= kDecodeWarps) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
-    const bool feeds = threadIdx.x / 32 == kDecodeWarps;
-    wait_for_kernel_before();
-    see_writes();
-    if (feeds) feed_shared<kHeadDim>(args, shared, shared_end, ring);
-    if (shared != shared_end) sync_all();
-    if (feeds) OwnFeeder<kHeadDim>(args, run, end, ring, at).feed_all();
+    if (threadIdx.x / 32 == kDecodeWarps) {
+      SharedFeeder<kHeadDim> feeder(args, shared, shared_end, ring);
+      OwnFeeder<kHeadDim> own_feeder(args, run, end, ring, at);
+      wait_for_kernel_before();
+      see_writes();
+      feeder.feed_all();
+      if (shared != shared_end) sync_all();
+      own_feeder.feed_all();
+    } else {
+      wait_for_kernel_before();
+      if (shared != shared_end) sync_all();
+    }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
+    SharedTile<kHeadDim> tile(args, work.shared.rows, ring, memory);
+    if (shared != shared_end) tile.enter(*shared);
     wait_for_kernel_before();
-    share_spans<kHeadDim>(args, work.shared.rows, shared, shared_end, ring, memory);
+#pragma unroll 1
+    for (const SharedRun* next = shared; next != shared_end;) {
+      tile.do_run();
+      if (++next != shared_end) tile.enter(*next);
+    }
     if (shared != shared_end) sync_all();
     do_own_spans<kHeadDim>(args, run, end, ring, at);
   }

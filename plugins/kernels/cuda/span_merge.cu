@@ -11,140 +11,174 @@ namespace {
 
 using namespace span;
 
-// Partials that are merged at a time; a lane computes the weights of one.
-constexpr int kBatch = 16;
+constexpr int kWarps = 4;  // of a block; each does what it does alone
+// Partials that are merged at a time: a lane computes the weights of one.
+constexpr int kFewAtATime = kPartialsOfAPart, kManyAtATime = 32;
 
-// A row of the partials, from one partial of a tile to the next.
-struct Row {
+// Rows of the partials, from one partial of a tile to the next.
+struct Rows {
   const float* o;
   const float2* stats;
   std::int64_t stride;  // in rows
+  int count;
 
-  __device__ Row(const SpanArgs& args, const SpanMerge& merge, int row, int head_dim)
-      : o(args.partials + (std::int64_t{merge.partial} + row) * head_dim),
-        stats(args.partial_stats + merge.partial + row),
-        stride(merge.num_tokens * merge.num_heads) {}
+  __device__ Rows(const SpanArgs& args, const SpanMerge& merge, int first, int head_dim)
+      : o(args.partials + (std::int64_t{merge.partial} + first) * head_dim),
+        stats(args.partial_stats + merge.partial + first),
+        stride(merge.num_tokens * merge.num_heads),
+        count(merge.count) {}
+  // Beyond the last there are partials of nothing, which change nothing.
+  __device__ __forceinline__ float2 stats_at(int partial, int row) const {
+    return partial < count ? stats[partial * stride + row] : float2{-infinity(), 0.0f};
+  }
 };
 
 __device__ __forceinline__ Bf16Bits* out_of(const SpanArgs& args, const SpanMerge& merge, int row) {
-  const int token = row / merge.num_heads, head = row % merge.num_heads;
+  const int token = row / merge.num_heads, head = row - token * merge.num_heads;
   return args.out + (merge.row + token) * args.out_row_stride + (merge.head + head) * args.out_head_stride;
 }
 
-// (maximum, sum) of partial `i`. Beyond `count` there is a partial of nothing, which changes nothing.
-__device__ __forceinline__ float2 stats_at(const Row& row, int i, int count) {
-  return i < count ? row.stats[i * row.stride] : float2{-infinity(), 0.0f};
-}
-
-// What is to the left of each partial is known from the maxima alone, so that the weights of `kCount` are computed side
-// by side: (left, right, sum of the partial), by partial. `m`: the maximum before them, then that behind them.
-template <int kCount>
-__device__ __forceinline__ void put_weights(float2 stats, int lane, float& m, float4* weights) {
+// What is to the left of each partial is known from the maxima alone, so that the weights of `count` (a power of two)
+// are computed side by side, each `count` lanes their own: (left, right, sum of the partial), by lane. `m`: the maximum
+// before them, then that behind them.
+__device__ __forceinline__ void put_weights(int count, float2 stats, int lane, float& m, float4* weights) {
+  const int at = lane & (count - 1);
   float largest = larger(m, stats.x);  // of this lane's partial and all before it
-#pragma unroll
-  for (int distance = 1; distance < kCount; distance *= 2) {
-    const float before = __shfl_up_sync(kWarp, largest, distance);
-    if (lane >= distance) largest = larger(largest, before);
+#pragma unroll 1
+  for (int distance = 1; distance < count; distance *= 2) {
+    const float before = __shfl_up_sync(kWarp, largest, distance, count);
+    if (at >= distance) largest = larger(largest, before);
   }
-  const float before = __shfl_up_sync(kWarp, largest, 1);
-  const Weights w = merge_weights(lane == 0 ? m : before, stats.x);
+  const float before = __shfl_up_sync(kWarp, largest, 1, count);
+  const Weights w = merge_weights(at == 0 ? m : before, stats.x);
   __syncwarp();
   weights[lane] = {w.left, w.right, stats.y, 0.0f};
   __syncwarp();
-  m = __shfl_sync(kWarp, largest, kCount - 1);
+  m = __shfl_sync(kWarp, largest, count - 1, count);
 }
 
-// Few partials: a row is a warp's, kHeadDim / 32 columns a lane. A batch is on its way at once.
+template <int kColumns>
+struct alignas(kColumns * 4) Columns {
+  float at[kColumns];
+};
+
+// Some columns of a row, of what is merged so far.
+template <int kColumns>
+struct Merged {
+  float sum = 0.0f;
+  Columns<kColumns> o = {};
+
+  __device__ __forceinline__ void add(const float4& weights, const Columns<kColumns>& right) {
+    const Weights w = {0.0f, weights.x, weights.y};
+    sum = merged(sum, weights.z, w);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) o.at[c] = merged(o.at[c], right.at[c], w);
+  }
+};
+
+// Few partials: all columns. Of so few that a batch has them all, 2 or 4 rows are a batch. One code for all numbers of
+// rows: behind the decode kernel this one is never in the instruction cache, and three codes took 2 us longer.
 template <int kHeadDim>
-__device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge& merge, int index, float4* weights) {
-  constexpr int kColumns = kHeadDim / 32, kFew = 16;
-  struct alignas(kColumns * 4) Columns {
-    float at[kColumns];
-  };
-  const int lane = threadIdx.x % 32;
-  const Row row(args, merge, index, kHeadDim);
-  float m = -infinity(), sum = 0.0f;
-  Columns result{};
+__device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge& merge, int part, float4* weights) {
+  constexpr int kColumns = kHeadDim / 32, kFourths = kFewAtATime / 4;
+  const int lane = static_cast<int>(threadIdx.x) % 32, together = span_rows_of_a_part(merge.count);
+  const int first = part * together, num_rows = min(together, merge.num_tokens * merge.num_heads - first);
+  const int count = kFewAtATime / together, shift = 31 - __clz(count);  // of a row, in a batch
+  const Rows rows(args, merge, first, kHeadDim);
+  float m = -infinity();
+  Merged<kColumns> result, after[4];  // after each fourth of the batch
 #pragma unroll 1
-  for (int begin = 0; begin < merge.count; begin += kFew) {
-    Columns o[kFew];
+  for (int begin = 0; begin < merge.count; begin += count) {
+    Columns<kColumns> o[kFewAtATime];
 #pragma unroll
-    for (int i = 0; i < kFew; ++i) {
-      const float* const from = row.o + (begin + i) * row.stride * kHeadDim + lane * kColumns;
-      o[i] = begin + i < merge.count ? *reinterpret_cast<const Columns*>(from) : Columns{};
+    for (int i = 0; i < kFewAtATime; ++i) {
+      const int row = i >> shift, partial = begin + (i & (count - 1));
+      const float* const from = rows.o + (partial * rows.stride + row) * kHeadDim + lane * kColumns;
+      o[i] = partial < merge.count && row < num_rows ? *reinterpret_cast<const Columns<kColumns>*>(from)
+                                                     : Columns<kColumns>{};
     }
-    put_weights<kFew>(stats_at(row, begin + lane, lane < kFew ? merge.count : 0), lane, m, weights);
+    const int row = lane >> shift, partial = row < num_rows ? begin + (lane & (count - 1)) : merge.count;
+    put_weights(count, rows.stats_at(partial, row), lane, m, weights);
 #pragma unroll
-    for (int i = 0; i < kFew; ++i) {
-      const float4 at = weights[i];
-      const Weights w = {0.0f, at.x, at.y};
-      sum = merged(sum, at.z, w);
+    for (int fourth = 0; fourth < 4; ++fourth) {
+      if (together > 1 && (fourth * kFourths & (count - 1)) == 0) result = {};  // the next row begins
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) result.at[c] = merged(result.at[c], o[i].at[c], w);
+      for (int i = fourth * kFourths; i < (fourth + 1) * kFourths; ++i) result.add(weights[i], o[i]);
+      after[fourth] = result;
     }
   }
-  Bf16Bits* const out = out_of(args, merge, index) + lane * kColumns;
+#pragma unroll 1
+  for (int r = 0; r < num_rows; ++r) {
+    const int last = (r + 1) * (4 / together) - 1;
+    Merged<kColumns> row = after[0];
 #pragma unroll
-  for (int c = 0; c < kColumns; c += 2) store_pair(out + c, result.at[c], result.at[c + 1], sum);
+    for (int fourth = 1; fourth < 4; ++fourth) {
+      if (fourth == last) row = after[fourth];
+    }
+    Bf16Bits* const out = out_of(args, merge, first + r) + lane * kColumns;
+#pragma unroll
+    for (int c = 0; c < kColumns; c += 2) store_pair(out + c, row.o.at[c], row.o.at[c + 1], row.sum);
+  }
 }
 
-// Many: a row is a block's, one column a thread; the warps do not wait for each other. What is left of the chain is one
-// product and one fma a partial, and the next two batches are on their way meanwhile.
+// Many: 32 columns of a row, one a lane. The next batch is on its way meanwhile.
 template <int kHeadDim>
-__device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge& merge, int index, float4* weights) {
-  const int column = threadIdx.x, lane = threadIdx.x % 32;
-  const Row row(args, merge, index, kHeadDim);
+__device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge& merge, int part, float4* weights) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, index = part / (kHeadDim / 32);
+  const int column = part % (kHeadDim / 32) * 32 + lane;
+  const Rows rows(args, merge, index, kHeadDim);
   struct Batch {
-    float o[kBatch];
+    Columns<1> o[kManyAtATime];
     float2 stats;
   };
   const auto load = [&](int begin, Batch& batch) {
+    batch.stats = rows.stats_at(begin + lane, 0);
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      batch.o[i] = begin + i < merge.count ? row.o[(begin + i) * row.stride * kHeadDim + column] : 0.0f;
+    for (int i = 0; i < kManyAtATime; ++i) {
+      const bool real = begin + i < merge.count;
+      batch.o[i].at[0] = real ? rows.o[(begin + i) * rows.stride * kHeadDim + column] : 0.0f;
     }
-    batch.stats = stats_at(row, begin + lane, merge.count);
   };
-  float m = -infinity(), sum = 0.0f, result = 0.0f;
-  Batch next, next_but_one;
+  float m = -infinity();
+  Merged<1> result;
+  Batch next;
   load(0, next);
-  load(kBatch, next_but_one);
 #pragma unroll 1
-  for (int begin = 0; begin < merge.count; begin += kBatch) {
+  for (int begin = 0; begin < merge.count; begin += kManyAtATime) {
     const Batch batch = next;
-    next = next_but_one;
-    load(begin + 2 * kBatch, next_but_one);
-    put_weights<kBatch>(batch.stats, lane, m, weights);
+    load(begin + kManyAtATime, next);
+    put_weights(kManyAtATime, batch.stats, lane, m, weights);
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const float4 at = weights[i];
-      const Weights w = {0.0f, at.x, at.y};
-      sum = merged(sum, at.z, w);
-      result = merged(result, batch.o[i], w);
-    }
+    for (int i = 0; i < kManyAtATime; ++i) result.add(weights[i], batch.o[i]);
   }
-  out_of(args, merge, index)[column] = to_bf16(quotient(result, sum));
+  out_of(args, merge, index)[column] = to_bf16(quotient(result.o.at[0], result.sum));
 }
 
-// Of a bucket all launches are alike, so the blocks share whatever merges there are: first the first rows of all
-// merges, then the second rows: most merges have few. Where few partials merge, a block has as many rows as warps.
+// Of a bucket all launches are alike, so the warps share whatever merges there are: the first warp of each block, then
+// the second ones: few parts go to as many multiprocessors as there are.
 template <int kHeadDim>
-__global__ void __launch_bounds__(kHeadDim, 512 / kHeadDim)  // registers for four blocks of 128 on a multiprocessor
+__global__ void __launch_bounds__(kWarps * 32, 4)  // registers for four blocks on a multiprocessor
     merge_kernel(const __grid_constant__ SpanArgs args, const SpanMerge* merges, const SpanMergeCounts* counts) {
-  constexpr int kWarps = kHeadDim / 32;
   __shared__ float4 weights[kWarps][32];
-  const SpanMergeCounts n = *counts;
-  const int all = n.merges * (n.of_many > 0 ? kDecodeRows : kDecodeRows / kWarps), warp = threadIdx.x / 32;
   let_next_kernel_begin();
+  // What no kernel writes is read before the kernels before have ended, and for the next part during this one.
+  const SpanMergeCounts n = *counts;
+  const int all = n.merges * n.parts, stride = kWarps * static_cast<int>(gridDim.x);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const auto merge_at = [&](int i) { return i < all ? merges[i % n.merges] : SpanMerge{}; };
+  int i = warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
+  SpanMerge next = merge_at(i);
   wait_for_kernel_before();
-  for (int i = blockIdx.x; i < all; i += gridDim.x) {
-    const SpanMerge merge = merges[i % n.merges];
-    const int round = i / n.merges, num_rows = merge.num_tokens * merge.num_heads;
+#pragma unroll 1
+  for (; i < all; i += stride) {
+    const SpanMerge merge = next;
+    const int part = i / n.merges;
+    next = merge_at(i + stride);
+    if (part >= span_merge_parts(merge, kHeadDim)) continue;
     if (merge.count > kFewPartials) {
-      if (round < num_rows) merge_many<kHeadDim>(args, merge, round, weights[warp]);
+      merge_many<kHeadDim>(args, merge, part, weights[warp]);
     } else {
-      const int row = round * kWarps + warp;
-      if (row < num_rows) merge_few<kHeadDim>(args, merge, row, weights[warp]);
+      merge_few<kHeadDim>(args, merge, part, weights[warp]);
     }
   }
 }
@@ -154,7 +188,7 @@ __global__ void __launch_bounds__(kHeadDim, 512 / kHeadDim)  // registers for fo
 cudaError_t span_merge(const SpanArgs& args, const SpanMerge* merges, const SpanMergeCounts* counts,
                        std::int32_t num_blocks, cudaStream_t stream) {
   const auto kernel = args.layout.head_dim == 128 ? merge_kernel<128> : merge_kernel<64>;
-  return launch_overlapped(kernel, num_blocks, args.layout.head_dim, 0, stream, args, merges, counts);
+  return launch_overlapped(kernel, num_blocks, kWarps * 32, 0, stream, args, merges, counts);
 }
 
 }  // namespace mortise::cuda

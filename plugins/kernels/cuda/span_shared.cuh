@@ -17,41 +17,64 @@ struct SharedShape {
   static constexpr int kColumnsStride = 1024, kRowsStride = kHeadDim / 64 * 1024;  // of the cache and of q
 };
 
-// Brings K and V of a block's runs, span after span. Lane i of its warp asks for chunk i.
+// Brings K and V of a block's runs, span after span. Lane i of its warp asks for chunk i. What is made before the
+// kernels before have ended has read the lists of the first run meanwhile.
 template <int kHeadDim>
-__device__ __forceinline__ void feed_shared(const SpanArgs& args, const SharedRun* run, const SharedRun* end,
-                                            Ring<kHeadDim>& ring) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const auto block_of = [&](const SharedRun& of, int span) {
-    const int key = span * kSpan + lane % kSpanChunks * kKeyChunk;
-    return args.block_table[of.table + (key >> args.layout.block_shift)];
-  };
-  const auto copy_half = [&](const Bf16Bits* from) {
-    ring.wait_free();
-    if (lane == 0) expect_bytes(ring.full(), RingShape<kHeadDim>::kHalfBytes);
-    __syncwarp();
-    if (lane < kSpanChunks) {
-      copy_bulk(ring.half() + lane * Piece<kHeadDim>::kBytes, from, Piece<kHeadDim>::kBytes, ring.full());
-    }
-    ring.advance();
-  };
+class SharedFeeder {
+ public:
+  __device__ SharedFeeder(const SpanArgs& args, const SharedRun* run, const SharedRun* end, Ring<kHeadDim>& ring)
+      : args_(args), next_run_(run), end_(end), ring_(ring), lane_(static_cast<int>(threadIdx.x) % 32) {
+    enter_run();
+  }
+
+  __device__ __forceinline__ void feed_all() {
 #pragma unroll 1
-  for (; run != end; ++run) {
-    const SharedRun current = *run;
-    std::int64_t block = block_of(current, current.span_begin);
+    for (; !done_; enter_run()) {
 #pragma unroll 1
-    for (int span = current.span_begin; span < current.span_end; ++span) {
-      const int key = span * kSpan + lane % kSpanChunks * kKeyChunk;
-      const Bf16Bits* from =
-          args.kv + block * static_cast<std::int64_t>(args.layout.block_elements) +
-          static_cast<std::int64_t>(current.kv_head) * static_cast<std::int64_t>(args.layout.head_elements) +
-          (key & (args.layout.block_size - 1)) * kHeadDim;
-      if (span + 1 < current.span_end) block = block_of(current, span + 1);  // long before it is needed
-      copy_half(from);
-      copy_half(from + args.layout.block_size * kHeadDim);
+      for (int span = run_.span_begin; span < run_.span_end; ++span) {
+        const Bf16Bits* from =
+            args_.kv + block_ * static_cast<std::int64_t>(args_.layout.block_elements) +
+            static_cast<std::int64_t>(run_.kv_head) * static_cast<std::int64_t>(args_.layout.head_elements) +
+            (key(span) & (args_.layout.block_size - 1)) * kHeadDim;
+        if (span + 1 < run_.span_end) block_ = block_of(span + 1);  // long before it is needed
+        copy_half(from);
+        copy_half(from + args_.layout.block_size * kHeadDim);
+      }
     }
   }
-}
+
+ private:
+  __device__ __forceinline__ void enter_run() {
+    done_ = next_run_ == end_;
+    if (done_) return;
+    run_ = *next_run_++;
+    block_ = block_of(run_.span_begin);
+  }
+  __device__ __forceinline__ int key(int span) const {
+    return span * kSpan + lane_ % kSpanChunks * kKeyChunk;
+  }
+  __device__ __forceinline__ std::int64_t block_of(int span) const {
+    return args_.block_table[run_.table + (key(span) >> args_.layout.block_shift)];
+  }
+  __device__ __forceinline__ void copy_half(const Bf16Bits* from) {
+    ring_.wait_free();
+    if (lane_ == 0) expect_bytes(ring_.full(), RingShape<kHeadDim>::kHalfBytes);
+    __syncwarp();
+    if (lane_ < kSpanChunks) {
+      copy_bulk(ring_.half() + lane_ * Piece<kHeadDim>::kBytes, from, Piece<kHeadDim>::kBytes, ring_.full());
+    }
+    ring_.advance();
+  }
+
+  const SpanArgs& args_;
+  const SharedRun* next_run_;
+  const SharedRun* const end_;
+  Ring<kHeadDim>& ring_;
+  const int lane_;
+  bool done_ = false;
+  SharedRun run_;
+  std::int64_t block_ = 0;
+};
 
 template <int kHeadDim>
 class SharedTile {
@@ -65,9 +88,16 @@ class SharedTile {
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  __device__ __forceinline__ void do_run(const SharedRun& run) {
-    load_queries(run);
-    load_rows(run);
+  // Reads the run's lists.
+  __device__ __forceinline__ void enter(const SharedRun& run) {
+    run_ = run;
+    find_queries();
+    load_rows();
+  }
+
+  __device__ __forceinline__ void do_run() {
+    const SharedRun run = run_;
+    load_queries();
     partial_ = run.partial;
     folds_ = run.folds != 0;
     m_[0] = m_[1] = -infinity(), sum_[0] = sum_[1] = 0.0f;
@@ -80,44 +110,51 @@ class SharedTile {
 
  private:
   using Output = float[kHeadDim / 8][4];
+  static constexpr int kUnits = kHeadDim / 8, kThreads = kDecodeWarps * 32, kEach = kSharedRows * kUnits / kThreads;
 
-  // All threads: rows of q as the cache has its rows. Rows that are not there are zeros.
-  __device__ __forceinline__ void load_queries(const SharedRun& run) {
-    constexpr int kUnits = kHeadDim / 8, kThreads = kDecodeWarps * 32, kEach = kSharedRows * kUnits / kThreads;
-    const int group_head = run.kv_head * args_.heads_per_kv_head;
-    const auto row_of = [](int i) { return (i * kThreads + static_cast<int>(threadIdx.x)) / kUnits; };
-    const int unit = static_cast<int>(threadIdx.x) % kUnits;
-    // All at once, one kind of load after the other: each takes long.
-    std::int64_t at[kEach];
-    uint4 values[kEach];
+  // Of the rows of q that a thread loads a part of.
+  __device__ static int row_of(int i) {
+    return (i * kThreads + static_cast<int>(threadIdx.x)) / kUnits;
+  }
+  __device__ static int unit() {
+    return static_cast<int>(threadIdx.x) % kUnits;
+  }
+
+  __device__ __forceinline__ void find_queries() {
+    const int group_head = run_.kv_head * args_.heads_per_kv_head;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      const SharedRow& from = rows_[run.first_row + min(row_of(i), run.num_rows - 1)];
-      at[i] = from.row * args_.q_row_stride + (group_head + from.head) * args_.q_head_stride + unit * 8;
+      const SharedRow& from = rows_[run_.first_row + min(row_of(i), run_.num_rows - 1)];
+      queries_at_[i] = from.row * args_.q_row_stride + (group_head + from.head) * args_.q_head_stride + unit() * 8;
     }
+  }
+
+  // All threads: rows of q as the cache has its rows. Rows that are not there are zeros.
+  __device__ __forceinline__ void load_queries() {
+    uint4 values[kEach];  // all at once: each takes long
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) values[i] = *reinterpret_cast<const uint4*>(args_.q + at[i]);
+    for (int i = 0; i < kEach; ++i) values[i] = *reinterpret_cast<const uint4*>(args_.q + queries_at_[i]);
     sync_users();  // all are through with those before
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      if (row_of(i) >= run.num_rows) values[i] = uint4{0, 0, 0, 0};
-      *reinterpret_cast<uint4*>(queries_ + span_offset(kHeadDim, row_of(i), unit * 8) * 2) = values[i];
+      if (row_of(i) >= run_.num_rows) values[i] = uint4{0, 0, 0, 0};
+      *reinterpret_cast<uint4*>(queries_ + span_offset(kHeadDim, row_of(i), unit() * 8) * 2) = values[i];
     }
     publish_writes();
     sync_users();
   }
 
   // What a lane needs of its two rows.
-  __device__ __forceinline__ void load_rows(const SharedRun& run) {
+  __device__ __forceinline__ void load_rows() {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = warp_ * 16 + lane_ / 4 + 8 * half;
-      real_[half] = row < run.num_rows;
+      real_[half] = row < run_.num_rows;
       sees_[half] = {0, 0x7fffffff};
       if (!real_[half]) continue;
-      const SharedRow& from = rows_[run.first_row + row];
+      const SharedRow& from = rows_[run_.first_row + row];
       sees_[half] = visible_at(from.position, args_.window);
-      first_partial_[half] = from.partial + run.kv_head * from.kv_head_stride;
+      first_partial_[half] = from.partial + run_.kv_head * from.kv_head_stride;
       partial_stride_[half] = from.partial_stride;
     }
   }
@@ -204,6 +241,8 @@ class SharedTile {
   Ring<kHeadDim>& ring_;
   char* const queries_;
   const int warp_, lane_;
+  SharedRun run_;
+  std::int64_t queries_at_[kEach];
   Visible sees_[2];
   bool real_[2];
   int first_partial_[2] = {}, partial_stride_[2] = {}, partial_ = 0;
@@ -211,17 +250,5 @@ class SharedTile {
   float m_[2], sum_[2];  // of what is folded so far
   Output o_;
 };
-
-// A block's runs, for the warps that use the ring. `memory` begins at a multiple of 1024.
-template <int kHeadDim>
-__device__ __forceinline__ void share_spans(const SpanArgs& args, const SharedRow* rows, const SharedRun* run,
-                                            const SharedRun* end, Ring<kHeadDim>& ring, char* memory) {
-  SharedTile<kHeadDim> tile(args, rows, ring, memory);
-#pragma unroll 1
-  for (; run != end; ++run) {
-    const SharedRun current = *run;
-    tile.do_run(current);
-  }
-}
 
 }  // namespace mortise::cuda::span
