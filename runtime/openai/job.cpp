@@ -129,7 +129,6 @@ void run_job(Engine& engine, std::vector<Request> requests, JobDone done) {
 
 void run_job(Engine& engine, RequestSeries requests, std::size_t max_open_tokens, JobDone done) {
   if (requests.count == 0) return done({}, {});
-  for (std::size_t i = 0; i < requests.count; ++i) engine.check(requests.make(i));
   std::make_shared<Turns>(engine, std::move(requests), max_open_tokens, std::move(done))->start();
 }
 

@@ -17,7 +17,7 @@ struct ScoreWork {
   Request plain;  // what all requests have in common
 };
 
-std::shared_ptr<ScoreWork> read_work(const Body& body, const Tokenizer& tokenizer) {
+std::shared_ptr<ScoreWork> read_work(const Body& body, const Tokenizer& tokenizer, const Engine& engine) {
   const nlohmann::json& completions = body.require("completions");
   if (!completions.is_array()) fail_type("completions", "a list", completions);
   check_count(completions.size(), "completions");
@@ -25,9 +25,14 @@ std::shared_ptr<ScoreWork> read_work(const Body& body, const Tokenizer& tokenize
   work->plain.sampling.max_tokens = 0;
   read_scheduling(body, work->plain);
   ScoreSplitter splitter(body.require("prompt"), tokenizer, body.boolean("add_special_tokens").value_or(true));
+  if (!splitter.prompt().empty()) {
+    Request alone = work->plain;
+    alone.prompt = splitter.prompt();
+    engine.check(alone);
+  }
   std::size_t num_tokens = 0;
   for (const nlohmann::json& completion : completions) {
-    work->completions.push_back(splitter.split(completion));
+    work->completions.push_back(splitter.split(completion, fmt::format("completions[{}]", work->completions.size())));
     num_tokens += work->completions.back().completion.size();
     if (num_tokens <= kMaxLogprobs) continue;
     fail("completions: the first {} of {} have {} tokens; at most {} are scored for one body: send several bodies",
@@ -46,10 +51,21 @@ Request make_request(const ScoreWork& work, std::size_t index) {
   return request;
 }
 
+void check(const Engine& engine, const ScoreWork& work) {
+  for (std::size_t i = 0; i < work.completions.size(); ++i) {
+    try {
+      engine.check(make_request(work, i));
+    } catch (const Error& error) {
+      fail("completions[{}], with the prompt before it: {}", i, error.what());
+    }
+  }
+}
+
 }  // namespace
 
 void Service::score(const nlohmann::json& json, const AnswerStamp& stamp, std::function<void(Answer)> done) {
-  const auto work = read_work(Body(json), tokenizer_);
+  const auto work = read_work(Body(json), tokenizer_, engine_);
+  check(engine_, *work);
   const auto make = [this, stamp](const JobResult& result) {
     nlohmann::ordered_json answer = answer_head("score", "score", info_, stamp);
     auto list = nlohmann::ordered_json::array();

@@ -55,30 +55,33 @@ ScoreSplitter::ScoreSplitter(const nlohmann::json& prompt, const Tokenizer& toke
   context_ids_ = tokenizer_.encode(context_, add_special_tokens_);
 }
 
-ScoreTokens ScoreSplitter::split(const nlohmann::json& completion) {
+ScoreTokens ScoreSplitter::split(const nlohmann::json& completion, const std::string& name) {
   if (text_ != nullptr && completion.is_string()) {
     const std::string text = spaces_ + completion.get_ref<const std::string&>();
-    return context_.empty() ? behind_nothing(text) : behind_text(text);
+    return context_.empty() ? behind_nothing(own_tokens(text)) : behind_text(text);
   }
   if (!whole_) whole_ = shared(tokenizer_.encode(*text_, add_special_tokens_));
-  std::vector<std::int32_t> ids = read_tokens(completion, "completions", tokenizer_, /*add_special_tokens=*/false);
-  if (whole_->empty()) fail("prompt is empty; the first token of a completion needs one before it");
+  std::vector<std::int32_t> ids = read_tokens(completion, name, tokenizer_, /*add_special_tokens=*/false);
+  if (whole_->empty()) return behind_nothing(std::move(ids));
   return {whole_, std::move(ids)};
 }
 
 ScoreTokens ScoreSplitter::behind_text(const std::string& completion) {
   const std::vector<std::int32_t> both = tokenizer_.encode(context_ + completion, add_special_tokens_);
-  if (context_ids_.empty()) return behind_nothing(completion);  // a text that normalisation takes away
+  if (context_ids_.empty()) return behind_nothing(own_tokens(completion));  // a text that normalisation takes away
   if (both.size() > context_ids_.size() || completion.empty()) {
     return {shared(context_ids_), from(both, context_ids_.size())};
   }
   const auto common = std::ranges::mismatch(context_ids_, both).in1 - context_ids_.begin();
-  if (common == 0) return behind_nothing(context_ + completion);
+  if (common == 0) return behind_nothing(own_tokens(context_ + completion));
   return {shared({context_ids_.begin(), context_ids_.begin() + common}), from(both, static_cast<std::size_t>(common))};
 }
 
-ScoreTokens ScoreSplitter::behind_nothing(const std::string& completion) {
-  std::vector<std::int32_t> ids = tokenizer_.encode(completion, /*add_special_tokens=*/false);
+std::vector<std::int32_t> ScoreSplitter::own_tokens(const std::string& completion) const {
+  return tokenizer_.encode(completion, /*add_special_tokens=*/false);
+}
+
+ScoreTokens ScoreSplitter::behind_nothing(std::vector<std::int32_t> ids) {
   const std::optional<std::int32_t> prefix = prefix_token(tokenizer_);
   if (!prefix) {
     fail(

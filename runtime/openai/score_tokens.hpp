@@ -20,24 +20,28 @@ struct ScoreTokens {
   std::vector<std::int32_t> completion;
 };
 
-// Splits the completions of one prompt. Ids are taken as they are. Two texts are split so:
+// Splits the completions of one prompt. Behind an empty one stands the tokenizer's first token, or else its end token;
+// a completion that begins with that one gives it away. Otherwise ids are taken as they are, and two texts are split
+// so:
 //   - white space at the end of the prompt belongs to the completion: tokens begin with a space, few end with one;
 //   - the completion's tokens are those of both texts together, from the number of the prompt's tokens on. Where the
-//     texts grow together so far that this leaves none, they are those behind the tokens that both have in common;
-//   - behind an empty prompt comes the completion's own text, and the prompt is the tokenizer's first token, or else
-//     its end token; a completion that begins with that one gives it away.
+//     texts grow together so far that this leaves none, they are those behind the tokens that both have in common.
 // What the post-processor adds goes before the prompt (unless it begins with its text), never before a completion.
 class ScoreSplitter {
  public:
   // REQUIRES: `tokenizer` and `prompt` outlive it. Throws an Error when the prompt is neither text nor a list of ids.
   ScoreSplitter(const nlohmann::json& prompt, const Tokenizer& tokenizer, bool add_special_tokens);
 
-  // Throws an Error when `completion` is neither text nor a list of ids, or nothing is there that could predict it.
-  ScoreTokens split(const nlohmann::json& completion);
+  // Throws an Error when `completion`, called `name`, is neither text nor a list of ids, or nothing is there that could
+  // predict it.
+  ScoreTokens split(const nlohmann::json& completion, const std::string& name);
+  // The prompt's tokens, of a text without the white space at its end; none if it is empty.
+  const std::vector<std::int32_t>& prompt() const { return whole_ ? *whole_ : context_ids_; }
 
  private:
   ScoreTokens behind_text(const std::string& completion);
-  ScoreTokens behind_nothing(const std::string& completion);
+  ScoreTokens behind_nothing(std::vector<std::int32_t> completion);
+  std::vector<std::int32_t> own_tokens(const std::string& completion) const;
   SharedTokens shared(std::vector<std::int32_t> prompt);
 
   const Tokenizer& tokenizer_;

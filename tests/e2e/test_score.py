@@ -46,6 +46,20 @@ def test_bad_lines_get_an_error_line_with_their_number(jsonl):
     assert answers[0]["completions"] == answers[4]["completions"]
 
 
+def test_a_mistake_names_the_prompt_or_the_completion(jsonl):
+    _, answers = jsonl("score", [{"prompt": "a", "completions": ["ok", [5, 99999]]},
+                                 {"prompt": "a", "completions": ["ok", "word " * 3000]},
+                                 {"prompt": "a", "completions": ["ok", None]},
+                                 {"prompt": [99999], "completions": []},
+                                 {"prompt": "word " * 3000, "completions": []}])
+    messages = [a["error"]["message"] for a in answers]
+    assert messages[0].startswith("line 1: completions[1], with the prompt before it: the prompt has token id 99999")
+    assert messages[1].startswith("line 2: completions[1], with the prompt before it: prompt of ")
+    assert messages[2] == "line 3: completions[1]: expected text or a list of token ids, got null"
+    assert messages[3].startswith("line 4: the prompt has token id 99999; ids are from 0 to ")
+    assert messages[4].startswith("line 5: prompt of 3002 tokens exceeds max_model_len ")
+
+
 def test_texts_are_split_as_the_harness_splits_them(jsonl):
     """Spaces at the end of a prompt belong to the completion; behind no prompt comes the first token."""
     _, answers = jsonl("score", [{"prompt": "The cat ", "completions": ["sat", "ran"]},

@@ -73,23 +73,6 @@ TEST_F(RequestSeriesTest, TheEngineHasNoMoreOfItAtATimeThanMayBeOpen) {
   EXPECT_EQ(most, 4);  // of 6 tokens each; more: the engine got the whole series
 }
 
-TEST_F(RequestSeriesTest, AllAreCheckedBeforeAnyRuns) {
-  start();
-  RequestSeries requests = series(40, 5);
-  requests.make = [make = requests.make](std::size_t index) {
-    Request request = make(index);
-    if (index == 39) request.prompt[2] = 1000;
-    return request;
-  };
-  try {
-    run(std::move(requests), 1);
-    ADD_FAILURE() << "it was accepted";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the prompt has token id 1000"));
-  }
-  EXPECT_EQ(engine->stats().num_steps, 0u);
-}
-
 TEST_F(RequestSeriesTest, AFailureEndsItWithoutTheRest) {
   world = std::make_unique<FakeWorld>(small_limits());
   world->before_forward = [](std::int64_t count) {

@@ -32,7 +32,7 @@ TEST(ScoreSplitter, SplitsTextsAsTheHarnessDoes) {
     ASSERT_GT(pairs.size(), 100u);
     for (const Json& pair : pairs) {
       ScoreSplitter splitter(pair[0], tokenizer, /*add_special_tokens=*/true);
-      const ScoreTokens tokens = splitter.split(pair[1]);
+      const ScoreTokens tokens = splitter.split(pair[1], "completions[0]");
       EXPECT_EQ(*tokens.prompt, pair[2].get<Ids>()) << folder << " " << pair;
       EXPECT_EQ(tokens.completion, pair[3].get<Ids>()) << folder << " " << pair;
     }
@@ -42,22 +42,24 @@ TEST(ScoreSplitter, SplitsTextsAsTheHarnessDoes) {
 TEST(ScoreSplitter, IdsAreTakenAsTheyAre) {
   const Json prompt = {5, 6};
   ScoreSplitter ids(prompt, demo(), true);
-  EXPECT_EQ(*ids.split({7, 8}).prompt, (Ids{5, 6}));
-  EXPECT_EQ(ids.split({7, 8}).completion, (Ids{7, 8}));
-  EXPECT_EQ(ids.split(Json::array()).completion, Ids{});
-  EXPECT_EQ(ids.split(" a").completion, demo().encode(" a", false));
+  EXPECT_EQ(*ids.split({7, 8}, "completions[0]").prompt, (Ids{5, 6}));
+  EXPECT_EQ(ids.split({7, 8}, "completions[0]").completion, (Ids{7, 8}));
+  EXPECT_EQ(ids.split(Json::array(), "completions[0]").completion, Ids{});
+  EXPECT_EQ(ids.split(" a", "completions[0]").completion, demo().encode(" a", false));
 
   const Json text = "The cat ";
   ScoreSplitter mixed(text, demo(), true);
-  EXPECT_EQ(*mixed.split({7}).prompt, demo().encode("The cat ", true));  // its last space is not theirs to take
-  EXPECT_EQ(*mixed.split("sat").prompt, demo().encode("The cat", true));
-  EXPECT_EQ(mixed.split("sat").completion, demo().encode(" sat", false));
+  EXPECT_EQ(*mixed.split({7}, "completions[0]").prompt,
+            demo().encode("The cat ", true));  // its last space is not theirs to take
+  EXPECT_EQ(*mixed.split("sat", "completions[0]").prompt, demo().encode("The cat", true));
+  EXPECT_EQ(mixed.split("sat", "completions[0]").completion, demo().encode(" sat", false));
 }
 
 TEST(ScoreSplitter, CompletionsThatAgreeOnThePromptShareIt) {
   const Json prompt = "The cat";
   ScoreSplitter splitter(prompt, demo(), true);
-  EXPECT_EQ(splitter.split(" sat").prompt.get(), splitter.split(" ran").prompt.get());
+  EXPECT_EQ(splitter.split(" sat", "completions[0]").prompt.get(),
+            splitter.split(" ran", "completions[0]").prompt.get());
 }
 
 TEST(ScoreSplitter, ACompletionThatGrowsIntoThePromptIsScoredFromWhereTheyPart) {
@@ -65,7 +67,7 @@ TEST(ScoreSplitter, ACompletionThatGrowsIntoThePromptIsScoredFromWhereTheyPart) 
   // A text whose last token takes more of what follows, until no token of its own is left.
   const Json prompt = "th";
   ScoreSplitter splitter(prompt, tokenizer, true);
-  const ScoreTokens tokens = splitter.split("e");
+  const ScoreTokens tokens = splitter.split("e", "completions[0]");
   const Ids whole = tokenizer.encode("the", true);
   ASSERT_EQ(whole.size(), tokenizer.encode("th", true).size())
       << "another example is needed: these do not grow together";
@@ -77,23 +79,41 @@ TEST(ScoreSplitter, ACompletionThatGrowsIntoThePromptIsScoredFromWhereTheyPart) 
 
 TEST(ScoreSplitter, WithoutSpecialTokensNoneIsAdded) {
   const Json prompt = "The cat", spelled = "<|bos|>The cat";
-  EXPECT_EQ(*ScoreSplitter(prompt, demo(), false).split(" sat").prompt, demo().encode("The cat", false));
-  EXPECT_EQ(*ScoreSplitter(spelled, demo(), true).split(" sat").prompt, demo().encode("The cat", true));
+  EXPECT_EQ(*ScoreSplitter(prompt, demo(), false).split(" sat", "completions[0]").prompt,
+            demo().encode("The cat", false));
+  EXPECT_EQ(*ScoreSplitter(spelled, demo(), true).split(" sat", "completions[0]").prompt,
+            demo().encode("The cat", true));
+}
+
+TEST(ScoreSplitter, BehindAnEmptyPromptStandsTheFirstTokenWhateverItIsWrittenAs) {
+  const std::int32_t first = *demo().bos_id();
+  const Json ids = Json::array(), text = "";
+  for (const Json* prompt : {&ids, &text}) {
+    for (const bool add_special_tokens : {false, true}) {
+      ScoreSplitter splitter(*prompt, demo(), add_special_tokens);
+      for (const Json& completion : {Json("a"), Json(demo().encode("a", false))}) {
+        const ScoreTokens tokens = splitter.split(completion, "completions[0]");
+        EXPECT_EQ(*tokens.prompt, Ids{first});
+        EXPECT_EQ(tokens.completion, demo().encode("a", false));
+      }
+    }
+  }
+  ScoreSplitter splitter(ids, demo(), true);
+  EXPECT_EQ(splitter.split({first, 7}, "completions[0]").completion, Ids{7});  // it gives it away, as a text does
 }
 
 TEST(ScoreSplitter, NamesWhatIsWrong) {
   const auto refusal = [](const Json& prompt, const Json& completion) -> std::string {
     try {
-      ScoreSplitter(prompt, demo(), true).split(completion);
+      ScoreSplitter(prompt, demo(), true).split(completion, "completions[3]");
     } catch (const Error& error) {
       return error.what();
     }
     return "accepted";
   };
   EXPECT_EQ(refusal(7, "a"), "prompt: expected text or a list of token ids, got 7");
-  EXPECT_EQ(refusal("a", 7), "completions: expected text or a list of token ids, got 7");
-  EXPECT_EQ(refusal("a", {"b"}), "completions: expected token ids, got \"b\"");
-  EXPECT_EQ(refusal(Json::array(), {7}), "prompt is empty; the first token of a completion needs one before it");
+  EXPECT_EQ(refusal("a", 7), "completions[3]: expected text or a list of token ids, got 7");
+  EXPECT_EQ(refusal("a", {"b"}), "completions[3]: expected token ids, got \"b\"");
   EXPECT_EQ(refusal("", "a"), "accepted");  // behind <|bos|>
 }
 
