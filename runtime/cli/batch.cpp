@@ -10,6 +10,7 @@
 #include "cli/commands.hpp"
 #include "cli/json_lines_command.hpp"
 #include "error.hpp"
+#include "jsonl/output_lines.hpp"
 #include "openai/body.hpp"
 
 namespace mortise {
@@ -55,6 +56,14 @@ void read_line(const InputLine& line, std::size_t max_line_bytes, BatchLine& bat
   batch.body = std::move(*body);
 }
 
+// In place of an answer for which a file has no room.
+Answer too_long(std::size_t bytes) {
+  return error_answer(400,
+                      fmt::format("the answer takes a line of {} bytes, and at most {} are written: ask for fewer log "
+                                  "probabilities, or send several bodies",
+                                  bytes, kMaxOutputLineBytes));
+}
+
 std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& finish) {
   const LineIdentity identity(line);
   const std::string id = kIdPrefix + identity.hex;
@@ -72,10 +81,14 @@ std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& 
   Json& body = batch.body;
   if (!body.contains("seed") || body["seed"].is_null()) body["seed"] = identity.seed;
   const auto answered = [id, custom_id = batch.custom_id, finish](const Answer& answer) {
-    const bool failed = answer.status != 200;
-    OrderedJson response = {{"status_code", answer.status}, {"request_id", id}, {"body", answer.body}};
-    finish({result_line(id, custom_id, std::move(response), nullptr), failed,
-            failed ? 0 : answer.body["usage"]["total_tokens"].get<std::uint64_t>()});
+    const auto text_of = [&](const Answer& of) {
+      OrderedJson response = {{"status_code", of.status}, {"request_id", id}, {"body", of.body}};
+      return result_line(id, custom_id, std::move(response), nullptr);
+    };
+    std::string text = text_of(answer);
+    if (answer.status != 200) return finish({std::move(text), true, 0});
+    if (text.size() > kMaxOutputLineBytes) return finish({text_of(too_long(text.size())), true, 0});
+    finish({std::move(text), false, answer.body["usage"]["total_tokens"].get<std::uint64_t>()});
   };
   run.session.pipeline_for(body).service.handle(batch.url, body, answered,
                                                 {identity.hex, run.created, /*schedule_figures=*/false});

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -25,11 +26,12 @@ void log_to_stderr() {
   spdlog::set_default_logger(std::move(logger));
 }
 
-// A descriptor that the caller has closed would be the next file's: a checkpoint in the place of standard input.
+// A descriptor that the caller has closed would be the next file's: a checkpoint in the place of standard input. A
+// closed input is an empty one; to a closed output nothing can be written, so that no answer is lost in silence.
 void open_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) < 0) [[maybe_unused]]
-      const int opened = ::open("/dev/null", O_RDWR);
+      const int opened = ::open("/dev/null", O_RDONLY);
   }
 }
 
@@ -70,6 +72,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     mortise::open_standard_descriptors();
+    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write
     mortise::log_to_stderr();
     return mortise::run(argc, argv);
   } catch (const std::bad_alloc&) {

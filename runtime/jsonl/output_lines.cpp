@@ -1,10 +1,12 @@
 #include "jsonl/output_lines.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -13,8 +15,12 @@
 namespace mortise {
 namespace {
 
-// Log probabilities of long prompts with alternatives make long lines; more than this no run writes.
-constexpr std::size_t kMaxLineBytes = std::size_t{1} << 28;
+// Whether a pipe's reader goes on reading, asked when a write comes back before its end: that was a signal.
+bool is_read(int fd) {
+  constexpr int kPatienceMs = 1000;
+  pollfd ready{fd, POLLOUT, 0};
+  return ::poll(&ready, 1, kPatienceMs) > 0;
+}
 
 }  // namespace
 
@@ -30,9 +36,10 @@ OutputLines::OutputLines(const std::string& path) : name_(path == "-" ? "standar
   if (!regular_) return;
   if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(fd_);
-    fail("{}: another run is writing this file; wait for its end, or give another file", name_);
+    fail("{}: this file is being written already, by another run (wait for its end) or by this one (give another file)",
+         name_);
   }
-  if (status.st_size > 0) existing_ = std::make_unique<InputLines>(path, kMaxLineBytes);
+  if (status.st_size > 0) existing_ = std::make_unique<InputLines>(path, kMaxOutputLineBytes);
 }
 
 OutputLines::~OutputLines() {
@@ -60,10 +67,10 @@ void OutputLines::write(std::string_view line) {
   text += '\n';
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
-    if (n >= 0) {
-      done += static_cast<std::size_t>(n);
-    } else if (errno != EINTR) {
-      fail("{}: cannot be written: {}", name_, std::strerror(errno));
+    if (n < 0 && errno != EINTR) fail("{}: cannot be written: {}", name_, std::strerror(errno));
+    done += static_cast<std::size_t>(std::max<ssize_t>(n, 0));
+    if (done < text.size() && !is_read(fd_)) {
+      fail("{}: cannot be written: stopped by a signal while nobody reads it", name_);
     }
   }
 }

@@ -2,6 +2,7 @@
 // left in it can be gone through and continued; nothing in the file changes before start().
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,6 +11,9 @@
 #include "jsonl/input_lines.hpp"
 
 namespace mortise {
+
+// Log probabilities of long prompts with alternatives make long lines; a file is not continued behind a longer one.
+inline constexpr std::size_t kMaxOutputLineBytes = std::size_t{1} << 28;
 
 class OutputLines {
  public:
@@ -29,7 +33,9 @@ class OutputLines {
 
   // Keeps the first bytes of the file and goes on behind them; REQUIRES: write() comes after it.
   void start(std::uint64_t keep_bytes);
-  // Adds a line and hands it to the system: it stays when the process dies. Throws an Error.
+  // Adds a line and hands it to the system: it stays when the process dies. Throws an Error: also when a signal comes
+  // while nobody reads a pipe.
+  // REQUIRES: it has at most kMaxOutputLineBytes.
   void write(std::string_view line);
 
  private:

@@ -61,8 +61,9 @@ void check_amount(std::size_t num_prompts, const SamplingParams& params);
 // How many sequences a body for `url` keeps busy, if it is right.
 std::size_t num_sequences(const std::string& url, const nlohmann::json& body);
 
-// Log probabilities of one answer. One with its token's text takes some 70 bytes of it, at most a few hundred: results
-// stay below what a continued file may have in a line. One answer of 131,072 tokens with all alternatives is below it.
+// Log probabilities of one answer. One with its token's text takes some 70 bytes of it, at most a few hundred: memory
+// holds the answer, and a line of a file (jsonl/output_lines.hpp) nearly always. One answer of 131,072 tokens with all
+// alternatives is below it.
 inline constexpr std::size_t kMaxLogprobs = 3'000'000;
 
 // Throws when so many log probabilities would make an answer that neither memory nor a line can hold.

@@ -243,8 +243,8 @@ def test_two_runs_do_not_write_one_file(slow):
     slow.wait_for_lines(first, 1)
     second = slow.run()
     assert second.returncode == 1
-    assert second.stderr == (f"mortise: {slow.target}: another run is writing this file; wait for its end, or give "
-                             "another file\n")
+    assert second.stderr == (f"mortise: {slow.target}: this file is being written already, by another run (wait for "
+                             "its end) or by this one (give another file)\n")
     first.kill()
     first.communicate()
 
