@@ -101,7 +101,7 @@ OpenPipeline& Session::replace_proposers(PartDescription proposer) {
 
 std::size_t Session::index_for(const nlohmann::json& body) const {
   const auto& pipelines = script_.pipelines();
-  if (pipelines.size() == 1 || !body.is_object() || !body.contains("model")) return 0;
+  if (pipelines.size() == 1 || !body.is_object() || !body.contains("model") || body.at("model").is_null()) return 0;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < pipelines.size(); ++i) {
     if (body.at("model") == pipelines[i].name) return i;

@@ -97,7 +97,7 @@ std::vector<GuidedChoice> read_guided_choices(const nlohmann::json& json, const 
     } else if (item.is_array()) {
       choices.emplace_back(read_token_ids(item, fmt::format("{}[{}]", name, choices.size())));
     } else {
-      fail_type(name, kExpected, item);
+      fail_type(fmt::format("{}[{}]", name, choices.size()), "a text or a list of token ids", item);
     }
   }
   return choices;
@@ -125,7 +125,11 @@ std::vector<GuidedChoice> read_choices(const Body& body) {
 
 void fail_type(const std::string& name, const char* what, const nlohmann::json& got) {
   std::string text = got.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  if (text.size() > 60) {
+    std::size_t end = 57;
+    while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // whole characters
+    text = text.substr(0, end) + "...";
+  }
   fail("{}: expected {}, got {}", name, what, text);
 }
 
@@ -187,10 +191,10 @@ std::vector<std::int32_t> read_token_ids(const nlohmann::json& json, const std::
   std::vector<std::int32_t> ids;
   ids.reserve(json.size());
   for (const nlohmann::json& item : json) {
-    if (!item.is_number_integer() || item.get<std::int64_t>() < 0 || item.get<std::int64_t>() > kMaxInt32) {
-      fail_type(where, "token ids", item);
-    }
-    ids.push_back(item.get<std::int32_t>());
+    // 7.0 is an integer, as everywhere.
+    const double id = item.is_number() ? item.get<double>() : -1;
+    if (!(id >= 0 && id <= kMaxInt32 && id == std::floor(id))) fail_type(where, "token ids", item);
+    ids.push_back(static_cast<std::int32_t>(id));
   }
   return ids;
 }
@@ -228,9 +232,10 @@ void check_amount(std::size_t num_prompts, const SamplingParams& params) {
   for (const GuidedChoice& choice : params.choices) bytes += num_bytes(choice) + sizeof choice;
   if (num_prompts * bytes > kMaxCopiedBytes) {
     fail(
-        "the body has {} prompts and {} bytes of stop, choices and logit_bias, which each prompt gets a copy of; send "
-        "several bodies",
-        num_prompts, bytes);
+        "the body has {} prompts and {} bytes of stop, choices and logit_bias, which each prompt gets a copy of; at "
+        "most "
+        "{} bytes in all are taken: send several bodies",
+        num_prompts, bytes, kMaxCopiedBytes);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "error.hpp"
+#include "json/bounded_json.hpp"
 
 namespace mortise {
 
@@ -22,7 +23,7 @@ void Service::handle(const std::string& url, const nlohmann::json& body, std::fu
     if (url == "/v1/completions") return complete(body, stamp, done);
     if (url == "/v1/chat/completions") return chat(body, stamp, done);
     if (url == "/v1/score") return score(body, stamp, done);
-    done(error_answer(404, "url '" + url + "' is not one of /v1/completions, /v1/chat/completions, /v1/score"));
+    done(error_answer(404, "url " + quote(url) + " is not one of /v1/completions, /v1/chat/completions, /v1/score"));
   } catch (const Error& error) {
     done(error_answer(400, error.what()));
   }

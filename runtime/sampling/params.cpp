@@ -34,8 +34,11 @@ void check_choices(const std::vector<GuidedChoice>& choices) {
   }
 }
 
-void check_range(const char* name, double value, double low, double high) {
-  if (!(value >= low && value <= high)) fail("{} is {}; it must be from {} to {}", name, value, low, high);
+template <typename T>
+void check_range(const char* name, T value, int low, int high) {
+  if (!(value >= static_cast<T>(low) && value <= static_cast<T>(high))) {
+    fail("{} is {}; it must be from {} to {}", name, value, low, high);
+  }
 }
 
 void check_token(const char* name, std::int32_t id, std::int32_t vocab_size) {
@@ -63,7 +66,7 @@ void validate(const SamplingParams& params, std::int32_t vocab_size) {
   }
   for (const auto& [id, bias] : params.logit_bias) {
     check_token("logit_bias", id, vocab_size);
-    check_range("logit_bias", bias, -100, 100);
+    if (!(bias >= -100 && bias <= 100)) fail("logit_bias of token {} is {}; it must be from -100 to 100", id, bias);
   }
   if (params.stop_token_ids.size() > kMaxStops) {
     fail("stop_token_ids has {} ids; at most {} are taken", params.stop_token_ids.size(), kMaxStops);

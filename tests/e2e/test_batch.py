@@ -91,7 +91,8 @@ def test_named_pipelines_are_chosen_by_model(jsonl, script):
             "scheduler = fcfs {}, kv_cache = { memory = '64MiB' } }")
     path = script(f"return {{ short = {part % 8}, long = {part % 512} }}")
     process, answers = jsonl("batch", [line("a", model="short", prompt="word " * 20),
-                                       line("b", model="long", prompt="word " * 20), line("c", model="none")], path)
+                                       line("b", model="long", prompt="word " * 20), line("c", model="none"),
+                                       line("d", model=None, prompt="word " * 20)], path)
     assert process.returncode == 1
     assert "max_model_len 8" in json.dumps(answers[0])
     assert answers[1]["response"]["status_code"] == 200

@@ -141,7 +141,7 @@ TEST(ReadSampling, ChoicesNeedAsManyTokensAsTheyNeed) {
 
 TEST(ReadSampling, NamesWhatIsWrongWithChoices) {
   EXPECT_EQ(refusal({{"choices", "yes"}}), "choices: expected a list of texts and lists of token ids, got \"yes\"");
-  EXPECT_EQ(refusal({{"choices", {"yes", 7}}}), "choices: expected a list of texts and lists of token ids, got 7");
+  EXPECT_EQ(refusal({{"choices", {"yes", 7}}}), "choices[1]: expected a text or a list of token ids, got 7");
   EXPECT_EQ(refusal({{"guided_choice", Json::array()}}),
             "guided_choice is an empty list; it must have at least one text or list of token ids, or be left out");
   EXPECT_EQ(refusal({{"choices", {"yes", {5, "a"}}}}), "choices[1]: expected token ids, got \"a\"");
