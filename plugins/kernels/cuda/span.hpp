@@ -31,7 +31,7 @@ constexpr std::int32_t kKeyChunk = 16;             // keys of one step of the te
 constexpr std::int32_t kSpanChunks = kSpan / kKeyChunk;
 constexpr std::int32_t kDecodeRows = 16;    // of a tile of the decode kernel: one mma
 constexpr std::int32_t kSharedRows = 64;    // of a tile of shared spans: one wgmma
-constexpr std::int32_t kPrefillRows = 128;  // of a tile of the prefill kernel: eight warps of 16
+constexpr std::int32_t kPrefillRows = 128;  // of a tile of the prefill kernel: two wgmma
 constexpr std::int32_t kDecodeWarps =
     4;  // of a block of the decode kernel, which is one worker; one more brings K and V
 constexpr std::int32_t kDecodeBlocksPerSm = 2;

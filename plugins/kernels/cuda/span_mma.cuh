@@ -1,5 +1,5 @@
-// span_mma.cuh: the instructions that the span kernels are made of: copies to shared memory in the background,
-// ldmatrix, mma; and where a lane finds its part of a piece of the cache in shared memory.
+// span_mma.cuh: the instructions that the span kernels are made of: ldmatrix, mma; and where a lane finds its part of a
+// piece of the cache in shared memory.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,6 @@ constexpr unsigned kWarp = 0xffffffffu;
 
 __device__ __forceinline__ std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
-}
-
-// 16 bytes, past L1; `bytes` 0: zeros, and nothing is read.
-__device__ __forceinline__ void copy_async(std::uint32_t to, const void* from, int bytes = 16) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void commit_copies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-// Until all but the last `pending` groups of this thread are there.
-template <int pending>
-__device__ __forceinline__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
 __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], std::uint32_t address) {
@@ -97,29 +84,5 @@ struct Piece {
     return static_cast<std::uint32_t>(upper_rows * 16 * kHeadDim + row * 128 + ((unit ^ row) * 16));
   }
 };
-
-// Scores of 16 keys: s[0] of keys 0-7, s[1] of keys 8-15, one step of 16 along head_dim.
-template <int kHeadDim>
-__device__ __forceinline__ void add_scores(float (&s)[2][4], const std::uint32_t (&q)[4], std::uint32_t piece,
-                                           std::uint32_t lane_part, int step) {
-  std::uint32_t k[4];
-  load_matrices(k, Piece<kHeadDim>::address(piece, lane_part, step));
-  mma(s[0], q, k[0], k[1]);
-  mma(s[1], q, k[2], k[3]);
-}
-
-// O += P V over 16 keys, and the sum over P as one more column of V that is all ones.
-template <int kHeadDim>
-__device__ __forceinline__ void add_values(float (&o)[kHeadDim / 8][4], float (&sum)[4], const std::uint32_t (&p)[4],
-                                           std::uint32_t piece, std::uint32_t lane_part) {
-#pragma unroll
-  for (int i = 0; i < kHeadDim / 16; ++i) {
-    std::uint32_t v[4];
-    load_matrices_transposed(v, Piece<kHeadDim>::address(piece, lane_part, i));
-    mma(o[2 * i], p, v[0], v[1]);
-    mma(o[2 * i + 1], p, v[2], v[3]);
-  }
-  mma(sum, p, kOnes, kOnes);
-}
 
 }  // namespace mortise::cuda::span

@@ -1,194 +1,173 @@
-// The prefill kernel: many rows of one sequence; limited by arithmetic. A block has one tile of 128 rows, a warp 16 of
-// them. The block goes through the spans in order; while it computes with one, the next is copied to shared memory.
+// The prefill kernel: many rows of one sequence; limited by arithmetic. A block has one tile of 128 rows, 64 for each
+// of two warpgroups, which take spans in order out of a ring that one warp of a third warpgroup fills. While one of the
+// two computes weights, the tensor cores have the other's products.
 #include "kernels/cuda/span.hpp"
+#include "kernels/cuda/span_ring.cuh"
 #include "kernels/cuda/span_rows.cuh"
+#include "kernels/cuda/span_warpgroup.cuh"
 
 namespace mortise::cuda {
 namespace {
 
 using namespace span;
 
-constexpr int kWarps = kPrefillRows / 16;
-constexpr int kThreads = kWarps * 32;
+constexpr int kGroups = kPrefillRows / kWarpgroupRows, kGroupThreads = 128;
+constexpr int kUsers = kGroups * kGroupThreads, kThreads = kUsers + kGroupThreads;
+constexpr int kManyRegisters = 232, kFewRegisters = 40;  // launched with 168 each
 
 template <int kHeadDim>
 struct Shape {
-  static constexpr int kSteps = kHeadDim / 16;
-  static constexpr int kPieceBytes = Piece<kHeadDim>::kBytes;   // 16 rows
-  static constexpr int kHalfBytes = kSpanChunks * kPieceBytes;  // K or V of a span
-  static constexpr int kQueryBytes = kWarps * kPieceBytes;
-  static constexpr int kBlockBytes = kQueryBytes + 4 * kHalfBytes;  // two spans
+  using RingShape = span::RingShape<kHeadDim, 4, kUsers>;
+  static constexpr int kQueries = RingShape::kBytes;
+  static constexpr int kGroupQueryBytes = kWarpgroupRows * kHeadDim * 2;
+  static constexpr int kBarriers = kQueries + kGroups * kGroupQueryBytes;
+  static constexpr int kBytes = kBarriers + RingShape::kBarrierBytes;
 };
-
 template <int kHeadDim>
-class Tile {
+using PrefillRing = Ring<kHeadDim, typename Shape<kHeadDim>::RingShape>;
+
+// Barriers of the threads that use the ring: of one warpgroup, and of all.
+__device__ __forceinline__ void sync_group(int group) {
+  asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroupThreads) : "memory");
+}
+__device__ __forceinline__ void sync_groups() {
+  asm volatile("bar.sync 4, %0;" ::"n"(kUsers) : "memory");
+}
+
+__device__ __forceinline__ int last_position(const SpanRun& run) {
+  return run.position + run.num_tokens - 1;
+}
+__device__ __forceinline__ Chunks chunks_of(const SpanRun& run, int span, int window) {
+  return span::chunks_of(span, run.position, last_position(run), window);
+}
+
+// One warp; lane i asks for chunk i.
+template <int kHeadDim>
+__device__ __forceinline__ void feed(const SpanArgs& args, const SpanRun& run, PrefillRing<kHeadDim>& ring) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto block_of = [&](int span) -> std::int64_t {
+    const Chunks chunks = chunks_of(run, span, args.window);
+    if (lane < chunks.begin || lane >= chunks.end) return 0;
+    return args.block_table[run.table + ((span * kSpan + lane * kKeyChunk) >> args.layout.block_shift)];
+  };
+  std::int64_t block = block_of(run.span_begin);
+#pragma unroll 1
+  for (int span = run.span_begin; span < run.span_end; ++span) {
+    const Chunks chunks = chunks_of(run, span, args.window);
+    const Bf16Bits* const keys =
+        args.kv + block * static_cast<std::int64_t>(args.layout.block_elements) +
+        static_cast<std::int64_t>(run.kv_head) * static_cast<std::int64_t>(args.layout.head_elements) +
+        ((span * kSpan + lane * kKeyChunk) & (args.layout.block_size - 1)) * kHeadDim;
+    if (span + 1 < run.span_end) block = block_of(span + 1);  // long before it is needed
+    for (const Bf16Bits* from : {keys, keys + args.layout.block_size * kHeadDim}) {
+      ring.wait_free();
+      if (lane == 0) expect_bytes(ring.full(), (chunks.end - chunks.begin) * Piece<kHeadDim>::kBytes);
+      __syncwarp();
+      if (lane >= chunks.begin && lane < chunks.end) {
+        copy_bulk(ring.half() + lane * Piece<kHeadDim>::kBytes, from, Piece<kHeadDim>::kBytes, ring.full());
+      }
+      ring.advance();
+    }
+  }
+}
+
+// 64 rows of the tile, those of one warpgroup.
+template <int kHeadDim>
+class Rows {
  public:
-  __device__ Tile(const SpanArgs& args, const SpanRun& run, std::uint32_t memory)
+  __device__ Rows(const SpanArgs& args, const SpanRun& run, PrefillRing<kHeadDim>& ring, char* memory)
       : args_(args),
         run_(run),
-        warp_(static_cast<int>(threadIdx.x) / 32),
+        ring_(ring),
+        group_(static_cast<int>(threadIdx.x) / kGroupThreads),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        queries_(memory + warp_ * Shape<kHeadDim>::kPieceBytes),
-        spans_(memory + Shape<kHeadDim>::kQueryBytes),
+        first_row_(group_ * kWarpgroupRows),
+        warp_row_(static_cast<int>(threadIdx.x) / 32 * 16),
         num_rows_(run.num_tokens * run.num_heads),
-        last_(run.position + run.num_tokens - 1) {
-    const int first_row = warp_ * 16;
-    working_ = first_row < num_rows_;
-    first_position_ = run.position + first_row / run.num_heads;
-    last_position_ = min(last_, run.position + (first_row + 15) / run.num_heads);
-  }
+        queries_(memory + Shape<kHeadDim>::kQueries + group_ * Shape<kHeadDim>::kGroupQueryBytes) {}
 
-  __device__ void attend() {
-    copy_queries();
-    int block = load_block(run_.span_begin);
-    copy_span(run_.span_begin, block);
-    if (run_.span_begin + 1 < run_.span_end) block = load_block(run_.span_begin + 1);
-    float o[kHeadDim / 8][4], m[2] = {-infinity(), -infinity()}, sum[2] = {0.0f, 0.0f};
-#pragma unroll
-    for (int i = 0; i < kHeadDim / 8; ++i) o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0.0f;
+  __device__ __forceinline__ void attend() {
+    load_queries();
+    const Visible sees[2] = {visible_at(position_of(tile_row(0)), args_.window),
+                             visible_at(position_of(tile_row(1)), args_.window)};
+    const int first = position_of(first_row_), last = position_of(first_row_ + kWarpgroupRows - 1);
+    const int warp_first = position_of(warp_row_), warp_last = position_of(warp_row_ + 15);
+    WarpgroupPartial<kHeadDim> folded;
+    clear(folded);
 #pragma unroll 1
     for (int span = run_.span_begin; span < run_.span_end; ++span) {
-      if (span + 1 < run_.span_end) {
-        copy_span(span + 1, block);
-        if (span + 2 < run_.span_end) block = load_block(span + 2);
+      // Spans that none of these rows sees have P = 0: leaving them out changes no bit.
+      const Chunks seen = span::chunks_of(span, first, last, args_.window);
+      const bool working = first_row_ < num_rows_ && seen.begin < seen.end;
+      WarpgroupPartial<kHeadDim> next;
+      Probabilities p;
+      if (working) {
+        const bool masked = !sees_all(span, warp_first, warp_last, args_.window);
+        weigh_span<kHeadDim>(ring_, shared_address(queries_), span, sees, masked, args_.scale, next.m, p);
       } else {
-        commit_copies();
-        commit_copies();
+        pass();
       }
-      do_span(span, o, m, sum);
-      __syncthreads();  // all have read this span: the next but one takes its place
+      const Chunks there = chunks_of(run_, span, args_.window);
+      if (there.begin > 0 || last_position(run_) < span * kSpan + kSpan - 1) clear_unseen(span, there);
+      if (working) {
+        add_span<kHeadDim>(ring_, p, next);
+        fold(folded, next);
+      } else {
+        pass();
+      }
     }
-    if (working_) write(o, sum);
+    write(folded);
   }
 
  private:
-  // The rows of this warp, as the cache has its rows. No other warp reads them.
-  __device__ void copy_queries() {
-    for (int i = lane_; i < 16 * kHeadDim / 8; i += 32) {
-      const int row = i / (kHeadDim / 8), unit = i % (kHeadDim / 8);
-      const int tile_row = warp_ * 16 + row, token = tile_row / run_.num_heads;
-      const bool real = tile_row < num_rows_;
-      const Bf16Bits* from = args_.q;
-      if (real) {
-        from += (run_.row + token) * args_.q_row_stride +
-                (run_.head + tile_row - token * run_.num_heads) * args_.q_head_stride + unit * 8;
-      }
-      copy_async(queries_ + span_offset(kHeadDim, row, unit * 8) * 2, from, real ? 16 : 0);
-    }
-  }
-
-  // Each warp brings one chunk of K and of V; this is the block in which it lies.
-  __device__ __forceinline__ int load_block(int span) const {
-    const Chunks chunks = chunks_of(span, run_.position, last_, args_.window);
-    if (warp_ < chunks.begin || warp_ >= chunks.end) return 0;
-    return args_.block_table[run_.table + ((span * kSpan + warp_ * kKeyChunk) >> args_.layout.block_shift)];
-  }
-
-  // Two groups of copies: K, then V.
-  __device__ __forceinline__ void copy_span(int span, int block) {
-    const Chunks chunks = chunks_of(span, run_.position, last_, args_.window);
-    const bool mine = warp_ >= chunks.begin && warp_ < chunks.end;
-    const int key = span * kSpan + warp_ * kKeyChunk;
-    const Bf16Bits* from =
-        args_.kv + block * static_cast<std::int64_t>(args_.layout.block_elements) +
-        static_cast<std::int64_t>(run_.kv_head) * static_cast<std::int64_t>(args_.layout.head_elements) +
-        (key & (args_.layout.block_size - 1)) * kHeadDim;
-    const std::uint32_t to = keys_of(span) + warp_ * Shape<kHeadDim>::kPieceBytes;
-    if (mine) {
-#pragma unroll
-      for (int i = 0; i < kHeadDim / 16; ++i) copy_async(to + (i * 32 + lane_) * 16, from + (i * 32 + lane_) * 8);
-    }
-    commit_copies();
-    if (mine) {
-      from += args_.layout.block_size * kHeadDim;
-#pragma unroll
-      for (int i = 0; i < kHeadDim / 16; ++i) {
-        const int unit = i * 32 + lane_;
-        // V beyond the last key counts as 0: what lies there may be NaN, and 0 x NaN is NaN.
-        const int token = unit / kHeadDim * 8 + unit / 8 % 8;
-        copy_async(to + Shape<kHeadDim>::kHalfBytes + unit * 16, from + unit * 8, key + token > last_ ? 0 : 16);
-      }
-    }
-    commit_copies();
-  }
-
-  __device__ __forceinline__ std::uint32_t keys_of(int span) const {
-    return spans_ + (span & 1) * 2 * Shape<kHeadDim>::kHalfBytes;
-  }
-
-  __device__ __forceinline__ void do_span(int span, float (&o)[kHeadDim / 8][4], float (&m)[2], float (&sum)[2]) {
-    // Chunks that no row of this warp sees have P = 0: leaving them out changes no bit.
-    Chunks chunks = chunks_of(span, first_position_, last_position_, args_.window);
-    if (!working_) chunks = {0, 0};
-    const std::uint32_t keys = keys_of(span), values = keys + Shape<kHeadDim>::kHalfBytes;
-    wait_copies<3>();  // of this span's K, V and the next one's two
-    __syncthreads();
-    Probabilities p;
-    float m2[2];
-    if (chunks.begin < chunks.end) weigh(span, chunks, keys, m2, p);
-    wait_copies<2>();
-    __syncthreads();
-    if (chunks.begin < chunks.end) add(chunks, values, m2, p, o, m, sum);
-  }
-
-  __device__ __forceinline__ void weigh(int span, Chunks chunks, std::uint32_t keys, float (&m2)[2], Probabilities& p) {
-    const std::uint32_t by_units = Piece<kHeadDim>::lane_by_units(lane_),
-                        by_rows = Piece<kHeadDim>::lane_by_rows(lane_);
-    Scores s;
-#pragma unroll
-    for (int i = 0; i < kKeyTiles; ++i) s[i][0] = s[i][1] = s[i][2] = s[i][3] = 0.0f;
-#pragma unroll
-    for (int step = 0; step < Shape<kHeadDim>::kSteps; ++step) {
-      std::uint32_t q[4];
-      load_matrices(q, Piece<kHeadDim>::address(queries_, by_rows, step));
-#pragma unroll
-      for (int c = 0; c < kSpanChunks; ++c) {
-        if (c < chunks.begin || c >= chunks.end) continue;
-        std::uint32_t k[4];
-        load_matrices(k, Piece<kHeadDim>::address(keys + c * Shape<kHeadDim>::kPieceBytes, by_units, step));
-        mma(s[2 * c], q, k[0], k[1]);
-        mma(s[2 * c + 1], q, k[2], k[3]);
-      }
-    }
-    const bool masked = !sees_all(span, first_position_, last_position_, args_.window);
-    const int first_key = span * kSpan + 2 * (lane_ % 4);
-    m2[0] = softmax<0>(s, visible_at(position(0), args_.window), first_key, args_.scale, masked, p);
-    m2[1] = softmax<1>(s, visible_at(position(1), args_.window), first_key, args_.scale, masked, p);
-  }
-
-  // The partial's O, merged into what is folded so far.
-  __device__ __forceinline__ void add(Chunks chunks, std::uint32_t values, const float (&m2)[2], const Probabilities& p,
-                                      float (&o)[kHeadDim / 8][4], float (&m)[2], float (&sum)[2]) {
-    const std::uint32_t by_rows = Piece<kHeadDim>::lane_by_rows(lane_);
-    float o2[kHeadDim / 8][4], sums[4] = {};
-#pragma unroll
-    for (int i = 0; i < kHeadDim / 8; ++i) o2[i][0] = o2[i][1] = o2[i][2] = o2[i][3] = 0.0f;
-#pragma unroll
-    for (int c = 0; c < kSpanChunks; ++c) {
-      if (c < chunks.begin || c >= chunks.end) continue;
-      add_values<kHeadDim>(o2, sums, p[c], values + c * Shape<kHeadDim>::kPieceBytes, by_rows);
-    }
-    const Weights w[2] = {merge_weights(m[0], m2[0]), merge_weights(m[1], m2[1])};
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      sum[half] = merged(sum[half], checked_sum(sums[2 * half], m2[half]), w[half]);
-      m[half] = w[half].m;
-#pragma unroll
-      for (int i = 0; i < kHeadDim / 8; ++i) {
-        o[i][2 * half] = merged(o[i][2 * half], o2[i][2 * half], w[half]);
-        o[i][2 * half + 1] = merged(o[i][2 * half + 1], o2[i][2 * half + 1], w[half]);
-      }
-    }
-  }
-
   __device__ __forceinline__ int tile_row(int half) const {
-    return warp_ * 16 + lane_ / 4 + 8 * half;
+    return warp_row_ + lane_ / 4 + 8 * half;
   }
-  __device__ __forceinline__ int position(int half) const {
-    return run_.position + tile_row(half) / run_.num_heads;
+  // Of the row's token; of rows behind the last that of the last token.
+  __device__ __forceinline__ int position_of(int row) const {
+    return min(run_.position + row / run_.num_heads, last_position(run_));
+  }
+  __device__ __forceinline__ const Bf16Bits* query(int row) const {
+    const int token = row / run_.num_heads;
+    return args_.q + (run_.row + token) * args_.q_row_stride +
+           (run_.head + row - token * run_.num_heads) * args_.q_head_stride;
   }
 
-  __device__ void write(const float (&o)[kHeadDim / 8][4], const float (&sum)[2]) const {
+  // Rows of q as the cache has its rows. Rows that are not there are zeros.
+  __device__ __forceinline__ void load_queries() {
+    constexpr int kUnits = kHeadDim / 8;
+#pragma unroll
+    for (int i = static_cast<int>(threadIdx.x) % kGroupThreads; i < kWarpgroupRows * kUnits; i += kGroupThreads) {
+      const int row = i / kUnits, unit = i % kUnits;
+      const bool real = first_row_ + row < num_rows_;
+      const uint4 value =
+          real ? *reinterpret_cast<const uint4*>(query(first_row_ + row) + unit * 8) : uint4{0, 0, 0, 0};
+      *reinterpret_cast<uint4*>(queries_ + span_offset(kHeadDim, row, unit * 8) * 2) = value;
+    }
+    publish_writes();
+    sync_group(group_);
+  }
+
+  // Takes a half from the ring without looking at it.
+  __device__ __forceinline__ void pass() {
+    ring_.wait_full();
+    ring_.leave();
+  }
+
+  // V where no row of the tile sees a key counts as 0: what lies there may be NaN, and 0 x NaN is NaN. All warpgroups.
+  __device__ __forceinline__ void clear_unseen(int span, Chunks there) {
+    constexpr int kUnits = kHeadDim / 8;
+    ring_.wait_full();
+    const int begin = there.begin * kKeyChunk, end = last_position(run_) + 1 - span * kSpan;  // that are seen
+    for (int i = static_cast<int>(threadIdx.x); i < kSpan * kUnits; i += kUsers) {
+      const int token = i / kUnits, unit = i % kUnits;
+      if (token < begin || token >= end) clear_unit_at(ring_.half() + span_offset(kHeadDim, token, unit * 8) * 2);
+    }
+    publish_writes();
+    sync_groups();
+  }
+
+  __device__ __forceinline__ void write(const WarpgroupPartial<kHeadDim>& from) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = tile_row(half), token = row / run_.num_heads;
@@ -196,39 +175,51 @@ class Tile {
       Bf16Bits* out = args_.out + (run_.row + token) * args_.out_row_stride +
                       (run_.head + row - token * run_.num_heads) * args_.out_head_stride + 2 * (lane_ % 4);
 #pragma unroll
-      for (int i = 0; i < kHeadDim / 8; ++i) store_pair(out + 8 * i, o[i][2 * half], o[i][2 * half + 1], sum[half]);
+      for (int i = 0; i < kHeadDim / 8; ++i) {
+        store_pair(out + 8 * i, from.o[i][2 * half], from.o[i][2 * half + 1], from.sum[half]);
+      }
     }
   }
 
   const SpanArgs& args_;
   const SpanRun& run_;
-  const int warp_, lane_;
-  const std::uint32_t queries_, spans_;
+  PrefillRing<kHeadDim>& ring_;
+  const int group_, lane_;
+  const int first_row_, warp_row_;  // of the tile: this warpgroup's, this warp's
   const int num_rows_;
-  const int last_;                      // position of the tile's last row
-  int first_position_, last_position_;  // of this warp's rows
-  bool working_;
+  char* const queries_;
 };
 
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads, 1)
     prefill_kernel(const __grid_constant__ SpanArgs args, const SpanRun* runs) {
-  extern __shared__ uint4 memory[];
+  extern __shared__ __align__(1024) char memory[];
+  const std::uint32_t at = shared_address(memory), barriers = at + Shape<kHeadDim>::kBarriers;
+  if (threadIdx.x == 0) PrefillRing<kHeadDim>::make(barriers);
+  __syncthreads();
   const SpanRun run = runs[blockIdx.x];
-  Tile<kHeadDim>(args, run, shared_address(memory)).attend();
+  PrefillRing<kHeadDim> ring(at, barriers);
+  if (threadIdx.x >= kUsers) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
+    if (threadIdx.x / 32 != kUsers / 32) return;
+    see_writes();
+    feed<kHeadDim>(args, run, ring);
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
+    Rows<kHeadDim>(args, run, ring, memory).attend();
+  }
 }
 
 template <int kHeadDim>
 cudaError_t launch(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, cudaStream_t stream) {
-  prefill_kernel<kHeadDim>
-      <<<static_cast<unsigned>(num_runs), kThreads, Shape<kHeadDim>::kBlockBytes, stream>>>(args, runs);
+  prefill_kernel<kHeadDim><<<static_cast<unsigned>(num_runs), kThreads, Shape<kHeadDim>::kBytes, stream>>>(args, runs);
   return cudaGetLastError();
 }
 
 template <int kHeadDim>
 cudaError_t prepare() {
   return cudaFuncSetAttribute(prefill_kernel<kHeadDim>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              Shape<kHeadDim>::kBlockBytes);
+                              Shape<kHeadDim>::kBytes);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// span_ring.cuh: how K and V come to the warps of a block of the decode kernel: halves of spans (K or V) in three
-// places of shared memory in turn. One warp asks for them, the others use them; barriers in shared memory tell each
-// side when a place is full or free.
+// span_ring.cuh: how K and V come to the warps of a block: halves of spans (K or V) in some places of shared memory in
+// turn. One warp asks for them, the others use them; barriers in shared memory tell each side when a place is full or
+// free.
 #pragma once
 
 #include "kernels/cuda/span.hpp"
@@ -9,26 +9,27 @@
 
 namespace mortise::cuda::span {
 
-template <int kHeadDim>
+// kUsers: the threads that use it.
+template <int kHeadDim, int kNumPlaces = 3, int kUsers = 32 * kDecodeWarps>
 struct RingShape {
-  static constexpr int kPlaces = 3;
+  static constexpr int kPlaces = kNumPlaces, kNumUsers = kUsers;
   static constexpr int kHalfBytes = kSpan * kHeadDim * 2;
   static constexpr int kBytes = kPlaces * kHalfBytes;
   static constexpr int kBarrierBytes = 2 * 8 * kPlaces;
 };
 
 // One side's view: the next place, and how often all places have been passed.
-template <int kHeadDim>
+template <int kHeadDim, typename ItsShape = RingShape<kHeadDim>>
 class Ring {
  public:
-  using Shape = RingShape<kHeadDim>;
+  using Shape = ItsShape;
   __device__ Ring(std::uint32_t memory, std::uint32_t barriers) : memory_(memory), barriers_(barriers) {}
 
   // One thread, before anybody uses a ring.
   static __device__ void make(std::uint32_t barriers) {
     for (int i = 0; i < Shape::kPlaces; ++i) {
       make_barrier(barriers + 8 * i, 1);
-      make_barrier(barriers + 8 * (Shape::kPlaces + i), 32 * kDecodeWarps);
+      make_barrier(barriers + 8 * (Shape::kPlaces + i), Shape::kNumUsers);
     }
     publish_barriers();
   }

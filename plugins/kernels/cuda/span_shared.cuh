@@ -5,16 +5,16 @@
 #include "kernels/cuda/span.hpp"
 #include "kernels/cuda/span_ring.cuh"
 #include "kernels/cuda/span_rows.cuh"
+#include "kernels/cuda/span_warpgroup.cuh"
 
 namespace mortise::cuda::span {
 
-static_assert(kSpan == 128 && kSharedRows == 64, "the products are for 128 keys of 64 rows");
+static_assert(kSharedRows == kWarpgroupRows);
 
 template <int kHeadDim>
 struct SharedShape {
   static constexpr int kQueries = RingShape<kHeadDim>::kBytes;
   static constexpr int kBytes = kQueries + kSharedRows * kHeadDim * 2;
-  static constexpr int kColumnsStride = 1024, kRowsStride = kHeadDim / 64 * 1024;  // of the cache and of q
 };
 
 // Brings K and V of a block's runs, span after span. Lane i of its warp asks for chunk i. What is made before the
@@ -96,20 +96,28 @@ class SharedTile {
   }
 
   __device__ __forceinline__ void do_run() {
-    const SharedRun run = run_;
     load_queries();
-    partial_ = run.partial;
-    folds_ = run.folds != 0;
-    m_[0] = m_[1] = -infinity(), sum_[0] = sum_[1] = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kHeadDim / 8; ++i) o_[i][0] = o_[i][1] = o_[i][2] = o_[i][3] = 0.0f;
+    int partial = run_.partial;
+    Partial folded;
+    clear(folded);
 #pragma unroll 1
-    for (int span = run.span_begin; span < run.span_end; ++span) do_span(span);
-    if (folds_) write(o_, m_, sum_);
+    for (int span = run_.span_begin; span < run_.span_end; ++span) {
+      const bool masked = __any_sync(kWarp, max(sees_[0].low, sees_[1].low) > span * kSpan);
+      Partial next;
+      Probabilities p;
+      weigh_span<kHeadDim>(ring_, shared_address(queries_), span, sees_, masked, args_.scale, next.m, p);
+      add_span<kHeadDim>(ring_, p, next);
+      if (run_.folds != 0) {
+        fold(folded, next);
+      } else {
+        write(next, partial++);
+      }
+    }
+    if (run_.folds != 0) write(folded, partial);
   }
 
  private:
-  using Output = float[kHeadDim / 8][4];
+  using Partial = WarpgroupPartial<kHeadDim>;
   static constexpr int kUnits = kHeadDim / 8, kThreads = kDecodeWarps * 32, kEach = kSharedRows * kUnits / kThreads;
 
   // Of the rows of q that a thread loads a part of.
@@ -159,80 +167,18 @@ class SharedTile {
     }
   }
 
-  __device__ __forceinline__ void do_span(int span) {
-    Probabilities p;
-    float m2[2];
-    weigh(span, m2, p);
-    ring_.wait_full();
-    Output o2;
-    begin_products();
-#pragma unroll
-    for (int c = 0; c < kSpanChunks; ++c) {
-      const std::uint32_t values = ring_.half() + c * Piece<kHeadDim>::kBytes;
-      product(o2, p[c], matrix(values, Shape::kColumnsStride, Shape::kRowsStride), c != 0);
-    }
-    commit_products();
-    float sums[4] = {};
-#pragma unroll
-    for (int c = 0; c < kSpanChunks; ++c) mma(sums, p[c], kOnes, kOnes);
-    const float sum2[2] = {checked_sum(sums[0], m2[0]), checked_sum(sums[2], m2[1])};
-    wait_products();
-    hold(o2);
-    ring_.leave();
-    if (folds_) {
-      fold(o2, m2, sum2);
-    } else {
-      write(o2, m2, sum2);
-      ++partial_;
-    }
-  }
-
-  __device__ __forceinline__ void weigh(int span, float (&m)[2], Probabilities& p) {
-    Scores s;
-    ring_.wait_full();
-    const std::uint32_t keys = ring_.half(), queries = shared_address(queries_);
-    begin_products();
-#pragma unroll
-    for (int step = 0; step < kHeadDim / 16; ++step) {
-      const std::uint32_t at = static_cast<std::uint32_t>(step / 4 * 1024 + step % 4 * 32);
-      product(s, matrix(queries + at, 16, Shape::kRowsStride), matrix(keys + at, 16, Shape::kRowsStride), step != 0);
-    }
-    commit_products();
-    wait_products();
-    hold(s);
-    ring_.leave();
-    const bool masked = __any_sync(kWarp, max(sees_[0].low, sees_[1].low) > span * kSpan);
-    const int first_key = span * kSpan + 2 * (lane_ % 4);
-    m[0] = softmax<0>(s, sees_[0], first_key, args_.scale, masked, p);
-    m[1] = softmax<1>(s, sees_[1], first_key, args_.scale, masked, p);
-  }
-
-  __device__ __forceinline__ void fold(const Output& o2, const float (&m2)[2], const float (&sum2)[2]) {
-    const Weights w[2] = {merge_weights(m_[0], m2[0]), merge_weights(m_[1], m2[1])};
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      sum_[half] = merged(sum_[half], sum2[half], w[half]);
-      m_[half] = w[half].m;
-    }
-#pragma unroll
-    for (int i = 0; i < kHeadDim / 8; ++i) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) o_[i][j] = merged(o_[i][j], o2[i][j], w[j / 2]);
-    }
-  }
-
-  // To the partial that is next.
-  __device__ __forceinline__ void write(const Output& o, const float (&m)[2], const float (&sum)[2]) const {
+  // To that many of the rows' partials behind their first.
+  __device__ __forceinline__ void write(const Partial& from, int partial) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (!real_[half]) continue;
-      const std::int64_t row = first_partial_[half] + partial_ * partial_stride_[half];
+      const std::int64_t row = first_partial_[half] + partial * partial_stride_[half];
       float* to = args_.partials + row * kHeadDim + 2 * (lane_ % 4);
 #pragma unroll
       for (int i = 0; i < kHeadDim / 8; ++i) {
-        *reinterpret_cast<float2*>(to + 8 * i) = {o[i][2 * half], o[i][2 * half + 1]};
+        *reinterpret_cast<float2*>(to + 8 * i) = {from.o[i][2 * half], from.o[i][2 * half + 1]};
       }
-      if (lane_ % 4 == 0) args_.partial_stats[row] = {m[half], sum[half]};
+      if (lane_ % 4 == 0) args_.partial_stats[row] = {from.m[half], from.sum[half]};
     }
   }
 
@@ -245,10 +191,7 @@ class SharedTile {
   std::int64_t queries_at_[kEach];
   Visible sees_[2];
   bool real_[2];
-  int first_partial_[2] = {}, partial_stride_[2] = {}, partial_ = 0;
-  bool folds_ = false;
-  float m_[2], sum_[2];  // of what is folded so far
-  Output o_;
+  int first_partial_[2] = {}, partial_stride_[2] = {};
 };
 
 }  // namespace mortise::cuda::span
