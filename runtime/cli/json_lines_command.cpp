@@ -67,7 +67,7 @@ class LinesRunner {
     const StopSignals signals;
     OrderedLinesEvents events;
     events.write = [&](const InputLine& line, LineResult result) {
-      out_.write(result.text);
+      out_.write(result.text, StopSignals::received);
       ++state_.num_lines;
       state_.num_failed += result.failed ? 1 : 0;
       state_.num_tokens += result.num_tokens;

@@ -27,11 +27,12 @@ void log_to_stderr() {
 }
 
 // A descriptor that the caller has closed would be the next file's: a checkpoint in the place of standard input. A
-// closed input is an empty one; to a closed output nothing can be written, so that no answer is lost in silence.
+// closed input is an empty one; to a closed output nothing can be written, also where it is opened as /dev/stdout, so
+// that no answer is lost in silence.
 void open_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) < 0) [[maybe_unused]]
-      const int opened = ::open("/dev/null", O_RDONLY);
+      const int opened = ::open(descriptor == STDIN_FILENO ? "/dev/null" : "/", O_RDONLY);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include "error.hpp"
@@ -15,11 +16,14 @@
 namespace mortise {
 namespace {
 
-// Whether a pipe's reader goes on reading, asked when a write comes back before its end: that was a signal.
-bool is_read(int fd) {
+// Whether there is room for more now, or soon: in a file always, in a pipe if somebody reads it.
+bool has_room(int fd) {
   constexpr int kPatienceMs = 1000;
   pollfd ready{fd, POLLOUT, 0};
-  return ::poll(&ready, 1, kPatienceMs) > 0;
+  int n;
+  do n = ::poll(&ready, 1, kPatienceMs);
+  while (n < 0 && errno == EINTR);
+  return n > 0;
 }
 
 }  // namespace
@@ -62,16 +66,17 @@ void OutputLines::start(std::uint64_t keep_bytes) {
   }
 }
 
-void OutputLines::write(std::string_view line) {
+void OutputLines::write(std::string_view line, bool (*stopped)()) {
   std::string text(line);
   text += '\n';
   for (std::size_t done = 0; done < text.size();) {
-    const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
+    // A write into a pipe waits for its reader, and a signal comes but once. For so much there is room if for any.
+    const bool hurries = stopped != nullptr && stopped();
+    if (hurries && !has_room(fd_)) return;
+    const std::size_t left = text.size() - done, most = hurries ? std::min<std::size_t>(left, PIPE_BUF) : left;
+    const ssize_t n = ::write(fd_, text.data() + done, most);
     if (n < 0 && errno != EINTR) fail("{}: cannot be written: {}", name_, std::strerror(errno));
     done += static_cast<std::size_t>(std::max<ssize_t>(n, 0));
-    if (done < text.size() && !is_read(fd_)) {
-      fail("{}: cannot be written: stopped by a signal while nobody reads it", name_);
-    }
   }
 }
 

@@ -33,10 +33,10 @@ class OutputLines {
 
   // Keeps the first bytes of the file and goes on behind them; REQUIRES: write() comes after it.
   void start(std::uint64_t keep_bytes);
-  // Adds a line and hands it to the system: it stays when the process dies. Throws an Error: also when a signal comes
-  // while nobody reads a pipe.
-  // REQUIRES: it has at most kMaxOutputLineBytes.
-  void write(std::string_view line);
+  // Adds a line and hands it to the system: it stays when the process dies. Throws an Error. Once `stopped` says that
+  // the run is to end, a pipe that nobody reads is left with a part of the line. REQUIRES: it has at most
+  // kMaxOutputLineBytes.
+  void write(std::string_view line, bool (*stopped)() = nullptr);
 
  private:
   std::string name_;

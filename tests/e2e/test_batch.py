@@ -96,4 +96,5 @@ def test_named_pipelines_are_chosen_by_model(jsonl, script):
     assert process.returncode == 1
     assert "max_model_len 8" in json.dumps(answers[0])
     assert answers[1]["response"]["status_code"] == 200
+    assert "max_model_len 8" in json.dumps(answers[3])  # null is no name: the first one
     assert "long" in answers[2]["error"]["message"] and "short" in answers[2]["error"]["message"]
