@@ -233,8 +233,7 @@ void check_amount(std::size_t num_prompts, const SamplingParams& params) {
   if (num_prompts * bytes > kMaxCopiedBytes) {
     fail(
         "the body has {} prompts and {} bytes of stop, choices and logit_bias, which each prompt gets a copy of; at "
-        "most "
-        "{} bytes in all are taken: send several bodies",
+        "most {} bytes in all are taken: send several bodies",
         num_prompts, bytes, kMaxCopiedBytes);
   }
 }

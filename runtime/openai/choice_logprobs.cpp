@@ -119,7 +119,8 @@ void run_job_with_choices(Engine& engine, std::vector<Request> requests, std::si
   const auto take = [halves](JobResult Halves::*half) {
     return [halves, half](JobResult result, std::string error) { halves->take(half, std::move(result), error); };
   };
-  // The answers first: their prompts are then in the cache, or on the way there.
+  // The answers first: their prompts are then in the cache, or on the way there. Where the engine takes a prompt with
+  // its choices it takes each of them behind it.
   run_job(engine, std::move(requests), take(&Halves::answers));
   RequestSeries scores{halves->work->choices.size(),
                        [work = halves->work](std::size_t index) { return make_request(*work, index); }};

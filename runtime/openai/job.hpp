@@ -42,7 +42,7 @@ struct RequestSeries {
 inline constexpr std::size_t kMaxOpenTokens = std::size_t{1} << 20;
 
 // The same for a series: at a time the engine has requests of about `max_open_tokens` prompt tokens of it, at least one
-// request. REQUIRES: all have passed engine.check().
+// request. REQUIRES: engine.check() takes all of them.
 void run_job(Engine& engine, RequestSeries requests, std::size_t max_open_tokens, JobDone done);
 
 }  // namespace mortise

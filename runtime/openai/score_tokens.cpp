@@ -62,7 +62,8 @@ ScoreTokens ScoreSplitter::split(const nlohmann::json& completion, const std::st
   }
   if (!whole_) whole_ = shared(tokenizer_.encode(*text_, add_special_tokens_));
   std::vector<std::int32_t> ids = read_tokens(completion, name, tokenizer_, /*add_special_tokens=*/false);
-  if (whole_->empty()) return behind_nothing(std::move(ids));
+  const bool empty = text_ != nullptr ? text_->empty() : whole_->empty();
+  if (empty) return behind_nothing(std::move(ids));
   return {whole_, std::move(ids)};
 }
 

@@ -139,6 +139,26 @@ TEST(ReadSampling, ChoicesNeedAsManyTokensAsTheyNeed) {
   EXPECT_EQ(read_sampling(Body(Json{{"choices", {"a"}}, {"max_tokens", 3}}), {}).max_tokens, 3);
 }
 
+TEST(ReadTokenIds, TakesIntegersHoweverTheyAreWritten) {
+  EXPECT_THAT(read_token_ids(Json::parse("[7, 7.0, 7e0, 2147483647]"), "x"), ElementsAre(7, 7, 7, INT32_MAX));
+  for (const char* text : {"[7.5]", "[-1]", "[2147483648]", "[1e300]", "[true]", "[null]"}) {
+    EXPECT_THROW(read_token_ids(Json::parse(text), "x"), Error) << text;
+  }
+}
+
+TEST(FailType, CutsWhatItShowsBetweenCharacters) {
+  for (std::size_t before = 0; before < 4; ++before) {
+    std::string text(before, 'a');
+    while (text.size() < 100) text += "\u20ac";  // three bytes each
+    try {
+      fail_type("x", "a number", text);
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      EXPECT_TRUE(message.ends_with("\u20ac...")) << message;
+    }
+  }
+}
+
 TEST(ReadSampling, NamesWhatIsWrongWithChoices) {
   EXPECT_EQ(refusal({{"choices", "yes"}}), "choices: expected a list of texts and lists of token ids, got \"yes\"");
   EXPECT_EQ(refusal({{"choices", {"yes", 7}}}), "choices[1]: expected a text or a list of token ids, got 7");

@@ -96,10 +96,10 @@ TEST(ScoreSplitter, BehindAnEmptyPromptStandsTheFirstTokenWhateverItIsWrittenAs)
         EXPECT_EQ(*tokens.prompt, Ids{first});
         EXPECT_EQ(tokens.completion, demo().encode("a", false));
       }
+      EXPECT_EQ(splitter.split({first, 7}, "completions[0]").completion, Ids{7});  // it gives it away
+      EXPECT_EQ(splitter.split("<|bos|>a", "completions[0]").completion, demo().encode("a", false));
     }
   }
-  ScoreSplitter splitter(ids, demo(), true);
-  EXPECT_EQ(splitter.split({first, 7}, "completions[0]").completion, Ids{7});  // it gives it away, as a text does
 }
 
 TEST(ScoreSplitter, NamesWhatIsWrong) {

@@ -376,6 +376,16 @@ TEST_F(ServiceTest, ScoresCompletionsBehindTheirPrompt) {
                                      "is_greedy": true})"));
 }
 
+TEST_F(ServiceTest, ABadCompletionIsNamedBeforeAnyIsScored) {
+  std::vector<std::vector<int>> completions(40, {71});
+  completions[39] = {1000};
+  EXPECT_THAT(refusal("/v1/score", {{"completions", completions}}),
+              HasSubstr("completions[39], with the prompt before it: the prompt has token id 1000"));
+  EXPECT_THAT(refusal("/v1/score", {{"prompt", {1000}}, {"completions", Json::array()}}),
+              HasSubstr("the prompt has token id 1000"));
+  EXPECT_EQ(engine->stats().num_steps, 0u);
+}
+
 TEST_F(ServiceTest, ABodyMayAskForSoManyScores) {
   EXPECT_EQ(refusal("/v1/score", {{"completions", std::vector<std::vector<int>>(16385, {71})}}),
             "the body asks for 16385 completions; at most 16384 are taken: send several bodies");
