@@ -147,7 +147,7 @@ struct EventArrays {
   std::vector<const std::int32_t*> tokens;
 };
 
-// What is wrong with a plan, or nothing. `View` is Planner::View, `abi_view` the same.
+// What is wrong with a plan, or nothing. `View` is Planner::View, `abi_view` what the scheduler saw of it.
 template <typename View>
 std::optional<std::string> find_breach(const View& view, const mortise_schedule_view& abi_view,
                                        const mortise_schedule_plan& plan) {
@@ -207,7 +207,7 @@ std::optional<std::string> find_breach(const View& view, const mortise_schedule_
   return std::nullopt;
 }
 
-// Of the cached path that a waiting sequence would begin with.
+// The last block of the cached path that a waiting sequence would begin with.
 BlockId last_cached(const Sequence& sequence, std::int32_t block_size, const PrefixTree& tree) {
   const std::int32_t num_blocks = sequence.running() ? 0 : sequence.num_cached / block_size;
   if (num_blocks == 0) return kPrefixRoot;
@@ -261,7 +261,7 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<
   const std::optional<std::string> breach =
       status == MORTISE_OK ? find_breach(view, abi_view, plan) : fmt::format("plan failed: {}", error.message);
   if (breach) {
-    StepPlan fallback = first_come_first_served(view);
+    StepPlan fallback = first_come_first_served(view, abi_view);
     // What the pins and the sharing of blocks leave no room for is no fault of the scheduler.
     if (status == MORTISE_OK && plan.num_scheduled == 0 && plan.num_preempted == 0 && fallback.drop_pins)
       return fallback;
@@ -285,9 +285,8 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<
 }
 
 // The oldest sequence always runs, if need be with the blocks of the latest; then whoever fits, in order of arrival.
-StepPlan Planner::first_come_first_served(const View& view) const {
+StepPlan Planner::first_come_first_served(const View& view, const mortise_schedule_view& abi_view) const {
   StepPlan result;
-  const mortise_schedule_view abi_view = view.abi(/*step_id=*/0);
   CachedFreeBlocks cached_free(abi_view);
   auto blocks = static_cast<std::int64_t>(view.num_free);
   std::int32_t rows = 0;

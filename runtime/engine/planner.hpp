@@ -60,7 +60,7 @@ class Planner {
     std::shared_ptr<const Sequence> added;  // ADDED: it may have ended by then
   };
   void send_events();
-  StepPlan first_come_first_served(const View& view) const;
+  StepPlan first_come_first_served(const View& view, const mortise_schedule_view& abi_view) const;
 
   const Parts& parts_;
   const EngineLimits& limits_;

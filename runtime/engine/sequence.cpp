@@ -28,22 +28,22 @@ Sequence::Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner_s
       owner(std::move(owner_state)),
       choice(choice),
       key(noise_key(owner->seed, static_cast<std::uint32_t>(choice))),
-      prompt_size(static_cast<std::int32_t>(owner->request.prompt.size())),
+      num_prompt(static_cast<std::int32_t>(owner->request.prompt.size())),
       max_tokens(owner->request.sampling.max_tokens),
       priority(owner->request.priority),
       score_from(owner->request.score_from),
       tokens(owner->request.prompt),
       text(tokenizer, owner->request.sampling, owner->before) {
-  usage.prompt_tokens = num_prompt();
+  usage.prompt_tokens = num_prompt;
   draft_state.kind = owner->drafters.allowed;
-  draft_state.num_unseen = num_prompt();
+  draft_state.num_unseen = num_prompt;
   if (uses_counts(request().sampling)) {
     for (std::int32_t token : tokens) counts.add_prompt(token);
   }
 }
 
 std::int32_t Sequence::next_scored_position() const {
-  if (!score_from) return num_prompt();
+  if (!score_from) return num_prompt;
   // Token i is predicted by the row at position i - 1.
   return *score_from + static_cast<std::int32_t>(scores.size()) - 1;
 }

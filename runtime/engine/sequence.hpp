@@ -56,17 +56,16 @@ class Sequence {
 
   const Request& request() const { return owner->request; }
   std::int32_t num_tokens() const { return static_cast<std::int32_t>(tokens.size()); }
-  std::int32_t num_prompt() const { return prompt_size; }
-  std::int32_t num_generated() const { return num_tokens() - num_prompt(); }
+  std::int32_t num_generated() const { return num_tokens() - num_prompt; }
   bool running() const { return !blocks.empty(); }
   bool wants_tokens() const { return num_generated() < max_tokens; }
 
-  // First position whose row must give the log probability of the prompt token after it; at least num_prompt() - 1 when
+  // First position whose row must give the log probability of the prompt token after it; at least num_prompt - 1 when
   // none is left. Rows that were scored before a preemption are not scored again.
   std::int32_t next_scored_position() const;
-  bool wants_scores() const { return next_scored_position() < num_prompt() - 1; }
+  bool wants_scores() const { return next_scored_position() < num_prompt - 1; }
   // Tokens that must have been run before the sequence can go on: without tokens to generate the prompt's last is not.
-  std::int32_t num_to_run() const { return wants_tokens() ? num_tokens() : num_prompt() - 1; }
+  std::int32_t num_to_run() const { return wants_tokens() ? num_tokens() : num_prompt - 1; }
 
   // Log probabilities of the end of its prompt are all it is for: a completion behind a prompt.
   bool scores_completion() const { return max_tokens == 0 && score_from > 1; }
@@ -85,7 +84,7 @@ class Sequence {
   const std::int32_t choice;
   const std::uint64_t key;  // of its noise
   // Of the request, what each step asks of thousands that wait, beside what else it asks of them.
-  const std::int32_t prompt_size, max_tokens, priority;
+  const std::int32_t num_prompt, max_tokens, priority;
   const std::optional<std::int32_t> score_from;
   std::int32_t num_computed = 0;     // tokens with KV
   std::vector<std::int32_t> tokens;  // prompt, then generated

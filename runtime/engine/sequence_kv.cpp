@@ -52,7 +52,7 @@ void SequenceKv::look_up_tail(Sequence& sequence) const {
 // the score of the next, so the row before that token must be run.
 std::int32_t SequenceKv::num_scored_until(const Sequence& sequence, std::int32_t end) const {
   const std::vector<BlockId> path = cache_.tree().blocks(sequence.prefix);
-  const std::int32_t last = std::min(end, sequence.num_prompt() - 1);
+  const std::int32_t last = std::min(end, sequence.num_prompt - 1);
   for (std::int32_t token = sequence.next_scored_token(); token <= last; ++token) {
     const auto index = static_cast<std::size_t>(token / block_size_);
     if (index >= path.size()) return token;
@@ -102,7 +102,7 @@ void SequenceKv::copy_tails(std::span<Sequence* const> admitted, std::vector<Blo
 }
 
 void SequenceKv::take_scores(Sequence& sequence, const std::vector<BlockId>& path) const {
-  const std::int32_t last = std::min(sequence.num_cached, sequence.num_prompt() - 1);
+  const std::int32_t last = std::min(sequence.num_cached, sequence.num_prompt - 1);
   const auto num_top = static_cast<std::size_t>(sequence.request().logprobs.value_or(0));
   for (std::int32_t token = sequence.next_scored_token(); token <= last; ++token) {
     TokenInfo info = *cache_.tree().score(path[static_cast<std::size_t>(token / block_size_)], token % block_size_);

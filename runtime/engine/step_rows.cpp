@@ -21,7 +21,7 @@ void StepRows::add(std::int32_t index, const ScheduledSequence& scheduled) {
   std::int32_t scored = sequence.next_scored_position();
   for (std::int32_t position = first; position < first + scheduled.num_rows(); ++position) {
     const std::int32_t row = num_rows_ + position - first;
-    if (position == scored && position < sequence.num_prompt() - 1) {
+    if (position == scored && position < sequence.num_prompt - 1) {
       logit_rows_.push_back({row, index, position, sequence.tokens[static_cast<std::size_t>(position) + 1]});
       ++scored;
     } else if (position >= sequence.num_tokens() - 1 && sequence.wants_tokens()) {

@@ -52,7 +52,7 @@ void StepTrace::count_rows(std::span<const ScheduledSequence> scheduled) {
   for (const ScheduledSequence& item : scheduled) {
     // Rows of generated tokens that are run again after a preemption count as decoded: they are no prompt.
     const Sequence& sequence = *item.sequence;
-    const std::int32_t prompt = std::clamp(sequence.num_prompt() - sequence.num_computed, 0, item.num_new_tokens);
+    const std::int32_t prompt = std::clamp(sequence.num_prompt - sequence.num_computed, 0, item.num_new_tokens);
     prompt_rows_ += prompt;
     decode_rows_ += item.num_new_tokens - prompt;
     draft_rows_ += static_cast<std::int32_t>(sequence.drafts.size());
@@ -92,7 +92,7 @@ void StepTrace::add_counters(std::int64_t now, const EngineStats& stats) {
 void StepTrace::begin_sequence(const Sequence& sequence) {
   const Request& request = sequence.request();
   add_sequence_event('b', sequence, sequence_name(sequence),
-                     fmt::format(R"("prompt_tokens":{},"max_tokens":{},"priority":{})", sequence.num_prompt(),
+                     fmt::format(R"("prompt_tokens":{},"max_tokens":{},"priority":{})", sequence.num_prompt,
                                  request.sampling.max_tokens, request.priority));
 }
 

@@ -48,9 +48,9 @@ typedef struct mortise_schedule_view {
   const uint64_t* arrivals;  /* grows with each request */
   const uint64_t* groups;    /* the user's hint: requests of one group are better run together; 0 none */
   /* Waiting: who would take the same of its num_cached_free_blocks. `cached_free_with` is the index of the earlier
-   * sequence that shares most of them, or its own if none shares any; `cached_free_shared` says how many, the first ones
-   * of both. A plan takes a block once for all that it starts (mortise/scheduler.hpp counts), unless it preempts: then
-   * each pays for all its cached blocks, as above. Running: its own index, and 0. Since 0.4 */
+   * sequence that shares most of them, or its own if none shares any; `cached_free_shared` says how many, the first
+   * ones of both. A plan takes a block once for all that it starts (mortise/scheduler.hpp counts), unless it preempts:
+   * then each pays for all its cached blocks, as above. Running: its own index, and 0. Since 0.4 */
   const int32_t* cached_free_with;
   const int32_t* cached_free_shared;
 } mortise_schedule_view;

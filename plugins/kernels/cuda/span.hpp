@@ -100,8 +100,8 @@ struct SpanMerge {
 struct SpanMergeCounts {
   std::int32_t merges, parts;  // all have that many parts or fewer
 };
-// A part is a warp's: of more than kFewPartials 32 columns of a row, else a row, or several rows whose partials are
-// kPartialsOfAPart or fewer.
+// A part is a warp's: of more than kFewPartials 32 columns of a row, else a row, or several rows whose partials
+// are together kPartialsOfAPart or fewer.
 constexpr std::int32_t kFewPartials = 48, kPartialsOfAPart = 16;
 constexpr std::int32_t span_rows_of_a_part(std::int32_t num_partials) {
   return num_partials > kPartialsOfAPart / 2 ? 1 : num_partials > kPartialsOfAPart / 4 ? 2 : 4;

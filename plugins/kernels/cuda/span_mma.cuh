@@ -65,11 +65,11 @@ template <int kHeadDim>
 struct Piece {
   static constexpr int kBytes = kKeyChunk * kHeadDim * 2;
 
-  // Matrices in the order (rows 0-7, unit 0) (0-7, 1) (8-15, 0) (8-15, 1): K as B of q . K, b0 b1 of two tiles of 8.
+  // Matrices in the order (rows 0-7, unit 0) (0-7, 1) (8-15, 0) (8-15, 1): transposed, V as A of V^T P^T.
   static __device__ __forceinline__ std::uint32_t lane_by_units(int lane) {
     return lane_at(lane, lane / 16, lane / 8 % 2);
   }
-  // (0-7, 0) (8-15, 0) (0-7, 1) (8-15, 1): q as A; transposed, V as B of P V.
+  // (0-7, 0) (8-15, 0) (0-7, 1) (8-15, 1): K as A of K q^T.
   static __device__ __forceinline__ std::uint32_t lane_by_rows(int lane) {
     return lane_at(lane, lane / 8 % 2, lane / 16);
   }

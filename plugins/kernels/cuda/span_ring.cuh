@@ -56,7 +56,7 @@ class Ring {
   int place_ = 0, phase_ = 0;
 };
 
-// The warps that use the ring wait for each other.
+// Of the decode kernel: the warps that use the ring wait for each other.
 __device__ __forceinline__ void sync_users() {
   asm volatile("bar.sync 1, %0;" ::"n"(kDecodeWarps * 32) : "memory");
 }

@@ -1,6 +1,6 @@
-// span_wgmma.cuh: the instructions of the tile of shared spans: matrix products of a warpgroup (four warps) out of
-// shared memory, in steps of 16 as mma.sync takes them, which gives the same bits; copies of whole pieces of the cache,
-// and the barriers that tell when they have come.
+// span_wgmma.cuh: the instructions of tiles of 64 rows (shared spans, prefill): matrix products of a warpgroup (four
+// warps) out of shared memory, in steps of 16 as mma.sync takes them, which gives the same bits; copies of whole pieces
+// of the cache, and the barriers that tell when they have come.
 //
 // An accumulator of [64, 8 n] is float[n][4] in each lane: warp w has rows 16 w .. 16 w + 15, placed as `mma` places
 // them.

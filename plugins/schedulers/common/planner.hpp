@@ -79,7 +79,7 @@ class Planner {
   std::vector<int32_t> drafts_;      // granted so far, by index of the view
   std::vector<int32_t> preempted_;   // indices, in the order of preemption
   std::vector<char> is_preempted_;   // by index of the view
-  CachedFreeBlocks cached_free_;     // that are not taken by those that the plan starts
+  CachedFreeBlocks cached_free_;     // counts what those that the plan starts take
 };
 
 }  // namespace mortise::scheduling

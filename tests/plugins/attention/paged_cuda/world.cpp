@@ -197,7 +197,8 @@ paged_cuda::Plan World::compute(const std::vector<Chunk>& batch, const Method& m
   DeviceArray<Bf16> out(keys.size() * row_size);
   out.fill(0xee);
   const DeviceArray<int32_t> device_table(table), begin(plan.worker_begin);
-  const DeviceArray<cuda::SpanMergeCounts> counts(std::vector<cuda::SpanMergeCounts>{merge_counts(plan, config_.head_dim)});
+  const DeviceArray<cuda::SpanMergeCounts> counts(
+      std::vector<cuda::SpanMergeCounts>{merge_counts(plan, config_.head_dim)});
   const DeviceArray<cuda::SpanRun> runs(plan.runs), prefill(plan.prefill);
   const DeviceArray<cuda::SpanMerge> merges(plan.merges);
   const auto partial_rows = static_cast<std::size_t>(std::max<int64_t>(plan.partial_rows, 1));

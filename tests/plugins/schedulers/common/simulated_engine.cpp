@@ -315,6 +315,7 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
   std::vector<char> preempted(static_cast<std::size_t>(size), 0);
   int64_t rows = 0, blocks = view.abi.num_free_blocks;
   CachedFreeBlocks cached_free(view.abi);
+  std::set<BlockId> taken;
   for (int32_t k = 0; k < plan.num_preempted; ++k) {
     const int32_t i = plan.preempted[k];
     require(i >= 0 && i < size && view.running(i) && !preempted[i], "bad preemption");
@@ -333,8 +334,12 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
     rows += view.end(i, n, drafts) - view.start(i);
     blocks -= view.new_blocks(i, view.end(i, n, drafts), plan.num_preempted > 0);
     if (view.running(i) || plan.num_preempted > 0) continue;
-    blocks += view.abi.num_cached_free_blocks[i] - cached_free.left(i);
+    int32_t num_left = 0;  // those that several start with are taken once
+    for (const BlockId block : live_[view.live[i]].path)
+      num_left += cache_.is_cached(block) && taken.insert(block).second;
+    require(cached_free.left(i) == num_left, "CachedFreeBlocks counts wrongly");
     cached_free.start(i);
+    blocks += view.abi.num_cached_free_blocks[i] - num_left;
   }
   require(rows <= view.abi.token_budget, "token budget exceeded");
   require(blocks >= 0, "more blocks than are free");
