@@ -53,10 +53,10 @@ RowSampling DrawArrays::row(std::size_t i) const {
   return result;
 }
 
-// Index of the row's mask, -1 for none. Choices of a request that stand at the same place share a mask.
+// Index of the row's mask, -1 for none. Sequences of one guide that stand at the same place share a mask.
 std::int32_t DrawArrays::allowed_set(const Sequence& sequence, std::span<const std::int32_t> drafts) {
   if (!sequence.owner->guide) return -1;
-  const ChoiceTrie& guide = *sequence.owner->guide;
+  const ChoiceTrie& guide = sequence.owner->guide->trie;
   ChoiceTrie::Node node = sequence.guide_node;
   for (std::int32_t draft : drafts) node = guide.next(node, draft);
   if (node == ChoiceTrie::kNone || guide.is_complete(node)) return -1;  // behind a draft that will not stand

@@ -8,7 +8,6 @@
 
 #include "engine/in_flight.hpp"
 #include "error.hpp"
-#include "sampling/choices.hpp"
 
 namespace mortise {
 namespace {
@@ -94,9 +93,8 @@ std::vector<std::vector<std::int32_t>> Engine::choice_tokens(const Request& requ
   const auto length = static_cast<std::int32_t>(request.prompt.size());
   const std::vector<std::int32_t> ends = end_tokens_of(request.sampling);
   const DecodedPrefix before = decode_prefix(tokenizer_, request.sampling.skip_special_tokens, request.prompt);
-  return mortise::choice_tokens(request.sampling,
-                                {tokenizer_, before, ends, model_.vocab_size,
-                                 std::min(request.sampling.max_tokens, limits_.max_model_len - length)});
+  const std::int32_t most = std::min(request.sampling.max_tokens, limits_.max_model_len - length);
+  return guides_.get(request.sampling, {tokenizer_, before, ends, model_.vocab_size, most})->tokens;
 }
 
 RequestId Engine::submit(Request request, Sink sink) {
@@ -110,9 +108,9 @@ RequestId Engine::submit(Request request, Sink sink) {
   state->end_tokens = end_tokens_of(request.sampling);
   state->before = decode_prefix(tokenizer_, request.sampling.skip_special_tokens, request.prompt);
   if (!request.sampling.choices.empty()) {
-    state->guide = make_choice_trie(request.sampling, {tokenizer_, state->before, state->end_tokens, model_.vocab_size,
-                                                       request.sampling.max_tokens});
-    request.sampling.max_tokens = state->guide->longest();
+    state->guide = guides_.get(request.sampling, {tokenizer_, state->before, state->end_tokens, model_.vocab_size,
+                                                  request.sampling.max_tokens});
+    request.sampling.max_tokens = state->guide->trie.longest();
     check_blocks(length, request.sampling.max_tokens);
   }
 

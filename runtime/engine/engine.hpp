@@ -31,6 +31,7 @@
 #include "engine/step_graphs.hpp"
 #include "engine/step_rows.hpp"
 #include "engine/step_trace.hpp"
+#include "sampling/choice_guides.hpp"
 #include "speculation/speculation_stats.hpp"
 #include "tokenizer/tokenizer.hpp"
 
@@ -109,6 +110,7 @@ class Engine {
   const EngineLimits limits_;
   const ModelInfo model_;
   const Tokenizer& tokenizer_;
+  mutable ChoiceGuides guides_;
   RequestWatcher* const watcher_;
 
   // Engine thread only.

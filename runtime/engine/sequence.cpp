@@ -51,7 +51,7 @@ std::int32_t Sequence::next_scored_position() const {
 void Sequence::append(std::int32_t token) {
   tokens.push_back(token);
   if (uses_counts(request().sampling)) counts.add_generated(token);
-  if (owner->guide) guide_node = owner->guide->next(guide_node, token);
+  if (owner->guide) guide_node = owner->guide->trie.next(guide_node, token);
   ++usage.completion_tokens;
 }
 

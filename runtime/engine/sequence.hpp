@@ -11,7 +11,7 @@
 #include "engine/request.hpp"
 #include "engine/text_stream.hpp"
 #include "kv/prefix_tree.hpp"
-#include "sampling/choice_trie.hpp"
+#include "sampling/choices.hpp"
 #include "sampling/edits.hpp"
 #include "speculation/adaptive_lengths.hpp"
 
@@ -32,9 +32,9 @@ struct RequestState {
   Sink sink;
   std::uint64_t seed = 0;
   std::uint64_t arrival = 0;
-  std::vector<std::int32_t> end_tokens;  // that end it: the model's, unless ignore_eos, and its stop_token_ids
-  std::optional<ChoiceTrie> guide;       // of its `choices`
-  DecodedPrefix before;                  // of its prompt: what the texts go on from
+  std::vector<std::int32_t> end_tokens;      // that end it: the model's, unless ignore_eos, and its stop_token_ids
+  std::shared_ptr<const ChoiceGuide> guide;  // of its `choices`; null if it has none
+  DecodedPrefix before;                      // of its prompt: what the texts go on from
   Drafters drafters;
 };
 
@@ -77,7 +77,7 @@ class Sequence {
   void append(std::int32_t token);
   void clear_drafts();
   // What was generated is one of the request's `choices`, which no other one continues.
-  bool choice_is_complete() const { return owner->guide && owner->guide->is_complete(guide_node); }
+  bool choice_is_complete() const { return owner->guide && owner->guide->trie.is_complete(guide_node); }
 
   const std::uint64_t id;
   const std::shared_ptr<const RequestState> owner;

@@ -122,28 +122,24 @@ void check(const ChoiceContext& context, const SamplingParams& params, std::size
 
 }  // namespace
 
-std::vector<std::vector<std::int32_t>> choice_tokens(const SamplingParams& params, const ChoiceContext& context) {
+ChoiceGuide make_choice_guide(const SamplingParams& params, const ChoiceContext& context) {
   const std::vector<Anchor> anchors = anchors_of(context);
-  std::vector<std::vector<std::int32_t>> sequences;
-  sequences.reserve(params.choices.size());
+  std::vector<std::vector<std::int32_t>> tokens;
+  tokens.reserve(params.choices.size());
   for (std::size_t i = 0; i < params.choices.size(); ++i) {
-    sequences.push_back(tokenise(context, params, i, anchors));
-    check(context, params, i, sequences.back());
+    tokens.push_back(tokenise(context, params, i, anchors));
+    check(context, params, i, tokens.back());
   }
-  return sequences;
-}
-
-ChoiceTrie make_choice_trie(const SamplingParams& params, const ChoiceContext& context) {
-  std::vector<std::vector<std::int32_t>> sequences = choice_tokens(params, context);
   if (context.end_tokens.empty()) {
-    if (const auto pair = find_continued_choice(sequences)) {
+    if (const auto pair = find_continued_choice(tokens)) {
       fail(
           "choices[{}]: {} is the beginning of choices[{}], and this model has no end token that could tell them "
           "apart; name one in stop_token_ids",
           pair->first, shown_choice(params.choices[pair->first]), pair->second);
     }
   }
-  return ChoiceTrie(std::move(sequences), {context.end_tokens.begin(), context.end_tokens.end()});
+  ChoiceTrie trie(tokens, {context.end_tokens.begin(), context.end_tokens.end()});
+  return {std::move(tokens), std::move(trie)};
 }
 
 }  // namespace mortise

@@ -21,15 +21,16 @@ struct ChoiceContext {
   std::int32_t max_tokens = 0;               // that may be generated
 };
 
-// The choices' tokens, in their order. Ids are taken as they are. A text's are those that it has as the end of the
-// prompt's last text and itself; where both grow together (the prompt's tokens cannot be taken back), or that is not
-// its text behind the prompt, those that it has alone. Either way the text behind the prompt's is the choice to the
-// byte. Throws an Error that names the first choice which cannot be generated, and why: every choice is possible, or
-// the request is refused, because leaving one out in silence would answer another question.
-// REQUIRES: validate(params) passed, and there are choices.
-std::vector<std::vector<std::int32_t>> choice_tokens(const SamplingParams& params, const ChoiceContext& context);
+struct ChoiceGuide {
+  std::vector<std::vector<std::int32_t>> tokens;  // of each choice, in their order
+  ChoiceTrie trie;
+};
 
-// The same as a trie.
-ChoiceTrie make_choice_trie(const SamplingParams& params, const ChoiceContext& context);
+// Ids are taken as they are. A text's tokens are those that it has as the end of the prompt's last text and itself;
+// where both grow together (the prompt's tokens cannot be taken back), or that is not its text behind the prompt, those
+// that it has alone. Either way the text behind the prompt's is the choice to the byte. Throws an Error that names the
+// first choice which cannot be generated, and why: every choice is possible, or the request is refused, because leaving
+// one out in silence would answer another question. REQUIRES: validate(params) passed, and there are choices.
+ChoiceGuide make_choice_guide(const SamplingParams& params, const ChoiceContext& context);
 
 }  // namespace mortise

@@ -25,7 +25,7 @@ struct Fixture {
   }
   ChoiceTrie make() const {
     const DecodedPrefix before = decode_prefix(tokenizer, params.skip_special_tokens, prompt);
-    return make_choice_trie(params, {tokenizer, before, ends, vocab_size, max_tokens});
+    return make_choice_guide(params, {tokenizer, before, ends, vocab_size, max_tokens}).trie;
   }
   std::string refusal() const {
     try {
@@ -157,7 +157,8 @@ TEST(ChoiceTokens, AreThoseOfPromptAndChoiceTogether) {
     for (const char* choice : {" yes", "yes", "\nyes", " 4", "4", "'s"}) {
       fixture.params.choices = {choice};
       const DecodedPrefix before = decode_prefix(fixture.tokenizer, true, fixture.prompt);
-      const Ids ids = choice_tokens(fixture.params, {fixture.tokenizer, before, fixture.ends, 4096, 100}).front();
+      const Ids ids =
+          make_choice_guide(fixture.params, {fixture.tokenizer, before, fixture.ends, 4096, 100}).tokens.front();
       Ids whole = fixture.tokenizer.encode(text + choice, false);
       const auto begin = static_cast<std::ptrdiff_t>(fixture.prompt.size());
       const bool apart = std::equal(fixture.prompt.begin(), fixture.prompt.end(), whole.begin());
