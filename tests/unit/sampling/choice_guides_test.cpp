@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
+#include <thread>
 
 #include "error.hpp"
 
@@ -97,6 +99,24 @@ TEST_F(ChoiceGuidesTest, TheLastUsedAreKept) {
   params.choices = choices;
   EXPECT_NE(get(), first);
   EXPECT_TRUE(large.expired());
+}
+
+TEST_F(ChoiceGuidesTest, ManyThreadsMayAsk) {
+  const DecodedPrefix before = decode_prefix(tokenizer, true, tokenizer.encode(prompt, /*add_special_tokens=*/false));
+  std::atomic<int> num_wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 200; ++i) {
+        SamplingParams own;
+        own.choices = {" " + std::to_string((i + t) % 20)};  // of which not all are kept
+        const ChoiceContext context{tokenizer, before, ends, vocab_size, max_tokens};
+        if (guides.get(own, context)->tokens != make_choice_guide(own, context).tokens) ++num_wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(num_wrong, 0);
 }
 
 }  // namespace
