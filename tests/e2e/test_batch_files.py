@@ -194,7 +194,8 @@ def test_a_file_that_may_not_grow_is_an_error_and_can_be_continued(tmp_path):
                           text=True) as process:
         process.stdin.write(lines[0])
         process.stdin.flush()
-        while not target.exists() or not target.read_text():  # copies of plugins are files too: they are made by then
+        # Copies of plugins are files too: they are made by the time of the first line.
+        while process.poll() is None and not (target.exists() and target.read_text()):
             time.sleep(0.01)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (5000, 5000))
         _, errors = process.communicate("".join(lines[1:]), timeout=60)

@@ -6,21 +6,17 @@
 #include <random>
 #include <string>
 
+#include "attention/paged_cuda/plan.hpp"
 #include "gpu.hpp"
 #include "kernels/cpu/isa.hpp"
 #include "kernels/cuda/span.hpp"
 #include "kernels/cuda/span_math.cuh"
+#include "world.hpp"
 
 namespace mortise::test {
 namespace {
 
 constexpr int32_t kTokens = 700, kHeads = 3;  // of out
-
-uint16_t rounded(float x) {
-  const uint32_t u = cuda::span::bits(x);
-  if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
-  return static_cast<uint16_t>((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
-}
 
 struct Problem {
   int32_t head_dim;
@@ -83,7 +79,7 @@ std::vector<uint16_t> folded(const Problem& problem, std::vector<uint16_t> out) 
         for (std::size_t c = 0; c < o.size(); ++c) o[c] = merged(o[c], problem.o[at * o.size() + c], w);
       }
       for (std::size_t c = 0; c < o.size(); ++c) {
-        out[problem.out_at(merge, row, static_cast<int32_t>(c))] = rounded(cuda::span::quotient(o[c], sum));
+        out[problem.out_at(merge, row, static_cast<int32_t>(c))] = narrow(cuda::span::quotient(o[c], sum));
       }
     }
   }
@@ -95,10 +91,9 @@ std::vector<uint16_t> merged_on_gpu(const Problem& problem, const std::vector<ui
   const DeviceArray<float> o(problem.o);
   const DeviceArray<float2> stats(problem.stats);
   const DeviceArray<cuda::SpanMerge> merges(problem.merges);
-  cuda::SpanMergeCounts counts{static_cast<int32_t>(problem.merges.size()), 0};
-  for (const cuda::SpanMerge& merge : problem.merges) {
-    counts.parts = std::max(counts.parts, cuda::span_merge_parts(merge, problem.head_dim));
-  }
+  paged_cuda::Plan plan{};
+  plan.merges = problem.merges;
+  const cuda::SpanMergeCounts counts = merge_counts(plan, problem.head_dim);
   const DeviceArray<cuda::SpanMergeCounts> device_counts(std::vector<cuda::SpanMergeCounts>{counts});
   cuda::SpanArgs args{};
   args.layout = cuda::make_span_layout(1, 1, problem.head_dim, 16);

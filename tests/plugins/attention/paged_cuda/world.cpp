@@ -40,6 +40,7 @@ float widen(Bf16 h) {
   return std::bit_cast<float>(static_cast<uint32_t>(h) << 16);
 }
 Bf16 narrow(float x) {
+  if (std::isnan(x)) return 0x7fc0;
   const auto u = std::bit_cast<uint32_t>(x);
   return static_cast<Bf16>((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
