@@ -148,7 +148,8 @@ TEST_P(SharedSpans, OfLargeScores) {
 
 std::string shape_name(const testing::TestParamInfo<Shape>& info) {
   const Shape& s = info.param;
-  return "h" + std::to_string(s.num_heads) + "kv" + std::to_string(s.num_kv_heads) + "d" + std::to_string(s.head_dim) +
+  std::string name = "h";  // and not a temporary: gcc 12 warns of what it makes of `"h" + std::to_string`
+  return name + std::to_string(s.num_heads) + "kv" + std::to_string(s.num_kv_heads) + "d" + std::to_string(s.head_dim) +
          "b" + std::to_string(s.block_size) + "w" + std::to_string(s.window);
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, SharedSpans,

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <random>
 
+#include "poison.hpp"
+
 namespace mortise::test {
 namespace {
 
@@ -215,9 +217,12 @@ paged_cuda::Plan World::compute(const std::vector<Chunk>& batch, const Method& m
   const DeviceArray<cuda::SharedRun> shared_runs(plan.shared_runs);
   const DeviceArray<cuda::SharedRow> shared_rows(plan.shared_rows);
   const cuda::SharedWork shared{block_begin.data(), shared_runs.data(), shared_rows.data(), method.num_shared_blocks};
+  poison_shared_memory();
   check_cuda(cuda::span_decode(work, {begin.data(), runs.data(), method.num_blocks, shared}, nullptr), "decode");
   check_cuda(cuda::span_merge(work, merges.data(), counts.data(), 7, nullptr), "merge");
-  check_cuda(cuda::span_prefill(work, prefill.data(), static_cast<int32_t>(plan.prefill.size()), nullptr), "prefill");
+  poison_shared_memory();
+  const auto num_prefill = static_cast<int32_t>(plan.prefill.size());
+  check_cuda(cuda::span_prefill(work, prefill.data(), num_prefill, method.num_blocks, nullptr), "prefill");
   check_cuda(cudaDeviceSynchronize(), "run");
   const std::vector<Bf16> values = out.values();
   for (std::size_t i = 0; i < keys.size(); ++i) {

@@ -47,7 +47,7 @@ using Rows = std::map<RowKey, std::vector<Bf16>>;  // out, [num_heads, head_dim]
 // How a batch is computed.
 struct Method {
   bool prefill = true;     // long chunks on the prefill kernel
-  int32_t num_blocks = 8;  // of the decode kernel; 4 workers each
+  int32_t num_blocks = 8;  // of the decode kernel, and the most of the prefill kernel
   int64_t partial_rows = 1 << 20;
   int32_t num_shared_blocks = 0;  // of the decode kernel, for spans that sequences share
 };
@@ -56,7 +56,7 @@ class World {
  public:
   explicit World(const Config& config);
 
-  // Poisons out, computes the batch and adds its rows to `rows`. The plan by which it did.
+  // Poisons out and shared memory, computes the batch and adds its rows to `rows`. The plan by which it did.
   paged_cuda::Plan compute(const std::vector<Chunk>& batch, const Method& method, Rows& rows);
   // The same rows by the reference.
   Rows reference(const std::vector<Chunk>& batch);
