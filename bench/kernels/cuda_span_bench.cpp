@@ -173,7 +173,8 @@ void Bench::run(const Case& c) const {
     check(cuda::span_merge(at_layer(layer), merges, counts, multiprocessors * 4, nullptr), "merge");
   };
   const auto fill = [&](int layer) {
-    check(cuda::span_prefill(at_layer(layer), prefill, static_cast<int32_t>(plan.prefill.size()), nullptr), "prefill");
+    const auto num_runs = static_cast<int32_t>(plan.prefill.size());
+    check(cuda::span_prefill(at_layer(layer), prefill, num_runs, multiprocessors, nullptr), "prefill");
   };
   const double tokens_read = static_cast<double>(c.num_seqs) * (c.length - c.shared) + c.shared;
   const double bytes = 2.0 * 2 * tokens_read * kKvHeads * kHeadDim;

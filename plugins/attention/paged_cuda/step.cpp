@@ -262,7 +262,8 @@ void Paged::run(const mortise_step& step, int32_t layer, const mortise_tensor& q
     check_cuda(cuda::span_merge(args, merges, counts, num_multiprocessors_ * 4, stream(step)), "run");
   }
   const auto* const prefill = reinterpret_cast<const cuda::SpanRun*>(work + room_.runs) + plan.runs.size();
-  check_cuda(cuda::span_prefill(args, prefill, static_cast<int32_t>(plan.prefill.size()), stream(step)), "run");
+  const auto num_prefill = static_cast<int32_t>(plan.prefill.size());
+  check_cuda(cuda::span_prefill(args, prefill, num_prefill, num_multiprocessors_, stream(step)), "run");
 }
 
 // The decode kernel's lists. A bucket of several sequences has room for shared spans, whether this batch has any or

@@ -155,8 +155,10 @@ cudaError_t span_decode_prepare();
 cudaError_t span_prefill_prepare();
 // Tiles of up to kDecodeRows rows, and shared tiles. Long contexts are dealt to several workers, by whole spans.
 cudaError_t span_decode(const SpanArgs& args, const SpanWork& work, cudaStream_t stream);
-// Tiles of up to kPrefillRows rows; runs begin with the tile's first span and partial is -1.
-cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, cudaStream_t stream);
+// Tiles of up to kPrefillRows rows; runs begin with the tile's first span and partial is -1. At most `num_blocks`
+// blocks take them in turn, of which a multiprocessor has one at a time: best one each, and the longest runs first.
+cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, std::int32_t num_blocks,
+                         cudaStream_t stream);
 // `counts` lies in device memory, so that the launch does not depend on it; num_blocks is what it is launched with.
 cudaError_t span_merge(const SpanArgs& args, const SpanMerge* merges, const SpanMergeCounts* counts,
                        std::int32_t num_blocks, cudaStream_t stream);

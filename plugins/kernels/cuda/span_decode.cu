@@ -22,7 +22,8 @@ constexpr int kManyRegisters = 200, kFewRegisters = 56;
 template <int kHeadDim>
 struct Shape {
   static constexpr int kBarriers = std::max(SharedShape<kHeadDim>::kBytes, OwnShape<kHeadDim>::kBytes);
-  static constexpr int kBytes = kBarriers + RingShape<kHeadDim>::kBarrierBytes;
+  static constexpr int kOnes = kBarriers + RingShape<kHeadDim>::kBarrierBytes;
+  static constexpr int kBytes = kOnes + kOnesBytes;
 };
 
 template <int kHeadDim>
@@ -32,6 +33,7 @@ __global__ void __launch_bounds__(kThreads, kDecodeBlocksPerSm)
   let_next_kernel_begin();
   const std::uint32_t at = shared_address(memory), barriers = at + Shape<kHeadDim>::kBarriers;
   if (threadIdx.x == 0) Ring<kHeadDim>::make(barriers);
+  make_ones(memory + Shape<kHeadDim>::kOnes);
   __syncthreads();
   const int block = static_cast<int>(blockIdx.x);
   const bool has_shared = block < work.shared.num_blocks, has_own = block < work.num_blocks;
@@ -57,7 +59,7 @@ __global__ void __launch_bounds__(kThreads, kDecodeBlocksPerSm)
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
-    SharedTile<kHeadDim> tile(args, work.shared.rows, ring, memory);
+    SharedTile<kHeadDim> tile(args, work.shared.rows, ring, memory, at + Shape<kHeadDim>::kOnes);
     if (shared != shared_end) tile.enter(*shared);
     wait_for_kernel_before();
 #pragma unroll 1

@@ -58,30 +58,19 @@ class OwnFeeder {
       } else {
         load_block();
       }
-      copy_half(chunks, from, first ? num_rows * kHeadDim * 2 : 0);
+      ring_.ask(from, chunks.begin, chunks.end, true, first ? num_rows * kHeadDim * 2 : 0);
       if (first && lane_ < num_rows) {
         const int token = lane_ / run.num_heads, head = lane_ - token * run.num_heads;
         const Bf16Bits* q = args_.q + (run.row + token) * args_.q_row_stride + (run.head + head) * args_.q_head_stride;
         copy_bulk(tile + lane_ * Shape::kRowBytes, q, kHeadDim * 2, ring_.full());
       }
       ring_.advance();
-      copy_half(chunks, from + args_.layout.block_size * kHeadDim, 0);
+      ring_.ask(from + args_.layout.block_size * kHeadDim, chunks.begin, chunks.end, true);
       ring_.advance();
     }
   }
 
  private:
-  __device__ __forceinline__ void copy_half(Chunks chunks, const Bf16Bits* from, int more_bytes) const {
-    ring_.wait_free();
-    if (lane_ == 0) {
-      expect_bytes(ring_.full(), (chunks.end - chunks.begin) * Piece<kHeadDim>::kBytes + more_bytes);
-    }
-    __syncwarp();
-    if (lane_ >= chunks.begin && lane_ < chunks.end) {
-      copy_bulk_once(ring_.half() + lane_ * Piece<kHeadDim>::kBytes, from, Piece<kHeadDim>::kBytes, ring_.full());
-    }
-  }
-
   // Padding has no spans. The next run is read long before it is needed.
   __device__ __forceinline__ void enter_run() {
     do {

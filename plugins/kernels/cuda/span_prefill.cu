@@ -1,6 +1,9 @@
-// The prefill kernel: many rows of one sequence; limited by arithmetic. A block has one tile of 128 rows, 64 for each
-// of two warpgroups, which take spans in order out of a ring that one warp of a third warpgroup fills. While one of the
-// two computes weights, the tensor cores have the other's products.
+// The prefill kernel: many rows of one sequence; limited by arithmetic. A block takes tiles of 128 rows one after the
+// other, 64 rows for each of two warpgroups, which take spans in order out of a ring that one warp of a third warpgroup
+// fills. While one of the two computes weights, the tensor cores have the other's products; while they end a tile, the
+// ring is filled for the next.
+#include <algorithm>
+
 #include "kernels/cuda/span.hpp"
 #include "kernels/cuda/span_ring.cuh"
 #include "kernels/cuda/span_rows.cuh"
@@ -21,7 +24,8 @@ struct Shape {
   static constexpr int kQueries = RingShape::kBytes;
   static constexpr int kGroupQueryBytes = kWarpgroupRows * kHeadDim * 2;
   static constexpr int kBarriers = kQueries + kGroups * kGroupQueryBytes;
-  static constexpr int kBytes = kBarriers + RingShape::kBarrierBytes;
+  static constexpr int kOnes = kBarriers + RingShape::kBarrierBytes;
+  static constexpr int kBytes = kOnes + kOnesBytes;
 };
 template <int kHeadDim>
 using PrefillRing = Ring<kHeadDim, typename Shape<kHeadDim>::RingShape>;
@@ -39,6 +43,12 @@ __device__ __forceinline__ int last_position(const SpanRun& run) {
 }
 __device__ __forceinline__ Chunks chunks_of(const SpanRun& run, int span, int window) {
   return span::chunks_of(span, run.position, last_position(run), window);
+}
+
+// A block's n-th run. They are given longest first: who had a long one in this round has a short one in the next.
+__device__ __forceinline__ int run_of(int n) {
+  const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
+  return n * blocks + (n % 2 == 0 ? block : blocks - 1 - block);
 }
 
 // One warp; lane i asks for chunk i.
@@ -60,12 +70,7 @@ __device__ __forceinline__ void feed(const SpanArgs& args, const SpanRun& run, P
         ((span * kSpan + lane * kKeyChunk) & (args.layout.block_size - 1)) * kHeadDim;
     if (span + 1 < run.span_end) block = block_of(span + 1);  // long before it is needed
     for (const Bf16Bits* from : {keys, keys + args.layout.block_size * kHeadDim}) {
-      ring.wait_free();
-      if (lane == 0) expect_bytes(ring.full(), (chunks.end - chunks.begin) * Piece<kHeadDim>::kBytes);
-      __syncwarp();
-      if (lane >= chunks.begin && lane < chunks.end) {
-        copy_bulk(ring.half() + lane * Piece<kHeadDim>::kBytes, from, Piece<kHeadDim>::kBytes, ring.full());
-      }
+      ring.ask(from, chunks.begin, chunks.end);
       ring.advance();
     }
   }
@@ -75,16 +80,17 @@ __device__ __forceinline__ void feed(const SpanArgs& args, const SpanRun& run, P
 template <int kHeadDim>
 class Rows {
  public:
-  __device__ Rows(const SpanArgs& args, const SpanRun& run, PrefillRing<kHeadDim>& ring, char* memory)
+  __device__ Rows(const SpanArgs& args, const SpanRun& run, PrefillRing<kHeadDim>& ring, char* memory, int warp)
       : args_(args),
         run_(run),
         ring_(ring),
-        group_(static_cast<int>(threadIdx.x) / kGroupThreads),
+        group_(warp / (kGroupThreads / 32)),
         lane_(static_cast<int>(threadIdx.x) % 32),
         first_row_(group_ * kWarpgroupRows),
-        warp_row_(static_cast<int>(threadIdx.x) / 32 * 16),
+        warp_row_(warp * 16),
         num_rows_(run.num_tokens * run.num_heads),
-        queries_(memory + Shape<kHeadDim>::kQueries + group_ * Shape<kHeadDim>::kGroupQueryBytes) {}
+        queries_(memory + Shape<kHeadDim>::kQueries + group_ * Shape<kHeadDim>::kGroupQueryBytes),
+        ones_(shared_address(memory + Shape<kHeadDim>::kOnes)) {}
 
   __device__ __forceinline__ void attend() {
     load_queries();
@@ -110,7 +116,7 @@ class Rows {
       const Chunks there = chunks_of(run_, span, args_.window);
       if (there.begin > 0 || last_position(run_) < span * kSpan + kSpan - 1) clear_unseen(span, there);
       if (working) {
-        add_span<kHeadDim>(ring_, p, next);
+        add_span<kHeadDim>(ring_, ones_, p, next);
         fold(folded, next);
       } else {
         pass();
@@ -135,14 +141,19 @@ class Rows {
 
   // Rows of q as the cache has its rows. Rows that are not there are zeros.
   __device__ __forceinline__ void load_queries() {
-    constexpr int kUnits = kHeadDim / 8;
+    constexpr int kUnits = kHeadDim / 8, kEach = kWarpgroupRows * kUnits / kGroupThreads;
+    const int first = static_cast<int>(threadIdx.x) % kGroupThreads;
+    uint4 values[kEach];  // all at once: each takes long
 #pragma unroll
-    for (int i = static_cast<int>(threadIdx.x) % kGroupThreads; i < kWarpgroupRows * kUnits; i += kGroupThreads) {
-      const int row = i / kUnits, unit = i % kUnits;
-      const bool real = first_row_ + row < num_rows_;
-      const uint4 value =
-          real ? *reinterpret_cast<const uint4*>(query(first_row_ + row) + unit * 8) : uint4{0, 0, 0, 0};
-      *reinterpret_cast<uint4*>(queries_ + span_offset(kHeadDim, row, unit * 8) * 2) = value;
+    for (int i = 0; i < kEach; ++i) {
+      const int at = first + i * kGroupThreads, row = first_row_ + at / kUnits;
+      values[i] = row < num_rows_ ? *reinterpret_cast<const uint4*>(query(row) + at % kUnits * 8) : uint4{0, 0, 0, 0};
+    }
+    sync_group(group_);  // all are through with those of the tile before
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int at = first + i * kGroupThreads;
+      *reinterpret_cast<uint4*>(queries_ + span_offset(kHeadDim, at / kUnits, at % kUnits * 8) * 2) = values[i];
     }
     publish_writes();
     sync_group(group_);
@@ -188,31 +199,43 @@ class Rows {
   const int first_row_, warp_row_;  // of the tile: this warpgroup's, this warp's
   const int num_rows_;
   char* const queries_;
+  const std::uint32_t ones_;
 };
 
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads, 1)
-    prefill_kernel(const __grid_constant__ SpanArgs args, const SpanRun* runs) {
+    prefill_kernel(const __grid_constant__ SpanArgs args, const SpanRun* runs, int num_runs) {
   extern __shared__ __align__(1024) char memory[];
   const std::uint32_t at = shared_address(memory), barriers = at + Shape<kHeadDim>::kBarriers;
   if (threadIdx.x == 0) PrefillRing<kHeadDim>::make(barriers);
+  make_ones(memory + Shape<kHeadDim>::kOnes);
   __syncthreads();
-  const SpanRun run = runs[blockIdx.x];
   PrefillRing<kHeadDim> ring(at, barriers);
-  if (threadIdx.x >= kUsers) {
+  const int warp = __shfl_sync(kWarp, static_cast<int>(threadIdx.x) / 32, 0);  // which the compiler knows to be one
+  if (warp >= kUsers / 32) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
-    if (threadIdx.x / 32 != kUsers / 32) return;
+    if (warp != kUsers / 32) return;
     see_writes();
-    feed<kHeadDim>(args, run, ring);
+#pragma unroll 1
+    for (int n = 0; run_of(n) < num_runs; ++n) {
+      const SpanRun run = runs[run_of(n)];
+      feed<kHeadDim>(args, run, ring);
+    }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
-    Rows<kHeadDim>(args, run, ring, memory).attend();
+#pragma unroll 1
+    for (int n = 0; run_of(n) < num_runs; ++n) {
+      const SpanRun run = runs[run_of(n)];
+      Rows<kHeadDim>(args, run, ring, memory, warp).attend();
+    }
   }
 }
 
 template <int kHeadDim>
-cudaError_t launch(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, cudaStream_t stream) {
-  prefill_kernel<kHeadDim><<<static_cast<unsigned>(num_runs), kThreads, Shape<kHeadDim>::kBytes, stream>>>(args, runs);
+cudaError_t launch(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, std::int32_t num_blocks,
+                   cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(std::min(num_runs, num_blocks));
+  prefill_kernel<kHeadDim><<<blocks, kThreads, Shape<kHeadDim>::kBytes, stream>>>(args, runs, num_runs);
   return cudaGetLastError();
 }
 
@@ -224,10 +247,11 @@ cudaError_t prepare() {
 
 }  // namespace
 
-cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, cudaStream_t stream) {
+cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, std::int32_t num_blocks,
+                         cudaStream_t stream) {
   if (num_runs == 0) return cudaSuccess;
-  return args.layout.head_dim == 128 ? launch<128>(args, runs, num_runs, stream)
-                                     : launch<64>(args, runs, num_runs, stream);
+  return args.layout.head_dim == 128 ? launch<128>(args, runs, num_runs, num_blocks, stream)
+                                     : launch<64>(args, runs, num_runs, num_blocks, stream);
 }
 
 cudaError_t span_prefill_prepare() {

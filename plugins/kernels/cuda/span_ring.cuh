@@ -34,8 +34,20 @@ class Ring {
     publish_barriers();
   }
 
-  // For who fills it: the place is free when this returns.
-  __device__ __forceinline__ void wait_free() const { wait_barrier(free(), phase_ ^ 1); }
+  // For who fills it, all lanes of a warp: asks for chunks begin .. end of a half as soon as the place is free; chunk i
+  // is what lane i gives. `once`: it is not read again soon. `more_bytes`: of copies that are asked for besides, with
+  // full() as their barrier, before `advance`.
+  __device__ __forceinline__ void ask(const Bf16Bits* from, int begin, int end, bool once = false,
+                                      int more_bytes = 0) const {
+    using Chunk = Piece<kHeadDim>;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    wait_barrier(free(), phase_ ^ 1);
+    if (lane == 0) expect_bytes(full(), (end - begin) * Chunk::kBytes + more_bytes);
+    __syncwarp();
+    if (lane < begin || lane >= end) return;
+    const std::uint32_t to = half() + lane * Chunk::kBytes;
+    once ? copy_bulk_once(to, from, Chunk::kBytes, full()) : copy_bulk(to, from, Chunk::kBytes, full());
+  }
   // For who uses it: the half is there when this returns.
   __device__ __forceinline__ void wait_full() const { wait_barrier(full(), phase_); }
   // This lane is through with it.

@@ -26,18 +26,37 @@ __device__ __forceinline__ Visible visible_at(int position, int window) {
   return {window > 0 ? max(position - window + 1, 0) : 0, position};
 }
 
-// The largest t' of the row in this span. `first_key` is this lane's in tile 0.
-template <int half, bool kMasked>
-__device__ __forceinline__ float row_max(const Scores& s, Visible sees, int first_key, float scale) {
+// Scores of keys that their row does not see become -infinity, which is no maximum. `first_key`: this lane's in tile 0.
+__device__ __forceinline__ void hide(Scores& s, const Visible (&sees)[2], int first_key) {
+#pragma unroll
+  for (int i = 0; i < kKeyTiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (!sees[j / 2](first_key + 8 * i + j % 2)) s[i][j] = -infinity();
+    }
+  }
+}
+
+// And their weights 0.
+__device__ __forceinline__ void hide(Probabilities& p, const Visible (&sees)[2], int first_key) {
+#pragma unroll
+  for (int i = 0; i < kKeyTiles; ++i) {
+    const int key = first_key + 8 * i;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      p[i / 2][i % 2 * 2 + half] &= (sees[half](key) ? 0x0000ffffu : 0u) | (sees[half](key + 1) ? 0xffff0000u : 0u);
+    }
+  }
+}
+
+// The largest t' of the row in this span.
+template <int half>
+__device__ __forceinline__ float row_max(const Scores& s, float scale) {
   float side[4] = {-infinity(), -infinity(), -infinity(), -infinity()};  // by side: none waits for the one before
 #pragma unroll
   for (int i = 0; i < kKeyTiles; ++i) {
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const float x = s[i][2 * half + j];
-      float& m = side[i % 2 * 2 + j];
-      m = larger(m, !kMasked || sees(first_key + 8 * i + j) ? x : -infinity());
-    }
+    for (int j = 0; j < 2; ++j) side[i % 2 * 2 + j] = larger(side[i % 2 * 2 + j], s[i][2 * half + j]);
   }
   float m = larger(larger(side[0], side[1]), larger(side[2], side[3]));
   m = larger(m, __shfl_xor_sync(kWarp, m, 1));
@@ -45,9 +64,8 @@ __device__ __forceinline__ float row_max(const Scores& s, Visible sees, int firs
   return mul(m, scale);  // rounding is monotonic: this is the largest of the rounded products
 }
 
-template <int half, bool kMasked>
-__device__ __forceinline__ void row_weights(const Scores& s, Visible sees, int first_key, float scale, float m,
-                                            Probabilities& p) {
+template <int half>
+__device__ __forceinline__ void row_weights(const Scores& s, float scale, float m, Probabilities& p) {
   constexpr int kTogether = 4;  // tiles, of two scores each
 #pragma unroll
   for (int i = 0; i < kKeyTiles; i += kTogether) {
@@ -56,26 +74,8 @@ __device__ __forceinline__ void row_weights(const Scores& s, Visible sees, int f
     for (int j = 0; j < 2 * kTogether; ++j) w[j] = s[i + j / 2][2 * half + j % 2];
     weigh(w, scale, m);
 #pragma unroll
-    for (int j = 0; j < 2 * kTogether; ++j) {
-      if (kMasked && !sees(first_key + 8 * (i + j / 2) + j % 2)) w[j] = 0.0f;
-    }
-#pragma unroll
     for (int j = 0; j < kTogether; ++j) p[(i + j) / 2][(i + j) % 2 * 2 + half] = pack(w[2 * j], w[2 * j + 1]);
   }
-}
-
-// Maximum and weights of the rows of one half; `masked`: some row of the warp does not see some key of the span.
-template <int half>
-__device__ __forceinline__ float softmax(const Scores& s, Visible sees, int first_key, float scale, bool masked,
-                                         Probabilities& p) {
-  if (masked) {
-    const float m = row_max<half, true>(s, sees, first_key, scale);
-    row_weights<half, true>(s, sees, first_key, scale, m, p);
-    return m;
-  }
-  const float m = row_max<half, false>(s, sees, first_key, scale);
-  row_weights<half, false>(s, sees, first_key, scale, m, p);
-  return m;
 }
 
 __device__ __forceinline__ int first_span(const SpanRun& run, int window) {

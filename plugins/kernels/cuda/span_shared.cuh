@@ -37,8 +37,10 @@ class SharedFeeder {
             static_cast<std::int64_t>(run_.kv_head) * static_cast<std::int64_t>(args_.layout.head_elements) +
             (key(span) & (args_.layout.block_size - 1)) * kHeadDim;
         if (span + 1 < run_.span_end) block_ = block_of(span + 1);  // long before it is needed
-        copy_half(from);
-        copy_half(from + args_.layout.block_size * kHeadDim);
+        for (const Bf16Bits* half : {from, from + args_.layout.block_size * kHeadDim}) {
+          ring_.ask(half, 0, kSpanChunks);
+          ring_.advance();
+        }
       }
     }
   }
@@ -56,15 +58,6 @@ class SharedFeeder {
   __device__ __forceinline__ std::int64_t block_of(int span) const {
     return args_.block_table[run_.table + (key(span) >> args_.layout.block_shift)];
   }
-  __device__ __forceinline__ void copy_half(const Bf16Bits* from) {
-    ring_.wait_free();
-    if (lane_ == 0) expect_bytes(ring_.full(), RingShape<kHeadDim>::kHalfBytes);
-    __syncwarp();
-    if (lane_ < kSpanChunks) {
-      copy_bulk(ring_.half() + lane_ * Piece<kHeadDim>::kBytes, from, Piece<kHeadDim>::kBytes, ring_.full());
-    }
-    ring_.advance();
-  }
 
   const SpanArgs& args_;
   const SharedRun* next_run_;
@@ -80,11 +73,13 @@ template <int kHeadDim>
 class SharedTile {
  public:
   using Shape = SharedShape<kHeadDim>;
-  __device__ SharedTile(const SpanArgs& args, const SharedRow* rows, Ring<kHeadDim>& ring, char* memory)
+  __device__ SharedTile(const SpanArgs& args, const SharedRow* rows, Ring<kHeadDim>& ring, char* memory,
+                        std::uint32_t ones)
       : args_(args),
         rows_(rows),
         ring_(ring),
         queries_(memory + Shape::kQueries),
+        ones_(ones),
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
@@ -106,7 +101,7 @@ class SharedTile {
       Partial next;
       Probabilities p;
       weigh_span<kHeadDim>(ring_, shared_address(queries_), span, sees_, masked, args_.scale, next.m, p);
-      add_span<kHeadDim>(ring_, p, next);
+      add_span<kHeadDim>(ring_, ones_, p, next);
       if (run_.folds != 0) {
         fold(folded, next);
       } else {
@@ -186,6 +181,7 @@ class SharedTile {
   const SharedRow* const rows_;
   Ring<kHeadDim>& ring_;
   char* const queries_;
+  const std::uint32_t ones_;
   const int warp_, lane_;
   SharedRun run_;
   std::int64_t queries_at_[kEach];

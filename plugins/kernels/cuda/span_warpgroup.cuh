@@ -46,6 +46,14 @@ struct WarpgroupMatrix {
   static constexpr int kColumnsStride = 1024, kRowsStride = kHeadDim / 64 * 1024;  // of the cache and of q
 };
 
+// A matrix of ones in shared memory, whose product with P are the sums of its rows. Once a block, before a
+// __syncthreads.
+constexpr int kOnesBytes = 16 * 8 * 2;
+__device__ __forceinline__ void make_ones(char* memory) {
+  if (threadIdx.x < kOnesBytes / 4) reinterpret_cast<std::uint32_t*>(memory)[threadIdx.x] = kOnes;
+  publish_writes();
+}
+
 // Maxima and weights; takes K from the ring. `masked`: some row of the warp does not see some key of the span.
 template <int kHeadDim, typename Ring>
 __device__ __forceinline__ void weigh_span(Ring& ring, std::uint32_t queries, int span, const Visible (&sees)[2],
@@ -53,41 +61,47 @@ __device__ __forceinline__ void weigh_span(Ring& ring, std::uint32_t queries, in
   constexpr int kRowsStride = WarpgroupMatrix<kHeadDim>::kRowsStride;
   Scores s;
   ring.wait_full();
-  const std::uint32_t keys = ring.half();
+  const std::uint64_t q = matrix(queries, 16, kRowsStride), k = matrix(ring.half(), 16, kRowsStride);
   begin_products();
 #pragma unroll
   for (int step = 0; step < kHeadDim / 16; ++step) {
-    const std::uint32_t at = static_cast<std::uint32_t>(step / 4 * 1024 + step % 4 * 32);
-    product(s, matrix(queries + at, 16, kRowsStride), matrix(keys + at, 16, kRowsStride), step != 0);
+    const int at = step / 4 * 1024 + step % 4 * 32;
+    product(s, moved(q, at), moved(k, at), step != 0);
   }
   commit_products();
   wait_products();
   hold(s);
   ring.leave();
   const int first_key = span * kSpan + 2 * (static_cast<int>(threadIdx.x) % 4);
-  m[0] = softmax<0>(s, sees[0], first_key, scale, masked, p);
-  m[1] = softmax<1>(s, sees[1], first_key, scale, masked, p);
+  if (masked) hide(s, sees, first_key);
+  m[0] = row_max<0>(s, scale);
+  m[1] = row_max<1>(s, scale);
+  row_weights<0>(s, scale, m[0], p);
+  row_weights<1>(s, scale, m[1], p);
+  if (masked) hide(p, sees, first_key);
 }
 
-// The rest of the partial, whose maxima are there; takes V from the ring.
+// The rest of the partial, whose maxima are there; takes V from the ring. The sums are products with `ones` (an address
+// that make_ones had) on wgmma too: `mma` would wait for the other warpgroup's.
 template <int kHeadDim, typename Ring>
-__device__ __forceinline__ void add_span(Ring& ring, const Probabilities& p, WarpgroupPartial<kHeadDim>& out) {
+__device__ __forceinline__ void add_span(Ring& ring, std::uint32_t ones, const Probabilities& p,
+                                         WarpgroupPartial<kHeadDim>& out) {
   using Matrix = WarpgroupMatrix<kHeadDim>;
   ring.wait_full();
+  const std::uint64_t values = matrix(ring.half(), Matrix::kColumnsStride, Matrix::kRowsStride);
+  float sums[1][4];
   begin_products();
 #pragma unroll
   for (int c = 0; c < kSpanChunks; ++c) {
-    const std::uint32_t values = ring.half() + c * Piece<kHeadDim>::kBytes;
-    product(out.o, p[c], matrix(values, Matrix::kColumnsStride, Matrix::kRowsStride), c != 0);
+    product(out.o, p[c], moved(values, c * Piece<kHeadDim>::kBytes), c != 0);
+    product(sums, p[c], small_matrix(ones), c != 0);
   }
   commit_products();
-  float sums[4] = {};
-#pragma unroll
-  for (int c = 0; c < kSpanChunks; ++c) mma(sums, p[c], kOnes, kOnes);
-  out.sum[0] = checked_sum(sums[0], out.m[0]), out.sum[1] = checked_sum(sums[2], out.m[1]);
   wait_products();
   hold(out.o);
+  hold(sums);
   ring.leave();
+  out.sum[0] = checked_sum(sums[0][0], out.m[0]), out.sum[1] = checked_sum(sums[0][2], out.m[1]);
 }
 
 }  // namespace mortise::cuda::span

@@ -18,6 +18,16 @@ __device__ __forceinline__ std::uint64_t matrix(std::uint32_t address, int colum
          static_cast<std::uint64_t>(columns_stride / 16) << 16 | (address & 0x3ffffu) / 16;
 }
 
+// b^T [8, 16] where no bytes are swizzled, in 256 bytes.
+__device__ __forceinline__ std::uint64_t small_matrix(std::uint32_t address) {
+  return std::uint64_t{128 / 16} << 16 | (address & 0x3ffffu) / 16;
+}
+
+// The same matrix so many bytes further. Both lie in one shared memory, so that nothing is carried.
+__device__ __forceinline__ std::uint64_t moved(std::uint64_t matrix, int bytes) {
+  return matrix + static_cast<std::uint64_t>(bytes / 16);
+}
+
 // Around a batch of products: before, registers that they use have their values; after, they may be in work until
 // wait_products returns. `hold` keeps the compiler from moving what reads an accumulator across.
 __device__ __forceinline__ void begin_products() {
@@ -71,6 +81,15 @@ __device__ __forceinline__ void product(float (&d)[8][4], const std::uint32_t (&
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" MORTISE_D32_NAMES
       "}, {%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}"
       : MORTISE_D8(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
+}
+
+// The same with b^T [8, 16] without a swizzle: 16 bytes of 8 rows, then the next 16 of them.
+__device__ __forceinline__ void product(float (&d)[1][4], const std::uint32_t (&a)[4], std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %9, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, p, 1, 1, 0;\n}"
+      : MORTISE_D1(0)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
 }
 
