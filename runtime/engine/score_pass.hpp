@@ -18,8 +18,8 @@ namespace mortise {
 
 class ScorePass {
  public:
-  // Rows of one call of the head, at most: their logits of a slice of 2048 take 8 MiB.
-  static constexpr std::int32_t kBlockRows = 1024;
+  // Rows of one call of the head, at most: their logits of a slice of 2048 take 16 MiB.
+  static constexpr std::int32_t kBlockRows = 2048;
 
   ScorePass(const Parts& parts, HeadPass& head, std::int32_t vocab_size);
 

@@ -2,8 +2,9 @@
 // 64 bytes of x as it lies.
 // - Up to 16 rows: one tile of x against four panels, which come from memory in streams that the hardware reads ahead.
 // - More: 32 rows x 2 panels, four accumulators for four loads, all of K at once; columns in chunks whose weights stay
-//   in the second-level cache. Meanwhile the pair of panels before is rounded, gated and stored, and what comes next is
-//   asked for: rows of x where there are many, the next chunk's weights up to 512, the next pair's up to 32.
+//   in the second-level cache. Meanwhile the pair of panels before is rounded, gated and stored (f32 as it is goes to y
+//   from the tiles), and what comes next is asked for: rows of x where there are many, the next chunk's weights up to
+//   512, the next pair's up to 32.
 // What was measured and lost: K in blocks (stores of accumulators that miss the first-level cache stall the tile
 // loads); asking for weights where rows are many, or for y; 32 rows as twice 16, each against four panels.
 #include "kernels/cpu/beside.hpp"
@@ -230,21 +231,49 @@ MORTISE_INLINE void multiply_many_tile(const char* x, std::size_t row_stride, co
   }
 }
 
-// Rows of a pair of panels that are complete: rounded and stored beside the products of the next pair.
+// Rows of a pair of panels that are complete: rounded and stored beside the products of the next pair. Where y is the
+// sums themselves they are there already, and only their NaN are not those that a kernel writes.
+template <class Rows>
+constexpr bool kSumsAreY = false;
+template <>
+constexpr bool kSumsAreY<PairRows<float>> = true;
+
 template <class Rows>
 struct WritePair {
   MORTISE_INLINE void rows(std::size_t i0, std::size_t i1) const {
+    if constexpr (kSumsAreY<Rows>) {
+      if (acc == nullptr) return write_nan(i0, i1);
+    }
     Rows::write(*args, m, i0, i1, n, acc, acc + 2 * kAccumulator);
+  }
+  MORTISE_INLINE void write_nan(std::size_t i0, std::size_t i1) const {
+    for (std::size_t i = i0; i < i1; ++i) {
+      float* const y = static_cast<float*>(args->y) + (m + i) * args->y_stride + n;
+      const F32x16 y0 = load(y), y1 = load(y + kLanes);
+      if (any(is_nan(y0) | is_nan(y1))) mortise::cpu::write_pair(y, y0, y1);
+    }
   }
   const LinearArgs* args;
   std::size_t m, n;
-  const float* acc;  // [2 panels][32 rows][16]
+  const float* acc;  // [2 panels][32 rows][16]; null: the sums are in y
 };
 
-// 17 to 32 rows and the one or two panels for column n of y into acc.
+// Where the accumulators of 32 rows and two panels go.
+struct PairSums {
+  float* first;
+  std::size_t row_stride, to_second;  // floats; to_second: from the first panel's to the second's
+};
+PairSums in_buffer(float* acc) {  // [2 panels][32 rows][16]
+  return {acc, kLanes, 2 * kAccumulator};
+}
+PairSums in_y(const LinearArgs& args, std::size_t m, std::size_t n) {
+  return {static_cast<float*>(args.y) + m * args.y_stride + n, args.y_stride, kLanes};
+}
+
+// 17 to 32 rows and the one or two panels for column n of y.
 template <int panels, class Rows>
 void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Beside<WritePair<Rows>>& beside,
-                   float* acc) {
+                   const PairSums& sums) {
   const std::size_t tiles = tiles_of(args.k), to_second = Rows::to_second(args);
   const std::size_t whole = x.last == nullptr ? tiles : tiles - 1;
   const char* w = static_cast<const char*>(args.w) + n / kLanes * tiles * kTileBytes;
@@ -256,9 +285,10 @@ void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Bes
     beside.step();
   }
   if (whole < tiles) multiply_many_tile<panels>(x.last, kRowBytes, w + whole * kTileBytes, to_second);
-  tile_store<0>(acc, kRowBytes), tile_store<2>(acc + kAccumulator, kRowBytes);
+  const std::size_t stride = sums.row_stride * sizeof(float), to_high = kTileRows * sums.row_stride;
+  tile_store<0>(sums.first, stride), tile_store<2>(sums.first + to_high, stride);
   if constexpr (panels > 1) {
-    tile_store<1>(acc + 2 * kAccumulator, kRowBytes), tile_store<3>(acc + 3 * kAccumulator, kRowBytes);
+    tile_store<1>(sums.first + sums.to_second, stride), tile_store<3>(sums.first + sums.to_second + to_high, stride);
   }
   beside.finish();
 }
@@ -267,7 +297,7 @@ void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Bes
 template <class Y>
 void multiply_last(PairRows<Y>, const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows,
                    std::size_t n, Beside<WritePair<PairRows<Y>>>& beside, float* acc) {
-  multiply_many<1>(args, x, n, beside, acc);
+  multiply_many<1>(args, x, n, beside, in_buffer(acc));
   write_rows<Y>(args, m, rows, n, acc);
 }
 template <class Y>
@@ -308,13 +338,15 @@ void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std
     } else {
       beside.set_no_fetch();
     }
-    if (n + kWhole < n1) {
-      multiply_many<2>(args, x, n, beside, acc[pair % 2]);
-      beside.set_work({&args, m, n, acc[pair % 2]}, rows);
-    } else {
+    if (n + kWhole >= n1) {
       multiply_last(Rows{}, args, x, m, rows, n, beside, acc[pair % 2]);
       beside.set_work({}, 0);
+      continue;
     }
+    // Half of the way through a buffer, where the tiles can be stored as they are.
+    const bool to_y = kSumsAreY<Rows> && args.bias == nullptr && n + kStep <= args.n;
+    multiply_many<2>(args, x, n, beside, to_y ? in_y(args, m, n) : in_buffer(acc[pair % 2]));
+    beside.set_work({&args, m, n, to_y ? nullptr : acc[pair % 2]}, rows);
   }
   beside.finish();
 }
