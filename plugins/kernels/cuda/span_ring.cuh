@@ -35,12 +35,13 @@ class Ring {
   }
 
   // For who fills it, all lanes of a warp: asks for chunks begin .. end of a half as soon as the place is free; chunk i
-  // is what lane i gives. `once`: it is not read again soon. `more_bytes`: of copies that are asked for besides, with
-  // full() as their barrier, before `advance`.
+  // is what lane i gives. `once`: it comes from memory and is not read again soon. `more_bytes`: of copies that are
+  // asked for besides, with full() as their barrier, before `advance`.
   __device__ __forceinline__ void ask(const Bf16Bits* from, int begin, int end, bool once = false,
                                       int more_bytes = 0) const {
     using Chunk = Piece<kHeadDim>;
     const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (once) wait_for_oldest();
     wait_barrier(free(), phase_ ^ 1);
     if (lane == 0) expect_bytes(full(), (end - begin) * Chunk::kBytes + more_bytes);
     __syncwarp();
@@ -62,6 +63,12 @@ class Ring {
   __device__ __forceinline__ std::uint32_t full() const { return barriers_ + 8 * place_; }
 
  private:
+  // Until the oldest half that may still be on its way has come. With one fewer under way all come as fast, and the
+  // queue to memory, in which everybody waits, is shorter.
+  __device__ __forceinline__ void wait_for_oldest() const {
+    const bool wraps = place_ + 1 == Shape::kPlaces;
+    wait_barrier(barriers_ + (wraps ? 0 : 8 * (place_ + 1)), wraps ? phase_ : phase_ ^ 1);
+  }
   __device__ __forceinline__ std::uint32_t free() const { return barriers_ + 8 * (Shape::kPlaces + place_); }
 
   const std::uint32_t memory_, barriers_;
