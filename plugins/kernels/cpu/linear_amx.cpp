@@ -343,7 +343,7 @@ void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std
       beside.set_work({}, 0);
       continue;
     }
-    // Half of the way through a buffer, where the tiles can be stored as they are.
+    // From the tiles to y, where they are what y is: half of what the way through a buffer costs.
     const bool to_y = kSumsAreY<Rows> && args.bias == nullptr && n + kStep <= args.n;
     multiply_many<2>(args, x, n, beside, to_y ? in_y(args, m, n) : in_buffer(acc[pair % 2]));
     beside.set_work({&args, m, n, to_y ? nullptr : acc[pair % 2]}, rows);
