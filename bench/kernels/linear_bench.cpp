@@ -1,8 +1,9 @@
 // linear_bench: speed of linear, class cpu-bf16/1, beside the floor of the same run.
 // usage: linear_bench [isa ...]   (without: all that the machine has but portable)
-// Shapes: the products of a Llama of 160 M parameters. The floor of a call is the larger of two times: weights over the
-// memory bandwidth, operations over the peak. `ratio` is floor / measured: 1 is the end. Each product walks through
-// copies of its weights that together exceed the caches, as layers do. Times are those of the fastest of many calls.
+// Shapes: the products of a Llama of 160 M parameters; to f32 the head, and the slice of it that scores take at a time.
+// The floor of a call is the larger of two times: weights over the memory bandwidth, operations over the peak. `ratio`
+// is floor / measured: 1 is the end. Each product walks through copies of its weights that together exceed the caches,
+// as layers do. Times are those of the fastest of many calls.
 #include <algorithm>
 #include <cstdio>
 
@@ -16,7 +17,16 @@ namespace {
 using namespace mortise;
 using bench::Shape;
 
-constexpr Shape kShapes[] = {{768, 768}, {3072, 768}, {768, 3072}, {32000, 768}};
+struct Product {
+  Shape shape;
+  cpu::LinearKernel cpu::LinearBf16Kernels::*kernel;
+};
+constexpr auto kToBf16 = &cpu::LinearBf16Kernels::to_bf16, kToF32 = &cpu::LinearBf16Kernels::to_f32;
+constexpr Product kProducts[] = {{{768, 768}, kToBf16},
+                                 {{3072, 768}, kToBf16},
+                                 {{768, 3072}, kToBf16},
+                                 {{32000, 768}, kToF32},
+                                 {{2048, 768}, kToF32}};
 constexpr std::size_t kRows[] = {1, 8, 32, 64, 256, 1024};
 constexpr double kSeconds = 0.3;  // of each product
 
@@ -25,10 +35,10 @@ void run(cpu::Isa isa, std::size_t threads, double bandwidth) {
   std::printf("\n%s, %zu thread%s: read %.1f GB/s, peak %.1f GFLOP/s\n", cpu::isa_name(isa), threads,
               threads == 1 ? "" : "s", bandwidth * 1e-9, peak * 1e-9);
   std::printf("%12s %6s %10s %9s %8s %7s %12s\n", "N x K", "M", "us", "GFLOP/s", "GB/s", "ratio", "rows/s vs M=1");
-  for (const Shape& s : kShapes) {
+  for (const auto& [s, kernel] : kProducts) {
     double one_row = 0;
     for (std::size_t m : kRows) {
-      const double seconds = bench::measure_bf16(cpu::kernels(isa).linear_bf16.to_bf16, s, m, threads, kSeconds);
+      const double seconds = bench::measure_bf16(cpu::kernels(isa).linear_bf16.*kernel, s, m, threads, kSeconds);
       const double bytes = static_cast<double>(cpu::packed_bytes_bf16(s.n, s.k));
       const double operations = 2.0 * static_cast<double>(m * s.n * s.k);
       if (m == 1) one_row = seconds;
