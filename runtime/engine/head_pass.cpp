@@ -1,23 +1,57 @@
 #include "engine/head_pass.hpp"
 
+#include <cstddef>
+
 namespace mortise {
+namespace {
+
+// Where a processor's caches are what rows pass through, they begin with a cache line of their own, and not all in the
+// same few sets: a product that reads or writes 32 rows at a time would find none of them there.
+std::int64_t spread_columns(std::int64_t columns, std::int64_t element_bytes) {
+  constexpr std::int64_t kCacheLine = 64, kRoundRowBytes = 1024;
+  std::int64_t bytes = (columns * element_bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+  if (bytes % kRoundRowBytes == 0) bytes += kCacheLine;
+  return bytes / element_bytes;
+}
+
+}  // namespace
+
+HeadPass::HeadPass(const Parts& parts, std::int32_t vocab_size)
+    : parts_(parts),
+      vocab_size_(vocab_size),
+      spread_(shares_host_memory(parts.device)),
+      rows_(parts.device),
+      logits_(parts.device) {}
+
+mortise_tensor HeadPass::matrix_in(DeviceBuffer& memory, std::int32_t dtype, std::int64_t rows,
+                                   std::int64_t columns) const {
+  const std::int64_t element_bytes = (dtype & 0xff) / 8;
+  const std::int64_t stride = spread_ ? spread_columns(columns, element_bytes) : columns;
+  const auto bytes = static_cast<std::uint64_t>(rows * stride * element_bytes);
+  mortise_tensor tensor = matrix(memory.reserve(bytes), dtype, rows, columns);
+  tensor.stride[0] = stride;
+  tensor.bytes = bytes;
+  return tensor;
+}
 
 void HeadPass::select(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* rows,
                       std::int64_t count) {
-  const std::int64_t width = hidden.shape[1];
-  const auto bytes = static_cast<std::uint64_t>(count * width) * static_cast<std::uint64_t>((hidden.dtype & 0xff) / 8);
-  selected_ = matrix(rows_.reserve(bytes), hidden.dtype, count, width);
+  selected_ = matrix_in(rows_, hidden.dtype, count, hidden.shape[1]);
   mortise_error error = empty_error();
   check_part(parts_.device.api->gather_rows(parts_.device.self, step.stream, &hidden, rows, &selected_, &error), error,
              parts_.device.name);
 }
 
-mortise_tensor HeadPass::logits(const mortise_step& step, std::int32_t begin, std::int32_t end) {
-  const std::int64_t count = selected_.shape[0], width = end - begin;
-  const std::uint64_t bytes = static_cast<std::uint64_t>(count * width) * sizeof(float);
-  const mortise_tensor logits = matrix(logits_.reserve(bytes), MORTISE_F32, count, width);
+mortise_tensor HeadPass::logits(const mortise_step& step, std::int64_t first, std::int64_t count, std::int32_t begin,
+                                std::int32_t end) {
+  const std::int64_t skipped = first * selected_.stride[0] * ((selected_.dtype & 0xff) / 8);
+  mortise_tensor rows = selected_;
+  rows.data = static_cast<std::byte*>(rows.data) + skipped;
+  rows.bytes -= static_cast<std::uint64_t>(skipped);
+  rows.shape[0] = count;
+  const mortise_tensor logits = matrix_in(logits_, MORTISE_F32, count, end - begin);
   mortise_error error = empty_error();
-  check_part(parts_.model.api->head(parts_.model.self, &step, &selected_, begin, end, &logits, &error), error,
+  check_part(parts_.model.api->head(parts_.model.self, &step, &rows, begin, end, &logits, &error), error,
              parts_.model.name);
   return logits;
 }
@@ -25,7 +59,7 @@ mortise_tensor HeadPass::logits(const mortise_step& step, std::int32_t begin, st
 mortise_tensor HeadPass::run(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* rows,
                              std::int64_t count) {
   select(step, hidden, rows, count);
-  return logits(step, 0, vocab_size_);
+  return logits(step, 0, count, 0, vocab_size_);
 }
 
 }  // namespace mortise

@@ -18,6 +18,7 @@ struct RowEvaluator::Chunk {
   mortise_tensor logits{};
 
   const Sequence& sequence(std::size_t i) const { return *scheduled[static_cast<std::size_t>(rows[i].seq)].sequence; }
+  std::size_t row_stride() const { return static_cast<std::size_t>(logits.stride[0]); }
   bool draws(std::size_t i) const { return rows[i].target < 0; }
   // Alternatives wanted for a row, or nothing if it wants no log probability at all.
   std::optional<std::int32_t> top_n(std::size_t i) const {
@@ -122,9 +123,10 @@ void RowEvaluator::draw(const mortise_step& step, Chunk& chunk) {
     upload_.upload();
     const std::size_t count = end - begin;
     mortise_tensor logits = chunk.logits;
-    logits.data = static_cast<float*>(logits.data) + begin * static_cast<std::size_t>(vocab_size_);
+    const std::size_t skipped = begin * chunk.row_stride();
+    logits.data = static_cast<float*>(logits.data) + skipped;
     logits.shape[0] = static_cast<std::int64_t>(count);
-    logits.bytes = count * static_cast<std::uint64_t>(vocab_size_) * sizeof(float);
+    logits.bytes -= skipped * sizeof(float);
     mortise_sample_args args{};
     args.struct_size = sizeof args;
     args.logits = &logits;
@@ -154,7 +156,7 @@ void RowEvaluator::draw(const mortise_step& step, Chunk& chunk) {
 // Rows with a draft behind them, whose sequences sample: the token is the draft or what is recovered in its place. On
 // the host, so their logits are brought here; rows behind a rejected draft are left alone, since nobody looks at them.
 void RowEvaluator::verify_by_rejection(Chunk& chunk, std::size_t begin, const DrawArrays& arrays) {
-  const auto vocab = static_cast<std::size_t>(vocab_size_);
+  const auto vocab = static_cast<std::size_t>(vocab_size_), stride = chunk.row_stride();
   std::int32_t fetched_seq = -1, rejected_seq = -1;
   std::span<const float> logits;  // of the rows of fetched_seq from its first one here on
   std::size_t first = 0;
@@ -165,11 +167,11 @@ void RowEvaluator::verify_by_rejection(Chunk& chunk, std::size_t begin, const Dr
     if (row.seq == rejected_seq || index >= sequence.drafts.size() || arrays.temperatures[i] == 0) continue;
     if (row.seq != fetched_seq) {
       const std::size_t count = std::min(sequence.drafts.size() - index, arrays.keys.size() - i);
-      logits = download_.fetch(static_cast<const float*>(chunk.logits.data) + (begin + i) * vocab, count * vocab);
+      logits = download_.fetch(static_cast<const float*>(chunk.logits.data) + (begin + i) * stride, count * stride);
       fetched_seq = row.seq;
       first = i;
     }
-    const std::vector<double> p = target_distribution(logits.subspan((i - first) * vocab, vocab), arrays.row(i));
+    const std::vector<double> p = target_distribution(logits.subspan((i - first) * stride, vocab), arrays.row(i));
     std::span<const float> q(sequence.draft_distributions);
     if (!q.empty()) q = q.subspan(index * vocab, vocab);
     const std::int32_t draft = sequence.drafts[index];

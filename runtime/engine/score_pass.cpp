@@ -33,11 +33,15 @@ void ScorePass::run(const mortise_step& step, const mortise_tensor& hidden, std:
   const std::size_t numbers_at = upload_.put(std::span<const std::int32_t>(numbers));
   const std::size_t targets_at = upload_.put(std::span<const std::int32_t>(targets));
   upload_.upload();
-  numbers_ = upload_.device<std::int32_t>(numbers_at);
   targets_ = upload_.device<std::int32_t>(targets_at);
   scores_.begin(rows.size(), static_cast<std::size_t>(num_top));
-  find_target_logits(step, hidden, rows);
-  reduce_all(step, hidden, rows.size());
+  for (std::size_t first = 0; first < rows.size(); first += std::size_t{kBlockRows}) {
+    const std::size_t count = std::min(std::size_t{kBlockRows}, rows.size() - first);
+    head_.select(step, hidden, upload_.device<std::int32_t>(numbers_at) + first, static_cast<std::int64_t>(count));
+    const Block block = {std::span<const Row>(rows).subspan(first, count), first};
+    find_target_logits(step, block);
+    reduce_all(step, block);
+  }
   scores_.fetch();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     rows[i].info->id = rows[i].target;
@@ -45,31 +49,30 @@ void ScorePass::run(const mortise_step& step, const mortise_tensor& hidden, std:
   }
 }
 
-void ScorePass::find_target_logits(const mortise_step& step, const mortise_tensor& hidden, std::span<const Row> rows) {
-  for (std::size_t first = 0; first < rows.size();) {
-    const std::int32_t begin = rows[first].target / window_ * window_, end = std::min(begin + window_, vocab_size_);
+void ScorePass::find_target_logits(const mortise_step& step, const Block& block) {
+  for (std::size_t first = 0; first < block.rows.size();) {
+    const std::int32_t begin = block.rows[first].target / window_ * window_,
+                       end = std::min(begin + window_, vocab_size_);
     std::size_t last = first;
-    while (last < rows.size() && last - first < std::size_t{kBlockRows} && rows[last].target < end) ++last;
-    head_.select(step, hidden, numbers_ + first, static_cast<std::int64_t>(last - first));
-    mortise_head_reduce_args args = scores_.arrays(first, targets_ + first);
+    while (last < block.rows.size() && block.rows[last].target < end) ++last;
+    mortise_head_reduce_args args = scores_.arrays(block.first + first, targets_ + block.first + first);
     args.first = 1;
     args.max = args.sum = args.lse = args.top_logits = nullptr;
     args.ranks = args.top_ids = nullptr;
     args.top_n = 0;
-    scores_.reduce(step, head_.logits(step, begin, end), begin, args);
+    const mortise_tensor logits =
+        head_.logits(step, static_cast<std::int64_t>(first), static_cast<std::int64_t>(last - first), begin, end);
+    scores_.reduce(step, logits, begin, args);
     first = last;
   }
 }
 
-void ScorePass::reduce_all(const mortise_step& step, const mortise_tensor& hidden, std::size_t num_rows) {
-  for (std::size_t first = 0; first < num_rows; first += std::size_t{kBlockRows}) {
-    const std::size_t count = std::min(std::size_t{kBlockRows}, num_rows - first);
-    head_.select(step, hidden, numbers_ + first, static_cast<std::int64_t>(count));
-    mortise_head_reduce_args args = scores_.arrays(first, targets_ + first);
-    for (std::int32_t begin = 0; begin < vocab_size_; begin += slice_) {
-      args.first = begin == 0 ? 1 : 0;
-      scores_.reduce(step, head_.logits(step, begin, std::min(begin + slice_, vocab_size_)), begin, args);
-    }
+void ScorePass::reduce_all(const mortise_step& step, const Block& block) {
+  mortise_head_reduce_args args = scores_.arrays(block.first, targets_ + block.first);
+  const auto count = static_cast<std::int64_t>(block.rows.size());
+  for (std::int32_t begin = 0; begin < vocab_size_; begin += slice_) {
+    args.first = begin == 0 ? 1 : 0;
+    scores_.reduce(step, head_.logits(step, 0, count, begin, std::min(begin + slice_, vocab_size_)), begin, args);
   }
 }
 

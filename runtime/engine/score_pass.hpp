@@ -18,7 +18,7 @@ namespace mortise {
 
 class ScorePass {
  public:
-  // Rows of one call of the head, at most: their logits of a slice of 2048 take 16 MiB.
+  // Rows that go through the head together, at most: their logits of a slice of 2048 take 16 MiB.
   static constexpr std::int32_t kBlockRows = 2048;
 
   ScorePass(const Parts& parts, HeadPass& head, std::int32_t vocab_size);
@@ -32,14 +32,19 @@ class ScorePass {
   void run(const mortise_step& step, const mortise_tensor& hidden, std::vector<Row> rows);
 
  private:
-  void find_target_logits(const mortise_step& step, const mortise_tensor& hidden, std::span<const Row> rows);
-  void reduce_all(const mortise_step& step, const mortise_tensor& hidden, std::size_t num_rows);
+  // The rows that the head has selected.
+  struct Block {
+    std::span<const Row> rows;
+    std::size_t first;  // of this run's
+  };
+  void find_target_logits(const mortise_step& step, const Block& block);
+  void reduce_all(const mortise_step& step, const Block& block);
 
   HeadPass& head_;
   const std::int32_t vocab_size_, slice_, window_;
   PackedUpload upload_;
   RowScores scores_;
-  const std::int32_t *numbers_ = nullptr, *targets_ = nullptr;  // of the rows of this run, in device memory
+  const std::int32_t* targets_ = nullptr;  // of this run's rows, in device memory
 };
 
 }  // namespace mortise

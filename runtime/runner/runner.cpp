@@ -293,9 +293,10 @@ void Runner::draw(const mortise_step& step, const mortise_tensor& hidden, const 
         m.head.run(step, hidden, step.batch->device_logit_rows + first, static_cast<std::int64_t>(drawn.size()));
     sample(step, logits, drawn, wanted);
     if (wanted.logits == nullptr) continue;
-    const auto values = m.download.fetch(static_cast<const float*>(logits.data), drawn.size() * vocab_size);
+    const auto stride = static_cast<std::size_t>(logits.stride[0]);
+    const auto values = m.download.fetch(static_cast<const float*>(logits.data), drawn.size() * stride);
     for (std::size_t i = 0; i < drawn.size(); ++i) {
-      std::ranges::copy(values.subspan(i * vocab_size, vocab_size), wanted.logits + drawn[i]->step_index * vocab_size);
+      std::ranges::copy(values.subspan(i * stride, vocab_size), wanted.logits + drawn[i]->step_index * vocab_size);
     }
   }
 }

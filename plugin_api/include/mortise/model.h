@@ -59,7 +59,7 @@ typedef struct mortise_model_table {
   mortise_status (*forward)(mortise_model* model, const mortise_step* step, mortise_tensor* hidden,
                             mortise_error* error);
   /* logits[r, v - vocab_begin] for the rows of `hidden` [R, hidden_size], R <= max_logit_rows; logits f32 [R, vocab_end
-   * - vocab_begin], bounds as linear's columns. [step & active] since 0.1 */
+   * - vocab_begin], bounds as linear's columns. Rows of both may be strided. [step & active] since 0.1 */
   mortise_status (*head)(mortise_model* model, const mortise_step* step, const mortise_tensor* hidden,
                          int32_t vocab_begin, int32_t vocab_end, const mortise_tensor* logits, mortise_error* error);
 } mortise_model_table;

@@ -21,6 +21,10 @@ void store_hash(std::uint64_t hash, float* row) {
   for (int i = 0; i < 3; ++i) row[i] = static_cast<float>((hash >> (i * 22)) & 0x3fffff);
 }
 
+float* row_of(const mortise_tensor& tensor, int64_t row) {
+  return static_cast<float*>(tensor.data) + row * tensor.stride[0];
+}
+
 mortise_status describe(mortise_device*, mortise_device_info* info) {
   info->host_memory = 1;
   return MORTISE_OK;
@@ -42,18 +46,17 @@ mortise_status synchronize(mortise_device*, mortise_stream*, mortise_error*) {
 mortise_status gather_rows(mortise_device*, mortise_stream*, const mortise_tensor* x, const int32_t* rows,
                            const mortise_tensor* out, mortise_error*) {
   for (int64_t r = 0; r < out->shape[0]; ++r) {
-    std::memcpy(static_cast<float*>(out->data) + r * 3, static_cast<float*>(x->data) + rows[r] * 3, 3 * sizeof(float));
+    std::memcpy(row_of(*out, r), static_cast<float*>(x->data) + rows[r] * 3, 3 * sizeof(float));
   }
   return MORTISE_OK;
 }
 
 // Greedy after the edits; temperature only to show that it arrives: a row with T > 0 draws the smallest logit.
 mortise_status sample(mortise_device* self, mortise_stream*, const mortise_sample_args* args, mortise_error*) {
-  const auto* logits = static_cast<const float*>(args->logits->data);
   FakeWorld& fake = world(self);
   if (args->allowed_index == nullptr) ++fake.num_sample_calls_without_masks;
   for (int64_t r = 0; r < args->logits->shape[0]; ++r) {
-    std::vector<float> row(logits + r * kVocab, logits + (r + 1) * kVocab);
+    std::vector<float> row(row_of(*args->logits, r), row_of(*args->logits, r) + kVocab);
     if (args->edit_offsets != nullptr) {
       for (int32_t e = args->edit_offsets[r]; e < args->edit_offsets[r + 1]; ++e) {
         float& logit = row[static_cast<std::size_t>(args->edit_ids[e])];
@@ -78,11 +81,10 @@ mortise_status sample(mortise_device* self, mortise_stream*, const mortise_sampl
 
 // Of a slice of the vocabulary, as the device's contract says, but that the first tokens are called the best.
 mortise_status head_reduce(mortise_device*, mortise_stream*, const mortise_head_reduce_args* args, mortise_error*) {
-  const auto* logits = static_cast<const float*>(args->logits->data);
   const auto width = static_cast<int32_t>(args->logits->shape[1]);
   const int32_t begin = args->vocab_begin;
   for (int64_t r = 0; r < args->logits->shape[0]; ++r) {
-    const float* row = logits + r * width;
+    const float* row = row_of(*args->logits, r);
     const int32_t target = args->targets[r];
     if (args->target_logits != nullptr && target >= begin && target < begin + width) {
       args->target_logits[r] = row[target - begin];
@@ -142,10 +144,8 @@ mortise_status forward(mortise_model* self, const mortise_step* step, mortise_te
 mortise_status head(mortise_model*, const mortise_step*, const mortise_tensor* hidden, int32_t begin, int32_t end,
                     const mortise_tensor* logits, mortise_error*) {
   for (int64_t r = 0; r < hidden->shape[0]; ++r) {
-    const std::uint64_t hash = load_hash(static_cast<float*>(hidden->data) + r * 3);
-    for (int32_t v = begin; v < end; ++v) {
-      static_cast<float*>(logits->data)[r * (end - begin) + v - begin] = fake_logit(hash, v);
-    }
+    const std::uint64_t hash = load_hash(row_of(*hidden, r));
+    for (int32_t v = begin; v < end; ++v) row_of(*logits, r)[v - begin] = fake_logit(hash, v);
   }
   return MORTISE_OK;
 }
