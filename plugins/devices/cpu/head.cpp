@@ -39,7 +39,8 @@ void reduce_row(const HeadKernels& kernels, const mortise_head_reduce_args& args
   const std::int32_t begin = args.vocab_begin;
   if (args.first != 0) begin_row(args, r);
   if (args.max != nullptr) {
-    kernels.log_sum_exp(row, logits.columns, &args.max[r], &args.sum[r]);
+    const float* const next = r + 1 < logits.rows ? logits.row_of<float>(r + 1) : row;
+    kernels.log_sum_exp(row, logits.columns, next, &args.max[r], &args.sum[r]);
     if (args.lse != nullptr) kernels.log_of_sum(args.max[r], args.sum[r], &args.lse[r]);
   }
   if (args.targets != nullptr && args.target_logits != nullptr) {

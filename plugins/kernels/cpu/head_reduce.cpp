@@ -25,13 +25,17 @@ float raw_max(const float* logits, std::size_t n) {
 }
 
 // exp(-infinity) is 0: lanes beyond the end add nothing. So NaN need not be made clean, and with a maximum subtracted
-// denormals and -0 give what +0 gives; what differs is +infinity.
-float slice_sum(const float* logits, std::size_t n, float slice_max, bool has_infinity) {
+// denormals and -0 give what +0 gives; what differs is +infinity. `next`: what is read then is asked for meanwhile, all
+// of it, since rows apart and pages apart the processor does not see it coming.
+float slice_sum(const float* logits, std::size_t n, float slice_max, bool has_infinity, const float* next) {
   const F32x16 m = broadcast(slice_max);
   F32x16 s = zero();
   std::size_t i = 0;
   if (!has_infinity) {
-    for (; i + kLanes <= n; i += kLanes) s = s + exp_of_negative(load(logits + i) - m);
+    for (; i + kLanes <= n; i += kLanes) {
+      __builtin_prefetch(next + i);
+      s = s + exp_of_negative(load(logits + i) - m);
+    }
   }
   for (; i < n; i += kLanes) s = s + exp_of_negative(load_clean(logits + i, n - i) - m);
   return sum(s);
@@ -46,13 +50,15 @@ void merge(float* max_state, float* sum_state, float slice_max, float slice_sum)
   *sum_state = first_lane(left + right);
 }
 
-void log_sum_exp(const float* logits, std::size_t n, float* max_state, float* sum_state) {
+void log_sum_exp(const float* logits, std::size_t n, const float* next, float* max_state, float* sum_state) {
   for (std::size_t begin = 0; begin < n; begin += kVocabSlice) {
-    const std::size_t width = n - begin < kVocabSlice ? n - begin : kVocabSlice;
+    const bool is_last = n - begin <= kVocabSlice;
+    const std::size_t width = is_last ? n - begin : kVocabSlice;
     const float raw = raw_max(logits + begin, width);
     const float m = first_lane(clean(broadcast(raw)));
     if (m == kNoLogit) continue;  // nothing in it; -infinity - -infinity would be NaN
-    merge(max_state, sum_state, m, slice_sum(logits + begin, width, m, raw == kInfinity));
+    merge(max_state, sum_state, m,
+          slice_sum(logits + begin, width, m, raw == kInfinity, is_last ? next : logits + begin + kVocabSlice));
   }
 }
 

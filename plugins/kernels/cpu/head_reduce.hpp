@@ -19,8 +19,9 @@ struct HeadKernels {
   // *out = clean(*logit).
   void (*clean)(const float* logit, float* out);
   // Folds `n` logits, whole slices or the vocabulary's end, into the running maximum and sum of exp(logit - maximum).
-  // The state before the first slice is max = -infinity, sum = 0; log-sum-exp = max + log(sum).
-  void (*log_sum_exp)(const float* logits, std::size_t n, float* max, float* sum);
+  // The state before the first slice is max = -infinity, sum = 0; log-sum-exp = max + log(sum). `next`: a slice that
+  // the caller reads then, which is asked for meanwhile; these logits, if there is none.
+  void (*log_sum_exp)(const float* logits, std::size_t n, const float* next, float* max, float* sum);
   // *lse = max + log(sum).
   void (*log_of_sum)(float max, float sum, float* lse);
   // How many of the tokens first_id .. first_id + n - 1 come before token `target`, whose clean logit is given.
