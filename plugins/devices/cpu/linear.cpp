@@ -169,12 +169,15 @@ void over_ranges(mortise_device& device, const Product& p, F f) {
   const std::size_t column_tasks = ceil_div(p.n1 - p.n0, size.columns);
   const std::size_t row_tasks = ceil_div(p.x.rows, size.rows);
   const bool rows_first = row_tasks >= static_cast<std::size_t>(device.pool.num_threads());
+  // After its columns a thread takes the next ones for its rows, of this call or of the one after it.
+  const std::size_t last = p.gate == 0 ? static_cast<std::size_t>(p.weight.n) : p.n1;
   device.pool.for_each(
       static_cast<std::int32_t>(column_tasks * row_tasks), [&](std::int32_t task, std::int32_t thread) {
         const auto i = static_cast<std::size_t>(task);
         const std::size_t column = p.n0 + (rows_first ? i % column_tasks : i / row_tasks) * size.columns;
         const std::size_t row = (rows_first ? i / column_tasks : i % row_tasks) * size.rows;
-        f(LinearRange{row, std::min(p.x.rows, row + size.rows), column, std::min(p.n1, column + size.columns)},
+        const std::size_t end = std::min(p.n1, column + size.columns);
+        f(LinearRange{row, std::min(p.x.rows, row + size.rows), column, end, rows_first ? last - end : 0},
           static_cast<std::size_t>(thread));
       });
 }

@@ -39,6 +39,7 @@ constexpr std::size_t kLinearChunkBytes = std::size_t{5} << 18;
 // Rows [m0, m1) and columns [n0, n1). REQUIRES: m0 is a multiple of 32 and n0 of 16; m1 and n1 are too, or are m and n.
 struct LinearRange {
   std::size_t m0, m1, n0, n1;
+  std::size_t ahead = 0;  // columns from n1 on that this thread most likely takes next: their weights may be asked for
 };
 
 // Most instruction sets want x in another form (widened to f32). AMX reads it as it lies, best when rows begin at

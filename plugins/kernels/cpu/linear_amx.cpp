@@ -3,8 +3,8 @@
 // - Up to 16 rows: one tile of x against four panels, which come from memory in streams that the hardware reads ahead.
 // - More: 32 rows x 2 panels, four accumulators for four loads, all of K at once; columns in chunks whose weights stay
 //   in the second-level cache. Meanwhile the pair of panels before is rounded, gated and stored (f32 as it is goes to y
-//   from the tiles), and what comes next is asked for: rows of x where there are many, the next chunk's weights up to
-//   512, the next pair's up to 32.
+//   from the tiles), and what comes next is asked for: the next chunk's weights, rows of x where there are many, the
+//   next pair's weights up to 32.
 // What was measured and lost: K in blocks (stores of accumulators that miss the first-level cache stall the tile
 // loads); asking for weights where rows are many, or for y; 32 rows as twice 16, each against four panels.
 #include "kernels/cpu/beside.hpp"
@@ -25,9 +25,9 @@ constexpr std::size_t kTileRows = 16;
 constexpr std::size_t kTileBytes = 1024;
 constexpr std::size_t kRowBytes = 64;  // of a tile
 constexpr std::size_t kFewPanels = 4;
-// Up to so many blocks of 32 rows the weights, which come from memory, take about as long as the products: those of the
-// next chunk are asked for beside the products of this one, and so chunks are smaller.
-constexpr std::size_t kFewBlocks = 16, kChunksAtOnce = 8;
+// The weights of the next chunk are asked for beside the products of this one, so that several chunks share the cache.
+// Up to so many blocks of 32 rows they take about as long as the products: chunks are smaller, and rows wait.
+constexpr std::size_t kFewBlocks = 16, kChunksOfFew = 8, kChunksOfMany = 2;
 constexpr std::size_t kFetchColumns = 128;  // with fewer, asking for the next rows is more than the caches can take
 constexpr std::size_t kAccumulator = kTileRows * kLanes;  // floats
 
@@ -318,21 +318,37 @@ struct Lines {
   std::size_t stride, row_lines, begin, end;
 };
 
-// 17 to 32 rows, the columns [n0, n1) of y. `next`: what will be wanted after them. `fetch_weights`: each pair of
-// panels comes from memory, and asks for the one after it instead.
+// What is wanted after 32 rows and a chunk of columns.
+struct Next {
+  Lines rows, weights;
+};
+
+// The share of the `pair`th of `pairs` pairs of panels: of rows and weights in turn, or of what there is.
+template <class Rows>
+void fetch_next(const Next& next, std::size_t pair, std::size_t pairs, Beside<WritePair<Rows>>& beside) {
+  const bool any_rows = next.rows.begin < next.rows.end, both = any_rows && next.weights.begin < next.weights.end;
+  const bool weights = both ? pair % 2 == 1 : !any_rows;
+  const Lines& lines = weights ? next.weights : next.rows;
+  const std::size_t part = both ? pair / 2 : pair, parts = both ? (pairs + (weights ? 0 : 1)) / 2 : pairs;
+  const std::size_t count = lines.end - lines.begin;
+  beside.set_fetch(lines.first, lines.stride, lines.row_lines, lines.begin + count * part / parts,
+                   lines.begin + count * (part + 1) / parts);
+}
+
+// 17 to 32 rows, the columns [n0, n1) of y. `fetch_weights`: each pair of panels comes from memory, and asks for the
+// one after it instead of what is wanted next.
 template <class Rows>
 void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows, std::size_t n0,
-                   std::size_t n1, const Lines& next, bool fetch_weights) {
+                   std::size_t n1, const Next& next, bool fetch_weights) {
   alignas(64) float acc[2][4 * kAccumulator];
   configure_many(rows);
   constexpr std::size_t kStep = Rows::kColumns, kWhole = kStep - kLanes;  // columns of y; a pair has more than kWhole
-  const std::size_t pairs = (n1 - n0 + kStep - 1) / kStep, lines = next.end - next.begin;
+  const std::size_t pairs = (n1 - n0 + kStep - 1) / kStep;
   Beside<WritePair<Rows>> beside;
   std::size_t n = n0, pair = 0;
   for (; n < n1; n += kStep, ++pair) {
     if (!fetch_weights) {
-      beside.set_fetch(next.first, next.stride, next.row_lines, next.begin + lines * pair / pairs,
-                       next.begin + lines * (pair + 1) / pairs);
+      fetch_next(next, pair, pairs, beside);
     } else if (n + 2 * kStep <= n1) {
       fetch_panels(args, n + kStep, beside);
     } else {
@@ -343,7 +359,7 @@ void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std
       beside.set_work({}, 0);
       continue;
     }
-    // From the tiles to y, where they are what y is: half of what the way through a buffer costs.
+    // Where y is the sums themselves, the tiles are stored to it: the way through a buffer is saved.
     const bool to_y = kSumsAreY<Rows> && args.bias == nullptr && n + kStep <= args.n;
     multiply_many<2>(args, x, n, beside, to_y ? in_y(args, m, n) : in_buffer(acc[pair % 2]));
     beside.set_work({&args, m, n, to_y ? nullptr : acc[pair % 2]}, rows);
@@ -360,13 +376,14 @@ Lines lines_of_next_rows(const LinearArgs& args, const LinearRange& range, const
   return {x.first + 2 * kTileRows * x.row_stride, x.row_stride, row_lines, 0, rows * row_lines};
 }
 
-// Of the weights for the columns [n, n + chunk), the share of the `block`th of `blocks` blocks of rows.
+// Of the weights for the columns from n on, up to a chunk, the share of the `block`th of `blocks` blocks of rows.
 template <class Rows>
 Lines lines_of_next_chunk(const LinearArgs& args, const LinearRange& range, std::size_t n, std::size_t chunk,
                           std::size_t block, std::size_t blocks) {
-  if (n >= range.n1) return {};
+  const std::size_t n_end = minimum(n + chunk, range.n1 + range.ahead);
+  if (n >= n_end) return {};
   const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes;
-  const std::size_t panels = (minimum(chunk, range.n1 - n) + kLanes - 1) / kLanes;
+  const std::size_t panels = (n_end - n + kLanes - 1) / kLanes;
   const std::size_t row_lines = panels * (panel_bytes / kRowBytes), lines = kPanelsFor<Rows> * row_lines;
   return {static_cast<const char*>(args.w) + n / kLanes * panel_bytes, Rows::to_second(args), row_lines,
           lines * block / blocks, lines * (block + 1) / blocks};
@@ -380,7 +397,7 @@ void run_rows(const LinearArgs& args, const LinearRange& range) {
   const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes;
   const std::size_t blocks = (range.m1 - range.m0 + 2 * kTileRows - 1) / (2 * kTileRows);
   const bool few = blocks <= kFewBlocks;
-  const std::size_t at_once = few && blocks > 1 ? kChunksAtOnce : 1;
+  const std::size_t at_once = !few ? kChunksOfMany : blocks > 1 ? kChunksOfFew : 1;
   const std::size_t chunk = chunk_panels(panels, at_once * panel_bytes) / kPanels * kLanes;
   for (std::size_t n = range.n0; n < range.n1; n += chunk) {
     const std::size_t n_end = minimum(n + chunk, range.n1);
@@ -388,12 +405,9 @@ void run_rows(const LinearArgs& args, const LinearRange& range) {
       const std::size_t rows = minimum(2 * kTileRows, range.m1 - m);
       const TilesOfX x = tiles_of_x(args, m, rows, last);
       if (rows > kTileRows) {
-        Lines next = {};
-        if (few) {
-          next = lines_of_next_chunk<Rows>(args, range, n_end, chunk, (m - range.m0) / (2 * kTileRows), blocks);
-        } else if ((n_end - n) * kPanels >= kFetchColumns) {
-          next = lines_of_next_rows(args, range, x, m + rows);
-        }
+        Next next = {};
+        next.weights = lines_of_next_chunk<Rows>(args, range, n_end, chunk, (m - range.m0) / (2 * kTileRows), blocks);
+        if (!few && (n_end - n) * kPanels >= kFetchColumns) next.rows = lines_of_next_rows(args, range, x, m + rows);
         multiply_rows<Rows>(args, x, m, rows, n, n_end, next, few && n == range.n0 && m == range.m0);
       } else {
         multiply_few(Rows{}, args, x, m, rows, n, n_end);
