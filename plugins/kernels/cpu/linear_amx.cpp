@@ -6,7 +6,7 @@
 //   from the tiles), and what comes next is asked for: the next chunk's weights, rows of x where there are many, the
 //   next pair's weights up to 32.
 // What was measured and lost: K in blocks (stores of accumulators that miss the first-level cache stall the tile
-// loads); asking for weights where rows are many, or for y; 32 rows as twice 16, each against four panels.
+// loads); asking for y; 32 rows as twice 16, each against four panels.
 #include "kernels/cpu/beside.hpp"
 #include "kernels/cpu/gate.hpp"
 #include "kernels/cpu/io.hpp"
