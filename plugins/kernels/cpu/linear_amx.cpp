@@ -231,13 +231,14 @@ MORTISE_INLINE void multiply_many_tile(const char* x, std::size_t row_stride, co
   }
 }
 
-// Rows of a pair of panels that are complete: rounded and stored beside the products of the next pair. Where y is the
-// sums themselves they are there already, and only their NaN are not those that a kernel writes.
+// Whether y is the sums themselves, but for a bias.
 template <class Rows>
 constexpr bool kSumsAreY = false;
 template <>
 constexpr bool kSumsAreY<PairRows<float>> = true;
 
+// Rows of a pair of panels that are complete: rounded and stored beside the products of the next pair. Sums that went
+// to y from the tiles are there already, and only their NaN are not those that a kernel writes.
 template <class Rows>
 struct WritePair {
   MORTISE_INLINE void rows(std::size_t i0, std::size_t i1) const {
