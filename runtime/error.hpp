@@ -1,5 +1,5 @@
-// runtime/error.hpp: the one exception type of the host. A mistake of a user (script, checkpoint, request, plugin, file)
-// becomes an Error whose text says what is wrong, where, and what to do; a broken invariant of ours is an assert.
+// runtime/error.hpp: the one exception type of the host. A mistake of a user (script, checkpoint, request, plugin,
+// file) becomes an Error whose text says what is wrong, where, and what to do; a broken invariant of ours is an assert.
 // Errors never cross the C ABI: plugins return a mortise_status, and the host turns it into an Error.
 #pragma once
 
@@ -11,15 +11,39 @@
 
 namespace mortise {
 
+// What kind of failure an Error is, for whoever must answer with a number: a server with a status, a command with an
+// exit code.
+enum class ErrorCode {
+  kInvalid,           // the caller's mistake: the same request fails again
+  kNotFound,          // a name that does not exist here
+  kTooLarge,          // valid, but beyond a limit of this pipeline
+  kOverloaded,        // too much is waiting; the same request may be accepted later
+  kDeadlineExceeded,  // the request's own deadline has passed
+  kInternal,          // a part broke its contract
+  kUnavailable,       // the engine accepts no requests: it drains, or a part that it needs has failed
+};
+
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit Error(const std::string& text, ErrorCode code = ErrorCode::kInvalid)
+      : std::runtime_error(text), code_(code) {}
+
+  ErrorCode code() const { return code_; }
+
+ private:
+  ErrorCode code_;
 };
 
 // Throws an Error with a formatted text: fail("{}:{}: unknown option '{}'; expected one of {}", file, line, key, keys).
 template <typename... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// The same with a code other than kInvalid.
+template <typename... Args>
+[[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(fmt::format(format, std::forward<Args>(args)...), code);
 }
 
 }  // namespace mortise

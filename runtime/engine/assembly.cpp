@@ -145,8 +145,7 @@ void Assembly::open_policies(const PipelineDescription& description) {
   };
   const PartChoice& scheduler = description.scheduler.select(query);
   scheduler_.emplace(*scheduler.component, scheduler.options, context);
-  parts_.scheduler = {scheduler_->handle<mortise_scheduler>(), scheduler_->table<mortise_scheduler_table>(),
-                      scheduler.component->label()};
+  parts_.scheduler = scheduler_->active_part<mortise_scheduler, mortise_scheduler_table>();
   for (const PartDescription& proposer : description.proposers) open_proposer(proposer, query, context);
 }
 
@@ -155,9 +154,7 @@ void Assembly::open_proposer(const PartDescription& description, const mortise_q
   const PartChoice& choice = description.select(query);
   PartInstance& instance = proposers_.emplace_back(*choice.component, choice.options, context);
   ActiveProposer& proposer = parts_.proposers.emplace_back();
-  proposer.self = instance.handle<mortise_proposer>();
-  proposer.api = instance.table<mortise_proposer_table>();
-  proposer.name = choice.component->label();
+  static_cast<ProposerPart&>(proposer) = instance.active_part<mortise_proposer, mortise_proposer_table>();
   proposer.plugin = choice.component->name;
   proposer.capabilities = choice.component->capabilities;
   proposer.sequences = static_cast<const mortise_sequences_table*>(instance.get_ext(MORTISE_EXT_SEQUENCES));

@@ -60,8 +60,7 @@ ModelStack::ModelStack(const PartInstance& device, ModelFiles files, const Stack
       checkpoint_(std::move(files.checkpoint)),
       tokenizer_(std::move(files.tokenizer)),
       block_size_(wanted.block_size) {
-  parts_.device = {device_.handle<mortise_device>(), device_.table<mortise_device_table>(),
-                   device_.component().label()};
+  parts_.device = device_.active_part<mortise_device, mortise_device_table>();
   open_model(wanted.model, query);
   query.dims = &dims_;
   query.kv_dtype = kv_dtype_ = mortise::kv_dtype(wanted.kv_dtype, dims_);
@@ -81,7 +80,7 @@ void ModelStack::open_model(const PartDescription& model, mortise_query& query) 
   context.device_table = parts_.device.api;
   context.model_config = config;
   model_.emplace(*choice.component, choice.options, context);
-  parts_.model = {model_->handle<mortise_model>(), model_->table<mortise_model_table>(), choice.component->label()};
+  parts_.model = model_->active_part<mortise_model, mortise_model_table>();
   dims_.struct_size = sizeof dims_;
   mortise_error error = empty_error();
   model_->check(parts_.model.api->dims(parts_.model.self, &dims_, &error), error, "dims");
@@ -110,8 +109,7 @@ void ModelStack::open_attention(const PartDescription& attention, mortise_query&
   context.device = parts_.device.self;
   context.device_table = parts_.device.api;
   attention_.emplace(*choice.component, choice.options, context);
-  parts_.attention = {attention_->handle<mortise_attention>(), attention_->table<mortise_attention_table>(),
-                      choice.component->label()};
+  parts_.attention = attention_->active_part<mortise_attention, mortise_attention_table>();
   if ((choice.component->capabilities & MORTISE_CAP_EXACT) == 0) {
     fail("{}: is not exact (its rows may depend on their batch), so it cannot be part of a pipeline",
          parts_.attention.name);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "loader/active_part.hpp"
 #include "mortise/attention.h"
 #include "mortise/ext/graph.h"
 #include "mortise/ext/sequences.h"
@@ -16,17 +17,14 @@
 
 namespace mortise {
 
-template <typename Instance, typename Table>
-struct ActivePart {
-  Instance* self = nullptr;
-  const Table* api = nullptr;
-  std::string name;  // for messages: "scheduler 'fcfs'"
-
-  explicit operator bool() const { return self != nullptr; }
-};
+using DevicePart = ActivePart<mortise_device, mortise_device_table>;
+using ModelPart = ActivePart<mortise_model, mortise_model_table>;
+using AttentionPart = ActivePart<mortise_attention, mortise_attention_table>;
+using SchedulerPart = ActivePart<mortise_scheduler, mortise_scheduler_table>;
+using ProposerPart = ActivePart<mortise_proposer, mortise_proposer_table>;
 
 // One of the pipeline's proposers.
-struct ActiveProposer : ActivePart<mortise_proposer, mortise_proposer_table> {
+struct ActiveProposer : ProposerPart {
   std::string plugin;              // "ngram": what a request calls it by; no two of a pipeline are the same
   std::uint64_t capabilities = 0;  // MORTISE_CAP_*
   std::int32_t max_tokens = 0;     // drafts for a sequence and step, its option; of a tree: on a path
@@ -34,13 +32,11 @@ struct ActiveProposer : ActivePart<mortise_proposer, mortise_proposer_table> {
   const mortise_sequences_table* sequences = nullptr;  // null: it does not say of how many it keeps something
 };
 
-using DevicePart = ActivePart<mortise_device, mortise_device_table>;
-
 struct Parts {
   DevicePart device;
-  ActivePart<mortise_model, mortise_model_table> model;
-  ActivePart<mortise_attention, mortise_attention_table> attention;
-  ActivePart<mortise_scheduler, mortise_scheduler_table> scheduler;
+  ModelPart model;
+  AttentionPart attention;
+  SchedulerPart scheduler;
   std::vector<ActiveProposer> proposers;  // in the order in which they are asked; may be none
   std::uint64_t generation = 0;           // grows when a part is replaced
   // Of the device, if it and the parts that run in a step can be captured; else null.

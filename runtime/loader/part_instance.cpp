@@ -1,45 +1,18 @@
 #include "loader/part_instance.hpp"
 
 #include <cassert>
-#include <exception>
 
 #include "error.hpp"
 
 namespace mortise {
 namespace {
 
-[[noreturn]] void fail_status(const Component& component, mortise_status status, const mortise_error& error,
-                              std::string_view doing) {
-  const std::string where = plugin_text(error.where, sizeof error.where);
-  std::string message = plugin_text(error.message, sizeof error.message);
-  if (message.empty()) message = fmt::format("failed with status {} and gave no reason", status);
-  const bool repeats = where.empty() || where == doing;
-  fail("{} ({}): {}: {}{}{}", component.label(), component.file.filename().string(), doing, repeats ? "" : where,
-       repeats ? "" : ": ", message);
-}
-
-// Runs a call into a plugin. An exception must not come out of one (the ABI is C), but some author will let it, and a
-// message with the plugin's name is then worth more than std::terminate.
-template <typename Call>
-mortise_status contain(mortise_error& error, Call&& call) {
-  try {
-    return call();
-  } catch (const std::exception& exception) {
-    const std::string text = fmt::format("an exception crossed the C ABI: {}", exception.what());
-    text.copy(error.message, sizeof error.message - 1);
-  } catch (...) {
-    std::string_view("an exception crossed the C ABI").copy(error.message, sizeof error.message - 1);
-  }
-  return MORTISE_INTERNAL;
+// "attention 'paged' (paged-cpu.so)"
+std::string label_with_file(const Component& component) {
+  return fmt::format("{} ({})", component.label(), component.file.filename().string());
 }
 
 }  // namespace
-
-mortise_error empty_error() {
-  mortise_error error{};
-  error.struct_size = sizeof error;
-  return error;
-}
 
 PartInstance::PartInstance(const Component& component, nlohmann::json options, const CreateContext& context)
     : component_(&component),
@@ -58,8 +31,8 @@ PartInstance::PartInstance(const Component& component, nlohmann::json options, c
   mortise_error error = empty_error();
   void* instance = nullptr;
   const mortise_status status =
-      contain(error, [&] { return component.abi->create(services_->host(), &args, &instance, &error); });
-  if (status != MORTISE_OK) fail_status(component, status, error, "create");
+      contain_exceptions(error, [&] { return component.abi->create(services_->host(), &args, &instance, &error); });
+  if (status != MORTISE_OK) throw PartError(label_with_file(component), "create", status, error);
   if (instance == nullptr)
     fail("{} ({}): create succeeded without an instance", component.label(), component.file.string());
   instance_.reset(instance);
@@ -73,7 +46,8 @@ void PartInstance::activate(const mortise_activate_args& args) {
   assert(!active_);
   if (component_->abi->activate != nullptr) {
     mortise_error error = empty_error();
-    check(contain(error, [&] { return component_->abi->activate(instance_.get(), &args, &error); }), error, "activate");
+    check(contain_exceptions(error, [&] { return component_->abi->activate(instance_.get(), &args, &error); }), error,
+          "activate");
   }
   active_ = true;
 }
@@ -84,8 +58,8 @@ void PartInstance::deactivate() {
   active_ = false;
 }
 
-void PartInstance::check(mortise_status status, const mortise_error& error, std::string_view doing) const {
-  if (status != MORTISE_OK) fail_status(*component_, status, error, doing);
+void PartInstance::check(mortise_status status, const mortise_error& error, const char* doing) const {
+  if (status != MORTISE_OK) throw PartError(label_with_file(*component_), doing, status, error);
 }
 
 const void* PartInstance::get_ext(const char* id) const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "loader/active_part.hpp"
 #include "loader/component.hpp"
 #include "loader/host_services.hpp"
 #include "mortise/device.h"
@@ -40,9 +41,9 @@ class PartInstance {
   void deactivate();  // Back to created. REQUIRES: active.
   bool active() const { return active_; }
 
-  // Throws an Error "attention 'paged' (FILE): doing: text of the plugin" unless status is OK. `doing` is the
-  // function's name ("bind", "plan").
-  void check(mortise_status status, const mortise_error& error, std::string_view doing) const;
+  // Throws a PartError "attention 'paged' (FILE): doing: text of the plugin (STATUS)" unless status is OK. `doing` is
+  // the function's name ("bind", "plan").
+  void check(mortise_status status, const mortise_error& error, const char* doing) const;
 
   template <typename Handle>  // mortise_attention for an attention, ...
   Handle* handle() const {
@@ -51,6 +52,12 @@ class PartInstance {
   template <typename Table>
   const Table* table() const {
     return component_->table<Table>();
+  }
+  // The instance as steps call it: ActivePart<mortise_attention, mortise_attention_table>. All of them share one
+  // health.
+  template <typename Handle, typename Table>
+  ActivePart<Handle, Table> active_part() const {
+    return {handle<Handle>(), table<Table>(), component_->label(), health_};
   }
   const void* get_ext(const char* id) const;  // of the instance; nullptr: it has none of that id
 
@@ -68,10 +75,8 @@ class PartInstance {
   nlohmann::json options_;
   std::unique_ptr<HostServices> services_;  // outlives instance_
   std::unique_ptr<void, Destroy> instance_;
+  std::shared_ptr<PartHealth> health_ = std::make_shared<PartHealth>();
   bool active_ = false;
 };
-
-// A mortise_error that is ready to be passed to a plugin.
-mortise_error empty_error();
 
 }  // namespace mortise
