@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/model_shape.hpp"
-#include "engine/assembly.hpp"
+#include "assembly/assembly.hpp"
 
 namespace mortise::bench {
 

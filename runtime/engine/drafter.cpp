@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/device_memory.hpp"
-
 namespace mortise {
 namespace {
 
@@ -50,7 +48,7 @@ struct Drafter::Telling {
   }
 };
 
-Drafter::Drafter(const Parts& parts, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size)
+Drafter::Drafter(const Policies& parts, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size)
     : parts_(parts), limits_(limits), index_(index), vocab_size_(vocab_size) {}
 
 void Drafter::failed(const char* call, std::string_view why) {

@@ -24,7 +24,7 @@ struct StepOutcome {
 class Drafter {
  public:
   // `index` of parts.proposers. All references outlive this.
-  Drafter(const Parts& parts, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size);
+  Drafter(const Policies& parts, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size);
 
   struct Ask {
     Sequence* sequence;
@@ -54,7 +54,7 @@ class Drafter {
   bool take_distributions(Sequence& sequence, std::span<const float> rows);
   void take_ended(std::span<const std::uint64_t> ended);
 
-  const Parts& parts_;
+  const Policies& parts_;
   const EngineLimits& limits_;
   const std::size_t index_;
   const std::int32_t vocab_size_;

@@ -8,7 +8,7 @@
 
 namespace mortise {
 
-Drafting::Drafting(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size,
+Drafting::Drafting(const Policies& parts, const EngineLimits& limits, std::int32_t vocab_size,
                    std::function<double()> clock)
     : parts_(parts), limits_(limits), clock_(std::move(clock)) {
   for (std::size_t i = 0; i < parts.proposers.size(); ++i) {

@@ -20,7 +20,7 @@ namespace mortise {
 class Drafting {
  public:
   // `clock`: EngineHooks::clock.
-  Drafting(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size, std::function<double()> clock);
+  Drafting(const Policies& parts, const EngineLimits& limits, std::int32_t vocab_size, std::function<double()> clock);
 
   // What a request's choice means here. Throws an Error that lists the names when it names no proposer of the pipeline.
   // [any thread]
@@ -54,7 +54,7 @@ class Drafting {
   template <typename Work>
   double time_of(const Work& work) const;
 
-  const Parts& parts_;
+  const Policies& parts_;
   const EngineLimits& limits_;
   const std::function<double()> clock_;
   std::deque<Drafter> drafters_;  // of parts_.proposers

@@ -28,20 +28,18 @@ std::uint64_t draw_seed() {
 
 Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer,
                const EngineHooks& hooks)
-    : parts_(std::move(parts)),
+    : policies_(parts),
       limits_(limits),
       model_(std::move(model)),
       tokenizer_(tokenizer),
       watcher_(hooks.watcher),
       trace_(hooks.trace, hooks.name),
       kv_(limits_),
-      planner_(parts_, limits_),
-      drafting_(parts_, limits_, model_.vocab_size, hooks.clock),
+      planner_(policies_, limits_),
+      drafting_(policies_, limits_, model_.vocab_size, hooks.clock),
       rows_(limits_.batch_expansion),
-      batch_builder_(parts_.device, limits_),
-      graphs_(parts_, limits_),
-      evaluator_(parts_, limits_, model_.vocab_size) {
-  if (limits_.padding_block >= 0) warm_up(parts_, limits_, batch_builder_, graphs_, evaluator_.head());
+      row_work_(model_.vocab_size, limits_.rejection),
+      execution_({std::move(parts)}, limits_) {
   publish_stats();
   thread_ = std::thread([this] { run(); });
 }
@@ -265,8 +263,7 @@ void Engine::step() {
   if (plan.drop_pins) drop_pins();
 
   trace_.phase("propose");
-  mortise_step step = make_step(parts_);
-  drafting_.propose(step, scheduled);
+  drafting_.propose(execution_.empty_step(), scheduled);
   trace_.phase("build");
   trace_.batch(scheduled);
   std::int32_t num_rows = 0;  // forks of draft trees left out: they belong to the price of the drafts they stand beside
@@ -277,23 +274,18 @@ void Engine::step() {
   set_pins(plan.pins);  // after the plan has got its blocks: it may count on cached ones that are pinned now
   fork_drafts(scheduled);
   rows_.assign(scheduled);
-  const std::optional<BatchBucket> bucket = graphs_.bucket_of(rows_.runs());
-  const mortise_batch& batch =
-      batch_builder_.build(step_id, rows_.runs(), rows_.logit_row_numbers(), ended_ids_, bucket ? &*bucket : nullptr);
-  step.batch = &batch;
+  row_work_.assign(rows_.logit_rows(), scheduled);
 
   trace_.phase("forward");
-  mortise_error error = empty_error();
-  check_part(parts_.attention.api->plan(parts_.attention.self, &step, &error), error, parts_.attention.name);
-  const mortise_tensor hidden = graphs_.forward(step, bucket);
-  counters_.num_rows += static_cast<std::uint64_t>(batch.num_real_tokens);
-  counters_.num_graph_replays = graphs_.num_replays();
-  trace_.phase("sample");
-  std::vector<TokenInfo> infos = evaluator_.evaluate(step, hidden, rows_.logit_rows(), scheduled);
+  const StepWork work{step_id, rows_.runs(), row_work_.draws(), row_work_.scores(), ended_ids_};
+  execution_.launch(work, [this] { trace_.phase("sample"); });
+  counters_.num_rows += static_cast<std::uint64_t>(execution_.num_rows());
+  counters_.num_graph_replays = execution_.num_graph_replays();
+  std::vector<TokenInfo> infos = row_work_.infos(execution_.collect());
   trace_.phase("commit");
-  commit(scheduled, rows_.logit_rows(), std::move(infos), hidden);
+  commit(scheduled, rows_.logit_rows(), std::move(infos));
   ended_ids_.clear();  // by now model, attention and proposer have been told
-  drafting_.end_step(scheduled, num_rows, graphs_.is_typical());
+  drafting_.end_step(scheduled, num_rows, execution_.is_typical());
 }
 
 // Gives the further paths of draft trees blocks, as far as blocks, rows and places are left of this step; the others
@@ -318,21 +310,13 @@ void Engine::fork_drafts(std::span<const ScheduledSequence> scheduled) {
       runs -= num_runs(needed);
     }
   }
-  copy_blocks(from, to);
+  execution_.copy_blocks(from, to);
 }
 
 void Engine::copy_tails(std::span<Sequence* const> admitted) {
   std::vector<BlockId> from, to;
   kv_.copy_tails(admitted, from, to);
-  copy_blocks(from, to);
-}
-
-void Engine::copy_blocks(const std::vector<BlockId>& from, const std::vector<BlockId>& to) {
-  if (from.empty()) return;
-  mortise_error error = empty_error();
-  check_part(parts_.attention.api->copy_blocks(parts_.attention.self, nullptr, from.data(), to.data(),
-                                               static_cast<std::int32_t>(from.size()), &error),
-             error, parts_.attention.name);
+  execution_.copy_blocks(from, to);
 }
 
 // Of a sequence with a draft tree: leaves the rows of the path of which most stands. If that is a fork, its drafts and
@@ -377,7 +361,7 @@ void Engine::take_best_path(Sequence& sequence, std::vector<LogitRow>& rows, std
 }
 
 void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
-                    std::vector<TokenInfo> infos, const mortise_tensor& hidden) {
+                    std::vector<TokenInfo> infos) {
   outcomes_.clear();
   std::size_t begin = 0;
   for (std::size_t i = 0; i < scheduled.size(); ++i) {
@@ -396,7 +380,7 @@ void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<c
     take_best_path(sequence, path, path_infos);
     commit_sequence(sequence, path, path_infos, scheduled[i].num_new_tokens);
   }
-  drafting_.observe(outcomes_, ended_ids_, &hidden);
+  drafting_.observe(outcomes_, ended_ids_, &execution_.hidden());
 }
 
 // A draft stands while it equals the token of its row: with coupled verification the one that the target itself drew,

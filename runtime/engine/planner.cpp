@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/device_memory.hpp"
 #include "mortise/scheduler.hpp"
 
 namespace mortise {

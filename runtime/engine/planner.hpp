@@ -36,7 +36,7 @@ struct StepPlan {
 
 class Planner {
  public:
-  Planner(const Parts& parts, const EngineLimits& limits)
+  Planner(const Policies& parts, const EngineLimits& limits)
       : parts_(parts), limits_(limits), unheld_(static_cast<std::size_t>(limits.num_blocks)) {}
 
   void added(const std::shared_ptr<const Sequence>& sequence);
@@ -62,7 +62,7 @@ class Planner {
   void send_events();
   StepPlan first_come_first_served(const View& view, const mortise_schedule_view& abi_view) const;
 
-  const Parts& parts_;
+  const Policies& parts_;
   const EngineLimits& limits_;
   std::vector<Event> events_;
   UnheldPrefixes unheld_;  // of the candidates

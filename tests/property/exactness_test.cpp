@@ -102,9 +102,9 @@ TEST_P(Exactness, EveryRequestGetsTheBitsThatItGetsAlone) {
 TEST(Cascade, ItsPipelinesTellPrefixGroups) {
   const auto folder = std::filesystem::path(MORTISE_SOURCE_DIR) / "models" / "demo";
   RunConfig config;
-  EXPECT_FALSE(open_assembly(folder, config)->limits().prefix_groups);
+  EXPECT_FALSE(open_assembly(folder, config)->parts().prefix_groups);
   config.attention = "cascade";
-  EXPECT_TRUE(open_assembly(folder, config)->limits().prefix_groups);
+  EXPECT_TRUE(open_assembly(folder, config)->parts().prefix_groups);
 }
 
 INSTANTIATE_TEST_SUITE_P(Mixes, Exactness, ::testing::Range(0, kShards));

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/assembly.hpp"
+#include "assembly/assembly.hpp"
 #include "engine/engine.hpp"
 
 namespace mortise::test {

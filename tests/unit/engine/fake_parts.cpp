@@ -299,6 +299,7 @@ Parts FakeWorld::parts() {
     return value;
   }();
   Parts parts;
+  parts.vocab_size = kVocab;
   parts.device = {reinterpret_cast<mortise_device*>(this), &device_table, "device 'fake'"};
   parts.attention = {reinterpret_cast<mortise_attention*>(this), &attention_table, "attention 'fake'"};
   parts.model = {reinterpret_cast<mortise_model*>(this), &model_table, "model 'fake'"};
