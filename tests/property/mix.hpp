@@ -66,6 +66,12 @@ std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size
 RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas,
                       const std::vector<std::filesystem::path>& draft_models);
 
+// A mix that is certain to do what the others do by chance, whatever is drawn: its requests share cached blocks, their
+// answers do not fit beside each other, so that some are preempted, and drafts are accepted and rejected. Of `config`
+// it leaves instruction set, threads, scheduler's name, types and attention as they were drawn.
+std::vector<Request> draw_contended_requests(std::mt19937& random, std::int32_t vocab_size);
+void make_contended(RunConfig& config);
+
 struct RunReport {
   Outcomes outcomes;
   Outcomes again;  // of the second time; empty when there was none
