@@ -210,6 +210,7 @@ void make_contended(RunConfig& config) {
   config.random_schedule = false;
   config.proposer.clear();
   config.draft_percent = 60;
+  config.drafts_fail = false;
   config.oracle_tokens = std::max(config.oracle_tokens, 2);
   config.choose_proposers = false;
   config.adaptive = false;  // lengths that follow the clock may be 0

@@ -30,6 +30,7 @@ struct RunConfig {
   std::string scheduler = "fcfs";
   std::string proposer;           // of the pipeline, in Lua: "ngram { max_tokens = 3 }"; empty: none
   int draft_percent = -1;         // -1: no proposer that knows the answers; else how many of its drafts are right
+  bool drafts_fail = true;        // that proposer returns an error now and then
   int oracle_tokens = 4;          // that one's max_tokens; with both proposers it is asked second
   bool choose_proposers = false;  // requests choose among them, and how many drafts they take
   bool batch_expansion = false;
