@@ -7,12 +7,15 @@ function(mortise_add_library name)
   target_link_libraries(${name} PUBLIC ${arg_LINK})
 endfunction()
 
-# mortise_add_test(NAME SOURCES a_test.cpp ... [LINK lib ...] [INCLUDE dir ...]): one gtest program, one ctest entry a case.
+# mortise_add_test(NAME SOURCES a_test.cpp ... [LINK lib ...] [INCLUDE dir ...]): one gtest program, one ctest entry a case,
+# which has its folder below tests/ as its label: ctest -L unit/engine.
 function(mortise_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK;INCLUDE")
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${arg_INCLUDE})
   target_compile_definitions(${name} PRIVATE MORTISE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MORTISE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST)
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+                       PROPERTIES TIMEOUT ${MORTISE_TEST_SECONDS} LABELS ${folder})
 endfunction()

@@ -30,6 +30,7 @@ struct RunConfig {
   std::string scheduler = "fcfs";
   std::string proposer;           // of the pipeline, in Lua: "ngram { max_tokens = 3 }"; empty: none
   int draft_percent = -1;         // -1: no proposer that knows the answers; else how many of its drafts are right
+  bool drafts_fail = true;        // that proposer returns an error now and then
   int oracle_tokens = 4;          // that one's max_tokens; with both proposers it is asked second
   bool choose_proposers = false;  // requests choose among them, and how many drafts they take
   bool batch_expansion = false;
@@ -65,6 +66,12 @@ std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size
 // `draft_models`: checkpoints of which any may draft, first the model itself.
 RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas,
                       const std::vector<std::filesystem::path>& draft_models);
+
+// A mix that is certain to do what the others do by chance, whatever is drawn: its requests share cached blocks, their
+// answers do not fit beside each other, so that some are preempted, and drafts are accepted and rejected. Of `config`
+// it leaves instruction set, threads, scheduler's name, types and attention as they were drawn.
+std::vector<Request> draw_contended_requests(std::mt19937& random, std::int32_t vocab_size);
+void make_contended(RunConfig& config);
 
 struct RunReport {
   Outcomes outcomes;
