@@ -135,7 +135,7 @@ TEST(Cascade, RandomTreesOfPrefixesHaveTheBitsOfTheReference) {
 // once makes NaN of those that see it alone.
 TEST(Cascade, AValueThatIsNotFiniteReachesTheRowsThatSeeItAlone) {
   std::size_t touched = 0, untouched = 0;
-  for (uint32_t seed = 300; seed < 308; ++seed) {
+  for (uint32_t seed = 300; seed < 305; ++seed) {
     std::mt19937 rng(seed);
     Config config = random_config(rng, seed);
     if (config.head_dim > 24) config.head_dim = 24;
