@@ -1,9 +1,23 @@
 # mortise_add_library(NAME SOURCES a.cpp ... [LINK lib ...]): a static library of the host, one per folder of runtime/.
-# It sees runtime/ and the plugin API, never plugins/: the ABI is the only door between the two.
+# It sees the plugin API, never plugins/: the ABI is the only door between the two. Of runtime/ it sees its own folder and
+# those of the libraries that it links, directly or through others, and these must have been added before: so no two
+# folders can include each other.
 function(mortise_add_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK")
+  foreach(lib IN LISTS arg_LINK)
+    if(lib MATCHES "^mortise_" AND NOT TARGET ${lib})
+      message(FATAL_ERROR "${name} links ${lib}, which runtime/CMakeLists.txt does not list before it: folders build on each other in one direction")
+    endif()
+  endforeach()
+  file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR}/runtime ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REGEX REPLACE "/.*" "" folder ${path})
+  # A folder that holds nothing but a link to the one that may be included.
+  set(include ${PROJECT_BINARY_DIR}/include)
+  file(MAKE_DIRECTORY ${include}/${folder} ${include}/error)
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/runtime/${folder} ${include}/${folder}/${folder} SYMBOLIC)
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/runtime/error.hpp ${include}/error/error.hpp SYMBOLIC)
   add_library(${name} STATIC ${arg_SOURCES})
-  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/runtime)
+  target_include_directories(${name} PUBLIC ${include}/${folder} ${include}/error)
   target_link_libraries(${name} PUBLIC ${arg_LINK})
 endfunction()
 

@@ -32,12 +32,14 @@ struct RunConfig {
   int draft_percent = -1;         // -1: no proposer that knows the answers; else how many of its drafts are right
   bool drafts_fail = true;        // that proposer returns an error now and then
   int oracle_tokens = 4;          // that one's max_tokens; with both proposers it is asked second
+  std::int32_t wrong_draft = -1;  // that one's wrong drafts, every second; -1: any token
   bool choose_proposers = false;  // requests choose among them, and how many drafts they take
   bool batch_expansion = false;
   bool adaptive = false;  // draft lengths
   std::string verify = "coupled";
-  std::string attention = "paged";  // "paged_single", of the device "remote": without multi-query rows
-  std::uint32_t seed = 0;           // of schedule and drafts
+  std::string attention = "paged";   // "paged_single", of the device "remote": without multi-query rows
+  std::uint32_t seed = 0;            // of schedule and drafts
+  bool errors_are_outcomes = false;  // else the first error of a request is thrown
   // What is run, rather than how: the same when the requests run alone.
   std::string weights = "auto";   // of the model
   std::string kv_dtype = "auto";  // of kv_cache
@@ -54,7 +56,7 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
 
 struct ChoiceOutcome {
   std::vector<TokenInfo> prompt, tokens;
-  std::string text;
+  std::string text, error;
   FinishReason finish = FinishReason::kNone;
 };
 // By (request, choice).
