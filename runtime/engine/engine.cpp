@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <new>
 #include <random>
 #include <utility>
 
@@ -35,8 +36,8 @@ Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const T
       watcher_(hooks.watcher),
       trace_(hooks.trace, hooks.name),
       kv_(limits_),
-      planner_(parts_, limits_),
-      drafting_(parts_, limits_, model_.vocab_size, hooks.clock),
+      planner_(parts_, limits_, messages_),
+      drafting_(parts_, limits_, model_.vocab_size, messages_, hooks.clock),
       rows_(limits_.batch_expansion),
       batch_builder_(parts_.device, limits_),
       graphs_(parts_, limits_),
@@ -159,9 +160,7 @@ void Engine::run() {
     try {
       step();
     } catch (const std::exception& exception) {
-      // A device, model or attention that failed cannot be trusted with half a batch: end what runs, keep serving.
-      spdlog::error("step {} failed: {}", counters_.num_steps, exception.what());
-      fail_all(exception.what());
+      step_failed(exception);
     }
     drop_ended();
     if (live_.empty()) drafting_.observe({}, ended_ids_, nullptr);  // there may be no next step to tell them in
@@ -242,6 +241,7 @@ void Engine::drop_pins() {
 }
 
 void Engine::step() {
+  in_step_.clear();
   if (live_.empty()) return;
   drafting_.begin_step();
   trace_.phase("plan");
@@ -251,6 +251,7 @@ void Engine::step() {
   std::vector<ScheduledSequence> scheduled;
   for (const PlannedSequence& planned : plan.scheduled) {
     scheduled.push_back({planned.sequence, planned.num_new_tokens, planned.num_drafts});
+    in_step_.push_back(planned.sequence);
   }
   for (const auto& sequence : plan.preempted) preempt(*sequence);
   std::vector<Sequence*> admitted;
@@ -283,14 +284,14 @@ void Engine::step() {
   step.batch = &batch;
 
   trace_.phase("forward");
-  mortise_error error = empty_error();
-  check_part(parts_.attention.api->plan(parts_.attention.self, &step, &error), error, parts_.attention.name);
+  parts_.attention.call<&mortise_attention_table::plan>("plan", &step);
   const mortise_tensor hidden = graphs_.forward(step, bucket);
   counters_.num_rows += static_cast<std::uint64_t>(batch.num_real_tokens);
   counters_.num_graph_replays = graphs_.num_replays();
   trace_.phase("sample");
   std::vector<TokenInfo> infos = evaluator_.evaluate(step, hidden, rows_.logit_rows(), scheduled);
   trace_.phase("commit");
+  in_step_.clear();
   commit(scheduled, rows_.logit_rows(), std::move(infos), hidden);
   ended_ids_.clear();  // by now model, attention and proposer have been told
   drafting_.end_step(scheduled, num_rows, graphs_.is_typical());
@@ -329,10 +330,8 @@ void Engine::copy_tails(std::span<Sequence* const> admitted) {
 
 void Engine::copy_blocks(const std::vector<BlockId>& from, const std::vector<BlockId>& to) {
   if (from.empty()) return;
-  mortise_error error = empty_error();
-  check_part(parts_.attention.api->copy_blocks(parts_.attention.self, nullptr, from.data(), to.data(),
-                                               static_cast<std::int32_t>(from.size()), &error),
-             error, parts_.attention.name);
+  parts_.attention.call<&mortise_attention_table::copy_blocks>("copy_blocks", nullptr, from.data(), to.data(),
+                                                               static_cast<std::int32_t>(from.size()));
 }
 
 // Of a sequence with a draft tree: leaves the rows of the path of which most stands. If that is a fork, its drafts and
@@ -514,13 +513,48 @@ void Engine::drop_ended() {
   live_.erase(std::remove_if(live_.begin(), live_.end(), gone), live_.end());
 }
 
-void Engine::fail_all(const std::string& why) {
-  for (const auto& sequence : live_) {
-    sequence->clear_drafts();
-    Delta delta;
-    delta.error = why;
-    end(*sequence, FinishReason::kError, std::move(delta));
+// What a failed step costs. A part that says that it cannot go on ends the engine's use. A part that refuses one step
+// keeps its word on the others: KV is written only to blocks of the step's own sequences, and nothing of them has been
+// committed, so ending them leaves everybody else as they were. After any other failure the books may be wrong.
+void Engine::step_failed(const std::exception& exception) {
+  const auto* const part = dynamic_cast<const PartError*>(&exception);
+  const bool is_memory = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
+                         (part != nullptr && part->status() == MORTISE_RESOURCE_EXHAUSTED);
+  if (const std::optional<std::string> failure = parts_.failure()) {
+    if (part == nullptr || part->status() == MORTISE_INTERNAL) spdlog::error("{}; nothing can run any more", *failure);
+    return fail_all("the pipeline cannot run any more: " + *failure, ErrorCode::kUnavailable);
   }
+  if (in_step_.empty() || !(is_memory || part != nullptr)) {
+    spdlog::error("step {} failed: {}; all requests fail", counters_.num_steps, exception.what());
+    return fail_all(exception.what(), ErrorCode::kInternal);
+  }
+  constexpr const char* kConsequence = "the requests of the step fail, others go on";
+  if (part != nullptr) {
+    messages_.warn(*part, kConsequence);
+  } else {
+    spdlog::warn("step {}: the host has no memory; {}", counters_.num_steps, kConsequence);
+  }
+  const std::string why = is_memory
+                              ? fmt::format(
+                                    "the step ran out of memory ({}); lower max_batched_tokens or max_num_seqs of the "
+                                    "scheduler, or kv_cache.memory",
+                                    exception.what())
+                              : exception.what();
+  for (const auto& sequence : in_step_) {
+    fail_sequence(*sequence, why, is_memory ? ErrorCode::kOverloaded : ErrorCode::kInternal);
+  }
+}
+
+void Engine::fail_sequence(Sequence& sequence, const std::string& why, ErrorCode code) {
+  sequence.clear_drafts();
+  Delta delta;
+  delta.error = why;
+  delta.code = code;
+  end(sequence, FinishReason::kError, std::move(delta));
+}
+
+void Engine::fail_all(const std::string& why, ErrorCode code) {
+  for (const auto& sequence : live_) fail_sequence(*sequence, why, code);
 }
 
 void Engine::publish_stats() {

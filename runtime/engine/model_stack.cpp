@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "engine/device_memory.hpp"
@@ -78,12 +79,14 @@ void ModelStack::open_model(const PartDescription& model, mortise_query& query) 
   CreateContext context;
   context.device = parts_.device.self;
   context.device_table = parts_.device.api;
+  context.device_health = parts_.device.health;
   context.model_config = config;
   model_.emplace(*choice.component, choice.options, context);
   parts_.model = model_->active_part<mortise_model, mortise_model_table>();
   dims_.struct_size = sizeof dims_;
   mortise_error error = empty_error();
   model_->check(parts_.model.api->dims(parts_.model.self, &dims_, &error), error, "dims");
+  parts_.hidden_size = dims_.hidden_size;
   if (parts_.device.api->numerics_id(parts_.device.self, dims_.dtype) == nullptr) {
     fail("{}: computes in {}, which {} cannot", parts_.model.name, dtype_name(dims_.dtype), parts_.device.name);
   }
@@ -108,12 +111,15 @@ void ModelStack::open_attention(const PartDescription& attention, mortise_query&
   CreateContext context;
   context.device = parts_.device.self;
   context.device_table = parts_.device.api;
+  context.device_health = parts_.device.health;
   attention_.emplace(*choice.component, choice.options, context);
   parts_.attention = attention_->active_part<mortise_attention, mortise_attention_table>();
   if ((choice.component->capabilities & MORTISE_CAP_EXACT) == 0) {
     fail("{}: is not exact (its rows may depend on their batch), so it cannot be part of a pipeline",
          parts_.attention.name);
   }
+
+  check_windows(*choice.component);
 
   mortise_kv_layout layout{};
   layout.struct_size = sizeof layout;
@@ -123,6 +129,18 @@ void ModelStack::open_attention(const PartDescription& attention, mortise_query&
       "kv_layout");
   if (layout.bytes_per_block == 0) fail("{}: says that a KV block has 0 bytes", parts_.attention.name);
   kv_bytes_per_block_ = layout.bytes_per_block;
+}
+
+// An attention that ignores windows would answer, and answer wrongly.
+void ModelStack::check_windows(const Component& attention) const {
+  if (dims_.sliding_windows == nullptr || (attention.capabilities & MORTISE_CAP_SLIDING_WINDOW) != 0) return;
+  const std::span<const std::int32_t> windows(dims_.sliding_windows, static_cast<std::size_t>(dims_.num_layers));
+  const auto count = std::ranges::count_if(windows, [](std::int32_t window) { return window != 0; });
+  if (count == 0) return;
+  fail(
+      "{}: has no sliding windows (MORTISE_CAP_SLIDING_WINDOW), and {} has them in {} of its {} layers; take an "
+      "attention that has them, such as paged",
+      parts_.attention.name, parts_.model.name, count, dims_.num_layers);
 }
 
 void ModelStack::bind_kv(std::int32_t num_blocks) {

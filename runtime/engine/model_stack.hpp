@@ -66,6 +66,7 @@ class ModelStack {
  private:
   void open_model(const PartDescription& model, mortise_query& query);
   void open_attention(const PartDescription& attention, mortise_query& query);
+  void check_windows(const Component& attention) const;
   const mortise_graph_table* graph_table() const;
   const mortise_weight_cache_table* open_weight_cache();
 

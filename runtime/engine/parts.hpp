@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,15 @@ struct Parts {
   std::uint64_t generation = 0;           // grows when a part is replaced
   // Of the device, if it and the parts that run in a step can be captured; else null.
   const mortise_graph_table* graphs = nullptr;
+  std::int32_t hidden_size = 0;  // of the model; 0: not known
+
+  // Why nothing can run any more: a part that every step needs has failed. [any thread]
+  std::optional<std::string> failure() const {
+    for (const PartHealth* health : {device.health.get(), model.health.get(), attention.health.get()}) {
+      if (health->failed()) return health->reason();
+    }
+    return std::nullopt;
+  }
 };
 
 // The sizes of a pipeline, fixed while it runs.

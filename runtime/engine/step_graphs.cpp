@@ -52,11 +52,36 @@ std::optional<BatchBucket> StepGraphs::bucket_of(std::span<const RowRun> runs) c
   return bucket;
 }
 
+namespace {
+
+// The hidden rows that a model's forward gave: what everything behind it reads. INTERNAL with the reason if they cannot
+// be those of `num_tokens` rows. `hidden_size`: 0 if it is not known.
+mortise_status check_hidden(const mortise_tensor& hidden, std::int32_t num_tokens, std::int32_t hidden_size,
+                            mortise_error& error) {
+  const bool has_rows = hidden.data != nullptr && hidden.ndim == 2 && hidden.shape[0] >= num_tokens;
+  const bool has_columns = hidden.shape[1] > 0 && (hidden_size == 0 || hidden.shape[1] == hidden_size);
+  const bool is_dense = hidden.stride[0] >= hidden.shape[1] && hidden.stride[1] == 1;
+  const bool has_type = hidden.dtype == MORTISE_BF16 || hidden.dtype == MORTISE_F32;
+  if (has_rows && has_columns && is_dense && has_type) return MORTISE_OK;
+  const auto end = fmt::format_to_n(
+      error.message, sizeof error.message - 1,
+      "returned OK, but no hidden rows: data {}, type {}, {} dimensions of {} x {} with strides {}, {}; {} x {} of "
+      "bf16 or f32 are needed",
+      fmt::ptr(hidden.data), hidden.dtype, hidden.ndim, hidden.shape[0], hidden.shape[1], hidden.stride[0],
+      hidden.stride[1], num_tokens, hidden_size);
+  *end.out = '\0';
+  return MORTISE_INTERNAL;
+}
+
+}  // namespace
+
 mortise_tensor StepGraphs::run(const mortise_step& step) const {
-  mortise_error error = empty_error();
   mortise_tensor hidden{};
   hidden.struct_size = sizeof hidden;
-  check_part(parts_.model.api->forward(parts_.model.self, &step, &hidden, &error), error, parts_.model.name);
+  parts_.model.perform("forward", [&](mortise_error* error) {
+    const mortise_status status = parts_.model.api->forward(parts_.model.self, &step, &hidden, error);
+    return status == MORTISE_OK ? check_hidden(hidden, step.batch->num_tokens, parts_.hidden_size, *error) : status;
+  });
   return hidden;
 }
 

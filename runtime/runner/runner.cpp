@@ -199,6 +199,7 @@ void Runner::end(std::span<const std::uint64_t> ids) {
     const auto known = sequences_.find(id);
     if (known == sequences_.end()) continue;
     machine_->kv.release(known->second);
+    if (known->second.batch_id != 0) ended_.push_back(known->second.batch_id);
     sequences_.erase(known);
   }
 }
@@ -249,7 +250,8 @@ void Runner::add_rows(std::span<RunnerSequence* const> runnable, std::size_t& ne
     const std::int32_t missing = sequence.num_tokens() - sequence.num_computed;
     const std::int32_t count = std::min(missing, limits_.max_batched_tokens - rows);
     RowRun run;
-    run.seq_id = static_cast<std::uint64_t>(sequence.step_index);
+    if (sequence.batch_id == 0) sequence.batch_id = next_batch_id_++;
+    run.seq_id = sequence.batch_id;
     run.first = sequence.num_computed;
     run.known = std::span<const std::int32_t>(sequence.tokens)
                     .subspan(static_cast<std::size_t>(run.first), static_cast<std::size_t>(count));
@@ -268,12 +270,13 @@ void Runner::run_pass(const mortise_runner_step& wanted) {
   const Parts& parts = stack_->parts();
   const std::optional<BatchBucket> bucket = machine_->graphs.bucket_of(runs_);
   const mortise_batch& batch =
-      machine_->builder.build(num_passes_++, runs_, logit_rows_, {}, bucket ? &*bucket : nullptr);
+      machine_->builder.build(num_passes_++, runs_, logit_rows_, ended_, bucket ? &*bucket : nullptr);
   mortise_step step = make_step(parts);
   step.batch = &batch;
   mortise_error error = empty_error();
   check_part(parts.attention.api->plan(parts.attention.self, &step, &error), error, parts.attention.name);
   const mortise_tensor hidden = machine_->graphs.forward(step, bucket);
+  ended_.clear();  // attention and model have been told
   num_rows_ += static_cast<std::uint64_t>(batch.num_real_tokens);
   for (std::size_t i = 0; i < running_.size(); ++i) {
     running_[i]->num_computed += runs_[i].num_rows();

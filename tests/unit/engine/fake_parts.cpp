@@ -138,6 +138,8 @@ mortise_status forward(mortise_model* self, const mortise_step* step, mortise_te
   hidden->ndim = 2;
   hidden->shape[0] = batch.num_tokens;
   hidden->shape[1] = 3;
+  hidden->stride[0] = 3;
+  hidden->stride[1] = 1;
   return MORTISE_OK;
 }
 
