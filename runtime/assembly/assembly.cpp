@@ -30,6 +30,24 @@ std::string model_folder(const PipelineDescription& description) {
   return options.at("path").get<std::string>();
 }
 
+// Drafts for a sequence and step. A proposer with none would never be asked, and nobody would know why.
+std::int32_t most_drafts(const ActiveProposer& proposer, const PartInstance& instance) {
+  const bool says_it = MORTISE_HAS(proposer.api, max_drafts);
+  const nlohmann::json& options = instance.options();
+  if (!says_it && (!options.contains("max_tokens") || !options["max_tokens"].is_number_integer())) {
+    fail(ErrorCode::kInternal,
+         "{}: does not say how many tokens it drafts, so it would never be asked: it must have the function max_drafts "
+         "in its table, or an integer option 'max_tokens'",
+         instance.full_name());
+  }
+  const std::int32_t most = says_it ? proposer.value<&mortise_proposer_table::max_drafts>("max_drafts", std::int32_t{0})
+                                    : options["max_tokens"].get<std::int32_t>();
+  if (most > 0) return most;
+  if (const std::string reason = proposer.health->reason(); !reason.empty()) throw Error(reason, ErrorCode::kInternal);
+  fail("{}: drafts at most {} tokens ({}), so it would never be asked; it must be at least 1", instance.full_name(),
+       most, says_it ? "max_drafts" : "option max_tokens");
+}
+
 }  // namespace
 
 Assembly::Assembly(const PipelineDescription& description, std::optional<ModelFiles> files, FileOpener open_draft) {
@@ -138,6 +156,7 @@ void Assembly::open_policies(const PipelineDescription& description) {
   CreateContext context;
   context.device = parts_.device.self;
   context.device_table = parts_.device.api;
+  context.device_health = parts_.device.health;
   context.extensions = [this](const char* id) -> const void* {
     return std::string_view(id) == MORTISE_EXT_CHECKPOINT ? checkpoint_service() : runners_->extension(id);
   };
@@ -162,10 +181,8 @@ void Assembly::open_proposer(const PartDescription& description, const mortise_q
   bind.struct_size = sizeof bind;
   bind.target = &dims();
   bind.vocab_hash = vocabulary_hash(tokenizer());
-  mortise_error error = empty_error();
-  instance.check(proposer.api->bind(proposer.self, &bind, &error), error, "bind");
-  proposer.max_tokens = MORTISE_HAS(proposer.api, max_drafts) ? proposer.api->max_drafts(proposer.self)
-                                                              : choice.options.value("max_tokens", 0);
+  instance.perform("bind", [&](mortise_error* error) { return proposer.api->bind(proposer.self, &bind, error); });
+  proposer.max_tokens = most_drafts(proposer, instance);
   if ((proposer.capabilities & MORTISE_CAP_TREE) != 0) {
     proposer.max_paths = std::clamp(choice.options.value("branches", 1), 1, MORTISE_MAX_DRAFT_PATHS);
   }
@@ -215,10 +232,13 @@ ModelInfo Assembly::model_info() const {
 }
 
 std::string Assembly::numerics_id() const {
-  std::string device = parts_.device.api->numerics_id(parts_.device.self, dims().dtype);
+  const auto id_of = [&](std::int32_t dtype) {
+    const char* id = numerics_id_of(parts_.device, dtype);
+    return std::string(id == nullptr ? "unknown" : id);
+  };
+  std::string device = id_of(dims().dtype);
   if (dims().weight_bits != 0) {
-    const char* id = parts_.device.api->numerics_id(parts_.device.self, MORTISE_I8);
-    device += fmt::format(" with {}, {}", id == nullptr ? "unknown" : id, weight_format(dims()));
+    device += fmt::format(" with {}, {}", id_of(MORTISE_I8), weight_format(dims()));
   }
   return fmt::format("{}; attention {}; model {}; weights {:016x}; kv {}; world 1{}", device,
                      target_->attention().component().numerics_id, target_->model().component().name,

@@ -293,7 +293,7 @@ Work PrefixAttention::least_work() const {
 mortise_device_info PrefixAttention::device() const {
   mortise_device_info info{};
   info.struct_size = sizeof info;
-  device_.api->describe(device_.self, &info);
+  device_.value<&mortise_device_table::describe>("describe", mortise_status{MORTISE_INTERNAL}, &info);
   return info;
 }
 

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <new>
 #include <random>
 #include <utility>
 
@@ -35,8 +36,8 @@ Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const T
       watcher_(hooks.watcher),
       trace_(hooks.trace, hooks.name),
       kv_(limits_),
-      planner_(policies_, limits_),
-      drafting_(policies_, limits_, model_.vocab_size, hooks.clock),
+      planner_(policies_, limits_, messages_),
+      drafting_(policies_, limits_, model_.vocab_size, messages_, hooks.clock),
       rows_(limits_.batch_expansion),
       row_work_(model_.vocab_size, limits_.rejection),
       execution_({std::move(parts)}, limits_) {
@@ -157,9 +158,7 @@ void Engine::run() {
     try {
       step();
     } catch (const std::exception& exception) {
-      // A device, model or attention that failed cannot be trusted with half a batch: end what runs, keep serving.
-      spdlog::error("step {} failed: {}", counters_.num_steps, exception.what());
-      fail_all(exception.what());
+      step_failed(exception);
     }
     drop_ended();
     if (live_.empty()) drafting_.observe({}, ended_ids_, nullptr);  // there may be no next step to tell them in
@@ -240,6 +239,7 @@ void Engine::drop_pins() {
 }
 
 void Engine::step() {
+  in_step_.clear();
   if (live_.empty()) return;
   drafting_.begin_step();
   trace_.phase("plan");
@@ -249,6 +249,7 @@ void Engine::step() {
   std::vector<ScheduledSequence> scheduled;
   for (const PlannedSequence& planned : plan.scheduled) {
     scheduled.push_back({planned.sequence, planned.num_new_tokens, planned.num_drafts});
+    in_step_.push_back(planned.sequence);
   }
   for (const auto& sequence : plan.preempted) preempt(*sequence);
   std::vector<Sequence*> admitted;
@@ -283,6 +284,7 @@ void Engine::step() {
   counters_.num_graph_replays = execution_.num_graph_replays();
   std::vector<TokenInfo> infos = row_work_.infos(execution_.collect());
   trace_.phase("commit");
+  in_step_.clear();
   commit(scheduled, rows_.logit_rows(), std::move(infos));
   ended_ids_.clear();  // by now model, attention and proposer have been told
   drafting_.end_step(scheduled, num_rows, execution_.is_typical());
@@ -498,13 +500,48 @@ void Engine::drop_ended() {
   live_.erase(std::remove_if(live_.begin(), live_.end(), gone), live_.end());
 }
 
-void Engine::fail_all(const std::string& why) {
-  for (const auto& sequence : live_) {
-    sequence->clear_drafts();
-    Delta delta;
-    delta.error = why;
-    end(*sequence, FinishReason::kError, std::move(delta));
+// What a failed step costs. A part that says that it cannot go on ends the engine's use. A part that refuses one step
+// keeps its word on the others: KV is written only to blocks of the step's own sequences, and nothing of them has been
+// committed, so ending them leaves everybody else as they were. After any other failure the books may be wrong.
+void Engine::step_failed(const std::exception& exception) {
+  const auto* const part = dynamic_cast<const PartError*>(&exception);
+  const bool is_memory = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
+                         (part != nullptr && part->status() == MORTISE_RESOURCE_EXHAUSTED);
+  if (const std::optional<std::string> failure = execution_.failure()) {
+    if (part == nullptr || part->status() == MORTISE_INTERNAL) spdlog::error("{}; nothing can run any more", *failure);
+    return fail_all("the pipeline cannot run any more: " + *failure, ErrorCode::kUnavailable);
   }
+  if (in_step_.empty() || !(is_memory || part != nullptr)) {
+    spdlog::error("step {} failed: {}; all requests fail", counters_.num_steps, exception.what());
+    return fail_all(exception.what(), ErrorCode::kInternal);
+  }
+  constexpr const char* kConsequence = "the requests of the step fail, others go on";
+  if (part != nullptr) {
+    messages_.warn(*part, kConsequence);
+  } else {
+    spdlog::warn("step {}: the host has no memory; {}", counters_.num_steps, kConsequence);
+  }
+  const std::string why = is_memory
+                              ? fmt::format(
+                                    "the step ran out of memory ({}); lower max_batched_tokens or max_num_seqs of the "
+                                    "scheduler, or kv_cache.memory",
+                                    exception.what())
+                              : exception.what();
+  for (const auto& sequence : in_step_) {
+    fail_sequence(*sequence, why, is_memory ? ErrorCode::kOverloaded : ErrorCode::kInternal);
+  }
+}
+
+void Engine::fail_sequence(Sequence& sequence, const std::string& why, ErrorCode code) {
+  sequence.clear_drafts();
+  Delta delta;
+  delta.error = why;
+  delta.code = code;
+  end(sequence, FinishReason::kError, std::move(delta));
+}
+
+void Engine::fail_all(const std::string& why, ErrorCode code) {
+  for (const auto& sequence : live_) fail_sequence(*sequence, why, code);
 }
 
 void Engine::publish_stats() {

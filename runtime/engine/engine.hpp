@@ -103,7 +103,9 @@ class Engine {
   void end(Sequence& sequence, FinishReason reason, Delta delta);
   void drop_ended();
   void send_outbox();
-  void fail_all(const std::string& why);
+  void step_failed(const std::exception& exception);
+  void fail_sequence(Sequence& sequence, const std::string& why, ErrorCode code);
+  void fail_all(const std::string& why, ErrorCode code);
   void publish_stats();
 
   const Policies policies_;
@@ -114,6 +116,7 @@ class Engine {
   RequestWatcher* const watcher_;
 
   // Engine thread only.
+  RepeatedMessages messages_;
   StepTrace trace_;
   SequenceKv kv_;
   Planner planner_;
@@ -123,7 +126,9 @@ class Engine {
   Execution execution_;
   std::deque<std::shared_ptr<Sequence>> live_;  // in order of arrival
   bool any_ended_ = false;                      // since drop_ended()
-  std::vector<std::uint64_t> ended_ids_;        // to be told to the plugins in the next call
+  // Scheduled in the running step, which has committed nothing of them yet: what a failure now costs.
+  std::vector<std::shared_ptr<Sequence>> in_step_;
+  std::vector<std::uint64_t> ended_ids_;  // to be told to the plugins in the next call
   std::vector<StepOutcome> outcomes_;
   // News of this step, sent when the books are closed: who hears of a finish finds its blocks free in stats().
   std::vector<std::pair<std::shared_ptr<const RequestState>, Delta>> outbox_;

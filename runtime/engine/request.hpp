@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "error.hpp"
 #include "sampling/params.hpp"
 #include "sampling/token_info.hpp"
 
@@ -54,7 +55,8 @@ struct Delta {
   std::vector<TokenInfo> tokens;
   std::string text;
   FinishReason finish = FinishReason::kNone;
-  std::string error;  // for kError
+  std::string error;                      // for kError
+  ErrorCode code = ErrorCode::kInternal;  // for kError
   // With the finish:
   std::optional<std::int32_t>
       stop_token;  // the end token or stop token that ended it (the last of the choice's tokens)

@@ -19,7 +19,7 @@ mortise_tensor matrix(void* data, std::int32_t dtype, std::int64_t rows, std::in
 
 void* DeviceBuffer::reserve(std::uint64_t bytes) {
   if (bytes <= bytes_) return data_;
-  device_.api->free(device_.self, data_);
+  device_.tell<&mortise_device_table::free>("free", data_);
   data_ = nullptr;
   bytes_ = 0;
   device_.call<&mortise_device_table::allocate>("allocate", bytes, &data_);
@@ -28,12 +28,12 @@ void* DeviceBuffer::reserve(std::uint64_t bytes) {
 }
 
 HostBuffer::~HostBuffer() {
-  if (data_ != nullptr) device_.api->host_free(device_.self, data_);
+  if (data_ != nullptr) device_.tell<&mortise_device_table::host_free>("host_free", data_);
 }
 
 void* HostBuffer::reserve(std::uint64_t bytes) {
   if (bytes <= bytes_) return data_;
-  if (data_ != nullptr) device_.api->host_free(device_.self, data_);
+  if (data_ != nullptr) device_.tell<&mortise_device_table::host_free>("host_free", data_);
   data_ = nullptr;
   bytes_ = 0;
   device_.call<&mortise_device_table::host_allocate>("host_allocate", bytes, &data_);
@@ -44,7 +44,9 @@ void* HostBuffer::reserve(std::uint64_t bytes) {
 bool shares_host_memory(const DevicePart& device) {
   mortise_device_info info{};
   info.struct_size = sizeof info;
-  return device.api->describe(device.self, &info) == MORTISE_OK && info.host_memory != 0;
+  const mortise_status status =
+      device.value<&mortise_device_table::describe>("describe", mortise_status{MORTISE_INTERNAL}, &info);
+  return status == MORTISE_OK && info.host_memory != 0;
 }
 
 PackedUpload::PackedUpload(const DevicePart& device)
@@ -55,7 +57,7 @@ PackedUpload::~PackedUpload() {
     if (stage.sent == nullptr) continue;
     // Its memory is given back next. A device that has failed is not asked again.
     if (device_.try_call<&mortise_device_table::event_synchronize>("event_synchronize", stage.sent).ok()) {
-      device_.api->event_destroy(device_.self, stage.sent);
+      device_.tell<&mortise_device_table::event_destroy>("event_destroy", stage.sent);
     }
   }
 }

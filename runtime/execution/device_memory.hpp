@@ -26,7 +26,7 @@ inline void synchronize(const DevicePart& device) {
 class DeviceBuffer {
  public:
   explicit DeviceBuffer(const DevicePart& device) : device_(device) {}
-  ~DeviceBuffer() { device_.api->free(device_.self, data_); }
+  ~DeviceBuffer() { device_.tell<&mortise_device_table::free>("free", data_); }
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 

@@ -19,6 +19,13 @@ Execution::Shards Execution::make_shards(const PartsSnapshot& parts) const {
   return shards;
 }
 
+std::optional<std::string> Execution::failure() const {
+  for (const ShardParts& parts : snapshot()->shards) {
+    if (std::optional<std::string> why = parts.failure()) return why;
+  }
+  return std::nullopt;
+}
+
 void Execution::replace(std::vector<ShardParts> shards) {
   auto parts = std::make_shared<const PartsSnapshot>(PartsSnapshot{std::move(shards), snapshot()->generation + 1});
   shards_ = make_shards(*parts);

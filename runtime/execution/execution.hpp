@@ -13,7 +13,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "execution/limits.hpp"
@@ -33,6 +35,8 @@ class Execution {
 
   // The parts that run now. The snapshot and what it points to stay valid for whoever holds it. [any thread]
   std::shared_ptr<const PartsSnapshot> snapshot() const { return snapshot_.load(); }
+  // Why no step can run any more, once a part that every step needs has failed. [any thread]
+  std::optional<std::string> failure() const;
   // Puts other parts in the place of all; the generation rises. They find the KV memory as the old ones left it, if
   // they have the same. Throws a PartError: then nothing has changed. REQUIRES: no step is between launch and collect.
   void replace(std::vector<ShardParts> shards);

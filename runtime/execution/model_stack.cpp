@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "error.hpp"
@@ -19,6 +20,11 @@ constexpr std::int64_t kMaxLogitBytes = std::int64_t{32} << 20, kMaxGpuLogitByte
 
 double gib(std::uint64_t bytes) {
   return static_cast<double>(bytes) / (1 << 30);
+}
+
+mortise_status memory_info(const DevicePart& device, std::uint64_t& free_bytes, std::uint64_t& total_bytes) {
+  return device.value<&mortise_device_table::memory_info>("memory_info", mortise_status{MORTISE_INTERNAL}, &free_bytes,
+                                                          &total_bytes);
 }
 
 // The KV cache's type: "auto" is the model's.
@@ -42,7 +48,7 @@ struct ModelStack::KvMemory {
   KvMemory(const DevicePart& device, std::uint64_t bytes) : device(device) {
     device.call<&mortise_device_table::allocate>("allocate", bytes, &data);
   }
-  ~KvMemory() { device.api->free(device.self, data); }
+  ~KvMemory() { device.tell<&mortise_device_table::free>("free", data); }
   KvMemory(const KvMemory&) = delete;
   KvMemory& operator=(const KvMemory&) = delete;
 
@@ -80,13 +86,15 @@ void ModelStack::open_model(const PartDescription& model, mortise_query& query) 
   CreateContext context;
   context.device = parts_.device.self;
   context.device_table = parts_.device.api;
+  context.device_health = parts_.device.health;
   context.model_config = config;
   model_.emplace(*choice.component, choice.options, context);
   parts_.model = model_->active_part<mortise_model, mortise_model_table>();
   dims_.struct_size = sizeof dims_;
-  mortise_error error = empty_error();
-  model_->check(parts_.model.api->dims(parts_.model.self, &dims_, &error), error, "dims");
-  if (parts_.device.api->numerics_id(parts_.device.self, dims_.dtype) == nullptr) {
+  model_->perform("dims",
+                  [&](mortise_error* error) { return parts_.model.api->dims(parts_.model.self, &dims_, error); });
+  parts_.hidden_size = dims_.hidden_size;
+  if (numerics_id_of(parts_.device, dims_.dtype) == nullptr) {
     fail("{}: computes in {}, which {} cannot", parts_.model.name, dtype_name(dims_.dtype), parts_.device.name);
   }
   if (const double weights = gib(weight_bytes()), memory = gib(device_memory(parts_.device)); weights > memory) {
@@ -110,6 +118,7 @@ void ModelStack::open_attention(const PartDescription& attention, mortise_query&
   CreateContext context;
   context.device = parts_.device.self;
   context.device_table = parts_.device.api;
+  context.device_health = parts_.device.health;
   attention_.emplace(*choice.component, choice.options, context);
   parts_.attention = attention_->active_part<mortise_attention, mortise_attention_table>();
   if ((choice.component->capabilities & MORTISE_CAP_EXACT) == 0) {
@@ -117,14 +126,27 @@ void ModelStack::open_attention(const PartDescription& attention, mortise_query&
          parts_.attention.name);
   }
 
+  check_windows(*choice.component);
+
   mortise_kv_layout layout{};
   layout.struct_size = sizeof layout;
-  mortise_error error = empty_error();
-  attention_->check(
-      parts_.attention.api->kv_layout(parts_.attention.self, &dims_, kv_dtype_, block_size_, &layout, &error), error,
-      "kv_layout");
+  attention_->perform("kv_layout", [&](mortise_error* error) {
+    return parts_.attention.api->kv_layout(parts_.attention.self, &dims_, kv_dtype_, block_size_, &layout, error);
+  });
   if (layout.bytes_per_block == 0) fail("{}: says that a KV block has 0 bytes", parts_.attention.name);
   kv_bytes_per_block_ = layout.bytes_per_block;
+}
+
+// An attention that ignores windows would answer, and answer wrongly.
+void ModelStack::check_windows(const Component& attention) const {
+  if (dims_.sliding_windows == nullptr || (attention.capabilities & MORTISE_CAP_SLIDING_WINDOW) != 0) return;
+  const std::span<const std::int32_t> windows(dims_.sliding_windows, static_cast<std::size_t>(dims_.num_layers));
+  const auto count = std::ranges::count_if(windows, [](std::int32_t window) { return window != 0; });
+  if (count == 0) return;
+  fail(
+      "{}: has no sliding windows (MORTISE_CAP_SLIDING_WINDOW), and {} has them in {} of its {} layers; take an "
+      "attention that has them, such as paged",
+      parts_.attention.name, parts_.model.name, count, dims_.num_layers);
 }
 
 void ModelStack::bind_kv(std::int32_t num_blocks) {
@@ -139,8 +161,8 @@ void ModelStack::bind_kv(std::int32_t num_blocks) {
   bind.num_blocks = num_blocks;
   bind.kv = kv_->data;
   bind.kv_bytes = kv_bytes;
-  mortise_error error = empty_error();
-  attention_->check(parts_.attention.api->bind(parts_.attention.self, &bind, &error), error, "bind");
+  attention_->perform(
+      "bind", [&](mortise_error* error) { return parts_.attention.api->bind(parts_.attention.self, &bind, error); });
 }
 
 void ModelStack::activate_model(const mortise_activate_args& sizes) {
@@ -172,9 +194,8 @@ const mortise_weight_cache_table* ModelStack::open_weight_cache() {
   args.folder = {folder.data(), folder.size()};
   args.format = {format.data(), format.size()};
   args.identity = {identity->data(), identity->size()};
-  mortise_error error = empty_error();
-  const mortise_status status = table->open(parts_.device.self, &args, &error);
-  if (status != MORTISE_OK) throw PartError(parts_.device.name, "weight cache", status, error);
+  parts_.device.perform("weight cache",
+                        [&](mortise_error* error) { return table->open(parts_.device.self, &args, error); });
   return table;
 }
 
@@ -182,10 +203,18 @@ void ModelStack::load_weights() {
   const mortise_weight_cache_table* const cache = open_weight_cache();
   WeightReader weights(checkpoint_);
   const mortise_weight_reader reader = weights.abi();
-  mortise_error error = empty_error();
-  const mortise_status status = parts_.model.api->load(parts_.model.self, &reader, &error);
-  if (cache != nullptr) cache->close(parts_.device.self, status == MORTISE_OK ? 1 : 0);
-  model_->check(status, error, "load");
+  const auto close_cache = [&](std::int32_t complete) {
+    if (cache == nullptr) return;
+    parts_.device.value_of("weight cache", 0, [&] { return cache->close(parts_.device.self, complete), 0; });
+  };
+  try {
+    model_->perform("load",
+                    [&](mortise_error* error) { return parts_.model.api->load(parts_.model.self, &reader, error); });
+  } catch (const Error&) {
+    close_cache(0);
+    throw;
+  }
+  close_cache(1);
 }
 
 // Graphs are of use if everything that runs in a step can be captured.
@@ -202,15 +231,19 @@ ShardParts parts_of(std::shared_ptr<const ModelStack> stack) {
   return parts;
 }
 
+const char* numerics_id_of(const DevicePart& device, std::int32_t dtype) {
+  return device.value<&mortise_device_table::numerics_id>("numerics_id", static_cast<const char*>(nullptr), dtype);
+}
+
 std::uint64_t device_memory(const DevicePart& device) {
   std::uint64_t free_bytes = 0, total_bytes = 0;
-  const mortise_status status = device.api->memory_info(device.self, &free_bytes, &total_bytes);
+  const mortise_status status = memory_info(device, free_bytes, total_bytes);
   return status == MORTISE_OK ? total_bytes : UINT64_MAX;  // a device that cannot say refuses by itself
 }
 
 std::uint64_t free_device_memory(const DevicePart& device) {
   std::uint64_t free_bytes = 0, total_bytes = 0;
-  const mortise_status status = device.api->memory_info(device.self, &free_bytes, &total_bytes);
+  const mortise_status status = memory_info(device, free_bytes, total_bytes);
   return status == MORTISE_OK ? free_bytes : 0;
 }
 

@@ -67,6 +67,7 @@ class ModelStack {
  private:
   void open_model(const PartDescription& model, mortise_query& query);
   void open_attention(const PartDescription& attention, mortise_query& query);
+  void check_windows(const Component& attention) const;
   const mortise_graph_table* graph_table() const;
   const mortise_weight_cache_table* open_weight_cache();
 
@@ -86,6 +87,9 @@ class ModelStack {
 
 // What an Execution runs: the parts of the stack, which live as long as somebody has them. REQUIRES: all are active.
 ShardParts parts_of(std::shared_ptr<const ModelStack> stack);
+
+// The id of the arithmetic that the device computes a type in; null: it does not.
+const char* numerics_id_of(const DevicePart& device, std::int32_t dtype);
 
 // Bytes of the device's memory: all of it (the largest number when it cannot say), and what is free.
 std::uint64_t device_memory(const DevicePart& device);

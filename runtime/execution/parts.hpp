@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "loader/active_part.hpp"
@@ -25,10 +27,19 @@ struct ShardParts {
   AttentionPart attention;
   // Of the device, if it and the parts that run in a step can be captured; else null.
   const mortise_graph_table* graphs = nullptr;
-  bool prefix_groups = false;   // batches tell them: the attention has MORTISE_CAP_CASCADE
-  std::int32_t vocab_size = 0;  // columns of the model's head
+  bool prefix_groups = false;    // batches tell them: the attention has MORTISE_CAP_CASCADE
+  std::int32_t vocab_size = 0;   // columns of the model's head
+  std::int32_t hidden_size = 0;  // of the model; 0: not known
   // Keeps the instances and the KV memory alive for as long as somebody may call them. Null: somebody else does.
   std::shared_ptr<const void> owner;
+
+  // Why no step can run any more: a part that every step needs has failed. [any thread]
+  std::optional<std::string> failure() const {
+    for (const PartHealth* health : {device.health.get(), model.health.get(), attention.health.get()}) {
+      if (health->failed()) return health->reason();
+    }
+    return std::nullopt;
+  }
 };
 
 // The active parts at one moment. Never changed: a replaced part is another snapshot, of a higher generation. Any

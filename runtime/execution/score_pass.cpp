@@ -16,7 +16,7 @@ constexpr std::int32_t kWindows = 64;
 ScorePass::ScorePass(const ShardParts& parts, HeadPass& head)
     : head_(head),
       vocab_size_(parts.vocab_size),
-      slice_(parts.device.api->vocab_slice(parts.device.self)),
+      slice_(parts.device.value<&mortise_device_table::vocab_slice>("vocab_slice", kHeadStep)),
       window_((parts.vocab_size / kWindows + kHeadStep - 1) / kHeadStep * kHeadStep),
       upload_(parts.device),
       scores_(parts) {}

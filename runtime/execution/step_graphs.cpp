@@ -45,10 +45,36 @@ std::optional<BatchBucket> StepGraphs::bucket_of(std::span<const RowRun> runs) c
   return bucket;
 }
 
+namespace {
+
+// The hidden rows that a model's forward gave: what everything behind it reads. INTERNAL with the reason if they cannot
+// be those of `num_tokens` rows. `hidden_size`: 0 if it is not known.
+mortise_status check_hidden(const mortise_tensor& hidden, std::int32_t num_tokens, std::int32_t hidden_size,
+                            mortise_error& error) {
+  const bool has_rows = hidden.data != nullptr && hidden.ndim == 2 && hidden.shape[0] >= num_tokens;
+  const bool has_columns = hidden.shape[1] > 0 && (hidden_size == 0 || hidden.shape[1] == hidden_size);
+  const bool is_dense = hidden.stride[0] >= hidden.shape[1] && hidden.stride[1] == 1;
+  const bool has_type = hidden.dtype == MORTISE_BF16 || hidden.dtype == MORTISE_F32;
+  if (has_rows && has_columns && is_dense && has_type) return MORTISE_OK;
+  const auto end = fmt::format_to_n(
+      error.message, sizeof error.message - 1,
+      "returned OK, but no hidden rows: data {}, type {}, {} dimensions of {} x {} with strides {}, {}; {} x {} of "
+      "bf16 or f32 are needed",
+      fmt::ptr(hidden.data), hidden.dtype, hidden.ndim, hidden.shape[0], hidden.shape[1], hidden.stride[0],
+      hidden.stride[1], num_tokens, hidden_size);
+  *end.out = '\0';
+  return MORTISE_INTERNAL;
+}
+
+}  // namespace
+
 mortise_tensor StepGraphs::run(const mortise_step& step) const {
   mortise_tensor hidden{};
   hidden.struct_size = sizeof hidden;
-  parts_.model.call<&mortise_model_table::forward>("forward", &step, &hidden);
+  parts_.model.perform("forward", [&](mortise_error* error) {
+    const mortise_status status = parts_.model.api->forward(parts_.model.self, &step, &hidden, error);
+    return status == MORTISE_OK ? check_hidden(hidden, step.batch->num_tokens, parts_.hidden_size, *error) : status;
+  });
   return hidden;
 }
 
@@ -60,21 +86,21 @@ mortise_tensor StepGraphs::forward(const mortise_step& step, const std::optional
   is_typical_ = known != graphs_.end();
   const Graph* const graph = known != graphs_.end() ? &known->second : capture(step, *bucket);
   if (graph == nullptr) return run(step);
-  mortise_error error = empty_error();
-  const mortise_status status = contain_exceptions(
-      error, [&] { return parts_.graphs->replay(parts_.device.self, step.stream, graph->captured, &error); });
-  if (status != MORTISE_OK) throw PartError(parts_.device.name, "graph replay", status, error);
+  parts_.device.perform("graph replay", [&](mortise_error* error) {
+    return parts_.graphs->replay(parts_.device.self, step.stream, graph->captured, error);
+  });
   ++num_replays_;
   return graph->hidden;
 }
 
 // Null if the step cannot be captured: from then on nothing is.
 const StepGraphs::Graph* StepGraphs::capture(const mortise_step& step, const BatchBucket& bucket) {
-  mortise_error error = empty_error();
+  const DevicePart& device = parts_.device;
+  const auto begin = [&](mortise_error* error) { return parts_.graphs->begin(device.self, step.stream, error); };
   std::string why;
   Graph graph{};
-  if (parts_.graphs->begin(parts_.device.self, step.stream, &error) != MORTISE_OK) {
-    why = error.message;
+  if (const CallResult begun = device.attempt("graph begin", begin); !begun.ok()) {
+    why = begun.error.message;
   } else {
     try {
       graph.hidden = run(step);
@@ -82,20 +108,26 @@ const StepGraphs::Graph* StepGraphs::capture(const mortise_step& step, const Bat
       why = exception.what();
     }
     // Ends the capture in any case, so that the stream is usable again.
-    const mortise_status ended = parts_.graphs->end(parts_.device.self, step.stream, &graph.captured, &error);
-    if (why.empty() && ended != MORTISE_OK) why = error.message;
+    const CallResult ended = device.attempt("graph end", [&](mortise_error* error) {
+      return parts_.graphs->end(device.self, step.stream, &graph.captured, error);
+    });
+    if (why.empty() && !ended.ok()) why = ended.error.message;
   }
   if (why.empty()) return &graphs_.emplace(bucket, graph).first->second;
-  parts_.graphs->destroy(parts_.device.self, graph.captured);
+  destroy(graph);
   spdlog::warn("{}: a step of {} rows could not be captured as a graph ({}); steps run operation by operation",
-               parts_.device.name, bucket.num_tokens, why);
+               device.name, bucket.num_tokens, why);
   usable_ = false;
   return nullptr;
 }
 
+void StepGraphs::destroy(const Graph& graph) const {
+  parts_.device.value_of("graph destroy", 0,
+                         [&] { return parts_.graphs->destroy(parts_.device.self, graph.captured), 0; });
+}
+
 StepGraphs::~StepGraphs() {
-  if (parts_.device.health->failed()) return;
-  for (const auto& [bucket, graph] : graphs_) parts_.graphs->destroy(parts_.device.self, graph.captured);
+  for (const auto& [bucket, graph] : graphs_) destroy(graph);
 }
 
 }  // namespace mortise

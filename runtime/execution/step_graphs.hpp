@@ -44,6 +44,7 @@ class StepGraphs {
   };
 
   mortise_tensor run(const mortise_step& step) const;
+  void destroy(const Graph& graph) const;
   const Graph* capture(const mortise_step& step, const BatchBucket& bucket);
 
   const ShardParts& parts_;

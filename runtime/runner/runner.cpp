@@ -97,6 +97,7 @@ void Runner::end(std::span<const std::uint64_t> ids) {
     const auto known = sequences_.find(id);
     if (known == sequences_.end()) continue;
     kv_->release(known->second);
+    if (known->second.batch_id != 0) ended_.push_back(known->second.batch_id);
     sequences_.erase(known);
   }
 }
@@ -147,7 +148,8 @@ void Runner::add_rows(std::span<RunnerSequence* const> runnable, std::size_t& ne
     const std::int32_t missing = sequence.num_tokens() - sequence.num_computed;
     const std::int32_t count = std::min(missing, limits_.max_batched_tokens - rows);
     RowRun run;
-    run.seq_id = static_cast<std::uint64_t>(sequence.step_index);
+    if (sequence.batch_id == 0) sequence.batch_id = next_batch_id_++;
+    run.seq_id = sequence.batch_id;
     run.first = sequence.num_computed;
     run.known = std::span<const std::int32_t>(sequence.tokens)
                     .subspan(static_cast<std::size_t>(run.first), static_cast<std::size_t>(count));
@@ -164,7 +166,8 @@ void Runner::add_rows(std::span<RunnerSequence* const> runnable, std::size_t& ne
 
 void Runner::run_pass(const mortise_runner_step& wanted) {
   set_draws(wanted);
-  execution_->launch({num_passes_++, runs_, draws_, no_scores_, {}});
+  execution_->launch({num_passes_++, runs_, draws_, no_scores_, ended_});
+  ended_.clear();  // attention and model have been told
   num_rows_ += static_cast<std::uint64_t>(execution_->num_rows());
   const StepResults results = execution_->collect();
   for (std::size_t i = 0; i < running_.size(); ++i) running_[i]->num_computed += runs_[i].num_rows();

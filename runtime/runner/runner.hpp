@@ -71,6 +71,8 @@ class Runner {
   const std::int32_t target_vocab_size_;
   RunnerSequences sequences_;
   std::uint64_t num_steps_ = 0, num_passes_ = 0, num_rows_ = 0;
+  std::uint64_t next_batch_id_ = 1;
+  std::vector<std::uint64_t> ended_;  // batch ids, to be told to model and attention in the next pass
   bool warned_ = false;
 
   // Of the running step; kept for their memory.

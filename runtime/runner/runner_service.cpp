@@ -1,6 +1,7 @@
 #include "runner/runner_service.hpp"
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -36,13 +37,16 @@ const OptionsSchema& options_schema() {
   return schema;
 }
 
-// Runs `body` and turns what it throws into a status.
+// Runs `body` and turns what it throws into a status: the part's own if one failed, so that a caller learns that there
+// was no memory, else `code`.
 template <typename Body>
 mortise_status guarded(mortise_error* error, const char* where, mortise_status code, Body&& body) noexcept {
   try {
     body();
     return MORTISE_OK;
   } catch (const std::exception& exception) {
+    if (const auto* part = dynamic_cast<const PartError*>(&exception)) code = part->status();
+    if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) code = MORTISE_RESOURCE_EXHAUSTED;
     if (error != nullptr && error->struct_size >= sizeof(mortise_error)) {
       error->code = code;
       const auto copy = [](char* to, std::size_t size, const char* from) {

@@ -30,8 +30,8 @@ class Tokenizer {
 
   // `add_special_tokens` adds what the post-processor adds (usually a first token); special tokens that are spelled out
   // in the text are recognised either way. Takes O(n log n) time. Throws Error when a regular expression of the file
-  // fails on the text or takes too long, when its replacements make far more of the text than it was, or when the text has
-  // characters that the vocabulary cannot express.
+  // fails on the text or takes too long, when its replacements make far more of the text than it was, or when the text
+  // has characters that the vocabulary cannot express.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const;
 
   // Always valid UTF-8. Ids that are no tokens are left out.

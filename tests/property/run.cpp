@@ -131,7 +131,7 @@ struct OracleProposer {
   std::map<std::uint64_t, Answer> answers;
 
   mortise_status propose(const mortise_proposal_args& args) {
-    if (fails && random() % 50 == 0) return MORTISE_INTERNAL;  // this step then goes without
+    if (fails && random() % 50 == 0) return MORTISE_UNAVAILABLE;  // this step then goes without
     for (std::int32_t i = 0; i < args.num_seqs; ++i) {
       const Answer& answer = answers.at(args.keys[i]);
       const std::int64_t done = args.positions[i] - answer.prompt_length;
@@ -279,9 +279,12 @@ RunReport run_together(const std::filesystem::path& model, const RunConfig& conf
     parts.scheduler = {reinterpret_cast<mortise_scheduler*>(&scheduler), RandomScheduler::table(),
                        "scheduler 'random'"};
   }
-  OracleProposer proposer{
-      std::mt19937(config.seed + 1), config.draft_percent, assembly->dims().vocab_size, config.wrong_draft,
-      config.drafts_fail,            {}};
+  OracleProposer proposer{std::mt19937(config.seed + 1),
+                          config.draft_percent,
+                          assembly->dims().vocab_size,
+                          config.wrong_draft,
+                          config.drafts_fail,
+                          {}};
   if (config.draft_percent >= 0) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       for (std::int32_t choice = 0; choice < requests[i].sampling.n; ++choice) {

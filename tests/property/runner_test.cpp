@@ -443,10 +443,11 @@ TEST_F(RunnerTest, PathMemoryAndAttentionOptionsAreChecked) {
   EXPECT_THAT(open_error(model, {.kv_memory = "'900000GiB'"}), HasSubstr("; lower it"));
   // More than that device has addresses for; a machine with less memory refuses it before.
   EXPECT_THAT(open_error(model, {.device = "remote", .kv_memory = "'17GiB'"}),
-              ::testing::AnyOf(HasSubstr(" bytes of KV cache for the draft model in " + model.string() +
-                                         ": device 'remote': allocate: the remote memory is used up (RESOURCE_EXHAUSTED); lower "
-                                         "the proposer's kv_memory"),
-                               HasSubstr("; lower it")));
+              ::testing::AnyOf(
+                  HasSubstr(" bytes of KV cache for the draft model in " + model.string() +
+                            ": device 'remote': allocate: the remote memory is used up (RESOURCE_EXHAUSTED); lower "
+                            "the proposer's kv_memory"),
+                  HasSubstr("; lower it")));
   EXPECT_THAT(open_error(model, {.attention = "{'block_sise': 32}"}), HasSubstr("did you mean 'block_size'?"));
   EXPECT_EQ(open_error(model, {.kv_memory = "'1MiB'", .attention = "{'block_size': 32}"}), "");
 }
