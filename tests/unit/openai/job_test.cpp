@@ -32,8 +32,8 @@ class RequestSeriesTest : public EngineTest {
   };
   std::future<Ended> run(RequestSeries requests, std::size_t max_open_tokens) {
     auto promise = std::make_shared<std::promise<Ended>>();
-    run_job(*engine, std::move(requests), max_open_tokens, [promise](JobResult result, std::string error) {
-      promise->set_value({std::move(result), std::move(error)});
+    run_job(*engine, std::move(requests), max_open_tokens, [promise](JobResult result, std::optional<Error> error) {
+      promise->set_value({std::move(result), error ? error->what() : ""});
     });
     return promise->get_future();
   }

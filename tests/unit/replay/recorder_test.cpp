@@ -150,10 +150,10 @@ TEST_F(RecorderTest, AFullDiskIsReportedAtTheEndAndHoldsNothingUp) {
   RequestWatcher& watcher = recorder.add_pipeline({});
   for (int i = 0; i < 10'000; ++i) {  // more than may wait to be written
     Request one = request({1}, 1);
-    const Sink sink = watcher.watch(one, [](const Delta&) {});
+    const Tap tap = watcher.watch(one);
     Delta end;
     end.finish = FinishReason::kLength;
-    sink(end);
+    tap(end);
   }
   try {
     recorder.close();
