@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -31,24 +32,25 @@ Request make_request(std::vector<std::int32_t> prompt, std::int64_t output) {
   return request;
 }
 
-// What the sinks of one load write; they run on the engine's thread.
+// What the sinks of one load write. Times are those at which the engine sent the tokens, however late they are read.
 class Progress {
  public:
   explicit Progress(std::size_t num_requests) : num_requests_(num_requests) {}
 
   void take(const Delta& delta, bool& started) {
     const std::lock_guard lock(mutex_);
-    const double now = std::chrono::duration<double>(Clock::now() - start_).count();
-    const auto num_tokens = static_cast<std::int64_t>(delta.tokens.size());
-    result_.num_tokens += num_tokens;
-    if (num_started_ == num_requests_) result_.tokens_after_first += num_tokens;
-    if (!std::exchange(started, true) && ++num_started_ == num_requests_) result_.all_first_s = now;
+    std::size_t begin = 0;
+    for (const Delta::Part& part : delta.earlier) {
+      add_tokens(part.sent, part.end - begin, started);
+      begin = part.end;
+    }
+    add_tokens(delta.sent, delta.tokens.size() - begin, started);
     if (delta.finish == FinishReason::kNone) return;
     if (delta.finish == FinishReason::kError && error_.empty()) error_ = delta.error;
     result_.cached_tokens += delta.usage.cached_tokens;
     result_.draft_tokens += delta.usage.draft_tokens;
     result_.accepted_tokens += delta.usage.accepted_tokens;
-    result_.end_s = now;
+    end_ = std::max(end_, delta.sent);
     if (++num_finished_ == num_requests_) all_finished_.notify_one();
   }
 
@@ -56,17 +58,31 @@ class Progress {
     std::unique_lock lock(mutex_);
     all_finished_.wait(lock, [&] { return num_finished_ == num_requests_; });
     if (!error_.empty()) fail("bench: the engine ended a request: {}", error_);
+    const auto seconds = [&](Clock::time_point time) { return std::chrono::duration<double>(time - start_).count(); };
+    result_.all_first_s = seconds(all_first_);
+    result_.end_s = seconds(end_);
+    for (const auto& [sent, num_tokens] : tokens_) {
+      result_.num_tokens += num_tokens;
+      if (sent > all_first_) result_.tokens_after_first += num_tokens;
+    }
     return result_;
   }
 
  private:
+  void add_tokens(Clock::time_point sent, std::size_t num_tokens, bool& started) {
+    if (!std::exchange(started, true)) all_first_ = std::max(all_first_, sent);
+    tokens_[sent] += static_cast<std::int64_t>(num_tokens);
+  }
+
   const std::size_t num_requests_;
   const Clock::time_point start_ = Clock::now();
   std::mutex mutex_;  // guards what follows
   std::condition_variable all_finished_;
   LoadResult result_;
+  Clock::time_point all_first_ = start_, end_ = start_;
+  std::map<Clock::time_point, std::int64_t> tokens_;  // by the step that made them
   std::string error_;
-  std::size_t num_started_ = 0, num_finished_ = 0;
+  std::size_t num_finished_ = 0;
 };
 
 }  // namespace

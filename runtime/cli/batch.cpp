@@ -58,10 +58,10 @@ void read_line(const InputLine& line, std::size_t max_line_bytes, BatchLine& bat
 
 // In place of an answer for which a file has no room.
 Answer too_long(std::size_t bytes) {
-  return error_answer(400,
-                      fmt::format("the answer takes a line of {} bytes, and at most {} are written: ask for fewer log "
-                                  "probabilities, or send several bodies",
-                                  bytes, kMaxOutputLineBytes));
+  return error_answer(
+      Error(fmt::format("the answer takes a line of {} bytes, and at most {} are written: ask for fewer "
+                        "log probabilities, or send several bodies",
+                        bytes, kMaxOutputLineBytes)));
 }
 
 std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& finish) {

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <condition_variable>
-#include <deque>
-#include <memory>
-#include <mutex>
+#include <iterator>
+#include <utility>
 
+#include "delivery/mailbox.hpp"
 #include "error.hpp"
 
 namespace mortise {
@@ -19,50 +18,36 @@ double seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// Carries deltas from the engine's thread to the terminal's. The sink holds it too: an aborted request may still speak.
-struct Mailbox {
-  std::mutex mutex;
-  std::condition_variable changed;
-  struct Letter {
-    Delta delta;
-    Clock::time_point time;  // when the engine sent it: a busy machine may let the terminal's thread wait
-  };
-  std::deque<Letter> letters;
-};
-
 }  // namespace
 
 Generation generate(Engine& engine, Request request, const std::function<void(const std::string&)>& on_text) {
-  const auto mailbox = std::make_shared<Mailbox>();
+  // A signal handler may not notify, so look every few milliseconds.
+  constexpr std::chrono::milliseconds kLook(20);
+  Mailbox mailbox(request.sampling.n);
   const auto start = Clock::now();
-  const RequestId id = engine.submit(std::move(request), [mailbox](const Delta& delta) {
-    const std::lock_guard lock(mailbox->mutex);
-    mailbox->letters.push_back({delta, Clock::now()});
-    mailbox->changed.notify_one();
-  });
+  const RequestId id = engine.submit(std::move(request), mailbox.channel());
   Generation result;
+  std::vector<Delta> deltas;
   bool aborted = false;
   while (result.last.finish == FinishReason::kNone) {
-    std::unique_lock lock(mailbox->mutex);
-    // A signal handler may not notify, so look every few milliseconds.
-    mailbox->changed.wait_for(lock, std::chrono::milliseconds(20), [&] { return !mailbox->letters.empty(); });
-    std::deque<Mailbox::Letter> letters;
-    letters.swap(mailbox->letters);
-    lock.unlock();
+    mailbox.wait_for(kLook, deltas);
     if (InterruptGuard::interrupted() && !aborted) {
       engine.abort(id);
       aborted = true;
     }
-    for (auto& [delta, time] : letters) {
-      if (result.tokens.empty() && !delta.tokens.empty()) result.first_token_s = seconds(time - start);
-      result.total_s = seconds(time - start);
-      result.tokens.insert(result.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+    for (Delta& delta : deltas) {
+      if (result.tokens.empty() && !delta.tokens.empty()) {
+        result.first_token_s = seconds((delta.earlier.empty() ? delta.sent : delta.earlier.front().sent) - start);
+      }
+      result.total_s = seconds(delta.sent - start);
+      result.tokens.insert(result.tokens.end(), std::move_iterator(delta.tokens.begin()),
+                           std::move_iterator(delta.tokens.end()));
       result.text += delta.text;
       if (!delta.text.empty()) on_text(delta.text);
       result.last = std::move(delta);
     }
   }
-  if (result.last.finish == FinishReason::kError) throw Error(result.last.error);
+  if (result.last.finish == FinishReason::kError) throw Error(result.last.error, result.last.code);
   return result;
 }
 

@@ -1,4 +1,5 @@
-// runtime/cli/main.cpp: the program `mortise`. Exit codes: 0, 1 (it did not work; one line says why), 2 (wrong usage).
+// runtime/cli/main.cpp: the program `mortise`. Exit codes: 0, 1 (it did not work; one line says why), 2 (wrong usage),
+// 3 (the engine could not take or finish the work; the same command may work later).
 #include <fcntl.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -36,6 +37,22 @@ void open_standard_descriptors() {
     if (::fcntl(descriptor, F_GETFD) < 0) [[maybe_unused]]
       const int opened = ::open(descriptor == STDIN_FILENO ? "/dev/null" : "/", O_RDONLY);
   }
+}
+
+// The one place where a code becomes an exit code.
+int exit_code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalid:
+    case ErrorCode::kNotFound:
+    case ErrorCode::kTooLarge:
+    case ErrorCode::kInternal:
+      break;
+    case ErrorCode::kOverloaded:
+    case ErrorCode::kDeadlineExceeded:
+    case ErrorCode::kUnavailable:
+      return 3;
+  }
+  return 1;
 }
 
 int report(int code, const char* text) {
@@ -97,6 +114,8 @@ int guarded_run(int argc, char** argv) {
     return mortise::run(argc, argv);
   } catch (const std::bad_alloc&) {
     return mortise::report(1, "out of memory");
+  } catch (const mortise::Error& error) {
+    return mortise::report(mortise::exit_code_of(error.code()), error.what());
   } catch (const std::exception& error) {
     return mortise::report(1, error.what());
   }

@@ -181,18 +181,18 @@ class Replay {
     if (drafter && !has_proposer(*pipeline->second, *drafter)) drafter.reset();
     const auto num_choices = static_cast<std::size_t>(request->sampling.n);
     const auto original = std::make_shared<const RecordedRequest>(std::move(recorded));
-    const auto done = [this, original, finish](const JobResult& result, const std::string& error) {
-      finish(compare_with(*original, result.front(), error));
+    const auto done = [this, original, finish](const JobResult& result, const std::optional<Error>& error) {
+      finish(compare_with(*original, result.front(), error ? error->what() : ""));
     };
     try {
       run_job(pipeline->second->engine, {std::move(*request)}, done);
     } catch (const Error& error) {
-      fail("request {} cannot run here: {}", original->id, error.what());
+      fail(error.code(), "request {} cannot run here: {}", original->id, error.what());
     }
     return num_choices;
   }
 
-  // On an engine's thread.
+  // On a thread that delivers.
   LineResult compare_with(const RecordedRequest& recorded, const std::vector<ChoiceResult>& choices,
                           const std::string& error) {
     RecordedRequest replayed;

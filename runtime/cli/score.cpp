@@ -2,7 +2,7 @@
 //   in   {"prompt": text | [ids], "completions": [text | [ids], ...]}, optional "id"
 //   out  {"id", "index", "request_id", "completions": [COMPLETION, ...], "system_fingerprint"}
 //        COMPLETION: {"logprob", "token_ids", "token_logprobs", "ranks", "is_greedy"}
-//   or   {"id", "index", "request_id", "error": {"message", "line"}} of a bad line
+//   or   {"id", "index", "request_id", "error": {"message", "line", "status_code"}} of a bad line
 //
 // index is the line of the input counted from 0, request_id is made from its content.
 #include <nlohmann/json.hpp>
@@ -49,8 +49,9 @@ std::string result_begin(const InputLine& line, std::size_t max_line_bytes) {
   return text;
 }
 
-std::string error_line(OrderedJson result, std::size_t number, const std::string& why) {
-  result["error"] = {{"message", fmt::format("line {}: {}", number, why)}, {"line", number}};
+// `status`: as an answer's.
+std::string error_line(OrderedJson result, std::size_t number, int status, const std::string& why) {
+  result["error"] = {{"message", fmt::format("line {}: {}", number, why)}, {"line", number}, {"status_code", status}};
   return dump_line(result);
 }
 
@@ -61,12 +62,13 @@ std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& 
     return score.body;
   };
   if (const auto mistake = read_line_body(run, read)) {
-    finish({error_line(head(line, score.id), line.number, *mistake), true, 0});
+    finish({error_line(head(line, score.id), line.number, 400, *mistake), true, 0});
     return 0;
   }
   const auto answered = [result = head(line, score.id), number = line.number, finish](Answer answer) mutable {
     if (answer.status != 200) {
-      return finish({error_line(result, number, answer.body["error"]["message"].get<std::string>()), true, 0});
+      const auto why = answer.body["error"]["message"].get<std::string>();
+      return finish({error_line(result, number, answer.status, why), true, 0});
     }
     result["completions"] = std::move(answer.body["completions"]);
     result["system_fingerprint"] = std::move(answer.body["system_fingerprint"]);

@@ -76,6 +76,8 @@ EngineHooks Session::hooks_for(const OpenPipeline& pipeline) {
   EngineHooks hooks;
   hooks.name = "pipeline " + pipeline.description.name;
   hooks.trace = trace_.get();
+  // Commands bound what they submit (OrderedLinesLimits, kMaxOpenTokens), and a refused line would be a lost one.
+  hooks.queue = QueueLimits::unbounded();
   if (recorder_) {
     const Assembly& assembly = pipeline.assembly;
     hooks.watcher = &recorder_->add_pipeline(
@@ -83,6 +85,15 @@ EngineHooks Session::hooks_for(const OpenPipeline& pipeline) {
          assembly.numerics_id(), assembly.dims().vocab_size, assembly.vocabulary()});
   }
   return hooks;
+}
+
+void Session::check_health() const {
+  for (const auto& [index, pipeline] : open_) {
+    if (!pipeline) continue;
+    const EngineHealth health = pipeline->engine.health();
+    if (health.state != EngineHealth::State::kFailed) continue;
+    fail(ErrorCode::kUnavailable, "pipeline '{}' cannot go on: {}", pipeline->description.name, health.reason);
+  }
 }
 
 OpenPipeline& Session::open(std::size_t index) {
@@ -107,7 +118,8 @@ std::size_t Session::index_for(const nlohmann::json& body) const {
     if (body.at("model") == pipelines[i].name) return i;
     names.push_back(pipelines[i].name);
   }
-  fail("model {} is not one of the script's pipelines: {}", dump_line(body.at("model")), fmt::join(names, ", "));
+  fail(ErrorCode::kNotFound, "model {} is not one of the script's pipelines: {}", dump_line(body.at("model")),
+       fmt::join(names, ", "));
 }
 
 OpenPipeline& Session::pipeline_for(const nlohmann::json& body) {

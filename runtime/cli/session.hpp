@@ -59,6 +59,8 @@ class Session {
   const std::string& pipeline_name(const nlohmann::json& body) const;
   // The pipeline of this name, or of a script with one pipeline that one. Throws an Error that lists the names.
   OpenPipeline& pipeline_named(const std::string& name);
+  // Throws an Error with kUnavailable when a part that an open pipeline needs has failed: nothing runs there any more.
+  void check_health() const;
   // What the script's on_request decides, written into the body where it does not say so itself.
   void route(nlohmann::json& body);
 

@@ -40,18 +40,18 @@ Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const T
       drafting_(policies_, limits_, model_.vocab_size, messages_, hooks.clock),
       rows_(limits_.batch_expansion),
       row_work_(model_.vocab_size, limits_.rejection),
-      execution_({std::move(parts)}, limits_) {
+      execution_({std::move(parts)}, limits_),
+      inbox_(hooks.queue),
+      delivery_(DeliveryPool::default_threads(), [this](RequestId id) { abort(id); }),
+      outbox_(delivery_) {
   publish_stats();
   thread_ = std::thread([this] { run(); });
 }
 
 Engine::~Engine() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  wake_.notify_one();
+  inbox_.stop();
   thread_.join();
+  delivery_.stop();
 }
 
 void Engine::check(const Request& request) const {
@@ -65,8 +65,8 @@ void Engine::check(const Request& request) const {
   }
   const bool generates = request.sampling.max_tokens > 0;
   if (length + (generates ? 1 : 0) > limits_.max_model_len) {
-    fail("prompt of {} tokens{} exceeds max_model_len {}; shorten it or raise max_model_len", length,
-         generates ? " and one to generate" : "", limits_.max_model_len);
+    fail(ErrorCode::kTooLarge, "prompt of {} tokens{} exceeds max_model_len {}; shorten it or raise max_model_len",
+         length, generates ? " and one to generate" : "", limits_.max_model_len);
   }
   if (request.score_from && (*request.score_from < 1 || *request.score_from > length)) {
     fail("score_from is {}; it must be from 1 to the prompt's {} tokens", *request.score_from, length);
@@ -81,10 +81,10 @@ void Engine::check_blocks(std::int32_t length, std::int32_t max_tokens) const {
   max_tokens = std::min(max_tokens, limits_.max_model_len - length);
   const std::int32_t needed = (length + max_tokens + limits_.block_size - 1) / limits_.block_size;
   if (needed <= limits_.num_blocks) return;
-  fail(
-      "prompt of {} and up to {} generated tokens need {} KV blocks, the whole cache has {} of {} tokens; raise "
-      "kv_cache.memory or ask for fewer tokens",
-      length, max_tokens, needed, limits_.num_blocks, limits_.block_size);
+  fail(ErrorCode::kTooLarge,
+       "prompt of {} and up to {} generated tokens need {} KV blocks, the whole cache has {} of {} tokens; raise "
+       "kv_cache.memory or ask for fewer tokens",
+       length, max_tokens, needed, limits_.num_blocks, limits_.block_size);
 }
 
 std::vector<std::vector<std::int32_t>> Engine::choice_tokens(const Request& request) const {
@@ -96,7 +96,24 @@ std::vector<std::vector<std::int32_t>> Engine::choice_tokens(const Request& requ
   return guides_.get(request.sampling, {tokenizer_, before, ends, model_.vocab_size, most})->tokens;
 }
 
-RequestId Engine::submit(Request request, Sink sink) {
+RequestId Engine::submit(Request request, Sink sink, News news) {
+  std::shared_ptr<RequestState> state = prepare(request);
+  Tap tap;
+  if (watcher_ != nullptr) tap = watcher_->watch(request);
+  auto channel = std::make_shared<SinkChannel>(request.sampling.n, news, std::move(tap), std::move(sink));
+  return queue(std::move(state), std::move(request), std::move(channel));
+}
+
+RequestId Engine::submit(Request request, std::shared_ptr<PulledChannel> channel) {
+  // A tap must see everything, also what the reader never takes: the pool runs it and passes the deltas on.
+  if (watcher_ != nullptr) {
+    return submit(std::move(request), [channel](Delta&& delta) { channel->post(std::move(delta)); });
+  }
+  std::shared_ptr<RequestState> state = prepare(request);
+  return queue(std::move(state), std::move(request), std::move(channel));
+}
+
+std::shared_ptr<RequestState> Engine::prepare(Request& request) const {
   check(request);
   const auto length = static_cast<std::int32_t>(request.prompt.size());
   request.sampling.max_tokens = std::min(request.sampling.max_tokens, limits_.max_model_len - length);
@@ -114,18 +131,14 @@ RequestId Engine::submit(Request request, Sink sink) {
   }
 
   if (!request.sampling.seed) request.sampling.seed = draw_seed();
-  if (watcher_ != nullptr) sink = watcher_->watch(request, std::move(sink));
   state->seed = *request.sampling.seed;
+  return state;
+}
+
+RequestId Engine::queue(std::shared_ptr<RequestState> state, Request request, std::shared_ptr<Channel> channel) {
   state->request = std::move(request);
-  state->sink = std::move(sink);
-  RequestId id;
-  {
-    const std::lock_guard lock(mutex_);
-    id = state->id = state->arrival = next_request_++;
-    submitted_.push_back(std::move(state));
-  }
-  wake_.notify_one();
-  return id;
+  state->channel = std::move(channel);
+  return inbox_.put(state);
 }
 
 std::vector<std::int32_t> Engine::end_tokens_of(const SamplingParams& sampling) const {
@@ -141,11 +154,7 @@ std::vector<std::int32_t> Engine::end_tokens_of(const SamplingParams& sampling) 
 }
 
 void Engine::abort(RequestId id) {
-  {
-    const std::lock_guard lock(mutex_);
-    aborted_.push_back(id);
-  }
-  wake_.notify_one();
+  inbox_.abort(id);
 }
 
 EngineStats Engine::stats() const {
@@ -160,6 +169,7 @@ void Engine::run() {
     } catch (const std::exception& exception) {
       step_failed(exception);
     }
+    check_required_parts();
     drop_ended();
     if (live_.empty()) drafting_.observe({}, ended_ids_, nullptr);  // there may be no next step to tell them in
     publish_stats();
@@ -174,37 +184,46 @@ void Engine::run() {
 }
 
 bool Engine::take_inbox() {
-  std::vector<std::shared_ptr<RequestState>> submitted;
-  std::vector<RequestId> aborted;
-  bool stopping;
   if (live_.empty()) trace_.idle();
-  {
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, [&] { return stop_ || !live_.empty() || !submitted_.empty() || !aborted_.empty(); });
-    submitted.swap(submitted_);
-    aborted.swap(aborted_);
-    stopping = stop_;
-  }
+  const Inbox::Arrivals arrivals = inbox_.take(/*waits=*/live_.empty());
   trace_.begin("inbox");
-  for (const auto& state : submitted) {
-    for (std::int32_t choice = 0; choice < state->request.sampling.n; ++choice) {
-      auto sequence = std::make_shared<Sequence>(next_sequence_++, state, choice, tokenizer_);
-      trace_.arrived(*sequence);
-      if (!sequence->wants_tokens() && !sequence->wants_scores()) {
-        end(*sequence, FinishReason::kLength, {});
-        continue;
-      }
-      planner_.added(sequence);
-      live_.push_back(std::move(sequence));
-    }
+  for (const auto& state : arrivals.requests) add(state);
+  Delta ending;
+  ending.finish = FinishReason::kAborted;
+  for (const RequestId id : arrivals.aborted) end_request(id, ending);
+  if (requests_.any_deadline()) {
+    ending.finish = FinishReason::kError;
+    ending.code = ErrorCode::kDeadlineExceeded;
+    ending.error = "the request's deadline passed before it had ended";
+    for (const RequestId id : requests_.expired(LiveRequests::Clock::now())) end_request(id, ending);
   }
-  for (RequestId id : aborted) {
-    for (const auto& sequence : live_) {
-      if (sequence->owner->id == id) end(*sequence, FinishReason::kAborted, {});
-    }
+  if (arrivals.drain_is_over) {
+    fail_all("the engine is shutting down and its time for requests that still run is over", ErrorCode::kUnavailable);
   }
+  check_required_parts();  // what came before the inbox knew
   drop_ended();
-  return !stopping;
+  return !arrivals.stops;
+}
+
+void Engine::add(const std::shared_ptr<RequestState>& state) {
+  std::vector<std::shared_ptr<Sequence>> choices;
+  for (std::int32_t choice = 0; choice < state->request.sampling.n; ++choice) {
+    choices.push_back(std::make_shared<Sequence>(next_sequence_++, state, choice, tokenizer_));
+  }
+  requests_.add(choices);
+  for (auto& sequence : choices) {
+    trace_.arrived(*sequence);
+    if (!sequence->wants_tokens() && !sequence->wants_scores()) {
+      end(*sequence, FinishReason::kLength, {});
+      continue;
+    }
+    planner_.added(sequence);
+    live_.push_back(std::move(sequence));
+  }
+}
+
+void Engine::end_request(RequestId id, const Delta& ending) {
+  for (const auto& sequence : requests_.choices_of(id)) end(*sequence, ending.finish, ending);
 }
 
 StepPlan Engine::plan(std::uint64_t step_id) {
@@ -255,6 +274,7 @@ void Engine::step() {
   std::vector<Sequence*> admitted;
   for (const PlannedSequence& planned : plan.scheduled) {
     if (planned.sequence->running()) continue;
+    requests_.started(*planned.sequence);
     kv_.admit(*planned.sequence);  // all before blocks are allocated, which may evict cached ones
     counters_.num_admitted_tokens += static_cast<std::uint64_t>(planned.sequence->num_tokens());
     counters_.num_cached_tokens += static_cast<std::uint64_t>(planned.sequence->num_cached);
@@ -447,7 +467,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
   } else if (num_committed > 0) {
     delta.request = sequence.owner->id;
     delta.choice = sequence.choice;
-    outbox_.emplace_back(sequence.owner, std::move(delta));
+    outbox_.add(sequence.owner->channel, std::move(delta));
   }
 }
 
@@ -481,12 +501,15 @@ void Engine::end(Sequence& sequence, FinishReason reason, Delta delta) {
   delta.usage = sequence.usage;
   trace_.ended(sequence);
   drafting_.ended(sequence);
-  outbox_.emplace_back(sequence.owner, std::move(delta));
+  outbox_.add(sequence.owner->channel, std::move(delta));
+  requests_.ended(sequence);
 }
 
 void Engine::send_outbox() {
-  for (const auto& [request, delta] : outbox_) request->sink(delta);
-  outbox_.clear();
+  const Inbox::Progress progress = requests_.take_progress();
+  inbox_.left_queue(progress);  // before the news: who hears of an end finds room
+  outbox_.send();
+  inbox_.ended(progress);  // after them: when drain() returns, every end has been sent
 }
 
 void Engine::drop_ended() {
@@ -500,17 +523,15 @@ void Engine::drop_ended() {
   live_.erase(std::remove_if(live_.begin(), live_.end(), gone), live_.end());
 }
 
-// What a failed step costs. A part that says that it cannot go on ends the engine's use. A part that refuses one step
-// keeps its word on the others: KV is written only to blocks of the step's own sequences, and nothing of them has been
-// committed, so ending them leaves everybody else as they were. After any other failure the books may be wrong.
+// What a failed step costs. A part that says that it cannot go on ends the engine's use (check_required_parts). A part
+// that refuses one step keeps its word on the others: KV is written only to blocks of the step's own sequences, and
+// nothing of them has been committed, so ending them leaves everybody else as they were. After any other failure the
+// books may be wrong.
 void Engine::step_failed(const std::exception& exception) {
   const auto* const part = dynamic_cast<const PartError*>(&exception);
   const bool is_memory = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
                          (part != nullptr && part->status() == MORTISE_RESOURCE_EXHAUSTED);
-  if (const std::optional<std::string> failure = execution_.failure()) {
-    if (part == nullptr || part->status() == MORTISE_INTERNAL) spdlog::error("{}; nothing can run any more", *failure);
-    return fail_all("the pipeline cannot run any more: " + *failure, ErrorCode::kUnavailable);
-  }
+  if (execution_.failure()) return;
   if (in_step_.empty() || !(is_memory || part != nullptr)) {
     spdlog::error("step {} failed: {}; all requests fail", counters_.num_steps, exception.what());
     return fail_all(exception.what(), ErrorCode::kInternal);
@@ -542,6 +563,14 @@ void Engine::fail_sequence(Sequence& sequence, const std::string& why, ErrorCode
 
 void Engine::fail_all(const std::string& why, ErrorCode code) {
   for (const auto& sequence : live_) fail_sequence(*sequence, why, code);
+}
+
+void Engine::check_required_parts() {
+  const std::optional<std::string> failure = execution_.failure();
+  if (!failure) return;
+  if (!live_.empty()) spdlog::error("{}; nothing can run any more", *failure);
+  inbox_.part_failed(*failure);
+  fail_all("the pipeline cannot run any more: " + *failure, ErrorCode::kUnavailable);
 }
 
 void Engine::publish_stats() {

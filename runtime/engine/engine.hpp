@@ -1,5 +1,6 @@
-// runtime/engine/engine.hpp: runs requests. One engine thread owns all request state; front ends talk to it through a
-// queue. A step:
+// runtime/engine/engine.hpp: runs requests. One engine thread owns all request state; front ends hand requests in
+// through an inbox and read what becomes of them from channels (delivery/). The engine's thread calls no front end and
+// waits for none. A step:
 //   1 inbox: new and aborted requests
 //   2 the scheduler plans
 //   3 the proposer drafts
@@ -10,17 +11,20 @@
 // Results do not depend on what else is in a batch: see docs/numerics.md.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
+#include "delivery/delivery_pool.hpp"
+#include "delivery/outbox.hpp"
 #include "engine/drafting.hpp"
 #include "engine/hooks.hpp"
+#include "engine/inbox.hpp"
+#include "engine/live_requests.hpp"
 #include "engine/parts.hpp"
 #include "engine/planner.hpp"
 #include "engine/request.hpp"
@@ -65,28 +69,42 @@ class Engine {
   // `parts` are active. Where they have no owner they outlive the engine, as `tokenizer` does. The thread starts here.
   Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer,
          const EngineHooks& hooks = {});
-  ~Engine();  // Aborts what still runs and joins the thread.
+  // Aborts what still runs and ends the threads. Returns when every sink has heard of every end.
+  ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   // Throws an Error if the request can never run (parameters, length, KV memory). What its `choices` are is checked by
   // submit() alone. [any thread]
   void check(const Request& request) const;
-  // Checks the request and queues it. `sink` hears of every choice until its finish. [any thread, a sink's too]
-  RequestId submit(Request request, Sink sink);
+  // Checks the request and queues it. `sink` hears of every choice until its finish, on the threads of the engine's
+  // DeliveryPool. Throws what check() does, an OverloadedError when too much waits, and an Error with kUnavailable when
+  // the engine drains or has failed. [any thread, a sink's too]
+  RequestId submit(Request request, Sink sink, News news = News::kEachStep);
+  // The same for a front end that reads by itself. The channel is for this request alone. [any thread, a sink's too]
+  RequestId submit(Request request, std::shared_ptr<PulledChannel> channel);
   // The tokens of the request's guided `choices`, in their order. Throws what submit() would. [any thread]
   std::vector<std::vector<std::int32_t>> choice_tokens(const Request& request) const;
-  // Ends the request's choices with FinishReason::kAborted at the next step; unknown ids are ignored. [any thread]
+  // Ends the request's choices with FinishReason::kAborted at the next step; unknown ids are ignored. Takes constant
+  // time, on the engine's thread too. [any thread]
   void abort(RequestId id);
-  EngineStats stats() const;  // [any thread]
+  // Accepts nothing from now on and finishes what it has. At the deadline the requests that are left end with
+  // FinishReason::kError and ErrorCode::kUnavailable. True when none was left. [any thread but a sink's]
+  bool drain(std::chrono::steady_clock::time_point deadline) { return inbox_.drain(deadline); }
+  EngineHealth health() const { return inbox_.health(); }  // [any thread]
+  EngineStats stats() const;                               // [any thread]
   // The parts that run steps now. [any thread]
   std::shared_ptr<const PartsSnapshot> parts() const { return execution_.snapshot(); }
 
  private:
   void check_blocks(std::int32_t length, std::int32_t max_tokens) const;
   std::vector<std::int32_t> end_tokens_of(const SamplingParams& sampling) const;
+  std::shared_ptr<RequestState> prepare(Request& request) const;  // checks it and draws its seed
+  RequestId queue(std::shared_ptr<RequestState> state, Request request, std::shared_ptr<Channel> channel);
   void run();
   bool take_inbox();  // false: stop, and whoever is live is to be aborted
+  void add(const std::shared_ptr<RequestState>& state);
+  void end_request(RequestId id, const Delta& ending);
   void step();
   StepPlan plan(std::uint64_t step_id);
   void preempt(Sequence& sequence);
@@ -106,6 +124,8 @@ class Engine {
   void step_failed(const std::exception& exception);
   void fail_sequence(Sequence& sequence, const std::string& why, ErrorCode code);
   void fail_all(const std::string& why, ErrorCode code);
+  // When the device, the model or the attention may not be called any more: ends all requests and accepts no others.
+  void check_required_parts();
   void publish_stats();
 
   const Policies policies_;
@@ -130,17 +150,14 @@ class Engine {
   std::vector<std::shared_ptr<Sequence>> in_step_;
   std::vector<std::uint64_t> ended_ids_;  // to be told to the plugins in the next call
   std::vector<StepOutcome> outcomes_;
-  // News of this step, sent when the books are closed: who hears of a finish finds its blocks free in stats().
-  std::vector<std::pair<std::shared_ptr<const RequestState>, Delta>> outbox_;
+  LiveRequests requests_;
+  Inbox inbox_;
+  DeliveryPool delivery_;
+  Outbox outbox_;  // news of this step
   EngineStats counters_;
   std::uint64_t next_sequence_ = 1;
 
   mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable wake_;
-  std::vector<std::shared_ptr<RequestState>> submitted_;
-  std::vector<RequestId> aborted_;
-  RequestId next_request_ = 1;
-  bool stop_ = false;
   EngineStats stats_;
 
   std::thread thread_;

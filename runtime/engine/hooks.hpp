@@ -5,19 +5,21 @@
 #include <functional>
 #include <string>
 
+#include "engine/inbox.hpp"
 #include "engine/request.hpp"
 #include "trace/trace_file.hpp"
 
 namespace mortise {
 
-// Sees every request of every front end, because it stands in Engine::submit.
+// Sees every request of every front end, because it stands in Engine::submit, and all that becomes of it, because its
+// tap stands before every reader.
 class RequestWatcher {
  public:
   virtual ~RequestWatcher() = default;
   // Called for each request that passed the checks, before it is queued; its sampling.seed is the one that it runs
-  // with. May ask for log probabilities that the request does not want, as long as the sink that it returns keeps them
-  // from `sink`. The result is a Sink as any: it must not block and must not throw. [any thread]
-  virtual Sink watch(Request& request, Sink sink) = 0;
+  // with. May ask for log probabilities that the request does not want, as long as the tap that it returns takes them
+  // out of the deltas. A request that is then refused for lack of room sends no delta. [any thread]
+  virtual Tap watch(Request& request) = 0;
 };
 
 inline double steady_seconds() {
@@ -28,6 +30,7 @@ struct EngineHooks {
   RequestWatcher* watcher = nullptr;
   TraceFile* trace = nullptr;
   std::string name = "engine";  // in the trace
+  QueueLimits queue;
   // Seconds, what steps and drafts take by it decides adaptive lengths; tests have their own. [engine thread]
   std::function<double()> clock = steady_seconds;
 };

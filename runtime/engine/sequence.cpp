@@ -6,22 +6,6 @@
 
 namespace mortise {
 
-const char* to_string(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kNone:
-      return "";
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kAborted:
-      return "abort";
-    case FinishReason::kError:
-      return "error";
-  }
-  return "";
-}
-
 Sequence::Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner_state, std::int32_t choice,
                    const Tokenizer& tokenizer)
     : id(id),

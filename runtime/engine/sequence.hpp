@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "delivery/channel.hpp"
 #include "engine/draft_tree.hpp"
 #include "engine/request.hpp"
 #include "engine/text_stream.hpp"
@@ -29,7 +30,7 @@ struct Drafters {
 struct RequestState {
   RequestId id = 0;
   Request request;
-  Sink sink;
+  std::shared_ptr<Channel> channel;
   std::uint64_t seed = 0;
   std::uint64_t arrival = 0;
   std::vector<std::int32_t> end_tokens;      // that end it: the model's, unless ignore_eos, and its stop_token_ids

@@ -16,12 +16,12 @@ std::string new_id(std::string_view prefix) {
   return fmt::format("{}-{:016x}{:08x}", prefix, random(), random() & 0xffffffff);
 }
 
-Answer make_answer(const std::string& error, const std::function<nlohmann::ordered_json()>& make) {
-  if (!error.empty()) return error_answer(500, error);
+Answer make_answer(const std::optional<Error>& error, const std::function<nlohmann::ordered_json()>& make) {
+  if (error) return error_answer(*error);
   try {
-    return {200, make()};
-  } catch (const Error& failure) {  // a text that the tokenizer cannot make
-    return error_answer(500, failure.what());
+    return {200, make(), std::nullopt};
+  } catch (const std::exception& failure) {
+    return error_answer(Error(failure.what(), ErrorCode::kInternal));
   }
 }
 

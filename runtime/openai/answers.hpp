@@ -1,7 +1,9 @@
 // runtime/openai/answers.hpp: the pieces that answers of completions and chat share. Internal to this folder.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,9 +16,9 @@ namespace mortise {
 // "cmpl-..." with 24 random hexadecimal digits.
 std::string new_id(std::string_view prefix);
 
-// The answer that `make` builds, or that of the error: of the engine, if there was one, or of a text that the tokenizer
-// cannot make.
-Answer make_answer(const std::string& error, const std::function<nlohmann::ordered_json()>& make);
+// The answer that `make` builds, or that of the error: of the engine, if there was one, or of what `make` throws (a
+// text that the tokenizer cannot make). Throws nothing but for want of memory: each body gets its answer.
+Answer make_answer(const std::optional<Error>& error, const std::function<nlohmann::ordered_json()>& make);
 
 // id, object, created, model, system_fingerprint: the head of an answer.
 nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, const ServiceInfo& info,

@@ -102,11 +102,11 @@ void Service::chat(const nlohmann::json& json, const AnswerStamp& stamp, std::fu
   };
   const auto n = static_cast<std::size_t>(request.sampling.n);
   std::vector<Request> requests{std::move(request)};
-  run_job_with_choices(
-      engine_, std::move(requests), choice_logprobs ? n : 0,
-      [make, done = std::move(done)](const JobResult& result, const ChoiceLogprobs& guided, const std::string& error) {
-        done(make_answer(error, [&] { return make(result, guided); }));
-      });
+  run_job_with_choices(engine_, std::move(requests), choice_logprobs ? n : 0,
+                       [make, done = std::move(done)](const JobResult& result, const ChoiceLogprobs& guided,
+                                                      const std::optional<Error>& error) {
+                         done(make_answer(error, [&] { return make(result, guided); }));
+                       });
 }
 
 }  // namespace mortise

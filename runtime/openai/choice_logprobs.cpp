@@ -79,19 +79,19 @@ ChoiceLogprobs lists_of(const ChoiceWork& work, const JobResult& scores) {
 struct Halves {
   std::mutex mutex;
   JobResult answers, scores;
-  std::string error;
+  std::optional<Error> error;
   int num_open = 2;
   std::shared_ptr<const ChoiceWork> work;
-  std::function<void(JobResult, ChoiceLogprobs, std::string)> done;
+  std::function<void(JobResult, ChoiceLogprobs, std::optional<Error>)> done;
 
-  void take(JobResult Halves::*half, JobResult result, std::string why) {
+  void take(JobResult Halves::*half, JobResult result, std::optional<Error> why) {
     std::unique_lock lock(mutex);
     this->*half = std::move(result);
-    if (error.empty()) error = std::move(why);
+    if (!error) error = std::move(why);
     if (--num_open > 0) return;
     lock.unlock();
     ChoiceLogprobs lists;
-    if (error.empty()) lists = lists_of(*work, scores);
+    if (!error) lists = lists_of(*work, scores);
     done(std::move(answers), std::move(lists), std::move(error));
   }
 };
@@ -107,9 +107,9 @@ bool read_choice_logprobs(const Body& body, const SamplingParams& sampling) {
 }
 
 void run_job_with_choices(Engine& engine, std::vector<Request> requests, std::size_t n,
-                          std::function<void(JobResult, ChoiceLogprobs, std::string)> done) {
+                          std::function<void(JobResult, ChoiceLogprobs, std::optional<Error>)> done) {
   if (n == 0) {
-    return run_job(engine, std::move(requests), [done = std::move(done)](JobResult result, std::string error) {
+    return run_job(engine, std::move(requests), [done = std::move(done)](JobResult result, std::optional<Error> error) {
       done(std::move(result), {}, std::move(error));
     });
   }
@@ -117,7 +117,9 @@ void run_job_with_choices(Engine& engine, std::vector<Request> requests, std::si
   halves->work = make_work(engine, requests, n);
   halves->done = std::move(done);
   const auto take = [halves](JobResult Halves::*half) {
-    return [halves, half](JobResult result, std::string error) { halves->take(half, std::move(result), error); };
+    return [halves, half](JobResult result, std::optional<Error> error) {
+      halves->take(half, std::move(result), std::move(error));
+    };
   };
   // The answers first: their prompts are then in the cache, or on the way there. Where the engine takes a prompt with
   // its choices it takes each of them behind it.

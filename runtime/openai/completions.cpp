@@ -193,11 +193,11 @@ void Service::complete(const nlohmann::json& json, const AnswerStamp& stamp, std
     answer["usage"] = std::move(usage);
     return answer;
   };
-  run_job_with_choices(
-      engine_, std::move(requests), choice_logprobs ? options->n : 0,
-      [make, done = std::move(done)](JobResult result, const ChoiceLogprobs& guided, const std::string& error) {
-        done(make_answer(error, [&] { return make(std::move(result), guided); }));
-      });
+  run_job_with_choices(engine_, std::move(requests), choice_logprobs ? options->n : 0,
+                       [make, done = std::move(done)](JobResult result, const ChoiceLogprobs& guided,
+                                                      const std::optional<Error>& error) {
+                         done(make_answer(error, [&] { return make(std::move(result), guided); }));
+                       });
 }
 
 }  // namespace mortise

@@ -10,24 +10,24 @@ namespace mortise {
 namespace {
 
 struct Job {
-  std::mutex mutex;  // submit() runs beside the engine's first answers
+  std::mutex mutex;  // different requests are delivered at once, and beside submit()
   JobResult result;
-  std::string error;
+  std::optional<Error> error;
   std::size_t open = 0;  // choices that have not finished
   JobDone done;
 
-  void take(std::size_t request, const Delta& delta) {
+  // A choice as a whole: the requests are submitted with News::kAtTheEnd.
+  void take(std::size_t request, Delta&& delta) {
     std::unique_lock lock(mutex);
     ChoiceResult& choice = result[request][static_cast<std::size_t>(delta.choice)];
-    choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
-    choice.text += delta.text;
-    if (delta.finish == FinishReason::kNone) return;
-    choice.prompt = delta.prompt;
+    choice.tokens = std::move(delta.tokens);
+    choice.text = std::move(delta.text);
+    choice.prompt = std::move(delta.prompt);
     choice.finish = delta.finish;
     choice.stop_token = delta.stop_token;
     choice.seed = delta.seed;
     choice.usage = delta.usage;
-    if (error.empty() && delta.finish == FinishReason::kError) error = delta.error;
+    if (!error && delta.finish == FinishReason::kError) error = Error(delta.error, delta.code);
     if (--open > 0) return;
     lock.unlock();
     done(std::move(result), std::move(error));
@@ -41,6 +41,7 @@ struct Job {
 };
 
 // A job whose requests come in turns. The sinks hold it; whoever has a request ended starts those that have room then.
+// Sinks of several requests, and start(), run at once.
 class Turns : public std::enable_shared_from_this<Turns> {
  public:
   Turns(Engine& engine, RequestSeries requests, std::size_t max_open_tokens, JobDone done)
@@ -51,40 +52,65 @@ class Turns : public std::enable_shared_from_this<Turns> {
   }
 
   void start() {
-    while (auto next = take_next()) submit(next->first, std::move(next->second));
+    while (auto next = take_next()) {
+      if (!submit(next->first, std::move(next->second))) return;
+    }
   }
 
  private:
   std::optional<std::pair<std::size_t, Request>> take_next() {
     const std::lock_guard lock(mutex_);
-    if (next_ == requests_.count || (open_tokens_ > 0 && open_tokens_ >= max_open_tokens_)) return std::nullopt;
-    std::pair<std::size_t, Request> next(next_, requests_.make(next_));
-    ++next_;
+    if (refused_.empty() && next_ == requests_.count) return std::nullopt;
+    if (num_open_ > 0 && open_tokens_ >= max_open_tokens_) return std::nullopt;
+    std::size_t index = next_;
+    if (refused_.empty()) {
+      ++next_;
+    } else {
+      index = refused_.back();
+      refused_.pop_back();
+    }
+    std::pair<std::size_t, Request> next(index, requests_.make(index));
+    ++num_open_;
     open_tokens_ += next.second.prompt.size();
     return next;
   }
 
-  void submit(std::size_t index, Request request) {
-    const auto take = [self = shared_from_this(), index, num_tokens = request.prompt.size()](const Delta& delta) {
-      self->take(index, num_tokens, delta);
+  // False: the engine has no room, and whoever ends next starts it.
+  bool submit(std::size_t index, Request request) {
+    const std::size_t num_tokens = request.prompt.size();
+    const auto take = [self = shared_from_this(), index, num_tokens](Delta&& delta) {
+      self->take(index, num_tokens, std::move(delta));
     };
     try {
-      engine_.submit(std::move(request), take);
+      engine_.submit(std::move(request), take, News::kAtTheEnd);
     } catch (const Error& error) {  // it passed the checks, so this is for want of something else
+      if (error.code() == ErrorCode::kOverloaded && put_back(index, num_tokens)) return false;
       Delta delta;
       delta.finish = FinishReason::kError;
       delta.error = error.what();
-      take(delta);
+      delta.code = error.code();
+      take(std::move(delta));
     }
+    return true;
   }
 
-  void take(std::size_t index, std::size_t num_tokens, const Delta& delta) {
+  // False: no other request is open, so none would start it.
+  bool put_back(std::size_t index, std::size_t num_tokens) {
+    const std::lock_guard lock(mutex_);
+    if (num_open_ == 1) return false;
+    --num_open_;
+    open_tokens_ -= num_tokens;
+    refused_.push_back(index);
+    return true;
+  }
+
+  void take(std::size_t index, std::size_t num_tokens, Delta&& delta) {
     // The answer is an error already, or the engine ends: the others would run for nothing, or never.
     if (delta.finish == FinishReason::kError || delta.finish == FinishReason::kAborted) leave_out_the_rest();
-    job_.take(index, delta);
-    if (delta.finish == FinishReason::kNone) return;
+    job_.take(index, std::move(delta));
     {
       const std::lock_guard lock(mutex_);
+      --num_open_;
       open_tokens_ -= num_tokens;
     }
     start();
@@ -92,17 +118,19 @@ class Turns : public std::enable_shared_from_this<Turns> {
 
   void leave_out_the_rest() {
     const std::lock_guard lock(mutex_);
-    job_.leave_out(requests_.count - next_);
+    job_.leave_out(requests_.count - next_ + refused_.size());
     next_ = requests_.count;
+    refused_.clear();
   }
 
   Engine& engine_;
   const RequestSeries requests_;
   const std::size_t max_open_tokens_;
   Job job_;
-  std::mutex mutex_;  // guards what follows: sinks run beside start()
+  std::mutex mutex_;  // guards what follows
   std::size_t next_ = 0;
-  std::size_t open_tokens_ = 0;
+  std::vector<std::size_t> refused_;  // indices before next_ that the engine had no room for
+  std::size_t num_open_ = 0, open_tokens_ = 0;
 };
 
 }  // namespace
@@ -118,7 +146,8 @@ void run_job(Engine& engine, std::vector<Request> requests, JobDone done) {
   std::vector<RequestId> submitted;
   try {
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      submitted.push_back(engine.submit(std::move(requests[i]), [job, i](const Delta& delta) { job->take(i, delta); }));
+      submitted.push_back(engine.submit(
+          std::move(requests[i]), [job, i](Delta&& delta) { job->take(i, std::move(delta)); }, News::kAtTheEnd));
     }
   } catch (...) {
     // `done` is never called: the choices that were not submitted stay open.

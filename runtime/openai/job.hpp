@@ -2,12 +2,12 @@
 #pragma once
 
 #include <functional>
-#include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "error.hpp"
 
 namespace mortise {
 
@@ -24,14 +24,15 @@ struct ChoiceResult {
 // One list of choices for each request.
 using JobResult = std::vector<std::vector<ChoiceResult>>;
 
-using JobDone = std::function<void(JobResult, std::string error)>;
+using JobDone = std::function<void(JobResult, std::optional<Error> error)>;
 
-// Submits all requests, then calls `done` once, on the engine's thread: with the results, or with the error text of a
-// request that failed. A request that the engine refuses throws here, and those submitted before it are aborted.
+// Submits all requests, then calls `done` once, on a thread that delivers: with the results, or with the error of the
+// first request that failed. A request that the engine refuses throws here, and those submitted before it are aborted.
 void run_job(Engine& engine, std::vector<Request> requests, JobDone done);
 
 // Requests of one choice each that are made when their turn comes, so that a body of very many needs memory for some of
-// them alone. `make` may be called on any thread, one call at a time for each index, in order; it must not throw.
+// them alone. `make` may be called on any thread, one call at a time, and again for a request that the engine had no
+// room for; it must not throw.
 struct RequestSeries {
   std::size_t count = 0;
   std::function<Request(std::size_t index)> make;
@@ -42,7 +43,8 @@ struct RequestSeries {
 inline constexpr std::size_t kMaxOpenTokens = std::size_t{1} << 20;
 
 // The same for a series: at a time the engine has requests of about `max_open_tokens` prompt tokens of it, at least one
-// request. REQUIRES: engine.check() takes all of them.
+// request. Where the engine has no room for the next, it waits for those that it has there; without any it fails as
+// overloaded. REQUIRES: engine.check() takes all of them.
 void run_job(Engine& engine, RequestSeries requests, std::size_t max_open_tokens, JobDone done);
 
 }  // namespace mortise

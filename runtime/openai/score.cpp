@@ -56,7 +56,7 @@ void check(const Engine& engine, const ScoreWork& work) {
     try {
       engine.check(make_request(work, i));
     } catch (const Error& error) {
-      fail("completions[{}], with the prompt before it: {}", i, error.what());
+      fail(error.code(), "completions[{}], with the prompt before it: {}", i, error.what());
     }
   }
 }
@@ -76,7 +76,7 @@ void Service::score(const nlohmann::json& json, const AnswerStamp& stamp, std::f
   };
   RequestSeries requests{work->completions.size(), [work](std::size_t index) { return make_request(*work, index); }};
   run_job(engine_, std::move(requests), kMaxOpenTokens,
-          [make, done = std::move(done)](const JobResult& result, const std::string& error) {
+          [make, done = std::move(done)](const JobResult& result, const std::optional<Error>& error) {
             done(make_answer(error, [&] { return make(result); }));
           });
 }

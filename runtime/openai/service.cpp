@@ -9,9 +9,61 @@
 
 namespace mortise {
 
-Answer error_answer(int status, const std::string& message) {
-  const char* type = status >= 500 ? "server_error" : "invalid_request_error";
-  return {status, {{"error", {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}}}}};
+namespace {
+
+// "code" of an error's body, for programs; null where OpenAI has none either.
+nlohmann::ordered_json code_name(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalid:
+      break;
+    case ErrorCode::kNotFound:
+      return "not_found";
+    case ErrorCode::kTooLarge:
+      return "context_length_exceeded";
+    case ErrorCode::kOverloaded:
+      return "overloaded";
+    case ErrorCode::kDeadlineExceeded:
+      return "deadline_exceeded";
+    case ErrorCode::kInternal:
+      return "internal_error";
+    case ErrorCode::kUnavailable:
+      return "unavailable";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+int status_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalid:
+    case ErrorCode::kTooLarge:
+      return 400;
+    case ErrorCode::kNotFound:
+      return 404;
+    case ErrorCode::kOverloaded:
+      return 429;
+    case ErrorCode::kInternal:
+      break;
+    case ErrorCode::kUnavailable:
+      return 503;
+    case ErrorCode::kDeadlineExceeded:
+      return 504;
+  }
+  return 500;
+}
+
+Answer error_answer(const Error& error) {
+  const int status = status_of(error.code());
+  const char* type = status >= 500 ? "server_error" : status == 429 ? "rate_limit_error" : "invalid_request_error";
+  Answer answer{
+      status,
+      {{"error", {{"message", error.what()}, {"type", type}, {"param", nullptr}, {"code", code_name(error.code())}}}},
+      std::nullopt};
+  if (const auto* overloaded = dynamic_cast<const OverloadedError*>(&error)) {
+    answer.retry_after_s = overloaded->retry_after_s();
+  }
+  return answer;
 }
 
 Service::Service(Engine& engine, const Tokenizer& tokenizer, ServiceInfo info)
@@ -23,9 +75,9 @@ void Service::handle(const std::string& url, const nlohmann::json& body, std::fu
     if (url == "/v1/completions") return complete(body, stamp, done);
     if (url == "/v1/chat/completions") return chat(body, stamp, done);
     if (url == "/v1/score") return score(body, stamp, done);
-    done(error_answer(404, "url " + quote(url) + " is not one of /v1/completions, /v1/chat/completions, /v1/score"));
+    fail(ErrorCode::kNotFound, "url {} is not one of /v1/completions, /v1/chat/completions, /v1/score", quote(url));
   } catch (const Error& error) {
-    done(error_answer(400, error.what()));
+    done(error_answer(error));
   }
 }
 

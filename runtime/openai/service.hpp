@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/engine.hpp"
+#include "error.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace mortise {
@@ -15,6 +16,7 @@ namespace mortise {
 struct Answer {
   int status = 200;  // as HTTP's; other than 200 the body is {"error": {"message", "type", "param", "code"}}
   nlohmann::ordered_json body;
+  std::optional<std::int32_t> retry_after_s;  // of 429: seconds
 };
 
 // What an answer says that its request does not decide. By default it is drawn and looked up; who must get the same
@@ -42,7 +44,7 @@ class Service {
   Service(Engine& engine, const Tokenizer& tokenizer, ServiceInfo info);
 
   // Starts what `url` asks ("/v1/completions", "/v1/chat/completions", "/v1/score"); `done` is called once: here when
-  // the body is refused, else on the engine's thread, and must not block there. Thread-safe but for chat_template.
+  // the body is refused, else on a thread that delivers. Thread-safe but for chat_template.
   void handle(const std::string& url, const nlohmann::json& body, std::function<void(Answer)> done,
               const AnswerStamp& stamp = {});
 
@@ -61,6 +63,9 @@ class Service {
   const ServiceInfo info_;
 };
 
-Answer error_answer(int status, const std::string& message);
+// The one place where a code becomes a status: 400 invalid or too large, 404 not found, 429 overloaded, 500 internal,
+// 503 unavailable, 504 deadline exceeded. Too large is 400 as with OpenAI, whose clients know no 413.
+int status_of(ErrorCode code);
+Answer error_answer(const Error& error);
 
 }  // namespace mortise

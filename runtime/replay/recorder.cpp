@@ -35,7 +35,7 @@ class Recorder::Watcher : public RequestWatcher {
  public:
   Watcher(Recorder& recorder, std::string pipeline) : recorder_(recorder), pipeline_(std::move(pipeline)) {}
 
-  Sink watch(Request& request, Sink sink) override {
+  Tap watch(Request& request) override {
     recorder_.wait_for_room();
     auto record = std::make_shared<Record>();
     record->request.pipeline = pipeline_;
@@ -44,15 +44,13 @@ class Recorder::Watcher : public RequestWatcher {
     record->num_open = record->request.choices.size();
     const bool hide = !request.logprobs;
     if (hide) request.logprobs = 0;
-    return [this, record, hide, sink = std::move(sink)](const Delta& delta) {
+    return [this, record, hide](Delta& delta) {
       take(*record, delta);
-      if (!hide || delta.tokens.empty()) return sink(delta);
-      Delta plain = delta;
-      for (TokenInfo& token : plain.tokens) {
+      if (!hide) return;
+      for (TokenInfo& token : delta.tokens) {
         token.logprob = 0;
         token.rank = 0;
       }
-      sink(plain);
     };
   }
 

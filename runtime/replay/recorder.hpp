@@ -47,7 +47,7 @@ class Recorder {
   bool closing_ = false;
   std::string error_;  // of the first write that failed; nothing is written after it
 
-  std::thread writer_;  // formatting and writing would hold up the engine's thread
+  std::thread writer_;  // formatting and writing would hold up the engine's readers
 };
 
 }  // namespace mortise

@@ -95,9 +95,11 @@ inline std::vector<std::int32_t> expected(std::vector<std::int32_t> history, std
 class EngineTest : public ::testing::Test {
  protected:
   // The world must be set up before the engine is started, since its thread reads it.
-  Engine& start(const EngineLimits& limits = small_limits(), std::vector<std::int32_t> eos = {}) {
+  Engine& start(const EngineLimits& limits = small_limits(), std::vector<std::int32_t> eos = {},
+                const EngineHooks& hooks = {}) {
     if (!world) world = std::make_unique<FakeWorld>(limits);
-    engine = std::make_unique<Engine>(world->parts(), world->limits, ModelInfo{kVocab, std::move(eos)}, tokenizer());
+    engine =
+        std::make_unique<Engine>(world->parts(), world->limits, ModelInfo{kVocab, std::move(eos)}, tokenizer(), hooks);
     return *engine;
   }
   std::unique_ptr<FakeWorld> world;

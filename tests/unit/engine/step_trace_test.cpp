@@ -187,12 +187,11 @@ TEST_F(StepTraceTest, ArgumentsAddUp) {
 
 // Sees requests as submit() does.
 struct Spy : RequestWatcher {
-  Sink watch(Request& request, Sink sink) override {
+  Tap watch(Request& request) override {
     seeds.push_back(*request.sampling.seed);
     request.logprobs = 0;
-    return [this, sink](const Delta& delta) {
+    return [this](Delta& delta) {
       for (const TokenInfo& token : delta.tokens) with_logprobs += token.rank > 0 ? 1 : 0;
-      sink(delta);
     };
   }
   std::vector<std::uint64_t> seeds;

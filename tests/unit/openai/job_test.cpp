@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <future>
+#include <thread>
 
 #include "engine_fixture.hpp"
 #include "error.hpp"
@@ -32,8 +33,8 @@ class RequestSeriesTest : public EngineTest {
   };
   std::future<Ended> run(RequestSeries requests, std::size_t max_open_tokens) {
     auto promise = std::make_shared<std::promise<Ended>>();
-    run_job(*engine, std::move(requests), max_open_tokens, [promise](JobResult result, std::string error) {
-      promise->set_value({std::move(result), std::move(error)});
+    run_job(*engine, std::move(requests), max_open_tokens, [promise](JobResult result, std::optional<Error> error) {
+      promise->set_value({std::move(result), error ? error->what() : ""});
     });
     return promise->get_future();
   }
@@ -89,6 +90,35 @@ TEST_F(RequestSeriesTest, AnEngineThatEndsEndsIt) {
   std::future<Ended> ended = run(series(1000, 5), 1);
   engine.reset();
   EXPECT_EQ(ended.wait_for(std::chrono::seconds(60)), std::future_status::ready);  // else: it waits for ever
+}
+
+TEST_F(RequestSeriesTest, WhatTheEngineHasNoRoomForWaitsForTheRequestsBeforeIt) {
+  world = std::make_unique<FakeWorld>(small_limits());
+  std::atomic<bool> all_here = false;
+  world->before_forward = [&](std::int64_t) {
+    while (!all_here) std::this_thread::yield();
+  };
+  EngineHooks hooks;
+  hooks.queue.max_requests = 3;
+  start(small_limits(), {}, hooks);
+  std::future<Ended> ended = run(series(40, 5), 1000);  // the engine stands still: the fourth is refused
+  EXPECT_GE(num_made, 4);                               // fewer: the bound was not met
+  all_here = true;
+  const Ended all = ended.get();
+  EXPECT_EQ(all.error, "");
+  ASSERT_EQ(all.result.size(), 40u);
+  for (std::size_t i = 0; i < 40; ++i) {
+    ASSERT_EQ(all.result[i].front().prompt.size(), 1u) << "request " << i << " was left out";
+    const std::vector<std::int32_t> before(5, static_cast<std::int32_t>(i));
+    EXPECT_EQ(all.result[i].front().prompt[0].logprob, fake_logit(hash_history(before), 7) - 1.0f);
+  }
+}
+
+TEST_F(RequestSeriesTest, WithoutRoomForASingleOneItIsOverloaded) {
+  EngineHooks hooks;
+  hooks.queue.max_requests = 0;
+  start(small_limits(), {}, hooks);
+  EXPECT_THAT(run(series(3, 5), 1000).get().error, HasSubstr("try again in"));
 }
 
 TEST_F(RequestSeriesTest, NoneIsDoneAtOnce) {

@@ -444,5 +444,43 @@ TEST_F(ServiceTest, AChatWithoutATemplateIsRefused) {
             "this pipeline has no chat_template(messages) function; define one in its script");
 }
 
+TEST_F(ServiceTest, StatusesTellWhatKindOfFailureItIs) {
+  const auto error_of = [&](const std::string& url, const Json& body, int status) {
+    const Answer answer = post(url, body);
+    EXPECT_EQ(answer.status, status) << answer.body.dump();
+    return Json::parse(answer.body["error"].dump());
+  };
+  EXPECT_TRUE(error_of("/v1/completions", {{"prompt", kPrompt}, {"top_p", 2}}, 400)["code"].is_null());
+  EXPECT_EQ(error_of("/v1/completions", {{"prompt", std::vector<int>(65, 68)}}, 400)["code"],
+            "context_length_exceeded");
+  EXPECT_EQ(error_of("/v1/nothing", Json::object(), 404)["code"], "not_found");
+  ASSERT_TRUE(engine->drain(std::chrono::steady_clock::time_point::max()));
+  EXPECT_EQ(error_of("/v1/completions", {{"prompt", kPrompt}}, 503)["code"], "unavailable");
+}
+
+TEST_F(ServiceTest, AnOverloadedEngineIsStatus429WithTheTimeToWait) {
+  EngineHooks hooks;
+  hooks.queue.max_requests = 0;
+  Engine full(world->parts(), world->limits, ModelInfo{kVocab, {}}, tokenizer(), hooks);
+  Service busy(full, tokenizer(), service->info());
+  Answer answer;
+  busy.handle("/v1/completions", {{"prompt", kPrompt}}, [&](Answer refused) { answer = std::move(refused); });
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_EQ(answer.body["error"]["code"], "overloaded");
+  EXPECT_GE(answer.retry_after_s.value_or(0), 1);
+}
+
+TEST(ErrorAnswer, EveryCodeHasItsStatus) {
+  EXPECT_EQ(status_of(ErrorCode::kInvalid), 400);
+  EXPECT_EQ(status_of(ErrorCode::kTooLarge), 400);
+  EXPECT_EQ(status_of(ErrorCode::kNotFound), 404);
+  EXPECT_EQ(status_of(ErrorCode::kOverloaded), 429);
+  EXPECT_EQ(status_of(ErrorCode::kInternal), 500);
+  EXPECT_EQ(status_of(ErrorCode::kUnavailable), 503);
+  EXPECT_EQ(status_of(ErrorCode::kDeadlineExceeded), 504);
+  EXPECT_EQ(error_answer(Error("slow", ErrorCode::kDeadlineExceeded)).body["error"]["type"], "server_error");
+  EXPECT_EQ(error_answer(Error("full", ErrorCode::kOverloaded)).body["error"]["type"], "rate_limit_error");
+}
+
 }  // namespace
 }  // namespace mortise::test

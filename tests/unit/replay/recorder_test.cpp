@@ -5,7 +5,9 @@
 #include <condition_variable>
 #include <fstream>
 #include <mutex>
+#include <stdexcept>
 
+#include "delivery/mailbox.hpp"
 #include "engine/engine.hpp"
 #include "error.hpp"
 #include "fake_parts.hpp"
@@ -114,6 +116,39 @@ TEST_F(RecorderTest, FrontEndsSeeLogProbabilitiesOnlyIfTheyAskedForThem) {
   }
 }
 
+TEST_F(RecorderTest, SeesAllOfRequestsWhoseFrontEndFailsOrNeverReads) {
+  test::FakeWorld world(limits);
+  Mailbox unread(1);
+  {
+    Recorder recorder(path);
+    {
+      EngineHooks hooks;
+      hooks.watcher = &recorder.add_pipeline({"toy", "model", "fingerprint", "numerics", test::kVocab, "vocabulary"});
+      Engine engine(world.parts(), limits, ModelInfo{test::kVocab, {}}, tokenizer, hooks);
+      engine.submit(request({1, 2}, 5), unread.channel());
+      engine.submit(request({3, 4}, 5), [](const Delta&) { throw std::runtime_error("a front end's mistake"); });
+      EXPECT_TRUE(engine.drain(std::chrono::steady_clock::time_point::max()));
+    }
+    recorder.close();
+  }
+  const std::vector<json> lines = log();
+  ASSERT_EQ(lines.size(), 3u);  // fewer: a request of a front end that fails, or that does not read, is forgotten
+  for (std::size_t i = 1; i < 3; ++i) {
+    const RecordedRequest recorded = read_recorded_request(lines[i]);
+    const RecordedChoice& choice = recorded.choices.at(0);
+    const bool failed = recorded.request.prompt.front() == 3;
+    EXPECT_TRUE(choice.finish == FinishReason::kLength || (failed && choice.finish == FinishReason::kAborted));
+    if (!failed) {
+      EXPECT_EQ(choice.tokens.size(), 5u);
+    }
+  }
+  std::vector<Delta> deltas;
+  unread.wait_for(std::chrono::hours(1), deltas);
+  ASSERT_EQ(deltas.size(), 1u);
+  ASSERT_EQ(deltas[0].tokens.size(), 5u);
+  EXPECT_EQ(deltas[0].tokens[0].rank, 0);  // 1: what only the log asked for
+}
+
 TEST_F(RecorderTest, ContinuesALogBehindItsLastWholeLine) {
   run({request({1}, 1)});
   std::ofstream(path, std::ios::app) << R"({"request":)";
@@ -150,10 +185,10 @@ TEST_F(RecorderTest, AFullDiskIsReportedAtTheEndAndHoldsNothingUp) {
   RequestWatcher& watcher = recorder.add_pipeline({});
   for (int i = 0; i < 10'000; ++i) {  // more than may wait to be written
     Request one = request({1}, 1);
-    const Sink sink = watcher.watch(one, [](const Delta&) {});
+    const Tap tap = watcher.watch(one);
     Delta end;
     end.finish = FinishReason::kLength;
-    sink(end);
+    tap(end);
   }
   try {
     recorder.close();

@@ -1,0 +1,109 @@
+#include "delivery/channel.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace mortise {
+namespace {
+
+std::size_t at_least_one(std::int32_t num_choices) {
+  return static_cast<std::size_t>(std::max(1, num_choices));
+}
+
+// The text of the exception that is being handled.
+std::string current_exception_text() {
+  try {
+    throw;
+  } catch (const std::exception& exception) {
+    return exception.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+}  // namespace
+
+Channel::Channel(std::int32_t num_choices, News news)
+    : news_(news),
+      gathered_(news == News::kAtTheEnd ? at_least_one(num_choices) : 0),
+      place_(at_least_one(num_choices), -1) {}
+
+bool Channel::append(Delta&& delta) {
+  const auto choice = static_cast<std::size_t>(delta.choice);
+  if (news_ == News::kAtTheEnd) {
+    Delta& whole = gathered_[choice];
+    const bool ends = delta.finish != FinishReason::kNone;
+    whole.request = delta.request;
+    whole.choice = delta.choice;
+    whole.append(std::move(delta));
+    whole.earlier.clear();  // who waits for the end has no use for the times before it
+    if (!ends) return false;
+    delta = std::move(whole);
+  }
+  const std::lock_guard lock(mutex_);
+  std::int32_t& place = place_[choice];
+  if (place < 0) {
+    place = static_cast<std::int32_t>(pending_.size());
+    pending_.push_back(std::move(delta));
+  } else {
+    pending_[static_cast<std::size_t>(place)].append(std::move(delta));
+  }
+  return !std::exchange(awake_, true);
+}
+
+void Channel::take(std::vector<Delta>& deltas) {
+  deltas.clear();
+  const std::lock_guard lock(mutex_);
+  deltas.swap(pending_);
+  for (const Delta& delta : deltas) place_[static_cast<std::size_t>(delta.choice)] = -1;
+}
+
+bool Channel::arm() {
+  const std::lock_guard lock(mutex_);
+  if (!pending_.empty()) return false;
+  awake_ = false;
+  return true;
+}
+
+void PulledChannel::wake(std::vector<std::shared_ptr<SinkChannel>>&) {
+  try {
+    schedule_();
+  } catch (...) {
+    spdlog::error("a request's reader could not be woken: {}", current_exception_text());
+  }
+}
+
+void PulledChannel::post(Delta&& delta) {
+  std::vector<std::shared_ptr<SinkChannel>> none;
+  if (append(std::move(delta))) wake(none);
+}
+
+SinkChannel::SinkChannel(std::int32_t num_choices, News news, Tap tap, Sink sink)
+    : Channel(num_choices, news), tap_(std::move(tap)), sink_(std::move(sink)), num_open_(std::max(1, num_choices)) {}
+
+void SinkChannel::deliver(const std::function<void(RequestId)>& abort) {
+  take(taken_);
+  for (Delta& delta : taken_) deliver_one(std::move(delta), abort);
+  taken_.clear();
+}
+
+void SinkChannel::deliver_one(Delta&& delta, const std::function<void(RequestId)>& abort) {
+  const RequestId request = delta.request;
+  const bool ends = delta.finish != FinishReason::kNone;
+  try {
+    if (tap_) tap_(delta);
+    if (sink_) sink_(std::move(delta));
+  } catch (...) {
+    spdlog::error("request {}: its front end failed and the request is aborted: {}", request, current_exception_text());
+    sink_ = nullptr;
+    abort(request);
+  }
+  if (!ends || --num_open_ > 0) return;
+  tap_ = nullptr;
+  sink_ = nullptr;
+}
+
+}  // namespace mortise

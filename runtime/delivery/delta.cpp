@@ -1,0 +1,50 @@
+#include "delivery/delta.hpp"
+
+#include <iterator>
+#include <utility>
+
+namespace mortise {
+namespace {
+
+void move_behind(std::vector<TokenInfo>& tokens, std::vector<TokenInfo>&& more) {
+  if (tokens.empty()) {
+    tokens = std::move(more);
+  } else {
+    tokens.insert(tokens.end(), std::move_iterator(more.begin()), std::move_iterator(more.end()));
+  }
+}
+
+}  // namespace
+
+const char* to_string(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kNone:
+      return "";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kAborted:
+      return "abort";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "";
+}
+
+void Delta::append(Delta&& next) {
+  if (!tokens.empty() && !next.tokens.empty()) earlier.push_back({sent, tokens.size()});
+  move_behind(prompt, std::move(next.prompt));
+  move_behind(tokens, std::move(next.tokens));
+  text += next.text;
+  sent = next.sent;
+  if (next.finish == FinishReason::kNone) return;
+  finish = next.finish;
+  error = std::move(next.error);
+  code = next.code;
+  stop_token = next.stop_token;
+  seed = next.seed;
+  usage = next.usage;
+}
+
+}  // namespace mortise

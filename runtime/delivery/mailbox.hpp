@@ -1,0 +1,34 @@
+// runtime/delivery/mailbox.hpp: a channel that one thread waits on, for a front end that has a thread of its own.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "delivery/channel.hpp"
+
+namespace mortise {
+
+class Mailbox {
+ public:
+  explicit Mailbox(std::int32_t num_choices);
+
+  // For Engine::submit. It may outlive the mailbox: deltas that come later go nowhere.
+  const std::shared_ptr<PulledChannel>& channel() const { return channel_; }
+  // Waits until something has come, at most for `timeout`, and moves it into `deltas`, whose content goes; nothing has
+  // come when that is empty. [reader]
+  void wait_for(std::chrono::milliseconds timeout, std::vector<Delta>& deltas);
+
+ private:
+  struct Bell {
+    std::mutex mutex;
+    std::condition_variable rings;
+    bool rung = false;
+  };
+  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  const std::shared_ptr<PulledChannel> channel_;
+};
+
+}  // namespace mortise

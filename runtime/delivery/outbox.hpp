@@ -1,0 +1,28 @@
+// runtime/delivery/outbox.hpp: the deltas of one step, on their way into the channels. The engine sends them when its
+// books are closed: who hears of a finish finds the request's blocks free in stats(). Engine thread only.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "delivery/channel.hpp"
+#include "delivery/delivery_pool.hpp"
+
+namespace mortise {
+
+class Outbox {
+ public:
+  explicit Outbox(DeliveryPool& pool) : pool_(pool) {}  // `pool` outlives it
+
+  void add(const std::shared_ptr<Channel>& channel, Delta delta) { entries_.emplace_back(channel, std::move(delta)); }
+  // Appends everything to its channel, then wakes each reader that waits; the pool once for all of its channels.
+  void send();
+
+ private:
+  DeliveryPool& pool_;
+  std::vector<std::pair<std::shared_ptr<Channel>, Delta>> entries_;
+  std::vector<std::shared_ptr<SinkChannel>> ready_;
+};
+
+}  // namespace mortise

@@ -1,0 +1,49 @@
+// runtime/engine/live_requests.hpp: finds the sequences of a request, and requests whose deadline has passed, without
+// looking at the others. Engine thread only.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/inbox.hpp"
+#include "engine/sequence.hpp"
+
+namespace mortise {
+
+class LiveRequests {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // REQUIRES: `choices` are all sequences of one request, and it has one at least.
+  void add(std::vector<std::shared_ptr<Sequence>> choices);
+  // A sequence runs for the first time. Its request waits no longer.
+  void started(const Sequence& sequence);
+  // A choice has ended; with the last one its request is forgotten.
+  void ended(const Sequence& sequence);
+
+  // Those of the request that have not ended; none if it is unknown.
+  std::vector<std::shared_ptr<Sequence>> choices_of(RequestId id) const;
+  // Requests whose deadline is `now` or before.
+  std::vector<RequestId> expired(Clock::time_point now) const;
+  bool any_deadline() const { return !deadlines_.empty(); }
+
+  Inbox::Progress take_progress() { return std::exchange(progress_, {}); }  // since the last call
+
+ private:
+  struct Live {
+    std::vector<std::shared_ptr<Sequence>> choices;
+    std::size_t num_open = 0;
+    bool waits = true;
+  };
+  void leave_queue(Live& live);
+
+  std::unordered_map<RequestId, Live> requests_;
+  std::set<std::pair<Clock::time_point, RequestId>> deadlines_;
+  Inbox::Progress progress_;
+};
+
+}  // namespace mortise

@@ -1,0 +1,165 @@
+#include "delivery/channel.hpp"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <thread>
+
+#include "delivery/mailbox.hpp"
+#include "deltas.hpp"
+
+namespace mortise {
+namespace {
+
+using test::end_delta;
+using test::token_delta;
+
+std::vector<std::int32_t> ids_of(const Delta& delta) {
+  std::vector<std::int32_t> ids;
+  for (const TokenInfo& token : delta.tokens) ids.push_back(token.id);
+  return ids;
+}
+
+TEST(Channel, DeltasOfAReaderThatStopsBecomeOneForEachChoice) {
+  PulledChannel channel(2, News::kEachStep, [] {});
+  constexpr int kTokens = 10'000;
+  for (int i = 0; i < kTokens; ++i) {
+    for (const int choice : {0, 1}) {
+      const bool wakes = channel.append(token_delta(choice, i, i));
+      EXPECT_EQ(wakes, i == 0 && choice == 0);  // else: a reader that was woken already is woken again
+    }
+  }
+  std::vector<Delta> deltas;
+  channel.take(deltas);
+  ASSERT_EQ(deltas.size(), 2u);  // more: its memory grows with the number of steps
+  for (const Delta& delta : deltas) {
+    ASSERT_EQ(delta.tokens.size(), std::size_t{kTokens});
+    for (int i = 0; i < kTokens; ++i) EXPECT_EQ(delta.tokens[static_cast<std::size_t>(i)].id, i);
+    EXPECT_EQ(delta.text.size(), std::size_t{kTokens});
+    // The finished answer, and what a growing array keeps as room.
+    EXPECT_LE(delta.tokens.capacity(), std::size_t{2 * kTokens});
+    EXPECT_LE(delta.earlier.capacity(), std::size_t{2 * kTokens});
+  }
+  channel.take(deltas);
+  EXPECT_TRUE(deltas.empty());
+}
+
+TEST(Channel, AMergedDeltaKnowsWhenEachOfItsTokensWasSent) {
+  PulledChannel channel(1, News::kEachStep, [] {});
+  for (const int step : {3, 5, 9}) EXPECT_EQ(channel.append(token_delta(0, step, step)), step == 3);
+  std::vector<Delta> deltas;
+  channel.take(deltas);
+  ASSERT_EQ(deltas.size(), 1u);
+  const auto ms = [](auto time) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch());
+  };
+  ASSERT_EQ(deltas[0].earlier.size(), 2u);
+  EXPECT_EQ(ms(deltas[0].earlier[0].sent).count(), 3);
+  EXPECT_EQ(deltas[0].earlier[0].end, 1u);
+  EXPECT_EQ(ms(deltas[0].earlier[1].sent).count(), 5);
+  EXPECT_EQ(deltas[0].earlier[1].end, 2u);
+  EXPECT_EQ(ms(deltas[0].sent).count(), 9);
+}
+
+TEST(Channel, AMergedDeltaHasEverythingOfTheFinish) {
+  PulledChannel channel(1, News::kEachStep, [] {});
+  EXPECT_TRUE(channel.append(token_delta(0, 1)));
+  Delta end = end_delta(0, FinishReason::kError);
+  end.prompt.push_back({5, -2.0f, 1, {}});
+  end.tokens.push_back({2, -1.0f, 1, {}});
+  end.text = "!";
+  end.error = "why";
+  end.code = ErrorCode::kUnavailable;
+  end.stop_token = 2;
+  EXPECT_FALSE(channel.append(std::move(end)));
+  std::vector<Delta> deltas;
+  channel.take(deltas);
+  ASSERT_EQ(deltas.size(), 1u);
+  const Delta& delta = deltas[0];
+  EXPECT_EQ(ids_of(delta), (std::vector<std::int32_t>{1, 2}));
+  EXPECT_EQ(delta.text, "b!");
+  EXPECT_EQ(delta.prompt.size(), 1u);
+  EXPECT_EQ(delta.finish, FinishReason::kError);
+  EXPECT_EQ(delta.error, "why");
+  EXPECT_EQ(delta.code, ErrorCode::kUnavailable);
+  EXPECT_EQ(delta.stop_token, 2);
+  EXPECT_EQ(delta.seed, 11u);
+  EXPECT_EQ(delta.usage.completion_tokens, 3);
+}
+
+TEST(Channel, WhoWaitsForTheEndIsWokenThereAndGetsTheWholeChoice) {
+  PulledChannel channel(2, News::kAtTheEnd, [] {});
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(channel.append(token_delta(0, i)));
+    EXPECT_FALSE(channel.append(token_delta(1, 10 + i)));
+  }
+  std::vector<Delta> deltas;
+  channel.take(deltas);
+  EXPECT_TRUE(deltas.empty());
+  EXPECT_TRUE(channel.append(end_delta(1)));
+  channel.take(deltas);
+  ASSERT_EQ(deltas.size(), 1u);
+  EXPECT_EQ(deltas[0].choice, 1);
+  EXPECT_EQ(deltas[0].request, 7u);
+  EXPECT_EQ(ids_of(deltas[0]), (std::vector<std::int32_t>{10, 11, 12, 13, 14}));
+  EXPECT_EQ(deltas[0].finish, FinishReason::kLength);
+  EXPECT_TRUE(channel.arm());
+  EXPECT_TRUE(channel.append(end_delta(0)));
+  channel.take(deltas);
+  ASSERT_EQ(deltas.size(), 1u);
+  EXPECT_EQ(deltas[0].tokens.size(), 5u);
+}
+
+TEST(Channel, AReaderIsWokenOnceUntilItHasArmedTheChannel) {
+  PulledChannel channel(1, News::kEachStep, [] {});
+  std::vector<Delta> deltas;
+  EXPECT_TRUE(channel.append(token_delta(0, 1)));
+  EXPECT_FALSE(channel.append(token_delta(0, 2)));
+  channel.take(deltas);
+  EXPECT_FALSE(channel.append(token_delta(0, 3)));
+  EXPECT_FALSE(channel.arm());  // true: token 3 waits, and nobody will look
+  channel.take(deltas);
+  EXPECT_EQ(ids_of(deltas.at(0)), std::vector<std::int32_t>{3});
+  EXPECT_TRUE(channel.arm());
+  EXPECT_TRUE(channel.append(token_delta(0, 4)));
+}
+
+TEST(Channel, WhatSchedulingAReaderThrowsGoesNoFurther) {
+  PulledChannel channel(1, News::kEachStep, [] { throw std::runtime_error("the executor has ended"); });
+  EXPECT_NO_THROW(channel.post(token_delta(0, 1)));
+  std::vector<Delta> deltas;
+  channel.take(deltas);
+  EXPECT_EQ(deltas.size(), 1u);
+}
+
+TEST(Mailbox, BringsEveryTokenInOrderToTheThreadThatWaits) {
+  constexpr int kTokens = 20'000;
+  Mailbox mailbox(1);
+  std::thread engine([channel = mailbox.channel()] {
+    for (int i = 0; i < kTokens; ++i) channel->post(token_delta(0, i, i));
+    channel->post(end_delta(0));
+  });
+  std::vector<std::int32_t> ids;
+  std::vector<Delta> deltas;
+  bool ended = false;
+  while (!ended) {
+    mailbox.wait_for(std::chrono::hours(1), deltas);  // a wake-up that is lost ends in the test's time-out
+    for (const Delta& delta : deltas) {
+      for (const TokenInfo& token : delta.tokens) ids.push_back(token.id);
+      ended = delta.finish != FinishReason::kNone;
+    }
+  }
+  engine.join();
+  ASSERT_EQ(ids.size(), std::size_t{kTokens});
+  for (int i = 0; i < kTokens; ++i) EXPECT_EQ(ids[static_cast<std::size_t>(i)], i);
+}
+
+TEST(Mailbox, NothingIsAnEmptyList) {
+  Mailbox mailbox(1);
+  std::vector<Delta> deltas(1);
+  mailbox.wait_for(std::chrono::milliseconds(0), deltas);
+  EXPECT_TRUE(deltas.empty());
+}
+
+}  // namespace
+}  // namespace mortise
