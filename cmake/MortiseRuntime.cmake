@@ -14,5 +14,6 @@ function(mortise_add_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${arg_INCLUDE})
   target_compile_definitions(${name} PRIVATE MORTISE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MORTISE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST)
+  # Hashes of checkpoints are kept there, and not in the home of whoever runs the tests.
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES ENVIRONMENT XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/test-cache)
 endfunction()
