@@ -13,11 +13,15 @@ function(mortise_add_library name)
   string(REGEX REPLACE "/.*" "" folder ${path})
   # A folder that holds nothing but a link to the one that may be included.
   set(include ${PROJECT_BINARY_DIR}/include)
-  file(MAKE_DIRECTORY ${include}/${folder} ${include}/error)
+  file(MAKE_DIRECTORY ${include}/${folder} ${include}/root)
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/runtime/${folder} ${include}/${folder}/${folder} SYMBOLIC)
-  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/runtime/error.hpp ${include}/error/error.hpp SYMBOLIC)
+  file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/*.hpp) # every folder's
+  foreach(header IN LISTS headers)
+    get_filename_component(file ${header} NAME)
+    file(CREATE_LINK ${header} ${include}/root/${file} SYMBOLIC)
+  endforeach()
   add_library(${name} STATIC ${arg_SOURCES})
-  target_include_directories(${name} PUBLIC ${include}/${folder} ${include}/error)
+  target_include_directories(${name} PUBLIC ${include}/${folder} ${include}/root)
   target_link_libraries(${name} PUBLIC ${arg_LINK})
 endfunction()
 
@@ -30,6 +34,8 @@ function(mortise_add_test name)
   target_compile_definitions(${name} PRIVATE MORTISE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MORTISE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  # Hashes of checkpoints are kept in the build's cache folder, and not in the home of whoever runs the tests.
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT ${MORTISE_TEST_SECONDS} LABELS ${folder})
+                       PROPERTIES TIMEOUT ${MORTISE_TEST_SECONDS} LABELS ${folder}
+                                  ENVIRONMENT XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/test-cache)
 endfunction()

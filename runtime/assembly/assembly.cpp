@@ -52,7 +52,11 @@ std::int32_t most_drafts(const ActiveProposer& proposer, const PartInstance& ins
 
 Assembly::Assembly(const PipelineDescription& description, std::optional<ModelFiles> files, FileOpener open_draft) {
   open_device(description);
-  if (!files) files = ModelFiles::open(model_folder(description));
+  const bool made = files.has_value();
+  if (!made) {
+    files = ModelFiles::open(model_folder(description));
+    files->checkpoint.start_hashing(HashSidecar::standard_folder());
+  }
   target_ = std::make_shared<ModelStack>(
       device_, std::move(*files),
       StackParts{description.model, description.attention, description.kv_cache.dtype, description.block_size},
@@ -63,6 +67,7 @@ Assembly::Assembly(const PipelineDescription& description, std::optional<ModelFi
   open_policies(description);
   target_->load_weights();
   activate(description);
+  if (!made) checkpoint().fingerprint();  // waits for the hash: no step shares the memory with it
 }
 
 Assembly::~Assembly() = default;
@@ -240,9 +245,10 @@ std::string Assembly::numerics_id() const {
   if (dims().weight_bits != 0) {
     device += fmt::format(" with {}, {}", id_of(MORTISE_I8), weight_format(dims()));
   }
-  return fmt::format("{}; attention {}; model {}; weights {:016x}; kv {}; world 1{}", device,
+  return fmt::format("{}; attention {}; model {}; {}; {}; kv {}; world 1{}", device,
                      target_->attention().component().numerics_id, target_->model().component().name,
-                     checkpoint().fingerprint(), dtype_name(target_->kv_dtype()), rejection_id_);
+                     checkpoint().fingerprint(), tokenizer().fingerprint(), dtype_name(target_->kv_dtype()),
+                     rejection_id_);
 }
 
 std::string Assembly::system_fingerprint() const {

@@ -39,7 +39,8 @@ class Assembly {
   ModelInfo model_info() const;
   std::vector<RunnerStats> runner_stats() const { return runners_->stats(); }  // while no step runs
 
-  // What decides the bits: device class, attention, model plugin, weights, KV type, parallel size.
+  // What decides answers: device class, attention, model plugin, the checkpoint's and the tokenizer's fingerprints, KV
+  // type, parallel size.
   std::string numerics_id() const;
   // A hash of it, as answers carry it: same fingerprint and seed, same tokens.
   std::string system_fingerprint() const;

@@ -50,6 +50,9 @@ class Tokenizer {
   // The Jinja text of chat_template.jinja or else of tokenizer_config.json (of several templates the one named
   // "default"); empty if there is none.
   const std::string& chat_template() const;
+  // The tokenizer's share of the numerics id, "tokenizer HASH; template HASH": of all bytes of tokenizer.json and the
+  // members of tokenizer_config.json other than chat_template, and of chat_template().
+  const std::string& fingerprint() const;
 
   struct Parts;  // the stages; private to this folder
 

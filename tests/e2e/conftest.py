@@ -13,6 +13,19 @@ MORTISE = BUILD / "mortise"
 MAX_SECONDS = int(os.environ.get("MORTISE_E2E_SECONDS", 300))  # of one test
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory):
+    """Starts keep what they know of checkpoints here, and not in the home of whoever runs the tests."""
+    folder = tmp_path_factory.mktemp("cache")
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    yield folder / "mortise"
+    if before is None:
+        del os.environ["XDG_CACHE_HOME"]
+    else:
+        os.environ["XDG_CACHE_HOME"] = before
+
+
 def run_mortise(*args, stdin="", env=None, cwd=None):
     """The finished process; text in and out."""
     return subprocess.run([MORTISE, *map(str, args)], input=stdin, capture_output=True, text=True, timeout=120, cwd=cwd,
