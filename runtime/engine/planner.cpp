@@ -34,8 +34,7 @@ struct Planner::View {
       num_computed.push_back(sequence->num_computed);
       cached.push_back(sequence->running() ? 0 : sequence->num_cached);
       held.push_back(static_cast<std::int32_t>(sequence->blocks.size()));
-      freed.push_back(static_cast<std::int32_t>(std::count_if(sequence->blocks.begin(), sequence->blocks.end(),
-                                                              [&](BlockId id) { return cache.has_one_holder(id); })));
+      freed.push_back(sequence->holder.num_sole);
       priorities.push_back(sequence->priority);
     }
   }

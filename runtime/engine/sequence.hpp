@@ -11,6 +11,7 @@
 #include "engine/draft_tree.hpp"
 #include "engine/request.hpp"
 #include "engine/text_stream.hpp"
+#include "kv/kv_cache.hpp"
 #include "kv/prefix_tree.hpp"
 #include "sampling/choices.hpp"
 #include "sampling/edits.hpp"
@@ -90,6 +91,7 @@ class Sequence {
   std::int32_t num_computed = 0;     // tokens with KV
   std::vector<std::int32_t> tokens;  // prompt, then generated
   std::vector<BlockId> blocks;
+  KvHolder holder, pin_holder;     // of `blocks` and of those that only a fork has; of `pinned`
   bool admitted = false;           // has run before, so it is not new but preempted when it waits
   std::int32_t num_published = 0;  // leading blocks that the prefix tree knows
   bool publishes = true;           // false: its next block cannot enter the tree, so none after it can

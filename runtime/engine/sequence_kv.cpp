@@ -67,7 +67,7 @@ void SequenceKv::admit(Sequence& sequence) {
   std::vector<BlockId> path = cache_.tree().blocks(sequence.prefix);
   if (sequence.wants_scores()) take_scores(sequence, path);
   path.resize(static_cast<std::size_t>(sequence.num_cached / block_size_));
-  cache_.hold(path);
+  cache_.hold(path, &sequence.holder);
   sequence.num_published = static_cast<std::int32_t>(path.size());
   sequence.blocks = std::move(path);
   sequence.num_computed = sequence.num_cached;
@@ -88,6 +88,7 @@ void SequenceKv::copy_tails(std::span<Sequence* const> admitted, std::vector<Blo
       from.push_back(sequence.tail);
       to.push_back(*at);
     }
+    cache_.set_holder(*at, sequence.holder);
     sequence.blocks.push_back(*at);
     sequence.tail = kPrefixRoot;
     fresh->erase(at);
@@ -114,7 +115,7 @@ void SequenceKv::take_scores(Sequence& sequence, const std::vector<BlockId>& pat
 void SequenceKv::reserve(Sequence& sequence, std::int32_t num_tokens) {
   const auto needed = static_cast<std::size_t>((num_tokens + block_size_ - 1) / block_size_);
   if (needed <= sequence.blocks.size()) return;
-  const auto fresh = cache_.allocate(needed - sequence.blocks.size());
+  const auto fresh = cache_.allocate(needed - sequence.blocks.size(), &sequence.holder);
   if (!fresh) throw Error("the block pool is smaller than the checked plan");  // an invariant of Planner
   sequence.blocks.insert(sequence.blocks.end(), fresh->begin(), fresh->end());
 }
@@ -126,7 +127,7 @@ void SequenceKv::publish(Sequence& sequence) {
     const auto tokens =
         std::span<const std::int32_t>(sequence.tokens)
             .subspan(index * static_cast<std::size_t>(block_size_), static_cast<std::size_t>(block_size_));
-    const std::optional<BlockId> node = cache_.publish(parent, tokens, sequence.blocks[index]);
+    const std::optional<BlockId> node = cache_.publish(parent, tokens, sequence.blocks[index], &sequence.holder);
     sequence.publishes = node.has_value();
     if (!node) return;
     sequence.blocks[index] = *node;
@@ -160,11 +161,11 @@ void SequenceKv::keep_scores(const Sequence& sequence, std::int32_t block_index)
   }
 }
 
-bool SequenceKv::fork(const Sequence& sequence, DraftFork& fork, std::vector<BlockId>& from, std::vector<BlockId>& to) {
+bool SequenceKv::fork(Sequence& sequence, DraftFork& fork, std::vector<BlockId>& from, std::vector<BlockId>& to) {
   const std::int32_t last = sequence.num_tokens() - 1;
   const auto first = static_cast<std::size_t>(last / block_size_);
   const auto end = (static_cast<std::size_t>(last) + fork.drafts.size()) / static_cast<std::size_t>(block_size_) + 1;
-  const auto fresh = cache_.allocate(end - first);
+  const auto fresh = cache_.allocate(end - first, &sequence.holder);
   if (!fresh) return false;
   fork.blocks.assign(sequence.blocks.begin(), sequence.blocks.begin() + static_cast<std::ptrdiff_t>(first));
   fork.blocks.insert(fork.blocks.end(), fresh->begin(), fresh->end());
@@ -181,14 +182,14 @@ void SequenceKv::adopt(Sequence& sequence, DraftFork& fork) {
 
 void SequenceKv::drop_forks(Sequence& sequence) {
   for (const DraftFork& fork : sequence.forks) {
-    cache_.release(std::span<const BlockId>(fork.blocks).subspan(fork.num_shared));
+    cache_.release(std::span<const BlockId>(fork.blocks).subspan(fork.num_shared), &sequence.holder);
   }
   sequence.forks.clear();
 }
 
 void SequenceKv::release(Sequence& sequence) {
   drop_forks(sequence);
-  cache_.release(sequence.blocks);
+  cache_.release(sequence.blocks, &sequence.holder);
   sequence.blocks.clear();
   sequence.num_computed = sequence.num_published = 0;
   sequence.publishes = true;
@@ -197,8 +198,8 @@ void SequenceKv::release(Sequence& sequence) {
 std::int32_t SequenceKv::pin(Sequence& sequence, std::int32_t num_tokens) {
   const auto first = std::span<const std::int32_t>(sequence.tokens).first(static_cast<std::size_t>(num_tokens));
   const std::vector<BlockId> path = cache_.tree().blocks(cache_.tree().match(first));
-  cache_.hold(path);
-  cache_.release(sequence.pinned);
+  cache_.hold(path, &sequence.pin_holder);
+  cache_.release(sequence.pinned, &sequence.pin_holder);
   sequence.pinned = path;
   return static_cast<std::int32_t>(path.size()) * block_size_;
 }

@@ -31,7 +31,7 @@ class SequenceKv {
   void reserve(Sequence& sequence, std::int32_t num_tokens);
   // Gives a fork of a running sequence, whose last known token is to be run, blocks of its own from that token's on.
   // What is in that block already is to be copied, `from` to `to`. False: too few blocks are free or cached.
-  bool fork(const Sequence& sequence, DraftFork& fork, std::vector<BlockId>& from, std::vector<BlockId>& to);
+  bool fork(Sequence& sequence, DraftFork& fork, std::vector<BlockId>& from, std::vector<BlockId>& to);
   // Exchanges the blocks of both: the fork's path is the sequence's from now on.
   void adopt(Sequence& sequence, DraftFork& fork);
   void drop_forks(Sequence& sequence);

@@ -5,7 +5,33 @@
 namespace mortise {
 
 KvCache::KvCache(std::size_t num_blocks, std::int32_t block_size, bool prefix_cache)
-    : prefix_cache_(prefix_cache), pool_(num_blocks), tree_(num_blocks, block_size), last_used_(num_blocks, 0) {}
+    : prefix_cache_(prefix_cache),
+      pool_(num_blocks),
+      tree_(num_blocks, block_size),
+      holders_(num_blocks, 0),
+      last_used_(num_blocks, 0) {}
+
+void KvCache::holder_came(BlockId block, KvHolder* holder) {
+  std::uintptr_t& holders = holders_[static_cast<std::size_t>(block)];
+  const std::uint32_t count = num_holders(block);
+  if (count == 1 && holder != nullptr) ++holder->num_sole;
+  if (count == 2 && holders != 0) --reinterpret_cast<KvHolder*>(holders)->num_sole;
+  holders ^= reinterpret_cast<std::uintptr_t>(holder);
+}
+
+void KvCache::set_holder(BlockId block, KvHolder& holder) {
+  assert(num_holders(block) == 1 && holders_[static_cast<std::size_t>(block)] == 0);
+  ++holder.num_sole;
+  holders_[static_cast<std::size_t>(block)] = reinterpret_cast<std::uintptr_t>(&holder);
+}
+
+void KvCache::holder_went(BlockId block, KvHolder* holder) {
+  std::uintptr_t& holders = holders_[static_cast<std::size_t>(block)];
+  const std::uint32_t count = num_holders(block);
+  holders ^= reinterpret_cast<std::uintptr_t>(holder);
+  if (count == 0 && holder != nullptr) --holder->num_sole;
+  if (count == 1 && holders != 0) ++reinterpret_cast<KvHolder*>(holders)->num_sole;
+}
 
 void KvCache::add_leaf(BlockId block) {
   leaves_.emplace(last_used_[static_cast<std::size_t>(block)], block);
@@ -26,26 +52,30 @@ void KvCache::evict_one() {
   if (parent != kPrefixRoot && tree_.is_leaf(parent) && is_cached(parent)) add_leaf(parent);
 }
 
-std::optional<std::vector<BlockId>> KvCache::allocate(std::size_t n) {
+std::optional<std::vector<BlockId>> KvCache::allocate(std::size_t n, KvHolder* holder) {
   if (num_available() < n) return std::nullopt;
   while (num_free() < n) evict_one();
-  return pool_.allocate(n);
+  auto blocks = pool_.allocate(n);
+  for (const BlockId block : *blocks) holder_came(block, holder);
+  return blocks;
 }
 
-void KvCache::hold(std::span<const BlockId> blocks) {
+void KvCache::hold(std::span<const BlockId> blocks, KvHolder* holder) {
   for (const BlockId block : blocks) {
     if (is_cached(block)) {
       --num_cached_;
       if (tree_.is_leaf(block)) drop_leaf(block);
     }
     pool_.share(block);
+    holder_came(block, holder);
   }
 }
 
-void KvCache::release(std::span<const BlockId> blocks) {
+void KvCache::release(std::span<const BlockId> blocks, KvHolder* holder) {
   ++clock_;
   for (const BlockId block : blocks) {
     pool_.release(block);
+    holder_went(block, holder);
     if (!tree_.contains(block)) continue;
     // Whoever still holds it will set a later time.
     last_used_[static_cast<std::size_t>(block)] = clock_;
@@ -55,11 +85,13 @@ void KvCache::release(std::span<const BlockId> blocks) {
   }
 }
 
-std::optional<BlockId> KvCache::publish(BlockId parent, std::span<const std::int32_t> tokens, BlockId block) {
+std::optional<BlockId> KvCache::publish(BlockId parent, std::span<const std::int32_t> tokens, BlockId block,
+                                        KvHolder* holder) {
   if (!prefix_cache_) return std::nullopt;
   if (const std::optional<BlockId> twin = tree_.find(parent, tokens)) {
-    hold(std::span(&*twin, 1));
+    hold(std::span(&*twin, 1), holder);
     pool_.release(block);
+    holder_went(block, holder);
     return twin;
   }
   if (!tree_.insert(parent, tokens, block)) return std::nullopt;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <random>
 
 namespace mortise {
@@ -17,9 +18,9 @@ struct Holder {
 
   bool run() {
     blocks = cache->tree().blocks(cache->tree().match(tokens));
-    cache->hold(blocks);
+    cache->hold(blocks, kv.get());
     num_cached = blocks.size();
-    const auto fresh = cache->allocate(tokens.size() / kBlockSize - blocks.size());
+    const auto fresh = cache->allocate(tokens.size() / kBlockSize - blocks.size(), kv.get());
     if (!fresh) return false;
     blocks.insert(blocks.end(), fresh->begin(), fresh->end());
     publish();
@@ -28,13 +29,13 @@ struct Holder {
   void publish() {
     for (std::size_t i = num_cached; i < blocks.size(); ++i) {
       const auto node = cache->publish(i == 0 ? kPrefixRoot : blocks[i - 1],
-                                       std::span(tokens).subspan(i * kBlockSize, kBlockSize), blocks[i]);
+                                       std::span(tokens).subspan(i * kBlockSize, kBlockSize), blocks[i], kv.get());
       if (!node) return;
       blocks[i] = *node;
     }
   }
   void end() {
-    cache->release(blocks);
+    cache->release(blocks, kv.get());
     blocks.clear();
   }
 
@@ -42,6 +43,7 @@ struct Holder {
   Tokens tokens;
   std::vector<BlockId> blocks;
   std::size_t num_cached = 0;
+  std::shared_ptr<KvHolder> kv = std::make_shared<KvHolder>();  // stays where it is when a Holder is moved
 };
 
 Tokens count(std::int32_t first, int blocks) {
@@ -125,10 +127,15 @@ TEST(KvCache, ABlockThatOnlyTheTreeSharesHasOneHolder) {
   KvCache cache(4, kBlockSize, true);
   Holder a(cache, count(0, 1));
   ASSERT_TRUE(a.run());
-  EXPECT_TRUE(cache.has_one_holder(a.blocks[0]));
+  EXPECT_EQ(cache.num_holders(a.blocks[0]), 1u);
+  EXPECT_EQ(a.kv->num_sole, 1);
   Holder b(cache, count(0, 1));
   ASSERT_TRUE(b.run());
-  EXPECT_FALSE(cache.has_one_holder(a.blocks[0]));
+  EXPECT_EQ(cache.num_holders(a.blocks[0]), 2u);
+  EXPECT_EQ(a.kv->num_sole, 0);
+  EXPECT_EQ(b.kv->num_sole, 0);
+  a.end();
+  EXPECT_EQ(b.kv->num_sole, 1);  // 0: a preemption of b would be taken to free nothing
 }
 
 TEST(KvCache, WithoutPrefixCacheNothingIsKept) {
@@ -144,7 +151,7 @@ TEST(KvCache, ATailIsKeptUntilItsMemoryIsWanted) {
   KvCache cache(4, kBlockSize, true);
   Holder holder(cache, count(0, 2));
   ASSERT_TRUE(holder.run());
-  const auto more = cache.allocate(1);
+  const auto more = cache.allocate(1, holder.kv.get());
   ASSERT_TRUE(more);
   cache.keep_tail(holder.blocks.back(), Tokens{9}, more->front());
   holder.blocks.push_back(more->front());
@@ -185,8 +192,9 @@ TEST(KvCache, NoBlockIsLostOrGivenTwiceWhateverComes) {
         }
       } else if (!holders.empty()) {
         std::swap(holders[random() % holders.size()], holders.back());
+        Holder& ending = holders.back();
         if (const auto tail = random() % 2 == 0 ? cache.allocate(1) : std::nullopt) {
-          Holder& ending = holders.back();
+          cache.set_holder(tail->front(), *ending.kv);
           cache.keep_tail(ending.blocks.back(), Tokens{static_cast<std::int32_t>(random() % 2)}, tail->front());
           ending.blocks.push_back(tail->front());
         }
@@ -196,6 +204,9 @@ TEST(KvCache, NoBlockIsLostOrGivenTwiceWhateverComes) {
       std::vector<int> held(cache.num_blocks(), 0);
       for (const Holder& holder : holders) {
         for (const BlockId block : holder.blocks) held[static_cast<std::size_t>(block)] = 1;
+        ASSERT_EQ(holder.kv->num_sole,
+                  std::ranges::count_if(holder.blocks, [&](BlockId id) { return cache.num_holders(id) == 1; }))
+            << "seed " << seed << ", step " << step;
         ASSERT_EQ(cache.tree().match(holder.tokens).num_blocks, static_cast<std::int32_t>(holder.blocks.size()));
       }
       const auto num_held = static_cast<std::size_t>(std::count(held.begin(), held.end(), 1));

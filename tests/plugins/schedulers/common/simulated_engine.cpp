@@ -96,7 +96,7 @@ struct SimulatedEngine::View {
     paths.push_back(s.running() || s.path.empty() ? kPrefixRoot : s.path.back());
     held.push_back(static_cast<int32_t>(s.blocks.size()));
     freed.push_back(static_cast<int32_t>(std::count_if(
-        s.blocks.begin(), s.blocks.end(), [&](BlockId block) { return engine.cache_.has_one_holder(block); })));
+        s.blocks.begin(), s.blocks.end(), [&](BlockId block) { return engine.cache_.num_holders(block) == 1; })));
     // As the engine does: the step itself yields one token more than the accepted drafts; the last token is never run.
     const auto left = static_cast<int32_t>(s.last_token) - s.num_tokens() - 1;
     lookahead.push_back(std::clamp(left, 0, engine.options_.max_lookahead));
