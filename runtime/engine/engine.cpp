@@ -206,6 +206,7 @@ bool Engine::take_inbox() {
 }
 
 void Engine::add(const std::shared_ptr<RequestState>& state) {
+  books_changed_ = true;
   std::vector<std::shared_ptr<Sequence>> choices;
   for (std::int32_t choice = 0; choice < state->request.sampling.n; ++choice) {
     choices.push_back(std::make_shared<Sequence>(next_sequence_++, state, choice, tokenizer_));
@@ -237,6 +238,7 @@ StepPlan Engine::plan(std::uint64_t step_id) {
 }
 
 void Engine::preempt(Sequence& sequence) {
+  books_changed_ = true;
   kv_.release(sequence);
   ++counters_.num_preemptions;
   trace_.mark(sequence, "preempted");
@@ -275,6 +277,7 @@ void Engine::step() {
   for (const PlannedSequence& planned : plan.scheduled) {
     if (planned.sequence->running()) continue;
     requests_.started(*planned.sequence);
+    books_changed_ = true;
     kv_.admit(*planned.sequence);  // all before blocks are allocated, which may evict cached ones
     counters_.num_admitted_tokens += static_cast<std::uint64_t>(planned.sequence->num_tokens());
     counters_.num_cached_tokens += static_cast<std::uint64_t>(planned.sequence->num_cached);
@@ -480,7 +483,7 @@ FinishReason Engine::end_of(const Sequence& sequence, std::int32_t token) const 
 
 void Engine::end(Sequence& sequence, FinishReason reason, Delta delta) {
   if (sequence.finish != FinishReason::kNone) return;
-  any_ended_ = true;
+  any_ended_ = books_changed_ = true;
   kv_.release(sequence);
   kv_.pin(sequence, 0);
   delta.request = sequence.owner->id;
@@ -573,7 +576,14 @@ void Engine::check_required_parts() {
   fail_all("the pipeline cannot run any more: " + *failure, ErrorCode::kUnavailable);
 }
 
+// Statistics are large and nobody reads them in most steps: they are copied when the books have changed, now and then
+// while requests run, and when nothing runs any more.
 void Engine::publish_stats() {
+  constexpr auto kEvery = std::chrono::milliseconds(50);
+  const auto now = std::chrono::steady_clock::now();
+  const bool due = std::exchange(books_changed_, false) || live_.empty() || now - published_ >= kEvery;
+  if (!due && !trace_.is_on()) return;
+  published_ = now;
   counters_.num_rejected_plans = planner_.num_rejected_plans();
   counters_.num_proposer_failures = drafting_.num_failures();
   counters_.speculation = drafting_.stats();
@@ -585,8 +595,9 @@ void Engine::publish_stats() {
   counters_.num_cached_blocks = static_cast<std::int32_t>(kv_.cache().num_cached());
   counters_.num_blocks = static_cast<std::int32_t>(kv_.cache().num_blocks());
   counters_.num_evicted_blocks = kv_.cache().num_evictions();
+  EngineStats stats = counters_;
   const std::lock_guard lock(mutex_);
-  stats_ = counters_;
+  std::swap(stats_, stats);
 }
 
 }  // namespace mortise

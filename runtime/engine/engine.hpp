@@ -92,7 +92,9 @@ class Engine {
   // FinishReason::kError and ErrorCode::kUnavailable. True when none was left. [any thread but a sink's]
   bool drain(std::chrono::steady_clock::time_point deadline) { return inbox_.drain(deadline); }
   EngineHealth health() const { return inbox_.health(); }  // [any thread]
-  EngineStats stats() const;                               // [any thread]
+  // As of the end of the last step in which a request came, started, gave way or ended, and else of some step of the
+  // last 50 ms. [any thread]
+  EngineStats stats() const;
   // The parts that run steps now. [any thread]
   std::shared_ptr<const PartsSnapshot> parts() const { return execution_.snapshot(); }
 
@@ -146,6 +148,8 @@ class Engine {
   Execution execution_;
   std::deque<std::shared_ptr<Sequence>> live_;  // in order of arrival
   bool any_ended_ = false;                      // since drop_ended()
+  bool books_changed_ = true;                   // since publish_stats()
+  std::chrono::steady_clock::time_point published_{};
   // Scheduled in the running step, which has committed nothing of them yet: what a failure now costs.
   std::vector<std::shared_ptr<Sequence>> in_step_;
   std::vector<std::uint64_t> ended_ids_;  // to be told to the plugins in the next call

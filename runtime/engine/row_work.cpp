@@ -8,14 +8,23 @@
 namespace mortise {
 namespace {
 
-// A row behind drafts sees them as if they had been accepted: if they are not, nobody looks at the row.
-std::vector<LogitEdit> edits_of(const Sequence& sequence, std::span<const std::int32_t> drafts) {
-  const SamplingParams& params = sequence.request().sampling;
-  std::span<const std::int32_t> banned;
-  if (sequence.num_generated() + static_cast<std::int32_t>(drafts.size()) < params.min_tokens) {
-    banned = sequence.owner->end_tokens;
+void add(SamplingArrays& arrays, std::span<const LogitEdit> edits) {
+  for (const LogitEdit& edit : edits) {
+    arrays.edit_ids.push_back(edit.token);
+    arrays.biases.push_back(edit.bias);
+    arrays.repetitions.push_back(edit.repetition);
+    arrays.subtracts.push_back(edit.subtract);
   }
-  return make_edits(params, sequence.counts, drafts, banned);
+  arrays.edit_offsets.push_back(static_cast<std::int32_t>(arrays.edit_ids.size()));
+}
+
+// A row behind drafts sees them as if they had been accepted: if they are not, nobody looks at the row.
+void add_edits(SamplingArrays& arrays, const Sequence& sequence, std::span<const std::int32_t> drafts) {
+  std::span<const std::int32_t> banned;
+  const std::int32_t num_generated = sequence.num_generated() + static_cast<std::int32_t>(drafts.size());
+  if (num_generated < sequence.request().sampling.min_tokens) banned = sequence.owner->end_tokens;
+  if (drafts.empty() && banned.empty()) return add(arrays, sequence.edits.current());
+  add(arrays, sequence.edits.with(drafts, banned));
 }
 
 void clear(SamplingArrays& arrays) {
@@ -83,13 +92,7 @@ void RowWork::add_draw(const LogitRow& row) {
   arrays.positions.push_back(row.position + 1);
   const std::span<const std::int32_t> drafts = drafts_before(owner, row);
   arrays.allowed_index.push_back(allowed_set(owner, drafts));
-  for (const LogitEdit& edit : edits_of(owner, drafts)) {
-    arrays.edit_ids.push_back(edit.token);
-    arrays.biases.push_back(edit.bias);
-    arrays.repetitions.push_back(edit.repetition);
-    arrays.subtracts.push_back(edit.subtract);
-  }
-  arrays.edit_offsets.push_back(static_cast<std::int32_t>(arrays.edit_ids.size()));
+  add_edits(arrays, owner, drafts);
 }
 
 // Of a sequence that samples, the host verifies the drafts: it wants the logits of the rows with a draft behind them.

@@ -17,13 +17,11 @@ Sequence::Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner_s
       priority(owner->request.priority),
       score_from(owner->request.score_from),
       tokens(owner->request.prompt),
+      edits(owner->request.sampling, owner->request.prompt),
       text(tokenizer, owner->request.sampling, owner->before) {
   usage.prompt_tokens = num_prompt;
   draft_state.kind = owner->drafters.allowed;
   draft_state.num_unseen = num_prompt;
-  if (uses_counts(request().sampling)) {
-    for (std::int32_t token : tokens) counts.add_prompt(token);
-  }
 }
 
 std::int32_t Sequence::next_scored_position() const {
@@ -34,7 +32,7 @@ std::int32_t Sequence::next_scored_position() const {
 
 void Sequence::append(std::int32_t token) {
   tokens.push_back(token);
-  if (uses_counts(request().sampling)) counts.add_generated(token);
+  edits.add_generated(token);
   if (owner->guide) guide_node = owner->guide->trie.next(guide_node, token);
   ++usage.completion_tokens;
 }

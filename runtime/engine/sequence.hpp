@@ -108,7 +108,7 @@ class Sequence {
   std::vector<float> draft_distributions;
   std::int32_t num_asked = 0;  // drafts that proposers were asked for in this step
   DraftState draft_state;
-  TokenCounts counts;
+  SequenceEdits edits;                              // of its next row
   ChoiceTrie::Node guide_node = ChoiceTrie::kRoot;  // where the generated tokens lead in owner->guide
   std::vector<TokenInfo> scores;                    // of prompt tokens, from score_from on
   TextStream text;

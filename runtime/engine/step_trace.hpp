@@ -23,6 +23,8 @@ class StepTrace {
   // `file` null: nothing is traced.
   StepTrace(TraceFile* file, const std::string& engine_name);
 
+  bool is_on() const { return file_ != nullptr; }
+
   // A step: begin(), phase() at the beginning of each further phase, batch() when it is known, end(). A step without a
   // batch, one that only took in what ended at once, leaves no event.
   void begin(const char* first_phase) {

@@ -2,8 +2,8 @@
 // takes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <vector>
 
@@ -19,28 +19,29 @@ struct LogitEdit {
   float subtract = 0.0f;
 };
 
-// Counts what a sequence has used, token by token, so that a row's edits cost what differs and not the whole history.
-class TokenCounts {
+// The edits of a sequence's next row. They are changed when a token comes, so that a step costs what differs and not
+// the whole history. Penalties follow vLLM: repetition counts prompt and output, frequency and presence the output
+// alone.
+class SequenceEdits {
  public:
-  void add_prompt(std::int32_t token) { ++counts_[token].prompt; }
-  void add_generated(std::int32_t token) { ++counts_[token].generated; }
+  // `params` outlives this.
+  SequenceEdits(const SamplingParams& params, std::span<const std::int32_t> prompt);
 
-  struct Count {
-    std::int32_t prompt = 0;
-    std::int32_t generated = 0;
-  };
-  const std::map<std::int32_t, Count>& all() const { return counts_; }  // ordered, as edits are
+  void add_generated(std::int32_t token);
+
+  // Token ids ascend. Valid until the next call of add_generated().
+  std::span<const LogitEdit> current() const { return edits_; }
+  // Those of a row behind `drafts`, which count as generated. `banned`, ascending, may not be drawn in it (end tokens
+  // before min_tokens).
+  std::vector<LogitEdit> with(std::span<const std::int32_t> drafts, std::span<const std::int32_t> banned) const;
 
  private:
-  std::map<std::int32_t, Count> counts_;
+  std::size_t place_of(std::int32_t token);
+
+  const SamplingParams* params_;
+  bool counts_;                          // some penalty is wanted
+  std::vector<LogitEdit> edits_;         // ascending by token
+  std::vector<std::int32_t> generated_;  // parallel: how often the token was generated
 };
-
-bool uses_counts(const SamplingParams& params);
-
-// The edits of a row, token ids ascending. `drafts` are the tokens between the counted ones and the row, which count as
-// generated. `banned`, ascending, may not be drawn in this row (end tokens before min_tokens). Penalties follow vLLM:
-// repetition counts prompt and output, frequency and presence the output alone.
-std::vector<LogitEdit> make_edits(const SamplingParams& params, const TokenCounts& counts,
-                                  std::span<const std::int32_t> drafts, std::span<const std::int32_t> banned);
 
 }  // namespace mortise
