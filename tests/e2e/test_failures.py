@@ -26,7 +26,7 @@ def parts(script):
 
 def requests(count=40, **body):
     return [{"custom_id": str(i), "method": "POST", "url": "/v1/completions",
-             "body": {"prompt": [5 + i, 17, 29, 5 + i], "max_tokens": 24, "temperature": 0.8, "seed": i, "ignore_eos": True,
+             "body": {"prompt": [5 + i, 17, 29, 5 + i], "max_tokens": 12 + i % 13, "temperature": 0.8, "seed": i, "ignore_eos": True,
                       "logprobs": 1, **body}} for i in range(count)]
 
 
@@ -54,7 +54,7 @@ WITHOUT = {"scheduler": "it is not called again, all steps run first come, first
 def test_a_part_that_fails_is_dropped_and_no_request_is_lost(jsonl, parts, expected, tmp_path, kind, function, does, text):
     name = {"scheduler": "rogue", "proposer": "rogue_proposer"}[kind]
     calls = tmp_path / "calls"
-    rogue = f"{name} {{ ['in'] = '{function}', does = '{does}', after = 3, calls = '{calls}' }}"
+    rogue = f"{name} {{ ['in'] = '{function}', does = '{does}', after = {1 if function == 'events' else 3}, calls = '{calls}' }}"
     process, answers = jsonl("batch", requests(), parts(**{kind: rogue}))
     assert process.returncode == 0, process.stderr
     assert choices(answers) == expected
