@@ -1,10 +1,25 @@
 #include "loader/part_instance.hpp"
 
 #include <cassert>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "error.hpp"
 
 namespace mortise {
+namespace {
+
+// Keeps an instance that must not be called, and its host, which what the instance left running may still call. They
+// stay reachable, so that leak checkers tell them from mistakes.
+void keep_for_ever(void* instance, std::unique_ptr<HostServices> services) {
+  static auto* mutex = new std::mutex;
+  static auto* kept = new std::vector<std::pair<void*, std::unique_ptr<HostServices>>>;
+  const std::lock_guard lock(*mutex);
+  kept->emplace_back(instance, std::move(services));
+}
+
+}  // namespace
 
 PartInstance::PartInstance(const Component& component, nlohmann::json options, const CreateContext& context)
     : component_(&component),
@@ -43,8 +58,7 @@ PartInstance::~PartInstance() {
   if (!is_abandoned()) {
     value_of_call(full_name(), *health_, "destroy", 0, [&] { return component_->abi->destroy(instance_), 0; });
   }
-  // What the instance left running may still call the host.
-  if (is_abandoned()) static_cast<void>(services_.release());
+  if (is_abandoned()) keep_for_ever(instance_, std::move(services_));
 }
 
 void PartInstance::activate(const mortise_activate_args& args) {

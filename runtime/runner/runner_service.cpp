@@ -83,7 +83,9 @@ RunnerService::RunnerService(std::shared_ptr<const PartInstance> device, Pipelin
     return guarded(error, "step", MORTISE_INTERNAL, [&] { runner_of(runner).run_step(*step); });
   };
   table_->end = [](mortise_runner* runner, const std::uint64_t* seq_ids, std::int32_t num_seqs) {
-    runner_of(runner).end({seq_ids, static_cast<std::size_t>(num_seqs)});
+    guarded(nullptr, "end", MORTISE_INTERNAL, [&] {
+      runner_of(runner).end({seq_ids, static_cast<std::size_t>(num_seqs)});
+    });
   };
   table_->fork = [](mortise_runner* runner, const mortise_runner_forks* forks, mortise_error* error) {
     return guarded(error, "fork", MORTISE_INVALID_ARGUMENT, [&] { runner_of(runner).fork(*forks); });

@@ -50,7 +50,10 @@ class Misdeed {
     if (does_ == "quick_exit") std::quick_exit(0);
     if (does_ == "abort") std::abort();
     if (does_ == "terminate") std::terminate();
-    if (does_ == "crash") *static_cast<volatile int*>(nullptr) = 1;
+    if (does_ == "crash") {
+      int* volatile nowhere = nullptr;
+      *nowhere = 1;
+    }
     while (does_ == "wait" && !std::ifstream(gate_)) std::this_thread::yield();
     return MORTISE_OK;
   }

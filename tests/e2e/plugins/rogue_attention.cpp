@@ -18,7 +18,7 @@ struct Instance {
   rogue::Misdeed misdeed;
   const mortise_host* host;
   void* inner = nullptr;
-  std::set<uint64_t> seen, ended;
+  std::set<uint64_t> seen = {}, ended = {};
 
   mortise_attention* attention() const { return static_cast<mortise_attention*>(inner); }
 };

@@ -129,7 +129,9 @@ TEST_F(FailuresTest, APlansPointersAreTheHosts) {
 
 // The first request is never scheduled while others wait.
 TEST_F(FailuresTest, AStarvedRequestIsRunByTheHost) {
-  world->plan = [](const mortise_schedule_view& view, mortise_schedule_plan& plan) {
+  std::int32_t num_left = 0;  // others that were still there when the first had ended
+  world->plan = [&](const mortise_schedule_view& view, mortise_schedule_plan& plan) {
+    if (view.seq_ids[0] != 1) num_left = std::max(num_left, view.num_seqs);
     std::int32_t places =
         3 - static_cast<std::int32_t>(std::count(view.states, view.states + view.num_seqs, MORTISE_SEQ_RUNNING));
     for (std::int32_t i = 0; i < view.num_seqs; ++i) {
@@ -144,11 +146,13 @@ TEST_F(FailuresTest, AStarvedRequestIsRunByTheHost) {
   for (std::int32_t i = 0; i < 150; ++i) prompts.push_back({1 + i % 90, 2 + i / 90});
   submit_together(prompts, 8);
   EXPECT_EQ(collectors[0].wait().at(0).ids(), expected(prompts[0], 8));
-  EXPECT_GT(engine->stats().num_waiting, 20);  // 0: it was run when nobody else was left
   for (std::size_t i = 1; i < prompts.size(); ++i) {
     EXPECT_EQ(collectors[i].wait().at(0).ids(), expected(prompts[i], 8)) << "request " << i;
   }
-  EXPECT_EQ(engine->stats().num_rejected_plans, 1u);
+  // The other: the first step may have come when nobody else was there.
+  EXPECT_LE(engine->stats().num_rejected_plans, 2u);
+  engine.reset();
+  EXPECT_GT(num_left, 20);  // 0: it was run when nobody else was left
 }
 
 constexpr std::int32_t kWaits = MORTISE_SEQ_WAITING;
