@@ -250,8 +250,7 @@ constexpr const char* kSchedulerEnded = "it is not called again, all steps run f
 
 void Planner::send_events() {
   if (events_.empty()) return;
-  const EventArrays arrays(events_);
-  events_.clear();
+  const EventArrays arrays(events_);  // borrows the tokens of the sequences that the events keep
   const mortise_schedule_events events = arrays.abi();
   const SchedulerPart& scheduler = parts_.scheduler;
   const CallResult result = scheduler.try_call<&mortise_scheduler_table::events>("events", &events);
@@ -263,7 +262,7 @@ void Planner::send_events() {
 StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<Sequence>>& candidates,
                        const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
   if (!parts_.scheduler.health->failed()) send_events();
-  events_.clear();  // also when nobody is left to be told
+  events_.clear();  // when nobody is left to be told, too
   std::vector<BlockId> paths;
   paths.reserve(candidates.size());
   for (const auto& sequence : candidates) paths.push_back(last_cached(*sequence, limits_.block_size, cache.tree()));
