@@ -2,7 +2,7 @@
 // the CPU, bit by bit. One head a group of head_dim / 8 lanes, eight neighbouring elements a lane.
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/span.hpp"
-#include "kernels/cuda/span_launch.cuh"
+#include "kernels/cuda/launch.cuh"
 
 namespace mortise::cuda {
 namespace {
@@ -137,7 +137,7 @@ __device__ __forceinline__ void rotate(const SpanAppend& a, int position, int la
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant__ SpanAppend a) {
   constexpr int kGroup = kHeadDim / kVector;
-  span::let_next_kernel_begin();
+  let_next_kernel_begin();
   const int kv_heads = a.layout.num_kv_heads, heads = a.num_heads + 2 * kv_heads;
   const int all = a.num_tokens * heads;
   const int group = static_cast<int>(blockIdx.x * (kThreads / kGroup) + threadIdx.x / kGroup);

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/span.hpp"
-#include "kernels/cuda/span_launch.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/span_own.cuh"
 #include "kernels/cuda/span_ring.cuh"
 #include "kernels/cuda/span_shared.cuh"
