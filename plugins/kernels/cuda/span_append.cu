@@ -1,8 +1,8 @@
 // Norm and rotation of q and k, K and V to their slots (docs/numerics.md, "Norms", "Rope"): the arithmetic is that of
 // the CPU, bit by bit. One head a group of head_dim / 8 lanes, eight neighbouring elements a lane.
 #include "kernels/cuda/bf16.cuh"
-#include "kernels/cuda/span.hpp"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/span.hpp"
 
 namespace mortise::cuda {
 namespace {
@@ -151,6 +151,7 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
   const Bf16Bits* row = is_q   ? a.q + token * a.q_row_stride + head * a.q_head_stride
                         : is_v ? a.v + token * a.v_row_stride + head * a.v_head_stride
                                : a.k + token * a.k_row_stride + head * a.k_head_stride;
+  wait_for_kernel_before();
   const uint4 raw = *reinterpret_cast<const uint4*>(row + lane * kVector);
   uint4 result = raw;
   const bool normed = a.q_norm != nullptr || a.k_norm != nullptr;
@@ -193,8 +194,7 @@ cudaError_t launch(const SpanAppend& append, cudaStream_t stream) {
   constexpr std::int64_t kPerBlock = kThreads / (kHeadDim / kVector);
   const std::int64_t heads = append.num_heads + 2 * append.layout.num_kv_heads;
   const std::int64_t blocks = (append.num_tokens * heads + kPerBlock - 1) / kPerBlock;
-  append_kernel<kHeadDim><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(append);
-  return cudaGetLastError();
+  return launch_overlapped(append_kernel<kHeadDim>, static_cast<unsigned>(blocks), kThreads, 0, stream, append);
 }
 
 }  // namespace
