@@ -6,6 +6,7 @@
 #include "devices/cuda/cublaslt.hpp"
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/lt_matmul.hpp"
+#include "kernels/cuda/linear_stream.hpp"
 
 namespace mortise::cuda {
 namespace {
@@ -104,6 +105,10 @@ std::int64_t LinearPlans::bucket(std::int64_t rows) {
 
 void LinearPlans::run(const LinearArgs& args, const Bias& bias, cudaStream_t stream) {
   if (args.m == 0 || args.n == 0) return;
+  if (streams(args)) {
+    check_cuda(launch_linear_stream(args, stream), kWhere);
+    return;
+  }
   if (lt_ != nullptr && aligned_for_lt(args) && (bias.f32 == nullptr || bias.bf16 != nullptr)) {
     Plan& plan = plan_for(args, bias.f32 != nullptr, stream);
     if (plan.matmul != nullptr) {

@@ -1,7 +1,7 @@
-// linear_plans.hpp: which algorithm multiplies what. A product [M, N] of K runs on an algorithm of cuBLASLt that gives
-// the bits of linear_mma.hpp, or on that kernel itself. The choice is made once for each shape and bucket of M, by
-// running what cuBLASLt offers without split-K: those with other bits are dropped, the fastest of the rest is kept. So
-// M changes the algorithm and no bit.
+// linear_plans.hpp: which algorithm multiplies what. Few rows go to linear_stream.hpp, which gives the bits of
+// linear_mma.hpp. Other products [M, N] of K run on an algorithm of cuBLASLt that gives those bits, or on linear_mma
+// itself. The choice is made once for each shape and bucket of M, by running what cuBLASLt offers without split-K:
+// those with other bits are dropped, the fastest of the rest is kept. So M changes the algorithm and no bit.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -7,6 +7,7 @@
 #include "devices/cuda/ops.hpp"
 #include "kernels/cuda/head_reduce.hpp"
 #include "kernels/cuda/linear_mma.hpp"
+#include "kernels/cuda/linear_stream.hpp"
 #include "kernels/cuda/rows.hpp"
 
 namespace mortise::cuda {
@@ -110,6 +111,7 @@ void open_gpu(mortise_device& device) {
   check_cuda(cudaStreamCreateWithFlags(&device.stream, cudaStreamNonBlocking), kWhere);
   check_cuda(prepare_row_kernels(), kWhere);
   check_cuda(prepare_linear_kernels(), kWhere);
+  check_cuda(prepare_stream_kernel(), kWhere);
   device.linear = std::make_unique<LinearPlans>(device.name, device.host, device.tuning_file);
 }
 

@@ -2,6 +2,7 @@
 // aligned.
 #include <algorithm>
 
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/rows.hpp"
 #include "kernels/cuda/vectors.cuh"
@@ -43,6 +44,8 @@ template <class T, class Op, bool kVectors>
 __global__ void __launch_bounds__(kThreads)
     elementwise_kernel(Rows a, Rows b, Rows out, std::int64_t rows, std::int64_t columns) {
   constexpr int kWidth = kVectors ? kVector : 1;
+  let_next_kernel_begin();
+  wait_for_kernel_before();
   const std::int64_t pieces = columns / kWidth, total = rows * pieces;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < total; i += step) {
@@ -71,8 +74,7 @@ cudaError_t launch(ElementType type, Rows a, Rows b, Rows out, std::int64_t rows
   const std::int64_t threads = rows * columns / (vectors ? kVector : 1);
   const auto blocks = static_cast<unsigned>(std::min((threads + kThreads - 1) / kThreads, kMaxBlocks));
   const auto kernel = vectors ? elementwise_kernel<T, Op, true> : elementwise_kernel<T, Op, false>;
-  kernel<<<blocks, kThreads, 0, stream>>>(a, b, out, rows, columns);
-  return cudaGetLastError();
+  return launch_overlapped(kernel, blocks, kThreads, 0, stream, a, b, out, rows, columns);
 }
 
 template <template <class, Activation> class Op, class T>
@@ -93,6 +95,8 @@ cudaError_t launch_activated(Activation activation, ElementType type, Rows a, Ro
 
 template <class Word>
 __global__ void __launch_bounds__(kThreads) gather_kernel(const GatherArgs args) {
+  let_next_kernel_begin();
+  wait_for_kernel_before();
   const std::int64_t m = blockIdx.x, words = args.row_bytes / static_cast<std::int64_t>(sizeof(Word));
   const std::int64_t id = args.ids[m];
   const bool known = id >= 0 && id < args.num_from;
@@ -131,8 +135,7 @@ cudaError_t launch_gather(const GatherArgs& args, cudaStream_t stream) {
                    static_cast<std::uintptr_t>(args.row_bytes);
   const auto kernel = all % 16 == 0 ? gather_kernel<uint4>
                                     : (all % 4 == 0 ? gather_kernel<std::uint32_t> : gather_kernel<std::uint16_t>);
-  kernel<<<static_cast<unsigned>(args.rows), kThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_overlapped(kernel, static_cast<unsigned>(args.rows), kThreads, 0, stream, args);
 }
 
 }  // namespace mortise::cuda

@@ -2,6 +2,7 @@
 // (element i to chain i mod 16, ascending) are sixteen lanes of the first warp, whose length, columns / 16 dependent
 // operations, is the time at small batches: about half a microsecond at 4096 columns.
 #include "kernels/cuda/lanes.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.hpp"
 #include "kernels/cuda/vectors.cuh"
 
@@ -9,6 +10,7 @@ namespace mortise::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kHeld = 2;  // vectors of weights that a thread loads while the kernels before are still at work
 
 // Lane `lane` of sixteen: op(chain, element) over elements lane, lane + 16, ..
 template <class Op>
@@ -17,18 +19,6 @@ __device__ __forceinline__ float chain(const float* row, int n, int lane, Op op)
 #pragma unroll 16
   for (int i = lane; i < n; i += kLanes) q = op(q, row[i]);
   return q;
-}
-
-// Eight columns from `i` on: x, or the new residual.
-template <class T>
-__device__ __forceinline__ Vector read_eight(const T* x, T* residual, int i) {
-  Vector v = load_vector(x + i);
-  if (residual == nullptr) return v;
-  const Vector r = load_vector(residual + i);
-#pragma unroll
-  for (int j = 0; j < kVector; ++j) v.x[j] = rounded<T>(__fadd_rn(v.x[j], r.x[j]));
-  store_vector(residual + i, v);
-  return v;
 }
 
 template <class T>
@@ -52,11 +42,38 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(const NormArgs args) {
   const T* bias = static_cast<const T*>(args.bias);
   T* out = static_cast<T*>(args.out.data) + m * args.out.stride;
 
+  let_next_kernel_begin();
+  Vector held[kHeld];
   if constexpr (kVectors) {
-    for (int i = tid * kVector; i < n; i += kThreads * kVector) {
-      const Vector v = read_eight(x, residual, i);
-      reinterpret_cast<float4*>(row + i)[0] = {v.x[0], v.x[1], v.x[2], v.x[3]};
-      reinterpret_cast<float4*>(row + i)[1] = {v.x[4], v.x[5], v.x[6], v.x[7]};
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+      const int i = (j * kThreads + tid) * kVector;
+      if (i < n) held[j] = load_vector(weight + i);
+    }
+  }
+  wait_for_kernel_before();
+  if constexpr (kVectors) {
+    // All loads of a round before its first store, which they might otherwise have to wait for.
+    for (int begin = tid * kVector; begin < n; begin += kHeld * kThreads * kVector) {
+      Vector v[kHeld], r[kHeld];
+#pragma unroll
+      for (int j = 0; j < kHeld; ++j) {
+        const int i = begin + j * kThreads * kVector;
+        if (i < n) v[j] = load_vector(x + i);
+        if (i < n && residual != nullptr) r[j] = load_vector(residual + i);
+      }
+#pragma unroll
+      for (int j = 0; j < kHeld; ++j) {
+        const int i = begin + j * kThreads * kVector;
+        if (i >= n) break;
+        if (residual != nullptr) {
+#pragma unroll
+          for (int e = 0; e < kVector; ++e) v[j].x[e] = rounded<T>(__fadd_rn(v[j].x[e], r[j].x[e]));
+          store_vector(residual + i, v[j]);
+        }
+        reinterpret_cast<float4*>(row + i)[0] = {v[j].x[0], v[j].x[1], v[j].x[2], v[j].x[3]};
+        reinterpret_cast<float4*>(row + i)[1] = {v[j].x[4], v[j].x[5], v[j].x[6], v[j].x[7]};
+      }
     }
   } else {
     for (int i = tid; i < n; i += kThreads) {
@@ -89,14 +106,19 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(const NormArgs args) {
   __syncthreads();
   const float mean = shared_mean, inverse = shared_inverse;
   if constexpr (kVectors) {
-    for (int i = tid * kVector; i < n; i += kThreads * kVector) {
-      const Vector w = load_vector(weight + i);
+    const auto write = [&](int i, const Vector& w) {
       Vector y;
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
         y.x[j] = normed(row[i + j], mean, inverse, w.x[j], bias, i + j, args.layer_norm);
       store_vector(out + i, y);
+    };
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+      const int i = (j * kThreads + tid) * kVector;
+      if (i < n) write(i, held[j]);
     }
+    for (int i = (kHeld * kThreads + tid) * kVector; i < n; i += kThreads * kVector) write(i, load_vector(weight + i));
   } else {
     for (int i = tid; i < n; i += kThreads) {
       put(out[i], normed(row[i], mean, inverse, get(weight[i]), bias, i, args.layer_norm));
@@ -112,8 +134,7 @@ cudaError_t launch(const NormArgs& args, cudaStream_t stream) {
                        reinterpret_cast<std::uintptr_t>(args.weight) % 16 == 0;
   const auto kernel = vectors ? norm_kernel<T, true> : norm_kernel<T, false>;
   const auto shared = static_cast<unsigned>(args.columns) * sizeof(float);
-  kernel<<<static_cast<unsigned>(args.rows), kThreads, shared, stream>>>(args);
-  return cudaGetLastError();
+  return launch_overlapped(kernel, static_cast<unsigned>(args.rows), kThreads, shared, stream, args);
 }
 
 template <class Kernel>

@@ -3,6 +3,7 @@
 // order, so blocks meet in atomics. Greedy rows are done after the first pass.
 #include "kernels/cuda/sample.hpp"
 
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/logits.cuh"
 #include "kernels/cuda/noise.cuh"
 #include "kernels/cuda/select.cuh"
@@ -66,6 +67,8 @@ __device__ void apply_edits(const SampleArgs& args, std::int64_t r, int begin, i
 }
 
 __global__ void begin_kernel(const SampleArgs args) {
+  let_next_kernel_begin();
+  wait_for_kernel_before();
   const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (r < args.rows) scratch_of(args).states[r] = {0, 0, 0, {kLastCode, kLastId}, no_logit()};
 }
@@ -73,6 +76,8 @@ __global__ void begin_kernel(const SampleArgs args) {
 __global__ void __launch_bounds__(kThreads) prepare_kernel(const SampleArgs args) {
   __shared__ float slice[kSlice];
   __shared__ unsigned long long warps[kThreads / 32];
+  let_next_kernel_begin();
+  wait_for_kernel_before();
   const std::int64_t r = blockIdx.y;
   const int begin = static_cast<int>(blockIdx.x) * kSlice, width = min(kSlice, args.vocab_size - begin);
   const float* row = args.logits + r * args.stride + begin;
@@ -118,6 +123,8 @@ __device__ unsigned long long token_weight(float x, float row_max) {
 // Where the filters cut a row. A block a row; rows without filters are left alone, but for the total if it is wanted.
 __global__ void __launch_bounds__(kFilterThreads) filter_kernel(const SampleArgs args) {
   __shared__ SelectScratch scratch;
+  let_next_kernel_begin();
+  wait_for_kernel_before();
   const std::int64_t r = blockIdx.x;
   RowState& state = scratch_of(args).states[r];
   if (greedy(args, r) || state.largest == 0) return;
@@ -167,6 +174,8 @@ __global__ void __launch_bounds__(kFilterThreads) filter_kernel(const SampleArgs
 
 __global__ void __launch_bounds__(kThreads) draw_kernel(const SampleArgs args) {
   __shared__ unsigned long long warps[kThreads / 32];
+  let_next_kernel_begin();
+  wait_for_kernel_before();
   const std::int64_t r = blockIdx.y;
   const RowState& state = scratch_of(args).states[r];
   if (greedy(args, r) || state.largest == 0) return;
@@ -190,6 +199,8 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(const SampleArgs args) {
 }
 
 __global__ void finish_kernel(const SampleArgs args) {
+  let_next_kernel_begin();
+  wait_for_kernel_before();
   const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (r >= args.rows) return;
   const RowState& state = scratch_of(args).states[r];
@@ -229,12 +240,15 @@ cudaError_t launch_sample(const SampleArgs& args, cudaStream_t stream) {
   constexpr int kRowThreads = 64;
   const unsigned row_blocks = ceil_div(args.rows, kRowThreads);
   const dim3 slices(ceil_div(args.vocab_size, kSlice), static_cast<unsigned>(args.rows));
-  begin_kernel<<<row_blocks, kRowThreads, 0, stream>>>(args);
-  prepare_kernel<<<slices, kThreads, 0, stream>>>(args);
-  filter_kernel<<<static_cast<unsigned>(args.rows), kFilterThreads, 0, stream>>>(args);
-  draw_kernel<<<slices, kThreads, 0, stream>>>(args);
-  finish_kernel<<<row_blocks, kRowThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  for (const cudaError_t error :
+       {launch_overlapped(begin_kernel, row_blocks, kRowThreads, 0, stream, args),
+        launch_overlapped(prepare_kernel, slices, kThreads, 0, stream, args),
+        launch_overlapped(filter_kernel, static_cast<unsigned>(args.rows), kFilterThreads, 0, stream, args),
+        launch_overlapped(draw_kernel, slices, kThreads, 0, stream, args),
+        launch_overlapped(finish_kernel, row_blocks, kRowThreads, 0, stream, args)}) {
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 cudaError_t launch_noise(std::uint64_t key, std::uint64_t position, std::int32_t first_id, std::int32_t n, float* noise,

@@ -2,8 +2,8 @@
 // arithmetic is that of the CPU, bit by bit. A group of head_dim / 8 lanes has a query head, or K and V of a kv head;
 // a lane has eight neighbouring elements.
 #include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/span.hpp"
-#include "kernels/cuda/span_launch.cuh"
 
 namespace mortise::cuda {
 namespace {
@@ -146,7 +146,7 @@ __device__ __forceinline__ void rotate(const SpanAppend& a, int position, int la
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant__ SpanAppend a) {
   constexpr int kGroup = kHeadDim / kVector;
-  span::let_next_kernel_begin();
+  let_next_kernel_begin();
   const int kv_heads = a.layout.num_kv_heads, heads = a.num_heads + kv_heads;
   const int all = a.num_tokens * heads;
   const int group = static_cast<int>(blockIdx.x * (kThreads / kGroup) + threadIdx.x / kGroup);
@@ -159,6 +159,7 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
   const int head = is_q ? part : part - a.num_heads;
   const Bf16Bits* row = is_q ? a.q + token * a.q_row_stride + head * a.q_head_stride
                              : a.k + token * a.k_row_stride + head * a.k_head_stride;
+  wait_for_kernel_before();
   const uint4 raw = *reinterpret_cast<const uint4*>(row + lane * kVector);
   uint4 value = {};
   if (!is_q) {
@@ -213,8 +214,7 @@ cudaError_t launch(const SpanAppend& append, cudaStream_t stream) {
   constexpr std::int64_t kPerBlock = kThreads / (kHeadDim / kVector);
   const std::int64_t heads = append.num_heads + append.layout.num_kv_heads;
   const std::int64_t blocks = (append.num_tokens * heads + kPerBlock - 1) / kPerBlock;
-  append_kernel<kHeadDim><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(append);
-  return cudaGetLastError();
+  return launch_overlapped(append_kernel<kHeadDim>, static_cast<unsigned>(blocks), kThreads, 0, stream, append);
 }
 
 }  // namespace

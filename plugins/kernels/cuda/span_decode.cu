@@ -3,8 +3,8 @@
 // (span_own.cuh). Two blocks are on a multiprocessor at a time, and no block waits for another.
 #include <algorithm>
 
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/span.hpp"
-#include "kernels/cuda/span_launch.cuh"
 #include "kernels/cuda/span_own.cuh"
 #include "kernels/cuda/span_ring.cuh"
 #include "kernels/cuda/span_shared.cuh"

@@ -1,7 +1,7 @@
 // Merges the partials of tiles that several workers shared: from left to right, as if one had folded them.
 #include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/span.hpp"
-#include "kernels/cuda/span_launch.cuh"
 #include "kernels/cuda/span_math.cuh"
 #include "kernels/cuda/span_mma.cuh"
 #include "kernels/cuda/span_rows.cuh"

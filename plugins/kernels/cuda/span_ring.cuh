@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/span.hpp"
 #include "kernels/cuda/span_mma.cuh"
-#include "kernels/cuda/span_wgmma.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 namespace mortise::cuda::span {
 

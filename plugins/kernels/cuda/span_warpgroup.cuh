@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/span_ring.cuh"
 #include "kernels/cuda/span_rows.cuh"
-#include "kernels/cuda/span_wgmma.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 namespace mortise::cuda::span {
 

@@ -1,15 +1,18 @@
-// span_launch.cuh: kernels that may begin before the one before them in the stream has ended ("programmatic dependent
-// launch"): what they need of the launch, and of memory that no kernel writes, is there when their turn comes.
+// launch.cuh: kernels that may begin before the one before them in the stream has ended ("programmatic dependent
+// launch"). Such a kernel starts on whatever multiprocessors are free, does what depends on no other kernel (barriers,
+// loads of weights and of lists that the host uploaded), and then waits for the kernels before it.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 
-namespace mortise::cuda::span {
+namespace mortise::cuda {
 
 // Until all kernels before have ended and what they wrote is seen. Every thread of an overlapped kernel calls it, also
-// one that has nothing to do: the kernel after relies on this one ending after those before.
+// one that has nothing to do: the kernel after relies on this one ending after those before. Before the call a kernel
+// writes nothing to global memory and reads nothing there that a kernel writes.
 __device__ __forceinline__ void wait_for_kernel_before() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
@@ -20,13 +23,13 @@ __device__ __forceinline__ void let_next_kernel_begin() {
 }
 
 template <typename... Parameters, typename... Arguments>
-cudaError_t launch_overlapped(void (*kernel)(Parameters...), std::int32_t num_blocks, std::int32_t num_threads,
+cudaError_t launch_overlapped(void (*kernel)(Parameters...), dim3 grid, std::int32_t num_threads,
                               std::size_t shared_bytes, cudaStream_t stream, const Arguments&... arguments) {
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(num_blocks));
+  config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(num_threads));
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
@@ -35,4 +38,4 @@ cudaError_t launch_overlapped(void (*kernel)(Parameters...), std::int32_t num_bl
   return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
 }
 
-}  // namespace mortise::cuda::span
+}  // namespace mortise::cuda

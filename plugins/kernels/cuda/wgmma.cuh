@@ -1,6 +1,5 @@
-// span_wgmma.cuh: the instructions of tiles of 64 rows (shared spans, prefill): matrix products of a warpgroup (four
-// warps) out of shared memory, in steps of 16 as mma.sync takes them, which gives the same bits; copies of whole pieces
-// of the cache, and the barriers that tell when they have come.
+// wgmma.cuh: matrix products of a warpgroup (four warps) with a matrix in shared memory, in steps of 16 as mma.sync
+// takes them, which gives the same bits.
 //
 // An accumulator of [64, 8 n] is float[n][4] in each lane: warp w has rows 16 w .. 16 w + 15, placed as `mma` places
 // them.
@@ -8,7 +7,9 @@
 
 #include <cstdint>
 
-namespace mortise::cuda::span {
+#include "kernels/cuda/bulk.cuh"
+
+namespace mortise::cuda {
 
 // A matrix in shared memory as the cache has its rows: 8 rows together, 128 bytes of each (128-byte swizzle).
 // `columns_stride`: bytes from 64 columns to the next 64; `rows_stride`: from 8 rows to the next 8.
@@ -98,52 +99,9 @@ __device__ __forceinline__ void product(float (&d)[1][4], const std::uint32_t (&
 #undef MORTISE_D32_NAMES
 #undef MORTISE_D64_NAMES
 
-// Barriers in shared memory that count arrivals and the bytes of copies. One thread makes them, before a __syncthreads.
-__device__ __forceinline__ void make_barrier(std::uint32_t barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-__device__ __forceinline__ void arrive(std::uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-__device__ __forceinline__ void publish_barriers() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-__device__ __forceinline__ void expect_bytes(std::uint32_t barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-// Until all have arrived in this phase (0, 1, 0, ..), and the bytes that were expected.
-__device__ __forceinline__ void wait_barrier(std::uint32_t barrier, int phase) {
-  std::uint32_t there = 0;
-  while (there == 0) {
-    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
-                 : "=r"(there)
-                 : "r"(barrier), "r"(phase)
-                 : "memory");
-  }
-}
-// A copy to shared memory in one piece.
-__device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-               "l"(from), "r"(bytes), "r"(barrier)
-               : "memory");
-}
-// The same of what is not read again soon: other things, as partials, stay in the L2.
-__device__ __forceinline__ void copy_bulk_once(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
-  std::uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
-          "r"(to),
-      "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
-      : "memory");
-}
-// What others wrote to memory, and this thread has waited for, can be read by its copies.
-__device__ __forceinline__ void see_writes() {
-  asm volatile("fence.proxy.async;" ::: "memory");
-}
 // What this thread wrote to shared memory can be read by products, once a barrier has passed.
 __device__ __forceinline__ void publish_writes() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-}  // namespace mortise::cuda::span
+}  // namespace mortise::cuda

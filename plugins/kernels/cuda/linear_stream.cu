@@ -1,0 +1,350 @@
+// Weights are the instruction's a (sixteen columns of y, a "tile"), rows of x its b. Each warp has tiles of its own and
+// brings their weights into a ring of its own in shared memory, piece by piece along K, so that no warp waits for
+// another; one more warp brings x. A multiprocessor has one block.
+//
+// One lane asks for a whole piece (cp.async.bulk.tensor): asked for row by row, a piece costs its warp 900 cycles,
+// more than multiplying it. The copy engine exchanges 16-byte units so that ldmatrix meets all banks ("128-byte
+// swizzle"): a piece is [kDepth / 64][kColumns][64], unit u of row r at u ^ (r % 8).
+#include "kernels/cuda/linear_stream.hpp"
+
+#include <cuda.h>
+
+#include <algorithm>
+
+#include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/bulk.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/mma.cuh"
+
+namespace mortise::cuda {
+namespace {
+
+constexpr int kWarps = 8, kThreads = (kWarps + 1) * 32;  // one more brings x
+constexpr int kColumns = 16, kMostRows = 8;              // of y, a tile
+constexpr int kDepth = 256, kStep = 16;                  // elements along K: of a piece, of an instruction
+constexpr int kSwizzled = 64;                            // elements along K that are swizzled together
+constexpr int kSwizzledBytes = kColumns * kSwizzled * 2;
+constexpr int kPieceBytes = kColumns * kDepth * 2;
+constexpr int kGroup = 4;  // instructions whose fragments are loaded together
+constexpr int kGroups = kDepth / kStep / kGroup;
+// Places of a warp's ring. With fewer nothing would be on its way while a piece is multiplied; a lane makes the barrier
+// of each.
+constexpr int kFewestPlaces = 2, kMostPlaces = 32;
+constexpr int kZeroBytes = 16;  // the rows of b that x does not have
+// Of 227 KiB that a block of Hopper may have: the rest is for a block of the kernel before or after, such as a norm.
+constexpr int kSharedBytes = 203 << 10;
+// Pieces of a block that are on their way while the kernels before are at work: as much as keeps memory busy. With the
+// whole ring a norm takes 7 us instead of 4: its loads queue behind.
+constexpr int kEarlyPieces = 6;
+static_assert(kGroup * kStep == kSwizzled);
+
+// How a launch divides its work; computed on the host.
+struct Split {
+  std::int32_t warps;   // of a block that have tiles
+  std::int32_t places;  // of a warp's ring
+  std::int32_t early;   // pieces that a warp has on their way while the kernels before are at work
+};
+
+struct StreamArgs {
+  CUtensorMap weights;  // [k / kSwizzled][n][kSwizzled]
+  LinearArgs linear;
+  Split split;
+};
+
+// Shared memory: rings, x, zeros, the barrier of x, the barriers of the rings.
+__host__ __device__ constexpr std::int32_t x_pitch(std::int64_t k) {
+  return static_cast<std::int32_t>(k) * 2 + 16;  // ldmatrix of 8 rows meets all banks
+}
+__host__ __device__ constexpr std::int32_t bytes_of_x(std::int64_t m, std::int64_t k) {
+  return static_cast<std::int32_t>(m) * x_pitch(k) + kZeroBytes;
+}
+__host__ __device__ constexpr std::int32_t bytes_beside_rings(std::int64_t m, std::int64_t k) {
+  return bytes_of_x(m, k) + 8 + kWarps * kMostPlaces * 8;
+}
+
+__device__ __forceinline__ void copy_piece(std::uint32_t to, const CUtensorMap& from, int row, int group,
+                                           std::uint32_t barrier, std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+      "l"(&from), "r"(0), "r"(row), "r"(group), "r"(barrier), "l"(policy)
+      : "memory");
+}
+
+// The pieces of a warp's tiles in the order in which they are used. One lane has this.
+class Pieces {
+ public:
+  __device__ Pieces(const StreamArgs& args, int first_tile, int tiles, int stride)
+      : args_(args), tile_(first_tile), tiles_(tiles), stride_(stride) {
+    // Nobody reads them again soon: other things, as KV, stay in the L2.
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
+  }
+
+  __device__ __forceinline__ bool ended() const { return tile_ >= tiles_; }
+
+  // Asks for the next one. Beyond the last row there are zeros.
+  __device__ __forceinline__ void load(std::uint32_t to, std::uint32_t barrier) {
+    expect_bytes(barrier, kPieceBytes);
+    copy_piece(to, args_.weights, tile_ * kColumns, depth_ / kSwizzled, barrier, policy_);
+    depth_ += kDepth;
+    if (depth_ >= args_.linear.k) depth_ = 0, tile_ += stride_;
+  }
+
+ private:
+  const StreamArgs& args_;
+  int tile_;
+  const int tiles_, stride_;
+  std::uint64_t policy_;
+  int depth_ = 0;
+};
+
+// A place in a warp's ring.
+struct Place {
+  std::uint32_t memory, barriers;
+  int places, at = 0, phase = 0;
+  __device__ __forceinline__ std::uint32_t piece() const { return memory + at * kPieceBytes; }
+  __device__ __forceinline__ std::uint32_t barrier() const { return barriers + at * 8; }
+  __device__ __forceinline__ void advance() {
+    if (++at == places) at = 0, phase ^= 1;
+  }
+};
+
+// Asks for a warp's pieces. One lane uses it.
+class Feeder {
+ public:
+  __device__ Feeder(const Pieces& pieces, const Place& first) : pieces_(pieces), next_(first), oldest_(first) {}
+
+  // While the kernels before are at work: at most `most` pieces on their way, so that those kernels need not queue for
+  // memory behind them. Returns when the ring is full or x has come.
+  __device__ __forceinline__ void fill_gently(int most, std::uint32_t x_barrier) {
+    while (free_ > 0 && !pieces_.ended()) {
+      if (next_.places - free_ >= most) {
+        while (!has_come(oldest_.barrier(), 0)) {
+          if (has_come(x_barrier, 0)) return;
+        }
+        oldest_.advance();
+      }
+      ask();
+    }
+  }
+  // After one more was multiplied. Two: the ring may not be full yet.
+  __device__ __forceinline__ void refill() {
+    ++free_;
+    for (int i = 0; i < 2 && free_ > 0 && !pieces_.ended(); ++i) ask();
+  }
+
+ private:
+  __device__ __forceinline__ void ask() {
+    pieces_.load(next_.piece(), next_.barrier());
+    next_.advance();
+    --free_;
+  }
+  Pieces pieces_;
+  Place next_, oldest_;
+  int free_ = next_.places;
+};
+
+// What kGroup steps multiply.
+struct Fragments {
+  std::uint32_t w[kGroup][4], x[kGroup / 2][4];
+
+  // `unit`: of the lane's row, as the piece begins; the next ones are exchanged alike.
+  __device__ __forceinline__ void load(std::uint32_t piece, std::uint32_t unit, std::uint32_t from_x,
+                                       std::uint32_t x_step, int group) {
+#pragma unroll
+    for (int i = 0; i < kGroup; i += 2) load_matrices(x[i / 2], from_x + x_step * (group * kSwizzled + i * kStep) * 2);
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) load_matrices(w[i], piece + group * kSwizzledBytes + (unit ^ i * kStep * 2));
+  }
+  __device__ __forceinline__ void multiply(float (&d)[4]) const {
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) {
+      const std::uint32_t b[2] = {x[i / 2][i % 2 * 2], x[i / 2][i % 2 * 2 + 1]};
+      mma_m16n8k16(d, w[i], b);
+    }
+  }
+};
+
+__device__ __forceinline__ void write(const LinearArgs& args, int tile, const float (&d)[4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const std::int64_t n = static_cast<std::int64_t>(tile) * kColumns + lane / 4 + j / 2 * 8;
+    const std::int64_t m = lane % 4 * 2 + j % 2;
+    if (n >= args.n || m >= args.m) continue;
+    const float y = args.bias == nullptr ? d[j] : __fadd_rn(d[j], args.bias[n]);
+    if (args.y_type == ElementType::kBf16) {
+      put(static_cast<Bf16*>(args.y)[m * args.y_stride + n], y);
+    } else {
+      put(static_cast<float*>(args.y)[m * args.y_stride + n], y);
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_constant__ StreamArgs args) {
+  extern __shared__ __align__(1024) char memory[];
+  let_next_kernel_begin();
+  const LinearArgs& linear = args.linear;
+  const int k = static_cast<int>(linear.k), m = static_cast<int>(linear.m);
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int tiles = static_cast<int>((linear.n + kColumns - 1) / kColumns);
+  const int stride = args.split.warps * static_cast<int>(gridDim.x);
+  const int first = warp < args.split.warps ? warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x) : tiles;
+  const std::uint32_t at = shared_address(memory);
+  const std::uint32_t x_at = at + args.split.warps * args.split.places * kPieceBytes;
+  const std::uint32_t x_barrier = x_at + bytes_of_x(m, k), barriers = x_barrier + 8;
+  const Place ring = {at + warp * args.split.places * kPieceBytes, barriers + warp * kMostPlaces * 8,
+                      args.split.places};
+
+  if (warp < kWarps && lane < args.split.places) make_barrier(ring.barriers + lane * 8, 1);
+  if (threadIdx.x == 0) {
+    make_barrier(x_barrier, 1);
+    *reinterpret_cast<uint4*>(memory + (x_at - at) + m * x_pitch(k)) = uint4{0, 0, 0, 0};
+  }
+  publish_barriers();
+  __syncthreads();
+  if (warp == kWarps) {
+    wait_for_kernel_before();
+    if (lane != 0) return;
+    see_writes();
+    expect_bytes(x_barrier, m * k * 2);
+    for (int row = 0; row < m; ++row) {
+      copy_bulk(x_at + row * x_pitch(k), linear.x + row * linear.x_stride, k * 2, x_barrier);
+    }
+    return;
+  }
+  if (first >= tiles) {
+    wait_for_kernel_before();
+    return;
+  }
+  // Weights depend on no other kernel.
+  Feeder feeder(Pieces(args, first, tiles, stride), ring);
+  if (lane == 0) feeder.fill_gently(args.split.early, x_barrier);
+  __syncwarp();
+  wait_for_kernel_before();
+  wait_barrier(x_barrier, 0);
+
+  // Where this lane's rows begin for ldmatrix: of x row lane % 8, elements 8 (lane / 8) on; of a piece rows 0-7 and
+  // 8-15 at its first eight elements, then at its second. Rows that x has not are zeros wherever they are read.
+  const bool has_row = lane % 8 < m;
+  const std::uint32_t x = x_at + (has_row ? lane % 8 * x_pitch(k) + lane / 8 * 16 : m * x_pitch(k));
+  const std::uint32_t x_step = has_row ? 1 : 0;
+  const std::uint32_t row = lane % 16 * kSwizzled * 2, unit = (lane / 16 ^ lane % 8) * 16;
+  Place place = ring;
+  std::uint32_t piece;
+  const auto wait_for_piece = [&] {
+    wait_barrier(place.barrier(), place.phase);
+    piece = place.piece() + row;
+    place.advance();
+  };
+  // The fragments of the next group, of the next piece too, are loaded before this group's products.
+  Fragments fragments[2];
+  wait_for_piece();
+  fragments[0].load(piece, unit, x, x_step, 0);
+#pragma unroll 1
+  for (int tile = first; tile < tiles; tile += stride) {
+    float d[4] = {};
+#pragma unroll 1
+    for (int depth = 0; depth < k; depth += kDepth) {
+      const std::uint32_t x_here = x + x_step * depth * 2;
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        Fragments& next = fragments[(group + 1) % 2];
+        if (group + 1 < kGroups) {
+          next.load(piece, unit, x_here, x_step, group + 1);
+        } else {
+          __syncwarp();  // all lanes have read the piece
+          if (lane == 0) feeder.refill();
+          const bool same_tile = depth + kDepth < k;
+          if (same_tile || tile + stride < tiles) {
+            wait_for_piece();
+            next.load(piece, unit, same_tile ? x_here + x_step * kDepth * 2 : x, x_step, 0);
+          }
+        }
+        if (depth + group * kSwizzled < k) fragments[group % 2].multiply(d);
+      }
+    }
+    write(linear, tile, d);
+  }
+}
+
+std::int64_t num_tiles(const LinearArgs& args) {
+  return (args.n + kColumns - 1) / kColumns;
+}
+
+// As many warps as take the same number of tiles, as far as it goes; fewer where x leaves little for their rings.
+Split split_of(const LinearArgs& args, int num_blocks) {
+  const std::int64_t of_a_block = (num_tiles(args) + num_blocks - 1) / num_blocks;
+  const std::int64_t pieces = (kSharedBytes - bytes_beside_rings(args.m, args.k)) / kPieceBytes;
+  Split split;
+  std::int64_t rounds = (of_a_block + kWarps - 1) / kWarps;
+  do {
+    const std::int64_t warps = (of_a_block + rounds - 1) / rounds;
+    split = {static_cast<std::int32_t>(warps),
+             static_cast<std::int32_t>(std::min<std::int64_t>(pieces / warps, kMostPlaces)),
+             std::max(kEarlyPieces / static_cast<std::int32_t>(warps), 1)};
+    rounds = warps == 1 ? rounds : (of_a_block + warps - 2) / (warps - 1);
+  } while (split.places < kFewestPlaces && split.warps > 1);
+  return split;
+}
+
+cudaError_t num_multiprocessors(int& count) {
+  int device = 0;
+  const cudaError_t error = cudaGetDevice(&device);
+  return error != cudaSuccess ? error : cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+}
+
+// A function of the driver, which no library has that we link. Null: a driver that is too old.
+using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+EncodeTiled encode_tiled() {
+  static const EncodeTiled function = [] {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
+    return error == cudaSuccess && result == cudaDriverEntryPointSuccess ? reinterpret_cast<EncodeTiled>(found)
+                                                                         : nullptr;
+  }();
+  return function;
+}
+
+cudaError_t describe_weights(const LinearArgs& args, CUtensorMap& map) {
+  const EncodeTiled encode = encode_tiled();
+  if (encode == nullptr) return cudaErrorNotSupported;
+  const cuuint64_t sizes[] = {kSwizzled, static_cast<cuuint64_t>(args.n), static_cast<cuuint64_t>(args.k / kSwizzled)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(args.w_stride) * 2, kSwizzled * 2};  // bytes
+  const cuuint32_t box[] = {kSwizzled, kColumns, kDepth / kSwizzled}, steps[] = {1, 1, 1};
+  // With L2_PROMOTION_L2_256B weights come at 4.2 TB/s instead of 4.4 (H200).
+  const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<std::uint16_t*>(args.w), sizes,
+                                 strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+}  // namespace
+
+bool streams(const LinearArgs& args) {
+  const auto addresses = reinterpret_cast<std::uintptr_t>(args.x) | reinterpret_cast<std::uintptr_t>(args.w);
+  const bool aligned = addresses % 16 == 0 && args.x_stride % 8 == 0 && args.w_stride % 8 == 0;
+  constexpr std::int64_t kMostK = kSharedBytes / 2;
+  if (!aligned || args.m > kMostRows || args.k == 0 || args.k > kMostK || args.k % kSwizzled != 0) return false;
+  int most = 0;
+  return num_multiprocessors(most) == cudaSuccess && split_of(args, most).places >= kFewestPlaces;
+}
+
+cudaError_t launch_linear_stream(const LinearArgs& args, cudaStream_t stream) {
+  if (args.m == 0 || args.n == 0) return cudaSuccess;
+  int most = 0;
+  if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(num_tiles(args), most));
+  StreamArgs all = {{}, args, split_of(args, static_cast<int>(blocks))};
+  if (const cudaError_t error = describe_weights(args, all.weights); error != cudaSuccess) return error;
+  const int bytes = all.split.warps * all.split.places * kPieceBytes + bytes_beside_rings(args.m, args.k);
+  return launch_overlapped(stream_kernel, dim3(blocks), kThreads, static_cast<std::size_t>(bytes), stream, all);
+}
+
+cudaError_t prepare_stream_kernel() {
+  return cudaFuncSetAttribute(stream_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+}
+
+}  // namespace mortise::cuda

@@ -1,0 +1,108 @@
+// The kernel for few rows against the plain one, bit by bit: every number of rows, tiles and pieces that do not come
+// out even, and in a chain of kernels that begin before the one before has ended.
+#include "kernels/cuda/linear_stream.hpp"
+
+#include "gpu_fixture.hpp"
+#include "kernels/cuda/compare.hpp"
+#include "kernels/cuda/reference/linear.hpp"
+
+namespace mortise::cuda {
+namespace {
+
+class KernelsCudaLinearStream : public OnGpu {
+ protected:
+  void SetUp() override {
+    OnGpu::SetUp();
+    if (!IsSkipped()) ASSERT_EQ(prepare_stream_kernel(), cudaSuccess);
+  }
+
+  template <typename Out>
+  void expect_reference(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t pad, bool with_bias) {
+    SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << " pad " << pad << " bias " << with_bias);
+    std::mt19937 rng(static_cast<unsigned>(m + n + k));
+    const GpuArray<std::uint16_t> x(static_cast<std::size_t>(m * (k + pad))),
+        w(static_cast<std::size_t>(n * (k + pad)));
+    const GpuArray<float> bias(cpu::random_values<float>(rng, static_cast<std::size_t>(n)));
+    ASSERT_EQ(launch_random(x.data(), m * (k + pad), 1.0f, rng(), nullptr), cudaSuccess);
+    ASSERT_EQ(launch_random(w.data(), n * (k + pad), 0.5f, rng(), nullptr), cudaSuccess);
+    const GpuArray<Out> expected(static_cast<std::size_t>(m * n)), y(static_cast<std::size_t>(m * n));
+    LinearArgs args = {x.data(),
+                       k + pad,
+                       w.data(),
+                       k + pad,
+                       with_bias ? bias.data() : nullptr,
+                       expected.data(),
+                       n,
+                       sizeof(Out) == 2 ? ElementType::kBf16 : ElementType::kF32,
+                       m,
+                       n,
+                       k};
+    ASSERT_TRUE(streams(args));
+    ASSERT_EQ(reference::launch_linear(args, nullptr), cudaSuccess);
+    args.y = y.data();
+    ASSERT_EQ(launch_linear_stream(args, nullptr), cudaSuccess);
+    EXPECT_TRUE(cpu::same_bits(expected.get(), y.get()));
+  }
+};
+
+TEST_F(KernelsCudaLinearStream, GivesTheBitsOfTheReference) {
+  for (const std::int64_t m : {1, 2, 5, 8}) {
+    for (const std::int64_t n : {1, 16, 33, 300, 2112, 4240}) {
+      for (const std::int64_t k : {64, 128, 256, 320, 1024}) {
+        expect_reference<std::uint16_t>(m, n, k, 0, true);
+        expect_reference<float>(m, n, k, 8, false);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(KernelsCudaLinearStream, GivesThemForShapesOfLargeModels) {
+  for (const std::int64_t m : {1, 4, 6}) expect_reference<std::uint16_t>(m, 4096, 14336, 0, false);
+  for (const std::int64_t m : {1, 8}) {
+    expect_reference<std::uint16_t>(m, 28672, 4096, 0, false);
+    expect_reference<float>(m, 60000, 1024, 0, false);  // 29 tiles a multiprocessor: the ring goes round many times
+  }
+}
+
+// x of each product is y of the one before: a product that began to multiply too early would read what lay there.
+TEST_F(KernelsCudaLinearStream, WaitsForTheKernelBefore) {
+  const std::int64_t n = 2048;
+  const int num_products = 12;  // each makes values 45 times as large
+  std::mt19937 rng(7);
+  std::vector<std::uint16_t> values = cpu::random_values<std::uint16_t>(rng, static_cast<std::size_t>(n * n));
+  const GpuArray<std::uint16_t> w(values);
+  values.resize(static_cast<std::size_t>(n));
+  const auto chain = [&](auto launch) {
+    const GpuArray<std::uint16_t> even(values), odd(static_cast<std::size_t>(n));
+    LinearArgs args = {nullptr, n, w.data(), n, nullptr, nullptr, n, ElementType::kBf16, 1, n, n};
+    for (int i = 0; i < num_products; ++i) {
+      args.x = i % 2 == 0 ? even.data() : odd.data();
+      args.y = i % 2 == 0 ? odd.data() : even.data();
+      EXPECT_EQ(launch(args), cudaSuccess);
+    }
+    return even.get();
+  };
+  const auto expected = chain([](const LinearArgs& args) { return reference::launch_linear(args, nullptr); });
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    EXPECT_TRUE(
+        cpu::same_bits(expected, chain([](const LinearArgs& args) { return launch_linear_stream(args, nullptr); })));
+  }
+}
+
+TEST_F(KernelsCudaLinearStream, LeavesWhatItCannotReadToOthers) {
+  const GpuArray<std::uint16_t> x(std::size_t{16} << 10), w(64 * 64);
+  const auto takes = [&](std::int64_t m, std::int64_t k, std::int64_t x_stride, const std::uint16_t* weights) {
+    return streams({x.data(), x_stride, weights, k, nullptr, nullptr, 64, ElementType::kBf16, m, 64, k});
+  };
+  EXPECT_TRUE(takes(8, 64, 64, w.data()));
+  EXPECT_FALSE(takes(9, 64, 64, w.data()));
+  EXPECT_FALSE(takes(1, 32, 32, w.data()));
+  EXPECT_FALSE(takes(1, 64, 65, w.data()));
+  EXPECT_FALSE(takes(1, 64, 64, w.data() + 1));
+  EXPECT_TRUE(takes(6, 14336, 14336, w.data()));
+  EXPECT_FALSE(takes(7, 14336, 14336, w.data()));  // x leaves no room for weights
+}
+
+}  // namespace
+}  // namespace mortise::cuda
