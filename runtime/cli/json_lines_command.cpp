@@ -2,7 +2,6 @@
 
 #include <CLI/Error.hpp>
 #include <algorithm>
-#include <atomic>
 #include <iostream>
 #include <memory>
 
@@ -10,6 +9,7 @@
 #include "cli/stop_signals.hpp"
 #include "error.hpp"
 #include "jsonl/input_lines.hpp"
+#include "jsonl/lost_lines.hpp"
 #include "jsonl/output_lines.hpp"
 #include "jsonl/progress.hpp"
 
@@ -29,26 +29,6 @@ OrderedLinesLimits limits_of(std::int32_t max_num_seqs) {
   OrderedLinesLimits limits;
   limits.max_sequences = std::clamp(kBatches * static_cast<std::size_t>(max_num_seqs), kLeast, kMost);
   return limits;
-}
-
-// `finish` for a reader that may fail: when it is destroyed without a call, `lost_line` says of which line.
-FinishLine tell_when_lost(FinishLine finish, std::size_t number,
-                          const std::shared_ptr<std::atomic<std::size_t>>& lost_line) {
-  struct Watch {
-    Watch(std::size_t line_number, std::shared_ptr<std::atomic<std::size_t>> lost)
-        : number(line_number), lost_line(std::move(lost)) {}
-    ~Watch() {
-      if (!finished) *lost_line = number;
-    }
-    const std::size_t number;
-    const std::shared_ptr<std::atomic<std::size_t>> lost_line;
-    std::atomic<bool> finished = false;
-  };
-  auto watch = std::make_shared<Watch>(number, lost_line);
-  return [finish = std::move(finish), watch = std::move(watch)](LineResult result) {
-    watch->finished = true;
-    finish(std::move(result));
-  };
 }
 
 class LinesRunner {
@@ -89,10 +69,11 @@ class LinesRunner {
     OrderedLinesEvents events;
     // Lines that have no answer because a part failed, or because making it did, are no results: the run ends before
     // them, and the same command does them again.
-    const auto lost_line = std::make_shared<std::atomic<std::size_t>>(0);
+    const LostLines lost;
     const auto check = [&] {
       lines.session.check_health();
-      if (*lost_line > 0) fail(ErrorCode::kInternal, "line {}: its answer could not be made", lost_line->load());
+      if (const auto number = lost.first())
+        fail(ErrorCode::kInternal, "line {}: its answer could not be made", *number);
     };
     events.write = [&](const InputLine& line, LineResult result) {
       if (result.failed) check();
@@ -108,7 +89,7 @@ class LinesRunner {
       return StopSignals::received();
     };
     const auto start = [&](const InputLine& line, FinishLine finish) {
-      return command_.start(lines, line, tell_when_lost(std::move(finish), line.number, lost_line));
+      return command_.start(lines, line, lost.watch(std::move(finish), line.number));
     };
     progress_.begin(state_);
     try {
