@@ -1,18 +1,41 @@
 # mortise_add_library(NAME SOURCES a.cpp ... [LINK lib ...]): a static library of the host, one per folder of runtime/.
-# It sees runtime/ and the plugin API, never plugins/: the ABI is the only door between the two.
+# It sees the plugin API, never plugins/: the ABI is the only door between the two. Of runtime/ it sees its own folder and
+# those of the libraries that it links, directly or through others, and these must have been added before: so no two
+# folders can include each other.
 function(mortise_add_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK")
+  foreach(lib IN LISTS arg_LINK)
+    if(lib MATCHES "^mortise_" AND NOT TARGET ${lib})
+      message(FATAL_ERROR "${name} links ${lib}, which runtime/CMakeLists.txt does not list before it: folders build on each other in one direction")
+    endif()
+  endforeach()
+  file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR}/runtime ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REGEX REPLACE "/.*" "" folder ${path})
+  # A folder that holds nothing but a link to the one that may be included.
+  set(include ${PROJECT_BINARY_DIR}/include)
+  file(MAKE_DIRECTORY ${include}/${folder} ${include}/root)
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/runtime/${folder} ${include}/${folder}/${folder} SYMBOLIC)
+  file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/*.hpp) # every folder's
+  foreach(header IN LISTS headers)
+    get_filename_component(file ${header} NAME)
+    file(CREATE_LINK ${header} ${include}/root/${file} SYMBOLIC)
+  endforeach()
   add_library(${name} STATIC ${arg_SOURCES})
-  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/runtime)
+  target_include_directories(${name} PUBLIC ${include}/${folder} ${include}/root)
   target_link_libraries(${name} PUBLIC ${arg_LINK})
 endfunction()
 
-# mortise_add_test(NAME SOURCES a_test.cpp ... [LINK lib ...] [INCLUDE dir ...]): one gtest program, one ctest entry a case.
+# mortise_add_test(NAME SOURCES a_test.cpp ... [LINK lib ...] [INCLUDE dir ...]): one gtest program, one ctest entry a case,
+# which has its folder below tests/ as its label: ctest -L unit/engine.
 function(mortise_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK;INCLUDE")
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${arg_INCLUDE})
   target_compile_definitions(${name} PRIVATE MORTISE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MORTISE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST)
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  # Hashes of checkpoints are kept in the build's cache folder, and not in the home of whoever runs the tests.
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+                       PROPERTIES TIMEOUT ${MORTISE_TEST_SECONDS} LABELS ${folder}
+                                  ENVIRONMENT XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/test-cache)
 endfunction()

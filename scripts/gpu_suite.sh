@@ -49,7 +49,8 @@ LUA
     parity) run parity 580 python3 tests/parity/transformers_parity.py "$bundle/mortise" cuda
             cat "$out/parity.log" ;;
     exactness) MORTISE_PROPERTY_DEVICE=cuda MORTISE_PROPERTY_MIXES=${MORTISE_PROPERTY_MIXES:-48} \
-                 run exactness 300 "$bundle/tests/exactness_test" ;;
+                 run exactness 300 "$bundle/tests/exactness_test"
+               MORTISE_PROPERTY_DEVICE=cuda MORTISE_NAN_MIXES=${MORTISE_NAN_MIXES:-100} run nan 300 "$bundle/tests/nan_test" ;;
     # racecheck takes the bulk copies of cuBLASLt's kernels for races, and ends with an error of its own where it is told to leave
     # them out: so without the products of the device, whose own kernel is in kernels_cuda_test, and, since it takes a hundred times
     # as long, without the schedules that repeat the kernels' own tests and without the largest groups of those (OfManyRows, OfNested).

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds the release preset with its tests, and runs all of them; then runs each fuzz target for a minute.
-# What CI runs.
+# Installs what is missing, builds the release preset with its tests, and runs all of them; then runs the tests of some folders
+# again under ASan and UBSan, and each fuzz target for a minute. What CI runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,6 +12,7 @@ if [ ! -x .venv/bin/python ]; then python3 -m venv .venv; fi
 
 cmake --preset release -DBUILD_TESTING=ON
 cmake --build --preset release
-ctest --test-dir build/release --output-on-failure -j "$(nproc)"
+ctest --test-dir build/release --output-on-failure --no-tests=error -j "$(nproc)"
 
+scripts/sanitize.sh
 scripts/fuzz.sh 60

@@ -69,22 +69,18 @@ std::size_t row_elements(const mortise_model_dims& dims, std::int32_t num_heads)
 }  // namespace
 
 PrefixSide::PrefixSide(const DevicePart& device, const Component& component, const mortise_model_dims& dims,
-                       const EngineLimits& limits, std::int32_t kv_dtype)
-    : device_(device),
+                       const ExecutionLimits& limits, std::int32_t kv_dtype)
+    : parts_{.device = device, .prefix_groups = (component.capabilities & MORTISE_CAP_CASCADE) != 0},
       instance_(component, {{"block_size", limits.block_size}}, context_of(device)),
       self_(instance_.handle<mortise_attention>()),
       table_(*instance_.table<mortise_attention_table>()),
       dims_(dims),
-      limits_([&] {
-        EngineLimits own = limits;
-        own.prefix_groups = (component.capabilities & MORTISE_CAP_CASCADE) != 0;
-        return own;
-      }()),
+      limits_(limits),
       kv_dtype_(kv_dtype),
-      builder_(device, limits_),
-      upload_(device),
-      out_(device),
-      download_(device) {
+      builder_(parts_, limits_),
+      upload_(parts_.device),
+      out_(parts_.device),
+      download_(parts_.device) {
   step_.struct_size = sizeof step_;
   step_.device = device.self;
   step_.device_table = device.api;
@@ -178,8 +174,7 @@ void PrefixSide::run(std::span<const RowRun> runs, std::int64_t num_rows) {
 }
 
 void PrefixSide::wait() const {
-  mortise_error error = empty_error();
-  check_part(device_.api->stream_synchronize(device_.self, nullptr, &error), error, device_.name);
+  synchronize(parts_.device);
 }
 
 std::optional<std::uint64_t> PrefixSide::kv_bytes_read() const {
@@ -298,7 +293,7 @@ Work PrefixAttention::least_work() const {
 mortise_device_info PrefixAttention::device() const {
   mortise_device_info info{};
   info.struct_size = sizeof info;
-  device_.api->describe(device_.self, &info);
+  device_.value<&mortise_device_table::describe>("describe", mortise_status{MORTISE_INTERNAL}, &info);
   return info;
 }
 

@@ -12,7 +12,7 @@
 #include "bench/cost.hpp"
 #include "bench/model_shape.hpp"
 #include "bench/probes.hpp"
-#include "engine/batch_builder.hpp"
+#include "execution/batch_builder.hpp"
 #include "loader/part_instance.hpp"
 #include "pipeline/description.hpp"
 
@@ -26,7 +26,7 @@ struct PrefixWork {
 class PrefixSide {
  public:
   PrefixSide(const DevicePart& device, const Component& component, const mortise_model_dims& dims,
-             const EngineLimits& limits, std::int32_t kv_dtype);
+             const ExecutionLimits& limits, std::int32_t kv_dtype);
 
   mortise_kv_layout layout() const;
   // Gives it the cache and makes it ready. REQUIRES: kv holds limits.num_blocks blocks of the layout.
@@ -46,12 +46,12 @@ class PrefixSide {
   void plan(std::span<const RowRun> runs);
   mortise_tensor heads(void* data, std::int64_t num_rows, std::int32_t num_heads) const;
 
-  const DevicePart& device_;
+  ShardParts parts_;  // the device; the batches of a cascade tell their groups
   PartInstance instance_;
   mortise_attention* self_;
   const mortise_attention_table& table_;
   const mortise_model_dims& dims_;
-  const EngineLimits limits_;
+  const ExecutionLimits limits_;
   const std::int32_t kv_dtype_;
   BatchBuilder builder_;
   PackedUpload upload_;
@@ -85,7 +85,7 @@ class PrefixAttention {
   PartInstance device_instance_;
   const DevicePart device_;
   mortise_model_dims dims_{};
-  EngineLimits limits_;
+  ExecutionLimits limits_;
   std::uint64_t kv_bytes_per_block_ = 0;
   std::unique_ptr<DeviceBuffer> kv_;
   std::vector<std::int32_t> tokens_;

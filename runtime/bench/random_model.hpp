@@ -6,8 +6,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
+#include "assembly/assembly.hpp"
 #include "bench/model_shape.hpp"
-#include "engine/assembly.hpp"
 
 namespace mortise::bench {
 

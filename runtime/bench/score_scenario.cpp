@@ -4,9 +4,8 @@
 #include <random>
 
 #include "bench/prefill_case.hpp"
-#include "engine/head_pass.hpp"
-#include "engine/step_graphs.hpp"
 #include "error.hpp"
+#include "execution/head_pass.hpp"
 
 namespace mortise::bench {
 namespace {
@@ -44,7 +43,7 @@ class HeadProduct {
       : parts_(subject.assembly().parts()),
         dims_(subject.assembly().dims()),
         most_(subject.assembly().limits().max_logit_rows),
-        head_(parts_, dims_.vocab_size),
+        head_(parts_),
         hidden_(parts_.device),
         rows_(parts_.device) {
     const auto element = static_cast<std::uint64_t>((dims_.dtype & 0xff) / 8);
@@ -57,20 +56,22 @@ class HeadProduct {
   }
 
   double seconds(std::int64_t num_rows) {
-    const mortise_step step = make_step(parts_);
+    mortise_step step{};
+    step.struct_size = sizeof step;
+    step.device = parts_.device.self;
+    step.device_table = parts_.device.api;
+    step.world = 1;
     const double begin = steady_seconds();
     for (std::int64_t first = 0; first < num_rows; first += most_) {
       head_.run(step, hidden_view_, rows_.device<std::int32_t>(numbers_),
                 std::min<std::int64_t>(most_, num_rows - first));
     }
-    mortise_error error = empty_error();
-    check_part(parts_.device.api->stream_synchronize(parts_.device.self, step.stream, &error), error,
-               parts_.device.name);
+    synchronize(parts_.device);
     return steady_seconds() - begin;
   }
 
  private:
-  const Parts parts_;
+  const ShardParts parts_;
   const mortise_model_dims dims_;
   const std::int32_t most_;
   HeadPass head_;

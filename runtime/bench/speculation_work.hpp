@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "engine/assembly.hpp"
+#include "assembly/assembly.hpp"
 #include "engine/engine.hpp"
 
 namespace mortise::bench {

@@ -81,7 +81,7 @@ FileOpener draft_opener_of(const SubjectChoice& choice, const PipelineDescriptio
 mortise_device_info describe_device(const Parts& parts) {
   mortise_device_info info{};
   info.struct_size = sizeof info;
-  parts.device.api->describe(parts.device.self, &info);
+  parts.device.value<&mortise_device_table::describe>("describe", mortise_status{MORTISE_INTERNAL}, &info);
   return info;
 }
 

@@ -106,12 +106,13 @@ Checkpoint Checkpoint::open(const fs::path& folder) {
   check_folder(folder);
   Checkpoint out;
   out.folder_ = folder;
+  std::vector<SafetensorsFile> files;
   if (is_there(folder / kSingleFile)) {
-    out.files_.emplace_back(folder / kSingleFile);
-    out.tensors_ = out.files_.back().tensors();
+    files.emplace_back(folder / kSingleFile);
+    out.tensors_ = files.back().tensors();
   } else if (is_there(folder / kIndexFile)) {
     for (const auto& [shard, names] : read_index(folder / kIndexFile)) {
-      const TensorMap& in_shard = out.files_.emplace_back(folder / shard).tensors();
+      const TensorMap& in_shard = files.emplace_back(folder / shard).tensors();
       for (const std::string& name : names) {
         const auto found = in_shard.find(name);
         if (found == in_shard.end()) {
@@ -124,8 +125,10 @@ Checkpoint Checkpoint::open(const fs::path& folder) {
   } else {
     fail_without_weights(folder);
   }
+  out.files_ = std::make_shared<const std::vector<SafetensorsFile>>(std::move(files));
   out.config_ = read_model_config(folder, prevailing_dtype(out.tensors_));
   out.generation_config_ = read_generation_config(folder, out.config_);
+  out.weights_hash_ = std::make_unique<WeightsHash>(out.tensors_, out.files_);
   return out;
 }
 

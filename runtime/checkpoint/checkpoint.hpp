@@ -15,6 +15,7 @@
 #include "checkpoint/model_config.hpp"
 #include "checkpoint/quantized_matrix.hpp"
 #include "checkpoint/safetensors.hpp"
+#include "checkpoint/weights_hash.hpp"
 
 namespace mortise {
 
@@ -41,12 +42,18 @@ class Checkpoint {
   // checkpoint is not quantised. Error when its tensors do not fit each other. Lives no longer than this object.
   std::optional<QuantizedMatrix> find_quantized(std::string_view name) const;
 
-  // For system_fingerprint: XXH64 over the normalised configuration (without transformers_version and _name_or_path,
-  // which change nothing) and, in the order of names, each tensor's name, dtype, shape and a sample of its bytes: all
-  // of them up to 16 KiB, else 4 pieces of 4 KiB at equal distances, first and last included. So it does not depend on
-  // how the weights are cut into shards or how config.json spells; two models that differ only in a few weights between
-  // the samples share it. Computed at each call; call it once, after the weights were read: then it costs milliseconds.
-  std::uint64_t fingerprint() const;
+  // Starts hashing the weights on threads of its own, beside whatever reads them, unless a file in `cache_folder` has
+  // their hash from an earlier start (HashSidecar). No such file is used or written when `cache_folder` is nullopt or
+  // the checkpoint has no identity(). Call it at most once, before fingerprint().
+  void start_hashing(const std::optional<std::filesystem::path>& cache_folder);
+
+  // The checkpoint's share of the numerics id, "weights HASH; config HASH; defaults HASH". The hashes cover all that
+  // decides answers here: every byte of every tensor with its name, dtype and shape (WeightsHash); the normalised
+  // configuration without transformers_version and _name_or_path, which change nothing; and the end tokens and sampling
+  // defaults that generation_config.json gives. Equal checkpoints have equal fingerprints, wherever their folders are,
+  // however they are cut into shards and however their JSON is spelled. Waits for start_hashing(), or reads all weights
+  // where that was not called. Weights that were made, not read, have a sample in place of all bytes.
+  std::string fingerprint() const;
 
   // What is equal only while the files of the weights are the ones that were opened, unchanged: of each its device,
   // inode, size, and the times of its last modification and of its last change of any kind, in nanoseconds, all as they
@@ -63,9 +70,10 @@ class Checkpoint {
   std::filesystem::path folder_;
   ModelConfig config_;
   GenerationConfig generation_config_;
-  std::vector<SafetensorsFile> files_;
-  std::shared_ptr<const void> owner_;  // of tensors that are in no file
+  std::shared_ptr<const std::vector<SafetensorsFile>> files_;  // null: made weights
+  std::shared_ptr<const void> owner_;                          // of made weights
   TensorMap tensors_;
+  std::unique_ptr<WeightsHash> weights_hash_;  // null: made weights
 };
 
 }  // namespace mortise

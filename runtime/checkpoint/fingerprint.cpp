@@ -1,56 +1,17 @@
 #include <fmt/format.h>
-#include <xxhash.h>
 
-#include <memory>
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <span>
+#include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
 
 #include "checkpoint/checkpoint.hpp"
+#include "checkpoint/hash_sidecar.hpp"
+#include "hasher.hpp"
 
 namespace mortise {
 namespace {
-
-constexpr std::size_t kPieceBytes = 4096;
-constexpr std::size_t kNumPieces = 4;
-
-class Hasher {
- public:
-  Hasher() : state_(XXH64_createState(), &XXH64_freeState) { XXH64_reset(state_.get(), 0); }
-
-  void add(const void* data, std::size_t size) { XXH64_update(state_.get(), data, size); }
-  void add(std::uint64_t value) { add(&value, sizeof value); }
-  // The length goes first, so that two fields never run together.
-  void add(std::string_view text) {
-    add(text.size());
-    add(text.data(), text.size());
-  }
-  std::uint64_t digest() const { return XXH64_digest(state_.get()); }
-
- private:
-  std::unique_ptr<XXH64_state_t, XXH_errorcode (*)(XXH64_state_t*)> state_;
-};
-
-void add_description(Hasher& hasher, const std::string& name, const TensorView& view) {
-  hasher.add(name);
-  hasher.add(view.dtype_name);
-  hasher.add(view.shape.size());
-  for (const std::int64_t extent : view.shape) hasher.add(static_cast<std::uint64_t>(extent));
-  hasher.add(view.bytes.size());
-}
-
-void add_sample(Hasher& hasher, std::span<const std::byte> bytes) {
-  if (bytes.size() <= kPieceBytes * kNumPieces) {
-    hasher.add(bytes.data(), bytes.size());
-    return;
-  }
-  const std::size_t last = bytes.size() - kPieceBytes;
-  for (std::size_t i = 0; i < kNumPieces; ++i) {
-    // last * i overflows at 2^62 bytes, which no file has; last / 3 * i would miss the end.
-    hasher.add(bytes.data() + last * i / (kNumPieces - 1), kPieceBytes);
-  }
-}
 
 std::string config_without_origin(const std::string& text) {
   nlohmann::json config = nlohmann::json::parse(text);
@@ -59,33 +20,67 @@ std::string config_without_origin(const std::string& text) {
   return config.dump();
 }
 
+// What the runtime reads of generation_config.json, one spelling for each meaning.
+std::string canonical(const GenerationConfig& defaults) {
+  nlohmann::json json = {{"eos_token_id", defaults.eos_token_ids}};
+  const auto add = [&](const char* name, const auto& value) {
+    if (value) json[name] = *value;
+  };
+  add("bos_token_id", defaults.bos_token_id);
+  add("pad_token_id", defaults.pad_token_id);
+  add("do_sample", defaults.do_sample);
+  add("temperature", defaults.temperature);
+  add("top_k", defaults.top_k);
+  add("top_p", defaults.top_p);
+  add("min_p", defaults.min_p);
+  add("repetition_penalty", defaults.repetition_penalty);
+  return json.dump();
+}
+
+// Made weights follow from their shapes; the views may repeat a little memory many times over, up to terabytes.
+std::string sample_hash(const TensorMap& tensors) {
+  constexpr std::size_t kSampleBytes = 4096;
+  Hasher hasher;
+  for (const auto& [name, view] : tensors) {
+    add_description(hasher, name, view);
+    hasher.add(view.bytes.data(), std::min(kSampleBytes, view.bytes.size()));
+  }
+  return hasher.hex();
+}
+
 }  // namespace
 
-std::uint64_t Checkpoint::fingerprint() const {
-  Hasher hasher;
-  hasher.add(config_without_origin(config_.json));
-  for (const auto& [name, view] : tensors_) {
-    add_description(hasher, name, view);
-    add_sample(hasher, view.bytes);
+void Checkpoint::start_hashing(const std::optional<std::filesystem::path>& cache_folder) {
+  if (!weights_hash_) return;
+  std::optional<HashSidecar> sidecar;
+  if (const std::optional<std::string> identity = this->identity(); identity && cache_folder) {
+    sidecar.emplace(*cache_folder, folder_, *identity);
   }
-  return hasher.digest();
+  weights_hash_->start(std::move(sidecar));
+}
+
+std::string Checkpoint::fingerprint() const {
+  return fmt::format("weights {}; config {}; defaults {}",
+                     weights_hash_ ? weights_hash_->value() : "sample-" + sample_hash(tensors_),
+                     hash_of(config_without_origin(config_.json)), hash_of(canonical(generation_config_)));
 }
 
 // The files say that the weights are the same ones; which tensors they are, and out of which file each is taken where
 // two have one of its name, is config.json's and the index's to say.
 std::optional<std::string> Checkpoint::identity() const {
-  if (files_.empty()) return std::nullopt;
+  if (files_ == nullptr || files_->empty()) return std::nullopt;
   Hasher hasher;
   hasher.add(config_without_origin(config_.json));
   for (const auto& [name, view] : tensors_) {
     add_description(hasher, name, view);
-    for (std::size_t i = 0; i < files_.size(); ++i) {
-      const auto found = files_[i].tensors().find(name);
-      if (found != files_[i].tensors().end() && found->second.bytes.data() == view.bytes.data()) hasher.add(i);
+    for (std::size_t i = 0; i < files_->size(); ++i) {
+      const TensorMap& in_file = (*files_)[i].tensors();
+      const auto found = in_file.find(name);
+      if (found != in_file.end() && found->second.bytes.data() == view.bytes.data()) hasher.add(i);
     }
   }
-  std::string all = fmt::format("{:016x}", hasher.digest());
-  for (const SafetensorsFile& file : files_) {
+  std::string all = hasher.hex();
+  for (const SafetensorsFile& file : *files_) {
     if (!file.identity()) return std::nullopt;
     all += ' ';
     all += *file.identity();

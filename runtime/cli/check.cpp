@@ -40,12 +40,11 @@ void check_attention(const PipelineDescription& pipeline, const PartInstance& at
                      const mortise_model_dims& dims) {
   mortise_kv_layout layout{};
   layout.struct_size = sizeof layout;
-  mortise_error error = empty_error();
-  const auto* table = attention.table<mortise_attention_table>();
-  const mortise_status status =
-      table->kv_layout(attention.handle<mortise_attention>(), &dims, kv_dtype(pipeline.kv_cache, dims),
-                       pipeline.block_size, &layout, &error);
-  attention.check(status, error, "kv_layout");
+  attention.perform("kv_layout", [&](mortise_error* error) {
+    return attention.table<mortise_attention_table>()->kv_layout(attention.handle<mortise_attention>(), &dims,
+                                                                 kv_dtype(pipeline.kv_cache, dims), pipeline.block_size,
+                                                                 &layout, error);
+  });
   const std::uint64_t blocks =
       layout.bytes_per_block == 0 ? 0 : pipeline.kv_cache.memory_bytes / layout.bytes_per_block;
   if (blocks == 0) {
@@ -79,9 +78,9 @@ void check_pipeline(const PipelineDescription& pipeline) {
   const PartInstance model(*model_choice.component, model_choice.options, context);
   mortise_model_dims dims{};
   dims.struct_size = sizeof dims;
-  mortise_error error = empty_error();
-  const mortise_status status = model.table<mortise_model_table>()->dims(model.handle<mortise_model>(), &dims, &error);
-  model.check(status, error, "dims");
+  model.perform("dims", [&](mortise_error* error) {
+    return model.table<mortise_model_table>()->dims(model.handle<mortise_model>(), &dims, error);
+  });
   print_part("model", model_choice);
   fmt::print("  {:10} {} layers of {}, {} heads ({} kv) of {}, {} tokens, {} positions\n", "", dims.num_layers,
              dims.hidden_size, dims.num_heads, dims.num_kv_heads, dims.head_dim, dims.vocab_size, dims.max_model_len);

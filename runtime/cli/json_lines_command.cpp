@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "cli/earlier_results.hpp"
 #include "cli/stop_signals.hpp"
+#include "cli/waiting_results.hpp"
 #include "error.hpp"
 #include "jsonl/input_lines.hpp"
-#include "jsonl/lost_lines.hpp"
 #include "jsonl/output_lines.hpp"
 #include "jsonl/progress.hpp"
 
@@ -41,6 +42,7 @@ class LinesRunner {
         out_(options.output),
         progress_(label_) {
     if (out_.is_same_file(in_.fd())) fail("{}: is the input and the output; give another -o", out_.name());
+    if (out_.can_continue()) waiting_.emplace(command, options.output);
   }
 
   // The exit code.
@@ -48,53 +50,67 @@ class LinesRunner {
     EarlierResults earlier;
     if (out_.existing() != nullptr && !options_.overwrite) earlier = check_earlier_results(command_, in_, out_);
     state_ = earlier.progress;
-    if (earlier.complete) return report("every line was done before");
+    if (earlier.complete) {
+      if (waiting_) waiting_->discard();
+      return report("every line was done before");
+    }
     state_.bytes_total = in_.size();
 
     Session session(options_.session);
     session.pipeline();  // a broken model is one error, not one for each line
     check_fingerprints(earlier, session, out_);
+    const LinesRun lines{session, created(earlier), kMaxInputLineBytes};
+    if (waiting_ && options_.overwrite) waiting_->discard();
+    if (waiting_) waiting_->start(earlier, session, lines.created);
     out_.start(earlier.output_bytes);
-    const LinesRun lines{session, earlier.created.value_or(in_.modified()), kMaxInputLineBytes};
     const bool complete = run_lines(lines);
+    if (waiting_ && complete) waiting_->discard();
     progress_.finish(state_);
+    if (const std::string text = waiting_ ? waiting_->discarded() : ""; !text.empty())
+      std::cerr << label_ << text << '\n';
     session.close();
     return complete ? report("") : interrupted();
   }
 
  private:
+  // A run that goes on has the time of the one that began.
+  std::int64_t created(const EarlierResults& earlier) const {
+    std::optional<std::int64_t> created = earlier.created;
+    if (!created && waiting_ && !options_.overwrite) created = waiting_->created();
+    return created.value_or(in_.modified());
+  }
+
   // False: stopped by a signal.
   bool run_lines(const LinesRun& lines) {
     const StopSignals signals;
     OrderedLinesEvents events;
-    // Lines that have no answer because a part failed, or because making it did, are no results: the run ends before
-    // them, and the same command does them again.
-    const LostLines lost;
-    const auto check = [&] {
-      lines.session.check_health();
-      if (const auto number = lost.first())
-        fail(ErrorCode::kInternal, "line {}: its answer could not be made", *number);
-    };
+    // Lines that have no answer because a part failed are no results: the run ends before them, and the same command
+    // does them again.
     events.write = [&](const InputLine& line, LineResult result) {
-      if (result.failed) check();
+      if (result.failed) lines.session.check_health();
       out_.write(result.text, StopSignals::received);
       ++state_.num_lines;
+      state_.lines_before += result.from_earlier_run ? 1 : 0;
       state_.num_failed += result.failed ? 1 : 0;
       state_.num_tokens += result.num_tokens;
       state_.bytes_done = line.end;
     };
     events.tick = [&] {
       progress_.update(state_);
-      check();
+      lines.session.check_health();
       return StopSignals::received();
     };
-    const auto start = [&](const InputLine& line, FinishLine finish) {
-      return command_.start(lines, line, lost.watch(std::move(finish), line.number));
+    const auto start = [&](const InputLine& line, FinishLine finish) -> std::size_t {
+      if (std::optional<LineResult> result = waiting_ ? waiting_->find(lines, line) : std::nullopt) {
+        finish(std::move(*result));
+        return 0;
+      }
+      return command_.start(lines, line, std::move(finish));
     };
     progress_.begin(state_);
     try {
       const OrderedLinesLimits limits = limits_of(lines.session.pipeline().assembly.limits().max_num_seqs);
-      return run_ordered_lines(in_, limits, start, events);
+      return run_ordered_lines(in_, limits, start, events, waiting_ ? &waiting_->lines() : nullptr);
     } catch (const Error& error) {
       progress_.clear();
       if (!out_.can_continue()) throw;
@@ -121,6 +137,7 @@ class LinesRunner {
   const std::string label_;
   InputLines in_;
   OutputLines out_;
+  std::optional<WaitingResults> waiting_;  // nullopt: the output is no file
   Progress progress_;
   ProgressState state_;
 };

@@ -13,7 +13,9 @@
 
 #include "cli/commands.hpp"
 #include "error.hpp"
+#include "loader/call_watchdog.hpp"
 #include "loader/host_services.hpp"
+#include "loader/process_end.hpp"
 
 namespace mortise {
 namespace {
@@ -59,7 +61,21 @@ int report(int code, const char* text) {
   return code;
 }
 
+// MORTISE_CALL_LIMIT: seconds after which a call into an active part is reported; others have ten times as long.
+CallLimits call_limits() {
+  CallLimits limits;
+  const char* text = std::getenv("MORTISE_CALL_LIMIT");
+  if (text == nullptr || *text == '\0') return limits;
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  if (*end != '\0' || !(seconds > 0) || seconds > 1e6) {
+    fail("MORTISE_CALL_LIMIT is '{}'; expected seconds, more than 0 and at most 1000000", text);
+  }
+  return {seconds, 10 * seconds};
+}
+
 int run(int argc, char** argv) {
+  const CallWatchdog watchdog(call_limits(), [](const std::string& text) { spdlog::warn("{}", text); });
   CLI::App app("Serves language models out of interchangeable parts", "mortise");
   app.set_version_flag("--version", std::string("mortise ") + kVersion);
   app.require_subcommand(1);
@@ -87,11 +103,14 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace mortise
 
-int main(int argc, char** argv) {
+namespace {
+
+int guarded_run(int argc, char** argv) {
   try {
     mortise::open_standard_descriptors();
     std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write
     mortise::log_to_stderr();
+    mortise::name_plugins_that_end_the_process();
     return mortise::run(argc, argv);
   } catch (const std::bad_alloc&) {
     return mortise::report(1, "out of memory");
@@ -100,4 +119,12 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     return mortise::report(1, error.what());
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int code = guarded_run(argc, argv);
+  mortise::expect_process_end();
+  return code;
 }

@@ -80,13 +80,15 @@ void print_machine(const Component& component) {
     auto* handle = device.handle<mortise_device>();
     mortise_device_info info{};
     info.struct_size = sizeof info;
-    device.check(table->describe(handle, &info), empty_error(), "describe");
+    device.perform("describe", [&](mortise_error*) { return table->describe(handle, &info); });
     fmt::print("  machine       {}\n", plugin_text(info.name, sizeof info.name));
     fmt::print("  isa           {}\n", plugin_text(info.isa, sizeof info.isa));
     if (info.num_threads > 0) fmt::print("  threads       {}\n", info.num_threads);
     fmt::print("  memory        {:.1f} GiB\n", static_cast<double>(info.memory_bytes) / (1 << 30));
     for (const auto& [dtype, name] : {std::pair(MORTISE_BF16, "bf16"), std::pair(MORTISE_F32, "f32")}) {
-      if (const char* id = table->numerics_id(handle, dtype)) fmt::print("  numerics      {} ({})\n", id, name);
+      const char* id = nullptr;
+      device.perform("numerics_id", [&](mortise_error*) { return id = table->numerics_id(handle, dtype), MORTISE_OK; });
+      if (id != nullptr) fmt::print("  numerics      {} ({})\n", id, name);
     }
   } catch (const Error& error) {
     fmt::print("  machine       cannot be used here: {}\n", error.what());

@@ -41,20 +41,41 @@ struct Totals {
   bool cut = false;              // the last line is cut off: the recording was killed
 };
 
-// What differs between two numerics ids, part by part.
-std::string describe_change(const std::string& recorded, const std::string& now) {
-  std::istringstream old_parts(recorded), new_parts(now);
-  std::vector<std::string> changes;
-  std::string a, b;
-  while (true) {
-    const bool more_a = static_cast<bool>(std::getline(old_parts, a, ';'));
-    const bool more_b = static_cast<bool>(std::getline(new_parts, b, ';'));
-    if (!more_a && !more_b) return fmt::format("{}", fmt::join(changes, ", "));
-    if (!more_a) a.clear();
-    if (!more_b) b.clear();
-    for (std::string* text : {&a, &b}) text->erase(0, text->find_first_not_of(' '));
-    if (a != b) changes.push_back(fmt::format("'{}' is now '{}'", a, b));
+std::vector<std::string> parts_of(const std::string& numerics_id) {
+  std::vector<std::string> parts;
+  std::istringstream stream(numerics_id);
+  for (std::string part; std::getline(stream, part, ';');) {
+    part.erase(0, part.find_first_not_of(' '));
+    parts.push_back(std::move(part));
   }
+  return parts;
+}
+
+// What differs between two numerics ids. The first parts are the devices'; of the others the first word says what they
+// are of. Versions of this program may list different parts.
+std::string describe_change(const std::string& recorded, const std::string& now) {
+  const auto kind = [](const std::vector<std::string>& parts, std::size_t i) {
+    return i == 0 ? std::string() : parts[i].substr(0, parts[i].find(' '));
+  };
+  const std::vector<std::string> old_parts = parts_of(recorded);
+  std::vector<std::string> new_parts = parts_of(now), changes;
+  std::vector<bool> found(new_parts.size());
+  for (std::size_t i = 0; i < old_parts.size(); ++i) {
+    std::size_t k = 0;
+    while (k < new_parts.size() && (found[k] || kind(new_parts, k) != kind(old_parts, i))) ++k;
+    if (k == new_parts.size()) {
+      changes.push_back(fmt::format("'{}' is gone", old_parts[i]));
+      continue;
+    }
+    found[k] = true;
+    if (new_parts[k] != old_parts[i]) {
+      changes.push_back(fmt::format("'{}' is now '{}'", old_parts[i], new_parts[k]));
+    }
+  }
+  for (std::size_t k = 0; k < new_parts.size(); ++k) {
+    if (!found[k]) changes.push_back(fmt::format("'{}' is new", new_parts[k]));
+  }
+  return fmt::format("{}", fmt::join(changes, ", "));
 }
 
 bool has_proposer(const OpenPipeline& pipeline, const std::string& name) {

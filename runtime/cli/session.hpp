@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/assembly.hpp"
+#include "assembly/assembly.hpp"
 #include "engine/engine.hpp"
 #include "openai/service.hpp"
 #include "pipeline/pipeline_script.hpp"

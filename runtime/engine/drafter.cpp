@@ -1,11 +1,7 @@
 #include "engine/drafter.hpp"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cmath>
-
-#include "engine/device_memory.hpp"
 
 namespace mortise {
 namespace {
@@ -13,10 +9,7 @@ namespace {
 // Ended sequences that a proposer whose observe keeps failing is still owed. Beyond it the host keeps no more of them.
 constexpr std::size_t kMaxOwed = 100'000;
 
-bool is_power_of_ten(std::uint64_t n) {
-  while (n % 10 == 0 && n > 0) n /= 10;
-  return n == 1;
-}
+constexpr const char* kStepWithout = "the step goes on without its drafts";
 
 }  // namespace
 
@@ -50,19 +43,23 @@ struct Drafter::Telling {
   }
 };
 
-Drafter::Drafter(const Parts& parts, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size)
-    : parts_(parts), limits_(limits), index_(index), vocab_size_(vocab_size) {}
+Drafter::Drafter(const Policies& parts, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size,
+                 RepeatedMessages& messages)
+    : parts_(parts), limits_(limits), index_(index), vocab_size_(vocab_size), messages_(messages) {}
 
-void Drafter::failed(const char* call, std::string_view why) {
+void Drafter::failed(const char* call, const CallResult& result) {
   ++num_failures_;
-  // A proposer that fails in every step must not fill the log.
-  if (!is_power_of_ten(num_failures_)) return;
-  const std::string times = num_failures_ == 1 ? "" : fmt::format(" (failure {})", num_failures_);
-  spdlog::warn("{}: {}: {}; the step goes on without its drafts{}", proposer().name, call, why, times);
+  messages_.warn(proposer().name, call, result,
+                 usable() ? kStepWithout : "it is not called again, requests go on without its drafts");
+}
+
+void Drafter::broke_bound(const std::string& why) {
+  ++num_failures_;
+  messages_.warn(proposer().name, "propose", MORTISE_OK, why, kStepWithout);
 }
 
 void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
-  if (asked.empty()) return;
+  if (asked.empty() || !usable()) return;
   std::vector<std::uint64_t> ids, keys;
   std::vector<std::int32_t> max_drafts, top_ks;
   std::vector<float> temperatures, top_ps, min_ps;
@@ -101,22 +98,20 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
   const std::size_t row_size = gives_distributions() ? width * static_cast<std::size_t>(vocab_size_) : 0;
   std::vector<float> distributions(asked.size() * row_size);
   if (row_size > 0) args.distributions = distributions.data();
-  mortise_error error = empty_error();
-  if (proposer().api->propose(proposer().self, &step, &args, &error) != MORTISE_OK) {
-    return failed("propose", error.message);
-  }
+  const CallResult result = proposer().try_call<&mortise_proposer_table::propose>("propose", &step, &args);
+  if (!result.ok()) return failed("propose", result);
   for (std::size_t i = 0; i < asked.size(); ++i) {
     const std::int32_t length = lengths[i];
     const std::int32_t most = parents.empty() ? asked[i].max_drafts : static_cast<std::int32_t>(width);
     if (length < 0 || length > most) {
-      failed("propose", fmt::format("{} drafts, {} were asked for at most", length, most));
+      broke_bound(fmt::format("{} drafts, {} were asked for at most", length, most));
       continue;
     }
     const auto row = std::span(tokens).subspan(i * width, static_cast<std::size_t>(length));
     const auto wrong =
         std::find_if(row.begin(), row.end(), [&](std::int32_t id) { return id < 0 || id >= vocab_size_; });
     if (wrong != row.end()) {
-      failed("propose", fmt::format("token id {} is not one of the vocabulary's {}", *wrong, vocab_size_));
+      broke_bound(fmt::format("token id {} is not one of the vocabulary's {}", *wrong, vocab_size_));
       continue;
     }
     if (parents.empty()) {
@@ -136,7 +131,7 @@ bool Drafter::take_tree(const Ask& ask, std::span<const std::int32_t> tokens, st
   std::string why;
   std::vector<std::vector<std::int32_t>> paths = paths_of(tokens, parents, ask.max_drafts, why);
   if (!why.empty()) {
-    failed("propose", why);
+    broke_bound(why);
     return false;
   }
   for (std::vector<std::int32_t>& path : paths) {
@@ -162,8 +157,8 @@ bool Drafter::take_distributions(Sequence& sequence, std::span<const float> rows
     const std::span<const float> row = rows.subspan(i * vocab, vocab);
     const bool valid = std::ranges::all_of(row, [](float q) { return q >= 0 && std::isfinite(q); });
     if (valid && row[static_cast<std::size_t>(sequence.drafts[i])] > 0) continue;
-    failed("propose", valid ? "a draft that has no probability in its own distribution"
-                            : "the distribution of a draft has numbers that are no probabilities");
+    broke_bound(valid ? "a draft that has no probability in its own distribution"
+                      : "the distribution of a draft has numbers that are no probabilities");
     return false;
   }
   sequence.draft_distributions.assign(rows.begin(),
@@ -172,7 +167,9 @@ bool Drafter::take_distributions(Sequence& sequence, std::span<const float> rows
 }
 
 std::uint64_t Drafter::num_sequences() const {
-  return proposer().sequences == nullptr ? 0 : proposer().sequences->num_sequences(proposer().self);
+  if (proposer().sequences == nullptr) return 0;
+  return proposer().value_of("num_sequences", std::uint64_t{0},
+                             [&] { return proposer().sequences->num_sequences(proposer().self); });
 }
 
 void Drafter::take_ended(std::span<const std::uint64_t> ended) {
@@ -184,6 +181,7 @@ void Drafter::take_ended(std::span<const std::uint64_t> ended) {
 
 void Drafter::observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
                       const mortise_tensor* hidden) {
+  if (!usable()) return;
   if (known_generation_ != parts_.generation) {
     known_.clear();
     ended_.clear();
@@ -203,11 +201,11 @@ void Drafter::observe(std::span<const StepOutcome> outcomes, std::span<const std
     observation.hidden = hidden;
     observation.hidden_rows = telling.hidden_rows.data();
   }
-  mortise_error error = empty_error();
-  if (proposer().api->observe(proposer().self, &observation, &error) == MORTISE_OK) return ended_.clear();
+  const CallResult result = proposer().try_call<&mortise_proposer_table::observe>("observe", &observation);
+  if (result.ok()) return ended_.clear();
   // What it kept of these is not known: next time it is told their whole histories.
   for (std::uint64_t id : telling.ids) known_[id].num_told = 0;
-  failed("observe", error.message);
+  failed("observe", result);
 }
 
 }  // namespace mortise

@@ -1,15 +1,17 @@
 // runtime/engine/drafter.hpp: one proposer as the engine uses it: what it is told, what it is asked, and what of its
-// answer is used. It may fail or break any bound; that costs drafts, is counted, and logged with its name.
+// answer is used. It may fail or break any bound; that costs drafts, is counted, and logged with its name. After
+// INTERNAL it is dropped: neither told nor asked anything again.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <string_view>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "engine/parts.hpp"
 #include "engine/sequence.hpp"
+#include "loader/repeated_messages.hpp"
 
 namespace mortise {
 
@@ -24,7 +26,11 @@ struct StepOutcome {
 class Drafter {
  public:
   // `index` of parts.proposers. All references outlive this.
-  Drafter(const Parts& parts, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size);
+  Drafter(const Policies& parts, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size,
+          RepeatedMessages& messages);
+
+  // Whether it may be asked.
+  bool usable() const { return !proposer().health->failed(); }
 
   struct Ask {
     Sequence* sequence;
@@ -48,16 +54,18 @@ class Drafter {
   };
 
   const ActiveProposer& proposer() const { return parts_.proposers[index_]; }
-  void failed(const char* call, std::string_view why);
+  void failed(const char* call, const CallResult& result);
+  void broke_bound(const std::string& why);
   bool take_tree(const Ask& ask, std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents);
   bool gives_distributions() const;
   bool take_distributions(Sequence& sequence, std::span<const float> rows);
   void take_ended(std::span<const std::uint64_t> ended);
 
-  const Parts& parts_;
+  const Policies& parts_;
   const EngineLimits& limits_;
   const std::size_t index_;
   const std::int32_t vocab_size_;
+  RepeatedMessages& messages_;
   std::unordered_map<std::uint64_t, Known> known_;  // by sequence
   std::vector<std::uint64_t> ended_;                // of known_: the proposer is yet to be told
   std::uint64_t known_generation_ = 0;

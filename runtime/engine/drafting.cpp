@@ -8,11 +8,11 @@
 
 namespace mortise {
 
-Drafting::Drafting(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size,
-                   std::function<double()> clock)
+Drafting::Drafting(const Policies& parts, const EngineLimits& limits, std::int32_t vocab_size,
+                   RepeatedMessages& messages, std::function<double()> clock)
     : parts_(parts), limits_(limits), clock_(std::move(clock)) {
   for (std::size_t i = 0; i < parts.proposers.size(); ++i) {
-    drafters_.emplace_back(parts, limits, i, vocab_size);
+    drafters_.emplace_back(parts, limits, i, vocab_size, messages);
     stats_.proposers.emplace_back().name = parts.proposers[i].plugin;
   }
 }
@@ -51,7 +51,7 @@ std::int32_t Drafting::allowance(const Sequence& sequence) const {
   const Drafters& drafters = sequence.owner->drafters;
   std::int32_t most = 0;
   for (std::size_t i = 0; i < parts_.proposers.size(); ++i) {
-    if (drafters.allows(i)) most = std::max(most, parts_.proposers[i].max_tokens);
+    if (drafters_[i].usable() && drafters.allows(i)) most = std::max(most, parts_.proposers[i].max_tokens);
   }
   // The step itself yields one token more than the accepted drafts, and the last token of all is never run.
   const std::int32_t left = sequence.max_tokens - sequence.num_generated() - 1;
@@ -94,6 +94,7 @@ void Drafting::propose(const mortise_step& step, std::span<ScheduledSequence> sc
     most_asked_ = std::max(most_asked_, sequence.num_asked);
   }
   for (std::size_t i = 0; i < drafters_.size() && !open.empty(); ++i) {
+    if (!drafters_[i].usable()) continue;
     std::vector<Drafter::Ask> asked;
     for (Drafter::Ask ask : open) {
       ask.max_drafts = std::min(ask.max_drafts, parts_.proposers[i].max_tokens);

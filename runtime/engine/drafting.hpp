@@ -19,10 +19,12 @@ namespace mortise {
 
 class Drafting {
  public:
-  // `clock`: EngineHooks::clock.
-  Drafting(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size, std::function<double()> clock);
+  // `clock`: EngineHooks::clock. All references outlive this.
+  Drafting(const Policies& parts, const EngineLimits& limits, std::int32_t vocab_size, RepeatedMessages& messages,
+           std::function<double()> clock);
 
   // What a request's choice means here. Throws an Error that lists the names when it names no proposer of the pipeline.
+  // A proposer that has failed may be named: which proposer drafts decides speed alone, so the request goes on without.
   // [any thread]
   Drafters drafters_of(const SpeculationChoice& choice) const;
   // Draft tokens that a sequence can use in its next decode step: never beyond its max_tokens or the model's length.
@@ -54,7 +56,7 @@ class Drafting {
   template <typename Work>
   double time_of(const Work& work) const;
 
-  const Parts& parts_;
+  const Policies& parts_;
   const EngineLimits& limits_;
   const std::function<double()> clock_;
   std::deque<Drafter> drafters_;  // of parts_.proposers

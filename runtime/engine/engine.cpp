@@ -3,7 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <array>
+#include <new>
 #include <random>
 #include <utility>
 
@@ -29,23 +29,21 @@ std::uint64_t draw_seed() {
 
 Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer,
                const EngineHooks& hooks)
-    : parts_(std::move(parts)),
+    : policies_(parts),
       limits_(limits),
       model_(std::move(model)),
       tokenizer_(tokenizer),
       watcher_(hooks.watcher),
       trace_(hooks.trace, hooks.name),
       kv_(limits_),
-      planner_(parts_, limits_),
-      drafting_(parts_, limits_, model_.vocab_size, hooks.clock),
+      planner_(policies_, limits_, messages_),
+      drafting_(policies_, limits_, model_.vocab_size, messages_, hooks.clock),
       rows_(limits_.batch_expansion),
-      batch_builder_(parts_.device, limits_),
-      graphs_(parts_, limits_),
-      evaluator_(parts_, limits_, model_.vocab_size),
+      row_work_(model_.vocab_size, limits_.rejection),
+      execution_({std::move(parts)}, limits_),
       inbox_(hooks.queue),
       delivery_(DeliveryPool::default_threads(), [this](RequestId id) { abort(id); }),
       outbox_(delivery_) {
-  if (limits_.padding_block >= 0) warm_up(parts_, limits_, batch_builder_, graphs_, evaluator_.head());
   publish_stats();
   thread_ = std::thread([this] { run(); });
 }
@@ -169,12 +167,7 @@ void Engine::run() {
     try {
       step();
     } catch (const std::exception& exception) {
-      // A device, model or attention that failed cannot be trusted with half a batch: end what runs, keep serving.
-      spdlog::error("step {} failed: {}", counters_.num_steps, exception.what());
-      const auto* error = dynamic_cast<const Error*>(&exception);
-      // The requests passed the checks: none of them can be what is invalid.
-      const bool has_code = error != nullptr && error->code() != ErrorCode::kInvalid;
-      fail_all(exception.what(), has_code ? error->code() : ErrorCode::kInternal);
+      step_failed(exception);
     }
     check_required_parts();
     drop_ended();
@@ -265,6 +258,7 @@ void Engine::drop_pins() {
 }
 
 void Engine::step() {
+  in_step_.clear();
   if (live_.empty()) return;
   drafting_.begin_step();
   trace_.phase("plan");
@@ -274,6 +268,7 @@ void Engine::step() {
   std::vector<ScheduledSequence> scheduled;
   for (const PlannedSequence& planned : plan.scheduled) {
     scheduled.push_back({planned.sequence, planned.num_new_tokens, planned.num_drafts});
+    in_step_.push_back(planned.sequence);
   }
   for (const auto& sequence : plan.preempted) preempt(*sequence);
   std::vector<Sequence*> admitted;
@@ -289,8 +284,7 @@ void Engine::step() {
   if (plan.drop_pins) drop_pins();
 
   trace_.phase("propose");
-  mortise_step step = make_step(parts_);
-  drafting_.propose(step, scheduled);
+  drafting_.propose(execution_.empty_step(), scheduled);
   trace_.phase("build");
   trace_.batch(scheduled);
   std::int32_t num_rows = 0;  // forks of draft trees left out: they belong to the price of the drafts they stand beside
@@ -301,23 +295,19 @@ void Engine::step() {
   set_pins(plan.pins);  // after the plan has got its blocks: it may count on cached ones that are pinned now
   fork_drafts(scheduled);
   rows_.assign(scheduled);
-  const std::optional<BatchBucket> bucket = graphs_.bucket_of(rows_.runs());
-  const mortise_batch& batch =
-      batch_builder_.build(step_id, rows_.runs(), rows_.logit_row_numbers(), ended_ids_, bucket ? &*bucket : nullptr);
-  step.batch = &batch;
+  row_work_.assign(rows_.logit_rows(), scheduled);
 
   trace_.phase("forward");
-  mortise_error error = empty_error();
-  check_part(parts_.attention.api->plan(parts_.attention.self, &step, &error), error, parts_.attention.name);
-  const mortise_tensor hidden = graphs_.forward(step, bucket);
-  counters_.num_rows += static_cast<std::uint64_t>(batch.num_real_tokens);
-  counters_.num_graph_replays = graphs_.num_replays();
-  trace_.phase("sample");
-  std::vector<TokenInfo> infos = evaluator_.evaluate(step, hidden, rows_.logit_rows(), scheduled);
+  const StepWork work{step_id, rows_.runs(), row_work_.draws(), row_work_.scores(), ended_ids_};
+  execution_.launch(work, [this] { trace_.phase("sample"); });
+  counters_.num_rows += static_cast<std::uint64_t>(execution_.num_rows());
+  counters_.num_graph_replays = execution_.num_graph_replays();
+  std::vector<TokenInfo> infos = row_work_.infos(execution_.collect());
   trace_.phase("commit");
-  commit(scheduled, rows_.logit_rows(), std::move(infos), hidden);
+  in_step_.clear();
+  commit(scheduled, rows_.logit_rows(), std::move(infos));
   ended_ids_.clear();  // by now model, attention and proposer have been told
-  drafting_.end_step(scheduled, num_rows, graphs_.is_typical());
+  drafting_.end_step(scheduled, num_rows, execution_.is_typical());
 }
 
 // Gives the further paths of draft trees blocks, as far as blocks, rows and places are left of this step; the others
@@ -342,21 +332,13 @@ void Engine::fork_drafts(std::span<const ScheduledSequence> scheduled) {
       runs -= num_runs(needed);
     }
   }
-  copy_blocks(from, to);
+  execution_.copy_blocks(from, to);
 }
 
 void Engine::copy_tails(std::span<Sequence* const> admitted) {
   std::vector<BlockId> from, to;
   kv_.copy_tails(admitted, from, to);
-  copy_blocks(from, to);
-}
-
-void Engine::copy_blocks(const std::vector<BlockId>& from, const std::vector<BlockId>& to) {
-  if (from.empty()) return;
-  mortise_error error = empty_error();
-  check_part(parts_.attention.api->copy_blocks(parts_.attention.self, nullptr, from.data(), to.data(),
-                                               static_cast<std::int32_t>(from.size()), &error),
-             error, parts_.attention.name);
+  execution_.copy_blocks(from, to);
 }
 
 // Of a sequence with a draft tree: leaves the rows of the path of which most stands. If that is a fork, its drafts and
@@ -401,7 +383,7 @@ void Engine::take_best_path(Sequence& sequence, std::vector<LogitRow>& rows, std
 }
 
 void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
-                    std::vector<TokenInfo> infos, const mortise_tensor& hidden) {
+                    std::vector<TokenInfo> infos) {
   outcomes_.clear();
   std::size_t begin = 0;
   for (std::size_t i = 0; i < scheduled.size(); ++i) {
@@ -420,7 +402,7 @@ void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<c
     take_best_path(sequence, path, path_infos);
     commit_sequence(sequence, path, path_infos, scheduled[i].num_new_tokens);
   }
-  drafting_.observe(outcomes_, ended_ids_, &hidden);
+  drafting_.observe(outcomes_, ended_ids_, &execution_.hidden());
 }
 
 // A draft stands while it equals the token of its row: with coupled verification the one that the target itself drew,
@@ -541,23 +523,54 @@ void Engine::drop_ended() {
   live_.erase(std::remove_if(live_.begin(), live_.end(), gone), live_.end());
 }
 
-void Engine::fail_all(const std::string& why, ErrorCode code) {
-  for (const auto& sequence : live_) {
-    sequence->clear_drafts();
-    Delta delta;
-    delta.error = why;
-    delta.code = code;
-    end(*sequence, FinishReason::kError, std::move(delta));
+// What a failed step costs. A part that says that it cannot go on ends the engine's use (check_required_parts). A part
+// that refuses one step keeps its word on the others: KV is written only to blocks of the step's own sequences, and
+// nothing of them has been committed, so ending them leaves everybody else as they were. After any other failure the
+// books may be wrong.
+void Engine::step_failed(const std::exception& exception) {
+  const auto* const part = dynamic_cast<const PartError*>(&exception);
+  const bool is_memory = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
+                         (part != nullptr && part->status() == MORTISE_RESOURCE_EXHAUSTED);
+  if (execution_.failure()) return;
+  if (in_step_.empty() || !(is_memory || part != nullptr)) {
+    spdlog::error("step {} failed: {}; all requests fail", counters_.num_steps, exception.what());
+    return fail_all(exception.what(), ErrorCode::kInternal);
+  }
+  constexpr const char* kConsequence = "the requests of the step fail, others go on";
+  if (part != nullptr) {
+    messages_.warn(*part, kConsequence);
+  } else {
+    spdlog::warn("step {}: the host has no memory; {}", counters_.num_steps, kConsequence);
+  }
+  const std::string why = is_memory
+                              ? fmt::format(
+                                    "the step ran out of memory ({}); lower max_batched_tokens or max_num_seqs of the "
+                                    "scheduler, or kv_cache.memory",
+                                    exception.what())
+                              : exception.what();
+  for (const auto& sequence : in_step_) {
+    fail_sequence(*sequence, why, is_memory ? ErrorCode::kOverloaded : ErrorCode::kInternal);
   }
 }
 
+void Engine::fail_sequence(Sequence& sequence, const std::string& why, ErrorCode code) {
+  sequence.clear_drafts();
+  Delta delta;
+  delta.error = why;
+  delta.code = code;
+  end(sequence, FinishReason::kError, std::move(delta));
+}
+
+void Engine::fail_all(const std::string& why, ErrorCode code) {
+  for (const auto& sequence : live_) fail_sequence(*sequence, why, code);
+}
+
 void Engine::check_required_parts() {
-  const std::array required = {parts_.device.health.get(), parts_.model.health.get(), parts_.attention.health.get()};
-  for (const PartHealth* health : required) {
-    if (!health->failed()) continue;
-    inbox_.part_failed(health->reason());
-    fail_all(health->reason(), ErrorCode::kUnavailable);
-  }
+  const std::optional<std::string> failure = execution_.failure();
+  if (!failure) return;
+  if (!live_.empty()) spdlog::error("{}; nothing can run any more", *failure);
+  inbox_.part_failed(*failure);
+  fail_all("the pipeline cannot run any more: " + *failure, ErrorCode::kUnavailable);
 }
 
 void Engine::publish_stats() {

@@ -21,7 +21,6 @@
 
 #include "delivery/delivery_pool.hpp"
 #include "delivery/outbox.hpp"
-#include "engine/batch_builder.hpp"
 #include "engine/drafting.hpp"
 #include "engine/hooks.hpp"
 #include "engine/inbox.hpp"
@@ -29,12 +28,12 @@
 #include "engine/parts.hpp"
 #include "engine/planner.hpp"
 #include "engine/request.hpp"
-#include "engine/row_evaluator.hpp"
+#include "engine/row_work.hpp"
 #include "engine/sequence.hpp"
 #include "engine/sequence_kv.hpp"
-#include "engine/step_graphs.hpp"
 #include "engine/step_rows.hpp"
 #include "engine/step_trace.hpp"
+#include "execution/execution.hpp"
 #include "sampling/choice_guides.hpp"
 #include "speculation/speculation_stats.hpp"
 #include "tokenizer/tokenizer.hpp"
@@ -67,7 +66,7 @@ struct EngineStats {
 
 class Engine {
  public:
-  // `parts` are active and, as `tokenizer`, outlive the engine. The thread starts here.
+  // `parts` are active. Where they have no owner they outlive the engine, as `tokenizer` does. The thread starts here.
   Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer,
          const EngineHooks& hooks = {});
   // Aborts what still runs and ends the threads. Returns when every sink has heard of every end.
@@ -94,6 +93,8 @@ class Engine {
   bool drain(std::chrono::steady_clock::time_point deadline) { return inbox_.drain(deadline); }
   EngineHealth health() const { return inbox_.health(); }  // [any thread]
   EngineStats stats() const;                               // [any thread]
+  // The parts that run steps now. [any thread]
+  std::shared_ptr<const PartsSnapshot> parts() const { return execution_.snapshot(); }
 
  private:
   void check_blocks(std::int32_t length, std::int32_t max_tokens) const;
@@ -111,22 +112,23 @@ class Engine {
   void drop_pins();
   void fork_drafts(std::span<const ScheduledSequence> scheduled);
   void copy_tails(std::span<Sequence* const> admitted);
-  void copy_blocks(const std::vector<BlockId>& from, const std::vector<BlockId>& to);
   void take_best_path(Sequence& sequence, std::vector<LogitRow>& rows, std::vector<TokenInfo>& infos);
   void commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
-              std::vector<TokenInfo> infos, const mortise_tensor& hidden);
+              std::vector<TokenInfo> infos);
   void commit_sequence(Sequence& sequence, std::span<const LogitRow> rows, std::span<TokenInfo> infos,
                        std::int32_t num_new_tokens);
   FinishReason end_of(const Sequence& sequence, std::int32_t token) const;
   void end(Sequence& sequence, FinishReason reason, Delta delta);
   void drop_ended();
   void send_outbox();
+  void step_failed(const std::exception& exception);
+  void fail_sequence(Sequence& sequence, const std::string& why, ErrorCode code);
   void fail_all(const std::string& why, ErrorCode code);
   // When the device, the model or the attention may not be called any more: ends all requests and accepts no others.
   void check_required_parts();
   void publish_stats();
 
-  Parts parts_;
+  const Policies policies_;
   const EngineLimits limits_;
   const ModelInfo model_;
   const Tokenizer& tokenizer_;
@@ -134,17 +136,19 @@ class Engine {
   RequestWatcher* const watcher_;
 
   // Engine thread only.
+  RepeatedMessages messages_;
   StepTrace trace_;
   SequenceKv kv_;
   Planner planner_;
   Drafting drafting_;
   StepRows rows_;
-  BatchBuilder batch_builder_;
-  StepGraphs graphs_;
-  RowEvaluator evaluator_;
+  RowWork row_work_;
+  Execution execution_;
   std::deque<std::shared_ptr<Sequence>> live_;  // in order of arrival
   bool any_ended_ = false;                      // since drop_ended()
-  std::vector<std::uint64_t> ended_ids_;        // to be told to the plugins in the next call
+  // Scheduled in the running step, which has committed nothing of them yet: what a failure now costs.
+  std::vector<std::shared_ptr<Sequence>> in_step_;
+  std::vector<std::uint64_t> ended_ids_;  // to be told to the plugins in the next call
   std::vector<StepOutcome> outcomes_;
   LiveRequests requests_;
   Inbox inbox_;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/device_memory.hpp"
 #include "mortise/scheduler.hpp"
 
 namespace mortise {
@@ -218,12 +217,21 @@ BlockId last_cached(const Sequence& sequence, std::int32_t block_size, const Pre
 
 }  // namespace
 
+Planner::Planner(const Policies& parts, const EngineLimits& limits, RepeatedMessages& messages)
+    : parts_(parts),
+      limits_(limits),
+      messages_(messages),
+      starvation_({MORTISE_MAX_IDLE_PLANS, std::int64_t{MORTISE_MAX_PASSED_STEPS} * limits.max_batched_tokens}),
+      unheld_(static_cast<std::size_t>(limits.num_blocks)) {}
+
 void Planner::added(const std::shared_ptr<const Sequence>& sequence) {
   events_.push_back({MORTISE_EVENT_ADDED, sequence->id, sequence->num_tokens(), sequence});
 }
 
 void Planner::ended(std::uint64_t seq_id) {
   events_.push_back({MORTISE_EVENT_ENDED, seq_id, 0, nullptr});
+  starvation_.ended(seq_id);
+  if (starved_ == seq_id) starved_.reset();
 }
 
 void Planner::prefix_resident(std::uint64_t seq_id, std::int32_t num_tokens) {
@@ -234,66 +242,146 @@ void Planner::prefix_evicted(std::uint64_t seq_id) {
   events_.push_back({MORTISE_EVENT_PREFIX_EVICTED, seq_id, 0, nullptr});
 }
 
+namespace {
+
+constexpr const char* kPlanReplaced = "the step runs first come, first served";
+constexpr const char* kSchedulerEnded = "it is not called again, all steps run first come, first served";
+
+}  // namespace
+
 void Planner::send_events() {
   if (events_.empty()) return;
   const EventArrays arrays(events_);
-  const mortise_schedule_events events = arrays.abi();
-  mortise_error error = empty_error();
-  if (parts_.scheduler.api->events(parts_.scheduler.self, &events, &error) != MORTISE_OK) {
-    spdlog::warn("{}: events failed: {}", parts_.scheduler.name, error.message);
-  }
   events_.clear();
+  const mortise_schedule_events events = arrays.abi();
+  const SchedulerPart& scheduler = parts_.scheduler;
+  const CallResult result = scheduler.try_call<&mortise_scheduler_table::events>("events", &events);
+  if (result.ok()) return;
+  messages_.warn(scheduler.name, "events", result,
+                 scheduler.health->failed() ? kSchedulerEnded : "it does not know of these sequences or ends");
 }
 
 StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<Sequence>>& candidates,
                        const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
-  send_events();
+  if (!parts_.scheduler.health->failed()) send_events();
+  events_.clear();  // also when nobody is left to be told
   std::vector<BlockId> paths;
   paths.reserve(candidates.size());
   for (const auto& sequence : candidates) paths.push_back(last_cached(*sequence, limits_.block_size, cache.tree()));
   unheld_.find(paths, cache);
   const View view(candidates, limits_, lookahead, unheld_, cache);
-  PlanArrays arrays(lookahead);
   const mortise_schedule_view abi_view = view.abi(step_id);
-  mortise_schedule_plan plan = arrays.abi();
-  mortise_error error = empty_error();
-  const mortise_status status = parts_.scheduler.api->plan(parts_.scheduler.self, &abi_view, &plan, &error);
-  const std::optional<std::string> breach =
-      status == MORTISE_OK ? find_breach(view, abi_view, plan) : fmt::format("plan failed: {}", error.message);
-  if (breach) {
-    StepPlan fallback = first_come_first_served(view, abi_view);
-    // What the pins and the sharing of blocks leave no room for is no fault of the scheduler.
-    if (status == MORTISE_OK && plan.num_scheduled == 0 && plan.num_preempted == 0 && fallback.drop_pins)
-      return fallback;
-    // The first one is enough to find the plugin; the count is in the statistics.
-    if (num_rejected_++ == 0) {
-      spdlog::warn("{}: bad plan in step {}: {}; running first come, first served", parts_.scheduler.name, step_id,
-                   *breach);
-    }
-    return fallback;
+  if (starved_) {
+    // While a prefix of it is in flight it is no candidate: then the oldest runs.
+    const auto at = std::ranges::find(view.ids, *starved_);
+    return first_come_first_served(view, abi_view, at == view.ids.end() ? 0 : at - view.ids.begin());
   }
-  StepPlan result;
-  for (std::int32_t i = 0; i < plan.num_preempted; ++i) result.preempted.push_back(candidates[arrays.preempted[i]]);
-  for (std::int32_t i = 0; i < plan.num_scheduled; ++i) {
-    const std::int32_t index = arrays.seqs[i], n = arrays.new_tokens[i];
-    result.scheduled.push_back({candidates[index], n, view.drafts(index, n, arrays.drafts[index])});
+  if (parts_.scheduler.health->failed()) return first_come_first_served(view, abi_view);
+  std::optional<StepPlan> plan = ask_scheduler(view, abi_view);
+  if (!plan) return first_come_first_served(view, abi_view);
+  if (const auto starved = find_starved(view, abi_view, *plan)) {
+    return first_come_first_served(view, abi_view, *starved);
   }
-  for (std::int32_t i = 0; i < plan.num_pins; ++i) {
-    result.pins.push_back({candidates[arrays.pins[i]], arrays.pin_tokens[i]});
-  }
-  return result;
+  return std::move(*plan);
 }
 
-// The oldest sequence always runs, if need be with the blocks of the latest; then whoever fits, in order of arrival.
-StepPlan Planner::first_come_first_served(const View& view, const mortise_schedule_view& abi_view) const {
+// The scheduler's plan, checked; nothing if it cannot be used.
+std::optional<StepPlan> Planner::ask_scheduler(const View& view, const mortise_schedule_view& abi_view) {
+  PlanArrays arrays(view.lookahead);
+  const mortise_schedule_view shown = abi_view;  // a copy: what the host reads afterwards is its own
+  mortise_schedule_plan answer = arrays.abi();
+  const SchedulerPart& scheduler = parts_.scheduler;
+  const CallResult result = scheduler.try_call<&mortise_scheduler_table::plan>("plan", &shown, &answer);
+  if (!result.ok()) {
+    ++num_rejected_;
+    messages_.warn(scheduler.name, "plan", result, scheduler.health->failed() ? kSchedulerEnded : kPlanReplaced);
+    return std::nullopt;
+  }
+  // Of the struct the counts alone are the scheduler's to set; it may have overwritten the pointers.
+  mortise_schedule_plan plan = arrays.abi();
+  plan.num_scheduled = answer.num_scheduled;
+  plan.num_preempted = answer.num_preempted;
+  plan.num_pins = answer.num_pins;
+  if (const std::optional<std::string> breach = find_breach(view, abi_view, plan)) {
+    // What the pins and the sharing of blocks leave no room for is no fault of the scheduler.
+    const bool is_empty = plan.num_scheduled == 0 && plan.num_preempted == 0;
+    if (!is_empty || !first_come_first_served(view, abi_view).drop_pins) reject(*breach, kPlanReplaced);
+    return std::nullopt;
+  }
+  const std::vector<std::shared_ptr<Sequence>>& candidates = view.live;
+  StepPlan checked;
+  for (std::int32_t i = 0; i < plan.num_preempted; ++i) checked.preempted.push_back(candidates[arrays.preempted[i]]);
+  for (std::int32_t i = 0; i < plan.num_scheduled; ++i) {
+    const std::int32_t index = arrays.seqs[i], n = arrays.new_tokens[i];
+    checked.scheduled.push_back({candidates[index], n, view.drafts(index, n, arrays.drafts[index])});
+  }
+  for (std::int32_t i = 0; i < plan.num_pins; ++i) {
+    checked.pins.push_back({candidates[arrays.pins[i]], arrays.pin_tokens[i]});
+  }
+  return checked;
+}
+
+void Planner::reject(const std::string& why, const char* consequence) {
+  ++num_rejected_;
+  messages_.warn(parts_.scheduler.name, "plan", MORTISE_OK, "bad plan: " + why, consequence);
+}
+
+// The index of a sequence that the scheduler starves, from now on starved_.
+std::optional<std::size_t> Planner::find_starved(const View& view, const mortise_schedule_view& abi_view,
+                                                 const StepPlan& plan) {
+  std::vector<char> scheduled(view.live.size(), 0);
+  WatchedPlan watched{view.ids, view.priorities, view.states, scheduled};
+  watched.rows = limits_.max_batched_tokens;
+  watched.places = limits_.max_num_seqs;
+  watched.blocks = static_cast<std::int64_t>(view.num_free);
+  CachedFreeBlocks cached_free(abi_view);
+  for (const PlannedSequence& planned : plan.scheduled) {
+    // Ids grow in order of arrival, which is the view's.
+    const auto i =
+        static_cast<std::size_t>(std::ranges::lower_bound(view.ids, planned.sequence->id) - view.ids.begin());
+    scheduled[i] = 1;
+    const std::int32_t rows = planned.num_new_tokens + planned.num_drafts;
+    watched.rows -= rows;
+    watched.blocks -= view.new_blocks(i, rows, !plan.preempted.empty(), cached_free);
+    if (view.running(i)) continue;
+    --watched.places;
+    cached_free.start(static_cast<std::int32_t>(i));
+  }
+  for (std::size_t i = 0; i < view.live.size(); ++i) {
+    if (!view.running(i)) continue;
+    --watched.places;
+    // What the running ones need for their known tokens, and a block each, is not to be had.
+    watched.blocks -= std::max<std::int64_t>(0, view.blocks_for(i, view.remaining(i)) - view.held[i]) + 1;
+  }
+  if (!plan.preempted.empty()) watched.blocks = -1;  // whoever preempts has no room to give
+  const auto need = [&](std::size_t i) -> SequenceNeed {
+    const Sequence& sequence = *view.live[i];
+    const std::int32_t to_generate = std::max(0, sequence.max_tokens - sequence.num_generated());
+    const std::int64_t blocks = view.blocks_for(i, view.remaining(i) + to_generate) + 1;
+    return {view.remaining(i) + to_generate, blocks - (view.running(i) ? view.held[i] : 0)};
+  };
+  const std::optional<StarvationWatch::Starved> starved = starvation_.look(watched, need);
+  if (!starved) return std::nullopt;
+  reject(starved->why, "until it has ended all steps run first come, first served, it first");
+  starved_ = view.ids[starved->index];
+  return starved->index;
+}
+
+// Sequence `first` always runs, if need be with the blocks of the latest; then whoever fits, in order of arrival.
+StepPlan Planner::first_come_first_served(const View& view, const mortise_schedule_view& abi_view,
+                                          std::size_t first) const {
   StepPlan result;
   CachedFreeBlocks cached_free(abi_view);
   auto blocks = static_cast<std::int64_t>(view.num_free);
   std::int32_t rows = 0;
-  std::size_t last = view.live.size();  // sequences from here on are preempted, or wait
+  // Places in the order: `first`, then the others as they came.
+  const auto at = [&](std::size_t place) { return place == 0 ? first : place <= first ? place - 1 : place; };
+  std::size_t last = view.live.size();  // sequences from this place on are preempted, or wait
   std::int64_t num_running = std::count(view.states.begin(), view.states.end(), MORTISE_SEQ_RUNNING);
-  for (std::size_t i = 0; i < last && rows < limits_.max_batched_tokens; ++i) {
-    if (!view.running(i) && num_running >= limits_.max_num_seqs && i != 0) break;
+  for (std::size_t place = 0; place < last && rows < limits_.max_batched_tokens; ++place) {
+    const std::size_t i = at(place);
+    const bool is_first = place == 0;
+    if (!view.running(i) && num_running >= limits_.max_num_seqs && !is_first) continue;
     const std::int32_t budget = limits_.max_batched_tokens - rows;
     const auto rows_of = [&](std::int32_t tokens) { return tokens + view.drafts(i, tokens, view.least_drafts(i)); };
     std::int32_t n = std::min(view.remaining(i), budget);
@@ -306,14 +394,14 @@ StepPlan Planner::first_come_first_served(const View& view, const mortise_schedu
     const auto short_of_room = [&] {
       return new_blocks() > blocks || (!view.running(i) && num_running >= limits_.max_num_seqs);
     };
-    while (i == 0 && short_of_room() && last > 1) {
-      --last;
-      if (!view.running(last)) continue;
-      result.preempted.push_back(view.live[last]);
-      blocks += view.freed[last];
+    while (is_first && short_of_room() && last > 1) {
+      const std::size_t victim = at(--last);
+      if (!view.running(victim)) continue;
+      result.preempted.push_back(view.live[victim]);
+      blocks += view.freed[victim];
       --num_running;
     }
-    if (i == 0 && last == 1 && short_of_room()) {
+    if (is_first && last == 1 && short_of_room()) {
       // Alone it fits: blocks that the others shared, which freed[] of each leaves out, and pinned ones are free now.
       blocks = limits_.num_blocks - (view.running(i) ? view.held[i] : 0);
       result.drop_pins = true;

@@ -1,17 +1,20 @@
 // runtime/engine/planner.hpp: asks the scheduler for a step's plan and checks it. A plan that breaks a bound is
-// replaced for that step by first come, first served: a foreign scheduler can make the engine slow, never wrong and
-// never stuck.
+// replaced for that step by first come, first served, and so are all plans after the scheduler has failed, or while a
+// sequence lives that it starved: a foreign scheduler can make the engine slow, never wrong and never stuck.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/parts.hpp"
 #include "engine/sequence.hpp"
+#include "engine/starvation.hpp"
 #include "kv/kv_cache.hpp"
 #include "kv/unheld_prefixes.hpp"
+#include "loader/repeated_messages.hpp"
 
 namespace mortise {
 
@@ -36,8 +39,8 @@ struct StepPlan {
 
 class Planner {
  public:
-  Planner(const Parts& parts, const EngineLimits& limits)
-      : parts_(parts), limits_(limits), unheld_(static_cast<std::size_t>(limits.num_blocks)) {}
+  // All references outlive this.
+  Planner(const Policies& parts, const EngineLimits& limits, RepeatedMessages& messages);
 
   void added(const std::shared_ptr<const Sequence>& sequence);
   void ended(std::uint64_t seq_id);
@@ -60,10 +63,18 @@ class Planner {
     std::shared_ptr<const Sequence> added;  // ADDED: it may have ended by then
   };
   void send_events();
-  StepPlan first_come_first_served(const View& view, const mortise_schedule_view& abi_view) const;
+  std::optional<StepPlan> ask_scheduler(const View& view, const mortise_schedule_view& abi_view);
+  StepPlan first_come_first_served(const View& view, const mortise_schedule_view& abi_view,
+                                   std::size_t first = 0) const;
+  void reject(const std::string& why, const char* consequence);
+  std::optional<std::size_t> find_starved(const View& view, const mortise_schedule_view& abi_view,
+                                          const StepPlan& plan);
 
-  const Parts& parts_;
+  const Policies& parts_;
   const EngineLimits& limits_;
+  RepeatedMessages& messages_;
+  StarvationWatch starvation_;
+  std::optional<std::uint64_t> starved_;  // a sequence that the scheduler starved, until it has ended
   std::vector<Event> events_;
   UnheldPrefixes unheld_;  // of the candidates
   std::uint64_t num_rejected_ = 0;

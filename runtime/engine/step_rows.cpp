@@ -5,10 +5,8 @@ namespace mortise {
 void StepRows::assign(std::span<const ScheduledSequence> scheduled) {
   runs_.clear();
   logit_rows_.clear();
-  numbers_.clear();
   num_rows_ = 0;
   for (std::size_t i = 0; i < scheduled.size(); ++i) add(static_cast<std::int32_t>(i), scheduled[i]);
-  for (const LogitRow& row : logit_rows_) numbers_.push_back(row.row);
 }
 
 void StepRows::add(std::int32_t index, const ScheduledSequence& scheduled) {

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/batch_builder.hpp"
 #include "engine/sequence.hpp"
+#include "execution/step_work.hpp"
 
 namespace mortise {
 
@@ -47,7 +47,6 @@ class StepRows {
   std::span<const RowRun> runs() const { return runs_; }
   // Ascending by row, and so by sequence.
   std::span<const LogitRow> logit_rows() const { return logit_rows_; }
-  std::span<const std::int32_t> logit_row_numbers() const { return numbers_; }  // their `row`, as a batch takes them
 
  private:
   void add(std::int32_t index, const ScheduledSequence& scheduled);
@@ -57,7 +56,6 @@ class StepRows {
   const bool expands_;
   std::vector<RowRun> runs_;
   std::vector<LogitRow> logit_rows_;
-  std::vector<std::int32_t> numbers_;
   std::int32_t num_rows_ = 0;
 };
 

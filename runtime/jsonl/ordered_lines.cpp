@@ -10,8 +10,10 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "error.hpp"
+#include "jsonl/lost_lines.hpp"
 
 namespace mortise {
 namespace {
@@ -22,6 +24,8 @@ struct Slot {
   InputLine line;  // without its text
   std::size_t num_sequences = 0;
   bool ready = false;
+  bool written = false;
+  bool kept = false;  // the text of the result is among the waiting lines
   LineResult result;
 };
 
@@ -36,11 +40,12 @@ class Board {
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
-  void finish(Slot& slot, LineResult result) {
+  void finish(const std::shared_ptr<Slot>& slot, LineResult result) {
     const std::lock_guard lock(mutex_);
-    slot.result = std::move(result);
-    slot.ready = true;
-    bytes_ += slot.result.text.size();
+    slot->result = std::move(result);
+    slot->ready = true;
+    bytes_ += slot->result.text.size();
+    finished_.push_back(slot);
     const std::uint64_t one = 1;
     // Only a full counter makes this fail, and then the reader wakes anyway.
     if (::write(event_, &one, sizeof one) < 0) return;
@@ -48,6 +53,11 @@ class Board {
   bool is_ready(const Slot& slot) const {
     const std::lock_guard lock(mutex_);
     return slot.ready;
+  }
+  // Those that were finished since the last call.
+  std::vector<std::shared_ptr<Slot>> take_finished() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(finished_, {});
   }
   void add_bytes(std::size_t n) {
     const std::lock_guard lock(mutex_);
@@ -72,21 +82,28 @@ class Board {
  private:
   const int event_;
   mutable std::mutex mutex_;
-  std::size_t bytes_ = 0;  // of lines at work and of finished results
+  std::size_t bytes_ = 0;  // of lines at work and of finished results in memory
+  std::vector<std::shared_ptr<Slot>> finished_;
 };
 
 class Run {
  public:
-  Run(InputLines& in, const OrderedLinesLimits& limits, const StartLine& start, const OrderedLinesEvents& events)
-      : in_(in), limits_(limits), start_(start), events_(events) {}
+  Run(InputLines& in, const OrderedLinesLimits& limits, const StartLine& start, const OrderedLinesEvents& events,
+      WaitingLines* waiting)
+      : in_(in), limits_(limits), start_(start), events_(events), waiting_(waiting) {}
 
   bool run() {
     while (true) {
-      if (events_.tick()) return false;
-      if (write_ready()) continue;
+      const bool stops = events_.tick();
+      if (!stops && write_ready()) continue;
+      keep_waiting();
+      if (stops) return false;
       const bool reads = !input_ended_ && has_room();
       if (reads && read_line()) continue;
       if (input_ended_ && open_.empty()) return true;
+      if (const auto number = lost_.first()) {
+        fail(ErrorCode::kInternal, "line {}: its answer could not be made", *number);
+      }
       board_->wait(reads ? in_.fd() : -1);
     }
   }
@@ -102,9 +119,25 @@ class Run {
     const std::shared_ptr<Slot> slot = std::move(open_.front());
     open_.pop_front();
     num_sequences_ -= slot->num_sequences;
+    slot->written = true;
     board_->drop_bytes(slot->line.num_bytes() + slot->result.text.size());
+    if (slot->kept) slot->result.text = waiting_->read(slot->line.number).value();
     events_.write(slot->line, std::move(slot->result));
+    if (waiting_ != nullptr) waiting_->drop_up_to(slot->line.number);
     return true;
+  }
+
+  // What is finished and not the next to be written leaves the memory for the file.
+  void keep_waiting() {
+    for (const std::shared_ptr<Slot>& slot : board_->take_finished()) {
+      // A line that failed runs again after a break: what failed may have been the run.
+      if (waiting_ == nullptr || slot->written || slot->result.failed) continue;
+      std::string& text = slot->result.text;
+      slot->kept = waiting_->contains(slot->line.number) || waiting_->keep(slot->line.number, text);
+      if (!slot->kept) continue;
+      board_->drop_bytes(text.size());
+      text = {};
+    }
   }
 
   bool read_line() {
@@ -116,7 +149,8 @@ class Run {
     open_.push_back(slot);
     board_->add_bytes(line.num_bytes());
     slot->num_sequences =
-        start_(line, [board = board_, slot](LineResult result) { board->finish(*slot, std::move(result)); });
+        start_(line, lost_.watch([board = board_, slot](LineResult result) { board->finish(slot, std::move(result)); },
+                                 line.number));
     num_sequences_ += slot->num_sequences;
     line.text = {};
     slot->line = std::move(line);
@@ -127,7 +161,9 @@ class Run {
   const OrderedLinesLimits& limits_;
   const StartLine& start_;
   const OrderedLinesEvents& events_;
+  WaitingLines* const waiting_;
   const std::shared_ptr<Board> board_ = std::make_shared<Board>();
+  const LostLines lost_;
   std::deque<std::shared_ptr<Slot>> open_;
   std::size_t num_sequences_ = 0;
   bool input_ended_ = false;
@@ -136,8 +172,8 @@ class Run {
 }  // namespace
 
 bool run_ordered_lines(InputLines& in, const OrderedLinesLimits& limits, const StartLine& start,
-                       const OrderedLinesEvents& events) {
-  return Run(in, limits, start, events).run();
+                       const OrderedLinesEvents& events, WaitingLines* waiting) {
+  return Run(in, limits, start, events, waiting).run();
 }
 
 }  // namespace mortise

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "jsonl/input_lines.hpp"
+#include "jsonl/waiting_lines.hpp"
 
 namespace mortise {
 
@@ -14,9 +15,11 @@ struct LineResult {
   std::string text;
   bool failed = false;
   std::uint64_t num_tokens = 0;  // prompt and generated
+  bool from_earlier_run = false;
 };
 
-// Takes the result of a line, once, on any thread; may be called after the run has ended.
+// Takes the result of a line, once, on any thread; may be called after the run has ended. When all copies of it are
+// destroyed without a call, whoever was to make the result has failed, and the run ends with an Error.
 using FinishLine = std::function<void(LineResult)>;
 
 // Starts the work on a line and returns the number of sequences that it keeps busy. An Error that it throws ends the
@@ -26,8 +29,8 @@ using StartLine = std::function<std::size_t(const InputLine& line, FinishLine fi
 struct OrderedLinesLimits {
   // Sequences at work: enough to fill batches of every size and to let the scheduler choose.
   std::size_t max_sequences = 1024;
-  // Bytes of lines at work and of results that wait for one before them: a token has two bytes of text or more, and
-  // takes eight with the engine. A single line may be above it.
+  // Bytes of lines at work and of results that wait in memory for one before them: a token has two bytes of text or
+  // more, and takes eight with the engine. A single line may be above it.
   std::size_t max_bytes = std::size_t{64} << 20;
 };
 
@@ -39,8 +42,9 @@ struct OrderedLinesEvents {
 };
 
 // Runs all lines that are left in `in`. False: tick() ended it, and lines at work are left alone. `write` gets lines
-// without their text.
+// without their text. A result that must wait for the result of an earlier line is kept in `waiting` (started; its
+// results of lines that `start` finishes at once stay where they are), or in memory where that is nullptr or full.
 bool run_ordered_lines(InputLines& in, const OrderedLinesLimits& limits, const StartLine& start,
-                       const OrderedLinesEvents& events);
+                       const OrderedLinesEvents& events, WaitingLines* waiting = nullptr);
 
 }  // namespace mortise

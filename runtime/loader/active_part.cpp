@@ -1,5 +1,7 @@
 #include "loader/active_part.hpp"
 
+#include <spdlog/spdlog.h>
+
 #include "loader/component.hpp"
 
 namespace mortise {
@@ -66,17 +68,43 @@ std::string status_name(mortise_status status) {
 }
 
 PartError::PartError(const std::string& part, const char* function, mortise_status status, const mortise_error& error)
-    : Error(failure_text(part, function, status, error), code_of(status)), status_(status) {}
+    : Error(failure_text(part, function, status, error), code_of(status)),
+      part_(part),
+      function_(function),
+      status_(status) {}
 
 std::string PartHealth::reason() const {
   const std::lock_guard lock(mutex_);
   return reason_;
 }
 
-void PartHealth::fail(const std::string& reason) {
+bool PartHealth::fail(const std::string& reason) {
   const std::lock_guard lock(mutex_);
-  if (reason_.empty()) reason_ = reason;
+  if (failed()) return false;
+  reason_ = reason;
   failed_.store(true, std::memory_order_release);
+  return true;
+}
+
+const char* PartHealth::lasting_name(const std::string& name) {
+  const char* known = lasting_name_.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  lasting_name_.store(lasting_text(name), std::memory_order_release);
+  return lasting_name_.load(std::memory_order_acquire);
+}
+
+CallResult refused_call(const PartHealth& health) {
+  CallResult result;
+  result.status = MORTISE_UNAVAILABLE;
+  result.error = empty_error();
+  const std::string text = "is not called again after a failure: " + health.reason();
+  text.copy(result.error.message, sizeof result.error.message - 1);
+  return result;
+}
+
+void fail_part(const std::string& part, PartHealth& health, const char* function, const mortise_error& error) {
+  const std::string reason = PartError(part, function, MORTISE_INTERNAL, error).what();
+  if (health.fail(reason)) spdlog::error("{}; the instance is not called again", reason);
 }
 
 }  // namespace mortise

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "error.hpp"
+#include "loader/active_part.hpp"
 #include "mortise/attention.h"
 #include "mortise/device.h"
 #include "mortise/model.h"
@@ -199,12 +200,13 @@ std::string Component::label() const {
 }
 
 std::optional<std::string> Component::refusal(const mortise_query& query) const {
-  mortise_error reason{};
-  reason.struct_size = sizeof reason;
-  const mortise_status status = abi->supports(&query, &reason);
+  mortise_error reason = empty_error();
+  const RunningCall running(lasting_text(fmt::format("{} ({})", label(), file.filename().string())), "supports",
+                            CallKind::kControl);
+  const mortise_status status = contain_exceptions(reason, [&] { return abi->supports(&query, &reason); });
   if (status == MORTISE_OK) return std::nullopt;
   const std::string message = plugin_text(reason.message, sizeof reason.message);
-  return message.empty() ? fmt::format("status {} without a reason", status) : message;
+  return message.empty() ? fmt::format("supports gave no reason ({})", status_name(status)) : message;
 }
 
 std::vector<Component> check_module(const mortise_module* module, const std::filesystem::path& file) {

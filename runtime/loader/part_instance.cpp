@@ -5,20 +5,13 @@
 #include "error.hpp"
 
 namespace mortise {
-namespace {
-
-// "attention 'paged' (paged-cpu.so)"
-std::string label_with_file(const Component& component) {
-  return fmt::format("{} ({})", component.label(), component.file.filename().string());
-}
-
-}  // namespace
 
 PartInstance::PartInstance(const Component& component, nlohmann::json options, const CreateContext& context)
     : component_(&component),
       options_(std::move(options)),
       services_(std::make_unique<HostServices>(component.label(), context.extensions)),
-      instance_(nullptr, Destroy{component.abi}) {
+      health_(std::make_shared<PartHealth>(full_name())),
+      device_health_(context.device_health) {
   const std::string options_text = options_.dump();
   mortise_create_args args{};
   args.struct_size = sizeof args;
@@ -28,42 +21,64 @@ PartInstance::PartInstance(const Component& component, nlohmann::json options, c
   args.model_config = {context.model_config.data(), context.model_config.size()};
   args.rank = context.rank;
   args.world = context.world;
-  mortise_error error = empty_error();
   void* instance = nullptr;
-  const mortise_status status =
-      contain_exceptions(error, [&] { return component.abi->create(services_->host(), &args, &instance, &error); });
-  if (status != MORTISE_OK) throw PartError(label_with_file(component), "create", status, error);
-  if (instance == nullptr)
-    fail("{} ({}): create succeeded without an instance", component.label(), component.file.string());
-  instance_.reset(instance);
+  perform("create",
+          [&](mortise_error* error) { return component.abi->create(services_->host(), &args, &instance, error); });
+  if (instance == nullptr) fail("{}: create: returned OK without an instance", full_name());
+  instance_ = instance;
 }
 
+PartInstance::PartInstance(PartInstance&& other) noexcept
+    : component_(other.component_),
+      options_(std::move(other.options_)),
+      services_(std::move(other.services_)),
+      instance_(std::exchange(other.instance_, nullptr)),
+      health_(other.health_),
+      device_health_(std::move(other.device_health_)),
+      active_(other.active_) {}
+
 PartInstance::~PartInstance() {
-  if (instance_ != nullptr && active_) deactivate();
+  if (instance_ == nullptr) return;
+  if (active_) deactivate();
+  if (!is_abandoned()) {
+    value_of_call(full_name(), *health_, "destroy", 0, [&] { return component_->abi->destroy(instance_), 0; });
+  }
+  // What the instance left running may still call the host.
+  if (is_abandoned()) static_cast<void>(services_.release());
 }
 
 void PartInstance::activate(const mortise_activate_args& args) {
   assert(!active_);
   if (component_->abi->activate != nullptr) {
-    mortise_error error = empty_error();
-    check(contain_exceptions(error, [&] { return component_->abi->activate(instance_.get(), &args, &error); }), error,
-          "activate");
+    perform("activate", [&](mortise_error* error) { return component_->abi->activate(instance_, &args, error); });
   }
   active_ = true;
+  health_->set_active(true);
 }
 
 void PartInstance::deactivate() {
   assert(active_);
-  if (component_->abi->deactivate != nullptr) component_->abi->deactivate(instance_.get());
   active_ = false;
+  health_->set_active(false);
+  if (component_->abi->deactivate == nullptr || is_abandoned()) return;
+  value_of_call(full_name(), *health_, "deactivate", 0, [&] { return component_->abi->deactivate(instance_), 0; });
 }
 
 void PartInstance::check(mortise_status status, const mortise_error& error, const char* doing) const {
-  if (status != MORTISE_OK) throw PartError(label_with_file(*component_), doing, status, error);
+  if (status == MORTISE_OK) return;
+  const PartError failure(full_name(), doing, status, error);
+  if (status == MORTISE_INTERNAL) health_->fail(failure.what());
+  throw failure;
 }
 
 const void* PartInstance::get_ext(const char* id) const {
-  return component_->abi->get_ext == nullptr ? nullptr : component_->abi->get_ext(instance_.get(), id);
+  if (component_->abi->get_ext == nullptr) return nullptr;
+  return value_of_call<const void*>(full_name(), *health_, "get_ext", nullptr,
+                                    [&] { return component_->abi->get_ext(instance_, id); });
+}
+
+std::string PartInstance::full_name() const {
+  return fmt::format("{} ({})", component_->label(), component_->file.filename().string());
 }
 
 }  // namespace mortise

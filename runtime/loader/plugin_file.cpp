@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "error.hpp"
+#include "loader/active_part.hpp"
 #include "loader/elf_file.hpp"
 #include "loader/nearest.hpp"
 #include "loader/private_copy.hpp"
@@ -106,6 +107,7 @@ struct Image {
 
 Image open_image(std::span<const char> bytes, const fs::path& path) {
   const PrivateCopy copy(bytes, path.stem().string());
+  const RunningCall running(lasting_text(fmt::format("plugin file {}", path.string())), "loading", CallKind::kControl);
   try {
     auto library = std::make_unique<boost::dll::shared_library>(
         copy.path(), boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
@@ -114,6 +116,20 @@ Image open_image(std::span<const char> bytes, const fs::path& path) {
   } catch (const std::exception& error) {
     fail("cannot be loaded: {}", load_error(error.what(), copy.path()));
   }
+}
+
+const mortise_module* described_by(Entry* entry) {
+  const mortise_module* module = nullptr;
+  mortise_error error = empty_error();
+  const mortise_status status = contain_exceptions(error, [&] {
+    module = entry();
+    return MORTISE_OK;
+  });
+  if (status != MORTISE_OK) {
+    fail("{}: {} ({}); a plugin's entry only returns its description", MORTISE_PLUGIN_ENTRY_NAME,
+         plugin_text(error.message, sizeof error.message), status_name(status));
+  }
+  return module;
 }
 
 struct Registry {
@@ -140,7 +156,9 @@ const PluginFile& load(const fs::path& path) {
     check_exports(read_elf_exports(bytes));
     image = all.images.emplace(hash, open_image(bytes, path)).first;
   }
-  const mortise_module* module = image->second.entry();
+  const RunningCall running(lasting_text(fmt::format("plugin file {}", path.string())), MORTISE_PLUGIN_ENTRY_NAME,
+                            CallKind::kControl);
+  const mortise_module* module = described_by(image->second.entry);
   auto components = check_module(module, path);
   all.files.push_back(std::make_unique<PluginFile>(
       PluginFile{path, hash, plugin_text(module->id, 200), plugin_text(module->vendor, 200),

@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "lauxlib.h"
-#include "pipeline/lua_patterns.hpp"
 #include "pipeline/lua_state.hpp"
 
 namespace mortise {
@@ -110,7 +109,6 @@ void bound_base_functions(lua_State* L) {
 
 void bound_string_functions(lua_State* L) {
   wrap(L, "rep", &repeat);
-  set_pattern_functions(L);
 }
 
 void bound_table_functions(lua_State* L) {

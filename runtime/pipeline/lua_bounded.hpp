@@ -1,6 +1,7 @@
 // runtime/pipeline/lua_bounded.hpp: functions of Lua's library that could run for ever, or take memory without end,
 // within one call, where no instruction is counted: table.move({}, 1, math.maxinteger - 1, 2), (""):rep(1 << 60). Here
-// they are as scripts get them: the same for everything that a script could mean.
+// they are as scripts get them: the same for everything that a script could mean. The pattern functions (find, match,
+// gmatch, gsub) are the library's own and can backtrack for ever: callback_thread.hpp bounds the wait for those.
 #pragma once
 
 #include "lua.h"
@@ -15,7 +16,7 @@ int call_original(lua_State* L);
 
 // Replace functions in the table on top of the stack, which has those of the library. Raise Lua errors.
 void bound_base_functions(lua_State* L);    // print (to standard error), xpcall
-void bound_string_functions(lua_State* L);  // rep, and those of lua_patterns.hpp
+void bound_string_functions(lua_State* L);  // rep
 void bound_table_functions(lua_State* L);   // insert, remove, move, sort
 
 }  // namespace mortise

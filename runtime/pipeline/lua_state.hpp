@@ -6,8 +6,9 @@
 //
 // Limits: instructions of Lua are counted, and so is what makes one instruction long: memory that is taken, and calls,
 // of C functions too. So the same script meets the limit at the same place on every machine. What is left (comparing
-// long texts, say) is bounded by the time that the thread has computed. C functions that could run for ever within one
-// call are not given to scripts as they are: see lua_bounded.hpp and lua_patterns.hpp.
+// long texts, say) is bounded by the time that the thread has computed. Both limits are checked between instructions:
+// no limit interrupts one call of a C function. lua_bounded.hpp keeps most of the library from running long within one
+// call. The pattern functions still can; callback_thread.hpp bounds the wait for a callback that calls them.
 #pragma once
 
 #include <chrono>

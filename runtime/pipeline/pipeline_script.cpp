@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include "error.hpp"
 #include "lauxlib.h"
+#include "pipeline/callback_thread.hpp"
 #include "pipeline/constructors.hpp"
 #include "pipeline/demo_script.hpp"
 #include "pipeline/lua_json.hpp"
@@ -82,18 +84,21 @@ RequestRoute parse_route(const nlohmann::json& route) {
 
 struct PipelineScript::Impl {
   Impl(std::string script_name, const ScriptLimits& script_limits)
-      : name(std::move(script_name)), limits(script_limits), lua(limits.memory_bytes) {}
+      : name(std::move(script_name)), limits(script_limits), lua(limits.memory_bytes), thread(name) {}
 
   void run(std::string_view text);
   void call(const LuaBudget& budget, const std::function<void(lua_State*)>& body);
   void take_result(lua_State* L);
-  // Calls the script's global function with one argument; false when there is none. `result` reads the value on top.
-  bool callback(const char* function, const nlohmann::json& argument, const std::function<void(lua_State*)>& result);
+  void find_callbacks(lua_State* L);
+  // Calls the script's global function with one argument. `result` reads the value on top.
+  void callback(const char* function, const nlohmann::json& argument, const std::function<void(lua_State*)>& result);
 
   std::string name;
   ScriptLimits limits;
   ScriptParts parts;
   LuaState lua;
+  CallbackThread thread;
+  std::set<std::string> callbacks;  // that the script defined
   std::vector<PipelineDescription> pipelines;
 };
 
@@ -117,6 +122,7 @@ void PipelineScript::Impl::run(std::string_view text) {
     lua_call(L, 0, 1);
     take_result(L);
     lua_settop(L, 0);
+    find_callbacks(L);
     lua_gc(L, LUA_GCCOLLECT);  // closes files that the script left open
   });
   parts.loading = false;
@@ -153,30 +159,35 @@ void PipelineScript::Impl::take_result(lua_State* L) {
   }
 }
 
-bool PipelineScript::Impl::callback(const char* function, const nlohmann::json& argument,
-                                    const std::function<void(lua_State*)>& result) {
-  bool defined = false;
-  call(limits.callback, [&](lua_State* L) {
-    lua_pushglobaltable(L);
+void PipelineScript::Impl::find_callbacks(lua_State* L) {
+  lua_pushglobaltable(L);
+  for (const char* function : {"chat_template", "on_request"}) {
     lua_pushstring(L, function);
     lua_rawget(L, -2);  // raw: an absent one is not a plugin to be looked for
-    if (lua_isnil(L, -1)) return;
-    defined = true;
+    if (!lua_isnil(L, -1)) callbacks.insert(function);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+void PipelineScript::Impl::callback(const char* function, const nlohmann::json& argument,
+                                    const std::function<void(lua_State*)>& result) {
+  call(limits.callback, [&](lua_State* L) {
+    lua_getglobal(L, function);
     push_json(L, argument);
     lua_call(L, 1, 1);
     result(L);
   });
-  return defined;
 }
 
-PipelineScript::PipelineScript(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+PipelineScript::PipelineScript(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 PipelineScript::PipelineScript(PipelineScript&&) noexcept = default;
 PipelineScript& PipelineScript::operator=(PipelineScript&&) noexcept = default;
 PipelineScript::~PipelineScript() = default;
 
 PipelineScript PipelineScript::from_text(std::string_view text, const std::string& name, const fs::path& folder,
                                          const PluginCatalog& catalog, const ScriptLimits& limits) {
-  auto impl = std::make_unique<Impl>(name, limits);
+  auto impl = std::make_shared<Impl>(name, limits);
   impl->parts.catalog = &catalog;
   impl->parts.folder = fs::absolute(folder).lexically_normal();
   impl->run(text);
@@ -196,29 +207,36 @@ const std::vector<PipelineDescription>& PipelineScript::pipelines() const {
   return impl_->pipelines;
 }
 
+// The work of both callbacks has copies of all that it uses, since it may go on when the caller has stopped waiting.
 std::optional<std::string> PipelineScript::chat_template(const nlohmann::json& messages) {
-  std::optional<std::string> text;
-  impl_->callback("chat_template", messages, [&](lua_State* L) {
-    if (lua_type(L, -1) != LUA_TSTRING) {
-      fail("{}: chat_template returned a {}; expected a text", impl_->name, luaL_typename(L, -1));
-    }
-    std::size_t size = 0;
-    const char* data = lua_tolstring(L, -1, &size);
-    text.emplace(data, size);
+  if (!impl_->callbacks.contains("chat_template")) return std::nullopt;
+  const auto text = std::make_shared<std::string>();
+  impl_->thread.run("chat_template", impl_->limits.callback_wait, [impl = impl_, messages, text] {
+    impl->callback("chat_template", messages, [&](lua_State* L) {
+      if (lua_type(L, -1) != LUA_TSTRING) {
+        fail("{}: chat_template returned a {}; expected a text", impl->name, luaL_typename(L, -1));
+      }
+      std::size_t size = 0;
+      const char* data = lua_tolstring(L, -1, &size);
+      text->assign(data, size);
+    });
   });
-  return text;
+  return std::move(*text);
 }
 
 std::optional<RequestRoute> PipelineScript::on_request(const nlohmann::json& request) {
-  std::optional<RequestRoute> route;
-  impl_->callback("on_request", request, [&](lua_State* L) {
-    try {
-      route = parse_route(to_json(L, -1));
-    } catch (const Error& error) {
-      fail("{}: {}", impl_->name, error.what());
-    }
+  if (!impl_->callbacks.contains("on_request")) return std::nullopt;
+  const auto route = std::make_shared<RequestRoute>();
+  impl_->thread.run("on_request", impl_->limits.callback_wait, [impl = impl_, request, route] {
+    impl->callback("on_request", request, [&](lua_State* L) {
+      try {
+        *route = parse_route(to_json(L, -1));
+      } catch (const Error& error) {
+        fail("{}: {}", impl->name, error.what());
+      }
+    });
   });
-  return route;
+  return std::move(*route);
 }
 
 }  // namespace mortise

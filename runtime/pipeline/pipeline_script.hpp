@@ -5,7 +5,8 @@
 //   chat_template(messages) -> text      messages as in a chat request: { { role = ..., content = ... }, ... }
 //   on_request(request)     -> nil, or { priority = integer, group = text, proposer = text, max_draft_tokens = integer
 //   }
-// and has the global script_dir, the absolute folder of the script.
+// and has the global script_dir, the absolute folder of the script. What these two are when the script has run decides
+// whether they are called.
 #pragma once
 
 #include <filesystem>
@@ -30,7 +31,9 @@ struct RequestRoute {
   std::optional<std::int32_t> max_draft_tokens;
 };
 
-// Used by one thread at a time, callbacks included. Movable; descriptions move with it.
+// Used by one thread at a time, callbacks included. Movable; descriptions move with it. A callback that does not return
+// in time is abandoned (callback_thread.hpp): its caller gets an Error (kInternal), and so does every later one
+// (kUnavailable) until it has returned.
 class PipelineScript {
  public:
   // Runs the script. Throws an Error with file and line. Nothing of a model is loaded.
@@ -55,8 +58,8 @@ class PipelineScript {
 
  private:
   struct Impl;
-  explicit PipelineScript(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit PipelineScript(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;  // shared with a callback's thread
 };
 
 }  // namespace mortise

@@ -3,48 +3,11 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "error.hpp"
 
 namespace mortise {
-
-// Everything that lies in the device's memory or stands for what does.
-struct Runner::Machine {
-  Machine(const Parts& parts, const EngineLimits& limits, std::int32_t vocab_size)
-      : kv(limits.num_blocks, limits.block_size, limits.prefix_cache),
-        builder(parts.device, limits),
-        graphs(parts, limits),
-        head(parts, vocab_size),
-        upload(parts.device),
-        download(parts.device),
-        results(parts.device) {}
-
-  RunnerKv kv;
-  BatchBuilder builder;
-  StepGraphs graphs;
-  HeadPass head;
-  PackedUpload upload;
-  Download download;
-  DeviceBuffer results;
-
-  // The sampling arguments of the rows that are drawn now.
-  std::vector<float> temperatures, top_ps, min_ps;
-  std::vector<std::int32_t> top_ks;
-  std::vector<std::uint64_t> keys;
-  std::vector<std::int64_t> positions;
-  std::vector<std::vector<std::int32_t>> banned;  // ascending, of each row
-  std::vector<std::int32_t> edit_offsets, edit_ids;
-  std::vector<float> edit_biases, edit_repetitions, edit_subtracts;
-
-  void set_arguments(std::span<RunnerSequence* const> drawn, const mortise_runner_step& wanted);
-  // A token for each row; valid until the next call.
-  std::span<const std::int32_t> draw(const DevicePart& device, const mortise_step& step, const mortise_tensor& logits,
-                                     std::size_t count);
-  // The next draw goes without these, one of each row.
-  void ban(std::span<const std::int32_t> tokens);
-};
 
 namespace {
 
@@ -54,77 +17,13 @@ std::size_t num_choices_of(const mortise_runner_step& step) {
 
 }  // namespace
 
-void Runner::Machine::set_arguments(std::span<RunnerSequence* const> drawn, const mortise_runner_step& wanted) {
-  for (auto* array : {&temperatures, &top_ps, &min_ps, &edit_biases, &edit_repetitions, &edit_subtracts})
-    array->clear();
-  for (auto* array : {&top_ks, &edit_offsets, &edit_ids}) array->clear();
-  keys.clear();
-  positions.clear();
-  banned.clear();
-  for (const RunnerSequence* sequence : drawn) {
-    const std::size_t i = sequence->step_index;
-    temperatures.push_back(wanted.temperatures[i]);
-    top_ks.push_back(wanted.top_ks == nullptr ? 0 : wanted.top_ks[i]);
-    top_ps.push_back(wanted.top_ps == nullptr ? 1 : wanted.top_ps[i]);
-    min_ps.push_back(wanted.min_ps == nullptr ? 0 : wanted.min_ps[i]);
-    keys.push_back(wanted.keys[i]);
-    positions.push_back(sequence->num_tokens());
-  }
-}
-
-void Runner::Machine::ban(std::span<const std::int32_t> tokens) {
-  banned.resize(tokens.size());
-  edit_ids.clear();
-  edit_offsets.assign(1, 0);
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] >= 0) banned[i].insert(std::ranges::upper_bound(banned[i], tokens[i]), tokens[i]);
-    edit_ids.insert(edit_ids.end(), banned[i].begin(), banned[i].end());
-    edit_offsets.push_back(static_cast<std::int32_t>(edit_ids.size()));
-  }
-  edit_biases.assign(edit_ids.size(), -std::numeric_limits<float>::infinity());
-  edit_repetitions.assign(edit_ids.size(), 1);
-  edit_subtracts.assign(edit_ids.size(), 0);
-}
-
-std::span<const std::int32_t> Runner::Machine::draw(const DevicePart& device, const mortise_step& step,
-                                                    const mortise_tensor& logits, std::size_t count) {
-  upload.clear();
-  const auto put = [&](const auto& values) {
-    return upload.put(std::span<const typename std::decay_t<decltype(values)>::value_type>(values));
-  };
-  const std::size_t temperature = put(temperatures), top_k = put(top_ks), top_p = put(top_ps), min_p = put(min_ps),
-                    key = put(keys), position = put(positions), offset = put(edit_offsets), id = put(edit_ids),
-                    bias = put(edit_biases), repetition = put(edit_repetitions), subtract = put(edit_subtracts);
-  upload.upload();
-  mortise_sample_args args{};
-  args.struct_size = sizeof args;
-  args.logits = &logits;
-  args.temperatures = upload.device<float>(temperature);
-  args.top_ks = upload.device<std::int32_t>(top_k);
-  args.top_ps = upload.device<float>(top_p);
-  args.min_ps = upload.device<float>(min_p);
-  args.keys = upload.device<std::uint64_t>(key);
-  args.positions = upload.device<std::int64_t>(position);
-  if (!edit_ids.empty()) args.edit_offsets = upload.device<std::int32_t>(offset);
-  args.edit_ids = upload.device<std::int32_t>(id);
-  args.edit_biases = upload.device<float>(bias);
-  args.edit_repetitions = upload.device<float>(repetition);
-  args.edit_subtracts = upload.device<float>(subtract);
-  args.tokens = static_cast<std::int32_t*>(results.reserve(count * sizeof(std::int32_t)));
-  mortise_error error = empty_error();
-  check_part(device.api->sample(device.self, step.stream, &args, &error), error, device.name);
-  return download.fetch(args.tokens, count);
-}
-
-Runner::Runner(std::unique_ptr<ModelStack> stack, const RunnerSizes& sizes)
-    : stack_(std::move(stack)), target_vocab_size_(sizes.target_vocab_size) {
+Runner::Runner(std::shared_ptr<ModelStack> stack, const RunnerSizes& sizes)
+    : stack_(std::move(stack)), prefix_cache_(sizes.prefix_cache), target_vocab_size_(sizes.target_vocab_size) {
   limits_.max_num_seqs = sizes.max_num_seqs;
   limits_.max_batched_tokens = sizes.max_batched_tokens;
   limits_.max_logit_rows = stack_->max_logit_rows(sizes.max_batched_tokens);
   limits_.max_model_len = stack_->dims().max_model_len;
   limits_.block_size = stack_->block_size();
-  limits_.prefix_cache = sizes.prefix_cache;
-  limits_.prefix_groups = (stack_->attention().component().capabilities & MORTISE_CAP_CASCADE) != 0;
   // After a full acceptance the last draft and the bonus token are run together; such steps are worth a graph.
   limits_.max_draft_tokens = 1;
 }
@@ -152,9 +51,8 @@ void Runner::activate_kv(std::int32_t num_blocks) {
   if (stack_->parts().graphs != nullptr) limits_.padding_block = num_blocks;
   stack_->bind_kv(num_blocks);
   stack_->activate_attention(sizes());
-  machine_ = std::make_unique<Machine>(stack_->parts(), limits_, stack_->dims().vocab_size);
-  if (limits_.padding_block >= 0)
-    warm_up(stack_->parts(), limits_, machine_->builder, machine_->graphs, machine_->head);
+  kv_ = std::make_unique<RunnerKv>(limits_.num_blocks, limits_.block_size, prefix_cache_);
+  execution_ = std::make_unique<Execution>(std::vector<ShardParts>{parts_of(stack_)}, limits_);
 }
 
 void Runner::check(const mortise_runner_tokens& tokens) const {
@@ -178,7 +76,7 @@ void Runner::update(const mortise_runner_tokens& tokens) {
     const auto begin = sequence.tokens.begin() + tokens.begins[i];
     // KV stays as far as the tokens do: drafts that were accepted need not be run again.
     const auto equal = std::mismatch(begin, sequence.tokens.end(), fresh.begin(), fresh.end()).first;
-    machine_->kv.cut(sequence, static_cast<std::int32_t>(equal - sequence.tokens.begin()));
+    kv_->cut(sequence, static_cast<std::int32_t>(equal - sequence.tokens.begin()));
     if (sequence.first_unknown >= tokens.begins[i]) sequence.first_unknown = RunnerSequence::kNone;
     sequence.tokens.erase(begin, sequence.tokens.end());
     for (const std::int32_t token : fresh) append(sequence, token);
@@ -198,7 +96,8 @@ void Runner::end(std::span<const std::uint64_t> ids) {
   for (const std::uint64_t id : ids) {
     const auto known = sequences_.find(id);
     if (known == sequences_.end()) continue;
-    machine_->kv.release(known->second);
+    kv_->release(known->second);
+    if (known->second.batch_id != 0) ended_.push_back(known->second.batch_id);
     sequences_.erase(known);
   }
 }
@@ -218,16 +117,16 @@ void Runner::begin_step(const mortise_runner_step& step) {
     sequence.step_index = static_cast<std::size_t>(i);
     std::fill_n(step.sampled + static_cast<std::size_t>(i) * num_choices_of(step), num_choices_of(step), -1);
     if (sequence.num_tokens() > limits_.max_model_len || sequence.first_unknown != RunnerSequence::kNone) {
-      machine_->kv.release(sequence);  // it will not be run again
+      kv_->release(sequence);  // it will not be run again
     } else {
-      machine_->kv.cut(sequence, sequence.num_tokens() - 1);  // the last token's row is what the next is drawn from
+      kv_->cut(sequence, sequence.num_tokens() - 1);  // the last token's row is what the next is drawn from
       wanted_.push_back(&sequence);
     }
   }
 }
 
 void Runner::run_step(const mortise_runner_step& step) {
-  const std::size_t count = machine_->kv.reserve(wanted_, sequences_, num_steps_);
+  const std::size_t count = kv_->reserve(wanted_, sequences_, num_steps_);
   if (count < wanted_.size()) warn_of_full_pool();
   const auto runnable = std::span<RunnerSequence* const>(wanted_).first(count);
   for (std::size_t next = 0; next < runnable.size();) {
@@ -241,7 +140,7 @@ void Runner::add_rows(std::span<RunnerSequence* const> runnable, std::size_t& ne
   runs_.clear();
   running_.clear();
   drawing_.clear();
-  logit_rows_.clear();
+  draws_.rows.clear();
   std::int32_t rows = 0;
   while (next < runnable.size() && rows < limits_.max_batched_tokens &&
          runs_.size() < static_cast<std::size_t>(limits_.max_num_seqs)) {
@@ -249,7 +148,8 @@ void Runner::add_rows(std::span<RunnerSequence* const> runnable, std::size_t& ne
     const std::int32_t missing = sequence.num_tokens() - sequence.num_computed;
     const std::int32_t count = std::min(missing, limits_.max_batched_tokens - rows);
     RowRun run;
-    run.seq_id = static_cast<std::uint64_t>(sequence.step_index);
+    if (sequence.batch_id == 0) sequence.batch_id = next_batch_id_++;
+    run.seq_id = sequence.batch_id;
     run.first = sequence.num_computed;
     run.known = std::span<const std::int32_t>(sequence.tokens)
                     .subspan(static_cast<std::size_t>(run.first), static_cast<std::size_t>(count));
@@ -258,62 +158,64 @@ void Runner::add_rows(std::span<RunnerSequence* const> runnable, std::size_t& ne
     running_.push_back(&sequence);
     rows += count;
     if (count < missing) return;
-    logit_rows_.push_back(rows - 1);
+    draws_.rows.push_back(rows - 1);
     drawing_.push_back(&sequence);
     ++next;
   }
 }
 
 void Runner::run_pass(const mortise_runner_step& wanted) {
-  const Parts& parts = stack_->parts();
-  const std::optional<BatchBucket> bucket = machine_->graphs.bucket_of(runs_);
-  const mortise_batch& batch =
-      machine_->builder.build(num_passes_++, runs_, logit_rows_, {}, bucket ? &*bucket : nullptr);
-  mortise_step step = make_step(parts);
-  step.batch = &batch;
-  mortise_error error = empty_error();
-  check_part(parts.attention.api->plan(parts.attention.self, &step, &error), error, parts.attention.name);
-  const mortise_tensor hidden = machine_->graphs.forward(step, bucket);
-  num_rows_ += static_cast<std::uint64_t>(batch.num_real_tokens);
-  for (std::size_t i = 0; i < running_.size(); ++i) {
-    running_[i]->num_computed += runs_[i].num_rows();
-  }
-  draw(step, hidden, wanted);
-  for (RunnerSequence* sequence : running_) machine_->kv.publish(*sequence);
+  set_draws(wanted);
+  execution_->launch({num_passes_++, runs_, draws_, no_scores_, ended_});
+  ended_.clear();  // attention and model have been told
+  num_rows_ += static_cast<std::uint64_t>(execution_->num_rows());
+  const StepResults results = execution_->collect();
+  for (std::size_t i = 0; i < running_.size(); ++i) running_[i]->num_computed += runs_[i].num_rows();
+  take_tokens(results, wanted);
+  for (RunnerSequence* sequence : running_) kv_->publish(*sequence);
 }
 
-void Runner::draw(const mortise_step& step, const mortise_tensor& hidden, const mortise_runner_step& wanted) {
-  Machine& m = *machine_;
-  const auto limit = static_cast<std::size_t>(limits_.max_logit_rows);
-  const auto vocab_size = static_cast<std::size_t>(stack_->dims().vocab_size);
-  for (std::size_t first = 0; first < drawing_.size(); first += limit) {
-    const auto drawn =
-        std::span<RunnerSequence* const>(drawing_).subspan(first, std::min(limit, drawing_.size() - first));
-    const mortise_tensor logits =
-        m.head.run(step, hidden, step.batch->device_logit_rows + first, static_cast<std::int64_t>(drawn.size()));
-    sample(step, logits, drawn, wanted);
-    if (wanted.logits == nullptr) continue;
-    const auto stride = static_cast<std::size_t>(logits.stride[0]);
-    const auto values = m.download.fetch(static_cast<const float*>(logits.data), drawn.size() * stride);
-    for (std::size_t i = 0; i < drawn.size(); ++i) {
-      std::ranges::copy(values.subspan(i * stride, vocab_size), wanted.logits + drawn[i]->step_index * vocab_size);
+// The sampling arguments of the rows of draws_, as the step has them for their sequences.
+void Runner::set_draws(const mortise_runner_step& wanted) {
+  SamplingArrays arrays;
+  for (const RunnerSequence* sequence : drawing_) {
+    const std::size_t i = sequence->step_index;
+    arrays.temperatures.push_back(wanted.temperatures[i]);
+    arrays.top_ks.push_back(wanted.top_ks == nullptr ? 0 : wanted.top_ks[i]);
+    arrays.top_ps.push_back(wanted.top_ps == nullptr ? 1 : wanted.top_ps[i]);
+    arrays.min_ps.push_back(wanted.min_ps == nullptr ? 0 : wanted.min_ps[i]);
+    arrays.keys.push_back(wanted.keys[i]);
+    arrays.positions.push_back(sequence->num_tokens());
+    arrays.edit_offsets.push_back(0);
+    arrays.allowed_index.push_back(-1);
+  }
+  draws_.sampling = std::move(arrays);
+  draws_.num_top.assign(drawing_.size(), -1);
+  draws_.num_choices = static_cast<std::int32_t>(num_choices_of(wanted));
+  draws_.wanted_logits.clear();
+  draws_.on_logits = nullptr;
+  if (wanted.logits == nullptr || drawing_.empty()) return;
+  draws_.wanted_logits.push_back({0, drawing_.size()});
+  draws_.on_logits = [this, &wanted](const DrawnLogits& drawn) {
+    const auto vocab_size = static_cast<std::size_t>(stack_->dims().vocab_size);
+    for (std::size_t i = 0; i < drawn.range.count; ++i) {
+      const std::size_t to = drawing_[drawn.range.first + i]->step_index;
+      std::ranges::copy(drawn.logits.subspan(i * drawn.stride, vocab_size), wanted.logits + to * vocab_size);
     }
-  }
+  };
 }
 
-// The next tokens of each of `drawn`, one choice after the other; the first is appended.
-void Runner::sample(const mortise_step& step, const mortise_tensor& logits, std::span<RunnerSequence* const> drawn,
-                    const mortise_runner_step& wanted) {
+// The next tokens of each sequence that draws, one choice after the other; the first is appended.
+void Runner::take_tokens(const StepResults& results, const mortise_runner_step& wanted) {
   const std::size_t num_choices = num_choices_of(wanted);
-  machine_->set_arguments(drawn, wanted);
-  for (std::size_t choice = 0; choice < num_choices; ++choice) {
-    const std::span<const std::int32_t> tokens = machine_->draw(stack_->parts().device, step, logits, drawn.size());
-    for (std::size_t i = 0; i < drawn.size(); ++i) {
-      if (tokens[i] < 0 || tokens[i] >= target_vocab_size_) continue;
-      wanted.sampled[drawn[i]->step_index * num_choices + choice] = tokens[i];
-      if (choice == 0) drawn[i]->tokens.push_back(tokens[i]);
+  for (std::size_t i = 0; i < drawing_.size(); ++i) {
+    for (std::size_t choice = 0; choice < num_choices; ++choice) {
+      const std::int32_t token =
+          choice == 0 ? results.draws[i].id : results.further_choices[i * (num_choices - 1) + choice - 1];
+      if (token < 0 || token >= target_vocab_size_) continue;
+      wanted.sampled[drawing_[i]->step_index * num_choices + choice] = token;
+      if (choice == 0) drawing_[i]->tokens.push_back(token);
     }
-    if (choice + 1 < num_choices) machine_->ban(tokens);
   }
 }
 
@@ -344,15 +246,10 @@ void Runner::fork(const mortise_runner_forks& forks) {
     fork.first_unknown = origin.first_unknown < fork.num_tokens() ? origin.first_unknown : RunnerSequence::kNone;
     fork.num_committed = std::min(origin.num_committed, fork.num_tokens());
     // Without room it begins without KV, like any other sequence.
-    machine_->kv.fork(origin, std::min(origin.num_computed, fork.num_tokens()), fork, from, to);
+    kv_->fork(origin, std::min(origin.num_computed, fork.num_tokens()), fork, from, to);
     append(fork, forks.tokens[i]);
   }
-  if (from.empty()) return;
-  const auto& attention = stack_->parts().attention;
-  mortise_error error = empty_error();
-  check_part(attention.api->copy_blocks(attention.self, nullptr, from.data(), to.data(),
-                                        static_cast<std::int32_t>(from.size()), &error),
-             error, attention.name);
+  execution_->copy_blocks(from, to);
 }
 
 void Runner::warn_of_full_pool() {
@@ -371,11 +268,11 @@ RunnerStats Runner::stats() const {
   stats.num_rows = num_rows_;
   stats.num_sequences = sequences_.size();
   if (!active()) return stats;
-  stats.num_graph_replays = machine_->graphs.num_replays();
-  stats.num_forgotten = machine_->kv.num_forgotten();
-  stats.num_free_blocks = machine_->kv.cache().num_free();
-  stats.num_cached_blocks = machine_->kv.cache().num_cached();
-  stats.num_blocks = machine_->kv.cache().num_blocks();
+  stats.num_graph_replays = execution_->num_graph_replays();
+  stats.num_forgotten = kv_->num_forgotten();
+  stats.num_free_blocks = kv_->cache().num_free();
+  stats.num_cached_blocks = kv_->cache().num_cached();
+  stats.num_blocks = kv_->cache().num_blocks();
   return stats;
 }
 

@@ -7,10 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/batch_builder.hpp"
-#include "engine/head_pass.hpp"
-#include "engine/model_stack.hpp"
-#include "engine/step_graphs.hpp"
+#include "execution/execution.hpp"
+#include "execution/model_stack.hpp"
 #include "mortise/ext/runner.h"
 #include "runner/runner_kv.hpp"
 
@@ -34,7 +32,7 @@ struct RunnerStats {
 class Runner {
  public:
   // `stack` has its weights.
-  Runner(std::unique_ptr<ModelStack> stack, const RunnerSizes& sizes);
+  Runner(std::shared_ptr<ModelStack> stack, const RunnerSizes& sizes);
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
@@ -53,37 +51,40 @@ class Runner {
   void fork(const mortise_runner_forks& forks);
 
   const ModelStack& stack() const { return *stack_; }
-  bool active() const { return machine_ != nullptr; }
+  bool active() const { return execution_ != nullptr; }
   RunnerStats stats() const;
 
  private:
-  struct Machine;
-
   mortise_activate_args sizes() const;
   void check(const mortise_runner_tokens& tokens) const;
   void append(RunnerSequence& sequence, std::int32_t token) const;
   void add_rows(std::span<RunnerSequence* const> runnable, std::size_t& next);
   void run_pass(const mortise_runner_step& wanted);
-  void draw(const mortise_step& step, const mortise_tensor& hidden, const mortise_runner_step& wanted);
-  void sample(const mortise_step& step, const mortise_tensor& logits, std::span<RunnerSequence* const> drawn,
-              const mortise_runner_step& wanted);
+  void set_draws(const mortise_runner_step& wanted);
+  void take_tokens(const StepResults& results, const mortise_runner_step& wanted);
   void check(const mortise_runner_forks& forks) const;
   void warn_of_full_pool();
 
-  std::unique_ptr<ModelStack> stack_;
-  EngineLimits limits_;
+  const std::shared_ptr<ModelStack> stack_;
+  ExecutionLimits limits_;
+  const bool prefix_cache_;
   const std::int32_t target_vocab_size_;
   RunnerSequences sequences_;
   std::uint64_t num_steps_ = 0, num_passes_ = 0, num_rows_ = 0;
+  std::uint64_t next_batch_id_ = 1;
+  std::vector<std::uint64_t> ended_;  // batch ids, to be told to model and attention in the next pass
   bool warned_ = false;
 
   // Of the running step; kept for their memory.
   std::vector<RunnerSequence*> wanted_;   // in the order in which they run
   std::vector<RunnerSequence*> running_;  // in the running pass, parallel to `runs_`
-  std::vector<RunnerSequence*> drawing_;  // parallel to `logit_rows_`
+  std::vector<RunnerSequence*> drawing_;  // parallel to the rows of draws_
   std::vector<RowRun> runs_;
-  std::vector<std::int32_t> logit_rows_;
-  std::unique_ptr<Machine> machine_;  // what there is from activate_kv on
+  DrawRows draws_;
+  const ScoreRows no_scores_{};
+  // From activate_kv on.
+  std::unique_ptr<RunnerKv> kv_;
+  std::unique_ptr<Execution> execution_;
 };
 
 }  // namespace mortise

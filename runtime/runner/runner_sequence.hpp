@@ -13,6 +13,8 @@ namespace mortise {
 struct RunnerSequence {
   static constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
 
+  // What batches call it: never another sequence's, while a caller may use an id again after its end.
+  std::uint64_t batch_id = 0;  // 0: it was in no batch yet
   std::vector<std::int32_t> tokens;
   std::int32_t num_committed = 0;  // leading tokens that an update brought; the rest are drafts
   // Position of the first token that the model has no embedding of.

@@ -1,10 +1,10 @@
 #include "runner/runner_service.hpp"
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <string_view>
 
-#include "engine/device_memory.hpp"
 #include "error.hpp"
 #include "loader/catalog.hpp"
 
@@ -37,13 +37,16 @@ const OptionsSchema& options_schema() {
   return schema;
 }
 
-// Runs `body` and turns what it throws into a status.
+// Runs `body` and turns what it throws into a status: the part's own if one failed, so that a caller learns that there
+// was no memory, else `code`.
 template <typename Body>
 mortise_status guarded(mortise_error* error, const char* where, mortise_status code, Body&& body) noexcept {
   try {
     body();
     return MORTISE_OK;
   } catch (const std::exception& exception) {
+    if (const auto* part = dynamic_cast<const PartError*>(&exception)) code = part->status();
+    if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) code = MORTISE_RESOURCE_EXHAUSTED;
     if (error != nullptr && error->struct_size >= sizeof(mortise_error)) {
       error->code = code;
       const auto copy = [](char* to, std::size_t size, const char* from) {
@@ -58,9 +61,9 @@ mortise_status guarded(mortise_error* error, const char* where, mortise_status c
 
 }  // namespace
 
-RunnerService::RunnerService(const PartInstance& device, PipelineDescription description, const ModelStack& target,
-                             FileOpener open_files)
-    : device_(device),
+RunnerService::RunnerService(std::shared_ptr<const PartInstance> device, PipelineDescription description,
+                             const ModelStack& target, FileOpener open_files)
+    : device_(std::move(device)),
       description_(std::move(description)),
       target_(target),
       open_files_(std::move(open_files)),
@@ -125,7 +128,7 @@ RunnerService::Slot& RunnerService::open(const mortise_runner_open_args& args) {
            show_value(options["kv_memory"]));
     }
   }
-  std::unique_ptr<ModelStack> stack = open_stack(path, options);
+  std::shared_ptr<ModelStack> stack = open_stack(path, options);
   stack->load_weights();
   RunnerSizes sizes{};
   sizes.max_num_seqs = description_.max_num_seqs * (1 + std::clamp(args.max_forks, 0, kMaxForks));
@@ -133,14 +136,14 @@ RunnerService::Slot& RunnerService::open(const mortise_runner_open_args& args) {
   sizes.prefix_cache = description_.kv_cache.prefix_cache;
   sizes.target_vocab_size = target_.dims().vocab_size;
   auto slot = std::make_unique<Slot>(Slot{this, kv_bytes, std::make_unique<Runner>(std::move(stack), sizes)});
-  if (target_limits_) {  // the pipeline runs already
+  if (target_pool_) {  // the pipeline runs already
     slot->runner->activate_model();
     activate_kv(*slot);
   }
   return *slots_.emplace_back(std::move(slot));
 }
 
-std::unique_ptr<ModelStack> RunnerService::open_stack(const std::string& path, const nlohmann::json& options) const {
+std::shared_ptr<ModelStack> RunnerService::open_stack(const std::string& path, const nlohmann::json& options) const {
   ModelFiles files = open_files_(path);
   check_vocabulary(files.tokenizer, path);
   mortise_query query = description_.query();
@@ -150,7 +153,7 @@ std::unique_ptr<ModelStack> RunnerService::open_stack(const std::string& path, c
   // Integers of the target's cache are the draft's as well; a float type is the model's own.
   const KvDtype kv_dtype = description_.kv_cache.dtype == KvDtype::kInt8 ? KvDtype::kInt8 : KvDtype::kAuto;
   const std::int32_t block_size = attention.choices.front().options.value("block_size", description_.block_size);
-  return std::make_unique<ModelStack>(device_, std::move(files), StackParts{model, attention, kv_dtype, block_size},
+  return std::make_shared<ModelStack>(device_, std::move(files), StackParts{model, attention, kv_dtype, block_size},
                                       query);
 }
 
@@ -216,17 +219,17 @@ double RunnerService::kv_bytes_per_target_token() const {
   return sum;
 }
 
-void RunnerService::activate_kv(const EngineLimits& target) {
-  target_limits_ = target;
+void RunnerService::activate_kv(const TargetPool& target) {
+  target_pool_ = target;
   for (const auto& slot : slots_) activate_kv(*slot);
 }
 
 void RunnerService::activate_kv(Slot& slot) const {
   const ModelStack& stack = slot.runner->stack();
-  const std::int64_t tokens = std::int64_t{target_limits_->num_blocks} * target_limits_->block_size;
+  const std::int64_t tokens = std::int64_t{target_pool_->num_blocks} * target_pool_->block_size;
   // Where a full pool would change tokens it has room for what each sequence takes beyond its tokens, too: the rest of
   // its last block, and the block that newcomers leave to it (RunnerKv).
-  const std::int64_t spare = target_limits_->rejection ? 2 * std::int64_t{description_.max_num_seqs} : 0;
+  const std::int64_t spare = target_pool_->rejection ? 2 * std::int64_t{description_.max_num_seqs} : 0;
   const std::int64_t wanted = (tokens + stack.block_size() - 1) / stack.block_size() + spare;
   const std::int64_t blocks =
       slot.kv_bytes ? static_cast<std::int64_t>(*slot.kv_bytes / stack.kv_bytes_per_block()) : wanted;
@@ -235,7 +238,7 @@ void RunnerService::activate_kv(Slot& slot) const {
     fail("kv_memory of {} bytes holds no block of {} tokens of the draft model in {}, which takes {} bytes; raise it",
          *slot.kv_bytes, stack.block_size(), path, stack.kv_bytes_per_block());
   }
-  if (target_limits_->rejection && blocks < wanted) {
+  if (target_pool_->rejection && blocks < wanted) {
     fail(
         "kv_memory of {} bytes holds {} tokens of the draft model in {}, and beside the target's KV cache of {} tokens "
         "it is to hold {}: with verify = \"rejection\" the tokens of a seed would else depend on what else runs; raise "

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/parts.hpp"
 #include "pipeline/description.hpp"
 #include "runner/runner.hpp"
 
@@ -20,10 +19,16 @@ namespace mortise {
 // Opens a checkpoint by its path; a benchmark has some that lie in no folder.
 using FileOpener = std::function<ModelFiles(const std::filesystem::path&)>;
 
+// The target's KV pool, which draft models' pools follow.
+struct TargetPool {
+  std::int32_t num_blocks = 0, block_size = 0;
+  bool rejection = false;  // drafts are verified by rejection sampling
+};
+
 class RunnerService {
  public:
-  // `device` and `target` outlive the service, which outlives the proposers.
-  RunnerService(const PartInstance& device, PipelineDescription description, const ModelStack& target,
+  // `device` is active. `target` outlives the service, which outlives the proposers.
+  RunnerService(std::shared_ptr<const PartInstance> device, PipelineDescription description, const ModelStack& target,
                 FileOpener open_files);
   ~RunnerService();
   RunnerService(const RunnerService&) = delete;
@@ -37,7 +42,7 @@ class RunnerService {
   // Memory for their KV that was asked for in bytes, and bytes beside each token of the target for the others.
   std::uint64_t fixed_kv_bytes() const;
   double kv_bytes_per_target_token() const;
-  void activate_kv(const EngineLimits& target);
+  void activate_kv(const TargetPool& target);
 
   // Of each open runner.
   std::vector<RunnerStats> stats() const;
@@ -51,18 +56,18 @@ class RunnerService {
   static void close_slot(mortise_runner* runner);
   static Runner& runner_of(mortise_runner* runner);
   Slot& open(const mortise_runner_open_args& args);
-  std::unique_ptr<ModelStack> open_stack(const std::string& path, const nlohmann::json& options) const;
+  std::shared_ptr<ModelStack> open_stack(const std::string& path, const nlohmann::json& options) const;
   PartDescription model_for(const std::string& path, const mortise_query& query) const;
   PartDescription attention_with(const nlohmann::json& options) const;
   void check_vocabulary(const Tokenizer& draft, const std::string& path) const;
   void activate_kv(Slot& slot) const;
 
-  const PartInstance& device_;
+  const std::shared_ptr<const PartInstance> device_;
   const PipelineDescription description_;
   const ModelStack& target_;
   const FileOpener open_files_;
   std::unique_ptr<Table> table_;
-  std::optional<EngineLimits> target_limits_;  // once the pools are made
+  std::optional<TargetPool> target_pool_;  // once the pools are made
   std::vector<std::unique_ptr<Slot>> slots_;
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "hasher.hpp"
 #include "json/is_there.hpp"
 #include "tokenizer/tokenizer.hpp"
 #include "tokenizer/tokenizer_parts.hpp"
@@ -73,6 +74,12 @@ std::string read_chat_template(const std::filesystem::path& model_dir, const Con
   return {};
 }
 
+std::string make_fingerprint(const Tokenizer::Parts& parts, nlohmann::json config) {
+  if (config.is_object()) config.erase("chat_template");
+  return fmt::format("tokenizer {}; template {}", hash_of(parts.file.hash + config.dump()),
+                     hash_of(parts.chat_template));
+}
+
 void read_stages(Tokenizer::Parts& parts) {
   const ConfigNode root = parts.file.root();
   parts.model = make_model(parts.file);  // first: that a model is no BPE says more than that its normalizer is unknown
@@ -104,6 +111,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
   parts->bos_id = named_id(config, "bos_token", *parts);
   parts->eos_id = named_id(config, "eos_token", *parts);
   parts->chat_template = read_chat_template(model_dir, config);
+  parts->fingerprint = make_fingerprint(*parts, document);
   return Tokenizer(std::move(parts));
 }
 

@@ -108,4 +108,8 @@ const std::string& Tokenizer::chat_template() const {
   return parts_->chat_template;
 }
 
+const std::string& Tokenizer::fingerprint() const {
+  return parts_->fingerprint;
+}
+
 }  // namespace mortise

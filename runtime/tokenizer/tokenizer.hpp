@@ -30,8 +30,8 @@ class Tokenizer {
 
   // `add_special_tokens` adds what the post-processor adds (usually a first token); special tokens that are spelled out
   // in the text are recognised either way. Takes O(n log n) time. Throws Error when a regular expression of the file
-  // fails on the text or takes too long, when its replacements make far more of the text than it was, or when the text has
-  // characters that the vocabulary cannot express.
+  // fails on the text or takes too long, when its replacements make far more of the text than it was, or when the text
+  // has characters that the vocabulary cannot express.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const;
 
   // Always valid UTF-8. Ids that are no tokens are left out.
@@ -50,6 +50,9 @@ class Tokenizer {
   // The Jinja text of chat_template.jinja or else of tokenizer_config.json (of several templates the one named
   // "default"); empty if there is none.
   const std::string& chat_template() const;
+  // The tokenizer's share of the numerics id, "tokenizer HASH; template HASH": of all bytes of tokenizer.json and the
+  // members of tokenizer_config.json other than chat_template, and of chat_template().
+  const std::string& fingerprint() const;
 
   struct Parts;  // the stages; private to this folder
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "hasher.hpp"
 #include "json/bounded_json.hpp"
 
 namespace mortise::tokenizer {
@@ -215,6 +216,7 @@ TokenizerFile read_tokenizer_file(const std::filesystem::path& path) {
   TokenizerFile file;
   file.path = path.string();
   const std::string text = read_text_file(path, kMaxFileBytes);
+  file.hash = hash_of(text);
   Handler handler(file);
   json::sax_parse(text.data(), text.data() + text.size(), &handler);
   if (const auto twice = file.vocabulary.finish()) {

@@ -47,6 +47,7 @@ class MergeList {
 
 struct TokenizerFile {
   std::string path;
+  std::string hash;         // of all its bytes
   nlohmann::json document;  // everything but model.vocab and model.merges
   Vocabulary vocabulary;    // of the model; the added tokens are in the document
   MergeList merges;

@@ -30,6 +30,7 @@ struct Tokenizer::Parts {
   std::optional<std::int32_t> bos_id;
   std::optional<std::int32_t> eos_id;
   std::string chat_template;
+  std::string fingerprint;
 
   // Appends the ids of a stretch of text without raw added tokens.
   void encode_section(tokenizer::WorkingText section, std::vector<std::int32_t>& ids) const;

@@ -1,7 +1,7 @@
 // runtime/tokenizer/unicode_normalization.hpp: the four Unicode normal forms and lower case (data: utf8proc).
 // Linear but for the sorting of one run of combining marks (n log n): utf8proc's own ordering is quadratic, and a text
-// may be a megabyte of marks. Characters that `tokenizers` leaves alone (inert_characters.inc: assigned after Unicode 9)
-// are left alone here too, and nothing composes or moves across them.
+// may be a megabyte of marks. Characters that `tokenizers` leaves alone (inert_characters.inc: assigned after Unicode
+// 9) are left alone here too, and nothing composes or moves across them.
 #pragma once
 
 #include <string>

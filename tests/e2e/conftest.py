@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 
 import pytest
@@ -9,12 +10,41 @@ import pytest
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("MORTISE_BUILD_DIR", SOURCE / "build/release"))
 MORTISE = BUILD / "mortise"
+MAX_SECONDS = int(os.environ.get("MORTISE_E2E_SECONDS", 300))  # of one test
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory):
+    """Starts keep what they know of checkpoints here, and not in the home of whoever runs the tests."""
+    folder = tmp_path_factory.mktemp("cache")
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    yield folder / "mortise"
+    if before is None:
+        del os.environ["XDG_CACHE_HOME"]
+    else:
+        os.environ["XDG_CACHE_HOME"] = before
 
 
 def run_mortise(*args, stdin="", env=None, cwd=None):
     """The finished process; text in and out."""
     return subprocess.run([MORTISE, *map(str, args)], input=stdin, capture_output=True, text=True, timeout=120, cwd=cwd,
                           env={**os.environ, **(env or {})})
+
+
+@pytest.fixture(autouse=True)
+def time_limit():
+    """Fails a test that waits too long for a program, at the line that waits, and kills what it started."""
+    def end(*_):
+        for task in pathlib.Path("/proc/self/task").iterdir():  # a thread's children are listed under the thread
+            for child in (task / "children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+        pytest.fail(f"the test took longer than {MAX_SECONDS} s")
+
+    signal.signal(signal.SIGALRM, end)
+    signal.alarm(MAX_SECONDS)
+    yield
+    signal.alarm(0)
 
 
 @pytest.fixture

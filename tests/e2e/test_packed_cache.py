@@ -98,7 +98,7 @@ def test_damage_is_told_and_mended(model, answer):
 
 
 def test_a_weight_that_changed_is_served_although_the_file_looks_the_same(model, answer):
-    """A byte that no sample of the fingerprint sees, the old size, and the old time of modification."""
+    """Other bytes, but the old size and the old time of modification."""
     old, _ = answer(model, CACHE)
     weights = model / "model.safetensors"
     times = os.stat(weights)

@@ -123,12 +123,12 @@ HOSTILE = BUILD / "tests/e2e/plugins/hostile.so"
 
 @pytest.mark.parametrize("breach, warning", [
     ("garbage", None),  # no breach at all: just never right
-    ("too_many", r"propose: \d+ drafts, 4 were asked for at most"),
-    ("negative", r"propose: -1 drafts, 4 were asked for at most"),
-    ("out_of_range", r"propose: token id (\d+) is not one of the vocabulary's \1"),
-    ("below_zero", r"propose: token id -1 is not one of the vocabulary's \d+"),
-    ("fails_half", r"propose: one of the bad days"),
-    ("observe_fails", r"observe: it would rather not know"),
+    ("too_many", r"propose: \d+ drafts, 4 were asked for at most \(OK\)"),
+    ("negative", r"propose: -1 drafts, 4 were asked for at most \(OK\)"),
+    ("out_of_range", r"propose: token id (\d+) is not one of the vocabulary's \1 \(OK\)"),
+    ("below_zero", r"propose: token id -1 is not one of the vocabulary's \d+ \(OK\)"),
+    ("fails_half", r"propose: one of the bad days \(UNAVAILABLE\)"),
+    ("observe_fails", r"observe: it would rather not know \(UNAVAILABLE\)"),
 ])
 def test_a_hostile_proposer_changes_no_token_and_is_named(jsonl, mortise, script, tmp_path, breach, warning):
     lines = [line(i, prompt=[5 + i, 17, 29, 5 + i, 17], max_tokens=40, n=2, temperature=0.8, seed=i, logprobs=2,

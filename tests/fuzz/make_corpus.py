@@ -93,7 +93,7 @@ def pipeline():
     write("pipeline", "named", f"local p = pipeline {{\n{TOYS}}}\nreturn {{ default = p, exact = p }}\n")
     write("pipeline", "callbacks", """function chat_template(messages)
   local text = {}
-  for i, m in ipairs(messages) do text[#text + 1] = ('<%s>%s'):format(m.role, m.content:gsub('^%s*(.-)%s*$', '%1')) end
+  for i, m in ipairs(messages) do text[#text + 1] = ('<%s>%s'):format(m.role, m.content:lower()) end
   return table.concat(text, '\\n')
 end
 function on_request(request)
@@ -103,9 +103,9 @@ return pipeline {
 """ + TOYS + "}\n")
     write("pipeline", "library", """local t = setmetatable({}, { __index = function(t, k) return k end, __len = function() return 3 end })
 local u = { table.unpack({ 3, 1, 2 }) } table.sort(u) table.insert(u, 1, 0) table.remove(u) table.move(u, 1, 2, 2)
-local s = ('x,y'):rep(3, ';') for a, b in s:gmatch('(%w)(%p?)') do t[a] = b end
+local s = ('x,y'):rep(3, ';') for i = 1, #s do t[s:sub(i, i)] = s:byte(i) end
 pcall(error, 'x') xpcall(error, tostring, {}) local f = load('return ...', 'c', 't', {}) select('#', f(1, 2))
-string.pack('<i4z', 7, 'a') utf8.char(228) os.time() os.date('%Y') math.floor(2.5) tostring(t[1]) ('%b()'):find('%f[%w]%b()')
+string.pack('<i4z', 7, 'a') utf8.char(228) os.time() os.date('%Y') math.floor(2.5) tostring(t[1]) ('%s'):format(s:upper())
 local x <close> = setmetatable({}, { __close = function() end }) goto done ::done::
 return pipeline {
 """ + TOYS + "}\n")

@@ -38,6 +38,7 @@ inline std::string difference(const Outcomes& together, const Outcomes& alone) {
     if (text.empty()) text = difference(got.prompt, expected.prompt, "prompt score");
     if (text.empty() && got.text != expected.text) text = "another text";
     if (text.empty() && got.finish != expected.finish) text = "another finish reason";
+    if (text.empty() && got.error != expected.error) text = "another error, '" + got.error + "'";
     if (!text.empty())
       return "request " + std::to_string(key.first) + " choice " + std::to_string(key.second) + ": " + text;
   }

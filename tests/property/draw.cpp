@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kernels/cpu/isa.hpp"
 #include "mix.hpp"
 
@@ -172,6 +174,46 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   if (chance(random, 40)) config.kv_dtype = "int8";
   if (chance(random, 60)) config.attention = "cascade";
   return config;
+}
+
+// In blocks of 16 tokens, as make_contended() sets them: a prompt is three shared blocks and one of its own, and with
+// its answer it has 98 tokens, 7 blocks; all eight have 3 + 8 * 4 = 35 different ones.
+std::vector<Request> draw_contended_requests(std::mt19937& random, std::int32_t vocab_size) {
+  constexpr int kRequests = 8, kShared = 48, kOwn = 10, kAnswer = 40;
+  const std::vector<std::int32_t> shared = draw_tokens(random, vocab_size, kShared);
+  std::vector<Request> requests(kRequests);
+  for (Request& request : requests) {
+    request.prompt = shared;
+    const std::vector<std::int32_t> own = draw_tokens(random, vocab_size, kOwn);
+    request.prompt.insert(request.prompt.end(), own.begin(), own.end());
+    SamplingParams& params = request.sampling;
+    draw_sampling(random, vocab_size, params);
+    params.n = 1;
+    params.max_tokens = params.min_tokens = kAnswer;
+    params.ignore_eos = true;
+    params.stop.clear();
+    params.stop_token_ids.clear();
+    params.choices.clear();
+    if (chance(random, 60)) request.logprobs = between(random, 0, 3);
+  }
+  return requests;
+}
+
+// The pool has 20 blocks: the eight prompts fit (3 + 8), and what they become does not (35).
+void make_contended(RunConfig& config) {
+  config.block_size = 16;
+  config.max_num_seqs = 8;
+  config.max_batched_tokens = std::max(config.max_batched_tokens, 256);
+  config.pool_share = 0.36;  // of 8 * 7 blocks
+  config.prefix_cache = true;
+  config.twice = true;
+  config.random_schedule = false;
+  config.proposer.clear();
+  config.draft_percent = 60;
+  config.drafts_fail = false;
+  config.oracle_tokens = std::max(config.oracle_tokens, 2);
+  config.choose_proposers = false;
+  config.adaptive = false;  // lengths that follow the clock may be 0
 }
 
 std::vector<std::string> machine_isas(bool fast_only) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/assembly.hpp"
+#include "assembly/assembly.hpp"
 #include "engine/engine.hpp"
 
 namespace mortise::test {
@@ -30,13 +30,16 @@ struct RunConfig {
   std::string scheduler = "fcfs";
   std::string proposer;           // of the pipeline, in Lua: "ngram { max_tokens = 3 }"; empty: none
   int draft_percent = -1;         // -1: no proposer that knows the answers; else how many of its drafts are right
+  bool drafts_fail = true;        // that proposer returns an error now and then
   int oracle_tokens = 4;          // that one's max_tokens; with both proposers it is asked second
+  std::int32_t wrong_draft = -1;  // that one's wrong drafts, every second; -1: any token
   bool choose_proposers = false;  // requests choose among them, and how many drafts they take
   bool batch_expansion = false;
   bool adaptive = false;  // draft lengths
   std::string verify = "coupled";
-  std::string attention = "paged";  // "paged_single", of the device "remote": without multi-query rows
-  std::uint32_t seed = 0;           // of schedule and drafts
+  std::string attention = "paged";   // "paged_single", of the device "remote": without multi-query rows
+  std::uint32_t seed = 0;            // of schedule and drafts
+  bool errors_are_outcomes = false;  // else the first error of a request is thrown
   // What is run, rather than how: the same when the requests run alone.
   std::string weights = "auto";   // of the model
   std::string kv_dtype = "auto";  // of kv_cache
@@ -53,7 +56,7 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
 
 struct ChoiceOutcome {
   std::vector<TokenInfo> prompt, tokens;
-  std::string text;
+  std::string text, error;
   FinishReason finish = FinishReason::kNone;
 };
 // By (request, choice).
@@ -65,6 +68,12 @@ std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size
 // `draft_models`: checkpoints of which any may draft, first the model itself.
 RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas,
                       const std::vector<std::filesystem::path>& draft_models);
+
+// A mix that is certain to do what the others do by chance, whatever is drawn: its requests share cached blocks, their
+// answers do not fit beside each other, so that some are preempted, and drafts are accepted and rejected. Of `config`
+// it leaves instruction set, threads, scheduler's name, types and attention as they were drawn.
+std::vector<Request> draw_contended_requests(std::mt19937& random, std::int32_t vocab_size);
+void make_contended(RunConfig& config);
 
 struct RunReport {
   Outcomes outcomes;

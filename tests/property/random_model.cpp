@@ -194,7 +194,17 @@ nlohmann::json llama_config(const Shape& s) {
           {"tie_word_embeddings", s.tied}};
 }
 
-void write_model(const Shape& s, std::uint32_t seed, const std::filesystem::path& folder) {
+// One row of the token embeddings, which all models write first.
+void fill_with_nan(TensorToWrite& embeddings, std::int32_t token) {
+  const auto row = embeddings.bytes.size() / static_cast<std::size_t>(embeddings.shape.front());
+  const bool bf16 = embeddings.dtype == "BF16";
+  const std::string_view nan = bf16 ? std::string_view("\xc0\x7f", 2) : std::string_view("\x00\x00\xc0\x7f", 4);
+  for (std::size_t i = 0; i < row; i += nan.size()) {
+    embeddings.bytes.replace(static_cast<std::size_t>(token) * row + i, nan.size(), nan);
+  }
+}
+
+void write_model(const Shape& s, std::uint32_t seed, const std::filesystem::path& folder, std::int32_t nan_token = -1) {
   std::filesystem::create_directories(folder);
   const bool opt = std::string(s.type) == "opt", gpt2 = std::string(s.type) == "gpt2";
   std::ofstream(folder / "config.json") << (opt ? opt_config(s) : gpt2 ? gpt2_config(s) : llama_config(s));
@@ -204,6 +214,7 @@ void write_model(const Shape& s, std::uint32_t seed, const std::filesystem::path
   }
   Writer writer(s, seed);
   opt ? add_opt(writer, s) : gpt2 ? add_gpt2(writer, s) : add_llama(writer, s);
+  if (nan_token >= 0) fill_with_nan(writer.tensors.front(), nan_token);
   write_file(folder / "model.safetensors", safetensors_bytes(writer.tensors));
 }
 
@@ -211,24 +222,25 @@ void write_model(const Shape& s, std::uint32_t seed, const std::filesystem::path
 
 namespace {
 
-std::vector<RandomModel> write_models(std::span<const Shape> shapes, const std::filesystem::path& root) {
+std::vector<RandomModel> write_models(std::span<const Shape> shapes, const std::filesystem::path& root,
+                                      std::int32_t nan_token) {
   std::vector<RandomModel> models;
   for (const Shape& shape : shapes) {
     const auto index = static_cast<std::uint32_t>(models.size());
     models.push_back({shape.name, static_cast<std::int32_t>(shape.vocab), root / std::to_string(index)});
-    write_model(shape, 100 + index, models.back().folder);
+    write_model(shape, 100 + index, models.back().folder, nan_token);
   }
   return models;
 }
 
 }  // namespace
 
-std::vector<RandomModel> write_random_models(const std::filesystem::path& root) {
-  return write_models(kShapes, root);
+std::vector<RandomModel> write_random_models(const std::filesystem::path& root, std::int32_t nan_token) {
+  return write_models(kShapes, root, nan_token);
 }
 
-std::vector<RandomModel> write_random_gpu_models(const std::filesystem::path& root) {
-  return write_models(kGpuShapes, root);
+std::vector<RandomModel> write_random_gpu_models(const std::filesystem::path& root, std::int32_t nan_token) {
+  return write_models(kGpuShapes, root, nan_token);
 }
 
 RandomModel write_large_model(const std::filesystem::path& root) {

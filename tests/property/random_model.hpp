@@ -1,5 +1,5 @@
-// tests/property/random_model.hpp: small random checkpoints of the Llama family, OPT and GPT-2, each with another mix of
-// features, and with a large enough head that sampling has something to choose from. They use the demo model's
+// tests/property/random_model.hpp: small random checkpoints of the Llama family, OPT and GPT-2, each with another mix
+// of features, and with a large enough head that sampling has something to choose from. They use the demo model's
 // tokenizer.
 #pragma once
 
@@ -16,10 +16,10 @@ struct RandomModel {
   std::filesystem::path folder;
 };
 
-// Writes all of them below `root`; the same bytes at every call.
-std::vector<RandomModel> write_random_models(const std::filesystem::path& root);
+// Writes all of them below `root`; the same bytes at every call. The embedding of `nan_token` is NaN; -1: of none.
+std::vector<RandomModel> write_random_models(const std::filesystem::path& root, std::int32_t nan_token = -1);
 // The same for the device cuda: bf16, head sizes 64 and 128.
-std::vector<RandomModel> write_random_gpu_models(const std::filesystem::path& root);
+std::vector<RandomModel> write_random_gpu_models(const std::filesystem::path& root, std::int32_t nan_token = -1);
 // 162 million parameters in bf16: 325 MB.
 RandomModel write_large_model(const std::filesystem::path& root);
 

@@ -17,7 +17,7 @@ namespace {
 TEST(RemoteDevice, RequestsGetTheBitsOfTheCpu) {
   const TempFolder folder;
   const std::vector<RandomModel> models = write_random_models(folder.path());
-  std::uint64_t replays = 0, preemptions = 0, accepted = 0;
+  std::uint64_t replays = 0, preemptions = 0, accepted = 0, rejected = 0, cached = 0;
   constexpr int kMixes = 12;
   for (int mix = 0; mix < kMixes; ++mix) {
     std::mt19937 random(static_cast<std::uint32_t>(700 + mix));
@@ -37,10 +37,14 @@ TEST(RemoteDevice, RequestsGetTheBitsOfTheCpu) {
     replays += together.stats.num_graph_replays;
     preemptions += together.stats.num_preemptions;
     accepted += together.stats.num_accepted_tokens;
+    rejected += together.stats.num_draft_tokens - together.stats.num_accepted_tokens;
+    cached += together.stats.num_cached_tokens;
   }
   EXPECT_GT(replays, 100u);
   EXPECT_GT(preemptions, 0u);
   EXPECT_GT(accepted, 0u);  // 0: no verify step was among what was replayed
+  EXPECT_GT(rejected, 0u);
+  EXPECT_GT(cached, 0u);
 }
 
 TEST(RemoteDevice, AnAttentionWithoutMultiQueryRowsVerifiesDraftsAsSingleRows) {

@@ -121,7 +121,8 @@ struct RandomScheduler {
 struct OracleProposer {
   std::mt19937 random;
   int correct_percent = 0;
-  std::int32_t vocab_size = 0;
+  std::int32_t vocab_size = 0, wrong_draft = -1;
+  bool fails = true;
   // A key is of (seed, choice); the seeds of a mix differ. Tokens by position of the first: prompt length.
   struct Answer {
     std::int64_t prompt_length;
@@ -130,7 +131,7 @@ struct OracleProposer {
   std::map<std::uint64_t, Answer> answers;
 
   mortise_status propose(const mortise_proposal_args& args) {
-    if (random() % 50 == 0) return MORTISE_INTERNAL;  // this step then goes without
+    if (fails && random() % 50 == 0) return MORTISE_UNAVAILABLE;  // this step then goes without
     for (std::int32_t i = 0; i < args.num_seqs; ++i) {
       const Answer& answer = answers.at(args.keys[i]);
       const std::int64_t done = args.positions[i] - answer.prompt_length;
@@ -138,9 +139,10 @@ struct OracleProposer {
       for (count = 0; count < args.max_drafts[i] && random() % 8 != 0; ++count) {
         const std::size_t next = static_cast<std::size_t>(done + count);
         const bool correct = static_cast<int>(random() % 100) < correct_percent && next < answer.tokens.size();
-        args.tokens[i * args.max_draft + count] =
-            correct ? answer.tokens[next]
-                    : static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(vocab_size));
+        const auto any = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(vocab_size));
+        args.tokens[i * args.max_draft + count] = correct                                 ? answer.tokens[next]
+                                                  : wrong_draft >= 0 && random() % 2 == 0 ? wrong_draft
+                                                                                          : any;
       }
     }
     return MORTISE_OK;
@@ -175,15 +177,17 @@ class Collector {
       if (delta.finish == FinishReason::kNone) return;
       outcome.prompt = delta.prompt;
       outcome.finish = delta.finish;
-      if (delta.finish == FinishReason::kError) error_ = delta.error;
+      outcome.error = delta.error;
       if (--open_ == 0) changed_.notify_all();
     };
   }
   // REQUIRES: every sink has been made.
-  Outcomes wait() {
+  Outcomes wait(bool errors_are_outcomes) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return open_ == 0; });
-    if (!error_.empty()) throw std::runtime_error(error_);
+    for (const auto& [key, outcome] : outcomes_) {
+      if (!errors_are_outcomes && !outcome.error.empty()) throw std::runtime_error(outcome.error);
+    }
     return outcomes_;
   }
 
@@ -191,7 +195,6 @@ class Collector {
   std::mutex mutex_;
   std::condition_variable changed_;
   Outcomes outcomes_;
-  std::string error_;
   std::atomic<int> open_ = 0;
 };
 
@@ -276,7 +279,12 @@ RunReport run_together(const std::filesystem::path& model, const RunConfig& conf
     parts.scheduler = {reinterpret_cast<mortise_scheduler*>(&scheduler), RandomScheduler::table(),
                        "scheduler 'random'"};
   }
-  OracleProposer proposer{std::mt19937(config.seed + 1), config.draft_percent, assembly->dims().vocab_size, {}};
+  OracleProposer proposer{std::mt19937(config.seed + 1),
+                          config.draft_percent,
+                          assembly->dims().vocab_size,
+                          config.wrong_draft,
+                          config.drafts_fail,
+                          {}};
   if (config.draft_percent >= 0) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       for (std::int32_t choice = 0; choice < requests[i].sampling.n; ++choice) {
@@ -299,7 +307,7 @@ RunReport run_together(const std::filesystem::path& model, const RunConfig& conf
     std::vector<Sink> sinks;
     for (std::size_t i = 0; i < requests.size(); ++i) sinks.push_back(collector.sink(i, requests[i].sampling.n));
     for (std::size_t i = 0; i < requests.size(); ++i) engine.submit(requests[i], sinks[i]);
-    return collector.wait();
+    return collector.wait(config.errors_are_outcomes);
   };
   RunReport report;
   report.outcomes = run_all();
@@ -325,7 +333,7 @@ Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, c
     Collector collector;
     const Sink sink = collector.sink(i, requests[i].sampling.n);
     engine.submit(requests[i], sink);
-    all.merge(collector.wait());
+    all.merge(collector.wait(what.errors_are_outcomes));
   }
   return all;
 }

@@ -40,8 +40,9 @@ class Rig {
  public:
   Rig(const std::filesystem::path& model, const RigOptions& options)
       : description_(describe(model, options)),
-        device_(*description_.device.select(description_.query()).component,
-                description_.device.select(description_.query()).options, CreateContext{}),
+        device_(std::make_shared<PartInstance>(*description_.device.select(description_.query()).component,
+                                               description_.device.select(description_.query()).options,
+                                               CreateContext{})),
         target_(open_target(model)),
         service_(device_, description_, *target_, ModelFiles::open),
         table_(*static_cast<const mortise_runner_table*>(service_.extension(MORTISE_EXT_RUNNER))) {
@@ -56,11 +57,7 @@ class Rig {
     if (table_.open(&table_, &args, &runner_, &error) != MORTISE_OK) throw std::runtime_error(error.message);
     if (!options.activate) return;
     service_.activate_models();
-    EngineLimits limits;
-    limits.num_blocks = options.target_blocks;
-    limits.block_size = options.block_size;
-    limits.rejection = options.rejection;
-    service_.activate_kv(limits);
+    service_.activate_kv({options.target_blocks, options.block_size, options.rejection});
   }
   ~Rig() {
     if (runner_ != nullptr) table_.close(runner_);
@@ -132,7 +129,7 @@ class Rig {
     return PipelineScript::from_text(script, "runner", "/", catalog).pipelines().front();
   }
   std::unique_ptr<ModelStack> open_target(const std::filesystem::path& model) {
-    device_.activate({});
+    device_->activate({});
     return std::make_unique<ModelStack>(
         device_, ModelFiles::open(model),
         StackParts{description_.model, description_.attention, KvDtype::kAuto, description_.block_size},
@@ -140,7 +137,7 @@ class Rig {
   }
 
   PipelineDescription description_;
-  PartInstance device_;
+  std::shared_ptr<PartInstance> device_;
   std::unique_ptr<ModelStack> target_;
   RunnerService service_;
   const mortise_runner_table& table_;
@@ -446,10 +443,11 @@ TEST_F(RunnerTest, PathMemoryAndAttentionOptionsAreChecked) {
   EXPECT_THAT(open_error(model, {.kv_memory = "'900000GiB'"}), HasSubstr("; lower it"));
   // More than that device has addresses for; a machine with less memory refuses it before.
   EXPECT_THAT(open_error(model, {.device = "remote", .kv_memory = "'17GiB'"}),
-              ::testing::AnyOf(HasSubstr(" bytes of KV cache for the draft model in " + model.string() +
-                                         ": device 'remote': allocate: the remote memory is used up (status 8); lower "
-                                         "the proposer's kv_memory"),
-                               HasSubstr("; lower it")));
+              ::testing::AnyOf(
+                  HasSubstr(" bytes of KV cache for the draft model in " + model.string() +
+                            ": device 'remote': allocate: the remote memory is used up (RESOURCE_EXHAUSTED); lower "
+                            "the proposer's kv_memory"),
+                  HasSubstr("; lower it")));
   EXPECT_THAT(open_error(model, {.attention = "{'block_sise': 32}"}), HasSubstr("did you mean 'block_size'?"));
   EXPECT_EQ(open_error(model, {.kv_memory = "'1MiB'", .attention = "{'block_size': 32}"}), "");
 }

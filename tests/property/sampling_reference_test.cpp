@@ -99,7 +99,8 @@ class SamplingReference : public ::testing::Test {
                         const Ids& ends) {
     const bool end_token = !generated.empty() && std::count(ends.begin(), ends.end(), generated.back()) > 0;
     if (!params.choices.empty()) {
-      ASSERT_EQ(std::count(params.choices.begin(), params.choices.end(), GuidedChoice(outcome.text)) > 0, true) << outcome.text;
+      ASSERT_EQ(std::count(params.choices.begin(), params.choices.end(), GuidedChoice(outcome.text)) > 0, true)
+          << outcome.text;
       ASSERT_EQ(outcome.finish, FinishReason::kStop);
     } else if (end_token) {
       ASSERT_EQ(outcome.finish, FinishReason::kStop);

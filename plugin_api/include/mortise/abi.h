@@ -12,6 +12,16 @@
  *  - A function that can fail returns a mortise_status and writes the detail into a caller-owned mortise_error (may be
  * NULL). After INVALID_ARGUMENT and RESOURCE_EXHAUSTED the callee's state is as before the call. No exception crosses,
  * nothing allocated on one side is freed on the other.
+ *  - What a failure costs. INTERNAL ends an instance: the host never calls it again, not even destroy, and leaks it. An
+ * exception that crosses, from any function, counts as INTERNAL. Without a proposer requests go on without drafts,
+ * without a scheduler first come, first served; without a device, a model or an attention the pipeline serves no more.
+ * Any other status of a step call of those three costs the sequences of that step alone. Of any other status of a
+ * proposer the step loses the drafts, and of a scheduler the plan. The host logs each failure once with the names of
+ * plugin and function and the code, and counts the rest.
+ *  - A plugin never ends the process (exit, abort) and never stays in a call: the host names whoever does, exits with a
+ * failure, and reports a call that takes longer than a minute while the instance is active (else: ten minutes).
+ *  - What a struct points to with `const` is the host's and read-only. In an in/out struct the plugin writes the values
+ * that the header says; the host restores the pointers that it had put there.
  *  - Thread tags: [control] one call at a time per instance, may block; [step] one at a time per instance, on any OS
  * thread, must not block on anything but the device; [any] thread-safe. [control] and [step] calls to one instance
  * never overlap. States: created (after create), active (between activate and deactivate).
@@ -56,7 +66,7 @@ enum {
   MORTISE_FAILED_PRECONDITION = 9,
   MORTISE_OUT_OF_RANGE = 11,
   MORTISE_UNIMPLEMENTED = 12,
-  MORTISE_INTERNAL = 13,    /* a broken invariant in the callee: the host stops using the instance */
+  MORTISE_INTERNAL = 13,    /* a broken invariant in the callee: the host never calls the instance again */
   MORTISE_UNAVAILABLE = 14, /* not now: the machine, a file or a device is missing */
   MORTISE_DATA_LOSS = 15    /* a file or weights are damaged */
 };

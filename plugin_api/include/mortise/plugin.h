@@ -7,8 +7,9 @@
  * Life of an instance: entry -> supports -> (host validates the options by the schema) -> create (cheap: no device
  * work)
  * -> the kind's binding calls -> activate (all allocation and tuning) -> steps -> deactivate -> destroy. When a call
- * fails the host undoes the earlier ones in reverse and calls nothing else. State must be rebuildable from what the
- * host owns (token histories, block tables), because a part may be replaced between any two steps.
+ * fails the host undoes the earlier ones in reverse and calls nothing else; after INTERNAL (abi.h) it does not call the
+ * instance even for that, nor parts that were created on a device which failed so. State must be rebuildable from what
+ * the host owns (token histories, block tables), because a part may be replaced between any two steps.
  *
  * Build with hidden visibility, a version script that exports the one symbol, -fno-gnu-unique and -Wl,-z,defs (CMake:
  * mortise_add_plugin does it). The host loads a private copy, RTLD_NOW | RTLD_LOCAL, and keeps the image for ever. */
@@ -60,12 +61,13 @@ typedef struct mortise_activate_args {
 #define MORTISE_CAP_CAPTURE (UINT64_C(1) << 1) /* step calls may be captured in a device graph */
 #define MORTISE_CAP_MULTI_QUERY \
   (UINT64_C(1) << 2) /* attention: more than one row of a sequence in a batch besides prefill */
-#define MORTISE_CAP_CASCADE (UINT64_C(1) << 3)        /* attention: reads a prefix group's shared blocks once */
-#define MORTISE_CAP_SLIDING_WINDOW (UINT64_C(1) << 4) /* attention */
-#define MORTISE_CAP_NEEDS_HIDDEN (UINT64_C(1) << 5)   /* proposer: wants the target's hidden rows */
-#define MORTISE_CAP_TREE (UINT64_C(1) << 6)           /* proposer: returns parents */
-#define MORTISE_CAP_DISTRIBUTION (UINT64_C(1) << 7)   /* proposer: returns the distributions of its drafts */
-#define MORTISE_CAP_PREFIX_GROUPS (UINT64_C(1) << 8)  /* scheduler: orders by prefix group */
+#define MORTISE_CAP_CASCADE (UINT64_C(1) << 3) /* attention: reads a prefix group's shared blocks once */
+#define MORTISE_CAP_SLIDING_WINDOW \
+  (UINT64_C(1) << 4) /* attention: honours mortise_model_dims.sliding_windows; one without it is refused there */
+#define MORTISE_CAP_NEEDS_HIDDEN (UINT64_C(1) << 5)  /* proposer: wants the target's hidden rows */
+#define MORTISE_CAP_TREE (UINT64_C(1) << 6)          /* proposer: returns parents */
+#define MORTISE_CAP_DISTRIBUTION (UINT64_C(1) << 7)  /* proposer: returns the distributions of its drafts */
+#define MORTISE_CAP_PREFIX_GROUPS (UINT64_C(1) << 8) /* scheduler: orders by prefix group */
 
 typedef struct mortise_component {
   uint32_t struct_size;

@@ -1,6 +1,7 @@
 /* mortise/proposer.h: drafts tokens that the target then verifies. Verification belongs to the host: whatever a
  * proposer returns, the output is what the target alone would have made. A proposer that fails, or breaks a bound,
- * costs the step its drafts and nothing else; the breach is counted and logged with the plugin's name. */
+ * costs the step its drafts and nothing else; the breach is counted and logged with the plugin's name. After INTERNAL
+ * it is never asked again: its requests go on without its drafts, and so do new ones that name it. */
 #ifndef MORTISE_PROPOSER_H
 #define MORTISE_PROPOSER_H
 
@@ -87,8 +88,8 @@ typedef struct mortise_proposer_table {
    * since 0.1 */
   mortise_status (*propose)(mortise_proposer* proposer, const mortise_step* step, const mortise_proposal_args* args,
                             mortise_error* error);
-  /* Drafts for a sequence and step, at most; asked once, after bind. NULL: the option max_tokens says it. [control &
-   * created] since 0.3 */
+  /* Drafts for a sequence and step, at most, at least 1; asked once, after bind. NULL: the option max_tokens says it. A
+   * proposer with neither would never be asked for a draft, so it is refused. [control & created] since 0.3 */
   int32_t (*max_drafts)(mortise_proposer* proposer);
 } mortise_proposer_table;
 

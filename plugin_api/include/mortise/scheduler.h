@@ -1,7 +1,18 @@
 /* mortise/scheduler.h: decides which sequences run in a step and how many tokens each. It owns a policy and its queues;
  * requests, KV blocks and tokens belong to the host, so a scheduler can be replaced at any step. `plan` is a pure
  * function of the view and of the scheduler's own state. The host checks every plan; one that breaks a bound is
- * replaced for that step by first come, first served, counted and logged with the plugin's name. */
+ * replaced for that step by first come, first served, counted and logged with the plugin's name. After INTERNAL the
+ * host plans so in all further steps.
+ *
+ * Nobody starves. Of each priority the host watches the oldest sequence that a plan leaves out, and counts from when it
+ * last ran. It starves
+ *  - when younger sequences, of its priority or a worse one, have been started before it, and since then
+ *    MORTISE_MAX_IDLE_PLANS plans have left it out although the rows, places and free blocks that they left unused had
+ *    room for it and for all that it may still generate;
+ *  - or when the younger ones that were started before it take more than MORTISE_MAX_PASSED_STEPS times token_budget
+ *    rows (those that they may run until their ends).
+ * The host reports a starving sequence, and plans first come, first served, with that sequence first, until it has
+ * ended. Waiting behind older sequences or better priorities, and for blocks or places, is no starvation. */
 #ifndef MORTISE_SCHEDULER_H
 #define MORTISE_SCHEDULER_H
 
@@ -13,6 +24,9 @@ enum {
   MORTISE_SEQ_WAITING = 0, /* holds no blocks: new, or preempted */
   MORTISE_SEQ_RUNNING = 1  /* holds blocks */
 };
+
+#define MORTISE_MAX_IDLE_PLANS 128
+#define MORTISE_MAX_PASSED_STEPS 64
 
 /* mortise_schedule_view.flags. The draft tokens of a sequence must not be cut: a plan that runs a sequence to its known
  * end gives it all of its lookahead. (Rejection sampling: how many drafts there were decides which tokens come out.) */

@@ -16,9 +16,11 @@
 // and in int8, for models of either type, with the f32 scales of each token behind K and V:
 //   K  [block_size / 16] groups of [key_depth][16 tokens], V [block_size][value_width], scales of K and of V
 //   [block_size]
-// Blocks lie one after the other, in each [layer][kv head]. So both products read rows of 64 bytes that serve AMX as
-// they are (int8 becomes the model's type on the way); memory is touched block by block, and copying a block is one
-// memcpy. Sources: online softmax, arXiv:1805.02867; paged KV, arXiv:2309.06180.
+// V in the cache is always finite (docs/numerics.md, "What is written"), and memory is zero at first. So a tile may
+// hold tokens that a row does not see, of this sequence or of an earlier one: with P = 0 they add zeros. Blocks lie one
+// after the other, in each [layer][kv head]. So both products read rows of 64 bytes that serve AMX as they are (int8
+// becomes the model's type on the way); memory is touched block by block, and copying a block is one memcpy. Sources:
+// online softmax, arXiv:1805.02867; paged KV, arXiv:2309.06180.
 #pragma once
 
 #include "kernels/cpu/types.hpp"
@@ -98,9 +100,8 @@ struct alignas(64) SpanScratch {
   float tile[32 * kMaxHeadDim];                        // a tile of K or V, widened
   float span[2 * kSpanRows + kSpanRows * kMaxHeadDim];
   float total[kUnitRows * 2 * kSpanRows + kUnitRows * kMaxHeadDim];  // for one row a part
-  // Copies of tiles: V's zero-filled last one, what AMX wants in one piece, and for it int8 as bf16.
-  std::uint16_t keys[kSpan * kMaxHeadDim];
-  float values[kSpan * kMaxHeadDim];
+  // AMX: tiles that it wants in one piece, and int8 as bf16.
+  std::uint16_t keys[kSpan * kMaxHeadDim], values[kSpan * kMaxHeadDim];
   float key_scales[kSpan], value_scales[kSpan];  // int8
 };
 

@@ -198,7 +198,7 @@ struct TileProducts {
                              std::size_t end, SpanScratch& scratch, Tiles& tiles) {
     const std::size_t width = index(reader.cache().layout.value_width);
     for (std::size_t tile = first; tile < end; ++tile) {
-      tiles.values[tile] = value_tile(halves.half[tile], width, tile_copy<Bf16>(scratch, tile, width));
+      tiles.values[tile] = value_tile(halves.half[tile], width, scratch.values + tile * kTileDepth * width);
     }
   }
 

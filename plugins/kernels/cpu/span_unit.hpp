@@ -111,42 +111,13 @@ struct ValueTiles {
   const E* half[index(kSpan) / kTileDepth][2];
 };
 
-// Room for tile `tile` of V.
-template <class T>
-T* tile_copy(SpanScratch& scratch, std::size_t tile, std::size_t width) {
-  return reinterpret_cast<T*>(scratch.values) + tile * kTileDepth * width;
-}
-
-// The V tile whose first group is `group`. From seq_len on a slot may hold anything, NaN included, and 0 x NaN is NaN:
-// the last tile of a sequence is copied and filled up with zeros. Integers are finite, but behind the last group of a
-// sequence there may be no block: any other group does for it.
+// The V tile whose first group is `group`. From seq_len on a slot may hold V of any token, and meets P = 0 there: V in
+// the cache is finite (span_write.cpp). Behind the last group of a sequence there may be no block: any other group does
+// for it.
 template <class E>
-void point_at_tile(const Cache<E>& cache, std::int32_t group, E* copy, const E* (&half)[2]) {
-  const std::size_t width = index(cache.layout.value_width), size = kKeyGroup * width;
-  const std::int32_t left = cache.unit.seq_len - group * kKeyGroup;
-  if (left >= 2 * kKeyGroup) {
-    half[0] = cache.values(group);
-    half[1] = cache.values(group + 1);
-    return;
-  }
-  if constexpr (kHasScales<E>) {
-    half[0] = cache.values(group);
-    half[1] = left > kKeyGroup ? cache.values(group + 1) : half[0];
-    return;
-  }
-  for (std::int32_t h = 0; h < 2; ++h) {
-    E* to = copy + index(h) * size;
-    half[h] = to;
-    const std::int32_t tokens = minimum(left - h * kKeyGroup, kKeyGroup);
-    std::memset(to, 0, size * sizeof(E));
-    if (tokens <= 0) continue;
-    const E* from = cache.values(group + h);
-    const std::size_t whole = sizeof(E) == 2 ? index(tokens) / 2 * 2 : index(tokens);
-    std::memcpy(to, from, whole * width * sizeof(E));
-    if (whole < index(tokens)) {  // half of a pair
-      for (std::size_t d = 0; d < width; ++d) to[whole * width + 2 * d] = from[whole * width + 2 * d];
-    }
-  }
+void point_at_tile(const Cache<E>& cache, std::int32_t group, const E* (&half)[2]) {
+  half[0] = cache.values(group);
+  half[1] = group + 1 < cache.num_groups ? cache.values(group + 1) : half[0];
 }
 
 // A span of a unit: what its parts share of K and V is made once, when the first of them needs it. A decode unit reads
@@ -185,8 +156,7 @@ class UnitSpan {
     const KeyRange range = whole_tiles(keys_);
     ValueTiles<E> halves;
     for (std::int32_t tile = range.begin / 32; tile < range.end / 32; ++tile) {
-      E* copy = tile_copy<E>(scratch_, index(tile), index(reader_.cache().layout.value_width));
-      point_at_tile(reader_.cache(), reader_.first_group() + 2 * tile, copy, halves.half[tile]);
+      point_at_tile(reader_.cache(), reader_.first_group() + 2 * tile, halves.half[tile]);
     }
     Products::prepare_values(reader_, halves, index(range.begin) / kTileDepth, index(range.end) / kTileDepth, scratch_,
                              tiles_);

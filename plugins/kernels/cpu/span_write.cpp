@@ -1,4 +1,5 @@
-// Writes K and V into the layout of span.hpp.
+// Writes K and V into the layout of span.hpp. V in the cache is always finite: a token whose V is not is kept as K of
+// NaN and V of zeros (docs/numerics.md, "What is written").
 #include "kernels/cpu/int_scale.hpp"
 #include "kernels/cpu/span.hpp"
 
@@ -28,6 +29,53 @@ Slot<T> slot_of(const KvWrite& write, std::int64_t slot, std::size_t head) {
           base + layout.value_offset + offset / pair * pair * index(layout.value_width), offset % 2 != 0,
           reinterpret_cast<float*>(base + layout.key_scale_offset) + offset,
           reinterpret_cast<float*>(base + layout.value_scale_offset) + offset};
+}
+
+// Whether the elements of n rows are finite. The exponent of a number that is not finite is all ones: adding one to the
+// exponent then carries into the sign's place, which has been cleared.
+template <class T>
+MORTISE_INLINE bool all_finite(const T* x, std::ptrdiff_t row_stride, std::int32_t n, std::size_t head_dim) {
+  constexpr bool kPairs = sizeof(T) == sizeof(Bf16);  // of elements in a word
+  const I32x16 magnitude = broadcast_i32(kPairs ? 0x7fff7fff : 0x7fffffff);
+  const I32x16 one = broadcast_i32(kPairs ? 0x00800080 : 0x00800000);
+  const I32x16 sign = broadcast_i32(static_cast<std::int32_t>(kPairs ? 0x80008000u : 0x80000000u));
+  const std::size_t words = head_dim * sizeof(T) / sizeof(std::int32_t);
+  I32x16 carried = broadcast_i32(0);
+  for (std::int32_t r = 0; r < n; ++r, x += row_stride) {
+    const std::int32_t* const row = reinterpret_cast<const std::int32_t*>(x);
+    std::size_t w = 0;
+    for (; w + kLanes <= words; w += kLanes) carried = carried | ((load_i32(row + w) & magnitude) + one);
+    if (w < words) carried = carried | ((load_i32_tail(row + w, words - w) & magnitude) + one);
+  }
+  return mask_bits(eq(carried & sign, broadcast_i32(0))) == 0xffffu;
+}
+
+// What is written in place of a token whose V is not finite: every score of the key is NaN, and no product with V is.
+template <class T>
+struct NotFinite {
+  T key[kMaxHeadDim] = {}, value[kMaxHeadDim] = {};
+  constexpr NotFinite() {
+    for (T& x : key) {
+      if constexpr (sizeof(T) == sizeof(Bf16)) {
+        x = 0x7fc0;
+      } else {
+        x = __builtin_nanf("");
+      }
+    }
+  }
+};
+template <class T>
+constexpr NotFinite<T> kNotFinite;
+
+// K and V of a token and head as they are written.
+template <class T>
+struct Written {
+  const T *k, *v;
+};
+template <class T>
+Written<T> written(const T* k, const T* v, std::size_t head_dim) {
+  if (all_finite(v, 0, 1, head_dim)) return {k, v};
+  return {kNotFinite<T>.key, kNotFinite<T>.value};
 }
 
 void write_key(const Bf16* k, std::size_t head_dim, Bf16* keys) {
@@ -128,7 +176,7 @@ bool are_neighbours(const KvWrite& write, std::int32_t row, std::int32_t n) {
   return true;
 }
 
-// n tokens from row r, neighbours.
+// n tokens from row r, neighbours with finite V.
 template <int n>
 void write_neighbours(const KvWrite& write, const Bf16* k, const Bf16* v, const Slot<Bf16>& slot) {
   const std::size_t head_dim = index(write.layout->head_dim), pair_row = 2 * index(write.layout->value_width);
@@ -144,15 +192,19 @@ void write_head(const KvWrite& write, std::size_t head, const Bf16* k, const Bf1
   for (std::int32_t r = 0; r < write.num_rows;) {
     const Slot<Bf16> slot = slot_of<Bf16>(write, write.slots[r], head);
     const Bf16 *key = k + r * write.k_row_stride, *value = v + r * write.v_row_stride;
-    if (kMostTokens > 4 && are_neighbours(write, r, kMostTokens)) {
+    const auto at_once = [&](std::int32_t n) {
+      return are_neighbours(write, r, n) && all_finite(value, write.v_row_stride, n, head_dim);
+    };
+    if (kMostTokens > 4 && at_once(kMostTokens)) {
       write_neighbours<kMostTokens>(write, key, value, slot);
       r += kMostTokens;
-    } else if (are_neighbours(write, r, 4)) {
+    } else if (at_once(4)) {
       write_neighbours<4>(write, key, value, slot);
       r += 4;
     } else {
-      write_key(key, head_dim, slot.keys);
-      write_value(value, head_dim, slot);
+      const Written<Bf16> token = written(key, value, head_dim);
+      write_key(token.k, head_dim, slot.keys);
+      write_value(token.v, head_dim, slot);
       ++r;
     }
   }
@@ -162,8 +214,9 @@ void write_head(const KvWrite& write, std::size_t head, const float* k, const fl
   const std::size_t head_dim = index(write.layout->head_dim);
   for (std::int32_t r = 0; r < write.num_rows; ++r) {
     const Slot<float> slot = slot_of<float>(write, write.slots[r], head);
-    write_key(k + r * write.k_row_stride, head_dim, slot.keys);
-    write_value(v + r * write.v_row_stride, head_dim, slot);
+    const Written<float> token = written(k + r * write.k_row_stride, v + r * write.v_row_stride, head_dim);
+    write_key(token.k, head_dim, slot.keys);
+    write_value(token.v, head_dim, slot);
   }
 }
 
@@ -204,12 +257,14 @@ void write_head_int8(const KvWrite& write, std::size_t head, const T* k, const T
   for (std::int32_t r = 0; r < write.num_rows;) {
     const Slot<std::int8_t> slot = slot_of<std::int8_t>(write, write.slots[r], head);
     const std::int32_t tokens = are_neighbours(write, r, 4) ? 4 : 1;
+    Written<T> token[4];
     for (std::int32_t i = 0; i < tokens; ++i) {
-      slot.key_scale[i] = quantise(k + (r + i) * write.k_row_stride, head_dim, q[i]);
+      token[i] = written(k + (r + i) * write.k_row_stride, v + (r + i) * write.v_row_stride, head_dim);
+      slot.key_scale[i] = quantise(token[i].k, head_dim, q[i]);
     }
     tokens == 4 ? write_four_keys(q, head_dim, slot.keys) : write_key(q[0], head_dim, slot.keys);
     for (std::int32_t i = 0; i < tokens; ++i) {
-      slot.value_scale[i] = quantise(v + (r + i) * write.v_row_stride, head_dim, q[0]);
+      slot.value_scale[i] = quantise(token[i].v, head_dim, q[0]);
       std::memcpy(slot.values + index(i) * width, q[0], head_dim);
     }
     r += tokens;

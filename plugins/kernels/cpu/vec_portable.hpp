@@ -159,7 +159,7 @@ MORTISE_INLINE F32x16 select(Mask16 m, F32x16 a, F32x16 b) {
 
 MORTISE_INLINE I32x16 load_i32_tail(const std::int32_t* p, std::size_t n) {
   I32x16 r = {};
-  for (std::size_t i = 0; i < n; ++i) r.v[i] = p[i];
+  std::memcpy(r.v, p, n * sizeof *p);
   return r;
 }
 MORTISE_INLINE I32x16 load_i32(const std::int32_t* p) {

@@ -13,6 +13,8 @@
 // Blocks lie one after the other, in each [layer][kv head]. So 16 tokens are one piece of 32 * head_dim bytes that goes
 // to shared memory as it is, where ldmatrix reads it without bank conflicts; and it is what wgmma calls 128-byte
 // swizzle, for K (its rows) as for V (its columns).
+// V in the cache is always finite (docs/numerics.md, "What is written"), and memory is zero at first. So a piece may
+// hold tokens that a row does not see, of this sequence or of an earlier one: with P = 0 they add zeros.
 // Sources: online softmax, arXiv:1805.02867; paged KV, arXiv:2309.06180; tiles of FlashAttention-2, arXiv:2307.08691.
 #pragma once
 
@@ -163,7 +165,8 @@ cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t
 cudaError_t span_merge(const SpanArgs& args, const SpanMerge* merges, const SpanMergeCounts* counts,
                        std::int32_t num_blocks, cudaStream_t stream);
 
-// Norms (optional), rotates (optional), writes K and V to their slots; q is changed in place.
+// Norms (optional), rotates (optional), writes K and V to their slots, or NaN and zeros if V is not finite; q is
+// changed in place.
 struct SpanAppend {
   Bf16Bits* q;
   std::int64_t q_row_stride, q_head_stride;

@@ -1,5 +1,6 @@
-// Norm and rotation of q and k, K and V to their slots (docs/numerics.md, "Norms", "Rope"): the arithmetic is that of
-// the CPU, bit by bit. One head a group of head_dim / 8 lanes, eight neighbouring elements a lane.
+// Norm and rotation of q and k, K and V to their slots (docs/numerics.md, "Norms", "Rope", "What is written"): the
+// arithmetic is that of the CPU, bit by bit. A group of head_dim / 8 lanes has a query head, or K and V of a kv head;
+// a lane has eight neighbouring elements.
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/span.hpp"
 #include "kernels/cuda/span_launch.cuh"
@@ -11,6 +12,7 @@ constexpr int kThreads = 128;
 constexpr int kVector = 8;
 constexpr int kLanes = 16;  // partial results of a reduction
 constexpr unsigned kWarp = 0xffffffffu;
+constexpr std::uint32_t kNans = 0x7fc07fc0u;  // two in bf16
 
 __device__ __forceinline__ void unpack(const uint4& u, float (&x)[kVector]) {
   const std::uint32_t words[4] = {u.x, u.y, u.z, u.w};
@@ -26,6 +28,13 @@ __device__ __forceinline__ uint4 packed(const float (&x)[kVector]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) words[i] = to_bf16(x[2 * i]) | static_cast<std::uint32_t>(to_bf16(x[2 * i + 1])) << 16;
   return {words[0], words[1], words[2], words[3]};
+}
+
+// Whether eight elements are finite. The exponent of a number that is not finite is all ones: adding one to the
+// exponent then carries into the sign's place, which has been cleared.
+__device__ __forceinline__ bool all_finite(const uint4& u) {
+  const auto carried = [](std::uint32_t word) { return (word & 0x7fff7fffu) + 0x00800080u; };
+  return ((carried(u.x) | carried(u.y) | carried(u.z) | carried(u.w)) & 0x80008000u) == 0;
 }
 
 // 1 / sqrt(mean of squares + eps). Sixteen lanes: lane i takes elements i, i + 16, ..; then the tree. Here every lane
@@ -138,7 +147,7 @@ template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant__ SpanAppend a) {
   constexpr int kGroup = kHeadDim / kVector;
   span::let_next_kernel_begin();
-  const int kv_heads = a.layout.num_kv_heads, heads = a.num_heads + 2 * kv_heads;
+  const int kv_heads = a.layout.num_kv_heads, heads = a.num_heads + kv_heads;
   const int all = a.num_tokens * heads;
   const int group = static_cast<int>(blockIdx.x * (kThreads / kGroup) + threadIdx.x / kGroup);
   const int lane = threadIdx.x % kGroup;
@@ -146,18 +155,21 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
   const bool real = group < all;
   const int item = real ? group : all - 1;
   const int token = item / heads, part = item % heads;
-  const bool is_q = part < a.num_heads, is_v = part >= a.num_heads + kv_heads;
-  const int head = is_q ? part : is_v ? part - a.num_heads - kv_heads : part - a.num_heads;
-  const Bf16Bits* row = is_q   ? a.q + token * a.q_row_stride + head * a.q_head_stride
-                        : is_v ? a.v + token * a.v_row_stride + head * a.v_head_stride
-                               : a.k + token * a.k_row_stride + head * a.k_head_stride;
+  const bool is_q = part < a.num_heads;
+  const int head = is_q ? part : part - a.num_heads;
+  const Bf16Bits* row = is_q ? a.q + token * a.q_row_stride + head * a.q_head_stride
+                             : a.k + token * a.k_row_stride + head * a.k_head_stride;
   const uint4 raw = *reinterpret_cast<const uint4*>(row + lane * kVector);
+  uint4 value = {};
+  if (!is_q) {
+    value = *reinterpret_cast<const uint4*>(a.v + token * a.v_row_stride + head * a.v_head_stride + lane * kVector);
+  }
   uint4 result = raw;
   const bool normed = a.q_norm != nullptr || a.k_norm != nullptr;
   if (normed || a.cos != nullptr) {  // the same for all lanes
     float x[kVector];
     unpack(raw, x);
-    const Bf16Bits* norm = is_v ? nullptr : is_q ? a.q_norm : a.k_norm;
+    const Bf16Bits* norm = is_q ? a.q_norm : a.k_norm;
     if (normed) {
       const float inverse = inverse_rms<kHeadDim>(row, lane, a.eps);
       if (norm != nullptr) {
@@ -169,14 +181,21 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
         }
       }
     }
-    if (a.cos != nullptr) rotate<kHeadDim>(a, a.positions[token], lane, x);  // of v nothing is kept
-    if (!is_v && (norm != nullptr || a.cos != nullptr)) result = packed(x);
+    if (a.cos != nullptr) rotate<kHeadDim>(a, a.positions[token], lane, x);
+    if (norm != nullptr || a.cos != nullptr) result = packed(x);
   }
+  // All lanes of the group learn whether all of V is finite.
+  const unsigned of_group = ((1u << kGroup) - 1) << (threadIdx.x % 32 / kGroup * kGroup);
+  const bool finite = (__ballot_sync(kWarp, all_finite(value)) & of_group) == of_group;
   __syncwarp();  // q is changed in place: all lanes have read it
   if (!real) return;
   if (is_q) {
     *reinterpret_cast<uint4*>(a.q + token * a.q_row_stride + head * a.q_head_stride + lane * kVector) = result;
     return;
+  }
+  if (!finite) {
+    result = {kNans, kNans, kNans, kNans};
+    value = {};
   }
   const std::int64_t slot = a.slots[token];
   if (slot < 0) return;
@@ -184,14 +203,15 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
   const int in_block = static_cast<int>(slot & (a.layout.block_size - 1));
   Bf16Bits* to = a.kv + block * static_cast<std::int64_t>(a.layout.block_elements) +
                  head * static_cast<std::int64_t>(a.layout.head_elements) +
-                 (is_v ? a.layout.block_size * kHeadDim : 0) + span_offset(kHeadDim, in_block, lane * kVector);
+                 span_offset(kHeadDim, in_block, lane * kVector);
   *reinterpret_cast<uint4*>(to) = result;
+  *reinterpret_cast<uint4*>(to + a.layout.block_size * kHeadDim) = value;
 }
 
 template <int kHeadDim>
 cudaError_t launch(const SpanAppend& append, cudaStream_t stream) {
   constexpr std::int64_t kPerBlock = kThreads / (kHeadDim / kVector);
-  const std::int64_t heads = append.num_heads + 2 * append.layout.num_kv_heads;
+  const std::int64_t heads = append.num_heads + append.layout.num_kv_heads;
   const std::int64_t blocks = (append.num_tokens * heads + kPerBlock - 1) / kPerBlock;
   append_kernel<kHeadDim><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(append);
   return cudaGetLastError();

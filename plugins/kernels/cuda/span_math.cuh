@@ -114,9 +114,10 @@ __device__ __forceinline__ void weigh(float (&x)[n], float scale, float m) {
 }
 #endif
 
-// The sum of a partial whose largest t' is m: NaN and +infinity among the scores make the row NaN.
+// The sum of a partial whose largest t' is m. NaN and +infinity among the scores make the row NaN, and so do scores
+// that are all -infinity. A row that sees no key of the span has m -infinity too, and the sum 0, which stays.
 MORTISE_BOTH float checked_sum(float sum, float m) {
-  return m < infinity() ? sum : from_bits(0x7fc00000u);
+  return m < infinity() && (m > -infinity() || sum == 0.0f) ? sum : from_bits(0x7fc00000u);
 }
 
 // NaN if either is.

@@ -213,7 +213,7 @@ class OwnWorker {
     get_maxima<kTiles>(out);
     put_weights<kTiles>(span, chunks, rows, masked, s, out);
     sync_users();
-    add_values<kTiles>(span, chunks, last, out);
+    add_values<kTiles>(chunks, out);
   }
 
   template <int kTiles>
@@ -307,7 +307,7 @@ class OwnWorker {
 
   // O of the warp's part of head_dim; every warp has the sums.
   template <int kTiles>
-  __device__ __forceinline__ void add_values(int span, Chunks chunks, int last, Partial<kTiles>& out) {
+  __device__ __forceinline__ void add_values(Chunks chunks, Partial<kTiles>& out) {
     constexpr int kSteps = Partial<kTiles>::kSteps;
     ring_.wait_full();
     const std::uint32_t values = ring_.half(), by_units = Piece<kHeadDim>::lane_by_units(lane_);
@@ -318,7 +318,6 @@ class OwnWorker {
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) out.o[t][i][0] = out.o[t][i][1] = out.o[t][i][2] = out.o[t][i][3] = 0.0f;
     }
-    clear_beyond(span, chunks, last, values);
 #pragma unroll
     for (int pair = 0; pair < kSpanChunks; pair += 2) {
       std::uint32_t p[kTiles][4];
@@ -347,18 +346,6 @@ class OwnWorker {
       out.sum[t][0] = checked_sum(sums[t][0], out.m[t][0]);
       out.sum[t][1] = checked_sum(sums[t][1], out.m[t][1]);
     }
-  }
-
-  // V beyond the last key counts as 0: what lies there may be NaN, and 0 x NaN is NaN. Each warp clears what it reads.
-  __device__ __forceinline__ void clear_beyond(int span, Chunks chunks, int last, std::uint32_t values) const {
-    constexpr int kUnits = 2 * OwnPartial<kHeadDim, 1>::kSteps;  // of 16 bytes, a token
-    const int first = last + 1 - span * kSpan, beyond = chunks.end * kKeyChunk - first;
-    if (beyond <= 0) return;
-    for (int i = lane_; i < beyond * kUnits; i += 32) {
-      clear_unit_at(values + span_offset(kHeadDim, first + i / kUnits, (warp_ * kUnits + i % kUnits) * 8) * 2);
-    }
-    publish_writes();  // copies come here next
-    __syncwarp();
   }
 
   template <int kTiles>

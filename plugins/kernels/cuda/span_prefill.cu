@@ -114,7 +114,7 @@ class Rows {
         pass();
       }
       const Chunks there = chunks_of(run_, span, args_.window);
-      if (there.begin > 0 || last_position(run_) < span * kSpan + kSpan - 1) clear_unseen(span, there);
+      if (there.begin > 0 || there.end < kSpanChunks) clear_others(there);
       if (working) {
         add_span<kHeadDim>(ring_, ones_, p, next);
         fold(folded, next);
@@ -165,14 +165,14 @@ class Rows {
     ring_.leave();
   }
 
-  // V where no row of the tile sees a key counts as 0: what lies there may be NaN, and 0 x NaN is NaN. All warpgroups.
-  __device__ __forceinline__ void clear_unseen(int span, Chunks there) {
+  // Chunks of V that are not there become 0: what the ring held in their place may be K, and NaN. All warpgroups.
+  __device__ __forceinline__ void clear_others(Chunks there) {
     constexpr int kUnits = kHeadDim / 8;
     ring_.wait_full();
-    const int begin = there.begin * kKeyChunk, end = last_position(run_) + 1 - span * kSpan;  // that are seen
     for (int i = static_cast<int>(threadIdx.x); i < kSpan * kUnits; i += kUsers) {
-      const int token = i / kUnits, unit = i % kUnits;
-      if (token < begin || token >= end) clear_unit_at(ring_.half() + span_offset(kHeadDim, token, unit * 8) * 2);
+      const int token = i / kUnits, unit = i % kUnits, chunk = token / kKeyChunk;
+      if (chunk >= there.begin && chunk < there.end) continue;
+      clear_unit_at(ring_.half() + span_offset(kHeadDim, token, unit * 8) * 2);
     }
     publish_writes();
     sync_groups();

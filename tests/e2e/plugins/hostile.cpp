@@ -20,7 +20,7 @@ struct Hostile {
 
   void bind(const mortise_proposer_bind_args& args) { vocab_size = args.target->vocab_size; }
   void observe(const mortise_observation&) const {
-    if (breach == "observe_fails") throw mortise::Failure(MORTISE_INTERNAL, "observe", "it would rather not know");
+    if (breach == "observe_fails") throw mortise::Failure(MORTISE_UNAVAILABLE, "observe", "it would rather not know");
   }
   void propose(const mortise_proposal_args& args) {
     for (std::int32_t i = 0; i < args.num_seqs; ++i) {

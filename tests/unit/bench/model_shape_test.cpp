@@ -77,7 +77,6 @@ TEST(BenchShape, TheModelInMemoryIsTheOneThatIsWritten) {
   write_random_model(shape, dir.path());
   const ModelFiles written = ModelFiles::open(dir.path()), made = make_random_model(shape);
   EXPECT_EQ(made.checkpoint.config().json, written.checkpoint.config().json);
-  EXPECT_EQ(made.checkpoint.fingerprint(), written.checkpoint.fingerprint());
   EXPECT_EQ(made.checkpoint.folder(), "tiny");
   EXPECT_EQ(made.checkpoint.generation_config().eos_token_ids, std::vector<std::int32_t>{2});
   ASSERT_EQ(made.checkpoint.tensors().size(), written.checkpoint.tensors().size());

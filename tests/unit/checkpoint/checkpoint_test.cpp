@@ -26,7 +26,7 @@ class CheckpointFolder : public FolderTest {
   std::string error() const {
     return error_of([&] { Checkpoint::open(folder_); });
   }
-  std::uint64_t fingerprint() const { return Checkpoint::open(folder_).fingerprint(); }
+  std::string fingerprint() const { return Checkpoint::open(folder_).fingerprint(); }
 
   const TensorToWrite a_{"a", "F32", {1}, "aaaa"};
   const TensorToWrite b_{"b", "BF16", {2, 2}, "bbbbbbbb"};
@@ -131,7 +131,7 @@ TEST_F(CheckpointFolder, LinksAreFollowed) {
 
 TEST_F(CheckpointFolder, TheFingerprintIgnoresShardsAndSpelling) {
   write("model.safetensors", safetensors_bytes({a_, b_}));
-  const std::uint64_t before = fingerprint();
+  const std::string before = fingerprint();
   EXPECT_EQ(fingerprint(), before);
   std::filesystem::remove(folder_ / "model.safetensors");
   write("model-1.safetensors", safetensors_bytes({b_}));
@@ -142,28 +142,23 @@ TEST_F(CheckpointFolder, TheFingerprintIgnoresShardsAndSpelling) {
   EXPECT_EQ(fingerprint(), before);
 }
 
-TEST_F(CheckpointFolder, TheFingerprintTellsWeightsShapesNamesAndConfigurationsApart) {
-  std::string large(1 << 20, 'w');
+TEST_F(CheckpointFolder, TheFingerprintTellsShapesNamesAndConfigurationsApart) {
+  const std::string large(1 << 20, 'w');
   const auto with = [&](const char* name, const char* dtype, std::vector<std::int64_t> shape) {
     write("model.safetensors", safetensors_bytes({{name, dtype, std::move(shape), large}}));
     return fingerprint();
   };
-  const std::uint64_t before = with("w", "BF16", {512, 1024});
+  const std::string before = with("w", "BF16", {512, 1024});
   EXPECT_NE(with("v", "BF16", {512, 1024}), before);
   EXPECT_NE(with("w", "F16", {512, 1024}), before);
   EXPECT_NE(with("w", "BF16", {1024, 512}), before);
-  for (const std::size_t at : {std::size_t{0}, (large.size() - 4096) / 3 + 100, large.size() - 1}) {
-    large[at] = 'x';
-    EXPECT_NE(with("w", "BF16", {512, 1024}), before) << at;
-    large[at] = 'w';
-  }
   EXPECT_EQ(with("w", "BF16", {512, 1024}), before);
   write("config.json", R"({"model_type":"llama","eos_token_id":2,"rope_theta":20000.0})");
   EXPECT_NE(with("w", "BF16", {512, 1024}), before);
 }
 
 // A change within the file system's tick is not seen by its times: then the checkpoint has no identity yet.
-TEST_F(CheckpointFolder, TheIdentityIsThatOfTheFilesAndSeesWhatTheFingerprintDoesNot) {
+TEST_F(CheckpointFolder, TheIdentityIsThatOfTheFiles) {
   const std::string large(1 << 20, 'w');
   const auto path = write("model.safetensors", safetensors_bytes({{"w", "BF16", {512, 1024}, large}}));
   const auto tick = [] { std::this_thread::sleep_for(std::chrono::milliseconds(150)); };
@@ -177,7 +172,6 @@ TEST_F(CheckpointFolder, TheIdentityIsThatOfTheFilesAndSeesWhatTheFingerprintDoe
   std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(200000).put('x');
   std::filesystem::last_write_time(path, modified);
   tick();
-  EXPECT_EQ(Checkpoint::open(folder_).fingerprint(), before.fingerprint());  // no sample is there
   const auto changed = Checkpoint::open(folder_).identity();
   EXPECT_NE(changed, before.identity());
   EXPECT_NE(changed, std::nullopt);

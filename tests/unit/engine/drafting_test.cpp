@@ -243,7 +243,7 @@ TEST_F(DraftingTest, AnUnknownProposerIsRefusedWithTheNames) {
 
 TEST_F(DraftingTest, AfterAFailedObserveTheWholeHistoryIsToldAgain) {
   int call = 0;
-  first.observe_status = [&] { return ++call % 3 == 0 ? MORTISE_INTERNAL : MORTISE_OK; };
+  first.observe_status = [&] { return ++call % 3 == 0 ? MORTISE_UNAVAILABLE : MORTISE_OK; };
   second.draft = nothing;
   start_both();
   run({1, 2, 3}, 24);
@@ -255,7 +255,7 @@ TEST_F(DraftingTest, AfterAFailedObserveTheWholeHistoryIsToldAgain) {
 TEST_F(DraftingTest, AnEndThatAFailedObserveMissedIsToldAgain) {
   bool fails = false;
   std::size_t num_ends = 0;  // told while it works
-  first.observe_status = [&] { return fails ? MORTISE_INTERNAL : MORTISE_OK; };
+  first.observe_status = [&] { return fails ? MORTISE_UNAVAILABLE : MORTISE_OK; };
   start_both();
   run({1, 2, 3}, 6);
   EXPECT_EQ(first.ended.size(), 1u);

@@ -122,6 +122,10 @@ mortise_status forward(mortise_model* self, const mortise_step* step, mortise_te
   for (int32_t t = 0; t < batch.num_tokens; ++t) {
     fake.kv[static_cast<std::size_t>(batch.device_slot_mapping[t])] = batch.device_token_ids[t];
   }
+  if (fake.forward_status) {
+    const mortise_status status = fake.forward_status(fake.num_forwards - 1);
+    if (status != MORTISE_OK) return status;
+  }
   for (int32_t i = 0; i < batch.num_seqs; ++i) {
     const int32_t* table = batch.device_block_table + i * batch.max_blocks;
     for (int32_t t = batch.device_cu_seqlens_q[i]; t < batch.device_cu_seqlens_q[i + 1]; ++t) {
@@ -138,6 +142,8 @@ mortise_status forward(mortise_model* self, const mortise_step* step, mortise_te
   hidden->ndim = 2;
   hidden->shape[0] = batch.num_tokens;
   hidden->shape[1] = 3;
+  hidden->stride[0] = 3;
+  hidden->stride[1] = 1;
   return MORTISE_OK;
 }
 
@@ -299,6 +305,7 @@ Parts FakeWorld::parts() {
     return value;
   }();
   Parts parts;
+  parts.vocab_size = kVocab;
   parts.device = {reinterpret_cast<mortise_device*>(this), &device_table, "device 'fake'"};
   parts.attention = {reinterpret_cast<mortise_attention*>(this), &attention_table, "attention 'fake'"};
   parts.model = {reinterpret_cast<mortise_model*>(this), &model_table, "model 'fake'"};

@@ -39,6 +39,9 @@ struct FakeWorld {
   std::function<Tree(std::uint64_t seq, std::int32_t max)> propose_tree;
   std::function<void(std::int64_t forward_count)> before_forward;  // may throw: the forward then fails
 
+  // What forward returns when it has written the step's KV; what it throws crosses the ABI.
+  std::function<mortise_status(std::int64_t forward_count)> forward_status;
+
   std::int64_t num_forwards = 0;
   std::int64_t num_copied_blocks = 0;
   std::int64_t num_sample_calls_without_masks = 0;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "loader/plugin_file.hpp"
+#include "mortise/scheduler.h"
 #include "test_support.hpp"
 
 namespace mortise {
@@ -15,11 +16,12 @@ using testing::HasSubstr;
 
 std::vector<std::string> journal;  // what `lively` tells of its life
 
-PartInstance make_lively(const std::string& fail_in) {
+PartInstance make_lively(const std::string& fail_in, std::shared_ptr<PartHealth> device = nullptr) {
   static void (*const write)(const char*) = [](const char* line) { journal.emplace_back(line); };
   journal.clear();
   const Component& component = load_plugin_file(good("lively")).components[0];
   CreateContext context;
+  context.device_health = std::move(device);
   context.extensions = [](const char* id) -> const void* {
     return std::strcmp(id, "test.journal") == 0 ? &write : nullptr;
   };
@@ -61,7 +63,7 @@ TEST(PartInstance, FailedActivateLeavesItCreated) {
   {
     PartInstance part = make_lively("activate");
     const std::string text = error_of([&] { part.activate(activate_args()); });
-    EXPECT_EQ(text, "scheduler 'lively' (lively.so): activate: failed with status 8 and gave no reason");
+    EXPECT_EQ(text, "scheduler 'lively' (lively.so): activate: gave no reason (RESOURCE_EXHAUSTED)");
     EXPECT_FALSE(part.active());
   }
   EXPECT_THAT(journal, ElementsAre("create", "activate", "destroy"));  // with deactivate: undone what was not done
@@ -69,7 +71,7 @@ TEST(PartInstance, FailedActivateLeavesItCreated) {
 
 TEST(PartInstance, FailedCreateIsAnErrorOfOneLineAndDestroysNothing) {
   EXPECT_EQ(error_of([] { make_lively("create"); }),
-            "scheduler 'lively' (lively.so): create: toy: no toy is plugged in");
+            "scheduler 'lively' (lively.so): create: toy: no toy is plugged in (UNAVAILABLE)");
   EXPECT_THAT(journal, ElementsAre());
 }
 
@@ -79,7 +81,34 @@ TEST(PartInstance, AnExceptionThatCrossesTheAbiIsAnErrorWithThePluginsName) {
 }
 
 TEST(PartInstance, CreateWithoutAnInstanceIsAnError) {
-  EXPECT_THAT(error_of([] { make_lively("null"); }), HasSubstr("create succeeded without an instance"));
+  EXPECT_THAT(error_of([] { make_lively("null"); }), HasSubstr("lively.so): create: returned OK without an instance"));
+}
+
+TEST(PartInstance, OneThatHasFailedIsNotEvenDestroyed) {
+  {
+    PartInstance part = make_lively("");
+    part.activate(activate_args());
+    part.active_part<mortise_scheduler, mortise_scheduler_table>().health->fail("it said INTERNAL");
+  }
+  EXPECT_THAT(journal, ElementsAre("create", "activate"));
+}
+
+TEST(PartInstance, OneWhoseDeviceHasFailedIsNotDestroyed) {
+  const auto device = std::make_shared<PartHealth>();
+  {
+    PartInstance part = make_lively("", device);
+    part.activate(activate_args());
+    device->fail("it said INTERNAL");
+  }
+  EXPECT_THAT(journal, ElementsAre("create", "activate"));
+}
+
+TEST(PartInstance, WhatThrowsInDeactivateIsNotDestroyed) {
+  {
+    PartInstance part = make_lively("deactivate");
+    part.activate(activate_args());
+  }
+  EXPECT_THAT(journal, ElementsAre("create", "activate", "deactivate"));
 }
 
 }  // namespace

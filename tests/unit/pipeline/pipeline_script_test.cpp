@@ -276,6 +276,27 @@ TEST_F(PipelineScriptTest, CallbacksAreLimitedAndSurviveTheirErrors) {
               StartsWith("test.lua:5: unknown variable 'undefined'"));
 }
 
+// A limit on instructions or time cannot end it: both are looked at between instructions, and find is one.
+TEST_F(PipelineScriptTest, ACallbackWhosePatternBacktracksIsAbandoned) {
+  const ScriptLimits limits{.callback_wait = std::chrono::milliseconds(50)};
+  auto script = PipelineScript::from_text(
+      "function chat_template(messages) return #messages == 0 and 'none' or ('a'):rep(100):find(('.-'):rep(20) .. 'b') "
+      "end\nreturn " +
+          toys(),
+      "test.lua", dir_.path(), catalog_, limits);
+  EXPECT_EQ(script.chat_template(json::array()), "none");
+  EXPECT_THAT(error_of([&] { script.chat_template({1}); }),
+              StartsWith("test.lua: chat_template did not return within 0.05 s and was abandoned"));
+  EXPECT_THAT(error_of([&] { script.chat_template(json::array()); }),
+              HasSubstr("which was abandoned, has not returned"));
+}
+
+TEST_F(PipelineScriptTest, WhatTheScriptDefinedWhenItHasRunIsCalledBack) {
+  auto script = load("function chat_template() on_request = print return 'x' end\nreturn " + toys());
+  EXPECT_EQ(script.chat_template(json::array()), "x");
+  EXPECT_EQ(script.on_request(json::object()), std::nullopt);
+}
+
 TEST_F(PipelineScriptTest, CallbacksCannotMakeParts) {
   auto script = load("local make = toy_device\nfunction chat_template(m) return make {} end\nreturn " + toys());
   EXPECT_THAT(error_of([&] { script.chat_template(json::array()); }),

@@ -1,6 +1,7 @@
 #include "kernels/cpu/reference/span.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -55,6 +56,13 @@ float sum_of(const std::vector<float>& p) {
 }
 
 }  // namespace
+
+void span_written(float* k, float* v, int head_dim) {
+  const bool finite = std::all_of(v, v + head_dim, [](float x) { return std::isfinite(x); });
+  if (finite) return;
+  std::fill_n(k, head_dim, std::numeric_limits<float>::quiet_NaN());
+  std::fill_n(v, head_dim, 0.0f);
+}
 
 bool span_partial(const SpanRow& row, int span, float* max, float* sum, float* o) {
   const int start = span * kSpanKeys;

@@ -9,7 +9,7 @@ namespace mortise::cpu::reference {
 struct SpanRow {
   bool bf16;       // class: P and out are rounded to bf16, and q, k, v hold bf16 values
   const float* q;  // [head_dim]
-  const float* k;  // [position + 1, head_dim]
+  const float* k;  // [position + 1, head_dim], as written to the cache
   const float* v;  // [position + 1, head_dim]
   int head_dim;
   int position;
@@ -19,6 +19,9 @@ struct SpanRow {
   const float* key_scales;
   const float* value_scales;
 };
+
+// Makes of a token's K and V [head_dim] what is written to the cache; an int8 cache quantises the result.
+void span_written(float* k, float* v, int head_dim);
 
 // out [head_dim]. REQUIRES: DenormalsOff.
 void span_row(const SpanRow& row, float* out);

@@ -134,6 +134,37 @@ TEST_P(SharedSpans, OfNestedAndSeveralGroupsAndNone) {
   EXPECT_GT(seen.unfolded, 0u);  // of groups in groups, and of cut ones
 }
 
+// A token of the shared prefix whose V was not finite: with a window some members see it, and others do not.
+TEST_P(SharedSpans, OfATokenWhoseValueIsNotFinite) {
+  Config c = config();
+  for (int32_t i = 0; i < 12; ++i) {
+    c.lengths.push_back(1030 + i * 40);
+    c.prefixes.push_back({0, i == 0 ? 0 : 1024});
+  }
+  World world(c);
+  world.break_token(0, 800);
+  std::mt19937 rng(4);
+  const std::vector<Chunk> batch = ends(c, rng, 3);
+  const Rows expected = world.reference(batch);
+  int32_t touched = 0, untouched = 0;
+  for (const auto& [key, row] : expected) {
+    if (key.seq < 0) continue;
+    const bool sees = c.window == 0 || 800 > key.position - c.window;
+    const auto nans = std::count(row.begin(), row.end(), 0x7fc0);
+    EXPECT_EQ(nans, sees ? static_cast<std::ptrdiff_t>(row.size()) : 0) << key.position;
+    ++(sees ? touched : untouched);
+  }
+  EXPECT_GT(touched, 0);
+  EXPECT_EQ(untouched > 0, c.window > 0);
+  for (const int32_t blocks : {1, 9, 264}) {
+    Rows rows;
+    Seen seen;
+    seen.add(world.compute(batch, {.num_blocks = blocks, .num_shared_blocks = blocks}, rows));
+    EXPECT_GT(seen.groups, 0u) << blocks;
+    EXPECT_EQ(difference(expected, rows), "") << blocks;
+  }
+}
+
 // Sharp softmax: weights far below the largest, which the floor of the exponential decides.
 TEST_P(SharedSpans, OfLargeScores) {
   Config c = config();

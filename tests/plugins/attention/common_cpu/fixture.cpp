@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <stdexcept>
@@ -227,6 +228,12 @@ void Attention::grow(Sequence& sequence, int32_t length) {
   }
 }
 
+void Attention::end(int32_t seq) {
+  const std::vector<int32_t>& blocks = sequences_.at(seq).blocks;
+  free_blocks_.insert(free_blocks_.end(), blocks.rbegin(), blocks.rend());  // the next sequence gets them in this order
+  sequences_.erase(seq);
+}
+
 void Attention::fork(int32_t from, int32_t to) {
   const Sequence source = sequences_[from];
   Sequence& copy = sequences_[to];
@@ -376,6 +383,14 @@ std::vector<float> row_values(const Config& config, RowKey row, int32_t kind, in
   std::normal_distribution<float> normal(0, 1);
   std::vector<float> values(static_cast<std::size_t>(num_heads * config.head_dim));
   for (float& x : values) x = config.dtype == MORTISE_BF16 ? from_bf16(to_bf16(normal(rng))) : normal(rng);
+  if (kind == 2 && config.broken.contains({row.seq, row.position})) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    constexpr float kNotFinite[] = {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity};
+    for (int32_t head = 0; head < num_heads; ++head) {
+      const auto d = static_cast<int32_t>(rng() % static_cast<uint32_t>(config.head_dim));
+      values[static_cast<std::size_t>(head * config.head_dim + d)] = kNotFinite[rng() % 3];
+    }
+  }
   return values;
 }
 
@@ -426,10 +441,11 @@ void expect_rows(const Config& config, int32_t seq, int32_t length, const Rows& 
     std::vector<std::vector<float>> k(static_cast<std::size_t>(config.num_kv_heads)), v = k, k_scales = k, v_scales = k;
     for (int32_t position = 0; position < length; ++position) {
       const RowKey key = {seq, position, layer};
-      const auto k_row = prepared<T>(config, key, 1, config.num_kv_heads, k_norm, cos, sin);
-      const auto v_row = row_values(config, key, 2, config.num_kv_heads);
+      auto k_row = prepared<T>(config, key, 1, config.num_kv_heads, k_norm, cos, sin);
+      auto v_row = row_values(config, key, 2, config.num_kv_heads);
       for (std::size_t h = 0; h < k.size(); ++h) {
         const std::size_t at = h * static_cast<std::size_t>(head_dim);
+        cpu::reference::span_written(&k_row[at], &v_row[at], head_dim);
         append_head(config, &k_row[at], k[h], k_scales[h]);
         append_head(config, &v_row[at], v[h], v_scales[h]);
       }

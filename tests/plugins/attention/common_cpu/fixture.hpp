@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attention/common_cpu/component.hpp"
@@ -47,6 +49,8 @@ struct Config {
     int32_t seq, tokens;
   };
   std::map<int32_t, Prefix> prefixes = {};
+  // Tokens (sequence, position) whose V has an element that is NaN or infinite, in every head and layer.
+  std::set<std::pair<int32_t, int32_t>> broken = {};
 
   int32_t kv_dtype() const { return int8_cache ? MORTISE_I8 : dtype; }
 };
@@ -75,6 +79,8 @@ class Attention {
   int32_t length(int32_t seq) { return sequence(seq).length; }
   // Forgets the last tokens, as after rejected drafts; what they wrote stays in the blocks.
   void roll_back(int32_t seq, int32_t length) { sequence(seq).length = length; }
+  // Its blocks are free, and the next that are taken.
+  void end(int32_t seq);
   // Copies all blocks of `from` to blocks of the new sequence `to`.
   void fork(int32_t from, int32_t to);
   // From now on the tokens of `seq` are those of `other`, and its rows are reported under that name.

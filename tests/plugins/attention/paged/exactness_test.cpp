@@ -162,6 +162,84 @@ TEST(Paged, MoreHeadsThanAUnitHoldsHaveTheBitsOfTheReference) {
   }
 }
 
+bool is_nan(const std::vector<float>& row) {
+  return std::all_of(row.begin(), row.end(), [](float x) { return x != x; });
+}
+
+// Tokens whose V is NaN or infinite: in any schedule the rows that see one are NaN, and all others have the bits that
+// they have when those tokens are finite.
+TEST(Paged, AValueThatIsNotFiniteReachesTheRowsThatSeeItAlone) {
+  std::size_t touched = 0, untouched = 0;
+  for (uint32_t seed = 200; seed < 212; ++seed) {
+    std::mt19937 rng(seed);
+    Config config = random_config(rng, seed);
+    const std::vector<int32_t> lengths = {300, 50, 33};
+    Rows finite;
+    for (int32_t seq = 0; seq < 3; ++seq) {
+      Attention alone(config);
+      alone.step({{seq, lengths[static_cast<std::size_t>(seq)]}}, finite);
+    }
+    const std::vector<std::string> names = isas();
+    config.isa = names[seed % names.size()];
+    config.broken = {{0, 16}, {0, 17 + static_cast<int32_t>(rng() % 200)}, {1, static_cast<int32_t>(rng() % 50)}};
+    Rows rows;
+    run_random_schedule(config, lengths, rng, rows);
+    rows.erase(rows.begin(), rows.lower_bound({0, 0, 0}));  // padding
+    for (int32_t seq = 0; seq < 3; ++seq) {
+      expect_reference_rows(config, seq, lengths[static_cast<std::size_t>(seq)], rows);
+    }
+    for (const auto& [key, row] : rows) {
+      const int32_t window = config.windows.empty() ? 0 : config.windows[static_cast<std::size_t>(key.layer)];
+      const bool sees = std::any_of(config.broken.begin(), config.broken.end(), [&, key = key](const auto& token) {
+        return token.first == key.seq && token.second <= key.position &&
+               (window == 0 || token.second > key.position - window);
+      });
+      ++(sees ? touched : untouched);
+      ASSERT_TRUE(sees ? is_nan(row) : row == finite.at(key))
+          << "sequence " << key.seq << ", position " << key.position << ", layer " << key.layer << ", seed " << seed;
+    }
+  }
+  EXPECT_GT(touched, 500u);
+  EXPECT_GT(untouched, 500u);
+}
+
+// A sequence whose 17th token has a V of NaN ends, and the next gets its blocks; another had such tokens for drafts,
+// which were rejected.
+TEST(Paged, WhatAnEarlierSequenceLeftInABlockChangesNoBit) {
+  for (const std::string& isa : isas()) {
+    for (const int32_t dtype : {MORTISE_BF16, MORTISE_F32}) {
+      for (const bool int8 : {false, true}) {
+        Config config;
+        config.isa = isa;
+        config.dtype = dtype;
+        config.int8_cache = int8;
+        config.num_layers = 2;
+        config.broken = {{0, 16}, {9, 17}, {9, 18}, {9, 19}};
+        Attention attention(config);
+        Rows first, second, drafts, third;
+        attention.step({{0, 17}}, first);
+        expect_reference_rows(config, 0, 17, first);
+        EXPECT_TRUE(is_nan(first.at({0, 16, 0})));
+        EXPECT_FALSE(is_nan(first.at({0, 15, 0})));
+        attention.end(0);
+        attention.step({{1, 16}}, second);
+        for (int32_t i = 0; i < 3; ++i) attention.step({{1, 1}}, second);
+        attention.step({{1, 25}}, second);
+        expect_reference_rows(config, 1, 44, second);
+        attention.step({{2, 17}}, third);
+        attention.alias(2, 9);
+        attention.step({{2, 3}}, drafts);
+        EXPECT_TRUE(is_nan(drafts.at({9, 17, 0})));
+        attention.roll_back(2, 17);
+        attention.alias(2, 2);
+        attention.step({{2, 1}}, third);
+        attention.step({{2, 30}}, third);
+        expect_reference_rows(config, 2, 48, third);
+      }
+    }
+  }
+}
+
 TEST(Paged, PaddingRowsGiveZero) {
   Config configs[4];
   configs[1].dtype = configs[3].dtype = MORTISE_F32;

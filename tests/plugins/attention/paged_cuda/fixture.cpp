@@ -116,9 +116,9 @@ Attention::Attention(const AbiConfig& config)
   attention_ = static_cast<mortise_attention*>(instance);
   auto layout = sized<mortise_kv_layout>();
   check(table_->kv_layout(attention_, &dims_, MORTISE_BF16, config.block_size, &layout, &error), error);
-  // Slots that nothing was written to hold NaN.
+  // Slots that nothing was written to hold numbers as large as can be: finite, as V of an earlier sequence would be.
   kv_.resize(layout.bytes_per_block / 2 * static_cast<std::size_t>(config.num_blocks));
-  kv_.fill(0xff);
+  kv_.fill(0x7f);
   auto bind = sized<mortise_attention_bind_args>();
   bind.dims = &dims_;
   bind.kv_dtype = MORTISE_BF16;
@@ -167,6 +167,13 @@ void Attention::fork(int32_t from, int32_t to) {
                             static_cast<int32_t>(copy.blocks.size()), &error),
         error);
   sequences_[to] = copy;
+}
+
+void Attention::end(int32_t seq) {
+  const std::vector<int32_t>& blocks = sequences_.at(seq).blocks;
+  free_blocks_.insert(free_blocks_.end(), blocks.rbegin(),
+                      blocks.rend());  // the next sequence gets them, in this order
+  sequences_.erase(seq);
 }
 
 Attention::Batch Attention::make_batch(const std::vector<Piece>& pieces) {
@@ -279,6 +286,12 @@ void Attention::upload_rows(const Batch& batch) {
       std::minstd_rand rng(static_cast<uint32_t>((row.seq + 2) * 7919 + row.position * 131 + layer * 31 + 1));
       for (int64_t i = 0; i < columns(); ++i) {
         values.push_back(narrow((static_cast<float>(rng() % 4001) - 2000.0f) / 1000.0f));
+      }
+      // V is last: an element of each head, and of each token another.
+      for (int32_t head = 0; head < config_.num_kv_heads && broken_.count({row.seq, row.position}) != 0; ++head) {
+        const int32_t d = (row.position * 13 + head) % config_.head_dim;
+        values[values.size() - static_cast<std::size_t>(head * config_.head_dim + d + 1)] =
+            head % 2 == 0 ? 0x7fc0 : 0xff80;
       }
     }
   }

@@ -5,6 +5,8 @@
 
 #include <map>
 #include <ostream>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "gpu.hpp"
@@ -62,6 +64,10 @@ class Attention {
   void bucket_step(const std::vector<Piece>& pieces, Bucket how, AbiRows& rows);
   // Forgets the last tokens, as after rejected drafts; what they wrote stays in the blocks.
   void roll_back(int32_t seq, int32_t length) { sequences_.at(seq).length = length; }
+  // From now on V of the token is not finite, in all layers.
+  void break_token(int32_t seq, int32_t position) { broken_.insert({seq, position}); }
+  // Its blocks are free, and the next that are taken.
+  void end(int32_t seq);
   // The new sequence `to` begins with the first tokens of `from`, whole blocks, in the same blocks.
   void share(int32_t from, int32_t to, int32_t tokens);
   // Copies all blocks of `from` to blocks of the new sequence `to`, whose tokens are those of `from` from now on.
@@ -106,6 +112,7 @@ class Attention {
   mortise_weight norm_weight_{};
   std::vector<int32_t> free_blocks_;
   std::map<int32_t, Sequence> sequences_;
+  std::set<std::pair<int32_t, int32_t>> broken_;  // sequence and position
   uint64_t step_id_ = 0;
   cudaGraphExec_t graph_ = nullptr;
 };

@@ -102,6 +102,53 @@ TEST_P(PagedCuda, ACopiedSequenceGoesOnAsTheFirst) {
   EXPECT_EQ(differences(expected, second), std::vector<std::string>{});
 }
 
+bool is_nan(const std::vector<uint16_t>& row) {
+  return std::all_of(row.begin(), row.end(), [](uint16_t x) { return x == 0x7fc0; });
+}
+
+// A sequence whose V becomes NaN or infinite at some token: its rows before have the bits that they have without it,
+// its later rows are NaN as far as they see the token, and neither its batch mates nor a sequence that gets its blocks
+// afterwards change by a bit. In one prefill, in chunks, as decodes, and in replayed graphs.
+TEST_P(PagedCuda, AValueThatIsNotFiniteReachesTheRowsThatSeeItAlone) {
+  constexpr int32_t kBroken = 37, kLength = 150;
+  const std::vector<int32_t> lengths = {400, kLength, 90, 150};
+  const AbiRows expected = whole(GetParam(), lengths);
+  for (const int32_t chunk : {150, 50, 38, 7, 1}) {
+    Attention attention(GetParam());
+    attention.break_token(1, kBroken);
+    AbiRows rows, later;
+    attention.step({{0, 390}}, rows);
+    attention.bucket_step({{0, 1}}, Attention::Bucket::kEager, rows);  // what is lazily loaded comes now
+    for (int32_t done = 0; done < kLength; done += chunk) {
+      const Piece mine = {1, std::min(chunk, kLength - done)};
+      const Piece mate = {2, std::min(lengths[2] - attention.length(2), 30)};
+      std::vector<Piece> pieces = {mine};
+      if (mate.count > 0) pieces.insert(pieces.begin() + chunk % 2, mate);
+      mine.count == 1 && mate.count == 0 ? attention.bucket_step(pieces, Attention::Bucket::kGraph, rows)
+                                         : attention.step(pieces, rows);
+    }
+    int32_t touched = 0;
+    for (const auto& [key, row] : rows) {
+      if (key.seq < 0) continue;
+      const int32_t window = GetParam().windows.empty() ? 0 : GetParam().windows[static_cast<std::size_t>(key.layer)];
+      const bool sees = key.seq == 1 && key.position >= kBroken && (window == 0 || kBroken > key.position - window);
+      if (sees) {
+        EXPECT_TRUE(is_nan(row)) << "position " << key.position << ", layer " << key.layer << ", chunks of " << chunk;
+        ++touched;
+      } else {
+        ASSERT_EQ(row, expected.at(key)) << "sequence " << key.seq << ", position " << key.position << ", layer "
+                                         << key.layer << ", chunks of " << chunk;
+      }
+    }
+    EXPECT_GE(touched, 100);
+    attention.end(1);
+    attention.step({{3, 20}}, later);
+    attention.step({{3, 1}, {0, 1}}, later);
+    attention.step({{3, 129}}, later);
+    EXPECT_EQ(differences(expected, later), std::vector<std::string>{}) << "chunks of " << chunk;
+  }
+}
+
 AbiConfig windowed() {
   AbiConfig config;
   config.num_layers = 3;

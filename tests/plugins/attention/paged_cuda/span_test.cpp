@@ -187,20 +187,59 @@ TEST(SpanExtremes, LargeScoresGiveTheBitsOfTheReference) {
   }
 }
 
-// A NaN in a key that a row sees makes the row NaN, on each kernel; rows that do not see it stay.
-TEST(SpanExtremes, NanInValuesReachesTheRowsThatSeeIt) {
-  MORTISE_NEEDS_GPU();
-  Config config;
-  config.lengths = {400};
-  World world(config);
-  world.set_value(0, 300, NAN);
-  for (const bool prefill : {false, true}) {
-    Rows rows;
-    world.compute({{0, 300, 100}}, {.prefill = prefill}, rows);
-    for (const auto& [key, row] : rows) {
-      EXPECT_TRUE(std::all_of(row.begin(), row.end(), [](Bf16 x) { return x == 0x7fc0; })) << key.position;
+// Tokens whose V was not finite make NaN of the rows that see them, on each kernel, and change no bit of the others,
+// which share tiles with them.
+TEST_P(Span, AValueThatIsNotFiniteReachesTheRowsThatSeeItAlone) {
+  World world(config({400, 70}, 21));
+  const std::vector<Chunk> batch = whole(world.config());
+  Rows before;
+  world.compute(batch, {}, before);
+  const std::vector<int32_t> broken = {150, 300, 301};
+  for (const int32_t position : broken) world.break_token(0, position);
+  const auto sees = [&](RowKey row, int32_t position) {
+    const int32_t window = world.config().window;
+    return row.seq == 0 && position <= row.position && (window == 0 || position > row.position - window);
+  };
+  const Rows expected = world.reference(batch);
+  int32_t touched = 0;
+  for (const auto& [key, row] : expected) {
+    if (std::any_of(broken.begin(), broken.end(), [&, key = key](int32_t position) { return sees(key, position); })) {
+      ASSERT_TRUE(std::all_of(row.begin(), row.end(), [](Bf16 x) { return x == 0x7fc0; })) << key.position;
+      ++touched;
+    } else {
+      ASSERT_EQ(row, before.at(key)) << "sequence " << key.seq << ", position " << key.position;
     }
   }
+  EXPECT_GE(touched, 3);
+  for (const bool prefill : {false, true}) {
+    for (const int32_t num_blocks : {1, 8, 40}) {
+      Rows rows;
+      world.compute(batch, {.prefill = prefill, .num_blocks = num_blocks}, rows);
+      EXPECT_EQ(difference(expected, rows), "") << "prefill " << prefill << ", " << num_blocks << " blocks";
+    }
+  }
+}
+
+// Scores that are all -infinity make the row NaN, however often it is merged with spans that it does not see.
+TEST(SpanExtremes, ScoresOfMinusInfinityMakeARowNan) {
+  MORTISE_NEEDS_GPU();
+  EXPECT_TRUE(std::isnan(cuda::span::checked_sum(1.0f, -cuda::span::infinity())));
+  EXPECT_TRUE(std::isnan(cuda::span::checked_sum(1.0f, cuda::span::infinity())));
+  EXPECT_TRUE(std::isnan(cuda::span::checked_sum(1.0f, NAN)));
+  EXPECT_EQ(cuda::span::checked_sum(0.0f, -cuda::span::infinity()), 0.0f);
+  EXPECT_EQ(cuda::span::checked_sum(2.0f, 1.0f), 2.0f);
+  Config config;
+  config.lengths = {300};
+  World world(config);
+  world.set_first_of_key(0, 0, -INFINITY);  // the first row sees this key alone
+  const std::vector<Chunk> batch = whole(config);
+  Rows prefill, decode;
+  world.compute(batch, {}, prefill);
+  world.compute(batch, {.prefill = false, .num_blocks = 30}, decode);
+  const std::vector<Bf16>& first = prefill.at({0, 0});
+  EXPECT_EQ(std::count(first.begin(), first.end(), 0x7fc0), static_cast<std::ptrdiff_t>(first.size()));
+  EXPECT_EQ(difference(world.reference(batch), prefill), "");
+  EXPECT_EQ(difference(prefill, decode), "");
 }
 
 // The reference's weights are those of the formula, computed on the host; its sums are the sums of the rounded weights.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -70,7 +71,7 @@ World::World(const Config& config)
   std::iota(order.begin(), order.end(), 0);
   std::mt19937 rng(config.seed);
   std::shuffle(order.begin(), order.end(), rng);
-  // Entries that no sequence has, and slots that no token has, must not be read: they would fault, or give NaN.
+  // Entries that no sequence has must not be read: they would fault.
   table_.assign(config.lengths.size() * static_cast<std::size_t>(max_blocks_), 1 << 28);
   std::size_t next = 0;
   for (std::size_t seq = 0; seq < config.lengths.size(); ++seq) {
@@ -83,7 +84,11 @@ World::World(const Config& config)
       entry(seq) = is_shared ? entry(static_cast<std::size_t>(config.prefixes[seq].of)) : order[next++];
     }
   }
+  // Slots that no token has hold the worst that an earlier sequence can have left there: K is NaN, V as large as can
+  // be.
   host_kv_.assign(static_cast<std::size_t>(num_blocks) * layout_.block_elements, 0xffff);
+  const std::size_t half = layout_.head_elements / 2;
+  for (std::size_t at = half; at < host_kv_.size(); at += 2 * half) std::fill_n(&host_kv_[at], half, 0x7f7f);
   for (std::size_t seq = 0; seq < config.lengths.size(); ++seq) {
     for (int32_t position = 0; position < config.lengths[seq]; ++position) {
       for (int32_t head = 0; head < config.num_kv_heads; ++head) {
@@ -124,15 +129,28 @@ std::vector<Bf16> World::q_row(RowKey row) const {
   return noise_row(config_.seed, row.seq, row.position, 1, config_.num_heads * config_.head_dim, config_.q_size);
 }
 
-void World::set_value(int32_t seq, int32_t position, float value) {
+void World::set(int32_t seq, int32_t position, bool values, int32_t elements, float number) {
   for (int32_t head = 0; head < config_.num_kv_heads; ++head) {
-    const std::size_t at = slot_offset(seq, position, head, true);
-    for (int32_t d = 0; d < config_.head_dim; ++d) {
+    const std::size_t at = slot_offset(seq, position, head, values);
+    for (int32_t d = 0; d < elements; ++d) {
       const int32_t token = position % config_.block_size;
-      host_kv_[at + static_cast<std::size_t>(cuda::span_offset(config_.head_dim, token, d))] = narrow(value);
+      host_kv_[at + static_cast<std::size_t>(cuda::span_offset(config_.head_dim, token, d))] = narrow(number);
     }
   }
   kv_ = host_kv_;
+}
+
+void World::set_value(int32_t seq, int32_t position, float value) {
+  set(seq, position, true, config_.head_dim, value);
+}
+
+void World::set_first_of_key(int32_t seq, int32_t position, float value) {
+  set(seq, position, false, 1, value);
+}
+
+void World::break_token(int32_t seq, int32_t position) {
+  set(seq, position, false, config_.head_dim, std::numeric_limits<float>::quiet_NaN());
+  set(seq, position, true, config_.head_dim, 0);
 }
 
 cuda::SpanArgs World::args(const DeviceArray<Bf16>& q, DeviceArray<Bf16>& out) const {

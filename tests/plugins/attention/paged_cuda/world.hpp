@@ -70,10 +70,16 @@ class World {
   std::vector<Bf16> kv_head(int32_t seq, int32_t position, int32_t kv_head, bool values) const;
   // Replaces V of a token, in the cache, by `value`; q, k and v of others stay.
   void set_value(int32_t seq, int32_t position, float value);
+  // Replaces the first element of K.
+  void set_first_of_key(int32_t seq, int32_t position, float value);
+  // The token's K and V become what is written when its V is not finite.
+  void break_token(int32_t seq, int32_t position);
 
  private:
   int32_t shared_tokens(int32_t seq) const;
   std::size_t slot_offset(int32_t seq, int32_t position, int32_t kv_head, bool values) const;
+  // The first `elements` of K or of V.
+  void set(int32_t seq, int32_t position, bool values, int32_t elements, float number);
   std::vector<Bf16> queries(const std::vector<RowKey>& rows) const;
 
   Config config_;

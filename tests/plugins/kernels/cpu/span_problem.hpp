@@ -60,7 +60,11 @@ class SpanProblem {
   // What the rows [first, end) give, [end - first][group][head_dim].
   std::vector<T> expected(int first, int end) const {
     std::vector<T> out;
-    const Tokens key = stored(k), value = stored(v);
+    std::vector<float> keys = widen(k), values = widen(v);
+    for (std::size_t at = 0; at < keys.size(); at += index(shape.head_dim)) {
+      reference::span_written(&keys[at], &values[at], shape.head_dim);
+    }
+    const Tokens key = stored(std::move(keys)), value = stored(std::move(values));
     std::vector<float> o(index(shape.head_dim));
     for (int row = first; row < end; ++row) {
       for (int h = 0; h < shape.group; ++h) {
@@ -75,16 +79,17 @@ class SpanProblem {
     return out;
   }
 
-  // A cache with the first `seq_len` tokens written, and NaN in every other slot. With int8 all other bits are ones:
-  // NaN as a scale.
+  // A cache with the first `seq_len` tokens written. Every other slot holds the worst that an earlier sequence can have
+  // left there: K is NaN, V as large as can be. With int8 all other bits are ones: NaN as a scale.
   AlignedBuffer<E> cache(const SpanSet& set, int seq_len) const {
     const std::size_t blocks = table.size();
     AlignedBuffer<E> kv(blocks * layout.block_elements);
     std::fill_n(kv.data(), blocks * layout.block_elements, static_cast<E>(kInt8 ? -1 : 0));
     const std::vector<T> nan(index(shape.head_dim), narrow(float_of(0x7fc00000)));
+    const std::vector<T> largest(index(shape.head_dim), narrow(float_of(0x7f7f0000)));
     for (std::size_t slot = 0; !kInt8 && slot < blocks * index(shape.block_size); ++slot) {
       const auto s = static_cast<std::int64_t>(slot);
-      write(set, kv, kLayer, nan.data(), nan.data(), 0, 1, &s);
+      write(set, kv, kLayer, nan.data(), largest.data(), 0, 1, &s);
     }
     std::vector<std::int64_t> slots(index(seq_len));
     for (std::size_t t = 0; t < slots.size(); ++t) {
@@ -118,7 +123,7 @@ class SpanProblem {
       unit.seq_len = seq_len;
       unit.window = shape.window;
       unit.scale = scale;
-      unit.kv = kv.data() + kLayer * layout.layer_elements + kHead * layout.head_elements;
+      unit.kv = head(kv);
       unit.layout = &layout;
       unit.block_table = table.data();
       unit.first_span = 0;
@@ -160,7 +165,7 @@ class SpanProblem {
       unit.seq_len = shape.length;
       unit.window = shape.window;
       unit.scale = scale;
-      unit.kv = kv.data() + kLayer * layout.layer_elements + kHead * layout.head_elements;
+      unit.kv = head(kv);
       unit.layout = &layout;
       unit.block_table = table.data();
       unit.first_span = first_span;
@@ -201,12 +206,12 @@ class SpanProblem {
     const auto at = q.begin() + (static_cast<std::ptrdiff_t>(row) * shape.group + head) * shape.head_dim;
     return {at, at + shape.head_dim};
   }
-  // What the cache holds of [tokens, head_dim]; scales stay empty unless it is int8.
+  // What the cache holds of [tokens, head_dim] as they are written; scales stay empty unless it is int8.
   struct Tokens {
     std::vector<float> numbers, scales;
   };
-  Tokens stored(const std::vector<T>& from) const {
-    Tokens tokens = {widen(from), {}};
+  Tokens stored(std::vector<float> written) const {
+    Tokens tokens = {std::move(written), {}};
     if constexpr (kInt8) {
       for (auto at = tokens.numbers.begin(); at != tokens.numbers.end(); at += shape.head_dim) {
         const reference::IntRow row = reference::quantise_activations({at, at + shape.head_dim});
@@ -218,10 +223,22 @@ class SpanProblem {
   }
   // The numbers that attention takes for [tokens, head_dim].
   std::vector<float> meant(const std::vector<T>& from) const {
-    Tokens tokens = stored(from);
+    Tokens tokens = stored(widen(from));
     for (std::size_t i = 0; kInt8 && i < from.size(); ++i)
       tokens.numbers[i] *= tokens.scales[i / index(shape.head_dim)];
     return tokens.numbers;
+  }
+  // Where a cache has block 0 of the layer and kv head that units read.
+  const E* head(AlignedBuffer<E>& kv) const {
+    return kv.data() + kLayer * layout.layer_elements + kHead * layout.head_elements;
+  }
+  // Whether an element of the cache is that number, bit by bit.
+  static bool holds(E element, float number) {
+    if constexpr (kInt8) {
+      return static_cast<float>(element) == number;
+    } else {
+      return same_bits(&element, std::vector<T>{narrow(number)}.data(), 1);
+    }
   }
   static std::vector<float> widen(const std::vector<T>& from) {
     std::vector<float> to(from.size());
@@ -254,7 +271,7 @@ class SpanProblem {
     }
   }
 
-  // The same k and v for all kv heads, but negative for those that no unit reads.
+  // The same k and v for all kv heads.
   void write(const SpanSet& set, AlignedBuffer<E>& kv, std::size_t layer, const T* key, const T* value, int row_stride,
              int rows, const std::int64_t* slots) const {
     KvWrite w{};

@@ -118,15 +118,13 @@ TYPED_TEST(KernelsSpan, AWindowHasTheBitsOfTheReference) {
   }
 }
 
-// Where zeros, denormals, overflow and NaN must be the same too. V is finite: a key that a row does not see, but that
-// lies in one tile with one that it sees, is multiplied by zero. In int8 it is finite by itself.
+// Where zeros, denormals, overflow and NaN must be the same too.
 TYPED_TEST(KernelsSpan, ExtremeValuesHaveTheBitsOfTheReference) {
   unsigned seed = 1;
   for (Values qk : {Values::kNormal, Values::kTiny, Values::kHuge, Values::kWide, Values::kSpecial}) {
     for (Values v : {Values::kNormal, Values::kTiny, Values::kHuge, Values::kWide}) {
       for (int length : {5, 40, 300}) expect_last_row<TypeParam>({48, 4, 16, length, 0}, qk, v, seed++);
     }
-    if (!SpanProblem<TypeParam>::kInt8) continue;
     for (int length : {5, 40, 300}) expect_last_row<TypeParam>({48, 4, 16, length, 3}, qk, Values::kSpecial, seed++);
   }
 }
@@ -183,7 +181,137 @@ TYPED_TEST(KernelsSpan, GatheredRowsHaveTheBitsOfTheReference) {
   }
 }
 
-// A row gives the same bits while the tokens behind it are not there yet, and NaN lies in their slots.
+// Some tokens with an element of K or V that is no number or infinite; at most a few of V in a window of 40.
+template <class Types>
+struct Broken {
+  SpanProblem<Types> problem;
+  std::vector<int> values, keys;  // the tokens
+
+  Broken(const SpanProblem<Types>& finite, unsigned seed) : problem(finite) {
+    using T = typename Types::Model;
+    std::mt19937 rng(seed);
+    const auto draw = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(rng); };
+    const auto strew = [&](std::vector<T>& into, int token) {
+      constexpr std::uint32_t kBits[] = {0x7fc00000, 0xffc00000, 0x7f800000, 0xff800000};
+      const std::uint32_t bits = kBits[draw(4)];
+      T& x = into[static_cast<std::size_t>(token * finite.shape.head_dim + draw(finite.shape.head_dim))];
+      if constexpr (sizeof(T) == 2) {
+        x = static_cast<T>(bits >> 16);
+      } else {
+        x = float_of(bits);
+      }
+    };
+    for (int token = draw(40); token < finite.shape.length; token += 30 + draw(60)) {
+      const int what = draw(4);
+      if (what != 0) strew(problem.v, token), values.push_back(token);
+      if (what < 2) strew(problem.k, token), keys.push_back(token);
+    }
+  }
+  // Whether the row sees one of the tokens.
+  bool sees(int row, const std::vector<int>& tokens) const {
+    const int window = problem.shape.window;
+    return std::any_of(tokens.begin(), tokens.end(),
+                       [=](int token) { return token <= row && (window == 0 || token > row - window); });
+  }
+};
+
+// Rows that see V of NaN or infinity are NaN; rows that see neither such a V nor such a K have the bits that they have
+// without them. Every row, however the rows are cut, is what the reference gives for it alone.
+TYPED_TEST(KernelsSpan, AValueThatIsNotFiniteReachesTheRowsThatSeeItAlone) {
+  using T = typename TypeParam::Model;
+  unsigned seed = 1;
+  int touched = 0, untouched = 0;
+  for (const SpanShape& shape :
+       {SpanShape{64, 2, 16, 330, 17}, SpanShape{48, 4, 32, 300, 40}, SpanShape{80, 1, 16, 90, 0},
+        SpanShape{24, 3, 128, 600, 33}, SpanShape{128, 1, 16, 70, 0}}) {
+    const SpanProblem<TypeParam> finite(shape, Values::kNormal, Values::kNormal, ++seed);
+    const Broken<TypeParam> broken(finite, seed);
+    const std::vector<T> expected = broken.problem.expected(0, shape.length), before = finite.expected(0, shape.length);
+    const std::size_t size = static_cast<std::size_t>(shape.group * shape.head_dim);
+    for (int row = 0; row < shape.length; ++row) {
+      const T* const at = &expected[static_cast<std::size_t>(row) * size];
+      if (broken.sees(row, broken.values)) {
+        EXPECT_TRUE(std::all_of(at, at + size, [](T x) { return sizeof(T) == 2 ? x == T{0x7fc0} : x != x; })) << row;
+        ++touched;
+      } else if (!broken.sees(row, broken.keys)) {
+        EXPECT_TRUE(same_bits(&before[static_cast<std::size_t>(row) * size], at, size)) << row;
+        ++untouched;
+      }
+    }
+    for (const SpanSet& set : span_sets<TypeParam>()) {
+      SCOPED_TRACE(describe(shape, set));
+      auto kv = broken.problem.cache(set, shape.length);
+      const auto run = [&](SpanCut cut) { return broken.problem.run(set, kv, 0, shape.length, shape.length, cut); };
+      EXPECT_TRUE(same_bits(expected, run({kUnitRows, 0, 0})));
+      EXPECT_TRUE(same_bits(expected, run({1, 0, 0}))) << "row by row";
+      for (int i = 0; i < 3; ++i) {
+        ++seed;
+        EXPECT_TRUE(same_bits(expected, run({kUnitRows, i == 2 ? 2 : 0, seed}))) << i;
+      }
+    }
+  }
+  EXPECT_GT(touched, 100);
+  EXPECT_GT(untouched, 100);
+}
+
+TYPED_TEST(KernelsSpan, AValueThatIsNotFiniteReachesTheGatheredRowsThatSeeItAlone) {
+  using T = typename TypeParam::Model;
+  const SpanShape shape = {64, 2, 16, 900, 300};
+  const SpanProblem<TypeParam> finite(shape, Values::kNormal, Values::kNormal, 5);
+  Broken<TypeParam> broken(finite, 5);
+  broken.problem.k = finite.k, broken.problem.v = finite.v;
+  for (const int token : {100, 255, 400, 830}) {  // a window of 300 sees them from some rows, and not from others
+    T& x = broken.problem.v[static_cast<std::size_t>(token * shape.head_dim + token % shape.head_dim)];
+    x = static_cast<T>(sizeof(T) == 2 ? 0x7f80 : __builtin_nanf(""));
+  }
+  std::vector<int> rows;
+  for (int row = 511; row < shape.length; row += 19) rows.push_back(row);
+  std::shuffle(rows.begin(), rows.end(), std::mt19937(3));
+  std::vector<T> expected;
+  for (const int row : rows) {
+    const std::vector<T> one = broken.problem.expected(row, row + 1);
+    expected.insert(expected.end(), one.begin(), one.end());
+  }
+  const auto nans =
+      std::count_if(expected.begin(), expected.end(), [](T x) { return sizeof(T) == 2 ? x == T{0x7fc0} : x != x; });
+  EXPECT_GT(nans, 0);
+  EXPECT_LT(nans, static_cast<std::ptrdiff_t>(expected.size()));
+  for (const SpanSet& set : span_sets<TypeParam>()) {
+    SCOPED_TRACE(describe(shape, set));
+    auto kv = broken.problem.cache(set, shape.length);
+    for (const int folded : {0, 1, 9}) {
+      EXPECT_TRUE(same_bits(expected, broken.problem.run_gathered(set, kv, rows, kUnitRows / shape.group, folded)))
+          << folded;
+    }
+  }
+}
+
+// The slots behind a sequence's last token hold what an earlier sequence wrote there.
+TYPED_TEST(KernelsSpan, WhatAnEarlierSequenceLeftChangesNoBit) {
+  using T = typename TypeParam::Model;
+  const SpanShape shape = {48, 2, 16, 320, 0};
+  const SpanProblem<TypeParam> finite(shape, Values::kNormal, Values::kNormal, 7);
+  const std::size_t size = static_cast<std::size_t>(shape.group * shape.head_dim);
+  for (const int end : {1, 2, 15, 16, 17, 31, 32, 33, 250, 256, 257, 301}) {
+    // The tokens from `end` on have the values of Broken, and those before are finite.
+    Broken<TypeParam> left(finite, static_cast<unsigned>(end));
+    const auto own = static_cast<std::ptrdiff_t>(end) * shape.head_dim;
+    std::copy_n(finite.k.begin(), own, left.problem.k.begin());
+    std::copy_n(finite.v.begin(), own, left.problem.v.begin());
+    left.problem.v[static_cast<std::size_t>(own)] = static_cast<T>(sizeof(T) == 2 ? 0x7fc0 : __builtin_nanf(""));
+    const int first = std::max(0, end - 40);
+    const std::vector<T> expected = finite.expected(first, end);
+    ASSERT_EQ(expected.size(), static_cast<std::size_t>(end - first) * size);
+    for (const SpanSet& set : span_sets<TypeParam>()) {
+      SCOPED_TRACE(describe(shape, set));
+      auto kv = left.problem.cache(set, shape.length);
+      EXPECT_TRUE(same_bits(expected, left.problem.run(set, kv, first, end, end, {kUnitRows, 0, 0}))) << end;
+      EXPECT_TRUE(same_bits(expected, left.problem.run(set, kv, first, end, end, {1, 1, 0}))) << end << ", in partials";
+    }
+  }
+}
+
+// A row gives the same bits while the tokens behind it are not there yet.
 TYPED_TEST(KernelsSpan, LaterTokensDoNotChangeABit) {
   using T = typename TypeParam::Model;
   const SpanShape shape = {64, 2, 16, 320, 0};
@@ -294,7 +422,8 @@ TYPED_TEST(KernelsSpan, TheReferenceIsAttention) {
 TYPED_TEST(KernelsSpan, WritingARowLeavesEveryOtherSlotAsItIs) {
   for (int head_dim : {8, 24, 40, 64, 96, 120, 128, 256}) {
     const SpanShape shape = {head_dim, 1, 32, 64, 0};
-    const SpanProblem<TypeParam> p(shape, Values::kNormal, Values::kNormal, 5);
+    const SpanProblem<TypeParam> finite(shape, Values::kNormal, Values::kNormal, 5);
+    const SpanProblem<TypeParam> p = Broken<TypeParam>(finite, static_cast<unsigned>(head_dim)).problem;
     for (const SpanSet& set : span_sets<TypeParam>()) {
       SCOPED_TRACE(describe(shape, set));
       auto whole = p.cache(set, 64);
@@ -325,6 +454,51 @@ TYPED_TEST(KernelsSpan, WritingARowLeavesEveryOtherSlotAsItIs) {
       }
     }
   }
+}
+
+// Each token's K and V in the layout of span.hpp: as they are, or of a token whose V is not finite NaN and zeros. The
+// tokens come in runs of every length, so that whole groups and single tokens are written.
+TYPED_TEST(KernelsSpan, AWrittenTokenIsThatOfTheReference) {
+  using Problem = SpanProblem<TypeParam>;
+  using E = typename TypeParam::Stored;
+  constexpr bool kPairs = sizeof(E) == 2;
+  const auto at = [](int n) { return static_cast<std::size_t>(n); };
+  int not_finite = 0;
+  for (int head_dim : {8, 24, 64, 88, 128, 256}) {
+    const SpanShape shape = {head_dim, 1, 32, 160, 0};
+    const Problem finite(shape, Values::kNormal, Values::kNormal, 3);
+    const Problem p = Broken<TypeParam>(finite, at(head_dim)).problem;
+    std::vector<float> keys = p.widen(p.k), values = p.widen(p.v);
+    for (std::size_t i = 0; i < keys.size(); i += at(head_dim)) {
+      reference::span_written(&keys[i], &values[i], head_dim);
+      not_finite += std::isnan(keys[i]) && values[i] == 0 ? 1 : 0;
+    }
+    const auto k = p.stored(keys), v = p.stored(values);
+    for (const SpanSet& set : span_sets<TypeParam>()) {
+      SCOPED_TRACE(describe(shape, set));
+      auto kv = p.cache(set, shape.length);
+      for (int t = 0; t < shape.length; ++t) {
+        const int offset = t % shape.block_size, in_group = offset % kKeyGroup;
+        const E* const head = p.head(kv) + at(p.table[at(t / shape.block_size)]) * p.layout.block_elements;
+        const E* const group = head + at(offset - in_group) * at(p.layout.key_depth);
+        const E* const value = head + p.layout.value_offset;
+        const int width = p.layout.value_width;
+        for (int d = 0; d < head_dim; ++d) {
+          const E key_is = group[at(kPairs ? d / 2 * 32 + in_group * 2 + d % 2 : d * kKeyGroup + in_group)];
+          const E value_is = value[at(kPairs ? offset / 2 * 2 * width + d * 2 + offset % 2 : offset * width + d)];
+          ASSERT_TRUE(p.holds(key_is, k.numbers[at(t * head_dim + d)])) << "K of token " << t << ", element " << d;
+          ASSERT_TRUE(p.holds(value_is, v.numbers[at(t * head_dim + d)])) << "V of token " << t << ", element " << d;
+        }
+        if constexpr (Problem::kInt8) {
+          const auto* key_scale = reinterpret_cast<const float*>(head + p.layout.key_scale_offset) + offset;
+          const auto* value_scale = reinterpret_cast<const float*>(head + p.layout.value_scale_offset) + offset;
+          ASSERT_TRUE(same_bits(&k.scales[at(t)], key_scale, 1)) << t;
+          ASSERT_TRUE(same_bits(&v.scales[at(t)], value_scale, 1)) << t;
+        }
+      }
+    }
+  }
+  EXPECT_GT(not_finite, 5);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/safetensors.hpp"
-#include "engine/checkpoint_service.hpp"
+#include "assembly/checkpoint_service.hpp"
 #include "golden/write_safetensors.hpp"
 #include "mortise/ext/sequences.h"
 #include "mortise/plugin.hpp"

@@ -121,7 +121,8 @@ SimulatedEngine::SimulatedEngine(const mortise_component& scheduler, const Simul
     : component_(scheduler),
       options_(options),
       random_(seed),
-      cache_(static_cast<std::size_t>(options.num_blocks), options.block_size, options.prefix_cache) {
+      cache_(static_cast<std::size_t>(options.num_blocks), options.block_size, options.prefix_cache),
+      starvation_({MORTISE_MAX_IDLE_PLANS, int64_t{MORTISE_MAX_PASSED_STEPS} * options.token_budget}) {
   auto args = sized<mortise_create_args>();
   args.options = view(std::string_view(R"({"max_num_seqs": 1000, "max_batched_tokens": 100000})"));
   require(component_.create(nullptr, &args, &scheduler_, nullptr) == MORTISE_OK, "create");
@@ -378,6 +379,31 @@ void SimulatedEngine::check_first_come(const View& view, const std::vector<int32
   }
 }
 
+// As the host does (runtime/engine/planner).
+void SimulatedEngine::check_starvation(const View& view, const mortise_schedule_plan& plan) {
+  std::vector<char> scheduled(view.ids.size(), 0);
+  WatchedPlan watched{view.ids, view.priorities, view.states, scheduled};
+  watched.rows = options_.token_budget;
+  watched.places = options_.seq_budget - std::count(view.states.begin(), view.states.end(), MORTISE_SEQ_RUNNING);
+  watched.blocks = plan.num_preempted > 0 ? -1 : view.abi.num_free_blocks;
+  for (int32_t k = 0; k < plan.num_scheduled; ++k) {
+    const int32_t i = plan.seqs[k], end = view.end(i, plan.num_new_tokens[k], plan.num_drafts[i]);
+    scheduled[static_cast<std::size_t>(i)] = 1;
+    watched.rows -= end - view.start(i);
+    watched.blocks -= view.new_blocks(i, end, plan.num_preempted > 0);
+    if (!view.running(i)) --watched.places;
+  }
+  for (int32_t i = 0; i < view.abi.num_seqs; ++i) {
+    if (view.running(i)) watched.blocks -= view.new_blocks(i, view.num_tokens[i], false) + 1;
+  }
+  const auto need = [&](std::size_t at) -> SequenceNeed {
+    const auto i = static_cast<int32_t>(at);
+    const auto last = static_cast<int64_t>(live_[view.live[at]].last_token);
+    return {last - view.start(i), blocks_for(last, options_.block_size) + 1 - (view.running(i) ? view.held[i] : 0)};
+  };
+  if (const auto starved = starvation_.look(watched, need)) throw std::logic_error(starved->why);
+}
+
 // The one case in which a plan may be empty.
 bool SimulatedEngine::lacks_room_for_the_oldest(const View& view) const {
   int64_t blocks = view.abi.num_free_blocks;
@@ -448,6 +474,7 @@ void SimulatedEngine::step() {
   if (static_cast<int>(random_() % 100) < options_.percent_replaced) replace(view, plan.abi);
   if (plan.abi.num_scheduled == 0 && num_pins_ > 0 && lacks_room_for_the_oldest(view)) return drop_pins();
   check(view, plan.abi);
+  if (options_.percent_replaced == 0) check_starvation(view, plan.abi);
 
   const auto sequence = [&](int32_t i) -> Sequence& { return live_[view.live[static_cast<std::size_t>(i)]]; };
   for (int32_t k = 0; k < plan.abi.num_preempted; ++k) release(sequence(plan.preempted[k]));

@@ -1,6 +1,7 @@
 // tests/plugins/schedulers/common/simulated_engine.hpp: what an engine does with a plan, without a model: the host's
 // own KV cache, tokens that are run and drawn, preemptions, pins, events. Every plan is checked against the rules of
-// scheduler.h, and against those of fcfs where the options say so; a breach throws std::logic_error.
+// scheduler.h, those of starvation too, and against those of fcfs where the options say so; a breach throws
+// std::logic_error.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/starvation.hpp"
 #include "kv/kv_cache.hpp"
 #include "mortise/plugin.h"
 #include "mortise/scheduler.h"
@@ -111,6 +113,7 @@ class SimulatedEngine {
   void check_first_come(const View& view, const std::vector<int32_t>& tokens, const std::vector<char>& preempted) const;
   void replace(const View& view, mortise_schedule_plan& plan) const;
   bool lacks_room_for_the_oldest(const View& view) const;
+  void check_starvation(const View& view, const mortise_schedule_plan& plan);
   void add_event(int32_t kind, uint64_t id, int32_t num_tokens);
 
   const mortise_component& component_;
@@ -131,6 +134,7 @@ class SimulatedEngine {
   uint64_t next_id_ = 1;
   int64_t num_steps_ = 0, num_preemptions_ = 0, num_finished_ = 0, num_rows_ = 0, num_prompt_rows_ = 0;
   int64_t num_dropped_pins_ = 0, num_pins_ = 0;
+  StarvationWatch starvation_;
 };
 
 }  // namespace mortise::test

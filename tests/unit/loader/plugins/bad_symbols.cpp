@@ -18,7 +18,15 @@ extern "C" MORTISE_EXPORT int helper_that_should_be_hidden() {
 }
 #endif
 
-#if defined(UNIQUE_SYMBOL)
+#if defined(UNIQUE_SYMBOL) && defined(__clang__)
+// clang makes no GNU unique symbols; its assembler does.
+asm(".data\n"
+    ".globl unique_counter\n"
+    ".type unique_counter, @gnu_unique_object\n"
+    ".size unique_counter, 4\n"
+    "unique_counter: .long 0\n"
+    ".text\n");
+#elif defined(UNIQUE_SYMBOL)
 // A static of an inline function that is visible: g++ makes it GNU unique unless told otherwise.
 struct __attribute__((visibility("default"))) Shared {
   static int& counter() {

@@ -50,7 +50,9 @@ mortise_status activate(void* instance, const mortise_activate_args*, mortise_er
 }
 
 void deactivate(void* instance) {
-  static_cast<Lively*>(instance)->tell("deactivate");
+  auto* lively = static_cast<Lively*>(instance);
+  lively->tell("deactivate");
+  if (lively->fail_in == "deactivate") throw std::runtime_error("thrown out of deactivate");
 }
 
 constexpr mortise_component make() {

@@ -1,0 +1,172 @@
+#include "engine/row_work.hpp"
+
+#include <utility>
+
+#include "sampling/edits.hpp"
+#include "sampling/rejection.hpp"
+
+namespace mortise {
+namespace {
+
+// A row behind drafts sees them as if they had been accepted: if they are not, nobody looks at the row.
+std::vector<LogitEdit> edits_of(const Sequence& sequence, std::span<const std::int32_t> drafts) {
+  const SamplingParams& params = sequence.request().sampling;
+  std::span<const std::int32_t> banned;
+  if (sequence.num_generated() + static_cast<std::int32_t>(drafts.size()) < params.min_tokens) {
+    banned = sequence.owner->end_tokens;
+  }
+  return make_edits(params, sequence.counts, drafts, banned);
+}
+
+void clear(SamplingArrays& arrays) {
+  for (auto* array :
+       {&arrays.temperatures, &arrays.top_ps, &arrays.min_ps, &arrays.biases, &arrays.repetitions, &arrays.subtracts}) {
+    array->clear();
+  }
+  for (auto* array : {&arrays.top_ks, &arrays.edit_ids, &arrays.allowed_index}) array->clear();
+  arrays.edit_offsets.assign(1, 0);
+  arrays.allowed_masks.clear();
+  arrays.keys.clear();
+  arrays.positions.clear();
+}
+
+}  // namespace
+
+RowWork::RowWork(std::int32_t vocab_size, bool rejection)
+    : vocab_size_(vocab_size), mask_words_((static_cast<std::size_t>(vocab_size) + 31) / 32), rejection_(rejection) {
+  if (rejection) draws_.on_logits = [this](const DrawnLogits& drawn) { verify_by_rejection(drawn); };
+}
+
+void RowWork::assign(std::span<const LogitRow> rows, std::span<const ScheduledSequence> scheduled) {
+  rows_ = rows;
+  scheduled_ = scheduled;
+  for (auto* array : {&draws_.rows, &draws_.num_top, &scores_.rows, &scores_.targets, &scores_.num_top}) array->clear();
+  draws_.wanted_logits.clear();
+  clear(draws_.sampling);
+  draw_places_.clear();
+  score_places_.clear();
+  mask_of_.clear();
+  rejected_seq_ = -1;
+  // Rows that want a log probability come last, so that they are neighbours of those that are scored.
+  add_draws(/*described=*/false);
+  add_draws(/*described=*/true);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].target < 0) continue;
+    scores_.rows.push_back(rows[i].row);
+    scores_.targets.push_back(rows[i].target);
+    scores_.num_top.push_back(sequence(rows[i]).request().logprobs.value_or(0));
+    score_places_.push_back(i);
+  }
+}
+
+void RowWork::add_draws(bool described) {
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const LogitRow& row = rows_[i];
+    if (row.target >= 0 || sequence(row).request().logprobs.has_value() != described) continue;
+    draw_places_.push_back(i);
+    add_draw(row);
+    if (rejection_) add_range(draw_places_.size() - 1);
+  }
+}
+
+void RowWork::add_draw(const LogitRow& row) {
+  const Sequence& owner = sequence(row);
+  const SamplingParams& params = owner.request().sampling;
+  draws_.rows.push_back(row.row);
+  draws_.num_top.push_back(owner.request().logprobs.value_or(-1));
+  SamplingArrays& arrays = draws_.sampling;
+  arrays.temperatures.push_back(params.temperature);
+  arrays.top_ps.push_back(params.top_p);
+  arrays.min_ps.push_back(params.min_p);
+  arrays.top_ks.push_back(params.top_k);
+  arrays.keys.push_back(owner.key);
+  arrays.positions.push_back(row.position + 1);
+  const std::span<const std::int32_t> drafts = drafts_before(owner, row);
+  arrays.allowed_index.push_back(allowed_set(owner, drafts));
+  for (const LogitEdit& edit : edits_of(owner, drafts)) {
+    arrays.edit_ids.push_back(edit.token);
+    arrays.biases.push_back(edit.bias);
+    arrays.repetitions.push_back(edit.repetition);
+    arrays.subtracts.push_back(edit.subtract);
+  }
+  arrays.edit_offsets.push_back(static_cast<std::int32_t>(arrays.edit_ids.size()));
+}
+
+// Of a sequence that samples, the host verifies the drafts: it wants the logits of the rows with a draft behind them.
+void RowWork::add_range(std::size_t draw) {
+  const LogitRow& row = rows_[draw_places_[draw]];
+  const Sequence& owner = sequence(row);
+  if (owner.request().sampling.temperature == 0) return;
+  const std::size_t index = drafts_before(owner, row).size();
+  if (index >= owner.drafts.size()) return;
+  if (index == 0) {
+    draws_.wanted_logits.push_back({draw, 1});
+  } else {
+    ++draws_.wanted_logits.back().count;
+  }
+}
+
+// Index of the row's mask, -1 for none.
+std::int32_t RowWork::allowed_set(const Sequence& owner, std::span<const std::int32_t> drafts) {
+  if (!owner.owner->guide) return -1;
+  const ChoiceTrie& guide = owner.owner->guide->trie;
+  ChoiceTrie::Node node = owner.guide_node;
+  for (std::int32_t draft : drafts) node = guide.next(node, draft);
+  if (node == ChoiceTrie::kNone || guide.is_complete(node)) return -1;  // behind a draft that will not stand
+  const auto [at, fresh] = mask_of_.emplace(std::pair(&guide, node), static_cast<std::int32_t>(mask_of_.size()));
+  if (fresh) {
+    std::vector<std::uint32_t>& masks = draws_.sampling.allowed_masks;
+    const std::size_t begin = masks.size();
+    masks.resize(begin + mask_words_);
+    guide.allow(node, std::span(masks).subspan(begin));
+  }
+  return at->second;
+}
+
+RowSampling RowWork::sampling_of(std::size_t draw) const {
+  const SamplingArrays& arrays = draws_.sampling;
+  RowSampling result;
+  result.temperature = arrays.temperatures[draw];
+  result.top_p = arrays.top_ps[draw];
+  result.min_p = arrays.min_ps[draw];
+  result.top_k = arrays.top_ks[draw];
+  const auto begin = static_cast<std::size_t>(arrays.edit_offsets[draw]);
+  const std::size_t count = static_cast<std::size_t>(arrays.edit_offsets[draw + 1]) - begin;
+  result.edit_ids = std::span(arrays.edit_ids).subspan(begin, count);
+  result.biases = std::span(arrays.biases).subspan(begin, count);
+  result.repetitions = std::span(arrays.repetitions).subspan(begin, count);
+  result.subtracts = std::span(arrays.subtracts).subspan(begin, count);
+  if (arrays.allowed_index[draw] >= 0) {
+    const std::size_t mask = static_cast<std::size_t>(arrays.allowed_index[draw]) * mask_words_;
+    result.allowed = std::span(arrays.allowed_masks).subspan(mask, mask_words_);
+  }
+  return result;
+}
+
+// The token of a row with a draft behind it is the draft, or what is recovered in its place. Rows behind a rejected
+// draft are left alone, since nobody looks at them.
+void RowWork::verify_by_rejection(const DrawnLogits& drawn) {
+  const auto vocab = static_cast<std::size_t>(vocab_size_);
+  for (std::size_t i = 0; i < drawn.range.count; ++i) {
+    const std::size_t draw = drawn.range.first + i;
+    const LogitRow& row = rows_[draw_places_[draw]];
+    if (row.seq == rejected_seq_) return;
+    const Sequence& owner = sequence(row);
+    const std::size_t index = drafts_before(owner, row).size();
+    const std::vector<double> p = target_distribution(drawn.logits.subspan(i * drawn.stride, vocab), sampling_of(draw));
+    std::span<const float> q(owner.draft_distributions);
+    if (!q.empty()) q = q.subspan(index * vocab, vocab);
+    const std::int32_t draft = owner.drafts[index];
+    drawn.tokens[i] = rejection_sample(p, q, draft, draws_.sampling.keys[draw], draws_.sampling.positions[draw]);
+    if (drawn.tokens[i] != draft) rejected_seq_ = row.seq;
+  }
+}
+
+std::vector<TokenInfo> RowWork::infos(StepResults results) const {
+  std::vector<TokenInfo> infos(rows_.size());
+  for (std::size_t i = 0; i < draw_places_.size(); ++i) infos[draw_places_[i]] = std::move(results.draws[i]);
+  for (std::size_t i = 0; i < score_places_.size(); ++i) infos[score_places_[i]] = std::move(results.scores[i]);
+  return infos;
+}
+
+}  // namespace mortise

@@ -1,0 +1,44 @@
+// runtime/execution/batch_builder.hpp: packs a step's work into one ragged batch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "execution/batch_bucket.hpp"
+#include "execution/device_memory.hpp"
+#include "execution/limits.hpp"
+#include "execution/prefix_groups.hpp"
+#include "execution/step_work.hpp"
+
+namespace mortise {
+
+class BatchBuilder {
+ public:
+  BatchBuilder(const ShardParts& parts, const ExecutionLimits& limits);
+
+  // Builds the batch and uploads it; with a bucket, padded up to it. `logit_rows`: rows that the head is wanted for,
+  // ascending. The result lives until the next call. REQUIRES: the batch fits the bucket, and with one there is a
+  // padding block.
+  const mortise_batch& build(std::uint64_t step_id, std::span<const RowRun> runs,
+                             std::span<const std::int32_t> logit_rows, std::span<const std::uint64_t> ended,
+                             const BatchBucket* bucket = nullptr);
+
+ private:
+  void add_run(const RowRun& run);
+  void add_padding(const BatchBucket& bucket);
+  void add_table(std::span<const RowRun> runs, const BatchBucket* bucket);
+  void add_groups(std::span<const RowRun> runs);
+  void upload();
+
+  PackedUpload upload_;
+  const std::int32_t block_size_, max_model_len_, padding_block_;
+  const bool tells_groups_;
+  mortise_batch batch_{};
+  PrefixGroups groups_;
+  std::vector<std::uint64_t> seq_ids_, ended_;
+  std::vector<std::int32_t> token_ids_, positions_, cu_seqlens_q_, seq_lens_, block_table_, logit_rows_;
+  std::vector<std::int64_t> slot_mapping_;
+};
+
+}  // namespace mortise

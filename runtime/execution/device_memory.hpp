@@ -1,0 +1,143 @@
+// runtime/execution/device_memory.hpp: arrays of a step in the device's memory, on their way there and back. On a
+// device that shares the host's memory (mortise_device_info.host_memory) nothing is copied: both sides see the same
+// bytes. On any other what is copied passes through host memory of the device's own (host_allocate), and addresses of
+// device memory are numbers that the host hands on and never reads.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "execution/parts.hpp"
+
+namespace mortise {
+
+// Whether device addresses are host addresses.
+bool shares_host_memory(const DevicePart& device);
+
+// Waits for everything that is queued on the device's default stream.
+inline void synchronize(const DevicePart& device) {
+  device.call<&mortise_device_table::stream_synchronize>("stream_synchronize", nullptr);
+}
+
+// Owns device memory that grows and is never given back before destruction.
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(const DevicePart& device) : device_(device) {}
+  ~DeviceBuffer() { device_.tell<&mortise_device_table::free>("free", data_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  // At least `bytes`; the contents are lost when it grows.
+  void* reserve(std::uint64_t bytes);
+
+ private:
+  const DevicePart& device_;
+  void* data_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
+
+// Owns host memory that the device copies from and to at full speed.
+class HostBuffer {
+ public:
+  explicit HostBuffer(const DevicePart& device) : device_(device) {}
+  ~HostBuffer();
+  HostBuffer(const HostBuffer&) = delete;
+  HostBuffer& operator=(const HostBuffer&) = delete;
+
+  // At least `bytes`; the contents are lost when it grows. Nothing may be on its way from or to it then.
+  void* reserve(std::uint64_t bytes);
+
+ private:
+  const DevicePart& device_;
+  void* data_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
+
+// Host arrays packed into one buffer, so that a step costs one upload. put() all, upload() once, then ask for
+// addresses.
+class PackedUpload {
+ public:
+  explicit PackedUpload(const DevicePart& device);
+  ~PackedUpload();
+  PackedUpload(const PackedUpload&) = delete;
+  PackedUpload& operator=(const PackedUpload&) = delete;
+
+  // Device memory for `bytes`: as long as no upload is larger, equal layouts have equal addresses.
+  void reserve(std::uint64_t bytes) {
+    if (!shared_) buffer_.reserve(bytes);
+  }
+  void clear() { bytes_.clear(); }
+  // Copies the values; the result names the array until clear().
+  template <typename T>
+  std::size_t put(std::span<const T> values) {
+    const std::size_t offset = (bytes_.size() + 63) / 64 * 64;
+    bytes_.resize(offset + values.size_bytes());
+    if (!values.empty()) std::memcpy(bytes_.data() + offset, values.data(), values.size_bytes());
+    return offset;
+  }
+  void upload();
+  template <typename T>
+  const T* host(std::size_t offset) const {
+    return reinterpret_cast<const T*>(bytes_.data() + offset);
+  }
+  template <typename T>
+  T* device(std::size_t offset) {
+    return reinterpret_cast<T*>(device_base_ + offset);
+  }
+
+ private:
+  // What is on its way to the device. Two, so that packing need not wait for the upload before.
+  struct Stage {
+    explicit Stage(const DevicePart& device) : memory(device) {}
+    HostBuffer memory;
+    mortise_event* sent = nullptr;  // null: it was not used yet
+  };
+
+  const DevicePart& device_;
+  const bool shared_;
+  std::vector<std::byte> bytes_;
+  DeviceBuffer buffer_;
+  std::array<Stage, 2> stages_;
+  std::size_t next_stage_ = 0;
+  std::byte* device_base_ = nullptr;
+};
+
+// Brings results back: start() queues the copy, data() is valid once the device's default stream was synchronised.
+class Download {
+ public:
+  explicit Download(const DevicePart& device);
+
+  // The data lives until the next start(), on a device that shares the host's memory until something writes to `from`.
+  template <typename T>
+  void start(const T* from, std::size_t count) {
+    start_bytes(from, count * sizeof(T));
+  }
+  template <typename T>
+  std::span<const T> data() const {
+    return {static_cast<const T*>(data_), bytes_ / sizeof(T)};
+  }
+  // Both, with the wait between them, and so for all that is queued before.
+  template <typename T>
+  std::span<const T> fetch(const T* from, std::size_t count) {
+    start(from, count);
+    synchronize(device_);
+    return data<T>();
+  }
+
+ private:
+  void start_bytes(const void* from, std::uint64_t bytes);
+
+  const DevicePart& device_;
+  const bool shared_;
+  HostBuffer memory_;
+  const void* data_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
+
+// A dense row-major 2-D tensor over device memory.
+mortise_tensor matrix(void* data, std::int32_t dtype, std::int64_t rows, std::int64_t columns);
+
+}  // namespace mortise

@@ -1,0 +1,37 @@
+// runtime/execution/limits.hpp: the sizes of everything that a step needs memory for. Fixed while an Execution lives.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace mortise {
+
+struct ExecutionLimits {
+  std::int32_t max_num_seqs = 0;
+  std::int32_t max_batched_tokens = 0;
+  std::int32_t max_logit_rows = 0;  // rows of one call of the head with the whole vocabulary
+  std::int32_t max_model_len = 0;
+  std::int32_t block_size = 0;
+  std::int32_t num_blocks = 0;
+  std::int32_t max_paths = 1;         // of a sequence's draft tree
+  std::int32_t max_draft_tokens = 0;  // a sequence and step, of the proposer that drafts most; 0 without one
+  // Each draft is a run of its own in the batch: the attention has no multi-query rows, or a script wants it so.
+  bool batch_expansion = false;
+  // A block beyond num_blocks that no sequence holds: rows that pad a batch write there. -1: there is none, and no
+  // batch is padded.
+  std::int32_t padding_block = -1;
+
+  // Runs of rows in one batch, at most: what model and attention make room for.
+  std::int32_t max_batch_runs() const {
+    return batch_expansion ? max_batched_tokens
+                           : std::min(max_num_seqs * max_paths, std::max(max_num_seqs, max_batched_tokens));
+  }
+  // With the sequences that the rows of padding belong to, of up to a draft's rows each: the parts make room for as
+  // many. Without room for them beside a full batch, each number of drafts would be a size of its own (StepGraphs).
+  static constexpr std::int32_t kMostPadding = 64;  // rows
+  std::int32_t max_batch_seqs() const {
+    return max_batch_runs() + (max_draft_tokens > 0 ? kMostPadding / (1 + max_draft_tokens) + 1 : 0);
+  }
+};
+
+}  // namespace mortise

@@ -1,0 +1,262 @@
+#include "execution/row_evaluator.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace mortise {
+
+// The rows of the chunks: index i is a drawing row, or behind all of them a scored one.
+struct RowEvaluator::Arrays {
+  const std::int32_t* rows;  // their numbers in the batch
+  std::int32_t* tokens;      // drawn, or given
+  mortise_sample_args sample;
+};
+
+namespace {
+
+// Rows `first` .. `first + count` of logits.
+mortise_tensor logit_rows(const mortise_tensor& logits, std::size_t first, std::size_t count) {
+  mortise_tensor part = logits;
+  const std::size_t skipped = first * static_cast<std::size_t>(logits.stride[0]);
+  part.data = static_cast<float*>(part.data) + skipped;
+  part.shape[0] = static_cast<std::int64_t>(count);
+  part.bytes -= skipped * sizeof(float);
+  return part;
+}
+
+// The arguments of the rows from `first` on. Edit offsets are counted from the beginning of the edits, as they are.
+mortise_sample_args args_from(const mortise_sample_args& all, std::size_t first) {
+  mortise_sample_args args = all;
+  args.temperatures += first;
+  args.top_ks += first;
+  args.top_ps += first;
+  args.min_ps += first;
+  args.keys += first;
+  args.positions += first;
+  if (args.edit_offsets != nullptr) args.edit_offsets += first;
+  if (args.allowed_index != nullptr) args.allowed_index += first;
+  args.tokens += first;
+  return args;
+}
+
+std::int32_t most_alternatives(std::span<const std::int32_t> num_top) {
+  return num_top.empty() ? -1 : *std::ranges::max_element(num_top);
+}
+
+}  // namespace
+
+RowEvaluator::RowEvaluator(const ShardParts& parts, const ExecutionLimits& limits)
+    : parts_(parts),
+      limits_(limits),
+      upload_(parts.device),
+      further_upload_(parts.device),
+      tokens_(parts.device),
+      logits_(parts.device),
+      head_(parts),
+      score_pass_(parts, head_),
+      scores_(parts) {}
+
+void RowEvaluator::launch(const mortise_step& step, const mortise_tensor& hidden, const StepWork& work) {
+  draws_ = &work.draws;
+  scored_ = &work.scores;
+  further_choices_.clear();
+  score_pass_runs_ = are_many(work.scores.size());
+  if (score_pass_runs_) launch_score_pass(step, hidden, work.scores);
+
+  const std::size_t num_scored = score_pass_runs_ ? 0 : work.scores.size();
+  num_rows_ = work.draws.size() + num_scored;
+  if (num_rows_ == 0) return;
+  const auto wanted = std::ranges::find_if(work.draws.num_top, [](std::int32_t n) { return n >= 0; });
+  first_described_ = static_cast<std::size_t>(wanted - work.draws.num_top.begin());
+  if (first_described_ < num_rows_) {
+    std::int32_t num_top = most_alternatives(work.draws.num_top);
+    if (num_scored > 0) num_top = std::max(num_top, most_alternatives(work.scores.num_top));
+    scores_.begin(num_rows_ - first_described_, static_cast<std::size_t>(std::clamp(num_top, 0, parts_.vocab_size)));
+  }
+  const Arrays arrays = upload(work, num_scored);
+  const auto limit = static_cast<std::size_t>(limits_.max_logit_rows);
+  for (std::size_t first = 0; first < num_rows_; first += limit) {
+    const std::size_t count = std::min(limit, num_rows_ - first);
+    const mortise_tensor logits = head_.run(step, hidden, arrays.rows + first, static_cast<std::int64_t>(count));
+    evaluate_chunk(step, logits, arrays, first);
+  }
+  if (work.draws.size() > 0) tokens_.start(arrays.tokens, work.draws.size());
+  if (first_described_ < num_rows_) scores_.start_download();
+}
+
+StepResults RowEvaluator::collect() {
+  const DrawRows& draws = *std::exchange(draws_, nullptr);
+  const ScoreRows& scored = *std::exchange(scored_, nullptr);
+  StepResults results;
+  results.draws.resize(draws.size());
+  results.scores.resize(scored.size());
+  if (num_rows_ > 0 || score_pass_runs_) synchronize(parts_.device);
+  if (score_pass_runs_) score_pass_.collect(results.scores);
+  if (num_rows_ == 0) return results;
+  const std::size_t num_drawn = draws.size();
+  for (std::size_t i = 0; i < num_drawn; ++i) results.draws[i].id = tokens_.data<std::int32_t>()[i];
+  for (std::size_t i = first_described_; i < num_rows_; ++i) {
+    const bool drawn = i < num_drawn;
+    const std::int32_t num_top = drawn ? draws.num_top[i] : scored.num_top[i - num_drawn];
+    TokenInfo& info = drawn ? results.draws[i] : results.scores[i - num_drawn];
+    if (!drawn) info.id = scored.targets[i - num_drawn];
+    if (num_top >= 0) scores_.describe(i - first_described_, static_cast<std::size_t>(num_top), info);
+  }
+  results.further_choices = std::move(further_choices_);
+  return results;
+}
+
+// Whether slices of the vocabulary take less time than chunks of rows, whose logits do not fit into a cache and which
+// read the head's weights once a chunk. A GPU's chunk is large enough, and a slice too small to keep it busy.
+bool RowEvaluator::are_many(std::size_t num_scored) const {
+  constexpr std::int64_t kMany = 256;
+  const auto least = std::min<std::int64_t>(kMany, limits_.max_logit_rows + 1);
+  return shares_host_memory(parts_.device) && static_cast<std::int64_t>(num_scored) >= least;
+}
+
+void RowEvaluator::launch_score_pass(const mortise_step& step, const mortise_tensor& hidden, const ScoreRows& scores) {
+  std::vector<ScorePass::Row> rows;
+  rows.reserve(scores.size());
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    rows.push_back({scores.rows[i], scores.targets[i], scores.num_top[i], i});
+  }
+  score_pass_.launch(step, hidden, std::move(rows));
+}
+
+// Puts the rows' numbers, tokens and sampling arguments into device memory.
+RowEvaluator::Arrays RowEvaluator::upload(const StepWork& work, std::size_t num_scored) {
+  const auto scored = [&](const std::vector<std::int32_t>& values) { return std::span(values).first(num_scored); };
+  std::vector<std::int32_t> rows = work.draws.rows, tokens(work.draws.size(), -1);
+  rows.insert(rows.end(), scored(work.scores.rows).begin(), scored(work.scores.rows).end());
+  tokens.insert(tokens.end(), scored(work.scores.targets).begin(), scored(work.scores.targets).end());
+
+  upload_.clear();
+  const auto put = [this](const auto& values) {
+    return upload_.put(std::span<const typename std::decay_t<decltype(values)>::value_type>(values));
+  };
+  const SamplingArrays& sampling = work.draws.sampling;
+  const std::size_t row = put(rows), token = put(tokens), temperature = put(sampling.temperatures),
+                    top_k = put(sampling.top_ks), top_p = put(sampling.top_ps), min_p = put(sampling.min_ps),
+                    key = put(sampling.keys), position = put(sampling.positions), offset = put(sampling.edit_offsets),
+                    id = put(sampling.edit_ids), bias = put(sampling.biases), repetition = put(sampling.repetitions),
+                    subtract = put(sampling.subtracts), allowed = put(sampling.allowed_index),
+                    mask = put(sampling.allowed_masks);
+  upload_.upload();
+  Arrays arrays{};
+  arrays.rows = upload_.device<std::int32_t>(row);
+  arrays.tokens = upload_.device<std::int32_t>(token);
+  mortise_sample_args& args = arrays.sample;
+  args.struct_size = sizeof args;
+  args.temperatures = upload_.device<float>(temperature);
+  args.top_ks = upload_.device<std::int32_t>(top_k);
+  args.top_ps = upload_.device<float>(top_p);
+  args.min_ps = upload_.device<float>(min_p);
+  args.keys = upload_.device<std::uint64_t>(key);
+  args.positions = upload_.device<std::int64_t>(position);
+  if (!sampling.edit_ids.empty()) args.edit_offsets = upload_.device<std::int32_t>(offset);
+  args.edit_ids = upload_.device<std::int32_t>(id);
+  args.edit_biases = upload_.device<float>(bias);
+  args.edit_repetitions = upload_.device<float>(repetition);
+  args.edit_subtracts = upload_.device<float>(subtract);
+  if (!sampling.allowed_masks.empty()) args.allowed_index = upload_.device<std::int32_t>(allowed);
+  args.allowed_masks = upload_.device<std::uint32_t>(mask);
+  args.tokens = arrays.tokens;
+  return arrays;
+}
+
+void RowEvaluator::evaluate_chunk(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays,
+                                  std::size_t first) {
+  if (first < draws_->size()) sample(step, logits, arrays, first);
+  if (first + static_cast<std::size_t>(logits.shape[0]) > first_described_) describe(step, logits, arrays, first);
+}
+
+void RowEvaluator::sample(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays,
+                          std::size_t first) {
+  const std::size_t count = std::min(static_cast<std::size_t>(logits.shape[0]), draws_->size() - first);
+  const mortise_tensor drawn = logit_rows(logits, 0, count);
+  mortise_sample_args args = args_from(arrays.sample, first);
+  args.logits = &drawn;
+  parts_.device.call<&mortise_device_table::sample>("sample", step.stream, &args);
+  if (draws_->num_choices > 1) draw_further(step, args, first, count);
+  if (draws_->on_logits) show_logits(logits, arrays, first, count);
+}
+
+// Draws again, each time without the tokens that were drawn before, which the host must see to ban them.
+void RowEvaluator::draw_further(const mortise_step& step, mortise_sample_args args, std::size_t first,
+                                std::size_t count) {
+  const auto num_further = static_cast<std::size_t>(draws_->num_choices) - 1;
+  further_choices_.resize(draws_->size() * num_further, -1);
+  std::vector<std::vector<std::int32_t>> banned(count);  // ascending, of each row
+  const std::int32_t* drawn = args.tokens;
+  for (std::size_t choice = 0; choice < num_further; ++choice) {
+    const std::span<const std::int32_t> tokens = tokens_.fetch(drawn, count);
+    std::vector<std::int32_t> offsets{0}, ids;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (tokens[i] >= 0) banned[i].insert(std::ranges::upper_bound(banned[i], tokens[i]), tokens[i]);
+      ids.insert(ids.end(), banned[i].begin(), banned[i].end());
+      offsets.push_back(static_cast<std::int32_t>(ids.size()));
+    }
+    const std::vector<float> biases(ids.size(), -std::numeric_limits<float>::infinity()), ones(ids.size(), 1.0f),
+        zeros(ids.size(), 0.0f);
+    const std::vector<std::int32_t> none(count, -1);
+    further_upload_.clear();
+    const auto put = [this](const auto& values) {
+      return further_upload_.put(std::span<const typename std::decay_t<decltype(values)>::value_type>(values));
+    };
+    const std::size_t offset = put(offsets), id = put(ids), bias = put(biases), one = put(ones), zero = put(zeros),
+                      token = put(none);
+    further_upload_.upload();
+    if (!ids.empty()) args.edit_offsets = further_upload_.device<std::int32_t>(offset);
+    args.edit_ids = further_upload_.device<std::int32_t>(id);
+    args.edit_biases = further_upload_.device<float>(bias);
+    args.edit_repetitions = further_upload_.device<float>(one);
+    args.edit_subtracts = further_upload_.device<float>(zero);
+    args.tokens = further_upload_.device<std::int32_t>(token);
+    parts_.device.call<&mortise_device_table::sample>("sample", step.stream, &args);
+    drawn = args.tokens;
+    const std::span<const std::int32_t> further = tokens_.fetch(drawn, count);
+    for (std::size_t i = 0; i < count; ++i) further_choices_[(first + i) * num_further + choice] = further[i];
+  }
+}
+
+// Gives the host the logits that it wants of rows `first` .. `first + count`, and takes over what it makes of their
+// tokens.
+void RowEvaluator::show_logits(const mortise_tensor& logits, const Arrays& arrays, std::size_t first,
+                               std::size_t count) {
+  const auto stride = static_cast<std::size_t>(logits.stride[0]);
+  for (const DrawRange& range : draws_->wanted_logits) {
+    const std::size_t begin = std::max(range.first, first), end = std::min(range.first + range.count, first + count);
+    if (begin >= end) continue;
+    std::int32_t* const device_tokens = arrays.tokens + begin;
+    const std::span<const std::int32_t> drawn = tokens_.fetch(device_tokens, end - begin);
+    std::vector<std::int32_t> tokens(drawn.begin(), drawn.end());
+    const float* const rows = static_cast<const float*>(logits.data) + (begin - first) * stride;
+    // The last row may end with the vocabulary: what lies behind it is nobody's.
+    const std::size_t num_values = (end - begin - 1) * stride + static_cast<std::size_t>(parts_.vocab_size);
+    draws_->on_logits({{begin, end - begin}, logits_.fetch(rows, num_values), stride, tokens});
+    parts_.device.call<&mortise_device_table::copy>("copy", nullptr, device_tokens, tokens.data(),
+                                                    tokens.size() * sizeof(std::int32_t));
+  }
+}
+
+// Log probabilities and ranks of a chunk's rows, as far as they are wanted.
+void RowEvaluator::describe(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays,
+                            std::size_t first) {
+  const std::size_t begin = std::max(first_described_, first);
+  const std::size_t end = first + static_cast<std::size_t>(logits.shape[0]);
+  const mortise_tensor rows = logit_rows(logits, begin - first, end - begin);
+  const mortise_head_reduce_args all = scores_.arrays(begin - first_described_, arrays.tokens + begin);
+  mortise_head_reduce_args args = all;
+  args.first = 1;
+  args.ranks = nullptr;  // they are counted against the final target logits
+  scores_.reduce(step, rows, 0, args);
+  args = all;
+  args.first = 1;
+  args.max = args.sum = args.lse = args.top_logits = nullptr;
+  args.top_ids = nullptr;
+  args.top_n = 0;
+  scores_.reduce(step, rows, 0, args);
+}
+
+}  // namespace mortise

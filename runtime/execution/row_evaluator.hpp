@@ -1,0 +1,60 @@
+// runtime/execution/row_evaluator.hpp: from hidden rows to tokens and log probabilities. Rows go through the head in
+// chunks of max_logit_rows: first those that draw a token, then those whose token is given. Many rows with a given
+// token go through the score pass instead.
+//
+// launch() queues everything, the copies to the host included; collect() waits for the device once. The tokens that a
+// step draws are the targets of its log probabilities, and stay on the device in between.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "execution/head_pass.hpp"
+#include "execution/limits.hpp"
+#include "execution/parts.hpp"
+#include "execution/row_scores.hpp"
+#include "execution/score_pass.hpp"
+#include "execution/step_work.hpp"
+
+namespace mortise {
+
+class RowEvaluator {
+ public:
+  RowEvaluator(const ShardParts& parts, const ExecutionLimits& limits);
+
+  // `hidden` has the rows of the step's batch. Borrows the rows of `work` until collect().
+  void launch(const mortise_step& step, const mortise_tensor& hidden, const StepWork& work);
+  StepResults collect();
+
+  HeadPass& head() { return head_; }
+
+ private:
+  struct Arrays;  // where a launch has its arrays in device memory
+  bool are_many(std::size_t num_scored) const;
+  void launch_score_pass(const mortise_step& step, const mortise_tensor& hidden, const ScoreRows& scores);
+  Arrays upload(const StepWork& work, std::size_t num_scored);
+  void evaluate_chunk(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays, std::size_t first);
+  void sample(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays, std::size_t first);
+  void draw_further(const mortise_step& step, mortise_sample_args args, std::size_t first, std::size_t count);
+  void show_logits(const mortise_tensor& logits, const Arrays& arrays, std::size_t first, std::size_t count);
+  void describe(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays, std::size_t first);
+
+  const ShardParts& parts_;
+  const ExecutionLimits& limits_;
+  PackedUpload upload_, further_upload_;
+  Download tokens_, logits_;
+  HeadPass head_;
+  ScorePass score_pass_;
+  RowScores scores_;
+
+  // Of the running launch.
+  const DrawRows* draws_ = nullptr;
+  const ScoreRows* scored_ = nullptr;
+  std::size_t num_rows_ = 0;         // that go through chunks: all that draw, then scored ones
+  std::size_t first_described_ = 0;  // of those: from here on log probabilities are wanted
+  bool score_pass_runs_ = false;
+  std::vector<std::int32_t> further_choices_;
+};
+
+}  // namespace mortise

@@ -1,0 +1,108 @@
+#include "execution/shard.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace mortise {
+namespace {
+
+// The batch rows that want logits, ascending, as a batch tells them.
+std::vector<std::int32_t> logit_rows(const StepWork& work) {
+  std::vector<std::int32_t> rows = work.draws.rows;
+  rows.insert(rows.end(), work.scores.rows.begin(), work.scores.rows.end());
+  std::ranges::sort(rows);
+  return rows;
+}
+
+}  // namespace
+
+Shard::Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint64_t generation,
+             const ExecutionLimits& limits)
+    : parts_(std::move(parts)),
+      rank_(rank),
+      world_(world),
+      generation_(generation),
+      limits_(limits),
+      batch_builder_(parts_, limits_),
+      graphs_(parts_, limits_),
+      evaluator_(parts_, limits_) {
+  if (limits_.padding_block >= 0) warm_up();
+}
+
+mortise_step Shard::empty_step() const {
+  mortise_step step{};
+  step.struct_size = sizeof step;
+  step.generation = generation_;
+  step.device = parts_.device.self;
+  step.device_table = parts_.device.api;
+  step.attention = parts_.attention.self;
+  step.attention_table = parts_.attention.api;
+  step.rank = rank_;
+  step.world = world_;
+  return step;
+}
+
+void Shard::forward(const StepWork& work) {
+  const std::optional<BatchBucket> bucket = graphs_.bucket_of(work.runs);
+  const mortise_batch& batch =
+      batch_builder_.build(work.step_id, work.runs, logit_rows(work), work.ended, bucket ? &*bucket : nullptr);
+  num_real_tokens_ = batch.num_real_tokens;
+  step_ = empty_step();
+  step_.batch = &batch;
+  parts_.attention.call<&mortise_attention_table::plan>("plan", &step_);
+  hidden_ = graphs_.forward(step_, bucket);
+}
+
+void Shard::evaluate(const StepWork& work) {
+  evaluator_.launch(step_, hidden_, work);
+}
+
+StepResults Shard::collect() {
+  return evaluator_.collect();
+}
+
+void Shard::copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to) {
+  if (from.empty()) return;
+  parts_.attention.call<&mortise_attention_table::copy_blocks>("copy_blocks", nullptr, from.data(), to.data(),
+                                                               static_cast<std::int32_t>(from.size()));
+}
+
+// A step of `rows` rows of padding, `num_logits` of which go through the head.
+void Shard::run_padding(std::int32_t rows, std::int32_t num_logits) {
+  const BatchBucket bucket = {rows, 1, rows, 1};
+  std::vector<std::int32_t> numbers(static_cast<std::size_t>(num_logits));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  mortise_batch batch = batch_builder_.build(0, {}, numbers, {}, &bucket);
+  batch.flags = 0;  // nobody will replay it
+  mortise_step step = empty_step();
+  step.batch = &batch;
+  parts_.attention.call<&mortise_attention_table::plan>("plan", &step);
+  const mortise_tensor hidden = graphs_.forward(step, std::nullopt);
+  if (num_logits > 0) evaluator_.head().run(step, hidden, batch.device_logit_rows, num_logits);
+}
+
+// Runs batches of padding, so that nothing of this happens in a request: the largest batch, whose operations allocate
+// what they need beside the parts' own memory, or the start fails; and decode and verify steps of all sizes with their
+// head, for which a device may look for its fastest algorithms.
+void Shard::warm_up() {
+  const auto begin = std::chrono::steady_clock::now();
+  run_padding(limits_.max_batched_tokens, 0);
+  const std::int32_t most = std::min(StepGraphs::kMaxRows, limits_.max_batched_tokens);
+  const auto run = [&](std::int32_t rows) {
+    if (rows <= most) run_padding(rows, std::min(rows, limits_.max_logit_rows));
+  };
+  for (std::int32_t rows = 1; rows <= most; rows *= 2) {
+    run(rows);
+    if (rows >= 64) run(rows + rows / 2);  // where rows cost time, devices tell sizes apart more finely
+  }
+  synchronize(parts_.device);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  if (took.count() > 1) spdlog::info("{}: steps of all sizes were tried in {:.1f} s", parts_.device.name, took.count());
+}
+
+}  // namespace mortise

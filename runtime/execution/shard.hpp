@@ -1,0 +1,57 @@
+// runtime/execution/shard.hpp: one device with its part of the model and of the KV memory, and everything that is sized
+// by them: the batch in device memory, captured graphs, the head's buffers, sampling. An Execution has one for each
+// rank. All calls come from one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "execution/batch_builder.hpp"
+#include "execution/limits.hpp"
+#include "execution/parts.hpp"
+#include "execution/row_evaluator.hpp"
+#include "execution/step_graphs.hpp"
+#include "execution/step_work.hpp"
+
+namespace mortise {
+
+class Shard {
+ public:
+  // `limits` outlives the shard. Runs the largest batch once where there is a padding block; throws what that throws.
+  Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint64_t generation,
+        const ExecutionLimits& limits);
+
+  // The three pieces of a step, in this order; see Execution::launch and collect.
+  void forward(const StepWork& work);
+  void evaluate(const StepWork& work);
+  StepResults collect();
+
+  void copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to);
+
+  // A step of these parts without a batch.
+  mortise_step empty_step() const;
+  const mortise_tensor& hidden() const { return hidden_; }
+  std::int32_t num_real_tokens() const { return num_real_tokens_; }
+  const StepGraphs& graphs() const { return graphs_; }
+
+ private:
+  void warm_up();
+  void run_padding(std::int32_t rows, std::int32_t num_logits);
+
+  const ShardParts parts_;
+  const std::int32_t rank_, world_;
+  const std::uint64_t generation_;
+  const ExecutionLimits& limits_;
+  BatchBuilder batch_builder_;
+  StepGraphs graphs_;
+  RowEvaluator evaluator_;
+
+  // Of the running step.
+  mortise_step step_{};
+  mortise_tensor hidden_{};
+  std::int32_t num_real_tokens_ = 0;
+};
+
+}  // namespace mortise

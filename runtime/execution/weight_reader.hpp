@@ -1,0 +1,29 @@
+// runtime/execution/weight_reader.hpp: a checkpoint's tensors as a model plugin reads them.
+#pragma once
+
+#include <deque>
+
+#include "checkpoint/checkpoint.hpp"
+#include "mortise/model.h"
+
+namespace mortise {
+
+// Lives while the model loads: quantised matrices stay until then.
+class WeightReader {
+ public:
+  explicit WeightReader(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  mortise_weight_reader abi();  // Borrows this.
+
+ private:
+  static mortise_status get(void* context, mortise_string_view name, mortise_tensor* tensor);
+  static mortise_status get_quantized(void* context, mortise_string_view name, mortise_quantized_matrix* matrix,
+                                      mortise_error* error);
+
+  const Checkpoint& checkpoint_;
+  std::deque<QuantizedMatrix> quantized_;
+};
+
+// Bytes of the checkpoint's tensors once a model of these dimensions has prepared them.
+std::uint64_t prepared_bytes(const Checkpoint& checkpoint, const mortise_model_dims& dims);
+
+}  // namespace mortise

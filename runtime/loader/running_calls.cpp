@@ -1,0 +1,91 @@
+#include "loader/running_calls.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace mortise {
+namespace {
+
+std::atomic<CallStack*> all_stacks{nullptr};
+thread_local CallStack* own_stack = nullptr;  // a plain pointer: still there when the thread's destructors have run
+
+}  // namespace
+
+const char* lasting_text(std::string_view text) {
+  static auto* mutex = new std::mutex;
+  static auto* texts = new std::set<std::string, std::less<>>;  // never destroyed, and its nodes do not move
+  const std::lock_guard lock(*mutex);
+  const auto known = texts->find(text);
+  return (known != texts->end() ? known : texts->emplace(text).first)->c_str();
+}
+
+// Gives a thread's stack back when the thread ends.
+struct CallStack::Owner {
+  ~Owner() {
+    // exit() runs this before its handlers, also when a plugin calls it: the handlers are to find the running call.
+    if (own_stack->depth() != 0) return;
+    own_stack->taken_.store(false, std::memory_order_release);
+    own_stack = nullptr;
+  }
+};
+
+CallStack& CallStack::of_this_thread() {
+  if (own_stack != nullptr) return *own_stack;
+  for (CallStack* stack = all_stacks.load(std::memory_order_acquire); stack != nullptr; stack = stack->next_) {
+    bool taken = false;
+    if (stack->taken_.compare_exchange_strong(taken, true, std::memory_order_acq_rel)) {
+      own_stack = stack;
+      break;
+    }
+  }
+  if (own_stack == nullptr) {
+    auto* stack = new CallStack;
+    stack->next_ = all_stacks.load(std::memory_order_relaxed);
+    while (!all_stacks.compare_exchange_weak(stack->next_, stack, std::memory_order_release)) {
+    }
+    own_stack = stack;
+  }
+  thread_local const Owner owner;
+  return *own_stack;
+}
+
+CallStack* CallStack::of_this_thread_if_any() {
+  return own_stack;
+}
+
+const CallStack* CallStack::first() {
+  return all_stacks.load(std::memory_order_acquire);
+}
+
+void CallStack::begin(const char* part, const char* function, CallKind kind) {
+  const std::size_t depth = depth_.load(std::memory_order_relaxed);
+  if (depth < kMaxDepth) {
+    Frame& frame = frames_[depth];
+    frame.serial.store(0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    frame.part.store(part, std::memory_order_relaxed);
+    frame.function.store(function, std::memory_order_relaxed);
+    frame.kind.store(kind, std::memory_order_relaxed);
+    frame.serial.store(next_serial_++, std::memory_order_release);
+  }
+  depth_.store(depth + 1, std::memory_order_release);
+}
+
+std::size_t CallStack::depth() const {
+  return std::min(depth_.load(std::memory_order_acquire), kMaxDepth);
+}
+
+bool CallStack::read(std::size_t depth, CallInProgress& call) const {
+  const Frame& frame = frames_[depth];
+  call.serial = frame.serial.load(std::memory_order_acquire);
+  call.part = frame.part.load(std::memory_order_relaxed);
+  call.function = frame.function.load(std::memory_order_relaxed);
+  call.kind = frame.kind.load(std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const bool unchanged = frame.serial.load(std::memory_order_relaxed) == call.serial;
+  return unchanged && call.serial != 0 && depth < this->depth();
+}
+
+}  // namespace mortise
