@@ -119,7 +119,7 @@ def test_without_an_attention_the_run_ends_and_can_go_on(jsonl, parts, expected,
     assert process.returncode == 3
     assert 1 <= len(answers) < 40 and choices(answers) == expected[: len(answers)]  # no line says that it failed
     reason = f"attention 'rogue_attention': plan: {text} (INTERNAL)"
-    end = f"pipeline 'default' cannot go on: {reason} ({len(answers)} lines are done; run the same command again to go on)"
+    end = f"cannot go on: {reason} ({len(answers)} lines are done; run the same command again to go on)"
     assert end in process.stderr and process.stderr.count(reason) <= 2, process.stderr  # the log and the end
     assert not calls.exists(), calls.read_text()
     process, answers = jsonl("batch", requests(), parts(attention="rogue_attention { ['in'] = 'plan', after = 1000000 }"))
