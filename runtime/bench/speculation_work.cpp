@@ -80,12 +80,12 @@ void record_requests(Engine& engine, const Assembly& assembly, std::vector<Reque
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (!requests[i].sampling.seed) requests[i].sampling.seed = i;
   }
-  std::promise<std::pair<JobResult, std::string>> done;
-  run_job(engine, requests, [&](JobResult result, std::string error) {
+  std::promise<std::pair<JobResult, std::optional<Error>>> done;
+  run_job(engine, requests, [&](JobResult result, std::optional<Error> error) {
     done.set_value({std::move(result), std::move(error)});
   });
   const auto [result, error] = done.get_future().get();
-  if (!error.empty()) fail("bench: the engine ended a request: {}", error);
+  if (error) fail("bench: the engine ended a request: {}", error->what());
   std::ofstream stream(log, std::ios::binary);
   stream << to_json(LogHeader{"bench", "", assembly.system_fingerprint(), assembly.numerics_id(),
                               assembly.dims().vocab_size, assembly.vocabulary()})
