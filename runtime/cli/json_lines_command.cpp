@@ -2,7 +2,6 @@
 
 #include <CLI/Error.hpp>
 #include <algorithm>
-#include <atomic>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -31,26 +30,6 @@ OrderedLinesLimits limits_of(std::int32_t max_num_seqs) {
   OrderedLinesLimits limits;
   limits.max_sequences = std::clamp(kBatches * static_cast<std::size_t>(max_num_seqs), kLeast, kMost);
   return limits;
-}
-
-// `finish` for a reader that may fail: when it is destroyed without a call, `lost_line` says of which line.
-FinishLine tell_when_lost(FinishLine finish, std::size_t number,
-                          const std::shared_ptr<std::atomic<std::size_t>>& lost_line) {
-  struct Watch {
-    Watch(std::size_t line_number, std::shared_ptr<std::atomic<std::size_t>> lost)
-        : number(line_number), lost_line(std::move(lost)) {}
-    ~Watch() {
-      if (!finished) *lost_line = number;
-    }
-    const std::size_t number;
-    const std::shared_ptr<std::atomic<std::size_t>> lost_line;
-    std::atomic<bool> finished = false;
-  };
-  auto watch = std::make_shared<Watch>(number, lost_line);
-  return [finish = std::move(finish), watch = std::move(watch)](LineResult result) {
-    watch->finished = true;
-    finish(std::move(result));
-  };
 }
 
 class LinesRunner {
@@ -105,15 +84,10 @@ class LinesRunner {
   bool run_lines(const LinesRun& lines) {
     const StopSignals signals;
     OrderedLinesEvents events;
-    // Lines that have no answer because a part failed, or because making it did, are no results: the run ends before
-    // them, and the same command does them again.
-    const auto lost_line = std::make_shared<std::atomic<std::size_t>>(0);
-    const auto check = [&] {
-      lines.session.check_health();
-      if (*lost_line > 0) fail(ErrorCode::kInternal, "line {}: its answer could not be made", lost_line->load());
-    };
+    // Lines that have no answer because a part failed are no results: the run ends before them, and the same command
+    // does them again.
     events.write = [&](const InputLine& line, LineResult result) {
-      if (result.failed) check();
+      if (result.failed) lines.session.check_health();
       out_.write(result.text, StopSignals::received);
       ++state_.num_lines;
       state_.lines_before += result.from_earlier_run ? 1 : 0;
@@ -123,7 +97,7 @@ class LinesRunner {
     };
     events.tick = [&] {
       progress_.update(state_);
-      check();
+      lines.session.check_health();
       return StopSignals::received();
     };
     const auto start = [&](const InputLine& line, FinishLine finish) -> std::size_t {
@@ -131,7 +105,7 @@ class LinesRunner {
         finish(std::move(*result));
         return 0;
       }
-      return command_.start(lines, line, tell_when_lost(std::move(finish), line.number, lost_line));
+      return command_.start(lines, line, std::move(finish));
     };
     progress_.begin(state_);
     try {

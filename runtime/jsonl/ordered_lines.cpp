@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "error.hpp"
+#include "jsonl/lost_lines.hpp"
 
 namespace mortise {
 namespace {
@@ -100,6 +101,9 @@ class Run {
       const bool reads = !input_ended_ && has_room();
       if (reads && read_line()) continue;
       if (input_ended_ && open_.empty()) return true;
+      if (const auto number = lost_.first()) {
+        fail(ErrorCode::kInternal, "line {}: its answer could not be made", *number);
+      }
       board_->wait(reads ? in_.fd() : -1);
     }
   }
@@ -145,7 +149,8 @@ class Run {
     open_.push_back(slot);
     board_->add_bytes(line.num_bytes());
     slot->num_sequences =
-        start_(line, [board = board_, slot](LineResult result) { board->finish(slot, std::move(result)); });
+        start_(line, lost_.watch([board = board_, slot](LineResult result) { board->finish(slot, std::move(result)); },
+                                 line.number));
     num_sequences_ += slot->num_sequences;
     line.text = {};
     slot->line = std::move(line);
@@ -158,6 +163,7 @@ class Run {
   const OrderedLinesEvents& events_;
   WaitingLines* const waiting_;
   const std::shared_ptr<Board> board_ = std::make_shared<Board>();
+  const LostLines lost_;
   std::deque<std::shared_ptr<Slot>> open_;
   std::size_t num_sequences_ = 0;
   bool input_ended_ = false;

@@ -18,7 +18,8 @@ struct LineResult {
   bool from_earlier_run = false;
 };
 
-// Takes the result of a line, once, on any thread; may be called after the run has ended.
+// Takes the result of a line, once, on any thread; may be called after the run has ended. When all copies of it are
+// destroyed without a call, whoever was to make the result has failed, and the run ends with an Error.
 using FinishLine = std::function<void(LineResult)>;
 
 // Starts the work on a line and returns the number of sequences that it keeps busy. An Error that it throws ends the

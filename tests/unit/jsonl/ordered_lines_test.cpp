@@ -69,6 +69,27 @@ TEST_F(OrderedLinesTest, ResultsComeInTheOrderOfTheInputWhoeverIsFirst) {
   EXPECT_GT(most_open, 1u);
 }
 
+TEST_F(OrderedLinesTest, ALineThatNobodyCanFinishEndsTheRunAndIsNamed) {
+  write_input(5);
+  InputLines in(path, 100);
+  std::size_t written = 0;
+  OrderedLinesEvents events;
+  events.write = [&](const InputLine&, const LineResult&) { ++written; };
+  events.tick = [] { return false; };
+  const auto start = [](const InputLine& line, const FinishLine& finish) {
+    if (line.number != 3) finish({});
+    return std::size_t{1};
+  };
+  try {
+    run_ordered_lines(in, {}, start, events);
+    FAIL() << "line 3 has no result";  // a run that waits for it ends in the test's time-out
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "line 3: its answer could not be made");
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
+  }
+  EXPECT_EQ(written, 2u);
+}
+
 // Lines are finished by hand, from tick(), which the run calls while it waits.
 struct ByHand {
   std::map<std::size_t, FinishLine> open;
