@@ -27,15 +27,21 @@ EngineStats engine_stats() {
   return stats;
 }
 
+EngineLimits limits() {
+  EngineLimits limits;
+  limits.block_size = 16;
+  return limits;
+}
+
 TEST(Figures, BeforeTheFirstAnswer) {
-  EXPECT_THAT(Figures().text(engine_stats(), {.block_size = 16}), HasSubstr("no answers yet\n"));
+  EXPECT_THAT(Figures().text(engine_stats(), limits()), HasSubstr("no answers yet\n"));
 }
 
 TEST(Figures, OfTheLastAnswerAndOfAll) {
   Figures figures;
   figures.add(generation(11, 0.010, 1.010));      // 10 tokens in 1 s after the first
   figures.add(generation(31, 0.030, 3.030 - 2));  // 30 in 1 s
-  const std::string text = figures.text(engine_stats(), {.block_size = 16});
+  const std::string text = figures.text(engine_stats(), limits());
   EXPECT_THAT(text, HasSubstr("last answer  31 tokens, 30.0 tokens/s, first token after 30.0 ms\n"));
   EXPECT_THAT(text, HasSubstr("2 answers    42 tokens, 20.0 tokens/s, first token after 20.0 ms on average\n"));
   EXPECT_THAT(text, HasSubstr("KV blocks    30 used, 20 cached, 50 free, of 100 with 16 tokens each\n"));
@@ -46,20 +52,20 @@ TEST(Figures, OfTheLastAnswerAndOfAll) {
 TEST(Figures, AnAnswerWithoutATokenHasNoSpeed) {
   Figures figures;
   figures.add(generation(0, 0, 0.5));
-  EXPECT_THAT(figures.text(engine_stats(), {.block_size = 16}), HasSubstr("no answers yet"));
+  EXPECT_THAT(figures.text(engine_stats(), limits()), HasSubstr("no answers yet"));
 }
 
 TEST(Figures, DraftsAreToldWhenThereAreAny) {
   Figures figures;
   EngineStats stats = engine_stats();
-  EXPECT_THAT(figures.text(stats, {.block_size = 16}), Not(HasSubstr("drafts")));
+  EXPECT_THAT(figures.text(stats, limits()), Not(HasSubstr("drafts")));
   stats.num_draft_tokens = 30;
   stats.num_accepted_tokens = 10;
   stats.speculation.proposers.emplace_back().name = "ngram";
   stats.speculation.proposers[0].add(3, 1);
   figures.add_closed(stats);  // of the pipeline before a change of proposer
   stats.num_draft_tokens = 10;
-  const std::string text = figures.text(stats, {.block_size = 16});
+  const std::string text = figures.text(stats, limits());
   EXPECT_THAT(text, HasSubstr("drafts       20 of 40 accepted (50.0 %)\n"));
   EXPECT_THAT(text,
               HasSubstr("ngram: 2 of 6 drafts accepted (33.3 %; by position 100 0 0 %), mean acceptance length 2.00"));
