@@ -251,8 +251,7 @@ constexpr const char* kSchedulerEnded = "it is not called again, all steps run f
 
 void Planner::send_events() {
   if (events_.empty()) return;
-  const EventArrays arrays(events_);
-  events_.clear();
+  const EventArrays arrays(events_);  // points into the sequences that events_ holds: plan() clears it behind the call
   const mortise_schedule_events events = arrays.abi();
   const SchedulerPart& scheduler = parts_.scheduler;
   const CallResult result = scheduler.try_call<&mortise_scheduler_table::events>("events", &events);
