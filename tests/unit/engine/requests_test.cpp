@@ -241,19 +241,6 @@ TEST_F(Requests, ARequiredPartThatFailedEndsAllRequestsAndRefusesOthersWithTheRe
   }
 }
 
-TEST_F(Requests, ARequestWhoseStepFailedSaysThatThisWasNoMistakeOfItsOwn) {
-  world = std::make_unique<FakeWorld>(small_limits());
-  world->before_forward = [](std::int64_t count) {
-    if (count == 2) throw std::runtime_error("a mistake");
-  };
-  start();
-  Collector collector;
-  engine->submit(greedy({1}, 10), collector.sink());
-  const Delta last = collector.wait().at(0).last;
-  EXPECT_EQ(last.finish, FinishReason::kError);
-  EXPECT_EQ(last.code, ErrorCode::kInternal);
-}
-
 TEST_F(Requests, WhatIsTooLargeSaysSo) {
   start();
   const auto code = [&](const Request& request) {
