@@ -48,10 +48,13 @@ std::optional<LineResult> WaitingResults::find(const LinesRun& run, const InputL
   InputLine result;
   result.text = std::move(*text);
   LinesCommand::Result read;
+  bool is_of_line = result.text.starts_with(command_.result_begin(line, run.max_line_bytes));
   try {
-    if (!result.text.starts_with(command_.result_begin(line, run.max_line_bytes))) fail("the line has changed");
-    read = command_.read_result(parse_json_line(result, kMaxOutputLineBytes));
+    if (is_of_line) read = command_.read_result(parse_json_line(result, kMaxOutputLineBytes));
   } catch (const std::exception&) {  // damaged: nlohmann's exceptions too
+    is_of_line = false;
+  }
+  if (!is_of_line) {
     lines_.drop(line.number);
     ++num_changed_;
     return std::nullopt;

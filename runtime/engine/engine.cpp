@@ -585,6 +585,7 @@ void Engine::publish_stats() {
   if (!due && !trace_.is_on()) return;
   published_ = now;
   counters_.num_rejected_plans = planner_.num_rejected_plans();
+  counters_.num_starved = planner_.num_starved();
   counters_.num_proposer_failures = drafting_.num_failures();
   counters_.speculation = drafting_.stats();
   counters_.num_proposer_sequences = drafting_.num_sequences();

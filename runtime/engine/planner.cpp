@@ -360,7 +360,9 @@ std::optional<std::size_t> Planner::find_starved(const View& view, const mortise
   };
   const std::optional<StarvationWatch::Starved> starved = starvation_.look(watched, need);
   if (!starved) return std::nullopt;
-  reject(starved->why, "until it has ended all steps run first come, first served, it first");
+  ++num_starved_;
+  messages_.warn(parts_.scheduler.name, "plan", MORTISE_OK, starved->why,
+                 "until it has ended all steps run first come, first served, it first");
   starved_ = view.ids[starved->index];
   return starved->index;
 }

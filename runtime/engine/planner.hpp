@@ -52,6 +52,7 @@ class Planner {
                 const std::vector<std::int32_t>& lookahead, const KvCache& cache);
 
   std::uint64_t num_rejected_plans() const { return num_rejected_; }
+  std::uint64_t num_starved() const { return num_starved_; }  // sequences that the host had to run itself
 
  private:
   struct View;
@@ -77,7 +78,7 @@ class Planner {
   std::optional<std::uint64_t> starved_;  // a sequence that the scheduler starved, until it has ended
   std::vector<Event> events_;
   UnheldPrefixes unheld_;  // of the candidates
-  std::uint64_t num_rejected_ = 0;
+  std::uint64_t num_rejected_ = 0, num_starved_ = 0;
 };
 
 }  // namespace mortise

@@ -23,6 +23,9 @@ UNREACHABLE = {
     "random weights: {}": "no file in memory can be made: neither memory nor descriptors are left",
     "bench: no pipe to another process: {}": "descriptors ran out, and the model's files are opened before",
     "bench attention: cascade does not give the bits of paged; neither is worth a measurement": "they do",
+    "{}: {} cannot be called: no thread can be started for it: {}": "the limit of threads stops the device's before",
+    "failed with status ": "cuBLASLt's own failures, on a GPU",
+    " of cuBLASLt failed with status ": "the same",
     "bench: the engine ended a request: {}": "a part that fails in the middle of a step, which none of ours does",
 }
 GRAM = 12  # letters: "expected a " is too short to tell errors apart

@@ -35,7 +35,10 @@ class Nan : public ::testing::TestWithParam<int> {
         cuda_ ? write_random_gpu_models(folder_->path(), kNanToken) : write_random_models(folder_->path(), kNanToken);
     for (const RandomModel& model : models_) draft_models_.push_back(model.folder);
   }
-  static void TearDownTestSuite() { folder_.reset(); }
+  static void TearDownTestSuite() {
+    draft_models_.clear();  // another suite of this class has models of its own
+    folder_.reset();
+  }
 
   static inline const bool cuda_ = std::getenv("MORTISE_PROPERTY_DEVICE") != nullptr &&
                                    std::string_view(std::getenv("MORTISE_PROPERTY_DEVICE")) == "cuda";

@@ -453,7 +453,9 @@ TEST_F(ServiceTest, StatusesTellWhatKindOfFailureItIs) {
   EXPECT_TRUE(error_of("/v1/completions", {{"prompt", kPrompt}, {"top_p", 2}}, 400)["code"].is_null());
   EXPECT_EQ(error_of("/v1/completions", {{"prompt", std::vector<int>(65, 68)}}, 400)["code"],
             "context_length_exceeded");
-  EXPECT_EQ(error_of("/v1/nothing", Json::object(), 404)["code"], "not_found");
+  const Json unknown = error_of("/v1/nothing", Json::object(), 404);
+  EXPECT_EQ(unknown["code"], "not_found");
+  EXPECT_THAT(unknown["message"].get<std::string>(), ::testing::HasSubstr("is not one of /v1/completions, /v1/chat"));
   ASSERT_TRUE(engine->drain(std::chrono::steady_clock::time_point::max()));
   EXPECT_EQ(error_of("/v1/completions", {{"prompt", kPrompt}}, 503)["code"], "unavailable");
 }

@@ -155,7 +155,8 @@ TEST_P(SharedSpans, OfATokenWhoseValueIsNotFinite) {
     ++(sees ? touched : untouched);
   }
   EXPECT_GT(touched, 0);
-  EXPECT_EQ(untouched > 0, c.window > 0);
+  // The last row stands furthest from the broken token.
+  EXPECT_EQ(untouched > 0, c.window > 0 && c.lengths.back() - 1 - c.window >= 800);
   for (const int32_t blocks : {1, 9, 264}) {
     Rows rows;
     Seen seen;
