@@ -26,23 +26,10 @@ std::string current_exception_text() {
 
 }  // namespace
 
-Channel::Channel(std::int32_t num_choices, News news)
-    : news_(news),
-      gathered_(news == News::kAtTheEnd ? at_least_one(num_choices) : 0),
-      place_(at_least_one(num_choices), -1) {}
+Channel::Channel(std::int32_t num_choices) : place_(at_least_one(num_choices), -1) {}
 
 bool Channel::append(Delta&& delta) {
   const auto choice = static_cast<std::size_t>(delta.choice);
-  if (news_ == News::kAtTheEnd) {
-    Delta& whole = gathered_[choice];
-    const bool ends = delta.finish != FinishReason::kNone;
-    whole.request = delta.request;
-    whole.choice = delta.choice;
-    whole.append(std::move(delta));
-    whole.earlier.clear();  // who waits for the end has no use for the times before it
-    if (!ends) return false;
-    delta = std::move(whole);
-  }
   const std::lock_guard lock(mutex_);
   std::int32_t& place = place_[choice];
   if (place < 0) {
@@ -81,8 +68,8 @@ void PulledChannel::post(Delta&& delta) {
   if (append(std::move(delta))) wake(none);
 }
 
-SinkChannel::SinkChannel(std::int32_t num_choices, News news, Tap tap, Sink sink)
-    : Channel(num_choices, news), tap_(std::move(tap)), sink_(std::move(sink)), num_open_(std::max(1, num_choices)) {}
+SinkChannel::SinkChannel(std::int32_t num_choices, Tap tap, Sink sink)
+    : Channel(num_choices), tap_(std::move(tap)), sink_(std::move(sink)), num_open_(std::max(1, num_choices)) {}
 
 void SinkChannel::deliver(const std::function<void(RequestId)>& abort) {
   take(taken_);

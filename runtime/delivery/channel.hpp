@@ -14,17 +14,11 @@
 
 namespace mortise {
 
-// What a reader wants to hear of.
-enum class News {
-  kEachStep,  // every token as soon as it is there
-  kAtTheEnd,  // each choice once, as a whole: while it runs the reader is not woken, which costs the engine least
-};
-
 class SinkChannel;
 
 class Channel {
  public:
-  Channel(std::int32_t num_choices, News news);
+  explicit Channel(std::int32_t num_choices);
   virtual ~Channel() = default;
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -43,9 +37,6 @@ class Channel {
   [[nodiscard]] bool arm();
 
  private:
-  const News news_;
-  std::vector<Delta> gathered_;  // kAtTheEnd: by choice, until its finish. Only the thread that appends has them.
-
   std::mutex mutex_;  // guards what follows
   std::vector<Delta> pending_;
   std::vector<std::int32_t> place_;  // by choice: its delta's index in pending_, -1 if it has none
@@ -56,8 +47,8 @@ class Channel {
 // executor, or notifies. It must not block; what it throws is logged. [the thread that appends]
 class PulledChannel : public Channel {
  public:
-  PulledChannel(std::int32_t num_choices, News news, std::function<void()> schedule)
-      : Channel(num_choices, news), schedule_(std::move(schedule)) {}
+  PulledChannel(std::int32_t num_choices, std::function<void()> schedule)
+      : Channel(num_choices), schedule_(std::move(schedule)) {}
 
   void wake(std::vector<std::shared_ptr<SinkChannel>>& ready) override;
   // Appends and wakes: for a thread that passes deltas on.
@@ -71,7 +62,7 @@ class PulledChannel : public Channel {
 class SinkChannel : public Channel, public std::enable_shared_from_this<SinkChannel> {
  public:
   // Either may be empty.
-  SinkChannel(std::int32_t num_choices, News news, Tap tap, Sink sink);
+  SinkChannel(std::int32_t num_choices, Tap tap, Sink sink);
 
   void wake(std::vector<std::shared_ptr<SinkChannel>>& ready) override { ready.push_back(shared_from_this()); }
 

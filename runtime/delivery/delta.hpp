@@ -57,6 +57,12 @@ struct Delta {
   void append(Delta&& next);
 };
 
+// What a reader wants to hear of.
+enum class News {
+  kEachStep,  // every token as soon as it is there
+  kAtTheEnd,  // each choice once, as a whole: until then the engine keeps its deltas together, which costs least
+};
+
 // Takes the deltas of one request in order, one at a time, on a thread of the engine's DeliveryPool. It may block: that
 // delays other readers of the pool, never the engine. If it throws, the request is aborted.
 using Sink = std::function<void(Delta&&)>;

@@ -3,7 +3,7 @@
 namespace mortise {
 
 Mailbox::Mailbox(std::int32_t num_choices)
-    : channel_(std::make_shared<PulledChannel>(num_choices, News::kEachStep, [bell = bell_] {
+    : channel_(std::make_shared<PulledChannel>(num_choices, [bell = bell_] {
         const std::lock_guard lock(bell->mutex);
         bell->rung = true;
         bell->rings.notify_one();

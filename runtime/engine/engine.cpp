@@ -100,7 +100,8 @@ RequestId Engine::submit(Request request, Sink sink, News news) {
   std::shared_ptr<RequestState> state = prepare(request);
   Tap tap;
   if (watcher_ != nullptr) tap = watcher_->watch(request);
-  auto channel = std::make_shared<SinkChannel>(request.sampling.n, news, std::move(tap), std::move(sink));
+  auto channel = std::make_shared<SinkChannel>(request.sampling.n, std::move(tap), std::move(sink));
+  state->news = news;
   return queue(std::move(state), std::move(request), std::move(channel));
 }
 
@@ -173,8 +174,11 @@ void Engine::run() {
     drop_ended();
     if (live_.empty()) drafting_.observe({}, ended_ids_, nullptr);  // there may be no next step to tell them in
     publish_stats();
-    trace_.phase("stream");
-    send_outbox();
+    // On a device that computes behind the host the next step sends the news, while it waits.
+    if (live_.empty() || !execution_.computes_behind()) {
+      trace_.phase("stream");
+      send_outbox();
+    }
     trace_.end(counters_);
   }
   for (const auto& sequence : live_) end(*sequence, FinishReason::kAborted, {});
@@ -303,6 +307,11 @@ void Engine::step() {
   trace_.phase("forward");
   const StepWork work{step_id, rows_.runs(), row_work_.draws(), row_work_.scores(), ended_ids_};
   execution_.launch(work, [this] { trace_.phase("sample"); });
+  if (execution_.computes_behind()) {
+    trace_.phase("stream");
+    send_outbox();  // of the step before, while the device computes this one
+    trace_.phase("wait");
+  }
   counters_.num_rows += static_cast<std::uint64_t>(execution_.num_rows());
   counters_.num_graph_replays = execution_.num_graph_replays();
   std::vector<TokenInfo> infos = row_work_.infos(execution_.collect());
@@ -415,7 +424,8 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
                              std::int32_t num_new_tokens) {
   sequence.num_computed += num_new_tokens;
   const std::vector<std::int32_t>& drafts = sequence.drafts;
-  Delta delta;
+  Delta delta = std::move(sequence.gathered);
+  sequence.gathered = {};
   std::int32_t num_committed = 0, num_accepted = 0, last_row = -1;
   FinishReason finish = FinishReason::kNone;
   for (std::size_t i = 0; i < rows.size() && finish == FinishReason::kNone; ++i) {
@@ -467,6 +477,8 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
   kv_.publish(sequence);
   if (finish != FinishReason::kNone) {
     end(sequence, finish, std::move(delta));
+  } else if (sequence.owner->news == News::kAtTheEnd) {
+    sequence.gathered = std::move(delta);
   } else if (num_committed > 0) {
     delta.request = sequence.owner->id;
     delta.choice = sequence.choice;
@@ -484,6 +496,11 @@ FinishReason Engine::end_of(const Sequence& sequence, std::int32_t token) const 
 void Engine::end(Sequence& sequence, FinishReason reason, Delta delta) {
   if (sequence.finish != FinishReason::kNone) return;
   any_ended_ = books_changed_ = true;
+  if (!sequence.gathered.tokens.empty()) {  // ended from outside: a commit has taken them
+    sequence.gathered.error = std::move(delta.error);
+    sequence.gathered.code = delta.code;
+    delta = std::move(sequence.gathered);
+  }
   kv_.release(sequence);
   kv_.pin(sequence, 0);
   delta.request = sequence.owner->id;

@@ -58,7 +58,7 @@ struct EngineStats {
   SpeculationStats speculation;         // the same by proposer and position, and times
   std::uint64_t num_graph_replays = 0;  // steps that ran as a captured graph
   std::uint64_t num_rejected_plans = 0, num_proposer_failures = 0;
-  std::uint64_t num_starved = 0;  // sequences that the scheduler passed over until the host ran them
+  std::uint64_t num_starved = 0;             // sequences that the scheduler passed over until the host ran them
   std::uint64_t num_proposer_sequences = 0;  // that proposers keep something of, as far as they say
   std::int32_t num_running = 0, num_waiting = 0;
   // Free, cached (kept for their prefix, held by nobody) and held blocks make up all.

@@ -31,6 +31,7 @@ struct Drafters {
 struct RequestState {
   RequestId id = 0;
   Request request;
+  News news = News::kEachStep;
   std::shared_ptr<Channel> channel;
   std::uint64_t seed = 0;
   std::uint64_t arrival = 0;
@@ -112,6 +113,7 @@ class Sequence {
   ChoiceTrie::Node guide_node = ChoiceTrie::kRoot;  // where the generated tokens lead in owner->guide
   std::vector<TokenInfo> scores;                    // of prompt tokens, from score_from on
   TextStream text;
+  Delta gathered;  // of a request with News::kAtTheEnd: what came so far
   Usage usage;
   FinishReason finish = FinishReason::kNone;
 };

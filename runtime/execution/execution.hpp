@@ -44,6 +44,8 @@ class Execution {
   // Runs a step's forward and queues what is wanted of its rows. `evaluating`, if set, is called between the two.
   // Throws a PartError; the step is then over. REQUIRES: the step before was collected.
   void launch(const StepWork& work, const std::function<void()>& evaluating = {});
+  // launch() returns before the device has computed the step: what the host does before collect() costs no time.
+  bool computes_behind() const { return first().computes_behind(); }
   // Waits for the launched step. Throws a PartError.
   StepResults collect();
 

@@ -28,6 +28,7 @@ Shard::Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint6
       world_(world),
       generation_(generation),
       limits_(limits),
+      computes_behind_(!shares_host_memory(parts_.device)),
       batch_builder_(parts_, limits_),
       graphs_(parts_, limits_),
       evaluator_(parts_, limits_) {

@@ -28,6 +28,7 @@ class Shard {
   void evaluate(const StepWork& work);
   StepResults collect();
 
+  bool computes_behind() const { return computes_behind_; }
   void copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to);
 
   // A step of these parts without a batch.
@@ -44,6 +45,7 @@ class Shard {
   const std::int32_t rank_, world_;
   const std::uint64_t generation_;
   const ExecutionLimits& limits_;
+  const bool computes_behind_;  // the device's streams are not synchronous
   BatchBuilder batch_builder_;
   StepGraphs graphs_;
   RowEvaluator evaluator_;

@@ -21,7 +21,7 @@ std::vector<std::int32_t> ids_of(const Delta& delta) {
 }
 
 TEST(Channel, DeltasOfAReaderThatStopsBecomeOneForEachChoice) {
-  PulledChannel channel(2, News::kEachStep, [] {});
+  PulledChannel channel(2, [] {});
   constexpr int kTokens = 10'000;
   for (int i = 0; i < kTokens; ++i) {
     for (const int choice : {0, 1}) {
@@ -45,7 +45,7 @@ TEST(Channel, DeltasOfAReaderThatStopsBecomeOneForEachChoice) {
 }
 
 TEST(Channel, AMergedDeltaKnowsWhenEachOfItsTokensWasSent) {
-  PulledChannel channel(1, News::kEachStep, [] {});
+  PulledChannel channel(1, [] {});
   for (const int step : {3, 5, 9}) EXPECT_EQ(channel.append(token_delta(0, step, step)), step == 3);
   std::vector<Delta> deltas;
   channel.take(deltas);
@@ -62,7 +62,7 @@ TEST(Channel, AMergedDeltaKnowsWhenEachOfItsTokensWasSent) {
 }
 
 TEST(Channel, AMergedDeltaHasEverythingOfTheFinish) {
-  PulledChannel channel(1, News::kEachStep, [] {});
+  PulledChannel channel(1, [] {});
   EXPECT_TRUE(channel.append(token_delta(0, 1)));
   Delta end = end_delta(0, FinishReason::kError);
   end.prompt.push_back({5, -2.0f, 1, {}});
@@ -87,31 +87,8 @@ TEST(Channel, AMergedDeltaHasEverythingOfTheFinish) {
   EXPECT_EQ(delta.usage.completion_tokens, 3);
 }
 
-TEST(Channel, WhoWaitsForTheEndIsWokenThereAndGetsTheWholeChoice) {
-  PulledChannel channel(2, News::kAtTheEnd, [] {});
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_FALSE(channel.append(token_delta(0, i)));
-    EXPECT_FALSE(channel.append(token_delta(1, 10 + i)));
-  }
-  std::vector<Delta> deltas;
-  channel.take(deltas);
-  EXPECT_TRUE(deltas.empty());
-  EXPECT_TRUE(channel.append(end_delta(1)));
-  channel.take(deltas);
-  ASSERT_EQ(deltas.size(), 1u);
-  EXPECT_EQ(deltas[0].choice, 1);
-  EXPECT_EQ(deltas[0].request, 7u);
-  EXPECT_EQ(ids_of(deltas[0]), (std::vector<std::int32_t>{10, 11, 12, 13, 14}));
-  EXPECT_EQ(deltas[0].finish, FinishReason::kLength);
-  EXPECT_TRUE(channel.arm());
-  EXPECT_TRUE(channel.append(end_delta(0)));
-  channel.take(deltas);
-  ASSERT_EQ(deltas.size(), 1u);
-  EXPECT_EQ(deltas[0].tokens.size(), 5u);
-}
-
 TEST(Channel, AReaderIsWokenOnceUntilItHasArmedTheChannel) {
-  PulledChannel channel(1, News::kEachStep, [] {});
+  PulledChannel channel(1, [] {});
   std::vector<Delta> deltas;
   EXPECT_TRUE(channel.append(token_delta(0, 1)));
   EXPECT_FALSE(channel.append(token_delta(0, 2)));
@@ -125,7 +102,7 @@ TEST(Channel, AReaderIsWokenOnceUntilItHasArmedTheChannel) {
 }
 
 TEST(Channel, WhatSchedulingAReaderThrowsGoesNoFurther) {
-  PulledChannel channel(1, News::kEachStep, [] { throw std::runtime_error("the executor has ended"); });
+  PulledChannel channel(1, [] { throw std::runtime_error("the executor has ended"); });
   EXPECT_NO_THROW(channel.post(token_delta(0, 1)));
   std::vector<Delta> deltas;
   channel.take(deltas);

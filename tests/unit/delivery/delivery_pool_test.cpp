@@ -32,7 +32,7 @@ TEST(DeliveryPool, EachRequestIsDeliveredInOrderByOneThreadAtATime) {
     Outbox outbox(pool);
     std::vector<std::shared_ptr<Channel>> channels;
     for (Reader& reader : readers) {
-      channels.push_back(std::make_shared<SinkChannel>(1, News::kEachStep, nullptr, [&reader](const Delta& delta) {
+      channels.push_back(std::make_shared<SinkChannel>(1, nullptr, [&reader](const Delta& delta) {
         reader.overlapped |= reader.busy.exchange(true);
         for (const TokenInfo& token : delta.tokens) reader.ids.push_back(token.id);
         reader.ended |= delta.finish != FinishReason::kNone;
@@ -61,13 +61,13 @@ TEST(DeliveryPool, ASinkThatThrowsIsAbortedOnceAndNotCalledAgainAndTheOthersGoOn
     DeliveryPool pool(1, [&](RequestId id) { aborted.push_back(id); });
     Outbox outbox(pool);
     const auto bad = std::make_shared<SinkChannel>(
-        1, News::kEachStep, [&](Delta& delta) { num_tapped += static_cast<int>(delta.tokens.size()); },
+        1, [&](Delta& delta) { num_tapped += static_cast<int>(delta.tokens.size()); },
         [&](const Delta&) {
           ++num_calls;
           throw 42;  // not even a std::exception
         });
     const auto good = std::make_shared<SinkChannel>(
-        1, News::kEachStep, nullptr, [&](const Delta& delta) { num_other += static_cast<int>(delta.tokens.size()); });
+        1, nullptr, [&](const Delta& delta) { num_other += static_cast<int>(delta.tokens.size()); });
     for (int step = 0; step < 100; ++step) {
       outbox.add(bad, token_delta(0, step));
       outbox.add(good, token_delta(0, step));
@@ -89,11 +89,11 @@ TEST(DeliveryPool, ASinkThatBlocksHoldsUpNeitherTheEngineNorASecondThread) {
   {
     DeliveryPool pool(2, nobody_aborts);
     Outbox outbox(pool);
-    const auto blocked = std::make_shared<SinkChannel>(1, News::kEachStep, nullptr, [&](const Delta& delta) {
+    const auto blocked = std::make_shared<SinkChannel>(1, nullptr, [&](const Delta& delta) {
       if (num_blocked_deltas++ == 0) release.get_future().wait();
       num_blocked_tokens += delta.tokens.size();
     });
-    const auto other = std::make_shared<SinkChannel>(1, News::kEachStep, nullptr, [&](const Delta& delta) {
+    const auto other = std::make_shared<SinkChannel>(1, nullptr, [&](const Delta& delta) {
       if (delta.finish != FinishReason::kNone) heard.set_value();
     });
     constexpr int kSteps = 10'000;
@@ -115,8 +115,8 @@ TEST(DeliveryPool, WhatASinkHoldsIsFreedBehindTheLastFinish) {
   std::promise<void> ended;
   DeliveryPool pool(1, nobody_aborts);
   Outbox outbox(pool);
-  const std::shared_ptr<Channel> channel = std::make_shared<SinkChannel>(
-      2, News::kEachStep, nullptr, [&ended, held, num_ended = 0](const Delta& delta) mutable {
+  const std::shared_ptr<Channel> channel =
+      std::make_shared<SinkChannel>(2, nullptr, [&ended, held, num_ended = 0](const Delta& delta) mutable {
         if (delta.finish != FinishReason::kNone && ++num_ended == 2) ended.set_value();
       });
   for (const int choice : {0, 1}) outbox.add(channel, end_delta(choice));
@@ -129,7 +129,7 @@ TEST(DeliveryPool, WhatASinkHoldsIsFreedBehindTheLastFinish) {
 TEST(DeliveryPool, ASinkMayBeEmpty) {
   DeliveryPool pool(1, nobody_aborts);
   Outbox outbox(pool);
-  outbox.add(std::make_shared<SinkChannel>(1, News::kAtTheEnd, nullptr, nullptr), end_delta(0));
+  outbox.add(std::make_shared<SinkChannel>(1, nullptr, nullptr), end_delta(0));
   outbox.send();
   pool.stop();
 }
