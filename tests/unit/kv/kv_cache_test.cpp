@@ -111,8 +111,8 @@ TEST(KvCache, AParentGoesAfterItsChildren) {
 TEST(KvCache, TwoThatFilledOneBlockShareItAfterwards) {
   KvCache cache(8, kBlockSize, true);
   Holder a(cache, count(0, 2)), b(cache, count(0, 2));
-  a.blocks = *cache.allocate(2);
-  b.blocks = *cache.allocate(2);
+  a.blocks = *cache.allocate(2, a.kv.get());
+  b.blocks = *cache.allocate(2, b.kv.get());
   a.publish();
   b.publish();
   EXPECT_EQ(a.blocks, b.blocks);
