@@ -25,8 +25,8 @@ enum {
   MORTISE_SEQ_RUNNING = 1  /* holds blocks */
 };
 
-#define MORTISE_MAX_IDLE_PLANS 128
-#define MORTISE_MAX_PASSED_STEPS 64
+#define MORTISE_MAX_IDLE_PLANS 1024
+#define MORTISE_MAX_PASSED_STEPS 256
 
 /* mortise_schedule_view.flags. The draft tokens of a sequence must not be cut: a plan that runs a sequence to its known
  * end gives it all of its lookahead. (Rejection sampling: how many drafts there were decides which tokens come out.) */

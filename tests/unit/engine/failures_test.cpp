@@ -148,7 +148,7 @@ TEST_F(FailuresTest, AStarvedRequestIsRunByTheHost) {
     }
   };
   std::vector<Tokens> prompts;
-  for (std::int32_t i = 0; i < 150; ++i) prompts.push_back({1 + i % 90, 2 + i / 90});
+  for (std::int32_t i = 0; i < 800; ++i) prompts.push_back({1 + i % 90, 2 + i / 90});
   submit_together(prompts, 8);
   EXPECT_EQ(collectors[0].wait().at(0).ids(), expected(prompts[0], 8));
   for (std::size_t i = 1; i < prompts.size(); ++i) {
