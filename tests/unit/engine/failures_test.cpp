@@ -154,8 +154,8 @@ TEST_F(FailuresTest, AStarvedRequestIsRunByTheHost) {
   for (std::size_t i = 1; i < prompts.size(); ++i) {
     EXPECT_EQ(collectors[i].wait().at(0).ids(), expected(prompts[i], 8)) << "request " << i;
   }
-  // The other: the first step may have come when nobody else was there.
-  EXPECT_EQ(engine->stats().num_rejected_plans, 0u);  // more: starving is taken for a bad plan
+  // One: the first step may have come when nobody else was there, and then its plan was empty.
+  EXPECT_LE(engine->stats().num_rejected_plans, 1u);  // more: starving is taken for a bad plan
   EXPECT_GT(engine->stats().num_starved, 0u);
   EXPECT_LE(engine->stats().num_starved, 2u);
   engine.reset();

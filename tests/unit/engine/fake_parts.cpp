@@ -29,11 +29,15 @@ mortise_status describe(mortise_device*, mortise_device_info* info) {
   info->host_memory = 1;
   return MORTISE_OK;
 }
-mortise_status allocate(mortise_device*, uint64_t bytes, void** memory, mortise_error*) {
+mortise_status allocate(mortise_device* self, uint64_t bytes, void** memory, mortise_error*) {
   *memory = std::calloc(bytes, 1);
+  const std::lock_guard lock(world(self).memory_mutex);
+  world(self).memory.insert(*memory);
   return MORTISE_OK;
 }
-void free_memory(mortise_device*, void* memory) {
+void free_memory(mortise_device* self, void* memory) {
+  const std::lock_guard lock(world(self).memory_mutex);
+  world(self).memory.erase(memory);
   std::free(memory);
 }
 mortise_status copy(mortise_device*, mortise_stream*, void* to, const void* from, uint64_t bytes, mortise_error*) {
@@ -259,6 +263,10 @@ std::int32_t next_token(const std::vector<std::int32_t>& history) {
 
 FakeWorld::FakeWorld(const EngineLimits& limits)
     : limits(limits), kv(static_cast<std::size_t>(limits.num_blocks * limits.block_size), -1) {}
+
+FakeWorld::~FakeWorld() {
+  for (void* block : memory) std::free(block);
+}
 
 Parts FakeWorld::parts() {
   static const auto device_table = [] {

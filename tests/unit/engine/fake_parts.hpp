@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <set>
 #include <vector>
 
@@ -23,6 +24,7 @@ std::uint64_t load_hash(const float* hidden_row);  // of the history that the ro
 // The world behind the tables. One at a time: the instances are this struct itself.
 struct FakeWorld {
   explicit FakeWorld(const EngineLimits& limits);
+  ~FakeWorld();  // Frees what a device that had failed was not asked to free.
   Parts parts();
 
   EngineLimits limits;
@@ -41,6 +43,9 @@ struct FakeWorld {
 
   // What forward returns when it has written the step's KV; what it throws crosses the ABI.
   std::function<mortise_status(std::int64_t forward_count)> forward_status;
+
+  std::mutex memory_mutex;  // guards memory
+  std::set<void*> memory;   // of the device
 
   std::int64_t num_forwards = 0;
   std::int64_t num_copied_blocks = 0;
