@@ -1,5 +1,6 @@
 """draft_model in a script: the same text with it as without, and what is said when its model does not fit."""
 import json
+import os
 import re
 import shutil
 
@@ -76,6 +77,25 @@ def test_under_rejection_a_seed_has_its_tokens_also_where_the_targets_cache_is_f
         assert process.returncode == 0 and "is full" not in process.stderr, process.stderr
         texts.append([answer["response"]["body"]["choices"][0]["text"] for answer in answers])
     assert texts[0] == texts[1]
+
+
+def test_under_rejection_the_fingerprint_knows_the_draft_models_weights(mortise, script, tmp_path):
+    """They decide which tokens a seed gives. Without rejection they do not, and the fingerprint is the target's alone."""
+    def fingerprint(folder, verify):
+        text = REJECTION.format(max_num_seqs=1, options="").replace('"rejection"', f'"{verify}"').replace("DEMO-draft", str(folder))
+        process = mortise("run", script(text), "-p", "Once", "--max-tokens", 1, "--json")
+        assert process.returncode == 0, process.stderr
+        return json.loads(process.stdout)["system_fingerprint"]
+    draft, copy = SOURCE / "models/demo-draft", tmp_path / "copy"
+    shutil.copytree(draft, copy)
+    assert fingerprint(copy, "rejection") == fingerprint(draft, "rejection") != fingerprint(draft, "coupled")
+    with open(copy / "model.safetensors", "r+b") as weights:
+        weights.seek(-1, os.SEEK_END)
+        last = weights.read(1)[0]
+        weights.seek(-1, os.SEEK_END)
+        weights.write(bytes([last ^ 1]))
+    assert fingerprint(copy, "rejection") != fingerprint(draft, "rejection")
+    assert fingerprint(copy, "coupled") == fingerprint(draft, "coupled")
 
 
 def test_under_rejection_too_little_memory_is_refused(mortise, script):
