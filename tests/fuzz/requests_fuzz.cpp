@@ -28,7 +28,7 @@ constexpr mortise_device_table kDevice = [] {
 struct World {
   World()
       : tokenizer(mortise::Tokenizer::load(MORTISE_SOURCE_DIR "/models/demo")),
-        engine(parts(), {.max_model_len = 4096, .block_size = 16},
+        engine(parts(), limits(),
                {.vocab_size = static_cast<std::int32_t>(tokenizer.vocab_size())}, tokenizer),
         service(engine, tokenizer, info()) {}
 
@@ -36,6 +36,12 @@ struct World {
     mortise::Parts parts;
     parts.device = {reinterpret_cast<mortise_device*>(&parts), &kDevice, "device"};
     return parts;
+  }
+  static mortise::EngineLimits limits() {
+    mortise::EngineLimits limits;
+    limits.max_model_len = 4096;
+    limits.block_size = 16;
+    return limits;
   }
   static mortise::ServiceInfo info() {
     mortise::ServiceInfo info;
