@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "assembly/checkpoint_service.hpp"
+#include "checkpoint/hash_sidecar.hpp"
 #include "error.hpp"
 #include "execution/score_pass.hpp"
 
@@ -48,17 +49,17 @@ std::int32_t most_drafts(const ActiveProposer& proposer, const PartInstance& ins
        most, says_it ? "max_drafts" : "option max_tokens");
 }
 
-// The options of a proposer for numerics_id(): in place of the folder of a checkpoint, what is in it.
+// The options of a proposer for numerics_id(): where they name a checkpoint, what is in it instead of where it lies.
 std::string identified(nlohmann::json options) {
   const auto path = options.find("path");
   if (path == options.end() || !path->is_string()) return options.dump();
-  const std::filesystem::path folder = path->get<std::string>();
-  std::error_code none;  // whatever it is: not a checkpoint then
-  if (!std::filesystem::is_regular_file(folder / "config.json", none)) return options.dump();
-  Checkpoint drafting = Checkpoint::open(folder);
-  drafting.start_hashing(HashSidecar::standard_folder());
-  const std::string id = drafting.fingerprint();
-  *path = fmt::format("checkpoint {:016x}", XXH64(id.data(), id.size(), 0));
+  try {
+    Checkpoint drafting = Checkpoint::open(path->get<std::string>());
+    drafting.start_hashing(HashSidecar::standard_folder());
+    const std::string id = drafting.fingerprint();
+    *path = fmt::format("checkpoint {:016x}", XXH64(id.data(), id.size(), 0));
+  } catch (const Error&) {  // a file or folder of the plugin's own kind: it stays a path
+  }
   return options.dump();
 }
 
@@ -195,7 +196,8 @@ void Assembly::open_proposer(const PartDescription& description, const mortise_q
   proposer.capabilities = choice.component->capabilities;
   proposer.sequences = static_cast<const mortise_sequences_table*>(instance.get_ext(MORTISE_EXT_SEQUENCES));
   // With rejection sampling the drafts decide, too, which tokens come out.
-  if (limits_.rejection) rejection_id_ += fmt::format("; rejection of {} {}", proposer.plugin, identified(choice.options));
+  if (limits_.rejection)
+    rejection_id_ += fmt::format("; rejection of {} {}", proposer.plugin, identified(choice.options));
   mortise_proposer_bind_args bind{};
   bind.struct_size = sizeof bind;
   bind.target = &dims();

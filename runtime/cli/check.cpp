@@ -7,6 +7,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "cli/commands.hpp"
 #include "error.hpp"
+#include "execution/model_stack.hpp"
 #include "loader/part_instance.hpp"
 #include "mortise/attention.h"
 #include "mortise/model.h"
@@ -21,20 +22,6 @@ void print_part(const char* key, const PartChoice& choice) {
              choice.options.dump());
 }
 
-std::int32_t kv_dtype(const KvCacheOptions& options, const mortise_model_dims& dims) {
-  switch (options.dtype) {
-    case KvDtype::kAuto:
-      return dims.dtype;
-    case KvDtype::kBf16:
-      return MORTISE_BF16;
-    case KvDtype::kF32:
-      return MORTISE_F32;
-    case KvDtype::kInt8:
-      return MORTISE_I8;
-  }
-  return dims.dtype;
-}
-
 // Asks the attention what the model's KV cache would take, and prints how much fits.
 void check_attention(const PipelineDescription& pipeline, const PartInstance& attention,
                      const mortise_model_dims& dims) {
@@ -42,8 +29,8 @@ void check_attention(const PipelineDescription& pipeline, const PartInstance& at
   layout.struct_size = sizeof layout;
   attention.perform("kv_layout", [&](mortise_error* error) {
     return attention.table<mortise_attention_table>()->kv_layout(attention.handle<mortise_attention>(), &dims,
-                                                                 kv_dtype(pipeline.kv_cache, dims), pipeline.block_size,
-                                                                 &layout, error);
+                                                                 kv_dtype(pipeline.kv_cache.dtype, dims),
+                                                                 pipeline.block_size, &layout, error);
   });
   const std::uint64_t blocks =
       layout.bytes_per_block == 0 ? 0 : pipeline.kv_cache.memory_bytes / layout.bytes_per_block;
@@ -86,7 +73,7 @@ void check_pipeline(const PipelineDescription& pipeline) {
              dims.hidden_size, dims.num_heads, dims.num_kv_heads, dims.head_dim, dims.vocab_size, dims.max_model_len);
 
   query.dims = &dims;
-  query.kv_dtype = kv_dtype(pipeline.kv_cache, dims);
+  query.kv_dtype = kv_dtype(pipeline.kv_cache.dtype, dims);
   context.model_config = {};
   const PartChoice& attention_choice = pipeline.attention.select(query);
   const PartInstance attention(*attention_choice.component, attention_choice.options, context);

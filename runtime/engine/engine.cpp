@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <new>
-#include <random>
 #include <utility>
 
 #include "engine/in_flight.hpp"
@@ -18,11 +17,6 @@ namespace {
 constexpr std::size_t kAhead = 8;
 void prefetch(const Sequence& sequence) {
   for (std::size_t line = 0; line < 4; ++line) __builtin_prefetch(reinterpret_cast<const char*>(&sequence) + 64 * line);
-}
-
-std::uint64_t draw_seed() {
-  thread_local std::random_device device;  // to make one costs 20 us
-  return static_cast<std::uint64_t>(device()) << 32 | device();
 }
 
 }  // namespace
@@ -52,110 +46,6 @@ Engine::~Engine() {
   inbox_.stop();
   thread_.join();
   delivery_.stop();
-}
-
-void Engine::check(const Request& request) const {
-  validate(request.sampling, model_.vocab_size);
-  const auto length = static_cast<std::int32_t>(std::min<std::size_t>(request.prompt.size(), INT32_MAX));
-  if (length == 0) fail("the prompt is empty; it must have at least one token");
-  for (std::int32_t id : request.prompt) {
-    if (id < 0 || id >= model_.vocab_size) {
-      fail("the prompt has token id {}; ids are from 0 to {}", id, model_.vocab_size - 1);
-    }
-  }
-  const bool generates = request.sampling.max_tokens > 0;
-  if (length + (generates ? 1 : 0) > limits_.max_model_len) {
-    fail(ErrorCode::kTooLarge, "prompt of {} tokens{} exceeds max_model_len {}; shorten it or raise max_model_len",
-         length, generates ? " and one to generate" : "", limits_.max_model_len);
-  }
-  if (request.score_from && (*request.score_from < 1 || *request.score_from > length)) {
-    fail("score_from is {}; it must be from 1 to the prompt's {} tokens", *request.score_from, length);
-  }
-  if (request.logprobs && *request.logprobs < 0) fail("logprobs is {}; it must be at least 0", *request.logprobs);
-  drafting_.drafters_of(request.speculation);
-  // With choices the longest of them bounds what is generated, which submit() knows.
-  if (request.sampling.choices.empty()) check_blocks(length, request.sampling.max_tokens);
-}
-
-void Engine::check_blocks(std::int32_t length, std::int32_t max_tokens) const {
-  max_tokens = std::min(max_tokens, limits_.max_model_len - length);
-  const std::int32_t needed = (length + max_tokens + limits_.block_size - 1) / limits_.block_size;
-  if (needed <= limits_.num_blocks) return;
-  fail(ErrorCode::kTooLarge,
-       "prompt of {} and up to {} generated tokens need {} KV blocks, the whole cache has {} of {} tokens; raise "
-       "kv_cache.memory or ask for fewer tokens",
-       length, max_tokens, needed, limits_.num_blocks, limits_.block_size);
-}
-
-std::vector<std::vector<std::int32_t>> Engine::choice_tokens(const Request& request) const {
-  check(request);
-  const auto length = static_cast<std::int32_t>(request.prompt.size());
-  const std::vector<std::int32_t> ends = end_tokens_of(request.sampling);
-  const DecodedPrefix before = decode_prefix(tokenizer_, request.sampling.skip_special_tokens, request.prompt);
-  const std::int32_t most = std::min(request.sampling.max_tokens, limits_.max_model_len - length);
-  return guides_.get(request.sampling, {tokenizer_, before, ends, model_.vocab_size, most})->tokens;
-}
-
-RequestId Engine::submit(Request request, Sink sink, News news) {
-  std::shared_ptr<RequestState> state = prepare(request);
-  Tap tap;
-  if (watcher_ != nullptr) tap = watcher_->watch(request);
-  auto channel = std::make_shared<SinkChannel>(request.sampling.n, std::move(tap), std::move(sink));
-  state->news = news;
-  return queue(std::move(state), std::move(request), std::move(channel));
-}
-
-RequestId Engine::submit(Request request, std::shared_ptr<PulledChannel> channel) {
-  // A tap must see everything, also what the reader never takes: the pool runs it and passes the deltas on.
-  if (watcher_ != nullptr) {
-    return submit(std::move(request), [channel](Delta&& delta) { channel->post(std::move(delta)); });
-  }
-  std::shared_ptr<RequestState> state = prepare(request);
-  return queue(std::move(state), std::move(request), std::move(channel));
-}
-
-std::shared_ptr<RequestState> Engine::prepare(Request& request) const {
-  check(request);
-  const auto length = static_cast<std::int32_t>(request.prompt.size());
-  request.sampling.max_tokens = std::min(request.sampling.max_tokens, limits_.max_model_len - length);
-  request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
-  if (request.sampling.temperature < kLeastTemperature) request.sampling.temperature = 0;
-  auto state = std::make_shared<RequestState>();
-  state->drafters = drafting_.drafters_of(request.speculation);
-  state->end_tokens = end_tokens_of(request.sampling);
-  state->before = decode_prefix(tokenizer_, request.sampling.skip_special_tokens, request.prompt);
-  if (!request.sampling.choices.empty()) {
-    state->guide = guides_.get(request.sampling, {tokenizer_, state->before, state->end_tokens, model_.vocab_size,
-                                                  request.sampling.max_tokens});
-    request.sampling.max_tokens = state->guide->trie.longest();
-    check_blocks(length, request.sampling.max_tokens);
-  }
-
-  if (!request.sampling.seed) request.sampling.seed = draw_seed();
-  state->seed = *request.sampling.seed;
-  return state;
-}
-
-RequestId Engine::queue(std::shared_ptr<RequestState> state, Request request, std::shared_ptr<Channel> channel) {
-  state->request = std::move(request);
-  state->channel = std::move(channel);
-  return inbox_.put(state);
-}
-
-std::vector<std::int32_t> Engine::end_tokens_of(const SamplingParams& sampling) const {
-  std::vector<std::int32_t> ids = sampling.stop_token_ids;
-  // With choices nothing is left to say where the end has been reached: end tokens have no other meaning there.
-  if (!sampling.ignore_eos || !sampling.choices.empty()) {
-    ids.insert(ids.end(), model_.eos_tokens.begin(), model_.eos_tokens.end());
-  }
-  // A checkpoint may name ids that its head does not have; they cannot be drawn.
-  std::erase_if(ids, [&](std::int32_t id) { return id < 0 || id >= model_.vocab_size; });
-  std::sort(ids.begin(), ids.end());
-  return ids;
-}
-
-void Engine::abort(RequestId id) {
-  inbox_.abort(id);
 }
 
 EngineStats Engine::stats() const {

@@ -27,7 +27,8 @@ mortise_status memory_info(const DevicePart& device, std::uint64_t& free_bytes, 
                                                           &total_bytes);
 }
 
-// The KV cache's type: "auto" is the model's.
+}  // namespace
+
 std::int32_t kv_dtype(KvDtype wanted, const mortise_model_dims& dims) {
   switch (wanted) {
     case KvDtype::kBf16:
@@ -41,8 +42,6 @@ std::int32_t kv_dtype(KvDtype wanted, const mortise_model_dims& dims) {
   }
   return dims.dtype;
 }
-
-}  // namespace
 
 struct ModelStack::KvMemory {
   KvMemory(const DevicePart& device, std::uint64_t bytes) : device(device) {

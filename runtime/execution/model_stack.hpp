@@ -98,6 +98,8 @@ std::uint64_t free_device_memory(const DevicePart& device);
 // A hash of the texts of all tokens: equal for tokenizers that write the same tokens with the same ids.
 std::uint64_t vocabulary_hash(const Tokenizer& tokenizer);
 
+// The KV cache's type: "auto" is the model's.
+std::int32_t kv_dtype(KvDtype wanted, const mortise_model_dims& dims);
 // "bf16", "f32", "int8".
 const char* dtype_name(std::int32_t dtype);
 // "bf16", "int8", "int4 in groups of 64".

@@ -28,8 +28,7 @@ constexpr mortise_device_table kDevice = [] {
 struct World {
   World()
       : tokenizer(mortise::Tokenizer::load(MORTISE_SOURCE_DIR "/models/demo")),
-        engine(parts(), limits(),
-               {.vocab_size = static_cast<std::int32_t>(tokenizer.vocab_size())}, tokenizer),
+        engine(parts(), limits(), {.vocab_size = static_cast<std::int32_t>(tokenizer.vocab_size())}, tokenizer),
         service(engine, tokenizer, info()) {}
 
   static mortise::Parts parts() {

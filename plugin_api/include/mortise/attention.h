@@ -69,8 +69,8 @@ typedef struct mortise_attention_table {
   mortise_status (*append)(mortise_attention* attention, const mortise_step* step, const mortise_append_args* args,
                            mortise_error* error);
   /* out[t, h] = softmax(scale * q . K) V over the keys that row t sees; q as append left it, out [T, num_heads,
-   * head_dim] of q's dtype. No other key changes a bit of the row, not even by NaN: later rows of the batch, and what an
-   * earlier sequence left in a block, which the host hands on as it is. [step & active] since 0.1 */
+   * head_dim] of q's dtype. No other key changes a bit of the row, not even by NaN: later rows of the batch, and what
+   * an earlier sequence left in a block, which the host hands on as it is. [step & active] since 0.1 */
   mortise_status (*run)(mortise_attention* attention, const mortise_step* step, int32_t layer, const mortise_tensor* q,
                         const mortise_tensor* out, mortise_error* error);
   /* Copies whole blocks, all layers: to[i] := from[i]; `from` and `to` are host arrays, read during the call. The two
