@@ -60,11 +60,15 @@ std::int32_t Drafting::allowance(const Sequence& sequence) const {
   return std::max(0, std::min({left, room, rows, most, drafters.max_tokens}));
 }
 
-std::vector<std::int32_t> Drafting::allowances(std::span<const std::shared_ptr<Sequence>> candidates) {
+std::vector<std::int32_t> Drafting::allowances(std::span<Sequence* const> candidates) {
   std::vector<std::int32_t> result;
+  if (drafters_.empty()) {
+    result.resize(candidates.size());
+    return result;
+  }
   result.reserve(candidates.size());
-  for (const auto& sequence : candidates) result.push_back(allowance(*sequence));
-  if (!limits_.adaptive_lengths || drafters_.empty()) return result;
+  for (const Sequence* sequence : candidates) result.push_back(allowance(*sequence));
+  if (!limits_.adaptive_lengths) return result;
   // Those that decode share the step's time; whoever is still in its prompt gets no drafts yet.
   std::vector<AdaptiveLengths::Candidate> decoding;
   for (std::size_t i = 0; i < candidates.size(); ++i) {

@@ -30,7 +30,7 @@ class Drafting {
   // Draft tokens that a sequence can use in its next decode step: never beyond its max_tokens or the model's length.
   std::int32_t allowance(const Sequence& sequence) const;
   // Those that each gets, before the plan: with adaptive lengths as many as pay, else all that it can use.
-  std::vector<std::int32_t> allowances(std::span<const std::shared_ptr<Sequence>> candidates);
+  std::vector<std::int32_t> allowances(std::span<Sequence* const> candidates);
   // Fills `drafts` of the scheduled sequences that decode in this step: each sequence's are of the first proposer that
   // has any for it.
   void propose(const mortise_step& step, std::span<ScheduledSequence> scheduled);

@@ -126,8 +126,12 @@ StepPlan Engine::plan(std::uint64_t step_id) {
     if (i + kAhead < live_.size()) prefetch(*live_[i + kAhead]);
     if (!live_[i]->running()) kv_.look_up(*live_[i]);
   }
-  const auto candidates =
-      limits_.prefix_cache ? without_followers(live_, limits_.block_size) : std::vector(live_.begin(), live_.end());
+  std::vector<Sequence*> candidates;
+  if (limits_.prefix_cache) {
+    candidates = without_followers(live_, limits_.block_size);
+  } else {
+    for (const auto& sequence : live_) candidates.push_back(sequence.get());
+  }
   return planner_.plan(step_id, candidates, drafting_.allowances(candidates), kv_.cache());
 }
 
@@ -166,7 +170,7 @@ void Engine::step() {
     scheduled.push_back({planned.sequence, planned.num_new_tokens, planned.num_drafts});
     in_step_.push_back(planned.sequence);
   }
-  for (const auto& sequence : plan.preempted) preempt(*sequence);
+  for (Sequence* sequence : plan.preempted) preempt(*sequence);
   std::vector<Sequence*> admitted;
   for (const PlannedSequence& planned : plan.scheduled) {
     if (planned.sequence->running()) continue;
@@ -175,7 +179,7 @@ void Engine::step() {
     kv_.admit(*planned.sequence);  // all before blocks are allocated, which may evict cached ones
     counters_.num_admitted_tokens += static_cast<std::uint64_t>(planned.sequence->num_tokens());
     counters_.num_cached_tokens += static_cast<std::uint64_t>(planned.sequence->num_cached);
-    admitted.push_back(planned.sequence.get());
+    admitted.push_back(planned.sequence);
   }
   copy_tails(admitted);
   if (plan.drop_pins) drop_pins();
@@ -458,7 +462,7 @@ void Engine::step_failed(const std::exception& exception) {
                                     "scheduler, or kv_cache.memory",
                                     exception.what())
                               : exception.what();
-  for (const auto& sequence : in_step_) {
+  for (Sequence* sequence : in_step_) {
     fail_sequence(*sequence, why, is_memory ? ErrorCode::kOverloaded : ErrorCode::kInternal);
   }
 }

@@ -152,7 +152,7 @@ class Engine {
   bool books_changed_ = true;                   // since publish_stats()
   std::chrono::steady_clock::time_point published_{};
   // Scheduled in the running step, which has committed nothing of them yet: what a failure now costs.
-  std::vector<std::shared_ptr<Sequence>> in_step_;
+  std::vector<Sequence*> in_step_;
   std::vector<std::uint64_t> ended_ids_;  // to be told to the plugins in the next call
   std::vector<StepOutcome> outcomes_;
   LiveRequests requests_;

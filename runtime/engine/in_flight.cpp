@@ -83,9 +83,9 @@ class PromptLeaders {
 
 }  // namespace
 
-std::vector<std::shared_ptr<Sequence>> without_followers(const std::deque<std::shared_ptr<Sequence>>& live,
+std::vector<Sequence*> without_followers(const std::deque<std::shared_ptr<Sequence>>& live,
                                                          std::int32_t block_size) {
-  std::vector<std::shared_ptr<Sequence>> result;
+  std::vector<Sequence*> result;
   result.reserve(live.size());
   std::unordered_map<std::uint64_t, const Sequence*> leaders;
   PromptLeaders prompts;
@@ -100,7 +100,7 @@ std::vector<std::shared_ptr<Sequence>> without_followers(const std::deque<std::s
     }
     if (prompts.waits(*sequence)) continue;
     prompts.add(*sequence);
-    result.push_back(sequence);
+    result.push_back(sequence.get());
   }
   return result;
 }

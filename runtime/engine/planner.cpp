@@ -11,31 +11,32 @@ namespace mortise {
 
 // The arrays behind a mortise_schedule_view, and what the checks need.
 struct Planner::View {
-  const std::vector<std::shared_ptr<Sequence>>& live;
+  const std::vector<Sequence*>& live;
   const EngineLimits& limits;
   const UnheldPrefixes& unheld;
   std::size_t num_free;
   std::vector<std::uint64_t> ids, arrivals, groups;
   std::vector<std::int32_t> states, num_tokens, num_computed, cached, held, freed, lookahead, priorities;
 
-  View(const std::vector<std::shared_ptr<Sequence>>& live, const EngineLimits& limits,
+  View(const std::vector<Sequence*>& live, const EngineLimits& limits,
        const std::vector<std::int32_t>& lookahead, const UnheldPrefixes& unheld, const KvCache& cache)
       : live(live), limits(limits), unheld(unheld), num_free(cache.num_available()), lookahead(lookahead) {
-    for (auto* array : {&ids, &arrivals, &groups}) array->reserve(live.size());  // thousands may wait
+    for (auto* array : {&ids, &arrivals, &groups}) array->resize(live.size());
     for (auto* array : {&states, &num_tokens, &num_computed, &cached, &held, &freed, &priorities}) {
-      array->reserve(live.size());
+      array->resize(live.size());
     }
-    for (const auto& sequence : live) {
-      ids.push_back(sequence->id);
-      arrivals.push_back(sequence->owner->arrival);
-      groups.push_back(sequence->request().group);
-      states.push_back(sequence->running() ? MORTISE_SEQ_RUNNING : MORTISE_SEQ_WAITING);
-      num_tokens.push_back(sequence->num_to_run());
-      num_computed.push_back(sequence->num_computed);
-      cached.push_back(sequence->running() ? 0 : sequence->num_cached);
-      held.push_back(static_cast<std::int32_t>(sequence->blocks.size()));
-      freed.push_back(sequence->holder.num_sole);
-      priorities.push_back(sequence->priority);
+    for (std::size_t i = 0; i < live.size(); ++i) {  // thousands may wait
+      const Sequence& sequence = *live[i];
+      ids[i] = sequence.id;
+      arrivals[i] = sequence.arrival;
+      groups[i] = sequence.group;
+      states[i] = sequence.running() ? MORTISE_SEQ_RUNNING : MORTISE_SEQ_WAITING;
+      num_tokens[i] = sequence.num_to_run();
+      num_computed[i] = sequence.num_computed;
+      cached[i] = sequence.running() ? 0 : sequence.num_cached;
+      held[i] = static_cast<std::int32_t>(sequence.blocks.size());
+      freed[i] = sequence.holder.num_sole;
+      priorities[i] = sequence.priority;
     }
   }
 
@@ -259,13 +260,13 @@ void Planner::send_events() {
                  scheduler.health->failed() ? kSchedulerEnded : "it does not know of these sequences or ends");
 }
 
-StepPlan Planner::plan(std::uint64_t step_id, const std::vector<std::shared_ptr<Sequence>>& candidates,
+StepPlan Planner::plan(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
                        const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
   if (!parts_.scheduler.health->failed()) send_events();
   events_.clear();  // when nobody is left to be told, too
   std::vector<BlockId> paths;
   paths.reserve(candidates.size());
-  for (const auto& sequence : candidates) paths.push_back(last_cached(*sequence, limits_.block_size, cache.tree()));
+  for (const Sequence* sequence : candidates) paths.push_back(last_cached(*sequence, limits_.block_size, cache.tree()));
   unheld_.find(paths, cache);
   const View view(candidates, limits_, lookahead, unheld_, cache);
   const mortise_schedule_view abi_view = view.abi(step_id);
@@ -306,7 +307,7 @@ std::optional<StepPlan> Planner::ask_scheduler(const View& view, const mortise_s
     if (!is_empty || !first_come_first_served(view, abi_view).drop_pins) reject(*breach, kPlanReplaced);
     return std::nullopt;
   }
-  const std::vector<std::shared_ptr<Sequence>>& candidates = view.live;
+  const std::vector<Sequence*>& candidates = view.live;
   StepPlan checked;
   for (std::int32_t i = 0; i < plan.num_preempted; ++i) checked.preempted.push_back(candidates[arrays.preempted[i]]);
   for (std::int32_t i = 0; i < plan.num_scheduled; ++i) {

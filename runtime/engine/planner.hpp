@@ -19,20 +19,20 @@
 namespace mortise {
 
 struct PlannedSequence {
-  std::shared_ptr<Sequence> sequence;
+  Sequence* sequence = nullptr;
   std::int32_t num_new_tokens = 0;
   std::int32_t num_drafts = 0;  // granted, of its lookahead; 0 when the run does not reach the known end
 };
 
 // The first `num_tokens` tokens of a sequence are to stay in the prefix cache; 0 lets go.
 struct Pin {
-  std::shared_ptr<Sequence> sequence;
+  Sequence* sequence = nullptr;
   std::int32_t num_tokens = 0;
 };
 
 struct StepPlan {
   std::vector<PlannedSequence> scheduled;
-  std::vector<std::shared_ptr<Sequence>> preempted;
+  std::vector<Sequence*> preempted;
   std::vector<Pin> pins;
   bool drop_pins = false;  // a sequence can only run with the memory of pinned prefixes
 };
@@ -48,7 +48,7 @@ class Planner {
   void prefix_evicted(std::uint64_t seq_id);
   // `candidates`: sequences that may run, in order of arrival, at least one. Draft tokens that a sequence may use come
   // from `lookahead` (parallel to them).
-  StepPlan plan(std::uint64_t step_id, const std::vector<std::shared_ptr<Sequence>>& candidates,
+  StepPlan plan(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
                 const std::vector<std::int32_t>& lookahead, const KvCache& cache);
 
   std::uint64_t num_rejected_plans() const { return num_rejected_; }

@@ -8,32 +8,10 @@
 namespace mortise {
 namespace {
 
-void add(SamplingArrays& arrays, std::span<const LogitEdit> edits) {
-  for (const LogitEdit& edit : edits) {
-    arrays.edit_ids.push_back(edit.token);
-    arrays.biases.push_back(edit.bias);
-    arrays.repetitions.push_back(edit.repetition);
-    arrays.subtracts.push_back(edit.subtract);
-  }
-  arrays.edit_offsets.push_back(static_cast<std::int32_t>(arrays.edit_ids.size()));
-}
-
-// A row behind drafts sees them as if they had been accepted: if they are not, nobody looks at the row.
-void add_edits(SamplingArrays& arrays, const Sequence& sequence, std::span<const std::int32_t> drafts) {
-  std::span<const std::int32_t> banned;
-  const std::int32_t num_generated = sequence.num_generated() + static_cast<std::int32_t>(drafts.size());
-  if (num_generated < sequence.request().sampling.min_tokens) banned = sequence.owner->end_tokens;
-  if (drafts.empty() && banned.empty()) return add(arrays, sequence.edits.current());
-  add(arrays, sequence.edits.with(drafts, banned));
-}
-
 void clear(SamplingArrays& arrays) {
-  for (auto* array :
-       {&arrays.temperatures, &arrays.top_ps, &arrays.min_ps, &arrays.biases, &arrays.repetitions, &arrays.subtracts}) {
-    array->clear();
-  }
-  for (auto* array : {&arrays.top_ks, &arrays.edit_ids, &arrays.allowed_index}) array->clear();
-  arrays.edit_offsets.assign(1, 0);
+  for (auto* array : {&arrays.temperatures, &arrays.top_ps, &arrays.min_ps}) array->clear();
+  for (auto* array : {&arrays.top_ks, &arrays.allowed_index}) array->clear();
+  arrays.edits.clear();
   arrays.allowed_masks.clear();
   arrays.keys.clear();
   arrays.positions.clear();
@@ -52,6 +30,7 @@ void RowWork::assign(std::span<const LogitRow> rows, std::span<const ScheduledSe
   for (auto* array : {&draws_.rows, &draws_.num_top, &scores_.rows, &scores_.targets, &scores_.num_top}) array->clear();
   draws_.wanted_logits.clear();
   clear(draws_.sampling);
+  own_edits_.clear();
   draw_places_.clear();
   score_places_.clear();
   mask_of_.clear();
@@ -92,7 +71,16 @@ void RowWork::add_draw(const LogitRow& row) {
   arrays.positions.push_back(row.position + 1);
   const std::span<const std::int32_t> drafts = drafts_before(owner, row);
   arrays.allowed_index.push_back(allowed_set(owner, drafts));
-  add_edits(arrays, owner, drafts);
+  arrays.edits.push_back(edits_of(owner, drafts));
+}
+
+// A row behind drafts sees them as if they had been accepted: if they are not, nobody looks at the row.
+RowEdits RowWork::edits_of(const Sequence& owner, std::span<const std::int32_t> drafts) {
+  std::span<const std::int32_t> banned;
+  const std::int32_t num_generated = owner.num_generated() + static_cast<std::int32_t>(drafts.size());
+  if (num_generated < owner.request().sampling.min_tokens) banned = owner.owner->end_tokens;
+  if (drafts.empty() && banned.empty()) return {owner.id, owner.edits.current(), owner.edits.changes()};
+  return {0, own_edits_.emplace_back(owner.edits.with(drafts, banned)), {}};
 }
 
 // Of a sequence that samples, the host verifies the drafts: it wants the logits of the rows with a draft behind them.
@@ -133,12 +121,7 @@ RowSampling RowWork::sampling_of(std::size_t draw) const {
   result.top_p = arrays.top_ps[draw];
   result.min_p = arrays.min_ps[draw];
   result.top_k = arrays.top_ks[draw];
-  const auto begin = static_cast<std::size_t>(arrays.edit_offsets[draw]);
-  const std::size_t count = static_cast<std::size_t>(arrays.edit_offsets[draw + 1]) - begin;
-  result.edit_ids = std::span(arrays.edit_ids).subspan(begin, count);
-  result.biases = std::span(arrays.biases).subspan(begin, count);
-  result.repetitions = std::span(arrays.repetitions).subspan(begin, count);
-  result.subtracts = std::span(arrays.subtracts).subspan(begin, count);
+  result.edits = arrays.edits[draw].edits;
   if (arrays.allowed_index[draw] >= 0) {
     const std::size_t mask = static_cast<std::size_t>(arrays.allowed_index[draw]) * mask_words_;
     result.allowed = std::span(arrays.allowed_masks).subspan(mask, mask_words_);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <span>
 #include <utility>
@@ -36,6 +37,7 @@ class RowWork {
   void add_draws(bool described);
   void add_draw(const LogitRow& row);
   void add_range(std::size_t draw);
+  RowEdits edits_of(const Sequence& owner, std::span<const std::int32_t> drafts);
   std::int32_t allowed_set(const Sequence& sequence, std::span<const std::int32_t> drafts);
   RowSampling sampling_of(std::size_t draw) const;
   void verify_by_rejection(const DrawnLogits& drawn);
@@ -46,6 +48,7 @@ class RowWork {
   std::span<const LogitRow> rows_;
   std::span<const ScheduledSequence> scheduled_;
   DrawRows draws_;
+  std::deque<std::vector<LogitEdit>> own_edits_;  // of rows whose edits are not just their sequence's
   ScoreRows scores_;
   std::vector<std::size_t> draw_places_, score_places_;  // of each row of draws_ and scores_: its index in rows_
   // Sequences of one guide that stand at the same place share a mask.

@@ -12,6 +12,8 @@ Sequence::Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner_s
       owner(std::move(owner_state)),
       choice(choice),
       key(noise_key(owner->seed, static_cast<std::uint32_t>(choice))),
+      arrival(owner->arrival),
+      group(owner->request.group),
       num_prompt(static_cast<std::int32_t>(owner->request.prompt.size())),
       max_tokens(owner->request.sampling.max_tokens),
       priority(owner->request.priority),

@@ -86,6 +86,7 @@ class Sequence {
   const std::shared_ptr<const RequestState> owner;
   const std::int32_t choice;
   const std::uint64_t key;  // of its noise
+  const std::uint64_t arrival, group;
   // Of the request, what each step asks of thousands that wait, beside what else it asks of them.
   const std::int32_t num_prompt, max_tokens, priority;
   const std::optional<std::int32_t> score_from;

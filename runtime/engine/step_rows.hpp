@@ -15,7 +15,7 @@ namespace mortise {
 // A sequence's share of a step: rows num_computed .. num_computed + num_new_tokens of its tokens, then its drafts. Its
 // blocks reach as far.
 struct ScheduledSequence {
-  std::shared_ptr<Sequence> sequence;
+  Sequence* sequence = nullptr;
   std::int32_t num_new_tokens = 0;
   std::int32_t max_drafts = 0;  // that the plan has room for
 

@@ -25,7 +25,7 @@ mortise_tensor logit_rows(const mortise_tensor& logits, std::size_t first, std::
   return part;
 }
 
-// The arguments of the rows from `first` on. Edit offsets are counted from the beginning of the edits, as they are.
+// The arguments of the rows from `first` on.
 mortise_sample_args args_from(const mortise_sample_args& all, std::size_t first) {
   mortise_sample_args args = all;
   args.temperatures += first;
@@ -34,10 +34,18 @@ mortise_sample_args args_from(const mortise_sample_args& all, std::size_t first)
   args.min_ps += first;
   args.keys += first;
   args.positions += first;
-  if (args.edit_offsets != nullptr) args.edit_offsets += first;
+  if (args.edit_begins != nullptr) {
+    args.edit_begins += first;
+    args.edit_counts += first;
+  }
   if (args.allowed_index != nullptr) args.allowed_index += first;
   args.tokens += first;
   return args;
+}
+
+// Edits as rows that a device moves: of four numbers of 32 bits, whatever they mean.
+mortise_tensor edit_rows(LogitEdit* edits, std::int64_t count) {
+  return matrix(edits, MORTISE_F32, count, sizeof(LogitEdit) / sizeof(float));
 }
 
 std::int32_t most_alternatives(std::span<const std::int32_t> num_top) {
@@ -51,6 +59,7 @@ RowEvaluator::RowEvaluator(const ShardParts& parts, const ExecutionLimits& limit
       limits_(limits),
       upload_(parts.device),
       further_upload_(parts.device),
+      edits_(parts.device),
       tokens_(parts.device),
       logits_(parts.device),
       head_(parts),
@@ -58,6 +67,7 @@ RowEvaluator::RowEvaluator(const ShardParts& parts, const ExecutionLimits& limit
       scores_(parts) {}
 
 void RowEvaluator::launch(const mortise_step& step, const mortise_tensor& hidden, const StepWork& work) {
+  edits_.end(work.ended);
   draws_ = &work.draws;
   scored_ = &work.scores;
   further_choices_.clear();
@@ -74,7 +84,7 @@ void RowEvaluator::launch(const mortise_step& step, const mortise_tensor& hidden
     if (num_scored > 0) num_top = std::max(num_top, most_alternatives(work.scores.num_top));
     scores_.begin(num_rows_ - first_described_, static_cast<std::size_t>(std::clamp(num_top, 0, parts_.vocab_size)));
   }
-  const Arrays arrays = upload(work, num_scored);
+  const Arrays arrays = upload(step, work, num_scored);
   const auto limit = static_cast<std::size_t>(limits_.max_logit_rows);
   for (std::size_t first = 0; first < num_rows_; first += limit) {
     const std::size_t count = std::min(limit, num_rows_ - first);
@@ -125,7 +135,7 @@ void RowEvaluator::launch_score_pass(const mortise_step& step, const mortise_ten
 }
 
 // Puts the rows' numbers, tokens and sampling arguments into device memory.
-RowEvaluator::Arrays RowEvaluator::upload(const StepWork& work, std::size_t num_scored) {
+RowEvaluator::Arrays RowEvaluator::upload(const mortise_step& step, const StepWork& work, std::size_t num_scored) {
   const auto scored = [&](const std::vector<std::int32_t>& values) { return std::span(values).first(num_scored); };
   std::vector<std::int32_t> rows = work.draws.rows, tokens(work.draws.size(), -1);
   rows.insert(rows.end(), scored(work.scores.rows).begin(), scored(work.scores.rows).end());
@@ -136,12 +146,12 @@ RowEvaluator::Arrays RowEvaluator::upload(const StepWork& work, std::size_t num_
     return upload_.put(std::span<const typename std::decay_t<decltype(values)>::value_type>(values));
   };
   const SamplingArrays& sampling = work.draws.sampling;
+  edits_.assign(sampling.edits);
   const std::size_t row = put(rows), token = put(tokens), temperature = put(sampling.temperatures),
                     top_k = put(sampling.top_ks), top_p = put(sampling.top_ps), min_p = put(sampling.min_ps),
-                    key = put(sampling.keys), position = put(sampling.positions), offset = put(sampling.edit_offsets),
-                    id = put(sampling.edit_ids), bias = put(sampling.biases), repetition = put(sampling.repetitions),
-                    subtract = put(sampling.subtracts), allowed = put(sampling.allowed_index),
-                    mask = put(sampling.allowed_masks);
+                    key = put(sampling.keys), position = put(sampling.positions), edit_begin = put(edits_.begins()),
+                    edit_count = put(edits_.counts()), update = put(edits_.updates()), place = put(edits_.places()),
+                    allowed = put(sampling.allowed_index), mask = put(sampling.allowed_masks);
   upload_.upload();
   Arrays arrays{};
   arrays.rows = upload_.device<std::int32_t>(row);
@@ -154,14 +164,18 @@ RowEvaluator::Arrays RowEvaluator::upload(const StepWork& work, std::size_t num_
   args.min_ps = upload_.device<float>(min_p);
   args.keys = upload_.device<std::uint64_t>(key);
   args.positions = upload_.device<std::int64_t>(position);
-  if (!sampling.edit_ids.empty()) args.edit_offsets = upload_.device<std::int32_t>(offset);
-  args.edit_ids = upload_.device<std::int32_t>(id);
-  args.edit_biases = upload_.device<float>(bias);
-  args.edit_repetitions = upload_.device<float>(repetition);
-  args.edit_subtracts = upload_.device<float>(subtract);
+  args.edits = edits_.data();
+  if (args.edits != nullptr) args.edit_begins = upload_.device<std::int32_t>(edit_begin);
+  args.edit_counts = upload_.device<std::int32_t>(edit_count);
   if (!sampling.allowed_masks.empty()) args.allowed_index = upload_.device<std::int32_t>(allowed);
   args.allowed_masks = upload_.device<std::uint32_t>(mask);
   args.tokens = arrays.tokens;
+  if (const auto num_updates = static_cast<std::int64_t>(edits_.updates().size()); num_updates > 0) {
+    const mortise_tensor updates = edit_rows(upload_.device<LogitEdit>(update), num_updates);
+    const mortise_tensor table = edit_rows(edits_.data(), edits_.size());
+    parts_.device.call<&mortise_device_table::scatter_rows>("scatter_rows", step.stream, &updates,
+                                                            upload_.device<std::int32_t>(place), &table);
+  }
   return arrays;
 }
 
@@ -187,31 +201,30 @@ void RowEvaluator::draw_further(const mortise_step& step, mortise_sample_args ar
                                 std::size_t count) {
   const auto num_further = static_cast<std::size_t>(draws_->num_choices) - 1;
   further_choices_.resize(draws_->size() * num_further, -1);
-  std::vector<std::vector<std::int32_t>> banned(count);  // ascending, of each row
+  std::vector<std::vector<std::int32_t>> banned(count);  // of each row
   const std::int32_t* drawn = args.tokens;
   for (std::size_t choice = 0; choice < num_further; ++choice) {
     const std::span<const std::int32_t> tokens = tokens_.fetch(drawn, count);
-    std::vector<std::int32_t> offsets{0}, ids;
+    std::vector<std::int32_t> begins, counts;
+    std::vector<LogitEdit> bans;
     for (std::size_t i = 0; i < count; ++i) {
-      if (tokens[i] >= 0) banned[i].insert(std::ranges::upper_bound(banned[i], tokens[i]), tokens[i]);
-      ids.insert(ids.end(), banned[i].begin(), banned[i].end());
-      offsets.push_back(static_cast<std::int32_t>(ids.size()));
+      if (tokens[i] >= 0) banned[i].push_back(tokens[i]);
+      begins.push_back(static_cast<std::int32_t>(bans.size()));
+      counts.push_back(static_cast<std::int32_t>(banned[i].size()));
+      for (const std::int32_t token : banned[i]) {
+        bans.push_back({token, -std::numeric_limits<float>::infinity(), 1.0f, 0.0f});
+      }
     }
-    const std::vector<float> biases(ids.size(), -std::numeric_limits<float>::infinity()), ones(ids.size(), 1.0f),
-        zeros(ids.size(), 0.0f);
     const std::vector<std::int32_t> none(count, -1);
     further_upload_.clear();
     const auto put = [this](const auto& values) {
       return further_upload_.put(std::span<const typename std::decay_t<decltype(values)>::value_type>(values));
     };
-    const std::size_t offset = put(offsets), id = put(ids), bias = put(biases), one = put(ones), zero = put(zeros),
-                      token = put(none);
+    const std::size_t begin = put(begins), num_banned = put(counts), ban = put(bans), token = put(none);
     further_upload_.upload();
-    if (!ids.empty()) args.edit_offsets = further_upload_.device<std::int32_t>(offset);
-    args.edit_ids = further_upload_.device<std::int32_t>(id);
-    args.edit_biases = further_upload_.device<float>(bias);
-    args.edit_repetitions = further_upload_.device<float>(one);
-    args.edit_subtracts = further_upload_.device<float>(zero);
+    args.edits = further_upload_.device<LogitEdit>(ban);
+    if (!bans.empty()) args.edit_begins = further_upload_.device<std::int32_t>(begin);
+    args.edit_counts = further_upload_.device<std::int32_t>(num_banned);
     args.tokens = further_upload_.device<std::int32_t>(token);
     parts_.device.call<&mortise_device_table::sample>("sample", step.stream, &args);
     drawn = args.tokens;

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "execution/edit_table.hpp"
 #include "execution/head_pass.hpp"
 #include "execution/limits.hpp"
 #include "execution/parts.hpp"
@@ -33,7 +34,7 @@ class RowEvaluator {
   struct Arrays;  // where a launch has its arrays in device memory
   bool are_many(std::size_t num_scored) const;
   void launch_score_pass(const mortise_step& step, const mortise_tensor& hidden, const ScoreRows& scores);
-  Arrays upload(const StepWork& work, std::size_t num_scored);
+  Arrays upload(const mortise_step& step, const StepWork& work, std::size_t num_scored);
   void evaluate_chunk(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays, std::size_t first);
   void sample(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays, std::size_t first);
   void draw_further(const mortise_step& step, mortise_sample_args args, std::size_t first, std::size_t count);
@@ -43,6 +44,7 @@ class RowEvaluator {
   const ShardParts& parts_;
   const ExecutionLimits& limits_;
   PackedUpload upload_, further_upload_;
+  EditTable edits_;
   Download tokens_, logits_;
   HeadPass head_;
   ScorePass score_pass_;

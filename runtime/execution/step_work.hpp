@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kv/block_pool.hpp"
+#include "sampling/edits.hpp"
 #include "sampling/token_info.hpp"
 
 namespace mortise {
@@ -25,15 +26,21 @@ struct RowRun {
   std::int32_t num_rows() const { return static_cast<std::int32_t>(known.size() + drafts.size()); }
 };
 
+// The edits of a row's logits. Borrowed.
+struct RowEdits {
+  // Of a sequence with this id, or 0: of this row alone. A sequence's are kept on the device and brought up to date.
+  std::uint64_t seq_id = 0;
+  std::span<const LogitEdit> edits;
+  std::span<const std::int32_t> changes;  // see SequenceEdits; without an id: none
+};
+
 // Sampling arguments, one entry a row, as mortise_sample_args has them.
 struct SamplingArrays {
   std::vector<float> temperatures, top_ps, min_ps;
   std::vector<std::int32_t> top_ks;
   std::vector<std::uint64_t> keys;
   std::vector<std::int64_t> positions;
-  // Row r has the edits edit_offsets[r] .. edit_offsets[r + 1]; their ids ascend.
-  std::vector<std::int32_t> edit_offsets{0}, edit_ids;
-  std::vector<float> biases, repetitions, subtracts;
+  std::vector<RowEdits> edits;
   std::vector<std::int32_t> allowed_index;   // -1: every token is allowed
   std::vector<std::uint32_t> allowed_masks;  // empty: no row is restricted
 };

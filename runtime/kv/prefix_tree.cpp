@@ -33,6 +33,19 @@ bool PrefixTree::is_there(const PrefixPath& path) const {
   return path.last == kPrefixRoot || (node(path.last).present && node(path.last).generation == path.generation);
 }
 
+bool PrefixTree::still_ends(PrefixPath& path) const {
+  if (path.missed_at == 0 || !is_there(path)) return false;
+  if (path.missed_at <= child_made_at(path.last)) {
+    // The latest come first. The key of a tail is any.
+    for (BlockId child = first_child_of(path.last); child != kPrefixRoot && node(child).made_at >= path.missed_at;
+         child = node(child).next) {
+      if (node(child).key == path.missed_key) return false;
+    }
+  }
+  path.missed_at = num_made_ + 1;
+  return true;
+}
+
 PrefixPath PrefixTree::match(std::span<const std::int32_t> tokens, PrefixPath from) const {
   if (still_ends(from)) return from;
   if (!is_there(from)) from = {};
@@ -40,9 +53,12 @@ PrefixPath PrefixTree::match(std::span<const std::int32_t> tokens, PrefixPath fr
   const std::size_t num_full = tokens.size() / block_size_;
   while (static_cast<std::size_t>(from.num_blocks) < num_full) {
     const auto begin = static_cast<std::size_t>(from.num_blocks) * block_size_;
-    const std::optional<BlockId> child = find(from.last, tokens.subspan(begin, block_size_));
+    const auto next = tokens.subspan(begin, block_size_);
+    const std::uint64_t key = key_of(from.last, next);
+    const std::optional<BlockId> child = find(from.last, next, key);
     if (!child) {
       from.missed_at = num_made_ + 1;
+      from.missed_key = key;
       break;
     }
     from = path(*child, from.num_blocks + 1);
@@ -63,7 +79,12 @@ std::vector<BlockId> PrefixTree::blocks(const PrefixPath& path) const {
 }
 
 std::optional<BlockId> PrefixTree::find(BlockId parent, std::span<const std::int32_t> tokens) const {
-  const auto at = table_.find(key_of(parent, tokens));
+  return find(parent, tokens, key_of(parent, tokens));
+}
+
+std::optional<BlockId> PrefixTree::find(BlockId parent, std::span<const std::int32_t> tokens,
+                                        std::uint64_t key) const {
+  const auto at = table_.find(key);
   if (at == table_.end()) return std::nullopt;
   const BlockId block = at->second;
   if (node(block).parent != parent || !std::ranges::equal(tokens_of(block), tokens)) return std::nullopt;
@@ -88,7 +109,7 @@ void PrefixTree::insert_tail(BlockId parent, std::span<const std::int32_t> token
 
 PrefixTree::Begun PrefixTree::closest_child(BlockId parent, std::span<const std::int32_t> tokens) const {
   Begun best;
-  BlockId child = parent == kPrefixRoot ? first_child_ : node(parent).first_child;
+  BlockId child = first_child_of(parent);
   for (int i = 0; i < kMaxCompared && child != kPrefixRoot; ++i, child = node(child).next) {
     const auto own = tokens_of(child).first(static_cast<std::size_t>(node(child).num_tokens));
     const auto common = static_cast<std::int32_t>(std::ranges::mismatch(own, tokens).in1 - own.begin());
@@ -110,7 +131,7 @@ void PrefixTree::link(BlockId parent, std::span<const std::int32_t> tokens, Bloc
   ++fresh.generation;
   std::ranges::copy(tokens, tokens_of(block).begin());
   fresh.child_made_at = 0;
-  child_made_at(parent) = ++num_made_;
+  child_made_at(parent) = fresh.made_at = ++num_made_;
   if (parent != kPrefixRoot) ++node(parent).num_children;
 }
 

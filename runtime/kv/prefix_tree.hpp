@@ -31,6 +31,7 @@ struct PrefixPath {
   // Of match(), counted in nodes made until then: when `last` had no child for the tokens that follow, which stays so
   // until it gets another one. 0: there was nothing to look for.
   std::uint64_t missed_at = 0;
+  std::uint64_t missed_key = 0;  // hash of what was looked for
 };
 
 class PrefixTree {
@@ -40,8 +41,9 @@ class PrefixTree {
   // The longest path along the full blocks of `tokens`. `from`: an earlier answer for the same tokens, from which the
   // walk goes on if the path is still there; it saves walking from the root in each step.
   PrefixPath match(std::span<const std::int32_t> tokens, PrefixPath from = {}) const;
-  // Whether match() would give its answer `path` again, without a look at the tokens.
-  bool still_ends(const PrefixPath& path) const { return is_there(path) && path.missed_at > child_made_at(path.last); }
+  // Whether match() would give its answer `path` again, without a look at the tokens. False as well if it may have
+  // become longer. Looks at what was made since the last time.
+  bool still_ends(PrefixPath& path) const;
   // The path's blocks, first to last. REQUIRES: the path is there.
   std::vector<BlockId> blocks(const PrefixPath& path) const;
 
@@ -80,7 +82,8 @@ class PrefixTree {
     std::int32_t num_children = 0;
     std::int32_t num_tokens = 0;  // below block_size: a tail
     bool present = false;
-    std::uint64_t child_made_at = 0;                     // the latest, in nodes that had been made with it
+    std::uint64_t made_at = 0;                           // in nodes that had been made with it
+    std::uint64_t child_made_at = 0;                     // of the latest child
     BlockId first_child = kPrefixRoot;                   // the latest; kPrefixRoot: none
     BlockId next = kPrefixRoot, previous = kPrefixRoot;  // of the parent's children
     std::uint64_t key = 0;
@@ -98,7 +101,11 @@ class PrefixTree {
   std::uint64_t& child_made_at(BlockId parent) {
     return parent == kPrefixRoot ? child_made_at_ : node(parent).child_made_at;
   }
+  BlockId first_child_of(BlockId parent) const {
+    return parent == kPrefixRoot ? first_child_ : node(parent).first_child;
+  }
   BlockId& first_child_of(BlockId parent) { return parent == kPrefixRoot ? first_child_ : node(parent).first_child; }
+  std::optional<BlockId> find(BlockId parent, std::span<const std::int32_t> tokens, std::uint64_t key) const;
   void link(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
   void unlink(BlockId block);
 

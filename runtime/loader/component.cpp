@@ -58,6 +58,7 @@ constexpr Slot kDeviceSlots[] = {
     SLOT(mortise_device_table, sample),
     SLOT(mortise_device_table, vocab_slice),
     SLOT(mortise_device_table, get_ext),
+    SLOT(mortise_device_table, scatter_rows),
 };
 constexpr Slot kModelSlots[] = {SLOT(mortise_model_table, dims), SLOT(mortise_model_table, load),
                                 SLOT(mortise_model_table, forward), SLOT(mortise_model_table, head)};

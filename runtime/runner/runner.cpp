@@ -186,7 +186,7 @@ void Runner::set_draws(const mortise_runner_step& wanted) {
     arrays.min_ps.push_back(wanted.min_ps == nullptr ? 0 : wanted.min_ps[i]);
     arrays.keys.push_back(wanted.keys[i]);
     arrays.positions.push_back(sequence->num_tokens());
-    arrays.edit_offsets.push_back(0);
+    arrays.edits.emplace_back();
     arrays.allowed_index.push_back(-1);
   }
   draws_.sampling = std::move(arrays);

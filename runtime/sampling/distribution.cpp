@@ -17,11 +17,11 @@ float clean(float value) {
 // Edits, the allowed set, the temperature: scores, -infinity for tokens that cannot be drawn.
 std::vector<float> scores_of(std::span<const float> logits, const RowSampling& row) {
   std::vector<float> scores(logits.begin(), logits.end());
-  for (std::size_t i = 0; i < row.edit_ids.size(); ++i) {
-    float& l = scores[static_cast<std::size_t>(row.edit_ids[i])];
-    l += row.biases[i];
-    l = l > 0 ? l / row.repetitions[i] : l * row.repetitions[i];
-    l -= row.subtracts[i];
+  for (const LogitEdit& edit : row.edits) {
+    float& l = scores[static_cast<std::size_t>(edit.token)];
+    l += edit.bias;
+    l = l > 0 ? l / edit.repetition : l * edit.repetition;
+    l -= edit.subtract;
   }
   for (std::size_t id = 0; id < scores.size(); ++id) {
     const bool allowed = row.allowed.empty() || (row.allowed[id / 32] >> (id % 32) & 1u) != 0;

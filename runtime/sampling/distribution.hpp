@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "sampling/edits.hpp"
+
 namespace mortise {
 
 // The sampling arguments of one row, as mortise_sample_args has them. Borrowed.
@@ -14,8 +16,7 @@ struct RowSampling {
   float top_p = 1.0f;
   float min_p = 0.0f;
   std::int32_t top_k = 0;
-  std::span<const std::int32_t> edit_ids;  // with an entry each in the three below
-  std::span<const float> biases, repetitions, subtracts;
+  std::span<const LogitEdit> edits;
   std::span<const std::uint32_t> allowed;  // token t is bit t % 32 of allowed[t / 32]; empty: all
 };
 

@@ -14,8 +14,7 @@ SequenceEdits::SequenceEdits(const SamplingParams& params, std::span<const std::
   for (const auto& [token, bias] : params.logit_bias) tokens.push_back(token);
   std::ranges::sort(tokens);
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
-  for (const std::int32_t token : tokens) edits_.push_back({token});
-  generated_.assign(edits_.size(), 0);
+  for (const std::int32_t token : tokens) place_of(token);
   for (const auto& [token, bias] : params.logit_bias) edits_[place_of(token)].bias = bias;
   if (!counts_) return;
   for (const std::int32_t token : prompt) edits_[place_of(token)].repetition = params.repetition_penalty;
@@ -23,13 +22,14 @@ SequenceEdits::SequenceEdits(const SamplingParams& params, std::span<const std::
 
 // Where the token's edit is; one that leaves the logit alone is put there if it has none.
 std::size_t SequenceEdits::place_of(std::int32_t token) {
-  const auto at = std::ranges::lower_bound(edits_, token, {}, &LogitEdit::token);
-  const std::ptrdiff_t place = at - edits_.begin();
-  if (at == edits_.end() || at->token != token) {
-    edits_.insert(at, {token});
-    generated_.insert(generated_.begin() + place, 0);
+  const auto token_at = [this](std::int32_t place) { return edits_[static_cast<std::size_t>(place)].token; };
+  auto at = std::ranges::lower_bound(by_token_, token, {}, token_at);
+  if (at == by_token_.end() || token_at(*at) != token) {
+    at = by_token_.insert(at, static_cast<std::int32_t>(edits_.size()));
+    edits_.push_back({token, 0.0f, 1.0f, 0.0f});
+    generated_.push_back(0);
   }
-  return static_cast<std::size_t>(place);
+  return static_cast<std::size_t>(*at);
 }
 
 void SequenceEdits::add_generated(std::int32_t token) {
@@ -39,6 +39,7 @@ void SequenceEdits::add_generated(std::int32_t token) {
   edits_[place].repetition = params_->repetition_penalty;
   // From the count: adding up shares would round otherwise.
   edits_[place].subtract = params_->frequency_penalty * static_cast<float>(count) + params_->presence_penalty;
+  changes_.push_back(static_cast<std::int32_t>(place));
 }
 
 std::vector<LogitEdit> SequenceEdits::with(std::span<const std::int32_t> drafts,

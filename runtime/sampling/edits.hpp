@@ -7,20 +7,15 @@
 #include <span>
 #include <vector>
 
+#include "mortise/device.h"
 #include "sampling/params.hpp"
 
 namespace mortise {
 
-// One edited logit; see mortise_sample_args: l + bias, then the repetition factor, then - subtract.
-struct LogitEdit {
-  std::int32_t token = 0;
-  float bias = 0.0f;
-  float repetition = 1.0f;
-  float subtract = 0.0f;
-};
+using LogitEdit = mortise_logit_edit;
 
 // The edits of a sequence's next row. They are changed when a token comes, so that a step costs what differs and not
-// the whole history. Penalties follow vLLM: repetition counts prompt and output, frequency and presence the output
+// the whole history; a device keeps a copy, for which changes() tells the difference. An edit stays where it is. Penalties follow vLLM: repetition counts prompt and output, frequency and presence the output
 // alone.
 class SequenceEdits {
  public:
@@ -29,8 +24,10 @@ class SequenceEdits {
 
   void add_generated(std::int32_t token);
 
-  // Token ids ascend. Valid until the next call of add_generated().
+  // Of different tokens, in any order. Valid until the next call of add_generated().
   std::span<const LogitEdit> current() const { return edits_; }
+  // Indices into current(): of each call of add_generated() that changed something, the edit that it changed or added.
+  std::span<const std::int32_t> changes() const { return changes_; }
   // Those of a row behind `drafts`, which count as generated. `banned`, ascending, may not be drawn in it (end tokens
   // before min_tokens).
   std::vector<LogitEdit> with(std::span<const std::int32_t> drafts, std::span<const std::int32_t> banned) const;
@@ -39,9 +36,11 @@ class SequenceEdits {
   std::size_t place_of(std::int32_t token);
 
   const SamplingParams* params_;
-  bool counts_;                          // some penalty is wanted
-  std::vector<LogitEdit> edits_;         // ascending by token
+  bool counts_;  // some penalty is wanted
+  std::vector<LogitEdit> edits_;
   std::vector<std::int32_t> generated_;  // parallel: how often the token was generated
+  std::vector<std::int32_t> by_token_;   // indices of both, ascending by token
+  std::vector<std::int32_t> changes_;
 };
 
 }  // namespace mortise

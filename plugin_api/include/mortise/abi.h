@@ -42,7 +42,7 @@
 #endif
 
 #define MORTISE_ABI_MAJOR 0u
-#define MORTISE_ABI_MINOR 4u
+#define MORTISE_ABI_MINOR 5u
 
 /* True if `table` (a pointer to a struct with struct_size) is large enough to hold `slot` and the slot is not NULL. */
 #define MORTISE_HAS(table, slot) \

@@ -133,6 +133,15 @@ typedef struct mortise_head_reduce_args {
   float* lse;        /* [R] out, with max and sum: max + log(sum) over all slices so far */
 } mortise_head_reduce_args;
 
+/* An edit of one logit: l := l + bias; l := l > 0 ? l / repetition : l * repetition; l := l - subtract. A bias of -inf
+ * bans the token; subtract is frequency penalty * count + presence penalty. Since 0.5 */
+typedef struct mortise_logit_edit {
+  int32_t token;
+  float bias;
+  float repetition;
+  float subtract;
+} mortise_logit_edit;
+
 /* Picks one token per row of full-vocabulary logits; the procedure is docs/numerics.md, "Sampling": bias, repetition,
  * frequency and presence penalties, temperature, min_p, top_k, top_p, then arg max of logit / T + keyed noise. Device
  * memory all; arrays are [R]. `logits` is not changed. */
@@ -146,13 +155,11 @@ typedef struct mortise_sample_args {
   const float* min_ps;          /* <= 0: off */
   const uint64_t* keys;         /* hash(seed, choice index): the Philox key */
   const int64_t* positions;     /* of the token that is drawn: the Philox counter with the token id */
-  /* Edits of single logits: row r has edits edit_offsets[r] .. edit_offsets[r + 1]; ids ascend within a row.
-   * l := l + bias; l := l > 0 ? l / repetition : l * repetition; l := l - subtract (frequency * count + presence). */
-  const int32_t* edit_offsets; /* [R + 1], or NULL: no edits at all */
-  const int32_t* edit_ids;
-  const float* edit_biases; /* -inf bans a token */
-  const float* edit_repetitions;
-  const float* edit_subtracts;
+  /* Row r has the edit_counts[r] edits from edits[edit_begins[r]] on, in any order, of different tokens. The host keeps
+   * the edits of a sequence there from step to step and brings them up to date with scatter_rows. Since 0.5 */
+  const mortise_logit_edit* edits;
+  const int32_t* edit_begins; /* NULL: no row has edits */
+  const int32_t* edit_counts;
   /* Allowed sets: row r may draw only tokens whose bit is set in allowed_masks[allowed_index[r] * ceil(vocab / 32)
    * ...]; index -1 allows all. NULL: no row is restricted. */
   const int32_t* allowed_index;
@@ -252,6 +259,10 @@ typedef struct mortise_device_table {
    * it (q and k norms in attention): *n of them, of the type that the model computes in, *dtype. Lives as long as the
    * weight. NULL: a weight of another kind. [any] since 0.2 */
   const void* (*vector_weight)(mortise_device* device, const mortise_weight* weight, int64_t* n, int32_t* dtype);
+
+  /* out[rows[r]] = x[r], rows i32 [R] in device memory, all different. The other rows of out stay. [step] since 0.5 */
+  mortise_status (*scatter_rows)(mortise_device* device, mortise_stream* stream, const mortise_tensor* x,
+                                 const int32_t* rows, const mortise_tensor* out, mortise_error* error);
 } mortise_device_table;
 
 #endif

@@ -42,11 +42,9 @@ void check_sample(const mortise_sample_args& args, std::int64_t columns, const s
   require(args.tokens, "tokens");
   if (args.allowed_index != nullptr) require(args.allowed_masks, "allowed_masks");
   if (columns == 0 || columns > INT_MAX) invalid(kSample, "logits are " + logits_text);
-  if (args.edit_offsets == nullptr) return;
-  require(args.edit_ids, "edit_ids");
-  require(args.edit_biases, "edit_biases");
-  require(args.edit_repetitions, "edit_repetitions");
-  require(args.edit_subtracts, "edit_subtracts");
+  if (args.edit_begins == nullptr) return;
+  require(args.edit_counts, "edit_counts");
+  require(args.edits, "edits");
 }
 
 }  // namespace mortise

@@ -60,17 +60,21 @@ void reduce_row(const HeadKernels& kernels, const mortise_head_reduce_args& args
 
 constexpr char kSample[] = "sample";
 
+static_assert(sizeof(LogitEdit) == sizeof(mortise_logit_edit));
+
 void check_edits(const mortise_sample_args& args, const Matrix& logits) {
-  if (args.edit_offsets == nullptr) return;
+  if (args.edit_begins == nullptr) return;
   for (std::size_t r = 0; r < logits.rows; ++r) {
-    const std::int32_t begin = args.edit_offsets[r], end = args.edit_offsets[r + 1];
-    if (begin < 0 || end < begin) invalid(kSample, "edit_offsets do not ascend at row " + std::to_string(r));
-    for (std::int32_t i = begin; i < end; ++i) {
-      const std::int32_t id = args.edit_ids[i];
-      const bool ascends = i == begin || id > args.edit_ids[i - 1];
-      if (id >= 0 && static_cast<std::size_t>(id) < logits.columns && ascends) continue;
-      invalid(kSample, "edit_ids[" + std::to_string(i) + "] is " + std::to_string(id) + " in row " + std::to_string(r) +
-                           "; expected ascending ids below " + std::to_string(logits.columns));
+    const std::int32_t begin = args.edit_begins[r], count = args.edit_counts[r];
+    if (begin < 0 || count < 0) {
+      invalid(kSample, "row " + std::to_string(r) + " has " + std::to_string(count) + " edits from " +
+                           std::to_string(begin) + " on");
+    }
+    for (std::int32_t i = begin; i < begin + count; ++i) {
+      const std::int32_t token = args.edits[i].token;
+      if (token >= 0 && static_cast<std::size_t>(token) < logits.columns) continue;
+      invalid(kSample, "edits[" + std::to_string(i) + "] of row " + std::to_string(r) + " is of token " +
+                           std::to_string(token) + "; expected one below " + std::to_string(logits.columns));
     }
   }
 }
@@ -85,13 +89,9 @@ SampleRow sample_row(const mortise_sample_args& args, const Matrix& logits, std:
   row.min_p = args.min_ps[r];
   row.key = args.keys[r];
   row.position = static_cast<std::uint64_t>(args.positions[r]);
-  if (args.edit_offsets != nullptr) {
-    const std::int32_t first = args.edit_offsets[r];
-    row.num_edits = static_cast<std::size_t>(args.edit_offsets[r + 1] - first);
-    row.edit_ids = args.edit_ids + first;
-    row.edit_biases = args.edit_biases + first;
-    row.edit_repetitions = args.edit_repetitions + first;
-    row.edit_subtracts = args.edit_subtracts + first;
+  if (args.edit_begins != nullptr) {
+    row.num_edits = static_cast<std::size_t>(args.edit_counts[r]);
+    row.edits = reinterpret_cast<const LogitEdit*>(args.edits) + args.edit_begins[r];
   }
   if (args.allowed_index != nullptr && args.allowed_index[r] >= 0) {
     row.allowed = args.allowed_masks + static_cast<std::size_t>(args.allowed_index[r]) * ((logits.columns + 31) / 32);

@@ -220,6 +220,7 @@ constexpr mortise_device_table kTable = {
     .host_allocate = host_allocate,
     .host_free = free_memory,
     .vector_weight = vector_weight,
+    .scatter_rows = scatter_rows,
 };
 
 constexpr mortise_component kComponent = {

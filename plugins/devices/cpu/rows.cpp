@@ -185,18 +185,37 @@ mortise_status add(mortise_device* device, mortise_stream*, const mortise_tensor
   });
 }
 
+// Both of equal rows.
+void check_alike(const Matrix& x, const Matrix& out, const char* where) {
+  if (x.dtype == out.dtype && x.columns == out.columns) return;
+  invalid(where, "x is " + shape_text(x) + ", out is " + shape_text(out) + "; rows must be alike");
+}
+
 mortise_status gather_rows(mortise_device* device, mortise_stream*, const mortise_tensor* x_tensor, const int32_t* rows,
                            const mortise_tensor* out_tensor, mortise_error* error) {
   constexpr char kWhere[] = "gather_rows";
   return guard(error, kWhere, [&] {
     const Matrix x = as_matrix(x_tensor, kWhere, "x"), out = as_matrix(out_tensor, kWhere, "out");
-    if (x.dtype != out.dtype || x.columns != out.columns) {
-      invalid(kWhere, "x is " + shape_text(x) + ", out is " + shape_text(out) + "; rows must be alike");
-    }
+    check_alike(x, out, kWhere);
     check_ids(rows, out.rows, x.rows, kWhere, "rows");
     over_rows(*device, out.rows, out.columns, [&](std::size_t m0, std::size_t m1) {
       for (std::size_t m = m0; m < m1; ++m) {
         std::memcpy(out.row(m), x.row(static_cast<std::size_t>(rows[m])), out.row_bytes());
+      }
+    });
+  });
+}
+
+mortise_status scatter_rows(mortise_device* device, mortise_stream*, const mortise_tensor* x_tensor,
+                            const int32_t* rows, const mortise_tensor* out_tensor, mortise_error* error) {
+  constexpr char kWhere[] = "scatter_rows";
+  return guard(error, kWhere, [&] {
+    const Matrix x = as_matrix(x_tensor, kWhere, "x"), out = as_matrix(out_tensor, kWhere, "out");
+    check_alike(x, out, kWhere);
+    check_ids(rows, x.rows, out.rows, kWhere, "rows");
+    over_rows(*device, x.rows, x.columns, [&](std::size_t m0, std::size_t m1) {
+      for (std::size_t m = m0; m < m1; ++m) {
+        std::memcpy(out.row(static_cast<std::size_t>(rows[m])), x.row(m), x.row_bytes());
       }
     });
   });

@@ -25,6 +25,8 @@ constexpr char kReduce[] = "head_reduce";
 
 constexpr char kSample[] = "sample";
 
+static_assert(sizeof(LogitEdit) == sizeof(mortise_logit_edit));
+
 }  // namespace
 
 mortise_status head_reduce(mortise_device* device, mortise_stream* stream, const mortise_head_reduce_args* args,
@@ -76,11 +78,9 @@ mortise_status sample(mortise_device* device, mortise_stream* stream, const mort
     out.min_ps = in.min_ps;
     out.keys = in.keys;
     out.positions = in.positions;
-    out.edit_offsets = in.edit_offsets;
-    out.edit_ids = in.edit_ids;
-    out.edit_biases = in.edit_biases;
-    out.edit_repetitions = in.edit_repetitions;
-    out.edit_subtracts = in.edit_subtracts;
+    out.edits = reinterpret_cast<const LogitEdit*>(in.edits);
+    out.edit_begins = in.edit_begins;
+    out.edit_counts = in.edit_counts;
     out.allowed_index = in.allowed_index;
     out.allowed_masks = in.allowed_masks;
     out.tokens = in.tokens;

@@ -54,6 +54,8 @@ mortise_status add(mortise_device* device, mortise_stream* stream, const mortise
                    const mortise_tensor* out, mortise_error* error);
 mortise_status gather_rows(mortise_device* device, mortise_stream* stream, const mortise_tensor* x, const int32_t* rows,
                            const mortise_tensor* out, mortise_error* error);
+mortise_status scatter_rows(mortise_device* device, mortise_stream* stream, const mortise_tensor* x,
+                            const int32_t* rows, const mortise_tensor* out, mortise_error* error);
 
 // head.cpp
 mortise_status head_reduce(mortise_device* device, mortise_stream* stream, const mortise_head_reduce_args* args,

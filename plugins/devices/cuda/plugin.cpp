@@ -182,6 +182,7 @@ constexpr mortise_device_table kTable = {
     .host_allocate = host_allocate,
     .host_free = host_free,
     .vector_weight = vector_weight,
+    .scatter_rows = scatter_rows,
 };
 
 constexpr mortise_component kComponent = {

@@ -116,18 +116,45 @@ mortise_status add(mortise_device* device, mortise_stream* stream, const mortise
   });
 }
 
+namespace {
+
+struct TwoMatrices {
+  Matrix x, out;
+};
+
+// Rows that go from one to the other, whole.
+TwoMatrices alike(const mortise_tensor* x_tensor, const mortise_tensor* out_tensor, const char* where) {
+  const Matrix x = as_matrix(x_tensor, where, "x"), out = as_matrix(out_tensor, where, "out");
+  if (x.dtype != out.dtype || x.columns != out.columns) {
+    invalid(where, "x is " + shape_text(x) + ", out is " + shape_text(out) + "; rows must be alike");
+  }
+  return {x, out};
+}
+
+}  // namespace
+
 mortise_status gather_rows(mortise_device* device, mortise_stream* stream, const mortise_tensor* x_tensor,
                            const int32_t* rows, const mortise_tensor* out_tensor, mortise_error* error) {
   constexpr char kWhere[] = "gather_rows";
   return guard(error, kWhere, [&] {
-    const Matrix x = as_matrix(x_tensor, kWhere, "x"), out = as_matrix(out_tensor, kWhere, "out");
-    if (x.dtype != out.dtype || x.columns != out.columns) {
-      invalid(kWhere, "x is " + shape_text(x) + ", out is " + shape_text(out) + "; rows must be alike");
-    }
+    const auto [x, out] = alike(x_tensor, out_tensor, kWhere);
     if (out.rows > 0 && rows == nullptr) invalid(kWhere, "rows is missing");
     check_cuda(launch_gather({x.data, x.stride * x.element_bytes(), x.rows, rows, out.data,
                               out.stride * out.element_bytes(), out.rows, out.columns * out.element_bytes()},
                              native(device, stream)),
+               kWhere);
+  });
+}
+
+mortise_status scatter_rows(mortise_device* device, mortise_stream* stream, const mortise_tensor* x_tensor,
+                            const int32_t* rows, const mortise_tensor* out_tensor, mortise_error* error) {
+  constexpr char kWhere[] = "scatter_rows";
+  return guard(error, kWhere, [&] {
+    const auto [x, out] = alike(x_tensor, out_tensor, kWhere);
+    if (x.rows > 0 && rows == nullptr) invalid(kWhere, "rows is missing");
+    check_cuda(launch_scatter({x.data, x.stride * x.element_bytes(), rows, out.data, out.stride * out.element_bytes(),
+                               out.rows, x.rows, x.columns * x.element_bytes()},
+                              native(device, stream)),
                kWhere);
   });
 }

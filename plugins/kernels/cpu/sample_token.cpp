@@ -16,17 +16,22 @@ bool above_zero(float x) {
   return any(gt(broadcast(x), zero()));  // not `x > 0`: a denormal is zero on every machine
 }
 
-// l := l + bias; l := l > 0 ? l / repetition : l * repetition; l := l - subtract
+// As mortise_logit_edit says.
 void apply_edits(const SampleRow& row, float* x) {
   for (std::size_t i = 0; i < row.num_edits; i += kLanes) {
     const std::size_t n = lanes_left(row.num_edits - i);
-    float lane[kLanes] = {};
-    for (std::size_t j = 0; j < n; ++j) lane[j] = x[row.edit_ids[i + j]];
-    F32x16 l = load(lane) + load_tail(row.edit_biases + i, n);
-    const F32x16 repetition = load_tail(row.edit_repetitions + i, n);
-    l = select(gt(l, zero()), l / repetition, l * repetition);
-    store(lane, l - load_tail(row.edit_subtracts + i, n));
-    for (std::size_t j = 0; j < n; ++j) x[row.edit_ids[i + j]] = lane[j];
+    const LogitEdit* const edits = row.edits + i;
+    float lane[kLanes] = {}, bias[kLanes] = {}, repetition[kLanes] = {}, subtract[kLanes] = {};
+    for (std::size_t j = 0; j < n; ++j) {
+      lane[j] = x[edits[j].token];
+      bias[j] = edits[j].bias;
+      repetition[j] = edits[j].repetition;
+      subtract[j] = edits[j].subtract;
+    }
+    F32x16 l = load(lane) + load(bias);
+    l = select(gt(l, zero()), l / load(repetition), l * load(repetition));
+    store(lane, l - load(subtract));
+    for (std::size_t j = 0; j < n; ++j) x[edits[j].token] = lane[j];
   }
 }
 

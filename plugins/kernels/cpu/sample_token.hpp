@@ -8,6 +8,12 @@
 
 namespace mortise::cpu {
 
+// An edit of one logit, laid out as mortise_logit_edit, which says what it does.
+struct LogitEdit {
+  std::int32_t token;
+  float bias, repetition, subtract;
+};
+
 struct SampleRow {
   const float* logits;  // [vocab_size], not changed
   std::size_t vocab_size;
@@ -17,11 +23,8 @@ struct SampleRow {
   float min_p;         // <= 0: off
   std::uint64_t key;
   std::uint64_t position;
-  std::size_t num_edits;  // of single logits; ids ascend strictly, each below vocab_size
-  const std::int32_t* edit_ids;
-  const float* edit_biases;
-  const float* edit_repetitions;
-  const float* edit_subtracts;
+  std::size_t num_edits;  // of different tokens, each below vocab_size, in any order
+  const LogitEdit* edits;
   const std::uint32_t* allowed;  // [ceil(vocab_size / 32)] bit mask, or null: all
 };
 

@@ -105,6 +105,29 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(const GatherArgs args)
   for (std::int64_t i = threadIdx.x; i < words; i += kThreads) to[i] = known ? from[i] : Word{};
 }
 
+// A thread a word, since rows may be short.
+template <class Word>
+__global__ void __launch_bounds__(kThreads) scatter_kernel(const ScatterArgs args) {
+  let_next_kernel_begin();
+  wait_for_kernel_before();
+  const std::int64_t words = args.row_bytes / static_cast<std::int64_t>(sizeof(Word));
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x, m = i / words, word = i % words;
+  if (m >= args.rows) return;
+  const std::int64_t id = args.ids[m];
+  if (id < 0 || id >= args.num_out) return;
+  reinterpret_cast<Word*>(args.out + id * args.out_stride)[word] =
+      reinterpret_cast<const Word*>(args.from + m * args.from_stride)[word];
+}
+
+// Of the types that the rows of both consist of and are aligned to, the largest of 16, 4 and 2 bytes.
+template <class Args>
+std::size_t word_bytes(const Args& args) {
+  const auto all = reinterpret_cast<std::uintptr_t>(args.from) | reinterpret_cast<std::uintptr_t>(args.out) |
+                   static_cast<std::uintptr_t>(args.from_stride) | static_cast<std::uintptr_t>(args.out_stride) |
+                   static_cast<std::uintptr_t>(args.row_bytes);
+  return all % 16 == 0 ? 16 : all % 4 == 0 ? 4 : 2;
+}
+
 }  // namespace
 
 cudaError_t launch_gated(Activation activation, ElementType type, Rows x, Rows out, std::int64_t rows,
@@ -130,12 +153,19 @@ cudaError_t launch_add(ElementType type, Rows a, Rows b, Rows out, std::int64_t 
 
 cudaError_t launch_gather(const GatherArgs& args, cudaStream_t stream) {
   if (args.rows == 0 || args.row_bytes == 0) return cudaSuccess;
-  const auto all = reinterpret_cast<std::uintptr_t>(args.from) | reinterpret_cast<std::uintptr_t>(args.out) |
-                   static_cast<std::uintptr_t>(args.from_stride) | static_cast<std::uintptr_t>(args.out_stride) |
-                   static_cast<std::uintptr_t>(args.row_bytes);
-  const auto kernel = all % 16 == 0 ? gather_kernel<uint4>
-                                    : (all % 4 == 0 ? gather_kernel<std::uint32_t> : gather_kernel<std::uint16_t>);
+  const std::size_t word = word_bytes(args);
+  const auto kernel = word == 16 ? gather_kernel<uint4>
+                                 : (word == 4 ? gather_kernel<std::uint32_t> : gather_kernel<std::uint16_t>);
   return launch_overlapped(kernel, static_cast<unsigned>(args.rows), kThreads, 0, stream, args);
+}
+
+cudaError_t launch_scatter(const ScatterArgs& args, cudaStream_t stream) {
+  if (args.rows == 0 || args.row_bytes == 0) return cudaSuccess;
+  const std::size_t word = word_bytes(args);
+  const auto kernel = word == 16 ? scatter_kernel<uint4>
+                                 : (word == 4 ? scatter_kernel<std::uint32_t> : scatter_kernel<std::uint16_t>);
+  const std::int64_t words = args.rows * args.row_bytes / static_cast<std::int64_t>(word);
+  return launch_overlapped(kernel, static_cast<unsigned>((words + kThreads - 1) / kThreads), kThreads, 0, stream, args);
 }
 
 }  // namespace mortise::cuda

@@ -45,6 +45,18 @@ struct GatherArgs {
 };
 cudaError_t launch_gather(const GatherArgs& args, cudaStream_t stream);
 
+// out[ids[m]] = from[m], in the same way. A row whose id is outside of 0 .. num_out - 1 is dropped; ids that are equal
+// leave one of their rows.
+struct ScatterArgs {
+  const std::byte* from;
+  std::int64_t from_stride;
+  const std::int32_t* ids;
+  std::byte* out;
+  std::int64_t out_stride, num_out;
+  std::int64_t rows, row_bytes;
+};
+cudaError_t launch_scatter(const ScatterArgs& args, cudaStream_t stream);
+
 // A kernel takes more shared memory than 48 KiB only after it was told to: once, before anything is launched.
 cudaError_t prepare_row_kernels();
 

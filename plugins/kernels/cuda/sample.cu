@@ -43,26 +43,24 @@ __device__ bool greedy(const SampleArgs& args, std::int64_t r) {
   return !(args.temperatures[r] > 0.0f);  // a denormal is zero: -ftz
 }
 
-// l := l + bias; l := l > 0 ? l / repetition : l * repetition; l := l - subtract
-__device__ float edited(const SampleArgs& args, int e, float l) {
-  const float repetition = args.edit_repetitions[e];
-  l = __fadd_rn(l, args.edit_biases[e]);
-  l = l > 0.0f ? __fdiv_rn(l, repetition) : __fmul_rn(l, repetition);
-  return __fadd_rn(l, -args.edit_subtracts[e]);
+// As mortise_logit_edit says.
+__device__ float edited(const LogitEdit& edit, float l) {
+  l = __fadd_rn(l, edit.bias);
+  l = l > 0.0f ? __fdiv_rn(l, edit.repetition) : __fmul_rn(l, edit.repetition);
+  return __fadd_rn(l, -edit.subtract);
 }
 
-// Applies the row's edits of the columns [begin, begin + width) to `slice`.
+// Applies the row's edits of the columns [begin, begin + width) to `slice`. They come in any order, so each slice looks
+// at all of them; their tokens differ.
 __device__ void apply_edits(const SampleArgs& args, std::int64_t r, int begin, int width, float* slice) {
-  int low = args.edit_offsets[r], high = args.edit_offsets[r + 1];
-  const int end = high;
-  while (low < high) {  // the first edit of the slice
-    const int middle = low + (high - low) / 2;
-    args.edit_ids[middle] < begin ? low = middle + 1 : high = middle;
-  }
-  for (int e = low + static_cast<int>(threadIdx.x); e < end; e += kThreads) {
-    const int column = args.edit_ids[e] - begin;
-    if (column >= width) return;
-    if (column >= 0) slice[column] = edited(args, e, slice[column]);
+  const auto* const edits = reinterpret_cast<const int4*>(args.edits + args.edit_begins[r]);
+  const int count = args.edit_counts[r];
+  for (int e = static_cast<int>(threadIdx.x); e < count; e += kThreads) {
+    const int4 words = edits[e];
+    const int column = words.x - begin;
+    if (column < 0 || column >= width) continue;
+    const LogitEdit edit = {words.x, __int_as_float(words.y), __int_as_float(words.z), __int_as_float(words.w)};
+    slice[column] = edited(edit, slice[column]);
   }
 }
 
@@ -83,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const SampleArgs args
   const float* row = args.logits + r * args.stride + begin;
   for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) slice[i] = row[i];
   __syncthreads();
-  if (args.edit_offsets != nullptr) {
+  if (args.edit_begins != nullptr) {
     apply_edits(args, r, begin, width, slice);
     __syncthreads();
   }

@@ -9,6 +9,12 @@
 
 namespace mortise::cuda {
 
+// An edit of one logit, laid out as mortise_logit_edit, which says what it does.
+struct LogitEdit {
+  std::int32_t token;
+  float bias, repetition, subtract;
+};
+
 struct SampleArgs {
   const float* logits;
   std::int64_t stride, rows;
@@ -18,8 +24,8 @@ struct SampleArgs {
   const float *top_ps, *min_ps;
   const std::uint64_t* keys;
   const std::int64_t* positions;
-  const std::int32_t *edit_offsets, *edit_ids;  // offsets null: no edits; ids outside of the vocabulary are ignored
-  const float *edit_biases, *edit_repetitions, *edit_subtracts;
+  const LogitEdit* edits;  // 16-byte aligned; tokens outside of the vocabulary are ignored
+  const std::int32_t *edit_begins, *edit_counts;  // begins null: no edits
   const std::int32_t* allowed_index;  // null: all tokens are allowed
   const std::uint32_t* allowed_masks;
   std::int32_t* tokens;

@@ -253,6 +253,13 @@ mortise_status gather_rows(mortise_device* device, mortise_stream*, const mortis
       [=, x = *x, out = *out](mortise_error* e) { return cpu().gather_rows(device, nullptr, &x, rows, &out, e); },
       error);
 }
+mortise_status scatter_rows(mortise_device* device, mortise_stream*, const mortise_tensor* x, const int32_t* rows,
+                            const mortise_tensor* out, mortise_error* error) {
+  return queue(
+      device,
+      [=, x = *x, out = *out](mortise_error* e) { return cpu().scatter_rows(device, nullptr, &x, rows, &out, e); },
+      error);
+}
 
 // --- graphs ---
 
@@ -316,6 +323,7 @@ const mortise_device_table* table() {
     t.activation = activation;
     t.add = add;
     t.gather_rows = gather_rows;
+    t.scatter_rows = scatter_rows;
     t.head_reduce = head_reduce;
     t.sample = sample;
     t.get_ext = get_ext;

@@ -54,6 +54,12 @@ mortise_status gather_rows(mortise_device*, mortise_stream*, const mortise_tenso
   }
   return MORTISE_OK;
 }
+mortise_status scatter_rows(mortise_device*, mortise_stream*, const mortise_tensor* x, const int32_t* rows,
+                            const mortise_tensor* out, mortise_error*) {
+  const auto bytes = static_cast<std::size_t>(x->shape[1]) * sizeof(float);
+  for (int64_t r = 0; r < x->shape[0]; ++r) std::memcpy(row_of(*out, rows[r]), row_of(*x, r), bytes);
+  return MORTISE_OK;
+}
 
 // Greedy after the edits; temperature only to show that it arrives: a row with T > 0 draws the smallest logit.
 mortise_status sample(mortise_device* self, mortise_stream*, const mortise_sample_args* args, mortise_error*) {
@@ -61,12 +67,13 @@ mortise_status sample(mortise_device* self, mortise_stream*, const mortise_sampl
   if (args->allowed_index == nullptr) ++fake.num_sample_calls_without_masks;
   for (int64_t r = 0; r < args->logits->shape[0]; ++r) {
     std::vector<float> row(row_of(*args->logits, r), row_of(*args->logits, r) + kVocab);
-    if (args->edit_offsets != nullptr) {
-      for (int32_t e = args->edit_offsets[r]; e < args->edit_offsets[r + 1]; ++e) {
-        float& logit = row[static_cast<std::size_t>(args->edit_ids[e])];
-        logit += args->edit_biases[e];
-        logit = logit > 0 ? logit / args->edit_repetitions[e] : logit * args->edit_repetitions[e];
-        logit -= args->edit_subtracts[e];
+    if (args->edit_begins != nullptr) {
+      const mortise_logit_edit* const edits = args->edits + args->edit_begins[r];
+      for (int32_t e = 0; e < args->edit_counts[r]; ++e) {
+        float& logit = row[static_cast<std::size_t>(edits[e].token)];
+        logit += edits[e].bias;
+        logit = logit > 0 ? logit / edits[e].repetition : logit * edits[e].repetition;
+        logit -= edits[e].subtract;
       }
     }
     if (args->allowed_index != nullptr && args->allowed_index[r] >= 0) {
@@ -277,6 +284,7 @@ Parts FakeWorld::parts() {
     value.copy = copy;
     value.stream_synchronize = synchronize;
     value.gather_rows = gather_rows;
+    value.scatter_rows = scatter_rows;
     value.sample = sample;
     value.head_reduce = head_reduce;
     value.vocab_slice = [](mortise_device*) -> int32_t { return 64; };  // kVocab is more

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <deque>
+
 #include "engine_fixture.hpp"
 
 namespace mortise::test {
@@ -13,7 +15,8 @@ using Ids = std::vector<std::int32_t>;
 ScheduledSequence scheduled(std::int32_t num_computed, Ids drafts, std::uint64_t id = 7) {
   auto state = std::make_shared<RequestState>();
   state->request = greedy({1, 2, 3, 4, 5, 6}, 10);
-  ScheduledSequence item{std::make_shared<Sequence>(id, state, 0, tokenizer()), 6 - num_computed, 0};
+  static std::deque<Sequence> sequences;  // a step borrows them
+  ScheduledSequence item{&sequences.emplace_back(id, state, 0, tokenizer()), 6 - num_computed, 0};
   item.sequence->num_computed = num_computed;
   item.sequence->drafts = std::move(drafts);
   item.sequence->blocks = {4, 9, 2};

@@ -48,7 +48,8 @@ struct Step {
     SamplingArrays& arrays = draws.sampling;
     for (auto* array : {&arrays.temperatures, &arrays.min_ps}) array->push_back(0);
     arrays.top_ps.push_back(1);
-    for (auto* array : {&arrays.top_ks, &arrays.edit_offsets}) array->push_back(0);
+    arrays.top_ks.push_back(0);
+    arrays.edits.emplace_back();
     arrays.allowed_index.push_back(-1);
     arrays.keys.push_back(7);
     arrays.positions.push_back(length);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include "engine/step_rows.hpp"
 #include "engine_fixture.hpp"
 
@@ -29,11 +31,11 @@ class StepGraphsTest : public ::testing::Test {
     for (std::size_t i = 0; i < count; ++i) {
       auto owner = std::make_shared<RequestState>();
       owner->request = greedy({1, 2, 3, 4, 5}, 20);
-      auto sequence = std::make_shared<Sequence>(i + 1, owner, 0, tokenizer());
-      sequence->num_computed = 5 - rows;
-      sequence->blocks = {7, 8, 9};
-      sequence->drafts.assign(drafts, 3);
-      scheduled.push_back({sequence, rows, static_cast<std::int32_t>(drafts)});
+      Sequence& sequence = sequences.emplace_back(i + 1, owner, 0, tokenizer());
+      sequence.num_computed = 5 - rows;
+      sequence.blocks = {7, 8, 9};
+      sequence.drafts.assign(drafts, 3);
+      scheduled.push_back({&sequence, rows, static_cast<std::int32_t>(drafts)});
     }
     return scheduled;
   }
@@ -44,6 +46,7 @@ class StepGraphsTest : public ::testing::Test {
   }
 
   EngineLimits limits;
+  std::deque<Sequence> sequences;  // a step borrows them
   std::unique_ptr<FakeWorld> world;
   mortise_graph_table table{};
   Parts parts;

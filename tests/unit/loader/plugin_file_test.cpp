@@ -62,7 +62,7 @@ TEST(PluginFile, AnotherMajorIsRefusedWithTheNumbers) {
 
 TEST(PluginFile, AnotherMinorIsRefusedWithTheNumbers) {
   EXPECT_THAT(refusal(bad("newer_minor")),
-              AllOf(HasSubstr("plugin ABI 0.5"), HasSubstr("takes 0.4 only; rebuild it with")));
+              AllOf(HasSubstr("plugin ABI 0.6"), HasSubstr("takes 0.5 only; rebuild it with")));
   EXPECT_THAT(refusal(bad("older_minor")), AllOf(HasSubstr("plugin ABI 0.3"), HasSubstr("rebuild it")));
 }
 

@@ -23,7 +23,7 @@
 #define SIZE(type, bytes) MORTISE_STATIC_ASSERT(sizeof(type) == (bytes), "size of " #type)
 #define AT(type, field, bytes) MORTISE_STATIC_ASSERT(offsetof(type, field) == (bytes), #type "." #field)
 
-MORTISE_STATIC_ASSERT(MORTISE_ABI_MAJOR == 0 && MORTISE_ABI_MINOR == 4, "this file is the layout of 0.4");
+MORTISE_STATIC_ASSERT(MORTISE_ABI_MAJOR == 0 && MORTISE_ABI_MINOR == 5, "this file is the layout of 0.5");
 
 /* abi.h */
 SIZE(mortise_error, 512);
@@ -235,7 +235,12 @@ AT(mortise_head_reduce_args, reserved, 68);
 AT(mortise_head_reduce_args, top_ids, 72);
 AT(mortise_head_reduce_args, top_logits, 80);
 AT(mortise_head_reduce_args, lse, 88);
-SIZE(mortise_sample_args, 136);
+SIZE(mortise_logit_edit, 16);
+AT(mortise_logit_edit, token, 0);
+AT(mortise_logit_edit, bias, 4);
+AT(mortise_logit_edit, repetition, 8);
+AT(mortise_logit_edit, subtract, 12);
+SIZE(mortise_sample_args, 120);
 AT(mortise_sample_args, struct_size, 0);
 AT(mortise_sample_args, flags, 4);
 AT(mortise_sample_args, logits, 8);
@@ -245,16 +250,14 @@ AT(mortise_sample_args, top_ps, 32);
 AT(mortise_sample_args, min_ps, 40);
 AT(mortise_sample_args, keys, 48);
 AT(mortise_sample_args, positions, 56);
-AT(mortise_sample_args, edit_offsets, 64);
-AT(mortise_sample_args, edit_ids, 72);
-AT(mortise_sample_args, edit_biases, 80);
-AT(mortise_sample_args, edit_repetitions, 88);
-AT(mortise_sample_args, edit_subtracts, 96);
-AT(mortise_sample_args, allowed_index, 104);
-AT(mortise_sample_args, allowed_masks, 112);
-AT(mortise_sample_args, tokens, 120);
-AT(mortise_sample_args, processed_logprobs, 128);
-SIZE(mortise_device_table, 272);
+AT(mortise_sample_args, edits, 64);
+AT(mortise_sample_args, edit_begins, 72);
+AT(mortise_sample_args, edit_counts, 80);
+AT(mortise_sample_args, allowed_index, 88);
+AT(mortise_sample_args, allowed_masks, 96);
+AT(mortise_sample_args, tokens, 104);
+AT(mortise_sample_args, processed_logprobs, 112);
+SIZE(mortise_device_table, 280);
 AT(mortise_device_table, struct_size, 0);
 AT(mortise_device_table, flags, 4);
 AT(mortise_device_table, describe, 8);
@@ -290,6 +293,7 @@ AT(mortise_device_table, get_ext, 240);
 AT(mortise_device_table, host_allocate, 248);
 AT(mortise_device_table, host_free, 256);
 AT(mortise_device_table, vector_weight, 264);
+AT(mortise_device_table, scatter_rows, 272);
 
 /* model.h */
 SIZE(mortise_step, 88);

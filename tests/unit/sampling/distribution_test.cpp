@@ -63,24 +63,16 @@ TEST(TargetDistribution, FiltersFollowEachOther) {
 }
 
 TEST(TargetDistribution, EditsComeFirstAndBanWithInfinity) {
-  const std::vector<std::int32_t> ids = {0, 2};
-  const std::vector<float> biases = {std::log(4.0f), -kInfinity}, repetitions = {1, 1}, subtracts = {0, 0};
+  const std::vector<LogitEdit> edits = {{2, -kInfinity, 1, 0}, {0, std::log(4.0f), 1, 0}};
   RowSampling row;
-  row.edit_ids = ids;
-  row.biases = biases;
-  row.repetitions = repetitions;
-  row.subtracts = subtracts;
+  row.edits = edits;
   expect_near(target_distribution(logs({1, 2, 5, 2}), row), {0.5, 0.25, 0, 0.25});
 }
 
 TEST(TargetDistribution, RepetitionDividesPositiveLogitsAndMultipliesOthers) {
-  const std::vector<std::int32_t> ids = {0, 1};
-  const std::vector<float> biases = {0, 0}, repetitions = {2, 2}, subtracts = {0, 1};
+  const std::vector<LogitEdit> edits = {{0, 0, 2, 0}, {1, 0, 2, 1}};
   RowSampling row;
-  row.edit_ids = ids;
-  row.biases = biases;
-  row.repetitions = repetitions;
-  row.subtracts = subtracts;
+  row.edits = edits;
   // 2 -> 1; -1 -> -2 -> -3; 0 stays
   const double a = std::exp(1.0), b = std::exp(-3.0), c = 1.0;
   expect_near(target_distribution(std::vector<float>{2, -1, 0}, row),

@@ -2,15 +2,30 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <random>
+#include <span>
 #include <vector>
 
 namespace mortise {
 namespace {
 
-TEST(SequenceEdits, CombinesBiasPenaltiesAndBansInAscendingOrder) {
+std::vector<LogitEdit> by_token(std::span<const LogitEdit> edits) {
+  std::vector<LogitEdit> sorted(edits.begin(), edits.end());
+  std::ranges::sort(sorted, {}, &LogitEdit::token);
+  return sorted;
+}
+
+void expect_equal(const LogitEdit& edit, const LogitEdit& wanted) {
+  EXPECT_EQ(edit.token, wanted.token);
+  EXPECT_EQ(edit.bias, wanted.bias);
+  EXPECT_EQ(edit.repetition, wanted.repetition);
+  EXPECT_EQ(edit.subtract, wanted.subtract);  // to the bit: summing up the draft's share would not be
+}
+
+TEST(SequenceEdits, CombinesBiasPenaltiesAndBans) {
   SamplingParams params;
   params.logit_bias = {{9, 2.0f}};
   params.repetition_penalty = 1.5f;
@@ -21,7 +36,7 @@ TEST(SequenceEdits, CombinesBiasPenaltiesAndBansInAscendingOrder) {
   sequence.add_generated(9);
   sequence.add_generated(9);
   const std::int32_t banned[] = {3};
-  const auto edits = sequence.with({}, banned);
+  const auto edits = by_token(sequence.with({}, banned));
   ASSERT_EQ(edits.size(), 3u);
   EXPECT_EQ(edits[0].token, 3);
   EXPECT_TRUE(std::isinf(edits[0].bias) && edits[0].bias < 0);
@@ -55,15 +70,10 @@ TEST(SequenceEdits, DraftsCountAsIfTheyHadBeenGenerated) {
   for (std::size_t n = 0; n <= std::size(drafts); ++n) {
     SequenceEdits all = sequence;
     for (std::size_t i = 0; i < n; ++i) all.add_generated(drafts[i]);
-    const auto expected = all.with({}, banned);
-    const auto edits = sequence.with(std::span(drafts).first(n), banned);
+    const auto expected = by_token(all.with({}, banned));
+    const auto edits = by_token(sequence.with(std::span(drafts).first(n), banned));
     ASSERT_EQ(edits.size(), expected.size());
-    for (std::size_t i = 0; i < edits.size(); ++i) {
-      EXPECT_EQ(edits[i].token, expected[i].token);
-      EXPECT_EQ(edits[i].bias, expected[i].bias);
-      EXPECT_EQ(edits[i].repetition, expected[i].repetition);
-      EXPECT_EQ(edits[i].subtract, expected[i].subtract);  // to the bit: summing up the draft's share would not be
-    }
+    for (std::size_t i = 0; i < edits.size(); ++i) expect_equal(edits[i], expected[i]);
   }
 }
 
@@ -74,14 +84,15 @@ TEST(SequenceEdits, TokensAppearOnceHoweverOftenTheyAreNamed) {
   SequenceEdits sequence(params, {});
   sequence.add_generated(3);
   const std::int32_t banned[] = {3, 3, 4};
-  const auto edits = sequence.with({}, banned);
-  ASSERT_EQ(edits.size(), 2u);  // 4: the device refuses ids that do not ascend
+  const auto edits = by_token(sequence.with({}, banned));
+  ASSERT_EQ(edits.size(), 2u);
   EXPECT_TRUE(std::isinf(edits[0].bias) && edits[0].bias < 0);
   EXPECT_EQ(edits[0].subtract, 1.0f);
   EXPECT_EQ(edits[1].token, 4);
 }
 
-// Against a count of the whole history, whatever comes in which order.
+// Against a count of the whole history, whatever comes in which order; and a copy that takes over what changes() tells,
+// now and then, as a device's does.
 TEST(SequenceEdits, AreThoseOfTheWholeHistoryAfterEachToken) {
   SamplingParams params;
   params.repetition_penalty = 1.3f;
@@ -96,28 +107,35 @@ TEST(SequenceEdits, AreThoseOfTheWholeHistoryAfterEachToken) {
     generated[prompt.back()] += 0;
   }
   SequenceEdits sequence(params, prompt);
+  std::vector<LogitEdit> copy(sequence.current().begin(), sequence.current().end());
+  std::size_t num_changes = 0;
   for (int step = 0; step < 200; ++step) {
     const auto token = static_cast<std::int32_t>(random() % 100);
     ++generated[token];
     sequence.add_generated(token);
     std::map<std::int32_t, LogitEdit> expected;
-    for (const auto& [id, bias] : params.logit_bias) expected[id].bias = bias;
+    for (const auto& [id, bias] : params.logit_bias) expected[id] = {id, bias, 1.0f, 0.0f};
     for (const auto& [id, count] : generated) {
-      expected[id].repetition = params.repetition_penalty;
+      LogitEdit& edit = expected.try_emplace(id, LogitEdit{id, 0.0f, 1.0f, 0.0f}).first->second;
+      edit.repetition = params.repetition_penalty;
       if (count > 0) {
-        expected[id].subtract = params.frequency_penalty * static_cast<float>(count) + params.presence_penalty;
+        edit.subtract = params.frequency_penalty * static_cast<float>(count) + params.presence_penalty;
       }
     }
-    ASSERT_EQ(sequence.current().size(), expected.size());
-    auto edit = sequence.current().begin();
-    for (const auto& [id, wanted] : expected) {
-      ASSERT_EQ(edit->token, id);
-      ASSERT_EQ(edit->bias, wanted.bias);
-      ASSERT_EQ(edit->repetition, wanted.repetition);
-      ASSERT_EQ(edit->subtract, wanted.subtract);
-      ++edit;
+    const auto edits = by_token(sequence.current());
+    ASSERT_EQ(edits.size(), expected.size());
+    auto edit = edits.begin();
+    for (const auto& [id, wanted] : expected) expect_equal(*edit++, wanted);
+
+    if (random() % 3 != 0) continue;
+    copy.resize(sequence.current().size());
+    for (; num_changes < sequence.changes().size(); ++num_changes) {
+      const auto at = static_cast<std::size_t>(sequence.changes()[num_changes]);
+      copy[at] = sequence.current()[at];
     }
+    for (std::size_t i = 0; i < copy.size(); ++i) expect_equal(copy[i], sequence.current()[i]);
   }
+  EXPECT_EQ(sequence.changes().size(), 200u);
 }
 
 }  // namespace

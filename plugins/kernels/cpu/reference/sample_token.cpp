@@ -18,10 +18,11 @@ using Tokens = std::vector<std::pair<float, std::int32_t>>;
 std::vector<float> edited_logits(const SampleRow& row) {
   std::vector<float> logits(row.logits, row.logits + row.vocab_size);
   for (std::size_t e = 0; e < row.num_edits; ++e) {
-    float& l = logits[static_cast<std::size_t>(row.edit_ids[e])];
-    l = l + row.edit_biases[e];
-    l = l > 0 ? l / row.edit_repetitions[e] : l * row.edit_repetitions[e];
-    l = l - row.edit_subtracts[e];
+    const LogitEdit& edit = row.edits[e];
+    float& l = logits[static_cast<std::size_t>(edit.token)];
+    l = l + edit.bias;
+    l = l > 0 ? l / edit.repetition : l * edit.repetition;
+    l = l - edit.subtract;
   }
   for (std::size_t i = 0; i < logits.size(); ++i) {
     logits[i] = clean(logits[i]);

@@ -79,8 +79,9 @@ struct Draws {
   std::vector<std::int32_t> top_ks = {0, 0, 0, 40, 0, 1, -1};
   std::vector<std::uint64_t> keys = {1, 2, 3, 4, 5, 6, 0xffffffffffffffff};
   std::vector<std::int64_t> positions = {0, 1, 77, 77, 1ll << 33, 5, 6};
-  std::vector<std::int32_t> edit_offsets = {0, 0, 2, 2, 2, 3, 3, 4}, edit_ids = {5, 77, 4999, 0};
-  std::vector<float> biases = {5, -INFINITY, 2, 0}, repetitions = {1.2f, 1, 1, 0.9f}, subtracts = {0, 0, 1, 0.5f};
+  std::vector<mortise_logit_edit> edits = {{0, 0, 0.9f, 0.5f}, {}, {77, -INFINITY, 1, 0}, {5, 5, 1.2f, 0},
+                                           {4999, 2, 1, 1}};
+  std::vector<std::int32_t> edit_begins = {0, 2, 0, 0, 4, 0, 0}, edit_counts = {0, 2, 0, 0, 1, 0, 1};
   std::vector<std::int32_t> allowed_index = {-1, -1, -1, 1, -1, 0, -1};
   std::vector<std::uint32_t> allowed_masks = std::vector<std::uint32_t>(2 * ((kVocab + 31) / 32), 0xf0f0f0f0u);
   std::vector<std::int32_t> tokens = std::vector<std::int32_t>(kRows, -9);
@@ -91,8 +92,7 @@ struct Draws {
     a.logits = &logits;
     a.temperatures = temperatures.data(), a.top_ks = top_ks.data(), a.top_ps = top_ps.data(), a.min_ps = min_ps.data();
     a.keys = keys.data(), a.positions = positions.data();
-    a.edit_offsets = edit_offsets.data(), a.edit_ids = edit_ids.data(), a.edit_biases = biases.data();
-    a.edit_repetitions = repetitions.data(), a.edit_subtracts = subtracts.data();
+    a.edits = edits.data(), a.edit_begins = edit_begins.data(), a.edit_counts = edit_counts.data();
     a.allowed_index = allowed_index.data(), a.allowed_masks = allowed_masks.data();
     a.tokens = tokens.data(), a.processed_logprobs = logprobs.data();
     return a;
@@ -102,10 +102,8 @@ struct Draws {
     s.logits = row.data(), s.vocab_size = row.size();
     s.temperature = temperatures[r], s.top_k = top_ks[r], s.top_p = top_ps[r], s.min_p = min_ps[r];
     s.key = keys[r], s.position = static_cast<std::uint64_t>(positions[r]);
-    const std::int32_t first = edit_offsets[r];
-    s.num_edits = static_cast<std::size_t>(edit_offsets[r + 1] - first);
-    s.edit_ids = &edit_ids[0] + first, s.edit_biases = &biases[0] + first;
-    s.edit_repetitions = &repetitions[0] + first, s.edit_subtracts = &subtracts[0] + first;
+    s.num_edits = static_cast<std::size_t>(edit_counts[r]);
+    s.edits = reinterpret_cast<const LogitEdit*>(edits.data()) + edit_begins[r];
     if (allowed_index[r] >= 0) s.allowed = &allowed_masks[0] + allowed_index[r] * ((kVocab + 31) / 32);
     return reference::sample_token(s);
   }
@@ -164,13 +162,16 @@ TEST_F(HeadMistakes, SampleRefusesEditsThatNameNoToken) {
   const auto expect = [&](const char* text) {
     expect_invalid(table().sample(device_.get(), nullptr, &args, &device_.error), text);
   };
-  draws.edit_ids[2] = static_cast<std::int32_t>(kVocab);
-  expect("edit_ids[2] is 5000 in row 4");
-  draws.edit_ids[2] = 1;
-  draws.edit_ids[1] = draws.edit_ids[0];
-  expect("expected ascending ids");
-  args.edit_subtracts = nullptr;
-  expect("edit_subtracts is missing");
+  draws.edits[4].token = static_cast<std::int32_t>(kVocab);
+  expect("edits[4] of row 4 is of token 5000; expected one below 5000");
+  draws.edits[4].token = -1;
+  expect("edits[4] of row 4 is of token -1");
+  draws.edit_counts[1] = -2;
+  expect("row 1 has -2 edits from 2 on");
+  args.edits = nullptr;
+  expect("edits is missing");
+  args.edit_counts = nullptr;
+  expect("edit_counts is missing");
   args.temperatures = nullptr;
   expect("temperatures is missing");
 }

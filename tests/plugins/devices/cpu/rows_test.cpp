@@ -111,6 +111,17 @@ class Rows : public OnEachDevice {
       std::copy_n(&b[static_cast<std::size_t>(ids[i]) * kStride], kColumns, &expected_gathered[i * kColumns]);
     }
     EXPECT_TRUE(same_bits(expected_gathered, gathered));
+
+    // Rows go to every third row of a larger matrix, backwards; the others stay.
+    std::vector<T> scattered = random_values<T>(rng, 3 * kRows * kStride), expected_scattered = scattered;
+    std::vector<std::int32_t> places(kRows);
+    for (std::size_t i = 0; i < kRows; ++i) places[i] = static_cast<std::int32_t>(3 * (kRows - i) - 2);
+    const mortise_tensor scattered_view = matrix(scattered, 3 * kRows, kColumns, kStride);
+    expect_ok(table().scatter_rows(device_.get(), nullptr, &b_view, places.data(), &scattered_view, &device_.error));
+    for (std::size_t i = 0; i < kRows; ++i) {
+      std::copy_n(&b[i * kStride], kColumns, &expected_scattered[static_cast<std::size_t>(places[i]) * kStride]);
+    }
+    EXPECT_TRUE(same_bits(expected_scattered, scattered));
     const DenormalsOff denormals_off;
     for (std::size_t i = 0; i < a.size(); ++i) {
       expected[i] = narrow<T>(wide(a[i]) + wide(b[i / kColumns * kStride + i % kColumns]));
@@ -129,7 +140,7 @@ TEST_P(Rows, ActivationsHaveTheReferencesBits) {
   activations_have_the_references_bits<Bf16>();
   activations_have_the_references_bits<float>();
 }
-TEST_P(Rows, SumsAndGatheredRowsHaveTheReferencesBits) {
+TEST_P(Rows, SumsAndMovedRowsHaveTheReferencesBits) {
   sums_and_gathers_have_the_references_bits<Bf16>();
   sums_and_gathers_have_the_references_bits<float>();
 }
@@ -165,6 +176,8 @@ TEST_F(RowMistakes, RowNumbersOutsideTheTableAreRefused) {
   const std::int32_t high[] = {3, 10}, low[] = {-1, 0};
   expect_invalid(table().gather_rows(device_.get(), nullptr, &x, high, &out, &device_.error), "rows[1] is 10");
   expect_invalid(table().gather_rows(device_.get(), nullptr, &x, low, &out, &device_.error), "rows[0] is -1");
+  expect_invalid(table().scatter_rows(device_.get(), nullptr, &out, high, &x, &device_.error), "rows[1] is 10");
+  expect_invalid(table().scatter_rows(device_.get(), nullptr, &out, low, &x, &device_.error), "rows[0] is -1");
   const Weight embedding(device_, MORTISE_WEIGHT_EMBEDDING, MORTISE_F32, {x});
   expect_invalid(table().embed(device_.get(), nullptr, high, embedding.get(), &out, &device_.error), "ids[1] is 10");
   const Weight linear(device_, MORTISE_WEIGHT_LINEAR, MORTISE_F32, {x});

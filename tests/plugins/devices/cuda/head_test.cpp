@@ -99,8 +99,9 @@ TEST_F(CudaHead, ReductionsGiveTheBitsOfTheReferenceInAnySlices) {
 // A batch of rows with their arrays.
 struct Batch {
   std::size_t vocab = 0;
-  std::vector<float> logits, temperatures, top_ps, min_ps, biases, repetitions, subtracts;
-  std::vector<int32_t> top_ks, edit_offsets{0}, edit_ids, allowed_index;
+  std::vector<float> logits, temperatures, top_ps, min_ps;
+  std::vector<mortise_logit_edit> edits;
+  std::vector<int32_t> top_ks, edit_begins, edit_counts, allowed_index;
   std::vector<uint32_t> masks;
   std::vector<uint64_t> keys;
   std::vector<int64_t> positions;
@@ -123,15 +124,16 @@ struct Batch {
     min_ps.push_back(pick(0, 0, 0, 0.001, 0.1, 0.9, 1, 2));
     keys.push_back(static_cast<uint64_t>(rng()) << 32 | rng());
     positions.push_back(static_cast<int64_t>(rng() % 3000));
+    edits.resize(edits.size() + rng() % 5);  // which no row has
+    edit_begins.push_back(static_cast<int32_t>(edits.size()));
     if (rng() % 3 == 0) {
       for (std::size_t id = 0; id < vocab; id += 1 + rng() % 50) {
-        edit_ids.push_back(static_cast<int32_t>(id));
-        biases.push_back(pick(0, 0, 1.5, -100, -INFINITY));
-        repetitions.push_back(pick(1, 1, 1.3, 0.8));
-        subtracts.push_back(pick(0, 0.6, -0.5));
+        edits.push_back(
+            {static_cast<int32_t>(id), pick(0, 0, 1.5, -100, -INFINITY), pick(1, 1, 1.3, 0.8), pick(0, 0.6, -0.5)});
       }
     }
-    edit_offsets.push_back(static_cast<int32_t>(edit_ids.size()));
+    edit_counts.push_back(static_cast<int32_t>(edits.size()) - edit_begins.back());
+    std::shuffle(edits.begin() + edit_begins.back(), edits.end(), rng);
     allowed_index.push_back(-1);
     if (rng() % 4 == 0) {
       const std::size_t words = (vocab + 31) / 32;
@@ -142,7 +144,6 @@ struct Batch {
 
   reference::Sampled expected(std::size_t r) const {
     cpu::SampleRow row = {};
-    const auto begin = static_cast<std::size_t>(edit_offsets[r]);
     row.logits = &logits[r * vocab];
     row.vocab_size = vocab;
     row.temperature = temperatures[r];
@@ -151,11 +152,8 @@ struct Batch {
     row.min_p = min_ps[r];
     row.key = keys[r];
     row.position = static_cast<uint64_t>(positions[r]);
-    row.num_edits = static_cast<std::size_t>(edit_offsets[r + 1]) - begin;
-    row.edit_ids = edit_ids.data() + begin;
-    row.edit_biases = biases.data() + begin;
-    row.edit_repetitions = repetitions.data() + begin;
-    row.edit_subtracts = subtracts.data() + begin;
+    row.num_edits = static_cast<std::size_t>(edit_counts[r]);
+    row.edits = reinterpret_cast<const cpu::LogitEdit*>(edits.data()) + edit_begins[r];
     const std::size_t words = (vocab + 31) / 32;
     row.allowed = allowed_index[r] < 0 ? nullptr : &masks[static_cast<std::size_t>(allowed_index[r]) * words];
     return reference::sample_token(row);
@@ -166,8 +164,9 @@ class CudaSample : public OnGpu {
  protected:
   void expect_reference(const Batch& batch) {
     const Array<float> logits(batch.logits), temperatures(batch.temperatures), top_ps(batch.top_ps),
-        min_ps(batch.min_ps), biases(batch.biases), repetitions(batch.repetitions), subtracts(batch.subtracts);
-    const Array<int32_t> top_ks(batch.top_ks), offsets(batch.edit_offsets), ids(batch.edit_ids),
+        min_ps(batch.min_ps);
+    const Array<mortise_logit_edit> edits(batch.edits);
+    const Array<int32_t> top_ks(batch.top_ks), begins(batch.edit_begins), counts(batch.edit_counts),
         allowed(batch.allowed_index), tokens(batch.rows());
     const Array<uint32_t> masks(batch.masks);
     const Array<uint64_t> keys(batch.keys);
@@ -182,11 +181,9 @@ class CudaSample : public OnGpu {
     args.min_ps = min_ps.data();
     args.keys = keys.data();
     args.positions = positions.data();
-    args.edit_offsets = offsets.data();
-    args.edit_ids = ids.data();
-    args.edit_biases = biases.data();
-    args.edit_repetitions = repetitions.data();
-    args.edit_subtracts = subtracts.data();
+    args.edits = edits.data();
+    args.edit_begins = begins.data();
+    args.edit_counts = counts.data();
     args.allowed_index = allowed.data();
     args.allowed_masks = masks.data();
     args.tokens = tokens.data();

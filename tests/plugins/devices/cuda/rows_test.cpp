@@ -155,7 +155,7 @@ TEST_F(CudaElementwise, SumsAreRoundedOnce) {
   }
 }
 
-TEST_F(CudaElementwise, EmbedAndGatherCopyRows) {
+TEST_F(CudaElementwise, EmbedGatherAndScatterCopyRows) {
   std::mt19937 rng(5);
   for (std::size_t k : {1, 6, 8, 288, 4096}) {
     const std::size_t n = 37;
@@ -176,6 +176,18 @@ TEST_F(CudaElementwise, EmbedAndGatherCopyRows) {
     for (std::size_t i = ids.size(); i-- > 0;)
       backwards.insert(backwards.end(), &expected[i * k], &expected[i * k] + k);
     EXPECT_TRUE(same_bits(backwards, again.get())) << k;
+
+    // Rows outside of the matrix are dropped, rows that nobody names stay.
+    auto expected_scattered = random_values<Bf16>(rng, 9 * k);
+    const Array<Bf16> scattered(expected_scattered);
+    const std::vector<int32_t> places = {7, -1, 0, 9, 3};
+    const Array<int32_t> device_places(places);
+    const mortise_tensor scattered_tensor = matrix(scattered, 9, k);
+    expect_ok(table().scatter_rows(gpu(), nullptr, &out_tensor, device_places.data(), &scattered_tensor, error()));
+    for (const std::size_t i : {0u, 2u, 4u}) {
+      std::copy_n(&expected[i * k], k, &expected_scattered[static_cast<std::size_t>(places[i]) * k]);
+    }
+    EXPECT_TRUE(same_bits(expected_scattered, scattered.get())) << k;
   }
 }
 

@@ -15,8 +15,7 @@ namespace {
 // A row with its arrays.
 struct Case {
   std::vector<float> logits;
-  std::vector<std::int32_t> ids;
-  std::vector<float> biases, repetitions, subtracts;
+  std::vector<LogitEdit> edits;
   std::vector<std::uint32_t> allowed;
   float temperature = 1.0f, top_p = 1.0f, min_p = 0.0f;
   std::int32_t top_k = 0;
@@ -32,11 +31,8 @@ struct Case {
     r.min_p = min_p;
     r.key = key;
     r.position = position;
-    r.num_edits = ids.size();
-    r.edit_ids = ids.data();
-    r.edit_biases = biases.data();
-    r.edit_repetitions = repetitions.data();
-    r.edit_subtracts = subtracts.data();
+    r.num_edits = edits.size();
+    r.edits = edits.data();
     r.allowed = allowed.empty() ? nullptr : allowed.data();
     return r;
   }
@@ -81,11 +77,10 @@ Case random_case(std::mt19937& rng, std::size_t vocab) {
   c.position = rng() % 3000;
   if (rng() % 3 == 0) {
     for (std::size_t id = 0; id < vocab; id += 1 + rng() % 50) {
-      c.ids.push_back(static_cast<std::int32_t>(id));
-      c.biases.push_back(pick(0, 0, 1.5, -100, -INFINITY));
-      c.repetitions.push_back(pick(1, 1, 1.3, 0.8));
-      c.subtracts.push_back(pick(0, 0.6, -0.5));
+      c.edits.push_back({static_cast<std::int32_t>(id), pick(0, 0, 1.5, -100, -INFINITY), pick(1, 1, 1.3, 0.8),
+                         pick(0, 0.6, -0.5)});
     }
+    std::ranges::shuffle(c.edits, rng);
   }
   if (rng() % 4 == 0) {
     c.allowed.resize((vocab + 31) / 32);
@@ -152,7 +147,7 @@ TEST_P(SampleToken, TemperatureZeroTakesTheLowestOfTheLargest) {
   c.temperature = 0;
   EXPECT_EQ(draw(c).token, 9);
   EXPECT_EQ(draw(c).logprob, 0.0f);
-  c.ids = {9}, c.biases = {-INFINITY}, c.repetitions = {1}, c.subtracts = {0};
+  c.edits = {{9, -INFINITY, 1, 0}};
   EXPECT_EQ(draw(c).token, 33);  // 9: the ban came after the arg max
 }
 

@@ -38,7 +38,7 @@ constexpr mortise_device_table device_table() {
   STUB(t, prepare_weight), STUB(t, free_weight), STUB(t, linear), STUB(t, embed), STUB(t, rms_norm),
       STUB(t, layer_norm);
   STUB(t, gated_activation), STUB(t, activation), STUB(t, add), STUB(t, gather_rows), STUB(t, head_reduce);
-  STUB(t, sample), STUB(t, vocab_slice), STUB(t, get_ext);
+  STUB(t, sample), STUB(t, vocab_slice), STUB(t, get_ext), STUB(t, scatter_rows);
   return t;
 }
 

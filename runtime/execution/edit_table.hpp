@@ -1,0 +1,58 @@
+// runtime/execution/edit_table.hpp: the edits of sequences' logits (sampling/edits.hpp), which stay in device memory from
+// step to step: a step sends what changed. Each sequence has a segment of the table with room for further edits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "execution/device_memory.hpp"
+#include "execution/step_work.hpp"
+
+namespace mortise {
+
+class EditTable {
+ public:
+  explicit EditTable(const DevicePart& device) : memory_(device) {}
+
+  // Gives the segments of these sequences to others; unknown ids are ignored.
+  void end(std::span<const std::uint64_t> seq_ids);
+  // Finds a place for the edits of each row. What follows is of these rows until the next call. Throws a PartError.
+  void assign(std::span<const RowEdits> rows);
+
+  // Edits counts()[r] from begins()[r] on are row r's, once updates()[i] was written to places()[i]. No place is there
+  // twice.
+  std::span<const std::int32_t> begins() const { return begins_; }
+  std::span<const std::int32_t> counts() const { return counts_; }
+  std::span<const LogitEdit> updates() const { return updates_; }
+  std::span<const std::int32_t> places() const { return places_; }
+  LogitEdit* data() const { return data_; }  // device memory, [size()]
+  std::int64_t size() const { return size_; }
+
+ private:
+  struct Segment {
+    std::int32_t begin = 0;
+    std::int32_t size_class = 0;       // it has room for kLeast << size_class edits
+    std::size_t num_edits = 0;         // that were sent,
+    std::size_t num_changes = 0;       // with so many of the sequence's changes
+  };
+  bool try_assign(std::span<const RowEdits> rows);
+  Segment* find(const RowEdits& row);
+  bool allocate(std::size_t num_edits, Segment& segment);
+  void give_back(const Segment& segment);
+  void send(const RowEdits& row, Segment& segment);
+  void send_edit(const RowEdits& row, const Segment& segment, std::size_t edit);
+  void grow();
+
+  DeviceBuffer memory_;
+  LogitEdit* data_ = nullptr;
+  std::int64_t size_ = 0, used_ = 0;
+  std::unordered_map<std::uint64_t, Segment> segments_;   // by sequence
+  std::vector<Segment> of_rows_;                          // without a sequence: until the next call
+  std::vector<std::vector<std::int32_t>> free_;           // by size class, where they begin
+  std::vector<std::int32_t> begins_, counts_, places_, stale_;
+  std::vector<LogitEdit> updates_;
+};
+
+}  // namespace mortise
