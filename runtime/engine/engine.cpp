@@ -19,6 +19,11 @@ void prefetch(const Sequence& sequence) {
   for (std::size_t line = 0; line < 4; ++line) __builtin_prefetch(reinterpret_cast<const char*>(&sequence) + 64 * line);
 }
 
+// What ends a choice, of two that were found one after the other.
+FinishReason later(FinishReason first, FinishReason second) {
+  return second == FinishReason::kNone ? first : second;
+}
+
 }  // namespace
 
 Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer,
@@ -60,6 +65,7 @@ void Engine::run() {
     } catch (const std::exception& exception) {
       step_failed(exception);
     }
+    if (!execution_.computes_behind()) write_texts();
     check_required_parts();
     drop_ended();
     if (live_.empty()) drafting_.observe({}, ended_ids_, nullptr);  // there may be no next step to tell them in
@@ -71,7 +77,7 @@ void Engine::run() {
     }
     trace_.end(counters_);
   }
-  for (const auto& sequence : live_) end(*sequence, FinishReason::kAborted, {});
+  for (const auto& sequence : live_) end(*sequence, FinishReason::kAborted);
   send_outbox();
   trace_.end(counters_);
   for (const std::string& line : describe(drafting_.stats())) spdlog::info("speculation: {}", line);
@@ -82,14 +88,15 @@ bool Engine::take_inbox() {
   const Inbox::Arrivals arrivals = inbox_.take(/*waits=*/live_.empty());
   trace_.begin("inbox");
   for (const auto& state : arrivals.requests) add(state);
-  Delta ending;
-  ending.finish = FinishReason::kAborted;
-  for (const RequestId id : arrivals.aborted) end_request(id, ending);
+  for (const RequestId id : arrivals.aborted) {
+    for (const auto& sequence : requests_.choices_of(id)) end(*sequence, FinishReason::kAborted);
+  }
   if (requests_.any_deadline()) {
-    ending.finish = FinishReason::kError;
-    ending.code = ErrorCode::kDeadlineExceeded;
-    ending.error = "the request's deadline passed before it had ended";
-    for (const RequestId id : requests_.expired(LiveRequests::Clock::now())) end_request(id, ending);
+    for (const RequestId id : requests_.expired(LiveRequests::Clock::now())) {
+      for (const auto& sequence : requests_.choices_of(id)) {
+        fail_sequence(*sequence, "the request's deadline passed before it had ended", ErrorCode::kDeadlineExceeded);
+      }
+    }
   }
   if (arrivals.drain_is_over) {
     fail_all("the engine is shutting down and its time for requests that still run is over", ErrorCode::kUnavailable);
@@ -109,16 +116,12 @@ void Engine::add(const std::shared_ptr<RequestState>& state) {
   for (auto& sequence : choices) {
     trace_.arrived(*sequence);
     if (!sequence->wants_tokens() && !sequence->wants_scores()) {
-      end(*sequence, FinishReason::kLength, {});
+      end(*sequence, FinishReason::kLength);
       continue;
     }
     planner_.added(sequence);
     live_.push_back(std::move(sequence));
   }
-}
-
-void Engine::end_request(RequestId id, const Delta& ending) {
-  for (const auto& sequence : requests_.choices_of(id)) end(*sequence, ending.finish, ending);
 }
 
 StepPlan Engine::plan(std::uint64_t step_id) {
@@ -203,7 +206,8 @@ void Engine::step() {
   execution_.launch(work, [this] { trace_.phase("sample"); });
   if (execution_.computes_behind()) {
     trace_.phase("stream");
-    send_outbox();  // of the step before, while the device computes this one
+    write_texts();  // of the step before, while the device computes this one
+    send_outbox();
     trace_.phase("wait");
   }
   counters_.num_rows += static_cast<std::uint64_t>(execution_.num_rows());
@@ -299,6 +303,7 @@ void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<c
     const std::span<const LogitRow> own = rows.subspan(begin, end - begin);
     const std::span<TokenInfo> own_infos = std::span(infos).subspan(begin, end - begin);
     begin = end;
+    if (sequence.finish != FinishReason::kNone) continue;  // its text has ended while the step ran
     if (sequence.forks.empty()) {
       commit_sequence(sequence, own, own_infos, scheduled[i].num_new_tokens);
       continue;
@@ -318,8 +323,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
                              std::int32_t num_new_tokens) {
   sequence.num_computed += num_new_tokens;
   const std::vector<std::int32_t>& drafts = sequence.drafts;
-  Delta delta = std::move(sequence.gathered);
-  sequence.gathered = {};
+  Delta& news = sequence.gathered;
   std::int32_t num_committed = 0, num_accepted = 0, last_row = -1;
   FinishReason finish = FinishReason::kNone;
   for (std::size_t i = 0; i < rows.size() && finish == FinishReason::kNone; ++i) {
@@ -330,7 +334,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     const std::int32_t token = infos[i].id;
     if (token < 0) {
       finish = FinishReason::kError;
-      delta.error = "no token can be drawn: every logit is NaN, -infinity or banned; are the weights damaged?";
+      news.error = "no token can be drawn: every logit is NaN, -infinity or banned; are the weights damaged?";
       break;
     }
     const auto draft = static_cast<std::size_t>(num_committed);
@@ -338,19 +342,11 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     ++num_committed;
     last_row = rows[i].row;
     finish = end_of(sequence, token);
-    const bool is_end_token = finish == FinishReason::kStop;
-    if (is_end_token) {
-      delta.stop_token = token;
-    } else {
-      try {
-        delta.text += sequence.text.push(token);
-        if (sequence.text.stopped() || sequence.choice_is_complete()) finish = FinishReason::kStop;
-      } catch (const Error& error) {  // this text's alone: the others go on
-        finish = FinishReason::kError;
-        delta.error = error.what();
-      }
-    }
-    delta.tokens.push_back(std::move(infos[i]));
+    if (finish == FinishReason::kStop) news.stop_token = token;
+    news.tokens.push_back(std::move(infos[i]));
+    if (sequence.choice_is_complete()) finish = FinishReason::kStop;
+    // Which of several tokens a stop string ends with must be known here; else the text can wait: see write_texts().
+    if (!drafts.empty()) finish = later(finish, sequence.write_text());
     if (draft >= drafts.size() || drafts[draft] != token) break;
     ++num_accepted;
     if (finish == FinishReason::kNone) ++sequence.num_computed;  // the draft's row was this token's
@@ -370,14 +366,33 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
   sequence.clear_drafts();
   kv_.publish(sequence);
   if (finish != FinishReason::kNone) {
-    end(sequence, finish, std::move(delta));
-  } else if (sequence.owner->news == News::kAtTheEnd) {
-    sequence.gathered = std::move(delta);
+    end(sequence, finish);
   } else if (num_committed > 0) {
-    delta.request = sequence.owner->id;
-    delta.choice = sequence.choice;
-    outbox_.add(sequence.owner->channel, std::move(delta));
+    unwritten_.push_back(&sequence);
   }
+}
+
+// The text of what was committed, and the news of it for readers who want each step. A choice that turns out to have
+// ended with a stop string may be in the next step already, which then commits nothing of it.
+void Engine::write_texts() {
+  for (Sequence* sequence : unwritten_) {
+    if (sequence->finish != FinishReason::kNone) continue;
+    const FinishReason finish = sequence->write_text();
+    if (finish != FinishReason::kNone) {
+      end(*sequence, finish);
+    } else if (sequence->owner->news == News::kEachStep) {
+      send(*sequence);
+    }
+  }
+  unwritten_.clear();
+}
+
+void Engine::send(Sequence& sequence) {
+  Delta delta = std::exchange(sequence.gathered, {});
+  sequence.num_written = 0;
+  delta.request = sequence.owner->id;
+  delta.choice = sequence.choice;
+  outbox_.add(sequence.owner->channel, std::move(delta));
 }
 
 FinishReason Engine::end_of(const Sequence& sequence, std::int32_t token) const {
@@ -387,36 +402,42 @@ FinishReason Engine::end_of(const Sequence& sequence, std::int32_t token) const 
   return sequence.wants_tokens() ? FinishReason::kNone : FinishReason::kLength;
 }
 
-void Engine::end(Sequence& sequence, FinishReason reason, Delta delta) {
+void Engine::end(Sequence& sequence, FinishReason reason) {
   if (sequence.finish != FinishReason::kNone) return;
   any_ended_ = books_changed_ = true;
-  if (!sequence.gathered.tokens.empty()) {  // ended from outside: a commit has taken them
-    sequence.gathered.error = std::move(delta.error);
-    sequence.gathered.code = delta.code;
-    delta = std::move(sequence.gathered);
-  }
   kv_.release(sequence);
   kv_.pin(sequence, 0);
-  delta.request = sequence.owner->id;
-  delta.choice = sequence.choice;
-  delta.prompt = std::move(sequence.scores);
-  if (!sequence.text.stopped() && reason != FinishReason::kError) {
-    try {
-      delta.text += sequence.text.finish();
-      // What was held back may have been the end of a stop string.
-      if (reason == FinishReason::kLength && sequence.text.stopped()) reason = FinishReason::kStop;
-    } catch (const Error& error) {
-      reason = FinishReason::kError;
-      delta.error = error.what();
-    }
-  }
-  sequence.finish = delta.finish = reason;
-  delta.seed = sequence.owner->seed;
-  delta.usage = sequence.usage;
+  Delta& news = sequence.gathered;
+  news.prompt = std::move(sequence.scores);
+  reason = end_text(sequence, reason);
+  sequence.finish = news.finish = reason;
+  news.seed = sequence.owner->seed;
+  news.usage = sequence.usage;
   trace_.ended(sequence);
   drafting_.ended(sequence);
-  outbox_.add(sequence.owner->channel, std::move(delta));
+  send(sequence);
   requests_.ended(sequence);
+}
+
+// Writes the rest of the text. What reason to end is left: a stop string may end in it.
+FinishReason Engine::end_text(Sequence& sequence, FinishReason reason) {
+  if (reason == FinishReason::kError) {
+    const std::string why = sequence.gathered.error;
+    sequence.write_text();  // of what came before the error
+    sequence.gathered.error = why;
+    return reason;
+  }
+  FinishReason found = sequence.write_text();
+  if (found == FinishReason::kNone) {
+    try {
+      sequence.gathered.text += sequence.text.finish();
+      if (sequence.text.stopped()) found = FinishReason::kStop;
+    } catch (const Error& error) {
+      found = FinishReason::kError;
+      sequence.gathered.error = error.what();
+    }
+  }
+  return found == FinishReason::kError || reason == FinishReason::kLength ? later(reason, found) : reason;
 }
 
 void Engine::send_outbox() {
@@ -428,6 +449,7 @@ void Engine::send_outbox() {
 
 void Engine::drop_ended() {
   if (!std::exchange(any_ended_, false)) return;  // thousands may wait
+  std::erase_if(unwritten_, [](const Sequence* sequence) { return sequence->finish != FinishReason::kNone; });
   const auto gone = [&](const std::shared_ptr<Sequence>& sequence) {
     if (sequence->finish == FinishReason::kNone) return false;
     ended_ids_.push_back(sequence->id);
@@ -469,10 +491,9 @@ void Engine::step_failed(const std::exception& exception) {
 
 void Engine::fail_sequence(Sequence& sequence, const std::string& why, ErrorCode code) {
   sequence.clear_drafts();
-  Delta delta;
-  delta.error = why;
-  delta.code = code;
-  end(sequence, FinishReason::kError, std::move(delta));
+  sequence.gathered.error = why;
+  sequence.gathered.code = code;
+  end(sequence, FinishReason::kError);
 }
 
 void Engine::fail_all(const std::string& why, ErrorCode code) {

@@ -7,7 +7,8 @@
 //   4 one ragged batch is built
 //   5 the model's forward
 //   6 head, sampling, scoring of the rows that want it
-//   7 tokens are committed, text is streamed, ended sequences let go
+//   7 tokens are committed, ended sequences let go
+//   8 their text is written and streamed: on a device that computes behind the host, while the next step runs
 // Results do not depend on what else is in a batch: see docs/numerics.md.
 #pragma once
 
@@ -107,7 +108,6 @@ class Engine {
   void run();
   bool take_inbox();  // false: stop, and whoever is live is to be aborted
   void add(const std::shared_ptr<RequestState>& state);
-  void end_request(RequestId id, const Delta& ending);
   void step();
   StepPlan plan(std::uint64_t step_id);
   void preempt(Sequence& sequence);
@@ -121,7 +121,10 @@ class Engine {
   void commit_sequence(Sequence& sequence, std::span<const LogitRow> rows, std::span<TokenInfo> infos,
                        std::int32_t num_new_tokens);
   FinishReason end_of(const Sequence& sequence, std::int32_t token) const;
-  void end(Sequence& sequence, FinishReason reason, Delta delta);
+  void write_texts();
+  void send(Sequence& sequence);
+  void end(Sequence& sequence, FinishReason reason);
+  FinishReason end_text(Sequence& sequence, FinishReason reason);
   void drop_ended();
   void send_outbox();
   void step_failed(const std::exception& exception);
@@ -155,6 +158,7 @@ class Engine {
   std::vector<Sequence*> in_step_;
   std::vector<std::uint64_t> ended_ids_;  // to be told to the plugins in the next call
   std::vector<StepOutcome> outcomes_;
+  std::vector<Sequence*> unwritten_;  // committed, their text not written yet
   LiveRequests requests_;
   Inbox inbox_;
   DeliveryPool delivery_;

@@ -26,6 +26,17 @@ Sequence::Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner_s
   draft_state.num_unseen = num_prompt;
 }
 
+FinishReason Sequence::write_text() {
+  const std::size_t end = gathered.tokens.size() - (gathered.stop_token ? 1 : 0);  // an end token has no text
+  try {
+    while (num_written < end && !text.stopped()) gathered.text += text.push(gathered.tokens[num_written++].id);
+  } catch (const Error& error) {  // this text's alone: the others go on
+    gathered.error = error.what();
+    return FinishReason::kError;
+  }
+  return text.stopped() ? FinishReason::kStop : FinishReason::kNone;
+}
+
 std::int32_t Sequence::next_scored_position() const {
   if (!score_from) return num_prompt;
   // Token i is predicted by the row at position i - 1.

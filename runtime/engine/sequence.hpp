@@ -79,6 +79,9 @@ class Sequence {
 
   void append(std::int32_t token);
   void clear_drafts();
+  // Adds to `gathered` the text of those of its tokens that lack it. Why the choice ends with that, if it does: kStop
+  // at a stop string, kError where the tokenizer's rules cannot be followed; the error is in `gathered`.
+  FinishReason write_text();
   // What was generated is one of the request's `choices`, which no other one continues.
   bool choice_is_complete() const { return owner->guide && owner->guide->trie.is_complete(guide_node); }
 
@@ -114,7 +117,8 @@ class Sequence {
   ChoiceTrie::Node guide_node = ChoiceTrie::kRoot;  // where the generated tokens lead in owner->guide
   std::vector<TokenInfo> scores;                    // of prompt tokens, from score_from on
   TextStream text;
-  Delta gathered;  // of a request with News::kAtTheEnd: what came so far
+  Delta gathered;                // what was committed and is not sent yet
+  std::size_t num_written = 0;   // tokens of `gathered` whose text is in it
   Usage usage;
   FinishReason finish = FinishReason::kNone;
 };

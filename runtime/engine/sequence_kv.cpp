@@ -20,7 +20,11 @@ void SequenceKv::look_up(Sequence& sequence) const {
   // has tokens that it no longer holds.)
   const bool found_nothing =
       sequence.prefix.num_blocks == 0 && sequence.num_cached == 0 && sequence.tail == kPrefixRoot;
-  if (found_nothing && cache_.tree().still_ends(sequence.prefix)) return;
+  const PrefixTree& tree = cache_.tree();
+  if (found_nothing && (sequence.scores_completion() ? tree.is_unchanged(sequence.prefix)
+                                                     : tree.still_ends(sequence.prefix))) {
+    return;
+  }
   sequence.prefix = cache_.tree().match(sequence.tokens, sequence.prefix);
   std::int32_t start = std::min(sequence.prefix.num_blocks * block_size_, sequence.num_to_run() - 1);
   if (sequence.wants_scores()) start = std::min(start, num_scored_until(sequence, start) - 1);

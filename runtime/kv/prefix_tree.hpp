@@ -41,9 +41,11 @@ class PrefixTree {
   // The longest path along the full blocks of `tokens`. `from`: an earlier answer for the same tokens, from which the
   // walk goes on if the path is still there; it saves walking from the root in each step.
   PrefixPath match(std::span<const std::int32_t> tokens, PrefixPath from = {}) const;
-  // Whether match() would give its answer `path` again, without a look at the tokens. False as well if it may have
-  // become longer. Looks at what was made since the last time.
+  // Whether match() would give its answer `path` again, without a look at the tokens: by what was made since the last
+  // time. False where it cannot tell.
   bool still_ends(PrefixPath& path) const;
+  // The same, and nothing at all was made behind it: closest_child() has its answer again, too.
+  bool is_unchanged(const PrefixPath& path) const { return is_there(path) && path.missed_at > child_made_at(path.last); }
   // The path's blocks, first to last. REQUIRES: the path is there.
   std::vector<BlockId> blocks(const PrefixPath& path) const;
 
