@@ -87,6 +87,7 @@ std::vector<std::int32_t> Drafting::allowances(std::span<Sequence* const> candid
 void Drafting::propose(const mortise_step& step, std::span<ScheduledSequence> scheduled) {
   num_asked_ = most_asked_ = num_verified_ = 0;
   draft_s_ = 0;
+  if (drafters_.empty()) return;
   std::vector<Drafter::Ask> open;
   for (const ScheduledSequence& item : scheduled) {
     Sequence& sequence = *item.sequence;

@@ -15,8 +15,8 @@ namespace {
 // Thousands may wait, and a step leaves none of them in the caches: what a plan asks of those that go on waiting is at
 // their beginning.
 constexpr std::size_t kAhead = 8;
-void prefetch(const Sequence& sequence) {
-  for (std::size_t line = 0; line < 4; ++line) __builtin_prefetch(reinterpret_cast<const char*>(&sequence) + 64 * line);
+void prefetch(const Sequence& sequence, std::size_t bytes = 256) {
+  for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(reinterpret_cast<const char*>(&sequence) + at);
 }
 
 // What ends a choice, of two that were found one after the other.
@@ -297,6 +297,7 @@ void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<c
   outcomes_.clear();
   std::size_t begin = 0;
   for (std::size_t i = 0; i < scheduled.size(); ++i) {
+    if (i + kAhead < scheduled.size()) prefetch(*scheduled[i + kAhead].sequence, sizeof(Sequence));
     std::size_t end = begin;
     while (end < rows.size() && static_cast<std::size_t>(rows[end].seq) == i) ++end;
     Sequence& sequence = *scheduled[i].sequence;

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <memory_resource>
 #include <unordered_map>
 
 namespace mortise {
@@ -61,6 +62,8 @@ bool pays(const Sequence& leader, Sequence& follower, std::int32_t block_size) {
 // The completions whose prompt is computed in this step or a later one, by that prompt.
 class PromptLeaders {
  public:
+  explicit PromptLeaders(std::pmr::memory_resource* memory) : leaders_(memory) {}
+
   // Whether `sequence` waits for another one's prompt.
   bool waits(Sequence& sequence) const {
     if (!sequence.scores_completion() || sequence.running() || num_prompt_left(sequence) < 1) return false;
@@ -78,7 +81,7 @@ class PromptLeaders {
   }
 
  private:
-  std::unordered_map<std::uint64_t, const Sequence*> leaders_;
+  std::pmr::unordered_map<std::uint64_t, const Sequence*> leaders_;
 };
 
 }  // namespace
@@ -87,8 +90,11 @@ std::vector<Sequence*> without_followers(const std::deque<std::shared_ptr<Sequen
                                                          std::int32_t block_size) {
   std::vector<Sequence*> result;
   result.reserve(live.size());
-  std::unordered_map<std::uint64_t, const Sequence*> leaders;
-  PromptLeaders prompts;
+  // Thousands may wait, each with its node.
+  std::pmr::monotonic_buffer_resource memory(live.size() * 64);
+  std::pmr::unordered_map<std::uint64_t, const Sequence*> leaders(&memory);
+  leaders.reserve(live.size());
+  PromptLeaders prompts(&memory);
   for (const auto& sequence : live) {
     const bool computes_a_block = (sequence->start() / block_size + 1) * block_size <= sequence->num_to_run();
     if (computes_a_block && sequence->publishes) {

@@ -90,6 +90,7 @@ class Sequence {
   const std::int32_t choice;
   const std::uint64_t key;  // of its noise
   const std::uint64_t arrival, group;
+  FinishReason finish = FinishReason::kNone;
   // Of the request, what each step asks of thousands that wait, beside what else it asks of them.
   const std::int32_t num_prompt, max_tokens, priority;
   const std::optional<std::int32_t> score_from;
@@ -120,7 +121,6 @@ class Sequence {
   Delta gathered;                // what was committed and is not sent yet
   std::size_t num_written = 0;   // tokens of `gathered` whose text is in it
   Usage usage;
-  FinishReason finish = FinishReason::kNone;
 };
 
 }  // namespace mortise

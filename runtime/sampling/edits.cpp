@@ -22,14 +22,13 @@ SequenceEdits::SequenceEdits(const SamplingParams& params, std::span<const std::
 
 // Where the token's edit is; one that leaves the logit alone is put there if it has none.
 std::size_t SequenceEdits::place_of(std::int32_t token) {
-  const auto token_at = [this](std::int32_t place) { return edits_[static_cast<std::size_t>(place)].token; };
-  auto at = std::ranges::lower_bound(by_token_, token, {}, token_at);
-  if (at == by_token_.end() || token_at(*at) != token) {
-    at = by_token_.insert(at, static_cast<std::int32_t>(edits_.size()));
+  auto at = std::ranges::lower_bound(by_token_, token, {}, &Place::token);
+  if (at == by_token_.end() || at->token != token) {
+    at = by_token_.insert(at, {token, static_cast<std::int32_t>(edits_.size())});
     edits_.push_back({token, 0.0f, 1.0f, 0.0f});
     generated_.push_back(0);
   }
-  return static_cast<std::size_t>(*at);
+  return static_cast<std::size_t>(at->index);
 }
 
 void SequenceEdits::add_generated(std::int32_t token) {

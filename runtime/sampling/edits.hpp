@@ -39,7 +39,10 @@ class SequenceEdits {
   bool counts_;  // some penalty is wanted
   std::vector<LogitEdit> edits_;
   std::vector<std::int32_t> generated_;  // parallel: how often the token was generated
-  std::vector<std::int32_t> by_token_;   // indices of both, ascending by token
+  struct Place {
+    std::int32_t token, index;
+  };
+  std::vector<Place> by_token_;  // where a token is in both, ascending by token
   std::vector<std::int32_t> changes_;
 };
 

@@ -22,6 +22,8 @@ Planner::Planner(const mortise_schedule_view& view, const Limits& limits, std::s
       is_preempted_(static_cast<std::size_t>(view.num_seqs), 0),
       cached_free_(view) {
   if (!cuts_drafts_) drafts_.assign(view.lookahead, view.lookahead + view.num_seqs);
+  order_.reserve(order.size());
+  keep_free_.reserve(order.size());
   for (const Place& place : order) {
     order_.push_back(place.index);
     keep_free_.push_back(place.keep_free);

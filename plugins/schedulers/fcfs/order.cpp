@@ -8,6 +8,7 @@ using scheduling::Place;
 
 std::vector<Place> order_by_arrival(const mortise_schedule_view& view) {
   std::vector<Place> order;
+  order.reserve(static_cast<std::size_t>(view.num_seqs));
   for (int32_t i = 0; i < view.num_seqs; ++i) order.push_back({i});
   const auto before = [&](const Place& a, const Place& b) {
     const int32_t i = a.index, j = b.index;
