@@ -26,11 +26,12 @@ struct ExecutionLimits {
     return batch_expansion ? max_batched_tokens
                            : std::min(max_num_seqs * max_paths, std::max(max_num_seqs, max_batched_tokens));
   }
-  // With the sequences that the rows of padding belong to, of up to a draft's rows each: the parts make room for as
-  // many. Without room for them beside a full batch, each number of drafts would be a size of its own (StepGraphs).
+  // With the sequences that the rows of padding belong to, of up to a draft's or a short prompt's rows each: the parts
+  // make room for as many. Without room for them beside a full batch, each number of rows would be a size of its own
+  // (StepGraphs).
   static constexpr std::int32_t kMostPadding = 64;  // rows
   std::int32_t max_batch_seqs() const {
-    return max_batch_runs() + (max_draft_tokens > 0 ? kMostPadding / (1 + max_draft_tokens) + 1 : 0);
+    return max_batch_runs() + (max_draft_tokens > 0 ? kMostPadding / (1 + max_draft_tokens) : 0) + 1;
   }
 };
 

@@ -9,6 +9,10 @@ namespace mortise {
 namespace {
 
 constexpr std::int32_t kLeastBlocks = 16;
+// Prompts up to here, of sequences up to there, are captured beside what decodes: they take little time, and launching
+// their operations one by one would take more. Longer ones have kernels of their own, which read less.
+constexpr std::int32_t kShortPrompt = 64, kShortContext = 512;
+static_assert(kShortPrompt >= ExecutionLimits::kMostPadding);
 // A bucket is at most this much larger than its rows (row_bucket), and all of that may have to be padding.
 static_assert(StepGraphs::kMaxRows / 8 <= ExecutionLimits::kMostPadding);
 
@@ -24,20 +28,25 @@ std::int32_t row_bucket(std::int32_t rows) {
 
 std::optional<BatchBucket> StepGraphs::bucket_of(std::span<const RowRun> runs) const {
   if (parts_.graphs == nullptr || !usable_ || limits_.padding_block < 0 || runs.empty()) return std::nullopt;
+  const std::int32_t verified = 1 + limits_.max_draft_tokens;
   std::int32_t rows = 0, longest = 0;
   std::size_t blocks = 0;
   for (const RowRun& run : runs) {
+    if (run.num_rows() > verified && run.first + run.num_rows() > kShortContext) return std::nullopt;
     rows += run.num_rows();
     longest = std::max(longest, run.num_rows());
     blocks = std::max(blocks, run.blocks.size());
   }
-  if (longest > 1 + limits_.max_draft_tokens || rows > kMaxRows) return std::nullopt;
+  // An attention without multi-query rows has kernels of its own for any prompt.
+  const std::int32_t most = limits_.batch_expansion ? verified : std::max(verified, kShortPrompt);
+  if (longest > most || rows > kMaxRows) return std::nullopt;
   BatchBucket bucket;
-  bucket.max_query_len = longest == 1 ? 1 : 1 + limits_.max_draft_tokens;
+  bucket.max_query_len = longest == 1 ? 1 : longest <= verified ? verified : kShortPrompt;
   // As many sequences as rows can have: a sequence without rows costs nothing, a bucket for each number of them would
   // cost a capture. Each missing row needs a padding sequence that may have it.
   bucket.num_tokens = std::min(row_bucket(rows), limits_.max_batched_tokens);
-  bucket.num_seqs = std::min(bucket.num_tokens, limits_.max_batch_seqs());
+  const std::int32_t most_seqs = longest == 1 ? limits_.max_batch_runs() : limits_.max_batch_seqs();
+  bucket.num_seqs = std::min(bucket.num_tokens, most_seqs);
   const auto seqs = static_cast<std::int32_t>(runs.size());
   bucket.num_tokens = std::min(bucket.num_tokens, rows + (bucket.num_seqs - seqs) * bucket.max_query_len);
   const auto wanted = std::max(static_cast<std::int32_t>(blocks), kLeastBlocks);

@@ -1,5 +1,6 @@
-// runtime/execution/step_graphs.hpp: the model's forward as captured graphs, one a bucket of batches: decode and verify
-// steps are padded up to a bucket and replayed, everything else runs operation by operation. A bucket's first step runs
+// runtime/execution/step_graphs.hpp: the model's forward as captured graphs, one a bucket of batches: steps that
+// decode, verify drafts or begin with short prompts are padded up to a bucket and replayed, everything else runs
+// operation by operation. A bucket's first step runs
 // so too (what it allocates and tunes cannot be captured), its second is captured. Bits are the same either way: rows
 // depend on themselves alone.
 #pragma once

@@ -67,8 +67,36 @@ TEST_F(StepGraphsTest, LongerSequencesHaveWiderTables) {
   EXPECT_EQ(bucket(scheduled)->max_blocks, 32);
 }
 
-TEST_F(StepGraphsTest, PrefillIsNotCaptured) {
-  EXPECT_EQ(bucket(decoding(1, 0, 2)), std::nullopt);
+TEST_F(StepGraphsTest, ShortPromptsAreCapturedWithWhatDecodesBesideThem) {
+  auto scheduled = decoding(100);
+  const auto prompt = [&](std::int32_t rows, std::int32_t before) {
+    Sequence& sequence = *scheduled[42].sequence;
+    sequence.tokens.assign(static_cast<std::size_t>(before + rows), 3);
+    sequence.num_computed = before;
+    sequence.blocks.assign(static_cast<std::size_t>(before + rows) / 4 + 1, 7);
+    scheduled[42].num_new_tokens = rows;
+  };
+  prompt(9, 0);
+  EXPECT_EQ(bucket(scheduled), (BatchBucket{112, 101, 64, 16}));  // a full batch has room for a sequence of padding
+  prompt(30, 0);
+  EXPECT_EQ(bucket(scheduled), (BatchBucket{160, 101, 64, 16}));
+  prompt(64, 448);
+  EXPECT_EQ(bucket(scheduled), (BatchBucket{192, 101, 64, 256}));
+  limits.batch_expansion = true;  // an attention without multi-query rows
+  EXPECT_EQ(bucket(scheduled), std::nullopt);
+  limits.batch_expansion = false;
+  prompt(65, 0);
+  EXPECT_EQ(bucket(scheduled), std::nullopt);
+  prompt(64, 449);  // of a longer sequence
+  EXPECT_EQ(bucket(scheduled), std::nullopt);
+}
+
+TEST_F(StepGraphsTest, LongPromptsAreNotCaptured) {
+  auto scheduled = decoding(1);
+  scheduled[0].sequence->tokens.assign(65, 3);
+  scheduled[0].sequence->num_computed = 0;
+  scheduled[0].num_new_tokens = 65;
+  EXPECT_EQ(bucket(scheduled), std::nullopt);
   EXPECT_EQ(bucket({}), std::nullopt);
   parts.graphs = nullptr;
   EXPECT_EQ(bucket(decoding(1)), std::nullopt);
