@@ -9,12 +9,6 @@ SequenceEdits::SequenceEdits(const SamplingParams& params, std::span<const std::
     : params_(&params),
       counts_(params.repetition_penalty != 1.0f || params.frequency_penalty != 0.0f ||
               params.presence_penalty != 0.0f) {
-  std::vector<std::int32_t> tokens;
-  if (counts_) tokens.assign(prompt.begin(), prompt.end());
-  for (const auto& [token, bias] : params.logit_bias) tokens.push_back(token);
-  std::ranges::sort(tokens);
-  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
-  for (const std::int32_t token : tokens) place_of(token);
   for (const auto& [token, bias] : params.logit_bias) edits_[place_of(token)].bias = bias;
   if (!counts_) return;
   for (const std::int32_t token : prompt) edits_[place_of(token)].repetition = params.repetition_penalty;
@@ -22,13 +16,27 @@ SequenceEdits::SequenceEdits(const SamplingParams& params, std::span<const std::
 
 // Where the token's edit is; one that leaves the logit alone is put there if it has none.
 std::size_t SequenceEdits::place_of(std::int32_t token) {
-  auto at = std::ranges::lower_bound(by_token_, token, {}, &Place::token);
-  if (at == by_token_.end() || at->token != token) {
-    at = by_token_.insert(at, {token, static_cast<std::int32_t>(edits_.size())});
+  if (2 * edits_.size() >= table_.size()) grow_table();
+  std::int32_t& place = table_[slot_of(token)];
+  if (place < 0) {
+    place = static_cast<std::int32_t>(edits_.size());
     edits_.push_back({token, 0.0f, 1.0f, 0.0f});
     generated_.push_back(0);
   }
-  return static_cast<std::size_t>(at->index);
+  return static_cast<std::size_t>(place);
+}
+
+// The slot that the token has or is to get.
+std::size_t SequenceEdits::slot_of(std::int32_t token) const {
+  const std::size_t mask = table_.size() - 1;
+  std::size_t slot = static_cast<std::uint32_t>(token) * std::uint32_t{2654435761} >> 7 & mask;
+  while (table_[slot] >= 0 && edits_[static_cast<std::size_t>(table_[slot])].token != token) slot = (slot + 1) & mask;
+  return slot;
+}
+
+void SequenceEdits::grow_table() {
+  table_.assign(std::max<std::size_t>(16, 2 * table_.size()), -1);
+  for (std::size_t i = 0; i < edits_.size(); ++i) table_[slot_of(edits_[i].token)] = static_cast<std::int32_t>(i);
 }
 
 void SequenceEdits::add_generated(std::int32_t token) {

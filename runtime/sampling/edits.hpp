@@ -34,15 +34,16 @@ class SequenceEdits {
 
  private:
   std::size_t place_of(std::int32_t token);
+  std::size_t slot_of(std::int32_t token) const;
+  void grow_table();
 
   const SamplingParams* params_;
   bool counts_;  // some penalty is wanted
   std::vector<LogitEdit> edits_;
   std::vector<std::int32_t> generated_;  // parallel: how often the token was generated
-  struct Place {
-    std::int32_t token, index;
-  };
-  std::vector<Place> by_token_;  // where a token is in both, ascending by token
+  // Where a token is in both: a hash table with open addressing, at most half full, -1 where nothing is. Each token of
+  // each sequence is looked up in it, out of cold memory.
+  std::vector<std::int32_t> table_;
   std::vector<std::int32_t> changes_;
 };
 
