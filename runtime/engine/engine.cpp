@@ -65,7 +65,10 @@ void Engine::run() {
     } catch (const std::exception& exception) {
       step_failed(exception);
     }
-    if (!execution_.computes_behind()) write_texts();
+    if (!execution_.computes_behind()) {
+      trace_.phase("text");
+      write_texts();
+    }
     check_required_parts();
     drop_ended();
     if (live_.empty()) drafting_.observe({}, ended_ids_, nullptr);  // there may be no next step to tell them in
@@ -205,8 +208,9 @@ void Engine::step() {
   const StepWork work{step_id, rows_.runs(), row_work_.draws(), row_work_.scores(), ended_ids_};
   execution_.launch(work, [this] { trace_.phase("sample"); });
   if (execution_.computes_behind()) {
-    trace_.phase("stream");
+    trace_.phase("text");
     write_texts();  // of the step before, while the device computes this one
+    trace_.phase("stream");
     send_outbox();
     trace_.phase("wait");
   }

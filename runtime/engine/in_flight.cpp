@@ -86,8 +86,7 @@ class PromptLeaders {
 
 }  // namespace
 
-std::vector<Sequence*> without_followers(const std::deque<std::shared_ptr<Sequence>>& live,
-                                                         std::int32_t block_size) {
+std::vector<Sequence*> without_followers(const std::deque<std::shared_ptr<Sequence>>& live, std::int32_t block_size) {
   std::vector<Sequence*> result;
   result.reserve(live.size());
   // Thousands may wait, each with its node.

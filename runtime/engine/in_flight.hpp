@@ -15,7 +15,6 @@ namespace mortise {
 // prefix that an earlier one of at least their priority computes next: the same block, or for completions of one prompt
 // the rest of that. They wait only for what is at least half of
 // their own work, and never on a sequence that is itself held back. REQUIRES: SequenceKv::look_up() for all that wait.
-std::vector<Sequence*> without_followers(const std::deque<std::shared_ptr<Sequence>>& live,
-                                                         std::int32_t block_size);
+std::vector<Sequence*> without_followers(const std::deque<std::shared_ptr<Sequence>>& live, std::int32_t block_size);
 
 }  // namespace mortise

@@ -18,8 +18,8 @@ struct Planner::View {
   std::vector<std::uint64_t> ids, arrivals, groups;
   std::vector<std::int32_t> states, num_tokens, num_computed, cached, held, freed, lookahead, priorities;
 
-  View(const std::vector<Sequence*>& live, const EngineLimits& limits,
-       const std::vector<std::int32_t>& lookahead, const UnheldPrefixes& unheld, const KvCache& cache)
+  View(const std::vector<Sequence*>& live, const EngineLimits& limits, const std::vector<std::int32_t>& lookahead,
+       const UnheldPrefixes& unheld, const KvCache& cache)
       : live(live), limits(limits), unheld(unheld), num_free(cache.num_available()), lookahead(lookahead) {
     for (auto* array : {&ids, &arrivals, &groups}) array->resize(live.size());
     for (auto* array : {&states, &num_tokens, &num_computed, &cached, &held, &freed, &priorities}) {

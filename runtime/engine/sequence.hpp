@@ -118,8 +118,8 @@ class Sequence {
   ChoiceTrie::Node guide_node = ChoiceTrie::kRoot;  // where the generated tokens lead in owner->guide
   std::vector<TokenInfo> scores;                    // of prompt tokens, from score_from on
   TextStream text;
-  Delta gathered;                // what was committed and is not sent yet
-  std::size_t num_written = 0;   // tokens of `gathered` whose text is in it
+  Delta gathered;               // what was committed and is not sent yet
+  std::size_t num_written = 0;  // tokens of `gathered` whose text is in it
   Usage usage;
 };
 

@@ -21,8 +21,8 @@ void SequenceKv::look_up(Sequence& sequence) const {
   const bool found_nothing =
       sequence.prefix.num_blocks == 0 && sequence.num_cached == 0 && sequence.tail == kPrefixRoot;
   const PrefixTree& tree = cache_.tree();
-  if (found_nothing && (sequence.scores_completion() ? tree.is_unchanged(sequence.prefix)
-                                                     : tree.still_ends(sequence.prefix))) {
+  if (found_nothing &&
+      (sequence.scores_completion() ? tree.is_unchanged(sequence.prefix) : tree.still_ends(sequence.prefix))) {
     return;
   }
   sequence.prefix = cache_.tree().match(sequence.tokens, sequence.prefix);

@@ -1,5 +1,5 @@
-// runtime/execution/edit_table.hpp: the edits of sequences' logits (sampling/edits.hpp), which stay in device memory from
-// step to step: a step sends what changed. Each sequence has a segment of the table with room for further edits.
+// runtime/execution/edit_table.hpp: the edits of sequences' logits (sampling/edits.hpp), which stay in device memory
+// from step to step: a step sends what changed. Each sequence has a segment of the table with room for further edits.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,9 @@ class EditTable {
  private:
   struct Segment {
     std::int32_t begin = 0;
-    std::int32_t size_class = 0;       // it has room for kLeast << size_class edits
-    std::size_t num_edits = 0;         // that were sent,
-    std::size_t num_changes = 0;       // with so many of the sequence's changes
+    std::int32_t size_class = 0;  // it has room for kLeast << size_class edits
+    std::size_t num_edits = 0;    // that were sent,
+    std::size_t num_changes = 0;  // with so many of the sequence's changes
   };
   bool try_assign(std::span<const RowEdits> rows);
   Segment* find(const RowEdits& row);
@@ -48,9 +48,9 @@ class EditTable {
   DeviceBuffer memory_;
   LogitEdit* data_ = nullptr;
   std::int64_t size_ = 0, used_ = 0;
-  std::unordered_map<std::uint64_t, Segment> segments_;   // by sequence
-  std::vector<Segment> of_rows_;                          // without a sequence: until the next call
-  std::vector<std::vector<std::int32_t>> free_;           // by size class, where they begin
+  std::unordered_map<std::uint64_t, Segment> segments_;  // by sequence
+  std::vector<Segment> of_rows_;                         // without a sequence: until the next call
+  std::vector<std::vector<std::int32_t>> free_;          // by size class, where they begin
   std::vector<std::int32_t> begins_, counts_, places_, stale_;
   std::vector<LogitEdit> updates_;
 };

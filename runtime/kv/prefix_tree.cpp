@@ -82,8 +82,7 @@ std::optional<BlockId> PrefixTree::find(BlockId parent, std::span<const std::int
   return find(parent, tokens, key_of(parent, tokens));
 }
 
-std::optional<BlockId> PrefixTree::find(BlockId parent, std::span<const std::int32_t> tokens,
-                                        std::uint64_t key) const {
+std::optional<BlockId> PrefixTree::find(BlockId parent, std::span<const std::int32_t> tokens, std::uint64_t key) const {
   const auto at = table_.find(key);
   if (at == table_.end()) return std::nullopt;
   const BlockId block = at->second;

@@ -45,7 +45,9 @@ class PrefixTree {
   // time. False where it cannot tell.
   bool still_ends(PrefixPath& path) const;
   // The same, and nothing at all was made behind it: closest_child() has its answer again, too.
-  bool is_unchanged(const PrefixPath& path) const { return is_there(path) && path.missed_at > child_made_at(path.last); }
+  bool is_unchanged(const PrefixPath& path) const {
+    return is_there(path) && path.missed_at > child_made_at(path.last);
+  }
   // The path's blocks, first to last. REQUIRES: the path is there.
   std::vector<BlockId> blocks(const PrefixPath& path) const;
 

@@ -15,8 +15,8 @@ namespace mortise {
 using LogitEdit = mortise_logit_edit;
 
 // The edits of a sequence's next row. They are changed when a token comes, so that a step costs what differs and not
-// the whole history; a device keeps a copy, for which changes() tells the difference. An edit stays where it is. Penalties follow vLLM: repetition counts prompt and output, frequency and presence the output
-// alone.
+// the whole history; a device keeps a copy, for which changes() tells the difference. An edit stays where it is.
+// Penalties follow vLLM: repetition counts prompt and output, frequency and presence the output alone.
 class SequenceEdits {
  public:
   // `params` outlives this.

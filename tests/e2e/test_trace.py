@@ -11,7 +11,7 @@ import pytest
 from conftest import MORTISE, SOURCE, run_mortise
 
 SCHEMA = json.loads((SOURCE / "tests/unit/trace/trace_schema.json").read_text())
-PHASES = ["inbox", "plan", "propose", "build", "forward", "sample", "commit", "stream"]
+PHASES = ["inbox", "plan", "propose", "build", "forward", "sample", "commit", "text", "stream"]
 
 
 def check_trace(path, whole=True):

@@ -154,16 +154,16 @@ cudaError_t launch_add(ElementType type, Rows a, Rows b, Rows out, std::int64_t 
 cudaError_t launch_gather(const GatherArgs& args, cudaStream_t stream) {
   if (args.rows == 0 || args.row_bytes == 0) return cudaSuccess;
   const std::size_t word = word_bytes(args);
-  const auto kernel = word == 16 ? gather_kernel<uint4>
-                                 : (word == 4 ? gather_kernel<std::uint32_t> : gather_kernel<std::uint16_t>);
+  const auto kernel =
+      word == 16 ? gather_kernel<uint4> : (word == 4 ? gather_kernel<std::uint32_t> : gather_kernel<std::uint16_t>);
   return launch_overlapped(kernel, static_cast<unsigned>(args.rows), kThreads, 0, stream, args);
 }
 
 cudaError_t launch_scatter(const ScatterArgs& args, cudaStream_t stream) {
   if (args.rows == 0 || args.row_bytes == 0) return cudaSuccess;
   const std::size_t word = word_bytes(args);
-  const auto kernel = word == 16 ? scatter_kernel<uint4>
-                                 : (word == 4 ? scatter_kernel<std::uint32_t> : scatter_kernel<std::uint16_t>);
+  const auto kernel =
+      word == 16 ? scatter_kernel<uint4> : (word == 4 ? scatter_kernel<std::uint32_t> : scatter_kernel<std::uint16_t>);
   const std::int64_t words = args.rows * args.row_bytes / static_cast<std::int64_t>(word);
   return launch_overlapped(kernel, static_cast<unsigned>((words + kThreads - 1) / kThreads), kThreads, 0, stream, args);
 }

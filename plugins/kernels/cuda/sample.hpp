@@ -24,9 +24,9 @@ struct SampleArgs {
   const float *top_ps, *min_ps;
   const std::uint64_t* keys;
   const std::int64_t* positions;
-  const LogitEdit* edits;  // 16-byte aligned; tokens outside of the vocabulary are ignored
+  const LogitEdit* edits;                         // 16-byte aligned; tokens outside of the vocabulary are ignored
   const std::int32_t *edit_begins, *edit_counts;  // begins null: no edits
-  const std::int32_t* allowed_index;  // null: all tokens are allowed
+  const std::int32_t* allowed_index;              // null: all tokens are allowed
   const std::uint32_t* allowed_masks;
   std::int32_t* tokens;
   float* logprobs;  // may be null

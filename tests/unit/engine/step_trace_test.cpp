@@ -107,8 +107,8 @@ TEST_F(StepTraceTest, EveryEventHasTheFieldsThatViewersNeed) {
 }
 
 TEST_F(StepTraceTest, PhasesLieInOrderInsideTheirStepWithoutGapsOrOverlap) {
-  const std::vector<std::string> phases = {"inbox",   "plan",   "propose", "build",
-                                           "forward", "sample", "commit",  "stream"};
+  const std::vector<std::string> phases = {"inbox",  "plan",   "propose", "build", "forward",
+                                           "sample", "commit", "text",    "stream"};
   std::int64_t step_end = 0, phase_end = 0;
   std::size_t num_steps = 0, next_phase = phases.size();
   for (const json& event : run(8, 1)) {

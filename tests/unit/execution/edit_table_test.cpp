@@ -108,7 +108,7 @@ TEST_F(EditTableTest, KeepsItsWordWhileSequencesComeGrowPauseAndEnd) {
     for (const std::uint64_t id : ended) live.erase(id);
     table_.end(ended);
   }
-  EXPECT_GT(table_.size(), first_size);         // it grew
+  EXPECT_GT(table_.size(), first_size);             // it grew
   EXPECT_LE(table_.size(), std::int64_t{1} << 17);  // and used again what was given back
 }
 

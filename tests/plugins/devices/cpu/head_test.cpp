@@ -79,8 +79,8 @@ struct Draws {
   std::vector<std::int32_t> top_ks = {0, 0, 0, 40, 0, 1, -1};
   std::vector<std::uint64_t> keys = {1, 2, 3, 4, 5, 6, 0xffffffffffffffff};
   std::vector<std::int64_t> positions = {0, 1, 77, 77, 1ll << 33, 5, 6};
-  std::vector<mortise_logit_edit> edits = {{0, 0, 0.9f, 0.5f}, {}, {77, -INFINITY, 1, 0}, {5, 5, 1.2f, 0},
-                                           {4999, 2, 1, 1}};
+  std::vector<mortise_logit_edit> edits = {
+      {0, 0, 0.9f, 0.5f}, {}, {77, -INFINITY, 1, 0}, {5, 5, 1.2f, 0}, {4999, 2, 1, 1}};
   std::vector<std::int32_t> edit_begins = {0, 2, 0, 0, 4, 0, 0}, edit_counts = {0, 2, 0, 0, 1, 0, 1};
   std::vector<std::int32_t> allowed_index = {-1, -1, -1, 1, -1, 0, -1};
   std::vector<std::uint32_t> allowed_masks = std::vector<std::uint32_t>(2 * ((kVocab + 31) / 32), 0xf0f0f0f0u);

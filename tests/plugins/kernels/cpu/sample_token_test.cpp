@@ -77,8 +77,8 @@ Case random_case(std::mt19937& rng, std::size_t vocab) {
   c.position = rng() % 3000;
   if (rng() % 3 == 0) {
     for (std::size_t id = 0; id < vocab; id += 1 + rng() % 50) {
-      c.edits.push_back({static_cast<std::int32_t>(id), pick(0, 0, 1.5, -100, -INFINITY), pick(1, 1, 1.3, 0.8),
-                         pick(0, 0.6, -0.5)});
+      c.edits.push_back(
+          {static_cast<std::int32_t>(id), pick(0, 0, 1.5, -100, -INFINITY), pick(1, 1, 1.3, 0.8), pick(0, 0.6, -0.5)});
     }
     std::ranges::shuffle(c.edits, rng);
   }
