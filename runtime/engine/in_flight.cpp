@@ -3,7 +3,8 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <memory_resource>
+#include <bitset>
+#include <optional>
 #include <unordered_map>
 
 namespace mortise {
@@ -59,11 +60,24 @@ bool pays(const Sequence& leader, Sequence& follower, std::int32_t block_size) {
   return 2 * (common - follower.start()) >= follower.num_to_run() - follower.start();
 }
 
+// Tells keys that were added once from those that may have been added twice. Thousands wait, few begin alike.
+class SeenTwice {
+ public:
+  void add(std::uint64_t key) {
+    if (once_[place(key)]) twice_.set(place(key));
+    once_.set(place(key));
+  }
+  bool has(std::uint64_t key) const { return twice_[place(key)]; }
+
+ private:
+  static constexpr std::size_t kPlaces = 1 << 16;
+  static std::size_t place(std::uint64_t key) { return key % kPlaces; }
+  std::bitset<kPlaces> once_, twice_;
+};
+
 // The completions whose prompt is computed in this step or a later one, by that prompt.
 class PromptLeaders {
  public:
-  explicit PromptLeaders(std::pmr::memory_resource* memory) : leaders_(memory) {}
-
   // Whether `sequence` waits for another one's prompt.
   bool waits(Sequence& sequence) const {
     if (!sequence.scores_completion() || sequence.running() || num_prompt_left(sequence) < 1) return false;
@@ -81,7 +95,7 @@ class PromptLeaders {
   }
 
  private:
-  std::pmr::unordered_map<std::uint64_t, const Sequence*> leaders_;
+  std::unordered_map<std::uint64_t, const Sequence*> leaders_;
 };
 
 }  // namespace
@@ -89,15 +103,20 @@ class PromptLeaders {
 std::vector<Sequence*> without_followers(const std::deque<std::shared_ptr<Sequence>>& live, std::int32_t block_size) {
   std::vector<Sequence*> result;
   result.reserve(live.size());
-  // Thousands may wait, each with its node.
-  std::pmr::monotonic_buffer_resource memory(live.size() * 64);
-  std::pmr::unordered_map<std::uint64_t, const Sequence*> leaders(&memory);
-  leaders.reserve(live.size());
-  PromptLeaders prompts(&memory);
-  for (const auto& sequence : live) {
-    const bool computes_a_block = (sequence->start() / block_size + 1) * block_size <= sequence->num_to_run();
-    if (computes_a_block && sequence->publishes) {
-      const auto [at, is_first] = leaders.try_emplace(next_block_key(*sequence, block_size), sequence.get());
+  std::unordered_map<std::uint64_t, const Sequence*> leaders;
+  PromptLeaders prompts;
+  SeenTwice seen;
+  std::vector<std::optional<std::uint64_t>> keys(live.size());  // of those that compute and publish a block
+  for (std::size_t i = 0; i < live.size(); ++i) {
+    Sequence& sequence = *live[i];
+    if ((sequence.start() / block_size + 1) * block_size > sequence.num_to_run() || !sequence.publishes) continue;
+    keys[i] = next_block_key(sequence, block_size);
+    seen.add(*keys[i]);
+  }
+  for (std::size_t i = 0; i < live.size(); ++i) {
+    const std::shared_ptr<Sequence>& sequence = live[i];
+    if (keys[i] && seen.has(*keys[i])) {
+      const auto [at, is_first] = leaders.try_emplace(*keys[i], sequence.get());
       const Sequence& leader = *at->second;
       const bool waits = !is_first && !sequence->running() && leader.priority <= sequence->priority &&
                          scores_for(leader, *sequence) && pays(leader, *sequence, block_size);

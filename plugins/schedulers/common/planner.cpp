@@ -20,7 +20,8 @@ Planner::Planner(const mortise_schedule_view& view, const Limits& limits, std::s
       new_tokens_(static_cast<std::size_t>(view.num_seqs), 0),
       drafts_(static_cast<std::size_t>(view.num_seqs), 0),
       is_preempted_(static_cast<std::size_t>(view.num_seqs), 0),
-      cached_free_(view) {
+      cached_free_(view),
+      drafts_wanted_(std::any_of(view.lookahead, view.lookahead + view.num_seqs, [](int32_t n) { return n > 0; })) {
   if (!cuts_drafts_) drafts_.assign(view.lookahead, view.lookahead + view.num_seqs);
   order_.reserve(order.size());
   keep_free_.reserve(order.size());
@@ -215,13 +216,16 @@ void Planner::plan() {
   for (const int32_t i : order_) {
     if (running(i) && remaining(i) == 1) serve(i);
   }
-  for (const int32_t i : order_) grant_drafts(i);
+  if (drafts_wanted_) {
+    for (const int32_t i : order_) grant_drafts(i);
+  }
   admit_urgent();
   for (const int32_t i : order_) {
     if (running(i) && remaining(i) > 1) serve(i);
   }
   // Whoever preempts is short of blocks: what is left of them belongs to it.
   if (preempted_.empty()) admit_waiting();
+  if (!drafts_wanted_) return;
   for (const int32_t i : order_) {
     if (drafts_[i] == 0) grant_drafts(i);
   }

@@ -80,6 +80,7 @@ class Planner {
   std::vector<int32_t> preempted_;   // indices, in the order of preemption
   std::vector<char> is_preempted_;   // by index of the view
   CachedFreeBlocks cached_free_;     // counts what those that the plan starts take
+  const bool drafts_wanted_;         // by any sequence
 };
 
 }  // namespace mortise::scheduling

@@ -63,7 +63,7 @@ TEST(PluginFile, AnotherMajorIsRefusedWithTheNumbers) {
 TEST(PluginFile, AnotherMinorIsRefusedWithTheNumbers) {
   EXPECT_THAT(refusal(bad("newer_minor")),
               AllOf(HasSubstr("plugin ABI 0.6"), HasSubstr("takes 0.5 only; rebuild it with")));
-  EXPECT_THAT(refusal(bad("older_minor")), AllOf(HasSubstr("plugin ABI 0.3"), HasSubstr("rebuild it")));
+  EXPECT_THAT(refusal(bad("older_minor")), AllOf(HasSubstr("plugin ABI 0.4"), HasSubstr("rebuild it")));
 }
 
 TEST(PluginFile, WrongSymbolSetsAreRefusedWithTheSymbol) {
