@@ -62,12 +62,12 @@ void Engine::run() {
   while (take_inbox()) {
     try {
       step();
+      if (!execution_.computes_behind()) {
+        trace_.phase("text");
+        write_texts();
+      }
     } catch (const std::exception& exception) {
       step_failed(exception);
-    }
-    if (!execution_.computes_behind()) {
-      trace_.phase("text");
-      write_texts();
     }
     check_required_parts();
     drop_ended();
