@@ -17,6 +17,7 @@ enum class ErrorCode {
   kInvalid,           // the caller's mistake: the same request fails again
   kNotFound,          // a name that does not exist here
   kTooLarge,          // valid, but beyond a limit of this pipeline
+  kConflict,          // valid, but for another pipeline than this one
   kOverloaded,        // too much is waiting; the same request may be accepted later
   kDeadlineExceeded,  // the request's own deadline has passed
   kInternal,          // a part broke its contract

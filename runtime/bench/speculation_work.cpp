@@ -81,7 +81,7 @@ void record_requests(Engine& engine, const Assembly& assembly, std::vector<Reque
     if (!requests[i].sampling.seed) requests[i].sampling.seed = i;
   }
   std::promise<std::pair<JobResult, std::optional<Error>>> done;
-  run_job(engine, requests, [&](JobResult result, std::optional<Error> error) {
+  run_job(engine, requests, nullptr, [&](JobResult result, std::optional<Error> error) {
     done.set_value({std::move(result), std::move(error)});
   });
   const auto [result, error] = done.get_future().get();

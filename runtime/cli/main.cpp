@@ -45,6 +45,7 @@ int exit_code_of(ErrorCode code) {
     case ErrorCode::kInvalid:
     case ErrorCode::kNotFound:
     case ErrorCode::kTooLarge:
+    case ErrorCode::kConflict:
     case ErrorCode::kInternal:
       break;
     case ErrorCode::kOverloaded:

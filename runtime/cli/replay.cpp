@@ -206,7 +206,7 @@ class Replay {
       finish(compare_with(*original, result.front(), error ? error->what() : ""));
     };
     try {
-      run_job(pipeline->second->engine, {std::move(*request)}, done);
+      run_job(pipeline->second->engine, {std::move(*request)}, nullptr, done);
     } catch (const Error& error) {
       fail(error.code(), "request {} cannot run here: {}", original->id, error.what());
     }

@@ -66,6 +66,9 @@ struct EngineStats {
   std::int32_t num_free_blocks = 0, num_cached_blocks = 0, num_blocks = 0;
 };
 
+// What a request without a seed runs with.
+std::uint64_t draw_seed();
+
 class Engine {
  public:
   // `parts` are active. Where they have no owner they outlive the engine, as `tokenizer` does. The thread starts here.

@@ -7,14 +7,10 @@
 #include "error.hpp"
 
 namespace mortise {
-namespace {
-
 std::uint64_t draw_seed() {
   thread_local std::random_device device;  // to make one costs 20 us
   return static_cast<std::uint64_t>(device()) << 32 | device();
 }
-
-}  // namespace
 
 void Engine::check(const Request& request) const {
   validate(request.sampling, model_.vocab_size);

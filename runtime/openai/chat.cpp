@@ -5,8 +5,8 @@
 #include "error.hpp"
 #include "openai/answers.hpp"
 #include "openai/body.hpp"
-#include "openai/choice_logprobs.hpp"
 #include "openai/service.hpp"
+#include "openai/work.hpp"
 
 namespace mortise {
 namespace {
@@ -51,10 +51,43 @@ nlohmann::ordered_json logprobs_json(const TokenTexts& texts, const std::vector<
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
+struct ChatOptions {
+  bool logprobs = false, return_token_ids = false, tokens_as_ids = false;
+};
+
+// A role, then texts, then an empty delta with the finish reason.
+class ChatChunks : public ChunkWriter {
+ public:
+  ChatChunks(const Tokenizer& tokenizer, const ChatOptions& options)
+      : options_(options), texts_(tokenizer, options.tokens_as_ids) {}
+
+  void write(const ChoicePlace& place, const Delta& delta, bool begins, std::vector<ChunkChoice>& chunks) override {
+    using Stage = ChunkChoice::Stage;
+    if (begins) chunks.push_back({chunk(place, {{"role", "assistant"}, {"content", ""}}), Stage::kBegun});
+    if (!delta.tokens.empty() || !delta.text.empty()) {
+      nlohmann::ordered_json json = chunk(place, {{"content", delta.text}});
+      if (options_.logprobs) json["logprobs"] = logprobs_json(texts_, delta.tokens);
+      if (options_.return_token_ids) json["token_ids"] = ids_of(delta.tokens);
+      chunks.push_back({std::move(json), Stage::kTokens});
+    }
+    if (delta.finish == FinishReason::kNone) return;
+    nlohmann::ordered_json json = chunk(place, nlohmann::ordered_json::object());
+    json["finish_reason"] = to_string(delta.finish);
+    json["seed"] = delta.seed;
+    chunks.push_back({std::move(json), Stage::kEnded});
+  }
+
+ private:
+  static nlohmann::ordered_json chunk(const ChoicePlace& place, nlohmann::ordered_json delta) {
+    return {{"index", place.index}, {"delta", std::move(delta)}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
+  }
+  const ChatOptions options_;
+  const TokenTexts texts_;
+};
+
 }  // namespace
 
-void Service::chat(const nlohmann::json& json, const AnswerStamp& stamp, std::function<void(Answer)> done) {
-  const Body body(json);
+Work Service::read_chat(const Body& body) const {
   const nlohmann::json messages = read_messages(body.require("messages"));
   if (!info_.chat_template) fail("this pipeline has no chat_template(messages) function; define one in its script");
 
@@ -67,46 +100,43 @@ void Service::chat(const nlohmann::json& json, const AnswerStamp& stamp, std::fu
     request.sampling.max_tokens = static_cast<std::int32_t>(*limit);
   }
   const std::int64_t top = body.integer("top_logprobs", 0, kMaxTopLogprobs).value_or(0);
-  const bool logprobs = body.boolean("logprobs").value_or(false);
-  if (top > 0 && !logprobs) fail("top_logprobs is {}, but logprobs is not true; set it too", top);
-  if (logprobs) request.logprobs = static_cast<std::int32_t>(top);
+  ChatOptions options;
+  options.logprobs = body.boolean("logprobs").value_or(false);
+  if (top > 0 && !options.logprobs) fail("top_logprobs is {}, but logprobs is not true; set it too", top);
+  if (options.logprobs) request.logprobs = static_cast<std::int32_t>(top);
   read_scheduling(body, request);
-  const bool return_token_ids = body.boolean("return_token_ids").value_or(false);
-  const bool tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
+  options.return_token_ids = body.boolean("return_token_ids").value_or(false);
+  options.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
 
-  if (logprobs) {
+  if (options.logprobs) {
     check_logprobs(static_cast<std::size_t>(request.sampling.n), max_generated(request.sampling, request.prompt.size()),
                    *request.logprobs);
   }
-  const bool choice_logprobs = read_choice_logprobs(body, request.sampling);
-  const auto make = [this, stamp, logprobs, return_token_ids, tokens_as_ids](const JobResult& result,
-                                                                             const ChoiceLogprobs& guided) {
-    const TokenTexts texts(tokenizer_, tokens_as_ids);
-    nlohmann::ordered_json answer = answer_head("chatcmpl", "chat.completion", info_, stamp);
-    auto choices = nlohmann::ordered_json::array();
+  Work work{.id_prefix = "chatcmpl", .object = "chat.completion", .chunk_object = "chat.completion.chunk"};
+  if (read_choice_logprobs(body, request.sampling)) {
+    work.num_guided_lists = static_cast<std::size_t>(request.sampling.n);
+  }
+  work.requests.push_back(std::move(request));
+  work.write = [this, options](JobResult& result, const ChoiceLogprobs& guided, nlohmann::ordered_json& answer) {
+    const TokenTexts texts(tokenizer_, options.tokens_as_ids);
+    nlohmann::ordered_json& choices = answer["choices"] = nlohmann::ordered_json::array();
     for (const ChoiceResult& choice : result.front()) {
       nlohmann::ordered_json item = {
           {"index", choices.size()},
           {"message", {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}}},
           {"logprobs", nullptr},
           {"finish_reason", to_string(choice.finish)}};
-      if (logprobs) item["logprobs"] = logprobs_json(texts, choice.tokens);
+      if (options.logprobs) item["logprobs"] = logprobs_json(texts, choice.tokens);
       if (!guided.empty()) item["choice_logprobs"] = guided.front();
-      if (return_token_ids) item["token_ids"] = ids_of(choice.tokens);
+      if (options.return_token_ids) item["token_ids"] = ids_of(choice.tokens);
       item["seed"] = choice.seed;
       choices.push_back(std::move(item));
     }
-    answer["choices"] = std::move(choices);
-    answer["usage"] = usage_json(result, stamp);
-    return answer;
   };
-  const auto n = static_cast<std::size_t>(request.sampling.n);
-  std::vector<Request> requests{std::move(request)};
-  run_job_with_choices(engine_, std::move(requests), choice_logprobs ? n : 0,
-                       [make, done = std::move(done)](const JobResult& result, const ChoiceLogprobs& guided,
-                                                      const std::optional<Error>& error) {
-                         done(make_answer(error, [&] { return make(result, guided); }));
-                       });
+  work.chunks = [this, options]() -> std::unique_ptr<ChunkWriter> {
+    return std::make_unique<ChatChunks>(tokenizer_, options);
+  };
+  return work;
 }
 
 }  // namespace mortise

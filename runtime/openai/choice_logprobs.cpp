@@ -106,12 +106,13 @@ bool read_choice_logprobs(const Body& body, const SamplingParams& sampling) {
   return wanted;
 }
 
-void run_job_with_choices(Engine& engine, std::vector<Request> requests, std::size_t n,
-                          std::function<void(JobResult, ChoiceLogprobs, std::optional<Error>)> done) {
+Abort run_job_with_choices(Engine& engine, std::vector<Request> requests, std::size_t n, AnswerObserver* observer,
+                           std::function<void(JobResult, ChoiceLogprobs, std::optional<Error>)> done) {
   if (n == 0) {
-    return run_job(engine, std::move(requests), [done = std::move(done)](JobResult result, std::optional<Error> error) {
-      done(std::move(result), {}, std::move(error));
-    });
+    return run_job(engine, std::move(requests), observer,
+                   [done = std::move(done)](JobResult result, std::optional<Error> error) {
+                     done(std::move(result), {}, std::move(error));
+                   });
   }
   const auto halves = std::make_shared<Halves>();
   halves->work = make_work(engine, requests, n);
@@ -123,10 +124,14 @@ void run_job_with_choices(Engine& engine, std::vector<Request> requests, std::si
   };
   // The answers first: their prompts are then in the cache, or on the way there. Where the engine takes a prompt with
   // its choices it takes each of them behind it.
-  run_job(engine, std::move(requests), take(&Halves::answers));
+  Abort answers = run_job(engine, std::move(requests), observer, take(&Halves::answers));
   RequestSeries scores{halves->work->choices.size(),
                        [work = halves->work](std::size_t index) { return make_request(*work, index); }};
-  run_job(engine, std::move(scores), kMaxOpenTokens, take(&Halves::scores));
+  Abort choices = run_job(engine, std::move(scores), kMaxOpenTokens, take(&Halves::scores));
+  return [answers = std::move(answers), choices = std::move(choices)] {
+    if (answers) answers();
+    if (choices) choices();
+  };
 }
 
 }  // namespace mortise

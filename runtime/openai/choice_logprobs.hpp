@@ -22,7 +22,7 @@ bool read_choice_logprobs(const Body& body, const SamplingParams& sampling);
 
 // As run_job(): what becomes of the requests and of their choices, once both have ended. Each of `n` answers to a
 // request is to have its list; 0: the lists are not wanted, and nothing else is run. Throws when that were too much.
-void run_job_with_choices(Engine& engine, std::vector<Request> requests, std::size_t n,
-                          std::function<void(JobResult, ChoiceLogprobs, std::optional<Error> error)> done);
+Abort run_job_with_choices(Engine& engine, std::vector<Request> requests, std::size_t n, AnswerObserver* observer,
+                           std::function<void(JobResult, ChoiceLogprobs, std::optional<Error> error)> done);
 
 }  // namespace mortise

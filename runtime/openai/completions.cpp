@@ -1,12 +1,13 @@
 // POST /v1/completions: text or token ids in, text out; many prompts, n choices, echo, log probabilities.
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "error.hpp"
 #include "openai/answers.hpp"
 #include "openai/body.hpp"
-#include "openai/choice_logprobs.hpp"
 #include "openai/service.hpp"
+#include "openai/work.hpp"
 #include "tokenizer/incremental_decoder.hpp"
 
 namespace mortise {
@@ -92,11 +93,13 @@ class LogprobLists {
     put(info.id, info.logprob);
     top_.push_back(std::move(alternatives));
   }
-  nlohmann::ordered_json json() && {
-    return {{"tokens", std::move(tokens_)},
-            {"token_logprobs", std::move(logprobs_)},
-            {"top_logprobs", std::move(top_)},
-            {"text_offset", std::move(offsets_)}};
+  // The lists of what was added since the last call.
+  nlohmann::ordered_json take() {
+    const auto list = [](nlohmann::ordered_json& from) { return std::exchange(from, nlohmann::ordered_json::array()); };
+    return {{"tokens", list(tokens_)},
+            {"token_logprobs", list(logprobs_)},
+            {"top_logprobs", list(top_)},
+            {"text_offset", list(offsets_)}};
   }
 
  private:
@@ -128,30 +131,67 @@ struct PromptText {
   DecodedPrefix before;  // of what is not echoed
 };
 
-nlohmann::ordered_json choice_json(const Tokenizer& tokenizer, const CompletionOptions& options, std::size_t index,
-                                   const PromptText& prompt, const ChoiceResult& choice) {
-  nlohmann::ordered_json json = {{"index", index},
-                                 {"text", prompt.echoed + choice.text},
-                                 {"finish_reason", to_string(choice.finish)},
-                                 {"logprobs", nullptr}};
-  if (options.logprobs) {
-    LogprobLists lists(tokenizer, options, prompt.before);
-    if (options.echo) {
-      lists.add_unscored(prompt.first);
-      for (const TokenInfo& info : choice.prompt) lists.add(info);
-    }
-    for (const TokenInfo& info : choice.tokens) lists.add(info);
-    json["logprobs"] = std::move(lists).json();
+// Writes the parts of one choice, in order: a whole answer is one part.
+class CompletionChoice {
+ public:
+  CompletionChoice(const Tokenizer& tokenizer, const CompletionOptions& options, const PromptText& prompt)
+      : options_(options), prompt_(prompt) {
+    if (options.logprobs) lists_.emplace(tokenizer, options, prompt.before);
   }
-  if (options.return_token_ids) json["token_ids"] = ids_of(choice.tokens);
-  json["seed"] = choice.seed;
-  return json;
-}
+
+  nlohmann::ordered_json json(std::size_t index, bool begins, const std::vector<TokenInfo>& prompt,
+                              const std::vector<TokenInfo>& tokens, const std::string& text, FinishReason finish) {
+    const bool ends = finish != FinishReason::kNone;
+    nlohmann::ordered_json json = {{"index", index},
+                                   {"text", begins ? prompt_.echoed + text : text},
+                                   {"finish_reason", ends ? nlohmann::ordered_json(to_string(finish)) : nullptr},
+                                   {"logprobs", nullptr}};
+    if (lists_) {
+      if (begins && options_.echo) {
+        lists_->add_unscored(prompt_.first);
+        for (const TokenInfo& info : prompt) lists_->add(info);
+      }
+      for (const TokenInfo& info : tokens) lists_->add(info);
+      json["logprobs"] = lists_->take();
+    }
+    if (options_.return_token_ids) json["token_ids"] = ids_of(tokens);
+    return json;
+  }
+
+ private:
+  const CompletionOptions& options_;
+  const PromptText& prompt_;
+  std::optional<LogprobLists> lists_;
+};
+
+class CompletionChunks : public ChunkWriter {
+ public:
+  CompletionChunks(const Tokenizer& tokenizer, std::shared_ptr<const CompletionOptions> options)
+      : options_(std::move(options)) {
+    for (const auto& ids : options_->prompts) prompts_.emplace_back(tokenizer, *options_, ids);
+    for (std::size_t i = 0; i < prompts_.size() * options_->n; ++i) {
+      choices_.emplace_back(tokenizer, *options_, prompts_[i / options_->n]);
+    }
+  }
+  void write(const ChoicePlace& place, const Delta& delta, bool begins, std::vector<ChunkChoice>& chunks) override {
+    nlohmann::ordered_json json =
+        choices_[place.index].json(place.index, begins, delta.prompt, delta.tokens, delta.text, delta.finish);
+    const bool ends = delta.finish != FinishReason::kNone;
+    if (ends) json["seed"] = delta.seed;
+    using Stage = ChunkChoice::Stage;
+    const bool empty = delta.tokens.empty() && delta.text.empty();
+    chunks.push_back({std::move(json), ends ? Stage::kEnded : empty ? Stage::kBegun : Stage::kTokens});
+  }
+
+ private:
+  const std::shared_ptr<const CompletionOptions> options_;
+  std::deque<PromptText> prompts_;
+  std::deque<CompletionChoice> choices_;
+};
 
 }  // namespace
 
-void Service::complete(const nlohmann::json& json, const AnswerStamp& stamp, std::function<void(Answer)> done) {
-  const Body body(json);
+Work Service::read_completion(const Body& body) const {
   auto options = std::make_shared<CompletionOptions>(read_options(body, tokenizer_));
   SamplingParams sampling = read_sampling(body, info_.defaults);
   options->skip_special_tokens = sampling.skip_special_tokens;
@@ -167,7 +207,8 @@ void Service::complete(const nlohmann::json& json, const AnswerStamp& stamp, std
   if (options->logprobs) {
     check_logprobs(options->prompts.size() * static_cast<std::size_t>(sampling.n), most_tokens, *options->logprobs);
   }
-  std::vector<Request> requests;
+  Work work{.id_prefix = "cmpl", .object = "text_completion", .chunk_object = "text_completion"};
+  work.num_guided_lists = choice_logprobs ? options->n : 0;
   for (const std::vector<std::int32_t>& prompt : options->prompts) {
     Request request;
     request.prompt = prompt;
@@ -175,29 +216,26 @@ void Service::complete(const nlohmann::json& json, const AnswerStamp& stamp, std
     request.logprobs = ranks ? std::optional(options->logprobs.value_or(0)) : options->logprobs;
     if (options->echo && options->logprobs) request.score_from = 1;
     read_scheduling(body, request);
-    requests.push_back(std::move(request));
+    work.requests.push_back(std::move(request));
   }
-  const auto make = [this, stamp, options](JobResult result, const ChoiceLogprobs& guided) {
-    nlohmann::ordered_json answer = answer_head("cmpl", "text_completion", info_, stamp);
-    auto choices = nlohmann::ordered_json::array();
-    nlohmann::ordered_json usage = usage_json(result, stamp);  // of all that were generated
+  work.write = [this, options](JobResult& result, const ChoiceLogprobs& guided, nlohmann::ordered_json& answer) {
+    nlohmann::ordered_json& choices = answer["choices"] = nlohmann::ordered_json::array();
     for (std::size_t i = 0; i < result.size(); ++i) {
       keep_best(result[i], options->n);
       const PromptText prompt(tokenizer_, *options, options->prompts[i]);
       for (const ChoiceResult& choice : result[i]) {
-        choices.push_back(choice_json(tokenizer_, *options, choices.size(), prompt, choice));
+        choices.push_back(CompletionChoice(tokenizer_, *options, prompt)
+                              .json(choices.size(), true, choice.prompt, choice.tokens, choice.text, choice.finish));
+        choices.back()["seed"] = choice.seed;
         if (!guided.empty()) choices.back()["choice_logprobs"] = guided[i];
       }
     }
-    answer["choices"] = std::move(choices);
-    answer["usage"] = std::move(usage);
-    return answer;
   };
-  run_job_with_choices(engine_, std::move(requests), choice_logprobs ? options->n : 0,
-                       [make, done = std::move(done)](JobResult result, const ChoiceLogprobs& guided,
-                                                      const std::optional<Error>& error) {
-                         done(make_answer(error, [&] { return make(std::move(result), guided); }));
-                       });
+  work.chunks = [this, options, ranks]() -> std::unique_ptr<ChunkWriter> {
+    if (ranks) fail("best_of is more than n: which choices are the best is known at the end alone; leave out stream");
+    return std::make_unique<CompletionChunks>(tokenizer_, options);
+  };
+  return work;
 }
 
 }  // namespace mortise

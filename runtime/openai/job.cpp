@@ -1,7 +1,9 @@
 #include "openai/job.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "error.hpp"
@@ -15,9 +17,13 @@ struct Job {
   std::optional<Error> error;
   std::size_t open = 0;  // choices that have not finished
   JobDone done;
+  AnswerObserver* observer = nullptr;
+  const std::chrono::steady_clock::time_point arrival = std::chrono::steady_clock::now();
 
   // A choice as a whole: the requests are submitted with News::kAtTheEnd.
   void take(std::size_t request, Delta&& delta) {
+    ChoiceTimes times{arrival, std::nullopt};
+    if (observer != nullptr) observer->saw(times, delta);
     std::unique_lock lock(mutex);
     ChoiceResult& choice = result[request][static_cast<std::size_t>(delta.choice)];
     choice.tokens = std::move(delta.tokens);
@@ -57,6 +63,17 @@ class Turns : public std::enable_shared_from_this<Turns> {
     }
   }
 
+  // Those that run hear of it, and with the first of them the rest is left out.
+  void abort() {
+    std::vector<RequestId> open;
+    {
+      const std::lock_guard lock(mutex_);
+      aborted_ = true;
+      for (const auto& [index, id] : running_) open.push_back(id);
+    }
+    for (RequestId id : open) engine_.abort(id);
+  }
+
  private:
   std::optional<std::pair<std::size_t, Request>> take_next() {
     const std::lock_guard lock(mutex_);
@@ -82,7 +99,7 @@ class Turns : public std::enable_shared_from_this<Turns> {
       self->take(index, num_tokens, std::move(delta));
     };
     try {
-      engine_.submit(std::move(request), take, News::kAtTheEnd);
+      started(index, engine_.submit(std::move(request), take, News::kAtTheEnd));
     } catch (const Error& error) {  // it passed the checks, so this is for want of something else
       if (error.code() == ErrorCode::kOverloaded && put_back(index, num_tokens)) return false;
       Delta delta;
@@ -92,6 +109,15 @@ class Turns : public std::enable_shared_from_this<Turns> {
       take(std::move(delta));
     }
     return true;
+  }
+
+  void started(std::size_t index, RequestId id) {
+    std::unique_lock lock(mutex_);
+    if (ended_early_.erase(index) > 0) return;
+    running_[index] = id;
+    const bool aborted = aborted_;
+    lock.unlock();
+    if (aborted) engine_.abort(id);
   }
 
   // False: no other request is open, so none would start it.
@@ -112,6 +138,7 @@ class Turns : public std::enable_shared_from_this<Turns> {
       const std::lock_guard lock(mutex_);
       --num_open_;
       open_tokens_ -= num_tokens;
+      if (running_.erase(index) == 0) ended_early_.insert(index);
     }
     start();
   }
@@ -131,18 +158,25 @@ class Turns : public std::enable_shared_from_this<Turns> {
   std::size_t next_ = 0;
   std::vector<std::size_t> refused_;  // indices before next_ that the engine had no room for
   std::size_t num_open_ = 0, open_tokens_ = 0;
+  std::map<std::size_t, RequestId> running_;  // by index
+  std::set<std::size_t> ended_early_;         // before submit() had returned their id
+  bool aborted_ = false;
 };
 
 }  // namespace
 
-void run_job(Engine& engine, std::vector<Request> requests, JobDone done) {
+Abort run_job(Engine& engine, std::vector<Request> requests, AnswerObserver* observer, JobDone done) {
   const auto job = std::make_shared<Job>();
+  job->observer = observer;
   for (const Request& request : requests) {
     job->result.emplace_back(static_cast<std::size_t>(std::max(1, request.sampling.n)));
     job->open += job->result.back().size();
   }
   job->done = std::move(done);
-  if (requests.empty()) return job->done({}, {});
+  if (requests.empty()) {
+    job->done({}, {});
+    return nullptr;
+  }
   std::vector<RequestId> submitted;
   try {
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -154,11 +188,21 @@ void run_job(Engine& engine, std::vector<Request> requests, JobDone done) {
     for (RequestId id : submitted) engine.abort(id);
     throw;
   }
+  return [&engine, submitted = std::move(submitted)] {
+    for (RequestId id : submitted) engine.abort(id);
+  };
 }
 
-void run_job(Engine& engine, RequestSeries requests, std::size_t max_open_tokens, JobDone done) {
-  if (requests.count == 0) return done({}, {});
-  std::make_shared<Turns>(engine, std::move(requests), max_open_tokens, std::move(done))->start();
+Abort run_job(Engine& engine, RequestSeries requests, std::size_t max_open_tokens, JobDone done) {
+  if (requests.count == 0) {
+    done({}, {});
+    return nullptr;
+  }
+  const auto turns = std::make_shared<Turns>(engine, std::move(requests), max_open_tokens, std::move(done));
+  turns->start();
+  return [weak = std::weak_ptr(turns)] {
+    if (const auto there = weak.lock()) there->abort();
+  };
 }
 
 }  // namespace mortise

@@ -8,6 +8,8 @@
 
 #include "engine/engine.hpp"
 #include "error.hpp"
+#include "openai/observer.hpp"
+#include "openai/service.hpp"
 
 namespace mortise {
 
@@ -28,7 +30,8 @@ using JobDone = std::function<void(JobResult, std::optional<Error> error)>;
 
 // Submits all requests, then calls `done` once, on a thread that delivers: with the results, or with the error of the
 // first request that failed. A request that the engine refuses throws here, and those submitted before it are aborted.
-void run_job(Engine& engine, std::vector<Request> requests, JobDone done);
+// `observer` may be null.
+Abort run_job(Engine& engine, std::vector<Request> requests, AnswerObserver* observer, JobDone done);
 
 // Requests of one choice each that are made when their turn comes, so that a body of very many needs memory for some of
 // them alone. `make` may be called on any thread, one call at a time, and again for a request that the engine had no
@@ -45,6 +48,6 @@ inline constexpr std::size_t kMaxOpenTokens = std::size_t{1} << 20;
 // The same for a series: at a time the engine has requests of about `max_open_tokens` prompt tokens of it, at least one
 // request. Where the engine has no room for the next, it waits for those that it has there; without any it fails as
 // overloaded. REQUIRES: engine.check() takes all of them.
-void run_job(Engine& engine, RequestSeries requests, std::size_t max_open_tokens, JobDone done);
+Abort run_job(Engine& engine, RequestSeries requests, std::size_t max_open_tokens, JobDone done);
 
 }  // namespace mortise

@@ -63,7 +63,7 @@ void check(const Engine& engine, const ScoreWork& work) {
 
 }  // namespace
 
-void Service::score(const nlohmann::json& json, const AnswerStamp& stamp, std::function<void(Answer)> done) {
+Abort Service::score(const nlohmann::json& json, const AnswerStamp& stamp, std::function<void(Answer)> done) {
   const auto work = read_work(Body(json), tokenizer_, engine_);
   check(engine_, *work);
   const auto make = [this, stamp](const JobResult& result) {
@@ -75,10 +75,10 @@ void Service::score(const nlohmann::json& json, const AnswerStamp& stamp, std::f
     return answer;
   };
   RequestSeries requests{work->completions.size(), [work](std::size_t index) { return make_request(*work, index); }};
-  run_job(engine_, std::move(requests), kMaxOpenTokens,
-          [make, done = std::move(done)](const JobResult& result, const std::optional<Error>& error) {
-            done(make_answer(error, [&] { return make(result); }));
-          });
+  return run_job(engine_, std::move(requests), kMaxOpenTokens,
+                 [make, done = std::move(done)](const JobResult& result, const std::optional<Error>& error) {
+                   done(make_answer(error, [&] { return make(result); }));
+                 });
 }
 
 }  // namespace mortise

@@ -3,15 +3,21 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "engine/engine.hpp"
 #include "error.hpp"
+#include "openai/observer.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace mortise {
+
+class AnswerStream;
+class Body;
+struct Work;
 
 struct Answer {
   int status = 200;  // as HTTP's; other than 200 the body is {"error": {"message", "type", "param", "code"}}
@@ -35,7 +41,12 @@ struct ServiceInfo {
   std::int32_t max_model_len = 0;
   // Messages (a JSON array) to the prompt's text; unset: chat is refused with the reason.
   std::function<std::string(const nlohmann::json& messages)> chat_template;
+  AnswerObserver* observer = nullptr;  // of all answers but scores; outlives the service
 };
+
+// Ends the requests of a body whose answer nobody waits for any more; it is answered all the same. Empty: there is
+// nothing to end. [any thread, before the engine's end]
+using Abort = std::function<void()>;
 
 class Service {
  public:
@@ -44,16 +55,28 @@ class Service {
   Service(Engine& engine, const Tokenizer& tokenizer, ServiceInfo info);
 
   // Starts what `url` asks ("/v1/completions", "/v1/chat/completions", "/v1/score"); `done` is called once: here when
-  // the body is refused, else on a thread that delivers. Thread-safe but for chat_template.
-  void handle(const std::string& url, const nlohmann::json& body, std::function<void(Answer)> done,
-              const AnswerStamp& stamp = {});
+  // the body is refused, else on a thread that delivers. Whether the body says `stream` makes no difference.
+  // Thread-safe but for chat_template.
+  Abort handle(const std::string& url, const nlohmann::json& body, std::function<void(Answer)> done,
+               const AnswerStamp& stamp = {});
+
+  // Starts a body with `stream` at /v1/completions or /v1/chat/completions. `last_event_id`: of the event behind which
+  // a broken stream goes on; nothing of it is kept here. `wake` as in AnswerStream. Throws an Error when the body is
+  // refused. Thread-safe but for chat_template.
+  std::unique_ptr<AnswerStream> stream(const std::string& url, const nlohmann::json& body,
+                                       const std::optional<std::string>& last_event_id, std::function<void()> wake,
+                                       const AnswerStamp& stamp = {});
+
+  // The tokens that a body at one of these two urls runs as its prompts. Throws an Error when the body is refused.
+  std::vector<Request> requests(const std::string& url, const nlohmann::json& body) const;
 
   const ServiceInfo& info() const { return info_; }
 
  private:
-  void complete(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
-  void chat(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
-  void score(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
+  Work read(const std::string& url, const nlohmann::json& body) const;
+  Work read_completion(const Body& body) const;
+  Work read_chat(const Body& body) const;
+  Abort score(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
 
   // Tokens that a choice may get behind so many of its prompt, at most.
   std::size_t max_generated(const SamplingParams& sampling, std::size_t num_prompt) const;
@@ -63,8 +86,8 @@ class Service {
   const ServiceInfo info_;
 };
 
-// The one place where a code becomes a status: 400 invalid or too large, 404 not found, 429 overloaded, 500 internal,
-// 503 unavailable, 504 deadline exceeded. Too large is 400 as with OpenAI, whose clients know no 413.
+// The one place where a code becomes a status: 400 invalid or too large, 404 not found, 409 conflict, 429 overloaded,
+// 500 internal, 503 unavailable, 504 deadline exceeded. Too large is 400 as with OpenAI, whose clients know no 413.
 int status_of(ErrorCode code);
 Answer error_answer(const Error& error);
 
