@@ -10,10 +10,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A search ends after so long: a new shape or number of rows makes a request wait for it, once.
-constexpr auto kLongest = std::chrono::milliseconds(250);
-constexpr std::size_t kNeighbours = 3;  // tiles whose options are tried in full
-constexpr std::size_t kFinalists = 6;   // timed again, the shortest of several runs
+// A search ends after so long: a new shape or number of rows makes a request wait for it, once. Products with few
+// weights take some microseconds with any algorithm, so for them the first candidates will do.
+constexpr auto kLongest = std::chrono::milliseconds(250), kLongestOfSmall = std::chrono::milliseconds(15);
+constexpr std::int64_t kSmallWeights = std::int64_t{1} << 20;  // elements
+constexpr std::size_t kNeighbours = 3;                         // tiles whose options are tried in full
+constexpr std::size_t kFinalists = 6;                          // timed again, the shortest of several runs
 constexpr int kFinalRuns = 5;
 
 // Tile, custom option and cluster shape of algorithm 66 (warp-specialised kernels for Hopper, stages 64xAUTO) that were
@@ -45,10 +47,11 @@ LtConfig hopper(const Known& known) {
 
 class Search {
  public:
-  explicit Search(AlgorithmTrial& trial) : trial_(trial) {}
+  Search(AlgorithmTrial& trial, const LinearShape& shape)
+      : trial_(trial), longest_(shape.n * shape.k <= kSmallWeights ? kLongestOfSmall : kLongest) {}
 
   void consider(const LtConfig& config) {
-    if (Clock::now() - begin_ > kLongest || !seen_.insert(config).second) return;
+    if (Clock::now() - begin_ > longest_ || !seen_.insert(config).second) return;
     const float time = trial_.time(config, 1);
     if (time < std::numeric_limits<float>::infinity()) timed_.push_back({time, config});
   }
@@ -77,6 +80,7 @@ class Search {
 
  private:
   AlgorithmTrial& trial_;
+  const Clock::duration longest_;
   const Clock::time_point begin_ = Clock::now();
   std::set<LtConfig> seen_;
   std::vector<std::pair<float, LtConfig>> timed_;
@@ -84,8 +88,8 @@ class Search {
 
 }  // namespace
 
-Choice search_algorithm(AlgorithmTrial& trial) {
-  Search search(trial);
+Choice search_algorithm(AlgorithmTrial& trial, const LinearShape& shape) {
+  Search search(trial, shape);
   for (const LtConfig& offer : trial.offers()) search.consider(offer);
   for (const Known& known : kKnown) search.consider(hopper(known));
   for (LtConfig config : search.best_tiles(kNeighbours)) {

@@ -8,6 +8,6 @@
 namespace mortise::cuda {
 
 // Nothing if no algorithm has the bits.
-Choice search_algorithm(AlgorithmTrial& trial);
+Choice search_algorithm(AlgorithmTrial& trial, const LinearShape& shape);
 
 }  // namespace mortise::cuda

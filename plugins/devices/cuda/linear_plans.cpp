@@ -172,7 +172,7 @@ Choice LinearPlans::tune(const LinearShape& shape, const LinearArgs& args, cudaS
       warn(file_->string() + " names an algorithm for " + text_of(shape) +
            " that does not give the right bits here; choosing anew");
     }
-    return search_algorithm(trial);
+    return search_algorithm(trial, shape);
   } catch (const Failure& failure) {
     if (failure.code != MORTISE_RESOURCE_EXHAUSTED) throw;
     warn("no memory to choose an algorithm for " + text_of(shape) + " (" + failure.message +

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/lanes.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/logits.cuh"
 #include "kernels/cuda/select.cuh"
 
@@ -23,6 +24,8 @@ __host__ __device__ std::int32_t num_slices(std::int32_t columns) {
 __global__ void __launch_bounds__(kThreads) slice_kernel(const HeadReduceArgs args, Partial* partials) {
   __shared__ float e[kVocabSlice];
   __shared__ float scratch[kThreads / 32];
+  let_next_kernel_begin();
+  wait_for_kernel_before();
   const int begin = static_cast<int>(blockIdx.x) * kVocabSlice;
   const int width = min(kVocabSlice, args.columns - begin), tid = static_cast<int>(threadIdx.x);
   const float* row = args.logits + static_cast<std::int64_t>(blockIdx.y) * args.stride + begin;
@@ -44,6 +47,8 @@ __global__ void __launch_bounds__(kThreads) slice_kernel(const HeadReduceArgs ar
 
 // Folds a row's slices from left to right into the state; takes the target's logit on the way.
 __global__ void merge_kernel(const HeadReduceArgs args, const Partial* partials) {
+  let_next_kernel_begin();
+  wait_for_kernel_before();
   const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (r >= args.rows) return;
   if (args.max != nullptr) {
@@ -78,6 +83,8 @@ __global__ void merge_kernel(const HeadReduceArgs args, const Partial* partials)
 // Tokens of a slice that come before the target; counts have no order.
 __global__ void __launch_bounds__(kThreads) rank_kernel(const HeadReduceArgs args) {
   __shared__ int scratch[kThreads / 32];
+  let_next_kernel_begin();
+  wait_for_kernel_before();
   const std::int64_t r = blockIdx.y;
   const std::int32_t target = args.targets[r];
   if (target < 0) return;
@@ -100,7 +107,10 @@ struct Candidate {
 // counting those before it.
 __global__ void __launch_bounds__(kSelectThreads) top_kernel(const HeadReduceArgs args, Candidate* candidates) {
   __shared__ SelectScratch scratch;
+  __shared__ float maxima[kSelectThreads / 32];
   __shared__ int taken;
+  let_next_kernel_begin();
+  wait_for_kernel_before();
   const std::int64_t r = blockIdx.x;
   const int tid = static_cast<int>(threadIdx.x), n = args.top_n;
   const float* row = args.logits + r * args.stride;
@@ -119,16 +129,18 @@ __global__ void __launch_bounds__(kSelectThreads) top_kernel(const HeadReduceArg
   }
   const auto tokens = [&](auto f) {
     for (int i = tid; i < before; i += kSelectThreads)
-      f(descending_code(logits[i]), static_cast<std::uint32_t>(ids[i]), 1ull);
+      f(descending_code(logits[i]), static_cast<std::uint32_t>(ids[i]), [] { return 1ull; });
     for (int i = tid; i < args.columns; i += kSelectThreads) {
-      f(descending_code(clean(row[i])), static_cast<std::uint32_t>(args.vocab_begin + i), 1ull);
+      f(descending_code(clean(row[i])), static_cast<std::uint32_t>(args.vocab_begin + i), [] { return 1ull; });
     }
   };
-  const std::int64_t all = static_cast<std::int64_t>(before) + args.columns;
-  Cut cut = {kLastCode, kLastId};
-  if (all > n) cut = select_cut<kSelectThreads, true>(scratch, static_cast<unsigned long long>(n), tokens);
+  std::uint32_t first = descending_code(no_logit());  // the code of the largest logit
+  tokens([&](std::uint32_t code, std::uint32_t, auto) { first = min(first, code); });
+  const float largest = block_max<kSelectThreads>(logit_of_code(first), maxima);
+  const auto need_of = [n](unsigned long long all) { return all > n ? static_cast<unsigned long long>(n) : 0ull; };
+  const Cut cut = find_cut<kSelectThreads, true>(scratch, largest, need_of, tokens);
   __syncthreads();
-  tokens([&](std::uint32_t code, std::uint32_t id, unsigned long long) {
+  tokens([&](std::uint32_t code, std::uint32_t id, auto) {
     if (cut.keeps(code, id)) own[atomicAdd(&taken, 1)] = {code, id};
   });
   __syncthreads();
@@ -164,12 +176,18 @@ cudaError_t launch_head_reduce(const HeadReduceArgs& args, cudaStream_t stream) 
   auto* const candidates =
       reinterpret_cast<Candidate*>(static_cast<std::byte*>(args.scratch) + partial_bytes(args.rows, args.columns));
   const auto rows = static_cast<unsigned>(args.rows), slices = static_cast<unsigned>(num_slices(args.columns));
-  if (args.max != nullptr && slices > 0) slice_kernel<<<dim3(slices, rows), kThreads, 0, stream>>>(args, partials);
+  const dim3 all_slices(slices, rows);
   constexpr unsigned kMergeThreads = 32;  // few rows, each a chain: on as many multiprocessors as there are warps
-  merge_kernel<<<(rows + kMergeThreads - 1) / kMergeThreads, kMergeThreads, 0, stream>>>(args, partials);
-  if (args.ranks != nullptr && slices > 0) rank_kernel<<<dim3(slices, rows), kThreads, 0, stream>>>(args);
-  if (args.top_n > 0) top_kernel<<<rows, kSelectThreads, 0, stream>>>(args, candidates);
-  return cudaGetLastError();
+  const unsigned merge_blocks = (rows + kMergeThreads - 1) / kMergeThreads;
+  cudaError_t error = cudaSuccess;
+  const auto then = [&](bool wanted, auto kernel, dim3 grid, int threads, const auto&... arguments) {
+    if (wanted && error == cudaSuccess) error = launch_overlapped(kernel, grid, threads, 0, stream, arguments...);
+  };
+  then(args.max != nullptr && slices > 0, slice_kernel, all_slices, kThreads, args, partials);
+  then(true, merge_kernel, merge_blocks, kMergeThreads, args, partials);
+  then(args.ranks != nullptr && slices > 0, rank_kernel, all_slices, kThreads, args);
+  then(args.top_n > 0, top_kernel, rows, kSelectThreads, args, candidates);
+  return error;
 }
 
 }  // namespace mortise::cuda

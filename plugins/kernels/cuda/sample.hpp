@@ -36,6 +36,10 @@ struct SampleArgs {
 std::size_t sample_scratch(std::int64_t rows, std::int32_t vocab_size);
 cudaError_t launch_sample(const SampleArgs& args, cudaStream_t stream);
 
+// What launch_sample does where a row has up to kSmallVocab logits.
+constexpr std::int32_t kSmallVocab = 6144;  // as f32 beside a block's other shared memory, of which there are 48 KiB
+cudaError_t launch_sample_small(const SampleArgs& args, cudaStream_t stream);
+
 // noise[i] = the noise of token first_id + i. For tests.
 cudaError_t launch_noise(std::uint64_t key, std::uint64_t position, std::int32_t first_id, std::int32_t n, float* noise,
                          cudaStream_t stream);

@@ -1,6 +1,7 @@
-// select.cuh: where a prefix of the order (logit descending, id ascending) ends, without a sort: a radix search for the
-// last token of the shortest prefix whose weights sum to `need`. Sums of integers have no order, so the cut is that of
-// any sort. A block works on one row.
+// select.cuh: where a prefix of the order (logit descending, id ascending) ends, without a sort: a search for the last
+// token of the shortest prefix whose weights sum to `need`. Sums of integers have no order, so the cut is that of any
+// sort. A block works on one row. find_cut sorts tokens into bins by their distance from the largest logit and looks
+// closer at one bin; where too many tokens lie in it, select_cut searches digit by digit.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +19,32 @@ struct Cut {
 };
 constexpr std::uint32_t kLastCode = 0xffffffffu, kLastId = 0x7fffffffu;
 
-struct SelectScratch {
-  unsigned long long bins[kNumBins];
-  unsigned long long warp_sums[32];
-  std::uint32_t digit;
-  unsigned long long before;
+constexpr int kMostListed = kNumBins / 2;  // tokens of a bin that find_cut compares with each other
+
+struct WeighedToken {
+  unsigned long long place;  // code and id: ascends in the order of tokens
+  unsigned long long weight;
 };
 
-// The bin in which the running sum of `bins` first reaches `need`, and the sum before it. All threads get them.
+struct SelectScratch {
+  union {
+    unsigned long long bins[kNumBins];
+    WeighedToken list[kMostListed];
+  };
+  unsigned long long warp_sums[32];
+  unsigned long long before;
+  std::uint32_t digit;
+  int num_listed;
+  Cut cut;
+};
+
+// Sums of bins: up to this thread's last bin, of this thread's bins, of all.
+struct BinSums {
+  unsigned long long up_to, own, all;
+};
+
 template <int kThreads>
-__device__ inline void find_bin(SelectScratch& s, unsigned long long need, std::uint32_t* digit,
-                                unsigned long long* before) {
+__device__ __forceinline__ BinSums sum_bins(SelectScratch& s) {
   constexpr int kEach = kNumBins / kThreads;
   static_assert(kEach >= 1 && kNumBins % kThreads == 0);
   const int tid = static_cast<int>(threadIdx.x), lane = tid % 32, warp = tid / 32;
@@ -41,9 +57,23 @@ __device__ inline void find_bin(SelectScratch& s, unsigned long long need, std::
   }
   if (lane == 31) s.warp_sums[warp] = sum;
   __syncthreads();
-  for (int w = 0; w < warp; ++w) sum += s.warp_sums[w];
-  unsigned long long at = sum - own;
-  if (at < need && need <= sum) {
+  unsigned long long all = 0;
+#pragma unroll
+  for (int w = 0; w < kThreads / 32; ++w) {
+    if (w == warp) sum += all;
+    all += s.warp_sums[w];
+  }
+  return {sum, own, all};
+}
+
+// The bin in which the running sum of `bins` first reaches `need`, and the sum before it. All threads get them.
+template <int kThreads>
+__device__ inline void find_bin(SelectScratch& s, const BinSums& sums, unsigned long long need, std::uint32_t* digit,
+                                unsigned long long* before) {
+  constexpr int kEach = kNumBins / kThreads;
+  const int tid = static_cast<int>(threadIdx.x);
+  unsigned long long at = sums.up_to - sums.own;
+  if (at < need && need <= sums.up_to) {
     for (int i = 0; i < kEach; ++i) {
       const unsigned long long bin = s.bins[tid * kEach + i];
       if (at + bin >= need) {
@@ -59,8 +89,23 @@ __device__ inline void find_bin(SelectScratch& s, unsigned long long need, std::
   *before = s.before;
 }
 
-// The cut after the shortest prefix that weighs `need`. `items(f)` calls f(code, id, weight) for the tokens of this
-// thread; together the threads go through each token once, the same way every time.
+// Shared memory adds 32 bits at once, and 64 only by trying again and again.
+template <bool kUnitWeights>
+__device__ __forceinline__ void add_to_bin(SelectScratch& s, std::uint32_t bin, unsigned long long weight) {
+  auto* const words = reinterpret_cast<std::uint32_t*>(&s.bins[bin]);
+  if constexpr (kUnitWeights) {
+    atomicAdd(&words[0], 1u);
+    return;
+  }
+  const auto low = static_cast<std::uint32_t>(weight);
+  const bool carries = low != 0 && atomicAdd(&words[0], low) > 0xffffffffu - low;
+  const std::uint32_t high = static_cast<std::uint32_t>(weight >> 32) + (carries ? 1 : 0);
+  if (high != 0) atomicAdd(&words[1], high);
+}
+
+// The cut after the shortest prefix that weighs `need`. `items(f)` calls f(code, id, weigh) for the tokens of this
+// thread, where weigh() is the token's weight; together the threads go through each token once, the same way every
+// time.
 // REQUIRES: 1 <= need <= the sum of all weights; tokens of one code weigh the same; with kUnitWeights that is 1.
 template <int kThreads, bool kUnitWeights, class Items>
 __device__ Cut select_cut(SelectScratch& s, unsigned long long need, Items items) {
@@ -74,16 +119,16 @@ __device__ Cut select_cut(SelectScratch& s, unsigned long long need, Items items
       __syncthreads();
       for (int i = static_cast<int>(threadIdx.x); i < kNumBins; i += kThreads) s.bins[i] = 0;
       __syncthreads();
-      items([&](std::uint32_t code, std::uint32_t id, unsigned long long weight) {
+      items([&](std::uint32_t code, std::uint32_t id, auto weigh) {
         if (part == 1 && code != word[0]) return;
         const std::uint32_t value = part == 0 ? code : id;
         if ((value & above) != (word[part] & above)) return;
-        atomicAdd(&s.bins[value >> shift & digit_mask], weight);
+        add_to_bin<kUnitWeights>(s, value >> shift & digit_mask, weigh());
       });
       __syncthreads();
       std::uint32_t digit;
       unsigned long long before;
-      find_bin<kThreads>(s, need, &digit, &before);
+      find_bin<kThreads>(s, sum_bins<kThreads>(s), need, &digit, &before);
       need -= before;
       word[part] |= digit << shift;
       // All that share these digits are left. Not if some may weigh nothing: they are not in the shortest prefix.
@@ -94,6 +139,53 @@ __device__ Cut select_cut(SelectScratch& s, unsigned long long need, Items items
     }
   }
   return {word[0], word[1]};
+}
+
+// Bins of 1/64 from the largest logit down; the last one has all that is further below. The distance is rounded, but
+// descends nowhere: a token's bin is not before that of a token with a larger logit.
+__device__ __forceinline__ std::uint32_t bin_below(float largest, std::uint32_t code) {
+  const float distance = __fadd_rn(largest, -logit_of_code(code));
+  return static_cast<std::uint32_t>(max(min(__float2int_rd(__fmul_rn(distance, 64.0f)), kNumBins - 1), 0));
+}
+
+// The same cut as select_cut's. `largest` is the largest logit of the items, need_of(sum of all weights) what the
+// prefix weighs; 0: everything is left.
+template <int kThreads, bool kUnitWeights, class NeedOf, class Items>
+__device__ Cut find_cut(SelectScratch& s, float largest, NeedOf need_of, Items items) {
+  const int tid = static_cast<int>(threadIdx.x);
+  __syncthreads();
+  for (int i = tid; i < kNumBins; i += kThreads) s.bins[i] = 0;
+  if (tid == 0) s.num_listed = 0;
+  __syncthreads();
+  items([&](std::uint32_t code, std::uint32_t, auto weigh) {
+    add_to_bin<kUnitWeights>(s, bin_below(largest, code), weigh());
+  });
+  __syncthreads();
+  const BinSums sums = sum_bins<kThreads>(s);
+  const unsigned long long need = need_of(sums.all);
+  if (need == 0) return {kLastCode, kLastId};
+  std::uint32_t bin;
+  unsigned long long before;
+  find_bin<kThreads>(s, sums, need, &bin, &before);
+  // The list takes the place of the bins, which nobody reads any more.
+  items([&](std::uint32_t code, std::uint32_t id, auto weigh) {
+    if (bin_below(largest, code) != bin) return;
+    const int at = atomicAdd(&s.num_listed, 1);
+    if (at < kMostListed) s.list[at] = {static_cast<unsigned long long>(code) << 32 | id, weigh()};
+  });
+  __syncthreads();
+  const int count = s.num_listed;
+  if (count > kMostListed) return select_cut<kThreads, kUnitWeights>(s, need, items);
+  for (int i = tid; i < count; i += kThreads) {
+    const WeighedToken token = s.list[i];
+    unsigned long long sum = before;
+    for (int j = 0; j < count; ++j) sum += s.list[j].place <= token.place ? s.list[j].weight : 0;
+    if (sum >= need && sum - token.weight < need) {
+      s.cut = {static_cast<std::uint32_t>(token.place >> 32), static_cast<std::uint32_t>(token.place)};
+    }
+  }
+  __syncthreads();
+  return s.cut;
 }
 
 }  // namespace mortise::cuda

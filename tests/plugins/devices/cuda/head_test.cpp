@@ -203,7 +203,7 @@ class CudaSample : public OnGpu {
 
 TEST_F(CudaSample, HasTheReferencesTokenAndLogProbabilityBits) {
   std::mt19937 rng(5);
-  for (const std::size_t vocab : {1, 5, 16, 100, 1000, 1023, 2049, 4096}) {
+  for (const std::size_t vocab : {1, 5, 16, 100, 1000, 1023, 2049, 4096, 6144, 6145, 9000}) {
     for (int trial = 0; trial < 3; ++trial) {
       SCOPED_TRACE(testing::Message() << "vocab " << vocab << " trial " << trial);
       Batch batch;

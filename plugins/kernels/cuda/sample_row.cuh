@@ -1,0 +1,166 @@
+// sample_row.cuh: what sampling does with one row of logits (docs/numerics.md, "Sampling"): edits, the allowed set and
+// the temperature; where min_p, top_k and top_p cut; the score of a token; the answer. A block works on one row.
+#pragma once
+
+#include "kernels/cuda/noise.cuh"
+#include "kernels/cuda/sample.hpp"
+#include "kernels/cuda/select.cuh"
+
+namespace mortise::cuda {
+
+// exp(d) * 2^32 rounds to 0 from here on down.
+constexpr float kWeightlessBelow = -23.0f;
+// Noise lies between -3.13 and 22.87, so what is further below the largest cannot win against it.
+constexpr float kHopelessBelow = -26.5f;
+
+__device__ inline bool greedy(const SampleArgs& args, std::int64_t r) {
+  return !(args.temperatures[r] > 0.0f);  // a denormal is zero: -ftz
+}
+
+// As mortise_logit_edit says.
+__device__ inline float edited(const LogitEdit& edit, float l) {
+  l = __fadd_rn(l, edit.bias);
+  l = l > 0.0f ? __fdiv_rn(l, edit.repetition) : __fmul_rn(l, edit.repetition);
+  return __fadd_rn(l, -edit.subtract);
+}
+
+// Applies the row's edits of the columns [begin, begin + width) to `slice`. They come in any order, so each slice looks
+// at all of them; their tokens differ.
+template <int kThreads>
+__device__ inline void apply_edits(const SampleArgs& args, std::int64_t r, int begin, int width, float* slice) {
+  const auto* const edits = reinterpret_cast<const int4*>(args.edits + args.edit_begins[r]);
+  const int count = args.edit_counts[r];
+  for (int e = static_cast<int>(threadIdx.x); e < count; e += kThreads) {
+    const int4 words = edits[e];
+    const int column = words.x - begin;
+    if (column < 0 || column >= width) continue;
+    const LogitEdit edit = {words.x, __int_as_float(words.y), __int_as_float(words.z), __int_as_float(words.w)};
+    slice[column] = edited(edit, slice[column]);
+  }
+}
+
+// From an edited logit to a prepared one: clean, in the allowed set, divided by the temperature.
+class Preparation {
+ public:
+  __device__ Preparation(const SampleArgs& args, std::int64_t r)
+      : temperature_(args.temperatures[r]), divide_(!greedy(args, r)) {
+    const int mask = args.allowed_index == nullptr ? -1 : args.allowed_index[r];
+    const std::int64_t words = (static_cast<std::int64_t>(args.vocab_size) + 31) / 32;
+    if (mask >= 0) allowed_ = args.allowed_masks + mask * words;
+  }
+
+  __device__ float prepared(float logit, int id) const {
+    float x = clean(logit);
+    if (allowed_ != nullptr && (allowed_[id / 32] >> (id % 32) & 1u) == 0) x = no_logit();
+    return divide_ ? clean(__fdiv_rn(x, temperature_)) : x;
+  }
+
+ private:
+  const std::uint32_t* allowed_ = nullptr;
+  float temperature_;
+  bool divide_;
+};
+
+// ceil(top_p * total), with top_p as a multiple of 2^-32; at least 1.
+__device__ inline unsigned long long needed_weight(float top_p, unsigned long long total) {
+  const unsigned long long p = top_p > 0.0f ? weight_of(top_p) : 0;
+  const unsigned long long low = p * (total & 0xffffffffu);
+  const unsigned long long need = p * (total >> 32) + (low >> 32) + ((low & 0xffffffffu) != 0 ? 1 : 0);
+  return need == 0 ? 1 : need;
+}
+
+__device__ inline unsigned long long token_weight(float x, float row_max) {
+  const float d = __fadd_rn(x, -row_max);
+  return d >= kWeightlessBelow ? weight_of(exp(d)) : 0;
+}
+
+// What the filters leave of a row: tokens from `bound` on that `cut` keeps. `total` is their weight, if it is wanted.
+struct Filtered {
+  Cut cut;
+  float bound;
+  unsigned long long total;
+};
+
+// Where the filters cut a prepared row whose largest logit is `row_max`.
+template <int kThreads>
+__device__ inline Filtered filter_row(const SampleArgs& args, std::int64_t r, const float* row, float row_max,
+                                      SelectScratch& scratch) {
+  const float min_p = args.min_ps[r], top_p = args.top_ps[r];
+  const int k = args.top_ks[r];
+  const float bound = min_p > 0.0f ? __fadd_rn(row_max, log(min_p < 1.0f ? min_p : 1.0f)) : no_logit();
+  Cut cut = {kLastCode, kLastId};
+  const auto left = [&](auto f) {  // f(x, code, id) for what is left so far
+    for (int i = static_cast<int>(threadIdx.x); i < args.vocab_size; i += kThreads) {
+      const float x = row[i];
+      if (!(x > no_logit() && x >= bound)) continue;
+      const std::uint32_t code = descending_code(x);
+      if (cut.keeps(code, static_cast<std::uint32_t>(i))) f(x, code, static_cast<std::uint32_t>(i));
+    }
+  };
+  if (k > 0 && k < args.vocab_size) {
+    const auto need_of = [k](unsigned long long count) {
+      return count > k ? static_cast<unsigned long long>(k) : 0ull;
+    };
+    cut = find_cut<kThreads, true>(scratch, row_max, need_of, [&](auto f) {
+      left([&](float, std::uint32_t code, std::uint32_t id) { f(code, id, [] { return 1ull; }); });
+    });
+  }
+  if (top_p < 1.0f) {
+    const auto need_of = [top_p](unsigned long long total) { return needed_weight(top_p, total); };
+    cut = find_cut<kThreads, false>(scratch, row_max, need_of, [&](auto f) {
+      left([&](float x, std::uint32_t code, std::uint32_t id) {
+        f(code, id, [=] { return token_weight(x, row_max); });
+      });
+    });
+  }
+  unsigned long long total = 0;
+  if (args.logprobs != nullptr) {
+    left([&](float x, std::uint32_t, std::uint32_t) { total += token_weight(x, row_max); });
+    total = block_sum<kThreads>(total, scratch.warp_sums);
+  }
+  return {cut, bound, total};
+}
+
+// Scores of a row's tokens.
+class Drawer {
+ public:
+  __device__ Drawer(const SampleArgs& args, std::int64_t r, float row_max, const Filtered& filtered)
+      : key_(args.keys[r]),
+        position_(static_cast<std::uint64_t>(args.positions[r])),
+        cut_(filtered.cut),
+        bound_(filtered.bound) {
+    hopeless_ = __fadd_rn(row_max, kHopelessBelow);
+  }
+
+  // packed_best of the token's score; 0: it cannot be drawn.
+  __device__ unsigned long long offer(float x, int id) const {
+    if (!(x > no_logit() && x >= bound_ && x >= hopeless_)) return 0;
+    if (!cut_.keeps(descending_code(x), static_cast<std::uint32_t>(id))) return 0;
+    const float noise = gumbel(philox_first_word(key_, position_, id));
+    return packed_best(__fadd_rn(__fadd_rn(x, noise), 0.0f), id);  // one zero
+  }
+
+ private:
+  std::uint64_t key_, position_;
+  Cut cut_;
+  float bound_, hopeless_;
+};
+
+// A row's answer. `largest` and `best` are packed_best of the prepared row and of its scores.
+__device__ inline void write_row(const SampleArgs& args, std::int64_t r, unsigned long long largest,
+                                 unsigned long long best, const Filtered& filtered, const float* row) {
+  std::int32_t token = -1;
+  float logprob = no_logit();
+  if (largest != 0 && greedy(args, r)) {
+    token = id_of_best(largest);
+    logprob = 0.0f;
+  } else if (largest != 0) {
+    token = id_of_best(best);
+    const float sum = __fmul_rn(__ull2float_rn(filtered.total), 0x1p-32f);
+    logprob = __fadd_rn(__fadd_rn(row[token], -score_of_best(largest)), -log(sum));
+  }
+  args.tokens[r] = token;
+  if (args.logprobs != nullptr) args.logprobs[r] = logprob;
+}
+
+}  // namespace mortise::cuda
