@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "error.hpp"
+#include "pipeline/lua_text.hpp"
 
 namespace mortise::bench {
 namespace {
@@ -11,31 +12,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kParts[] = {"device", "model", "attention", "scheduler", "proposer", "kv_cache"};
-
-std::string lua_quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || c == '"' || c == '\\') {
-      fmt::format_to(std::back_inserter(out), "\\{:03}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
-// REQUIRES: what options are: no deeper than their schemas, which are small.
-std::string lua_value(const Json& value) {
-  if (value.is_string()) return lua_quoted(value.get_ref<const std::string&>());
-  if (!value.is_structured()) return value.is_null() ? "nil" : value.dump();
-  std::string out = "{";
-  for (const auto& [key, member] : value.items()) {
-    if (value.is_object()) out += fmt::format("[{}] = ", lua_quoted(key));
-    out += lua_value(member) + ", ";
-  }
-  return out + "}";
-}
 
 Json changed_options(const Component& component, const Json& options) {
   Json changed = Json::object();

@@ -59,7 +59,7 @@ nlohmann::json options_at_1(lua_State* L, const std::string& name) {
   fail("{}: {}", where, text);
 }
 
-// paged { ... }. Upvalues: parts, index into constructors, the name as the script wrote it.
+// paged { ... }. Upvalues: parts, index into constructors, how the script wrote it, and in which line.
 int construct_part(lua_State* L) {
   return lua_barrier(L, [L] {
     ScriptParts& parts = script_parts(L);
@@ -82,13 +82,27 @@ int construct_part(lua_State* L) {
   });
 }
 
-void push_constructor(lua_State* L, ScriptParts& parts, std::vector<const Component*> components,
-                      const std::string& name) {
+std::size_t add_constructor(ScriptParts& parts, std::vector<const Component*> components) {
   parts.constructors.push_back(std::move(components));
+  return parts.constructors.size() - 1;
+}
+
+void push_constructor(lua_State* L, ScriptParts& parts, std::size_t index, const std::string& name,
+                      const std::string& where) {
   lua_pushlightuserdata(L, &parts);
-  lua_pushinteger(L, static_cast<lua_Integer>(parts.constructors.size() - 1));
+  lua_pushinteger(L, static_cast<lua_Integer>(index));
   lua_pushlstring(L, name.data(), name.size());
-  lua_pushcclosure(L, &construct_part, 3);
+  lua_pushlstring(L, where.data(), where.size());
+  lua_pushcclosure(L, &construct_part, 4);
+}
+
+// For a value on top that should be a part: when it is a constructor, says so with the line that names it.
+void check_is_called(lua_State* L, const std::string& place) {
+  if (lua_tocfunction(L, -1) != &construct_part) return;
+  lua_getupvalue(L, -1, 3);
+  lua_getupvalue(L, -2, 4);
+  const std::string name = lua_tostring(L, -2), where = lua_tostring(L, -1);
+  fail("{}: {} is {} without its options; write {} {{ ... }} (the {{ }} are missing)", where, place, name, name);
 }
 
 // plugin("./file.so") gives a constructor.
@@ -104,7 +118,8 @@ int plugin_from_file(lua_State* L) {
       const PluginFile& file = load_plugin_file((parts.folder / name).lexically_normal());
       std::vector<const Component*> components;
       for (const auto& component : file.components) components.push_back(&component);
-      push_constructor(L, parts, std::move(components), name);
+      push_constructor(L, parts, add_constructor(parts, std::move(components)), fmt::format("plugin(\"{}\")", name),
+                       where);
     } catch (const Error& error) {
       fail("{}: {}", where, error.what());
     }
@@ -121,21 +136,22 @@ int find_global(lua_State* L) {
       return 1;
     }
     const std::string name = lua_tostring(L, 2);
-    if (!parts.loading)
-      fail("{}: unknown variable '{}'; a callback sees those of the script", script_location(L), name);
+    const std::string where = script_location(L);
+    if (const std::string why = why_absent(name); !why.empty()) fail("{}: {}", where, why);
+    if (const auto earlier = parts.found.find(name); earlier != parts.found.end()) {
+      push_constructor(L, parts, earlier->second, name, where);
+      return 1;
+    }
+    if (!parts.loading) fail("{}: unknown variable '{}'; a callback sees those of the script", where, name);
     LuaState::of(L).spend(kLookUpCost);
     try {
       const auto found = parts.catalog->find(name);
       if (found.components.empty()) parts.catalog->fail_unknown(name, found);
-      push_constructor(L, parts, found.components, name);
+      parts.found[name] = add_constructor(parts, found.components);
     } catch (const Error& error) {
-      fail("{}: {}", script_location(L), error.what());
+      fail("{}: {}", where, error.what());
     }
-    lua_pushglobaltable(L);  // and not the table at 1, which a script could choose
-    lua_pushvalue(L, 2);
-    lua_pushvalue(L, -3);
-    lua_rawset(L, -3);  // the next use finds it at once
-    lua_pop(L, 1);
+    push_constructor(L, parts, parts.found[name], name, where);
     return 1;
   });
 }
@@ -144,10 +160,10 @@ int find_global(lua_State* L) {
 PartDescription read_alternative(lua_State* L, const ScriptParts& parts, std::size_t number) {
   const auto index = index_at(L, -1, kPartType);
   if (!index) {
+    check_is_called(L, fmt::format("item {} of first_of", number));
     const char* what = index_at(L, -1, kProposersType) ? "another first_of" : luaL_typename(L, -1);
-    fail("item {} of first_of is {}{}; expected a proposer, <plugin> {{ ... }}{}", number,
-         index_at(L, -1, kProposersType) ? "" : "a ", what,
-         lua_iscfunction(L, -1) != 0 ? " (the { } are missing)" : "");
+    fail("item {} of first_of is {}{}; expected a proposer, <plugin> {{ ... }}", number,
+         index_at(L, -1, kProposersType) ? "" : "a ", what);
   }
   return part_of_kind(parts.parts[*index], PartKind::kProposer, fmt::format("item {} of first_of", number));
 }
@@ -229,9 +245,8 @@ PartDescription read_part(lua_State* L, const ScriptParts& parts, const PartKey&
   }
   const auto index = index_at(L, -1, kPartType);
   if (!index) {
-    const bool forgot_call = lua_iscfunction(L, -1) != 0;
-    fail("{} of pipeline is a {}; expected a part, {} = <plugin> {{ ... }}{}", key.key, luaL_typename(L, -1), key.key,
-         forgot_call ? " (the { } are missing)" : "");
+    check_is_called(L, fmt::format("{} of pipeline", key.key));
+    fail("{} of pipeline is a {}; expected a part, {} = <plugin> {{ ... }}", key.key, luaL_typename(L, -1), key.key);
   }
   lua_pop(L, 1);
   return part_of_kind(parts.parts[*index], key.kind, key.key);
@@ -331,6 +346,21 @@ void make_type(lua_State* L, const char* type) {
 }
 
 }  // namespace
+
+std::string why_absent(std::string_view name) {
+  static constexpr std::pair<std::string_view, std::string_view> kReasons[] = {
+      {"require", "a pipeline script is one file and loads no modules; put what it needs into it"},
+      {"dofile", "a pipeline script is one file and runs no other; put what it needs into it"},
+      {"loadfile", "a pipeline script is one file and runs no other; put what it needs into it"},
+      {"package", "a pipeline script is one file and loads no modules"},
+      {"collectgarbage", "a script's memory is bounded, and freed, by the runtime"},
+      {"coroutine", "the limits on a script's instructions hold for one thread of it"},
+      {"debug", "it could lift the limits on a script"}};
+  for (const auto& [absent, reason] : kReasons) {
+    if (name == absent) return fmt::format("{} is not available in a pipeline script: {}", name, reason);
+  }
+  return "";
+}
 
 void open_constructors(lua_State* L, ScriptParts& parts) {
   make_type(L, kPartType);

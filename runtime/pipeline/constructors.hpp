@@ -4,7 +4,9 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "loader/catalog.hpp"
@@ -23,10 +25,14 @@ struct ScriptParts {
   bool loading = true;           // constructors work while the script runs, not in its callbacks
 
   std::vector<std::vector<const Component*>> constructors;
+  std::map<std::string, std::size_t> found;  // of them, those that were looked up by name
   std::vector<PartDescription> parts;
   std::vector<std::vector<PartDescription>> proposers;  // of first_of's lists
   std::vector<PipelineDescription> pipelines;
 };
+
+// Why a script has no global of this name, for names of Lua's library that it does not get; "" for other names.
+std::string why_absent(std::string_view name);
 
 // Adds `plugin`, `first_of` and `pipeline`, and makes every other unknown global a look-up of a plugin by that name: a
 // script loads only the files that it names, and a slip in a name is an error with a suggestion. `parts` must outlive

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "error.hpp"
 #include "lauxlib.h"
+#include "loader/nearest.hpp"
 #include "pipeline/callback_thread.hpp"
 #include "pipeline/constructors.hpp"
 #include "pipeline/demo_script.hpp"
+#include "pipeline/lua_globals.hpp"
 #include "pipeline/lua_json.hpp"
 #include "pipeline/lua_sandbox.hpp"
 #include "pipeline/lua_state.hpp"
@@ -27,7 +30,7 @@ std::string read_script(const fs::path& file) {
   if (status.type() == fs::file_type::none) {
     fail("{}: cannot be looked at: {}; check its permissions and links", file.string(), error.message());
   }
-  if (!fs::exists(status)) fail("{}: no such script; check the path", file.string());
+  if (!fs::exists(status)) fail("{}: no such script, nor a checkpoint's folder; check the path", file.string());
   if (!fs::is_regular_file(status)) fail("{}: is not a file; name the script in it", file.string());
   if (fs::file_size(file, error) > kMaxScriptBytes)
     fail("{}: is larger than 1 MiB; is it a Lua script?", file.string());
@@ -86,7 +89,8 @@ struct PipelineScript::Impl {
   Impl(std::string script_name, const ScriptLimits& script_limits)
       : name(std::move(script_name)), limits(script_limits), lua(limits.memory_bytes), thread(name) {}
 
-  void run(std::string_view text);
+  void run(std::string_view script);
+  std::vector<GlobalUse> global_uses(std::set<std::string>& defined);
   void call(const LuaBudget& budget, const std::function<void(lua_State*)>& body);
   void take_result(lua_State* L);
   void find_callbacks(lua_State* L);
@@ -94,6 +98,7 @@ struct PipelineScript::Impl {
   void callback(const char* function, const nlohmann::json& argument, const std::function<void(lua_State*)>& result);
 
   std::string name;
+  std::string text;
   ScriptLimits limits;
   ScriptParts parts;
   LuaState lua;
@@ -112,7 +117,8 @@ void PipelineScript::Impl::call(const LuaBudget& budget, const std::function<voi
   }
 }
 
-void PipelineScript::Impl::run(std::string_view text) {
+void PipelineScript::Impl::run(std::string_view script) {
+  text = script;
   call(limits.load, [&](lua_State* L) {
     open_limited_libraries(L, parts.folder);
     open_constructors(L, parts);
@@ -128,11 +134,32 @@ void PipelineScript::Impl::run(std::string_view text) {
   parts.loading = false;
 }
 
+// Of the whole script, as it compiles; `defined` gets the names of the globals that there are now.
+std::vector<GlobalUse> PipelineScript::Impl::global_uses(std::set<std::string>& defined) {
+  std::vector<GlobalUse> uses;
+  call(limits.load, [&](lua_State* L) {
+    if (luaL_loadbufferx(L, text.data(), text.size(), ("@" + name).c_str(), "t") != LUA_OK) lua_error(L);
+    std::string chunk;
+    const lua_Writer append = [](lua_State*, const void* data, std::size_t size, void* text) {
+      static_cast<std::string*>(text)->append(static_cast<const char*>(data), size);
+      return 0;
+    };
+    lua_dump(L, append, &chunk, /*strip=*/0);
+    uses = find_globals(chunk);
+    lua_pushglobaltable(L);
+    for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+      if (lua_type(L, -2) == LUA_TSTRING) defined.insert(lua_tostring(L, -2));
+    }
+  });
+  return uses;
+}
+
 // The value on top: a pipeline, or a table of them.
 void PipelineScript::Impl::take_result(lua_State* L) {
   if (const auto index = pipeline_at(L, -1)) {
     pipelines.push_back(parts.pipelines[*index]);
-    pipelines.back().name = fs::path(name).stem().string();
+    const fs::path file(name);  // a folder in the place of a script may have a "." in its name: "Llama-3.2-1B"
+    pipelines.back().name = (file.extension() == ".lua" ? file.stem() : file.filename()).string();
     return;
   }
   if (lua_type(L, -1) != LUA_TTABLE) {
@@ -205,6 +232,30 @@ PipelineScript PipelineScript::load_demo(const PluginCatalog& catalog) {
 
 const std::vector<PipelineDescription>& PipelineScript::pipelines() const {
   return impl_->pipelines;
+}
+
+std::vector<std::string> PipelineScript::unknown_variables(const PluginCatalog& catalog) const {
+  std::set<std::string> defined;
+  const std::vector<GlobalUse> uses = impl_->global_uses(defined);
+  for (const GlobalUse& use : uses) {
+    if (use.written) defined.insert(use.name);
+  }
+  std::map<int, std::string> messages;  // by line: nested functions come before what follows them
+  for (const GlobalUse& use : uses) {
+    // The script itself has run, and what it did not reach may depend on the machine.
+    if (!use.in_function || use.written || defined.contains(use.name)) continue;
+    std::string why = why_absent(use.name);
+    if (why.empty()) {
+      if (!catalog.find(use.name).components.empty()) continue;
+      std::vector<std::string> names = use.visible;
+      names.insert(names.end(), defined.begin(), defined.end());
+      why = fmt::format("unknown variable '{}'{}", use.name, did_you_mean(use.name, names));
+    }
+    messages.emplace(use.line, fmt::format("{}:{}: {}", impl_->name, use.line, why));
+  }
+  std::vector<std::string> list;
+  for (auto& [line, message] : messages) list.push_back(std::move(message));
+  return list;
 }
 
 // The work of both callbacks has copies of all that it uses, since it may go on when the caller has stopped waiting.

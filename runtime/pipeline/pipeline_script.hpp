@@ -51,6 +51,10 @@ class PipelineScript {
   // At least one; the default is the first.
   const std::vector<PipelineDescription>& pipelines() const;
 
+  // What is wrong with the names in the script's functions: one message for each global variable that a function reads
+  // and neither the script nor its sandbox defines, in the order of their lines. Such a function fails when it runs.
+  std::vector<std::string> unknown_variables(const PluginCatalog& catalog) const;
+
   // The text of a chat, or nullopt when the script defines no chat_template. Throws an Error with the script's line.
   std::optional<std::string> chat_template(const nlohmann::json& messages);
   // nullopt when the script defines no on_request. Throws an Error with the script's line.
