@@ -18,6 +18,19 @@ namespace fs = std::filesystem;
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
+// For a folder in which something is missing.
+void check_has_no_gguf(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().native();
+    if (!name.ends_with(".gguf")) continue;
+    fail(
+        "{}: has {}, and GGUF files are not supported; download the model's safetensors checkpoint, which the GGUF "
+        "file was made from",
+        folder.native(), quote(name));
+  }
+}
+
 void check_folder(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) {
@@ -29,12 +42,14 @@ void check_folder(const fs::path& folder) {
          folder.native());
   }
   if (!is_there(folder / "config.json")) {
+    check_has_no_gguf(folder);
     fail("{}: has no config.json, so it is no Hugging Face checkpoint; check the path or download it again",
          folder.native());
   }
 }
 
 [[noreturn]] void fail_without_weights(const fs::path& folder) {
+  check_has_no_gguf(folder);
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().native();
@@ -42,10 +57,10 @@ void check_folder(const fs::path& folder) {
       fail("{}: has {} but neither {} nor {}; download the checkpoint again", folder.native(), quote(name), kSingleFile,
            kIndexFile);
     }
-    if (name.ends_with(".bin") || name.ends_with(".pth") || name.ends_with(".gguf")) {
+    if (name.ends_with(".bin") || name.ends_with(".pth") || name.ends_with(".pt")) {
       fail(
-          "{}: has {} but no {}; load the model with transformers and save it with save_pretrained, which writes "
-          "safetensors",
+          "{}: has {} but no {}; weights in pickle files (.bin, .pth, .pt) are not supported: load the model with "
+          "transformers and save it with save_pretrained, which writes safetensors",
           folder.native(), quote(name), kSingleFile);
     }
   }

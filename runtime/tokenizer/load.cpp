@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "error.hpp"
 #include "hasher.hpp"
 #include "json/is_there.hpp"
 #include "tokenizer/tokenizer.hpp"
@@ -97,7 +98,16 @@ void read_stages(Tokenizer::Parts& parts) {
 
 }  // namespace
 
+void Tokenizer::check_is_in(const std::filesystem::path& model_dir) {
+  if (is_there(model_dir / "tokenizer.json")) return;
+  fail(
+      "{}: has no tokenizer.json; download it with the checkpoint, or write one with transformers' "
+      "AutoTokenizer.from_pretrained(...).save_pretrained(...)",
+      model_dir.string());
+}
+
 Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
+  check_is_in(model_dir);
   auto parts = std::make_unique<Parts>();
   parts->file = read_tokenizer_file(model_dir / "tokenizer.json");
   read_stages(*parts);

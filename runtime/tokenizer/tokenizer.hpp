@@ -23,6 +23,8 @@ class Tokenizer {
   // Reads tokenizer.json, and tokenizer_config.json and chat_template.jinja if they are there; no other file. Throws
   // Error that names file and key when something is missing, malformed or not supported.
   static Tokenizer load(const std::filesystem::path& model_dir);
+  // Throws an Error when the folder has no tokenizer.json; reads nothing.
+  static void check_is_in(const std::filesystem::path& model_dir);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
