@@ -79,6 +79,7 @@ std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& 
     return 0;
   }
   Json& body = batch.body;
+  run.unknown_fields.note(batch.url, body);
   if (!body.contains("seed") || body["seed"].is_null()) body["seed"] = identity.seed;
   const auto answered = [id, custom_id = batch.custom_id, finish](const Answer& answer) {
     const auto text_of = [&](const Answer& of) {

@@ -12,6 +12,7 @@
 #include "cli/session.hpp"
 #include "jsonl/json_line.hpp"
 #include "jsonl/ordered_lines.hpp"
+#include "openai/known_fields.hpp"
 
 namespace mortise {
 
@@ -20,6 +21,7 @@ struct LinesRun {
   Session& session;
   std::int64_t created;  // when the requests were: the input's time of modification
   std::size_t max_line_bytes;
+  UnknownFieldLog& unknown_fields;
 };
 
 // One of the commands. All functions but `start` work without a model.

@@ -65,6 +65,7 @@ std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& 
     finish({error_line(head(line, score.id), line.number, 400, *mistake), true, 0});
     return 0;
   }
+  run.unknown_fields.note(kUrl, score.body);
   const auto answered = [result = head(line, score.id), number = line.number, finish](Answer answer) mutable {
     if (answer.status != 200) {
       const auto why = answer.body["error"]["message"].get<std::string>();

@@ -63,11 +63,8 @@ const nlohmann::json* find_structured_choice(const nlohmann::json& json) {
   return fields.find("choice");
 }
 
-// Other ways to bind the text. Leaving them out in silence would give a text that the client cannot use.
-void refuse_other_guides(const Body& body) {
-  for (const char* name : {"guided_json", "guided_regex", "guided_grammar"}) {
-    if (body.find(name) != nullptr) fail("{} is not supported; 'choices' is", name);
-  }
+// Another way to bind the text. Those of other names: unserved_fields.
+void check_response_format(const Body& body) {
   const nlohmann::json* format = body.find("response_format");
   if (format == nullptr) return;
   const std::string type = Body(*format, "response_format").string("type").value_or("text");
@@ -218,6 +215,14 @@ std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& 
   return ids;
 }
 
+void check_role(const std::optional<std::string>& role) {
+  if (!role) fail("messages: a message has no role");
+  for (const char* known : {"system", "developer", "user", "assistant", "tool", "function"}) {
+    if (*role == known) return;
+  }
+  fail("messages: role {} is not one of system, developer, user, assistant, tool, function", quote(*role));
+}
+
 void check_count(std::size_t count, const std::string& of_what) {
   if (count <= kMaxChoicesOfABody) return;
   fail("the body asks for {} {}; at most {} are taken: send several bodies", count, of_what, kMaxChoicesOfABody);
@@ -318,7 +323,7 @@ SamplingParams read_sampling(const Body& body, SamplingParams defaults) {
   if (const nlohmann::json* bias = body.find("logit_bias")) params.logit_bias = read_logit_bias(*bias);
   params.stop_token_ids = body.token_ids("stop_token_ids");
   if (const auto skip = body.boolean("skip_special_tokens")) params.skip_special_tokens = *skip;
-  refuse_other_guides(body);
+  check_response_format(body);
   params.choices = read_choices(body);
   if (!params.choices.empty() && body.find("max_tokens") == nullptr) params.max_tokens = kMaxInt32;
   return params;

@@ -1,6 +1,6 @@
 // runtime/openai/body.hpp: reads the fields of a request body. A field of the wrong type is an Error that names the
-// field, what it has and what was expected; an unknown field is ignored, because clients send many that this engine
-// need not know.
+// field, what it has and what was expected; an unknown field is ignored (known_fields.hpp), because clients
+// send many that this engine need not know, and one that it does not serve is refused (unserved_fields.hpp).
 #pragma once
 
 #include <cstdint>
@@ -50,6 +50,9 @@ nlohmann::json choices_json(const std::vector<GuidedChoice>& choices);
 // The tokens of a rendered chat: as any prompt's, but a template that writes the first special token itself does not
 // get it twice.
 std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& tokenizer);
+
+// Throws unless it is a role of OpenAI's messages. Which of them a model knows, its chat template decides.
+void check_role(const std::optional<std::string>& role);
 
 // Throws when a body asks for more of something, choices or completions, than one body may: each is a sequence of the
 // engine.

@@ -17,7 +17,7 @@ nlohmann::json read_messages(const nlohmann::json& json) {
   nlohmann::json messages = json;
   for (nlohmann::json& message : messages) {
     const Body fields(message, "messages: a message");
-    if (!fields.string("role")) fail("messages: a message has no role");
+    check_role(fields.string("role"));
     if (const nlohmann::json* parts = fields.find("content"); parts != nullptr && parts->is_array()) {
       std::string text;
       for (const nlohmann::json& part : *parts) {

@@ -7,6 +7,7 @@
 #include "openai/body.hpp"
 #include "openai/score_tokens.hpp"
 #include "openai/service.hpp"
+#include "openai/unserved_fields.hpp"
 
 namespace mortise {
 namespace {
@@ -65,6 +66,7 @@ void check(const Engine& engine, const ScoreWork& work) {
 
 Abort Service::score(const nlohmann::json& json, const AnswerStamp& stamp, std::function<void(Answer)> done) {
   const auto work = read_work(Body(json), tokenizer_, engine_);
+  refuse_unserved_fields("/v1/score", json);
   check(engine_, *work);
   const auto make = [this, stamp](const JobResult& result) {
     nlohmann::ordered_json answer = answer_head("score", "score", info_, stamp);

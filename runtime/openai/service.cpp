@@ -11,6 +11,7 @@
 #include "openai/answer_stream.hpp"
 #include "openai/answers.hpp"
 #include "openai/body.hpp"
+#include "openai/unserved_fields.hpp"
 #include "openai/work.hpp"
 
 namespace mortise {
@@ -81,6 +82,7 @@ Service::Service(Engine& engine, const Tokenizer& tokenizer, ServiceInfo info)
 
 Work Service::read(const std::string& url, const nlohmann::json& json) const {
   const Body body(json);
+  refuse_unserved_fields(url, json);
   if (url != "/v1/completions" && url != "/v1/chat/completions") {
     fail(ErrorCode::kNotFound, "url {} is not one of /v1/completions, /v1/chat/completions, /v1/score", quote(url));
   }

@@ -1,0 +1,141 @@
+#include "openai/known_fields.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "loader/nearest.hpp"
+#include "openai/unserved_fields.hpp"
+
+namespace mortise {
+namespace {
+
+struct KnownField {
+  const char* name;
+  unsigned urls;
+};
+
+constexpr unsigned kAll = kGenerating | kScore;
+
+constexpr KnownField kKnown[] = {
+    {"model", kAll},
+    {"priority", kAll},
+    {"group", kAll},
+    {"speculation", kAll},
+    {"add_special_tokens", kAll},
+    {"seed", kAll},  // of a score: nothing is drawn
+    {"prompt", kCompletions | kScore},
+    {"completions", kScore},
+    {"id", kScore},
+    {"messages", kChat},
+    {"echo", kCompletions},
+    {"suffix", kCompletions},
+    {"best_of", kCompletions},
+    {"max_completion_tokens", kChat},
+    {"top_logprobs", kChat},
+    {"temperature", kGenerating},
+    {"top_p", kGenerating},
+    {"top_k", kGenerating},
+    {"min_p", kGenerating},
+    {"repetition_penalty", kGenerating},
+    {"frequency_penalty", kGenerating},
+    {"presence_penalty", kGenerating},
+    {"n", kGenerating},
+    {"max_tokens", kGenerating},
+    {"min_tokens", kGenerating},
+    {"stop", kGenerating},
+    {"stop_token_ids", kGenerating},
+    {"ignore_eos", kGenerating},
+    {"logit_bias", kGenerating},
+    {"logprobs", kGenerating},
+    {"skip_special_tokens", kGenerating},
+    {"choices", kGenerating},
+    {"guided_choice", kGenerating},
+    {"structured_outputs", kGenerating},
+    {"response_format", kGenerating},
+    {"choice_logprobs", kGenerating},
+    {"return_token_ids", kGenerating},
+    {"return_tokens_as_token_ids", kGenerating},
+    {"stream", kGenerating},
+    {"stream_options", kGenerating},
+    {"prediction", kGenerating},
+    {"resume_token_ids", kGenerating},
+    // These say nothing about the answer here.
+    {"user", kAll},
+    {"metadata", kAll},
+    {"request_id", kAll},
+    {"store", kGenerating},
+    {"service_tier", kGenerating},
+    {"safety_identifier", kGenerating},
+    {"prompt_cache_key", kGenerating},
+    {"prompt_cache_retention", kGenerating},
+    {"parallel_tool_calls", kChat},   // there are no tools
+    {"length_penalty", kGenerating},  // of beam search
+    {"early_stopping", kGenerating},  // the same
+    {"truncation_side", kAll},        // of truncate_prompt_tokens
+    {"guided_decoding_backend", kGenerating},
+};
+
+std::vector<std::string> known_names(unsigned asked) {
+  std::vector<std::string> names;
+  for (const KnownField& field : kKnown) {
+    if ((field.urls & asked) != 0) names.emplace_back(field.name);
+  }
+  for (const UnservedField& field : unserved_fields()) {
+    if ((field.urls & asked) != 0) names.emplace_back(field.name);
+  }
+  return names;
+}
+
+std::string printable(std::string_view name) {
+  constexpr std::size_t kMost = 60;
+  std::string text(name.substr(0, kMost));
+  for (char& c : text) {
+    if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\') c = '?';
+  }
+  return text + (name.size() > kMost ? "..." : "");
+}
+
+}  // namespace
+
+std::vector<std::string> unknown_fields(std::string_view url, const nlohmann::json& body) {
+  const unsigned asked = body_url(url);
+  if (asked == 0 || !body.is_object()) return {};
+  static const std::vector<std::string> kNames[] = {known_names(kCompletions), known_names(kChat), known_names(kScore)};
+  const std::vector<std::string>& known = kNames[asked == kCompletions ? 0 : asked == kChat ? 1 : 2];
+  std::vector<std::string> unknown;
+  for (const auto& [name, value] : body.items()) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) unknown.push_back(name);
+  }
+  return unknown;
+}
+
+std::string unknown_fields_text(std::string_view url, const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 10;
+  if (names.empty()) return "";
+  const std::vector<std::string> known = known_names(body_url(url));
+  std::string text = "unknown fields are ignored: ";
+  for (std::size_t i = 0; i < names.size() && i < kMost; ++i) {
+    const auto near = names[i].size() <= 60 ? nearest_name(names[i], known) : std::nullopt;
+    text += fmt::format("{}{}{}", i == 0 ? "" : ", ", printable(names[i]),
+                        near ? fmt::format(" (did you mean '{}'?)", *near) : "");
+  }
+  return text + (names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
+}
+
+std::vector<std::string> UnknownFieldLog::note(std::string_view url, const nlohmann::json& body) {
+  constexpr std::size_t kMostSeen = 1000;  // who sends more has other problems
+  std::vector<std::string> names = unknown_fields(url, body), fresh;
+  if (names.empty()) return names;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const std::string& name : names) {
+      if (seen_.size() < kMostSeen && seen_.insert(name).second) fresh.push_back(name);
+    }
+  }
+  if (!fresh.empty()) spdlog::warn("{}: {}", url, unknown_fields_text(url, fresh));
+  return names;
+}
+
+}  // namespace mortise
