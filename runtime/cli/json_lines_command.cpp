@@ -9,6 +9,7 @@
 #include "cli/earlier_results.hpp"
 #include "cli/stop_signals.hpp"
 #include "cli/waiting_results.hpp"
+#include "counted.hpp"
 #include "error.hpp"
 #include "jsonl/input_lines.hpp"
 #include "jsonl/output_lines.hpp"
@@ -59,7 +60,7 @@ class LinesRunner {
     Session session(options_.session);
     session.pipeline();  // a broken model is one error, not one for each line
     check_fingerprints(earlier, session, out_);
-    const LinesRun lines{session, created(earlier), kMaxInputLineBytes};
+    const LinesRun lines{session, created(earlier), kMaxInputLineBytes, unknown_fields_};
     if (waiting_ && options_.overwrite) waiting_->discard();
     if (waiting_) waiting_->start(earlier, session, lines.created);
     out_.start(earlier.output_bytes);
@@ -114,7 +115,8 @@ class LinesRunner {
     } catch (const Error& error) {
       progress_.clear();
       if (!out_.can_continue()) throw;
-      fail(error.code(), "{} ({} lines are done; run the same command again to go on)", error.what(), state_.num_lines);
+      fail(error.code(), "{} ({} done; run the same command again to go on)", error.what(),
+           counted(state_.num_lines, "line"));
     }
   }
 
@@ -128,7 +130,7 @@ class LinesRunner {
   int report(const char* what) const {
     if (*what != '\0') std::cerr << label_ << what << '\n';
     if (state_.num_failed == 0) return 0;
-    std::cerr << label_ << state_.num_failed << " line(s) failed; see their \"error\" in the output\n";
+    std::cerr << label_ << counted(state_.num_failed, "line") << " failed; see \"error\" in the output\n";
     return 1;
   }
 
@@ -139,6 +141,7 @@ class LinesRunner {
   OutputLines out_;
   std::optional<WaitingResults> waiting_;  // nullopt: the output is no file
   Progress progress_;
+  UnknownFieldLog unknown_fields_;
   ProgressState state_;
 };
 

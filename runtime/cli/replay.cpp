@@ -12,6 +12,7 @@
 #include "cli/commands.hpp"
 #include "cli/session.hpp"
 #include "cli/stop_signals.hpp"
+#include "counted.hpp"
 #include "error.hpp"
 #include "jsonl/json_line.hpp"
 #include "jsonl/ordered_lines.hpp"
@@ -249,8 +250,10 @@ class Replay {
         "log probabilities  {} compared\n"
         "differences        {}\n",
         totals_.num_requests, totals_.num_different, totals_.num_tokens, totals_.num_logprobs, totals_.num_differences);
-    if (totals_.num_empty > 0) std::cout << fmt::format("nothing recorded   {} requests\n", totals_.num_empty);
-    if (totals_.num_errors > 0) std::cout << fmt::format("errors             {} lines\n", totals_.num_errors);
+    if (totals_.num_empty > 0)
+      std::cout << fmt::format("nothing recorded   {}\n", counted(totals_.num_empty, "request"));
+    if (totals_.num_errors > 0)
+      std::cout << fmt::format("errors             {}\n", counted(totals_.num_errors, "line"));
     if (totals_.cut) std::cout << "cut off            the last line\n";
     std::cout << std::flush;
   }

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "counted.hpp"
 #include "error.hpp"
 #include "jsonl/output_lines.hpp"
 
@@ -79,8 +80,8 @@ std::string WaitingResults::discarded() const {
                        lines_.path());
   }
   if (num_changed_ == 0) return "";
-  return fmt::format("{} finished line(s) in {} ran again: the input has changed there, or the file is damaged",
-                     num_changed_, lines_.path());
+  return fmt::format("{} in {} ran again: the input has changed there, or the file is damaged",
+                     counted(num_changed_, "finished line"), lines_.path());
 }
 
 }  // namespace mortise

@@ -21,6 +21,10 @@ std::string grouped(std::uint64_t value) {
   return digits;
 }
 
+std::string lines(std::uint64_t number) {
+  return fmt::format("{} line{}", grouped(number), number == 1 ? "" : "s");
+}
+
 std::string duration(double seconds) {
   const auto total = static_cast<std::uint64_t>(std::ceil(std::min(seconds, 1e9)));
   const std::uint64_t hours = total / 3600, minutes = total / 60 % 60, rest = total % 60;
@@ -57,7 +61,7 @@ std::string progress_bar(const ProgressState& state, double elapsed_s, std::size
     bar = fmt::format("[{:<{}}] ", bar, kBarWidth);
     text = fmt::format("{:3.0f}%  ", std::floor(share * 100));
   }
-  text += fmt::format("{} lines", grouped(state.num_lines));
+  text += lines(state.num_lines);
   if (state.num_failed > 0) text += fmt::format(", {} failed", grouped(state.num_failed));
   text += ", " + rates(state, elapsed_s);
   if (state.bytes_total && state.bytes_done > state.bytes_before) {
@@ -72,8 +76,8 @@ std::string progress_bar(const ProgressState& state, double elapsed_s, std::size
 std::string progress_summary(const ProgressState& state, double elapsed_s) {
   const std::string before =
       state.lines_before > 0 ? fmt::format(" ({} of them before)", grouped(state.lines_before)) : "";
-  return fmt::format("{} lines{}, {} failed, in {:.1f} s ({})", grouped(state.num_lines), before,
-                     grouped(state.num_failed), elapsed_s, rates(state, elapsed_s));
+  return fmt::format("{}{}, {} failed, in {:.1f} s ({})", lines(state.num_lines), before, grouped(state.num_failed),
+                     elapsed_s, rates(state, elapsed_s));
 }
 
 Progress::Progress(std::string label) : label_(std::move(label)), on_terminal_(::isatty(STDERR_FILENO) == 1) {}

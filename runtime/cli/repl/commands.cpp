@@ -4,6 +4,7 @@
 #include "cli/repl/entry.hpp"
 #include "cli/repl/score.hpp"
 #include "cli/repl/state.hpp"
+#include "counted.hpp"
 #include "error.hpp"
 #include "loader/catalog.hpp"
 #include "loader/nearest.hpp"
@@ -114,9 +115,9 @@ void load(ReplState& state, const std::string& rest) {
   }
   state.dialogue = std::move(saved.dialogue);
   state.file = std::filesystem::absolute(file).lexically_normal();
-  state.console.say(fmt::format("loaded {}: {}, {} completion{}, settings {}", file.string(),
-                                num_messages(state.dialogue), state.dialogue.completions.size(),
-                                state.dialogue.completions.size() == 1 ? "" : "s", state.settings.fields().dump()));
+  state.console.say(fmt::format("loaded {}: {}, {}, settings {}", file.string(), num_messages(state.dialogue),
+                                counted(state.dialogue.completions.size(), "completion"),
+                                state.settings.fields().dump()));
   const ServiceInfo& info = state.session.pipeline().service.info();
   if (saved.system_fingerprint != info.system_fingerprint) {
     state.console.say(fmt::format("it was made by {} ({}); this is {} ({}), whose tokens may differ", saved.model,

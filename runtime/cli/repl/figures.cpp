@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "counted.hpp"
+
 namespace mortise {
 
 Figures::Speed Figures::speed_of(const Generation& generation) {
@@ -40,8 +42,7 @@ void Figures::add_closed(const EngineStats& stats) {
 
 std::string Figures::show(const Speed& speed) {
   const double rate = speed.decode_s > 0 ? static_cast<double>(speed.num_timed) / speed.decode_s : 0;
-  return fmt::format("{} token{}, {:.1f} tokens/s, first token after {:.1f} ms", speed.num_tokens,
-                     speed.num_tokens == 1 ? "" : "s", rate,
+  return fmt::format("{}, {:.1f} tokens/s, first token after {:.1f} ms", counted(speed.num_tokens, "token"), rate,
                      speed.first_token_s / static_cast<double>(speed.num_answers) * 1e3);
 }
 
@@ -49,9 +50,8 @@ std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) 
   std::string text;
   if (last_) {
     text += fmt::format("last answer  {}\n", show(*last_));
-    text +=
-        fmt::format("{:<11}  {}{}\n", fmt::format("{} answer{}", all_.num_answers, all_.num_answers == 1 ? "" : "s"),
-                    show(all_), all_.num_answers == 1 ? "" : " on average");
+    text += fmt::format("{:<11}  {}{}\n", counted(all_.num_answers, "answer"), show(all_),
+                        all_.num_answers == 1 ? "" : " on average");
   } else {
     text += "no answers yet\n";
   }
@@ -60,9 +60,9 @@ std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) 
                       stats.num_free_blocks, stats.num_blocks, limits.block_size);
   const std::uint64_t admitted = closed_.num_admitted_tokens + stats.num_admitted_tokens;
   const std::uint64_t cached = closed_.num_cached_tokens + stats.num_cached_tokens;
-  text += fmt::format("prompts      {} tokens, {} of them from the cache\n", admitted, cached);
+  text += fmt::format("prompts      {}, {} of them from the cache\n", counted(admitted, "token"), cached);
   const std::uint64_t evicted = closed_.num_evicted_blocks + stats.num_evicted_blocks;
-  if (evicted > 0) text += fmt::format("evictions    {} cached blocks\n", evicted);
+  if (evicted > 0) text += fmt::format("evictions    {}\n", counted(evicted, "cached block"));
   text += fmt::format("preemptions  {}\n", closed_.num_preemptions + stats.num_preemptions);
   const std::uint64_t drafts = closed_.num_draft_tokens + stats.num_draft_tokens;
   const std::uint64_t accepted = closed_.num_accepted_tokens + stats.num_accepted_tokens;
@@ -74,9 +74,11 @@ std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) 
     for (const std::string& line : describe(speculation)) text += line + "\n";
   }
   const std::uint64_t failures = closed_.num_proposer_failures + stats.num_proposer_failures;
-  if (failures > 0) text += fmt::format("proposer     failed {} times; a warning told why it did first\n", failures);
+  if (failures > 0)
+    text += fmt::format("proposer     failed {}; a warning told why it did first\n", counted(failures, "time"));
   const std::uint64_t rejected = closed_.num_rejected_plans + stats.num_rejected_plans;
-  if (rejected > 0) text += fmt::format("scheduler    {} bad plans; a warning told what was wrong first\n", rejected);
+  if (rejected > 0)
+    text += fmt::format("scheduler    {}; a warning told what was wrong first\n", counted(rejected, "bad plan"));
   return text;
 }
 

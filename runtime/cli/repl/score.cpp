@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "counted.hpp"
 #include "error.hpp"
 
 namespace mortise {
@@ -57,8 +58,7 @@ std::string score_table(const std::vector<TokenInfo>& tokens, const Tokenizer& t
     sum += token.logprob;
     is_greedy = is_greedy && token.rank == 1;
   }
-  table += fmt::format("{:12.6f}  sum of {} token{}; is_greedy {}\n", sum, tokens.size(), tokens.size() == 1 ? "" : "s",
-                       is_greedy);
+  table += fmt::format("{:12.6f}  sum of {}; is_greedy {}\n", sum, counted(tokens.size(), "token"), is_greedy);
   return table;
 }
 
