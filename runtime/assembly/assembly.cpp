@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "assembly/checkpoint_service.hpp"
+#include "assembly/memory_check.hpp"
 #include "checkpoint/hash_sidecar.hpp"
 #include "error.hpp"
 #include "execution/score_pass.hpp"
@@ -78,6 +79,9 @@ Assembly::Assembly(const PipelineDescription& description, std::optional<ModelFi
       description.query());
   static_cast<ShardParts&>(parts_) = parts_of(target_);
   set_limits(description);
+  const nlohmann::json& model_options = target_->model().options();
+  is_cut_ = model_options.contains("max_model_len") && !model_options["max_model_len"].is_null() &&
+            dims().max_model_len < checkpoint().config().max_position_embeddings.value_or(INT32_MAX);
   runners_.emplace(device_, description, *target_, std::move(open_draft));
   open_policies(description);
   target_->load_weights();
@@ -112,28 +116,15 @@ void Assembly::set_limits(const PipelineDescription& description) {
          description.where, description.kv_cache.memory_bytes, description.block_size, kv_bytes_per_block());
   }
   const std::uint64_t kv_bytes = static_cast<std::uint64_t>(limits_.num_blocks) * kv_bytes_per_block();
-  const std::uint64_t weights = target_->weight_bytes(), memory = device_memory(parts_.device);
-  // More than there is would be filled until the system ends the process.
-  if (kv_bytes > memory - weights) {
-    fail(
-        "{}: {:.1f} GiB of KV cache and {:.1f} GiB of weights do not fit the {:.1f} GiB of memory of {}; lower "
-        "kv_cache.memory",
-        description.where, gib(kv_bytes), gib(weights), gib(memory), parts_.device.name);
-  }
+  check_memory(description, kv_bytes, target_->weight_bytes(), device_memory(parts_.device), parts_.device.name);
 }
 
 bool Assembly::fills_device(const PipelineDescription& description) const {
   return description.kv_cache.fills_device && !shares_host_memory(parts_.device);
 }
 
-// Of `blocks`, those that can be of use. Without the prefix cache more than all sequences at full length can use would
-// never be touched.
 std::int32_t Assembly::useful_blocks(const PipelineDescription& description, std::uint64_t blocks) const {
-  const auto affordable = static_cast<std::int64_t>(std::min<std::uint64_t>(blocks, INT32_MAX - 1));
-  const std::int64_t blocks_per_sequence = (dims().max_model_len + description.block_size - 1) / description.block_size;
-  return static_cast<std::int32_t>(description.kv_cache.prefix_cache
-                                       ? affordable
-                                       : std::min(affordable, blocks_per_sequence * description.max_num_seqs));
+  return mortise::useful_blocks(description, dims().max_model_len, blocks);
 }
 
 // Gives the attentions their memory; on a device that is to be filled, of what weights and models' buffers left.
@@ -249,6 +240,7 @@ ModelInfo Assembly::model_info() const {
   if (info.eos_tokens.empty() && tokenizer().eos_id()) info.eos_tokens.push_back(*tokenizer().eos_id());
   // What the head has no logit for is never drawn, and a device refuses to ban it (min_tokens).
   std::erase_if(info.eos_tokens, [&](std::int32_t id) { return id >= info.vocab_size; });
+  info.is_cut = is_cut_;
   return info;
 }
 

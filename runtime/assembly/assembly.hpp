@@ -68,6 +68,7 @@ class Assembly {
   std::optional<PartInstance> scheduler_;
   std::deque<PartInstance> proposers_;
   EngineLimits limits_;
+  bool is_cut_ = false;       // by max_model_len, below what the checkpoint takes
   std::string rejection_id_;  // of numerics_id(): the proposers, if they have a say
   Parts parts_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "assembly/default_script.hpp"
 #include "bench/machine.hpp"
 #include "error.hpp"
 #include "loader/part_instance.hpp"
@@ -20,7 +21,7 @@ constexpr const char* kShapeScript = R"(return pipeline {
 })";
 
 PipelineScript load_script(const SubjectChoice& choice, const PluginCatalog& catalog) {
-  if (!choice.script.empty()) return PipelineScript::load(choice.script, catalog);
+  if (!choice.script.empty()) return load_pipelines({&choice.script, 1}, catalog);
   if (choice.shape != nullptr) {
     return PipelineScript::from_text(kShapeScript, "bench", std::filesystem::current_path(), catalog);
   }

@@ -4,8 +4,10 @@
 #include <spdlog/spdlog.h>
 
 #include <filesystem>
+#include <span>
 #include <utility>
 
+#include "assembly/default_script.hpp"
 #include "error.hpp"
 #include "jsonl/json_line.hpp"
 
@@ -14,7 +16,7 @@ namespace {
 
 PipelineScript load_script(const std::string& script) {
   const PluginCatalog catalog = PluginCatalog::standard();
-  return script.empty() ? PipelineScript::load_demo(catalog) : PipelineScript::load(script, catalog);
+  return load_pipelines(script.empty() ? std::span<const std::string>() : std::span(&script, 1), catalog);
 }
 
 ServiceInfo service_info(const Assembly& assembly) {
@@ -29,7 +31,8 @@ ServiceInfo service_info(const Assembly& assembly) {
 }  // namespace
 
 void add_session_options(CLI::App& command, SessionOptions& options) {
-  command.add_option("script", options.script, "pipeline script (default: the embedded demo)");
+  command.add_option("script", options.script,
+                     "pipeline script, or a checkpoint's folder (default: the embedded demo)");
   command.add_option("--trace", options.trace, "write a Chrome trace of the engine's steps to this file");
 }
 

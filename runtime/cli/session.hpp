@@ -18,7 +18,7 @@ namespace mortise {
 class Session;
 
 struct SessionOptions {
-  std::string script;  // empty: the embedded demo
+  std::string script;  // a script or a checkpoint's folder; empty: the embedded demo
   std::string trace;   // file for a trace of the engines' steps; empty: none
   std::string record;  // file for a log of their requests; empty: none
 };

@@ -45,6 +45,7 @@ namespace mortise {
 struct ModelInfo {
   std::int32_t vocab_size = 0;           // of the head
   std::vector<std::int32_t> eos_tokens;  // any of them ends a choice
+  bool is_cut = false;                   // max_model_len is the user's and below the checkpoint's own length
 };
 
 struct EngineStats {

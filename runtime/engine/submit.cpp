@@ -3,6 +3,7 @@
 #include <random>
 #include <utility>
 
+#include "counted.hpp"
 #include "engine/engine.hpp"
 #include "error.hpp"
 
@@ -23,8 +24,9 @@ void Engine::check(const Request& request) const {
   }
   const bool generates = request.sampling.max_tokens > 0;
   if (length + (generates ? 1 : 0) > limits_.max_model_len) {
-    fail(ErrorCode::kTooLarge, "prompt of {} tokens{} exceeds max_model_len {}; shorten it or raise max_model_len",
-         length, generates ? " and one to generate" : "", limits_.max_model_len);
+    fail(ErrorCode::kTooLarge, "prompt of {}{} exceeds {} {}; shorten it{}", counted(length, "token"),
+         generates ? " and one to generate" : "", model_.is_cut ? "max_model_len" : "the length that the model takes,",
+         limits_.max_model_len, model_.is_cut ? " or raise max_model_len" : "");
   }
   if (request.score_from && (*request.score_from < 1 || *request.score_from > length)) {
     fail("score_from is {}; it must be from 1 to the prompt's {} tokens", *request.score_from, length);
@@ -40,9 +42,10 @@ void Engine::check_blocks(std::int32_t length, std::int32_t max_tokens) const {
   const std::int32_t needed = (length + max_tokens + limits_.block_size - 1) / limits_.block_size;
   if (needed <= limits_.num_blocks) return;
   fail(ErrorCode::kTooLarge,
-       "prompt of {} and up to {} generated tokens need {} KV blocks, the whole cache has {} of {} tokens; raise "
-       "kv_cache.memory or ask for fewer tokens",
-       length, max_tokens, needed, limits_.num_blocks, limits_.block_size);
+       "prompt of {} and up to {} to generate need {}, the whole cache has {} of {} tokens; raise kv_cache.memory or "
+       "ask "
+       "for fewer tokens",
+       counted(length, "token"), max_tokens, counted(needed, "KV block"), limits_.num_blocks, limits_.block_size);
 }
 
 std::vector<std::vector<std::int32_t>> Engine::choice_tokens(const Request& request) const {

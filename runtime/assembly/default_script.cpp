@@ -1,0 +1,159 @@
+#include "assembly/default_script.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "assembly/default_parts.hpp"
+#include "error.hpp"
+#include "pipeline/lua_text.hpp"
+
+namespace mortise {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Served {
+  fs::path folder;
+  DefaultParts parts;
+};
+
+// As a model's name: no "." or "/" at the end.
+fs::path clean(const fs::path& folder) {
+  fs::path path = fs::absolute(folder).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
+}
+
+std::string last_names(const fs::path& folder, std::size_t count) {
+  const std::vector<fs::path> names(folder.begin(), folder.end());
+  fs::path path;
+  for (std::size_t i = names.size() - std::min(count, names.size()); i < names.size(); ++i) path /= names[i];
+  return path.string();
+}
+
+std::vector<std::string> unique_names(std::span<const Served> models) {
+  std::vector<std::string> names;
+  for (const Served& model : models) {
+    std::size_t count = 1;
+    const auto is_shared = [&](const Served& other) {
+      return &other != &model && last_names(other.folder, count) == last_names(model.folder, count);
+    };
+    while (std::any_of(models.begin(), models.end(), is_shared)) ++count;
+    names.push_back(last_names(model.folder, count));
+  }
+  return names;
+}
+
+// Of the KV caches of `models`. On a GPU, "auto" would give all that is left to the first of several.
+std::string kv_memory(std::span<const Served> models) {
+  const auto& free = models.front().parts.device_bytes;
+  if (models.size() == 1 || !free) return "auto";
+  constexpr std::uint64_t kKept = std::uint64_t{2} << 30;  // of each model: buffers, workspaces and captured graphs
+  std::uint64_t taken = 0;
+  for (const Served& model : models) taken += model.parts.weight_bytes + kKept;
+  if (taken >= *free) return "auto";  // who opens them says what does not fit
+  return fmt::format("{}MiB", std::max<std::uint64_t>(1, (*free - taken) / models.size() >> 20));
+}
+
+std::string pipeline_text(const Served& model, const std::string& memory, const std::string& indent) {
+  const DefaultParts& parts = model.parts;
+  const std::string path = fmt::format("path = {}", lua_quoted(model.folder.string()));
+  std::string text = "pipeline {\n";
+  const auto add = [&](const char* key, const std::string& part, const std::string& options) {
+    text += fmt::format("{}  {:<9} = {} {{{}{}{}}},\n", indent, key, part, options.empty() ? "" : " ", options,
+                        options.empty() ? "" : " ");
+  };
+  add("device", parts.device, "");
+  add("model", parts.model,
+      parts.model_dtype.empty() ? path : fmt::format("{}, dtype = {}", path, lua_quoted(parts.model_dtype)));
+  add("attention", parts.attention, "block_size = 16");
+  add("scheduler", parts.scheduler, "max_num_seqs = 64, max_batched_tokens = 2048");
+  if (!parts.proposer.empty()) add("proposer", parts.proposer, "");
+  text += fmt::format("{}  kv_cache  = {{ memory = {} }},\n", indent, lua_quoted(memory));
+  return text + indent + "}";
+}
+
+std::string folder_list(std::span<const Served> models) {
+  std::vector<std::string> folders;
+  for (const Served& model : models) folders.push_back(model.folder.string());
+  return fmt::format("{}", fmt::join(folders, " "));
+}
+
+bool is_folder(const std::string& name) {
+  std::error_code ignored;
+  return fs::is_directory(name, ignored);
+}
+
+// A file of weights in the place of a script would be a syntax error in line 1.
+void check_is_no_weights(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string begin(4, '\0');
+  stream.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  const std::string extension = fs::path(file).extension().string();
+  if (begin == "GGUF" || extension == ".gguf") {
+    fail(
+        "{}: GGUF files are not supported; give the folder of the model's safetensors checkpoint, which the GGUF file "
+        "was made from",
+        file);
+  }
+  if (extension == ".bin" || extension == ".pth" || extension == ".pt") {
+    fail(
+        "{}: weights in pickle files (.bin, .pth, .pt) are not supported; load the model with transformers, save it "
+        "with save_pretrained, which writes safetensors, and give its folder",
+        file);
+  }
+  if (extension == ".safetensors" || extension == ".json") {
+    fail("{}: is a file of a checkpoint; give the folder that it lies in", file);
+  }
+}
+
+PipelineScript load_folders(std::span<const std::string> names, const PluginCatalog& catalog) {
+  std::vector<fs::path> folders;
+  for (const std::string& name : names) folders.push_back(clean(name));
+  const std::string text = default_script(folders, catalog);
+  // A single pipeline is named after the script, that is by what follows the last "/".
+  const std::string what = names.size() == 1 ? folders.front().string() : "several folders";
+  return PipelineScript::from_text(text, "default pipeline of " + what, fs::current_path(), catalog);
+}
+
+}  // namespace
+
+std::string default_script(std::span<const fs::path> folders, const PluginCatalog& catalog) {
+  std::vector<Served> models;
+  for (const fs::path& folder : folders) {
+    const fs::path path = clean(folder);
+    const auto is_same = [&](const Served& model) { return model.folder == path; };
+    if (std::any_of(models.begin(), models.end(), is_same)) {
+      fail("{}: is given twice; name each folder once", path.string());
+    }
+    models.push_back({path, choose_default_parts(path, catalog)});
+  }
+  const std::string memory = kv_memory(models);
+  std::string text =
+      fmt::format("-- Written by `mortise run --print-script {}`: the default pipeline{}, to begin from.\n",
+                  folder_list(models), models.size() == 1 ? "" : "s");
+  if (models.size() == 1) return text + "return " + pipeline_text(models.front(), memory, "") + "\n";
+  const std::vector<std::string> pipeline_names = unique_names(models);
+  text += "return {\n";
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    text += fmt::format("  [{}] = {},\n", lua_quoted(pipeline_names[i]), pipeline_text(models[i], memory, "  "));
+  }
+  return text + "}\n";
+}
+
+PipelineScript load_pipelines(std::span<const std::string> names, const PluginCatalog& catalog) {
+  if (names.empty()) return PipelineScript::load_demo(catalog);
+  if (std::all_of(names.begin(), names.end(), is_folder)) return load_folders(names, catalog);
+  if (names.size() > 1) {
+    const auto file = std::find_if_not(names.begin(), names.end(), is_folder);
+    fail("{}: is not the folder of a checkpoint; give one script, or folders alone", *file);
+  }
+  check_is_no_weights(names.front());
+  return PipelineScript::load(names.front(), catalog);
+}
+
+}  // namespace mortise
