@@ -4,15 +4,20 @@
 #include <optional>
 #include <string>
 
+#include "assembly/default_script.hpp"
+#include "assembly/memory_check.hpp"
 #include "checkpoint/checkpoint.hpp"
 #include "cli/commands.hpp"
+#include "counted.hpp"
 #include "error.hpp"
 #include "execution/model_stack.hpp"
+#include "execution/weight_reader.hpp"
 #include "loader/part_instance.hpp"
 #include "mortise/attention.h"
 #include "mortise/model.h"
 #include "mortise/scheduler.h"
 #include "pipeline/pipeline_script.hpp"
+#include "tokenizer/tokenizer.hpp"
 
 namespace mortise {
 namespace {
@@ -22,9 +27,9 @@ void print_part(const char* key, const PartChoice& choice) {
              choice.options.dump());
 }
 
-// Asks the attention what the model's KV cache would take, and prints how much fits.
-void check_attention(const PipelineDescription& pipeline, const PartInstance& attention,
-                     const mortise_model_dims& dims) {
+// Asks the attention what the model's KV cache would take, and prints how much fits. The bytes of it.
+std::uint64_t check_attention(const PipelineDescription& pipeline, const PartInstance& attention,
+                              const mortise_model_dims& dims) {
   mortise_kv_layout layout{};
   layout.struct_size = sizeof layout;
   attention.perform("kv_layout", [&](mortise_error* error) {
@@ -33,7 +38,10 @@ void check_attention(const PipelineDescription& pipeline, const PartInstance& at
                                                                  pipeline.block_size, &layout, error);
   });
   const std::uint64_t blocks =
-      layout.bytes_per_block == 0 ? 0 : pipeline.kv_cache.memory_bytes / layout.bytes_per_block;
+      layout.bytes_per_block == 0
+          ? 0
+          : static_cast<std::uint64_t>(
+                useful_blocks(pipeline, dims.max_model_len, pipeline.kv_cache.memory_bytes / layout.bytes_per_block));
   if (blocks == 0) {
     fail("{}: kv_cache.memory of {} bytes holds no block of {} bytes; raise it", pipeline.where,
          pipeline.kv_cache.memory_bytes, layout.bytes_per_block);
@@ -41,6 +49,15 @@ void check_attention(const PipelineDescription& pipeline, const PartInstance& at
   fmt::print("  {:10} {} blocks of {} tokens in {:.0f} MiB, {}\n", "kv_cache", blocks, pipeline.block_size,
              static_cast<double>(pipeline.kv_cache.memory_bytes) / (1 << 20),
              plugin_text(layout.layout_id, sizeof layout.layout_id));
+  return blocks * layout.bytes_per_block;
+}
+
+// All that the device has; nullopt: it does not say so before it is active.
+std::optional<std::uint64_t> memory_of(const PartInstance& device) {
+  std::uint64_t free_bytes = 0, total_bytes = 0;
+  const auto* table = device.table<mortise_device_table>();
+  const mortise_status status = table->memory_info(device.handle<mortise_device>(), &free_bytes, &total_bytes);
+  return status == MORTISE_OK ? std::optional(total_bytes) : std::nullopt;
 }
 
 // The parts again, now with what the model's configuration says; instances are created but hold no weights.
@@ -86,12 +103,27 @@ void check_pipeline(const PipelineDescription& pipeline) {
     const PartInstance proposer(*choice.component, choice.options, context);
     print_part("proposer", choice);
   }
-  check_attention(pipeline, attention, dims);
+  const std::uint64_t kv_bytes = check_attention(pipeline, attention, dims);
+  const auto memory = memory_of(device);
+  if (checkpoint) Tokenizer::load(checkpoint->folder());
+  if (checkpoint && memory) {
+    check_memory(pipeline, kv_bytes, prepared_bytes(*checkpoint, dims), *memory, device.component().label());
+  }
+}
+
+// Of the script's functions, which nothing has run.
+void check_variables(const PipelineScript& script, const PluginCatalog& catalog) {
+  const std::vector<std::string> unknown = script.unknown_variables(catalog);
+  if (unknown.empty()) return;
+  const std::string others =
+      unknown.size() == 1 ? "" : fmt::format(" (and {})", counted(unknown.size() - 1, "more such line"));
+  throw Error(unknown.front() + others);
 }
 
 void check_script(const std::string& file) {
   const PluginCatalog catalog = PluginCatalog::standard();
-  const PipelineScript script = PipelineScript::load(file, catalog);
+  const PipelineScript script = load_pipelines({&file, 1}, catalog);
+  check_variables(script, catalog);
   const auto& pipelines = script.pipelines();
   for (std::size_t i = 0; i < pipelines.size(); ++i) {
     fmt::print("pipeline {}{}\n", pipelines[i].name, pipelines.size() > 1 && i == 0 ? " (default)" : "");
@@ -105,7 +137,7 @@ void check_script(const std::string& file) {
 void add_check_command(CLI::App& app) {
   CLI::App* check = app.add_subcommand("check", "validates a pipeline script without loading weights");
   auto file = std::make_shared<std::string>();
-  check->add_option("script", *file, "pipeline script")->required();
+  check->add_option("script", *file, "pipeline script, or a checkpoint's folder")->required();
   check->callback([file] { check_script(*file); });
 }
 

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "counted.hpp"
 #include "delivery/mailbox.hpp"
 #include "error.hpp"
 
@@ -18,37 +19,50 @@ double seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
+void add(Generation& result, Delta&& delta, Clock::time_point start) {
+  if (result.tokens.empty() && !delta.tokens.empty()) {
+    result.first_token_s = seconds((delta.earlier.empty() ? delta.sent : delta.earlier.front().sent) - start);
+  }
+  result.total_s = seconds(delta.sent - start);
+  result.tokens.insert(result.tokens.end(), std::move_iterator(delta.tokens.begin()),
+                       std::move_iterator(delta.tokens.end()));
+  result.text += delta.text;
+  result.last = std::move(delta);
+}
+
 }  // namespace
 
-Generation generate(Engine& engine, Request request, const std::function<void(const std::string&)>& on_text) {
+std::vector<Generation> generate_choices(Engine& engine, Request request,
+                                         const std::function<void(const std::string&)>& on_text) {
   // A signal handler may not notify, so look every few milliseconds.
   constexpr std::chrono::milliseconds kLook(20);
+  std::vector<Generation> results(static_cast<std::size_t>(request.sampling.n));
   Mailbox mailbox(request.sampling.n);
   const auto start = Clock::now();
   const RequestId id = engine.submit(std::move(request), mailbox.channel());
-  Generation result;
   std::vector<Delta> deltas;
   bool aborted = false;
-  while (result.last.finish == FinishReason::kNone) {
+  for (std::size_t open = results.size(); open > 0;) {
     mailbox.wait_for(kLook, deltas);
     if (InterruptGuard::interrupted() && !aborted) {
       engine.abort(id);
       aborted = true;
     }
     for (Delta& delta : deltas) {
-      if (result.tokens.empty() && !delta.tokens.empty()) {
-        result.first_token_s = seconds((delta.earlier.empty() ? delta.sent : delta.earlier.front().sent) - start);
-      }
-      result.total_s = seconds(delta.sent - start);
-      result.tokens.insert(result.tokens.end(), std::move_iterator(delta.tokens.begin()),
-                           std::move_iterator(delta.tokens.end()));
-      result.text += delta.text;
-      if (!delta.text.empty()) on_text(delta.text);
-      result.last = std::move(delta);
+      const auto choice = static_cast<std::size_t>(delta.choice);
+      if (choice == 0 && !delta.text.empty()) on_text(delta.text);
+      if (delta.finish != FinishReason::kNone) --open;
+      add(results[choice], std::move(delta), start);
     }
   }
-  if (result.last.finish == FinishReason::kError) throw Error(result.last.error, result.last.code);
-  return result;
+  for (const Generation& result : results) {
+    if (result.last.finish == FinishReason::kError) throw Error(result.last.error, result.last.code);
+  }
+  return results;
+}
+
+Generation generate(Engine& engine, Request request, const std::function<void(const std::string&)>& on_text) {
+  return std::move(generate_choices(engine, std::move(request), on_text).front());
 }
 
 std::string describe(const Generation& generation) {
@@ -57,12 +71,13 @@ std::string describe(const Generation& generation) {
   const double rate = num_tokens > 1 && decode_s > 0 ? static_cast<double>(num_tokens - 1) / decode_s : 0;
   const Usage& usage = generation.last.usage;
   const std::string cached = usage.cached_tokens > 0 ? fmt::format(" ({} cached)", usage.cached_tokens) : "";
-  const std::string drafts = usage.draft_tokens > 0
-                                 ? fmt::format("; {} of {} drafts accepted", usage.accepted_tokens, usage.draft_tokens)
-                                 : "";
-  return fmt::format("{} tokens, {:.1f} tokens/s; first after {:.1f} ms; prompt {} tokens{}{}; {}; seed {}", num_tokens,
-                     rate, generation.first_token_s * 1e3, usage.prompt_tokens, cached, drafts,
-                     to_string(generation.last.finish), generation.last.seed);
+  const std::string drafts = usage.draft_tokens > 0 ? fmt::format("; {} of {} accepted", usage.accepted_tokens,
+                                                                  counted(usage.draft_tokens, "draft"))
+                                                    : "";
+  return fmt::format("{}, {:.1f} tokens/s; first after {:.1f} ms; prompt {}{}{}; {}; seed {}",
+                     counted(num_tokens, "token"), rate, generation.first_token_s * 1e3,
+                     counted(usage.prompt_tokens, "token"), cached, drafts, to_string(generation.last.finish),
+                     generation.last.seed);
 }
 
 }  // namespace mortise

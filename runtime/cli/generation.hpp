@@ -18,7 +18,12 @@ struct Generation {
   double total_s = 0;
 };
 
-// Runs one choice to its end, or aborts it when interrupted. `on_text` gets each piece as it comes.
+// Runs the choices of a request to their ends, or aborts them when interrupted. `on_text` gets each piece of the first
+// one as it comes. Throws an Error when a choice ends with one.
+std::vector<Generation> generate_choices(Engine& engine, Request request,
+                                         const std::function<void(const std::string&)>& on_text);
+
+// The same for a request of one choice.
 Generation generate(Engine& engine, Request request, const std::function<void(const std::string&)>& on_text);
 
 // "42 tokens, 135.5 tokens/s; first after 12.0 ms; prompt 7 tokens; stop; seed 5" for standard error.

@@ -10,11 +10,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <string>
+#include <vector>
 
 #include "cli/commands.hpp"
 #include "error.hpp"
 #include "loader/call_watchdog.hpp"
 #include "loader/host_services.hpp"
+#include "loader/nearest.hpp"
 #include "loader/process_end.hpp"
 
 namespace mortise {
@@ -75,6 +79,21 @@ CallLimits call_limits() {
   return {seconds, 10 * seconds};
 }
 
+// What is wrong with the first word when it is no sub-command; else "".
+std::string unknown_command(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == word) return "";
+    names.push_back(command->get_name());
+  }
+  if (word.starts_with('-')) return "";
+  std::error_code ignored;
+  const bool is_file = std::filesystem::exists(word, ignored);
+  return fmt::format("there is no sub-command '{}'{}; there are: {} (see mortise --help)", word,
+                     is_file ? fmt::format("; to run it: mortise run {}", word) : did_you_mean(word, names),
+                     join_names(names));
+}
+
 int run(int argc, char** argv) {
   const CallWatchdog watchdog(call_limits(), [](const std::string& text) { spdlog::warn("{}", text); });
   CLI::App app("Serves language models out of interchangeable parts", "mortise");
@@ -95,7 +114,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::RuntimeError& reported) {
     return reported.get_exit_code();
   } catch (const CLI::ParseError& usage) {
-    return report(2, (std::string(usage.what()) + " (see mortise --help)").c_str());
+    const std::string text = argc > 1 ? unknown_command(app, argv[1]) : "";
+    return report(2, (text.empty() ? usage.what() + std::string(" (see mortise --help)") : text).c_str());
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return report(1, "standard output cannot be written");
   return 0;

@@ -2,11 +2,14 @@
 // else does; figures go to standard error.
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "assembly/default_script.hpp"
 #include "cli/commands.hpp"
 #include "cli/generation.hpp"
+#include "cli/prompt.hpp"
 #include "cli/repl/repl.hpp"
 #include "cli/session.hpp"
 #include "error.hpp"
@@ -22,6 +25,8 @@ struct RunOptions {
   SpeculationChoice speculation;
   std::optional<std::int32_t> logprobs;
   bool json = false;
+  bool chat = false;
+  bool print_script = false;
 };
 
 // Longer than most answers, short enough to wait for.
@@ -51,6 +56,7 @@ void add_sampling_options(CLI::App& command, RunOptions& options) {
   add_field<std::vector<std::string>>(command, options, "--stop", "stop", "end before this text; may be repeated");
   add_field<std::vector<std::string>>(command, options, "--choice", "choices",
                                       "the answer is exactly one of these texts; to be repeated");
+  add_field<std::int64_t>(command, options, "-n", "n", "choices to generate; each follows a line of its own");
   command.add_flag_callback(
       "--ignore-eos", [&options] { options.sampling["ignore_eos"] = true; }, "go on past end tokens");
 }
@@ -67,7 +73,8 @@ nlohmann::ordered_json token_json(const Tokenizer& tokenizer, const TokenInfo& i
   return json;
 }
 
-void print_json(const OpenPipeline& pipeline, const std::string& prompt, const Generation& generation) {
+nlohmann::ordered_json generation_json(const OpenPipeline& pipeline, const std::string& prompt,
+                                       const Generation& generation) {
   const Tokenizer& tokenizer = pipeline.assembly.tokenizer();
   auto tokens = nlohmann::ordered_json::array();
   for (const TokenInfo& info : generation.tokens) tokens.push_back(token_json(tokenizer, info));
@@ -82,26 +89,55 @@ void print_json(const OpenPipeline& pipeline, const std::string& prompt, const G
                                  {"total_s", generation.total_s},
                                  {"system_fingerprint", pipeline.service.info().system_fingerprint}};
   if (!pipeline.description.proposers.empty()) json["speculation"] = to_json(pipeline.engine.stats().speculation);
+  return json;
+}
+
+// One object, or a list of them when there are several choices.
+void print_json(const OpenPipeline& pipeline, const std::string& prompt, const std::vector<Generation>& choices) {
+  auto list = nlohmann::ordered_json::array();
+  for (const Generation& choice : choices) list.push_back(generation_json(pipeline, prompt, choice));
+  const nlohmann::ordered_json& json = list.size() == 1 ? list.front() : list;
   std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+}
+
+void print_choice_line(std::size_t index, std::size_t count) {
+  if (count > 1) std::cout << fmt::format("--- choice {} of {} ---\n", index + 1, count);
+}
+
+// The choices behind the first, whose text came as it was made.
+void print_others(const std::vector<Generation>& choices) {
+  std::cout << '\n';
+  for (std::size_t i = 1; i < choices.size(); ++i) {
+    print_choice_line(i, choices.size());
+    std::cout << choices[i].text << '\n';
+  }
+  std::cout << std::flush;
 }
 
 constexpr int kInterrupted = 128 + SIGINT;
 
 // The exit code.
 int run_once(OpenPipeline& pipeline, const RunOptions& options, Request request) {
-  request.prompt = pipeline.assembly.tokenizer().encode(*options.prompt, /*add_special_tokens=*/true);
+  const std::string prompt = read_prompt(*options.prompt, std::cin);
+  request.prompt =
+      options.chat ? chat_prompt(pipeline, {{{"role", "user"}, {"content", prompt}}}) : text_prompt(pipeline, prompt);
   request.logprobs = options.logprobs;
-  const InterruptGuard guard;
-  const Generation generation = generate(pipeline.engine, std::move(request), [&](const std::string& text) {
+  const auto count = static_cast<std::size_t>(request.sampling.n);
+  bool begun = options.json;
+  const auto print = [&](const std::string& text) {
+    if (!std::exchange(begun, true)) print_choice_line(0, count);
     if (!options.json) std::cout << text << std::flush;
-  });
-  if (options.json) {
-    print_json(pipeline, *options.prompt, generation);
-  } else {
-    std::cout << std::endl;
+  };
+  const InterruptGuard guard;
+  const std::vector<Generation> choices = generate_choices(pipeline.engine, std::move(request), print);
+  print("");
+  options.json ? print_json(pipeline, prompt, choices) : print_others(choices);
+  int exit_code = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::cerr << (count > 1 ? fmt::format("choice {}: ", i + 1) : "") << describe(choices[i]) << '\n';
+    if (choices[i].last.finish == FinishReason::kAborted) exit_code = kInterrupted;
   }
-  std::cerr << describe(generation) << '\n';
-  return generation.last.finish == FinishReason::kAborted ? kInterrupted : 0;
+  return exit_code;
 }
 
 // The exit code, as a script expects it of what it pipes in: an error in the middle is an error of the whole, Ctrl-C is
@@ -118,9 +154,19 @@ int hold_dialogue(Session& session, const RunOptions& options, const SamplingPar
   return 0;
 }
 
+void print_script(const std::string& folder) {
+  std::error_code ignored;
+  if (folder.empty() || std::filesystem::is_regular_file(folder, ignored)) {
+    throw CLI::ValidationError("--print-script goes with a checkpoint's folder: mortise run --print-script FOLDER");
+  }
+  const std::filesystem::path path = folder;
+  std::cout << default_script({&path, 1}, PluginCatalog::standard()) << std::flush;
+}
+
 void run(const RunOptions& options) {
-  if (!options.prompt && (options.json || options.logprobs)) {
-    throw CLI::ValidationError("--json and --logprobs go with one prompt: -p PROMPT");
+  if (options.print_script) return print_script(options.session.script);
+  if (!options.prompt && (options.json || options.logprobs || options.chat || options.sampling.contains("n"))) {
+    throw CLI::ValidationError("--json, --logprobs, --chat and -n go with one prompt: -p PROMPT");
   }
   if (!options.prompt && (options.speculation.proposer || options.speculation.max_tokens)) {
     throw CLI::ValidationError(
@@ -150,14 +196,18 @@ void add_run_command(CLI::App& app) {
   const auto options = std::make_shared<RunOptions>();
   add_session_options(*command, options->session);
   add_record_option(*command, options->session);
-  command->add_option("-p,--prompt", options->prompt, "generate from this prompt and end; without it, a REPL");
+  command->add_option("-p,--prompt", options->prompt,
+                      "generate from this prompt and end, - for standard input; without it, a REPL");
+  command->add_flag("--chat", options->chat, "the prompt is a user's message, for the pipeline's chat template");
   add_sampling_options(*command, *options);
   command->add_option("--logprobs", options->logprobs, "with --json: log probabilities and this many alternatives");
   command->add_option("--proposer", options->speculation.proposer,
                       "who drafts: one of the pipeline's proposers, or none");
   command->add_option("--max-draft-tokens", options->speculation.max_tokens, "drafts a step, at most")
       ->check(CLI::NonNegativeNumber);
-  command->add_flag("--json", options->json, "print one JSON object instead of text");
+  command->add_flag("--json", options->json, "print one JSON object instead of text; with -n a list");
+  command->add_flag("--print-script", options->print_script,
+                    "write the pipeline script of a checkpoint's folder, to begin from, and end");
   command->callback([options] { run(*options); });
 }
 

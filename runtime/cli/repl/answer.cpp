@@ -1,8 +1,8 @@
 // runtime/cli/repl/answer.cpp: from a prompt or a message to an answer on the screen.
 #include "cli/generation.hpp"
+#include "cli/prompt.hpp"
 #include "cli/repl/state.hpp"
 #include "error.hpp"
-#include "openai/body.hpp"
 
 namespace mortise {
 namespace {
@@ -29,7 +29,7 @@ void complete(ReplState& state, const std::string& text) {
   Request request;
   request.sampling = state.settings.params();
   request.speculation = state.speculation;
-  request.prompt = state.session.pipeline().assembly.tokenizer().encode(text, /*add_special_tokens=*/true);
+  request.prompt = text_prompt(state.session.pipeline(), text);
   const Generation generation = stream(state, std::move(request));
   state.dialogue.add({text, generation.text, to_string(generation.last.finish), generation.last.seed});
 }
@@ -38,10 +38,12 @@ void complete(ReplState& state, const std::string& text) {
 void check_length(const Request& request, const ReplState& state) {
   const std::int32_t limit = state.session.pipeline().assembly.limits().max_model_len;
   if (request.prompt.size() < static_cast<std::size_t>(limit) || state.dialogue.messages.empty()) return;
+  const bool is_cut = state.session.pipeline().assembly.model_info().is_cut;
   fail(
-      "the dialogue has {} tokens with this message, and max_model_len is {}; the message was not sent. /chat clear "
-      "begins a new dialogue (/save keeps this one), or raise max_model_len",
-      request.prompt.size(), limit);
+      "the dialogue has {} tokens with this message, and {} is {}; the message was not sent. /chat clear begins a new "
+      "dialogue (/save keeps this one){}",
+      request.prompt.size(), is_cut ? "max_model_len" : "the length that the model takes", limit,
+      is_cut ? ", or raise max_model_len" : "");
 }
 
 void reply(ReplState& state, const std::string& text) {
@@ -50,7 +52,7 @@ void reply(ReplState& state, const std::string& text) {
   Request request;
   request.sampling = state.settings.params();
   request.speculation = state.speculation;
-  request.prompt = chat_tokens(render_chat(state, messages), state.session.pipeline().assembly.tokenizer());
+  request.prompt = chat_prompt(state.session.pipeline(), messages);
   check_length(request, state);
   const Generation generation = stream(state, std::move(request));
   if (generation.last.finish == FinishReason::kAborted && generation.text.empty()) {
