@@ -1,7 +1,6 @@
 #include "assembly/default_script.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <fstream>
@@ -77,10 +76,12 @@ std::string pipeline_text(const Served& model, const std::string& memory, const 
   return text + indent + "}";
 }
 
+// For a comment, which a line's end would end.
 std::string folder_list(std::span<const Served> models) {
-  std::vector<std::string> folders;
-  for (const Served& model : models) folders.push_back(model.folder.string());
-  return fmt::format("{}", fmt::join(folders, " "));
+  std::string list;
+  for (const Served& model : models) list += (list.empty() ? "" : " ") + model.folder.string();
+  std::replace_if(list.begin(), list.end(), [](unsigned char c) { return c < 0x20; }, '?');
+  return list;
 }
 
 bool is_folder(const std::string& name) {

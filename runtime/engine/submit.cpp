@@ -25,7 +25,7 @@ void Engine::check(const Request& request) const {
   const bool generates = request.sampling.max_tokens > 0;
   if (length + (generates ? 1 : 0) > limits_.max_model_len) {
     fail(ErrorCode::kTooLarge, "prompt of {}{} exceeds {} {}; shorten it{}", counted(length, "token"),
-         generates ? " and one to generate" : "", model_.is_cut ? "max_model_len" : "the length that the model takes,",
+         generates ? " and one to generate" : "", model_.is_cut ? "max_model_len" : "the model's length of",
          limits_.max_model_len, model_.is_cut ? " or raise max_model_len" : "");
   }
   if (request.score_from && (*request.score_from < 1 || *request.score_from > length)) {

@@ -35,7 +35,7 @@ def test_bad_lines_get_an_error_line_and_the_rest_runs(jsonl):
              line("bad-url", url="/v1/images"), line("bad-field", temperature="hot"), line("good-too")]
     process, answers = jsonl("batch", lines)
     assert process.returncode == 1
-    assert "4 line(s) failed" in process.stderr
+    assert "4 lines failed" in process.stderr
     assert [a["response"] is not None and a["response"]["status_code"] == 200 for a in answers] == [
         True, False, False, False, False, True]
     assert answers[1]["error"]["line"] == 2

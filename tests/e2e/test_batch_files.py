@@ -55,7 +55,7 @@ def test_blank_lines_crlf_a_byte_order_mark_and_a_missing_newline_do_no_harm(tmp
 def test_a_bad_line_is_told_with_its_number_and_the_rest_runs(tmp_path, line, message):
     process, answers = run_files(tmp_path, "score", b"\n" + line + b"\n" + json.dumps(score(id="last")).encode())
     assert process.returncode == 1
-    assert "1 line(s) failed" in process.stderr
+    assert "1 line failed" in process.stderr
     assert answers[0]["error"] == {"message": f"line 2: {message}", "line": 2, "status_code": 400}
     assert answers[0]["index"] == 1 and answers[0]["id"] is None
     assert answers[1]["id"] == "last" and answers[1]["completions"] == []

@@ -367,10 +367,10 @@ def test_a_full_disk_is_an_error(tmp_path):
 
 
 def test_flags_for_one_prompt_are_refused_without_one(mortise):
-    for flags in (["--json"], ["--logprobs", 2]):
+    for flags in (["--json"], ["--logprobs", 2], ["--chat"], ["-n", 2]):
         process = mortise("run", *flags, stdin="Once\n")
         assert process.returncode == 2
-        assert "--json and --logprobs go with one prompt: -p PROMPT" in process.stderr
+        assert "--json, --logprobs, --chat and -n go with one prompt: -p PROMPT" in process.stderr
 
 
 def test_a_wrong_flag_is_an_error_before_the_dialogue(mortise):

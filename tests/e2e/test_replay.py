@@ -40,7 +40,7 @@ def recorded(tmp_path, jsonl):
     """(log file, its lines as JSON) of a batch."""
     log = tmp_path / "requests.log"
     process, _ = jsonl("batch", batch_lines(), "--record", log)
-    assert "1 line(s) failed" in process.stderr
+    assert "1 line failed" in process.stderr
     return log, [json.loads(line) for line in log.read_text().splitlines()]
 
 

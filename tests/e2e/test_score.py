@@ -57,7 +57,7 @@ def test_a_mistake_names_the_prompt_or_the_completion(jsonl):
     assert messages[1].startswith("line 2: completions[1], with the prompt before it: prompt of ")
     assert messages[2] == "line 3: completions[1]: expected text or a list of token ids, got null"
     assert messages[3].startswith("line 4: the prompt has token id 99999; ids are from 0 to ")
-    assert messages[4].startswith("line 5: prompt of 3002 tokens exceeds max_model_len ")
+    assert messages[4].startswith("line 5: prompt of 3002 tokens exceeds the model's length of 2048; shorten it")
 
 
 def test_texts_are_split_as_the_harness_splits_them(jsonl):

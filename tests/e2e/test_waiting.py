@@ -67,7 +67,7 @@ def test_waiting_results_are_taken_byte_for_byte(written, done):
     files.target.write_bytes(joined(results[:written]))
     files.leave(results, numbers)
     process = files.run()
-    assert process.returncode == 1 and "1 line(s) failed" in process.stderr
+    assert process.returncode == 1 and "1 line failed" in process.stderr
     assert "ran again" not in process.stderr
     assert files.target.read_bytes() == joined(results)
     assert not files.waiting.exists()
@@ -83,7 +83,7 @@ def test_a_result_of_a_line_that_changed_is_not_taken(done):
     lines[9] = lines[9].replace("Once", "Twice")
     files.source.write_text("".join(line + "\n" for line in lines))
     process = files.run()
-    assert f"1 finished line(s) in {files.waiting} ran again: the input has changed there" in process.stderr
+    assert f"1 finished line in {files.waiting} ran again: the input has changed there" in process.stderr
     now = files.target.read_bytes().splitlines()
     assert [i for i, line in enumerate(now) if line != results[i]] == [result_of(10)]
     assert b"marked" not in now[result_of(10)]

@@ -42,7 +42,7 @@ void check_length(const Request& request, const ReplState& state) {
   fail(
       "the dialogue has {} tokens with this message, and {} is {}; the message was not sent. /chat clear begins a new "
       "dialogue (/save keeps this one){}",
-      request.prompt.size(), is_cut ? "max_model_len" : "the length that the model takes", limit,
+      request.prompt.size(), is_cut ? "max_model_len" : "the model's length", limit,
       is_cut ? ", or raise max_model_len" : "");
 }
 

@@ -98,9 +98,14 @@ TEST_F(CheckpointFolder, ABrokenIndexIsRefused) {
 TEST_F(CheckpointFolder, WhatIsMissingIsNamed) {
   EXPECT_THAT(error(), HasSubstr("has no weights (model.safetensors or model.safetensors.index.json)"));
   write("pytorch_model.bin", "x");
-  EXPECT_THAT(error(),
-              AllOf(HasSubstr("has 'pytorch_model.bin' but no model.safetensors"), HasSubstr("save_pretrained")));
+  EXPECT_THAT(error(), AllOf(HasSubstr("has 'pytorch_model.bin' but no model.safetensors"),
+                             HasSubstr("weights in pickle files (.bin, .pth, .pt) are not supported"),
+                             HasSubstr("save_pretrained")));
   std::filesystem::remove(folder_ / "pytorch_model.bin");
+  write("model.gguf", "GGUF");
+  EXPECT_THAT(error(), AllOf(HasSubstr("has 'model.gguf', and GGUF files are not supported"),
+                             HasSubstr("safetensors checkpoint, which the GGUF file was made from")));
+  std::filesystem::remove(folder_ / "model.gguf");
   write("model-00001-of-00002.safetensors", safetensors_bytes({a_}));
   EXPECT_THAT(error(), HasSubstr("but neither model.safetensors nor model.safetensors.index.json"));
   std::filesystem::remove(folder_ / "config.json");

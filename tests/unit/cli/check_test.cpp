@@ -46,6 +46,33 @@ TEST(CliCheck, TheDemoScriptIsFine) {
                                  HasSubstr("demo.lua is fine\n")));
 }
 
+// A script of the demo's parts, `more` in front of it and `memory` for its KV cache.
+std::string demo_script(const std::string& more, const std::string& memory, const std::string& model) {
+  return more + "\nreturn pipeline { device = cpu {}, model = llama { path = '" + model +
+         "' }, attention = paged {}, scheduler = fcfs {}, kv_cache = { memory = '" + memory + "' } }";
+}
+
+TEST(CliCheck, WhatWouldFailOnlyLaterIsFound) {
+  ASSERT_TRUE(fs::exists(fs::path(MORTISE_BINARY_DIR) / "fcfs.so")) << "build all targets first";
+  const fs::path demo = fs::path(MORTISE_SOURCE_DIR) / "models/demo";
+  const TempFolder dir;
+  const fs::path script = dir.path() / "p.lua";
+  const auto check = [&](const std::string& text) {
+    write_text(script, text);
+    return run_program(MORTISE, "check " + script.string()).err;
+  };
+  EXPECT_EQ(check(demo_script("function chat_template(messages)\n  return messages[1].content\nend", "1MiB", demo)),
+            "");
+  EXPECT_THAT(check(demo_script("function chat_template(messages)\n  return mesages[1].content\nend", "1MiB", demo)),
+              HasSubstr("p.lua:2: unknown variable 'mesages'; did you mean 'messages'?"));
+  EXPECT_THAT(check(demo_script("", "100000GiB", demo)),
+              HasSubstr("p.lua:2: 100000.0 GiB of KV cache and 0.0 GiB of weights do not fit the "));
+  const fs::path bare = dir.path() / "bare";
+  fs::create_directory(bare);
+  for (const char* file : {"config.json", "model.safetensors"}) fs::copy(demo / file, bare / file);
+  EXPECT_THAT(check(demo_script("", "1MiB", bare)), HasSubstr("bare: has no tokenizer.json; download it"));
+}
+
 TEST(CliCheck, AnUnknownOptionOfARealPluginIsNamedWithItsLine) {
   ASSERT_TRUE(fs::exists(fs::path(MORTISE_BINARY_DIR) / "paged-cpu.so")) << "build all targets first";
   const TempFolder dir;

@@ -368,7 +368,7 @@ TEST_F(EngineTest, RefusesWhatCanNeverRun) {
   };
   EXPECT_THAT(message(greedy({}, 1)), HasSubstr("empty"));
   EXPECT_THAT(message(greedy({kVocab}, 1)), HasSubstr("ids are from 0 to 96"));
-  EXPECT_THAT(message(greedy(std::vector<std::int32_t>(64, 1), 1)), HasSubstr("exceeds max_model_len 64"));
+  EXPECT_THAT(message(greedy(std::vector<std::int32_t>(64, 1), 1)), HasSubstr("exceeds the model's length of 64; shorten it"));
   Request request = greedy({1}, 1);
   request.sampling.top_p = 0;
   EXPECT_THAT(message(request), HasSubstr("top_p is 0"));

@@ -186,8 +186,8 @@ TEST_F(ServiceTest, BodiesOfRealClientsAreTaken) {
           "choices": null, "guided_choice": null, "structured_outputs": null, "skip_special_tokens": null,
           "add_special_tokens": null, "return_token_ids": null, "return_tokens_as_token_ids": null,
           "response_format": null, "guided_json": null, "repetition_penalty": null})",
-      R"({"prompt": "x", "max_tokens": 3, "cache_salt": "s", "request_id": "r", "prompt_logprobs": 1, "user": 7,
-          "logprob_token_ids": [1], "nobody": {"knows": ["this"]}})",
+      R"({"prompt": "x", "max_tokens": 3, "cache_salt": "s", "request_id": "r", "prompt_logprobs": null, "user": 7,
+          "bad_words": [], "use_beam_search": false, "length_penalty": 1.0, "nobody": {"knows": ["this"]}})",
       R"({"prompt": "x", "max_tokens": 3.0, "n": 2.0, "seed": -7, "suffix": "", "best_of": 2, "top_k": -1, "min_tokens": 2})"};
   for (const char* text : bodies) {
     const Answer answer = post("/v1/completions", Json::parse(text));
@@ -198,7 +198,8 @@ TEST_F(ServiceTest, BodiesOfRealClientsAreTaken) {
           "max_completion_tokens": 2, "stream_options": {"include_usage": true}})",
       R"({"messages": [{"role": "system", "content": null}], "max_tokens": 2, "top_logprobs": null, "logprobs": null})",
       R"({"messages": [{"role": "user", "content": "xq", "name": "n"}], "response_format": {"type": "text"},
-          "top_logprobs": 0, "n": 2, "max_completion_tokens": 2, "tools": null, "tool_choice": "none"})"};
+          "top_logprobs": 0, "n": 2, "max_completion_tokens": 2, "tools": [], "tool_choice": "none", "functions": null, "echo": false,
+          "modalities": ["text"], "add_generation_prompt": true, "chat_template_kwargs": {}})"};
   for (const char* text : chats) {
     const Answer answer = post("/v1/chat/completions", Json::parse(text));
     // A prompt without a token is refused by the engine; the demo's tokenizer adds one.
@@ -259,9 +260,12 @@ TEST_F(ServiceTest, WrongFieldsAreNamedForBothUrls) {
       {R"({"priority": "high"})", R"(priority: expected an integer, got "high")"},
       {R"({"group": 17})", "group: expected a string, got 17"},
       {R"({"choices": ["x", 1]})", "choices[1]: expected a text or a list of token ids, got 1"},
-      {R"({"guided_json": "{}"})", "guided_json is not supported; 'choices' is"},
-      {R"({"guided_regex": "a"})", "guided_regex is not supported; 'choices' is"},
-      {R"({"guided_grammar": "a"})", "guided_grammar is not supported; 'choices' is"},
+      {R"({"guided_json": "{}"})",
+       "guided_json is not served; 'choices' is, which makes the answer one of given texts"},
+      {R"({"guided_regex": "a"})",
+       "guided_regex is not served; 'choices' is, which makes the answer one of given texts"},
+      {R"({"guided_grammar": "a"})",
+       "guided_grammar is not served; 'choices' is, which makes the answer one of given texts"},
       {R"({"response_format": {"type": "json_object"}})",
        "response_format: type 'json_object' is not supported; 'text' is, and so is the field 'choices'"},
       {R"({"response_format": "text"})", R"(response_format: expected a JSON object, got "text")"},

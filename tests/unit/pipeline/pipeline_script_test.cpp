@@ -77,6 +77,47 @@ TEST_F(PipelineScriptTest, PartsThatAreLeftOutHaveDefaults) {
   EXPECT_EQ(script.pipelines()[0].speculation.verify, Verify::kCoupled);
 }
 
+TEST_F(PipelineScriptTest, AMissingCallNamesTheLineOfThePart) {
+  EXPECT_EQ(failure("return pipeline {\n  device = toy_device {},\n  model = toy_model,\n}"),
+            "test.lua:3: model of pipeline is toy_model without its options; write toy_model { ... } (the { } are "
+            "missing)");
+  EXPECT_EQ(failure("local a = toy_device\nlocal p = plugin('" + other_proposer() + "')\nfirst_of { p }"),
+            "test.lua:2: item 1 of first_of is plugin(\"" + other_proposer() +
+                "\") without its options; write plugin(\"" + other_proposer() +
+                "\") { ... } (the { } are missing)");  // line 3: where it is used
+}
+
+TEST_F(PipelineScriptTest, NamesOfLuasLibraryThatAreLeftOutAreExplained) {
+  EXPECT_EQ(failure("\nlocal json = require 'json'"),
+            "test.lua:2: require is not available in a pipeline script: a pipeline script is one file and loads no "
+            "modules; put what it needs into it");
+  EXPECT_THAT(failure("debug.getinfo(1)"), StartsWith("test.lua:1: debug is not available in a pipeline script: "));
+}
+
+TEST_F(PipelineScriptTest, UnknownVariablesOfFunctionsAreFoundWithoutRunningThem) {
+  const auto unknown = [&](const std::string& text) {
+    return load(text + "\nreturn " + toys()).unknown_variables(catalog_);
+  };
+  EXPECT_THAT(unknown("function chat_template(messages) return mesages[1] end"),
+              testing::ElementsAre("test.lua:1: unknown variable 'mesages'; did you mean 'messages'?"));
+  EXPECT_THAT(unknown("local t = { f = function()\n return function() return tabel.concat({}) end end }"),
+              testing::ElementsAre("test.lua:2: unknown variable 'tabel'; did you mean 'table'?"));
+  EXPECT_THAT(unknown("local function f() return require('x') end"),
+              testing::ElementsAre(HasSubstr("require is not available")));
+  // Defined before or behind the function, by another one, by its name alone; a plugin; the script's own body.
+  EXPECT_THAT(unknown("x = 1\nlocal function f() y = 2 return x + y + z, toy_device, string.rep end\n_G['z'] = 3\n"
+                      "if x == 2 then nothing() end"),
+              testing::IsEmpty());
+}
+
+TEST_F(PipelineScriptTest, AFolderInThePlaceOfAScriptKeepsItsName) {
+  const auto name = [&](const char* script) {
+    return PipelineScript::from_text("return " + toys(), script, dir_.path(), catalog_).pipelines()[0].name;
+  };
+  EXPECT_EQ(name("default pipeline of /models/Llama-3.2-1B"), "Llama-3.2-1B");
+  EXPECT_EQ(name("scripts/a.b.lua"), "a.b");
+}
+
 TEST_F(PipelineScriptTest, FirstOfGivesProposersInOrder) {
   const auto script = load("local other = plugin('" + other_proposer() + "')\nreturn " +
                            toys("proposer = first_of { other {}, toy_proposer {} }"));
@@ -99,7 +140,8 @@ TEST_F(PipelineScriptTest, FirstOfSaysWhatIsWrongWithItsList) {
             "test.lua:2: item 2 of first_of is a number; expected a proposer, <plugin> { ... }");
   EXPECT_EQ(
       refusal("{ toy_proposer }"),
-      "test.lua:2: item 1 of first_of is a function; expected a proposer, <plugin> { ... } (the { } are missing)");
+      "test.lua:2: item 1 of first_of is toy_proposer without its options; write toy_proposer { ... } (the { } are "
+      "missing)");
   EXPECT_EQ(refusal("{ first_of { toy_proposer {} } }"),
             "test.lua:2: item 1 of first_of is another first_of; expected a proposer, <plugin> { ... }");
   EXPECT_EQ(refusal("{ toy_scheduler {} }"),

@@ -66,7 +66,8 @@ TEST(TokenizerLoad, TakesAFolderWithTokenizerJsonAlone) {
 }
 
 TEST(TokenizerLoad, NamesTheFileThatIsMissingOrNoJson) {
-  EXPECT_THAT(load_error("/nonexistent"), AllOf(HasSubstr("/nonexistent/tokenizer.json"), HasSubstr("cannot be read")));
+  EXPECT_THAT(load_error("/nonexistent"),
+              AllOf(HasSubstr("/nonexistent: has no tokenizer.json"), HasSubstr("download it")));
   EXPECT_THAT(error_of_text(""),
               AllOf(HasSubstr("tokenizer.json: not JSON: parse error at line 1, column 1"), HasSubstr("download")));
   EXPECT_THAT(error_of_text("{\"model\": {\"vocab\": {\"a\": 0, \"b\""), HasSubstr("not JSON"));
@@ -94,8 +95,8 @@ TEST(TokenizerLoad, RefusesWhatIsNoFileAndWhatIsTooLarge) {
   EXPECT_THAT(load_error(folder.path()), HasSubstr("tokenizer.json: is not a file"));
   std::filesystem::remove(path);
   std::filesystem::create_symlink("tokenizer.json", path);
-  EXPECT_THAT(load_error(folder.path()), AllOf(HasSubstr("tokenizer.json: cannot be read: Too many levels"),
-                                               HasSubstr("; check the path and its permissions")));
+  EXPECT_THAT(load_error(folder.path()), AllOf(HasSubstr("tokenizer.json: cannot be looked at: Too many levels"),
+                                               HasSubstr("; check its permissions and links")));
   std::filesystem::remove(path);
   folder.write("tokenizer.json", "{}");
   std::filesystem::resize_file(path, std::uintmax_t{1} << 40);  // sparse: takes no room
