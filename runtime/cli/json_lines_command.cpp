@@ -115,8 +115,8 @@ class LinesRunner {
     } catch (const Error& error) {
       progress_.clear();
       if (!out_.can_continue()) throw;
-      fail(error.code(), "{} ({} done; run the same command again to go on)", error.what(),
-           counted(state_.num_lines, "line"));
+      fail(error.code(), "{} ({} {} done; run the same command again to go on)", error.what(),
+           counted(state_.num_lines, "line"), state_.num_lines == 1 ? "is" : "are");
     }
   }
 

@@ -43,7 +43,8 @@ def test_every_command_takes_a_folder(mortise, jsonl, tmp_path):
     assert process.returncode == 0 and len(answers) == 1
     log = tmp_path / "requests.log"
     body = {"prompt": "Once", "max_tokens": 4}
-    process, answers = jsonl("batch", [{"custom_id": "1", "url": "/v1/completions", "body": body}], DEMO, "--record", log)
+    line = {"custom_id": "1", "url": "/v1/completions", "body": body}
+    process, answers = jsonl("batch", [line], DEMO, "--record", log, "--overwrite")
     assert process.returncode == 0 and answers[0]["response"]["status_code"] == 200
     assert mortise("replay", log, DEMO).returncode == 0
 

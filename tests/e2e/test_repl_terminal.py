@@ -280,7 +280,7 @@ def test_utf_8_needs_no_locale(terminal, tmp_path, locale):
 def test_a_very_long_line(terminal, tmp_path):
     screen = terminal()
     screen.line("word " * 6000)  # 30 kB, far more than the screen
-    screen.expect(r"mortise: prompt of \d+ tokens and one to generate exceeds max_model_len \d+; shorten it")
+    screen.expect(r"mortise: prompt of \d+ tokens and one to generate exceeds the model's length of \d+; shorten it")
     screen.expect(r"> $")
     screen.line("/set stop " + "x" * 5000)
     screen.expect(r"stop is \[")

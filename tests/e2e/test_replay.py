@@ -227,7 +227,7 @@ def test_a_hostile_line_is_told_with_its_number(recorded, mortise, line, message
         return
     assert message in process.stdout and f"{log}: line 3: " in process.stdout
     assert "requests           2 compared, 0 with differences\n" in process.stdout
-    assert process.stdout.endswith("errors             1 lines\n")
+    assert process.stdout.endswith("errors             1 line\n")
 
 
 @pytest.mark.parametrize("content, message", [
