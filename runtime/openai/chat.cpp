@@ -6,6 +6,7 @@
 #include "openai/answers.hpp"
 #include "openai/body.hpp"
 #include "openai/choice_logprobs.hpp"
+#include "openai/prediction.hpp"
 #include "openai/service.hpp"
 
 namespace mortise {
@@ -71,6 +72,7 @@ void Service::chat(const nlohmann::json& json, const AnswerStamp& stamp, std::fu
   if (top > 0 && !logprobs) fail("top_logprobs is {}, but logprobs is not true; set it too", top);
   if (logprobs) request.logprobs = static_cast<std::int32_t>(top);
   read_scheduling(body, request);
+  read_prediction(body, tokenizer_, std::span(&request, 1));
   const bool return_token_ids = body.boolean("return_token_ids").value_or(false);
   const bool tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
 

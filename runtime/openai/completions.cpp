@@ -6,6 +6,7 @@
 #include "openai/answers.hpp"
 #include "openai/body.hpp"
 #include "openai/choice_logprobs.hpp"
+#include "openai/prediction.hpp"
 #include "openai/service.hpp"
 #include "tokenizer/incremental_decoder.hpp"
 
@@ -177,6 +178,7 @@ void Service::complete(const nlohmann::json& json, const AnswerStamp& stamp, std
     read_scheduling(body, request);
     requests.push_back(std::move(request));
   }
+  read_prediction(body, tokenizer_, requests);
   const auto make = [this, stamp, options](JobResult result, const ChoiceLogprobs& guided) {
     nlohmann::ordered_json answer = answer_head("cmpl", "text_completion", info_, stamp);
     auto choices = nlohmann::ordered_json::array();
