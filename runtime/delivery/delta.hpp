@@ -24,6 +24,9 @@ struct Usage {
   std::int32_t cached_tokens = 0;  // prompt tokens whose KV came from the prefix cache
   std::int32_t draft_tokens = 0;   // of a tree those of the path that was kept, here and in all statistics
   std::int32_t accepted_tokens = 0;
+  // Of the request's prediction, which counts as no draft above. With the finish; their sum is its length. Accepted are
+  // tokens that came where the answer followed the prediction, rejected all others.
+  std::int32_t accepted_prediction_tokens = 0, rejected_prediction_tokens = 0;
 };
 
 // News of one choice of a request. Deltas of a choice come in order; the last has a finish reason. `text` never ends in

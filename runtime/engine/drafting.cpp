@@ -7,6 +7,13 @@
 #include "loader/nearest.hpp"
 
 namespace mortise {
+namespace {
+
+// Edits of logits that the predicted rows of a step may have together. With penalties each row has its own for all that
+// was generated before it: hundreds of rows behind a long text would take as much memory as they like.
+constexpr std::size_t kMostEdits = std::size_t{1} << 20;  // 16 MiB
+
+}  // namespace
 
 Drafting::Drafting(const Policies& parts, const EngineLimits& limits, std::int32_t vocab_size,
                    RepeatedMessages& messages, std::function<double()> clock)
@@ -53,51 +60,96 @@ std::int32_t Drafting::allowance(const Sequence& sequence) const {
   for (std::size_t i = 0; i < parts_.proposers.size(); ++i) {
     if (drafters_[i].usable() && drafters.allows(i)) most = std::max(most, parts_.proposers[i].max_tokens);
   }
+  return std::min({room_for_drafts(sequence), most, drafters.max_tokens});
+}
+
+std::int32_t Drafting::room_for_drafts(const Sequence& sequence) const {
   // The step itself yields one token more than the accepted drafts, and the last token of all is never run.
   const std::int32_t left = sequence.max_tokens - sequence.num_generated() - 1;
   const std::int32_t room = limits_.max_model_len - sequence.num_tokens() - 1;
   const std::int32_t rows = limits_.max_batched_tokens - 1;  // beside the row that the drafts follow
-  return std::max(0, std::min({left, room, rows, most, drafters.max_tokens}));
+  return std::max(0, std::min({left, room, rows}));
+}
+
+// The drafts that its prediction has for it, also in the step that runs the end of its prompt.
+std::span<const std::int32_t> Drafting::predicted(const Sequence& sequence) const {
+  // With rejection sampling a draft that stands is another token than the one that would have come without it. And none
+  // may be cut, so that hundreds of them could wait for ever.
+  if (!sequence.is_predicted || limits_.rejection) return {};
+  if (!sequence.wants_tokens() || sequence.wants_scores()) return {};
+  const std::span<const std::int32_t> drafts = sequence.prediction.drafts();
+  return drafts.first(std::min(drafts.size(), static_cast<std::size_t>(room_for_drafts(sequence))));
 }
 
 std::vector<std::int32_t> Drafting::allowances(std::span<Sequence* const> candidates) {
-  std::vector<std::int32_t> result;
-  if (drafters_.empty()) {
-    result.resize(candidates.size());
-    return result;
+  std::vector<std::int32_t> result(candidates.size());
+  std::vector<char> is_predicted(candidates.size());
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (!candidates[i]->is_predicted) continue;
+    result[i] = static_cast<std::int32_t>(predicted(*candidates[i]).size());
+    is_predicted[i] = result[i] > 0;
   }
-  result.reserve(candidates.size());
-  for (const Sequence* sequence : candidates) result.push_back(allowance(*sequence));
+  if (drafters_.empty()) return result;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (!is_predicted[i]) result[i] = allowance(*candidates[i]);
+  }
   if (!limits_.adaptive_lengths) return result;
   // Those that decode share the step's time; whoever is still in its prompt gets no drafts yet.
   std::vector<AdaptiveLengths::Candidate> decoding;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     Sequence& sequence = *candidates[i];
     sequence.draft_state.length = 0;
+    if (is_predicted[i]) continue;
     if (sequence.running() && sequence.num_tokens() - sequence.num_computed == 1 && sequence.num_generated() > 0) {
       const std::int32_t most_left = sequence.max_tokens - sequence.num_generated();
       decoding.push_back({&sequence.draft_state, result[i], sequence.num_generated(), most_left});
     }
   }
   lengths_.choose(decoding);
-  for (std::size_t i = 0; i < candidates.size(); ++i) result[i] = candidates[i]->draft_state.length;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (!is_predicted[i]) result[i] = candidates[i]->draft_state.length;
+  }
   return result;
 }
 
 void Drafting::propose(const mortise_step& step, std::span<ScheduledSequence> scheduled) {
   num_asked_ = most_asked_ = num_verified_ = 0;
   draft_s_ = 0;
-  if (drafters_.empty()) return;
+  any_predicted_ = false;
+  std::size_t edits_left = kMostEdits;
   std::vector<Drafter::Ask> open;
   for (const ScheduledSequence& item : scheduled) {
     Sequence& sequence = *item.sequence;
     const bool decodes = sequence.num_computed + item.num_new_tokens == sequence.num_tokens();
+    if (decodes && draft_predicted(item, edits_left)) continue;
+    if (drafters_.empty()) continue;
     sequence.num_asked = decodes ? std::min(allowance(sequence), item.max_drafts) : 0;
     if (sequence.num_asked == 0) continue;
     open.push_back({&sequence, sequence.num_asked});
     ++num_asked_;
     most_asked_ = std::max(most_asked_, sequence.num_asked);
   }
+  ask_proposers(step, std::move(open));
+}
+
+// Whether the sequence's drafts are its prediction's, as far as the plan has room for them.
+bool Drafting::draft_predicted(const ScheduledSequence& item, std::size_t& edits_left) {
+  Sequence& sequence = *item.sequence;
+  const std::span<const std::int32_t> drafts = predicted(sequence);
+  if (drafts.empty()) return false;
+  sequence.num_asked = 0;
+  auto count = std::min(drafts.size(), static_cast<std::size_t>(item.max_drafts));
+  if (const SequenceEdits& edits = sequence.edits; edits.grows() || !edits.current().empty()) {
+    const std::size_t of_a_row = edits.current().size() + count;
+    count = std::min(count, edits_left / std::max<std::size_t>(1, of_a_row));
+    edits_left -= count * of_a_row;
+  }
+  sequence.drafts.assign(drafts.begin(), drafts.begin() + static_cast<std::ptrdiff_t>(count));
+  any_predicted_ = any_predicted_ || count > 0;
+  return true;
+}
+
+void Drafting::ask_proposers(const mortise_step& step, std::vector<Drafter::Ask> open) {
   for (std::size_t i = 0; i < drafters_.size() && !open.empty(); ++i) {
     if (!drafters_[i].usable()) continue;
     std::vector<Drafter::Ask> asked;
@@ -119,8 +171,18 @@ void Drafting::observe(std::span<const StepOutcome> outcomes, std::span<const st
   }
 }
 
-void Drafting::verified(Sequence& sequence, std::int32_t num_accepted) {
+void Drafting::verified(Sequence& sequence, std::int32_t num_committed, std::int32_t num_accepted) {
   const auto num_drafts = static_cast<std::int32_t>(sequence.drafts.size());
+  const bool predicted = num_drafts > 0 && sequence.drafted_by < 0;
+  if (sequence.is_predicted && !limits_.rejection) {
+    const auto generated =
+        std::span<const std::int32_t>(sequence.tokens).subspan(static_cast<std::size_t>(sequence.num_prompt));
+    sequence.prediction.advance(generated, static_cast<std::size_t>(num_committed));
+  }
+  if (predicted) {  // proposers have no part in it, and as many tokens more to hear of
+    sequence.draft_state.num_unseen += num_committed;
+    return;
+  }
   lengths_.verified(sequence.draft_state, sequence.num_asked, num_drafts, num_accepted);
   if (num_drafts == 0) return;
   ++num_verified_;
@@ -137,7 +199,7 @@ void Drafting::end_step(std::span<const ScheduledSequence> scheduled, std::int32
     ++stats_.num_steps;
     stats_.verify_s += rest_s;
   }
-  if (!limits_.adaptive_lengths || drafters_.empty() || !is_typical) return;
+  if (!limits_.adaptive_lengths || drafters_.empty() || !is_typical || any_predicted_) return;
   // A prompt's chunk says nothing of what a row of a decode costs.
   if (std::ranges::any_of(scheduled, [](const ScheduledSequence& item) { return item.num_new_tokens > 1; })) return;
   lengths_.measured({.num_seqs = static_cast<std::int32_t>(scheduled.size()),

@@ -1,5 +1,5 @@
-// runtime/engine/drafting.hpp: the proposers' place in a step: how many drafts a sequence may have, whose they are, and
-// what came of them.
+// runtime/engine/drafting.hpp: the place of drafts in a step: how many a sequence may have, whose they are, and what
+// came of them. A request's prediction drafts before any proposer does, and needs none.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,11 @@ class Drafting {
   // A proposer that has failed may be named: which proposer drafts decides speed alone, so the request goes on without.
   // [any thread]
   Drafters drafters_of(const SpeculationChoice& choice) const;
-  // Draft tokens that a sequence can use in its next decode step: never beyond its max_tokens or the model's length.
+  // Draft tokens of proposers that a sequence can use in its next decode step: never beyond its max_tokens or the
+  // model's length.
   std::int32_t allowance(const Sequence& sequence) const;
-  // Those that each gets, before the plan: with adaptive lengths as many as pay, else all that it can use.
+  // Those that each gets, before the plan: of its prediction as many as that has; else with adaptive lengths as many as
+  // pay, else all that it can use.
   std::vector<std::int32_t> allowances(std::span<Sequence* const> candidates);
   // Fills `drafts` of the scheduled sequences that decode in this step: each sequence's are of the first proposer that
   // has any for it.
@@ -38,8 +40,8 @@ class Drafting {
   void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
                const mortise_tensor* hidden);
 
-  // A sequence's drafts of this step, which are still there, have been verified.
-  void verified(Sequence& sequence, std::int32_t num_accepted);
+  // A sequence's drafts of this step, which are still there, have been verified, and its tokens committed.
+  void verified(Sequence& sequence, std::int32_t num_committed, std::int32_t num_accepted);
   // A sequence has come to its end. Those that are only scored tell nothing of how long texts get.
   void ended(const Sequence& sequence) {
     if (sequence.max_tokens > 0) lengths_.ended(sequence.num_generated());
@@ -53,6 +55,10 @@ class Drafting {
   std::uint64_t num_sequences() const;  // that proposers keep something of, as far as they say
 
  private:
+  std::int32_t room_for_drafts(const Sequence& sequence) const;
+  std::span<const std::int32_t> predicted(const Sequence& sequence) const;
+  bool draft_predicted(const ScheduledSequence& item, std::size_t& edits_left);
+  void ask_proposers(const mortise_step& step, std::vector<Drafter::Ask> open);
   template <typename Work>
   double time_of(const Work& work) const;
 
@@ -64,6 +70,7 @@ class Drafting {
   SpeculationStats stats_;
   // Of this step.
   std::int32_t num_asked_ = 0, most_asked_ = 0, num_verified_ = 0;
+  bool any_predicted_ = false;
   double step_began_s_ = 0, draft_s_ = 0;
 };
 

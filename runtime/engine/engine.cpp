@@ -357,12 +357,14 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     if (finish == FinishReason::kNone) ++sequence.num_computed;  // the draft's row was this token's
   }
   kv_.drop_forks(sequence);
-  sequence.usage.draft_tokens += static_cast<std::int32_t>(drafts.size());
-  sequence.usage.accepted_tokens += num_accepted;
   counters_.num_generated += static_cast<std::uint64_t>(num_committed);
-  counters_.num_draft_tokens += drafts.size();
-  drafting_.verified(sequence, num_accepted);
-  counters_.num_accepted_tokens += static_cast<std::uint64_t>(num_accepted);
+  if (sequence.drafted_by >= 0) {
+    sequence.usage.draft_tokens += static_cast<std::int32_t>(drafts.size());
+    sequence.usage.accepted_tokens += num_accepted;
+    counters_.num_draft_tokens += drafts.size();
+    counters_.num_accepted_tokens += static_cast<std::uint64_t>(num_accepted);
+  }
+  drafting_.verified(sequence, num_committed, num_accepted);
   if (num_committed > 0 && sequence.num_generated() == num_committed) trace_.mark(sequence, "first token");
   if (num_committed > 0) outcomes_.push_back({&sequence, num_committed, num_accepted, last_row});
   if (finish == FinishReason::kNone && !sequence.wants_tokens() && !sequence.wants_scores()) {
@@ -370,6 +372,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
   }
   sequence.clear_drafts();
   kv_.publish(sequence);
+  if (sequence.is_predicted) kv_.trim(sequence);
   if (finish != FinishReason::kNone) {
     end(sequence, finish);
   } else if (num_committed > 0) {
@@ -417,6 +420,10 @@ void Engine::end(Sequence& sequence, FinishReason reason) {
   reason = end_text(sequence, reason);
   sequence.finish = news.finish = reason;
   news.seed = sequence.owner->seed;
+  sequence.usage.accepted_prediction_tokens = sequence.prediction.num_accepted();
+  sequence.usage.rejected_prediction_tokens = sequence.prediction.num_rejected();
+  counters_.num_accepted_prediction_tokens += static_cast<std::uint64_t>(sequence.prediction.num_accepted());
+  counters_.num_rejected_prediction_tokens += static_cast<std::uint64_t>(sequence.prediction.num_rejected());
   news.usage = sequence.usage;
   trace_.ended(sequence);
   drafting_.ended(sequence);

@@ -56,8 +56,10 @@ struct EngineStats {
   std::uint64_t num_admitted_tokens = 0;  // known tokens of sequences when they start or go on after a preemption,
   std::uint64_t num_cached_tokens = 0;    // and how many of them came from the prefix cache
   std::uint64_t num_evicted_blocks = 0;   // from the prefix cache
-  std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;
-  SpeculationStats speculation;         // the same by proposer and position, and times
+  std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;  // of proposers
+  SpeculationStats speculation;                                 // the same by proposer and position, and times
+  // Of the predictions of choices that have ended, as in Usage.
+  std::uint64_t num_accepted_prediction_tokens = 0, num_rejected_prediction_tokens = 0;
   std::uint64_t num_graph_replays = 0;  // steps that ran as a captured graph
   std::uint64_t num_rejected_plans = 0, num_proposer_failures = 0;
   std::uint64_t num_starved = 0;             // sequences that the scheduler passed over until the host ran them

@@ -30,6 +30,12 @@ struct Request {
   std::int32_t priority = 0;  // lower runs first
   std::uint64_t group = 0;    // prefix group, 0 none
   SpeculationChoice speculation;
+  // Tokens that each choice is expected to generate. They are drafts (speculation/prediction), so they change when
+  // tokens come and never which, and may be wrong, too few or too many; more than the model's length are refused.
+  // Independent of `speculation`, which is about proposers. Ignored where drafts are verified by rejection sampling.
+  std::vector<std::int32_t> prediction = {};
+  // The prediction is what an earlier run of this very request gave: all of it is tried at once. It may still be wrong.
+  bool resumed = false;
   // When it is to be given up, whether it runs or waits: at the first step boundary after this time it ends with
   // FinishReason::kError and ErrorCode::kDeadlineExceeded. None: never.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};

@@ -18,7 +18,9 @@ Sequence::Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner_s
       max_tokens(owner->request.sampling.max_tokens),
       priority(owner->request.priority),
       score_from(owner->request.score_from),
+      is_predicted(!owner->request.prediction.empty()),
       tokens(owner->request.prompt),
+      prediction(owner->request.prediction, owner->request.resumed),
       edits(owner->request.sampling, owner->request.prompt),
       text(tokenizer, owner->request.sampling, owner->before) {
   usage.prompt_tokens = num_prompt;

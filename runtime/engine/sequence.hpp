@@ -16,6 +16,7 @@
 #include "sampling/choices.hpp"
 #include "sampling/edits.hpp"
 #include "speculation/adaptive_lengths.hpp"
+#include "speculation/prediction.hpp"
 
 namespace mortise {
 
@@ -94,6 +95,7 @@ class Sequence {
   // Of the request, what each step asks of thousands that wait, beside what else it asks of them.
   const std::int32_t num_prompt, max_tokens, priority;
   const std::optional<std::int32_t> score_from;
+  const bool is_predicted;           // it has a prediction
   std::int32_t num_computed = 0;     // tokens with KV
   std::vector<std::int32_t> tokens;  // prompt, then generated
   std::vector<BlockId> blocks;
@@ -109,11 +111,12 @@ class Sequence {
   std::vector<BlockId> pinned;       // a path that is held for the scheduler's pin
   std::vector<std::int32_t> drafts;  // of this step, to verify
   std::vector<DraftFork> forks;      // further paths of them
-  std::int32_t drafted_by = -1;      // index of the proposer that they are from
+  std::int32_t drafted_by = -1;      // index of the proposer that they are from; -1: of the prediction
   // [drafts, vocabulary] what they were drawn from, for rejection sampling; empty: they are certain.
   std::vector<float> draft_distributions;
   std::int32_t num_asked = 0;  // drafts that proposers were asked for in this step
   DraftState draft_state;
+  Prediction prediction;                            // borrows the request's
   SequenceEdits edits;                              // of its next row
   ChoiceTrie::Node guide_node = ChoiceTrie::kRoot;  // where the generated tokens lead in owner->guide
   std::vector<TokenInfo> scores;                    // of prompt tokens, from score_from on

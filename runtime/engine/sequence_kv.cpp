@@ -191,6 +191,13 @@ void SequenceKv::drop_forks(Sequence& sequence) {
   sequence.forks.clear();
 }
 
+void SequenceKv::trim(Sequence& sequence) {
+  const auto needed = static_cast<std::size_t>((sequence.num_tokens() + block_size_ - 1) / block_size_);
+  if (needed >= sequence.blocks.size()) return;
+  cache_.release(std::span<const BlockId>(sequence.blocks).subspan(needed), &sequence.holder);
+  sequence.blocks.resize(needed);
+}
+
 void SequenceKv::release(Sequence& sequence) {
   drop_forks(sequence);
   cache_.release(sequence.blocks, &sequence.holder);

@@ -37,6 +37,8 @@ class SequenceKv {
   void drop_forks(Sequence& sequence);
   // Lets others find the blocks that this step has filled.
   void publish(Sequence& sequence);
+  // Takes the blocks behind its known tokens, which drafts that did not stand have filled: there may be hundreds.
+  void trim(Sequence& sequence);
   // Takes its blocks: it has ended or is preempted. Its pin stays.
   void release(Sequence& sequence);
 

@@ -8,20 +8,27 @@
 #include "error.hpp"
 
 namespace mortise {
+
 std::uint64_t draw_seed() {
   thread_local std::random_device device;  // to make one costs 20 us
   return static_cast<std::uint64_t>(device()) << 32 | device();
 }
 
+namespace {
+
+void check_ids(std::span<const std::int32_t> ids, const char* of, std::int32_t vocab_size) {
+  for (const std::int32_t id : ids) {
+    if (id < 0 || id >= vocab_size) fail("the {} has token id {}; ids are from 0 to {}", of, id, vocab_size - 1);
+  }
+}
+
+}  // namespace
+
 void Engine::check(const Request& request) const {
   validate(request.sampling, model_.vocab_size);
   const auto length = static_cast<std::int32_t>(std::min<std::size_t>(request.prompt.size(), INT32_MAX));
   if (length == 0) fail("the prompt is empty; it must have at least one token");
-  for (std::int32_t id : request.prompt) {
-    if (id < 0 || id >= model_.vocab_size) {
-      fail("the prompt has token id {}; ids are from 0 to {}", id, model_.vocab_size - 1);
-    }
-  }
+  check_ids(request.prompt, "prompt", model_.vocab_size);
   const bool generates = request.sampling.max_tokens > 0;
   if (length + (generates ? 1 : 0) > limits_.max_model_len) {
     fail(ErrorCode::kTooLarge, "prompt of {}{} exceeds {} {}; shorten it{}", counted(length, "token"),
@@ -33,6 +40,11 @@ void Engine::check(const Request& request) const {
   }
   if (request.logprobs && *request.logprobs < 0) fail("logprobs is {}; it must be at least 0", *request.logprobs);
   drafting_.drafters_of(request.speculation);
+  if (request.prediction.size() > static_cast<std::size_t>(limits_.max_model_len)) {
+    fail(ErrorCode::kTooLarge, "prediction of {} tokens exceeds max_model_len {}; no answer is as long",
+         request.prediction.size(), limits_.max_model_len);
+  }
+  check_ids(request.prediction, "prediction", model_.vocab_size);
   // With choices the longest of them bounds what is generated, which submit() knows.
   if (request.sampling.choices.empty()) check_blocks(length, request.sampling.max_tokens);
 }

@@ -37,15 +37,23 @@ nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, co
 }
 
 nlohmann::ordered_json usage_json(const JobResult& result, const AnswerStamp& stamp) {
-  std::int64_t prompt = 0, completion = 0, cached = 0;
+  std::int64_t prompt = 0, completion = 0, cached = 0, accepted = 0, rejected = 0;
   for (const std::vector<ChoiceResult>& choices : result) {
     prompt += choices.front().usage.prompt_tokens;
     cached += choices.front().usage.cached_tokens;
-    for (const ChoiceResult& choice : choices) completion += choice.usage.completion_tokens;
+    for (const ChoiceResult& choice : choices) {
+      completion += choice.usage.completion_tokens;
+      accepted += choice.usage.accepted_prediction_tokens;
+      rejected += choice.usage.rejected_prediction_tokens;
+    }
   }
   nlohmann::ordered_json usage = {
       {"prompt_tokens", prompt}, {"completion_tokens", completion}, {"total_tokens", prompt + completion}};
   if (stamp.schedule_figures) usage["prompt_tokens_details"] = {{"cached_tokens", cached}};
+  if (accepted + rejected > 0) {  // the body had a prediction
+    usage["completion_tokens_details"] = {{"accepted_prediction_tokens", accepted},
+                                          {"rejected_prediction_tokens", rejected}};
+  }
   return usage;
 }
 

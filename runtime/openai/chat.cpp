@@ -5,6 +5,7 @@
 #include "error.hpp"
 #include "openai/answers.hpp"
 #include "openai/body.hpp"
+#include "openai/prediction.hpp"
 #include "openai/service.hpp"
 #include "openai/work.hpp"
 
@@ -105,6 +106,7 @@ Work Service::read_chat(const Body& body) const {
   if (top > 0 && !options.logprobs) fail("top_logprobs is {}, but logprobs is not true; set it too", top);
   if (options.logprobs) request.logprobs = static_cast<std::int32_t>(top);
   read_scheduling(body, request);
+  read_prediction(body, tokenizer_, std::span(&request, 1));
   options.return_token_ids = body.boolean("return_token_ids").value_or(false);
   options.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
 

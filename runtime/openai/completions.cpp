@@ -6,6 +6,7 @@
 #include "error.hpp"
 #include "openai/answers.hpp"
 #include "openai/body.hpp"
+#include "openai/prediction.hpp"
 #include "openai/service.hpp"
 #include "openai/work.hpp"
 #include "tokenizer/incremental_decoder.hpp"
@@ -218,6 +219,7 @@ Work Service::read_completion(const Body& body) const {
     read_scheduling(body, request);
     work.requests.push_back(std::move(request));
   }
+  read_prediction(body, tokenizer_, work.requests);
   work.write = [this, options](JobResult& result, const ChoiceLogprobs& guided, nlohmann::ordered_json& answer) {
     nlohmann::ordered_json& choices = answer["choices"] = nlohmann::ordered_json::array();
     for (std::size_t i = 0; i < result.size(); ++i) {

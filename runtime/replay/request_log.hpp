@@ -11,8 +11,9 @@
 //                 "prompt_logprobs": [...], "prompt_top_logprobs": [...], "error"}, ...]}
 // `sampling` has the names of a request body, and the seed that was used. `prompt_logprobs` are of the prompt's tokens
 // from `score_from` on. The lists of alternatives are there if `logprobs`, the number that the request asked for, is
-// above 0. `speculation` is there if the request had one. Log probabilities are 32-bit floats printed with the digits
-// of a 64-bit one, which is exact; what JSON cannot hold (infinities, NaN) is a string with the bits: "0xff800000".
+// above 0. `speculation` is there if the request had one. A prediction is not recorded: it changes no token, and a
+// replay is to make them without it. Log probabilities are 32-bit floats printed with the digits of a 64-bit one, which
+// is exact; what JSON cannot hold (infinities, NaN) is a string with the bits: "0xff800000".
 #pragma once
 
 #include <cstdint>

@@ -24,6 +24,8 @@ class SequenceEdits {
 
   void add_generated(std::int32_t token);
 
+  // Whether a generated token may change or add an edit: some penalty is wanted.
+  bool grows() const { return counts_; }
   // Of different tokens, in any order. Valid until the next call of add_generated().
   std::span<const LogitEdit> current() const { return edits_; }
   // Indices into current(): of each call of add_generated() that changed something, the edit that it changed or added.

@@ -57,7 +57,9 @@ typedef struct mortise_schedule_view {
                                  holds them may be the one that is preempted, and has brought them in already */
   const int32_t* blocks_held;
   const int32_t* blocks_freed_if_preempted; /* by it alone: blocks that others hold too are not among them */
-  const int32_t* lookahead;  /* draft tokens it may use this step; those granted need as many more rows and slots */
+  const int32_t* lookahead;  /* draft tokens it may use this step; those granted need as many more rows and slots. A
+                                request may bring tokens that it expects: then up to token_budget - 1, of a sequence
+                                that is still in its prompt too, and of no use unless the run ends its known tokens */
   const int32_t* priorities; /* lower runs first */
   const uint64_t* arrivals;  /* grows with each request */
   const uint64_t* groups;    /* the user's hint: requests of one group are better run together; 0 none */
