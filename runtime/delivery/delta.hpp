@@ -35,7 +35,7 @@ struct Usage {
 struct Delta {
   RequestId request = 0;
   std::int32_t choice = 0;
-  std::vector<TokenInfo> prompt;  // prompt tokens from score_from on, all in one delta
+  std::vector<TokenInfo> prompt;  // prompt tokens from score_from on, all in the first delta
   std::vector<TokenInfo> tokens;
   std::string text;
   FinishReason finish = FinishReason::kNone;

@@ -400,6 +400,10 @@ void Engine::send(Sequence& sequence) {
   sequence.num_written = 0;
   delta.request = sequence.owner->id;
   delta.choice = sequence.choice;
+  if (!std::exchange(sequence.scores_sent, true)) {
+    // Those in the block that is not full yet are published with it, so they stay.
+    delta.prompt = sequence.finish == FinishReason::kNone ? sequence.scores : std::move(sequence.scores);
+  }
   outbox_.add(sequence.owner->channel, std::move(delta));
 }
 
@@ -416,7 +420,6 @@ void Engine::end(Sequence& sequence, FinishReason reason) {
   kv_.release(sequence);
   kv_.pin(sequence, 0);
   Delta& news = sequence.gathered;
-  news.prompt = std::move(sequence.scores);
   reason = end_text(sequence, reason);
   sequence.finish = news.finish = reason;
   news.seed = sequence.owner->seed;

@@ -120,6 +120,7 @@ class Sequence {
   SequenceEdits edits;                              // of its next row
   ChoiceTrie::Node guide_node = ChoiceTrie::kRoot;  // where the generated tokens lead in owner->guide
   std::vector<TokenInfo> scores;                    // of prompt tokens, from score_from on
+  bool scores_sent = false;
   TextStream text;
   Delta gathered;               // what was committed and is not sent yet
   std::size_t num_written = 0;  // tokens of `gathered` whose text is in it

@@ -60,7 +60,7 @@ AnswerStream::AnswerStream(Engine& engine, Work work, StreamOrigin origin, std::
       choice.sent = progress_[choice.place.index];
       if (!choice.sent.ended) ++num_open_;
       choice.open = !choice.sent.ended;
-      if (!choice.open) choice.num_tokens = static_cast<std::int64_t>(choice.sent.num_tokens);
+      if (!choice.open) choice.usage.completion_tokens = static_cast<std::int32_t>(choice.sent.num_tokens);
     }
   }
   try {
@@ -108,7 +108,7 @@ void AnswerStream::take(Prompt& prompt, std::string& events) {
 
 void AnswerStream::take(Choice& choice, Delta&& delta, std::string& events) {
   if (observer_ != nullptr) observer_->saw(choice.times, delta);
-  choice.num_tokens += static_cast<std::int64_t>(delta.tokens.size());
+  choice.usage.completion_tokens += static_cast<std::int32_t>(delta.tokens.size());
   const FinishReason finish = delta.finish;
   if (finish != FinishReason::kNone) {
     choice.open = false;
@@ -176,16 +176,15 @@ void AnswerStream::add_error(const Delta& delta, std::string& events) {
 }
 
 nlohmann::ordered_json AnswerStream::usage() const {
-  std::int64_t completion = 0, cached = 0;
+  UsageSum sum;
+  sum.prompt = prompt_tokens_;
+  std::int64_t cached = 0;
   for (const Prompt& prompt : prompts_) {
     cached += prompt.choices.front().usage.cached_tokens;
-    for (const Choice& choice : prompt.choices) completion += choice.num_tokens;
+    for (const Choice& choice : prompt.choices) sum.add(choice.usage);
   }
-  nlohmann::ordered_json usage = {{"prompt_tokens", prompt_tokens_},
-                                  {"completion_tokens", completion},
-                                  {"total_tokens", prompt_tokens_ + completion}};
-  if (num_open_ == 0) usage["prompt_tokens_details"] = {{"cached_tokens", cached}};
-  return usage;
+  if (num_open_ == 0) sum.cached = cached;
+  return sum.json();
 }
 
 }  // namespace mortise

@@ -36,8 +36,7 @@ class AnswerStream {
     ChoiceProgress sent;  // what the client has
     ChoiceProgress seen;  // what the engine has made: behind `sent` while a broken stream is made again
     ChoiceTimes times;
-    Usage usage;
-    std::int64_t num_tokens = 0;
+    Usage usage;  // so far only the tokens, until the finish
     bool open = true;
   };
   struct Prompt {

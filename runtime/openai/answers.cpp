@@ -36,25 +36,33 @@ nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, co
           {"system_fingerprint", info.system_fingerprint}};
 }
 
-nlohmann::ordered_json usage_json(const JobResult& result, const AnswerStamp& stamp) {
-  std::int64_t prompt = 0, completion = 0, cached = 0, accepted = 0, rejected = 0;
-  for (const std::vector<ChoiceResult>& choices : result) {
-    prompt += choices.front().usage.prompt_tokens;
-    cached += choices.front().usage.cached_tokens;
-    for (const ChoiceResult& choice : choices) {
-      completion += choice.usage.completion_tokens;
-      accepted += choice.usage.accepted_prediction_tokens;
-      rejected += choice.usage.rejected_prediction_tokens;
-    }
-  }
+void UsageSum::add(const Usage& choice) {
+  completion += choice.completion_tokens;
+  accepted += choice.accepted_prediction_tokens;
+  rejected += choice.rejected_prediction_tokens;
+}
+
+nlohmann::ordered_json UsageSum::json() const {
   nlohmann::ordered_json usage = {
       {"prompt_tokens", prompt}, {"completion_tokens", completion}, {"total_tokens", prompt + completion}};
-  if (stamp.schedule_figures) usage["prompt_tokens_details"] = {{"cached_tokens", cached}};
+  if (cached) usage["prompt_tokens_details"] = {{"cached_tokens", *cached}};
   if (accepted + rejected > 0) {  // the body had a prediction
     usage["completion_tokens_details"] = {{"accepted_prediction_tokens", accepted},
                                           {"rejected_prediction_tokens", rejected}};
   }
   return usage;
+}
+
+nlohmann::ordered_json usage_json(const JobResult& result, const AnswerStamp& stamp) {
+  UsageSum sum;
+  std::int64_t cached = 0;
+  for (const std::vector<ChoiceResult>& choices : result) {
+    sum.prompt += choices.front().usage.prompt_tokens;
+    cached += choices.front().usage.cached_tokens;
+    for (const ChoiceResult& choice : choices) sum.add(choice.usage);
+  }
+  if (stamp.schedule_figures) sum.cached = cached;
+  return sum.json();
 }
 
 TokenTexts::TokenTexts(const Tokenizer& tokenizer, bool as_ids)

@@ -24,6 +24,15 @@ Answer make_answer(const std::optional<Error>& error, const std::function<nlohma
 nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, const ServiceInfo& info,
                                    const AnswerStamp& stamp);
 
+// The usage of an answer's choices.
+struct UsageSum {
+  std::int64_t prompt = 0, completion = 0;
+  std::int64_t accepted = 0, rejected = 0;  // of the predictions
+  std::optional<std::int64_t> cached;       // none: not said
+  void add(const Usage& choice);            // all but what its prompt's choices share
+  nlohmann::ordered_json json() const;
+};
+
 // Of all choices; prompt tokens count once for each prompt.
 nlohmann::ordered_json usage_json(const JobResult& result, const AnswerStamp& stamp);
 

@@ -70,4 +70,19 @@ void read_prediction(const Body& body, const Tokenizer& tokenizer, std::span<Req
   }
 }
 
+void read_resumed_tokens(const Body& body, bool resumes, std::span<Request> requests) {
+  const nlohmann::json* const ids = body.find("resume_token_ids");
+  if (ids == nullptr) return;
+  if (!resumes) {
+    fail(
+        "resume_token_ids are the tokens of a broken stream: they need stream and the header Last-Event-ID; for what "
+        "an answer may be there is prediction");
+  }
+  if (requests.size() > 1 || requests.front().sampling.n > 1) {
+    fail("resume_token_ids: it is one choice's tokens, and the body asks for several choices; leave it out");
+  }
+  requests.front().prediction = read_token_ids(*ids, "resume_token_ids");
+  requests.front().resumed = true;
+}
+
 }  // namespace mortise

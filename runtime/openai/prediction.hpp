@@ -2,6 +2,7 @@
 //   {"type": "content", "content": text, or a list of {"type": "text", "text"}}   what OpenAI has
 //   {"type": "tokens", "token_ids": [ids]}
 // It is what the caller expects as the answer: drafts that the engine verifies, so it changes no token of it.
+// `resume_token_ids` is the same mechanism: the tokens of a broken stream that its client has.
 #pragma once
 
 #include <span>
@@ -16,5 +17,9 @@ namespace mortise {
 // happens. Throws an Error when the field has the wrong shape, or the body has more than one prompt: one text is not
 // the answer to several.
 void read_prediction(const Body& body, const Tokenizer& tokenizer, std::span<Request> requests);
+
+// Makes the tokens that a client has of a broken stream the prediction of its request. Without the field
+// `resume_token_ids` nothing happens. Throws an Error when nothing is resumed, or the body has more than one choice.
+void read_resumed_tokens(const Body& body, bool resumes, std::span<Request> requests);
 
 }  // namespace mortise

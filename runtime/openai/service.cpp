@@ -11,6 +11,7 @@
 #include "openai/answer_stream.hpp"
 #include "openai/answers.hpp"
 #include "openai/body.hpp"
+#include "openai/prediction.hpp"
 #include "openai/unserved_fields.hpp"
 #include "openai/work.hpp"
 
@@ -96,6 +97,7 @@ Abort Service::handle(const std::string& url, const nlohmann::json& body, std::f
   try {
     if (url == "/v1/score") return score(body, stamp, done);
     Work work = read(url, body);
+    read_resumed_tokens(Body(body), /*resumes=*/false, work.requests);
     const auto answer = [this, stamp, work_write = std::move(work.write), prefix = work.id_prefix,
                          object = work.object](JobResult&& result, const ChoiceLogprobs& guided) {
       nlohmann::ordered_json json = answer_head(prefix, object, info_, stamp);
@@ -162,6 +164,7 @@ std::unique_ptr<AnswerStream> Service::stream(const std::string& url, const nloh
                                               const std::optional<std::string>& last_event_id,
                                               std::function<void()> wake, const AnswerStamp& stamp) {
   Work work = read(url, body);
+  read_resumed_tokens(Body(body), last_event_id.has_value(), work.requests);
   if (work.num_guided_lists > 0) fail("choice_logprobs is not streamed; leave out stream, or choice_logprobs");
   nlohmann::ordered_json head = answer_head(work.id_prefix, work.chunk_object, info_, stamp);
   EventId id;

@@ -50,8 +50,6 @@ struct Work {
   StreamOptions stream = {};
   std::vector<Request> requests = {};  // one for each prompt
   std::size_t num_guided_lists = 0;    // answers to each that get their choices' log probabilities
-  std::vector<std::int32_t> resumed =
-      {};  // the tokens of its answer that the client has already, to be verified as drafts
   // Fills in `choices` of an answer whose head is there.
   std::function<void(JobResult& result, const ChoiceLogprobs& guided, nlohmann::ordered_json& answer)> write = {};
   // Makes the writer of a stream. Throws an Error when this body cannot be streamed.
