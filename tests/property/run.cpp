@@ -174,8 +174,8 @@ class Collector {
       ChoiceOutcome& outcome = outcomes_[{request, delta.choice}];
       outcome.tokens.insert(outcome.tokens.end(), delta.tokens.begin(), delta.tokens.end());
       outcome.text += delta.text;
+      outcome.prompt.insert(outcome.prompt.end(), delta.prompt.begin(), delta.prompt.end());
       if (delta.finish == FinishReason::kNone) return;
-      outcome.prompt = delta.prompt;
       outcome.finish = delta.finish;
       outcome.error = delta.error;
       if (--open_ == 0) changed_.notify_all();
