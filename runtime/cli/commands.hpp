@@ -14,6 +14,7 @@ void add_batch_command(CLI::App& app);      // batch
 void add_bench_command(CLI::App& app);      // bench
 void add_replay_command(CLI::App& app);     // replay
 void add_score_command(CLI::App& app);      // score
+void add_serve_command(CLI::App& app);      // serve
 void add_tokenize_commands(CLI::App& app);  // tokenize, detokenize
 
 }  // namespace mortise

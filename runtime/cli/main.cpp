@@ -100,6 +100,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string("mortise ") + kVersion);
   app.require_subcommand(1);
   add_run_command(app);
+  add_serve_command(app);
   add_batch_command(app);
   add_bench_command(app);
   add_score_command(app);

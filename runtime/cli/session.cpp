@@ -14,18 +14,10 @@
 namespace mortise {
 namespace {
 
-PipelineScript load_script(const std::string& script) {
-  const PluginCatalog catalog = PluginCatalog::standard();
-  return load_pipelines(script.empty() ? std::span<const std::string>() : std::span(&script, 1), catalog);
-}
-
-ServiceInfo service_info(const Assembly& assembly) {
-  ServiceInfo info;
-  info.model = assembly.checkpoint().folder().filename().string();
-  info.system_fingerprint = assembly.system_fingerprint();
-  info.defaults = assembly.default_sampling();
-  info.max_model_len = assembly.limits().max_model_len;
-  return info;
+PipelineScript load_script(const SessionOptions& options) {
+  std::vector<std::string> paths = options.folders;
+  if (!options.script.empty()) paths.insert(paths.begin(), options.script);
+  return load_pipelines(paths, PluginCatalog::standard());
 }
 
 }  // namespace
@@ -43,18 +35,12 @@ void add_record_option(CLI::App& command, SessionOptions& options) {
 OpenPipeline::OpenPipeline(const PipelineDescription& described, Session& session)
     : description(described),
       assembly(description),
-      service(engine, assembly.tokenizer(),
-              [&] {
-                ServiceInfo info = service_info(assembly);
-                info.chat_template = [&session](const nlohmann::json& messages) {
-                  return session.render_chat(messages);
-                };
-                return info;
-              }()),
+      service(engine, assembly.tokenizer(), session.service_info(description, assembly)),
       engine(assembly.parts(), assembly.limits(), assembly.model_info(), assembly.tokenizer(),
              session.hooks_for(*this)) {}
 
-Session::Session(const SessionOptions& options) : script_(load_script(options.script)) {
+Session::Session(const SessionOptions& options)
+    : queue_(options.queue), observer_(options.observer), script_(load_script(options)) {
   if (!options.trace.empty()) trace_ = std::make_unique<TraceFile>(options.trace);
   if (!options.record.empty()) recorder_ = std::make_unique<Recorder>(options.record);
 }
@@ -75,12 +61,23 @@ void Session::close() {
   if (recorder) recorder->close();
 }
 
+ServiceInfo Session::service_info(const PipelineDescription& description, const Assembly& assembly) {
+  ServiceInfo info;
+  // Several pipelines of one checkpoint are several models.
+  info.model = script_.pipelines().size() > 1 ? description.name : assembly.checkpoint().folder().filename().string();
+  info.system_fingerprint = assembly.system_fingerprint();
+  info.defaults = assembly.default_sampling();
+  info.max_model_len = assembly.limits().max_model_len;
+  info.chat_template = [this](const nlohmann::json& messages) { return render_chat(messages); };
+  if (observer_) info.observer = observer_(info.model);
+  return info;
+}
+
 EngineHooks Session::hooks_for(const OpenPipeline& pipeline) {
   EngineHooks hooks;
   hooks.name = "pipeline " + pipeline.description.name;
   hooks.trace = trace_.get();
-  // Commands bound what they submit (OrderedLinesLimits, kMaxOpenTokens), and a refused line would be a lost one.
-  hooks.queue = QueueLimits::unbounded();
+  hooks.queue = queue_;
   if (recorder_) {
     const Assembly& assembly = pipeline.assembly;
     hooks.watcher = &recorder_->add_pipeline(
@@ -103,6 +100,12 @@ OpenPipeline& Session::open(std::size_t index) {
   std::unique_ptr<OpenPipeline>& slot = open_[index];
   if (!slot) slot = std::make_unique<OpenPipeline>(script_.pipelines()[index], *this);
   return *slot;
+}
+
+std::vector<OpenPipeline*> Session::open_all() {
+  std::vector<OpenPipeline*> all;
+  for (std::size_t i = 0; i < script_.pipelines().size(); ++i) all.push_back(&open(i));
+  return all;
 }
 
 OpenPipeline& Session::replace_proposers(PartDescription proposer) {
@@ -139,7 +142,11 @@ OpenPipeline& Session::pipeline_named(const std::string& name) {
 
 void Session::route(nlohmann::json& body) {
   if (!body.is_object()) return;
-  const std::optional<RequestRoute> route = script_.on_request(body);
+  std::optional<RequestRoute> route;
+  {
+    const std::lock_guard lock(mutex_);
+    route = script_.on_request(body);
+  }
   if (!route) return;
   if (route->priority && !body.contains("priority")) body["priority"] = *route->priority;
   if (route->group && !body.contains("group")) body["group"] = *route->group;
@@ -155,7 +162,11 @@ void Session::route(nlohmann::json& body) {
 }
 
 std::string Session::render_chat(const nlohmann::json& messages) {
-  const std::optional<std::string> text = script_.chat_template(messages);
+  std::optional<std::string> text;
+  {
+    const std::lock_guard lock(mutex_);
+    text = script_.chat_template(messages);
+  }
   if (!text) fail("the pipeline script has no function chat_template(messages); define one to chat");
   return *text;
 }

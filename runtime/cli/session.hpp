@@ -2,9 +2,12 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "assembly/assembly.hpp"
 #include "engine/engine.hpp"
@@ -18,9 +21,14 @@ namespace mortise {
 class Session;
 
 struct SessionOptions {
-  std::string script;  // a script or a checkpoint's folder; empty: the embedded demo
-  std::string trace;   // file for a trace of the engines' steps; empty: none
-  std::string record;  // file for a log of their requests; empty: none
+  std::string script;                     // a script or a checkpoint's folder; empty: the embedded demo
+  std::string trace;                      // file for a trace of the engines' steps; empty: none
+  std::string record;                     // file for a log of their requests; empty: none
+  std::vector<std::string> folders = {};  // further checkpoints' folders: a pipeline each
+  // Commands bound what they submit (OrderedLinesLimits, kMaxOpenTokens), and a refused line would be a lost one.
+  QueueLimits queue = QueueLimits::unbounded();
+  // Who measures the answers of the model of this name; it outlives the session. Empty: nobody.
+  std::function<AnswerObserver*(const std::string& model)> observer = {};
 };
 
 // [script] and --trace, which every command that runs an engine has.
@@ -47,6 +55,8 @@ class Session {
   // Ends the engines and completes trace and log. Throws an Error when one of them could not be written.
   void close();
 
+  // All pipelines, opened; the default is the first.
+  std::vector<OpenPipeline*> open_all();
   // The default pipeline, opened by the first call.
   OpenPipeline& pipeline() { return open(0); }
   // Opens the default pipeline anew with this proposer in the place of those that it has, beside the one that runs; it
@@ -61,16 +71,20 @@ class Session {
   OpenPipeline& pipeline_named(const std::string& name);
   // Throws an Error with kUnavailable when a part that an open pipeline needs has failed: nothing runs there any more.
   void check_health() const;
-  // What the script's on_request decides, written into the body where it does not say so itself.
+  // What the script's on_request decides, written into the body where it does not say so itself. [any thread]
   void route(nlohmann::json& body);
 
  private:
   friend struct OpenPipeline;
   OpenPipeline& open(std::size_t index);
   std::size_t index_for(const nlohmann::json& body) const;
+  ServiceInfo service_info(const PipelineDescription& description, const Assembly& assembly);
   EngineHooks hooks_for(const OpenPipeline& pipeline);
   std::string render_chat(const nlohmann::json& messages);
 
+  const QueueLimits queue_;
+  const std::function<AnswerObserver*(const std::string& model)> observer_;
+  std::mutex mutex_;  // guards the functions of script_
   PipelineScript script_;
   std::unique_ptr<TraceFile> trace_;
   std::unique_ptr<Recorder> recorder_;

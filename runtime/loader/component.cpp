@@ -232,6 +232,7 @@ std::vector<Component> check_module(const mortise_module* module, const std::fil
   std::vector<Component> components;
   for (std::int32_t i = 0; i < module->num_components; ++i) {
     components.push_back(check_component(module->components[i], i, file));
+    components.back().version = plugin_text(module->version, 64);
     const Component& added = components.back();
     for (std::size_t earlier = 0; earlier + 1 < components.size(); ++earlier) {
       if (components[earlier].kind == added.kind && components[earlier].name == added.name) {

@@ -39,6 +39,7 @@ struct Component {
   OptionsSchema schema;
   const mortise_component* abi = nullptr;  // static: images stay for ever
   std::filesystem::path file;              // where it came from, for messages
+  std::string version = {};                // of its plugin
 
   // "attention 'paged'", for messages.
   std::string label() const;

@@ -1,6 +1,7 @@
 // runtime/openai/service.hpp: answers the bodies of OpenAI's API and of /v1/score, for every front end that has them.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,12 +26,13 @@ struct Answer {
   std::optional<std::int32_t> retry_after_s;  // of 429: seconds
 };
 
-// What an answer says that its request does not decide. By default it is drawn and looked up; who must get the same
+// What a front end decides of an answer besides the body. By default it is drawn and looked up; who must get the same
 // answer again sets it.
 struct AnswerStamp {
   std::optional<std::string> id;        // without the prefix ("cmpl-"); none: random
   std::optional<std::int64_t> created;  // Unix seconds; none: now
   bool schedule_figures = true;         // usage.prompt_tokens_details: it depends on what else runs
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};  // of its requests, as Request's; none: never
 };
 
 // What an answer says of its model, and how requests are read.

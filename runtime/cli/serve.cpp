@@ -1,0 +1,157 @@
+// mortise serve: the OpenAI-compatible server.
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <deque>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+#include "cli/commands.hpp"
+#include "cli/session.hpp"
+#include "error.hpp"
+#include "json/bounded_json.hpp"
+#include "server/metrics.hpp"
+#include "server/routes.hpp"
+#include "server/server.hpp"
+
+namespace mortise {
+namespace {
+
+struct ServeOptions {
+  SessionOptions session;
+  ServerOptions server;
+  std::string api_key_file;
+  std::size_t max_waiting = 1024;
+  double request_timeout = 0, drain = 30;
+};
+
+nlohmann::json tokenizer_config(const Assembly& assembly) {
+  std::ifstream in(assembly.checkpoint().folder() / "tokenizer_config.json");
+  if (!in) return nlohmann::json::object();
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const nlohmann::json config = parse_json(text);  // the tokenizer has read it already
+  return config.is_object() ? config : nlohmann::json::object();
+}
+
+ServedPart served_part(const char* role, const PartDescription& part) {
+  const Component& component = *part.choices.front().component;
+  return {role, part.name, component.version, component.file.filename().string()};
+}
+
+std::vector<ServedPart> parts_of(const PipelineDescription& description) {
+  std::vector<ServedPart> parts = {served_part("device", description.device), served_part("model", description.model),
+                                   served_part("attention", description.attention),
+                                   served_part("scheduler", description.scheduler)};
+  for (const PartDescription& proposer : description.proposers) parts.push_back(served_part("proposer", proposer));
+  return parts;
+}
+
+Models open_models(Session& session) {
+  std::vector<ServedModel> models;
+  const std::vector<OpenPipeline*> all = session.open_all();
+  for (OpenPipeline* pipeline : all) {
+    models.push_back({.name = pipeline->service.info().model,
+                      .service = pipeline->service,
+                      .engine = pipeline->engine,
+                      .tokenizer = pipeline->assembly.tokenizer(),
+                      .parts = parts_of(pipeline->description),
+                      .block_size = pipeline->description.block_size,
+                      .tokenizer_config = tokenizer_config(pipeline->assembly)});
+  }
+  return Models(std::move(models), [&session](nlohmann::json& body) { session.route(body); });
+}
+
+// Engines drain at the same time: each has until the deadline.
+void drain_all(const Models& models, std::chrono::steady_clock::time_point deadline) {
+  std::vector<std::thread> threads;
+  for (const ServedModel& model : models.list()) {
+    threads.emplace_back([&model, deadline] {
+      if (!model.engine.drain(deadline)) spdlog::warn("{}: requests were cut off at the end of the drain", model.name);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<std::string> api_keys(const ServeOptions& options) {
+  std::vector<std::string> keys;
+  if (!options.api_key_file.empty()) keys = read_api_keys(options.api_key_file);
+  const char* key = std::getenv("MORTISE_API_KEY");
+  if (key != nullptr && *key != '\0') keys.emplace_back(key);
+  return keys;
+}
+
+void serve(ServeOptions options) {
+  if (std::getenv("MORTISE_LOG") == nullptr) spdlog::set_level(spdlog::level::info);
+  options.server.api_keys = api_keys(options);
+  options.session.queue.max_requests = options.max_waiting;
+  prometheus::Registry registry;
+  std::deque<AnswerMetrics> metrics;
+  options.session.observer = [&](const std::string& model) { return &metrics.emplace_back(registry, model); };
+  Session session(options.session);
+  const Models models = open_models(session);
+  Router router;
+  std::atomic<const Server*> server = nullptr;
+  add_answer_routes(router, models, options.server.request_timeout);
+  add_metrics_route(router, models, registry);
+  add_model_routes(router, models);
+  add_token_routes(router, models);
+  add_status_routes(router, models, [&server] { return server.load() != nullptr && server.load()->draining(); });
+  {
+    Server listening(options.server, std::move(router));
+    server = &listening;
+    std::cout << listening.url() << std::endl;  // for scripts that asked for --port 0
+    listening.run([&models](auto deadline) { drain_all(models, deadline); });
+  }
+  session.close();
+}
+
+}  // namespace
+
+void add_serve_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("serve", "answer OpenAI's API over HTTP");
+  const auto options = std::make_shared<ServeOptions>();
+  ServerOptions& server = options->server;
+  add_session_options(*command, options->session);
+  add_record_option(*command, options->session);
+  command->add_option("folders", options->session.folders, "further checkpoints' folders, served beside the first");
+  command->add_option("--host", server.host, "address to listen at; 0.0.0.0 for all of the machine's")
+      ->capture_default_str();
+  command->add_option("--port", server.port, "port to listen at, 0 for a free one; the url is printed")
+      ->capture_default_str();
+  command->add_option("--api-key-file", options->api_key_file,
+                      "take requests with one of these API keys, one a line; $MORTISE_API_KEY is one too");
+  CLI::Option* certificate =
+      command->add_option("--tls-certificate", server.tls_certificate, "certificate chain in PEM form: serve HTTPS");
+  CLI::Option* key = command->add_option("--tls-key", server.tls_key, "its private key in PEM form");
+  certificate->needs(key);
+  key->needs(certificate);
+  command->add_option("--cors", server.cors_origins, "origin whose pages may read answers, * for all; may come again");
+  const auto seconds = [&](const char* name, std::chrono::seconds& value, const char* text) {
+    command
+        ->add_option_function<std::int64_t>(
+            name, [&value](std::int64_t count) { value = std::chrono::seconds(count); }, text)
+        ->check(CLI::Range(0, 1'000'000))
+        ->default_str(std::to_string(value.count()));
+  };
+  seconds("--drain-seconds", server.drain, "from SIGTERM until requests that still run are cut off");
+  seconds("--request-timeout", server.request_timeout, "seconds after which a request is given up, 0 for never");
+  seconds("--idle-timeout", server.idle_timeout, "seconds that a connection stays open without a request");
+  seconds("--header-timeout", server.header_timeout, "seconds that the headers of a request may take");
+  seconds("--body-timeout", server.body_timeout, "seconds that the body of a request may take");
+  seconds("--write-timeout", server.write_timeout, "seconds that a client may take nothing of its answer");
+  command->add_option("--max-connections", server.max_connections, "connections at a time; more get 503")
+      ->capture_default_str();
+  command->add_option("--max-waiting", options->max_waiting, "requests that wait for their first step; more get 429")
+      ->capture_default_str();
+  command->add_option("--max-header", server.max_header_bytes, "bytes of a request's headers")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  command->add_option("--max-body", server.max_body_bytes, "bytes of a request's body")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  command->callback([options] { serve(*options); });
+}
+
+}  // namespace mortise

@@ -1,0 +1,95 @@
+// What runs a model: /v1/completions, /v1/chat/completions, /v1/score, and the tokens that their bodies mean.
+#include "json/bounded_json.hpp"
+#include "openai/known_fields.hpp"
+#include "server/routes.hpp"
+
+namespace mortise {
+namespace {
+
+constexpr const char* kCompletions = "/v1/completions";
+constexpr const char* kChat = "/v1/chat/completions";
+
+// The body, read and routed; its text is gone.
+nlohmann::json read_body(const Exchange::RequestBody& body, const Models& models) {
+  nlohmann::json json;
+  try {
+    json = parse_json(body.text);
+  } catch (const Error& error) {
+    fail(error.code(), "body: {}", error.what());
+  }
+  models.route(json);
+  return json;
+}
+
+class Answering {
+ public:
+  Answering(const Models& models, std::chrono::seconds timeout) : models_(models), timeout_(timeout) {}
+
+  void answer(const std::string& url, const std::shared_ptr<Exchange>& exchange) {
+    const nlohmann::json body = read_body(exchange->take_body(), models_);
+    const ServedModel& model = models_.of(body);
+    HeaderList headers;
+    const std::string unknown = unknown_fields_text(url, unknown_fields_.note(url, body));
+    if (!unknown.empty()) headers.emplace_back("Warning", fmt::format("299 mortise \"{}\"", unknown));
+    AnswerStamp stamp;
+    if (timeout_.count() > 0) stamp.deadline = exchange->request.arrival + timeout_;
+    if (url != "/v1/score" && wants_stream(body)) {
+      const std::string_view last = exchange->request.header("Last-Event-ID");
+      const std::optional<std::string> last_event_id = last.empty() ? std::nullopt : std::optional(std::string(last));
+      exchange->stream(model.service.stream(url, body, last_event_id, exchange->wake(), stamp), std::move(headers));
+      return;
+    }
+    const auto done = [exchange, headers](const Answer& answer) {
+      HttpAnswer http = http_answer(answer);
+      http.headers.insert(http.headers.end(), headers.begin(), headers.end());
+      exchange->answer(std::move(http));
+    };
+    exchange->pending(model.service.handle(url, body, done, stamp));
+  }
+
+  // vLLM's form: the tokens of each prompt, for routers that choose a replica by prefix.
+  void render(const std::string& url, const std::shared_ptr<Exchange>& exchange) const {
+    const nlohmann::json body = read_body(exchange->take_body(), models_);
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const Request& request : models_.of(body).service.requests(url, body)) {
+      const SamplingParams& sampling = request.sampling;
+      list.push_back({{"request_id", exchange->request.id},
+                      {"token_ids", request.prompt},
+                      {"sampling_params",
+                       {{"n", sampling.n},
+                        {"temperature", sampling.temperature},
+                        {"top_p", sampling.top_p},
+                        {"top_k", sampling.top_k},
+                        {"min_p", sampling.min_p},
+                        {"max_tokens", sampling.max_tokens}}}});
+    }
+    exchange->answer(json_answer(url == kChat ? list.front() : list));
+  }
+
+ private:
+  static bool wants_stream(const nlohmann::json& body) {
+    return body.is_object() && body.contains("stream") && body.at("stream") == true;
+  }
+
+  const Models& models_;
+  const std::chrono::seconds timeout_;
+  UnknownFieldLog unknown_fields_;
+};
+
+}  // namespace
+
+void add_answer_routes(Router& router, const Models& models, std::chrono::seconds timeout) {
+  const auto answering = std::make_shared<Answering>(models, timeout);
+  for (const char* url : {kCompletions, kChat, "/v1/score"}) {
+    router.add({.method = "POST", .path = url, .handle = [answering, url](const auto& exchange) {
+                  answering->answer(url, exchange);
+                }});
+  }
+  for (const char* url : {kCompletions, kChat}) {
+    router.add({.method = "POST",
+                .path = std::string(url) + "/render",
+                .handle = [answering, url](const auto& exchange) { answering->render(url, exchange); }});
+  }
+}
+
+}  // namespace mortise

@@ -1,0 +1,375 @@
+#include "server/connection.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <boost/algorithm/string/predicate.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <utility>
+
+#include "json/bounded_json.hpp"
+#include "server/body_room.hpp"
+#include "server/peer_watch.hpp"
+#include "server/transport.hpp"
+
+namespace mortise {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using Clock = std::chrono::steady_clock;
+using ErrorCodeOf = boost::system::error_code;
+
+// What a closing connection reads and drops, so that its client reads the answer before a reset.
+constexpr std::chrono::seconds kLinger{2};
+constexpr std::chrono::seconds kTlsTimeout{10};
+
+std::string view(beast::string_view text) {
+  return {text.data(), text.size()};
+}
+
+// The answer to a request whose head or body could not be read; nullopt: there is nobody to answer.
+std::optional<HttpAnswer> read_error(const ErrorCodeOf& error, const ServerOptions& options) {
+  if (error == http::error::end_of_stream) return std::nullopt;
+  if (error == beast::error::timeout) return error_answer(408, "the request did not come in time", "timeout");
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return error_answer(431, fmt::format("the headers have more than {} bytes", options.max_header_bytes));
+  }
+  if (error == http::error::body_limit) {
+    return error_answer(
+        413, fmt::format("the body has more than {} bytes; send several, or start the server with a larger --max-body",
+                         options.max_body_bytes));
+  }
+  if (error.category() == make_error_code(http::error::bad_method).category() &&
+      error != http::error::partial_message) {
+    return error_answer(400, fmt::format("not HTTP: {}", error.message()));
+  }
+  return std::nullopt;
+}
+
+// A co_await stands in no condition and in no ?: here: GCC 12 then loses `this` (a crash in the first member function).
+class HttpConnection : public Connection, public std::enable_shared_from_this<HttpConnection> {
+ public:
+  HttpConnection(asio::ip::tcp::socket socket, asio::ssl::context* tls, ServerState& state)
+      : stream_(std::move(socket), tls), executor_(stream_.get_executor()), state_(state) {}
+
+  void close_if_idle() override {
+    asio::post(executor_, [self = shared_from_this()] {
+      if (!self->idle_) return;
+      ErrorCodeOf ignored;
+      self->stream_.socket().close(ignored);
+    });
+  }
+
+  asio::awaitable<void> run(bool refused) {
+    const bool begun = co_await begin();
+    if (begun && refused) {
+      co_await refuse(error_answer(503, "the server has too many connections; try again", "overloaded"),
+                      draw_request_id());
+    }
+    bool goes_on = begun && !refused;
+    while (goes_on) goes_on = co_await serve_one();
+    co_await end();
+  }
+
+ private:
+  using Parser = http::request_parser<http::string_body>;
+
+  auto into(ErrorCodeOf& error) { return asio::redirect_error(asio::use_awaitable, error); }
+
+  asio::awaitable<bool> begin() {
+    ErrorCodeOf error;
+    stream_.socket().set_option(asio::ip::tcp::no_delay(true), error);
+    stream_.tcp().expires_after(kTlsTimeout);
+    co_await stream_.handshake(error);
+    co_return !error;
+  }
+
+  // False: the connection ends.
+  asio::awaitable<bool> serve_one() {
+    const bool begun = co_await wait_for_request();
+    if (!begun) co_return false;
+    Parser parser;
+    parser.header_limit(static_cast<std::uint32_t>(state_.options.max_header_bytes));
+    parser.body_limit(state_.options.max_body_bytes);
+    ErrorCodeOf error;
+    co_await read_within(state_.options.header_timeout, error,
+                         [&] { return http::async_read_header(stream_, buffer_, parser, into(error)); });
+    HttpRequest request;
+    request.arrival = Clock::now();
+    request.id = draw_request_id();
+    if (error) co_return co_await refuse_unread(error, request.id);
+    const Route* route = nullptr;
+    std::optional<HttpAnswer> early = check_head(parser, request, route);
+    if (early && !parser.is_done()) {
+      // An answer before the body has come is the connection's last: what follows is no request.
+      co_await send_whole(parser.get(), request, std::move(*early), /*last=*/true);
+      co_return false;
+    }
+    if (early) co_return co_await send_whole(parser.get(), request, std::move(*early), false);
+    if (!parser.is_done()) {
+      request.body_room = BodyRoom::take(state_, parser.content_length().get_value_or(state_.options.max_body_bytes));
+      if (!request.body_room) {
+        HttpAnswer full = error_answer(503, "the server has no memory left for bodies; try again", "overloaded");
+        full.headers.emplace_back("Retry-After", "1");
+        co_await send_whole(parser.get(), request, std::move(full), true);
+        co_return false;
+      }
+      if (boost::algorithm::iequals(view(parser.get()[http::field::expect]), "100-continue")) {
+        const bool sent = co_await send_interim();
+        if (!sent) co_return false;
+      }
+      co_await read_within(state_.options.body_timeout, error,
+                           [&] { return http::async_read(stream_, buffer_, parser, into(error)); });
+      if (error) co_return co_await refuse_unread(error, request.id);
+    }
+    request.message = parser.release();
+    co_return co_await answer(*route, std::move(request));
+  }
+
+  // A stream's own time-out closes its socket; here the client is still to be told. Sets `error` to timeout.
+  template <class Read>
+  asio::awaitable<void> read_within(std::chrono::seconds limit, ErrorCodeOf& error, Read read) {
+    stream_.tcp().expires_never();
+    const auto late = std::make_shared<bool>(false);
+    asio::steady_timer timer(executor_, limit);
+    timer.async_wait([this, late](const ErrorCodeOf& cancelled) {
+      if (cancelled) return;
+      *late = true;
+      ErrorCodeOf ignored;
+      stream_.socket().cancel(ignored);
+    });
+    co_await read();
+    if (*late) error = beast::error::timeout;
+  }
+
+  asio::awaitable<bool> wait_for_request() {
+    if (buffer_.size() > 0) co_return true;
+    if (state_.closing) co_return false;
+    idle_ = true;
+    ErrorCodeOf error;
+    stream_.tcp().expires_after(state_.options.idle_timeout);
+    buffer_.commit(co_await stream_.async_read_some(buffer_.prepare(4096), into(error)));
+    idle_ = false;
+    co_return !error;
+  }
+
+  // What can be said of a request before its body is there.
+  std::optional<HttpAnswer> check_head(const Parser& parser, HttpRequest& request, const Route*& route) {
+    const auto& head = parser.get();
+    if (const auto id = usable_request_id(view(head["X-Request-Id"]))) request.id = *id;
+    const std::optional<std::string> path = path_of(view(head.target()));
+    if (!path) return error_answer(400, "the url has a '%' that no two hexadecimal digits follow");
+    request.path = *path;
+    const std::string methods = state_.router.methods_of(*path);
+    if (methods.empty()) return error_answer(404, fmt::format("there is no url {}", quote(*path)), "not_found");
+    if (head.method() == http::verb::options) {
+      return state_.cors.preflight(view(head[http::field::origin]),
+                                   view(head[http::field::access_control_request_headers]), methods);
+    }
+    route = state_.router.find(view(head.method_string()), *path);
+    if (route == nullptr) {
+      HttpAnswer wrong = error_answer(405, fmt::format("{} takes {}", quote(*path), methods));
+      wrong.headers.emplace_back("Allow", methods);
+      return wrong;
+    }
+    if (route->access == Route::Access::kWithKey && !state_.api_keys.allow(view(head[http::field::authorization]))) {
+      HttpAnswer unknown = error_answer(
+          401, "this server wants an API key: send the header 'Authorization: Bearer KEY'", "invalid_api_key");
+      unknown.headers.emplace_back("WWW-Authenticate", "Bearer");
+      return unknown;
+    }
+    if (state_.draining && route->cost == Route::Cost::kWork) {
+      HttpAnswer draining = error_answer(503, "the server is about to end and takes no more requests", "unavailable");
+      draining.headers.emplace_back("Retry-After", "1");
+      return draining;
+    }
+    return std::nullopt;
+  }
+
+  asio::awaitable<bool> answer(const Route& route, HttpRequest request) {
+    const auto exchange = std::make_shared<Exchange>(executor_, std::move(request));
+    if (route.cost == Route::Cost::kCheap) {
+      call_handler(route, exchange);
+    } else {
+      asio::post(state_.workers, [&route, exchange] { call_handler(route, exchange); });
+    }
+    PeerWatch watch(stream_.socket(), shared_from_this(), [weak = std::weak_ptr(exchange)] {
+      if (const auto waiting = weak.lock()) waiting->notify();
+    });
+    bool asked = false;  // whether one that sends no more is still there
+    while (true) {
+      co_await exchange->wait_until(Clock::time_point::max());
+      if (is_gone(watch)) {
+        exchange->abandon();
+        log(exchange->request, 499);
+        co_return false;
+      }
+      if (std::optional<HttpAnswer> whole = exchange->take_answer()) {
+        co_return co_await send_whole(exchange->request.message, exchange->request, std::move(*whole),
+                                      watch.sends_no_more());
+      }
+      if (auto stream = exchange->take_stream()) co_return co_await send_stream(*exchange, std::move(*stream), watch);
+      if (watch.sends_no_more() && !std::exchange(asked, true) && exchange->request.message.version() >= 11) {
+        const bool sent = co_await send_interim();
+        if (sent) continue;
+        exchange->abandon();
+        co_return false;
+      }
+    }
+  }
+
+  // With TLS the end of what a client sends is the end of the connection.
+  bool is_gone(const PeerWatch& watch) const { return watch.gone() || (stream_.is_tls() && watch.sends_no_more()); }
+
+  asio::awaitable<bool> send_interim() {
+    static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    co_return co_await send(asio::buffer(kContinue));
+  }
+
+  template <class Buffers>
+  asio::awaitable<bool> send(Buffers buffers) {
+    ErrorCodeOf error;
+    stream_.tcp().expires_after(state_.options.write_timeout);
+    co_await asio::async_write(stream_, buffers, into(error));
+    co_return !error;
+  }
+
+  template <class Message>
+  void add_headers(Message& message, const http::request<http::string_body>& to, const HttpRequest& request,
+                   const HeaderList& headers, bool last) {
+    HeaderList all = headers;
+    state_.cors.add_headers(view(to[http::field::origin]), all);
+    for (const auto& [name, value] : all) message.set(name, value);
+    message.set(http::field::server, "mortise");
+    message.set("X-Request-Id", request.id);
+    message.keep_alive(to.keep_alive() && !last && !state_.closing);
+  }
+
+  // False: the connection ends.
+  asio::awaitable<bool> send_whole(const http::request<http::string_body>& to, const HttpRequest& request,
+                                   HttpAnswer answer, bool last) {
+    http::response<http::string_body> message(static_cast<http::status>(answer.status), to.version());
+    add_headers(message, to, request, answer.headers, last);
+    if (!answer.content_type.empty()) message.set(http::field::content_type, answer.content_type);
+    message.body() = std::move(answer.body);
+    if (answer.status != 204) message.content_length(message.body().size());
+    if (to.method() == http::verb::head) message.body().clear();
+    http::response_serializer<http::string_body> serializer(message);
+    // Of HEAD the length is told and nothing sent.
+    ErrorCodeOf error;
+    stream_.tcp().expires_after(state_.options.write_timeout);
+    if (to.method() == http::verb::head) {
+      co_await http::async_write_header(stream_, serializer, into(error));
+    } else {
+      co_await http::async_write(stream_, serializer, into(error));
+    }
+    log(request, answer.status);
+    co_return !error && message.keep_alive();
+  }
+
+  asio::awaitable<bool> send_stream(Exchange& exchange, Exchange::Stream stream, const PeerWatch& watch) {
+    const auto& to = exchange.request.message;
+    const bool chunked = to.version() >= 11;
+    http::response<http::empty_body> head(http::status::ok, to.version());
+    add_headers(head, to, exchange.request, stream.headers, watch.sends_no_more() || !chunked);
+    head.set(http::field::content_type, "text/event-stream; charset=utf-8");
+    head.set(http::field::cache_control, "no-cache");
+    head.set("X-Accel-Buffering", "no");  // nginx passes each event on at once
+    if (chunked) head.chunked(true);
+    http::response_serializer<http::empty_body> serializer(head);
+    ErrorCodeOf error;
+    stream_.tcp().expires_after(state_.options.write_timeout);
+    co_await http::async_write_header(stream_, serializer, into(error));
+    bool is_open = !error, ended = false, asked = watch.sends_no_more();
+    std::string events;
+    while (is_open && !ended) {
+      events.clear();
+      ended = stream.events->take(events);
+      if (events.empty() && !ended) {
+        const bool news = co_await exchange.wait_until(Clock::now() + state_.options.ping_interval);
+        if (is_gone(watch)) break;
+        const bool ask = watch.sends_no_more() && !std::exchange(asked, true);
+        if (news && !ask) continue;
+        events = ": ping\n\n";
+      }
+      if (events.empty()) continue;  // it ended without another word
+      if (chunked) {
+        is_open = co_await send(http::make_chunk(asio::buffer(events)));
+      } else {
+        is_open = co_await send(asio::buffer(events));
+      }
+    }
+    stream.events.reset();  // aborts what has not ended
+    if (is_open && ended && chunked) is_open = co_await send(http::make_chunk_last());
+    log(exchange.request, is_open && ended ? 200 : 499);
+    co_return is_open&& ended&& head.keep_alive();
+  }
+
+  // A request of which not even the head or the whole body could be read.
+  asio::awaitable<bool> refuse_unread(ErrorCodeOf error, const std::string& id) {
+    std::optional<HttpAnswer> answer = read_error(error, state_.options);
+    if (!answer) co_return false;
+    co_return co_await refuse(std::move(*answer), id);
+  }
+
+  asio::awaitable<bool> refuse(HttpAnswer answer, const std::string& id) {
+    http::request<http::string_body> unknown;
+    unknown.version(11);
+    HttpRequest request;
+    request.id = id;
+    request.arrival = Clock::now();
+    co_await send_whole(unknown, request, std::move(answer), /*last=*/true);
+    co_return false;
+  }
+
+  asio::awaitable<void> end() {
+    ErrorCodeOf error;
+    if (!stream_.socket().is_open()) co_return;
+    stream_.tcp().expires_after(kLinger);
+    co_await stream_.shut_down(error);
+    if (!stream_.socket().is_open()) co_return;
+    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, error);
+    char dropped[16384];
+    stream_.tcp().expires_after(kLinger);
+    while (!error) co_await stream_.tcp().async_read_some(asio::buffer(dropped), into(error));
+    stream_.socket().close(error);
+  }
+
+  void log(const HttpRequest& request, int status) const {
+    spdlog::info("{} {} {:.1f} ms {}", request.path.empty() ? "(no url)" : quote(request.path), status,
+                 std::chrono::duration<double, std::milli>(Clock::now() - request.arrival).count(), request.id);
+  }
+
+  Transport stream_;
+  const asio::any_io_executor executor_;
+  ServerState& state_;
+  beast::flat_buffer buffer_{64 << 10};
+  bool idle_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<Connection> start_connection(asio::ip::tcp::socket socket, asio::ssl::context* tls, ServerState& state,
+                                             bool refused, std::function<void()> ended) {
+  const asio::any_io_executor executor = socket.get_executor();
+  const auto connection = std::make_shared<HttpConnection>(std::move(socket), tls, state);
+  const auto finished = [connection, ended = std::move(ended)](const std::exception_ptr& error) {
+    try {
+      if (error) std::rethrow_exception(error);
+    } catch (const std::exception& thrown) {
+      spdlog::error("a connection has failed: {}", thrown.what());
+    }
+    ended();
+  };
+  asio::co_spawn(executor, connection->run(refused), finished);
+  return connection;
+}
+
+}  // namespace mortise

@@ -1,0 +1,122 @@
+#include <prometheus/client_metric.h>
+#include <prometheus/metric_family.h>
+
+#include "server/metrics.hpp"
+
+namespace mortise {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+// Families in the order of their first value.
+class Families {
+ public:
+  void gauge(const char* name, const char* help, Labels labels, double value) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    metric.gauge.value = value;
+    family(name, help, MetricType::Gauge).metric.push_back(std::move(metric));
+  }
+  void counter(const char* name, const char* help, Labels labels, std::uint64_t value) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    metric.counter.value = static_cast<double>(value);
+    family(name, help, MetricType::Counter).metric.push_back(std::move(metric));
+  }
+  std::vector<MetricFamily> take() { return std::move(families_); }
+
+ private:
+  MetricFamily& family(const char* name, const char* help, MetricType type) {
+    for (MetricFamily& known : families_) {
+      if (known.name == name) return known;
+    }
+    families_.push_back({name, help, type, {}});
+    return families_.back();
+  }
+  std::vector<MetricFamily> families_;
+};
+
+Labels with(const Labels& labels, std::string name, std::string value) {
+  Labels all = labels;
+  all.push_back({std::move(name), std::move(value)});
+  return all;
+}
+
+void add_load(Families& to, const EngineStats& stats, const Labels& of) {
+  to.gauge("vllm:num_requests_running", "Sequences that run.", of, stats.num_running);
+  to.gauge("vllm:num_requests_waiting", "Sequences that wait for their first step.", of, stats.num_waiting);
+  const double held = stats.num_blocks - stats.num_free_blocks - stats.num_cached_blocks;
+  to.gauge("vllm:kv_cache_usage_perc", "Share of the KV blocks that sequences hold, from 0 to 1.", of,
+           stats.num_blocks > 0 ? held / stats.num_blocks : 0);
+  to.gauge("mortise_kv_cached_blocks", "KV blocks kept for their prefix alone.", of, stats.num_cached_blocks);
+  to.counter("vllm:num_preemptions_total", "Sequences that gave their KV blocks up.", of, stats.num_preemptions);
+}
+
+void add_tokens(Families& to, const EngineStats& stats, const Labels& of) {
+  to.counter("vllm:prompt_tokens_total", "Known tokens of sequences when they start.", of, stats.num_admitted_tokens);
+  to.counter("vllm:generation_tokens_total", "Generated tokens.", of, stats.num_generated);
+  to.counter("vllm:prefix_cache_queries_total", "Tokens that were looked up in the prefix cache.", of,
+             stats.num_admitted_tokens);
+  to.counter("vllm:prefix_cache_hits_total", "Tokens whose KV came from the prefix cache.", of,
+             stats.num_cached_tokens);
+  to.counter("mortise_prefix_cache_evicted_blocks_total", "KV blocks that the prefix cache gave up.", of,
+             stats.num_evicted_blocks);
+}
+
+// vLLM has one proposer, so its names have the sum of ours.
+void add_speculation(Families& to, const SpeculationStats& stats, const Labels& of) {
+  ProposerStats sum;
+  for (const ProposerStats& proposer : stats.proposers) {
+    sum.add(proposer);
+    const Labels named = with(of, "proposer", proposer.name);
+    to.counter("mortise_draft_tokens_total", "Tokens that a proposer drafted.", named, proposer.num_draft_tokens);
+    to.counter("mortise_accepted_tokens_total", "Of them, those that the model verified.", named,
+               proposer.num_accepted_tokens);
+  }
+  if (stats.proposers.empty()) return;
+  to.counter("vllm:spec_decode_num_drafts_total", "Drafts: of a sequence and step.", of, sum.num_verified);
+  to.counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens.", of, sum.num_draft_tokens);
+  to.counter("vllm:spec_decode_num_accepted_tokens_total", "Accepted tokens.", of, sum.num_accepted_tokens);
+  for (std::size_t i = 0; i < sum.accepted_at.size(); ++i) {
+    to.counter("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted tokens by position in the draft.",
+               with(of, "position", std::to_string(i)), sum.accepted_at[i]);
+  }
+}
+
+void add_parts(Families& to, const ServedModel& model, const EngineStats& stats, const Labels& of) {
+  to.counter("mortise_steps_total", "Steps of the engine.", of, stats.num_steps);
+  to.counter("mortise_rows_total", "Rows that steps ran.", of, stats.num_rows);
+  to.counter("mortise_rejected_plans_total", "Plans of the scheduler that broke a bound.", of,
+             stats.num_rejected_plans);
+  to.counter("mortise_proposer_failures_total", "Calls of proposers that failed.", of, stats.num_proposer_failures);
+  to.counter("mortise_starved_total", "Sequences that the scheduler passed over until the host ran them.", of,
+             stats.num_starved);
+  to.gauge("vllm:cache_config_info", "The KV cache.",
+           with(with(of, "block_size", std::to_string(model.block_size)), "num_gpu_blocks",
+                std::to_string(stats.num_blocks)),
+           1);
+  for (const ServedPart& part : model.parts) {
+    to.gauge("mortise_part_info", "The parts that serve the model.",
+             with(with(with(of, "role", part.role), "name", part.name), "version", part.version), 1);
+  }
+}
+
+}  // namespace
+
+std::vector<MetricFamily> engine_metrics(const Models& models) {
+  Families families;
+  for (const ServedModel& model : models.list()) {
+    const EngineStats stats = model.engine.stats();
+    const Labels of = {{"model_name", model.name}};
+    add_load(families, stats, of);
+    add_tokens(families, stats, of);
+    add_speculation(families, stats.speculation, of);
+    add_parts(families, model, stats, of);
+  }
+  return families.take();
+}
+
+}  // namespace mortise

@@ -1,0 +1,26 @@
+// runtime/server/routes.hpp: fills a router: a function for each file *_routes.cpp. `models` outlives the router.
+#pragma once
+
+#include <prometheus/registry.h>
+
+#include <chrono>
+#include <functional>
+
+#include "server/models.hpp"
+#include "server/router.hpp"
+
+namespace mortise {
+
+// Completions, chat, scores, and their tokens at .../render. `timeout`: a request's deadline; 0: none.
+void add_answer_routes(Router& router, const Models& models, std::chrono::seconds timeout);
+// /v1/models, and one by its name.
+void add_model_routes(Router& router, const Models& models);
+// /tokenize, /detokenize, /tokenizer_info, as vLLM has them.
+void add_token_routes(Router& router, const Models& models);
+// /metrics: what `answers` counted, and the engines' figures.
+void add_metrics_route(Router& router, const Models& models, const prometheus::Registry& answers);
+// /health (the process can serve), /ready (it takes requests), /version, /status (what runs, for the page).
+// `draining` may be called on any thread.
+void add_status_routes(Router& router, const Models& models, std::function<bool()> draining);
+
+}  // namespace mortise

@@ -1,0 +1,139 @@
+#include "server/server.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <csignal>
+#include <utility>
+
+#include "error.hpp"
+#include "server/tls.hpp"
+
+namespace mortise {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using Clock = std::chrono::steady_clock;
+
+// For the last bytes of answers and the ends of connections, once all requests have ended.
+constexpr std::chrono::seconds kCloseTime{5};
+
+std::size_t num_threads(std::size_t least) {
+  return std::clamp<std::size_t>(std::thread::hardware_concurrency() / 4, least, 8);
+}
+
+tcp::acceptor listen(asio::io_context& io, const std::string& host, std::uint16_t port) {
+  boost::system::error_code error;
+  const auto found = tcp::resolver(io).resolve(host, std::to_string(port), tcp::resolver::passive, error);
+  if (error || found.empty()) fail("host '{}' is no address of this machine: {}", host, error.message());
+  tcp::acceptor acceptor(io);
+  const tcp::endpoint at = found.begin()->endpoint();
+  acceptor.open(at.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(at, error);
+  if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
+  if (error) {
+    fail("{}:{} cannot be listened at: {}; choose another --port or --host", host, port, error.message());
+  }
+  return acceptor;
+}
+
+}  // namespace
+
+Server::Server(ServerOptions options, Router router)
+    : tls_(options.tls_certificate.empty() ? std::optional<asio::ssl::context>()
+                                           : load_tls(options.tls_certificate, options.tls_key)),
+      workers_(num_threads(2)),
+      state_{options, std::move(router), ApiKeys(options.api_keys), Cors(options.cors_origins), workers_},
+      control_(asio::make_strand(io_)),
+      acceptor_(listen(io_, options.host, options.port)),
+      signals_(io_, SIGTERM, SIGINT) {}
+
+Server::~Server() {
+  if (drainer_.joinable()) drainer_.join();
+  workers_.join();
+}
+
+std::string Server::url() const {
+  const tcp::endpoint at = acceptor_.local_endpoint();
+  const std::string address = at.address().to_string();
+  return fmt::format("{}://{}:{}", tls_ ? "https" : "http", at.address().is_v6() ? "[" + address + "]" : address,
+                     at.port());
+}
+
+void Server::run(const std::function<void(Clock::time_point)>& drain) {
+  drain_ = drain;
+  asio::co_spawn(control_, accept(), asio::detached);
+  asio::co_spawn(control_, wait_for_signal(), asio::detached);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 1; i < num_threads(1); ++i) threads.emplace_back([this] { io_.run(); });
+  io_.run();
+  for (std::thread& thread : threads) thread.join();
+}
+
+asio::awaitable<void> Server::accept() {
+  while (acceptor_.is_open()) {
+    boost::system::error_code error;
+    tcp::socket socket =
+        co_await acceptor_.async_accept(asio::make_strand(io_), asio::redirect_error(asio::use_awaitable, error));
+    if (error == asio::error::operation_aborted || !acceptor_.is_open()) co_return;
+    if (error) {  // no descriptors left, for one
+      spdlog::warn("a connection cannot be accepted: {}", error.message());
+      asio::steady_timer pause(io_, std::chrono::milliseconds(100));
+      co_await pause.async_wait(asio::use_awaitable);
+      continue;
+    }
+    const std::size_t open = ++num_connections_;
+    const std::size_t most = state_.options.max_connections;
+    if (open > most + 64) {  // not even the refusals may be any number
+      --num_connections_;
+      continue;
+    }
+    forget_ended();
+    connections_.push_back(start_connection(std::move(socket), tls_ ? &*tls_ : nullptr, state_, open > most,
+                                            [this] { --num_connections_; }));
+  }
+}
+
+void Server::forget_ended() {
+  if (connections_.size() <= 2 * num_connections_ + 16) return;
+  std::erase_if(connections_, [](const auto& connection) { return connection.expired(); });
+}
+
+asio::awaitable<void> Server::wait_for_signal() {
+  co_await signals_.async_wait(asio::use_awaitable);
+  signals_.clear();  // the next one finds the default action, which ends the process
+  state_.draining = true;
+  spdlog::info("draining: no more requests are taken");
+  asio::steady_timer drained(io_, Clock::time_point::max());
+  drainer_ = std::thread([this, &drained] {
+    drain_(Clock::now() + state_.options.drain);
+    asio::post(control_, [this, &drained] {
+      state_.closing = true;
+      drained.cancel();
+    });
+  });
+  while (!state_.closing) {
+    boost::system::error_code cancelled;
+    co_await drained.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
+  }
+  acceptor_.close();
+  const Clock::time_point end = Clock::now() + kCloseTime;
+  while (num_connections_ > 0 && Clock::now() < end) {
+    for (const auto& weak : connections_) {
+      if (const auto connection = weak.lock()) connection->close_if_idle();
+    }
+    drained.expires_after(std::chrono::milliseconds(20));
+    co_await drained.async_wait(asio::use_awaitable);
+  }
+  io_.stop();
+}
+
+}  // namespace mortise

@@ -1,0 +1,57 @@
+// runtime/server/transport.hpp: the bytes of a connection, with or without TLS: an AsyncStream of Beast.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <optional>
+#include <utility>
+
+namespace mortise {
+
+class Transport {
+ public:
+  using executor_type = boost::beast::tcp_stream::executor_type;
+
+  // `tls` null: plain; else it outlives this.
+  Transport(boost::asio::ip::tcp::socket socket, boost::asio::ssl::context* tls) : tcp_(std::move(socket)) {
+    if (tls != nullptr) tls_.emplace(tcp_, *tls);
+  }
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  bool is_tls() const { return tls_.has_value(); }
+  boost::beast::tcp_stream& tcp() { return tcp_; }  // for time-outs, which close the socket
+  boost::asio::ip::tcp::socket& socket() { return tcp_.socket(); }
+  executor_type get_executor() { return tcp_.get_executor(); }
+
+  template <class Buffers, class Token>
+  auto async_read_some(const Buffers& buffers, Token&& token) {
+    return tls_ ? tls_->async_read_some(buffers, std::forward<Token>(token))
+                : tcp_.async_read_some(buffers, std::forward<Token>(token));
+  }
+  template <class Buffers, class Token>
+  auto async_write_some(const Buffers& buffers, Token&& token) {
+    return tls_ ? tls_->async_write_some(buffers, std::forward<Token>(token))
+                : tcp_.async_write_some(buffers, std::forward<Token>(token));
+  }
+  // At the beginning and at the end; nothing happens without TLS.
+  boost::asio::awaitable<void> handshake(boost::system::error_code& error) {
+    if (tls_) {
+      co_await tls_->async_handshake(boost::asio::ssl::stream_base::server,
+                                     boost::asio::redirect_error(boost::asio::use_awaitable, error));
+    }
+  }
+  boost::asio::awaitable<void> shut_down(boost::system::error_code& error) {
+    if (tls_) co_await tls_->async_shutdown(boost::asio::redirect_error(boost::asio::use_awaitable, error));
+  }
+
+ private:
+  boost::beast::tcp_stream tcp_;
+  std::optional<boost::asio::ssl::stream<boost::beast::tcp_stream&>> tls_;
+};
+
+}  // namespace mortise
