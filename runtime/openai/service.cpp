@@ -85,7 +85,7 @@ Work Service::read(const std::string& url, const nlohmann::json& json) const {
   const Body body(json);
   refuse_unserved_fields(url, json);
   if (url != "/v1/completions" && url != "/v1/chat/completions") {
-    fail(ErrorCode::kNotFound, "url {} is not one of /v1/completions, /v1/chat/completions, /v1/score", quote(url));
+    fail(ErrorCode::kNotFound, "url {} is not one of /v1/completions, /v1/chat/completions, /v1/score, /v1/decisions", quote(url));
   }
   Work work = url == "/v1/completions" ? read_completion(body) : read_chat(body);
   work.stream = read_stream_options(body);
@@ -96,6 +96,7 @@ Abort Service::handle(const std::string& url, const nlohmann::json& body, std::f
                       const AnswerStamp& stamp) {
   try {
     if (url == "/v1/score") return score(body, stamp, done);
+    if (url == "/v1/decisions") return decide(body, stamp, done);
     Work work = read(url, body);
     read_resumed_tokens(Body(body), /*resumes=*/false, work.requests);
     for (Request& request : work.requests) request.deadline = stamp.deadline;

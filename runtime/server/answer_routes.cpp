@@ -1,4 +1,4 @@
-// What runs a model: /v1/completions, /v1/chat/completions, /v1/score, and the tokens that their bodies mean.
+// What runs a model: /v1/completions, /v1/chat/completions, /v1/score, /v1/decisions, and the tokens that their bodies mean.
 #include "json/bounded_json.hpp"
 #include "openai/known_fields.hpp"
 #include "server/routes.hpp"
@@ -33,7 +33,7 @@ class Answering {
     if (!unknown.empty()) headers.emplace_back("Warning", fmt::format("299 mortise \"{}\"", unknown));
     AnswerStamp stamp;
     if (timeout_.count() > 0) stamp.deadline = exchange->request.arrival + timeout_;
-    if (url != "/v1/score" && wants_stream(body)) {
+    if ((url == kCompletions || url == kChat) && wants_stream(body)) {
       const std::string_view last = exchange->request.header("Last-Event-ID");
       const std::optional<std::string> last_event_id = last.empty() ? std::nullopt : std::optional(std::string(last));
       exchange->stream(model.service.stream(url, body, last_event_id, exchange->wake(), stamp), std::move(headers));
@@ -80,7 +80,7 @@ class Answering {
 
 void add_answer_routes(Router& router, const Models& models, std::chrono::seconds timeout) {
   const auto answering = std::make_shared<Answering>(models, timeout);
-  for (const char* url : {kCompletions, kChat, "/v1/score"}) {
+  for (const char* url : {kCompletions, kChat, "/v1/score", "/v1/decisions"}) {
     router.add({.method = "POST", .path = url, .handle = [answering, url](const auto& exchange) {
                   answering->answer(url, exchange);
                 }});
