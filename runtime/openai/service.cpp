@@ -199,6 +199,7 @@ StreamOptions read_stream_options(const Body& body) {
   const Body fields(*json, "stream_options");
   options.usage_at_the_end = fields.boolean("include_usage").value_or(false);
   options.usage_always = fields.boolean("continuous_usage_stats").value_or(false);
+  options.event_ids = fields.boolean("include_event_ids").value_or(true);
   return options;
 }
 
