@@ -24,6 +24,7 @@ constexpr Named kScenarios[] = {
     {"decode", decode_scenario}, {"prefill", prefill_scenario}, {"batch", batch_scenario}, {"groups", groups_scenario},
     {"score", score_scenario},   {"startup", nullptr},          {"limits", nullptr},       {"speculation", nullptr},
     {"attention", nullptr},      {"memory", nullptr},           {"prediction", prediction_scenario},
+    {"serve", nullptr},
 };
 
 SubjectScenario scenario_named(const std::string& name) {
@@ -77,6 +78,9 @@ Side open_side(const BenchOptions& options, const SubjectChoice& choice, TraceFi
     side.device = device_text(side.subject->device());
   } else if (options.scenario == "attention") {
     side.scenario = attention_scenario(choice, options.sizes, side.device);
+  } else if (options.scenario == "serve") {
+    side.scenario = serve_scenario(choice, options.sizes, options.urls);
+    side.device = processor_name();
   } else {
     side.scenario = options.scenario == "memory" ? memory_scenario(choice, options.sizes) : startup_scenario(choice);
     side.device = processor_name();
@@ -131,7 +135,9 @@ void check_options(const BenchOptions& options) {
         "bench limits: measures the machine, or the device of a script, alone; leave out --shape, --set, --against "
         "and --trace");
   }
-  if ((options.scenario == "startup" || options.scenario == "memory") && !options.trace.empty()) {
+  if (!options.urls.empty() && options.scenario != "serve") fail("--url: is for the scenario serve");
+  if ((options.scenario == "startup" || options.scenario == "memory" || options.scenario == "serve") &&
+      !options.trace.empty()) {
     fail("bench {}: runs in other processes, which --trace does not see; leave it out", options.scenario);
   }
   if (options.scenario == "attention" && (!options.against.empty() || !options.trace.empty())) {

@@ -18,6 +18,7 @@ struct BenchOptions {
   std::string draft_shape;            // --draft-shape
   std::vector<std::string> settings;  // --set PART.OPTION=VALUE
   std::vector<std::string> against;   // --against: settings, or one script, of the other side; empty: no other side
+  std::vector<std::string> urls;      // --url: of the scenario serve
   Sizes sizes;
   int repeats = 0;  // 0: 5, or 15 pairs
   std::string trace;

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 
@@ -100,6 +101,29 @@ double seconds_to_first_output(const std::filesystem::path& program, const std::
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   finish(child, arguments, scratch / "stderr");
   return seconds;
+}
+
+BackgroundProcess::BackgroundProcess(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                                     const std::filesystem::path& scratch) {
+  const Child child = start_piped(program, arguments, scratch / "stderr");
+  char next = 0;
+  ssize_t got = 0;
+  while ((got = ::read(child.output, &next, 1)) != 0 && next != '\n') {
+    if (got > 0) first_line_ += next;
+  }
+  if (got == 0) {
+    finish(child, arguments, scratch / "stderr");
+    fail("bench: `mortise {}` ended before it was ready", arguments.front());
+  }
+  pid_ = child.pid;
+  output_ = child.output;
+}
+
+BackgroundProcess::~BackgroundProcess() {
+  ::kill(pid_, SIGTERM);
+  ::close(output_);
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
 std::uint64_t peak_bytes(const std::filesystem::path& program, const std::vector<std::string>& arguments,

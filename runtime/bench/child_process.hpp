@@ -18,4 +18,21 @@ double seconds_to_first_output(const std::filesystem::path& program, const std::
 std::uint64_t peak_bytes(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                          const std::filesystem::path& scratch);
 
+// A program that prints a line when it is ready, and ends well at SIGTERM: a server.
+class BackgroundProcess {
+ public:
+  // Waits for that line. Throws an Error with the last line on standard error when the program ends before it.
+  BackgroundProcess(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                    const std::filesystem::path& scratch);
+  ~BackgroundProcess();  // ends it and waits for that
+  BackgroundProcess(const BackgroundProcess&) = delete;
+  BackgroundProcess& operator=(const BackgroundProcess&) = delete;
+
+  const std::string& first_line() const { return first_line_; }
+
+ private:
+  int pid_ = 0, output_ = -1;
+  std::string first_line_;
+};
+
 }  // namespace mortise::bench

@@ -31,6 +31,9 @@ Scenario prediction_scenario(Subject& subject, const Sizes& sizes);
 // Starts processes, so it takes what they are to open. Writes the weights of a shape to a temporary folder.
 Scenario startup_scenario(const SubjectChoice& choice);
 
+// The engine of the choice beside `mortise serve` over it, and servers at `urls` that speak OpenAI's API.
+Scenario serve_scenario(const SubjectChoice& choice, const Sizes& sizes, const std::vector<std::string>& urls);
+
 // The same, of processes that prefill and score.
 Scenario memory_scenario(const SubjectChoice& choice, const Sizes& sizes);
 

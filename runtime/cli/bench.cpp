@@ -126,6 +126,8 @@ void add_bench_command(CLI::App& app) {
       ->add_option("--against", bench.against,
                    "measure in pairs with this: a setting as of --set (repeatable), or another script")
       ->allow_extra_args(false);
+  command->add_option("--url", bench.urls, "serve: another server, http://HOST:PORT, to measure beside; repeatable")
+      ->allow_extra_args(false);
   add_sizes(*command, bench.sizes);
   command->add_option("--repeats", bench.repeats, "samples, whose median counts (5), or pairs (15)")
       ->check(CLI::PositiveNumber);

@@ -4,6 +4,7 @@ import json
 import pytest
 
 from conftest import BUILD, run_mortise
+from live_server import live_server
 
 SMALL = ("--shape", "tiny", "--set", "kv_cache.memory=64MiB", "--set", "device.threads=2")
 SCENARIOS = {
@@ -59,6 +60,36 @@ def test_memory_is_that_of_processes(tmp_path):
     _, report = bench(tmp_path, "memory", *SMALL, "--batch", 2, "--prompt", 40, "--repeats", 1)
     assert [f["name"] for f in report["figures"]] == ["prefill, 2 x 40", "score, 2 x 40", "score over prefill"]
     assert all(f["value"] > 10 for f in report["figures"][:2])  # MiB; less: nothing ran
+
+
+def test_predictions_beside_the_prefill(tmp_path):
+    _, report = bench(tmp_path, "prediction", *SMALL, "--prompt", 16, "--output", 24, "--repeats", 1)
+    assert [f["name"] for f in report["figures"]] == [
+        "prefill, 1 x 40", "right prediction, 24 behind 16", "resumed, 24 behind 16", "no prediction, 24 behind 16",
+        "wrong prediction, 24 behind 16", "right prediction over prefill", "resumed over prefill",
+        "wrong prediction over none"]
+    assert all(f["value"] > 0 for f in report["figures"])
+
+
+def test_a_server_beside_its_engine_and_another_server(tmp_path):
+    with live_server() as other:
+        _, report = bench(tmp_path, "serve", *SMALL, "--batch", 3, "--prompt", 8, "--output", 6, "--repeats", 1, "--url",
+                          other.url)
+    assert [f["name"] for f in report["figures"]] == [
+        *(f"{who}, {what}" for who in ("engine", "mortise serve", other.url) for what in ("3 streams", "first token")),
+        *(f"{who} over engine, {what}" for who in ("mortise serve", other.url) for what in ("streams", "first token"))]
+    assert all(f["value"] > 0 for f in report["figures"])
+
+
+def test_servers_that_cannot_be_measured_are_named():
+    sizes = (*SMALL, "--batch", 1, "--prompt", 4, "--output", 2, "--repeats", 1)
+    assert refusal("serve", *sizes, "--url", "ftp://x") == "--url ftp://x: expected http://HOST:PORT"
+    assert "cannot be reached: Connection refused; is the server running?" in refusal(
+        "serve", *sizes, "--url", "http://127.0.0.1:1")
+    assert "is no address; give a url such as http://127.0.0.1:8000" in refusal("serve", *sizes, "--url", "http://no.host.:1")
+    assert refusal("decode", "--url", "http://x:1") == "--url: is for the scenario serve"
+    with live_server("--max-connections", 1) as other, other.connect():
+        assert "the server refused a request: HTTP/1.1 503" in refusal("serve", *sizes, "--url", other.url)
 
 
 def test_groups_share_their_prefix(tmp_path):

@@ -126,6 +126,14 @@ def requests():
     write("requests", "chat", "h\n" + compact({
         "messages": [{"role": "system", "content": "x"}, {"role": "user", "content": [{"type": "text", "text": "y"}]}],
         "max_completion_tokens": 5, "logprobs": True, "top_logprobs": 2, "stop": "x"}))
+    write("requests", "resumed", "c1~mortise-0~a036~1795562216~a~0~ac071212c73282d0~1-1\n" + compact({
+        "prompt": [5, 6], "seed": 10, "max_tokens": 8, "stream": True, "resume_token_ids": [7],
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True, "include_event_ids": True}}))
+    write("requests", "predicted", "c\n" + compact({"prompt": "a", "prediction": {"type": "content", "content": "b c"}}))
+    write("requests", "decisions", "d\n" + compact({"input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}],
+        "questions": [{"type": "predicate", "instructions": "b"},
+                      {"type": "choice", "instructions": "c", "choices": [{"value": "d"}, {"value": True, "description": "e"}]},
+                      {"type": "score", "instructions": "f", "levels": [{"label": "g"}, {"label": "h"}]}]}))
     write("requests", "score", "s\n" + compact({"id": "q", "prompt": "Q:", "completions": [" 5", [7, 8]]}))
     write("requests", "score_nothing", "s\n" + compact({"prompt": [5], "completions": []}))
 

@@ -1,10 +1,11 @@
-// A request body. Input: one letter for the url (c completions, h chat, s score), a line end, and the body. It is
-// parsed, read and checked as far as a request goes without a model: the engine here refuses every one for want of
-// memory.
+// A request body. Input: one letter for the url (c completions, h chat, s score, d decisions), a Last-Event-ID if there
+// is more on that line, a line end, and the body. It is parsed, read and checked as far as a request goes without a
+// model: the engine here refuses every one for want of memory. Completions and chat are asked for as streams, too.
 #include "engine/engine.hpp"
 #include "error.hpp"
 #include "fuzz_input.hpp"
 #include "json/bounded_json.hpp"
+#include "openai/answer_stream.hpp"
 #include "openai/service.hpp"
 #include "stub_tables.hpp"
 
@@ -61,15 +62,42 @@ struct World {
 
 }  // namespace
 
+namespace {
+
+const char* url_of(char letter) {
+  switch (letter) {
+    case 'h':
+      return "/v1/chat/completions";
+    case 's':
+      return "/v1/score";
+    case 'd':
+      return "/v1/decisions";
+    default:
+      return "/v1/completions";
+  }
+}
+
+void stream(World& world, const std::string& url, const nlohmann::json& body, std::string_view last_event_id) {
+  const std::optional<std::string> id =
+      last_event_id.empty() ? std::nullopt : std::optional(std::string(last_event_id));
+  try {
+    std::string events;  // of a stream that has ended already: any other needs the engine
+    require(world.service.stream(url, body, id, [] {})->take(events));
+  } catch (const mortise::Error& error) {
+    require(*error.what() != '\0');
+  }
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static World world;
   const std::string_view input = mortise::fuzz::text_of(data, size);
-  const char* url = input.starts_with("h\n")   ? "/v1/chat/completions"
-                    : input.starts_with("s\n") ? "/v1/score"
-                                               : "/v1/completions";
+  const std::size_t line = std::min(input.find('\n'), size);
+  const std::string url = url_of(line > 0 ? input.front() : 'c');
   nlohmann::json body;
   try {
-    body = mortise::parse_json(input.substr(std::min<std::size_t>(2, size)));
+    body = mortise::parse_json(input.substr(std::min(line + 1, size)));
   } catch (const mortise::Error& error) {
     require(*error.what() != '\0');
     return 0;
@@ -82,5 +110,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(!answer.body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).empty());
   });
   require(answers == 1);
+  if (url == "/v1/completions" || url == "/v1/chat/completions") {
+    stream(world, url, body, input.substr(std::min<std::size_t>(1, line), line > 0 ? line - 1 : 0));
+  }
   return 0;
 }
