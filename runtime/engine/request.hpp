@@ -39,6 +39,8 @@ struct Request {
   // When it is to be given up, whether it runs or waits: at the first step boundary after this time it ends with
   // FinishReason::kError and ErrorCode::kDeadlineExceeded. None: never.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
+  // What the client calls it (X-Request-Id). The engine keeps it for its watcher alone, which records it.
+  std::string client_id = {};
 };
 
 }  // namespace mortise

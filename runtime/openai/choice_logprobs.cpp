@@ -54,6 +54,7 @@ std::shared_ptr<const ChoiceWork> make_work(const Engine& engine, const std::vec
     prompt.group = request.group;
     prompt.speculation = request.speculation;
     prompt.deadline = request.deadline;
+    prompt.client_id = request.client_id;
   }
   return work;
 }

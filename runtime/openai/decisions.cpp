@@ -155,7 +155,7 @@ Abort Service::decide(const nlohmann::json& json, const AnswerStamp& stamp, std:
     request.prompt = chat_prompt(ask_question(input, work->questions[i]));
     request.sampling.max_tokens = 0;
     request.score_from = static_cast<std::int32_t>(request.prompt.size());
-    request.deadline = stamp.deadline;
+    stamp.put_on(request);
     read_scheduling(body, request);
     num_tokens += request.prompt.size();
     if (num_tokens > kMaxLogprobs) {

@@ -67,7 +67,7 @@ void check(const Engine& engine, const ScoreWork& work) {
 Abort Service::score(const nlohmann::json& json, const AnswerStamp& stamp, std::function<void(Answer)> done) {
   const auto work = read_work(Body(json), tokenizer_, engine_);
   refuse_unserved_fields("/v1/score", json);
-  work->plain.deadline = stamp.deadline;
+  stamp.put_on(work->plain);
   check(engine_, *work);
   const auto make = [this, stamp](const JobResult& result) {
     nlohmann::ordered_json answer = answer_head("score", "score", info_, stamp);

@@ -99,7 +99,7 @@ Abort Service::handle(const std::string& url, const nlohmann::json& body, std::f
     if (url == "/v1/decisions") return decide(body, stamp, done);
     Work work = read(url, body);
     read_resumed_tokens(Body(body), /*resumes=*/false, work.requests);
-    for (Request& request : work.requests) request.deadline = stamp.deadline;
+    for (Request& request : work.requests) stamp.put_on(request);
     const auto answer = [this, stamp, work_write = std::move(work.write), prefix = work.id_prefix,
                          object = work.object](JobResult&& result, const ChoiceLogprobs& guided) {
       nlohmann::ordered_json json = answer_head(prefix, object, info_, stamp);
@@ -167,7 +167,7 @@ std::unique_ptr<AnswerStream> Service::stream(const std::string& url, const nloh
                                               std::function<void()> wake, const AnswerStamp& stamp) {
   Work work = read(url, body);
   read_resumed_tokens(Body(body), last_event_id.has_value(), work.requests);
-  for (Request& request : work.requests) request.deadline = stamp.deadline;
+  for (Request& request : work.requests) stamp.put_on(request);
   if (work.num_guided_lists > 0) fail("choice_logprobs is not streamed; leave out stream, or choice_logprobs");
   nlohmann::ordered_json head = answer_head(work.id_prefix, work.chunk_object, info_, stamp);
   EventId id;

@@ -34,6 +34,12 @@ struct AnswerStamp {
   std::optional<std::int64_t> created;  // Unix seconds; none: now
   bool schedule_figures = true;         // usage.prompt_tokens_details: it depends on what else runs
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  // of its requests, as Request's; none: never
+  std::string client_id = {};                                          // of its requests, as Request's
+
+  void put_on(Request& request) const {
+    request.deadline = deadline;
+    request.client_id = client_id;
+  }
 };
 
 // What an answer says of its model, and how requests are read.

@@ -191,6 +191,7 @@ OrderedJson to_json(const RecordedRequest& recorded) {
   OrderedJson json = {{"request", recorded.id},       {"pipeline", recorded.pipeline},
                       {"prompt", request.prompt},     {"sampling", sampling_json(request.sampling)},
                       {"priority", request.priority}, {"group", request.group}};
+  if (!request.client_id.empty()) json["request_id"] = request.client_id;
   if (request.logprobs) json["logprobs"] = *request.logprobs;
   if (request.score_from) json["score_from"] = *request.score_from;
   OrderedJson speculation = OrderedJson::object();
@@ -237,6 +238,7 @@ RecordedRequest read_recorded_request(const Json& line) {
   if (!request.sampling.seed) fail("sampling: seed is missing; a request cannot be repeated without it");
   request.priority = static_cast<std::int32_t>(body.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
   if (body.find("group") != nullptr) request.group = read_uint64(body, "group");
+  request.client_id = body.string("request_id").value_or("");
   if (const auto n = body.integer("logprobs", 0, INT32_MAX)) request.logprobs = static_cast<std::int32_t>(*n);
   if (const auto from = body.integer("score_from", 1, INT32_MAX)) request.score_from = static_cast<std::int32_t>(*from);
   if (const Json* speculation = body.find("speculation")) request.speculation = read_speculation(*speculation);

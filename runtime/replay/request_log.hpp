@@ -5,13 +5,14 @@
 // `mortise_log` is the version; `vocabulary` a hash of the tokens' texts. Then a line a request, written when it has
 // ended:
 //   {"request", "pipeline", "prompt": [ids], "sampling": {...}, "logprobs", "score_from", "priority", "group",
-//    "speculation": {"proposer", "max_tokens"},
+//    "request_id", "speculation": {"proposer", "max_tokens"},
 //    "choices": [{"finish_reason", "stop_token", "tokens": [ids],
 //                 "token_logprobs": [...], "top_logprobs": [[[id, value], ...], ...],
 //                 "prompt_logprobs": [...], "prompt_top_logprobs": [...], "error"}, ...]}
 // `sampling` has the names of a request body, and the seed that was used. `prompt_logprobs` are of the prompt's tokens
 // from `score_from` on. The lists of alternatives are there if `logprobs`, the number that the request asked for, is
-// above 0. `speculation` is there if the request had one. A prediction is not recorded: it changes no token, and a
+// above 0. `speculation` is there if the request had one,
+// `request_id` (X-Request-Id) if it came over HTTP. A prediction is not recorded: it changes no token, and a
 // replay is to make them without it. Log probabilities are 32-bit floats printed with the digits of a 64-bit one, which
 // is exact; what JSON cannot hold (infinities, NaN) is a string with the bits: "0xff800000".
 #pragma once

@@ -44,6 +44,7 @@ class Answering {
     const std::string unknown = unknown_fields_text(url, unknown_fields_.note(url, body));
     if (!unknown.empty()) headers.emplace_back("Warning", fmt::format("299 mortise \"{}\"", unknown));
     AnswerStamp stamp;
+    stamp.client_id = exchange->request.id;
     if (timeout_.count() > 0) stamp.deadline = exchange->request.arrival + timeout_;
     if ((url == kCompletions || url == kChat) && wants_stream(body)) {
       if (reads_no_event_ids(exchange->request)) leave_out_event_ids(body);

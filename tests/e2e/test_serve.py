@@ -164,6 +164,16 @@ def test_metrics(server):
     assert 0 <= value("vllm:kv_cache_usage_perc") <= 1
 
 
+def test_the_record_has_the_requests_id_and_replays(tmp_path, mortise):
+    log = tmp_path / "requests.log"
+    with live_server("--record", log) as running:
+        running.post("/v1/completions", {"prompt": PROMPT, "max_tokens": 6}, {"X-Request-Id": "mine-1"})
+        running.post("/v1/score", {"prompt": PROMPT, "completions": [" a"]}, {"X-Request-Id": "mine-2"})
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line.get("request_id") for line in lines] == [None, "mine-1", "mine-2"]
+    assert mortise("replay", log).returncode == 0
+
+
 def test_unknown_fields_are_named_and_ids_come_back(server):
     _, headers, _ = server.ask("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1, "tempreature": 2},
                                {"X-Request-Id": "mine-1"})

@@ -47,6 +47,7 @@ RecordedRequest full_request() {
   request.priority = -7;
   request.speculation = {.proposer = "ngram", .max_tokens = 2};
   request.group = std::uint64_t{1} << 63;
+  request.client_id = "mine-1";
   RecordedChoice& choice = recorded.choices.emplace_back();
   choice.prompt = {{7, -1.5f, 1, {{7, -1.5f}, {8, -2.0f}}}, {2'000'000'000, -0.1f, 1, {{1, -0.1f}, {2, -0.2f}}}};
   choice.tokens = {{11, -0.1f, 1, {{11, -0.1f}, {12, -3.3f}}}};
@@ -85,6 +86,7 @@ TEST(RequestLog, EveryFieldOfARequestComesBackAsItWas) {
   EXPECT_EQ(b.speculation.proposer, a.speculation.proposer);
   EXPECT_EQ(b.speculation.max_tokens, a.speculation.max_tokens);
   EXPECT_EQ(b.group, a.group);
+  EXPECT_EQ(b.client_id, a.client_id);
   // Written again it is the same text: so every sampling field came back, whatever fields there are.
   EXPECT_EQ(to_json(back).dump(), to_json(recorded).dump());
   EXPECT_EQ(b.sampling.temperature, a.sampling.temperature);
