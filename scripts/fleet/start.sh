@@ -68,7 +68,7 @@ start_vllm_router() { # policy and its options
 }
 case $router in
   kv) start_vllm_router kv_aware "${events[@]}" "${replays[@]}" --kv-event-block-size 16 --kv-event-model demo ;;
-  cache) start_vllm_router cache_aware --balance-abs-threshold 16 ;;
+  cache) start_vllm_router cache_aware ;;
   round) start_vllm_router round_robin ;;
   nginx)
     configured nginx.conf
