@@ -25,6 +25,8 @@ constexpr int kMaxWaiting = 100'000;  // messages for a slow reader before it mi
 constexpr std::size_t kMaxReplayBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxEvents = 1000;        // of a message: readers apply one as a whole
 constexpr std::int64_t kMaxRequestBytes = 256;  // at the replay socket, to which anybody may write
+// Between two messages that tell everything: readers that come and go must not keep the thread busy.
+constexpr std::chrono::milliseconds kTellAllGap{1000};
 constexpr std::uint64_t kEndSeq = ~std::uint64_t{0};
 
 std::string seq_bytes(std::uint64_t seq) {
@@ -94,6 +96,7 @@ struct KvEventPublisher::State {
         log(num_blocks, block_size),
         blocks(num_blocks, block_size),
         sent(given.max_kept, kMaxReplayBytes) {
+    pub.set(zmq::sockopt::xpub_verbose, true);  // of every reader, not of the first of a topic alone
     listen(pub, options.endpoint, "--kv-events");
     if (options.replay.empty()) return;
     replay.emplace(context, zmq::socket_type::router);
@@ -103,6 +106,8 @@ struct KvEventPublisher::State {
 
   void run();
   void publish_changes();
+  void take_subscriptions();
+  void tell_new_readers();
   void publish(CachedBlocks::Json events);
   void answer_replay();
   void answer_replay(std::string_view reader, std::uint64_t from);
@@ -117,7 +122,9 @@ struct KvEventPublisher::State {
   std::uint64_t next_seq = 0;
   KvChanges changes;
   zmq::context_t context;
-  zmq::socket_t pub{context, zmq::socket_type::pub};
+  zmq::socket_t pub{context, zmq::socket_type::xpub};  // PUB to readers; here it says who subscribes
+  bool has_new_reader = false;
+  std::chrono::steady_clock::time_point told_all_at{};
   std::optional<zmq::socket_t> replay;
   std::thread thread;
 };
@@ -146,15 +153,17 @@ void KvEventPublisher::State::run() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
-  std::vector<zmq::pollitem_t> items = {{nullptr, log.ready_fd(), ZMQ_POLLIN, 0}};
+  std::vector<zmq::pollitem_t> items = {{nullptr, log.ready_fd(), ZMQ_POLLIN, 0}, {pub.handle(), 0, ZMQ_POLLIN, 0}};
   if (replay) items.push_back({replay->handle(), 0, ZMQ_POLLIN, 0});
   try {
     publish(CachedBlocks::Json::array({CachedBlocks::Json::object({{"type", "AllBlocksCleared"}})}));
     while (true) {
-      zmq::poll(items, std::chrono::milliseconds(-1));
+      zmq::poll(items, has_new_reader ? kTellAllGap : std::chrono::milliseconds(-1));
       if (stops) return;
-      if (items.front().revents != 0) publish_changes();
-      if (items.back().revents != 0 && replay) answer_replay();
+      if (items[0].revents != 0) publish_changes();
+      if (items[1].revents != 0) take_subscriptions();
+      if (has_new_reader) tell_new_readers();
+      if (replay && items[2].revents != 0) answer_replay();
     }
   } catch (const std::exception& error) {
     // Requests are served all the same: events are advice.
@@ -172,6 +181,23 @@ void KvEventPublisher::State::publish_changes() {
     publish(CachedBlocks::Json(std::vector<CachedBlocks::Json>(at, at + count)));
     at += count;
   }
+}
+
+void KvEventPublisher::State::take_subscriptions() {
+  zmq::message_t message;  // 1 and a topic, or 0 and a topic of a reader that goes
+  while (pub.recv(message, zmq::recv_flags::dontwait)) {
+    if (message.size() > 0 && *message.data<unsigned char>() == 1) has_new_reader = true;
+  }
+}
+
+// Routers do not ask for what was before them, and would never hear of what is cached already. Who knows it loses
+// nothing: the message clears and tells in one.
+void KvEventPublisher::State::tell_new_readers() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - told_all_at < kTellAllGap) return;
+  told_all_at = now;
+  has_new_reader = false;
+  publish(blocks.all());
 }
 
 void KvEventPublisher::State::publish(CachedBlocks::Json events) {

@@ -3,9 +3,9 @@
 //   PUB     [topic, seq, payload]          seq: 8 bytes, big endian, from 0; payload: msgpack of [seconds, events, nil]
 //   ROUTER  a request [seq], of DEALER [empty, seq], is answered with the messages from seq on, [empty, topic, seq,
 //           payload] each, then with [empty, empty, -1, empty]
-// Message 0 says AllBlocksCleared: a restarted server has an empty cache. Where the messages that are asked for are no
-// longer kept, the answer is one message with the latest seq that clears all and tells every block: a reader always
-// ends up with the truth.
+// Message 0 says AllBlocksCleared: a restarted server has an empty cache. Behind a new subscription comes a message to
+// all that clears and tells every block, once a second at most. Where the messages that are asked for are no longer
+// kept, the answer is one message with the latest seq that does the same: a reader always ends up with the truth.
 #pragma once
 
 #include <cstddef>

@@ -33,8 +33,8 @@ give_up() {
 
 wait_for() { # url, what, its log and pid file
   for _ in $(seq 600); do
+    kill -0 "$(cat "$4")" 2>/dev/null || break # before the url: another program may answer there
     curl -sf -o /dev/null "$1" && return
-    kill -0 "$(cat "$4")" 2>/dev/null || break
     sleep 0.1
   done
   echo "start.sh: $2 ended, or did not answer $1 within a minute; $3 ends:" >&2
