@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Load for a fleet: clients that stream, and go on elsewhere when a stream breaks. Needs Python alone.
 
-  load.py hits --url http://127.0.0.1:8100 --replicas URL ...     what the prefix caches saved, by the replicas' metrics
+  load.py hits --url http://127.0.0.1:8100 --replicas URL ...
+      what the prefix caches saved, by the replicas' metrics
   load.py kill --url http://127.0.0.1:8100 --replicas URL ... --pid-file FILE
-      kills that replica with -9 under load, and compares what each client got with an unbroken stream of another replica
+      kills that replica with -9 under load, and compares what each client got with another replica's unbroken stream
 
-The work is G groups of N requests; those of a group share a long prefix. Groups come in random order, the same each time."""
+The work is G groups of N requests; those of a group share a long prefix. The order is random, the same each time."""
 import argparse
 import concurrent.futures
 import http.client

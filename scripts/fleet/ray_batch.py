@@ -3,8 +3,8 @@
 
   ray_batch.py requests.jsonl answers.jsonl --parts 8 --folder /shared/parts [--script pipeline.lua] [--cpus 8]
 
-Needs ray[data] from PyPI, and a folder that all machines share. A part whose machine dies is run again by Ray, and goes on
-where it ended, because its results are a file. Run again with the same folder, the whole goes on."""
+Needs ray[data] from PyPI, and a folder that all machines share. Ray runs a part again whose machine has died, and it goes
+on where it ended, because its results are a file. Run again with the same folder, the whole goes on."""
 import argparse
 import subprocess
 import sys

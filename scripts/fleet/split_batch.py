@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Splits a file of requests for `mortise batch` (or `score`) among machines, so that requests which share a prefix stay together,
-and puts the machines' results together again. Needs Python alone.
+"""Splits a file of requests for `mortise batch` (or `score`) among machines, so that requests which share a prefix stay
+together, and puts the machines' results together again. Needs Python alone.
 
   split_batch.py split requests.jsonl parts/ --parts 4       writes parts/0.jsonl to parts/3.jsonl
   mortise batch -i parts/0.jsonl -o parts/0.out.jsonl        on each machine
   split_batch.py merge parts/ answers.jsonl                  the bytes that one machine would have written
 
-A line's answer depends on the line's number and text, and on the time of the file (docs/operations.md). So a part is the
-whole file with the other parts' lines left empty, and has its time: a line keeps its number, and empty lines are passed over.
+A line's answer depends on the line's number and text, and on the time of the file (docs/operations.md). So a part is
+the whole file with the other parts' lines left empty, and has its time: a line keeps its number, and empty lines are
+passed over.
 The same file gives the same parts everywhere."""
 import argparse
 import contextlib
@@ -24,7 +25,7 @@ DEFAULT_TOKENS = 16  # of a completion without max_tokens
 
 
 def prefix_key(line, max_key):
-    """(what the line's prompt begins with, its estimated work). Lines sort by their prefixes; what cannot be read costs nothing."""
+    """(what the line's prompt begins with, its estimated work). A line that cannot be read costs next to nothing."""
     try:
         body = json.loads(line)
         body = body.get("body", body)  # of `score`, the line is the body
@@ -45,8 +46,9 @@ def common_length(a, b):
 
 
 def pieces_of(lines, most, min_shared):
-    """Runs of lines that belong together: [(work, [line numbers])]. `lines`: (key, number, work), sorted. Neighbours that share less
-    than `min_shared` characters are cut apart; so is a run that is larger than `most`, where neighbours share least."""
+    """Runs of lines that belong together: [(work, [line numbers])]. `lines`: (key, number, work), sorted. Neighbours that
+    share less than `min_shared` characters are cut apart; so is a run that is larger than `most`, where neighbours share
+    least."""
     shared = [0] + [common_length(a[0], b[0]) for a, b in zip(lines, lines[1:])]
     pieces, stack, begin = [], [], 0
     for i in range(1, len(lines) + 1):
@@ -129,7 +131,8 @@ def merge(options):
     outputs = [path.with_suffix(".out.jsonl") for path in sources]
     for output in outputs:
         if not output.exists():
-            sys.exit(f"split_batch: {output}: is missing; run: mortise batch -i {output.with_suffix('').with_suffix('.jsonl')} -o {output}")
+            source = output.with_suffix("").with_suffix(".jsonl")
+            sys.exit(f"split_batch: {output}: is missing; run: mortise batch -i {source} -o {output}")
     target = Path(options.target)
     # Several may merge at once, on several machines: each writes a file of its own.
     temporary = target.with_name(f"{target.name}.{socket.gethostname()}.{os.getpid()}.new")
@@ -142,7 +145,8 @@ def merge(options):
                     continue
                 result = next(results[part], None)
                 if result is None:
-                    sys.exit(f"split_batch: {outputs[part]}: has no result of line {number}; run mortise on the part again")
+                    sys.exit(f"split_batch: {outputs[part]}: has no result of line {number}; "
+                             "run mortise on the part again")
                 out.write(result)
     for output, rest in zip(outputs, results):
         if next(rest, None) is not None:

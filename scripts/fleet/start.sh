@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Starts three replicas and a router on this machine, at 127.0.0.1:
 #   scripts/fleet/start.sh [--router kv|cache|round|nginx|haproxy|none] [--port N] [--run FOLDER] [pipeline.lua | FOLDER]
-# The router listens at port N (8100; a multiple of 10), replicas at N+1 to N+3, their KV events at N+11 to N+13, replay at N+21 to N+23.
+# The router listens at port N (8100; a multiple of 10), replicas at N+1 to N+3, their KV events at N+11 to N+13, replay
+# at N+21 to N+23.
 #   kv       vllm-router reads the replicas' KV events (needs a venv with vllm-router, see docs/fleet.md)
 #   cache    vllm-router guesses from what it has sent where; round: it sends to each in turn
 #   nginx, haproxy   consistent hashing on the header X-Prefix-Group
@@ -62,7 +63,8 @@ for i in 1 2 3; do wait_for "http://127.0.0.1:$((port + i))/ready" "replica $i" 
 configured() { sed -E "s/127\.0\.0\.1:810([0-9])/127.0.0.1:$((port / 10))\1/" "$here/$1" >"$run/$1"; }
 start_vllm_router() { # policy and its options
   "$vllm_router" --host 127.0.0.1 --port "$port" --prometheus-port $((port + 30)) --worker-urls "${urls[@]}" \
-    --worker-startup-check-interval 1 --health-check-interval-secs 2 --health-failure-threshold 1 --health-check-endpoint /ready --policy "$@" \
+    --worker-startup-check-interval 1 --health-check-interval-secs 2 --health-failure-threshold 1 \
+    --health-check-endpoint /ready --policy "$@" \
     >"$run/router.log" 2>&1 &
   echo $! >"$run/router.pid"
 }
@@ -81,7 +83,10 @@ case $router in
     echo $! >"$run/router.pid"
     ;;
   none) ;;
-  *) echo "start.sh: --router is kv, cache, round, nginx, haproxy or none, not $router" >&2; give_up ;;
+  *)
+    echo "start.sh: --router is kv, cache, round, nginx, haproxy or none, not $router" >&2
+    give_up
+    ;;
 esac
 [ "$router" = none ] || wait_for "http://127.0.0.1:$port/health" "the router" "$run/router.log" "$run/router.pid"
 echo "http://127.0.0.1:$port"

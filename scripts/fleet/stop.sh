@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Ends what start.sh started: scripts/fleet/stop.sh [--run FOLDER]. The router first, so that replicas drain without new requests.
+# Ends what start.sh started: scripts/fleet/stop.sh [--run FOLDER]. The router goes first, so that replicas drain without
+# new requests.
 set -euo pipefail
 run=/tmp/mortise-fleet
 [ "${1:-}" = --run ] && run=$2

@@ -72,7 +72,7 @@ def test_lines_of_a_prefix_stay_together_and_parts_are_fair(tmp_path):
 
 
 def test_a_bodys_group_goes_before_its_text(tmp_path):
-    lines = [{"custom_id": str(i), "body": {"prompt": f"{i} " * 60, "group": "tenant a" * 12 if i % 2 else "tenant b" * 12}}
+    lines = [{"body": {"prompt": f"{i} " * 60, "group": "tenant a" * 12 if i % 2 else "tenant b" * 12}}
              for i in range(20)]
     source = tmp_path / "in.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -87,12 +87,11 @@ def test_merge_says_what_is_missing(tmp_path):
     assert "no parts" in fleet(SPLIT, "merge", tmp_path, tmp_path / "out").stderr
     fleet(SPLIT, "split", source, parts, "--parts", 1)
     assert "0.out.jsonl: is missing; run: mortise batch -i " in fleet(SPLIT, "merge", parts, tmp_path / "out").stderr
-    (parts / "0.out.jsonl").write_text("a\nb\n")
-    assert "has no result of line 3; run mortise on the part again" in fleet(SPLIT, "merge", parts, tmp_path / "out").stderr
-    (parts / "0.out.jsonl").write_text("a\nb\nc")
-    assert "its last line is cut" in fleet(SPLIT, "merge", parts, tmp_path / "out").stderr
-    (parts / "0.out.jsonl").write_text("a\nb\nc\nd\n")
-    assert "more results than its part has requests" in fleet(SPLIT, "merge", parts, tmp_path / "out").stderr
+    for results, message in [("a\nb\n", "has no result of line 3; run mortise on the part again"),
+                             ("a\nb\nc", "its last line is cut"),
+                             ("a\nb\nc\nd\n", "more results than its part has requests")]:
+        (parts / "0.out.jsonl").write_text(results)
+        assert message in fleet(SPLIT, "merge", parts, tmp_path / "out").stderr
     (parts / "0.out.jsonl").write_text("a\nb\nc\n")
     assert fleet(SPLIT, "merge", parts, tmp_path / "out").returncode == 0
     assert (tmp_path / "out").read_text() == "a\nb\nc\n"
