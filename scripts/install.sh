@@ -7,6 +7,7 @@ packages=(
   g++ cmake ninja-build pkg-config
   libboost1.81-dev libssl-dev prometheus-cpp-dev liblua5.4-dev nlohmann-json3-dev libvalijson-dev libspdlog-dev libfmt-dev
   libcli11-dev libedit-dev libpcre2-dev libutf8proc-dev libxxhash-dev
+  libzmq3-dev cppzmq-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   python3-venv
 )

@@ -12,6 +12,7 @@
 #include "cli/session.hpp"
 #include "error.hpp"
 #include "json/bounded_json.hpp"
+#include "kv_events/publisher.hpp"
 #include "server/metrics.hpp"
 #include "server/routes.hpp"
 #include "server/server.hpp"
@@ -22,6 +23,7 @@ namespace {
 struct ServeOptions {
   SessionOptions session;
   ServerOptions server;
+  KvEventOptions kv_events;  // without an endpoint: none are published
   std::string api_key_file;
   std::size_t max_waiting = 1024;
   double request_timeout = 0, drain = 30;
@@ -48,7 +50,36 @@ std::vector<ServedPart> parts_of(const PipelineDescription& description) {
   return parts;
 }
 
-Models open_models(Session& session) {
+// One publisher for each model, in their order.
+class KvEventPublishers {
+ public:
+  explicit KvEventPublishers(const KvEventOptions& options) : options_(options) {}
+
+  KvObserver* add(const std::string& model, const EngineLimits& limits) {
+    if (options_.endpoint.empty()) return nullptr;
+    const std::size_t index = list_.size();
+    KvEventOptions own = options_;
+    own.endpoint = endpoint_of_model(options_.endpoint, index);
+    own.replay = endpoint_of_model(options_.replay, index);
+    list_.emplace_back(own, static_cast<std::size_t>(limits.num_blocks), limits.block_size);
+    spdlog::info("{}: KV events at {}", model, list_.back().at().endpoint);
+    return &list_.back().observer();
+  }
+  // null: none are published.
+  nlohmann::json describe(std::size_t model) const {
+    if (model >= list_.size()) return nullptr;
+    const KvEventOptions& at = list_[model].at();
+    return {{"endpoint", at.endpoint},
+            {"replay", at.replay.empty() ? nlohmann::json(nullptr) : nlohmann::json(at.replay)},
+            {"topic", at.topic}};
+  }
+
+ private:
+  const KvEventOptions options_;
+  std::deque<KvEventPublisher> list_;
+};
+
+Models open_models(Session& session, const KvEventPublishers& kv_events) {
   std::vector<ServedModel> models;
   const std::vector<OpenPipeline*> all = session.open_all();
   for (OpenPipeline* pipeline : all) {
@@ -58,6 +89,7 @@ Models open_models(Session& session) {
                       .tokenizer = pipeline->assembly.tokenizer(),
                       .parts = parts_of(pipeline->description),
                       .block_size = pipeline->description.block_size,
+                      .kv_events = kv_events.describe(models.size()),
                       .tokenizer_config = tokenizer_config(pipeline->assembly)});
   }
   return Models(std::move(models), [&session](nlohmann::json& body) { session.route(body); });
@@ -89,8 +121,10 @@ void serve(ServeOptions options) {
   prometheus::Registry registry;
   std::deque<AnswerMetrics> metrics;
   options.session.observer = [&](const std::string& model) { return &metrics.emplace_back(registry, model); };
+  KvEventPublishers kv_events(options.kv_events);
+  options.session.kv_observer = [&](const auto& model, const auto& limits) { return kv_events.add(model, limits); };
   Session session(options.session);
-  const Models models = open_models(session);
+  const Models models = open_models(session, kv_events);
   Router router;
   std::atomic<const Server*> server = nullptr;
   add_answer_routes(router, models, options.server.request_timeout);
@@ -151,6 +185,15 @@ void add_serve_command(CLI::App& app) {
   command->add_option("--max-body", server.max_body_bytes, "bytes of a request's body")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
+  CLI::Option* kv_events = command->add_option("--kv-events", options->kv_events.endpoint,
+                                               "ZeroMQ endpoint at which to publish which KV blocks are cached, for "
+                                               "routers: tcp://127.0.0.1:5557");
+  command
+      ->add_option("--kv-events-replay", options->kv_events.replay,
+                   "ZeroMQ endpoint at which routers ask for events that they missed")
+      ->needs(kv_events);
+  command->add_option("--kv-events-topic", options->kv_events.topic, "topic of the events (default: the empty one)")
+      ->needs(kv_events);
   command->callback([options] { serve(*options); });
 }
 

@@ -40,7 +40,10 @@ OpenPipeline::OpenPipeline(const PipelineDescription& described, Session& sessio
              session.hooks_for(*this)) {}
 
 Session::Session(const SessionOptions& options)
-    : queue_(options.queue), observer_(options.observer), script_(load_script(options)) {
+    : queue_(options.queue),
+      observer_(options.observer),
+      kv_observer_(options.kv_observer),
+      script_(load_script(options)) {
   if (!options.trace.empty()) trace_ = std::make_unique<TraceFile>(options.trace);
   if (!options.record.empty()) recorder_ = std::make_unique<Recorder>(options.record);
 }
@@ -61,10 +64,14 @@ void Session::close() {
   if (recorder) recorder->close();
 }
 
+std::string Session::model_name(const PipelineDescription& description, const Assembly& assembly) const {
+  // Several pipelines of one checkpoint are several models.
+  return script_.pipelines().size() > 1 ? description.name : assembly.checkpoint().folder().filename().string();
+}
+
 ServiceInfo Session::service_info(const PipelineDescription& description, const Assembly& assembly) {
   ServiceInfo info;
-  // Several pipelines of one checkpoint are several models.
-  info.model = script_.pipelines().size() > 1 ? description.name : assembly.checkpoint().folder().filename().string();
+  info.model = model_name(description, assembly);
   info.system_fingerprint = assembly.system_fingerprint();
   info.defaults = assembly.default_sampling();
   info.max_model_len = assembly.limits().max_model_len;
@@ -78,6 +85,10 @@ EngineHooks Session::hooks_for(const OpenPipeline& pipeline) {
   hooks.name = "pipeline " + pipeline.description.name;
   hooks.trace = trace_.get();
   hooks.queue = queue_;
+  if (kv_observer_) {
+    const Assembly& assembly = pipeline.assembly;
+    hooks.kv_observer = kv_observer_(model_name(pipeline.description, assembly), assembly.limits());
+  }
   if (recorder_) {
     const Assembly& assembly = pipeline.assembly;
     hooks.watcher = &recorder_->add_pipeline(

@@ -29,6 +29,8 @@ struct SessionOptions {
   QueueLimits queue = QueueLimits::unbounded();
   // Who measures the answers of the model of this name; it outlives the session. Empty: nobody.
   std::function<AnswerObserver*(const std::string& model)> observer = {};
+  // Who hears what the prefix cache of the model of this name holds; it outlives the session. Empty: nobody.
+  std::function<KvObserver*(const std::string& model, const EngineLimits& limits)> kv_observer = {};
 };
 
 // [script] and --trace, which every command that runs an engine has.
@@ -78,12 +80,14 @@ class Session {
   friend struct OpenPipeline;
   OpenPipeline& open(std::size_t index);
   std::size_t index_for(const nlohmann::json& body) const;
+  std::string model_name(const PipelineDescription& description, const Assembly& assembly) const;
   ServiceInfo service_info(const PipelineDescription& description, const Assembly& assembly);
   EngineHooks hooks_for(const OpenPipeline& pipeline);
   std::string render_chat(const nlohmann::json& messages);
 
   const QueueLimits queue_;
   const std::function<AnswerObserver*(const std::string& model)> observer_;
+  const std::function<KvObserver*(const std::string& model, const EngineLimits& limits)> kv_observer_;
   std::mutex mutex_;  // guards the functions of script_
   PipelineScript script_;
   std::unique_ptr<TraceFile> trace_;

@@ -34,7 +34,7 @@ Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const T
       tokenizer_(tokenizer),
       watcher_(hooks.watcher),
       trace_(hooks.trace, hooks.name),
-      kv_(limits_),
+      kv_(limits_, hooks.kv_observer),
       planner_(policies_, limits_, messages_),
       drafting_(policies_, limits_, model_.vocab_size, messages_, hooks.clock),
       rows_(limits_.batch_expansion),

@@ -7,6 +7,7 @@
 
 #include "engine/inbox.hpp"
 #include "engine/request.hpp"
+#include "kv/kv_observer.hpp"
 #include "trace/trace_file.hpp"
 
 namespace mortise {
@@ -29,6 +30,7 @@ inline double steady_seconds() {
 struct EngineHooks {
   RequestWatcher* watcher = nullptr;
   TraceFile* trace = nullptr;
+  KvObserver* kv_observer = nullptr;
   std::string name = "engine";  // in the trace
   QueueLimits queue;
   // Seconds, what steps and drafts take by it decides adaptive lengths; tests have their own. [engine thread]

@@ -14,9 +14,10 @@ namespace mortise {
 
 class SequenceKv {
  public:
-  explicit SequenceKv(const EngineLimits& limits)
+  // `observer`: as PrefixTree's.
+  explicit SequenceKv(const EngineLimits& limits, KvObserver* observer = nullptr)
       : block_size_(limits.block_size),
-        cache_(static_cast<std::size_t>(limits.num_blocks), limits.block_size, limits.prefix_cache) {}
+        cache_(static_cast<std::size_t>(limits.num_blocks), limits.block_size, limits.prefix_cache, observer) {}
 
   // Finds the cached prefix that a waiting sequence would start with. It ends before the last token, which must be run
   // for what comes after it, and before the first scored token whose score the cache does not know. Completions of a

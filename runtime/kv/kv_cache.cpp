@@ -4,10 +4,10 @@
 
 namespace mortise {
 
-KvCache::KvCache(std::size_t num_blocks, std::int32_t block_size, bool prefix_cache)
+KvCache::KvCache(std::size_t num_blocks, std::int32_t block_size, bool prefix_cache, KvObserver* observer)
     : prefix_cache_(prefix_cache),
       pool_(num_blocks),
-      tree_(num_blocks, block_size),
+      tree_(num_blocks, block_size, observer),
       holders_(num_blocks, 0),
       last_used_(num_blocks, 0) {}
 

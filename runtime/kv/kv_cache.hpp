@@ -26,8 +26,8 @@ struct KvHolder {
 
 class KvCache {
  public:
-  // Without `prefix_cache` nothing enters the tree and every match is empty.
-  KvCache(std::size_t num_blocks, std::int32_t block_size, bool prefix_cache);
+  // Without `prefix_cache` nothing enters the tree and every match is empty. `observer`: as PrefixTree's.
+  KvCache(std::size_t num_blocks, std::int32_t block_size, bool prefix_cache, KvObserver* observer = nullptr);
 
   // In all of these `holder` is who holds the blocks, nullptr if it does not want its number of sole ones.
 

@@ -17,8 +17,11 @@ std::uint64_t key_of(BlockId parent, std::span<const std::int32_t> tokens) {
 
 }  // namespace
 
-PrefixTree::PrefixTree(std::size_t num_blocks, std::int32_t block_size)
-    : block_size_(static_cast<std::size_t>(block_size)), nodes_(num_blocks), tokens_(num_blocks * block_size_) {}
+PrefixTree::PrefixTree(std::size_t num_blocks, std::int32_t block_size, KvObserver* observer)
+    : block_size_(static_cast<std::size_t>(block_size)),
+      observer_(observer),
+      nodes_(num_blocks),
+      tokens_(num_blocks * block_size_) {}
 
 std::span<std::int32_t> PrefixTree::tokens_of(BlockId block) {
   return std::span(tokens_).subspan(static_cast<std::size_t>(block) * block_size_, block_size_);
@@ -97,6 +100,7 @@ bool PrefixTree::insert(BlockId parent, std::span<const std::int32_t> tokens, Bl
   if (!table_.emplace(key, block).second) return false;
   node(block).key = key;
   link(parent, tokens, block);
+  if (observer_ != nullptr) observer_->stored(parent, tokens, block);
   return true;
 }
 
@@ -146,8 +150,10 @@ void PrefixTree::unlink(BlockId block) {
 void PrefixTree::erase(BlockId block) {
   Node& old = node(block);
   assert(old.present && old.num_children == 0);
-  if (static_cast<std::size_t>(old.num_tokens) == block_size_) table_.erase(old.key);
+  const bool is_tail = static_cast<std::size_t>(old.num_tokens) < block_size_;
+  if (!is_tail) table_.erase(old.key);
   unlink(block);
+  if (!is_tail && observer_ != nullptr) observer_->removed(block);
 }
 
 void PrefixTree::set_score(BlockId block, std::int32_t offset, const TokenInfo& info) {

@@ -17,11 +17,10 @@
 #include <vector>
 
 #include "kv/block_pool.hpp"
+#include "kv/kv_observer.hpp"
 #include "sampling/token_info.hpp"
 
 namespace mortise {
-
-inline constexpr BlockId kPrefixRoot = -1;  // the empty prefix, parent of first blocks
 
 // A path from the root, named by its last block. The default is the empty path.
 struct PrefixPath {
@@ -36,7 +35,8 @@ struct PrefixPath {
 
 class PrefixTree {
  public:
-  PrefixTree(std::size_t num_blocks, std::int32_t block_size);
+  // `observer` hears of every node but tails; nullptr: nobody does. It outlives the tree.
+  PrefixTree(std::size_t num_blocks, std::int32_t block_size, KvObserver* observer = nullptr);
 
   // The longest path along the full blocks of `tokens`. `from`: an earlier answer for the same tokens, from which the
   // walk goes on if the path is still there; it saves walking from the root in each step.
@@ -114,6 +114,7 @@ class PrefixTree {
   void unlink(BlockId block);
 
   const std::size_t block_size_;
+  KvObserver* const observer_;
   std::vector<Node> nodes_;                           // by block
   std::vector<std::int32_t> tokens_;                  // [num_blocks, block_size]
   std::unordered_map<std::uint64_t, BlockId> table_;  // hash of (parent, tokens) to the child; no tails

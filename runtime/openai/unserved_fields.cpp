@@ -50,6 +50,7 @@ constexpr const char* kAdapter = "is not served: a pipeline has no adapters; mer
 constexpr const char* kSampler =
     "is not served; the samplers are temperature, top_k, top_p, min_p and the three penalties";
 constexpr const char* kTruncate = "is not served; cut the prompt before it is sent";
+constexpr const char* kStop = "is not served: the answer ends before its stop string; add it to the text";
 constexpr const char* kModality = "is not served: answers are text";
 
 constexpr UnservedField kFields[] = {
@@ -89,8 +90,9 @@ constexpr UnservedField kFields[] = {
     {"watermarking", kGenerating, when_false, "is not served"},
     {"repetition_detection", kGenerating, never, "is not served; the penalties and stop are"},
     {"thinking_token_budget", kGenerating, when_negative, "is not served; bound the answer with max_tokens"},
-    {"include_stop_str_in_output", kGenerating, when_false,
-     "is not served: the answer ends before its stop string; add it to the text"},
+    {"include_stop_str_in_output", kGenerating, when_false, kStop},
+    {"no_stop_trim", kGenerating, when_false, kStop},  // SGLang's name for it, which vllm-router sends
+    {"return_hidden_states", kGenerating, when_false, "is not served"},
     {"spaces_between_special_tokens", kGenerating, without_special_tokens,
      "is not served: the text has what the tokenizer writes"},
     {"truncate_prompt_tokens", kGenerating | kScore, never, kTruncate},

@@ -24,6 +24,7 @@ struct ServedModel {
   const Tokenizer& tokenizer;
   std::vector<ServedPart> parts;
   std::int32_t block_size = 0;      // tokens of a KV block
+  nlohmann::json kv_events;         // where they are published: endpoint, replay, topic; null: nowhere
   nlohmann::json tokenizer_config;  // tokenizer_config.json, {} when the checkpoint has none
 };
 

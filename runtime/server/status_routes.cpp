@@ -66,6 +66,8 @@ Json status_json(const ServedModel& model) {
             {"cached", stats.num_cached_blocks},
             {"free", stats.num_free_blocks},
             {"total", stats.num_blocks}}},
+          {"block_size", model.block_size},
+          {"kv_events", model.kv_events},
           {"steps", stats.num_steps},
           {"generated_tokens", stats.num_generated},
           {"prompt_tokens", stats.num_admitted_tokens},

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace mortise {
 namespace {
 
@@ -119,6 +121,27 @@ TEST_F(PrefixTreeTest, ScoresGoWithTheirBlock) {
   tree.erase(2);
   ASSERT_TRUE(tree.insert(1, Tokens{5, 9}, 2));
   EXPECT_EQ(tree.score(2, 1), nullptr);
+}
+
+// What an observer was told, in its order: "+2" stored, "-2" removed.
+struct Told : KvObserver {
+  void stored(BlockId parent, std::span<const std::int32_t> tokens, BlockId block) override {
+    EXPECT_EQ(tokens.size(), 2u);
+    list.push_back(std::to_string(parent) + "+" + std::to_string(block));
+  }
+  void removed(BlockId block) override { list.push_back("-" + std::to_string(block)); }
+  std::vector<std::string> list;
+};
+
+TEST(PrefixTreeObserver, HearsOfFullBlocksAlone) {
+  Told told;
+  PrefixTree tree(8, 2, &told);
+  tree.insert(kPrefixRoot, Tokens{1, 2}, 0);
+  tree.insert(0, Tokens{3, 4}, 1);
+  tree.insert_tail(1, Tokens{5}, 2);
+  tree.erase(2);
+  tree.erase(1);
+  EXPECT_EQ(told.list, (std::vector<std::string>{"-1+0", "0+1", "-1"}));  // with 2: a tail, which nobody can share
 }
 
 }  // namespace

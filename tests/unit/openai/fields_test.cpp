@@ -48,6 +48,8 @@ TEST(UnservedFields, ThoseThatChangeTheAnswerAreNamed) {
       {R"({"truncate_prompt_tokens": 5})", "truncate_prompt_tokens is not served; cut the prompt before it is sent"},
       {R"({"thinking_token_budget": 5})", "thinking_token_budget is not served; bound the answer with max_tokens"},
       {R"({"include_stop_str_in_output": true})", "include_stop_str_in_output is not served: the answer ends before"},
+      {R"({"no_stop_trim": true})", "no_stop_trim is not served: the answer ends before its stop string"},
+      {R"({"return_hidden_states": true})", "return_hidden_states is not served"},
       {R"({"spaces_between_special_tokens": false, "skip_special_tokens": false})", "spaces_between_special_tokens is"},
       {R"({"lora_name": "x"})", "lora_name is not served: a pipeline has no adapters"},
       {R"({"mirostat": 2})", "mirostat is not served; the samplers are temperature"},

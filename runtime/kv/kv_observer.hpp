@@ -1,0 +1,24 @@
+// runtime/kv/kv_observer.hpp: who hears which blocks the prefix tree holds, as they enter and leave it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kv/block_pool.hpp"
+
+namespace mortise {
+
+inline constexpr BlockId kPrefixRoot = -1;  // the empty prefix, parent of first blocks
+
+// Called in the middle of a step, so an implementation returns at once: it neither waits nor does input or output.
+class KvObserver {
+ public:
+  virtual ~KvObserver() = default;
+  // `block` now holds `tokens` behind the path that ends in `parent`; `tokens` is valid during the call. A parent is
+  // stored before its children. [engine thread]
+  virtual void stored(BlockId parent, std::span<const std::int32_t> tokens, BlockId block) = 0;
+  // `block` was stored and has left the tree. Its children have left before. [engine thread]
+  virtual void removed(BlockId block) = 0;
+};
+
+}  // namespace mortise

@@ -1,0 +1,49 @@
+// runtime/kv_events/publisher.hpp: publishes over ZeroMQ which KV blocks an engine's prefix cache holds, as vLLM does,
+// for routers that send a request to the replica with most of its prefix.
+//   PUB     [topic, seq, payload]          seq: 8 bytes, big endian, from 0; payload: msgpack of [seconds, events, nil]
+//   ROUTER  a request [seq], of DEALER [empty, seq], is answered with the messages from seq on, [empty, topic, seq,
+//           payload] each, then with [empty, empty, -1, empty]
+// Message 0 says AllBlocksCleared: a restarted server has an empty cache. Behind a new subscription comes a message to
+// all that clears and tells every block, once a second at most. Where the messages that are asked for are no longer
+// kept, the answer is one message with the latest seq that does the same: a reader always ends up with the truth.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "kv/kv_observer.hpp"
+
+namespace mortise {
+
+struct KvEventOptions {
+  std::string endpoint;  // "tcp://127.0.0.1:5557": what the PUB socket listens at; port * for a free one
+  std::string replay;    // what the ROUTER socket listens at; empty: no replay
+  std::string topic;
+  std::size_t max_kept = 10'000;  // messages for replay, as many as vLLM keeps; within 64 MiB
+};
+
+// The endpoint of the model with this index where several share an option: the port rises by one for each, as vLLM's
+// does for each data parallel rank; other endpoints get a suffix. Throws an Error when the last port is above 65535.
+std::string endpoint_of_model(const std::string& endpoint, std::size_t index);
+
+class KvEventPublisher {
+ public:
+  // Listens; its thread publishes from now on. `num_blocks` and `block_size` are the engine's. Throws an Error: of an
+  // endpoint.
+  KvEventPublisher(const KvEventOptions& options, std::size_t num_blocks, std::int32_t block_size);
+  // REQUIRES: the engine has ended.
+  ~KvEventPublisher();
+  KvEventPublisher(const KvEventPublisher&) = delete;
+  KvEventPublisher& operator=(const KvEventPublisher&) = delete;
+
+  KvObserver& observer();            // for the engine
+  const KvEventOptions& at() const;  // with the ports that were taken
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
+
+}  // namespace mortise
