@@ -48,7 +48,7 @@ std::vector<ServedPart> parts_of(const PipelineDescription& description) {
   return parts;
 }
 
-Models open_models(Session& session) {
+Models open_models(Session& session, std::size_t max_waiting) {
   std::vector<ServedModel> models;
   const std::vector<OpenPipeline*> all = session.open_all();
   for (OpenPipeline* pipeline : all) {
@@ -58,6 +58,7 @@ Models open_models(Session& session) {
                       .tokenizer = pipeline->assembly.tokenizer(),
                       .parts = parts_of(pipeline->description),
                       .block_size = pipeline->description.block_size,
+                      .max_waiting = max_waiting,
                       .tokenizer_config = tokenizer_config(pipeline->assembly)});
   }
   return Models(std::move(models), [&session](nlohmann::json& body) { session.route(body); });
@@ -90,16 +91,19 @@ void serve(ServeOptions options) {
   std::deque<AnswerMetrics> metrics;
   options.session.observer = [&](const std::string& model) { return &metrics.emplace_back(registry, model); };
   Session session(options.session);
-  const Models models = open_models(session);
+  const Models models = open_models(session, options.max_waiting);
+  HttpAnswers http_answers(registry);
   Router router;
   std::atomic<const Server*> server = nullptr;
   add_answer_routes(router, models, options.server.request_timeout);
-  add_metrics_route(router, models, registry);
+  const auto draining = [&server] { return server.load() != nullptr && server.load()->draining(); };
+  add_metrics_route(router, models, registry, draining);
   add_model_routes(router, models);
   add_token_routes(router, models);
-  add_status_routes(router, models, [&server] { return server.load() != nullptr && server.load()->draining(); });
+  add_status_routes(router, models, draining);
+  add_page_routes(router);
   {
-    Server listening(options.server, std::move(router));
+    Server listening(options.server, std::move(router), http_answers);
     server = &listening;
     std::cout << listening.url() << std::endl;  // for scripts that asked for --port 0
     listening.run([&models](auto deadline) { drain_all(models, deadline); });

@@ -96,6 +96,9 @@ Abort Service::handle(const std::string& url, const nlohmann::json& body, std::f
                       const AnswerStamp& stamp) {
   try {
     if (url == "/v1/score") return score(body, stamp, done);
+    if (Body(body).boolean("return_draft_info").value_or(false)) {
+      fail("return_draft_info is for streams: which tokens were drafts depends on what else runs; set stream too");
+    }
     Work work = read(url, body);
     read_resumed_tokens(Body(body), /*resumes=*/false, work.requests);
     for (Request& request : work.requests) request.deadline = stamp.deadline;

@@ -24,6 +24,7 @@ struct ServedModel {
   const Tokenizer& tokenizer;
   std::vector<ServedPart> parts;
   std::int32_t block_size = 0;      // tokens of a KV block
+  std::size_t max_waiting = 0;      // requests that may wait for their first step
   nlohmann::json tokenizer_config;  // tokenizer_config.json, {} when the checkpoint has none
 };
 
