@@ -19,7 +19,7 @@ struct CompletionOptions {
   bool echo = false;
   bool return_token_ids = false;
   bool return_draft_info = false;  // of streams alone
-  bool tokens_as_ids = false;  // "token_id:123" for token texts: distinct tokens may print alike
+  bool tokens_as_ids = false;      // "token_id:123" for token texts: distinct tokens may print alike
   bool skip_special_tokens = true;
   std::optional<std::int32_t> logprobs;
   std::size_t n = 1;  // choices in the answer

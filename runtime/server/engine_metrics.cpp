@@ -86,8 +86,7 @@ void add_steps(Families& to, const EngineStats& stats, const Labels& of) {
              stats.phases.num_steps);
   for (std::size_t i = 0; i < kNumStepPhases; ++i) {
     to.counter("mortise_step_phase_seconds_total", "Time of the timed steps, by phase.",
-               with(of, "phase", to_string(static_cast<StepPhase>(i))),
-               static_cast<double>(stats.phases.ns[i]) * 1e-9);
+               with(of, "phase", to_string(static_cast<StepPhase>(i))), static_cast<double>(stats.phases.ns[i]) * 1e-9);
   }
 }
 

@@ -25,8 +25,8 @@ const Histogram::BucketBoundaries kBetweenTokensBuckets = {0.0005, 0.001, 0.0025
                                                            0.15,   0.2,   0.3,    0.4,   0.5,  0.75,  1.0,  2.5,   5.0};
 const Histogram::BucketBoundaries kLatencyBuckets = {0.005, 0.02, 0.1,  0.3,  0.5,  0.8,  1.0,  1.5,  2.0,   2.5,
                                                      5.0,   10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0};
-const Histogram::BucketBoundaries kTokenBuckets = {1,   2,    5,    10,   20,   50,    100,   200,
-                                                   500, 1000, 2000, 5000, 1e4,  2e4,   5e4,   1e5};
+const Histogram::BucketBoundaries kTokenBuckets = {1,   2,    5,    10,   20,  50,  100, 200,
+                                                   500, 1000, 2000, 5000, 1e4, 2e4, 5e4, 1e5};
 
 }  // namespace
 
@@ -41,8 +41,8 @@ AnswerMetrics::AnswerMetrics(prometheus::Registry& registry, const std::string& 
                        "From the arrival of a body to the first step of a choice.", model, kLatencyBuckets)),
       prefill_(histogram(registry, "vllm:request_prefill_time_seconds",
                          "From the first step of a choice to its first token.", model, kLatencyBuckets)),
-      decode_(histogram(registry, "vllm:request_decode_time_seconds",
-                        "From the first token of a choice to its last.", model, kLatencyBuckets)),
+      decode_(histogram(registry, "vllm:request_decode_time_seconds", "From the first token of a choice to its last.",
+                        model, kLatencyBuckets)),
       prompt_tokens_(histogram(registry, "vllm:request_prompt_tokens", "Prompt tokens of a choice that has ended.",
                                model, kTokenBuckets)),
       generated_tokens_(histogram(registry, "vllm:request_generation_tokens",

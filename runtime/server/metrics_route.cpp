@@ -13,7 +13,8 @@ void add_metrics_route(Router& router, const Models& models, const prometheus::R
               .cost = Route::Cost::kCheap,
               .handle = [&models, &answers, draining = std::move(draining)](const auto& exchange) {
                 std::vector<prometheus::MetricFamily> all = answers.Collect();
-                for (prometheus::MetricFamily& family : engine_metrics(models, draining())) all.push_back(std::move(family));
+                for (prometheus::MetricFamily& family : engine_metrics(models, draining()))
+                  all.push_back(std::move(family));
                 HttpAnswer answer;
                 answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
                 answer.body = prometheus::TextSerializer().Serialize(all);

@@ -2,7 +2,7 @@
 // page_status.js.
 import {AnswerView, describe, make} from "./page_answer.js";
 import {StatusView} from "./page_status.js";
-import {streamAnswer} from "./page_stream.js";
+import {Broken, streamAnswer} from "./page_stream.js";
 
 const $ = (id) => document.getElementById(id);
 const kKey = "mortise_api_key";
@@ -93,7 +93,7 @@ function showError(words) {
 }
 
 function wordsOf(error) {
-  if (error instanceof TypeError) return "The server cannot be reached: is it running, and is the network there?";
+  if (error instanceof Broken) return "The server cannot be reached: is it running, and is the network there?";
   if (error.status === 400 && error.message.includes("chat_template")) {
     return error.message + ". Choose Completion in the settings to use this model without one.";
   }
@@ -166,7 +166,8 @@ async function answer(text) {
   };
   try {
     await streamAnswer({
-      path: isChat ? "v1/chat/completions" : "v1/completions", body: bodyFor(text), seed, key: key(), signal: controller.signal, onChunk, onNotice,
+      path: isChat ? "v1/chat/completions" : "v1/completions", body: bodyFor(text), seed, key: key(),
+      signal: controller.signal, onChunk, onNotice,
     });
   } catch (error) {
     if (controller.signal.aborted) {
@@ -186,7 +187,8 @@ async function answer(text) {
     if (isChat) messages.pop();
     return false;
   }
-  if (isChat) messages.push({role: "assistant", content: view.text});
+  if (isChat && view.text === "") messages.pop();  // templates want a question and an answer in turns
+  else if (isChat) messages.push({role: "assistant", content: view.text});
   showFigures(turn, view, facts);
   scrollDown();
   return true;

@@ -81,7 +81,7 @@ export function describe(panel, tokens) {
   for (const token of tokens) {
     const line = make("div");
     line.append(make("code", "", token.text === null ? "?" : JSON.stringify(token.text)));
-    const facts = [token.drafted ? "drafted and accepted" : "of the model's own step"];
+    const facts = [token.drafted ? "drafted and accepted" : "not drafted"];
     if (token.logprob !== null) facts.unshift(percent(token.logprob), "log probability " + token.logprob.toFixed(4));
     if (token.id !== undefined) facts.push("id " + token.id);
     line.append(" " + facts.join(", "));

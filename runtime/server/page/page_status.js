@@ -98,7 +98,7 @@ export class StatusView {
         model.prompt_tokens > 0 ? `${(100 * model.cached_prompt_tokens / model.prompt_tokens).toFixed(0)} %` : "–";
     $("preemptions").textContent = model.preemptions;
     const {held, cached, free, total} = model.blocks;
-    bar($("kv"), $("kv_words"), [["one", held, "held"], ["two", cached, "cached"], ["", free, `free of ${total} blocks`]], total);
+    bar($("kv"), $("kv_words"), [["one", held, "held"], ["two", cached, "cached"], ["rest", free, `free of ${total} blocks`]], total);
     const last = model.last_step;
     bar($("batch"), $("batch_words"),
         [["three", last.prompt_rows, "prompt"], ["one", last.decode_rows, "decode"], ["two", last.draft_rows, "draft rows"]],

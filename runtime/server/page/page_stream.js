@@ -13,6 +13,14 @@ export class Refusal extends Error {
   }
 }
 
+// The network, or the server's process: not a word came back, or no more of them.
+export class Broken extends Error {}
+
+function broken(error) {
+  if (error.name === "AbortError") throw error;
+  throw new Broken(error.message);
+}
+
 export function headers(key) {
   return key ? {Authorization: "Bearer " + key} : {};
 }
@@ -29,7 +37,7 @@ async function refusalOf(response) {
 
 // Answers with JSON, or throws a Refusal or the network's error.
 export async function getJson(path, key) {
-  const response = await fetch(path, {headers: headers(key), cache: "no-store"});
+  const response = await fetch(path, {headers: headers(key), cache: "no-store"}).catch(broken);
   if (!response.ok) throw await refusalOf(response);
   return response.json();
 }
@@ -40,7 +48,7 @@ async function* eventsOf(response) {
   const decoder = new TextDecoder();
   let text = "";
   while (true) {
-    const {done, value} = await reader.read();
+    const {done, value} = await reader.read().catch(broken);
     if (done) return;
     text += decoder.decode(value, {stream: true});
     const blocks = text.split("\n\n");
@@ -87,7 +95,7 @@ export async function streamAnswer({path, body, seed, key, signal, onChunk, onNo
       const response = await fetch(path, {
         method: "POST", signal, body: bodyText(body, seed, tokenIds),
         headers: {"Content-Type": "application/json", ...headers(key), ...extra},
-      });
+      }).catch(broken);
       if (!response.ok) throw await refusalOf(response);
       for await (const {id, data} of eventsOf(response)) {
         if (data === "[DONE]") return;
@@ -99,11 +107,11 @@ export async function streamAnswer({path, body, seed, key, signal, onChunk, onNo
         for (const choice of chunk.choices) tokenIds.push(...(choice.token_ids ?? []));
         onChunk(chunk);
       }
-      throw new TypeError("the connection ended before the answer did");
+      throw new Broken("the connection ended before the answer did");
     } catch (error) {
       if (signal.aborted) throw error;
       // Before the first event there is nothing to go on from. Behind it, only what passes is worth waiting for.
-      const passes = error instanceof Refusal ? error.status === 503 || error.status === 429 : error instanceof TypeError;
+      const passes = error instanceof Broken || error.status === 503 || error.status === 429;
       if (!lastId || !passes || ++tries > kTries) throw error;
       wait = Math.max(250 * 2 ** (tries - 1), (error.retryAfter ?? 0) * 1000);
       onNotice(`The connection broke; going on behind the last token (try ${tries} of ${kTries}).`);
