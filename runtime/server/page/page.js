@@ -43,6 +43,7 @@ function bodyFor(text) {
     temperature: number("temperature"), max_tokens: number("max_tokens"),
     return_token_ids: true, return_draft_info: true,
   };
+  if ($("ignore_eos").checked) body.ignore_eos = true;
   if ($("proposer").value) body.speculation = {proposer: $("proposer").value};
   const alternatives = number("alternatives") ?? 0;
   if (mode() === "completion") {
