@@ -22,8 +22,8 @@ SECONDS = 60
 
 
 class CuttingProxy:
-    """Passes bytes on between a browser and a server. Cuts the next connection whose answer has streamed `cut_after`
-    bytes, when told to; forgets nothing else."""
+    """Passes bytes on between a browser and the server at `target`. When `cut_after` is set, it cuts one stream behind so
+    many bytes."""
 
     def __init__(self, port):
         self.target = port
@@ -37,9 +37,13 @@ class CuttingProxy:
         while True:
             try:
                 client, _ = self.listener.accept()
-                server = socket.create_connection(("127.0.0.1", self.target))
             except OSError:
                 return
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:  # it is being started anew
+                client.close()
+                continue
             for source, sink, counts in [(client, server, False), (server, client, True)]:
                 threading.Thread(target=self.copy, args=(source, sink, counts), daemon=True).start()
 
@@ -251,6 +255,30 @@ def test_a_stream_that_breaks_goes_on_and_says_everything_once(driver, server):
         assert proxy.num_cuts == 1
         assert "resumed once" in page.figures()
     finally:
+        proxy.close()
+
+
+def test_an_answer_goes_on_behind_a_server_that_was_killed(driver):
+    body = {"prompt": "Once upon a time", "max_tokens": 1500, "temperature": 1, "seed": 12, "ignore_eos": True}
+    first = LiveServer()
+    proxy = CuttingProxy(first.port)
+    try:
+        page = Page(driver, f"http://127.0.0.1:{proxy.port}")
+        page.choose_mode("completion")
+        page.find("#ignore_eos").click()
+        for name in ("max_tokens", "temperature", "seed"):
+            page.set(name, body[name])
+        page.ask(body["prompt"])
+        page.wait("the first tokens", lambda: page.all(".turn.assistant .token"))
+        first.process.kill()
+        with live_server() as second:
+            proxy.target = second.port
+            assert page.answer() == second.post("/v1/completions", body)["choices"][0]["text"]
+        assert "resumed once" in page.figures()
+        assert page.text("#error") == ""
+    finally:
+        first.process.kill()
+        first.process.communicate()
         proxy.close()
 
 
