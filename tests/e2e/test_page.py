@@ -8,6 +8,7 @@ import time
 
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
@@ -18,16 +19,16 @@ from live_server import LiveServer, live_server
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium: scripts/install.sh tests")
 PAGE = SOURCE / "runtime/server/page"
-SECONDS = 60
+SECONDS = 30
 
 
 class CuttingProxy:
-    """Passes bytes on between a browser and the server at `target`. When `cut_after` is set, it cuts one stream behind so
-    many bytes."""
+    """Passes bytes on between a browser and the server at `target`. With `cut_after`, it cuts one stream behind so many
+    bytes; with `hold_after`, one stream comes no further than that until its server ends."""
 
     def __init__(self, port):
         self.target = port
-        self.cut_after = None
+        self.cut_after = self.hold_after = None
         self.num_cuts = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -44,26 +45,40 @@ class CuttingProxy:
             except OSError:  # it is being started anew
                 client.close()
                 continue
-            for source, sink, counts in [(client, server, False), (server, client, True)]:
-                threading.Thread(target=self.copy, args=(source, sink, counts), daemon=True).start()
+            for way in [(client, server, lambda part: part), (server, client, self.limits())]:
+                threading.Thread(target=self.pump, args=way, daemon=True).start()
 
-    def copy(self, source, sink, counts):
-        streamed = 0
+    def pump(self, source, sink, limit):
         with contextlib.suppress(OSError):
             while part := source.recv(4096):
-                if counts and b"text/event-stream" in part:
-                    streamed = 1
-                elif counts and streamed:
-                    streamed += len(part)
-                if self.cut_after is not None and streamed > self.cut_after:
-                    self.cut_after = None
-                    self.num_cuts += 1
+                part = limit(part)
+                if part is None:
                     break
                 sink.sendall(part)
-        for end in (source, sink):
+        for end in (source, sink):  # not closed: the other direction's thread may be waiting for it
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
-            end.close()
+
+    def limits(self):
+        """What of each part of one connection's answers passes; None: the connection is cut."""
+        streamed, held = 0, False
+
+        def limit(part):
+            nonlocal streamed, held
+            if held:
+                return b""
+            if streamed or b"text/event-stream" in part:
+                streamed += len(part)
+            if self.cut_after is not None and streamed > self.cut_after:
+                self.cut_after = None
+                self.num_cuts += 1
+                return None
+            if self.hold_after is not None and streamed > self.hold_after:
+                self.hold_after = None
+                held = True
+            return part
+
+        return limit
 
     def close(self):
         self.listener.close()
@@ -85,7 +100,10 @@ class Page:
         return self.find(selector).get_property("textContent")
 
     def wait(self, what, condition):
-        WebDriverWait(self.driver, SECONDS, poll_frequency=0.05).until(lambda _: condition(), what)
+        try:
+            WebDriverWait(self.driver, SECONDS, poll_frequency=0.05).until(lambda _: condition())
+        except TimeoutException:
+            pytest.fail(f"waited for {what}; the page says: {self.find('body').text}\n{self.driver.get_log('browser')}")
 
     def set(self, element_id, value):
         self.driver.execute_script("document.getElementById('settings').open = true")
@@ -268,6 +286,7 @@ def test_an_answer_goes_on_behind_a_server_that_was_killed(driver):
         page.find("#ignore_eos").click()
         for name in ("max_tokens", "temperature", "seed"):
             page.set(name, body[name])
+        proxy.hold_after = 4000
         page.ask(body["prompt"])
         page.wait("the first tokens", lambda: page.all(".turn.assistant .token"))
         first.process.kill()
@@ -308,8 +327,13 @@ def test_errors_are_told_in_words(page):
     assert page.all(".turn") == []
 
 
-def test_a_pipeline_without_a_template_says_so(driver, pipeline):
-    with live_server(pipeline()) as running:
+def test_a_pipeline_without_a_template_says_so(driver, pipeline, tmp_path):
+    folder = tmp_path / "bare"
+    shutil.copytree(SOURCE / "models/demo", folder, ignore=shutil.ignore_patterns("*.jinja"))
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config.pop("chat_template", None)
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    with live_server(pipeline(path=folder)) as running:
         page = Page(driver, running.url)
         page.ask(CHAT)
         page.wait("the error", lambda: page.find("#error").is_displayed())

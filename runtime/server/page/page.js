@@ -95,7 +95,7 @@ function showError(words) {
 
 function wordsOf(error) {
   if (error instanceof Broken) return "The server cannot be reached: is it running, and is the network there?";
-  if (error.status === 400 && error.message.includes("chat_template")) {
+  if (error.status === 400 && /chat.template/.test(error.message)) {
     return error.message + ". Choose Completion in the settings to use this model without one.";
   }
   return error.message;
