@@ -23,7 +23,7 @@ struct Named {
 constexpr Named kScenarios[] = {
     {"decode", decode_scenario}, {"prefill", prefill_scenario}, {"batch", batch_scenario}, {"groups", groups_scenario},
     {"score", score_scenario},   {"startup", nullptr},          {"limits", nullptr},       {"speculation", nullptr},
-    {"attention", nullptr},      {"memory", nullptr},
+    {"attention", nullptr},      {"memory", nullptr},           {"prediction", prediction_scenario},
 };
 
 SubjectScenario scenario_named(const std::string& name) {
@@ -45,6 +45,7 @@ SubjectChoice first_choice(const BenchOptions& options) {
   if (!options.shape.empty()) choice.shape = &model_shape(options.shape);
   if (!options.draft_shape.empty()) choice.draft_shape = &model_shape(options.draft_shape, "--draft-shape");
   choice.settings = parse_settings(options.settings);
+  if (options.scenario == "prediction") choice.settings.push_back(parse_setting("kv_cache.prefix_cache=false"));
   return choice;
 }
 

@@ -26,6 +26,8 @@ Scenario prefill_scenario(Subject& subject, const Sizes& sizes);
 Scenario batch_scenario(Subject& subject, const Sizes& sizes);
 Scenario groups_scenario(Subject& subject, const Sizes& sizes);
 Scenario score_scenario(Subject& subject, const Sizes& sizes);
+// REQUIRES: the subject has no prefix cache.
+Scenario prediction_scenario(Subject& subject, const Sizes& sizes);
 // Starts processes, so it takes what they are to open. Writes the weights of a shape to a temporary folder.
 Scenario startup_scenario(const SubjectChoice& choice);
 

@@ -157,9 +157,12 @@ void AnswerStream::write(Choice& choice, const Delta& delta, bool begins, std::s
 }
 
 void AnswerStream::add_event(const nlohmann::ordered_json& choice, std::string& events) {
-  events += "id: " + origin_;
-  append_progress(events, progress_);
-  events += "\ndata: " + head_ + "\"choices\":[" + dump(choice) + "]";
+  if (work_.stream.event_ids) {
+    events += "id: " + origin_;
+    append_progress(events, progress_);
+    events += '\n';
+  }
+  events += "data: " + head_ + "\"choices\":[" + dump(choice) + "]";
   if (work_.stream.usage_always) {
     events += ",\"usage\":" + dump(usage());
   } else if (work_.stream.usage_at_the_end) {

@@ -90,12 +90,14 @@ class ChatChunks : public ChunkWriter {
 
 }  // namespace
 
-Work Service::read_chat(const Body& body) const {
-  const nlohmann::json messages = read_messages(body.require("messages"));
+std::vector<std::int32_t> Service::chat_prompt(const nlohmann::json& messages) const {
   if (!info_.chat_template) fail("this pipeline has no chat_template(messages) function; define one in its script");
+  return chat_tokens(info_.chat_template(messages), tokenizer_);
+}
 
+Work Service::read_chat(const Body& body) const {
   Request request;
-  request.prompt = chat_tokens(info_.chat_template(messages), tokenizer_);
+  request.prompt = chat_prompt(read_messages(body.require("messages")));
   SamplingParams defaults = info_.defaults;
   defaults.max_tokens = std::max(1, info_.max_model_len - static_cast<std::int32_t>(request.prompt.size()));
   request.sampling = read_sampling(body, std::move(defaults));

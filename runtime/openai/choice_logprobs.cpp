@@ -53,6 +53,7 @@ std::shared_ptr<const ChoiceWork> make_work(const Engine& engine, const std::vec
     prompt.priority = request.priority;
     prompt.group = request.group;
     prompt.speculation = request.speculation;
+    prompt.deadline = request.deadline;
   }
   return work;
 }

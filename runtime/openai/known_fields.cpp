@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <map>
 
 #include "loader/nearest.hpp"
 #include "openai/unserved_fields.hpp"
@@ -16,19 +17,22 @@ struct KnownField {
   unsigned urls;
 };
 
-constexpr unsigned kAll = kGenerating | kScore;
+constexpr unsigned kScored = kGenerating | kScore;
+constexpr unsigned kAll = kScored | kDecisions;
 
 constexpr KnownField kKnown[] = {
     {"model", kAll},
     {"priority", kAll},
     {"group", kAll},
     {"speculation", kAll},
-    {"add_special_tokens", kAll},
-    {"seed", kAll},  // of a score: nothing is drawn
+    {"add_special_tokens", kScored},
+    {"seed", kScored},  // of a score: nothing is drawn
     {"prompt", kCompletions | kScore},
     {"completions", kScore},
     {"id", kScore},
     {"messages", kChat},
+    {"input", kDecisions},
+    {"questions", kDecisions},
     {"echo", kCompletions},
     {"suffix", kCompletions},
     {"best_of", kCompletions},
@@ -68,13 +72,14 @@ constexpr KnownField kKnown[] = {
     {"request_id", kAll},
     {"store", kGenerating},
     {"service_tier", kGenerating},
-    {"safety_identifier", kGenerating},
-    {"prompt_cache_key", kGenerating},
+    {"safety_identifier", kGenerating | kDecisions},
+    {"prompt_cache_key", kGenerating | kDecisions},
     {"prompt_cache_retention", kGenerating},
+    {"prompt_cache_options", kDecisions},
     {"parallel_tool_calls", kChat},   // there are no tools
     {"length_penalty", kGenerating},  // of beam search
     {"early_stopping", kGenerating},  // the same
-    {"truncation_side", kAll},        // of truncate_prompt_tokens
+    {"truncation_side", kScored},        // of truncate_prompt_tokens
     {"guided_decoding_backend", kGenerating},
 };
 
@@ -103,8 +108,11 @@ std::string printable(std::string_view name) {
 std::vector<std::string> unknown_fields(std::string_view url, const nlohmann::json& body) {
   const unsigned asked = body_url(url);
   if (asked == 0 || !body.is_object()) return {};
-  static const std::vector<std::string> kNames[] = {known_names(kCompletions), known_names(kChat), known_names(kScore)};
-  const std::vector<std::string>& known = kNames[asked == kCompletions ? 0 : asked == kChat ? 1 : 2];
+  static const std::map<unsigned, std::vector<std::string>> kNames = {{kCompletions, known_names(kCompletions)},
+                                                                     {kChat, known_names(kChat)},
+                                                                     {kScore, known_names(kScore)},
+                                                                     {kDecisions, known_names(kDecisions)}};
+  const std::vector<std::string>& known = kNames.at(asked);
   std::vector<std::string> unknown;
   for (const auto& [name, value] : body.items()) {
     if (std::find(known.begin(), known.end(), name) == known.end()) unknown.push_back(name);

@@ -85,7 +85,7 @@ Work Service::read(const std::string& url, const nlohmann::json& json) const {
   const Body body(json);
   refuse_unserved_fields(url, json);
   if (url != "/v1/completions" && url != "/v1/chat/completions") {
-    fail(ErrorCode::kNotFound, "url {} is not one of /v1/completions, /v1/chat/completions, /v1/score", quote(url));
+    fail(ErrorCode::kNotFound, "url {} is not one of /v1/completions, /v1/chat/completions, /v1/score, /v1/decisions", quote(url));
   }
   Work work = url == "/v1/completions" ? read_completion(body) : read_chat(body);
   work.stream = read_stream_options(body);
@@ -96,6 +96,7 @@ Abort Service::handle(const std::string& url, const nlohmann::json& body, std::f
                       const AnswerStamp& stamp) {
   try {
     if (url == "/v1/score") return score(body, stamp, done);
+    if (url == "/v1/decisions") return decide(body, stamp, done);
     if (Body(body).boolean("return_draft_info").value_or(false)) {
       fail("return_draft_info is for streams: which tokens were drafts depends on what else runs; set stream too");
     }
@@ -201,6 +202,7 @@ StreamOptions read_stream_options(const Body& body) {
   const Body fields(*json, "stream_options");
   options.usage_at_the_end = fields.boolean("include_usage").value_or(false);
   options.usage_always = fields.boolean("continuous_usage_stats").value_or(false);
+  options.event_ids = fields.boolean("include_event_ids").value_or(true);
   return options;
 }
 

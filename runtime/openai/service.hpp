@@ -1,4 +1,5 @@
-// runtime/openai/service.hpp: answers the bodies of OpenAI's API and of /v1/score, for every front end that has them.
+// runtime/openai/service.hpp: answers the bodies of OpenAI's API and of /v1/score, for every front end that has
+// them.
 #pragma once
 
 #include <chrono>
@@ -56,8 +57,8 @@ class Service {
   // after it; handle() may not. `tokenizer` outlives both.
   Service(Engine& engine, const Tokenizer& tokenizer, ServiceInfo info);
 
-  // Starts what `url` asks ("/v1/completions", "/v1/chat/completions", "/v1/score"); `done` is called once: here when
-  // the body is refused, else on a thread that delivers. Whether the body says `stream` makes no difference.
+  // Starts what `url` asks ("/v1/completions", "/v1/chat/completions", "/v1/score", "/v1/decisions"); `done` is called
+  // once: here when the body is refused, else on a thread that delivers. Whether the body says `stream` makes no difference.
   // Thread-safe but for chat_template.
   Abort handle(const std::string& url, const nlohmann::json& body, std::function<void(Answer)> done,
                const AnswerStamp& stamp = {});
@@ -79,6 +80,10 @@ class Service {
   Work read_completion(const Body& body) const;
   Work read_chat(const Body& body) const;
   Abort score(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
+  Abort decide(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
+
+  // The tokens of messages, rendered by the chat template. Throws an Error when there is none, or it refuses them.
+  std::vector<std::int32_t> chat_prompt(const nlohmann::json& messages) const;
 
   // Tokens that a choice may get behind so many of its prompt, at most.
   std::size_t max_generated(const SamplingParams& sampling, std::size_t num_prompt) const;

@@ -122,7 +122,8 @@ constexpr UnservedField kFields[] = {
 unsigned body_url(std::string_view url) {
   if (url == "/v1/completions") return kCompletions;
   if (url == "/v1/chat/completions") return kChat;
-  return url == "/v1/score" ? static_cast<unsigned>(kScore) : 0;
+  if (url == "/v1/score") return kScore;
+  return url == "/v1/decisions" ? static_cast<unsigned>(kDecisions) : 0;
 }
 
 std::span<const UnservedField> unserved_fields() {

@@ -9,7 +9,7 @@
 namespace mortise {
 
 // One bit a url, for fields that several have.
-enum BodyUrl : unsigned { kCompletions = 1, kChat = 2, kScore = 4, kGenerating = kCompletions | kChat };
+enum BodyUrl : unsigned { kCompletions = 1, kChat = 2, kScore = 4, kDecisions = 8, kGenerating = kCompletions | kChat };
 
 // 0 for a url that is none of these.
 unsigned body_url(std::string_view url);

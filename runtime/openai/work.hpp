@@ -41,6 +41,7 @@ struct StreamOptions {
   bool wanted = false;
   bool usage_at_the_end = false;  // stream_options.include_usage
   bool usage_always = false;      // stream_options.continuous_usage_stats
+  bool event_ids = true;          // stream_options.include_event_ids: from which a broken stream goes on
 };
 
 struct Work {

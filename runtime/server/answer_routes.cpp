@@ -1,4 +1,4 @@
-// What runs a model: /v1/completions, /v1/chat/completions, /v1/score, and the tokens that their bodies mean.
+// What runs a model: /v1/completions, /v1/chat/completions, /v1/score, /v1/decisions, and the tokens that their bodies mean.
 #include "json/bounded_json.hpp"
 #include "openai/known_fields.hpp"
 #include "server/routes.hpp"
@@ -21,19 +21,32 @@ nlohmann::json read_body(const Exchange::RequestBody& body, const Models& models
   return json;
 }
 
+// The benchmark client of vLLM (0.32) takes everything between two empty lines for "data: " and JSON, so that an event
+// with an id fails its request. It is known by the ids that it gives its requests.
+bool reads_no_event_ids(const HttpRequest& request) {
+  return request.id.starts_with("bench-") && request.header("User-Agent").find("aiohttp") != std::string_view::npos;
+}
+
+void leave_out_event_ids(nlohmann::json& body) {
+  nlohmann::json& options = body["stream_options"];
+  if (options.is_null()) options = nlohmann::json::object();
+  if (options.is_object()) options.emplace("include_event_ids", false);
+}
+
 class Answering {
  public:
   Answering(const Models& models, std::chrono::seconds timeout) : models_(models), timeout_(timeout) {}
 
   void answer(const std::string& url, const std::shared_ptr<Exchange>& exchange) {
-    const nlohmann::json body = read_body(exchange->take_body(), models_);
+    nlohmann::json body = read_body(exchange->take_body(), models_);
     const ServedModel& model = models_.of(body);
     HeaderList headers;
     const std::string unknown = unknown_fields_text(url, unknown_fields_.note(url, body));
     if (!unknown.empty()) headers.emplace_back("Warning", fmt::format("299 mortise \"{}\"", unknown));
     AnswerStamp stamp;
     if (timeout_.count() > 0) stamp.deadline = exchange->request.arrival + timeout_;
-    if (url != "/v1/score" && wants_stream(body)) {
+    if ((url == kCompletions || url == kChat) && wants_stream(body)) {
+      if (reads_no_event_ids(exchange->request)) leave_out_event_ids(body);
       const std::string_view last = exchange->request.header("Last-Event-ID");
       const std::optional<std::string> last_event_id = last.empty() ? std::nullopt : std::optional(std::string(last));
       exchange->stream(model.service.stream(url, body, last_event_id, exchange->wake(), stamp), std::move(headers));
@@ -80,7 +93,7 @@ class Answering {
 
 void add_answer_routes(Router& router, const Models& models, std::chrono::seconds timeout) {
   const auto answering = std::make_shared<Answering>(models, timeout);
-  for (const char* url : {kCompletions, kChat, "/v1/score"}) {
+  for (const char* url : {kCompletions, kChat, "/v1/score", "/v1/decisions"}) {
     router.add({.method = "POST", .path = url, .handle = [answering, url](const auto& exchange) {
                   answering->answer(url, exchange);
                 }});

@@ -12,9 +12,11 @@ from conftest import MORTISE
 
 
 class LiveServer:
-    def __init__(self, *args, env=None):
+    """`log`: a file for what it logs, which a server that logs much needs: nobody reads the pipe before the end."""
+
+    def __init__(self, *args, env=None, log=None):
         self.process = subprocess.Popen([MORTISE, "serve", "--port", "0", *map(str, args)], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
+                                        stderr=log or subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
         self.url = self.process.stdout.readline().strip()
         if not self.url:
             raise RuntimeError(self.process.communicate()[1])

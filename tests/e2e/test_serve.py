@@ -115,6 +115,15 @@ def joined(chunks):
             chunks[-1][1], {chunk["id"] for _, chunk in chunks if chunk != "[DONE]"})
 
 
+def test_vllms_benchmark_gets_events_that_it_can_read(server):
+    body = {"prompt": PROMPT, "max_tokens": 8, "stream": True, "stream_options": {"include_usage": True}}
+    _, _, text = server.ask("POST", "/v1/completions", body, {"X-Request-Id": "bench-1f-0",
+                                                             "User-Agent": "Python/3.11 aiohttp/3.14.5"})
+    assert all(block.startswith("data: ") for block in text.strip().split("\n\n"))
+    _, _, text = server.ask("POST", "/v1/completions", body, {"X-Request-Id": "bench-1f-0"})
+    assert text.startswith("id: ")
+
+
 def test_a_prediction_is_counted(client):
     body = dict(model="demo", messages=[{"role": "user", "content": "Tell me a story."}], max_completion_tokens=40,
                 seed=5)

@@ -230,6 +230,15 @@ TEST_F(StreamTest, UsageIsSaidWhenItIsAskedFor) {
   }
 }
 
+TEST_F(StreamTest, EventIdsCanBeLeftOut) {
+  const Json body = {{"max_tokens", 6}, {"ignore_eos", true}, {"seed", 1}};
+  Json without_ids = body;
+  without_ids["stream_options"] = {{"include_event_ids", false}};
+  const std::vector<Event> events = stream(kCompletions, without_ids);
+  for (const Event& event : events) EXPECT_EQ(event.id, "");
+  EXPECT_EQ(join(events).choices, join(stream(kCompletions, body)).choices);
+}
+
 // The stream from the event behind `id` on; usage of prompts depends on what else has run, so it is left out.
 TEST_F(StreamTest, GoesOnBehindEveryEventWithTheSameBytes) {
   for (const auto& [url, body] : kBodies) {
