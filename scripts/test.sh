@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/install.sh
+scripts/install.sh tests  # with a browser, which takes half a minute
 
 # What the tests compare with and did not write. torch and transformers are not here: their results are committed goldens.
 if [ ! -x .venv/bin/python ]; then python3 -m venv .venv; fi

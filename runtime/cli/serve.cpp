@@ -79,7 +79,7 @@ class KvEventPublishers {
   std::deque<KvEventPublisher> list_;
 };
 
-Models open_models(Session& session, const KvEventPublishers& kv_events) {
+Models open_models(Session& session, const KvEventPublishers& kv_events, std::size_t max_waiting) {
   std::vector<ServedModel> models;
   const std::vector<OpenPipeline*> all = session.open_all();
   for (OpenPipeline* pipeline : all) {
@@ -90,6 +90,7 @@ Models open_models(Session& session, const KvEventPublishers& kv_events) {
                       .parts = parts_of(pipeline->description),
                       .block_size = pipeline->description.block_size,
                       .kv_events = kv_events.describe(models.size()),
+                      .max_waiting = max_waiting,
                       .tokenizer_config = tokenizer_config(pipeline->assembly)});
   }
   return Models(std::move(models), [&session](nlohmann::json& body) { session.route(body); });
@@ -124,16 +125,19 @@ void serve(ServeOptions options) {
   KvEventPublishers kv_events(options.kv_events);
   options.session.kv_observer = [&](const auto& model, const auto& limits) { return kv_events.add(model, limits); };
   Session session(options.session);
-  const Models models = open_models(session, kv_events);
+  const Models models = open_models(session, kv_events, options.max_waiting);
+  HttpAnswers http_answers(registry);
   Router router;
   std::atomic<const Server*> server = nullptr;
   add_answer_routes(router, models, options.server.request_timeout);
-  add_metrics_route(router, models, registry);
+  const auto draining = [&server] { return server.load() != nullptr && server.load()->draining(); };
+  add_metrics_route(router, models, registry, draining);
   add_model_routes(router, models);
   add_token_routes(router, models);
-  add_status_routes(router, models, [&server] { return server.load() != nullptr && server.load()->draining(); });
+  add_status_routes(router, models, draining);
+  add_page_routes(router);
   {
-    Server listening(options.server, std::move(router));
+    Server listening(options.server, std::move(router), http_answers);
     server = &listening;
     std::cout << listening.url() << std::endl;  // for scripts that asked for --port 0
     listening.run([&models](auto deadline) { drain_all(models, deadline); });

@@ -38,6 +38,8 @@ void Delta::append(Delta&& next) {
   move_behind(tokens, std::move(next.tokens));
   text += next.text;
   sent = next.sent;
+  if (next.started) started = next.started;
+  if (next.first_token) first_token = next.first_token;
   if (next.finish == FinishReason::kNone) return;
   finish = next.finish;
   error = std::move(next.error);

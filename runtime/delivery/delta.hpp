@@ -47,6 +47,10 @@ struct Delta {
   std::uint64_t seed = 0;
   Usage usage;
 
+  // In the first delta: when the choice's first step began. None: it ended before it ran.
+  std::optional<std::chrono::steady_clock::time_point> started;
+  // When the choice's first token was made. Only for News::kAtTheEnd: others have it with the tokens' own times.
+  std::optional<std::chrono::steady_clock::time_point> first_token;
   // When the engine sent it: at the end of the step that made its last token. All deltas of a step have the same time.
   std::chrono::steady_clock::time_point sent;
   // Of a merged delta: its earlier parts, oldest first. Tokens behind the last of them were sent at `sent`.

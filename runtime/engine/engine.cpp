@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "engine/in_flight.hpp"
@@ -22,6 +23,12 @@ void prefetch(const Sequence& sequence, std::size_t bytes = 256) {
 // What ends a choice, of two that were found one after the other.
 FinishReason later(FinishReason first, FinishReason second) {
   return second == FinishReason::kNone ? first : second;
+}
+
+void count_rows(const BatchComposition& batch, EngineStats& in) {
+  in.num_prompt_rows += static_cast<std::uint64_t>(batch.prompt_rows);
+  in.num_decode_rows += static_cast<std::uint64_t>(batch.decode_rows);
+  in.num_draft_rows += static_cast<std::uint64_t>(batch.draft_rows);
 }
 
 }  // namespace
@@ -63,7 +70,7 @@ void Engine::run() {
     try {
       step();
       if (!execution_.computes_behind()) {
-        trace_.phase("text");
+        trace_.phase(StepPhase::kText);
         write_texts();
       }
     } catch (const std::exception& exception) {
@@ -75,7 +82,7 @@ void Engine::run() {
     publish_stats();
     // On a device that computes behind the host the next step sends the news, while it waits.
     if (live_.empty() || !execution_.computes_behind()) {
-      trace_.phase("stream");
+      trace_.phase(StepPhase::kStream);
       send_outbox();
     }
     trace_.end(counters_);
@@ -89,7 +96,7 @@ void Engine::run() {
 bool Engine::take_inbox() {
   if (live_.empty()) trace_.idle();
   const Inbox::Arrivals arrivals = inbox_.take(/*waits=*/live_.empty());
-  trace_.begin("inbox");
+  trace_.begin(StepPhase::kInbox);
   for (const auto& state : arrivals.requests) add(state);
   for (const RequestId id : arrivals.aborted) {
     for (const auto& sequence : requests_.choices_of(id)) end(*sequence, FinishReason::kAborted);
@@ -167,7 +174,7 @@ void Engine::step() {
   in_step_.clear();
   if (live_.empty()) return;
   drafting_.begin_step();
-  trace_.phase("plan");
+  trace_.phase(StepPhase::kPlan);
   const std::uint64_t step_id = counters_.num_steps++;
   StepPlan plan = this->plan(step_id);
   if (plan.scheduled.empty()) throw Error("no sequence can run, although submit() checked that each fits alone");
@@ -178,8 +185,13 @@ void Engine::step() {
   }
   for (Sequence* sequence : plan.preempted) preempt(*sequence);
   std::vector<Sequence*> admitted;
+  std::optional<std::chrono::steady_clock::time_point> now;
   for (const PlannedSequence& planned : plan.scheduled) {
     if (planned.sequence->running()) continue;
+    if (!planned.sequence->admitted) {
+      if (!now) now = std::chrono::steady_clock::now();
+      planned.sequence->gathered.started = now;
+    }
     requests_.started(*planned.sequence);
     books_changed_ = true;
     kv_.admit(*planned.sequence);  // all before blocks are allocated, which may evict cached ones
@@ -190,10 +202,11 @@ void Engine::step() {
   copy_tails(admitted);
   if (plan.drop_pins) drop_pins();
 
-  trace_.phase("propose");
+  trace_.phase(StepPhase::kPropose);
   drafting_.propose(execution_.empty_step(), scheduled);
-  trace_.phase("build");
-  trace_.batch(scheduled);
+  trace_.phase(StepPhase::kBuild);
+  counters_.last_batch = composition_of(scheduled);
+  trace_.batch(counters_.last_batch);
   std::int32_t num_rows = 0;  // forks of draft trees left out: they belong to the price of the drafts they stand beside
   for (const ScheduledSequence& item : scheduled) {
     kv_.reserve(*item.sequence, item.sequence->num_computed + item.num_rows());
@@ -204,20 +217,21 @@ void Engine::step() {
   rows_.assign(scheduled);
   row_work_.assign(rows_.logit_rows(), scheduled);
 
-  trace_.phase("forward");
+  trace_.phase(StepPhase::kForward);
   const StepWork work{step_id, rows_.runs(), row_work_.draws(), row_work_.scores(), ended_ids_};
-  execution_.launch(work, [this] { trace_.phase("sample"); });
+  execution_.launch(work, [this] { trace_.phase(StepPhase::kSample); });
   if (execution_.computes_behind()) {
-    trace_.phase("text");
+    trace_.phase(StepPhase::kText);
     write_texts();  // of the step before, while the device computes this one
-    trace_.phase("stream");
+    trace_.phase(StepPhase::kStream);
     send_outbox();
-    trace_.phase("wait");
+    trace_.phase(StepPhase::kWait);
   }
   counters_.num_rows += static_cast<std::uint64_t>(execution_.num_rows());
+  count_rows(counters_.last_batch, counters_);
   counters_.num_graph_replays = execution_.num_graph_replays();
   std::vector<TokenInfo> infos = row_work_.infos(execution_.collect());
-  trace_.phase("commit");
+  trace_.phase(StepPhase::kCommit);
   in_step_.clear();
   commit(scheduled, rows_.logit_rows(), std::move(infos));
   ended_ids_.clear();  // by now model, attention and proposer have been told
@@ -348,11 +362,13 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     last_row = rows[i].row;
     finish = end_of(sequence, token);
     if (finish == FinishReason::kStop) news.stop_token = token;
+    const bool stands = draft < drafts.size() && drafts[draft] == token;
+    infos[i].accepted_draft = stands;
     news.tokens.push_back(std::move(infos[i]));
     if (sequence.choice_is_complete()) finish = FinishReason::kStop;
     // Which of several tokens a stop string ends with must be known here; else the text can wait: see write_texts().
     if (!drafts.empty()) finish = later(finish, sequence.write_text());
-    if (draft >= drafts.size() || drafts[draft] != token) break;
+    if (!stands) break;
     ++num_accepted;
     if (finish == FinishReason::kNone) ++sequence.num_computed;  // the draft's row was this token's
   }
@@ -365,7 +381,10 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     counters_.num_accepted_tokens += static_cast<std::uint64_t>(num_accepted);
   }
   drafting_.verified(sequence, num_committed, num_accepted);
-  if (num_committed > 0 && sequence.num_generated() == num_committed) trace_.mark(sequence, "first token");
+  if (num_committed > 0 && sequence.num_generated() == num_committed) {
+    trace_.mark(sequence, "first token");
+    if (sequence.owner->news == News::kAtTheEnd) news.first_token = std::chrono::steady_clock::now();
+  }
   if (num_committed > 0) outcomes_.push_back({&sequence, num_committed, num_accepted, last_row});
   if (finish == FinishReason::kNone && !sequence.wants_tokens() && !sequence.wants_scores()) {
     finish = FinishReason::kLength;  // a request that only scores its prompt
@@ -535,6 +554,7 @@ void Engine::publish_stats() {
   counters_.num_starved = planner_.num_starved();
   counters_.num_proposer_failures = drafting_.num_failures();
   counters_.speculation = drafting_.stats();
+  counters_.phases = trace_.times();
   counters_.num_proposer_sequences = drafting_.num_sequences();
   counters_.num_running = static_cast<std::int32_t>(
       std::count_if(live_.begin(), live_.end(), [](const auto& sequence) { return sequence->running(); }));

@@ -50,7 +50,11 @@ struct ModelInfo {
 
 struct EngineStats {
   std::uint64_t num_steps = 0;
-  std::uint64_t num_rows = 0;       // rows run in all steps
+  std::uint64_t num_rows = 0;  // rows run in all steps
+  // The same by what they are, without the further paths of draft trees; and those of the last step.
+  std::uint64_t num_prompt_rows = 0, num_decode_rows = 0, num_draft_rows = 0;
+  BatchComposition last_batch;
+  PhaseTimes phases;
   std::uint64_t num_generated = 0;  // tokens
   std::uint64_t num_preemptions = 0;
   std::uint64_t num_admitted_tokens = 0;  // known tokens of sequences when they start or go on after a preemption,

@@ -1,6 +1,21 @@
 #include "engine/step_rows.hpp"
 
+#include <algorithm>
+
 namespace mortise {
+
+BatchComposition composition_of(std::span<const ScheduledSequence> scheduled) {
+  BatchComposition batch;
+  batch.num_sequences = static_cast<std::int32_t>(scheduled.size());
+  for (const ScheduledSequence& item : scheduled) {
+    const Sequence& sequence = *item.sequence;
+    const std::int32_t prompt = std::clamp(sequence.num_prompt - sequence.num_computed, 0, item.num_new_tokens);
+    batch.prompt_rows += prompt;
+    batch.decode_rows += item.num_new_tokens - prompt;
+    batch.draft_rows += static_cast<std::int32_t>(sequence.drafts.size());
+  }
+  return batch;
+}
 
 void StepRows::assign(std::span<const ScheduledSequence> scheduled) {
   runs_.clear();

@@ -22,6 +22,17 @@ struct ScheduledSequence {
   std::int32_t num_rows() const { return num_new_tokens + static_cast<std::int32_t>(sequence->drafts.size()); }
 };
 
+// How many rows of which kind a step has.
+struct BatchComposition {
+  std::int32_t num_sequences = 0;
+  // Rows of generated tokens that are run again after a preemption count as decoded: they are no prompt.
+  std::int32_t prompt_rows = 0, decode_rows = 0;
+  std::int32_t draft_rows = 0;  // without the further paths of draft trees
+
+  std::int32_t num_rows() const { return prompt_rows + decode_rows + draft_rows; }
+};
+BatchComposition composition_of(std::span<const ScheduledSequence> scheduled);
+
 // A row of the batch that wants logits, and what for.
 struct LogitRow {
   std::int32_t row = 0;       // of the batch

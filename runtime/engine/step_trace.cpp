@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 
 #include "engine/engine.hpp"
@@ -27,46 +28,50 @@ StepTrace::StepTrace(TraceFile* file, const std::string& engine_name) : file_(fi
   if (file_ != nullptr) pid_ = file_->add_process(engine_name, "engine");
 }
 
-void StepTrace::begin_step(const char* first_phase) {
-  step_begin_ns_ = phase_begin_ns_ = file_->now_ns();
-  phase_ = first_phase;
-  num_sequences_ = 0;
-  prompt_rows_ = decode_rows_ = draft_rows_ = 0;
+std::int64_t StepTrace::now_ns() const {
+  if (file_ != nullptr) return file_->now_ns();
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-void StepTrace::begin_phase(const char* name) {
-  const std::int64_t now = file_->now_ns();
+void StepTrace::begin_step(StepPhase first_phase) {
+  step_begin_ns_ = phase_begin_ns_ = now_ns();
+  phase_ = first_phase;
+  step_ns_ = {};
+}
+
+void StepTrace::begin_phase(StepPhase phase) {
+  const std::int64_t now = now_ns();
   end_phase(now);
-  phase_ = name;
+  phase_ = phase;
   phase_begin_ns_ = now;
 }
 
 void StepTrace::end_phase(std::int64_t now) {
-  if (phase_ == nullptr) return;
-  events_.push_back({phase_begin_ns_, now, fmt::format(R"("ph":"X","cat":"phase","name":"{}")", phase_), true});
-  phase_ = nullptr;
-}
-
-void StepTrace::count_rows(std::span<const ScheduledSequence> scheduled) {
-  num_sequences_ = scheduled.size();
-  for (const ScheduledSequence& item : scheduled) {
-    // Rows of generated tokens that are run again after a preemption count as decoded: they are no prompt.
-    const Sequence& sequence = *item.sequence;
-    const std::int32_t prompt = std::clamp(sequence.num_prompt - sequence.num_computed, 0, item.num_new_tokens);
-    prompt_rows_ += prompt;
-    decode_rows_ += item.num_new_tokens - prompt;
-    draft_rows_ += static_cast<std::int32_t>(sequence.drafts.size());
+  if (!phase_) return;
+  step_ns_[static_cast<std::size_t>(*phase_)] += now - phase_begin_ns_;
+  if (file_ != nullptr) {
+    events_.push_back(
+        {phase_begin_ns_, now, fmt::format(R"("ph":"X","cat":"phase","name":"{}")", to_string(*phase_)), true});
   }
+  phase_.reset();
 }
 
-void StepTrace::end_step(const EngineStats& stats) {
-  const std::int64_t now = file_->now_ns();
+void StepTrace::end_timed(const EngineStats& stats) {
+  const std::int64_t now = now_ns();
   end_phase(now);
-  if (num_sequences_ > 0) {
+  if (batch_.num_sequences > 0) {
+    ++times_.num_steps;
+    for (std::size_t i = 0; i < kNumStepPhases; ++i) times_.ns[i] += step_ns_[i];
+  }
+  if (file_ != nullptr) end_step(now, stats);
+}
+
+void StepTrace::end_step(std::int64_t now, const EngineStats& stats) {
+  if (batch_.num_sequences > 0) {
     const std::string arguments = fmt::format(
         R"("step":{},"rows":{},"sequences":{},"prompt_tokens":{},"decode_tokens":{},"draft_tokens":{},"generated_tokens":{})",
-        stats.num_steps, prompt_rows_ + decode_rows_ + draft_rows_, num_sequences_, prompt_rows_, decode_rows_,
-        draft_rows_, stats.num_generated - generated_before_);
+        stats.num_steps, batch_.num_rows(), batch_.num_sequences, batch_.prompt_rows, batch_.decode_rows,
+        batch_.draft_rows, stats.num_generated - generated_before_);
     events_.push_back(
         {step_begin_ns_, now, fmt::format(R"("ph":"X","cat":"step","name":"step","args":{{{}}})", arguments), true});
   } else {
@@ -109,7 +114,7 @@ void StepTrace::end_sequence(const Sequence& sequence) {
 
 void StepTrace::add_sequence_event(char phase, const Sequence& sequence, const std::string& name,
                                    const std::string& arguments) {
-  const std::int64_t now = file_->now_ns();
+  const std::int64_t now = now_ns();
   // Ids of asynchronous events are one space for all processes of a trace.
   events_.push_back({now, now,
                      fmt::format(R"("ph":"{}","cat":"request","id":"{}.{}","name":"{}","args":{{{}}})", phase, pid_,

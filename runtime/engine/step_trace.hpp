@@ -1,16 +1,18 @@
-// runtime/engine/step_trace.hpp: an engine's steps as events of a trace. Used by the engine's thread alone. Without a
-// file every call is one comparison.
+// runtime/engine/step_trace.hpp: an engine's steps as events of a trace, and where their time goes. Used by the
+// engine's thread alone. Without a file one step of kTimedEvery is timed; in the others every call is one comparison.
 //
 // An engine is a process of the trace with one thread. On it lie `step` events with their phases inside; counters tell
 // of KV blocks and sequences; each sequence is an asynchronous event from its arrival to its end. The events of a step
 // are written when it is over, in order of time.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/phase_times.hpp"
 #include "engine/step_rows.hpp"
 #include "trace/trace_file.hpp"
 
@@ -26,19 +28,25 @@ class StepTrace {
   bool is_on() const { return file_ != nullptr; }
 
   // A step: begin(), phase() at the beginning of each further phase, batch() when it is known, end(). A step without a
-  // batch, one that only took in what ended at once, leaves no event.
-  void begin(const char* first_phase) {
-    if (file_ != nullptr) begin_step(first_phase);
+  // batch, one that only took in what ended at once, leaves no event and no time.
+  void begin(StepPhase first) {
+    batch_ = {};
+    timed_ = file_ != nullptr || steps_to_timed_ == 0;
+    if (timed_) begin_step(first);
   }
-  void phase(const char* name) {
-    if (file_ != nullptr) begin_phase(name);
+  void phase(StepPhase next) {
+    if (timed_) begin_phase(next);
   }
-  void batch(std::span<const ScheduledSequence> scheduled) {
-    if (file_ != nullptr) count_rows(scheduled);
-  }
+  void batch(const BatchComposition& batch) { batch_ = batch; }
   void end(const EngineStats& stats) {
-    if (file_ != nullptr) end_step(stats);
+    if (timed_) end_timed(stats);
+    if (batch_.num_sequences > 0) steps_to_timed_ = (steps_to_timed_ == 0 ? kTimedEvery : steps_to_timed_) - 1;
   }
+  const PhaseTimes& times() const { return times_; }
+
+  // A timed step reads the clock some ten times: less than once a step on average. A prime number, so that steps which
+  // come in turns (a long one, a short one) are all met.
+  static constexpr int kTimedEvery = 13;
 
   void arrived(const Sequence& sequence) {
     if (file_ != nullptr) begin_sequence(sequence);
@@ -61,11 +69,12 @@ class StepTrace {
     std::string text;               // from "ph" on, without times
     bool has_duration;
   };
-  void begin_step(const char* first_phase);
-  void begin_phase(const char* name);
+  std::int64_t now_ns() const;
+  void begin_step(StepPhase first_phase);
+  void begin_phase(StepPhase phase);
   void end_phase(std::int64_t now);
-  void count_rows(std::span<const ScheduledSequence> scheduled);
-  void end_step(const EngineStats& stats);
+  void end_timed(const EngineStats& stats);
+  void end_step(std::int64_t now, const EngineStats& stats);
   void begin_sequence(const Sequence& sequence);
   void mark_sequence(const Sequence& sequence, const char* what);
   void end_sequence(const Sequence& sequence);
@@ -77,9 +86,12 @@ class StepTrace {
   int pid_ = 0;
   std::vector<Event> events_;  // of this step
   std::int64_t step_begin_ns_ = 0, phase_begin_ns_ = 0;
-  const char* phase_ = nullptr;
-  std::size_t num_sequences_ = 0;
-  std::int32_t prompt_rows_ = 0, decode_rows_ = 0, draft_rows_ = 0;
+  std::optional<StepPhase> phase_;
+  std::array<std::int64_t, kNumStepPhases> step_ns_{};  // of this step
+  bool timed_ = false;                                  // this step
+  int steps_to_timed_ = 0;
+  PhaseTimes times_;
+  BatchComposition batch_;
   std::uint64_t generated_before_ = 0;
 };
 

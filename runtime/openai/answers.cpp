@@ -107,4 +107,11 @@ std::vector<std::int32_t> ids_of(const std::vector<TokenInfo>& tokens) {
   return ids;
 }
 
+std::vector<bool> accepted_drafts(const std::vector<TokenInfo>& tokens) {
+  std::vector<bool> accepted;
+  accepted.reserve(tokens.size());
+  for (const TokenInfo& token : tokens) accepted.push_back(token.accepted_draft);
+  return accepted;
+}
+
 }  // namespace mortise

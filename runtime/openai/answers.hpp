@@ -58,6 +58,8 @@ double finite_logprob(float logprob);
 nlohmann::ordered_json scored_json(const std::vector<TokenInfo>& tokens);
 
 std::vector<std::int32_t> ids_of(const std::vector<TokenInfo>& tokens);
+// `accepted_drafts` of a chunk: of each token, whether it was drafted and stood.
+std::vector<bool> accepted_drafts(const std::vector<TokenInfo>& tokens);
 
 // Number of alternatives that clients may ask for.
 inline constexpr std::int64_t kMaxTopLogprobs = 20;

@@ -54,6 +54,7 @@ nlohmann::ordered_json logprobs_json(const TokenTexts& texts, const std::vector<
 
 struct ChatOptions {
   bool logprobs = false, return_token_ids = false, tokens_as_ids = false;
+  bool return_draft_info = false;  // of streams alone
 };
 
 // A role, then texts, then an empty delta with the finish reason.
@@ -69,6 +70,7 @@ class ChatChunks : public ChunkWriter {
       nlohmann::ordered_json json = chunk(place, {{"content", delta.text}});
       if (options_.logprobs) json["logprobs"] = logprobs_json(texts_, delta.tokens);
       if (options_.return_token_ids) json["token_ids"] = ids_of(delta.tokens);
+      if (options_.return_draft_info) json["accepted_drafts"] = accepted_drafts(delta.tokens);
       chunks.push_back({std::move(json), Stage::kTokens});
     }
     if (delta.finish == FinishReason::kNone) return;
@@ -110,6 +112,7 @@ Work Service::read_chat(const Body& body) const {
   read_scheduling(body, request);
   read_prediction(body, tokenizer_, std::span(&request, 1));
   options.return_token_ids = body.boolean("return_token_ids").value_or(false);
+  options.return_draft_info = body.boolean("return_draft_info").value_or(false);
   options.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
 
   if (options.logprobs) {

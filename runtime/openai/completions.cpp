@@ -18,7 +18,8 @@ struct CompletionOptions {
   std::vector<std::vector<std::int32_t>> prompts;
   bool echo = false;
   bool return_token_ids = false;
-  bool tokens_as_ids = false;  // "token_id:123" for token texts: distinct tokens may print alike
+  bool return_draft_info = false;  // of streams alone
+  bool tokens_as_ids = false;      // "token_id:123" for token texts: distinct tokens may print alike
   bool skip_special_tokens = true;
   std::optional<std::int32_t> logprobs;
   std::size_t n = 1;  // choices in the answer
@@ -46,6 +47,7 @@ CompletionOptions read_options(const Body& body, const Tokenizer& tokenizer) {
   options.prompts = read_prompts(body.require("prompt"), tokenizer, body.boolean("add_special_tokens").value_or(true));
   options.echo = body.boolean("echo").value_or(false);
   options.return_token_ids = body.boolean("return_token_ids").value_or(false);
+  options.return_draft_info = body.boolean("return_draft_info").value_or(false);
   options.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
   if (const auto n = body.integer("logprobs", 0, kMaxTopLogprobs)) options.logprobs = static_cast<std::int32_t>(*n);
   return options;
@@ -156,6 +158,7 @@ class CompletionChoice {
       json["logprobs"] = lists_->take();
     }
     if (options_.return_token_ids) json["token_ids"] = ids_of(tokens);
+    if (options_.return_draft_info) json["accepted_drafts"] = accepted_drafts(tokens);
     return json;
   }
 

@@ -22,7 +22,7 @@ struct Job {
 
   // A choice as a whole: the requests are submitted with News::kAtTheEnd.
   void take(std::size_t request, Delta&& delta) {
-    ChoiceTimes times{arrival, std::nullopt};
+    ChoiceTimes times{.arrival = arrival};
     if (observer != nullptr) observer->saw(times, delta);
     std::unique_lock lock(mutex);
     ChoiceResult& choice = result[request][static_cast<std::size_t>(delta.choice)];

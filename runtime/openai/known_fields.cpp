@@ -60,6 +60,7 @@ constexpr KnownField kKnown[] = {
     {"response_format", kGenerating},
     {"choice_logprobs", kGenerating},
     {"return_token_ids", kGenerating},
+    {"return_draft_info", kGenerating},
     {"return_tokens_as_token_ids", kGenerating},
     {"stream", kGenerating},
     {"stream_options", kGenerating},

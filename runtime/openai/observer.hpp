@@ -10,8 +10,9 @@ namespace mortise {
 
 // Of one choice: kept by who reads its deltas, for the observer.
 struct ChoiceTimes {
-  std::chrono::steady_clock::time_point arrival;                    // of its body
-  std::optional<std::chrono::steady_clock::time_point> last_token;  // none: no token has come
+  std::chrono::steady_clock::time_point arrival;  // of its body
+  // None: it has not come to that.
+  std::optional<std::chrono::steady_clock::time_point> started = {}, first_token = {}, last_token = {};
 };
 
 class AnswerObserver {

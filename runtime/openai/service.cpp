@@ -97,6 +97,9 @@ Abort Service::handle(const std::string& url, const nlohmann::json& body, std::f
   try {
     if (url == "/v1/score") return score(body, stamp, done);
     if (url == "/v1/decisions") return decide(body, stamp, done);
+    if (Body(body).boolean("return_draft_info").value_or(false)) {
+      fail("return_draft_info is for streams: which tokens were drafts depends on what else runs; set stream too");
+    }
     Work work = read(url, body);
     read_resumed_tokens(Body(body), /*resumes=*/false, work.requests);
     for (Request& request : work.requests) stamp.put_on(request);

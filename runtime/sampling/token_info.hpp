@@ -11,7 +11,9 @@ namespace mortise {
 struct TokenInfo {
   std::int32_t id = 0;
   float logprob = 0.0f;
-  std::int32_t rank = 0;                            // 1 is the most likely; 0: log probabilities were not asked for
+  std::int32_t rank = 0;  // 1 is the most likely; 0: log probabilities were not asked for
+  // It was drafted, by a proposer or in a prediction, and stood. Unlike all else here it depends on what else runs.
+  bool accepted_draft = false;
   std::vector<std::pair<std::int32_t, float>> top;  // (id, log probability), most likely first
 };
 

@@ -343,6 +343,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
   }
 
   void log(const HttpRequest& request, int status) const {
+    state_.answers.sent(status);
     spdlog::info("{} {} {:.1f} ms {}", request.path.empty() ? "(no url)" : quote(request.path), status,
                  std::chrono::duration<double, std::milli>(Clock::now() - request.arrival).count(), request.id);
   }

@@ -9,6 +9,7 @@
 
 #include "server/api_keys.hpp"
 #include "server/cors.hpp"
+#include "server/metrics.hpp"
 #include "server/options.hpp"
 #include "server/router.hpp"
 
@@ -21,6 +22,7 @@ struct ServerState {
   const ApiKeys api_keys;
   const Cors cors;
   boost::asio::thread_pool& workers;
+  HttpAnswers& answers;
   std::atomic<std::size_t> body_bytes = 0;  // of bodies in memory
   std::atomic<bool> draining = false;       // takes no more work
   std::atomic<bool> closing = false;        // each connection ends after its answer

@@ -21,9 +21,12 @@ class Families {
     family(name, help, MetricType::Gauge).metric.push_back(std::move(metric));
   }
   void counter(const char* name, const char* help, Labels labels, std::uint64_t value) {
+    counter(name, help, std::move(labels), static_cast<double>(value));
+  }
+  void counter(const char* name, const char* help, Labels labels, double value) {
     ClientMetric metric;
     metric.label = std::move(labels);
-    metric.counter.value = static_cast<double>(value);
+    metric.counter.value = value;
     family(name, help, MetricType::Counter).metric.push_back(std::move(metric));
   }
   std::vector<MetricFamily> take() { return std::move(families_); }
@@ -55,6 +58,38 @@ void add_load(Families& to, const EngineStats& stats, const Labels& of) {
   to.counter("vllm:num_preemptions_total", "Sequences that gave their KV blocks up.", of, stats.num_preemptions);
 }
 
+// What an alert asks before anything else.
+void add_health(Families& to, const ServedModel& model, bool draining, const Labels& of) {
+  using State = EngineHealth::State;
+  const State state = model.engine.health().state;
+  to.gauge("mortise_ready", "1 while the model takes requests.", of, state == State::kOk && !draining);
+  to.gauge("mortise_part_failed", "1 when a part that the model needs has failed: all requests fail.", of,
+           state == State::kFailed);
+  to.gauge("mortise_max_waiting_requests", "Requests that may wait before more are answered with 429.", of,
+           static_cast<double>(model.max_waiting));
+}
+
+void add_steps(Families& to, const EngineStats& stats, const Labels& of) {
+  to.counter("mortise_steps_total", "Steps of the engine.", of, stats.num_steps);
+  to.counter("mortise_rows_total", "Rows that steps ran.", of, stats.num_rows);
+  const auto rows = [&](const char* kind, std::uint64_t total, std::int32_t last) {
+    const Labels labels = with(of, "kind", kind);
+    to.counter("mortise_step_rows_total", "Rows that steps ran, by kind, without further paths of draft trees.", labels,
+               total);
+    to.gauge("mortise_last_step_rows", "Rows of the last step, by kind.", labels, last);
+  };
+  rows("prompt", stats.num_prompt_rows, stats.last_batch.prompt_rows);
+  rows("decode", stats.num_decode_rows, stats.last_batch.decode_rows);
+  rows("draft", stats.num_draft_rows, stats.last_batch.draft_rows);
+  to.gauge("mortise_last_step_sequences", "Sequences of the last step.", of, stats.last_batch.num_sequences);
+  to.counter("mortise_timed_steps_total", "Steps whose phases were timed: a part of all, at equal distances.", of,
+             stats.phases.num_steps);
+  for (std::size_t i = 0; i < kNumStepPhases; ++i) {
+    to.counter("mortise_step_phase_seconds_total", "Time of the timed steps, by phase.",
+               with(of, "phase", to_string(static_cast<StepPhase>(i))), static_cast<double>(stats.phases.ns[i]) * 1e-9);
+  }
+}
+
 void add_tokens(Families& to, const EngineStats& stats, const Labels& of) {
   to.counter("vllm:prompt_tokens_total", "Known tokens of sequences when they start.", of, stats.num_admitted_tokens);
   to.counter("vllm:generation_tokens_total", "Generated tokens.", of, stats.num_generated);
@@ -75,6 +110,13 @@ void add_speculation(Families& to, const SpeculationStats& stats, const Labels& 
     to.counter("mortise_draft_tokens_total", "Tokens that a proposer drafted.", named, proposer.num_draft_tokens);
     to.counter("mortise_accepted_tokens_total", "Of them, those that the model verified.", named,
                proposer.num_accepted_tokens);
+    for (std::size_t i = 0; i < proposer.drafted_at.size(); ++i) {
+      const Labels at = with(named, "position", std::to_string(i));
+      to.counter("mortise_draft_tokens_per_position_total", "Drafted tokens by position in the draft.", at,
+                 proposer.drafted_at[i]);
+      to.counter("mortise_accepted_tokens_per_position_total", "Of them, those that the model verified.", at,
+                 proposer.accepted_at[i]);
+    }
   }
   if (stats.proposers.empty()) return;
   to.counter("vllm:spec_decode_num_drafts_total", "Drafts: of a sequence and step.", of, sum.num_verified);
@@ -87,8 +129,6 @@ void add_speculation(Families& to, const SpeculationStats& stats, const Labels& 
 }
 
 void add_parts(Families& to, const ServedModel& model, const EngineStats& stats, const Labels& of) {
-  to.counter("mortise_steps_total", "Steps of the engine.", of, stats.num_steps);
-  to.counter("mortise_rows_total", "Rows that steps ran.", of, stats.num_rows);
   to.counter("mortise_rejected_plans_total", "Plans of the scheduler that broke a bound.", of,
              stats.num_rejected_plans);
   to.counter("mortise_proposer_failures_total", "Calls of proposers that failed.", of, stats.num_proposer_failures);
@@ -106,12 +146,14 @@ void add_parts(Families& to, const ServedModel& model, const EngineStats& stats,
 
 }  // namespace
 
-std::vector<MetricFamily> engine_metrics(const Models& models) {
+std::vector<MetricFamily> engine_metrics(const Models& models, bool draining) {
   Families families;
   for (const ServedModel& model : models.list()) {
     const EngineStats stats = model.engine.stats();
     const Labels of = {{"model_name", model.name}};
+    add_health(families, model, draining, of);
     add_load(families, stats, of);
+    add_steps(families, stats, of);
     add_tokens(families, stats, of);
     add_speculation(families, stats.speculation, of);
     add_parts(families, model, stats, of);

@@ -25,6 +25,8 @@ const Histogram::BucketBoundaries kBetweenTokensBuckets = {0.0005, 0.001, 0.0025
                                                            0.15,   0.2,   0.3,    0.4,   0.5,  0.75,  1.0,  2.5,   5.0};
 const Histogram::BucketBoundaries kLatencyBuckets = {0.005, 0.02, 0.1,  0.3,  0.5,  0.8,  1.0,  1.5,  2.0,   2.5,
                                                      5.0,   10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0};
+const Histogram::BucketBoundaries kTokenBuckets = {1,   2,    5,    10,   20,  50,  100, 200,
+                                                   500, 1000, 2000, 5000, 1e4, 2e4, 5e4, 1e5};
 
 }  // namespace
 
@@ -35,6 +37,16 @@ AnswerMetrics::AnswerMetrics(prometheus::Registry& registry, const std::string& 
                                 "Between two steps that made tokens of one choice.", model, kBetweenTokensBuckets)),
       latency_(histogram(registry, "vllm:e2e_request_latency_seconds",
                          "From the arrival of a body to the end of a choice.", model, kLatencyBuckets)),
+      queue_(histogram(registry, "vllm:request_queue_time_seconds",
+                       "From the arrival of a body to the first step of a choice.", model, kFirstTokenBuckets)),
+      prefill_(histogram(registry, "vllm:request_prefill_time_seconds",
+                         "From the first step of a choice to its first token.", model, kFirstTokenBuckets)),
+      decode_(histogram(registry, "vllm:request_decode_time_seconds", "From the first token of a choice to its last.",
+                        model, kLatencyBuckets)),
+      prompt_tokens_(histogram(registry, "vllm:request_prompt_tokens", "Prompt tokens of a choice that has ended.",
+                               model, kTokenBuckets)),
+      generated_tokens_(histogram(registry, "vllm:request_generation_tokens",
+                                  "Generated tokens of a choice that has ended.", model, kTokenBuckets)),
       finished_(prometheus::BuildCounter()
                     .Name("vllm:request_success_total")
                     .Help("Choices that have ended, by why: stop, length, aborted, error.")
@@ -42,23 +54,54 @@ AnswerMetrics::AnswerMetrics(prometheus::Registry& registry, const std::string& 
       model_(model) {}
 
 void AnswerMetrics::saw(ChoiceTimes& times, const Delta& delta) {
-  const auto made = [&](std::chrono::steady_clock::time_point when) {
-    if (times.last_token) {
-      between_tokens_.Observe(seconds(when - *times.last_token));
-    } else {
-      first_token_.Observe(seconds(when - times.arrival));
+  if (delta.started) times.started = delta.started;
+  if (delta.first_token) {  // a whole answer: the times between its tokens are not known
+    saw_token(times, *delta.first_token);
+    times.last_token = delta.sent;
+  } else {
+    std::size_t before = 0;
+    for (const Delta::Part& part : delta.earlier) {
+      if (part.end > before) saw_token(times, part.sent);
+      before = part.end;
     }
-    times.last_token = when;
-  };
-  std::size_t before = 0;
-  for (const Delta::Part& part : delta.earlier) {
-    if (part.end > before) made(part.sent);
-    before = part.end;
+    if (delta.tokens.size() > before) saw_token(times, delta.sent);
   }
-  if (delta.tokens.size() > before) made(delta.sent);
-  if (delta.finish == FinishReason::kNone) return;
+  if (delta.finish != FinishReason::kNone) saw_end(times, delta);
+}
+
+void AnswerMetrics::saw_token(ChoiceTimes& times, std::chrono::steady_clock::time_point made) {
+  if (times.last_token) {
+    between_tokens_.Observe(seconds(made - *times.last_token));
+  } else {
+    first_token_.Observe(seconds(made - times.arrival));
+    times.first_token = made;
+  }
+  times.last_token = made;
+}
+
+void AnswerMetrics::saw_end(const ChoiceTimes& times, const Delta& delta) {
   latency_.Observe(seconds(delta.sent - times.arrival));
+  if (times.started) queue_.Observe(seconds(*times.started - times.arrival));
+  if (times.first_token) {
+    if (times.started) prefill_.Observe(seconds(*times.first_token - *times.started));
+    decode_.Observe(seconds(*times.last_token - *times.first_token));
+  }
+  prompt_tokens_.Observe(delta.usage.prompt_tokens);
+  generated_tokens_.Observe(delta.usage.completion_tokens);
   finished_.Add({{"model_name", model_}, {"finished_reason", to_string(delta.finish)}}).Increment();
+}
+
+HttpAnswers::HttpAnswers(prometheus::Registry& registry)
+    : family_(prometheus::BuildCounter()
+                  .Name("mortise_http_answers_total")
+                  .Help("Answers by HTTP status; 499: the client went away first.")
+                  .Register(registry)) {
+  // There from the start, so that a rate sees the first one.
+  for (const int status : {200, 400, 429, 500, 503}) family_.Add({{"status", std::to_string(status)}});
+}
+
+void HttpAnswers::sent(int status) {
+  family_.Add({{"status", std::to_string(status)}}).Increment();
 }
 
 }  // namespace mortise

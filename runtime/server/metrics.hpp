@@ -6,6 +6,7 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -21,14 +22,32 @@ class AnswerMetrics : public AnswerObserver {
   void saw(ChoiceTimes& times, const Delta& delta) override;
 
  private:
+  void saw_token(ChoiceTimes& times, std::chrono::steady_clock::time_point made);
+  void saw_end(const ChoiceTimes& times, const Delta& delta);
+
   prometheus::Histogram& first_token_;
   prometheus::Histogram& between_tokens_;
   prometheus::Histogram& latency_;
+  prometheus::Histogram& queue_;
+  prometheus::Histogram& prefill_;
+  prometheus::Histogram& decode_;
+  prometheus::Histogram& prompt_tokens_;
+  prometheus::Histogram& generated_tokens_;
   prometheus::Family<prometheus::Counter>& finished_;
   const std::string model_;
 };
 
-// What the engines count, as of now.
-std::vector<prometheus::MetricFamily> engine_metrics(const Models& models);
+// Counts all answers by their HTTP status, those too that no model made. Thread-safe.
+class HttpAnswers {
+ public:
+  explicit HttpAnswers(prometheus::Registry& registry);
+  void sent(int status);
+
+ private:
+  prometheus::Family<prometheus::Counter>& family_;
+};
+
+// What the engines count, as of now. `draining`: the server takes no more requests.
+std::vector<prometheus::MetricFamily> engine_metrics(const Models& models, bool draining);
 
 }  // namespace mortise

@@ -5,14 +5,16 @@
 
 namespace mortise {
 
-void add_metrics_route(Router& router, const Models& models, const prometheus::Registry& answers) {
+void add_metrics_route(Router& router, const Models& models, const prometheus::Registry& answers,
+                       std::function<bool()> draining) {
   router.add({.method = "GET",
               .path = "/metrics",
               .access = Route::Access::kOpen,
               .cost = Route::Cost::kCheap,
-              .handle = [&models, &answers](const auto& exchange) {
+              .handle = [&models, &answers, draining = std::move(draining)](const auto& exchange) {
                 std::vector<prometheus::MetricFamily> all = answers.Collect();
-                for (prometheus::MetricFamily& family : engine_metrics(models)) all.push_back(std::move(family));
+                for (prometheus::MetricFamily& family : engine_metrics(models, draining()))
+                  all.push_back(std::move(family));
                 HttpAnswer answer;
                 answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
                 answer.body = prometheus::TextSerializer().Serialize(all);

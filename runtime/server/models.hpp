@@ -25,6 +25,7 @@ struct ServedModel {
   std::vector<ServedPart> parts;
   std::int32_t block_size = 0;      // tokens of a KV block
   nlohmann::json kv_events;         // where they are published: endpoint, replay, topic; null: nowhere
+  std::size_t max_waiting = 0;      // requests that may wait for their first step
   nlohmann::json tokenizer_config;  // tokenizer_config.json, {} when the checkpoint has none
 };
 

@@ -17,10 +17,13 @@ void add_answer_routes(Router& router, const Models& models, std::chrono::second
 void add_model_routes(Router& router, const Models& models);
 // /tokenize, /detokenize, /tokenizer_info, as vLLM has them.
 void add_token_routes(Router& router, const Models& models);
-// /metrics: what `answers` counted, and the engines' figures.
-void add_metrics_route(Router& router, const Models& models, const prometheus::Registry& answers);
+// /metrics: what `answers` counted, and the engines' figures. `draining` may be called on any thread.
+void add_metrics_route(Router& router, const Models& models, const prometheus::Registry& answers,
+                       std::function<bool()> draining);
 // /health (the process can serve), /ready (it takes requests), /version, /status (what runs, for the page).
 // `draining` may be called on any thread.
 void add_status_routes(Router& router, const Models& models, std::function<bool()> draining);
+// The page at /, for people: it chats and shows how the server is.
+void add_page_routes(Router& router);
 
 }  // namespace mortise

@@ -47,11 +47,11 @@ tcp::acceptor listen(asio::io_context& io, const std::string& host, std::uint16_
 
 }  // namespace
 
-Server::Server(ServerOptions options, Router router)
+Server::Server(ServerOptions options, Router router, HttpAnswers& answers)
     : tls_(options.tls_certificate.empty() ? std::optional<asio::ssl::context>()
                                            : load_tls(options.tls_certificate, options.tls_key)),
       workers_(num_threads(2)),
-      state_{options, std::move(router), ApiKeys(options.api_keys), Cors(options.cors_origins), workers_},
+      state_{options, std::move(router), ApiKeys(options.api_keys), Cors(options.cors_origins), workers_, answers},
       control_(asio::make_strand(io_)),
       acceptor_(listen(io_, options.host, options.port)),
       signals_(io_, SIGTERM, SIGINT) {}

@@ -23,7 +23,8 @@ namespace mortise {
 class Server {
  public:
   // Listens; connections wait until run(). Throws an Error: of the address, or of a certificate.
-  Server(ServerOptions options, Router router);
+  // `answers` outlives the server.
+  Server(ServerOptions options, Router router, HttpAnswers& answers);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -13,7 +13,7 @@ inline Delta token_delta(std::int32_t choice, std::int32_t id, int step = 0) {
   Delta delta;
   delta.request = 7;
   delta.choice = choice;
-  delta.tokens.push_back({id, -1.0f, 1, {{id, -1.0f}}});
+  delta.tokens.push_back({.id = id, .logprob = -1.0f, .rank = 1, .top = {{id, -1.0f}}});
   delta.text = static_cast<char>('a' + id % 26);
   delta.sent = std::chrono::steady_clock::time_point(std::chrono::milliseconds(step));
   return delta;

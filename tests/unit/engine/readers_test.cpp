@@ -78,7 +78,28 @@ TEST_F(Readers, AReaderOfTheEndHearsOnceOfEachChoice) {
     ASSERT_EQ(delta.tokens.size(), 20u);
     for (std::size_t i = 0; i < 20; ++i) EXPECT_EQ(delta.tokens[i].id, expected({1, 2}, 20)[i]);
     EXPECT_EQ(delta.finish, FinishReason::kLength);
+    ASSERT_TRUE(delta.started && delta.first_token);  // although no news came of the first token
+    EXPECT_LE(*delta.started, *delta.first_token);
+    EXPECT_LE(*delta.first_token, delta.sent);
   }
+}
+
+TEST_F(Readers, TheFirstNewsSaysWhenTheChoiceStarted) {
+  start();
+  std::mutex mutex;
+  std::vector<Delta> deltas;
+  const auto before = std::chrono::steady_clock::now();
+  engine->submit(greedy({1, 2}, 20), [&](Delta&& delta) {
+    const std::lock_guard lock(mutex);
+    deltas.push_back(std::move(delta));
+  });
+  ASSERT_TRUE(engine->drain(std::chrono::steady_clock::time_point::max()));
+  engine.reset();
+  ASSERT_TRUE(deltas.front().started);
+  EXPECT_GE(*deltas.front().started, before);
+  EXPECT_LE(*deltas.front().started, deltas.front().sent);
+  for (std::size_t i = 1; i < deltas.size(); ++i) EXPECT_FALSE(deltas[i].started);
+  for (const Delta& delta : deltas) EXPECT_FALSE(delta.first_token);  // the tokens' own times say it
 }
 
 TEST_F(Readers, ABlockedSinkIsNoReasonForTheEngineToWait) {

@@ -47,6 +47,19 @@ TEST(StepRows, DraftsAreRowsOfTheirSequencesRun) {
   EXPECT_EQ(runs_of(rows), (std::vector<RunText>{{7, 5, {6, 20, 21}}, {8, 3, {4, 5, 6}}}));
 }
 
+TEST(StepRows, TheCompositionCountsRowsByKind) {
+  // Of six prompt tokens: one decode with two drafts, three rows of a chunk, all six.
+  std::vector items = {scheduled(6, {20, 21}, 7), scheduled(3, {}, 8), scheduled(0, {}, 9)};
+  items[0].sequence->tokens.push_back(19);
+  items[0].num_new_tokens = 1;
+  const BatchComposition batch = composition_of(items);
+  EXPECT_EQ(batch.num_sequences, 3);
+  EXPECT_EQ(batch.prompt_rows, 9);
+  EXPECT_EQ(batch.decode_rows, 1);
+  EXPECT_EQ(batch.draft_rows, 2);
+  EXPECT_EQ(batch.num_rows(), 12);
+}
+
 TEST(StepRows, BatchExpansionMakesEachDraftARunAndLeavesPrefillAlone) {
   StepRows rows(/*batch_expansion=*/true);
   const std::vector items = {scheduled(5, {20, 21}, 7), scheduled(3, {22}, 8), scheduled(0, {}, 9)};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 
@@ -289,6 +290,54 @@ TEST_F(StreamTest, TheTokensThatAClientHasMayComeAlong) {
     }
   }
   EXPECT_EQ(have.size(), 30u);
+}
+
+// Of each token of a stream, whether it was drafted and stood.
+std::vector<bool> drafted(const std::vector<Event>& events) {
+  std::vector<bool> all;
+  for (const Event& event : events) {
+    if (event.data == "[DONE]") continue;
+    const Json chunk = Json::parse(event.data);
+    for (const Json& choice : chunk["choices"]) {
+      if (!choice.contains("accepted_drafts")) continue;
+      EXPECT_EQ(choice["accepted_drafts"].size(), choice["token_ids"].size());
+      for (const bool one : choice["accepted_drafts"]) all.push_back(one);
+    }
+  }
+  return all;
+}
+
+TEST_F(StreamTest, TellsWhichTokensWereDraftedWhenItIsAsked) {
+  for (const char* url : {kCompletions, kChat}) {
+    Json body = {{"max_tokens", 12}, {"ignore_eos", true}, {"return_token_ids", true}, {"seed", 4}, {"temperature", 1}};
+    const std::vector<Event> plain = stream(url, body);
+    EXPECT_TRUE(drafted(plain).empty());  // it depends on what else runs, so it is said to nobody who did not ask
+    Json expected = join(plain).choices[0];
+    body["return_draft_info"] = true;
+    EXPECT_EQ(drafted(stream(url, body)), std::vector<bool>(12, false));
+    // A prediction whose last token is wrong, so that the model's own comes in its place.
+    body["prediction"] = {{"type", "tokens"}, {"token_ids", expected["token_ids"]}};
+    body["prediction"]["token_ids"].erase(11);
+    body["prediction"]["token_ids"].push_back((expected["token_ids"][11].get<int>() + 1) % kVocab);
+    const std::vector<bool> flags = drafted(stream(url, body));
+    ASSERT_EQ(flags.size(), 12u);
+    EXPECT_GT(std::count(flags.begin(), flags.end(), true), 5);
+    EXPECT_FALSE(flags[11]);  // true: a token counts as the draft that it replaced
+    // Behind an event come the flags of the tokens behind it.
+    body.erase("prediction");
+    const std::vector<Event> whole = stream(url, body), rest = stream(url, body, whole.front().id);
+    const std::vector<Event> have = {whole.front()};
+    EXPECT_EQ(drafted(have).size() + drafted(rest).size(), 12u);
+  }
+}
+
+TEST_F(StreamTest, DraftInfoIsForStreams) {
+  const Json body = {{"return_draft_info", true}, {"max_tokens", 2}};
+  const char* const what = "return_draft_info is for streams: which tokens were drafts depends on what else runs";
+  EXPECT_THAT(refusal(kChat, body), HasSubstr(what));
+  EXPECT_THAT(refusal(kCompletions, body), HasSubstr(what));
+  EXPECT_EQ(refusal(kCompletions, {{"return_draft_info", false}, {"max_tokens", 2}}), "accepted");
+  EXPECT_THAT(refused(kChat, {{"return_draft_info", 1}}), HasSubstr("return_draft_info: expected"));
 }
 
 TEST_F(StreamTest, ResumeTokensWithoutAStreamToResumeAreRefused) {

@@ -1,0 +1,15 @@
+// runtime/server/page_files.hpp: the files of runtime/server/page/, which the program carries.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace mortise {
+
+struct PageFile {
+  std::string_view name, content;
+};
+
+std::span<const PageFile> page_files();
+
+}  // namespace mortise

@@ -1,0 +1,66 @@
+"""A connection that breaks, between a client and a server."""
+import contextlib
+import socket
+import threading
+
+
+class CuttingProxy:
+    """Passes bytes on between a browser and the server at `target`. With `cut_after`, it cuts one stream behind so many
+    bytes; with `hold_after`, one stream comes no further than that until its server ends."""
+
+    def __init__(self, port):
+        self.target = port
+        self.cut_after = self.hold_after = None
+        self.num_cuts = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:  # it is being started anew
+                client.close()
+                continue
+            for way in [(client, server, lambda part: part), (server, client, self.limits())]:
+                threading.Thread(target=self.pump, args=way, daemon=True).start()
+
+    def pump(self, source, sink, limit):
+        with contextlib.suppress(OSError):
+            while part := source.recv(4096):
+                part = limit(part)
+                if part is None:
+                    break
+                sink.sendall(part)
+        for end in (source, sink):  # not closed: the other direction's thread may be waiting for it
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def limits(self):
+        """What of each part of one connection's answers passes; None: the connection is cut."""
+        streamed, held = 0, False
+
+        def limit(part):
+            nonlocal streamed, held
+            if held:
+                return b""
+            if streamed or b"text/event-stream" in part:
+                streamed += len(part)
+            if self.cut_after is not None and streamed > self.cut_after:
+                self.cut_after = None
+                self.num_cuts += 1
+                return None
+            if self.hold_after is not None and streamed > self.hold_after:
+                self.hold_after = None
+                held = True
+            return part
+
+        return limit
+
+    def close(self):
+        self.listener.close()
