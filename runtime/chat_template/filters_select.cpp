@@ -42,6 +42,7 @@ const std::string& name_in(const Arguments& arguments, std::size_t at, std::stri
 
 Value map(Runtime& runtime, const Value& value, Arguments& arguments) {
   std::vector<Value> results;
+  if (!value.truth()) return runtime.make().generator({});  // none too, unlike in a loop
   if (arguments.positional.empty()) {
     const Parameters of(arguments, "map", {"attribute", "default"});
     const Value path = of.at(0);
@@ -77,6 +78,7 @@ Value select(Runtime& runtime, const Value& value, Arguments& arguments) {
     if (test == nullptr) fail("the test {} is not supported", quote(name));
   }
   std::vector<Value> kept;
+  if (!value.truth()) return runtime.make().generator({});
   for (const Value& item : runtime.items_of(value)) {
     const Value tested = attribute_path(runtime, item, path);
     Arguments rest = rest_of(arguments, at + 1);

@@ -10,6 +10,11 @@ Value as_text(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.make().text(runtime.text_of(value));
 }
 
+Value safe(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters none(arguments, "safe", {});
+  return runtime.make().markup(runtime.text_of(value));
+}
+
 template <Case wanted>
 Value cased(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters none(arguments, "this filter", {});
@@ -124,7 +129,7 @@ Value tojson(Runtime& runtime, const Value& value, Arguments& arguments) {
 }
 
 constexpr NamedFilter kFilters[] = {{"string", as_text},
-                                    {"safe", as_text},  // nothing is escaped for HTML
+                                    {"safe", safe},
                                     {"upper", cased<Case::kUpper>},
                                     {"lower", cased<Case::kLower>},
                                     {"capitalize", cased<Case::kCapitalized>},

@@ -97,6 +97,32 @@ Value repeated(Runtime& runtime, const Value& value, std::int64_t times) {
   return runtime.make().text(std::move(text));
 }
 
+MarkedText escaped(const Value& value) {
+  const MarkedText& text = *value.text();
+  if (value.object<String>()->is_markup) return text;
+  MarkedText out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text.bytes()[at];
+    const std::string_view name = c == '&'    ? "&amp;"
+                                  : c == '<'  ? "&lt;"
+                                  : c == '>'  ? "&gt;"
+                                  : c == '"'  ? "&#34;"
+                                  : c == '\'' ? "&#39;"
+                                              : "";
+    name.empty() ? out.append(text, at, at + 1) : out.append(name, text.source_at(at));
+  }
+  return out;
+}
+
+// Of texts; where one of them is markup, the other becomes it.
+Value concatenated(Runtime& runtime, const Value& a, const Value& b) {
+  const bool is_markup = a.object<String>()->is_markup || b.object<String>()->is_markup;
+  if (is_markup) runtime.budget().read(16 * (a.text()->size() + b.text()->size()));
+  MarkedText sum = is_markup ? escaped(a) : *a.text();
+  sum.append(is_markup ? escaped(b) : *b.text());
+  return is_markup ? runtime.make().markup(std::move(sum)) : runtime.make().text(std::move(sum));
+}
+
 bool is_repeatable(const Value& value) {
   const Sequence* list = value.object<Sequence>();
   return value.text() != nullptr || (list != nullptr && list->shape <= Sequence::Shape::kTuple);
@@ -115,11 +141,7 @@ Value Runtime::binary(Operator op, const Value& a, const Value& b) {
   }
   if (const auto* missing = b.get_if<Undefined>()) fail("{}", *missing->why);
   if (op == Operator::kAdd) {
-    if (a.text() != nullptr && b.text() != nullptr) {
-      MarkedText sum = *a.text();
-      sum.append(*b.text());
-      return make().text(std::move(sum));
-    }
+    if (a.text() != nullptr && b.text() != nullptr) return concatenated(*this, a, b);
     const Sequence *list_a = a.object<Sequence>(), *list_b = b.object<Sequence>();
     if (list_a && list_b && list_a->shape == list_b->shape && list_a->shape <= Sequence::Shape::kTuple) {
       std::vector<Value> items = list_a->items;

@@ -149,6 +149,7 @@ void Namespace::set(std::string_view name, Value value) {
 std::string hash_key(const Value& key) {
   if (const MarkedText* text = key.text()) return "s" + text->bytes();
   if (key.is_none()) return "n";
+  if (key.is_undefined()) return "u";
   if (const auto value = key.integer()) return "i" + std::to_string(*value);
   if (const auto* value = key.get_if<double>()) {
     // 1.0 and 1 are one key.

@@ -46,10 +46,12 @@ class Counted {
 };
 
 struct String : Counted {
-  String(Budget* budget, MarkedText of)
+  String(Budget* budget, MarkedText of, bool is_markup = false)
       : Counted(budget, sizeof(MarkedText) + of.size() + of.runs().size() * sizeof(MarkedText::Run)),
-        text(std::move(of)) {}
+        text(std::move(of)),
+        is_markup(is_markup) {}
   const MarkedText text;
+  const bool is_markup;  // came through `safe`: what is added to it is escaped for HTML, in Jinja too
 };
 
 // Prints as nothing; whoever asks more of it gets `why` as an error.
@@ -167,6 +169,7 @@ class Maker {
  public:
   explicit Maker(Budget* budget) : budget_(budget) {}
   Value text(MarkedText text) const { return std::make_shared<String>(budget_, std::move(text)); }
+  Value markup(MarkedText text) const { return std::make_shared<String>(budget_, std::move(text), true); }
   Value text(std::string_view text, Source source = Source::kTemplate) const {
     return this->text(MarkedText(text, source));
   }
