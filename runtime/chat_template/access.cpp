@@ -31,8 +31,8 @@ Value loop_attribute(Runtime& runtime, const Value& self, std::string_view name)
   if (name == "first") return loop.index == 0;
   if (name == "last") return loop.index + 1 == size;
   if (name == "length") return number(size);
-  if (name == "depth") return number(loop.nesting);
-  if (name == "depth0") return number(loop.nesting - 1);
+  if (name == "depth") return number(1);  // it counts the recursion of recursive loops, which are not served
+  if (name == "depth0") return number(0);
   if (name == "previtem") return loop.index == 0 ? undefined("there is no previous item") : loop.items[loop.index - 1];
   if (name == "nextitem") {
     return loop.index + 1 == size ? undefined("there is no next item") : loop.items[loop.index + 1];

@@ -107,6 +107,30 @@ bool ChatTemplate::shows_content(const Json& content) const {
   }
 }
 
+Json with_text_contents(const Json& messages) {
+  Json fitted = messages;
+  for (Json& message : fitted) {
+    if (!message.contains("content") || !message["content"].is_array()) continue;
+    std::string text;
+    for (const Json& part : message["content"]) {
+      if (part.contains("text") && part["text"].is_string()) text += part["text"].get<std::string>();
+    }
+    message["content"] = text;
+  }
+  return fitted;
+}
+
+Json ChatTemplate::fitted(const Json& messages) const {
+  if (!takes_parts_) return with_text_contents(messages);
+  if (!needs_parts_) return messages;
+  Json fitted = messages;
+  for (Json& message : fitted) {
+    if (!message.contains("content") || !message["content"].is_string()) continue;
+    message["content"] = Json::array({{{"type", "text"}, {"text", message["content"]}}});
+  }
+  return fitted;
+}
+
 SegmentedText ChatTemplate::render(const ChatInput& input) const {
   const ChatTemplateOptions& options = compiled_->options;
   Json messages = input.messages;

@@ -50,10 +50,9 @@ class ChatTemplate {
   // than the limits allow.
   SegmentedText render(const ChatInput& input) const;
 
-  // Whether a content may be a list of parts, {"type": "text", "text": ...}: otherwise join their texts. And whether it
-  // must be. Found out by rendering a message.
-  bool takes_parts() const { return takes_parts_; }
-  bool needs_parts() const { return needs_parts_; }
+  // The messages with contents of the form that the template reads: a text, or a list of parts, {"type": "text",
+  // "text": ...}. Which forms it reads, compile() finds out by rendering a message in each.
+  nlohmann::ordered_json fitted(const nlohmann::ordered_json& messages) const;
 
  private:
   struct Compiled;
@@ -63,5 +62,8 @@ class ChatTemplate {
   std::unique_ptr<const Compiled> compiled_;
   bool takes_parts_ = false, needs_parts_ = false;
 };
+
+// The messages with each list of parts as one text: the texts of the parts, one behind the other.
+nlohmann::ordered_json with_text_contents(const nlohmann::ordered_json& messages);
 
 }  // namespace mortise

@@ -168,14 +168,12 @@ Interpreter::Flow Interpreter::run_for(const Statement& statement) {
     return run(statement.otherwise);
   }
   const auto loop = std::make_shared<Loop>(&runtime_.budget(), items);
-  loop->nesting = ++num_loops_;
   for (; loop->index < items.size(); ++loop->index) {
     const Inner inner(*this);
     if (loop_name_ != UINT32_MAX) scope_->set(loop_name_, loop);
     assign(*statement.target, items[loop->index]);
     if (run(statement.body) == Flow::kBreak) break;
   }
-  --num_loops_;
   return Flow::kOn;
 }
 
@@ -218,11 +216,9 @@ Value Interpreter::make_macro(const MacroDefinition& macro) {
 Value Interpreter::call_macro(const MacroDefinition& macro, const std::shared_ptr<Scope>& defined_in,
                               Arguments& arguments) {
   const int line = line_;
-  const std::size_t num_loops = std::exchange(num_loops_, 0);
   const Inner inner(*this, defined_in);
   bind(macro, arguments);
   MarkedText text = captured(macro.body);
-  num_loops_ = num_loops;
   line_ = line;
   return runtime_.make().text(std::move(text));
 }

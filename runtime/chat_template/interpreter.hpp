@@ -72,7 +72,6 @@ class Interpreter {
   MarkedText text_;
   Growth growth_;
   NameId loop_name_ = UINT32_MAX, caller_name_ = UINT32_MAX, varargs_name_ = UINT32_MAX, kwargs_name_ = UINT32_MAX;
-  std::size_t num_loops_ = 0;  // around the statement that runs
   int line_ = 1;
 };
 

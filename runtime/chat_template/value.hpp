@@ -160,8 +160,7 @@ struct Loop : Counted {
   Loop(Budget* budget, const std::vector<Value>& items) : Counted(budget, sizeof(Loop)), items(items) {}
   const std::vector<Value>& items;  // of the loop that runs
   std::size_t index = 0;
-  std::size_t nesting = 1;            // loops around it, and itself
-  std::vector<Value> last_changed;    // of loop.changed()
+  std::vector<Value> last_changed;  // of loop.changed()
 };
 
 // Makes values that `budget` pays for; null: nobody.

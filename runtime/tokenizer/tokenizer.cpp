@@ -50,6 +50,10 @@ std::vector<std::int32_t> Tokenizer::encode(const SegmentedText& segments, bool 
   return parts_->encode(text, special, add_special_tokens);
 }
 
+bool Tokenizer::spells_special_token(std::string_view text) const {
+  return !parts_->added_tokens.cuts_within_special(text).empty();
+}
+
 std::vector<std::int32_t> Tokenizer::Parts::encode(std::string_view text, const TextRanges& special,
                                                    bool add_special_tokens) const {
   const tokenizer::TimeLimit time(text.size());

@@ -44,6 +44,9 @@ class Tokenizer {
   // token is spelled out in the other parts, the ids are those of the whole text.
   std::vector<std::int32_t> encode(const SegmentedText& segments, bool add_special_tokens) const;
 
+  // Whether a special token is spelled out somewhere in the text.
+  bool spells_special_token(std::string_view text) const;
+
   // Always valid UTF-8. Ids that are no tokens are left out.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const;
 

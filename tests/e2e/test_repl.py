@@ -144,7 +144,7 @@ def test_a_chat_keeps_its_dialogue_until_it_is_cleared(talk, tmp_path):
 
 def test_chat_needs_a_template(talk, pipeline):
     process = talk(f"/chat\n{GREEDY}Once\n", pipeline(), code=1)
-    assert "mortise: line 1: the pipeline script has no function chat_template(messages)" in process.stderr
+    assert "mortise: line 1: the checkpoint has no chat template; define a function" in process.stderr
     assert process.stdout.strip()  # not a chat: the line is a prompt
 
 
