@@ -7,7 +7,7 @@
 namespace mortise::jinja {
 namespace {
 
-constexpr std::string_view kChanging[] = {"append", "clear",  "extend",     "insert", "pop",    "popitem",
+constexpr std::string_view kChanging[] = {"append", "clear",   "extend",     "insert", "pop",   "popitem",
                                           "remove", "reverse", "setdefault", "sort",   "update"};
 
 bool changes(const Value& value, std::string_view name) {

@@ -19,8 +19,8 @@ namespace mortise {
 // What a template sees, all of it from a caller. Objects keep the order of their keys.
 struct ChatInput {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
-  nlohmann::ordered_json tools;                                           // null: none
-  nlohmann::ordered_json variables = nlohmann::ordered_json::object();    // by name, such as {"enable_thinking": false}
+  nlohmann::ordered_json tools;                                         // null: none
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();  // by name, such as {"enable_thinking": false}
   bool add_generation_prompt = true;
   // The text ends within the last message, whose content the model goes on with.
   bool continue_final_message = false;

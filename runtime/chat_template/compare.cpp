@@ -27,7 +27,7 @@ bool equal(const Value& a, const Value& b, Budget& budget) {
   const auto whole_a = a.integer(), whole_b = b.integer();
   if (whole_a && whole_b) return *whole_a == *whole_b;
   if (a.is_number() && b.is_number()) return *a.number() == *b.number();
-  if (const MarkedText *text_a = a.text(), *text_b = b.text(); text_a && text_b) {
+  if (const MarkedText* text_a = a.text(), *text_b = b.text(); text_a && text_b) {
     if (text_a->size() != text_b->size()) return false;
     budget.read(text_a->size());
     return text_a->bytes() == text_b->bytes();
@@ -49,7 +49,7 @@ bool less(const Value& a, const Value& b, Budget& budget) {
   const auto whole_a = a.integer(), whole_b = b.integer();
   if (whole_a && whole_b) return *whole_a < *whole_b;
   if (a.is_number() && b.is_number()) return *a.number() < *b.number();
-  if (const MarkedText *text_a = a.text(), *text_b = b.text(); text_a && text_b) {
+  if (const MarkedText* text_a = a.text(), *text_b = b.text(); text_a && text_b) {
     budget.read(std::min(text_a->size(), text_b->size()));
     return text_a->bytes() < text_b->bytes();  // UTF-8 has the order of its code points
   }

@@ -19,10 +19,10 @@ const Maker kConstants(nullptr);
 
 Operator operator_of(std::string_view sign) {
   static constexpr std::pair<std::string_view, Operator> kSigns[] = {
-      {"+", Operator::kAdd},         {"-", Operator::kSubtract},  {"*", Operator::kMultiply},
-      {"/", Operator::kDivide},      {"//", Operator::kFloorDivide}, {"%", Operator::kModulo},
-      {"**", Operator::kPower},      {"==", Operator::kEqual},    {"!=", Operator::kNotEqual},
-      {"<", Operator::kLess},        {"<=", Operator::kLessEqual}, {">", Operator::kGreater},
+      {"+", Operator::kAdd},          {"-", Operator::kSubtract},     {"*", Operator::kMultiply},
+      {"/", Operator::kDivide},       {"//", Operator::kFloorDivide}, {"%", Operator::kModulo},
+      {"**", Operator::kPower},       {"==", Operator::kEqual},       {"!=", Operator::kNotEqual},
+      {"<", Operator::kLess},         {"<=", Operator::kLessEqual},   {">", Operator::kGreater},
       {">=", Operator::kGreaterEqual}};
   return std::ranges::find(kSigns, sign, &std::pair<std::string_view, Operator>::first)->second;
 }

@@ -1,5 +1,5 @@
-// runtime/chat_template/expression_parser.hpp: what stands between {{ and }}, and within tags. Jinja's grammar, one function
-// for each level of precedence.
+// runtime/chat_template/expression_parser.hpp: what stands between {{ and }}, and within tags. Jinja's grammar, one
+// function for each level of precedence.
 #pragma once
 
 #include <string>

@@ -146,11 +146,10 @@ Value batch(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.make().generator(std::move(rows));
 }
 
-constexpr NamedFilter kFilters[] = {{"length", length},     {"count", length},         {"list", list},
-                                    {"items", items},       {"first", first},          {"last", last},
-                                    {"reverse", reverse},   {"join", join_filter},     {"sort", sort},
-                                    {"dictsort", dictsort}, {"min", extreme<false>},   {"max", extreme<true>},
-                                    {"unique", unique},     {"batch", batch}};
+constexpr NamedFilter kFilters[] = {
+    {"length", length},      {"count", length},      {"list", list},        {"items", items}, {"first", first},
+    {"last", last},          {"reverse", reverse},   {"join", join_filter}, {"sort", sort},   {"dictsort", dictsort},
+    {"min", extreme<false>}, {"max", extreme<true>}, {"unique", unique},    {"batch", batch}};
 
 }  // namespace
 

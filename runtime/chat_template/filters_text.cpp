@@ -41,8 +41,9 @@ Value title(Runtime& runtime, const Value& value, Arguments& arguments) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t start = at;
     const std::int32_t character = next_character(text.bytes(), at);
-    const bool separates = is_space(character) || (character < 0x80 && std::string_view("-({[<").find(
-                                                       static_cast<char>(character)) != std::string_view::npos);
+    const bool separates =
+        is_space(character) ||
+        (character < 0x80 && std::string_view("-({[<").find(static_cast<char>(character)) != std::string_view::npos);
     if (!separates) continue;
     flush(start);
     out.append(text, start, at);
@@ -106,8 +107,8 @@ Value format(Runtime& runtime, const Value& value, Arguments& arguments) {
   for (const auto& [name, of] : arguments.named) named.emplace_back(runtime.make().text(name), of);
   const bool has_names = !named.empty();
   const Value dict = runtime.make().dict(std::move(named));
-  return runtime.make().text(format_percent(runtime.text_of(value), arguments.positional,
-                                            has_names ? dict.object<Dict>() : nullptr, runtime));
+  return runtime.make().text(
+      format_percent(runtime.text_of(value), arguments.positional, has_names ? dict.object<Dict>() : nullptr, runtime));
 }
 
 Value tojson(Runtime& runtime, const Value& value, Arguments& arguments) {

@@ -85,7 +85,8 @@ std::string grouped_by_thousands(const std::string& digits) {
 // Without a sign.
 std::string number_digits(const Value& value, const Specification& of) {
   const auto whole = value.integer();
-  const auto magnitude = whole ? (*whole < 0 ? 0 - static_cast<std::uint64_t>(*whole) : static_cast<std::uint64_t>(*whole)) : 0;
+  const auto magnitude =
+      whole ? (*whole < 0 ? 0 - static_cast<std::uint64_t>(*whole) : static_cast<std::uint64_t>(*whole)) : 0;
   switch (of.type) {
     case 'd':
     case 'x':

@@ -99,10 +99,13 @@ Value strftime_now(Runtime& runtime, Arguments& arguments) {
 }
 
 using Function = Value (*)(Runtime&, Arguments&);
-constexpr std::pair<std::string_view, Function> kFunctions[] = {
-    {"range", range},   {"dict", dict},     {"namespace", make_namespace},
-    {"joiner", joiner}, {"cycler", cycler}, {"raise_exception", raise_exception},
-    {"strftime_now", strftime_now}};
+constexpr std::pair<std::string_view, Function> kFunctions[] = {{"range", range},
+                                                                {"dict", dict},
+                                                                {"namespace", make_namespace},
+                                                                {"joiner", joiner},
+                                                                {"cycler", cycler},
+                                                                {"raise_exception", raise_exception},
+                                                                {"strftime_now", strftime_now}};
 
 const std::pair<std::string_view, Function>* find(std::string_view name) {
   const auto at = std::ranges::find(kFunctions, name, &std::pair<std::string_view, Function>::first);

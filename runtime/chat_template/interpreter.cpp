@@ -207,10 +207,10 @@ Value Interpreter::make_macro(const MacroDefinition& macro) {
     runtime_.budget().take(kKeptScopeBytes);
     kept_.push_back(scope_);
   }
-  return runtime_.make().callable(
-      macro.text, [this, &macro, scope = std::weak_ptr(scope_)](Runtime&, Arguments& arguments) {
-        return call_macro(macro, scope.lock(), arguments);
-      });
+  return runtime_.make().callable(macro.text,
+                                  [this, &macro, scope = std::weak_ptr(scope_)](Runtime&, Arguments& arguments) {
+                                    return call_macro(macro, scope.lock(), arguments);
+                                  });
 }
 
 Value Interpreter::call_macro(const MacroDefinition& macro, const std::shared_ptr<Scope>& defined_in,
@@ -249,7 +249,8 @@ void Interpreter::bind(const MacroDefinition& macro, Arguments& arguments) {
     if (caller != arguments.named.end()) arguments.named.erase(caller);
   }
   if (macro.uses_varargs && given.size() > num_named) {
-    scope_->set(varargs_name_, runtime_.make().tuple({given.begin() + static_cast<std::ptrdiff_t>(num_named), given.end()}));
+    scope_->set(varargs_name_,
+                runtime_.make().tuple({given.begin() + static_cast<std::ptrdiff_t>(num_named), given.end()}));
   } else if (macro.uses_varargs) {
     scope_->set(varargs_name_, runtime_.make().tuple({}));
   }

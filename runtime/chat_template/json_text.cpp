@@ -91,8 +91,8 @@ class JsonWriter {
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t begin = at;
       const std::int32_t character = next_character(text.bytes(), at);
-      const bool escaped = character < 0x20 || character == '"' || character == '\\' ||
-                           (format_.ensure_ascii && character >= 0x7F);
+      const bool escaped =
+          character < 0x20 || character == '"' || character == '\\' || (format_.ensure_ascii && character >= 0x7F);
       if (!escaped) continue;
       out_.append(text, plain, begin);
       plain = at;

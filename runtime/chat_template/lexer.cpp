@@ -214,9 +214,9 @@ class Lexer {
 
   // Digits may be grouped: 1_000.
   std::size_t digits_end(std::size_t at) const {
-    while (at < text_.size() && (is_digit_byte(static_cast<unsigned char>(text_[at])) ||
-                                 (text_[at] == '_' && at + 1 < text_.size() &&
-                                  is_digit_byte(static_cast<unsigned char>(text_[at + 1]))))) {
+    while (at < text_.size() &&
+           (is_digit_byte(static_cast<unsigned char>(text_[at])) ||
+            (text_[at] == '_' && at + 1 < text_.size() && is_digit_byte(static_cast<unsigned char>(text_[at + 1]))))) {
       ++at;
     }
     return at;

@@ -10,7 +10,19 @@
 namespace mortise::jinja {
 
 struct Token {
-  enum class Kind { kData, kOutputBegin, kOutputEnd, kTagBegin, kTagEnd, kName, kString, kInteger, kFloat, kSign, kEnd };
+  enum class Kind {
+    kData,
+    kOutputBegin,
+    kOutputEnd,
+    kTagBegin,
+    kTagEnd,
+    kName,
+    kString,
+    kInteger,
+    kFloat,
+    kSign,
+    kEnd
+  };
   Kind kind;
   std::string text;  // of a string: what it stands for
   int line;          // from 1

@@ -56,10 +56,9 @@ Value count(Runtime& runtime, const Value& self, Arguments& arguments) {
 const Table kDictMethods = {{"items", items}, {"keys", keys}, {"values", values}, {"get", get}, {"copy", copy}};
 const Table kListMethods = {{"index", index}, {"count", count}, {"copy", copy}};
 
-constexpr std::string_view kUnsupported[] = {
-    "casefold",   "center",   "encode",       "expandtabs", "format_map",   "fromkeys", "isascii",
-    "isdecimal",  "isidentifier", "isnumeric", "isprintable", "istitle",     "maketrans", "swapcase",
-    "translate"};
+constexpr std::string_view kUnsupported[] = {"casefold",    "center",  "encode",    "expandtabs",   "format_map",
+                                             "fromkeys",    "isascii", "isdecimal", "isidentifier", "isnumeric",
+                                             "isprintable", "istitle", "maketrans", "swapcase",     "translate"};
 
 }  // namespace
 

@@ -11,7 +11,6 @@ namespace {
 
 class NameCheck {
  public:
-
   void run(Block& body) {
     visit(body);
     for (const Expression* callee : called_) {

@@ -85,8 +85,9 @@ Value repeated(Runtime& runtime, const Value& value, std::int64_t times) {
   const Sequence* list = value.object<Sequence>();
   const std::size_t size = list != nullptr ? list->items.size() * sizeof(Value) : value.text()->size();
   // Paid for before it is made.
-  const Counted room(&runtime.budget(), times <= 0 || size == 0 ? 0 : static_cast<std::size_t>(std::min<std::int64_t>(
-                                                                     times, INT32_MAX)) * size);
+  const Counted room(
+      &runtime.budget(),
+      times <= 0 || size == 0 ? 0 : static_cast<std::size_t>(std::min<std::int64_t>(times, INT32_MAX)) * size);
   if (list != nullptr) {
     std::vector<Value> items;
     for (; times > 0 && size > 0; --times) items.insert(items.end(), list->items.begin(), list->items.end());
@@ -136,8 +137,8 @@ Value Runtime::binary(Operator op, const Value& a, const Value& b) {
   if (op == Operator::kModulo && a.text() != nullptr) {
     const Sequence* tuple = b.object<Sequence>();
     const bool several = tuple != nullptr && tuple->shape == Sequence::Shape::kTuple;
-    return make().text(format_percent(*a.text(), several ? tuple->items : std::vector<Value>{b}, b.object<Dict>(),
-                                      *this));
+    return make().text(
+        format_percent(*a.text(), several ? tuple->items : std::vector<Value>{b}, b.object<Dict>(), *this));
   }
   if (const auto* missing = b.get_if<Undefined>()) fail("{}", *missing->why);
   if (op == Operator::kAdd) {

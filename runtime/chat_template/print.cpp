@@ -132,7 +132,8 @@ class Printer {
 
 }  // namespace
 
-// The shortest digits that read back as `value`; an exponent for what is smaller than 0.0001 or has more than 16 digits.
+// The shortest digits that read back as `value`; an exponent for what is smaller than 0.0001 or has more than 16
+// digits.
 std::string float_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";

@@ -1,5 +1,5 @@
-// runtime/chat_template/runtime.hpp: what operators, filters, tests, methods and functions work with, and the operations that
-// several of them share.
+// runtime/chat_template/runtime.hpp: what operators, filters, tests, methods and functions work with, and the
+// operations that several of them share.
 #pragma once
 
 #include <ctime>

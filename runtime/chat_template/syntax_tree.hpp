@@ -18,28 +18,59 @@ using Filter = Value (*)(Runtime&, const Value&, Arguments&);
 using Test = bool (*)(Runtime&, const Value&, Arguments&);
 
 enum class Operator {
-  kAdd, kSubtract, kMultiply, kDivide, kFloorDivide, kModulo, kPower,
-  kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIn, kNotIn,
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kFloorDivide,
+  kModulo,
+  kPower,
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kIn,
+  kNotIn,
 };
 
 struct Expression {
   enum class Kind {
-    kConstant, kName, kAttribute, kItem, kSlice, kCall, kFilter, kTest, kNegate, kPlus, kNot, kAnd, kOr, kBinary, kConcat,
-    kCompare, kConditional, kList, kTuple, kDict,
+    kConstant,
+    kName,
+    kAttribute,
+    kItem,
+    kSlice,
+    kCall,
+    kFilter,
+    kTest,
+    kNegate,
+    kPlus,
+    kNot,
+    kAnd,
+    kOr,
+    kBinary,
+    kConcat,
+    kCompare,
+    kConditional,
+    kList,
+    kTuple,
+    kDict,
   };
   using Pointer = std::unique_ptr<Expression>;
 
   Kind kind;
   int line;
   std::size_t depth = 1;
-  // kItem: value, key. kSlice: value, begin, end, step, each but the first may be null. kCall: callee, arguments. kFilter
-  // and kTest: value, arguments; a filter block has null for its value. kConditional: then, condition, else or null.
-  // kDict: key, value, key, value ...
+  // kItem: value, key. kSlice: value, begin, end, step, each but the first may be null. kCall: callee, arguments.
+  // kFilter and kTest: value, arguments; a filter block has null for its value. kConditional: then, condition, else or
+  // null. kDict: key, value, key, value ...
   std::vector<Pointer> operands = {};
   Value constant = {};
   std::string text = {};  // the name of a variable, attribute, filter or test
   NameId name = 0;
-  std::vector<Operator> operators = {};                     // one of kBinary; of kCompare one before each further operand
+  std::vector<Operator> operators = {};  // one of kBinary; of kCompare one before each further operand
   std::vector<std::pair<std::string, Pointer>> named = {};  // arguments
   Filter filter = nullptr;
   Test test = nullptr;
@@ -69,7 +100,20 @@ struct Branch {
 };
 
 struct Statement {
-  enum class Kind { kData, kOutput, kIf, kFor, kSet, kSetBlock, kMacro, kCallBlock, kFilterBlock, kScope, kBreak, kContinue };
+  enum class Kind {
+    kData,
+    kOutput,
+    kIf,
+    kFor,
+    kSet,
+    kSetBlock,
+    kMacro,
+    kCallBlock,
+    kFilterBlock,
+    kScope,
+    kBreak,
+    kContinue
+  };
 
   Kind kind;
   int line;

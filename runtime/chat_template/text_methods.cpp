@@ -63,8 +63,8 @@ Value split(Runtime& runtime, const Value& self, Arguments& arguments) {
   std::vector<Value> parts;
   std::size_t done = 0;
   for (; most != 0; --most) {
-    const void* found = memmem(whole.bytes().data() + done, whole.size() - done, separator->bytes().data(),
-                               separator->size());
+    const void* found =
+        memmem(whole.bytes().data() + done, whole.size() - done, separator->bytes().data(), separator->size());
     if (found == nullptr) break;
     const auto at = static_cast<std::size_t>(static_cast<const char*>(found) - whole.bytes().data());
     parts.push_back(runtime.make().text(whole.substr(done, at)));
@@ -177,7 +177,8 @@ Value counted(Runtime& runtime, const Value& self, Arguments& arguments) {
 Value joined(Runtime& runtime, const Value& self, Arguments& arguments) {
   const std::vector<Value> items = runtime.items_of(Parameters(arguments, "join", {"items"}).at(0));
   for (const Value& item : items) {
-    if (item.text() == nullptr) fail("join(): an item is a {}; expected texts (the filter takes any)", item.type_name());
+    if (item.text() == nullptr)
+      fail("join(): an item is a {}; expected texts (the filter takes any)", item.type_name());
   }
   return runtime.make().text(join(items, text(self), runtime));
 }
@@ -230,40 +231,39 @@ bool is_letter_or_digit(std::int32_t character) {
 }  // namespace
 
 Method find_text_method(std::string_view name) {
-  static const std::unordered_map<std::string_view, Method> kMethods = {
-      {"strip", stripped<true, true>},
-      {"lstrip", stripped<true, false>},
-      {"rstrip", stripped<false, true>},
-      {"split", split},
-      {"rsplit", rsplit},
-      {"partition", partition<false>},
-      {"rpartition", partition<true>},
-      {"splitlines", splitlines},
-      {"startswith", has_affix<true>},
-      {"endswith", has_affix<false>},
-      {"removeprefix", without_affix<true>},
-      {"removesuffix", without_affix<false>},
-      {"replace", replaced},
-      {"find", position<false, false>},
-      {"rfind", position<true, false>},
-      {"index", position<false, true>},
-      {"rindex", position<true, true>},
-      {"count", counted},
-      {"join", joined},
-      {"format", formatted},
-      {"upper", cased<Case::kUpper>},
-      {"lower", cased<Case::kLower>},
-      {"title", cased<Case::kTitle>},
-      {"capitalize", cased<Case::kCapitalized>},
-      {"isspace", consists_of<is_space>},
-      {"isdigit", consists_of<is_digit>},
-      {"isalpha", consists_of<is_alphabetic>},
-      {"isalnum", consists_of<is_letter_or_digit>},
-      {"islower", is_all<Case::kLower>},
-      {"isupper", is_all<Case::kUpper>},
-      {"ljust", padded<false, false>},
-      {"rjust", padded<true, false>},
-      {"zfill", padded<true, true>}};
+  static const std::unordered_map<std::string_view, Method> kMethods = {{"strip", stripped<true, true>},
+                                                                        {"lstrip", stripped<true, false>},
+                                                                        {"rstrip", stripped<false, true>},
+                                                                        {"split", split},
+                                                                        {"rsplit", rsplit},
+                                                                        {"partition", partition<false>},
+                                                                        {"rpartition", partition<true>},
+                                                                        {"splitlines", splitlines},
+                                                                        {"startswith", has_affix<true>},
+                                                                        {"endswith", has_affix<false>},
+                                                                        {"removeprefix", without_affix<true>},
+                                                                        {"removesuffix", without_affix<false>},
+                                                                        {"replace", replaced},
+                                                                        {"find", position<false, false>},
+                                                                        {"rfind", position<true, false>},
+                                                                        {"index", position<false, true>},
+                                                                        {"rindex", position<true, true>},
+                                                                        {"count", counted},
+                                                                        {"join", joined},
+                                                                        {"format", formatted},
+                                                                        {"upper", cased<Case::kUpper>},
+                                                                        {"lower", cased<Case::kLower>},
+                                                                        {"title", cased<Case::kTitle>},
+                                                                        {"capitalize", cased<Case::kCapitalized>},
+                                                                        {"isspace", consists_of<is_space>},
+                                                                        {"isdigit", consists_of<is_digit>},
+                                                                        {"isalpha", consists_of<is_alphabetic>},
+                                                                        {"isalnum", consists_of<is_letter_or_digit>},
+                                                                        {"islower", is_all<Case::kLower>},
+                                                                        {"isupper", is_all<Case::kUpper>},
+                                                                        {"ljust", padded<false, false>},
+                                                                        {"rjust", padded<true, false>},
+                                                                        {"zfill", padded<true, true>}};
   const auto at = kMethods.find(name);
   return at == kMethods.end() ? nullptr : at->second;
 }

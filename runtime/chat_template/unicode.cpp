@@ -66,9 +66,9 @@ std::size_t byte_of_character(std::string_view text, std::size_t index) {
 
 bool is_space(std::int32_t character) {
   if (character < 0x80) return (character >= 9 && character <= 13) || (character >= 0x1C && character <= 0x20);
-  return character == 0x85 || character == 0xA0 || character == 0x1680 || (character >= 0x2000 && character <= 0x200A) ||
-         character == 0x2028 || character == 0x2029 || character == 0x202F || character == 0x205F ||
-         character == 0x3000;
+  return character == 0x85 || character == 0xA0 || character == 0x1680 ||
+         (character >= 0x2000 && character <= 0x200A) || character == 0x2028 || character == 0x2029 ||
+         character == 0x202F || character == 0x205F || character == 0x3000;
 }
 
 bool is_cased(std::int32_t character) {

@@ -115,7 +115,7 @@ struct Sequence : Counted {
   bool has_length() const { return shape != Shape::kGenerator; }
 
   const Shape shape;
-  const std::string_view name;     // of a view or generator when it is printed: "dict_items"
+  const std::string_view name;  // of a view or generator when it is printed: "dict_items"
   const std::vector<Value> items;
   const std::size_t depth;
   std::size_t num_taken = 0;  // of a generator, which gives each item once

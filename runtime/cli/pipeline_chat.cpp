@@ -62,7 +62,8 @@ PipelineChat::PipelineChat(const Tokenizer& tokenizer, const PipelineDescription
   try {
     template_ = checkpoint_template(tokenizer);
     if (!template_) {
-      why_none_ = "the checkpoint has no chat template; define a function chat_template(messages) in the pipeline's script";
+      why_none_ =
+          "the checkpoint has no chat template; define a function chat_template(messages) in the pipeline's script";
     }
   } catch (const Error& error) {
     why_none_ = fmt::format("{}; define a function chat_template(messages) in the pipeline's script", error.what());
@@ -82,8 +83,9 @@ ChatPrompt PipelineChat::render(const ChatInput& input) const {
 
 ChatPrompt PipelineChat::by_script(const ChatInput& input) const {
   if (input.continue_final_message || !input.add_generation_prompt || !input.variables.empty()) {
-    fail("the script's chat_template takes messages alone: no continue_final_message, add_generation_prompt, "
-         "chat_template_kwargs");
+    fail(
+        "the script's chat_template takes messages alone: no continue_final_message, add_generation_prompt, "
+        "chat_template_kwargs");
   }
   nlohmann::ordered_json messages = with_text_contents(input.messages);
   Placeholders placeholders(tokenizer_);

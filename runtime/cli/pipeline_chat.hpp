@@ -1,5 +1,5 @@
-// runtime/cli/pipeline_chat.hpp: how a pipeline makes a prompt of a chat: by the script's function chat_template, or else by
-// the template of its checkpoint.
+// runtime/cli/pipeline_chat.hpp: how a pipeline makes a prompt of a chat: by the script's function chat_template, or
+// else by the template of its checkpoint.
 #pragma once
 
 #include <functional>

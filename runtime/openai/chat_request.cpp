@@ -75,10 +75,13 @@ ChatInput read_chat_input(const Body& body) {
   input.continue_final_message = body.boolean("continue_final_message").value_or(false);
   input.add_generation_prompt = body.boolean("add_generation_prompt").value_or(!input.continue_final_message);
   if (input.continue_final_message && input.add_generation_prompt) {
-    fail("add_generation_prompt and continue_final_message are both true; the one begins a message, the other goes on with the last");
+    fail(
+        "add_generation_prompt and continue_final_message are both true; the one begins a message, the other goes on "
+        "with the last");
   }
   if (const nlohmann::json* variables = body.find("chat_template_kwargs")) {
-    if (!variables->is_object()) fail_type("chat_template_kwargs", "an object of variables for the template", *variables);
+    if (!variables->is_object())
+      fail_type("chat_template_kwargs", "an object of variables for the template", *variables);
     for (const char* name : {"messages", "tools", "add_generation_prompt", "continue_final_message"}) {
       if (variables->contains(name)) fail("chat_template_kwargs: {} is a field of the body; give it there", name);
     }

@@ -44,8 +44,7 @@ const AddedTokenMatcher::Pattern* AddedTokenMatcher::longest_at(std::string_view
   return longest;
 }
 
-void AddedTokenMatcher::find_all(std::string_view text, std::vector<Found>& found,
-                                 const Allowed& allowed) const {
+void AddedTokenMatcher::find_all(std::string_view text, std::vector<Found>& found, const Allowed& allowed) const {
   found.clear();
   if (patterns_.empty()) return;
   for (std::size_t at = 0; at < text.size();) {

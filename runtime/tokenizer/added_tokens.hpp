@@ -83,9 +83,9 @@ class AddedTokens {
   std::vector<AddedToken> plain_;
   AddedTokenMatcher raw_;
   AddedTokenMatcher normalized_;
-  AddedTokenMatcher special_written_;  // all special ones as they are written,
+  AddedTokenMatcher special_written_;     // all special ones as they are written,
   AddedTokenMatcher special_normalized_;  // and those among them with `normalized`
-  std::optional<Regex> word_;  // compiled only for tokens with single_word
+  std::optional<Regex> word_;             // compiled only for tokens with single_word
 };
 
 }  // namespace mortise::tokenizer

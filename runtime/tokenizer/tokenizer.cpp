@@ -102,11 +102,12 @@ void Tokenizer::Parts::encode_plain(const tokenizer::WorkingText& part, const to
                                     std::vector<std::int32_t>& ids) const {
   const std::size_t before = ids.size();
   encode_section(part, /*special=*/false, ids);
-  const bool spells_one = std::any_of(ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end(), [&](std::int32_t id) {
-    const tokenizer::AddedToken* token = added_tokens.token(id);
-    // It may also stand for an unknown character.
-    return token != nullptr && token->special && part.text.find(token->content) != std::string::npos;
-  });
+  const bool spells_one =
+      std::any_of(ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end(), [&](std::int32_t id) {
+        const tokenizer::AddedToken* token = added_tokens.token(id);
+        // It may also stand for an unknown character.
+        return token != nullptr && token->special && part.text.find(token->content) != std::string::npos;
+      });
   if (!spells_one) return;
   ids.resize(before);
   std::size_t done = 0;

@@ -1,5 +1,6 @@
-// A chat template and what it is given. Input: the template, a line of %%%, and the messages as JSON. Whatever both are, compiling and
-// rendering end within the limits, with a text or an Error; a text is valid UTF-8, and no byte of the callers is the template's.
+// A chat template and what it is given. Input: the template, a line of %%%, and the messages as JSON. Whatever both
+// are, compiling and rendering end within the limits, with a text or an Error; a text is valid UTF-8, and no byte of
+// the callers is the template's.
 #include "chat_template/chat_template.hpp"
 
 #include "error.hpp"

@@ -52,13 +52,15 @@ TEST(ChatTemplate, TheRoleCountsAsTheTemplatesText) {
 
 TEST(ChatTemplate, ContentsGetTheFormThatATemplateReads) {
   const Json text = {{{"role", "user"}, {"content", "ab"}}};
-  const Json parts = {{{"role", "user"}, {"content", {{{"type", "text"}, {"text", "a"}}, {{"type", "text"}, {"text", "b"}}}}}};
+  const Json parts = {
+      {{"role", "user"}, {"content", {{{"type", "text"}, {"text", "a"}}, {{"type", "text"}, {"text", "b"}}}}}};
   const auto plain = ChatTemplate::compile("{{ messages[0].content }}");
   EXPECT_EQ(plain.fitted(parts), text);
   const auto listed = ChatTemplate::compile("{% for p in messages[0].content %}{{ p.text }}{% endfor %}");
   EXPECT_EQ(listed.fitted(text)[0]["content"], Json::parse(R"([{"type": "text", "text": "ab"}])"));
   const auto both = ChatTemplate::compile(
-      "{% set c = messages[0].content %}{% if c is string %}{{ c }}{% else %}{{ c|map(attribute='text')|join }}{% endif %}");
+      "{% set c = messages[0].content %}{% if c is string %}{{ c }}{% else %}{{ c|map(attribute='text')|join }}{% "
+      "endif %}");
   EXPECT_EQ(both.fitted(text), text);
   EXPECT_EQ(both.fitted(parts), parts);
 }
@@ -74,7 +76,8 @@ TEST(ChatTemplate, AMessageIsContinued) {
       return std::string(error.what());
     }
   };
-  const char* const kept = "{% for m in messages %}<{{ m.content }}>{% endfor %}{% if add_generation_prompt %}!{% endif %}";
+  const char* const kept =
+      "{% for m in messages %}<{{ m.content }}>{% endfor %}{% if add_generation_prompt %}!{% endif %}";
   EXPECT_EQ(continued(kept, "Once "), "<q><Once ");
   EXPECT_EQ(continued("{% for m in messages %}<{{ m.content | trim }}>{% endfor %}", " Once "), "<q><Once");
   EXPECT_EQ(continued("{% for m in messages %}{% for p in m.content %}{{ p.text }}.{% endfor %}{% endfor %}",
@@ -143,10 +146,12 @@ TEST(ChatTemplate, HostileTemplatesEndWithinTheLimits) {
     for (int i = 0; i < times; ++i) all += text;
     return all;
   };
-  EXPECT_THAT(error_of("{{ " + repeated("(", 500) + "1" + repeated(")", 500) + " }}"), HasSubstr("brackets nest deeper than"));
+  EXPECT_THAT(error_of("{{ " + repeated("(", 500) + "1" + repeated(")", 500) + " }}"),
+              HasSubstr("brackets nest deeper than"));
   EXPECT_THAT(error_of("{{ 1" + repeated("+1", 500) + " }}"), HasSubstr("an expression nests deeper than 200 levels"));
   EXPECT_THAT(error_of(repeated("{% if x %}", 500)), HasSubstr("tags nest deeper than"));
-  EXPECT_THAT(error_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), HasSubstr("does a macro call itself forever?"));
+  EXPECT_THAT(error_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
+              HasSubstr("does a macro call itself forever?"));
   EXPECT_THAT(error_of("{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}"),
               HasSubstr("rendering takes more than 200000 steps"));
   EXPECT_THAT(error_of("{{ 'x' * 90000000 }}"), HasSubstr("rendering takes more than"));
@@ -154,7 +159,9 @@ TEST(ChatTemplate, HostileTemplatesEndWithinTheLimits) {
               HasSubstr("rendering takes more than 1048576 bytes of memory"));
   EXPECT_THAT(error_of("{% set n = namespace(s=[]) %}{% for i in range(300) %}{% set n.s = [n.s] %}{% endfor %}"),
               HasSubstr("lists and dicts nest deeper than 200 levels"));
-  EXPECT_EQ(render("{% set n = namespace() %}{% set n.me = n %}{% macro m() %}{{ n.x }}{% endmacro %}{% set n.x = m %}y"), "y");
+  EXPECT_EQ(
+      render("{% set n = namespace() %}{% set n.me = n %}{% macro m() %}{{ n.x }}{% endmacro %}{% set n.x = m %}y"),
+      "y");
   EXPECT_THAT(error_of("{{ range(1000000) }}"), HasSubstr("range() of more than 100000 numbers"));
 }
 

@@ -93,8 +93,10 @@ TEST(ChatTemplateValues, WhatPythonRefusesIsRefused) {
       {"{{ dict([[1]]) }}", "dict() takes named values, a dict, or a list of pairs"},
       {"{{ cycler() }}", "cycler() needs values to cycle through"},
       {"{% for x in l %}{{ loop.cycle() }}{% endfor %}", "loop.cycle needs values to cycle through"},
-      {"{{ strftime_now('" "%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%"
-       "%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%') }}",
+      {"{{ strftime_now('"
+       "%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%"
+       "%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%"
+       "%') }}",
        "strftime_now() has a format of"},
       {"{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", "the macro 'm' takes 1 arguments at most, got 2"},
       {"{% macro m(a) %}{% endmacro %}{{ m(b=2) }}", "the macro 'm' has no argument named 'b'"},

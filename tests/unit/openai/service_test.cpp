@@ -381,8 +381,7 @@ TEST_F(ServiceTest, AChatWithoutATemplateIsRefused) {
   ServiceInfo info;
   info.max_model_len = 64;
   service = std::make_unique<Service>(*engine, tokenizer(), info);
-  EXPECT_EQ(refusal("/v1/chat/completions", Json::object()),
-            "this pipeline has no chat template");
+  EXPECT_EQ(refusal("/v1/chat/completions", Json::object()), "this pipeline has no chat template");
 }
 
 TEST_F(ServiceTest, StatusesTellWhatKindOfFailureItIs) {
