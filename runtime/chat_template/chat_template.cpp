@@ -140,6 +140,7 @@ SegmentedText ChatTemplate::render(const ChatInput& input) const {
     }
     mark_end(messages.back()["content"]);
   }
+  MarkedText text;
   try {
     Runtime runtime(options.limits, options.clock);
     Interpreter interpreter(compiled_->tree, runtime);
@@ -152,11 +153,11 @@ SegmentedText ChatTemplate::render(const ChatInput& input) const {
     interpreter.define("messages", from_messages(messages, runtime));
     define("tools", input.tools, Source::kCaller);
     define("add_generation_prompt", input.add_generation_prompt && !input.continue_final_message, Source::kCaller);
-    MarkedText text = interpreter.run();
-    return segments_of(input.continue_final_message ? cut_at_mark(text) : text);
+    text = interpreter.run();
   } catch (const Error& error) {
     fail(error.code(), "{} {}", options.name, error.what());
   }
+  return segments_of(input.continue_final_message ? cut_at_mark(text) : text);
 }
 
 }  // namespace mortise

@@ -82,7 +82,7 @@ TEST(ChatTemplate, AMessageIsContinued) {
   EXPECT_EQ(continued("{% for m in messages %}<{{ m.content | trim }}>{% endfor %}", " Once "), "<q><Once");
   EXPECT_EQ(continued("{% for m in messages %}{% for p in m.content %}{{ p.text }}.{% endfor %}{% endfor %}",
                       Json::parse(R"([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])")),
-            "chat_template line 1: a str has no 'text'");
+            ".a.b");
   EXPECT_EQ(continued("{{ messages[0].content }}", "x"),
             "continue_final_message: the template leaves out the end of the last message");
   EXPECT_EQ(continued(kept, nullptr), "continue_final_message: the last message has no text to continue");
@@ -152,7 +152,7 @@ TEST(ChatTemplate, HostileTemplatesEndWithinTheLimits) {
   EXPECT_THAT(error_of(repeated("{% if x %}", 500)), HasSubstr("tags nest deeper than"));
   EXPECT_THAT(error_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
               HasSubstr("does a macro call itself forever?"));
-  EXPECT_THAT(error_of("{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}"),
+  EXPECT_THAT(error_of("{% for a in range(900) %}{% for b in range(900) %}{% endfor %}{% endfor %}"),
               HasSubstr("rendering takes more than 200000 steps"));
   EXPECT_THAT(error_of("{{ 'x' * 90000000 }}"), HasSubstr("rendering takes more than"));
   EXPECT_THAT(error_of("{% set n = namespace(s='xx') %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor %}"),

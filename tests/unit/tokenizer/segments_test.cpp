@@ -62,7 +62,7 @@ TEST(Segments, NoStyleOfTokenizerMakesASpecialTokenOfACallersText) {
 
 // A vocabulary that has the token itself, and takes whole words from it.
 TEST(Segments, AModelThatKnowsTheWordIsCutOff) {
-  TempFolder folder;
+  test::TempFolder folder;
   folder.write("tokenizer.json", R"({"version": "1.0", "added_tokens": [
       {"id": 4, "content": "<s>", "special": true, "normalized": true}],
     "normalizer": {"type": "Lowercase"}, "pre_tokenizer": null, "post_processor": null, "decoder": null,
