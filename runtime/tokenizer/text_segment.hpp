@@ -11,7 +11,7 @@ struct TextSegment {
   bool special_tokens = true;  // whether "<|im_end|>" in it is the token of this name
 };
 
-// One text: words and characters may reach from one part into the next.
+// One text: words may reach from one part into the next, characters may not.
 using SegmentedText = std::vector<TextSegment>;
 
 inline std::string plain_text(const SegmentedText& segments) {

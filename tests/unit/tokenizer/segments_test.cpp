@@ -25,6 +25,8 @@ TEST(Segments, OrdinaryTextIsTokenizedAcrossSeams) {
   for (std::size_t a = 13; a <= 48; ++a) {  // behind the first token, before the last
     const SegmentedText parts = {{text.substr(0, a), true}, {text.substr(a, 3), false}, {text.substr(a + 3), true}};
     if (a + 3 > text.find("<|im_end|>")) break;
+    const auto within_character = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; };
+    if (within_character(a) || within_character(a + 3)) continue;
     EXPECT_EQ(demo().encode(parts, false), whole) << a;
   }
 }
