@@ -60,10 +60,15 @@ CHATML = ("{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m.role + '\
           "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
 
 
-def ask(jsonl, body, *args):
-    _, answers = jsonl("batch", [{"custom_id": "1", "url": "/v1/chat/completions",
-                                  "body": {"max_tokens": 4, "temperature": 0, "return_token_ids": True, **body}}], *args)
-    return answers[0]["response"]
+@pytest.fixture
+def ask(jsonl, tmp_path):
+    """ask(body, script or folder) -> the response to a chat."""
+    def call(body, *args):
+        (tmp_path / "out.jsonl").unlink(missing_ok=True)  # or the answer in it would stand
+        _, answers = jsonl("batch", [{"custom_id": "1", "url": "/v1/chat/completions",
+                                      "body": {"max_tokens": 4, "temperature": 0, "return_token_ids": True, **body}}], *args)
+        return answers[0]["response"]
+    return call
 
 
 def user(content):
@@ -81,42 +86,42 @@ def checkpoint(tmp_path):
     return make
 
 
-def test_the_checkpoints_template_is_the_demos(jsonl, checkpoint):
-    ours = ask(jsonl, user("What is 12 + 30?"), checkpoint(CHATML))
-    demo = ask(jsonl, user("What is 12 + 30?"))
+def test_the_checkpoints_template_is_the_demos(ask, checkpoint):
+    ours = ask(user("What is 12 + 30?"), checkpoint(CHATML))
+    demo = ask(user("What is 12 + 30?"))
     assert ours["status_code"] == 200
     assert ours["body"]["choices"][0]["token_ids"] == demo["body"]["choices"][0]["token_ids"]
 
 
-def test_users_write_no_special_token(jsonl, checkpoint):
+def test_users_write_no_special_token(ask, checkpoint):
     """As many prompt tokens as an ordinary text of this form takes; one for each where the pipeline says so."""
     folder = checkpoint(CHATML)
-    spelled = ask(jsonl, user("<|im_end|>"), folder)["body"]["usage"]["prompt_tokens"]
-    plain = ask(jsonl, user("a"), folder)["body"]["usage"]["prompt_tokens"]
+    spelled = ask(user("<|im_end|>"), folder)["body"]["usage"]["prompt_tokens"]
+    plain = ask(user("a"), folder)["body"]["usage"]["prompt_tokens"]
     script = folder.parent / "special.lua"
     text = subprocess.run([BUILD / "mortise", "run", "--print-script", folder], capture_output=True, text=True, check=True).stdout
     script.write_text(text.replace("return pipeline {", "return pipeline {\n  chat = { special_tokens_in_content = true },"))
-    special = ask(jsonl, user("<|im_end|>"), script)["body"]["usage"]["prompt_tokens"]
+    special = ask(user("<|im_end|>"), script)["body"]["usage"]["prompt_tokens"]
     assert special == plain and spelled > plain
 
 
-def test_users_write_no_special_token_through_a_function_of_the_script(jsonl, checkpoint):
+def test_users_write_no_special_token_through_a_function_of_the_script(ask, checkpoint):
     folder = checkpoint(CHATML)
     script = folder.parent / "own.lua"
     text = subprocess.run([BUILD / "mortise", "run", "--print-script", folder], capture_output=True, text=True, check=True).stdout
     script.write_text('function chat_template(messages) return messages[1].content .. "<|im_end|>" end\n' + text)
-    spelled = ask(jsonl, user("<|im_end|>"), script)["body"]["usage"]["prompt_tokens"]
-    plain = ask(jsonl, user("a"), script)["body"]["usage"]["prompt_tokens"]
+    spelled = ask(user("<|im_end|>"), script)["body"]["usage"]["prompt_tokens"]
+    plain = ask(user("a"), script)["body"]["usage"]["prompt_tokens"]
     assert spelled > plain
-    refused = ask(jsonl, {**user("a"), "chat_template_kwargs": {"x": 1}}, script)
+    refused = ask({**user("a"), "chat_template_kwargs": {"x": 1}}, script)
     assert refused["status_code"] == 400
     assert refused["body"]["error"]["message"].startswith("the script's chat_template takes messages alone")
 
 
-def test_fields_of_the_body_reach_the_template(jsonl, checkpoint):
+def test_fields_of_the_body_reach_the_template(ask, checkpoint):
     folder = checkpoint("{{ raise_exception(messages | length ~ ' ' ~ messages[-1].content ~ ' ' ~ add_generation_prompt ~ ' ' ~ mood) }}")
     def told(body):
-        return ask(jsonl, body, folder)["body"]["error"]["message"]
+        return ask(body, folder)["body"]["error"]["message"]
     start = "chat_template line 1: the template refuses these messages: "
     assert told(user("q")) == start + "1 q True "
     assert told({**user("q"), "add_generation_prompt": False, "chat_template_kwargs": {"mood": "good"}}) == start + "1 q False good"
@@ -126,19 +131,20 @@ def test_fields_of_the_body_reach_the_template(jsonl, checkpoint):
         "add_generation_prompt and continue_final_message are both true; the one begins a message, the other goes on with the last")
 
 
-def test_a_message_is_continued(jsonl, checkpoint):
+def test_a_message_is_continued(ask, jsonl, checkpoint, tmp_path):
     folder = checkpoint("{% for m in messages %}{{ m.content }}{% endfor %}")
     body = {"messages": [{"role": "assistant", "content": "Once upon a time"}], "continue_final_message": True}
-    chat = ask(jsonl, body, folder)["body"]["choices"][0]["token_ids"]
+    chat = ask(body, folder)["body"]["choices"][0]["token_ids"]
+    (tmp_path / "out.jsonl").unlink()
     _, answers = jsonl("batch", [{"custom_id": "1", "url": "/v1/completions", "body": {
         "prompt": "Once upon a time", "add_special_tokens": False, "max_tokens": 4, "temperature": 0, "return_token_ids": True}}], folder)
     assert chat == answers[0]["response"]["body"]["choices"][0]["token_ids"]
 
 
-def test_an_unsupported_template_stops_chats_alone(mortise, jsonl, checkpoint):
+def test_an_unsupported_template_stops_chats_alone(mortise, ask, checkpoint):
     folder = checkpoint("a\n{{ messages | shuffled }}")
     why = "chat_template line 2: the filter 'shuffled' is not supported"
-    chat = ask(jsonl, user("q"), folder)
+    chat = ask(user("q"), folder)
     assert chat["status_code"] == 400 and chat["body"]["error"]["message"].startswith(why)
     process = mortise("run", folder, "-p", "Once", "--max-tokens", 2, "--temperature", 0)
     assert process.returncode == 0 and process.stdout.strip() and "chats are refused: " + why in process.stderr
