@@ -1,15 +1,6 @@
 -- scripts/demo.lua: what `mortise run` uses when no script is given. It is compiled into the program.
 local demo = script_dir .. "/../models/demo"
 
--- How the demo model was taught to see a chat.
-function chat_template(messages)
-  local turns = {}
-  for _, message in ipairs(messages) do
-    turns[#turns + 1] = "<|im_start|>" .. message.role .. "\n" .. message.content .. "<|im_end|>\n"
-  end
-  return table.concat(turns) .. "<|im_start|>assistant\n"
-end
-
 return pipeline {
   device    = cpu {},                                                    -- all cores
   model     = llama { path = demo },

@@ -16,6 +16,7 @@ run_target() {
   case $target in
     tokenizer) dictionary=tokenizer ;;
     pipeline) dictionary=lua ;;
+    chat_template) dictionary=jinja ;;
     plugin_file) dictionary=elf ;;
     *) dictionary=json ;;
   esac

@@ -6,6 +6,7 @@
 
 #include "assembly/default_script.hpp"
 #include "assembly/memory_check.hpp"
+#include "chat_template/checkpoint_template.hpp"
 #include "checkpoint/checkpoint.hpp"
 #include "cli/commands.hpp"
 #include "counted.hpp"
@@ -60,8 +61,17 @@ std::optional<std::uint64_t> memory_of(const PartInstance& device) {
   return status == MORTISE_OK ? std::optional(total_bytes) : std::nullopt;
 }
 
+// One that is not supported: all but chats is served.
+void check_chat_template(const Tokenizer& tokenizer) {
+  try {
+    checkpoint_template(tokenizer);
+  } catch (const Error& error) {
+    fmt::print("  {:10} refused: {}\n", "chat", error.what());
+  }
+}
+
 // The parts again, now with what the model's configuration says; instances are created but hold no weights.
-void check_pipeline(const PipelineDescription& pipeline) {
+void check_pipeline(const PipelineDescription& pipeline, bool has_own_chat) {
   mortise_query query = pipeline.query();
   const PartChoice& device_choice = pipeline.device.select(query);
   const PartInstance device(*device_choice.component, device_choice.options, {});
@@ -105,7 +115,10 @@ void check_pipeline(const PipelineDescription& pipeline) {
   }
   const std::uint64_t kv_bytes = check_attention(pipeline, attention, dims);
   const auto memory = memory_of(device);
-  if (checkpoint) Tokenizer::load(checkpoint->folder());
+  if (checkpoint) {
+    const Tokenizer tokenizer = Tokenizer::load(checkpoint->folder());
+    if (!has_own_chat) check_chat_template(tokenizer);
+  }
   if (checkpoint && memory) {
     check_memory(pipeline, kv_bytes, prepared_bytes(*checkpoint, dims), *memory, device.component().label());
   }
@@ -127,7 +140,7 @@ void check_script(const std::string& file) {
   const auto& pipelines = script.pipelines();
   for (std::size_t i = 0; i < pipelines.size(); ++i) {
     fmt::print("pipeline {}{}\n", pipelines[i].name, pipelines.size() > 1 && i == 0 ? " (default)" : "");
-    check_pipeline(pipelines[i]);
+    check_pipeline(pipelines[i], script.has_chat_template());
   }
   fmt::print("{} is fine\n", file);
 }

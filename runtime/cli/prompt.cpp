@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-#include "openai/body.hpp"
+#include "openai/chat_request.hpp"
 
 namespace mortise {
 
@@ -18,7 +18,9 @@ std::vector<std::int32_t> text_prompt(const OpenPipeline& pipeline, const std::s
 }
 
 std::vector<std::int32_t> chat_prompt(const OpenPipeline& pipeline, const nlohmann::json& messages) {
-  return chat_tokens(pipeline.service.info().chat_template(messages), pipeline.assembly.tokenizer());
+  ChatInput input;
+  input.messages = messages;
+  return chat_tokens(pipeline.service.info().chat_template(input), pipeline.assembly.tokenizer());
 }
 
 }  // namespace mortise

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "assembly/default_script.hpp"
+#include "cli/pipeline_chat.hpp"
 #include "error.hpp"
 #include "jsonl/json_line.hpp"
 
@@ -75,7 +76,10 @@ ServiceInfo Session::service_info(const PipelineDescription& description, const 
   info.system_fingerprint = assembly.system_fingerprint();
   info.defaults = assembly.default_sampling();
   info.max_model_len = assembly.limits().max_model_len;
-  info.chat_template = [this](const nlohmann::json& messages) { return render_chat(messages); };
+  PipelineChat::Script script;
+  if (script_.has_chat_template()) script = [this](const nlohmann::json& messages) { return script_chat(messages); };
+  const auto chat = std::make_shared<const PipelineChat>(assembly.tokenizer(), description, std::move(script));
+  info.chat_template = [chat](const ChatInput& input) { return chat->render(input); };
   if (observer_) info.observer = observer_(info.model);
   return info;
 }
@@ -172,14 +176,9 @@ void Session::route(nlohmann::json& body) {
   add("max_tokens", route->max_draft_tokens);
 }
 
-std::string Session::render_chat(const nlohmann::json& messages) {
-  std::optional<std::string> text;
-  {
-    const std::lock_guard lock(mutex_);
-    text = script_.chat_template(messages);
-  }
-  if (!text) fail("the pipeline script has no function chat_template(messages); define one to chat");
-  return *text;
+std::string Session::script_chat(const nlohmann::json& messages) {
+  const std::lock_guard lock(mutex_);
+  return script_.chat_template(messages).value();
 }
 
 }  // namespace mortise

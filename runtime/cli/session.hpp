@@ -83,7 +83,7 @@ class Session {
   std::string model_name(const PipelineDescription& description, const Assembly& assembly) const;
   ServiceInfo service_info(const PipelineDescription& description, const Assembly& assembly);
   EngineHooks hooks_for(const OpenPipeline& pipeline);
-  std::string render_chat(const nlohmann::json& messages);
+  std::string script_chat(const nlohmann::json& messages);
 
   const QueueLimits queue_;
   const std::function<AnswerObserver*(const std::string& model)> observer_;

@@ -209,12 +209,6 @@ nlohmann::json choices_json(const std::vector<GuidedChoice>& choices) {
   return json;
 }
 
-std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& tokenizer) {
-  std::vector<std::int32_t> ids = tokenizer.encode(text, /*add_special_tokens=*/true);
-  if (ids.size() > 1 && ids[0] == ids[1] && tokenizer.is_special(ids[0])) ids.erase(ids.begin());
-  return ids;
-}
-
 void check_role(const std::optional<std::string>& role) {
   if (!role) fail("messages: a message has no role");
   for (const char* known : {"system", "developer", "user", "assistant", "tool", "function"}) {

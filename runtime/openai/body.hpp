@@ -47,10 +47,6 @@ std::vector<std::int32_t> read_tokens(const nlohmann::json& json, const std::str
 // Guided choices as a body writes them.
 nlohmann::json choices_json(const std::vector<GuidedChoice>& choices);
 
-// The tokens of a rendered chat: as any prompt's, but a template that writes the first special token itself does not
-// get it twice.
-std::vector<std::int32_t> chat_tokens(const std::string& text, const Tokenizer& tokenizer);
-
 // Throws unless it is a role of OpenAI's messages. Which of them a model knows, its chat template decides.
 void check_role(const std::optional<std::string>& role);
 

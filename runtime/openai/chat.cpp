@@ -5,34 +5,13 @@
 #include "error.hpp"
 #include "openai/answers.hpp"
 #include "openai/body.hpp"
+#include "openai/chat_request.hpp"
 #include "openai/prediction.hpp"
 #include "openai/service.hpp"
 #include "openai/work.hpp"
 
 namespace mortise {
 namespace {
-
-// Checks the messages and joins content parts of type text, so that a template sees strings only.
-nlohmann::json read_messages(const nlohmann::json& json) {
-  if (!json.is_array() || json.empty()) fail_type("messages", "a list of at least one message", json);
-  nlohmann::json messages = json;
-  for (nlohmann::json& message : messages) {
-    const Body fields(message, "messages: a message");
-    check_role(fields.string("role"));
-    if (const nlohmann::json* parts = fields.find("content"); parts != nullptr && parts->is_array()) {
-      std::string text;
-      for (const nlohmann::json& part : *parts) {
-        const Body content(part, "messages: content part");
-        if (content.string("type").value_or("") != "text") fail_type("messages: content part", "type \"text\"", part);
-        text += content.string("text").value_or("");
-      }
-      message["content"] = text;
-    } else if (!fields.string("content")) {
-      message["content"] = "";
-    }
-  }
-  return messages;
-}
 
 nlohmann::ordered_json entry_json(const TokenTexts& texts, std::int32_t id, float logprob) {
   const std::string text = texts.plain(id);
@@ -90,14 +69,14 @@ class ChatChunks : public ChunkWriter {
 
 }  // namespace
 
-std::vector<std::int32_t> Service::chat_prompt(const nlohmann::json& messages) const {
-  if (!info_.chat_template) fail("this pipeline has no chat_template(messages) function; define one in its script");
-  return chat_tokens(info_.chat_template(messages), tokenizer_);
+std::vector<std::int32_t> Service::chat_prompt(const ChatInput& input) const {
+  if (!info_.chat_template) fail("this pipeline has no chat template");
+  return chat_tokens(info_.chat_template(input), tokenizer_);
 }
 
 Work Service::read_chat(const Body& body) const {
   Request request;
-  request.prompt = chat_prompt(read_messages(body.require("messages")));
+  request.prompt = chat_prompt(read_chat_input(body));
   SamplingParams defaults = info_.defaults;
   defaults.max_tokens = std::max(1, info_.max_model_len - static_cast<std::int32_t>(request.prompt.size()));
   request.sampling = read_sampling(body, std::move(defaults));

@@ -152,7 +152,9 @@ Abort Service::decide(const nlohmann::json& json, const AnswerStamp& stamp, std:
   std::size_t num_tokens = 0;
   for (std::size_t i = 0; i < work->questions.size(); ++i) {
     Request request;
-    request.prompt = chat_prompt(ask_question(input, work->questions[i]));
+    ChatInput chat;
+    chat.messages = ask_question(input, work->questions[i]);
+    request.prompt = chat_prompt(chat);
     request.sampling.max_tokens = 0;
     request.score_from = static_cast<std::int32_t>(request.prompt.size());
     stamp.put_on(request);

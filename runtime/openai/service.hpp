@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "chat_template/chat_template.hpp"
 #include "engine/engine.hpp"
 #include "error.hpp"
 #include "openai/observer.hpp"
@@ -42,14 +43,20 @@ struct AnswerStamp {
   }
 };
 
+// A chat as one text, before it is tokens.
+struct ChatPrompt {
+  SegmentedText text;
+  bool add_special_tokens = false;  // what the tokenizer puts around a prompt: templates of checkpoints write it
+};
+
 // What an answer says of its model, and how requests are read.
 struct ServiceInfo {
   std::string model;               // name in answers
   std::string system_fingerprint;  // same fingerprint and seed: same tokens
   SamplingParams defaults;         // what absent sampling fields mean
   std::int32_t max_model_len = 0;
-  // Messages (a JSON array) to the prompt's text; unset: chat is refused with the reason.
-  std::function<std::string(const nlohmann::json& messages)> chat_template;
+  // Makes a prompt of a chat. Throws an Error when it cannot; unset: chat is refused.
+  std::function<ChatPrompt(const ChatInput& input)> chat_template;
   AnswerObserver* observer = nullptr;  // of all answers but scores; outlives the service
 };
 
@@ -89,7 +96,7 @@ class Service {
   Abort decide(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
 
   // The tokens of messages, rendered by the chat template. Throws an Error when there is none, or it refuses them.
-  std::vector<std::int32_t> chat_prompt(const nlohmann::json& messages) const;
+  std::vector<std::int32_t> chat_prompt(const ChatInput& input) const;
 
   // Tokens that a choice may get behind so many of its prompt, at most.
   std::size_t max_generated(const SamplingParams& sampling, std::size_t num_prompt) const;

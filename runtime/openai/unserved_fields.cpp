@@ -13,9 +13,6 @@ bool never(const Json&, const Json&) {
 bool when_false(const Json& value, const Json&) {
   return value == false;
 }
-bool when_true(const Json& value, const Json&) {
-  return value == true;
-}
 bool when_empty(const Json& value, const Json&) {
   return value == "" || (value.is_structured() && value.empty());
 }
@@ -63,10 +60,7 @@ constexpr UnservedField kFields[] = {
     {"audio", kChat, never, kModality},
     {"echo", kChat, when_false, "is not served in chats; /v1/completions has it"},
     {"best_of", kChat, when_1, "is not served in chats; take n and choose, or /v1/completions"},
-    {"add_generation_prompt", kChat, when_true, kTemplate},
-    {"continue_final_message", kChat, when_false, kTemplate},
     {"chat_template", kChat, never, kTemplate},
-    {"chat_template_kwargs", kChat, when_empty, kTemplate},
     {"documents", kChat, when_empty, kTemplate},
     {"guided_json", kGenerating, never, kGuide},
     {"guided_regex", kGenerating, never, kGuide},

@@ -229,7 +229,7 @@ constexpr PartKey kPartKeys[] = {{"device", PartKind::kDevice},
 void check_keys(lua_State* L) {
   std::vector<std::string> known;
   for (const auto& [key, kind] : kPartKeys) known.emplace_back(key);
-  known.insert(known.end(), {"kv_cache", "speculation"});
+  known.insert(known.end(), {"kv_cache", "speculation", "chat"});
   for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) {
     if (lua_type(L, -2) != LUA_TSTRING) fail("pipeline takes parts by name, device = cpu {{ }}, not a list");
     const std::string key = lua_tostring(L, -2);
@@ -296,6 +296,7 @@ PipelineDescription read_pipeline(lua_State* L, const ScriptParts& parts) {
   pipeline.proposers = read_proposers(L, parts, kPartKeys[4]);
   pipeline.kv_cache = parse_kv_cache(read_table(L, "kv_cache"));
   pipeline.speculation = parse_speculation(read_table(L, "speculation"));
+  pipeline.chat = parse_chat(read_table(L, "chat"));
   pipeline.block_size = shared_option(pipeline.attention, "block_size", 16);
   pipeline.max_num_seqs = shared_option(pipeline.scheduler, "max_num_seqs", 64);
   pipeline.max_batched_tokens = shared_option(pipeline.scheduler, "max_batched_tokens", 2048);

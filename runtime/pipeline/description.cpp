@@ -37,6 +37,16 @@ const OptionsSchema& speculation_schema() {
   return schema;
 }
 
+const OptionsSchema& chat_schema() {
+  static const OptionsSchema schema(R"({
+    "type": "object",
+    "properties": {
+      "special_tokens_in_content": {"title": "special tokens that a message spells out are taken for such",
+                                    "type": "boolean", "default": false}
+    }})");
+  return schema;
+}
+
 Json resolve_paths(Json options, const OptionsSchema& schema, const std::filesystem::path& folder) {
   for (const auto& option : schema.options()) {
     const auto value = options.find(option.name);
@@ -157,6 +167,10 @@ KvCacheOptions parse_kv_cache(const Json& table) {
                    : dtype == "int8" ? KvDtype::kInt8
                                      : KvDtype::kAuto,
           .prefix_cache = options["prefix_cache"]};
+}
+
+ChatOptions parse_chat(const Json& table) {
+  return {.special_tokens_in_content = chat_schema().complete(table, "chat")["special_tokens_in_content"]};
 }
 
 SpeculationOptions parse_speculation(const Json& table) {

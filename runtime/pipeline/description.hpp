@@ -50,6 +50,10 @@ struct SpeculationOptions {
   bool batch_expansion;
 };
 
+struct ChatOptions {
+  bool special_tokens_in_content;  // "<|im_end|>" in a message is the special token, not a text
+};
+
 struct PipelineDescription {
   std::string name;   // its key in the table that the script returns; the script's name when it returns one pipeline
   std::string where;  // of pipeline { ... }
@@ -58,6 +62,7 @@ struct PipelineDescription {
   std::vector<PartDescription> proposers;  // in the order in which they are asked for drafts; may be none
   KvCacheOptions kv_cache;
   SpeculationOptions speculation;
+  ChatOptions chat;
   // Read from the parts' options of these names, so that host and parts agree; a part without the option gets the
   // default.
   std::int32_t block_size = 16;            // attention
@@ -84,6 +89,7 @@ PartDescription part_of_kind(PartDescription part, PartKind kind, std::string_vi
 // The sub-tables of pipeline { ... }, checked like options. Throw an Error that names the key.
 KvCacheOptions parse_kv_cache(const nlohmann::json& table);
 SpeculationOptions parse_speculation(const nlohmann::json& table);
+ChatOptions parse_chat(const nlohmann::json& table);
 
 // Bytes of "512MiB", "1.5GiB", "4096" or a number. nullopt for anything else, 0 and more than 2^60 included.
 std::optional<std::uint64_t> parse_bytes(const nlohmann::json& value);

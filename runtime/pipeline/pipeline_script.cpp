@@ -258,6 +258,10 @@ std::vector<std::string> PipelineScript::unknown_variables(const PluginCatalog& 
   return list;
 }
 
+bool PipelineScript::has_chat_template() const {
+  return impl_->callbacks.contains("chat_template");
+}
+
 // The work of both callbacks has copies of all that it uses, since it may go on when the caller has stopped waiting.
 std::optional<std::string> PipelineScript::chat_template(const nlohmann::json& messages) {
   if (!impl_->callbacks.contains("chat_template")) return std::nullopt;

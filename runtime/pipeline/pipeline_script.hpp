@@ -55,6 +55,7 @@ class PipelineScript {
   // and neither the script nor its sandbox defines, in the order of their lines. Such a function fails when it runs.
   std::vector<std::string> unknown_variables(const PluginCatalog& catalog) const;
 
+  bool has_chat_template() const;
   // The text of a chat, or nullopt when the script defines no chat_template. Throws an Error with the script's line.
   std::optional<std::string> chat_template(const nlohmann::json& messages);
   // nullopt when the script defines no on_request. Throws an Error with the script's line.

@@ -21,13 +21,18 @@ void AddedTokenMatcher::finish() {
 
 // Narrows the sorted patterns down byte by byte; those that start with the same `depth` bytes stand side by side, the
 // one that ends there first.
-const AddedTokenMatcher::Pattern* AddedTokenMatcher::longest_at(std::string_view text) const {
+const AddedTokenMatcher::Pattern* AddedTokenMatcher::longest_at(std::string_view whole, std::size_t at,
+                                                                const Allowed& allowed) const {
+  const std::string_view text = whole.substr(at);
   const Bucket& bucket = buckets_[static_cast<unsigned char>(text[0])];
   const Pattern* begin = patterns_.data() + bucket.begin;
   const Pattern* end = patterns_.data() + bucket.end;
   const Pattern* longest = nullptr;
   for (std::size_t depth = 1; begin != end; ++depth) {
-    if (begin->text.size() == depth) longest = begin++;
+    if (begin->text.size() == depth) {
+      if (!allowed || allowed({at, at + depth, begin->id})) longest = begin;
+      ++begin;
+    }
     if (depth == text.size()) break;
     const auto byte_at_depth = [depth](const Pattern& pattern) {
       return static_cast<unsigned char>(pattern.text[depth]);
@@ -39,11 +44,11 @@ const AddedTokenMatcher::Pattern* AddedTokenMatcher::longest_at(std::string_view
   return longest;
 }
 
-void AddedTokenMatcher::find_all(std::string_view text, std::vector<Found>& found) const {
+void AddedTokenMatcher::find_all(std::string_view text, std::vector<Found>& found, const Allowed& allowed) const {
   found.clear();
   if (patterns_.empty()) return;
   for (std::size_t at = 0; at < text.size();) {
-    const Pattern* pattern = longest_at(text.substr(at));
+    const Pattern* pattern = longest_at(text, at, allowed);
     if (!pattern) {
       ++at;
       continue;

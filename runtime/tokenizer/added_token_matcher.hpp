@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,8 +25,13 @@ class AddedTokenMatcher {
   void finish();
 
   bool empty() const { return patterns_.empty(); }
-  // Replaces `found` by the matches in `text`; none overlap.
-  void find_all(std::string_view text, std::vector<Found>& found) const;
+  // Whether a match may be one. Where it may not, a shorter one at its place is looked for.
+  using Allowed = std::function<bool(const Found&)>;
+
+  // Replaces `found` by the matches in `text`; none overlap. No `allowed`: all are.
+  void find_all(std::string_view text, std::vector<Found>& found, const Allowed& allowed = nullptr) const;
+  // Whether one of the texts stands at `at`. REQUIRES: at < text.size().
+  bool is_at(std::string_view text, std::size_t at) const { return longest_at(text, at, nullptr) != nullptr; }
 
  private:
   struct Pattern {
@@ -37,7 +43,7 @@ class AddedTokenMatcher {
     std::uint32_t begin = 0;
     std::uint32_t end = 0;
   };
-  const Pattern* longest_at(std::string_view text) const;
+  const Pattern* longest_at(std::string_view text, std::size_t at, const Allowed& allowed) const;
 
   std::vector<Pattern> patterns_;  // sorted by text
   std::array<Bucket, 256> buckets_;

@@ -50,6 +50,8 @@ void AddedTokens::finish(const Normalizer* normalizer) {
       if (token.normalized && normalizer) normalizer->apply(text);
       if (text.text.empty()) fail("added token \"{}\": the normalizer leaves nothing of it to be found", token.content);
       (token.normalized ? normalized_ : raw_).add(text.text, ids_.at(token.content));
+      if (tokens == &special_) special_written_.add(token.content, ids_.at(token.content));
+      if (token.normalized && tokens == &special_) special_normalized_.add(token.content, ids_.at(token.content));
     }
   }
   for (auto& [id, token] : by_id_) {
@@ -58,6 +60,13 @@ void AddedTokens::finish(const Normalizer* normalizer) {
   }
   raw_.finish();
   normalized_.finish();
+  special_written_.finish();
+  special_normalized_.finish();
+}
+
+void AddedTokens::find_special_normalized(std::string_view text, const TextRanges& special,
+                                          std::vector<AddedTokenMatcher::Found>& found) const {
+  special_normalized_.find_all(text, found, [&](const auto& match) { return special.cover(match.begin, match.end); });
 }
 
 bool AddedTokens::is_single_word(std::string_view text, const AddedTokenMatcher::Found& found) const {
@@ -72,12 +81,25 @@ bool AddedTokens::is_single_word(std::string_view text, const AddedTokenMatcher:
 
 // Deliberately as `tokenizers` does it: a token of white space that a neighbour with rstrip has swallowed is still
 // taken, but not if it has lstrip, which leaves nothing of it.
-void AddedTokens::split(std::string_view text, const AddedTokenMatcher& matcher, std::vector<Section>& sections) const {
+std::vector<std::size_t> AddedTokens::cuts_within_special(std::string_view text) const {
+  std::vector<std::size_t> cuts;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (special_written_.is_at(text, at)) cuts.push_back(at + character_length(text[at]));
+  }
+  return cuts;
+}
+
+void AddedTokens::split(std::string_view text, const AddedTokenMatcher& matcher, const TextRanges& special,
+                        std::vector<Section>& sections) const {
   sections.clear();
   std::size_t done = 0;
   std::size_t swallowed_end = 0;  // of the last white space that was swallowed: tokens inside it swallow to there, too
   std::vector<AddedTokenMatcher::Found> all_found;
-  matcher.find_all(text, all_found);
+  AddedTokenMatcher::Allowed allowed;
+  if (!special.cover(0, text.size())) {
+    allowed = [&](const auto& found) { return !by_id_.at(found.id).special || special.cover(found.begin, found.end); };
+  }
+  matcher.find_all(text, all_found, allowed);
   for (const auto& found : all_found) {
     const AddedToken& token = by_id_.at(found.id);
     if (token.single_word && !is_single_word(text, found)) continue;

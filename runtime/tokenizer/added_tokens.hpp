@@ -17,6 +17,7 @@
 #include "tokenizer/config_node.hpp"
 #include "tokenizer/normalizer.hpp"
 #include "tokenizer/regex.hpp"
+#include "tokenizer/text_ranges.hpp"
 #include "tokenizer/vocabulary.hpp"
 
 namespace mortise::tokenizer {
@@ -48,11 +49,19 @@ class AddedTokens {
   // Call after the last ones. `normalizer` may be null. Throws Error when it leaves nothing of a token.
   void finish(const Normalizer* normalizer);
 
-  // Replaces `sections` by the parts of `text`; views into it. REQUIRES: valid UTF-8.
-  void split_raw(std::string_view text, std::vector<Section>& sections) const { split(text, raw_, sections); }
-  void split_normalized(std::string_view text, std::vector<Section>& sections) const {
-    split(text, normalized_, sections);
+  // Replaces `sections` by the parts of `text`; views into it. Special tokens are found where `special` covers all of
+  // them; the others everywhere. REQUIRES: valid UTF-8.
+  void split_raw(std::string_view text, const TextRanges& special, std::vector<Section>& sections) const {
+    split(text, raw_, special, sections);
   }
+  void split_normalized(std::string_view text, const TextRanges& special, std::vector<Section>& sections) const {
+    split(text, normalized_, special, sections);
+  }
+  // The special tokens among those that are looked for in normalised text, where they are spelled out in `text`.
+  void find_special_normalized(std::string_view text, const TextRanges& special,
+                               std::vector<AddedTokenMatcher::Found>& found) const;
+  // Behind the first character of each special token that `text` spells, ascending.
+  std::vector<std::size_t> cuts_within_special(std::string_view text) const;
 
   std::optional<std::int32_t> find(std::string_view content) const;
   // Null if `id` is no added token.
@@ -60,7 +69,8 @@ class AddedTokens {
   std::int32_t max_id() const;
 
  private:
-  void split(std::string_view text, const AddedTokenMatcher& matcher, std::vector<Section>& sections) const;
+  void split(std::string_view text, const AddedTokenMatcher& matcher, const TextRanges& special,
+             std::vector<Section>& sections) const;
   bool is_single_word(std::string_view text, const AddedTokenMatcher::Found& found) const;
 
   void add(const AddedToken& token, const Vocabulary& vocabulary);
@@ -73,7 +83,9 @@ class AddedTokens {
   std::vector<AddedToken> plain_;
   AddedTokenMatcher raw_;
   AddedTokenMatcher normalized_;
-  std::optional<Regex> word_;  // compiled only for tokens with single_word
+  AddedTokenMatcher special_written_;     // all special ones as they are written,
+  AddedTokenMatcher special_normalized_;  // and those among them with `normalized`
+  std::optional<Regex> word_;             // compiled only for tokens with single_word
 };
 
 }  // namespace mortise::tokenizer

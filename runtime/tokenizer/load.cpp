@@ -64,6 +64,14 @@ std::optional<std::int32_t> named_id(const ConfigNode& config, const char* key, 
   return parts.file.vocabulary.find(content);
 }
 
+std::map<std::string, std::string> read_special_texts(const ConfigNode& config) {
+  std::map<std::string, std::string> texts;
+  for (const char* key : kNamedTokens) {
+    if (const auto node = config.find(key)) texts[key] = read_named_token(*node).content;
+  }
+  return texts;
+}
+
 std::string read_chat_template(const std::filesystem::path& model_dir, const ConfigNode& config) {
   if (const auto path = model_dir / "chat_template.jinja"; is_there(path)) return read_text_file(path);
   const auto node = config.find("chat_template");
@@ -120,6 +128,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
   parts->added_tokens.finish(parts->normalizer.get());
   parts->bos_id = named_id(config, "bos_token", *parts);
   parts->eos_id = named_id(config, "eos_token", *parts);
+  parts->special_token_texts = read_special_texts(config);
   parts->chat_template = read_chat_template(model_dir, config);
   parts->fingerprint = make_fingerprint(*parts, document);
   return Tokenizer(std::move(parts));

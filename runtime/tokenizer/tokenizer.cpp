@@ -11,8 +11,15 @@ namespace mortise {
 namespace {
 
 using tokenizer::AddedTokens;
+using tokenizer::TextRanges;
 
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;  // positions within a piece are 32 bits wide
+
+void check_size(std::size_t num_bytes) {
+  if (num_bytes > kMaxTextBytes) {
+    fail("a text of {} bytes cannot be tokenized; the limit is {}", num_bytes, kMaxTextBytes);
+  }
+}
 
 }  // namespace
 
@@ -22,34 +29,102 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
-  if (text.size() > kMaxTextBytes) {
-    fail("a text of {} bytes cannot be tokenized; the limit is {}", text.size(), kMaxTextBytes);
-  }
+  check_size(text.size());
   std::string valid;
   if (!tokenizer::is_valid_utf8(text)) {
     tokenizer::append_lossy(text, /*is_end=*/true, valid);
     text = valid;
   }
+  return parts_->encode(text, TextRanges::everywhere(), add_special_tokens);
+}
+
+std::vector<std::int32_t> Tokenizer::encode(const SegmentedText& segments, bool add_special_tokens) const {
+  std::string text;
+  TextRanges special;
+  for (const TextSegment& segment : segments) {
+    const std::size_t begin = text.size();
+    tokenizer::append_lossy(segment.text, /*is_end=*/true, text);
+    check_size(text.size());
+    if (segment.special_tokens) special.add(begin, text.size());
+  }
+  return parts_->encode(text, special, add_special_tokens);
+}
+
+bool Tokenizer::spells_special_token(std::string_view text) const {
+  return !parts_->added_tokens.cuts_within_special(text).empty();
+}
+
+std::vector<std::int32_t> Tokenizer::Parts::encode(std::string_view text, const TextRanges& special,
+                                                   bool add_special_tokens) const {
   const tokenizer::TimeLimit time(text.size());
   std::vector<std::int32_t> ids;
   std::vector<AddedTokens::Section> sections;
-  parts_->added_tokens.split_raw(text, sections);
+  added_tokens.split_raw(text, special, sections);
   for (const auto& section : sections) {
     if (section.id >= 0) {
       ids.push_back(section.id);
+      continue;
+    }
+    const auto begin = static_cast<std::size_t>(section.text.data() - text.data());
+    const std::size_t end = begin + section.text.size();
+    if (special.cover(begin, end)) {
+      encode_section(tokenizer::WorkingText(section.text, begin == 0, time), /*special=*/true, ids);
     } else {
-      const bool starts_input = section.text.data() == text.data();
-      parts_->encode_section(tokenizer::WorkingText(section.text, starts_input, time), ids);
+      encode_mixed(section.text, special.within(begin, end), begin == 0, time, ids);
     }
   }
-  if (parts_->post_processor) parts_->post_processor->apply(ids, add_special_tokens);
+  if (post_processor) post_processor->apply(ids, add_special_tokens);
   return ids;
 }
 
-void Tokenizer::Parts::encode_section(tokenizer::WorkingText normalized, std::vector<std::int32_t>& ids) const {
+// Special tokens that are looked for in normalised text cannot be placed there: where they may stand, the text is cut.
+void Tokenizer::Parts::encode_mixed(std::string_view text, const TextRanges& special, bool starts_input,
+                                    const tokenizer::TimeLimit& time, std::vector<std::int32_t>& ids) const {
+  std::vector<tokenizer::AddedTokenMatcher::Found> found;
+  added_tokens.find_special_normalized(text, special, found);
+  std::size_t done = 0;
+  const auto encode_part = [&](std::size_t end, bool is_special) {
+    if (done == end) return;
+    const tokenizer::WorkingText part(text.substr(done, end - done), starts_input && done == 0, time);
+    is_special ? encode_section(part, true, ids) : encode_plain(part, time, ids);
+    done = end;
+  };
+  for (const auto& token : found) {
+    encode_part(token.begin, false);
+    encode_part(token.end, true);
+  }
+  encode_part(text.size(), false);
+}
+
+// Should the model itself make a special token of a text that spells it (a vocabulary has it, and ignore_merges), the
+// text is cut within all that spells one.
+void Tokenizer::Parts::encode_plain(const tokenizer::WorkingText& part, const tokenizer::TimeLimit& time,
+                                    std::vector<std::int32_t>& ids) const {
+  const std::size_t before = ids.size();
+  encode_section(part, /*special=*/false, ids);
+  const bool spells_one =
+      std::any_of(ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end(), [&](std::int32_t id) {
+        const tokenizer::AddedToken* token = added_tokens.token(id);
+        // It may also stand for an unknown character.
+        return token != nullptr && token->special && part.text.find(token->content) != std::string::npos;
+      });
+  if (!spells_one) return;
+  ids.resize(before);
+  std::size_t done = 0;
+  std::vector<std::size_t> cuts = added_tokens.cuts_within_special(part.text);
+  cuts.push_back(part.text.size());
+  for (const std::size_t cut : cuts) {
+    const auto piece = std::string_view(part.text).substr(done, cut - done);
+    encode_section({piece, part.starts_input && done == 0, time}, /*special=*/false, ids);
+    done = cut;
+  }
+}
+
+void Tokenizer::Parts::encode_section(tokenizer::WorkingText normalized, bool special,
+                                      std::vector<std::int32_t>& ids) const {
   if (normalizer) normalizer->apply(normalized);
   std::vector<AddedTokens::Section> sections;
-  added_tokens.split_normalized(normalized.text, sections);
+  added_tokens.split_normalized(normalized.text, special ? TextRanges::everywhere() : TextRanges(), sections);
   for (const auto& section : sections) {
     if (section.id >= 0) {
       ids.push_back(section.id);
@@ -106,6 +181,10 @@ std::optional<std::int32_t> Tokenizer::eos_id() const {
 }
 const std::string& Tokenizer::chat_template() const {
   return parts_->chat_template;
+}
+
+const std::map<std::string, std::string>& Tokenizer::special_token_texts() const {
+  return parts_->special_token_texts;
 }
 
 const std::string& Tokenizer::fingerprint() const {

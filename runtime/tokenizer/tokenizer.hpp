@@ -9,12 +9,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tokenizer/text_segment.hpp"
 
 namespace mortise {
 
@@ -36,6 +39,14 @@ class Tokenizer {
   // has characters that the vocabulary cannot express.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const;
 
+  // The same for a text in which special tokens are found in some parts alone. What spells one elsewhere, or across a
+  // seam, becomes ordinary tokens. Tokens that were added without being special are found everywhere. Where no special
+  // token is spelled out in the other parts, the ids are those of the whole text.
+  std::vector<std::int32_t> encode(const SegmentedText& segments, bool add_special_tokens) const;
+
+  // Whether a special token is spelled out somewhere in the text.
+  bool spells_special_token(std::string_view text) const;
+
   // Always valid UTF-8. Ids that are no tokens are left out.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const;
 
@@ -52,6 +63,8 @@ class Tokenizer {
   // The Jinja text of chat_template.jinja or else of tokenizer_config.json (of several templates the one named
   // "default"); empty if there is none.
   const std::string& chat_template() const;
+  // The texts of special tokens by name, as templates know them: bos_token, eos_token, unk_token ...
+  const std::map<std::string, std::string>& special_token_texts() const;
   // The tokenizer's share of the numerics id, "tokenizer HASH; template HASH": of all bytes of tokenizer.json and the
   // members of tokenizer_config.json other than chat_template, and of chat_template().
   const std::string& fingerprint() const;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,10 +31,19 @@ struct Tokenizer::Parts {
   std::optional<std::int32_t> bos_id;
   std::optional<std::int32_t> eos_id;
   std::string chat_template;
+  std::map<std::string, std::string> special_token_texts;
   std::string fingerprint;
 
-  // Appends the ids of a stretch of text without raw added tokens.
-  void encode_section(tokenizer::WorkingText section, std::vector<std::int32_t>& ids) const;
+  // Finds special tokens where `special` covers them.
+  std::vector<std::int32_t> encode(std::string_view text, const tokenizer::TextRanges& special,
+                                   bool add_special_tokens) const;
+  // Append the ids of a stretch of text without raw added tokens: with special tokens in some ranges, nowhere, and
+  // everywhere or nowhere.
+  void encode_mixed(std::string_view text, const tokenizer::TextRanges& special, bool starts_input,
+                    const tokenizer::TimeLimit& time, std::vector<std::int32_t>& ids) const;
+  void encode_plain(const tokenizer::WorkingText& part, const tokenizer::TimeLimit& time,
+                    std::vector<std::int32_t>& ids) const;
+  void encode_section(tokenizer::WorkingText section, bool special, std::vector<std::int32_t>& ids) const;
   // Hands a token to the stream; unknown ids and, if wanted, special tokens are left out.
   void decode_token(std::int32_t id, bool skip_special_tokens, tokenizer::DecodeStream& stream) const;
 };

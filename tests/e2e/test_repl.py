@@ -142,9 +142,15 @@ def test_a_chat_keeps_its_dialogue_until_it_is_cleared(talk, tmp_path):
     assert process.stdout.endswith(messages[1]["content"] + "\n")  # after clear the same question has the same answer
 
 
-def test_chat_needs_a_template(talk, pipeline):
-    process = talk(f"/chat\n{GREEDY}Once\n", pipeline(), code=1)
-    assert "mortise: line 1: the pipeline script has no function chat_template(messages)" in process.stderr
+def test_chat_needs_a_template(talk, mortise, tmp_path):
+    model, script = tmp_path / "model", tmp_path / "plain.lua"
+    shutil.copytree(SOURCE / "models/demo", model)
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    del config["chat_template"]
+    (model / "tokenizer_config.json").write_text(json.dumps(config))
+    script.write_text(mortise("run", "--print-script", model).stdout)
+    process = talk(f"/chat\n{GREEDY}Once\n", script, code=1)
+    assert "mortise: line 1: the checkpoint has no chat template; define a function chat_template" in process.stderr
     assert process.stdout.strip()  # not a chat: the line is a prompt
 
 

@@ -47,10 +47,12 @@ struct World {
     mortise::ServiceInfo info;
     info.model = "fuzz";
     info.max_model_len = 4096;
-    info.chat_template = [](const nlohmann::json& messages) {
-      std::string text;
-      for (const nlohmann::json& message : messages) text += message.at("content").get<std::string>();
-      return text;
+    info.chat_template = [chat = std::make_shared<const mortise::ChatTemplate>(mortise::ChatTemplate::compile(
+                              "{% for m in messages %}{{ m.role ~ m.content ~ (m.tool_calls or '') }}{% endfor %}"))](
+                             const mortise::ChatInput& input) {
+      mortise::ChatInput fitted = input;
+      fitted.messages = chat->fitted(input.messages);
+      return mortise::ChatPrompt{chat->render(fitted)};
     };
     return info;
   }

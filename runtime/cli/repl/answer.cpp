@@ -69,8 +69,8 @@ void answer(ReplState& state, const std::string& text) {
   state.dialogue.mode == Mode::kChat ? reply(state, text) : complete(state, text);
 }
 
-std::string render_chat(ReplState& state, const nlohmann::json& messages) {
-  return state.session.pipeline().service.info().chat_template(messages);
+void check_chat(ReplState& state) {
+  chat_prompt(state.session.pipeline(), {{{"role", "user"}, {"content", "Hello"}}});
 }
 
 }  // namespace mortise

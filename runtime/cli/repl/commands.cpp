@@ -45,7 +45,7 @@ void chat(ReplState& state, const std::string& rest) {
   if (rest == "clear") return clear(state, "");
   if (!rest.empty()) fail("/chat takes 'clear' or nothing, got '{}'; /complete ends the chat", rest);
   // Asked now: a script without a template is to be told before a message is written.
-  render_chat(state, {{{"role", "user"}, {"content", "Hello"}}});
+  check_chat(state);
   state.dialogue.mode = Mode::kChat;
   state.console.say(
       fmt::format("chat is on: {}; /complete ends it, /chat clear begins anew", num_messages(state.dialogue)));
@@ -107,7 +107,7 @@ void load(ReplState& state, const std::string& rest) {
   if (rest.empty()) fail("/load takes the name of a file that /save wrote");
   const std::filesystem::path file = file_of(rest);
   SavedDialogue saved = load_dialogue(file);
-  if (saved.dialogue.mode == Mode::kChat) render_chat(state, {{{"role", "user"}, {"content", "Hello"}}});
+  if (saved.dialogue.mode == Mode::kChat) check_chat(state);
   try {
     state.settings.replace(std::move(saved.settings));
   } catch (const Error& error) {
@@ -158,7 +158,7 @@ constexpr Command kCommands[] = {
     {"/seed", "[N | none]", "the same seed gives the same answer; none: each draws its own",
      "  Without an argument: what it is. Each answer's figures tell the seed that made it.\n", Argument::kSeed, seed},
     {"/chat", "[clear]", "lines become messages of a dialogue; clear forgets what was said",
-     "  Needs a function chat_template(messages) in the pipeline's script. /complete keeps the dialogue.\n",
+     "  Needs a chat template, of the checkpoint or of the pipeline's script. /complete keeps the dialogue.\n",
      Argument::kChat, chat},
     {"/complete", "", "the model continues each line; the dialogue waits for /chat", "", Argument::kNone, complete},
     {"/clear", "", "forgets the dialogue, as /chat clear", "", Argument::kNone, clear},

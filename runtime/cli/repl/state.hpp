@@ -51,8 +51,8 @@ Words command_words();
 // Sends a prompt, or in a chat a message, and prints the answer as it comes.
 void answer(ReplState& state, const std::string& text);
 
-// The text of a chat, through the script's template. Throws an Error when there is none.
-std::string render_chat(ReplState& state, const nlohmann::json& messages);
+// Throws an Error when the pipeline has no chat template.
+void check_chat(ReplState& state);
 
 // Handlers that have files of their own.
 void show_plugins(ReplState& state, const std::string& name);

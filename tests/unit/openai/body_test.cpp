@@ -1,4 +1,5 @@
 #include "openai/body.hpp"
+#include "openai/chat_request.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -215,9 +216,14 @@ TEST(NumSequences, CountsWhatABodyKeepsBusy) {
 }
 
 TEST(ChatTokens, ATemplateThatWritesTheFirstSpecialTokenDoesNotGetItTwice) {
-  const std::vector<std::int32_t> plain = chat_tokens("hello", tokenizer());
+  const auto tokens = [](const std::string& text, bool add_special_tokens) {
+    return chat_tokens({{{text, true}}, add_special_tokens}, tokenizer());
+  };
+  const std::vector<std::int32_t> plain = tokens("hello", true);
   ASSERT_EQ(plain.front(), *tokenizer().bos_id());
-  EXPECT_EQ(chat_tokens("<|bos|>hello", tokenizer()), plain);
+  EXPECT_EQ(tokens("<|bos|>hello", true), plain);
+  EXPECT_EQ(tokens("<|bos|>hello", false), plain);  // a checkpoint's template writes it
+  EXPECT_EQ(tokens("hello", false).size() + 1, plain.size());
 }
 
 }  // namespace

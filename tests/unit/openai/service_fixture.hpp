@@ -31,7 +31,10 @@ class ServiceTest : public EngineTest {
     info.system_fingerprint = "mortise-test";
     info.defaults.temperature = 0;
     info.max_model_len = limits.max_model_len;
-    info.chat_template = [](const Json& messages) { return messages[0]["content"].get<std::string>(); };
+    info.chat_template = [](const ChatInput& input) {
+      const Json messages = with_text_contents(input.messages);
+      return ChatPrompt{{{messages[0]["content"].get<std::string>(), true}}, /*add_special_tokens=*/true};
+    };
     service = std::make_unique<Service>(*engine, tokenizer(), info);
   }
   void TearDown() override { engine.reset(); }

@@ -275,7 +275,7 @@ TEST_F(ServiceTest, TinyTemperaturesAreGreedy) {
 TEST_F(ServiceTest, MoreLogprobsThanALineHoldsAreRefused) {
   ServiceInfo info;
   info.max_model_len = 100'000;
-  info.chat_template = [](const Json&) { return std::string("xq"); };
+  info.chat_template = [](const ChatInput&) { return ChatPrompt{{{"xq", true}}, true}; };
   service = std::make_unique<Service>(*engine, tokenizer(), info);
   const std::string tail =
       "with 20 alternatives; at most 3000000 values are taken: lower max_tokens, n or the "
@@ -381,8 +381,7 @@ TEST_F(ServiceTest, AChatWithoutATemplateIsRefused) {
   ServiceInfo info;
   info.max_model_len = 64;
   service = std::make_unique<Service>(*engine, tokenizer(), info);
-  EXPECT_EQ(refusal("/v1/chat/completions", Json::object()),
-            "this pipeline has no chat_template(messages) function; define one in its script");
+  EXPECT_EQ(refusal("/v1/chat/completions", Json::object()), "this pipeline has no chat template");
 }
 
 TEST_F(ServiceTest, StatusesTellWhatKindOfFailureItIs) {

@@ -1,0 +1,156 @@
+// x.name, x[key] and x[begin:end:step].
+#include <algorithm>
+
+#include "chat_template/runtime.hpp"
+#include "chat_template/unicode.hpp"
+
+namespace mortise::jinja {
+namespace {
+
+constexpr std::string_view kChanging[] = {"append", "clear",   "extend",     "insert", "pop",   "popitem",
+                                          "remove", "reverse", "setdefault", "sort",   "update"};
+
+bool changes(const Value& value, std::string_view name) {
+  const Sequence* list = value.object<Sequence>();
+  const bool is_container = value.object<Dict>() != nullptr || (list && list->shape == Sequence::Shape::kList);
+  return is_container && std::ranges::find(kChanging, name) != std::end(kChanging);
+}
+
+Value missing(const Value& value, std::string_view name) {
+  return undefined(fmt::format("a {} has no '{}'", value.type_name(), name));
+}
+
+Value loop_attribute(Runtime& runtime, const Value& self, std::string_view name) {
+  const Loop& loop = *self.object<Loop>();
+  const auto number = [](std::size_t value) { return Value(static_cast<std::int64_t>(value)); };
+  const std::size_t size = loop.items.size();
+  if (name == "index") return number(loop.index + 1);
+  if (name == "index0") return number(loop.index);
+  if (name == "revindex") return number(size - loop.index);
+  if (name == "revindex0") return number(size - loop.index - 1);
+  if (name == "first") return loop.index == 0;
+  if (name == "last") return loop.index + 1 == size;
+  if (name == "length") return number(size);
+  if (name == "depth") return number(1);  // it counts the recursion of recursive loops, which are not served
+  if (name == "depth0") return number(0);
+  if (name == "previtem") return loop.index == 0 ? undefined("there is no previous item") : loop.items[loop.index - 1];
+  if (name == "nextitem") {
+    return loop.index + 1 == size ? undefined("there is no next item") : loop.items[loop.index + 1];
+  }
+  if (name == "cycle") {
+    return runtime.make().callable("cycle", [self](Runtime&, Arguments& arguments) {
+      if (arguments.positional.empty()) fail("loop.cycle needs values to cycle through");
+      return arguments.positional[self.object<Loop>()->index % arguments.positional.size()];
+    });
+  }
+  if (name == "changed") {
+    return runtime.make().callable("changed", [self](Runtime& of, Arguments& arguments) -> Value {
+      std::vector<Value>& last = self.object<Loop>()->last_changed;
+      const auto same = [&](const Value& a, const Value& b) { return equal(a, b, of.budget()); };
+      const bool changed = self.object<Loop>()->index == 0 || !std::ranges::equal(last, arguments.positional, same);
+      last = arguments.positional;
+      return changed;
+    });
+  }
+  return missing(self, name);
+}
+
+// A position as Python counts it, from the end when it is negative, within [low, high].
+std::int64_t place(const Value& value, std::int64_t otherwise, std::int64_t size, std::int64_t low, std::int64_t high) {
+  if (value.is_none()) return otherwise;
+  const auto given = value.integer();
+  if (!given) fail("a slice has a {} for a bound; expected an integer", value.type_name());
+  return std::clamp(*given < 0 ? std::max(*given, -size - 1) + size : *given, low, high);
+}
+
+// The indices that begin:end:step takes of `size` items.
+std::vector<std::size_t> sliced(std::int64_t size, const Value& begin, const Value& end, const Value& by) {
+  const std::int64_t step = by.is_none() ? 1 : by.integer().value_or(0);
+  if (step == 0) fail("a slice has the step 0, or one that is no integer");
+  const bool down = step < 0;
+  const std::int64_t low = down ? -1 : 0, high = down ? size - 1 : size;
+  const std::int64_t first = place(begin, down ? high : low, size, low, high);
+  const std::int64_t last = place(end, down ? low : high, size, low, high);
+  std::vector<std::size_t> indices;
+  for (std::int64_t at = first; down ? at > last : at < last; at += step) {
+    indices.push_back(static_cast<std::size_t>(at));
+    if (step > size || step < -size) break;  // nor may `at` overflow
+  }
+  return indices;
+}
+
+}  // namespace
+
+Value Runtime::attribute(const Value& value, std::string_view name) {
+  budget_.step();
+  if (const auto* missing = value.get_if<Undefined>()) fail("{}", *missing->why);
+  if (Namespace* space = value.object<Namespace>()) {
+    const Value* found = space->find(name);
+    return found != nullptr ? *found : missing(value, name);
+  }
+  if (value.object<Loop>() != nullptr) return loop_attribute(*this, value, name);
+  if (const Method method = find_method(value, name)) {
+    return make().callable(std::string(name), [method, value](Runtime& runtime, Arguments& arguments) {
+      return method(runtime, value, arguments);
+    });
+  }
+  if (changes(value, name)) {
+    return undefined(fmt::format("a template may not change a {} ('{}')", value.type_name(), name));
+  }
+  if (const Dict* dict = value.object<Dict>()) {
+    if (const Value* found = dict->find(name)) return *found;
+  }
+  return missing(value, name);
+}
+
+Value Runtime::item(const Value& value, const Value& key) {
+  budget_.step();
+  if (const auto* missing = value.get_if<Undefined>()) fail("{}", *missing->why);
+  if (const Dict* dict = value.object<Dict>()) {
+    if (const Value* found = dict->find(key)) return *found;
+  }
+  const Sequence* sequence = value.object<Sequence>();
+  if (const auto index = key.integer(); index && (value.text() || (sequence && sequence->is_indexable()))) {
+    const auto size = static_cast<std::int64_t>(length(value));
+    const std::int64_t at = *index < 0 ? *index + size : *index;
+    if (at < 0 || at >= size) return undefined(fmt::format("a {} has no item {}", value.type_name(), *index));
+    if (sequence != nullptr) return sequence->items[static_cast<std::size_t>(at)];
+    const MarkedText& text = *value.text();
+    const std::size_t begin = byte_of_character(text.bytes(), static_cast<std::size_t>(at));
+    std::size_t end = begin;
+    next_character(text.bytes(), end);
+    return make().text(text.substr(begin, end));
+  }
+  if (const MarkedText* name = key.text()) {
+    if (value.object<Dict>() == nullptr || find_method(value, name->bytes())) return attribute(value, name->bytes());
+  }
+  return undefined(fmt::format("a {} has no item {}", value.type_name(), to_text(key, budget_).bytes()));
+}
+
+Value Runtime::slice(const Value& value, const Value& begin, const Value& end, const Value& step) {
+  if (const auto* missing = value.get_if<Undefined>()) fail("{}", *missing->why);
+  if (const Sequence* sequence = value.object<Sequence>(); sequence != nullptr && sequence->is_indexable()) {
+    std::vector<Value> items;
+    for (const std::size_t i : sliced(static_cast<std::int64_t>(sequence->items.size()), begin, end, step)) {
+      budget_.step();
+      items.push_back(sequence->items[i]);
+    }
+    return make().sequence(sequence->shape, std::move(items));
+  }
+  const MarkedText* text = value.text();
+  if (text == nullptr) return undefined(fmt::format("a {} cannot be sliced", value.type_name()));
+  std::vector<std::size_t> starts;  // of characters
+  budget_.step(1 + text->size() / 8);
+  for (std::size_t at = 0; at < text->size(); next_character(text->bytes(), at)) starts.push_back(at);
+  const std::vector<std::size_t> indices = sliced(static_cast<std::int64_t>(starts.size()), begin, end, step);
+  starts.push_back(text->size());
+  MarkedText part;
+  if (!indices.empty() && indices.back() - indices.front() + 1 == indices.size()) {
+    part.append(*text, starts[indices.front()], starts[indices.back() + 1]);
+  } else {
+    for (const std::size_t i : indices) part.append(*text, starts[i], starts[i + 1]);
+  }
+  return make().text(std::move(part));
+}
+
+}  // namespace mortise::jinja

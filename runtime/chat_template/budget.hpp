@@ -1,0 +1,89 @@
+// runtime/chat_template/budget.hpp: what a rendering may take, so that neither a template nor messages can hold up a
+// server: every operation pays here in proportion to what it reads and writes.
+#pragma once
+
+#include <cstddef>
+
+#include "error.hpp"
+
+namespace mortise::jinja {
+
+struct Limits {
+  std::size_t max_steps = 20'000'000;              // about a second
+  std::size_t max_bytes = std::size_t{256} << 20;  // of values that are alive, and of the text
+  std::size_t max_depth = 1000;  // nested evaluations: of a macro that calls itself, and within expressions
+};
+
+// Lists in lists, in values that a template makes. A request's JSON is 100 deep at most.
+inline constexpr std::size_t kMaxValueDepth = 200;
+
+class Budget {
+ public:
+  explicit Budget(const Limits& limits) : limits_(limits) {}
+  Budget(const Budget&) = delete;
+  Budget& operator=(const Budget&) = delete;
+
+  void step(std::size_t count = 1) {
+    steps_ += count;
+    if (steps_ > limits_.max_steps) fail(ErrorCode::kTooLarge, "rendering takes more than {} steps", limits_.max_steps);
+  }
+  // For work on so many bytes: some 32 of them take as long as another step.
+  void read(std::size_t num_bytes) { step(1 + num_bytes / 32); }
+
+  void take(std::size_t num_bytes) {
+    read(num_bytes);
+    if (num_bytes > limits_.max_bytes - bytes_) {
+      fail(ErrorCode::kTooLarge, "rendering takes more than {} bytes of memory", limits_.max_bytes);
+    }
+    bytes_ += num_bytes;
+  }
+  void give_back(std::size_t num_bytes) { bytes_ -= num_bytes; }
+
+  void enter() {
+    if (depth_ >= limits_.max_depth) {
+      fail(ErrorCode::kTooLarge, "calls and expressions nest deeper than {} levels; does a macro call itself forever?",
+           limits_.max_depth);
+    }
+    ++depth_;
+  }
+  void leave() { --depth_; }
+
+ private:
+  const Limits limits_;
+  std::size_t steps_ = 0;
+  std::size_t bytes_ = 0;
+  std::size_t depth_ = 0;
+};
+
+// A level of nesting, for the life of this.
+class Level {
+ public:
+  explicit Level(Budget& budget) : budget_(budget) { budget.enter(); }
+  ~Level() { budget_.leave(); }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+
+ private:
+  Budget& budget_;
+};
+
+// Pays for a text that grows, for the life of this.
+class Growth {
+ public:
+  explicit Growth(Budget& budget) : budget_(budget) {}
+  ~Growth() { budget_.give_back(taken_); }
+  Growth(const Growth&) = delete;
+  Growth& operator=(const Growth&) = delete;
+
+  void reach(std::size_t num_bytes) {
+    if (num_bytes <= taken_) return;
+    budget_.take(num_bytes - taken_);
+    taken_ = num_bytes;
+  }
+
+ private:
+  Budget& budget_;
+  std::size_t taken_ = 0;
+};
+
+}  // namespace mortise::jinja

@@ -1,0 +1,157 @@
+// What expressions are worth.
+#include "chat_template/interpreter.hpp"
+
+namespace mortise::jinja {
+
+using Kind = Expression::Kind;
+
+Value Interpreter::evaluate(const Expression& expression) {
+  const Level level(runtime_.budget());
+  runtime_.budget().step();
+  line_ = expression.line;
+  const auto operand = [&](std::size_t i) { return evaluate(*expression.operands[i]); };
+  switch (expression.kind) {
+    case Kind::kConstant:
+      return expression.constant;
+    case Kind::kName:
+      return variable(expression);
+    case Kind::kAttribute:
+      return runtime_.attribute(operand(0), expression.text);
+    case Kind::kItem: {
+      const Value value = operand(0);
+      return runtime_.item(value, operand(1));
+    }
+    case Kind::kSlice: {
+      const Value value = operand(0), begin = evaluate_or_none(expression.operands[1]);
+      const Value end = evaluate_or_none(expression.operands[2]);
+      return runtime_.slice(value, begin, end, evaluate_or_none(expression.operands[3]));
+    }
+    case Kind::kCall:
+      return call(expression);
+    case Kind::kFilter:
+      return filtered(expression, nullptr);
+    case Kind::kTest:
+      return tested(expression);
+    case Kind::kNegate:
+    case Kind::kPlus:
+      return negated(expression);
+    case Kind::kNot:
+      return !operand(0).truth();
+    case Kind::kAnd: {
+      Value left = operand(0);
+      return left.truth() ? operand(1) : left;
+    }
+    case Kind::kOr: {
+      Value left = operand(0);
+      return left.truth() ? left : operand(1);
+    }
+    case Kind::kBinary: {
+      const Value left = operand(0), right = operand(1);
+      line_ = expression.line;
+      return runtime_.binary(expression.operators[0], left, right);
+    }
+    case Kind::kConcat:
+      return concatenated(expression);
+    case Kind::kCompare:
+      return compared(expression);
+    case Kind::kConditional:
+      if (operand(1).truth()) return operand(0);
+      return expression.operands[2] ? operand(2) : undefined("an 'if' without 'else' gave nothing");
+    case Kind::kList:
+      return runtime_.make().list(all(expression.operands, 0));
+    case Kind::kTuple:
+      return runtime_.make().tuple(all(expression.operands, 0));
+    case Kind::kDict:
+      return made_dict(expression);
+  }
+  return {};
+}
+
+Value Interpreter::variable(const Expression& expression) {
+  if (const Value* value = scope_->find(expression.name)) return *value;
+  return undefined(fmt::format("'{}' is undefined", expression.text));
+}
+
+std::vector<Value> Interpreter::all(const std::vector<ExpressionPointer>& expressions, std::size_t begin) {
+  std::vector<Value> values;
+  for (std::size_t i = begin; i < expressions.size(); ++i) values.push_back(evaluate(*expressions[i]));
+  return values;
+}
+
+Arguments Interpreter::arguments_of(const Expression& expression) {
+  Arguments arguments{all(expression.operands, 1), {}};
+  for (const auto& [name, value] : expression.named) arguments.named.emplace_back(name, evaluate(*value));
+  return arguments;
+}
+
+Value Interpreter::call(const Expression& expression) {
+  const Expression& callee = *expression.operands[0];
+  if (callee.kind == Kind::kAttribute) {
+    // Without a function that would remember the value for this one call.
+    const Value self = evaluate(*callee.operands[0]);
+    const Method method = find_method(self, callee.text);
+    const Value function = method != nullptr ? Value() : runtime_.attribute(self, callee.text);
+    Arguments arguments = arguments_of(expression);
+    line_ = expression.line;
+    return method != nullptr ? method(runtime_, self, arguments) : runtime_.call(function, arguments);
+  }
+  const Value function = evaluate(callee);
+  Arguments arguments = arguments_of(expression);
+  line_ = expression.line;
+  return runtime_.call(function, arguments);
+}
+
+Value Interpreter::filtered(const Expression& expression, const Value* block_text) {
+  // Of a filter block, the innermost filter has no value of its own.
+  const ExpressionPointer& of = expression.operands[0];
+  const Value value = !of ? *block_text : block_text != nullptr ? filtered(*of, block_text) : evaluate(*of);
+  Arguments arguments = arguments_of(expression);
+  line_ = expression.line;
+  return expression.filter(runtime_, value, arguments);
+}
+
+bool Interpreter::tested(const Expression& expression) {
+  const Value value = evaluate(*expression.operands[0]);
+  Arguments arguments = arguments_of(expression);
+  line_ = expression.line;
+  return expression.test(runtime_, value, arguments);
+}
+
+bool Interpreter::compared(const Expression& expression) {
+  Value left = evaluate(*expression.operands[0]);
+  for (std::size_t i = 0; i < expression.operators.size(); ++i) {
+    Value right = evaluate(*expression.operands[i + 1]);
+    if (!runtime_.compare(expression.operators[i], left, right)) return false;
+    left = std::move(right);
+  }
+  return true;
+}
+
+Value Interpreter::concatenated(const Expression& expression) {
+  MarkedText text;
+  Growth growth(runtime_.budget());
+  for (const auto& part : expression.operands) {
+    text.append(runtime_.text_of(evaluate(*part)));
+    growth.reach(text.size());
+  }
+  return runtime_.make().text(std::move(text));
+}
+
+Value Interpreter::negated(const Expression& expression) {
+  const Value value = evaluate(*expression.operands[0]);
+  const Value zero(std::int64_t{0});
+  const bool minus = expression.kind == Kind::kNegate;
+  if (minus && value.get_if<double>() != nullptr) return -*value.number();  // also of 0
+  return runtime_.binary(minus ? Operator::kSubtract : Operator::kAdd, zero, value);
+}
+
+Value Interpreter::made_dict(const Expression& expression) {
+  Dict::Entries entries;
+  for (std::size_t i = 0; i < expression.operands.size(); i += 2) {
+    Value key = evaluate(*expression.operands[i]);
+    entries.emplace_back(std::move(key), evaluate(*expression.operands[i + 1]));
+  }
+  return runtime_.make().dict(std::move(entries));
+}
+
+}  // namespace mortise::jinja

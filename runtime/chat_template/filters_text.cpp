@@ -1,0 +1,150 @@
+// Filters of texts, and tojson.
+#include "chat_template/filters.hpp"
+#include "chat_template/unicode.hpp"
+
+namespace mortise::jinja {
+namespace {
+
+Value as_text(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters none(arguments, "string", {});
+  return runtime.make().text(runtime.text_of(value));
+}
+
+Value safe(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters none(arguments, "safe", {});
+  return runtime.make().markup(runtime.text_of(value));
+}
+
+template <Case wanted>
+Value cased(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters none(arguments, "this filter", {});
+  const MarkedText text = runtime.text_of(value);
+  runtime.budget().read(8 * text.size());
+  return runtime.make().text(with_case(text, wanted));
+}
+
+// A word begins behind white space and opening brackets.
+Value title(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters none(arguments, "title", {});
+  const MarkedText text = runtime.text_of(value);
+  runtime.budget().read(16 * text.size());
+  MarkedText out;
+  std::size_t begin = 0;
+  const auto flush = [&](std::size_t end) {
+    if (begin < end) {
+      std::size_t second = begin;
+      next_character(text.bytes(), second);
+      out.append(with_case(text.substr(begin, second), Case::kUpper));
+      out.append(with_case(text.substr(second, end), Case::kLower));
+    }
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t start = at;
+    const std::int32_t character = next_character(text.bytes(), at);
+    const bool separates =
+        is_space(character) ||
+        (character < 0x80 && std::string_view("-({[<").find(static_cast<char>(character)) != std::string_view::npos);
+    if (!separates) continue;
+    flush(start);
+    out.append(text, start, at);
+    begin = at;
+  }
+  flush(text.size());
+  return runtime.make().text(std::move(out));
+}
+
+Value trim(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters of(arguments, "trim", {"chars"});
+  const MarkedText text = runtime.text_of(value);
+  const MarkedText* characters = of.optional_text(0);
+  if (characters != nullptr) runtime.budget().read(std::min(characters->size() * text.size(), std::size_t{1} << 40));
+  return runtime.make().text(strip(text, characters, true, true));
+}
+
+Value replaced(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters of(arguments, "replace", {"old", "new", "count"});
+  return runtime.make().text(replace(runtime.text_of(value), runtime.text_of(of.at(0)), runtime.text_of(of.at(1)),
+                                     of.has(2) && of.at(2).is_none() ? -1 : of.integer(2, -1), runtime));
+}
+
+// Spaces, or the text itself.
+MarkedText indentation(Runtime& runtime, const Value* width, std::int64_t otherwise) {
+  if (width != nullptr && width->text() != nullptr) return *width->text();
+  const std::int64_t count = width == nullptr ? otherwise : width->integer().value_or(-1);
+  constexpr std::int64_t kMost = 1000;
+  if (count > kMost || (width != nullptr && !width->integer())) {
+    fail("an indent is a {}, or more than {}; expected a number of spaces or a text", width->type_name(), kMost);
+  }
+  runtime.budget().step();
+  return MarkedText(std::string(static_cast<std::size_t>(std::max<std::int64_t>(0, count)), ' '), Source::kTemplate);
+}
+
+Value indent(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters of(arguments, "indent", {"width", "first", "blank"});
+  if (value.text() == nullptr) fail("indent takes a text, not a {}", value.type_name());
+  const MarkedText space = indentation(runtime, of.find(0), 4);
+  const bool blank = of.truth(2, false);
+  MarkedText text = *value.text(), out;
+  text.append("\n", Source::kTemplate);
+  Growth growth(runtime.budget());
+  bool first = true;
+  for (const MarkedText& line : split_lines(text, false)) {
+    if (!first) out.append("\n", Source::kTemplate);
+    const bool indents = first ? of.truth(1, false) : blank || !line.empty();
+    if (indents) out.append(space);
+    out.append(line);
+    growth.reach(out.size());
+    first = false;
+  }
+  return runtime.make().text(std::move(out));
+}
+
+Value format(Runtime& runtime, const Value& value, Arguments& arguments) {
+  if (!arguments.positional.empty() && !arguments.named.empty()) {
+    fail("the filter 'format' takes named values or others, not both");
+  }
+  Dict::Entries named;
+  for (const auto& [name, of] : arguments.named) named.emplace_back(runtime.make().text(name), of);
+  const bool has_names = !named.empty();
+  const Value dict = runtime.make().dict(std::move(named));
+  return runtime.make().text(
+      format_percent(runtime.text_of(value), arguments.positional, has_names ? dict.object<Dict>() : nullptr, runtime));
+}
+
+Value tojson(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters of(arguments, "tojson", {"ensure_ascii", "indent", "separators", "sort_keys"});
+  JsonFormat json;
+  json.ensure_ascii = of.truth(0, false);
+  json.sort_keys = of.truth(3, false);
+  if (of.has(1) && !of.at(1).is_none()) {
+    json.indent = indentation(runtime, of.find(1), 0).bytes();
+    json.item_separator = ",";
+  }
+  if (of.has(2) && !of.at(2).is_none()) {
+    const std::vector<Value> both = runtime.items_of(of.at(2));
+    if (both.size() != 2) fail("tojson: separators are not two texts");
+    json.item_separator = runtime.text_of(both[0]).bytes();
+    json.key_separator = runtime.text_of(both[1]).bytes();
+  }
+  return runtime.make().text(to_json(value, json, runtime.budget()));
+}
+
+constexpr NamedFilter kFilters[] = {{"string", as_text},
+                                    {"safe", safe},
+                                    {"upper", cased<Case::kUpper>},
+                                    {"lower", cased<Case::kLower>},
+                                    {"capitalize", cased<Case::kCapitalized>},
+                                    {"title", title},
+                                    {"trim", trim},
+                                    {"replace", replaced},
+                                    {"indent", indent},
+                                    {"format", format},
+                                    {"tojson", tojson}};
+
+}  // namespace
+
+std::span<const NamedFilter> text_filters() {
+  return kFilters;
+}
+
+}  // namespace mortise::jinja

@@ -1,0 +1,270 @@
+// "{} {name:>5}".format(...) and "%s %d" % (...), with the specifications that texts, integers and floats have.
+#include <algorithm>
+#include <cmath>
+
+#include "chat_template/runtime.hpp"
+#include "chat_template/unicode.hpp"
+
+namespace mortise::jinja {
+namespace {
+
+constexpr std::size_t kMaxWidth = 1000;
+
+struct Specification {
+  std::string fill = " ";
+  char align = '\0';  // '<', '>', '^', '=' between sign and digits; none: by the value
+  char sign = '-';
+  bool grouped = false, alternate = false;
+  std::size_t width = 0;
+  std::optional<std::size_t> precision;
+  char type = '\0';
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view text) : text_(text) {}
+  bool done() const { return at_ == text_.size(); }
+  char peek() const { return done() ? '\0' : text_[at_]; }
+  bool skip(char c) { return !done() && peek() == c && (++at_, true); }
+  char take() { return done() ? '\0' : text_[at_++]; }
+  std::optional<std::size_t> number() {
+    if (done() || peek() < '0' || peek() > '9') return std::nullopt;
+    std::size_t value = 0;
+    while (!done() && peek() >= '0' && peek() <= '9') {
+      value = value * 10 + static_cast<std::size_t>(take() - '0');
+      if (value > kMaxWidth) fail("a format has a width or precision of more than {}", kMaxWidth);
+    }
+    return value;
+  }
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+bool is_align(char c) {
+  return c == '<' || c == '>' || c == '^' || c == '=';
+}
+
+Specification read_specification(std::string_view text) {
+  Specification of;
+  Reader reader(text);
+  if (!text.empty()) {
+    std::size_t after = 0;
+    next_character(text, after);
+    if (after < text.size() && is_align(text[after])) {
+      of.fill = text.substr(0, after);
+      of.align = text[after];
+      reader.at_ = after + 1;
+    } else if (is_align(text[0])) {
+      of.align = reader.take();
+    }
+  }
+  if (reader.peek() == '+' || reader.peek() == '-' || reader.peek() == ' ') of.sign = reader.take();
+  of.alternate = reader.skip('#');
+  if (reader.skip('0') && of.align == '\0') {
+    of.fill = "0";
+    of.align = '=';
+  }
+  of.width = reader.number().value_or(0);
+  of.grouped = reader.skip(',');
+  if (reader.skip('.')) of.precision = reader.number();
+  of.type = reader.take();
+  if (!reader.done()) fail("a format has a specification that is not supported");
+  return of;
+}
+
+std::string grouped_by_thousands(const std::string& digits) {
+  const std::size_t end = std::min(digits.find_first_of(".e"), digits.size());
+  std::string out = digits.substr(end);
+  for (std::size_t i = 0; i < end; ++i) {
+    if (i > 0 && i % 3 == 0) out.insert(0, ",");
+    out.insert(0, 1, digits[end - 1 - i]);
+  }
+  return out;
+}
+
+// Without a sign.
+std::string number_digits(const Value& value, const Specification& of) {
+  const auto whole = value.integer();
+  const auto magnitude =
+      whole ? (*whole < 0 ? 0 - static_cast<std::uint64_t>(*whole) : static_cast<std::uint64_t>(*whole)) : 0;
+  switch (of.type) {
+    case 'd':
+    case 'x':
+    case 'X':
+    case 'o':
+      if (!whole) fail("a format of type '{}' has a float; it takes integers", of.type);
+      if (of.type == 'x') return fmt::format("{}{:x}", of.alternate ? "0x" : "", magnitude);
+      if (of.type == 'X') return fmt::format("{}{:X}", of.alternate ? "0X" : "", magnitude);
+      if (of.type == 'o') return fmt::format("{}{:o}", of.alternate ? "0o" : "", magnitude);
+      return std::to_string(magnitude);
+    case 'f':
+    case 'F':
+      return fmt::format("{:.{}f}", std::fabs(*value.number()), static_cast<int>(of.precision.value_or(6)));
+    case 'e':
+      return fmt::format("{:.{}e}", std::fabs(*value.number()), static_cast<int>(of.precision.value_or(6)));
+    case 'g':
+      return fmt::format("{:.{}g}", std::fabs(*value.number()), static_cast<int>(of.precision.value_or(6)));
+    case '%':
+      return fmt::format("{:.{}f}%", std::fabs(*value.number() * 100), static_cast<int>(of.precision.value_or(6)));
+    case '\0':
+      if (whole) return std::to_string(magnitude);
+      if (!of.precision) return float_text(std::fabs(*value.number()));
+      break;
+    default:
+      break;
+  }
+  fail("a number has the format type '{}', which is not supported", of.type == '\0' ? '.' : of.type);
+}
+
+void append_padded(const MarkedText& sign, const MarkedText& text, const Specification& of, char align,
+                   MarkedText& out) {
+  const std::size_t size = sign.size() + count_characters(text.bytes());
+  const std::size_t missing = of.width > size ? of.width - size : 0;
+  const std::size_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
+  const auto fill = [&](std::size_t count) {
+    for (; count > 0; --count) out.append(of.fill, Source::kTemplate);
+  };
+  if (align == '=') out.append(sign);
+  fill(left);
+  if (align != '=') out.append(sign);
+  out.append(text);
+  fill(missing - left);
+}
+
+void append_formatted(const Value& value, const Specification& of, Runtime& runtime, MarkedText& out) {
+  const bool is_number = value.is_number() && (value.get_if<bool>() == nullptr || of.type != '\0');
+  if (!is_number || of.type == 's') {
+    if (of.type != '\0' && of.type != 's') fail("a format of type '{}' has a {}", of.type, value.type_name());
+    MarkedText text = runtime.text_of(value);
+    if (of.precision) text.resize(byte_of_character(text.bytes(), *of.precision));
+    return append_padded({}, text, of, of.align == '\0' ? '<' : of.align, out);
+  }
+  const bool negative = std::signbit(*value.number());
+  std::string digits = number_digits(value, of);
+  if (of.grouped) digits = grouped_by_thousands(digits);
+  const std::string_view sign = negative ? "-" : of.sign == '+' ? "+" : of.sign == ' ' ? " " : "";
+  append_padded({sign, Source::kTemplate}, {digits, Source::kTemplate}, of, of.align == '\0' ? '>' : of.align, out);
+}
+
+// "name", "0", "name.x[0]" or nothing: the next one.
+Value field(std::string_view name, const Arguments& arguments, std::size_t& next, Runtime& runtime) {
+  const std::size_t end = std::min(name.find_first_of(".["), name.size());
+  std::string_view head = name.substr(0, end), rest = name.substr(end);
+  Value value;
+  Reader reader(head);
+  const auto index = head.empty() ? std::optional(next++) : reader.number();
+  if (index && (head.empty() || reader.done())) {
+    if (*index >= arguments.positional.size()) fail("format() has no value for field {}", *index);
+    value = arguments.positional[*index];
+  } else {
+    const auto named = std::ranges::find(arguments.named, head, &std::pair<std::string, Value>::first);
+    if (named == arguments.named.end()) fail("format() has no value named '{}'", head);
+    value = named->second;
+  }
+  if (rest.find('[') != rest.npos) fail("format() with [...] in a field is not supported");
+  while (!rest.empty()) {
+    rest.remove_prefix(1);
+    const std::string_view part = rest.substr(0, rest.find('.'));
+    value = runtime.attribute(value, part);
+    rest.remove_prefix(part.size());
+  }
+  return value;
+}
+
+}  // namespace
+
+MarkedText format_braces(const MarkedText& format, const Arguments& arguments, Runtime& runtime) {
+  const std::string& bytes = format.bytes();
+  MarkedText out;
+  Growth growth(runtime.budget());
+  std::size_t next = 0;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const char c = bytes[at];
+    if ((c == '{' || c == '}') && at + 1 < bytes.size() && bytes[at + 1] == c) {
+      out.append(format, at, at + 1);
+      at += 2;
+    } else if (c == '{') {
+      const std::size_t end = bytes.find('}', at);
+      if (end == bytes.npos) fail("format() has a '{{' without its '}}'");
+      const std::string_view inside = std::string_view(bytes).substr(at + 1, end - at - 1);
+      const std::size_t colon = std::min(inside.find(':'), inside.size());
+      if (inside.find('{') != inside.npos || inside.find('!') < colon) {
+        fail("format() with '{{' or '!' in a field is not supported");
+      }
+      const Value value = field(inside.substr(0, colon), arguments, next, runtime);
+      const auto specification = read_specification(colon < inside.size() ? inside.substr(colon + 1) : "");
+      append_formatted(value, specification, runtime, out);
+      growth.reach(out.size());
+      at = end + 1;
+    } else if (c == '}') {
+      fail("format() has a '}}' without its '{{'");
+    } else {
+      const std::size_t end = std::min(bytes.find_first_of("{}", at), bytes.size());
+      out.append(format, at, end);
+      at = end;
+    }
+  }
+  return out;
+}
+
+MarkedText format_percent(const MarkedText& format, const std::vector<Value>& values, const Dict* named,
+                          Runtime& runtime) {
+  const std::string& bytes = format.bytes();
+  MarkedText out;
+  Growth growth(runtime.budget());
+  std::size_t next = 0;
+  bool by_name = false;
+  Reader reader(bytes);
+  while (!reader.done()) {
+    const std::size_t end = std::min(bytes.find('%', reader.at_), bytes.size());
+    out.append(format, reader.at_, end);
+    reader.at_ = end;
+    if (!reader.skip('%')) break;
+    if (reader.skip('%')) {
+      out.append(format, end, end + 1);
+      continue;
+    }
+    const Value* value = nullptr;
+    if (reader.skip('(')) {
+      const std::size_t close = bytes.find(')', reader.at_);
+      if (close == bytes.npos || named == nullptr) fail("a format with %(name) has no dict, or no ')'");
+      value = named->find(std::string_view(bytes).substr(reader.at_, close - reader.at_));
+      if (value == nullptr) fail("a format with %(name) has a name that the dict does not");
+      reader.at_ = close + 1;
+      by_name = true;
+    }
+    Specification of;
+    of.align = '>';
+    while (std::string_view("-+ 0#").find(reader.peek()) != std::string_view::npos && !reader.done()) {
+      const char flag = reader.take();
+      if (flag == '-') of.align = '<';
+      if (flag == '+' || flag == ' ') of.sign = flag;
+      if (flag == '#') of.alternate = true;
+      if (flag == '0' && of.align != '<') of.align = '=';
+    }
+    of.width = reader.number().value_or(0);
+    if (reader.skip('.')) of.precision = reader.number().value_or(0);
+    of.type = reader.take();
+    if (value == nullptr) {
+      if (next >= values.size()) fail("a format with % has more fields than values");
+      value = &values[next++];
+    }
+    Value number = *value;
+    if (of.type == 'i' || of.type == 'u') of.type = 'd';
+    if (of.type == 'd' && number.is_number()) {
+      if (!(std::fabs(*number.number()) < 0x1p63)) fail("an integer becomes larger than 64 bits");
+      if (!number.integer()) number = static_cast<std::int64_t>(*number.number());
+    }
+    if (std::string_view("sdfFegxXo").find(of.type) == std::string_view::npos || of.type == '\0') {
+      fail("a format with % has a type that is not supported");
+    }
+    if (of.align == '=' && of.type != 's') of.fill = "0";
+    if (of.align == '=' && of.type == 's') of.align = '>';
+    append_formatted(number, of, runtime, out);
+    growth.reach(out.size());
+  }
+  if (next < values.size() && !by_name && named == nullptr) fail("a format with % has fewer fields than values");
+  return out;
+}
+
+}  // namespace mortise::jinja

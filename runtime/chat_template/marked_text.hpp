@@ -1,0 +1,52 @@
+// runtime/chat_template/marked_text.hpp: a text that remembers where each of its bytes came from.
+// A chat prompt mixes the template's text, in which "<|im_end|>" is a special token, with texts of callers, in which it
+// must stay a text. All operations on strings keep the marks, so that the tokenizer can tell them apart at the end.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mortise::jinja {
+
+enum class Source : unsigned char {
+  kTemplate,  // the template's own text, special tokens' names, numbers
+  kCaller,    // messages, tools, variables of a request
+};
+
+class MarkedText {
+ public:
+  // The bytes from the end of the run before to `end`.
+  struct Run {
+    std::size_t end;
+    Source source;
+  };
+
+  MarkedText() = default;
+  MarkedText(std::string_view text, Source source) { append(text, source); }
+
+  const std::string& bytes() const { return bytes_; }
+  std::size_t size() const { return bytes_.size(); }
+  bool empty() const { return bytes_.empty(); }
+  // Neighbours differ in their source; none is empty.
+  const std::vector<Run>& runs() const { return runs_; }
+  // Of the byte at `at`. REQUIRES: at < size().
+  Source source_at(std::size_t at) const;
+
+  void append(std::string_view text, Source source);
+  void append(const MarkedText& text) { append(text, 0, text.size()); }
+  // The bytes [begin, end) of `text`, which may be this one.
+  void append(const MarkedText& text, std::size_t begin, std::size_t end);
+  MarkedText substr(std::size_t begin, std::size_t end) const;
+  // Shortens the text. REQUIRES: size <= this->size().
+  void resize(std::size_t size);
+
+ private:
+  std::size_t run_at(std::size_t at) const;
+
+  std::string bytes_;
+  std::vector<Run> runs_;
+};
+
+}  // namespace mortise::jinja

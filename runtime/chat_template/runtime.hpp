@@ -1,0 +1,103 @@
+// runtime/chat_template/runtime.hpp: what operators, filters, tests, methods and functions work with, and the
+// operations that several of them share.
+#pragma once
+
+#include <ctime>
+#include <functional>
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+#include "chat_template/syntax_tree.hpp"
+#include "chat_template/value.hpp"
+
+namespace mortise::jinja {
+
+class Runtime {
+ public:
+  Runtime(const Limits& limits, std::function<std::tm()> clock) : budget_(limits), clock_(std::move(clock)) {}
+
+  Budget& budget() { return budget_; }
+  const Maker& make() const { return maker_; }
+  std::tm now() const { return clock_(); }
+
+  Value call(const Value& callee, Arguments& arguments);
+  // x.name and x[key], as Jinja looks them up: methods before entries, or entries before methods.
+  Value attribute(const Value& value, std::string_view name);
+  Value item(const Value& value, const Value& key);
+  Value slice(const Value& value, const Value& begin, const Value& end, const Value& step);
+  // What a loop over the value goes through. Takes it from a generator.
+  std::vector<Value> items_of(const Value& value);
+  std::size_t length(const Value& value);
+  // `part` in `whole`.
+  bool contains(const Value& whole, const Value& part);
+  Value binary(Operator op, const Value& a, const Value& b);
+  bool compare(Operator op, const Value& a, const Value& b);
+  MarkedText text_of(const Value& value) {
+    MarkedText text = to_text(value, budget_);
+    budget_.read(text.size());
+    return text;
+  }
+
+  // A namespace that ends with the rendering, so that cycles of them do too.
+  Value new_namespace(const Arguments& arguments);
+  void clear_namespaces();
+
+ private:
+  Budget budget_;
+  Maker maker_{&budget_};
+  std::function<std::tm()> clock_;
+  std::vector<std::shared_ptr<Namespace>> namespaces_;
+};
+
+// The arguments of a call by the names of the parameters. Throws an Error when some have no parameter.
+class Parameters {
+ public:
+  Parameters(const Arguments& arguments, std::string_view function, std::initializer_list<std::string_view> names);
+
+  // Null when it was not given.
+  const Value* find(std::size_t index) const { return values_[index]; }
+  bool has(std::size_t index) const { return values_[index] != nullptr; }
+  // Throws when it was not given.
+  const Value& at(std::size_t index) const;
+  bool truth(std::size_t index, bool otherwise) const { return has(index) ? at(index).truth() : otherwise; }
+  std::int64_t integer(std::size_t index, std::int64_t otherwise) const;
+  const MarkedText& text(std::size_t index) const;
+  // Null when it is none or was not given.
+  const MarkedText* optional_text(std::size_t index) const;
+
+ private:
+  std::string_view function_;
+  std::vector<std::string_view> names_;
+  std::vector<const Value*> values_;
+};
+
+using Method = Value (*)(Runtime&, const Value& self, Arguments&);
+// Of this value; null when its type has none of that name.
+Method find_method(const Value& value, std::string_view name);
+// The function or variable of this name that every template has, if there is one.
+std::optional<Value> global_function(Runtime& runtime, std::string_view name);
+
+// Python's json.dumps with transformers' settings.
+struct JsonFormat {
+  bool ensure_ascii = false, sort_keys = false;
+  std::optional<std::string> indent;  // of one level; none: all on one line
+  std::string item_separator = ", ", key_separator = ": ";
+};
+MarkedText to_json(const Value& value, const JsonFormat& format, Budget& budget);
+
+// "{} {name:>5}".format(...) and "%s %d" % (...).
+MarkedText format_braces(const MarkedText& format, const Arguments& arguments, Runtime& runtime);
+MarkedText format_percent(const MarkedText& format, const std::vector<Value>& values, const Dict* named,
+                          Runtime& runtime);
+
+// Text operations that filters and methods share.
+MarkedText strip(const MarkedText& text, const MarkedText* characters, bool left, bool right);
+MarkedText replace(const MarkedText& text, const MarkedText& from, const MarkedText& to, std::int64_t count,
+                   Runtime& runtime);
+std::vector<MarkedText> split_lines(const MarkedText& text, bool keep_ends);
+MarkedText join(const std::vector<Value>& items, const MarkedText& separator, Runtime& runtime);
+// Characters, one text each.
+std::vector<Value> characters_of(const MarkedText& text, Runtime& runtime);
+
+}  // namespace mortise::jinja

@@ -1,0 +1,207 @@
+// runtime/chat_template/value.hpp: the values of a template, which are those of Python that templates can see.
+// Lists and dicts never change once made (transformers' sandbox forbids it); namespaces do. Values are shared, and what
+// they take is counted by the Budget of their rendering, which outlives them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "chat_template/budget.hpp"
+#include "chat_template/marked_text.hpp"
+
+namespace mortise::jinja {
+
+class Runtime;
+class Value;
+struct Arguments;
+struct Callable;
+struct Dict;
+struct Loop;
+struct Namespace;
+struct Sequence;
+
+// Pays for an object as long as it lives. Objects of a compiled template have no budget.
+class Counted {
+ public:
+  Counted(Budget* budget, std::size_t num_bytes) : budget_(budget), num_bytes_(num_bytes + sizeof(Counted)) {
+    if (budget_ != nullptr) budget_->take(num_bytes_);
+  }
+  ~Counted() {
+    if (budget_ != nullptr) budget_->give_back(num_bytes_);
+  }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  Budget* budget_;
+  std::size_t num_bytes_;
+};
+
+struct String : Counted {
+  String(Budget* budget, MarkedText of, bool is_markup = false)
+      : Counted(budget, sizeof(MarkedText) + of.size() + of.runs().size() * sizeof(MarkedText::Run)),
+        text(std::move(of)),
+        is_markup(is_markup) {}
+  const MarkedText text;
+  const bool is_markup;  // came through `safe`: what is added to it is escaped for HTML, in Jinja too
+};
+
+// Prints as nothing; whoever asks more of it gets `why` as an error.
+struct Undefined {
+  std::shared_ptr<const std::string> why;
+};
+struct None {};
+
+class Value {
+ public:
+  Value() = default;  // none
+  Value(None) {}
+  Value(Undefined undefined) : data_(std::move(undefined)) {}
+  Value(bool value) : data_(value) {}
+  Value(std::int64_t value) : data_(value) {}
+  Value(double value) : data_(value) {}
+  template <typename Object>
+  Value(std::shared_ptr<Object> object) : data_(std::move(object)) {}
+
+  template <typename T>
+  const T* get_if() const {
+    return std::get_if<T>(&data_);
+  }
+  // The object of a string, sequence, ...; null when it is of another kind.
+  template <typename Object>
+  Object* object() const {
+    const auto* pointer = std::get_if<std::shared_ptr<Object>>(&data_);
+    return pointer == nullptr ? nullptr : pointer->get();
+  }
+
+  bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
+  bool is_none() const { return std::holds_alternative<None>(data_); }
+  const MarkedText* text() const {
+    const String* string = object<String>();
+    return string == nullptr ? nullptr : &string->text;
+  }
+  // Of an integer, or a bool, which counts as one.
+  std::optional<std::int64_t> integer() const;
+  // Of any number.
+  std::optional<double> number() const;
+  bool is_number() const { return number().has_value(); }
+  bool truth() const;
+  // Whether both are one object.
+  bool is_same(const Value& other) const;
+  // Python's name of the type, for errors.
+  const char* type_name() const;
+  // Levels of lists and dicts in it.
+  std::size_t depth() const;
+
+ private:
+  std::variant<None, Undefined, bool, std::int64_t, double, std::shared_ptr<String>, std::shared_ptr<Sequence>,
+               std::shared_ptr<Dict>, std::shared_ptr<Namespace>, std::shared_ptr<Callable>, std::shared_ptr<Loop>>
+      data_;
+};
+
+struct Sequence : Counted {
+  enum class Shape { kList, kTuple, kRange, kView, kGenerator };
+  Sequence(Budget* budget, Shape shape, std::vector<Value> items, std::string_view name = "");
+
+  bool is_indexable() const { return shape <= Shape::kRange; }
+  bool has_length() const { return shape != Shape::kGenerator; }
+
+  const Shape shape;
+  const std::string_view name;  // of a view or generator when it is printed: "dict_items"
+  const std::vector<Value> items;
+  const std::size_t depth;
+  std::size_t num_taken = 0;  // of a generator, which gives each item once
+};
+
+// In the order of insertion.
+struct Dict : Counted {
+  using Entries = std::vector<std::pair<Value, Value>>;
+  // Of entries with equal keys the last value counts. Throws when a key cannot be one (a list).
+  Dict(Budget* budget, Entries entries);
+
+  const Value* find(const Value& key) const;
+  const Value* find(std::string_view key) const;
+
+  Entries entries;
+  std::unordered_map<std::string, std::size_t> places;  // by hash_key
+  std::size_t depth = 1;
+};
+
+struct Namespace : Counted {
+  explicit Namespace(Budget* budget) : Counted(budget, sizeof(Namespace)) {}
+  Value* find(std::string_view name);
+  void set(std::string_view name, Value value);
+  std::vector<std::pair<std::string, Value>> attributes;
+};
+
+struct Arguments {
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> named;
+};
+
+struct Callable : Counted {
+  using Function = std::function<Value(Runtime&, Arguments&)>;
+  Callable(Budget* budget, std::string name, Function function)
+      : Counted(budget, sizeof(Callable)), name(std::move(name)), function(std::move(function)) {}
+  const std::string name;
+  const Function function;
+};
+
+// What `loop` is in a for loop.
+struct Loop : Counted {
+  Loop(Budget* budget, const std::vector<Value>& items) : Counted(budget, sizeof(Loop)), items(items) {}
+  const std::vector<Value>& items;  // of the loop that runs
+  std::size_t index = 0;
+  std::vector<Value> last_changed;  // of loop.changed()
+};
+
+// Makes values that `budget` pays for; null: nobody.
+class Maker {
+ public:
+  explicit Maker(Budget* budget) : budget_(budget) {}
+  Value text(MarkedText text) const { return std::make_shared<String>(budget_, std::move(text)); }
+  Value markup(MarkedText text) const { return std::make_shared<String>(budget_, std::move(text), true); }
+  Value text(std::string_view text, Source source = Source::kTemplate) const {
+    return this->text(MarkedText(text, source));
+  }
+  Value sequence(Sequence::Shape shape, std::vector<Value> items, std::string_view name = "") const {
+    return std::make_shared<Sequence>(budget_, shape, std::move(items), name);
+  }
+  Value list(std::vector<Value> items) const { return sequence(Sequence::Shape::kList, std::move(items)); }
+  Value tuple(std::vector<Value> items) const { return sequence(Sequence::Shape::kTuple, std::move(items)); }
+  Value generator(std::vector<Value> items) const {
+    return sequence(Sequence::Shape::kGenerator, std::move(items), "generator");
+  }
+  Value dict(Dict::Entries entries) const { return std::make_shared<Dict>(budget_, std::move(entries)); }
+  Value callable(std::string name, Callable::Function function) const {
+    return std::make_shared<Callable>(budget_, std::move(name), std::move(function));
+  }
+  Budget* budget() const { return budget_; }
+
+ private:
+  Budget* budget_;
+};
+
+Value undefined(std::string why);
+
+// Equal keys of a dict have equal texts. Throws an Error when the value cannot be a key.
+std::string hash_key(const Value& key);
+
+// Python's == and <. Comparing pays `budget`. `less` throws an Error when the two have no order.
+bool equal(const Value& a, const Value& b, Budget& budget);
+bool less(const Value& a, const Value& b, Budget& budget);
+
+// Python's str() and repr().
+MarkedText to_text(const Value& value, Budget& budget);
+void append_repr(const Value& value, MarkedText& out, Budget& budget);
+std::string float_text(double value);
+
+}  // namespace mortise::jinja

@@ -1,0 +1,100 @@
+#include "openai/chat_request.hpp"
+
+#include <utility>
+
+#include "error.hpp"
+#include "json/bounded_json.hpp"
+
+namespace mortise {
+namespace {
+
+using Ordered = nlohmann::ordered_json;
+
+void check_content(const Body& message) {
+  const nlohmann::json* parts = message.find("content");
+  if (parts == nullptr) return;
+  if (!parts->is_array()) {
+    message.string("content");
+    return;
+  }
+  for (const nlohmann::json& part : *parts) {
+    const Body content(part, "messages: content part");
+    if (content.string("type").value_or("") != "text") fail_type("messages: content part", "type \"text\"", part);
+    content.string("text");
+  }
+}
+
+// OpenAI's clients send the arguments as the text that the model wrote; templates write them out as JSON.
+void parse_arguments(Ordered& message) {
+  if (!message.contains("tool_calls") || !message["tool_calls"].is_array()) return;
+  for (Ordered& call : message["tool_calls"]) {
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
+    Ordered& arguments = call["function"]["arguments"];
+    if (arguments.is_null()) arguments = Ordered::object();
+    if (!arguments.is_string() || too_deep_at(arguments.get_ref<const std::string&>())) continue;
+    const auto text = arguments.get<std::string>();
+    Ordered parsed = Ordered::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (parsed.is_object()) arguments = std::move(parsed);
+  }
+}
+
+// As transformers does it: a thought has the standard name, and the one that some templates read.
+void name_thought(Ordered& message) {
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+    if (!message.contains(name)) continue;
+    const Ordered thought = message[name];
+    message["reasoning_content"] = thought;
+    if (!message.contains("thinking")) message["thinking"] = thought;
+    return;
+  }
+}
+
+Ordered read_messages(const nlohmann::json& json) {
+  if (!json.is_array() || json.empty()) fail_type("messages", "a list of at least one message", json);
+  Ordered messages = Ordered::array();
+  for (const nlohmann::json& from : json) {
+    const Body fields(from, "messages: a message");
+    check_role(fields.string("role"));
+    check_content(fields);
+    Ordered message = {{"role", *fields.string("role")}, {"content", ""}};
+    for (const auto& [name, value] : from.items()) {
+      if (!value.is_null()) message[name] = value;
+    }
+    parse_arguments(message);
+    name_thought(message);
+    messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
+}  // namespace
+
+ChatInput read_chat_input(const Body& body) {
+  ChatInput input;
+  input.messages = read_messages(body.require("messages"));
+  input.continue_final_message = body.boolean("continue_final_message").value_or(false);
+  input.add_generation_prompt = body.boolean("add_generation_prompt").value_or(!input.continue_final_message);
+  if (input.continue_final_message && input.add_generation_prompt) {
+    fail(
+        "add_generation_prompt and continue_final_message are both true; the one begins a message, the other goes on "
+        "with the last");
+  }
+  if (const nlohmann::json* variables = body.find("chat_template_kwargs")) {
+    if (!variables->is_object())
+      fail_type("chat_template_kwargs", "an object of variables for the template", *variables);
+    for (const char* name : {"messages", "tools", "add_generation_prompt", "continue_final_message"}) {
+      if (variables->contains(name)) fail("chat_template_kwargs: {} is a field of the body; give it there", name);
+    }
+    input.variables = *variables;
+  }
+  return input;
+}
+
+std::vector<std::int32_t> chat_tokens(const ChatPrompt& prompt, const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ids = tokenizer.encode(prompt.text, prompt.add_special_tokens);
+  const bool twice = ids.size() > 1 && ids[0] == ids[1] && tokenizer.is_special(ids[0]);
+  if (prompt.add_special_tokens && twice) ids.erase(ids.begin());
+  return ids;
+}
+
+}  // namespace mortise

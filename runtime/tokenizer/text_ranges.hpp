@@ -1,0 +1,49 @@
+// runtime/tokenizer/text_ranges.hpp: the parts of a text in which special tokens may be found.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace mortise::tokenizer {
+
+class TextRanges {
+ public:
+  static TextRanges everywhere() {
+    TextRanges all;
+    all.add(0, static_cast<std::size_t>(-1));
+    return all;
+  }
+
+  // REQUIRES: [begin, end) lies behind what was added before, or touches it.
+  void add(std::size_t begin, std::size_t end) {
+    if (begin == end) return;
+    if (!ranges_.empty() && ranges_.back().second == begin) {
+      ranges_.back().second = end;
+    } else {
+      ranges_.emplace_back(begin, end);
+    }
+  }
+
+  // Whether one range has all of [begin, end).
+  bool cover(std::size_t begin, std::size_t end) const {
+    const auto behind = std::ranges::upper_bound(ranges_, begin, {}, &std::pair<std::size_t, std::size_t>::first);
+    return behind != ranges_.begin() && end <= std::prev(behind)->second;
+  }
+
+  // Those of the part [begin, end) of the text, counted from its begin.
+  TextRanges within(std::size_t begin, std::size_t end) const {
+    TextRanges part;
+    for (const auto& [from, to] : ranges_) {
+      const std::size_t low = std::max(from, begin), high = std::min(to, end);
+      if (low < high) part.add(low - begin, high - begin);
+    }
+    return part;
+  }
+
+ private:
+  std::vector<std::pair<std::size_t, std::size_t>> ranges_;  // ascending, with gaps between them
+};
+
+}  // namespace mortise::tokenizer

@@ -1,0 +1,48 @@
+// Small templates, each of which shows a feature, beside what transformers' jinja2 makes of them
+// (tests/golden/make_chat_templates.py).
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "chat_template/chat_template.hpp"
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::tm golden_time() {
+  std::tm time{};
+  time.tm_year = 124;
+  time.tm_mon = 6;
+  time.tm_mday = 26;
+  time.tm_hour = 13;
+  time.tm_min = 5;
+  time.tm_sec = 9;
+  time.tm_wday = 5;
+  time.tm_yday = 207;
+  return time;
+}
+
+Json rendered(const std::string& source, const Json& variables) {
+  ChatInput input;
+  input.variables = variables;
+  try {
+    return plain_text(ChatTemplate::compile(source, {.clock = golden_time}).render(input));
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+TEST(ChatTemplateGolden, TemplatesRenderAsJinja2RendersThem) {
+  std::ifstream file(MORTISE_SOURCE_DIR "/tests/golden/chat_templates/cases.json");
+  const Json goldens = Json::parse(file);
+  ASSERT_GT(goldens["cases"].size(), 80u);
+  for (const Json& of : goldens["cases"]) {
+    EXPECT_EQ(rendered(of["template"], goldens["variables"]), of["text"]) << of["template"];
+  }
+}
+
+}  // namespace
+}  // namespace mortise

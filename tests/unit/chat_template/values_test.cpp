@@ -1,0 +1,118 @@
+// Errors of values as a template runs: what, and at which line.
+#include <gmock/gmock.h>
+
+#include "rendering.hpp"
+
+namespace mortise {
+namespace {
+
+using test::error_of;
+using test::Json;
+using test::render;
+using ::testing::HasSubstr;
+
+TEST(ChatTemplateValues, AnErrorNamesItsLine) {
+  EXPECT_EQ(error_of("a\n{% if true %}\n{{ x.y }}{% endif %}"), "chat_template line 3: 'x' is undefined");
+  EXPECT_EQ(error_of("{{\n\nraise_exception('No ' ~ 'tools') }}"),
+            "chat_template line 3: the template refuses these messages: No tools");
+}
+
+TEST(ChatTemplateValues, WhatPythonRefusesIsRefused) {
+  const Json of = {{"d", {{"k", "v"}}}, {"l", {1, 2}}, {"s", "text"}, {"big", 18446744073709551615u}};
+  const std::pair<const char*, const char*> errors[] = {
+      {"{{ d.k.z.y }}", "a str has no 'z'"},
+      {"{{ l[7] + 1 }}", "a list has no item 7"},
+      {"{{ l.append(3) }}", "a template may not change a list ('append')"},
+      {"{{ d.k() }}", "a str is called, which is no function"},
+      {"{{ 1 + 'x' }}", "a int + a str cannot be computed"},
+      {"{{ 1 / 0 }}", "a division by zero"},
+      {"{{ 9223372036854775807 + 1 }}", "an integer becomes larger than 64 bits"},
+      {"{{ (0 - 8) ** 0.5 }}", "a root of a negative number is not supported"},
+      {"{{ 1 < 'x' }}", "a int and a str have no order"},
+      {"{{ 1 in 'x' }}", "a int is sought in a text; only a text can be in one"},
+      {"{{ {[1]: 2} }}", "a list cannot be the key of a dict"},
+      {"{% for x in 5 %}{% endfor %}", "a int cannot be gone through"},
+      {"{{ 5 | length }}", "a int has no length"},
+      {"{% set a, b = [1] %}", "1 values are assigned to 2 names"},
+      {"{% set d.x = 1 %}", "'x' is set on a dict; only a namespace takes it"},
+      {"{{ namespace(5) }}", "namespace() takes named values or a dict, not a int"},
+      {"{{ range }}", "a function is printed, which is no text"},
+      {"{{ l | map('string') }}", "a generator is printed; make it a list first"},
+      {"{{ range(3) }}", "a range is printed; make it a list first"},
+      {"{{ range(1, 2, 0) }}", "range() has the step 0"},
+      {"{{ l[::0] }}", "a slice has the step 0"},
+      {"{{ l['x':] }}", "a slice has a str for a bound; expected an integer"},
+      {"{{ s | trim(1, 2) }}", "'trim' takes 1 arguments at most, got 2"},
+      {"{{ s | trim(x=1) }}", "'trim' has no argument named 'x'"},
+      {"{{ s | replace('x') }}", "'replace' needs the argument 'new'"},
+      {"{{ s | round }}", "round takes a number, not a str"},
+      {"{{ 1 | round(99) }}", "round: the precision 99 is not from -20 to 20"},
+      {"{{ 1.5 | round(1, 'up') }}", "round: the method is not 'common', 'ceil' or 'floor'"},
+      {"{{ s | abs }}", "abs takes a number, not a str"},
+      {"{{ s | int(base=99) }}", "int: the base 99 is not from 2 to 36"},
+      {"{{ l | sum(start='x') }}", "sum adds no texts; join does"},
+      {"{{ l | batch(0) }}", "batch: the number 0 of items is not from 1"},
+      {"{{ l | items }}", "items takes a dict, not a list"},
+      {"{{ l | map('string') | last }}", "last takes no generator; make it a list first"},
+      {"{{ l | map('string') | reverse }}", "reverse takes no generator; make it a list first"},
+      {"{{ l | dictsort }}", "dictsort takes a dict, not a list"},
+      {"{{ d | dictsort(by='x') }}", "dictsort: by is not 'key' or 'value'"},
+      {"{{ l | indent }}", "indent takes a text, not a list"},
+      {"{{ s | indent(5000) }}", "an indent is a int, or more than 1000; expected a number of spaces or a text"},
+      {"{{ range | tojson }}", "a function is no JSON (tojson)"},
+      {"{{ {(1, 2): 3} | tojson }}", "a tuple is the key of a dict, which JSON cannot say (tojson)"},
+      {"{{ d | tojson(separators=[',']) }}", "tojson: separators are not two texts"},
+      {"{{ l | map(5) }}", "'map' needs the name of a filter, test or attribute, as a text"},
+      {"{{ l | selectattr }}", "'selectattr' needs the name of an attribute"},
+      {"{{ s.split('') }}", "split(): the separator is empty"},
+      {"{{ s.partition('') }}", "partition(): the separator is empty"},
+      {"{{ s.startswith(1) }}", "startswith() and endswith() take a text or a tuple of them"},
+      {"{{ s.index('q') }}", "index(): the text is not in the other one"},
+      {"{{ l.index(9) }}", "index(): the value is not in the list"},
+      {"{{ s.join(l) }}", "join(): an item is a int; expected texts (the filter takes any)"},
+      {"{{ s.replace('x', 2) }}", "'replace': 'new' is a int; expected a text"},
+      {"{{ s.split('x', 'y') }}", "'split': 'maxsplit' is a str; expected an integer"},
+      {"{{ s.ljust(9, 'ab') }}", "ljust() and rjust() fill with one character"},
+      {"{{ '{}'.format() }}", "format() has no value for field 0"},
+      {"{{ '{x}'.format() }}", "format() has no value named 'x'"},
+      {"{{ '{'.format() }}", "format() has a '{' without its '}'"},
+      {"{{ '}'.format() }}", "format() has a '}' without its '{'"},
+      {"{{ '{!r}'.format(1) }}", "format() with '{' or '!' in a field is not supported"},
+      {"{{ '{0[a]}'.format(d) }}", "format() with [...] in a field is not supported"},
+      {"{{ '{:zz}'.format(1) }}", "a format has a specification that is not supported"},
+      {"{{ '{:9999}'.format(1) }}", "a format has a width or precision of more than 1000"},
+      {"{{ '{:d}'.format('x') }}", "a format of type 'd' has a str"},
+      {"{{ '{:d}'.format(1.5) }}", "a format of type 'd' has a float; it takes integers"},
+      {"{{ '{:n}'.format(1) }}", "a number has the format type 'n', which is not supported"},
+      {"{{ '%s %s' % 1 }}", "a format with % has more fields than values"},
+      {"{{ '%s' % (1, 2) }}", "a format with % has fewer fields than values"},
+      {"{{ '%z' % 1 }}", "a format with % has a type that is not supported"},
+      {"{{ '%(a' % d }}", "a format with %(name) has no dict, or no ')'"},
+      {"{{ '%(a)s' % d }}", "a format with %(name) has a name that the dict does not"},
+      {"{{ '%s' | format(1, a=2) }}", "the filter 'format' takes named values or others, not both"},
+      {"{{ dict([[1]]) }}", "dict() takes named values, a dict, or a list of pairs"},
+      {"{{ cycler() }}", "cycler() needs values to cycle through"},
+      {"{% for x in l %}{{ loop.cycle() }}{% endfor %}", "loop.cycle needs values to cycle through"},
+      {"{{ strftime_now('"
+       "%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%"
+       "%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%"
+       "%') }}",
+       "strftime_now() has a format of"},
+      {"{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", "the macro 'm' takes 1 arguments at most, got 2"},
+      {"{% macro m(a) %}{% endmacro %}{{ m(b=2) }}", "the macro 'm' has no argument named 'b'"},
+      {"{{ big }}", "the integer 18446744073709551615 has more than 64 bits"}};
+  for (const auto& [source, message] : errors) {
+    // A value of 64 bits alone is read before any line runs.
+    Json variables = of;
+    if (std::string_view(source) != "{{ big }}") variables.erase("big");
+    EXPECT_THAT(error_of(source, variables), HasSubstr(message)) << source;
+  }
+}
+
+TEST(ChatTemplateValues, MarkupEscapesWhatIsAddedToIt) {
+  EXPECT_EQ(render("{{ '<' | safe + '<' + 1 | string }}"), "<&lt;1");  // as Jinja has it, even without autoescape
+  EXPECT_EQ(render("{{ ('<' | safe) ~ '<' }}"), "<<");
+}
+
+}  // namespace
+}  // namespace mortise
