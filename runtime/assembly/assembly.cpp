@@ -75,7 +75,8 @@ Assembly::Assembly(const PipelineDescription& description, std::optional<ModelFi
   }
   target_ = std::make_shared<ModelStack>(
       device_, std::move(*files),
-      StackParts{description.model, description.attention, description.kv_cache.dtype, description.block_size},
+      StackParts{description.model, description.attention, description.kv_cache.dtype, description.block_size,
+                 description.kv_cache.populate.value_or(false)},
       description.query());
   static_cast<ShardParts&>(parts_) = parts_of(target_);
   set_limits(description);

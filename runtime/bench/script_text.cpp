@@ -35,7 +35,8 @@ Json kv_cache_table(const KvCacheOptions& options) {
   constexpr const char* kTypes[] = {"auto", "bf16", "f32", "int8"};  // in KvDtype's order
   return {{"memory", options.fills_device ? Json("auto") : Json(options.memory_bytes)},
           {"dtype", kTypes[static_cast<int>(options.dtype)]},
-          {"prefix_cache", options.prefix_cache}};
+          {"prefix_cache", options.prefix_cache},
+          {"populate", options.populate ? Json(*options.populate) : Json(nullptr)}};
 }
 
 Json speculation_table(const SpeculationOptions& options) {

@@ -119,6 +119,7 @@ void serve(ServeOptions options) {
   if (std::getenv("MORTISE_LOG") == nullptr) spdlog::set_level(spdlog::level::info);
   options.server.api_keys = api_keys(options);
   options.session.queue.max_requests = options.max_waiting;
+  options.session.populate_kv = true;
   prometheus::Registry registry;
   std::deque<AnswerMetrics> metrics;
   options.session.observer = [&](const std::string& model) { return &metrics.emplace_back(registry, model); };

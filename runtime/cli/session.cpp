@@ -41,7 +41,7 @@ OpenPipeline::OpenPipeline(const PipelineDescription& described, Session& sessio
              session.hooks_for(*this)) {}
 
 Session::Session(const SessionOptions& options)
-    : queue_(options.queue),
+    : queue_(options.queue), populate_kv_(options.populate_kv),
       observer_(options.observer),
       kv_observer_(options.kv_observer),
       script_(load_script(options)) {
@@ -113,7 +113,10 @@ void Session::check_health() const {
 
 OpenPipeline& Session::open(std::size_t index) {
   std::unique_ptr<OpenPipeline>& slot = open_[index];
-  if (!slot) slot = std::make_unique<OpenPipeline>(script_.pipelines()[index], *this);
+  if (slot) return *slot;
+  PipelineDescription description = script_.pipelines()[index];
+  if (!description.kv_cache.populate) description.kv_cache.populate = populate_kv_;
+  slot = std::make_unique<OpenPipeline>(description, *this);
   return *slot;
 }
 

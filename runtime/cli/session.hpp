@@ -27,6 +27,7 @@ struct SessionOptions {
   std::vector<std::string> folders = {};  // further checkpoints' folders: a pipeline each
   // Commands bound what they submit (OrderedLinesLimits, kMaxOpenTokens), and a refused line would be a lost one.
   QueueLimits queue = QueueLimits::unbounded();
+  bool populate_kv = false;  // takes KV memory at the start where the script does not say
   // Who measures the answers of the model of this name; it outlives the session. Empty: nobody.
   std::function<AnswerObserver*(const std::string& model)> observer = {};
   // Who hears what the prefix cache of the model of this name holds; it outlives the session. Empty: nobody.
@@ -86,6 +87,7 @@ class Session {
   std::string script_chat(const nlohmann::json& messages);
 
   const QueueLimits queue_;
+  const bool populate_kv_;
   const std::function<AnswerObserver*(const std::string& model)> observer_;
   const std::function<KvObserver*(const std::string& model, const EngineLimits& limits)> kv_observer_;
   std::mutex mutex_;  // guards the functions of script_

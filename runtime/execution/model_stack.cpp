@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "error.hpp"
 #include "execution/device_memory.hpp"
+#include "execution/populate_pages.hpp"
 #include "execution/weight_reader.hpp"
 
 namespace mortise {
@@ -44,15 +46,26 @@ std::int32_t kv_dtype(KvDtype wanted, const mortise_model_dims& dims) {
 }
 
 struct ModelStack::KvMemory {
-  KvMemory(const DevicePart& device, std::uint64_t bytes) : device(device) {
+  KvMemory(const DevicePart& device, std::uint64_t bytes, bool populate) : device(device) {
     device.call<&mortise_device_table::allocate>("allocate", bytes, &data);
+    if (!populate || !shares_host_memory(device)) return;
+    populating = std::jthread([this, bytes](const std::stop_token& stop) {
+      populate_pages({static_cast<std::byte*>(data), bytes}, stop, [this] { return is_scarce(); });
+    });
   }
-  ~KvMemory() { device.tell<&mortise_device_table::free>("free", data); }
+  ~KvMemory() {
+    populating = {};  // ends it
+    device.tell<&mortise_device_table::free>("free", data);
+  }
   KvMemory(const KvMemory&) = delete;
   KvMemory& operator=(const KvMemory&) = delete;
 
+  // The rest is then taken as it is used: a start must not be what drives others out of memory.
+  bool is_scarce() const { return free_device_memory(device) < device_memory(device) / 16; }
+
   DevicePart device;
   void* data = nullptr;
+  std::jthread populating;
 };
 
 ModelFiles ModelFiles::open(const std::filesystem::path& folder) {
@@ -64,7 +77,8 @@ ModelStack::ModelStack(std::shared_ptr<const PartInstance> device, ModelFiles fi
     : device_(std::move(device)),
       checkpoint_(std::move(files.checkpoint)),
       tokenizer_(std::move(files.tokenizer)),
-      block_size_(wanted.block_size) {
+      block_size_(wanted.block_size),
+      populate_kv_(wanted.populate_kv) {
   parts_.device = device_->active_part<mortise_device, mortise_device_table>();
   open_model(wanted.model, query);
   query.dims = &dims_;
@@ -151,7 +165,7 @@ void ModelStack::check_windows(const Component& attention) const {
 void ModelStack::bind_kv(std::int32_t num_blocks) {
   if (parts_.graphs != nullptr) ++num_blocks;
   const std::uint64_t kv_bytes = static_cast<std::uint64_t>(num_blocks) * kv_bytes_per_block_;
-  kv_ = std::make_unique<KvMemory>(parts_.device, kv_bytes);
+  kv_ = std::make_unique<KvMemory>(parts_.device, kv_bytes, populate_kv_);
   mortise_attention_bind_args bind{};
   bind.struct_size = sizeof bind;
   bind.dims = &dims_;

@@ -31,6 +31,7 @@ struct StackParts {
   const PartDescription& attention;
   KvDtype kv_dtype;
   std::int32_t block_size;
+  bool populate_kv = false;  // takes all KV memory at once, beside what follows, instead of as it is used
 };
 
 class ModelStack {
@@ -77,6 +78,7 @@ class ModelStack {
   std::optional<PartInstance> model_;
   mortise_model_dims dims_{};
   const std::int32_t block_size_;
+  const bool populate_kv_;
   std::int32_t kv_dtype_ = 0;
   std::uint64_t kv_bytes_per_block_ = 0;
   struct KvMemory;

@@ -19,7 +19,9 @@ const OptionsSchema& kv_cache_schema() {
                  "type": ["integer", "string"], "default": "auto"},
       "dtype": {"title": "what keys and values are stored in; auto is the model's own", "default": "auto",
                 "enum": ["auto", "bf16", "f32", "int8"]},
-      "prefix_cache": {"title": "requests share the blocks of equal beginnings", "type": "boolean", "default": true}
+      "prefix_cache": {"title": "requests share the blocks of equal beginnings", "type": "boolean", "default": true},
+      "populate": {"title": "take all of the memory at the start, not as it is used; by default a server on processors does",
+                   "type": ["boolean", "null"], "default": null}
     }})");
   return schema;
 }
@@ -166,7 +168,8 @@ KvCacheOptions parse_kv_cache(const Json& table) {
                    : dtype == "f32"  ? KvDtype::kF32
                    : dtype == "int8" ? KvDtype::kInt8
                                      : KvDtype::kAuto,
-          .prefix_cache = options["prefix_cache"]};
+          .prefix_cache = options["prefix_cache"],
+          .populate = options["populate"].is_null() ? std::nullopt : std::optional<bool>(options["populate"])};
 }
 
 ChatOptions parse_chat(const Json& table) {

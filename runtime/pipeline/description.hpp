@@ -42,6 +42,9 @@ struct KvCacheOptions {
   bool fills_device;  // "auto": a device with memory of its own gives what is left of it; others memory_bytes
   KvDtype dtype;
   bool prefix_cache;
+  // Whether all memory is taken at the start, not as it is used; a device with memory of its own does so anyway. Not
+  // set: the command decides.
+  std::optional<bool> populate;
 };
 
 struct SpeculationOptions {

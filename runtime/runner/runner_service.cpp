@@ -155,8 +155,9 @@ std::shared_ptr<ModelStack> RunnerService::open_stack(const std::string& path, c
   // Integers of the target's cache are the draft's as well; a float type is the model's own.
   const KvDtype kv_dtype = description_.kv_cache.dtype == KvDtype::kInt8 ? KvDtype::kInt8 : KvDtype::kAuto;
   const std::int32_t block_size = attention.choices.front().options.value("block_size", description_.block_size);
-  return std::make_shared<ModelStack>(device_, std::move(files), StackParts{model, attention, kv_dtype, block_size},
-                                      query);
+  const bool populate = description_.kv_cache.populate.value_or(false);
+  return std::make_shared<ModelStack>(device_, std::move(files),
+                                      StackParts{model, attention, kv_dtype, block_size, populate}, query);
 }
 
 // The pipeline's model plugin if it takes the checkpoint, else all that are installed.
