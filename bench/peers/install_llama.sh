@@ -29,9 +29,9 @@ fi
 
 read -ra more -d "" <<< "${LLAMA_CMAKE_ARGS:-}" || true # of several lines, too
 cmake -S llama.cpp -B llama.cpp/build -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF \
-  -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON "${more[@]}" > cmake.log
-cmake --build llama.cpp/build -j "${JOBS:-$(nproc)}" --target llama-batched-bench llama-completion llama-quantize > build.log
-ls llama.cpp/build/bin/llama-{batched-bench,completion,quantize}
+  -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=ON -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON "${more[@]}" > cmake.log
+cmake --build llama.cpp/build -j "${JOBS:-$(nproc)}" --target llama-batched-bench llama-completion llama-quantize llama-server > build.log
+ls llama.cpp/build/bin/llama-{batched-bench,completion,quantize,server}
 
 # The programs with the libraries that they were built with, and gguf-py for make_gguf.py.
 if [ -n "${LLAMA_PACK:-}" ]; then

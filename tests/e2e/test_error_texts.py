@@ -22,6 +22,7 @@ UNREACHABLE = {
     "bench: no {} MiB to measure the memory's bandwidth in; free some memory": "address space does not run out where tests run",
     "random weights: no {} MiB of address space ({})": "the same",
     "random weights: {}": "no file in memory can be made: neither memory nor descriptors are left",
+    "bench: `mortise {}` ended before it was ready": "mortise serve prints its url before it can end well",
     "bench: no pipe to another process: {}": "descriptors ran out, and the model's files are opened before",
     "bench attention: cascade does not give the bits of paged; neither is worth a measurement": "they do",
     "{}: {} cannot be called: no thread can be started for it: {}": "the limit of threads stops the device's before",
