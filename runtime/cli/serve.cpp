@@ -6,6 +6,7 @@
 #include <deque>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <thread>
 
 #include "cli/commands.hpp"
@@ -26,7 +27,6 @@ struct ServeOptions {
   KvEventOptions kv_events;  // without an endpoint: none are published
   std::string api_key_file;
   std::size_t max_waiting = 1024;
-  double request_timeout = 0, drain = 30;
 };
 
 nlohmann::json tokenizer_config(const Assembly& assembly) {
@@ -111,38 +111,38 @@ std::vector<std::string> api_keys(const ServeOptions& options) {
   std::vector<std::string> keys;
   if (!options.api_key_file.empty()) keys = read_api_keys(options.api_key_file);
   const char* key = std::getenv("MORTISE_API_KEY");
-  if (key != nullptr && *key != '\0') keys.emplace_back(key);
+  if (key == nullptr || *key == '\0') return keys;
+  check_api_key(key, "MORTISE_API_KEY");
+  keys.emplace_back(key);
   return keys;
 }
 
 void serve(ServeOptions options) {
   if (std::getenv("MORTISE_LOG") == nullptr) spdlog::set_level(spdlog::level::info);
   options.server.api_keys = api_keys(options);
-  options.session.queue.max_requests = options.max_waiting;
+  options.session.queue = {.max_requests = options.max_waiting};
   options.session.populate_kv = true;
   prometheus::Registry registry;
   std::deque<AnswerMetrics> metrics;
   options.session.observer = [&](const std::string& model) { return &metrics.emplace_back(registry, model); };
+  HttpAnswers http_answers(registry);
+  // Before the session: engines answer until their end, and what is answered to has to be there.
+  std::optional<Server> server;
   KvEventPublishers kv_events(options.kv_events);
   options.session.kv_observer = [&](const auto& model, const auto& limits) { return kv_events.add(model, limits); };
   Session session(options.session);
   const Models models = open_models(session, kv_events, options.max_waiting);
-  HttpAnswers http_answers(registry);
   Router router;
-  std::atomic<const Server*> server = nullptr;
   add_answer_routes(router, models, options.server.request_timeout);
-  const auto draining = [&server] { return server.load() != nullptr && server.load()->draining(); };
+  const auto draining = [&server] { return server->draining(); };  // asked by who is served
   add_metrics_route(router, models, registry, draining);
   add_model_routes(router, models);
   add_token_routes(router, models);
   add_status_routes(router, models, draining);
   add_page_routes(router);
-  {
-    Server listening(options.server, std::move(router), http_answers);
-    server = &listening;
-    std::cout << listening.url() << std::endl;  // for scripts that asked for --port 0
-    listening.run([&models](auto deadline) { drain_all(models, deadline); });
-  }
+  server.emplace(options.server, std::move(router), http_answers);
+  std::cout << server->url() << std::endl;  // for scripts that asked for --port 0
+  server->run([&models](auto deadline) { drain_all(models, deadline); });
   session.close();
 }
 
@@ -167,25 +167,26 @@ void add_serve_command(CLI::App& app) {
   certificate->needs(key);
   key->needs(certificate);
   command->add_option("--cors", server.cors_origins, "origin whose pages may read answers, * for all; may come again");
-  const auto seconds = [&](const char* name, std::chrono::seconds& value, const char* text) {
+  const auto seconds = [&](const char* name, std::chrono::seconds& value, int least, const char* text) {
     command
         ->add_option_function<std::int64_t>(
             name, [&value](std::int64_t count) { value = std::chrono::seconds(count); }, text)
-        ->check(CLI::Range(0, 1'000'000))
+        ->check(CLI::Range(least, 1'000'000))
         ->default_str(std::to_string(value.count()));
   };
-  seconds("--drain-seconds", server.drain, "from SIGTERM until requests that still run are cut off");
-  seconds("--request-timeout", server.request_timeout, "seconds after which a request is given up, 0 for never");
-  seconds("--idle-timeout", server.idle_timeout, "seconds that a connection stays open without a request");
-  seconds("--header-timeout", server.header_timeout, "seconds that the headers of a request may take");
-  seconds("--body-timeout", server.body_timeout, "seconds that the body of a request may take");
-  seconds("--write-timeout", server.write_timeout, "seconds that a client may take nothing of its answer");
+  seconds("--drain-seconds", server.drain, 0, "from SIGTERM until requests that still run are cut off");
+  seconds("--request-timeout", server.request_timeout, 0, "seconds after which a request is given up, 0 for never");
+  seconds("--idle-timeout", server.idle_timeout, 1, "seconds that a connection stays open without a request");
+  seconds("--header-timeout", server.header_timeout, 1, "seconds that the headers of a request may take");
+  seconds("--body-timeout", server.body_timeout, 1, "seconds that the body of a request may take");
+  seconds("--write-timeout", server.write_timeout, 1, "seconds that a client may take nothing of its answer");
   command->add_option("--max-connections", server.max_connections, "connections at a time; more get 503")
       ->capture_default_str();
   command->add_option("--max-waiting", options->max_waiting, "requests that wait for their first step; more get 429")
       ->capture_default_str();
   command->add_option("--max-header", server.max_header_bytes, "bytes of a request's headers")
       ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::size_t{1} << 10, std::size_t{16} << 20))
       ->capture_default_str();
   command->add_option("--max-body", server.max_body_bytes, "bytes of a request's body")
       ->transform(CLI::AsSizeValue(false))

@@ -59,7 +59,7 @@ RequestId Inbox::put(const std::shared_ptr<RequestState>& state) {
   {
     const std::lock_guard lock(mutex_);
     check_open();
-    check_room(state->request.prompt.size());
+    if (!state->request.follows) check_room(state->request.prompt.size());
     id = state->id = state->arrival = next_request_++;
     ++num_open_;
     ++num_waiting_;

@@ -18,7 +18,8 @@
 
 namespace mortise {
 
-// Of the requests that wait for their first step, at most. A waiting request takes a few KiB, and its prompt's tokens
+// Of the requests that wait for their first step, at most; a body is accepted with all of its prompts or not at all, so
+// one may lie above this. A waiting request takes a few KiB, and its prompt's tokens
 // twice four bytes for each choice.
 struct QueueLimits {
   std::size_t max_requests = 16384;

@@ -39,6 +39,11 @@ struct Request {
   // When it is to be given up, whether it runs or waits: at the first step boundary after this time it ends with
   // FinishReason::kError and ErrorCode::kDeadlineExceeded. None: never.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
+  // Of one body with a request before it, which was accepted: the bounds on what waits do not hold for it. Otherwise a
+  // body of more prompts than may wait would never run.
+  bool follows = false;
+  // When its front end got it, for who measures answers. None: when it is submitted.
+  std::optional<std::chrono::steady_clock::time_point> arrival = {};
   // What the client calls it (X-Request-Id). The engine keeps it for its watcher alone, which records it.
   std::string client_id = {};
 };

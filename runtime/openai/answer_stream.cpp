@@ -47,7 +47,7 @@ AnswerStream::AnswerStream(Engine& engine, Work work, StreamOrigin origin, std::
     for (std::int32_t i = 0; i < request.sampling.n; ++i) {
       Choice& choice = prompt.choices.emplace_back();
       choice.place = {prompts_.size() - 1, num_choices++};
-      choice.times.arrival = now;
+      choice.times.arrival = request.arrival.value_or(now);
     }
     prompt_tokens_ += static_cast<std::int64_t>(request.prompt.size());
   }
@@ -64,9 +64,11 @@ AnswerStream::AnswerStream(Engine& engine, Work work, StreamOrigin origin, std::
     }
   }
   try {
+    bool follows = false;
     for (std::size_t i = 0; i < prompts_.size(); ++i) {
       const auto is_open = [](const Choice& choice) { return choice.open; };
       if (std::ranges::none_of(prompts_[i].choices, is_open)) continue;
+      work_.requests[i].follows = std::exchange(follows, true);
       prompts_[i].request = engine_.submit(std::move(work_.requests[i]), prompts_[i].channel);
     }
   } catch (...) {

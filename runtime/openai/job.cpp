@@ -18,7 +18,7 @@ struct Job {
   std::size_t open = 0;  // choices that have not finished
   JobDone done;
   AnswerObserver* observer = nullptr;
-  const std::chrono::steady_clock::time_point arrival = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point arrival = std::chrono::steady_clock::now();
 
   // A choice as a whole: the requests are submitted with News::kAtTheEnd.
   void take(std::size_t request, Delta&& delta) {
@@ -177,9 +177,11 @@ Abort run_job(Engine& engine, std::vector<Request> requests, AnswerObserver* obs
     job->done({}, {});
     return nullptr;
   }
+  job->arrival = requests.front().arrival.value_or(job->arrival);
   std::vector<RequestId> submitted;
   try {
     for (std::size_t i = 0; i < requests.size(); ++i) {
+      requests[i].follows = i > 0;
       submitted.push_back(engine.submit(
           std::move(requests[i]), [job, i](Delta&& delta) { job->take(i, std::move(delta)); }, News::kAtTheEnd));
     }

@@ -36,10 +36,12 @@ struct AnswerStamp {
   bool schedule_figures = true;         // usage.prompt_tokens_details: it depends on what else runs
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  // of its requests, as Request's; none: never
   std::string client_id = {};                                          // of its requests, as Request's
+  std::optional<std::chrono::steady_clock::time_point> arrival = {};   // the same
 
   void put_on(Request& request) const {
     request.deadline = deadline;
     request.client_id = client_id;
+    request.arrival = arrival;
   }
 };
 
@@ -72,13 +74,13 @@ class Service {
 
   // Starts what `url` asks ("/v1/completions", "/v1/chat/completions", "/v1/score", "/v1/decisions"); `done` is called
   // once: here when the body is refused, else on a thread that delivers. Whether the body says `stream` makes no difference.
-  // Thread-safe but for chat_template.
+  // Thread-safe if chat_template is.
   Abort handle(const std::string& url, const nlohmann::json& body, std::function<void(Answer)> done,
                const AnswerStamp& stamp = {});
 
   // Starts a body with `stream` at /v1/completions or /v1/chat/completions. `last_event_id`: of the event behind which
   // a broken stream goes on; nothing of it is kept here. `wake` as in AnswerStream. Throws an Error when the body is
-  // refused. Thread-safe but for chat_template.
+  // refused. Thread-safe if chat_template is.
   std::unique_ptr<AnswerStream> stream(const std::string& url, const nlohmann::json& body,
                                        const std::optional<std::string>& last_event_id, std::function<void()> wake,
                                        const AnswerStamp& stamp = {});

@@ -1,5 +1,4 @@
 // What runs a model: /v1/completions, /v1/chat/completions, /v1/score, /v1/decisions, and the tokens that their bodies mean.
-#include "json/bounded_json.hpp"
 #include "openai/known_fields.hpp"
 #include "server/routes.hpp"
 
@@ -10,13 +9,8 @@ constexpr const char* kCompletions = "/v1/completions";
 constexpr const char* kChat = "/v1/chat/completions";
 
 // The body, read and routed; its text is gone.
-nlohmann::json read_body(const Exchange::RequestBody& body, const Models& models) {
-  nlohmann::json json;
-  try {
-    json = parse_json(body.text);
-  } catch (const Error& error) {
-    fail(error.code(), "body: {}", error.what());
-  }
+nlohmann::json read_routed(Exchange& exchange, const Models& models) {
+  nlohmann::json json = read_json_body(exchange);
   models.route(json);
   return json;
 }
@@ -38,13 +32,14 @@ class Answering {
   Answering(const Models& models, std::chrono::seconds timeout) : models_(models), timeout_(timeout) {}
 
   void answer(const std::string& url, const std::shared_ptr<Exchange>& exchange) {
-    nlohmann::json body = read_body(exchange->take_body(), models_);
+    nlohmann::json body = read_routed(*exchange, models_);
     const ServedModel& model = models_.of(body);
     HeaderList headers;
     const std::string unknown = unknown_fields_text(url, unknown_fields_.note(url, body));
     if (!unknown.empty()) headers.emplace_back("Warning", fmt::format("299 mortise \"{}\"", unknown));
     AnswerStamp stamp;
     stamp.client_id = exchange->request.id;
+    stamp.arrival = exchange->request.arrival;
     if (timeout_.count() > 0) stamp.deadline = exchange->request.arrival + timeout_;
     if ((url == kCompletions || url == kChat) && wants_stream(body)) {
       if (reads_no_event_ids(exchange->request)) leave_out_event_ids(body);
@@ -54,8 +49,13 @@ class Answering {
       return;
     }
     const auto done = [exchange, headers](const Answer& answer) {
-      HttpAnswer http = http_answer(answer);
-      http.headers.insert(http.headers.end(), headers.begin(), headers.end());
+      HttpAnswer http;
+      try {
+        http = http_answer(answer);
+        http.headers.insert(http.headers.end(), headers.begin(), headers.end());
+      } catch (const std::exception& error) {  // too large for the memory: the client is not to wait for it
+        http = error_answer(500, fmt::format("the answer cannot be written: {}", error.what()), "internal_error");
+      }
       exchange->answer(std::move(http));
     };
     exchange->pending(model.service.handle(url, body, done, stamp));
@@ -63,7 +63,7 @@ class Answering {
 
   // vLLM's form: the tokens of each prompt, for routers that choose a replica by prefix.
   void render(const std::string& url, const std::shared_ptr<Exchange>& exchange) const {
-    const nlohmann::json body = read_body(exchange->take_body(), models_);
+    const nlohmann::json body = read_routed(*exchange, models_);
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const Request& request : models_.of(body).service.requests(url, body)) {
       const SamplingParams& sampling = request.sampling;

@@ -36,6 +36,11 @@ bool ApiKeys::allow(std::string_view authorization) const {
   return num_equal > 0;
 }
 
+void check_api_key(std::string_view key, const std::string& where) {
+  if (std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < 0x7F; })) return;
+  fail("{}: an API key is printable ASCII without spaces", where);
+}
+
 std::vector<std::string> read_api_keys(const std::string& file) {
   std::ifstream in(file);
   if (!in) fail("{}: the file of API keys cannot be read", file);
@@ -44,9 +49,7 @@ std::vector<std::string> read_api_keys(const std::string& file) {
   for (int number = 1; std::getline(in, line); ++number) {
     boost::algorithm::trim(line);
     if (line.empty() || line.front() == '#') continue;
-    if (!std::all_of(line.begin(), line.end(), [](char c) { return c > ' ' && c < 0x7F; })) {
-      fail("{}:{}: an API key is printable ASCII without spaces", file, number);
-    }
+    check_api_key(line, fmt::format("{}:{}", file, number));
     keys.push_back(line);
   }
   if (keys.empty()) fail("{}: there is no API key in it; write one a line", file);

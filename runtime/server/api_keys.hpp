@@ -20,6 +20,9 @@ class ApiKeys {
   std::vector<std::array<unsigned char, 32>> hashes_;  // SHA-256
 };
 
+// Throws an Error, of `where`, when no header could bear the key.
+void check_api_key(std::string_view key, const std::string& where);
+
 // One key a line; empty lines and lines that begin with '#' are left out. Throws an Error when the file cannot be read,
 // has no key, or has one with a space in it or beyond printable ASCII.
 std::vector<std::string> read_api_keys(const std::string& file);

@@ -4,14 +4,16 @@
 
 namespace mortise {
 
-std::shared_ptr<void> BodyRoom::take(ServerState& state, std::size_t bytes) {
+bool BodyRoom::grow_to(std::size_t bytes) {
   constexpr std::size_t kSmall = 64 << 10;
-  const std::size_t counted = bytes <= kSmall ? 0 : bytes;
-  if (state.body_bytes.fetch_add(counted) + counted > state.options.max_bodies_bytes && counted > 0) {
-    state.body_bytes -= counted;
-    return nullptr;
+  if (bytes <= kSmall || bytes <= bytes_) return true;
+  const std::size_t more = bytes - bytes_;
+  if (state_.body_bytes.fetch_add(more) + more > state_.options.max_bodies_bytes) {
+    state_.body_bytes -= more;
+    return false;
   }
-  return std::shared_ptr<BodyRoom>(new BodyRoom(state, counted));
+  bytes_ = bytes;
+  return true;
 }
 
 BodyRoom::~BodyRoom() {

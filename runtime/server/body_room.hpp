@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 
 namespace mortise {
 
@@ -10,17 +9,18 @@ struct ServerState;
 
 class BodyRoom {
  public:
-  // Gives the bytes back when the last copy goes. nullptr: there is no room now. Small bodies always have some: so many
-  // connections as the server takes hold them.
-  static std::shared_ptr<void> take(ServerState& state, std::size_t bytes);
-  ~BodyRoom();
+  explicit BodyRoom(ServerState& state) : state_(state) {}
+  ~BodyRoom();  // gives the share back
   BodyRoom(const BodyRoom&) = delete;
   BodyRoom& operator=(const BodyRoom&) = delete;
 
+  // Makes the share as large as a body of so many bytes needs. False: there is no room now. Bodies of up to 64 KiB are
+  // not counted; the limit on connections bounds those.
+  bool grow_to(std::size_t bytes);
+
  private:
-  BodyRoom(ServerState& state, std::size_t bytes) : state_(state), bytes_(bytes) {}
   ServerState& state_;
-  const std::size_t bytes_;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace mortise

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <boost/algorithm/string/predicate.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
@@ -53,17 +54,37 @@ std::optional<HttpAnswer> read_error(const ErrorCodeOf& error, const ServerOptio
   return std::nullopt;
 }
 
+// "http://localhost:8000": a page of this machine.
+bool is_local_origin(std::string_view origin) {
+  const std::size_t scheme = origin.find("://");
+  std::string_view host = scheme == origin.npos ? origin : origin.substr(scheme + 3);
+  host = host.starts_with('[') ? host.substr(0, host.find(']') + 1) : host.substr(0, host.find(':'));
+  return host == "localhost" || host == "[::1]" || host.starts_with("127.");
+}
+
 // A co_await stands in no condition and in no ?: here: GCC 12 then loses `this` (a crash in the first member function).
 class HttpConnection : public Connection, public std::enable_shared_from_this<HttpConnection> {
  public:
   HttpConnection(asio::ip::tcp::socket socket, asio::ssl::context* tls, ServerState& state)
-      : stream_(std::move(socket), tls), executor_(stream_.get_executor()), state_(state) {}
+      : stream_(std::move(socket), tls),
+        executor_(stream_.get_executor()),
+        state_(state),
+        buffer_(std::max<std::size_t>(64 << 10, state.options.max_header_bytes + 4096)) {}
 
   void close_if_idle() override {
     asio::post(executor_, [self = shared_from_this()] {
       if (!self->idle_) return;
       ErrorCodeOf ignored;
       self->stream_.socket().close(ignored);
+    });
+  }
+
+  void close() override {
+    asio::post(executor_, [self = shared_from_this()] {
+      self->closed_ = true;
+      ErrorCodeOf ignored;
+      self->stream_.socket().close(ignored);
+      if (const auto exchange = self->exchange_.lock()) exchange->notify();
     });
   }
 
@@ -114,39 +135,63 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     }
     if (early) co_return co_await send_whole(parser.get(), request, std::move(*early), false);
     if (!parser.is_done()) {
-      request.body_room = BodyRoom::take(state_, parser.content_length().get_value_or(state_.options.max_body_bytes));
-      if (!request.body_room) {
+      if (boost::algorithm::iequals(view(parser.get()[http::field::expect]), "100-continue")) {
+        const bool sent = co_await send_interim();
+        if (!sent) co_return false;
+      }
+      bool has_room = true;
+      co_await read_within(state_.options.body_timeout, error,
+                           [&] { return read_body(parser, request, has_room, error); });
+      if (!has_room) {
         HttpAnswer full = error_answer(503, "the server has no memory left for bodies; try again", "overloaded");
         full.headers.emplace_back("Retry-After", "1");
         co_await send_whole(parser.get(), request, std::move(full), true);
         co_return false;
       }
-      if (boost::algorithm::iequals(view(parser.get()[http::field::expect]), "100-continue")) {
-        const bool sent = co_await send_interim();
-        if (!sent) co_return false;
-      }
-      co_await read_within(state_.options.body_timeout, error,
-                           [&] { return http::async_read(stream_, buffer_, parser, into(error)); });
       if (error) co_return co_await refuse_unread(error, request.id);
     }
     request.message = parser.release();
     co_return co_await answer(*route, std::move(request));
   }
 
+  struct ReadLimit {
+    asio::steady_timer timer;
+    bool late = false, done = false;
+  };
+
   // A stream's own time-out closes its socket; here the client is still to be told. Sets `error` to timeout.
   template <class Read>
-  asio::awaitable<void> read_within(std::chrono::seconds limit, ErrorCodeOf& error, Read read) {
+  asio::awaitable<void> read_within(std::chrono::seconds time, ErrorCodeOf& error, Read read) {
     stream_.tcp().expires_never();
-    const auto late = std::make_shared<bool>(false);
-    asio::steady_timer timer(executor_, limit);
-    timer.async_wait([this, late](const ErrorCodeOf& cancelled) {
-      if (cancelled) return;
-      *late = true;
-      ErrorCodeOf ignored;
-      stream_.socket().cancel(ignored);
-    });
+    const auto limit = std::make_shared<ReadLimit>(asio::steady_timer(executor_, time));
+    cancel_when_late(limit);
     co_await read();
-    if (*late) error = beast::error::timeout;
+    limit->done = true;
+    limit->timer.cancel();
+    if (limit->late) error = beast::error::timeout;
+  }
+
+  // Again and again: a read of several pieces goes on when the cancel comes between two of them.
+  void cancel_when_late(const std::shared_ptr<ReadLimit>& limit) {
+    limit->timer.async_wait([self = shared_from_this(), limit](const ErrorCodeOf&) {
+      if (limit->done) return;
+      limit->late = true;
+      ErrorCodeOf ignored;
+      self->stream_.socket().cancel(ignored);
+      limit->timer.expires_after(std::chrono::milliseconds(50));
+      self->cancel_when_late(limit);
+    });
+  }
+
+  // The rest of a request whose head is there. The memory of a body is taken as it comes.
+  asio::awaitable<void> read_body(Parser& parser, HttpRequest& request, bool& has_room, ErrorCodeOf& error) {
+    const auto room = std::make_shared<BodyRoom>(state_);
+    has_room = room->grow_to(parser.content_length().get_value_or(0));
+    while (has_room && !error && !parser.is_done()) {
+      co_await http::async_read_some(stream_, buffer_, parser, into(error));
+      has_room = room->grow_to(parser.get().body().size());
+    }
+    request.body_room = room;
   }
 
   asio::awaitable<bool> wait_for_request() {
@@ -160,6 +205,31 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     co_return !error;
   }
 
+  // The end of a body in another coding than chunked is not known: what follows could be taken for a request.
+  static std::optional<HttpAnswer> check_codings(const Parser& parser) {
+    const auto& head = parser.get();
+    const std::string transfer = view(head[http::field::transfer_encoding]);
+    if (!transfer.empty() && (!boost::algorithm::iequals(transfer, "chunked") || head.version() < 11)) {
+      return error_answer(400, fmt::format("Transfer-Encoding {} is not served; send chunked over HTTP/1.1, or a "
+                                           "Content-Length",
+                                           quote(transfer)));
+    }
+    const std::string content = view(head[http::field::content_encoding]);
+    if (!content.empty() && !boost::algorithm::iequals(content, "identity")) {
+      return error_answer(415, fmt::format("Content-Encoding {} is not served; send the body as it is", quote(content)));
+    }
+    return std::nullopt;
+  }
+
+  // A page whose name has come to mean this machine (DNS rebinding) runs in the browser of somebody who may ask; its
+  // requests bear its origin. With API keys it would need one.
+  bool origin_may_ask(const std::string& origin) const {
+    if (origin.empty() || !state_.api_keys.empty() || state_.cors.allows(origin)) return true;
+    ErrorCodeOf error;
+    const auto here = stream_.socket().local_endpoint(error);
+    return error || !here.address().is_loopback() || is_local_origin(origin);
+  }
+
   // What can be said of a request before its body is there.
   std::optional<HttpAnswer> check_head(const Parser& parser, HttpRequest& request, const Route*& route) {
     const auto& head = parser.get();
@@ -167,6 +237,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     const std::optional<std::string> path = path_of(view(head.target()));
     if (!path) return error_answer(400, "the url has a '%' that no two hexadecimal digits follow");
     request.path = *path;
+    if (auto refused = check_codings(parser)) return refused;
     const std::string methods = state_.router.methods_of(*path);
     if (methods.empty()) return error_answer(404, fmt::format("there is no url {}", quote(*path)), "not_found");
     if (head.method() == http::verb::options) {
@@ -178,6 +249,14 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
       HttpAnswer wrong = error_answer(405, fmt::format("{} takes {}", quote(*path), methods));
       wrong.headers.emplace_back("Allow", methods);
       return wrong;
+    }
+    if (route->method == "GET" && (parser.chunked() || parser.content_length().get_value_or(0) > 0)) {
+      return error_answer(413, fmt::format("GET of {} takes no body", quote(*path)));
+    }
+    if (!origin_may_ask(view(head[http::field::origin]))) {
+      return error_answer(403,
+                          "a page of another origin may not ask a server without API keys; start it with --cors ORIGIN "
+                          "or with keys");
     }
     if (route->access == Route::Access::kWithKey && !state_.api_keys.allow(view(head[http::field::authorization]))) {
       HttpAnswer unknown = error_answer(
@@ -195,6 +274,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
 
   asio::awaitable<bool> answer(const Route& route, HttpRequest request) {
     const auto exchange = std::make_shared<Exchange>(executor_, std::move(request));
+    exchange_ = exchange;
     if (route.cost == Route::Cost::kCheap) {
       call_handler(route, exchange);
     } else {
@@ -206,7 +286,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     bool asked = false;  // whether one that sends no more is still there
     while (true) {
       co_await exchange->wait_until(Clock::time_point::max());
-      if (is_gone(watch)) {
+      if (is_gone(watch) || closed_) {
         exchange->abandon();
         log(exchange->request, 499);
         co_return false;
@@ -234,10 +314,25 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
   }
 
   template <class Buffers>
-  asio::awaitable<bool> send(Buffers buffers) {
+  asio::awaitable<bool> send(Buffers all) {
+    beast::buffers_suffix<Buffers> rest(all);
     ErrorCodeOf error;
-    stream_.tcp().expires_after(state_.options.write_timeout);
-    co_await asio::async_write(stream_, buffers, into(error));
+    while (!error && beast::buffer_bytes(rest) > 0) {
+      stream_.tcp().expires_after(state_.options.write_timeout);
+      rest.consume(co_await stream_.async_write_some(rest, into(error)));
+    }
+    co_return !error;
+  }
+
+  // The whole message, or its head alone.
+  template <class Serializer>
+  asio::awaitable<bool> send_message(Serializer& serializer, bool head_alone) {
+    serializer.split(head_alone);
+    ErrorCodeOf error;
+    while (!error && (head_alone ? !serializer.is_header_done() : !serializer.is_done())) {
+      stream_.tcp().expires_after(state_.options.write_timeout);
+      co_await http::async_write_some(stream_, serializer, into(error));
+    }
     co_return !error;
   }
 
@@ -263,15 +358,9 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     if (to.method() == http::verb::head) message.body().clear();
     http::response_serializer<http::string_body> serializer(message);
     // Of HEAD the length is told and nothing sent.
-    ErrorCodeOf error;
-    stream_.tcp().expires_after(state_.options.write_timeout);
-    if (to.method() == http::verb::head) {
-      co_await http::async_write_header(stream_, serializer, into(error));
-    } else {
-      co_await http::async_write(stream_, serializer, into(error));
-    }
+    const bool sent = co_await send_message(serializer, to.method() == http::verb::head);
     log(request, answer.status);
-    co_return !error && message.keep_alive();
+    co_return sent && message.keep_alive();
   }
 
   asio::awaitable<bool> send_stream(Exchange& exchange, Exchange::Stream stream, const PeerWatch& watch) {
@@ -284,17 +373,15 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     head.set("X-Accel-Buffering", "no");  // nginx passes each event on at once
     if (chunked) head.chunked(true);
     http::response_serializer<http::empty_body> serializer(head);
-    ErrorCodeOf error;
-    stream_.tcp().expires_after(state_.options.write_timeout);
-    co_await http::async_write_header(stream_, serializer, into(error));
-    bool is_open = !error, ended = false, asked = watch.sends_no_more();
+    bool is_open = co_await send_message(serializer, /*head_alone=*/true);
+    bool ended = false, asked = watch.sends_no_more();
     std::string events;
     while (is_open && !ended) {
       events.clear();
       ended = stream.events->take(events);
       if (events.empty() && !ended) {
         const bool news = co_await exchange.wait_until(Clock::now() + state_.options.ping_interval);
-        if (is_gone(watch)) break;
+        if (is_gone(watch) || closed_) break;
         const bool ask = watch.sends_no_more() && !std::exchange(asked, true);
         if (news && !ask) continue;
         events = ": ping\n\n";
@@ -351,8 +438,9 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
   Transport stream_;
   const asio::any_io_executor executor_;
   ServerState& state_;
-  beast::flat_buffer buffer_{64 << 10};
-  bool idle_ = false;
+  beast::flat_buffer buffer_;
+  std::weak_ptr<Exchange> exchange_;  // of the request that is being answered
+  bool idle_ = false, closed_ = false;
 };
 
 }  // namespace

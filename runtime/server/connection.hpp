@@ -33,6 +33,8 @@ class Connection {
   virtual ~Connection() = default;
   // Ends the connection if no request is on it. [any thread]
   virtual void close_if_idle() = 0;
+  // Ends the connection whatever is on it. [any thread]
+  virtual void close() = 0;
 };
 
 // Serves the connection until it ends; then `ended` is called. The socket's executor is a strand of its own. `tls`

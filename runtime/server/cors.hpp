@@ -12,13 +12,14 @@ namespace mortise {
 class Cors {
  public:
   explicit Cors(std::vector<std::string> origins) : origins_(std::move(origins)) {}
+  // Whether pages of this origin may read answers.
+  bool allows(std::string_view origin) const;
   // Adds the headers that let the page of `origin` read an answer; nothing when it may not.
   void add_headers(std::string_view origin, HeaderList& headers) const;
   // The answer to OPTIONS: what the page may send. `methods`: of the path.
   HttpAnswer preflight(std::string_view origin, std::string_view asked_headers, const std::string& methods) const;
 
  private:
-  bool allows(std::string_view origin) const;
   const std::vector<std::string> origins_;
 };
 

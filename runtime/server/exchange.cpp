@@ -5,6 +5,9 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
+#include "error.hpp"
+#include "json/bounded_json.hpp"
+
 namespace mortise {
 
 namespace asio = boost::asio;
@@ -86,12 +89,23 @@ std::optional<Exchange::Stream> Exchange::take_stream() {
 
 void Exchange::abandon() {
   Abort abort;
+  std::optional<Stream> stream;  // its end aborts what it asked for
   {
     const std::lock_guard lock(mutex_);
     abandoned_ = true;
     abort = std::exchange(abort_, nullptr);
+    stream = std::exchange(stream_, std::nullopt);
   }
   if (abort) abort();
+}
+
+nlohmann::json read_json_body(Exchange& exchange) {
+  const Exchange::RequestBody body = exchange.take_body();
+  try {
+    return parse_json(body.text);
+  } catch (const Error& error) {
+    fail(error.code(), "body: {}", error.what());
+  }
 }
 
 }  // namespace mortise

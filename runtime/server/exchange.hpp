@@ -68,4 +68,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool answered_ = false, abandoned_ = false;
 };
 
+// The request's body as JSON; its text is gone. Throws an Error when it is none.
+nlohmann::json read_json_body(Exchange& exchange);
+
 }  // namespace mortise

@@ -12,6 +12,22 @@ std::optional<int> hex_digit(char digit) {
   return std::nullopt;
 }
 
+std::optional<std::string> decoded(std::string_view text) {
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      plain += text[i];
+      continue;
+    }
+    if (i + 2 >= text.size()) return std::nullopt;
+    const auto high = hex_digit(text[i + 1]), low = hex_digit(text[i + 2]);
+    if (!high || !low) return std::nullopt;
+    plain += static_cast<char>(*high * 16 + *low);
+    i += 2;
+  }
+  return plain;
+}
+
 const char* error_type(int status) {
   switch (status) {
     case 401:
@@ -31,6 +47,10 @@ std::string_view HttpRequest::header(std::string_view name) const {
   return {at->value().data(), at->value().size()};
 }
 
+std::string_view HttpRequest::target() const {
+  return {message.target().data(), message.target().size()};
+}
+
 HttpAnswer json_answer(const nlohmann::ordered_json& body, int status) {
   return {.status = status, .body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
 }
@@ -48,20 +68,21 @@ HttpAnswer error_answer(int status, const std::string& message, const std::strin
 }
 
 std::optional<std::string> path_of(std::string_view target) {
-  target = target.substr(0, target.find('?'));
-  std::string path;
-  for (std::size_t i = 0; i < target.size(); ++i) {
-    if (target[i] != '%') {
-      path += target[i];
-      continue;
-    }
-    if (i + 2 >= target.size()) return std::nullopt;
-    const auto high = hex_digit(target[i + 1]), low = hex_digit(target[i + 2]);
-    if (!high || !low) return std::nullopt;
-    path += static_cast<char>(*high * 16 + *low);
-    i += 2;
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (target.starts_with(scheme)) target.remove_prefix(std::min(target.find('/', scheme.size()), target.size()));
   }
-  return path;
+  return decoded(target.substr(0, target.find('?')));
+}
+
+std::optional<std::string> query_value(std::string_view target, std::string_view name) {
+  std::size_t begin = target.find('?');
+  while (begin != target.npos) {
+    const std::size_t end = target.find('&', begin + 1);
+    const std::string_view pair = target.substr(begin + 1, end == target.npos ? end : end - begin - 1);
+    if (pair.substr(0, pair.find('=')) == name && pair.size() > name.size()) return decoded(pair.substr(name.size() + 1));
+    begin = end;
+  }
+  return std::nullopt;
 }
 
 std::string draw_request_id() {

@@ -25,6 +25,7 @@ struct HttpRequest {
   std::shared_ptr<void> body_room;  // what the body takes of the server's memory for bodies
 
   std::string_view header(std::string_view name) const;  // "" when it is not there
+  std::string_view target() const;                       // the path with its query, as it was sent
 };
 
 struct HttpAnswer {
@@ -40,8 +41,11 @@ HttpAnswer http_answer(const Answer& answer);
 // An error in OpenAI's shape. `code` may be empty.
 HttpAnswer error_answer(int status, const std::string& message, const std::string& code = "");
 
-// "/v1/models?x=1" -> "/v1/models"; percent-encoded characters are decoded. nullopt when they are malformed.
+// "/v1/models?x=1" and "http://host/v1/models" -> "/v1/models"; percent-encoded characters are decoded. nullopt when they
+// are malformed.
 std::optional<std::string> path_of(std::string_view target);
+// The value of a name in the query, decoded; nullopt when it is not there, or malformed.
+std::optional<std::string> query_value(std::string_view target, std::string_view name);
 std::string draw_request_id();
 // The client's X-Request-Id when it is harmless in a header and a log: printable ASCII, 128 bytes at most.
 std::optional<std::string> usable_request_id(std::string_view text);

@@ -25,10 +25,20 @@ const ServedModel& Models::of(const nlohmann::json& body) const {
   const nlohmann::json& name = body.at("model");
   const ServedModel* model = name.is_string() ? find(name.get_ref<const std::string&>()) : nullptr;
   if (model != nullptr) return *model;
+  fail(ErrorCode::kNotFound, "model {} is none of this server's: {}",
+       quote(name.is_string() ? name.get<std::string>() : name.dump()), names());
+}
+
+const ServedModel& Models::of_query(const std::optional<std::string>& name) const {
+  if (list_.size() == 1) return list_.front();
+  if (!name) fail("this server has several models; name one with ?model=NAME: {}", names());
+  return of({{"model", *name}});
+}
+
+std::string Models::names() const {
   std::vector<std::string> names;
   for (const ServedModel& served : list_) names.push_back(served.name);
-  fail(ErrorCode::kNotFound, "model {} is none of this server's: {}",
-       quote(name.is_string() ? name.get<std::string>() : name.dump()), join_names(names));
+  return join_names(names);
 }
 
 }  // namespace mortise

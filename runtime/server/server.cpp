@@ -24,15 +24,22 @@ using Clock = std::chrono::steady_clock;
 
 // For the last bytes of answers and the ends of connections, once all requests have ended.
 constexpr std::chrono::seconds kCloseTime{5};
+// Connections beyond the limit that are told so at a time; more are closed without a word.
+constexpr std::size_t kMaxRefusals = 64;
 
 std::size_t num_threads(std::size_t least) {
   return std::clamp<std::size_t>(std::thread::hardware_concurrency() / 4, least, 8);
 }
 
+ServerOptions with_room_for_a_body(ServerOptions options) {
+  options.max_bodies_bytes = std::max(options.max_bodies_bytes, options.max_body_bytes);
+  return options;
+}
+
 tcp::acceptor listen(asio::io_context& io, const std::string& host, std::uint16_t port) {
   boost::system::error_code error;
   const auto found = tcp::resolver(io).resolve(host, std::to_string(port), tcp::resolver::passive, error);
-  if (error || found.empty()) fail("host '{}' is no address of this machine: {}", host, error.message());
+  if (error || found.empty()) fail("--host {}: no address of this machine is found under that name: {}", host, error.message());
   tcp::acceptor acceptor(io);
   const tcp::endpoint at = found.begin()->endpoint();
   acceptor.open(at.protocol(), error);
@@ -40,7 +47,7 @@ tcp::acceptor listen(asio::io_context& io, const std::string& host, std::uint16_
   if (!error) acceptor.bind(at, error);
   if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
   if (error) {
-    fail("{}:{} cannot be listened at: {}; choose another --port or --host", host, port, error.message());
+    fail("cannot listen at {}:{}: {}; choose another --port or --host", host, port, error.message());
   }
   return acceptor;
 }
@@ -51,13 +58,14 @@ Server::Server(ServerOptions options, Router router, HttpAnswers& answers)
     : tls_(options.tls_certificate.empty() ? std::optional<asio::ssl::context>()
                                            : load_tls(options.tls_certificate, options.tls_key)),
       workers_(num_threads(2)),
-      state_{options, std::move(router), ApiKeys(options.api_keys), Cors(options.cors_origins), workers_, answers},
+      state_{with_room_for_a_body(options), std::move(router), ApiKeys(options.api_keys), Cors(options.cors_origins), workers_, answers},
       control_(asio::make_strand(io_)),
       acceptor_(listen(io_, options.host, options.port)),
       signals_(io_, SIGTERM, SIGINT) {}
 
 Server::~Server() {
   if (drainer_.joinable()) drainer_.join();
+  workers_.stop();
   workers_.join();
 }
 
@@ -70,12 +78,19 @@ std::string Server::url() const {
 
 void Server::run(const std::function<void(Clock::time_point)>& drain) {
   drain_ = drain;
-  asio::co_spawn(control_, accept(), asio::detached);
-  asio::co_spawn(control_, wait_for_signal(), asio::detached);
+  // Neither may end in silence: without the one nobody is served any more, without the other no signal ends the process.
+  const auto rethrow = [](const std::exception_ptr& error) {
+    if (error) std::rethrow_exception(error);
+  };
+  asio::co_spawn(control_, accept(), rethrow);
+  asio::co_spawn(control_, wait_for_signal(), rethrow);
   std::vector<std::thread> threads;
   for (std::size_t i = 1; i < num_threads(1); ++i) threads.emplace_back([this] { io_.run(); });
   io_.run();
   for (std::thread& thread : threads) thread.join();
+  // Bodies that still wait to be read have no connection any more.
+  workers_.stop();
+  workers_.join();
 }
 
 asio::awaitable<void> Server::accept() {
@@ -90,15 +105,20 @@ asio::awaitable<void> Server::accept() {
       co_await pause.async_wait(asio::use_awaitable);
       continue;
     }
-    const std::size_t open = ++num_connections_;
-    const std::size_t most = state_.options.max_connections;
-    if (open > most + 64) {  // not even the refusals may be any number
-      --num_connections_;
-      continue;
-    }
-    forget_ended();
-    connections_.push_back(start_connection(std::move(socket), tls_ ? &*tls_ : nullptr, state_, open > most,
+    // Not even the refusals may be any number.
+    if (num_connections_ < state_.options.max_connections + kMaxRefusals) start(std::move(socket));
+  }
+}
+
+void Server::start(tcp::socket socket) {
+  forget_ended();
+  const bool refused = ++num_connections_ > state_.options.max_connections;
+  try {
+    connections_.push_back(start_connection(std::move(socket), tls_ ? &*tls_ : nullptr, state_, refused,
                                             [this] { --num_connections_; }));
+  } catch (const std::exception& error) {  // no memory, for one
+    --num_connections_;
+    spdlog::warn("a connection cannot be served: {}", error.what());
   }
 }
 
@@ -125,10 +145,14 @@ asio::awaitable<void> Server::wait_for_signal() {
     co_await drained.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
   }
   acceptor_.close();
+  // All of them are to have ended when this does: their streams need the engines, which end next.
   const Clock::time_point end = Clock::now() + kCloseTime;
-  while (num_connections_ > 0 && Clock::now() < end) {
+  while (num_connections_ > 0) {
+    const bool late = Clock::now() >= end;
     for (const auto& weak : connections_) {
-      if (const auto connection = weak.lock()) connection->close_if_idle();
+      const auto connection = weak.lock();
+      if (connection && late) connection->close();
+      if (connection && !late) connection->close_if_idle();
     }
     drained.expires_after(std::chrono::milliseconds(20));
     co_await drained.async_wait(asio::use_awaitable);

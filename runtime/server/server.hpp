@@ -25,6 +25,7 @@ class Server {
   // Listens; connections wait until run(). Throws an Error: of the address, or of a certificate.
   // `answers` outlives the server.
   Server(ServerOptions options, Router router, HttpAnswers& answers);
+  // Behind the end of all that answers its requests: their last answers may come when run() has returned.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -39,6 +40,7 @@ class Server {
 
  private:
   boost::asio::awaitable<void> accept();
+  void start(boost::asio::ip::tcp::socket socket);
   boost::asio::awaitable<void> wait_for_signal();
   void forget_ended();
 

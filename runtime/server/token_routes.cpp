@@ -1,18 +1,9 @@
 // /tokenize, /detokenize and /tokenizer_info, in vLLM's form: lm-evaluation-harness needs no tokenizer of its own then.
-#include "json/bounded_json.hpp"
 #include "openai/body.hpp"
 #include "server/routes.hpp"
 
 namespace mortise {
 namespace {
-
-nlohmann::json read_body(const std::shared_ptr<Exchange>& exchange) {
-  try {
-    return parse_json(exchange->take_body().text);
-  } catch (const Error& error) {
-    fail(error.code(), "body: {}", error.what());
-  }
-}
 
 std::vector<std::int32_t> tokens_of(const ServedModel& model, const Body& body, const nlohmann::json& json) {
   if (body.find("messages") != nullptr) return model.service.requests("/v1/chat/completions", json).front().prompt;
@@ -22,7 +13,7 @@ std::vector<std::int32_t> tokens_of(const ServedModel& model, const Body& body, 
 }
 
 void tokenize(const Models& models, const std::shared_ptr<Exchange>& exchange) {
-  const nlohmann::json json = read_body(exchange);
+  const nlohmann::json json = read_json_body(*exchange);
   const Body body(json);
   const ServedModel& model = models.of(json);
   const std::vector<std::int32_t> tokens = tokens_of(model, body, json);
@@ -37,15 +28,19 @@ void tokenize(const Models& models, const std::shared_ptr<Exchange>& exchange) {
 }
 
 void detokenize(const Models& models, const std::shared_ptr<Exchange>& exchange) {
-  const nlohmann::json json = read_body(exchange);
+  const nlohmann::json json = read_json_body(*exchange);
   const Body body(json);
   const std::vector<std::int32_t> tokens = read_token_ids(body.require("tokens"), "tokens");
-  exchange->answer(json_answer({{"prompt", models.of(json).tokenizer.decode(tokens, /*skip_special_tokens=*/false)}}));
+  const Tokenizer& tokenizer = models.of(json).tokenizer;
+  for (const std::int32_t id : tokens) {
+    if (!tokenizer.token(id)) fail("tokens: the model has no token {}", id);
+  }
+  exchange->answer(json_answer({{"prompt", tokenizer.decode(tokens, /*skip_special_tokens=*/false)}}));
 }
 
 // tokenizer_config.json, with the special tokens as plain texts: some files write objects.
 void tokenizer_info(const Models& models, const std::shared_ptr<Exchange>& exchange) {
-  const ServedModel& model = models.list().front();
+  const ServedModel& model = models.of_query(query_value(exchange->request.target(), "model"));
   nlohmann::ordered_json info = nlohmann::ordered_json::object();
   for (const auto& [name, value] : model.tokenizer_config.items()) {
     const bool is_token = name.ends_with("_token") && value.is_object() && value.contains("content");

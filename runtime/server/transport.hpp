@@ -26,6 +26,7 @@ class Transport {
   bool is_tls() const { return tls_.has_value(); }
   boost::beast::tcp_stream& tcp() { return tcp_; }  // for time-outs, which close the socket
   boost::asio::ip::tcp::socket& socket() { return tcp_.socket(); }
+  const boost::asio::ip::tcp::socket& socket() const { return tcp_.socket(); }
   executor_type get_executor() { return tcp_.get_executor(); }
 
   template <class Buffers, class Token>
