@@ -1,5 +1,5 @@
 // Products of the device cuda alone, at the shapes of an 8B model: bf16 beside quantised weights.
-//   cuda_linear_bench [ROWS ...]      default: 1 8 32 256 4096
+//   cuda_linear_bench [SHAPE | FORMAT | ROWS ...]      default: all, at 1 8 32 256 4096 rows
 // A figure is the median time of one product in a graph of several over different weights, so that the L2 has none of
 // them, divided by their number; each product may begin before the one before has ended, as in a step.
 #include <cuda_runtime_api.h>
@@ -151,7 +151,19 @@ double measure(Gpu& gpu, const std::vector<mortise_weight*>& weights, void* x, v
 
 int main(int count, char** arguments) {
   std::vector<std::int64_t> rows;
-  for (int i = 1; i < count; ++i) rows.push_back(std::atoll(arguments[i]));
+  std::vector<std::string> names;
+  for (int i = 1; i < count; ++i) {
+    if (const std::int64_t m = std::atoll(arguments[i]); m > 0) {
+      rows.push_back(m);
+    } else {
+      names.push_back(arguments[i]);
+    }
+  }
+  // Of shapes and of formats those that are named, or all.
+  const auto wanted = [&](const auto& all, const char* name) {
+    const auto named = [&](const std::string& other) { return std::find(names.begin(), names.end(), other) != names.end(); };
+    return named(name) || std::none_of(std::begin(all), std::end(all), [&](const auto& one) { return named(one.name); });
+  };
   if (rows.empty()) rows = {1, 8, 32, 256, 4096};
   const std::int64_t most = *std::max_element(rows.begin(), rows.end());
   Gpu gpu;
@@ -161,6 +173,7 @@ int main(int count, char** arguments) {
   for (const std::int64_t m : rows) std::printf(" | %9lld rows          ", static_cast<long long>(m));
   std::printf("\n");
   for (const Shape& shape : kShapes) {
+    if (!wanted(kShapes, shape.name)) continue;
     const auto elements = static_cast<std::size_t>(shape.n * shape.k);
     const std::vector<std::uint16_t> values = random_bf16(elements);
     const std::vector<std::uint16_t> xs = random_bf16(static_cast<std::size_t>(most * shape.k));
@@ -169,6 +182,7 @@ int main(int count, char** arguments) {
     require(cudaMalloc(&y, static_cast<std::size_t>(most * shape.n) * 2), "y");
     require(cudaMemcpy(x, xs.data(), xs.size() * 2, cudaMemcpyHostToDevice), "x");
     for (const Format& format : kFormats) {
+      if (!wanted(kFormats, format.name)) continue;
       const double bytes = format.bytes_of(shape.n, shape.k);
       const int copies = std::clamp(static_cast<int>(kBytesOfWeights / bytes) + 1, 2, kProducts);
       std::vector<mortise_weight*> weights;

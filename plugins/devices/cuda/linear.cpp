@@ -107,9 +107,10 @@ void multiply(mortise_device& device, const Matrix& x, const mortise_weight& wei
   if (weight.bits == 0) return device.linear->run(product(x, weight, columns, bias, out), bias, on);
   const LinearIntArgs args = int_product(x, weight, columns, bias, out);
   if (args.m == 0 || args.n == 0) return;
-  if (streams_int(args)) return check_cuda(launch_linear_int_stream(args, on), kWhere);
-  void* const workspace = device.quantised.reserve(wide_int_workspace_bytes(args), on, kWhere);
-  check_cuda(launch_linear_int_wide(args, workspace, on), kWhere);
+  const bool streams = streams_int(args);
+  const std::uint64_t bytes = streams ? stream_int_workspace_bytes(args) : wide_int_workspace_bytes(args);
+  void* const workspace = device.quantised.reserve(bytes, on, kWhere);
+  check_cuda((streams ? launch_linear_int_stream : launch_linear_int_wide)(args, workspace, on), kWhere);
 }
 
 }  // namespace

@@ -109,7 +109,8 @@ __device__ __forceinline__ std::uint32_t four_at(const PlainIntWeight& from, con
   return word;
 }
 
-// A warp a chunk: its values, then its sets.
+// A warp a chunk: its values, then its sets. A set that is of no group has -0 for scales: its term, 0 times that, changes
+// no sum, not even the sign of a zero.
 __global__ void __launch_bounds__(kThreads)
     pack_kernel(PlainIntWeight from, IntFormat format, IntLayout layout, std::byte* to) {
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(kThreads)
     const bool there = panel * kIntPanel + n < format.n && k < format.k;
     const std::int64_t entry = (panel * kIntPanel + n) * layout.groups + k / format.group_size;
     std::byte* const here = out + layout.value_bytes + set * kIntSetBytes;
-    reinterpret_cast<float*>(here)[n] = there ? from.scales[entry] : 0.0f;
+    reinterpret_cast<float*>(here)[n] = there ? from.scales[entry] : -0.0f;
     reinterpret_cast<std::uint8_t*>(here + 4 * kIntPanel)[n] = there ? from.zeros[entry] : std::uint8_t{0};
   }
 }

@@ -9,7 +9,8 @@
 //   values, 4 bits  [2][32 lanes][16]         two steps together: the first in the low halves of the bytes
 //   sets            [128 / span]: f32 scale[16], u8 zero[16] of a span of columns of the chunk's
 // The span is the largest of 128, 64 and 32 that divides the groups. With one group a row there are no sets, and scales
-// f32 [16 panels] and zeros u8 [16 panels] lie behind all panels. What lies beyond n and k is zero, as x is there.
+// f32 [16 panels] and zeros u8 [16 panels] lie behind all panels. What lies beyond n and k is zero, as x is there, but
+// for scales of sets, which are -0.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +32,10 @@ struct IntFormat {
   std::int64_t n, k;
 };
 
+constexpr int int_chunk_bytes(int bits, int sets) {
+  return kIntChunk * kIntPanel * bits / 8 + sets * kIntSetBytes;
+}
+
 // The numbers that follow from a format.
 struct IntLayout {
   explicit constexpr IntLayout(const IntFormat& format)
@@ -44,7 +49,7 @@ struct IntLayout {
         // A block may begin at any multiple of 64 columns and reads kIntColumns of them.
         panels((format.n + 63) / 64 * 4 + (kIntColumns - 64) / kIntPanel),
         value_bytes(kIntChunk * kIntPanel * format.bits / 8),
-        chunk_bytes(value_bytes + (whole ? 0 : kIntChunk / span * kIntSetBytes)),
+        chunk_bytes(int_chunk_bytes(format.bits, whole ? 0 : kIntChunk / span)),
         panel_bytes(chunks * chunk_bytes),
         scales(panels * panel_bytes),
         zeros(scales + (whole ? panels * kIntPanel * 4 : 0)),

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/bf16.cuh"
-#include "kernels/cuda/int_rows.cuh"
+#include "kernels/cuda/int_rows.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/tensor_map.hpp"
@@ -19,7 +19,6 @@ constexpr int kWarpgroup = 128, kWarpgroupColumns = 64, kWarpgroupPanels = kWarp
 constexpr int kSharedBytes = 200 << 10;
 constexpr int kMostPlaces = 16;
 constexpr int kFewRegisters = 40, kManyRegisters = 232;
-constexpr int kRowsPadded = 256;  // the workspace's arrays of rows: a tile's loads stay inside
 
 // kSetsOfChunk: 0 is one group a row: sums stay integers to the end, so that there is room for 256 rows.
 template <int kBits, int kSetsOfChunk, int kTileRows>
@@ -28,14 +27,40 @@ struct Shape {
   static constexpr int kThreads = (kGroups + 1) * kWarpgroup;
   static constexpr int kPanels = kGroups * kWarpgroupPanels;
   static constexpr int kRowBytes = kTileRows * kIntChunk;
-  static constexpr int kValueBytes = kIntChunk * kIntPanel * kBits / 8;
-  static constexpr int kChunkBytes = kValueBytes + kSetsOfChunk * kIntSetBytes;
+  static constexpr int kChunkBytes = int_chunk_bytes(kBits, kSetsOfChunk);
   // Rows of q at multiples of 1024 bytes: so the copy engine swizzles them.
   static constexpr int kPlaceBytes = (kRowBytes + kPanels * kChunkBytes + 1023) / 1024 * 1024;
   static constexpr int kPlaces = kSharedBytes / kPlaceBytes < kMostPlaces ? kSharedBytes / kPlaceBytes : kMostPlaces;
+  static_assert(kIntRowsPadded % kTileRows == 0);
   static constexpr int kBarriers = kPlaces * kPlaceBytes;  // full, then free
   static constexpr int kBytes = kBarriers + 2 * 8 * kPlaces;
   static constexpr int kUsers = kGroups * 4;  // warps that leave a place
+  // Two warpgroups that add the terms of groups between products ask for them in turns, so that one multiplies while the
+  // other adds. Left to themselves both do the same at the same time (H100).
+  static constexpr bool kTurns = kGroups == 2 && kSetsOfChunk > 0;
+};
+
+// Whose turn it is to multiply, by named barriers 1 and 2 of the two warpgroups. The first one's first turn needs no
+// waiting, and the second one's last turn is followed by none.
+template <bool kTurns>
+class Turns {
+ public:
+  __device__ Turns(int group, int count) : group_(group), left_(count), first_(group == 0) {}
+  __device__ __forceinline__ void begin() {
+    if constexpr (kTurns) {
+      if (!first_) asm volatile("bar.sync %0, 256;" ::"r"(1 + group_) : "memory");
+      first_ = false;
+    }
+  }
+  __device__ __forceinline__ void end() {
+    if constexpr (kTurns) {
+      if (--left_ > 0 || group_ == 0) asm volatile("bar.arrive %0, 256;" ::"r"(2 - group_) : "memory");
+    }
+  }
+
+ private:
+  int group_, left_;
+  bool first_;
 };
 
 struct WideArgs {
@@ -172,9 +197,10 @@ class Tile {
   static constexpr int kStepsOfSet = kSets == 0 ? kIntSteps : kIntSteps / kSets;
 
  public:
-  __device__ Tile(const WideArgs& args, Place<S>& place, int tile)
+  __device__ Tile(const WideArgs& args, Place<S>& place, Turns<S::kTurns>& turns, int tile)
       : args_(args),
         place_(place),
+        turns_(turns),
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32),
         row_(tile % args.row_tiles * kTileRows),
@@ -216,6 +242,7 @@ class Tile {
     const std::uint32_t mine = free_;
 #pragma unroll
     for (int set = 0; set < (kSets == 0 ? 1 : kSets); ++set) {
+      turns_.begin();
       begin_products();
 #pragma unroll
       for (int i = 0; i < kStepsOfSet; ++i) {
@@ -223,6 +250,7 @@ class Tile {
         product(dot_, here.a[step], moved(b, step * kIntStep), adds_ || i > 0);
       }
       commit_products();
+      turns_.end();
       adds_ = true;
       const bool last = set + 1 == (kSets == 0 ? 1 : kSets);
       if (last && more) fetch(next);
@@ -244,20 +272,32 @@ class Tile {
   }
 
   __device__ __forceinline__ void end_group(const Group& group) {
-    const std::int32_t* sums = nullptr;
-    if constexpr (kBits == 8) {
-      if (args_.row_sums != nullptr) sums = args_.row_sums + group_ * args_.rows_padded + row_ + lane_ % 4 * 2;
+    if (kBits == 8 && args_.row_sums != nullptr) {
+      add_terms<true>(group);
+    } else {
+      add_terms<false>(group);
     }
+    ++group_;
+    sets_left_ = args_.group_sets;
+    adds_ = false;
+  }
+
+  // kZeros: bytes are value - 128, and zero points may be others.
+  template <bool kZeros>
+  __device__ __forceinline__ void add_terms(const Group& group) {
+    const std::int32_t* const sums = args_.row_sums + group_ * args_.rows_padded + row_ + lane_ % 4 * 2;
 #pragma unroll
     for (int i = 0; i < kEights; ++i) {
-      int2 sum = {0, 0};
-      if (sums != nullptr) sum = *reinterpret_cast<const int2*>(sums + 8 * i);
+      if constexpr (kZeros) {
+        const int2 sum = *reinterpret_cast<const int2*>(sums + 8 * i);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          dot_[i][j] += (128 - static_cast<int>(group.zero[j / 2])) * (j % 2 == 0 ? sum.x : sum.y);
+        }
+      }
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        int dot = dot_[i][j];
-        // Bytes are value - 128.
-        if (kBits == 8 && sums != nullptr) dot += (128 - static_cast<int>(group.zero[j / 2])) * (j % 2 == 0 ? sum.x : sum.y);
-        const float term = __fmul_rn(__int2float_rn(dot), group.scale[j / 2]);
+        const float term = __fmul_rn(__int2float_rn(dot_[i][j]), group.scale[j / 2]);
         if constexpr (kSets == 0) {
           dot_[i][j] = __float_as_int(__fadd_rn(0.0f, term));
         } else {
@@ -265,9 +305,6 @@ class Tile {
         }
       }
     }
-    ++group_;
-    sets_left_ = args_.group_sets;
-    adds_ = false;
   }
 
   __device__ __forceinline__ void write() const {
@@ -296,6 +333,7 @@ class Tile {
 
   const WideArgs& args_;
   Place<S>& place_;
+  Turns<S::kTurns>& turns_;
   const int warp_, lane_, row_, column_;
   Group whole_row_ = {};
   std::uint32_t rows_ = 0, free_ = 0;  // of the place that was fetched last
@@ -331,61 +369,13 @@ __global__ void __launch_bounds__((Shape<kBits, kSets, kTileRows>::kThreads), 1)
   } else {
     if constexpr (S::kGroups > 1) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
     wait_for_kernel_before();
+    const int tiles = (args.tiles - static_cast<int>(blockIdx.x) - 1) / static_cast<int>(gridDim.x) + 1;
+    Turns<S::kTurns> turns(warp / 4, tiles * args.chunks * max(kSets, 1));
 #pragma unroll 1
     for (int tile = static_cast<int>(blockIdx.x); tile < args.tiles; tile += static_cast<int>(gridDim.x)) {
-      Tile<kBits, kSets, kTileRows>(args, place, tile).compute();
+      Tile<kBits, kSets, kTileRows>(args, place, turns, tile).compute();
     }
   }
-}
-
-// Rows of x to q [m][chunks * kIntChunk], their scales and, if wanted, sums of q by group.
-struct QuantiseArgs {
-  LinearIntArgs linear;
-  char* q;
-  float* row_scales;
-  std::int32_t* row_sums;  // null: not wanted
-  std::int64_t rows_padded;
-  std::int32_t chunks;
-};
-
-constexpr int kQuantiseThreads = 256;
-
-__global__ void __launch_bounds__(kQuantiseThreads) quantise_rows_kernel(const QuantiseArgs args) {
-  __shared__ std::uint32_t largest[kQuantiseThreads / 32];
-  let_next_kernel_begin();
-  wait_for_kernel_before();
-  const std::int64_t row = blockIdx.x;
-  const IntRow x(args.linear, row);
-  const int vectors = args.chunks * (kIntChunk / 8), thread = static_cast<int>(threadIdx.x);
-  const std::int64_t groups = IntLayout(args.linear.format).groups;
-  if (args.row_sums != nullptr) {
-    for (std::int64_t g = thread; g < groups; g += kQuantiseThreads) args.row_sums[g * args.rows_padded + row] = 0;
-  }
-  std::uint32_t most = 0;
-#pragma unroll 2
-  for (int i = thread; i < vectors; i += kQuantiseThreads) most = max(most, largest_of(x.eight(i)));
-  most = __reduce_max_sync(0xffffffffu, most);
-  if (thread % 32 == 0) largest[thread / 32] = most;
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kQuantiseThreads / 32; ++i) most = max(most, largest[i]);
-  const IntRowScale scale = scale_of(most);
-  if (thread == 0) args.row_scales[row] = scale.scale;
-  char* const to = args.q + row * args.chunks * kIntChunk;
-#pragma unroll 2
-  for (int i = thread; i < vectors; i += kQuantiseThreads) {
-    const uint2 q = quantised(x.eight(i), scale.inverse);
-    *reinterpret_cast<uint2*>(to + 8 * i) = q;
-    if (args.row_sums != nullptr && 8 * i < args.linear.format.k) {
-      const int sum = __dp4a(static_cast<int>(q.x), 0x01010101, __dp4a(static_cast<int>(q.y), 0x01010101, 0));
-      const int g = groups == 1 ? 0 : 8 * i / static_cast<int>(args.linear.format.group_size);
-      atomicAdd(args.row_sums + g * args.rows_padded + row, sum);
-    }
-  }
-}
-
-std::int64_t padded(std::int64_t m) {
-  return (m + kRowsPadded - 1) / kRowsPadded * kRowsPadded;
 }
 
 using Kernel = void (*)(WideArgs);
@@ -443,46 +433,35 @@ cudaError_t describe_rows(const void* q, std::int64_t m, std::int64_t row_bytes,
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+bool wants_sums(const LinearIntArgs& args) {
+  return args.format.bits == 8 && !args.symmetric;
+}
+
 }  // namespace
 
 std::uint64_t wide_int_workspace_bytes(const LinearIntArgs& args) {
-  const IntLayout layout(args.format);
-  const bool sums = args.format.bits == 8 && !args.symmetric;
-  return static_cast<std::uint64_t>(padded(args.m) * (layout.chunks * kIntChunk + 4 + (sums ? 4 * layout.groups : 0)));
+  return int_rows_bytes(args, wants_sums(args));
 }
 
 cudaError_t launch_linear_int_wide(const LinearIntArgs& args, void* workspace, cudaStream_t stream) {
   if (args.m == 0 || args.n == 0) return cudaSuccess;
   const IntLayout layout(args.format);
-  const std::int64_t rows = padded(args.m), row_bytes = layout.chunks * kIntChunk;
-  QuantiseArgs quantise = {};
-  quantise.linear = args;
-  quantise.q = static_cast<char*>(workspace);
-  quantise.row_scales = reinterpret_cast<float*>(quantise.q + rows * row_bytes);
-  if (args.format.bits == 8 && !args.symmetric) {
-    quantise.row_sums = reinterpret_cast<std::int32_t*>(quantise.row_scales + rows);
-  }
-  quantise.rows_padded = rows;
-  quantise.chunks = static_cast<std::int32_t>(layout.chunks);
-  if (const cudaError_t error = launch_overlapped(quantise_rows_kernel, dim3(static_cast<unsigned>(args.m)),
-                                                  kQuantiseThreads, 0, stream, quantise);
-      error != cudaSuccess) {
-    return error;
-  }
+  const IntRows rows = int_rows_in(workspace, args, wants_sums(args));
+  if (const cudaError_t error = launch_quantise_rows(args, rows, stream); error != cudaSuccess) return error;
   int most = 0;
   if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
   const Choice chosen = cheapest(args, layout.span, most);
   WideArgs all = {};
-  if (const cudaError_t error = describe_rows(quantise.q, args.m, row_bytes, chosen.tile_rows, all.q);
+  if (const cudaError_t error = describe_rows(rows.q, args.m, rows.row_bytes, chosen.tile_rows, all.q);
       error != cudaSuccess) {
     return error;
   }
   all.linear = args;
-  all.row_scales = quantise.row_scales;
-  all.row_sums = quantise.row_sums;
-  all.rows_padded = rows;
+  all.row_scales = rows.scales;
+  all.row_sums = rows.sums;
+  all.rows_padded = rows.rows_padded;
   all.panel_bytes = layout.panel_bytes;
-  all.chunks = quantise.chunks;
+  all.chunks = static_cast<std::int32_t>(layout.chunks);
   if (layout.whole) {
     all.scales = reinterpret_cast<const float*>(args.w + layout.scales);
     all.zeros = reinterpret_cast<const std::uint8_t*>(args.w + layout.zeros);
