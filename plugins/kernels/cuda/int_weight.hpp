@@ -24,7 +24,7 @@ constexpr int kIntPanel = 16, kIntChunk = 128, kIntStep = 32;
 constexpr int kIntSteps = kIntChunk / kIntStep;      // of a chunk
 constexpr int kIntSetBytes = 5 * kIntPanel;          // scales, then zero points
 constexpr std::int64_t kMaxIntGroup = 32768;         // 2 * 255 * 127 * 2^15 < 2^31: no sum of a group wraps
-constexpr int kIntColumns = 128;                     // the most columns of y that a block of a kernel reads together
+constexpr int kIntColumns = 256;                     // the most columns of y that a block of a kernel reads together
 
 struct IntFormat {
   std::int32_t bits;        // 8 or 4

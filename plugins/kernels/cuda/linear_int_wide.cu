@@ -18,12 +18,12 @@ namespace {
 constexpr int kWarpgroup = 128, kWarpgroupColumns = 64, kWarpgroupPanels = kWarpgroupColumns / kIntPanel;
 constexpr int kSharedBytes = 200 << 10;
 constexpr int kMostPlaces = 16;
-constexpr int kFewRegisters = 40, kManyRegisters = 232;
+constexpr std::int64_t kRowsOfLargeTiles = 2048;
 
 // kSetsOfChunk: 0 is one group a row: sums stay integers to the end, so that there is room for 256 rows.
-template <int kBits, int kSetsOfChunk, int kTileRows>
+template <int kBits, int kSetsOfChunk, int kTileRows, int kNumGroups>
 struct Shape {
-  static constexpr int kGroups = kTileRows >= 128 ? 2 : 1;  // warpgroups that multiply
+  static constexpr int kGroups = kNumGroups;  // warpgroups that multiply
   static constexpr int kThreads = (kGroups + 1) * kWarpgroup;
   static constexpr int kPanels = kGroups * kWarpgroupPanels;
   static constexpr int kRowBytes = kTileRows * kIntChunk;
@@ -35,32 +35,11 @@ struct Shape {
   static constexpr int kBarriers = kPlaces * kPlaceBytes;  // full, then free
   static constexpr int kBytes = kBarriers + 2 * 8 * kPlaces;
   static constexpr int kUsers = kGroups * 4;  // warps that leave a place
-  // Two warpgroups that add the terms of groups between products ask for them in turns, so that one multiplies while the
-  // other adds. Left to themselves both do the same at the same time (H100).
-  static constexpr bool kTurns = kGroups == 2 && kSetsOfChunk > 0;
-};
-
-// Whose turn it is to multiply, by named barriers 1 and 2 of the two warpgroups. The first one's first turn needs no
-// waiting, and the second one's last turn is followed by none.
-template <bool kTurns>
-class Turns {
- public:
-  __device__ Turns(int group, int count) : group_(group), left_(count), first_(group == 0) {}
-  __device__ __forceinline__ void begin() {
-    if constexpr (kTurns) {
-      if (!first_) asm volatile("bar.sync %0, 256;" ::"r"(1 + group_) : "memory");
-      first_ = false;
-    }
-  }
-  __device__ __forceinline__ void end() {
-    if constexpr (kTurns) {
-      if (--left_ > 0 || group_ == 0) asm volatile("bar.arrive %0, 256;" ::"r"(2 - group_) : "memory");
-    }
-  }
-
- private:
-  int group_, left_;
-  bool first_;
+  // Of a thread that asks and of one that multiplies, where there are several warpgroups of these. All together no more
+  // than the block began with (threads times registers of a thread at the launch), or they would wait for ever.
+  static constexpr int kFewRegisters = kGroups == 4 ? 32 : 40, kManyRegisters = kGroups == 4 ? 112 : 232;
+  static constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;
+  static_assert(kGroups == 1 || kFewRegisters + kGroups * kManyRegisters <= (kGroups + 1) * kLaunchRegisters);
 };
 
 struct WideArgs {
@@ -74,6 +53,18 @@ struct WideArgs {
   const float* scales;  // one group a row: its scales and zero points
   const std::uint8_t* zeros;
 };
+
+// Which tile comes when: bands of rows, in each column after column, so that blocks at work at the same time share both
+// rows and weights, and a band's rows stay in the L2.
+struct TilePosition {
+  int row, column;  // in tiles
+};
+__device__ __forceinline__ TilePosition position_of(const WideArgs& args, int tile) {
+  constexpr int kBand = 8;
+  const int column_tiles = args.tiles / args.row_tiles, of_band = kBand * column_tiles;
+  const int first = tile / of_band * kBand, rows = min(kBand, args.row_tiles - first), i = tile % of_band;
+  return {first + i % rows, i / rows};
+}
 
 __device__ __forceinline__ void copy_rows(std::uint32_t to, const CUtensorMap& from, int column, int row,
                                           std::uint32_t barrier) {
@@ -104,7 +95,8 @@ __device__ __forceinline__ void feed(const WideArgs& args, Place<S> place, int w
   const std::byte* const first = args.linear.w + args.linear.first_column / kIntPanel * args.panel_bytes;
 #pragma unroll 1
   for (int tile = static_cast<int>(blockIdx.x); tile < args.tiles; tile += static_cast<int>(gridDim.x)) {
-    const int panel = tile / args.row_tiles * S::kPanels + warp, row = tile % args.row_tiles * tile_rows;
+    const TilePosition position = position_of(args, tile);
+    const int panel = position.column * S::kPanels + warp, row = position.row * tile_rows;
 #pragma unroll 1
     for (int chunk = 0; chunk < args.chunks; ++chunk) {
       wait_barrier(place.free(), place.phase ^ 1);
@@ -189,22 +181,21 @@ struct Fragments {
 };
 
 // A warpgroup's tile of y.
-template <int kBits, int kSets, int kTileRows>
+template <int kBits, int kSets, int kTileRows, int kGroups>
 class Tile {
-  using S = Shape<kBits, kSets, kTileRows>;
+  using S = Shape<kBits, kSets, kTileRows, kGroups>;
   using ItsFragments = Fragments<kBits, kSets>;
   static constexpr int kEights = kTileRows / 8;
   static constexpr int kStepsOfSet = kSets == 0 ? kIntSteps : kIntSteps / kSets;
 
  public:
-  __device__ Tile(const WideArgs& args, Place<S>& place, Turns<S::kTurns>& turns, int tile)
+  __device__ Tile(const WideArgs& args, Place<S>& place, const TilePosition& tile)
       : args_(args),
         place_(place),
-        turns_(turns),
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        row_(tile % args.row_tiles * kTileRows),
-        column_(tile / args.row_tiles * S::kPanels * kIntPanel + warp_ * kIntPanel + lane_ / 4),
+        row_(tile.row * kTileRows),
+        column_(tile.column * S::kPanels * kIntPanel + warp_ * kIntPanel + lane_ / 4),
         sets_left_(args.group_sets) {}
 
   __device__ __forceinline__ void compute() {
@@ -242,7 +233,6 @@ class Tile {
     const std::uint32_t mine = free_;
 #pragma unroll
     for (int set = 0; set < (kSets == 0 ? 1 : kSets); ++set) {
-      turns_.begin();
       begin_products();
 #pragma unroll
       for (int i = 0; i < kStepsOfSet; ++i) {
@@ -250,7 +240,6 @@ class Tile {
         product(dot_, here.a[step], moved(b, step * kIntStep), adds_ || i > 0);
       }
       commit_products();
-      turns_.end();
       adds_ = true;
       const bool last = set + 1 == (kSets == 0 ? 1 : kSets);
       if (last && more) fetch(next);
@@ -333,7 +322,6 @@ class Tile {
 
   const WideArgs& args_;
   Place<S>& place_;
-  Turns<S::kTurns>& turns_;
   const int warp_, lane_, row_, column_;
   Group whole_row_ = {};
   std::uint32_t rows_ = 0, free_ = 0;  // of the place that was fetched last
@@ -343,10 +331,10 @@ class Tile {
   bool adds_ = false;
 };
 
-template <int kBits, int kSets, int kTileRows>
-__global__ void __launch_bounds__((Shape<kBits, kSets, kTileRows>::kThreads), 1)
+template <int kBits, int kSets, int kTileRows, int kGroups>
+__global__ void __launch_bounds__((Shape<kBits, kSets, kTileRows, kGroups>::kThreads), 1)
     int_wide_kernel(const __grid_constant__ WideArgs args) {
-  using S = Shape<kBits, kSets, kTileRows>;
+  using S = Shape<kBits, kSets, kTileRows, kGroups>;
   extern __shared__ __align__(1024) char memory[];
   let_next_kernel_begin();
   Place<S> place = {shared_address(memory)};
@@ -358,7 +346,7 @@ __global__ void __launch_bounds__((Shape<kBits, kSets, kTileRows>::kThreads), 1)
   __syncthreads();
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);  // which the compiler knows
   if (warp >= S::kUsers) {
-    if constexpr (S::kGroups > 1) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
+    if constexpr (S::kGroups > 1) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(S::kFewRegisters));
     // Weights depend on no other kernel; the first of these warps brings q too.
     if (warp == S::kUsers) {
       wait_for_kernel_before();
@@ -367,13 +355,11 @@ __global__ void __launch_bounds__((Shape<kBits, kSets, kTileRows>::kThreads), 1)
     if (threadIdx.x % 32 == 0) feed<S>(args, place, warp - S::kUsers, kTileRows);
     wait_for_kernel_before();
   } else {
-    if constexpr (S::kGroups > 1) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
+    if constexpr (S::kGroups > 1) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(S::kManyRegisters));
     wait_for_kernel_before();
-    const int tiles = (args.tiles - static_cast<int>(blockIdx.x) - 1) / static_cast<int>(gridDim.x) + 1;
-    Turns<S::kTurns> turns(warp / 4, tiles * args.chunks * max(kSets, 1));
 #pragma unroll 1
     for (int tile = static_cast<int>(blockIdx.x); tile < args.tiles; tile += static_cast<int>(gridDim.x)) {
-      Tile<kBits, kSets, kTileRows>(args, place, turns, tile).compute();
+      Tile<kBits, kSets, kTileRows, kGroups>(args, place, position_of(args, tile)).compute();
     }
   }
 }
@@ -383,26 +369,30 @@ struct Choice {
   Kernel kernel;
   int tile_rows, columns, threads, bytes;
 };
-template <int kBits, int kSets, int kTileRows>
+template <int kBits, int kSets, int kTileRows, int kGroups>
 Choice choice() {
-  using S = Shape<kBits, kSets, kTileRows>;
-  return {int_wide_kernel<kBits, kSets, kTileRows>, kTileRows, S::kPanels * kIntPanel, S::kThreads, S::kBytes};
+  using S = Shape<kBits, kSets, kTileRows, kGroups>;
+  return {int_wide_kernel<kBits, kSets, kTileRows, kGroups>, kTileRows, S::kPanels * kIntPanel, S::kThreads, S::kBytes};
 }
+// The tiles that there are, from small to large. Terms of groups take registers and instructions: with 4 bits, whose
+// weights are few bytes, four warpgroups of fewer rows are faster, with 8 bits they would bring too much (H100).
+constexpr int kChoices = 4;
 template <int kBits, int kSets>
-Choice choice_of_rows(int tile_rows) {
-  switch (tile_rows) {
-    case 32: return choice<kBits, kSets, 32>();
-    case 64: return choice<kBits, kSets, 64>();
-    case 128: return choice<kBits, kSets, 128>();
-    default: return choice<kBits, kSets, kSets == 0 ? 256 : 128>();
+Choice choice_of_size(int size) {
+  constexpr bool kFewBytes = (kBits == 4 && kSets != 0);
+  switch (size) {
+    case 0: return choice<kBits, kSets, 32, 1>();
+    case 1: return choice<kBits, kSets, 64, 1>();
+    case 2: return choice<kBits, kSets, 128, 2>();
+    default: return choice<kBits, kSets, kFewBytes ? 64 : kSets == 0 ? 256 : 128, kFewBytes ? 4 : 2>();
   }
 }
-Choice choice_of(int bits, std::int32_t span, int tile_rows) {
+Choice choice_of(int bits, std::int32_t span, int size) {
   switch (span) {
-    case 128: return bits == 4 ? choice_of_rows<4, 1>(tile_rows) : choice_of_rows<8, 1>(tile_rows);
-    case 64: return bits == 4 ? choice_of_rows<4, 2>(tile_rows) : choice_of_rows<8, 2>(tile_rows);
-    case 32: return bits == 4 ? choice_of_rows<4, 4>(tile_rows) : choice_of_rows<8, 4>(tile_rows);
-    default: return bits == 4 ? choice_of_rows<4, 0>(tile_rows) : choice_of_rows<8, 0>(tile_rows);
+    case 128: return bits == 4 ? choice_of_size<4, 1>(size) : choice_of_size<8, 1>(size);
+    case 64: return bits == 4 ? choice_of_size<4, 2>(size) : choice_of_size<8, 2>(size);
+    case 32: return bits == 4 ? choice_of_size<4, 4>(size) : choice_of_size<8, 4>(size);
+    default: return bits == 4 ? choice_of_size<4, 0>(size) : choice_of_size<8, 0>(size);
   }
 }
 
@@ -410,10 +400,11 @@ Choice choice_of(int bits, std::int32_t span, int tile_rows) {
 Choice cheapest(const LinearIntArgs& args, std::int32_t span, int num_blocks) {
   Choice best = {};
   std::int64_t least = INT64_MAX;
-  for (const int rows : {32, 64, 128, 256}) {
-    const Choice one = choice_of(args.format.bits, span, rows);
-    if (one.tile_rows != rows) continue;
-    const std::int64_t tiles = (args.n + one.columns - 1) / one.columns * ((args.m + rows - 1) / rows);
+  for (int size = 0; size < kChoices; ++size) {
+    const Choice one = choice_of(args.format.bits, span, size);
+    // Tiles of 256 rows pay where each block has many of them.
+    if (one.tile_rows == 256 && args.m < kRowsOfLargeTiles) continue;
+    const std::int64_t rows = one.tile_rows, tiles = (args.n + one.columns - 1) / one.columns * ((args.m + rows - 1) / rows);
     const std::int64_t cost = (tiles + num_blocks - 1) / num_blocks * (rows + one.columns * args.format.bits / 8);
     if (cost <= least) least = cost, best = one;
   }
@@ -478,8 +469,8 @@ cudaError_t launch_linear_int_wide(const LinearIntArgs& args, void* workspace, c
 cudaError_t prepare_int_wide_kernels() {
   for (const int bits : {4, 8}) {
     for (const std::int32_t span : {0, 32, 64, 128}) {
-      for (const int rows : {32, 64, 128, 256}) {
-        const Choice one = choice_of(bits, span, rows);
+      for (int size = 0; size < kChoices; ++size) {
+        const Choice one = choice_of(bits, span, size);
         const cudaError_t error =
             cudaFuncSetAttribute(one.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, one.bytes);
         if (error != cudaSuccess) return error;
