@@ -59,7 +59,7 @@ LUA
                  options="--kernel-name kns=mortise" left_out="*.LargeShapes"
                  case $tool in
                    memcheck) options+=" --report-api-errors no" ;;  # tests ask for more memory than there is
-                   racecheck) options= left_out+=":CudaLinear.*:Models/*:*OfManyRows*:*OfNested*" ;;
+                   racecheck) options= left_out+=":CudaLinear.*:Models/*:*OfManyRows*:*OfNested*:*ThousandRandom*:*LargestGroups*" ;;
                  esac
                  for test in $tests; do
                    run "$tool-$test" 900 compute-sanitizer --tool $tool --error-exitcode 9 $options \

@@ -1,6 +1,6 @@
 // Weights are the instruction's a (64 columns of y a warpgroup), from registers, since their bytes may have to be
 // unpacked; rows of q are its b. A block computes tile after tile: one warpgroup asks for chunks of weights and q in a
-// ring of shared memory, one or two multiply. While a chunk is multiplied the fragments of the next one are loaded.
+// ring of shared memory, one, two or four multiply. While a chunk is multiplied the fragments of the next one are loaded.
 #include "kernels/cuda/linear_int_wide.hpp"
 
 #include <algorithm>
@@ -374,9 +374,10 @@ Choice choice() {
   using S = Shape<kBits, kSets, kTileRows, kGroups>;
   return {int_wide_kernel<kBits, kSets, kTileRows, kGroups>, kTileRows, S::kPanels * kIntPanel, S::kThreads, S::kBytes};
 }
-// The tiles that there are, from small to large. Terms of groups take registers and instructions: with 4 bits, whose
-// weights are few bytes, four warpgroups of fewer rows are faster, with 8 bits they would bring too much (H100).
+// The tiles that there are. With 4 bits in groups, whose weights are few bytes, up to 64 rows are faster with four
+// warpgroups (H100): more warps unpack.
 constexpr int kChoices = 4;
+constexpr std::int64_t kRowsOfManyGroups = 64;
 template <int kBits, int kSets>
 Choice choice_of_size(int size) {
   constexpr bool kFewBytes = (kBits == 4 && kSets != 0);
@@ -404,6 +405,7 @@ Choice cheapest(const LinearIntArgs& args, std::int32_t span, int num_blocks) {
     const Choice one = choice_of(args.format.bits, span, size);
     // Tiles of 256 rows pay where each block has many of them.
     if (one.tile_rows == 256 && args.m < kRowsOfLargeTiles) continue;
+    if (one.columns == kIntColumns && args.m > kRowsOfManyGroups) continue;
     const std::int64_t rows = one.tile_rows, tiles = (args.n + one.columns - 1) / one.columns * ((args.m + rows - 1) / rows);
     const std::int64_t cost = (tiles + num_blocks - 1) / num_blocks * (rows + one.columns * args.format.bits / 8);
     if (cost <= least) least = cost, best = one;

@@ -2,8 +2,8 @@
 //   y[m,n] = round((sum_g f32(dot[m,n,g]) * scale[n,g]) * sx[m] (+ bias[n]))     docs/numerics.md, "Quantised linear"
 // Shapes: LinearIntArgs, any m and k. Two kernels: rows of x become q and sx in the workspace, then the product.
 // Order: exact integer sums in any order; groups ascending, in f32, by one thread for each element of y.
-// Cost: 2 m n k operations on bytes; per group and element of y a conversion, a product and a sum: groups of 128 and
-// more are twice as fast as bf16, groups of 32 slower.
+// Cost: 2 m n k operations on bytes; per group and element of y a conversion, a product and a sum. Of many rows on an
+// H100, beside bf16: one group a row with 8 bits 1.25 times as fast, groups of 128 0.85, of 64 0.65.
 // REQUIRES: w, order and bias were written by no kernel that may still run: they are read before those have ended.
 // Launches on `stream`, never waits, allocates nothing.
 // Oracle: kernels/cpu/reference/linear_int.hpp, bitwise.
