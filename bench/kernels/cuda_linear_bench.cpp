@@ -42,7 +42,8 @@ struct Shape {
   const char* name;
   std::int64_t n, k;
 };
-constexpr Format kFormats[] = {{"bf16", 0, 0}, {"int8", 8, 0}, {"int4-128", 4, 128}, {"int4-64", 4, 64}, {"int8-128", 8, 128}};
+constexpr Format kFormats[] = {
+    {"bf16", 0, 0}, {"int8", 8, 0}, {"int4-128", 4, 128}, {"int4-64", 4, 64}, {"int8-128", 8, 128}};
 constexpr Shape kShapes[] = {
     {"qkv", 6144, 4096}, {"o", 4096, 4096}, {"gate+up", 28672, 4096}, {"down", 4096, 14336}, {"head", 128256, 4096}};
 
@@ -63,7 +64,8 @@ class Gpu {
   Gpu(const Gpu&) = delete;
 
   mortise_weight* prepare(const std::vector<std::uint16_t>& values, const Shape& shape, const Format& format) {
-    mortise_tensor part = mortise::make_tensor(const_cast<std::uint16_t*>(values.data()), MORTISE_BF16, shape.n, shape.k);
+    mortise_tensor part =
+        mortise::make_tensor(const_cast<std::uint16_t*>(values.data()), MORTISE_BF16, shape.n, shape.k);
     const mortise_tensor* pointer = &part;
     auto source = mortise::sized<mortise_weight_source>();
     source.use = MORTISE_WEIGHT_LINEAR;
@@ -91,9 +93,7 @@ class Gpu {
 
  private:
   static const mortise_component& component() { return *mortise_plugin_entry_v0()->components[0]; }
-  static const mortise_device_table& table() {
-    return *static_cast<const mortise_device_table*>(component().table);
-  }
+  static const mortise_device_table& table() { return *static_cast<const mortise_device_table*>(component().table); }
   mortise_device* device() const { return static_cast<mortise_device*>(instance_); }
   void check(mortise_status status) const { require(status == MORTISE_OK, error_.message); }
 
@@ -161,8 +161,11 @@ int main(int count, char** arguments) {
   }
   // Of shapes and of formats those that are named, or all.
   const auto wanted = [&](const auto& all, const char* name) {
-    const auto named = [&](const std::string& other) { return std::find(names.begin(), names.end(), other) != names.end(); };
-    return named(name) || std::none_of(std::begin(all), std::end(all), [&](const auto& one) { return named(one.name); });
+    const auto named = [&](const std::string& other) {
+      return std::find(names.begin(), names.end(), other) != names.end();
+    };
+    return named(name) ||
+           std::none_of(std::begin(all), std::end(all), [&](const auto& one) { return named(one.name); });
   };
   if (rows.empty()) rows = {1, 8, 32, 256, 4096};
   const std::int64_t most = *std::max_element(rows.begin(), rows.end());

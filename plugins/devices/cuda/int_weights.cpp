@@ -15,9 +15,9 @@ namespace mortise::cuda {
 namespace {
 
 constexpr const char* kWhere = kPrepareWeight;
-constexpr std::int64_t kMostThreads = 8;       // that unpack rows of a checkpoint; more wait for memory
-constexpr std::int64_t kRowsOfThread = 64;     // a checkpoint that packs eight rows in a word is read by lines
-constexpr std::uint8_t kSymmetricZero = 128;   // of 8 bits
+constexpr std::int64_t kMostThreads = 8;      // that unpack rows of a checkpoint; more wait for memory
+constexpr std::int64_t kRowsOfThread = 64;    // a checkpoint that packs eight rows in a word is read by lines
+constexpr std::uint8_t kSymmetricZero = 128;  // of 8 bits
 static_assert(kMaxIntGroup == kMaxQuantizedGroup);
 
 std::uint64_t round_up(std::uint64_t bytes) {
@@ -84,9 +84,9 @@ void quantise_parts(const std::vector<Part>& parts, const IntFormat& format, con
       const std::int64_t end = std::min(part.rows, begin + most);
       copy_rows(part, begin, end, uploader.begin());
       uploader.send(static_cast<std::byte*>(floats.get()), static_cast<std::size_t>((end - begin) * row_bytes));
-      check_cuda(launch_quantise_weights(floats.get(), float_type(part.dtype), end - begin, first + begin, format, to,
-                                         stream),
-                 kWhere);
+      check_cuda(
+          launch_quantise_weights(floats.get(), float_type(part.dtype), end - begin, first + begin, format, to, stream),
+          kWhere);
     }
     first += part.rows;
   }
@@ -119,8 +119,8 @@ void read_rows(const mortise_quantized_matrix& part, std::int64_t begin, std::in
 }
 
 // Integers of a checkpoint go up in plain form. Whether all their zero points are the symmetric one.
-bool upload_quantized(const std::vector<mortise_quantized_matrix>& parts, std::int64_t groups,
-                      const PlainIntWeight& to, Uploader& uploader) {
+bool upload_quantized(const std::vector<mortise_quantized_matrix>& parts, std::int64_t groups, const PlainIntWeight& to,
+                      Uploader& uploader) {
   bool symmetric = true;
   std::int64_t first = 0;
   for (const mortise_quantized_matrix& part : parts) {
@@ -131,15 +131,14 @@ bool upload_quantized(const std::vector<mortise_quantized_matrix>& parts, std::i
       auto* const zeros = reinterpret_cast<std::uint8_t*>(scales + count * groups);
       const Staged staged = {zeros + count * groups, scales, zeros};
       read_rows(part, begin, end, groups, staged);
-      symmetric = symmetric && std::all_of(zeros, zeros + count * groups,
-                                           [](std::uint8_t zero) { return zero == kSymmetricZero; });
+      symmetric = symmetric &&
+                  std::all_of(zeros, zeros + count * groups, [](std::uint8_t zero) { return zero == kSymmetricZero; });
       const std::int64_t row = first + begin;
-      uploader.send_pieces({{reinterpret_cast<std::byte*>(to.scales + row * groups), scales,
-                            static_cast<std::size_t>(count * groups) * sizeof(float)},
-                           {reinterpret_cast<std::byte*>(to.zeros + row * groups), zeros,
-                            static_cast<std::size_t>(count * groups)},
-                           {reinterpret_cast<std::byte*>(to.values + row * k), staged.values,
-                            static_cast<std::size_t>(count * k)}});
+      uploader.send_pieces(
+          {{reinterpret_cast<std::byte*>(to.scales + row * groups), scales,
+            static_cast<std::size_t>(count * groups) * sizeof(float)},
+           {reinterpret_cast<std::byte*>(to.zeros + row * groups), zeros, static_cast<std::size_t>(count * groups)},
+           {reinterpret_cast<std::byte*>(to.values + row * k), staged.values, static_cast<std::size_t>(count * k)}});
     }
     first += part.n;
   }

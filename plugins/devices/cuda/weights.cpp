@@ -6,8 +6,8 @@
 
 #include "devices/cuda/cuda_device.hpp"
 #include "devices/cuda/errors.hpp"
-#include "devices/cuda/ops.hpp"
 #include "devices/cuda/int_weights.hpp"
+#include "devices/cuda/ops.hpp"
 #include "devices/cuda/temporary.hpp"
 #include "devices/cuda/weight_parts.hpp"
 

@@ -27,8 +27,8 @@ __device__ __forceinline__ float flushed(float x) {
 }
 
 struct Range {
-  float low = 0, high = 0;      // over the numbers, and 0
-  std::uint32_t largest = 0;    // bits of the largest magnitude; of NaN and infinity, too
+  float low = 0, high = 0;    // over the numbers, and 0
+  std::uint32_t largest = 0;  // bits of the largest magnitude; of NaN and infinity, too
   __device__ __forceinline__ void take(float x) {
     low = fminf(low, flushed(x)), high = fmaxf(high, flushed(x));
     largest = max(largest, __float_as_uint(x) & 0x7fffffffu);
@@ -109,8 +109,8 @@ __device__ __forceinline__ std::uint32_t four_at(const PlainIntWeight& from, con
   return word;
 }
 
-// A warp a chunk: its values, then its sets. A set that is of no group has -0 for scales: its term, 0 times that, changes
-// no sum, not even the sign of a zero.
+// A warp a chunk: its values, then its sets. A set that is of no group has -0 for scales: its term, 0 times that,
+// changes no sum, not even the sign of a zero.
 __global__ void __launch_bounds__(kThreads)
     pack_kernel(PlainIntWeight from, IntFormat format, IntLayout layout, std::byte* to) {
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
@@ -177,9 +177,15 @@ cudaError_t launch_quantise_weights(const void* rows, FloatType type, std::int64
                                     const IntFormat& format, const PlainIntWeight& to, cudaStream_t stream) {
   if (num_rows == 0) return cudaSuccess;
   switch (type) {
-    case FloatType::kBf16: quantise<Bf16>(rows, num_rows, first_row, format, to, stream); break;
-    case FloatType::kF16: quantise<__half>(rows, num_rows, first_row, format, to, stream); break;
-    case FloatType::kF32: quantise<float>(rows, num_rows, first_row, format, to, stream); break;
+    case FloatType::kBf16:
+      quantise<Bf16>(rows, num_rows, first_row, format, to, stream);
+      break;
+    case FloatType::kF16:
+      quantise<__half>(rows, num_rows, first_row, format, to, stream);
+      break;
+    case FloatType::kF32:
+      quantise<float>(rows, num_rows, first_row, format, to, stream);
+      break;
   }
   return cudaGetLastError();
 }

@@ -1,5 +1,6 @@
 // int_rows.hpp: rows of x as signed bytes with one scale each, for the kernels that multiply by quantised weights.
-//   q[m,j] = nearest(x[m,order[j]] * (127 / a)),  sx[m] = a / 127,  a = max_j |x[m,j]|     docs/numerics.md, Activations
+//   q[m,j] = nearest(x[m,order[j]] * (127 / a)),  sx[m] = a / 127,  a = max_j |x[m,j]|     docs/numerics.md,
+//   Activations
 // Shapes: LinearIntArgs; q [m][k up to whole chunks], zeros behind k; sums of q by group [groups][rows_padded].
 // Order: maxima and integer sums have none; each division, product and rounding is an operation of its own.
 // Cost: x twice, the second time from the caches. Launches on `stream`, never waits, allocates nothing.

@@ -21,10 +21,10 @@
 namespace mortise::cuda {
 
 constexpr int kIntPanel = 16, kIntChunk = 128, kIntStep = 32;
-constexpr int kIntSteps = kIntChunk / kIntStep;      // of a chunk
-constexpr int kIntSetBytes = 5 * kIntPanel;          // scales, then zero points
-constexpr std::int64_t kMaxIntGroup = 32768;         // 2 * 255 * 127 * 2^15 < 2^31: no sum of a group wraps
-constexpr int kIntColumns = 256;                     // the most columns of y that a block of a kernel reads together
+constexpr int kIntSteps = kIntChunk / kIntStep;  // of a chunk
+constexpr int kIntSetBytes = 5 * kIntPanel;      // scales, then zero points
+constexpr std::int64_t kMaxIntGroup = 32768;     // 2 * 255 * 127 * 2^15 < 2^31: no sum of a group wraps
+constexpr int kIntColumns = 256;                 // the most columns of y that a block of a kernel reads together
 
 struct IntFormat {
   std::int32_t bits;        // 8 or 4
@@ -55,10 +55,10 @@ struct IntLayout {
         zeros(scales + (whole ? panels * kIntPanel * 4 : 0)),
         bytes((zeros + (whole ? panels * kIntPanel : 0) + 255) / 256 * 256) {}
 
-  bool whole;             // one group a row
-  std::int32_t span;      // columns of a set; 0 with one group a row
-  std::int64_t groups;    // of a row
-  std::int64_t chunks;    // of a panel
+  bool whole;           // one group a row
+  std::int32_t span;    // columns of a set; 0 with one group a row
+  std::int64_t groups;  // of a row
+  std::int64_t chunks;  // of a panel
   std::int64_t panels;
   std::int64_t value_bytes, chunk_bytes, panel_bytes;
   std::int64_t scales, zeros, bytes;  // where they begin; all in all

@@ -1,7 +1,8 @@
-// As in linear_stream.cu weights come to rings of single warps in shared memory, and one more warp waits for the kernels
-// before. A tile, a panel of sixteen columns of y, is computed by a team of warps, which take its pieces in turn: where
-// there are few tiles for a block, one warp for each would wait for itself. What a team's warps sum meets in shared
-// memory: integers with one group a row, else the terms of all groups, which the team's first warp adds in their order.
+// As in linear_stream.cu weights come to rings of single warps in shared memory, and one more warp waits for the
+// kernels before. A tile, a panel of sixteen columns of y, is computed by a team of warps, which take its pieces in
+// turn: where there are few tiles for a block, one warp for each would wait for itself. What a team's warps sum meets
+// in shared memory: integers with one group a row, else the terms of all groups, which the team's first warp adds in
+// their order.
 #include "kernels/cuda/linear_int_stream.hpp"
 
 #include <algorithm>
@@ -52,9 +53,9 @@ struct Split {
 struct StreamArgs {
   LinearIntArgs linear;
   Split split;
-  std::int32_t chunks, chunk_bytes;     // of a panel; of a chunk
+  std::int32_t chunks, chunk_bytes;  // of a panel; of a chunk
   std::int64_t panel_bytes;
-  const float* scales;                  // one group a row: its scales and zero points
+  const float* scales;  // one group a row: its scales and zero points
   const std::uint8_t* zeros;
   IntRows rows;  // null with one row of x
 };
@@ -191,8 +192,8 @@ __device__ __forceinline__ void write_one(const LinearIntArgs& args, int tile, i
   }
 }
 
-// Sums of a group: of q * value and, for zero points, of q; with one tile of rows over even and odd steps apart, so that
-// no instruction waits for the one before it. And the row's, in f32.
+// Sums of a group: of q * value and, for zero points, of q; with one tile of rows over even and odd steps apart, so
+// that no instruction waits for the one before it. And the row's, in f32.
 template <Kind kKind, int kTiles>
 class Sums {
   static constexpr int kChains = kTiles == 1 ? 2 : 1;
@@ -318,8 +319,10 @@ __device__ __forceinline__ void add_terms(const StreamArgs& args, int tile, cons
     float sum = 0;
     if (integers) {
       int dot = 0;
-      for (int term = 0; term < args.split.terms; ++term) dot += reinterpret_cast<const int*>(terms)[term * elements + i];
-      sum = __fadd_rn(0.0f, __fmul_rn(__int2float_rn(dot), args.scales[args.linear.first_column + tile * kIntPanel + column]));
+      for (int term = 0; term < args.split.terms; ++term)
+        dot += reinterpret_cast<const int*>(terms)[term * elements + i];
+      sum = __fadd_rn(
+          0.0f, __fmul_rn(__int2float_rn(dot), args.scales[args.linear.first_column + tile * kIntPanel + column]));
     } else {
 #pragma unroll 8
       for (int term = 0; term < args.split.terms; ++term) {
@@ -346,8 +349,8 @@ __global__ void __launch_bounds__(kThreads, 1) int_stream_kernel(const __grid_co
   const int piece_bytes = kPieceChunks * args.chunk_bytes, ring_bytes = args.split.places * piece_bytes;
   char* const rows = memory + args.split.teams * team * ring_bytes;
   char* const terms = rows + bytes_of_rows(m, chunks) + slot * bytes_of_terms(args.split.terms, m);
-  auto* const row_scale =
-      reinterpret_cast<float*>(rows + bytes_of_rows(m, chunks) + args.split.teams * bytes_of_terms(args.split.terms, m));
+  auto* const row_scale = reinterpret_cast<float*>(rows + bytes_of_rows(m, chunks) +
+                                                   args.split.teams * bytes_of_terms(args.split.terms, m));
   auto* const largest = reinterpret_cast<std::uint32_t*>(row_scale + 4);
   const std::uint32_t at = shared_address(memory), rows_at = shared_address(rows);
   const std::uint32_t rows_came = shared_address(largest + kLargest), barriers = rows_came + 8;
@@ -370,7 +373,8 @@ __global__ void __launch_bounds__(kThreads, 1) int_stream_kernel(const __grid_co
     see_writes();
     expect_bytes(rows_came, m * chunks * kIntChunk);
     for (int row = 0; row < m; ++row) {
-      copy_bulk(rows_at + row * row_pitch(chunks), args.rows.q + row * args.rows.row_bytes, chunks * kIntChunk, rows_came);
+      copy_bulk(rows_at + row * row_pitch(chunks), args.rows.q + row * args.rows.row_bytes, chunks * kIntChunk,
+                rows_came);
     }
     return;
   }
@@ -520,10 +524,14 @@ using Kernel = void (*)(StreamArgs);
 template <Kind kKind, int kTiles>
 Kernel kernel_of_span(std::int32_t span) {
   switch (span) {
-    case 128: return int_stream_kernel<kKind, 1, kTiles>;
-    case 64: return int_stream_kernel<kKind, 2, kTiles>;
-    case 32: return int_stream_kernel<kKind, 4, kTiles>;
-    default: return int_stream_kernel<kKind, 0, kTiles>;
+    case 128:
+      return int_stream_kernel<kKind, 1, kTiles>;
+    case 64:
+      return int_stream_kernel<kKind, 2, kTiles>;
+    case 32:
+      return int_stream_kernel<kKind, 4, kTiles>;
+    default:
+      return int_stream_kernel<kKind, 0, kTiles>;
   }
 }
 template <int kTiles>
@@ -591,8 +599,8 @@ cudaError_t prepare_int_stream_kernels() {
   for (const Kind kind : {Kind::kSymmetric8, Kind::kAny8, Kind::k4}) {
     for (const std::int32_t span : {0, 32, 64, 128}) {
       for (const std::int64_t m : {kTileRows, kMostTiles * kTileRows}) {
-        const cudaError_t error = cudaFuncSetAttribute(kernel_of(kind, span, m),
-                                                       cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+        const cudaError_t error =
+            cudaFuncSetAttribute(kernel_of(kind, span, m), cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
         if (error != cudaSuccess) return error;
       }
     }

@@ -1,6 +1,7 @@
 // Weights are the instruction's a (64 columns of y a warpgroup), from registers, since their bytes may have to be
 // unpacked; rows of q are its b. A block computes tile after tile: one warpgroup asks for chunks of weights and q in a
-// ring of shared memory, one, two or four multiply. While a chunk is multiplied the fragments of the next one are loaded.
+// ring of shared memory, one, two or four multiply. While a chunk is multiplied the fragments of the next one are
+// loaded.
 #include "kernels/cuda/linear_int_wide.hpp"
 
 #include <algorithm>
@@ -382,18 +383,26 @@ template <int kBits, int kSets>
 Choice choice_of_size(int size) {
   constexpr bool kFewBytes = (kBits == 4 && kSets != 0);
   switch (size) {
-    case 0: return choice<kBits, kSets, 32, 1>();
-    case 1: return choice<kBits, kSets, 64, 1>();
-    case 2: return choice<kBits, kSets, 128, 2>();
-    default: return choice<kBits, kSets, kFewBytes ? 64 : kSets == 0 ? 256 : 128, kFewBytes ? 4 : 2>();
+    case 0:
+      return choice<kBits, kSets, 32, 1>();
+    case 1:
+      return choice<kBits, kSets, 64, 1>();
+    case 2:
+      return choice<kBits, kSets, 128, 2>();
+    default:
+      return choice < kBits, kSets, kFewBytes ? 64 : kSets == 0 ? 256 : 128, kFewBytes ? 4 : 2 > ();
   }
 }
 Choice choice_of(int bits, std::int32_t span, int size) {
   switch (span) {
-    case 128: return bits == 4 ? choice_of_size<4, 1>(size) : choice_of_size<8, 1>(size);
-    case 64: return bits == 4 ? choice_of_size<4, 2>(size) : choice_of_size<8, 2>(size);
-    case 32: return bits == 4 ? choice_of_size<4, 4>(size) : choice_of_size<8, 4>(size);
-    default: return bits == 4 ? choice_of_size<4, 0>(size) : choice_of_size<8, 0>(size);
+    case 128:
+      return bits == 4 ? choice_of_size<4, 1>(size) : choice_of_size<8, 1>(size);
+    case 64:
+      return bits == 4 ? choice_of_size<4, 2>(size) : choice_of_size<8, 2>(size);
+    case 32:
+      return bits == 4 ? choice_of_size<4, 4>(size) : choice_of_size<8, 4>(size);
+    default:
+      return bits == 4 ? choice_of_size<4, 0>(size) : choice_of_size<8, 0>(size);
   }
 }
 
@@ -406,7 +415,8 @@ Choice cheapest(const LinearIntArgs& args, std::int32_t span, int num_blocks) {
     // Tiles of 256 rows pay where each block has many of them.
     if (one.tile_rows == 256 && args.m < kRowsOfLargeTiles) continue;
     if (one.columns == kIntColumns && args.m > kRowsOfManyGroups) continue;
-    const std::int64_t rows = one.tile_rows, tiles = (args.n + one.columns - 1) / one.columns * ((args.m + rows - 1) / rows);
+    const std::int64_t rows = one.tile_rows,
+                       tiles = (args.n + one.columns - 1) / one.columns * ((args.m + rows - 1) / rows);
     const std::int64_t cost = (tiles + num_blocks - 1) / num_blocks * (rows + one.columns * args.format.bits / 8);
     if (cost <= least) least = cost, best = one;
   }
@@ -419,10 +429,9 @@ cudaError_t describe_rows(const void* q, std::int64_t m, std::int64_t row_bytes,
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(row_bytes), static_cast<cuuint64_t>(m)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_bytes)};
   const cuuint32_t box[] = {kIntChunk, static_cast<cuuint32_t>(tile_rows)}, steps[] = {1, 1};
-  const CUresult result =
-      encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(q), sizes, strides, box, steps,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(q), sizes, strides, box,
+                                 steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 

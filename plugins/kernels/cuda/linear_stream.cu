@@ -146,8 +146,8 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
   const std::uint32_t at = shared_address(memory);
   const std::uint32_t x_at = at + args.split.warps * args.split.places * kPieceBytes;
   const std::uint32_t x_barrier = x_at + bytes_of_x(m, k), barriers = x_barrier + 8;
-  const Place ring = {at + warp * args.split.places * kPieceBytes, barriers + warp * kMostPlaces * 8,
-                      args.split.places, kPieceBytes};
+  const Place ring = {at + warp * args.split.places * kPieceBytes, barriers + warp * kMostPlaces * 8, args.split.places,
+                      kPieceBytes};
 
   if (warp < kWarps && lane < args.split.places) make_barrier(ring.barriers + lane * 8, 1);
   if (threadIdx.x == 0) {

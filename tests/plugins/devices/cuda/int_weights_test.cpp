@@ -201,8 +201,7 @@ TEST_F(CudaIntWeights, QuantisedPartsAreMultipliedAsTheyCome) {
         y.insert(y.end(), &ya[i * 70], &ya[i * 70] + 70);
         y.insert(y.end(), &yb[i * 13], &yb[i * 13] + 13);
       }
-      EXPECT_TRUE(same_bits(y, product<float>(weight.get(), a.x, {m, 83, k})))
-          << bits << " bits, order " << with_order;
+      EXPECT_TRUE(same_bits(y, product<float>(weight.get(), a.x, {m, 83, k}))) << bits << " bits, order " << with_order;
     }
   }
 }
@@ -284,9 +283,8 @@ TEST_F(CudaIntWeights, ThousandRandomProductsHaveTheBitsOfTheCpu) {
     expect_ok(weight.status);
     const Call call = {random.m_, random.n_, random.k_, random.x_pad_, random.bias_ ? bias_weight.get() : nullptr};
     const std::vector<float> expected = cpu::expected(p);
-    const auto equal = seed % 2 == 0
-                           ? same_bits(expected, product<float>(weight.get(), p.x, call))
-                           : same_bits(rounded<Bf16>(expected), product<Bf16>(weight.get(), p.x, call));
+    const auto equal = seed % 2 == 0 ? same_bits(expected, product<float>(weight.get(), p.x, call))
+                                     : same_bits(rounded<Bf16>(expected), product<Bf16>(weight.get(), p.x, call));
     EXPECT_TRUE(equal) << random.text();
     if (!equal) ++failures;
   }
@@ -356,8 +354,8 @@ TEST_F(CudaIntWeights, AGatedProductIsTheProductAndThenItsActivation) {
     const Array<Bf16> both(product<Bf16>(weight.get(), p.x, {m, 2 * inner, k})), twice(m * inner);
     const mortise_tensor both_tensor = matrix(both, m, 2 * inner), twice_tensor = matrix(twice, m, inner);
     expect_ok(table().gated_activation(gpu(), nullptr, MORTISE_ACT_SILU, &both_tensor, &twice_tensor, error()));
-    EXPECT_TRUE(same_bits(twice.get(),
-                          product<Bf16>(weight.get(), p.x, {m, 2 * inner, k, 0, nullptr, MORTISE_ACT_SILU})));
+    EXPECT_TRUE(
+        same_bits(twice.get(), product<Bf16>(weight.get(), p.x, {m, 2 * inner, k, 0, nullptr, MORTISE_ACT_SILU})));
   }
 }
 
