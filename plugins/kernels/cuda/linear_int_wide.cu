@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/int_loads.cuh"
 #include "kernels/cuda/int_rows.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma.cuh"
@@ -113,25 +114,6 @@ __device__ __forceinline__ void feed(const WideArgs& args, Place<S> place, int w
       place.advance();
     }
   }
-}
-
-__device__ __forceinline__ uint4 load_sixteen(std::uint32_t address) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(address)
-               : "memory");
-  return v;
-}
-__device__ __forceinline__ float load_scale(std::uint32_t address) {
-  float v;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
-  return v;
-}
-__device__ __forceinline__ std::uint32_t load_zero(std::uint32_t address) {
-  std::uint32_t v;
-  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
-  return v;
 }
 
 // Scales and zero points of a lane's two rows of w, lane / 4 and that + 8.
