@@ -57,7 +57,7 @@ class Exactness : public ::testing::TestWithParam<int> {
     }
     if (cuda_) {
       config.device = "cuda";
-      config.weights = config.kv_dtype = "auto";
+      config.kv_dtype = "auto";
     }
     return config;
   }

@@ -96,7 +96,7 @@ TEST_P(Nan, InARequestHarmsNoOtherInAnyMix) {
     RunConfig config = draw_config(random, isas, draft_models);
     if (cuda_) {
       config.device = "cuda";
-      config.weights = config.kv_dtype = "auto";
+      config.kv_dtype = "auto";
     }
     if (random() % 3 == 0) config.max_num_seqs = 1;
     config.wrong_draft = kNanToken;

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "devices/checks/quantized.hpp"
 #include "devices/cpu/weight_parts.hpp"
 #include "kernels/cpu/linear_int_pack.hpp"
 
@@ -15,62 +16,7 @@ namespace {
 
 constexpr std::size_t kPanelsAtOnce = 4;  // 64 rows: a checkpoint that packs eight of them in a word is read by lines
 constexpr std::size_t kRowsAtOnce = kPanelsAtOnce * kPanelColumns;
-
-std::string format_text(int32_t bits, int32_t group_size) {
-  return std::to_string(bits) + " bits in groups of " + std::to_string(group_size);
-}
-
-// The parts that come quantised, by value.
-std::vector<mortise_quantized_matrix> read_quantized(const mortise_weight_source& source) {
-  std::vector<mortise_quantized_matrix> parts;
-  for (int i = 0; i < source.num_parts; ++i) {
-    const std::string name = "quantised part " + std::to_string(i);
-    if (source.quantized[i] == nullptr) invalid(kPrepareWeight, name + " is missing");
-    parts.push_back(known(source.quantized[i]));
-    const mortise_quantized_matrix& part = parts.back();
-    if (part.n < 1 || part.k < 1 || part.read == nullptr) invalid(kPrepareWeight, name + " is empty");
-    const int32_t whole = part.group_size >= part.k ? 0 : part.group_size;
-    const int32_t wanted = source.group_size >= part.k ? 0 : source.group_size;
-    const auto order_of = [&](const mortise_quantized_matrix& m) {
-      return std::vector<int32_t>(m.order, m.order == nullptr ? m.order : m.order + m.k);
-    };
-    if (part.k != parts[0].k || part.bits != source.bits || whole != wanted || order_of(part) != order_of(parts[0])) {
-      invalid(kPrepareWeight, name + " (" + format_text(part.bits, part.group_size) + ") does not fit part 0 and " +
-                                  format_text(source.bits, source.group_size) + "; prepare it as a weight of its own");
-    }
-  }
-  return parts;
-}
-
-void check_format(const mortise_weight_source& source, int64_t n, int64_t k) {
-  if (source.use != MORTISE_WEIGHT_LINEAR) {
-    invalid(kPrepareWeight, "use " + std::to_string(source.use) + " of a quantised weight; expected linear");
-  }
-  if (source.dtype != MORTISE_BF16 && source.dtype != MORTISE_F32) {
-    invalid(kPrepareWeight, "dtype code " + std::to_string(source.dtype) + "; expected bf16 or f32");
-  }
-  const int32_t group = source.group_size;
-  if ((source.bits != 4 && source.bits != 8) || group < 0 || (group != 32 && group % 64 != 0 && group < k)) {
-    invalid(kPrepareWeight, format_text(source.bits, group) +
-                                "; expected 4 or 8 bits in groups of 32, a multiple of 64, or 0 for whole rows");
-  }
-  if (std::min<int64_t>(group == 0 ? k : group, k) > static_cast<int64_t>(kMaxGroup)) {
-    invalid(kPrepareWeight, "groups of " + std::to_string(group == 0 ? k : group) + " columns; at most " +
-                                std::to_string(kMaxGroup) + " sum without overflow: take a smaller group size");
-  }
-  if (n > INT32_MAX || k > INT32_MAX) invalid(kPrepareWeight, "more than 2^31 - 1 rows or columns");
-}
-
-void check_order(const int32_t* order, int64_t k) {
-  std::vector<bool> seen(static_cast<std::size_t>(k));
-  for (int64_t j = 0; j < k; ++j) {
-    if (order[j] < 0 || order[j] >= k || seen[static_cast<std::size_t>(order[j])]) {
-      invalid(kPrepareWeight, "order[" + std::to_string(j) + "] is " + std::to_string(order[j]) +
-                                  "; expected a permutation of 0 .. " + std::to_string(k - 1));
-    }
-    seen[static_cast<std::size_t>(order[j])] = true;
-  }
-}
+static_assert(kMaxGroup == kMaxQuantizedGroup);
 
 // What one thread works in: some rows as values with scales and zero points, and one float row.
 struct Staging {
@@ -198,7 +144,6 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
   auto weight = std::make_unique<mortise_weight>();
   const int32_t* order = nullptr;
   if (source.quantized != nullptr) {
-    if (source.num_parts < 1) invalid(kPrepareWeight, "there are no parts");
     quantized = read_quantized(source);
     for (const mortise_quantized_matrix& part : quantized) weight->n += part.n;
     weight->k = quantized[0].k;
@@ -208,8 +153,8 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
     weight->n = static_cast<int64_t>(parts.back().first_row + parts.back().rows);
     weight->k = static_cast<int64_t>(parts[0].columns);
   }
-  check_format(source, weight->n, weight->k);
-  if (order != nullptr) check_order(order, weight->k);
+  check_quantized_format(source, weight->n, weight->k);
+  if (order != nullptr) check_quantized_order(order, weight->k);
   weight->use = source.use;
   weight->dtype = source.dtype;
   weight->packed = true;

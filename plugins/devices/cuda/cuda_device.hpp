@@ -9,6 +9,7 @@
 #include "devices/cuda/linear_plans.hpp"
 #include "devices/cuda/uploader.hpp"
 #include "devices/cuda/workspace.hpp"
+#include "kernels/cuda/int_weight.hpp"
 #include "mortise/device.h"
 
 struct mortise_device {
@@ -20,7 +21,7 @@ struct mortise_device {
   std::string name;
   int compute_major = 0, compute_minor = 0;
   cudaStream_t stream = nullptr;  // what the stream NULL stands for: the legacy stream cannot be captured
-  mortise::cuda::Workspace gated, scratch;
+  mortise::cuda::Workspace gated, scratch, quantised;  // quantised: rows of x
   std::unique_ptr<mortise::cuda::LinearPlans> linear;
   std::unique_ptr<mortise::cuda::Uploader> uploader;  // null before the first matrix
 };
@@ -32,6 +33,14 @@ struct mortise_weight {
   // adds its bias in f32.
   void* data;
   float* wide;
+
+  // Quantised, bits 8 or 4: `data` is in the order of kernels/cuda/int_weight.hpp, and behind it lies the order.
+  int32_t bits;  // 0: not quantised
+  int64_t group_size;
+  int32_t* order;  // null: as it is
+  bool symmetric;  // 8 bits, every zero point 128
+
+  mortise::cuda::IntFormat format() const { return {bits, group_size, n, k}; }
 };
 
 namespace mortise::cuda {

@@ -1,9 +1,12 @@
-// linear: checks, and the gated product as two steps: the product into a workspace, then its activation.
+// linear: checks, and the gated product as two steps: the product into a workspace, then its activation. Which kernel
+// multiplies quantised weights depends on the number of rows: integer sums are the same in both.
 #include <algorithm>
 
 #include "devices/cuda/cuda_device.hpp"
 #include "devices/cuda/matrix.hpp"
 #include "devices/cuda/ops.hpp"
+#include "kernels/cuda/linear_int_stream.hpp"
+#include "kernels/cuda/linear_int_wide.hpp"
 #include "kernels/cuda/rows.hpp"
 
 namespace mortise::cuda {
@@ -13,7 +16,8 @@ constexpr char kWhere[] = "linear";
 constexpr std::int64_t kColumnStep = 64;  // the ABI's ranges
 
 std::string weight_text(const mortise_weight& weight) {
-  return "bf16 [" + std::to_string(weight.n) + ", " + std::to_string(weight.k) + "]";
+  const std::string dtype = weight.bits == 0 ? "bf16 [" : "int" + std::to_string(weight.bits) + " for bf16 [";
+  return dtype + std::to_string(weight.n) + ", " + std::to_string(weight.k) + "]";
 }
 
 const mortise_weight& checked_weight(const mortise_weight* weight) {
@@ -79,6 +83,36 @@ LinearArgs product(const Matrix& x, const mortise_weight& weight, Columns column
   return args;
 }
 
+LinearIntArgs int_product(const Matrix& x, const mortise_weight& weight, Columns columns, const Bias& bias,
+                          const Matrix& out) {
+  LinearIntArgs args = {};
+  args.x = reinterpret_cast<const std::uint16_t*>(x.data);
+  args.x_stride = x.stride;
+  args.order = weight.order;
+  args.w = static_cast<const std::byte*>(weight.data);
+  args.format = weight.format();
+  args.symmetric = weight.symmetric;
+  args.bias = bias.f32;
+  args.y = out.data;
+  args.y_stride = out.stride;
+  args.y_type = out.type();
+  args.m = x.rows;
+  args.first_column = columns.begin;
+  args.n = columns.end - columns.begin;
+  return args;
+}
+
+void multiply(mortise_device& device, const Matrix& x, const mortise_weight& weight, Columns columns, const Bias& bias,
+              const Matrix& out, cudaStream_t on) {
+  if (weight.bits == 0) return device.linear->run(product(x, weight, columns, bias, out), bias, on);
+  const LinearIntArgs args = int_product(x, weight, columns, bias, out);
+  if (args.m == 0 || args.n == 0) return;
+  const bool streams = streams_int(args);
+  const std::uint64_t bytes = streams ? stream_int_workspace_bytes(args) : wide_int_workspace_bytes(args);
+  void* const workspace = device.quantised.reserve(bytes, on, kWhere);
+  check_cuda((streams ? launch_linear_int_stream : launch_linear_int_wide)(args, workspace, on), kWhere);
+}
+
 }  // namespace
 
 mortise_status linear(mortise_device* device, mortise_stream* stream, const mortise_linear_args* args,
@@ -94,7 +128,7 @@ mortise_status linear(mortise_device* device, mortise_stream* stream, const mort
     if (in.gate_activation == 0) {
       const Columns columns = checked_columns(in, x, out, weight);
       const Bias bias = checked_bias(in.bias, weight, columns.begin);
-      device->linear->run(product(x, weight, columns, bias, out), bias, on);
+      multiply(*device, x, weight, columns, bias, out, on);
       return;
     }
     const Activation activation = checked_activation(in.gate_activation, kWhere);
@@ -104,7 +138,7 @@ mortise_status linear(mortise_device* device, mortise_stream* stream, const mort
     const auto bytes = static_cast<std::uint64_t>(x.rows * weight.n * x.element_bytes());
     const Matrix both = {static_cast<std::byte*>(device->gated.reserve(bytes, on, kWhere)), x.dtype, x.rows, weight.n,
                          weight.n};
-    device->linear->run(product(x, weight, {0, weight.n}, bias, both), bias, on);
+    multiply(*device, x, weight, {0, weight.n}, bias, both, on);
     check_cuda(launch_gated(activation, out.type(), both.view(), out.view(), out.rows, out.columns, on), kWhere);
   });
 }

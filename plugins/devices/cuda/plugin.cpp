@@ -6,6 +6,8 @@
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/ops.hpp"
 #include "kernels/cuda/head_reduce.hpp"
+#include "kernels/cuda/linear_int_stream.hpp"
+#include "kernels/cuda/linear_int_wide.hpp"
 #include "kernels/cuda/linear_mma.hpp"
 #include "kernels/cuda/linear_stream.hpp"
 #include "kernels/cuda/rows.hpp"
@@ -78,6 +80,7 @@ void deactivate(void* instance) {
   device->linear.reset();
   device->uploader.reset();
   device->gated.release();
+  device->quantised.release();
   device->scratch.release();
   cudaStreamDestroy(device->stream);
   device->stream = nullptr;
@@ -112,6 +115,8 @@ void open_gpu(mortise_device& device) {
   check_cuda(prepare_row_kernels(), kWhere);
   check_cuda(prepare_linear_kernels(), kWhere);
   check_cuda(prepare_stream_kernel(), kWhere);
+  check_cuda(prepare_int_stream_kernels(), kWhere);
+  check_cuda(prepare_int_wide_kernels(), kWhere);
   device.linear = std::make_unique<LinearPlans>(device.name, device.host, device.tuning_file);
 }
 
@@ -135,7 +140,8 @@ mortise_status describe(mortise_device* device, mortise_device_info* info) {
 }
 
 const char* numerics_id(mortise_device*, int32_t dtype) {
-  return dtype == MORTISE_BF16 ? "cuda-bf16/1" : nullptr;
+  // Integer sums have no order: a quantised product has the processors' bits.
+  return dtype == MORTISE_BF16 ? "cuda-bf16/1" : dtype == MORTISE_I8 ? "cpu-int8/1" : nullptr;
 }
 
 int32_t vocab_slice(mortise_device*) {

@@ -29,9 +29,14 @@ std::byte* Uploader::begin() {
 }
 
 void Uploader::send(std::byte* to, std::size_t bytes) {
-  Stage& stage = stages_[next_];
-  check_cuda(cudaMemcpyAsync(to, stage.memory, bytes, cudaMemcpyHostToDevice, stream_), kWhere);
-  check_cuda(cudaEventRecord(stage.sent, stream_), kWhere);
+  send_pieces({{to, stages_[next_].memory, bytes}});
+}
+
+void Uploader::send_pieces(std::initializer_list<Piece> pieces) {
+  for (const Piece& piece : pieces) {
+    check_cuda(cudaMemcpyAsync(piece.to, piece.from, piece.bytes, cudaMemcpyHostToDevice, stream_), kWhere);
+  }
+  check_cuda(cudaEventRecord(stages_[next_].sent, stream_), kWhere);
   next_ = 1 - next_;
 }
 

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <initializer_list>
 
 namespace mortise::cuda {
 
@@ -22,6 +23,13 @@ class Uploader {
   std::byte* begin();
   // Sends the first bytes of what begin() gave.
   void send(std::byte* to, std::size_t bytes);
+  // Sends pieces of it, each to a place of its own.
+  struct Piece {
+    std::byte* to;
+    const void* from;
+    std::size_t bytes;
+  };
+  void send_pieces(std::initializer_list<Piece> pieces);
   void wait();  // until all that was sent is there
 
  private:

@@ -6,13 +6,15 @@
 
 #include "devices/cuda/cuda_device.hpp"
 #include "devices/cuda/errors.hpp"
+#include "devices/cuda/int_weights.hpp"
 #include "devices/cuda/ops.hpp"
 #include "devices/cuda/temporary.hpp"
+#include "devices/cuda/weight_parts.hpp"
 
 namespace mortise::cuda {
 namespace {
 
-constexpr char kWhere[] = "prepare_weight";
+constexpr const char* kWhere = kPrepareWeight;
 
 using Bf16 = std::uint16_t;
 
@@ -40,62 +42,10 @@ float widen_f16(std::uint16_t h) {
   return sign != 0 ? -magnitude : magnitude;
 }
 
-struct Part {
-  const std::byte* data;
-  int32_t dtype;
-  std::int64_t rows, columns, row_stride, column_stride;  // strides in elements
-};
-
-Part checked_part(const mortise_tensor* tensor, int index, bool vector) {
-  const std::string name = "part " + std::to_string(index);
-  if (tensor == nullptr) invalid(kWhere, name + " is missing");
-  const int32_t dtype = tensor->dtype;
-  if (dtype != MORTISE_BF16 && dtype != MORTISE_F16 && dtype != MORTISE_F32) {
-    invalid(kWhere, name + " has dtype code " + std::to_string(dtype) + "; expected bf16, f16 or f32");
-  }
-  if (tensor->ndim != (vector ? 1 : 2)) {
-    invalid(kWhere, name + " has " + std::to_string(tensor->ndim) + " dimensions; expected " + (vector ? "1" : "2"));
-  }
-  const std::int64_t rows = tensor->shape[0], columns = vector ? 1 : tensor->shape[1];
-  if (rows < 1 || columns < 1 || tensor->data == nullptr) invalid(kWhere, name + " is empty");
-  const Part part = {static_cast<const std::byte*>(tensor->data),
-                     dtype,
-                     rows,
-                     columns,
-                     tensor->stride[0],
-                     vector ? 1 : tensor->stride[1]};
-  const __int128 last =
-      static_cast<__int128>(rows - 1) * part.row_stride + static_cast<__int128>(columns - 1) * part.column_stride;
-  if (part.row_stride < 0 || part.column_stride < 0 ||
-      (last + 1) * dtype_bytes(dtype) > static_cast<__int128>(tensor->bytes)) {
-    invalid(kWhere, name + " does not fit its " + std::to_string(tensor->bytes) + " bytes");
-  }
-  return part;
-}
-
-std::vector<Part> checked_parts(const mortise_weight_source& source) {
-  const bool vector = source.use == MORTISE_WEIGHT_VECTOR;
-  if (source.num_parts < 1 || source.parts == nullptr) invalid(kWhere, "there are no parts");
-  std::vector<Part> parts;
-  for (int i = 0; i < source.num_parts; ++i) {
-    parts.push_back(checked_part(source.parts[i], i, vector));
-    if (parts.back().columns != parts[0].columns) {
-      invalid(kWhere, "part " + std::to_string(i) + " has " + std::to_string(parts.back().columns) +
-                          " columns, part 0 has " + std::to_string(parts[0].columns));
-    }
-  }
-  return parts;
-}
-
 void check_source(const mortise_weight_source& source) {
   constexpr int32_t kMatrixUses = MORTISE_WEIGHT_LINEAR | MORTISE_WEIGHT_EMBEDDING;
   if (source.use != MORTISE_WEIGHT_VECTOR && ((source.use & kMatrixUses) == 0 || (source.use & ~kMatrixUses) != 0)) {
     invalid(kWhere, "use " + std::to_string(source.use) + " is none of linear, embedding, both, or vector");
-  }
-  if (source.bits != 0) {
-    throw Failure(MORTISE_UNIMPLEMENTED, kWhere,
-                  "weights of " + std::to_string(source.bits) +
-                      " bits are not served by the device cuda; take a checkpoint in bf16 or f16, or the device cpu");
   }
   if (source.dtype == MORTISE_F32) {
     throw Failure(MORTISE_UNIMPLEMENTED, kWhere,
@@ -169,6 +119,10 @@ mortise_status prepare_weight(mortise_device* device, const mortise_weight_sourc
                               mortise_error* error) {
   return guard(error, kWhere, [&] {
     const auto in = known(source);
+    if (in.bits != 0) {
+      *weight = prepare_int_weight(*device, in).release();
+      return;
+    }
     check_source(in);
     const std::vector<Part> parts = checked_parts(in);
     auto prepared = std::make_unique<mortise_weight>();

@@ -38,15 +38,22 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, in
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
 }
-// The same of what is not read again soon: other things, as partials, stay in the L2.
-__device__ __forceinline__ void copy_bulk_once(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
+// The same of what is not read again soon: other things, as KV and partials, stay in the L2.
+__device__ __forceinline__ std::uint64_t policy_of_what_is_read_once() {
   std::uint64_t policy;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier,
+                                          std::uint64_t policy) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
           "r"(to),
       "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
       : "memory");
+}
+__device__ __forceinline__ void copy_bulk_once(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
+  copy_bulk(to, from, bytes, barrier, policy_of_what_is_read_once());
 }
 // What others wrote to memory, and this thread has waited for, can be read by its copies.
 __device__ __forceinline__ void see_writes() {

@@ -7,14 +7,14 @@
 // swizzle"): a piece is [kDepth / 64][kColumns][64], unit u of row r at u ^ (r % 8).
 #include "kernels/cuda/linear_stream.hpp"
 
-#include <cuda.h>
-
 #include <algorithm>
 
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/bulk.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/tensor_map.hpp"
+#include "kernels/cuda/weight_ring.cuh"
 
 namespace mortise::cuda {
 namespace {
@@ -76,8 +76,7 @@ class Pieces {
  public:
   __device__ Pieces(const StreamArgs& args, int first_tile, int tiles, int stride)
       : args_(args), tile_(first_tile), tiles_(tiles), stride_(stride) {
-    // Nobody reads them again soon: other things, as KV, stay in the L2.
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
+    policy_ = policy_of_what_is_read_once();
   }
 
   __device__ __forceinline__ bool ended() const { return tile_ >= tiles_; }
@@ -96,52 +95,6 @@ class Pieces {
   const int tiles_, stride_;
   std::uint64_t policy_;
   int depth_ = 0;
-};
-
-// A place in a warp's ring.
-struct Place {
-  std::uint32_t memory, barriers;
-  int places, at = 0, phase = 0;
-  __device__ __forceinline__ std::uint32_t piece() const { return memory + at * kPieceBytes; }
-  __device__ __forceinline__ std::uint32_t barrier() const { return barriers + at * 8; }
-  __device__ __forceinline__ void advance() {
-    if (++at == places) at = 0, phase ^= 1;
-  }
-};
-
-// Asks for a warp's pieces. One lane uses it.
-class Feeder {
- public:
-  __device__ Feeder(const Pieces& pieces, const Place& first) : pieces_(pieces), next_(first), oldest_(first) {}
-
-  // While the kernels before are at work: at most `most` pieces on their way, so that those kernels need not queue for
-  // memory behind them. Returns when the ring is full or x has come.
-  __device__ __forceinline__ void fill_gently(int most, std::uint32_t x_barrier) {
-    while (free_ > 0 && !pieces_.ended()) {
-      if (next_.places - free_ >= most) {
-        while (!has_come(oldest_.barrier(), 0)) {
-          if (has_come(x_barrier, 0)) return;
-        }
-        oldest_.advance();
-      }
-      ask();
-    }
-  }
-  // After one more was multiplied. Two: the ring may not be full yet.
-  __device__ __forceinline__ void refill() {
-    ++free_;
-    for (int i = 0; i < 2 && free_ > 0 && !pieces_.ended(); ++i) ask();
-  }
-
- private:
-  __device__ __forceinline__ void ask() {
-    pieces_.load(next_.piece(), next_.barrier());
-    next_.advance();
-    --free_;
-  }
-  Pieces pieces_;
-  Place next_, oldest_;
-  int free_ = next_.places;
 };
 
 // What kGroup steps multiply.
@@ -193,8 +146,8 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
   const std::uint32_t at = shared_address(memory);
   const std::uint32_t x_at = at + args.split.warps * args.split.places * kPieceBytes;
   const std::uint32_t x_barrier = x_at + bytes_of_x(m, k), barriers = x_barrier + 8;
-  const Place ring = {at + warp * args.split.places * kPieceBytes, barriers + warp * kMostPlaces * 8,
-                      args.split.places};
+  const Place ring = {at + warp * args.split.places * kPieceBytes, barriers + warp * kMostPlaces * 8, args.split.places,
+                      kPieceBytes};
 
   if (warp < kWarps && lane < args.split.places) make_barrier(ring.barriers + lane * 8, 1);
   if (threadIdx.x == 0) {
@@ -218,7 +171,7 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
     return;
   }
   // Weights depend on no other kernel.
-  Feeder feeder(Pieces(args, first, tiles, stride), ring);
+  Feeder<Pieces> feeder(Pieces(args, first, tiles, stride), ring);
   if (lane == 0) feeder.fill_gently(args.split.early, x_barrier);
   __syncwarp();
   wait_for_kernel_before();
@@ -286,26 +239,6 @@ Split split_of(const LinearArgs& args, int num_blocks) {
     rounds = warps == 1 ? rounds : (of_a_block + warps - 2) / (warps - 1);
   } while (split.places < kFewestPlaces && split.warps > 1);
   return split;
-}
-
-cudaError_t num_multiprocessors(int& count) {
-  int device = 0;
-  const cudaError_t error = cudaGetDevice(&device);
-  return error != cudaSuccess ? error : cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-}
-
-// A function of the driver, which no library has that we link. Null: a driver that is too old.
-using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-EncodeTiled encode_tiled() {
-  static const EncodeTiled function = [] {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
-    return error == cudaSuccess && result == cudaDriverEntryPointSuccess ? reinterpret_cast<EncodeTiled>(found)
-                                                                         : nullptr;
-  }();
-  return function;
 }
 
 cudaError_t describe_weights(const LinearArgs& args, CUtensorMap& map) {

@@ -1,0 +1,200 @@
+#include "devices/cuda/int_weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "devices/checks/quantized.hpp"
+#include "devices/cuda/errors.hpp"
+#include "devices/cuda/temporary.hpp"
+#include "devices/cuda/weight_parts.hpp"
+#include "kernels/cuda/int_pack.hpp"
+
+namespace mortise::cuda {
+namespace {
+
+constexpr const char* kWhere = kPrepareWeight;
+constexpr std::int64_t kMostThreads = 8;      // that unpack rows of a checkpoint; more wait for memory
+constexpr std::int64_t kRowsOfThread = 64;    // a checkpoint that packs eight rows in a word is read by lines
+constexpr std::uint8_t kSymmetricZero = 128;  // of 8 bits
+static_assert(kMaxIntGroup == kMaxQuantizedGroup);
+
+std::uint64_t round_up(std::uint64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+// A whole weight in plain form, in device memory, for the time that it takes to pack it.
+class Plain {
+ public:
+  Plain(const IntFormat& format, std::int64_t groups)
+      : scales_at_(round_up(static_cast<std::uint64_t>(format.n * format.k))),
+        zeros_at_(scales_at_ + round_up(static_cast<std::uint64_t>(format.n * groups) * sizeof(float))),
+        memory_(zeros_at_ + round_up(static_cast<std::uint64_t>(format.n * groups))) {}
+
+  PlainIntWeight view() const {
+    auto* const memory = static_cast<std::byte*>(memory_.get());
+    return {reinterpret_cast<std::uint8_t*>(memory), reinterpret_cast<float*>(memory + scales_at_),
+            reinterpret_cast<std::uint8_t*>(memory + zeros_at_)};
+  }
+
+ private:
+  std::uint64_t scales_at_, zeros_at_;
+  Temporary memory_;
+};
+
+// Rows that fit into a buffer of the uploader.
+std::int64_t rows_at_once(std::int64_t row_bytes) {
+  const auto rows = static_cast<std::int64_t>(Uploader::kStageBytes) / row_bytes;
+  if (rows > 0) return rows;
+  invalid(kWhere, "rows of " + std::to_string(row_bytes) + " bytes; up to " + std::to_string(Uploader::kStageBytes) +
+                      " are served");
+}
+
+// Rows [begin, end) of a part, dense.
+void copy_rows(const Part& part, std::int64_t begin, std::int64_t end, std::byte* out) {
+  const auto bytes = static_cast<std::size_t>(dtype_bytes(part.dtype));
+  const auto row_bytes = static_cast<std::size_t>(part.columns) * bytes;
+  for (std::int64_t row = begin; row < end; ++row, out += row_bytes) {
+    const std::byte* from = part.data + row * part.row_stride * static_cast<std::int64_t>(bytes);
+    if (part.column_stride == 1) {
+      std::memcpy(out, from, row_bytes);
+      continue;
+    }
+    for (std::int64_t i = 0; i < part.columns; ++i) {
+      std::memcpy(out + static_cast<std::size_t>(i) * bytes,
+                  from + i * part.column_stride * static_cast<std::int64_t>(bytes), bytes);
+    }
+  }
+}
+
+FloatType float_type(int32_t dtype) {
+  return dtype == MORTISE_BF16 ? FloatType::kBf16 : dtype == MORTISE_F16 ? FloatType::kF16 : FloatType::kF32;
+}
+
+// Floats go up as they are and are quantised there, through one buffer of device memory: a copy into it comes after
+// the kernel that reads it, in the order of the stream.
+void quantise_parts(const std::vector<Part>& parts, const IntFormat& format, const PlainIntWeight& to,
+                    Uploader& uploader, cudaStream_t stream) {
+  const Temporary floats(Uploader::kStageBytes);
+  std::int64_t first = 0;
+  for (const Part& part : parts) {
+    const std::int64_t row_bytes = part.columns * dtype_bytes(part.dtype), most = rows_at_once(row_bytes);
+    for (std::int64_t begin = 0; begin < part.rows; begin += most) {
+      const std::int64_t end = std::min(part.rows, begin + most);
+      copy_rows(part, begin, end, uploader.begin());
+      uploader.send(static_cast<std::byte*>(floats.get()), static_cast<std::size_t>((end - begin) * row_bytes));
+      check_cuda(
+          launch_quantise_weights(floats.get(), float_type(part.dtype), end - begin, first + begin, format, to, stream),
+          kWhere);
+    }
+    first += part.rows;
+  }
+  uploader.wait();
+}
+
+// Where the rows of a buffer have their values, scales and zero points.
+struct Staged {
+  std::uint8_t* values;
+  float* scales;
+  std::uint8_t* zeros;
+};
+
+// Rows of a part, by several threads.
+void read_rows(const mortise_quantized_matrix& part, std::int64_t begin, std::int64_t end, std::int64_t groups,
+               const Staged& to) {
+  const std::int64_t count = end - begin;
+  const std::int64_t threads = std::clamp<std::int64_t>(
+      std::min<std::int64_t>(static_cast<std::int64_t>(std::thread::hardware_concurrency()), count / kRowsOfThread), 1,
+      kMostThreads);
+  const std::int64_t each = ((count + threads - 1) / threads + kRowsOfThread - 1) / kRowsOfThread * kRowsOfThread;
+  const auto read = [&](std::int64_t from) {
+    const std::int64_t until = std::min(count, from + each);
+    part.read(part.context, begin + from, begin + until, to.values + from * part.k, to.scales + from * groups,
+              to.zeros + from * groups);
+  };
+  std::vector<std::jthread> others;
+  for (std::int64_t from = each; from < count; from += each) others.emplace_back(read, from);
+  read(0);
+}
+
+// Integers of a checkpoint go up in plain form. Whether all their zero points are the symmetric one.
+bool upload_quantized(const std::vector<mortise_quantized_matrix>& parts, std::int64_t groups, const PlainIntWeight& to,
+                      Uploader& uploader) {
+  bool symmetric = true;
+  std::int64_t first = 0;
+  for (const mortise_quantized_matrix& part : parts) {
+    const std::int64_t k = part.k, most = rows_at_once(k + 5 * groups + 8);  // 8: scales at a multiple of their size
+    for (std::int64_t begin = 0; begin < part.n; begin += most) {
+      const std::int64_t end = std::min(part.n, begin + most), count = end - begin;
+      auto* const scales = reinterpret_cast<float*>(uploader.begin());
+      auto* const zeros = reinterpret_cast<std::uint8_t*>(scales + count * groups);
+      const Staged staged = {zeros + count * groups, scales, zeros};
+      read_rows(part, begin, end, groups, staged);
+      symmetric = symmetric &&
+                  std::all_of(zeros, zeros + count * groups, [](std::uint8_t zero) { return zero == kSymmetricZero; });
+      const std::int64_t row = first + begin;
+      uploader.send_pieces(
+          {{reinterpret_cast<std::byte*>(to.scales + row * groups), scales,
+            static_cast<std::size_t>(count * groups) * sizeof(float)},
+           {reinterpret_cast<std::byte*>(to.zeros + row * groups), zeros, static_cast<std::size_t>(count * groups)},
+           {reinterpret_cast<std::byte*>(to.values + row * k), staged.values, static_cast<std::size_t>(count * k)}});
+    }
+    first += part.n;
+  }
+  uploader.wait();
+  return symmetric;
+}
+
+}  // namespace
+
+std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const mortise_weight_source& source) {
+  std::vector<Part> parts;
+  std::vector<mortise_quantized_matrix> quantized;
+  auto weight = std::make_unique<mortise_weight>();
+  const int32_t* order = nullptr;
+  if (source.quantized != nullptr) {
+    quantized = read_quantized(source);
+    for (const mortise_quantized_matrix& part : quantized) weight->n += part.n;
+    weight->k = quantized[0].k;
+    order = quantized[0].order;
+  } else {
+    parts = checked_parts(source);
+    for (const Part& part : parts) weight->n += part.rows;
+    weight->k = parts[0].columns;
+  }
+  check_quantized_format(source, weight->n, weight->k);
+  if (order != nullptr) check_quantized_order(order, weight->k);
+  if (source.dtype != MORTISE_BF16) {
+    throw Failure(MORTISE_UNIMPLEMENTED, kWhere,
+                  "the device cuda multiplies rows in bf16 alone; set dtype = \"bf16\", or take the device cpu");
+  }
+  weight->use = source.use;
+  weight->bits = source.bits;
+  weight->group_size = source.group_size == 0 ? weight->k : source.group_size;
+
+  const cudaStream_t stream = native(&device, nullptr);
+  if (device.uploader == nullptr) device.uploader = std::make_unique<Uploader>(stream);
+  const IntFormat format = weight->format();
+  const IntLayout layout(format);
+  const auto order_bytes = order == nullptr ? 0 : static_cast<std::uint64_t>(weight->k) * sizeof(int32_t);
+  Temporary memory(static_cast<std::uint64_t>(layout.bytes) + order_bytes);
+  weight->data = memory.get();
+  if (order != nullptr) {
+    weight->order = reinterpret_cast<int32_t*>(static_cast<std::byte*>(weight->data) + layout.bytes);
+    check_cuda(cudaMemcpy(weight->order, order, order_bytes, cudaMemcpyHostToDevice), kWhere);
+  }
+  const Plain plain(format, layout.groups);
+  if (parts.empty()) {
+    weight->symmetric = upload_quantized(quantized, layout.groups, plain.view(), *device.uploader) && weight->bits == 8;
+  } else {
+    quantise_parts(parts, format, plain.view(), *device.uploader, stream);
+    weight->symmetric = weight->bits == 8;
+  }
+  check_cuda(launch_pack_weights(plain.view(), format, static_cast<std::byte*>(weight->data), stream), kWhere);
+  check_cuda(cudaStreamSynchronize(stream), kWhere);
+  memory.release();
+  return weight;
+}
+
+}  // namespace mortise::cuda

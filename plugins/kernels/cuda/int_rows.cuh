@@ -1,0 +1,76 @@
+// int_rows.cuh: rows of x as signed bytes with one scale (docs/numerics.md, "Quantised linear", Activations), eight
+// elements at a time.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/int_weight.hpp"
+
+namespace mortise::cuda {
+
+// A row of x, column j of w with its element order[j].
+class IntRow {
+ public:
+  __device__ IntRow(const LinearIntArgs& args, std::int64_t row)
+      : x_(args.x + row * args.x_stride),
+        order_(args.order),
+        k_(static_cast<int>(args.format.k)),
+        whole_vectors_(args.order == nullptr && args.x_stride % 8 == 0 &&
+                       reinterpret_cast<std::uintptr_t>(args.x) % 16 == 0) {}
+
+  // Elements 8 i .. 8 i + 7, pairs of bf16; zeros behind the row.
+  __device__ __forceinline__ uint4 eight(int i) const {
+    if (whole_vectors_ && 8 * i + 8 <= k_) return *reinterpret_cast<const uint4*>(x_ + 8 * i);
+    std::uint32_t words[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) words[j] = one(8 * i + 2 * j) | one(8 * i + 2 * j + 1) << 16;
+    return {words[0], words[1], words[2], words[3]};
+  }
+
+ private:
+  __device__ __forceinline__ std::uint32_t one(int j) const {
+    return j >= k_ ? 0u : x_[order_ == nullptr ? j : order_[j]];
+  }
+  const std::uint16_t* x_;
+  const std::int32_t* order_;
+  int k_;
+  bool whole_vectors_;
+};
+
+// The largest magnitude, as the bits of a bf16: numbers are in the order of their bits, NaN and infinity above.
+__device__ __forceinline__ std::uint32_t largest_of(const uint4& x) {
+  const std::uint32_t words[4] = {x.x, x.y, x.z, x.w};
+  std::uint32_t most = 0;
+#pragma unroll
+  for (const std::uint32_t word : words) most = max(most, max(word & 0x7fffu, word >> 16 & 0x7fffu));
+  return most;
+}
+
+struct IntRowScale {
+  float scale, inverse;  // inverse 0: all q are 0
+};
+
+__device__ __forceinline__ IntRowScale scale_of(std::uint32_t largest) {
+  constexpr std::uint32_t kInfinity = 0x7f80u, kSmallest = (127u - 119u) << 7;  // 2^-119: below, scales are denormal
+  if (largest >= kInfinity) return {__uint_as_float(0x7fc00000u), 0.0f};
+  if (largest < kSmallest) return {0.0f, 0.0f};
+  const float a = from_bf16(static_cast<Bf16>(largest));
+  return {__fdiv_rn(a, 127.0f), __fdiv_rn(127.0f, a)};
+}
+
+// Eight q, a byte each.
+__device__ __forceinline__ uint2 quantised(const uint4& x, float inverse) {
+  if (inverse == 0.0f) return {0u, 0u};  // 0 times an infinity would be none
+  const std::uint32_t words[4] = {x.x, x.y, x.z, x.w};
+  std::uint32_t pairs[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int low = __float2int_rn(__fmul_rn(__uint_as_float(words[i] << 16), inverse));
+    const int high = __float2int_rn(__fmul_rn(__uint_as_float(words[i] & 0xffff0000u), inverse));
+    pairs[i] = __byte_perm(static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(high), 0x0040);
+  }
+  return {__byte_perm(pairs[0], pairs[1], 0x5410), __byte_perm(pairs[2], pairs[3], 0x5410)};
+}
+
+}  // namespace mortise::cuda

@@ -1,0 +1,84 @@
+// int_weight.hpp: quantised weights as the GPU's kernels read them, and the arguments of a product with them. The class
+// is the CPU's, cpu-int8/1 (docs/numerics.md, "Quantised linear"): integer sums have no order, so tensor cores give its
+// bits.
+//
+// A panel is 16 rows of w (columns of y), a chunk 128 columns of it. A panel's chunks follow one another in memory:
+//   values, 8 bits  [4 steps][32 lanes][16]   a step is the a of mma.m16n8k32: word j of lane 4 g + t has row
+//                                             g + 8 (j % 2), columns 32 step + 16 (j / 2) + 4 t and the next three,
+//                                             each byte value - 128 (signed)
+//   values, 4 bits  [2][32 lanes][16]         two steps together: the first in the low halves of the bytes
+//   sets            [128 / span]: f32 scale[16], u8 zero[16] of a span of columns of the chunk's
+// The span is the largest of 128, 64 and 32 that divides the groups. With one group a row there are no sets, and scales
+// f32 [16 panels] and zeros u8 [16 panels] lie behind all panels. What lies beyond n and k is zero, as x is there, but
+// for scales of sets, which are -0.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/types.hpp"
+
+namespace mortise::cuda {
+
+constexpr int kIntPanel = 16, kIntChunk = 128, kIntStep = 32;
+constexpr int kIntSteps = kIntChunk / kIntStep;  // of a chunk
+constexpr int kIntSetBytes = 5 * kIntPanel;      // scales, then zero points
+constexpr std::int64_t kMaxIntGroup = 32768;     // 2 * 255 * 127 * 2^15 < 2^31: no sum of a group wraps
+constexpr int kIntColumns = 256;                 // the most columns of y that a block of a kernel reads together
+
+struct IntFormat {
+  std::int32_t bits;        // 8 or 4
+  std::int64_t group_size;  // 32, a multiple of 64, or at least k: one group a row
+  std::int64_t n, k;
+};
+
+constexpr int int_chunk_bytes(int bits, int sets) {
+  return kIntChunk * kIntPanel * bits / 8 + sets * kIntSetBytes;
+}
+
+// The numbers that follow from a format.
+struct IntLayout {
+  explicit constexpr IntLayout(const IntFormat& format)
+      : whole(format.group_size >= format.k),
+        span(whole                          ? 0
+             : format.group_size % 128 == 0 ? 128
+             : format.group_size % 64 == 0  ? 64
+                                            : 32),
+        groups(whole ? 1 : (format.k + format.group_size - 1) / format.group_size),
+        chunks((format.k + kIntChunk - 1) / kIntChunk),
+        // A block may begin at any multiple of 64 columns and reads kIntColumns of them.
+        panels((format.n + 63) / 64 * 4 + (kIntColumns - 64) / kIntPanel),
+        value_bytes(kIntChunk * kIntPanel * format.bits / 8),
+        chunk_bytes(int_chunk_bytes(format.bits, whole ? 0 : kIntChunk / span)),
+        panel_bytes(chunks * chunk_bytes),
+        scales(panels * panel_bytes),
+        zeros(scales + (whole ? panels * kIntPanel * 4 : 0)),
+        bytes((zeros + (whole ? panels * kIntPanel : 0) + 255) / 256 * 256) {}
+
+  bool whole;           // one group a row
+  std::int32_t span;    // columns of a set; 0 with one group a row
+  std::int64_t groups;  // of a row
+  std::int64_t chunks;  // of a panel
+  std::int64_t panels;
+  std::int64_t value_bytes, chunk_bytes, panel_bytes;
+  std::int64_t scales, zeros, bytes;  // where they begin; all in all
+};
+
+// y[m,n] = round((sum_g f32(dot[m,n,g]) * scale[n,g]) * sx[m] (+ bias[n])), columns first_column .. first_column + n
+//   x bf16 [m, k], rows x_stride apart; bias f32 [n] (of the first column on) or null
+//   y bf16 or f32 [m, n], rows y_stride apart
+struct LinearIntArgs {
+  const std::uint16_t* x;
+  std::int64_t x_stride;
+  const std::int32_t* order;  // [k]: column j of w multiplies x[order[j]]; or null
+  const std::byte* w;         // IntLayout, 16-byte aligned
+  IntFormat format;
+  bool symmetric;  // every zero point is 2^(bits - 1)
+  const float* bias;
+  void* y;
+  std::int64_t y_stride;
+  ElementType y_type;
+  std::int64_t m, first_column, n;  // first_column: a multiple of 64
+};
+
+}  // namespace mortise::cuda
