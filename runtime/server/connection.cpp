@@ -128,12 +128,12 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     if (error) co_return co_await refuse_unread(error, request.id);
     const Route* route = nullptr;
     std::optional<HttpAnswer> early = check_head(parser, request, route);
-    if (early && !parser.is_done()) {
-      // An answer before the body has come is the connection's last: what follows is no request.
-      co_await send_whole(parser.get(), request, std::move(*early), /*last=*/true);
-      co_return false;
+    if (early) {
+      // An answer before the body has come is the connection's last: what follows is no request. Nor is it sure to be
+      // one behind a head that is wrong.
+      const bool last = !parser.is_done() || early->status == 400;
+      co_return co_await send_whole(parser.get(), request, std::move(*early), last);
     }
-    if (early) co_return co_await send_whole(parser.get(), request, std::move(*early), false);
     if (!parser.is_done()) {
       if (boost::algorithm::iequals(view(parser.get()[http::field::expect]), "100-continue")) {
         const bool sent = co_await send_interim();

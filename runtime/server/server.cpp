@@ -79,18 +79,32 @@ std::string Server::url() const {
 void Server::run(const std::function<void(Clock::time_point)>& drain) {
   drain_ = drain;
   // Neither may end in silence: without the one nobody is served any more, without the other no signal ends the process.
-  const auto rethrow = [](const std::exception_ptr& error) {
-    if (error) std::rethrow_exception(error);
+  const auto end_with = [this](const std::exception_ptr& error) {
+    if (!error) return;
+    failure_ = error;
+    io_.stop();
   };
-  asio::co_spawn(control_, accept(), rethrow);
-  asio::co_spawn(control_, wait_for_signal(), rethrow);
+  asio::co_spawn(control_, accept(), end_with);
+  asio::co_spawn(control_, wait_for_signal(), end_with);
   std::vector<std::thread> threads;
-  for (std::size_t i = 1; i < num_threads(1); ++i) threads.emplace_back([this] { io_.run(); });
-  io_.run();
+  for (std::size_t i = 1; i < num_threads(1); ++i) threads.emplace_back([this] { run_io(); });
+  run_io();
   for (std::thread& thread : threads) thread.join();
   // Bodies that still wait to be read have no connection any more.
   workers_.stop();
   workers_.join();
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+// What a library throws on this thread, beside any connection's coroutine, ends at most that connection.
+void Server::run_io() {
+  while (!io_.stopped()) {
+    try {
+      io_.run();
+    } catch (const std::exception& error) {
+      spdlog::error("a connection has failed: {}", error.what());
+    }
+  }
 }
 
 asio::awaitable<void> Server::accept() {

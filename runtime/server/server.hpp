@@ -8,6 +8,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/strand.hpp>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <list>
 #include <memory>
@@ -39,6 +40,7 @@ class Server {
   void run(const std::function<void(std::chrono::steady_clock::time_point deadline)>& drain);
 
  private:
+  void run_io();
   boost::asio::awaitable<void> accept();
   void start(boost::asio::ip::tcp::socket socket);
   boost::asio::awaitable<void> wait_for_signal();
@@ -53,6 +55,7 @@ class Server {
   boost::asio::signal_set signals_;
   std::function<void(std::chrono::steady_clock::time_point)> drain_;
   std::thread drainer_;
+  std::exception_ptr failure_;  // of accept() or wait_for_signal(), for run()
   std::list<std::weak_ptr<Connection>> connections_;  // on control_
   std::atomic<std::size_t> num_connections_ = 0;
 };

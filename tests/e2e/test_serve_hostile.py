@@ -188,7 +188,7 @@ def test_tls(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, text", [
-    (["--host", "no.such.host.invalid"], "is no address of this machine"),
+    (["--host", "no.such.host.invalid"], "no address of this machine is found"),
     (["--tls-certificate", "/nowhere", "--tls-key", "/nowhere"], "no certificate chain"),
     (["--tls-certificate", "CERTIFICATE", "--tls-key", "/nowhere"], "no private key of"),
     (["--tls-certificate", "CERTIFICATE", "--tls-key", "OTHER_KEY"], "key values mismatch"),
