@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <optional>
 #include <string_view>
@@ -74,21 +73,6 @@ void listen(zmq::socket_t& socket, std::string& endpoint, const char* option) {
 }
 
 }  // namespace
-
-std::string endpoint_of_model(const std::string& endpoint, std::size_t index) {
-  if (index == 0 || endpoint.empty()) return endpoint;
-  if (!endpoint.starts_with("tcp://")) return fmt::format("{}.{}", endpoint, index);
-  const std::size_t begin = endpoint.rfind(':') + 1;
-  const char* const end = endpoint.data() + endpoint.size();
-  std::size_t port = 0;
-  const auto read = std::from_chars(endpoint.data() + begin, end, port);
-  if (read.ec != std::errc() || read.ptr != end || port == 0) return endpoint;  // "*": each gets a free one
-  if (port + index > 65535) {
-    fail("{}: model {} would publish its KV events at port {}, and the last is 65535; give a smaller port", endpoint,
-         index + 1, port + index);
-  }
-  return endpoint.substr(0, begin) + std::to_string(port + index);
-}
 
 struct KvEventPublisher::State {
   State(const KvEventOptions& given, std::size_t num_blocks, std::int32_t block_size)

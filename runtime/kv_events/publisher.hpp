@@ -24,10 +24,6 @@ struct KvEventOptions {
   std::size_t max_kept = 10'000;  // messages for replay, as many as vLLM keeps; within 64 MiB
 };
 
-// The endpoint of the model with this index where several share an option: the port rises by one for each, as vLLM's
-// does for each data parallel rank; other endpoints get a suffix. Throws an Error when the last port is above 65535.
-std::string endpoint_of_model(const std::string& endpoint, std::size_t index);
-
 class KvEventPublisher {
  public:
   // Listens; its thread publishes from now on. `num_blocks` and `block_size` are the engine's. Throws an Error: of an

@@ -1,4 +1,7 @@
 """KV events as vLLM publishes them: whoever follows them knows what the prefix cache holds."""
+import contextlib
+import socket
+
 import msgpack
 import zmq
 
@@ -19,10 +22,10 @@ class Follower:
         self.subscriber = context.socket(zmq.SUB)
         self.subscriber.setsockopt_string(zmq.SUBSCRIBE, self.topic)
         self.dealer = context.socket(zmq.DEALER)
-        for socket, endpoint in ((self.subscriber, where["endpoint"]), (self.dealer, where["replay"])):
-            socket.setsockopt(zmq.LINGER, 0)
-            socket.setsockopt(zmq.RCVTIMEO, 20000)
-            socket.connect(endpoint)
+        for reader, endpoint in ((self.subscriber, where["endpoint"]), (self.dealer, where["replay"])):
+            reader.setsockopt(zmq.LINGER, 0)
+            reader.setsockopt(zmq.RCVTIMEO, 20000)
+            reader.connect(endpoint)
 
     def close(self):
         self.subscriber.close()
@@ -145,6 +148,37 @@ def test_each_model_publishes_at_its_own_endpoint(script):
     with live_server(two, *ENDPOINTS) as server:
         first, second = (model["kv_events"] for model in server.get("/status")["models"])
         assert first["endpoint"] != second["endpoint"] and first["replay"] != second["replay"]
+
+
+def free_ports(offsets):
+    """A port P of 127.0.0.1 such that P + each offset is free as well."""
+    for port in range(20000, 60000, 97):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for offset in offsets:
+                stack.enter_context(socket.create_server(("127.0.0.1", port + offset)))
+            return port
+    raise RuntimeError("no free ports")
+
+
+def test_two_models_and_replay_start_at_neighbouring_ports(script):
+    one = 'pipeline { device = cpu {}, model = llama { path = "DEMO" }, attention = paged {}, scheduler = fcfs {} }'
+    two = script(f"return {{ first = {one}, second = {one} }}")
+    port = free_ports(range(4))
+    at = [f"tcp://127.0.0.1:{port + i}" for i in range(4)]
+    with live_server(two, "--kv-events", at[0], "--kv-events-replay", at[1]) as server:
+        models = [model["kv_events"] for model in server.get("/status")["models"]]
+        assert [(model["endpoint"], model["replay"]) for model in models] == [(at[0], at[1]), (at[2], at[3])]
+        for index in range(2):
+            follower = Follower(server, index)
+            assert follower.catch_up().next > 0
+            follower.close()
+
+
+def test_endpoints_that_coincide_are_an_error():
+    same = "tcp://127.0.0.1:5557"
+    process = run_mortise("serve", "--port", "0", "--kv-events", same, "--kv-events-replay", same)
+    assert process.returncode != 0
+    assert f"--kv-events {same} and --kv-events-replay {same}: with 1 model(s) both need {same}; give " in process.stderr
 
 
 def test_without_the_option_nothing_is_published():
