@@ -1,5 +1,5 @@
-// runtime/bench/http_load.hpp: streams from a server that speaks OpenAI's API, ours or another, over plain HTTP. Reads as
-// little of the answers as it can: it shares the processors with the server that it measures.
+// runtime/bench/http_load.hpp: streams from a server that speaks OpenAI's API, ours or another, over plain HTTP. Reads
+// as little of the answers as it can: it shares the processors with the server that it measures.
 #pragma once
 
 #include <string>
@@ -21,7 +21,9 @@ struct StreamTimes {
   double end_s = 0;        // every stream had its [DONE]
 };
 
-// Asks /v1/completions for all of them at once, as streams, and waits for their ends. Throws an Error when one fails.
+// Asks /v1/completions for all of them at once, as streams, and waits for their ends. Throws an Error when one
+// fails: an error event, an early end, or another number of tokens than asked for (the server must know `ignore_eos`
+// and `stream_options.include_usage`).
 StreamTimes run_streams(const HttpAddress& address, const std::string& model, const std::vector<Request>& requests);
 
 }  // namespace mortise::bench

@@ -13,6 +13,7 @@
 #include "cli/session.hpp"
 #include "error.hpp"
 #include "json/bounded_json.hpp"
+#include "kv_events/endpoints.hpp"
 #include "kv_events/publisher.hpp"
 #include "server/metrics.hpp"
 #include "server/routes.hpp"
@@ -59,8 +60,9 @@ class KvEventPublishers {
     if (options_.endpoint.empty()) return nullptr;
     const std::size_t index = list_.size();
     KvEventOptions own = options_;
-    own.endpoint = endpoint_of_model(options_.endpoint, index);
-    own.replay = endpoint_of_model(options_.replay, index);
+    const KvEndpoints endpoints = endpoints_of_model({options_.endpoint, options_.replay}, index);
+    own.endpoint = endpoints.publish;
+    own.replay = endpoints.replay;
     list_.emplace_back(own, static_cast<std::size_t>(limits.num_blocks), limits.block_size);
     spdlog::info("{}: KV events at {}", model, list_.back().at().endpoint);
     return &list_.back().observer();

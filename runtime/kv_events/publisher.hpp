@@ -6,6 +6,9 @@
 // Message 0 says AllBlocksCleared: a restarted server has an empty cache. Behind a new subscription comes a message to
 // all that clears and tells every block, once a second at most. Where the messages that are asked for are no longer
 // kept, the answer is one message with the latest seq that does the same: a reader always ends up with the truth.
+// Anybody may connect, so memory is bounded whatever readers do. Frames of more than 256 bytes end their connection, and so
+// do 30 s in which a reader takes nothing. PUB: publish_socket.hpp (64 MiB for all slow readers together). ROUTER:
+// replay_socket.hpp (one answer at a time per reader, 64 at a time in all, which share the payloads that are kept).
 #pragma once
 
 #include <cstddef>
@@ -23,10 +26,6 @@ struct KvEventOptions {
   std::string topic;
   std::size_t max_kept = 10'000;  // messages for replay, as many as vLLM keeps; within 64 MiB
 };
-
-// The endpoint of the model with this index where several share an option: the port rises by one for each, as vLLM's
-// does for each data parallel rank; other endpoints get a suffix. Throws an Error when the last port is above 65535.
-std::string endpoint_of_model(const std::string& endpoint, std::size_t index);
 
 class KvEventPublisher {
  public:

@@ -7,6 +7,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import time
 
 from conftest import MORTISE
 
@@ -81,6 +82,16 @@ def live_server(*args, env=None):
     finally:
         server.process.kill()
         server.process.communicate()
+
+
+def wait_until_idle(server):
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        model = server.get("/status")["models"][0]
+        if model["running"] + model["waiting"] == 0:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"still running: {model}")
 
 
 def events(text):

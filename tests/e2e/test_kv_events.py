@@ -1,4 +1,9 @@
 """KV events as vLLM publishes them: whoever follows them knows what the prefix cache holds."""
+import contextlib
+import pathlib
+import re
+import socket
+
 import msgpack
 import zmq
 
@@ -19,10 +24,10 @@ class Follower:
         self.subscriber = context.socket(zmq.SUB)
         self.subscriber.setsockopt_string(zmq.SUBSCRIBE, self.topic)
         self.dealer = context.socket(zmq.DEALER)
-        for socket, endpoint in ((self.subscriber, where["endpoint"]), (self.dealer, where["replay"])):
-            socket.setsockopt(zmq.LINGER, 0)
-            socket.setsockopt(zmq.RCVTIMEO, 20000)
-            socket.connect(endpoint)
+        for reader, endpoint in ((self.subscriber, where["endpoint"]), (self.dealer, where["replay"])):
+            reader.setsockopt(zmq.LINGER, 0)
+            reader.setsockopt(zmq.RCVTIMEO, 20000)
+            reader.connect(endpoint)
 
     def close(self):
         self.subscriber.close()
@@ -145,6 +150,104 @@ def test_each_model_publishes_at_its_own_endpoint(script):
     with live_server(two, *ENDPOINTS) as server:
         first, second = (model["kv_events"] for model in server.get("/status")["models"])
         assert first["endpoint"] != second["endpoint"] and first["replay"] != second["replay"]
+
+
+def resident_mib(server):
+    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{server.process.pid}/status").read_text())[1]) >> 10
+
+
+def ask_for_replays_and_read_nothing(endpoint, count=5000):
+    dealer = zmq.Context.instance().socket(zmq.DEALER)
+    dealer.setsockopt(zmq.LINGER, 0)
+    dealer.setsockopt(zmq.RCVHWM, 1)
+    dealer.setsockopt(zmq.SNDTIMEO, 20000)
+    dealer.connect(endpoint)
+    for _ in range(count):
+        dealer.send_multipart([b"", bytes(8)])
+    return dealer
+
+
+def send_a_large_frame(endpoint, size=1 << 33):
+    """The number of MiB that the socket took before it closed the connection; by hand, since no library sends such a frame."""
+    host, port = endpoint.removeprefix("tcp://").split(":")
+    ready = b"\x05READY\x0bSocket-Type" + (3).to_bytes(4, "big") + b"SUB"
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32))
+        connection.sendall(bytes([4, len(ready)]) + ready + b"\x02" + size.to_bytes(8, "big") + b"\x01")
+        for sent in range(500):
+            try:
+                connection.sendall(bytes(1 << 20))
+            except (ConnectionResetError, BrokenPipeError):
+                return sent
+    return 500
+
+
+def subscribe_to_strange_topics(endpoint, count=30_000):
+    xsub = zmq.Context.instance().socket(zmq.XSUB)
+    xsub.setsockopt(zmq.LINGER, 0)
+    xsub.setsockopt(zmq.SNDTIMEO, 20000)
+    xsub.connect(endpoint)
+    for i in range(count):
+        xsub.send(b"\1" + str(i).encode().ljust(200, b"x"))
+    return xsub
+
+
+def test_hostile_readers_neither_fill_memory_nor_end_events(pipeline):
+    with live_server(pipeline(memory="4MiB"), *ENDPOINTS) as server:
+        for i in range(30):
+            complete(server, story(i))
+        follower = Follower(server).catch_up()
+        where = server.get("/status")["models"][0]["kv_events"]
+        before = resident_mib(server)
+        hostile = ask_for_replays_and_read_nothing(where["replay"])
+        assert send_a_large_frame(where["endpoint"]) < 500
+        assert send_a_large_frame(where["replay"]) < 500
+        follower.catch_up()  # behind all that was sent so far
+        assert resident_mib(server) - before < 20
+        xsub = subscribe_to_strange_topics(where["endpoint"])
+        for i in range(30, 40):
+            complete(server, story(i))
+            follower.catch_up()
+        assert resident_mib(server) - before < 100
+        hostile.close()
+        xsub.close()
+        subscriber = Follower(server)
+        while subscriber.blocks != follower.catch_up().blocks:
+            _, seq, payload = subscriber.subscriber.recv_multipart()
+            subscriber.apply(int.from_bytes(seq, "big"), msgpack.unpackb(payload))
+        follower.close()
+        subscriber.close()
+
+
+def free_ports(offsets):
+    """A port P of 127.0.0.1 such that P + each offset is free as well."""
+    for port in range(20000, 60000, 97):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for offset in offsets:
+                stack.enter_context(socket.create_server(("127.0.0.1", port + offset)))
+            return port
+    raise RuntimeError("no free ports")
+
+
+def test_two_models_and_replay_start_at_neighbouring_ports(script):
+    one = 'pipeline { device = cpu {}, model = llama { path = "DEMO" }, attention = paged {}, scheduler = fcfs {} }'
+    two = script(f"return {{ first = {one}, second = {one} }}")
+    port = free_ports(range(4))
+    at = [f"tcp://127.0.0.1:{port + i}" for i in range(4)]
+    with live_server(two, "--kv-events", at[0], "--kv-events-replay", at[1]) as server:
+        models = [model["kv_events"] for model in server.get("/status")["models"]]
+        assert [(model["endpoint"], model["replay"]) for model in models] == [(at[0], at[1]), (at[2], at[3])]
+        for index in range(2):
+            follower = Follower(server, index)
+            assert follower.catch_up().next > 0
+            follower.close()
+
+
+def test_endpoints_that_coincide_are_an_error():
+    same = "tcp://127.0.0.1:5557"
+    process = run_mortise("serve", "--port", "0", "--kv-events", same, "--kv-events-replay", same)
+    assert process.returncode != 0
+    assert f"--kv-events {same} and --kv-events-replay {same}: with 1 model(s) both need {same}; give " in process.stderr
 
 
 def test_without_the_option_nothing_is_published():

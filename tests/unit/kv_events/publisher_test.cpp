@@ -172,19 +172,5 @@ TEST(KvEventPublisher, AnEndpointThatCannotBeListenedAtIsAnError) {
               HasSubstr("give an address of this machine and a port that is free, like tcp://127.0.0.1:5557"));
 }
 
-TEST(KvEventPublisher, EachModelHasAnEndpointOfItsOwn) {
-  EXPECT_EQ(endpoint_of_model("tcp://127.0.0.1:5557", 0), "tcp://127.0.0.1:5557");
-  EXPECT_EQ(endpoint_of_model("tcp://127.0.0.1:5557", 2), "tcp://127.0.0.1:5559");
-  EXPECT_EQ(endpoint_of_model("tcp://127.0.0.1:*", 2), "tcp://127.0.0.1:*");
-  EXPECT_EQ(endpoint_of_model("ipc:///run/mortise/kv", 1), "ipc:///run/mortise/kv.1");
-  EXPECT_EQ(endpoint_of_model("", 1), "");
-  try {
-    endpoint_of_model("tcp://127.0.0.1:65535", 1);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("model 2 would publish its KV events at port 65536"));
-  }
-}
-
 }  // namespace
 }  // namespace mortise

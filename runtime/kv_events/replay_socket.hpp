@@ -1,0 +1,51 @@
+// runtime/kv_events/replay_socket.hpp: the socket at which readers ask for messages that they missed, in bounded
+// memory. A reader gets one answer at a time, and at most `max_answers` readers do. Other requests are ignored until an
+// earlier answer has been sent or its reader has gone. Answers share their payloads with the replay buffer. Used by one
+// thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+#include <zmq.hpp>
+
+#include "kv_events/frames.hpp"
+#include "kv_events/replay_buffer.hpp"
+
+namespace mortise {
+
+class ReplaySocket {
+ public:
+  static constexpr std::size_t kMaxAnswers = 64;
+
+  struct Request {
+    std::string reader;  // ZeroMQ's name of the connection
+    std::uint64_t from = 0;
+  };
+
+  // Listens. Throws an Error: of the endpoint.
+  ReplaySocket(zmq::context_t& context, const std::string& endpoint, std::string topic,
+               std::size_t max_answers = kMaxAnswers);
+
+  const std::string& endpoint() const { return endpoint_; }  // with the port that was taken
+  void* handle() { return socket_.handle(); }                // for zmq::poll
+
+  // The next request. Returns nothing if there is none, or if it is ignored.
+  std::optional<Request> receive();
+  void answer(const Request& request, const std::vector<ReplayBuffer::Message>& messages);
+
+ private:
+  bool may_answer(const std::string& reader);
+
+  const std::string topic_;
+  const std::size_t max_answers_;
+  std::map<std::string, std::weak_ptr<const std::string>> waiting_;  // by reader: expires when its answer was sent
+  zmq::socket_t socket_;
+  std::string endpoint_;
+};
+
+}  // namespace mortise
