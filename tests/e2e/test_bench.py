@@ -285,8 +285,8 @@ def test_no_temporary_folder_is_left(tmp_path):
 
 
 @pytest.mark.parametrize("args, text", [
-    ((), "bench: which scenario? One of decode, prefill, batch, groups, score, startup, limits, speculation, attention, memory (see mortise --help)"),
-    (("decode", "a", "b"), "bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits, speculation, attention, memory) and at most one script, "
+    ((), "bench: which scenario? One of decode, prefill, batch, groups, score, startup, limits, speculation, attention, memory, prediction, serve (see mortise --help)"),
+    (("decode", "a", "b"), "bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits, speculation, attention, memory, prediction, serve) and at most one script, "
                            "got decode a b (see mortise --help)"),
     (("decode", "--shape", "7b"), "--shape 7b: no shape of that name; there are tiny, 68m, 160m, 1b, 8b"),
     (("decode", "--shape", "tiny", "--set", "threads=1"),
@@ -313,7 +313,7 @@ def test_mistakes_are_told(args, text):
 
 
 def test_two_scripts_are_one_too_many():
-    assert refusal("a.lua", "b.lua") == ("bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits, speculation, attention, memory) and "
+    assert refusal("a.lua", "b.lua") == ("bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits, speculation, attention, memory, prediction, serve) and "
                                          "at most one script, got a.lua b.lua (see mortise --help)")
 
 
