@@ -196,7 +196,10 @@ def main():
         elif args.what == "memory":
             samples = asyncio.run(memory(server, args.requests))
             print("KiB after each 2000 requests:", samples)
-            print(f"growth after the first 2000: {100 * (max(samples) / samples[0] - 1):.1f} %")
+            assert len(samples) >= 2, "--requests: give 4000 or more, which is two samples"
+            growth = 100 * (max(samples) / samples[0] - 1)
+            print(f"growth after the first 2000: {growth:.1f} %")
+            assert growth < 5, "the server's memory grows with the number of requests"
             got = {}
         elif args.what == "overload":
             statuses, got = asyncio.run(overload(server.port, args.requests))

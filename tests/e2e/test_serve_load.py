@@ -19,6 +19,13 @@ def test_more_than_may_wait_is_answered_or_429():
     serve_load.check({index: got[index] for index in list(got)[:8]})
 
 
+def test_memory_does_not_grow_with_the_number_of_requests(pipeline):
+    with live_server(pipeline(memory="4MiB"), env={"MORTISE_LOG": "warning"}) as server:  # nobody reads its log meanwhile
+        samples = asyncio.run(serve_load.memory(server, requests=1200, clients=16, every=100))
+    # Of about 64 MiB, 0.2 MiB is noise; 4 MiB more would be 7 KiB kept of each request.
+    assert max(samples[6:]) - max(samples[:6]) < 4 << 10, samples
+
+
 def test_streams_cut_at_random_bytes_go_on_at_another_server():
     with live_server() as one, live_server() as other:
         for with_tokens in (False, True):
