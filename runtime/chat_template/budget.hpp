@@ -17,6 +17,8 @@ struct Limits {
 // Lists in lists, in values that a template makes. A request's JSON is 100 deep at most.
 inline constexpr std::size_t kMaxValueDepth = 200;
 
+// Its errors have no code but kInvalid: at kTooLarge clients cut their history and try again, which helps no template
+// that runs forever.
 class Budget {
  public:
   explicit Budget(const Limits& limits) : limits_(limits) {}
@@ -25,7 +27,7 @@ class Budget {
 
   void step(std::size_t count = 1) {
     steps_ += count;
-    if (steps_ > limits_.max_steps) fail(ErrorCode::kTooLarge, "rendering takes more than {} steps", limits_.max_steps);
+    if (steps_ > limits_.max_steps) fail("rendering takes more than {} steps", limits_.max_steps);
   }
   // For work on so many bytes: some 32 of them take as long as another step.
   void read(std::size_t num_bytes) { step(1 + num_bytes / 32); }
@@ -33,7 +35,7 @@ class Budget {
   void take(std::size_t num_bytes) {
     read(num_bytes);
     if (num_bytes > limits_.max_bytes - bytes_) {
-      fail(ErrorCode::kTooLarge, "rendering takes more than {} bytes of memory", limits_.max_bytes);
+      fail("rendering takes more than {} bytes of memory", limits_.max_bytes);
     }
     bytes_ += num_bytes;
   }
@@ -41,8 +43,7 @@ class Budget {
 
   void enter() {
     if (depth_ >= limits_.max_depth) {
-      fail(ErrorCode::kTooLarge, "calls and expressions nest deeper than {} levels; does a macro call itself forever?",
-           limits_.max_depth);
+      fail("calls and expressions nest deeper than {} levels; does a macro call itself forever?", limits_.max_depth);
     }
     ++depth_;
   }

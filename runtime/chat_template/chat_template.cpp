@@ -24,8 +24,10 @@ std::tm local_time() {
   return time;
 }
 
-SegmentedText segments_of(const MarkedText& text) {
+SegmentedText segments_of(const MarkedText& text, Budget& budget) {
   SegmentedText segments;
+  const Counted room(&budget, text.runs().size() * sizeof(TextSegment) + text.size());
+  segments.reserve(text.runs().size());
   std::size_t begin = 0;
   for (const MarkedText::Run& run : text.runs()) {
     segments.push_back({text.bytes().substr(begin, run.end - begin), run.source == Source::kTemplate});
@@ -140,9 +142,9 @@ SegmentedText ChatTemplate::render(const ChatInput& input) const {
     }
     mark_end(messages.back()["content"]);
   }
+  Runtime runtime(options.limits, options.clock);
   MarkedText text;
   try {
-    Runtime runtime(options.limits, options.clock);
     Interpreter interpreter(compiled_->tree, runtime);
     const auto define = [&](const std::string& name, const Json& value, Source source) {
       interpreter.define(name, from_json(value, source, runtime));
@@ -157,7 +159,7 @@ SegmentedText ChatTemplate::render(const ChatInput& input) const {
   } catch (const Error& error) {
     fail(error.code(), "{} {}", options.name, error.what());
   }
-  return segments_of(input.continue_final_message ? cut_at_mark(text) : text);
+  return segments_of(input.continue_final_message ? cut_at_mark(text) : text, runtime.budget());
 }
 
 }  // namespace mortise

@@ -1,7 +1,9 @@
 // runtime/chat_template/chat_template.hpp: a checkpoint's chat template, which makes one text of messages.
 // It is written in Jinja; served is the part of it that such templates use, with the settings of transformers
-// (trim_blocks, lstrip_blocks, loop controls, raise_exception, strftime_now, tojson). What is not served is refused by
-// compile(), never rendered otherwise than Python's jinja2 would.
+// (trim_blocks, lstrip_blocks, loop controls, raise_exception, strftime_now, tojson). compile() refuses tags, filters,
+// tests, functions and syntax that are not served; render() refuses values that an operation does not take, integers of
+// more than 64 bits, and whatever goes beyond the limits. What is rendered is what Python's jinja2 renders, but for the
+// few differences that README.md lists.
 #pragma once
 
 #include <ctime>
@@ -51,7 +53,7 @@ class ChatTemplate {
   SegmentedText render(const ChatInput& input) const;
 
   // The messages with contents of the form that the template reads: a text, or a list of parts, {"type": "text",
-  // "text": ...}. Which forms it reads, compile() finds out by rendering a message in each.
+  // "text": ...}. compile() renders one message in each form to find out.
   nlohmann::ordered_json fitted(const nlohmann::ordered_json& messages) const;
 
  private:

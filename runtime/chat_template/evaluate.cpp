@@ -5,6 +5,23 @@ namespace mortise::jinja {
 
 using Kind = Expression::Kind;
 
+namespace {
+
+// Jinja's Markup escapes what it meets in each operation; here that is done for + alone.
+void refuse_markup(const Value& value) {
+  const String* text = value.object<String>();
+  if (text == nullptr || !text->is_markup) return;
+  fail("a text that came through 'safe' can be printed and joined with + and ~, no more; put 'safe' at the end");
+}
+
+void refuse_markup(const Value& value, const Arguments& arguments) {
+  refuse_markup(value);
+  for (const Value& argument : arguments.positional) refuse_markup(argument);
+  for (const auto& [name, argument] : arguments.named) refuse_markup(argument);
+}
+
+}  // namespace
+
 Value Interpreter::evaluate(const Expression& expression) {
   const Level level(runtime_.budget());
   runtime_.budget().step();
@@ -19,11 +36,13 @@ Value Interpreter::evaluate(const Expression& expression) {
       return runtime_.attribute(operand(0), expression.text);
     case Kind::kItem: {
       const Value value = operand(0);
+      refuse_markup(value);
       return runtime_.item(value, operand(1));
     }
     case Kind::kSlice: {
       const Value value = operand(0), begin = evaluate_or_none(expression.operands[1]);
       const Value end = evaluate_or_none(expression.operands[2]);
+      refuse_markup(value);
       return runtime_.slice(value, begin, end, evaluate_or_none(expression.operands[3]));
     }
     case Kind::kCall:
@@ -48,6 +67,10 @@ Value Interpreter::evaluate(const Expression& expression) {
     case Kind::kBinary: {
       const Value left = operand(0), right = operand(1);
       line_ = expression.line;
+      if (expression.operators[0] != Operator::kAdd) {
+        refuse_markup(left);
+        refuse_markup(right);
+      }
       return runtime_.binary(expression.operators[0], left, right);
     }
     case Kind::kConcat:
@@ -68,8 +91,8 @@ Value Interpreter::evaluate(const Expression& expression) {
 }
 
 Value Interpreter::variable(const Expression& expression) {
-  if (const Value* value = scope_->find(expression.name)) return *value;
-  return undefined(fmt::format("'{}' is undefined", expression.text));
+  if (const Value* value = scope_->find(expression.name, runtime_.budget())) return *value;
+  return runtime_.missing(fmt::format("'{}' is undefined", short_name(expression.text)));
 }
 
 std::vector<Value> Interpreter::all(const std::vector<ExpressionPointer>& expressions, std::size_t begin) {
@@ -93,7 +116,9 @@ Value Interpreter::call(const Expression& expression) {
     const Value function = method != nullptr ? Value() : runtime_.attribute(self, callee.text);
     Arguments arguments = arguments_of(expression);
     line_ = expression.line;
-    return method != nullptr ? method(runtime_, self, arguments) : runtime_.call(function, arguments);
+    if (method == nullptr) return runtime_.call(function, arguments);
+    refuse_markup(self, arguments);
+    return method(runtime_, self, arguments);
   }
   const Value function = evaluate(callee);
   Arguments arguments = arguments_of(expression);
@@ -107,6 +132,7 @@ Value Interpreter::filtered(const Expression& expression, const Value* block_tex
   const Value value = !of ? *block_text : block_text != nullptr ? filtered(*of, block_text) : evaluate(*of);
   Arguments arguments = arguments_of(expression);
   line_ = expression.line;
+  refuse_markup(value, arguments);
   return expression.filter(runtime_, value, arguments);
 }
 
@@ -114,6 +140,7 @@ bool Interpreter::tested(const Expression& expression) {
   const Value value = evaluate(*expression.operands[0]);
   Arguments arguments = arguments_of(expression);
   line_ = expression.line;
+  refuse_markup(value, arguments);
   return expression.test(runtime_, value, arguments);
 }
 
@@ -121,6 +148,8 @@ bool Interpreter::compared(const Expression& expression) {
   Value left = evaluate(*expression.operands[0]);
   for (std::size_t i = 0; i < expression.operators.size(); ++i) {
     Value right = evaluate(*expression.operands[i + 1]);
+    refuse_markup(left);
+    refuse_markup(right);
     if (!runtime_.compare(expression.operators[i], left, right)) return false;
     left = std::move(right);
   }
@@ -132,7 +161,7 @@ Value Interpreter::concatenated(const Expression& expression) {
   Growth growth(runtime_.budget());
   for (const auto& part : expression.operands) {
     text.append(runtime_.text_of(evaluate(*part)));
-    growth.reach(text.size());
+    growth.reach(text.memory());
   }
   return runtime_.make().text(std::move(text));
 }

@@ -211,7 +211,9 @@ ExpressionPointer ExpressionParser::primary() {
     }
     case Tokens::kFloat: {
       double number = 0;
-      std::from_chars(token.text.data(), token.text.data() + token.text.size(), number);
+      const auto [end, error] = std::from_chars(token.text.data(), token.text.data() + token.text.size(), number);
+      // Infinite or 0, as in Python.
+      if (error == std::errc::result_out_of_range) number = std::strtod(token.text.c_str(), nullptr);
       return tokens_.next(), constant(number);
     }
     default:

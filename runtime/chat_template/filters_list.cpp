@@ -123,7 +123,7 @@ Value unique(Runtime& runtime, const Value& value, Arguments& arguments) {
   std::size_t num_bytes = 0;
   for (const Value& item : runtime.items_of(value)) {
     std::string key = hash_key(key_of(runtime, item, of.find(1), of.truth(0, false)));
-    growth.reach(num_bytes += key.size());
+    growth.reach(num_bytes += key.size() + 64);
     if (seen.insert(std::move(key)).second) kept.push_back(item);
   }
   return runtime.make().generator(std::move(kept));

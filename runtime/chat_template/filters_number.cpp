@@ -32,7 +32,7 @@ std::optional<double> read_float(const MarkedText& text) {
 
 std::optional<std::int64_t> truncated(double value) {
   if (!std::isfinite(value)) return std::nullopt;
-  if (std::fabs(value) >= 0x1p63) fail("an integer becomes larger than 64 bits");
+  if (std::fabs(value) >= 0x1p63) fail_overflow();
   return static_cast<std::int64_t>(value);
 }
 
@@ -55,7 +55,7 @@ Value to_int(Runtime& runtime, const Value& value, Arguments& arguments) {
   std::int64_t whole = 0;
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), whole, static_cast<int>(base));
-  if (error == std::errc::result_out_of_range) fail("an integer becomes larger than 64 bits");
+  if (error == std::errc::result_out_of_range) fail_overflow();
   if (error == std::errc{} && end == digits.data() + digits.size()) return whole;
   const auto number = read_float(*text);
   const auto cut = number ? truncated(*number) : std::nullopt;
@@ -80,6 +80,18 @@ double rounded(double value, std::int64_t precision, const std::string& method) 
   return std::strtod(fmt::format("{:.{}f}", value, static_cast<int>(precision)).c_str(), nullptr);
 }
 
+// To a multiple of 10 to the power of `digits`, the even one of two that are as near.
+std::int64_t rounded(std::int64_t value, std::int64_t digits) {
+  __int128 unit = 1;
+  for (; digits > 0; --digits) unit *= 10;
+  const __int128 rest = ((value % unit) + unit) % unit;
+  const __int128 down = value - rest;
+  const bool up = 2 * rest > unit || (2 * rest == unit && (down / unit) % 2 != 0);
+  const __int128 result = up ? down + unit : down;
+  if (result > INT64_MAX || result < INT64_MIN) fail_overflow();
+  return static_cast<std::int64_t>(result);
+}
+
 Value round(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters of(arguments, "round", {"precision", "method"});
   runtime.budget().step();
@@ -87,7 +99,7 @@ Value round(Runtime& runtime, const Value& value, Arguments& arguments) {
   const std::int64_t precision = of.integer(0, 0);
   if (precision < -20 || precision > 20) fail("round: the precision {} is not from -20 to 20", precision);
   const std::string method = of.has(1) ? of.text(1).bytes() : "common";
-  if (method == "common" && precision >= 0 && value.integer()) return *value.integer();
+  if (method == "common" && value.integer()) return rounded(*value.integer(), -precision);
   return rounded(*value.number(), precision, method);
 }
 
@@ -95,7 +107,7 @@ Value absolute(Runtime&, const Value& value, Arguments&) {
   if (!value.is_number()) fail("abs takes a number, not a {}", value.type_name());
   const auto whole = value.integer();
   if (!whole) return std::fabs(*value.number());
-  if (*whole == INT64_MIN) fail("an integer becomes larger than 64 bits");
+  if (*whole == INT64_MIN) fail_overflow();
   return *whole < 0 ? -*whole : *whole;
 }
 

@@ -69,9 +69,12 @@ Value replaced(Runtime& runtime, const Value& value, Arguments& arguments) {
 
 // Spaces, or the text itself.
 MarkedText indentation(Runtime& runtime, const Value* width, std::int64_t otherwise) {
-  if (width != nullptr && width->text() != nullptr) return *width->text();
-  const std::int64_t count = width == nullptr ? otherwise : width->integer().value_or(-1);
   constexpr std::int64_t kMost = 1000;
+  if (width != nullptr && width->text() != nullptr) {
+    if (width->text()->size() > kMost) fail("an indent is a text of more than {} bytes", kMost);
+    return *width->text();
+  }
+  const std::int64_t count = width == nullptr ? otherwise : width->integer().value_or(-1);
   if (count > kMost || (width != nullptr && !width->integer())) {
     fail("an indent is a {}, or more than {}; expected a number of spaces or a text", width->type_name(), kMost);
   }
@@ -84,18 +87,20 @@ Value indent(Runtime& runtime, const Value& value, Arguments& arguments) {
   if (value.text() == nullptr) fail("indent takes a text, not a {}", value.type_name());
   const MarkedText space = indentation(runtime, of.find(0), 4);
   const bool blank = of.truth(2, false);
+  const Counted room(&runtime.budget(), value.text()->memory());  // of the copy
   MarkedText text = *value.text(), out;
+  runtime.budget().read(8 * text.size());
   text.append("\n", Source::kTemplate);
   Growth growth(runtime.budget());
   bool first = true;
-  for (const MarkedText& line : split_lines(text, false)) {
+  each_line(text, /*keep_ends=*/false, [&](std::size_t begin, std::size_t end) {
     if (!first) out.append("\n", Source::kTemplate);
-    const bool indents = first ? of.truth(1, false) : blank || !line.empty();
+    const bool indents = first ? of.truth(1, false) : blank || begin < end;
     if (indents) out.append(space);
-    out.append(line);
-    growth.reach(out.size());
+    out.append(text, begin, end);
+    growth.reach(out.memory());
     first = false;
-  }
+  });
   return runtime.make().text(std::move(out));
 }
 
@@ -117,14 +122,14 @@ Value tojson(Runtime& runtime, const Value& value, Arguments& arguments) {
   json.ensure_ascii = of.truth(0, false);
   json.sort_keys = of.truth(3, false);
   if (of.has(1) && !of.at(1).is_none()) {
-    json.indent = indentation(runtime, of.find(1), 0).bytes();
-    json.item_separator = ",";
+    json.indent = indentation(runtime, of.find(1), 0);
+    json.item_separator = {",", Source::kTemplate};
   }
   if (of.has(2) && !of.at(2).is_none()) {
     const std::vector<Value> both = runtime.items_of(of.at(2));
     if (both.size() != 2) fail("tojson: separators are not two texts");
-    json.item_separator = runtime.text_of(both[0]).bytes();
-    json.key_separator = runtime.text_of(both[1]).bytes();
+    json.item_separator = runtime.text_of(both[0]);
+    json.key_separator = runtime.text_of(both[1]);
   }
   return runtime.make().text(to_json(value, json, runtime.budget()));
 }

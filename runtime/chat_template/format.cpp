@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kMaxWidth = 1000;
 
 struct Specification {
-  std::string fill = " ";
+  MarkedText fill = {" ", Source::kTemplate};
   char align = '\0';  // '<', '>', '^', '=' between sign and digits; none: by the value
   char sign = '-';
   bool grouped = false, alternate = false;
@@ -44,14 +44,16 @@ bool is_align(char c) {
   return c == '<' || c == '>' || c == '^' || c == '=';
 }
 
-Specification read_specification(std::string_view text) {
+// Of "{:...}", the bytes [begin, end) of a format.
+Specification read_specification(const MarkedText& format, std::size_t begin, std::size_t end) {
   Specification of;
+  const std::string_view text = std::string_view(format.bytes()).substr(begin, end - begin);
   Reader reader(text);
   if (!text.empty()) {
     std::size_t after = 0;
     next_character(text, after);
     if (after < text.size() && is_align(text[after])) {
-      of.fill = text.substr(0, after);
+      of.fill = format.substr(begin, begin + after);
       of.align = text[after];
       reader.at_ = after + 1;
     } else if (is_align(text[0])) {
@@ -61,7 +63,7 @@ Specification read_specification(std::string_view text) {
   if (reader.peek() == '+' || reader.peek() == '-' || reader.peek() == ' ') of.sign = reader.take();
   of.alternate = reader.skip('#');
   if (reader.skip('0') && of.align == '\0') {
-    of.fill = "0";
+    of.fill = {"0", Source::kTemplate};
     of.align = '=';
   }
   of.width = reader.number().value_or(0);
@@ -122,7 +124,7 @@ void append_padded(const MarkedText& sign, const MarkedText& text, const Specifi
   const std::size_t missing = of.width > size ? of.width - size : 0;
   const std::size_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
   const auto fill = [&](std::size_t count) {
-    for (; count > 0; --count) out.append(of.fill, Source::kTemplate);
+    for (; count > 0; --count) out.append(of.fill);
   };
   if (align == '=') out.append(sign);
   fill(left);
@@ -192,9 +194,9 @@ MarkedText format_braces(const MarkedText& format, const Arguments& arguments, R
         fail("format() with '{{' or '!' in a field is not supported");
       }
       const Value value = field(inside.substr(0, colon), arguments, next, runtime);
-      const auto specification = read_specification(colon < inside.size() ? inside.substr(colon + 1) : "");
+      const Specification specification = read_specification(format, std::min(at + 1 + colon + 1, end), end);
       append_formatted(value, specification, runtime, out);
-      growth.reach(out.size());
+      growth.reach(out.memory());
       at = end + 1;
     } else if (c == '}') {
       fail("format() has a '}}' without its '{{'");
@@ -252,16 +254,16 @@ MarkedText format_percent(const MarkedText& format, const std::vector<Value>& va
     Value number = *value;
     if (of.type == 'i' || of.type == 'u') of.type = 'd';
     if (of.type == 'd' && number.is_number()) {
-      if (!(std::fabs(*number.number()) < 0x1p63)) fail("an integer becomes larger than 64 bits");
+      if (!(std::fabs(*number.number()) < 0x1p63)) fail_overflow();
       if (!number.integer()) number = static_cast<std::int64_t>(*number.number());
     }
     if (std::string_view("sdfFegxXo").find(of.type) == std::string_view::npos || of.type == '\0') {
       fail("a format with % has a type that is not supported");
     }
-    if (of.align == '=' && of.type != 's') of.fill = "0";
+    if (of.align == '=' && of.type != 's') of.fill = {"0", Source::kTemplate};
     if (of.align == '=' && of.type == 's') of.align = '>';
     append_formatted(number, of, runtime, out);
-    growth.reach(out.size());
+    growth.reach(out.memory());
   }
   if (next < values.size() && !by_name && named == nullptr) fail("a format with % has fewer fields than values");
   return out;

@@ -54,9 +54,12 @@ Value make_namespace(Runtime& runtime, Arguments& arguments) {
 Value joiner(Runtime& runtime, Arguments& arguments) {
   const Parameters of(arguments, "joiner", {"sep"});
   const Value separator = of.has(0) ? of.at(0) : runtime.make().text(", ");
-  return runtime.make().callable("joiner", [separator, used = false](Runtime& of, Arguments&) mutable {
-    return std::exchange(used, true) ? separator : of.make().text("");
-  });
+  return runtime.make().callable(
+      "joiner",
+      [separator, used = false](Runtime& of, Arguments&) mutable {
+        return std::exchange(used, true) ? separator : of.make().text("");
+      },
+      separator);
 }
 
 Value cycler(Runtime& runtime, Arguments& arguments) {
@@ -68,23 +71,29 @@ Value cycler(Runtime& runtime, Arguments& arguments) {
   Namespace& cycle = *space.object<Namespace>();
   cycle.set("current", current());
   // By address: the namespace outlives its own functions.
-  cycle.set("next", runtime.make().callable("next", [items, count, current, &cycle](Runtime&, Arguments&) {
-    Value value = current();
-    *count = (*count + 1) % items.object<Sequence>()->items.size();
-    cycle.set("current", current());
-    return value;
-  }));
-  cycle.set("reset", runtime.make().callable("reset", [count, current, &cycle](Runtime&, Arguments&) -> Value {
-    *count = 0;
-    cycle.set("current", current());
-    return None{};
-  }));
+  cycle.set("next", runtime.make().callable(
+                        "next",
+                        [items, count, current, &cycle](Runtime&, Arguments&) {
+                          Value value = current();
+                          *count = (*count + 1) % items.object<Sequence>()->items.size();
+                          cycle.set("current", current());
+                          return value;
+                        },
+                        items));
+  cycle.set("reset", runtime.make().callable(
+                         "reset",
+                         [count, current, &cycle](Runtime&, Arguments&) -> Value {
+                           *count = 0;
+                           cycle.set("current", current());
+                           return None{};
+                         },
+                         items));
   return space;
 }
 
 Value raise_exception(Runtime& runtime, Arguments& arguments) {
   const Parameters of(arguments, "raise_exception", {"message"});
-  fail("the template refuses these messages: {}", runtime.text_of(of.at(0)).bytes());
+  fail("the template refuses these messages: {}", quote(runtime.text_of(of.at(0)).bytes()));
 }
 
 Value strftime_now(Runtime& runtime, Arguments& arguments) {
@@ -95,7 +104,7 @@ Value strftime_now(Runtime& runtime, Arguments& arguments) {
   char text[4096];
   const std::tm now = runtime.now();
   const std::size_t size = strftime_l(text, sizeof text, format.c_str(), &now, kPlain);
-  return runtime.make().text(std::string_view(text, size));
+  return runtime.make().text(std::string_view(text, size), of.text(0).source());
 }
 
 using Function = Value (*)(Runtime&, Arguments&);

@@ -7,15 +7,17 @@ namespace mortise::jinja {
 
 constexpr std::size_t kKeptScopeBytes = 500;  // with a few variables
 
-Value* Scope::find(NameId name) {
+Value* Scope::find(NameId name, Budget& budget) {
   for (Scope* scope = this; scope != nullptr; scope = scope->around.get()) {
+    budget.step(scope->variables.size() / 16);
     const auto at = std::ranges::find(scope->variables, name, &std::pair<NameId, Value>::first);
     if (at != scope->variables.end()) return &at->second;
   }
   return nullptr;
 }
 
-void Scope::set(NameId name, Value value) {
+void Scope::set(NameId name, Value value, Budget& budget) {
+  budget.step(variables.size() / 16);
   const auto at = std::ranges::find(variables, name, &std::pair<NameId, Value>::first);
   if (at != variables.end()) {
     at->second = std::move(value);
@@ -40,7 +42,7 @@ class Interpreter::Inner {
 };
 
 Interpreter::Interpreter(const SyntaxTree& tree, Runtime& runtime)
-    : tree_(tree), runtime_(runtime), scope_(std::make_shared<Scope>(nullptr)), growth_(runtime.budget()) {
+    : tree_(tree), runtime_(runtime), scope_(std::make_shared<Scope>(nullptr)), text_growth_(runtime.budget()) {
   const auto id_of = [&](std::string_view name, NameId& id) {
     const auto at = std::ranges::find(tree.names, name);
     if (at != tree.names.end()) id = static_cast<NameId>(at - tree.names.begin());
@@ -50,7 +52,7 @@ Interpreter::Interpreter(const SyntaxTree& tree, Runtime& runtime)
   id_of("varargs", varargs_name_);
   id_of("kwargs", kwargs_name_);
   for (NameId id = 0; id < tree.names.size(); ++id) {
-    if (auto function = global_function(runtime, tree.names[id])) scope_->set(id, std::move(*function));
+    if (auto function = global_function(runtime, tree.names[id])) set(id, std::move(*function));
   }
 }
 
@@ -61,12 +63,14 @@ Interpreter::~Interpreter() {
 }
 
 void Interpreter::define(const std::string& name, Value value) {
+  runtime_.budget().step(1 + tree_.names.size() / 16);
   const auto at = std::ranges::find(tree_.names, name);
-  if (at != tree_.names.end()) scope_->set(static_cast<NameId>(at - tree_.names.begin()), std::move(value));
+  if (at != tree_.names.end()) set(static_cast<NameId>(at - tree_.names.begin()), std::move(value));
 }
 
 MarkedText Interpreter::run() {
   out_ = &text_;
+  growth_ = &text_growth_;
   try {
     run(tree_.body);
   } catch (const Error& error) {
@@ -90,7 +94,7 @@ Interpreter::Flow Interpreter::run(const Statement& statement) {
   switch (statement.kind) {
     case Kind::kData:
       out_->append(statement.data, Source::kTemplate);
-      growth_.reach(out_->size());
+      growth_->reach(out_->memory());
       break;
     case Kind::kOutput:
       print(evaluate(*statement.value));
@@ -108,7 +112,7 @@ Interpreter::Flow Interpreter::run(const Statement& statement) {
       break;
     }
     case Kind::kMacro:
-      scope_->set(statement.name, make_macro(statement.macro));
+      set(statement.name, make_macro(statement.macro));
       break;
     case Kind::kCallBlock:
       run_call_block(statement);
@@ -130,7 +134,7 @@ Interpreter::Flow Interpreter::run(const Statement& statement) {
 
 void Interpreter::print(const Value& value) {
   out_->append(runtime_.text_of(value));
-  growth_.reach(out_->size());
+  growth_->reach(out_->memory());
 }
 
 Interpreter::Flow Interpreter::run_if(const Statement& statement) {
@@ -161,24 +165,23 @@ std::vector<Value> Interpreter::loop_items(const Statement& statement) {
 }
 
 Interpreter::Flow Interpreter::run_for(const Statement& statement) {
-  const std::vector<Value> items = loop_items(statement);
-  const Counted room(&runtime_.budget(), items.size() * sizeof(Value));
-  if (items.empty()) {
+  const auto loop = std::make_shared<Loop>(&runtime_.budget(), loop_items(statement));
+  if (loop->items.empty()) {
     const Inner inner(*this);
     return run(statement.otherwise);
   }
-  const auto loop = std::make_shared<Loop>(&runtime_.budget(), items);
-  for (; loop->index < items.size(); ++loop->index) {
+  for (; loop->index < loop->items.size(); ++loop->index) {
     const Inner inner(*this);
-    if (loop_name_ != UINT32_MAX) scope_->set(loop_name_, loop);
-    assign(*statement.target, items[loop->index]);
+    if (loop_name_ != UINT32_MAX) set(loop_name_, loop);
+    assign(*statement.target, loop->items[loop->index]);
     if (run(statement.body) == Flow::kBreak) break;
   }
+  loop->index = std::min(loop->index, loop->items.size() - 1);
   return Flow::kOn;
 }
 
 void Interpreter::assign(const Expression& target, const Value& value) {
-  if (target.kind == Expression::Kind::kName) return scope_->set(target.name, value);
+  if (target.kind == Expression::Kind::kName) return set(target.name, value);
   if (target.kind == Expression::Kind::kAttribute) {
     const Value owner = variable(*target.operands[0]);
     Namespace* space = owner.object<Namespace>();
@@ -194,10 +197,13 @@ void Interpreter::assign(const Expression& target, const Value& value) {
 
 MarkedText Interpreter::captured(const Block& block) {
   MarkedText text;
+  Growth growth(runtime_.budget());
   MarkedText* const before = std::exchange(out_, &text);
+  Growth* const growth_before = std::exchange(growth_, &growth);
   const Inner inner(*this);
   run(block);
   out_ = before;  // an error ends the rendering
+  growth_ = growth_before;
   return text;
 }
 
@@ -233,33 +239,32 @@ void Interpreter::bind(const MacroDefinition& macro, Arguments& arguments) {
     const Parameter& parameter = macro.parameters[i];
     const auto named = std::ranges::find(arguments.named, parameter.text, &std::pair<std::string, Value>::first);
     if (i < given.size()) {
-      scope_->set(parameter.name, given[i]);
+      set(parameter.name, given[i]);
     } else if (named != arguments.named.end()) {
-      scope_->set(parameter.name, named->second);
+      set(parameter.name, named->second);
       arguments.named.erase(named);
     } else if (parameter.default_value) {
-      scope_->set(parameter.name, evaluate(*parameter.default_value));
+      set(parameter.name, evaluate(*parameter.default_value));
     } else {
-      scope_->set(parameter.name, undefined(fmt::format("the argument '{}' was not given", parameter.text)));
+      set(parameter.name, undefined(fmt::format("the argument '{}' was not given", parameter.text)));
     }
   }
   if (caller_name_ != UINT32_MAX && macro.uses_caller) {
     const auto caller = std::ranges::find(arguments.named, "caller", &std::pair<std::string, Value>::first);
-    scope_->set(caller_name_, caller == arguments.named.end() ? undefined("no caller defined") : caller->second);
+    set(caller_name_, caller == arguments.named.end() ? undefined("no caller defined") : caller->second);
     if (caller != arguments.named.end()) arguments.named.erase(caller);
   }
   if (macro.uses_varargs && given.size() > num_named) {
-    scope_->set(varargs_name_,
-                runtime_.make().tuple({given.begin() + static_cast<std::ptrdiff_t>(num_named), given.end()}));
+    set(varargs_name_, runtime_.make().tuple({given.begin() + static_cast<std::ptrdiff_t>(num_named), given.end()}));
   } else if (macro.uses_varargs) {
-    scope_->set(varargs_name_, runtime_.make().tuple({}));
+    set(varargs_name_, runtime_.make().tuple({}));
   }
   Dict::Entries rest;
   for (const auto& [name, value] : arguments.named) rest.emplace_back(runtime_.make().text(name), value);
   if (!rest.empty() && !macro.uses_kwargs) {
     fail("the macro '{}' has no argument named '{}'", macro.text, arguments.named.front().first);
   }
-  if (macro.uses_kwargs) scope_->set(kwargs_name_, runtime_.make().dict(std::move(rest)));
+  if (macro.uses_kwargs) set(kwargs_name_, runtime_.make().dict(std::move(rest)));
 }
 
 void Interpreter::run_call_block(const Statement& statement) {

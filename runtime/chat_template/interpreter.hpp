@@ -14,8 +14,9 @@ namespace mortise::jinja {
 // Variables that a block of the template sees: its own, and those around it.
 struct Scope {
   explicit Scope(std::shared_ptr<Scope> around) : around(std::move(around)) {}
-  Value* find(NameId name);
-  void set(NameId name, Value value);
+  // Both look at one variable after another, and pay for it.
+  Value* find(NameId name, Budget& budget);
+  void set(NameId name, Value value, Budget& budget);
 
   const std::shared_ptr<Scope> around;
   std::vector<std::pair<NameId, Value>> variables;
@@ -41,6 +42,7 @@ class Interpreter {
   Flow run_scope(const Statement& statement);
   void run_call_block(const Statement& statement);
   std::vector<Value> loop_items(const Statement& statement);
+  void set(NameId name, Value value) { scope_->set(name, std::move(value), runtime_.budget()); }
   void assign(const Expression& target, const Value& value);
   void print(const Value& value);
   // The text of a block, instead of printing it.
@@ -70,7 +72,8 @@ class Interpreter {
   std::vector<std::shared_ptr<Scope>> kept_;  // scopes of macros, which hold them by weak pointers
   MarkedText* out_ = nullptr;
   MarkedText text_;
-  Growth growth_;
+  Growth text_growth_;
+  Growth* growth_ = nullptr;  // of out_
   NameId loop_name_ = UINT32_MAX, caller_name_ = UINT32_MAX, varargs_name_ = UINT32_MAX, kwargs_name_ = UINT32_MAX;
   int line_ = 1;
 };

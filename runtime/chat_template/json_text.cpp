@@ -18,11 +18,18 @@ class JsonWriter {
   }
 
  private:
-  void put(std::string_view text) { out_.append(text, Source::kTemplate); }
+  void put(std::string_view text) {
+    growth_.reach(out_.memory() + text.size() + sizeof(MarkedText::Run));
+    out_.append(text, Source::kTemplate);
+  }
+  void put(const MarkedText& text) {
+    growth_.reach(out_.memory() + text.memory());
+    out_.append(text);
+  }
 
   // Between items and around them: a line each when there is an indent.
-  void line(std::string_view before) {
-    put(before);
+  void line(const MarkedText* before) {
+    if (before != nullptr) put(*before);
     if (!format_.indent) return;
     put("\n");
     for (std::size_t i = 0; i < level_; ++i) put(*format_.indent);
@@ -35,15 +42,15 @@ class JsonWriter {
       ++level_;
       bool first = true;
       for (const auto& item : range) {
-        line(first ? "" : format_.item_separator);
+        line(first ? nullptr : &format_.item_separator);
         first = false;
         write_one(item);
       }
       --level_;
-      line("");
+      line(nullptr);
     }
     put(std::string_view(&close, 1));
-    growth_.reach(out_.size());
+    growth_.reach(out_.memory());
   }
 
   void write(const Value& value) {
@@ -86,6 +93,8 @@ class JsonWriter {
 
   void write_text(const MarkedText& text) {
     budget_.read(4 * text.size());
+    // An escape has up to six bytes for one.
+    const Counted room(&budget_, 6 * text.size() + text.runs().size() * sizeof(MarkedText::Run));
     put("\"");
     std::size_t plain = 0;  // what needs no escape is copied in one piece
     for (std::size_t at = 0; at < text.size();) {

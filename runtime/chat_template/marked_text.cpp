@@ -13,6 +13,11 @@ Source MarkedText::source_at(std::size_t at) const {
   return runs_[run_at(at)].source;
 }
 
+Source MarkedText::source() const {
+  const bool has = std::ranges::find(runs_, Source::kCaller, &Run::source) != runs_.end();
+  return has ? Source::kCaller : Source::kTemplate;
+}
+
 void MarkedText::append(std::string_view text, Source source) {
   if (text.empty()) return;
   bytes_.append(text);

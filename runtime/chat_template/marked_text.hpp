@@ -29,10 +29,14 @@ class MarkedText {
   const std::string& bytes() const { return bytes_; }
   std::size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
+  // What it takes: many short runs take more than the bytes.
+  std::size_t memory() const { return bytes_.size() + runs_.size() * sizeof(Run); }
   // Neighbours differ in their source; none is empty.
   const std::vector<Run>& runs() const { return runs_; }
   // Of the byte at `at`. REQUIRES: at < size().
   Source source_at(std::size_t at) const;
+  // kCaller if any byte of it is.
+  Source source() const;
 
   void append(std::string_view text, Source source);
   void append(const MarkedText& text) { append(text, 0, text.size()); }

@@ -74,10 +74,6 @@ Method find_method(const Value& value, std::string_view name) {
   return name == "copy" && list->shape != Sequence::Shape::kList ? nullptr : find(kListMethods);
 }
 
-bool is_method(std::string_view name) {
-  return kDictMethods.contains(name) || kListMethods.contains(name) || find_text_method(name) != nullptr;
-}
-
 bool is_unsupported_method(std::string_view name) {
   return std::ranges::find(kUnsupported, name) != std::end(kUnsupported);
 }

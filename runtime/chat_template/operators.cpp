@@ -11,10 +11,6 @@ const char* sign_of(Operator op) {
   return kSigns[static_cast<std::size_t>(op)];
 }
 
-[[noreturn]] void fail_overflow() {
-  fail("an integer becomes larger than 64 bits");
-}
-
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
   if (b == -1 && a == INT64_MIN) fail_overflow();
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
@@ -60,6 +56,22 @@ Value whole(Operator op, std::int64_t a, std::int64_t b) {
   }
 }
 
+// As CPython does it: the quotient a / b may round up to the next whole number.
+double floor_divide(double a, double b) {
+  const double rest = std::fmod(a, b);
+  double quotient = (a - rest) / b;
+  if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
+  if (quotient == 0) return std::copysign(0.0, a / b);
+  const double whole = std::floor(quotient);
+  return quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
+double modulo(double a, double b) {
+  const double rest = std::fmod(a, b);
+  if (rest == 0) return std::copysign(0.0, b);
+  return (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 Value real(Operator op, double a, double b) {
   switch (op) {
     case Operator::kAdd:
@@ -69,11 +81,9 @@ Value real(Operator op, double a, double b) {
     case Operator::kMultiply:
       return a * b;
     case Operator::kFloorDivide:
-      return std::floor(a / b);
-    case Operator::kModulo: {
-      const double rest = std::fmod(a, b);
-      return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-    }
+      return floor_divide(a, b);
+    case Operator::kModulo:
+      return modulo(a, b);
     case Operator::kPower:
       return std::pow(a, b);
     default:
@@ -81,9 +91,14 @@ Value real(Operator op, double a, double b) {
   }
 }
 
+// Of one repetition: a text of one run stays one.
+std::size_t repeated_memory(const MarkedText& text) {
+  return text.runs().size() > 1 ? text.memory() : text.size();
+}
+
 Value repeated(Runtime& runtime, const Value& value, std::int64_t times) {
   const Sequence* list = value.object<Sequence>();
-  const std::size_t size = list != nullptr ? list->items.size() * sizeof(Value) : value.text()->size();
+  const std::size_t size = list != nullptr ? list->items.size() * sizeof(Value) : repeated_memory(*value.text());
   // Paid for before it is made.
   const Counted room(
       &runtime.budget(),
@@ -93,8 +108,11 @@ Value repeated(Runtime& runtime, const Value& value, std::int64_t times) {
     for (; times > 0 && size > 0; --times) items.insert(items.end(), list->items.begin(), list->items.end());
     return runtime.make().sequence(list->shape, std::move(items));
   }
-  MarkedText text;
-  for (; times > 0 && size > 0; --times) text.append(*value.text());
+  if (times <= 0 || size == 0) return runtime.make().text("");
+  MarkedText text = *value.text();
+  std::int64_t done = 1;
+  for (; done <= times / 2; done *= 2) text.append(text);  // 200 million appends of one byte take seconds
+  text.append(text, 0, static_cast<std::size_t>(times - done) * value.text()->size());
   return runtime.make().text(std::move(text));
 }
 
@@ -130,6 +148,10 @@ bool is_repeatable(const Value& value) {
 }
 
 }  // namespace
+
+void fail_overflow() {
+  fail("an integer becomes larger than 64 bits");
+}
 
 Value Runtime::binary(Operator op, const Value& a, const Value& b) {
   budget_.step();

@@ -92,14 +92,16 @@ class Parser {
     } else if (word == "filter") {
       statement = make(Kind::kFilterBlock);
       statement->value = expressions_.block_filter();
-      statement->body = body({"endfilter"});
+      statement->body = caught_body("endfilter");
     } else if (word == "with") {
       statement = with_tag();
     } else if (word == "generation") {  // transformers': marks what an assistant said; the text is the same
       statement = make(Kind::kScope);
       statement->body = body({"endgeneration"});
     } else if (word == "break" || word == "continue") {
-      if (num_loops_ == 0) tokens_.refuse(fmt::format("the tag '{}' stands outside of a loop", word));
+      if (num_loops_ == 0)
+        tokens_.refuse(
+            fmt::format("the tag '{}' stands outside of a loop, or in a block whose text is caught within one", word));
       statement = make(word == "break" ? Kind::kBreak : Kind::kContinue);
     } else {
       fail("line {}: the tag {} is not supported", line, quote(word));
@@ -145,7 +147,7 @@ class Parser {
     }
     statement->kind = Kind::kSetBlock;
     if (tokens_.skip_sign("|")) statement->value = expressions_.block_filter();
-    statement->body = body({"endset"});
+    statement->body = caught_body("endset");
     return statement;
   }
 
@@ -161,8 +163,8 @@ class Parser {
     return statement;
   }
 
-  // A macro's body is no part of the loops around it.
-  Block macro_body(std::string_view end) {
+  // A body whose text is caught, of a macro for example, is no part of the loops around it.
+  Block caught_body(std::string_view end) {
     const std::size_t num_loops = std::exchange(num_loops_, 0);
     Block list = body({end});
     num_loops_ = num_loops;
@@ -174,7 +176,7 @@ class Parser {
     statement->macro.text = tokens_.expect_name();
     statement->name = tokens_.name_id(statement->macro.text);
     statement->macro.parameters = expressions_.parameters();
-    statement->macro.body = macro_body("endmacro");
+    statement->macro.body = caught_body("endmacro");
     return statement;
   }
 
@@ -183,7 +185,7 @@ class Parser {
     statement->macro.text = "caller";
     if (tokens_.is_sign("(")) statement->macro.parameters = expressions_.parameters();
     statement->value = expressions_.postfix_call();
-    statement->macro.body = macro_body("endcall");
+    statement->macro.body = caught_body("endcall");
     return statement;
   }
 

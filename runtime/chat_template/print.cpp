@@ -83,7 +83,7 @@ class Printer {
     } else {
       out_.append(to_text(value, budget_));
     }
-    growth_.reach(out_.size());  // one list in many places grows as no other text does
+    growth_.reach(out_.memory());  // one list in many places grows as no other text does
   }
 
  private:

@@ -13,6 +13,12 @@
 
 namespace mortise::jinja {
 
+// Throws: integers have 64 bits.
+[[noreturn]] void fail_overflow();
+
+// For an error: a name that a template or a caller chose, without what plays with a terminal, and cut.
+std::string short_name(std::string_view name);
+
 class Runtime {
  public:
   Runtime(const Limits& limits, std::function<std::tm()> clock) : budget_(limits), clock_(std::move(clock)) {}
@@ -39,6 +45,11 @@ class Runtime {
     return text;
   }
 
+  // An undefined value. Pays for its text, which the budget does not count.
+  Value missing(std::string why) {
+    budget_.step(8);
+    return undefined(std::move(why));
+  }
   // A namespace that ends with the rendering, so that cycles of them do too.
   Value new_namespace(const Arguments& arguments);
   void clear_namespaces();
@@ -81,8 +92,8 @@ std::optional<Value> global_function(Runtime& runtime, std::string_view name);
 // Python's json.dumps with transformers' settings.
 struct JsonFormat {
   bool ensure_ascii = false, sort_keys = false;
-  std::optional<std::string> indent;  // of one level; none: all on one line
-  std::string item_separator = ", ", key_separator = ": ";
+  std::optional<MarkedText> indent;  // of one level; none: all on one line
+  MarkedText item_separator = {", ", Source::kTemplate}, key_separator = {": ", Source::kTemplate};
 };
 MarkedText to_json(const Value& value, const JsonFormat& format, Budget& budget);
 
@@ -95,7 +106,8 @@ MarkedText format_percent(const MarkedText& format, const std::vector<Value>& va
 MarkedText strip(const MarkedText& text, const MarkedText* characters, bool left, bool right);
 MarkedText replace(const MarkedText& text, const MarkedText& from, const MarkedText& to, std::int64_t count,
                    Runtime& runtime);
-std::vector<MarkedText> split_lines(const MarkedText& text, bool keep_ends);
+// Calls `visit` with the [begin, end) of each line, with or without what ends it. The last line may be unended.
+void each_line(const MarkedText& text, bool keep_ends, const std::function<void(std::size_t, std::size_t)>& visit);
 MarkedText join(const std::vector<Value>& items, const MarkedText& separator, Runtime& runtime);
 // Characters, one text each.
 std::vector<Value> characters_of(const MarkedText& text, Runtime& runtime);

@@ -143,8 +143,7 @@ void check_names(SyntaxTree& tree);
 Filter find_filter(std::string_view name);
 Test find_test(std::string_view name);
 bool is_global_function(std::string_view name);
-// Whether a value has a method of this name that is supported; and whether Python has one that is not.
-bool is_method(std::string_view name);
+// Whether Python has a method of this name that is not supported.
 bool is_unsupported_method(std::string_view name);
 
 }  // namespace mortise::jinja

@@ -70,14 +70,15 @@ bool parity(Runtime& runtime, const Value& value, Arguments&) {
   return equal(rest, Value(std::int64_t{odd}), runtime.budget());
 }
 
-bool same_as(Runtime&, const Value& value, Arguments& arguments) {
+bool same_as(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Value& other = Parameters(arguments, "sameas", {"other"}).at(0);
-  return value.is_same(other) || (value.text() && other.text() && value.text()->bytes() == other.text()->bytes());
+  return value.is_same(other) || (value.text() && other.text() && equal(value, other, runtime.budget()));
 }
 
 template <Case wanted>
 bool has_case(Runtime& runtime, const Value& value, Arguments&) {
   const MarkedText text = runtime.text_of(value);
+  runtime.budget().read(16 * text.size());
   bool any = false;
   for (std::size_t at = 0; at < text.size();) any |= is_cased(next_character(text.bytes(), at));
   return any && with_case(text, wanted).bytes() == text.bytes();

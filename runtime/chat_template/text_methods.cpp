@@ -114,9 +114,9 @@ Value splitlines(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters of(arguments, "splitlines", {"keepends"});
   std::vector<Value> lines;
   runtime.budget().read(8 * text(self).size());
-  for (MarkedText& line : split_lines(text(self), of.truth(0, false))) {
-    lines.push_back(runtime.make().text(std::move(line)));
-  }
+  each_line(text(self), of.truth(0, false), [&](std::size_t begin, std::size_t end) {
+    lines.push_back(runtime.make().text(text(self).substr(begin, end)));
+  });
   return runtime.make().list(std::move(lines));
 }
 
@@ -138,6 +138,7 @@ template <bool start>
 Value without_affix(Runtime& runtime, const Value& self, Arguments& arguments) {
   const MarkedText& affix = Parameters(arguments, "removeprefix", {"affix"}).text(0);
   const std::string& bytes = text(self).bytes();
+  runtime.budget().read(affix.size());
   const bool fits = start ? bytes.starts_with(affix.bytes()) : bytes.ends_with(affix.bytes());
   if (!fits) return self;
   return runtime.make().text(start ? text(self).substr(affix.size(), bytes.size())
@@ -208,8 +209,10 @@ Value padded(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters of(arguments, "ljust, rjust or zfill", {"width", "fillchar"});
   const auto size = static_cast<std::int64_t>(count_characters(text(self).bytes()));
   of.at(0);
-  const std::int64_t missing = of.integer(0, 0) - size;
-  if (missing <= 0) return self;
+  const std::int64_t width = of.integer(0, 0);
+  runtime.budget().read(text(self).size());
+  if (width <= size) return self;  // a difference of the two may have more than 64 bits
+  const std::int64_t missing = width - size;
   const Counted room(&runtime.budget(), static_cast<std::size_t>(missing));
   const MarkedText space(" ", Source::kTemplate), zero("0", Source::kTemplate);
   const MarkedText& fill = zeros ? zero : of.has(1) ? of.text(1) : space;

@@ -51,7 +51,7 @@ MarkedText replace(const MarkedText& text, const MarkedText& from, const MarkedT
   const auto put = [&](std::size_t begin, std::size_t end) {
     out.append(text, done, begin);
     out.append(to);
-    growth.reach(out.size());
+    growth.reach(out.memory());
     done = end;
   };
   if (from.empty()) {  // before each character, and at the end
@@ -72,8 +72,7 @@ MarkedText replace(const MarkedText& text, const MarkedText& from, const MarkedT
   return out;
 }
 
-std::vector<MarkedText> split_lines(const MarkedText& text, bool keep_ends) {
-  std::vector<MarkedText> lines;
+void each_line(const MarkedText& text, bool keep_ends, const std::function<void(std::size_t, std::size_t)>& visit) {
   const std::string& bytes = text.bytes();
   std::size_t begin = 0;
   for (std::size_t at = 0; at < bytes.size();) {
@@ -83,11 +82,10 @@ std::vector<MarkedText> split_lines(const MarkedText& text, bool keep_ends) {
                       character == 0x85 || character == 0x2028 || character == 0x2029;
     if (!ends) continue;
     if (character == '\r' && at < bytes.size() && bytes[at] == '\n') ++at;
-    lines.push_back(text.substr(begin, keep_ends ? at : end));
+    visit(begin, keep_ends ? at : end);
     begin = at;
   }
-  if (begin < bytes.size()) lines.push_back(text.substr(begin, bytes.size()));
-  return lines;
+  if (begin < bytes.size()) visit(begin, bytes.size());
 }
 
 MarkedText join(const std::vector<Value>& items, const MarkedText& separator, Runtime& runtime) {
@@ -96,7 +94,7 @@ MarkedText join(const std::vector<Value>& items, const MarkedText& separator, Ru
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (i > 0) out.append(separator);
     out.append(runtime.text_of(items[i]));
-    growth.reach(out.size());
+    growth.reach(out.memory());
   }
   return out;
 }

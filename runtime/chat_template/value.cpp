@@ -6,14 +6,18 @@
 namespace mortise::jinja {
 namespace {
 
+std::size_t one_more(std::size_t depth) {
+  if (depth >= kMaxValueDepth) {
+    fail("lists and dicts nest deeper than {} levels", kMaxValueDepth);
+  }
+  return depth + 1;
+}
+
 template <typename Range, typename Depth>
 std::size_t depth_of(const Range& range, Depth depth) {
   std::size_t most = 0;
   for (const auto& item : range) most = std::max(most, depth(item));
-  if (most >= kMaxValueDepth) {
-    fail(ErrorCode::kTooLarge, "lists and dicts nest deeper than {} levels", kMaxValueDepth);
-  }
-  return most + 1;
+  return one_more(most);
 }
 
 constexpr std::size_t kPlaceBytes = 64;  // a node of a dict's `places`
@@ -23,7 +27,7 @@ std::size_t key_bytes(const Value& key) {
   if (const MarkedText* text = key.text()) return text->size();
   std::size_t sum = 0;
   if (const Sequence* tuple = key.object<Sequence>()) {
-    for (const Value& item : tuple->items) sum += kPlaceBytes + key_bytes(item);
+    for (const Value& item : tuple->items) sum += kPlaceBytes + (item.text() == nullptr ? 0 : item.text()->size());
   }
   return sum;
 }
@@ -99,8 +103,19 @@ const char* Value::type_name() const {
 std::size_t Value::depth() const {
   if (const Sequence* value = object<Sequence>()) return value->depth;
   if (const Dict* value = object<Dict>()) return value->depth;
+  if (const Callable* value = object<Callable>()) return value->depth;
+  if (const Loop* value = object<Loop>()) return value->depth;
   return 0;
 }
+
+std::size_t depth_around(const Value& value) {
+  return one_more(value.depth());
+}
+
+Loop::Loop(Budget* budget, std::vector<Value> of)
+    : Counted(budget, sizeof(Loop) + of.size() * sizeof(Value)),
+      items(std::move(of)),
+      depth(depth_of(items, [](const Value& item) { return item.depth(); })) {}
 
 Sequence::Sequence(Budget* budget, Shape shape, std::vector<Value> items, std::string_view name)
     : Counted(budget, sizeof(Sequence) + items.size() * sizeof(Value)),
@@ -122,11 +137,13 @@ Dict::Dict(Budget* budget, Entries of) : Counted(budget, sizeof(Dict) + table_by
 }
 
 const Value* Dict::find(const Value& key) const {
+  read(key_bytes(key));
   const auto place = places.find(hash_key(key));
   return place == places.end() ? nullptr : &entries[place->second].second;
 }
 
 const Value* Dict::find(std::string_view key) const {
+  read(key.size());
   std::string hashed = "s";
   hashed += key;
   const auto place = places.find(hashed);
@@ -134,6 +151,7 @@ const Value* Dict::find(std::string_view key) const {
 }
 
 Value* Namespace::find(std::string_view name) {
+  read(2 * attributes.size());
   const auto at = std::ranges::find(attributes, name, &std::pair<std::string, Value>::first);
   return at == attributes.end() ? nullptr : &at->second;
 }
@@ -142,6 +160,7 @@ void Namespace::set(std::string_view name, Value value) {
   if (Value* there = find(name)) {
     *there = std::move(value);
   } else {
+    grow(sizeof attributes[0] + name.size());
     attributes.emplace_back(name, std::move(value));
   }
 }
@@ -162,6 +181,8 @@ std::string hash_key(const Value& key) {
   }
   std::string text = "(";
   for (const Value& item : tuple->items) {
+    // One tuple may be in many places of another.
+    if (item.object<Sequence>() != nullptr) fail("a tuple with a {} cannot be the key of a dict", item.type_name());
     const std::string part = hash_key(item);
     text += std::to_string(part.size()) + ":" + part;
   }

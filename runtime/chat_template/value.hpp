@@ -40,6 +40,15 @@ class Counted {
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
 
+ protected:
+  void grow(std::size_t num_bytes) {
+    if (budget_ != nullptr) budget_->take(num_bytes);
+    num_bytes_ += num_bytes;
+  }
+  void read(std::size_t num_bytes) const {
+    if (budget_ != nullptr) budget_->read(num_bytes);
+  }
+
  private:
   Budget* budget_;
   std::size_t num_bytes_;
@@ -47,9 +56,7 @@ class Counted {
 
 struct String : Counted {
   String(Budget* budget, MarkedText of, bool is_markup = false)
-      : Counted(budget, sizeof(MarkedText) + of.size() + of.runs().size() * sizeof(MarkedText::Run)),
-        text(std::move(of)),
-        is_markup(is_markup) {}
+      : Counted(budget, sizeof(MarkedText) + of.memory()), text(std::move(of)), is_markup(is_markup) {}
   const MarkedText text;
   const bool is_markup;  // came through `safe`: what is added to it is escaped for HTML, in Jinja too
 };
@@ -98,7 +105,8 @@ class Value {
   bool is_same(const Value& other) const;
   // Python's name of the type, for errors.
   const char* type_name() const;
-  // Levels of lists and dicts in it.
+  // Levels of lists, dicts, functions and loops in it: so deep goes the end of the value. Namespaces end it, since they
+  // are emptied before they end (Runtime::clear_namespaces).
   std::size_t depth() const;
 
  private:
@@ -137,10 +145,14 @@ struct Dict : Counted {
 
 struct Namespace : Counted {
   explicit Namespace(Budget* budget) : Counted(budget, sizeof(Namespace)) {}
+  // Both look at one attribute after another, and pay for it.
   Value* find(std::string_view name);
   void set(std::string_view name, Value value);
   std::vector<std::pair<std::string, Value>> attributes;
 };
+
+// The depth of what holds `value`. Throws an Error when it is more than kMaxValueDepth.
+std::size_t depth_around(const Value& value);
 
 struct Arguments {
   std::vector<Value> positional;
@@ -149,18 +161,24 @@ struct Arguments {
 
 struct Callable : Counted {
   using Function = std::function<Value(Runtime&, Arguments&)>;
-  Callable(Budget* budget, std::string name, Function function)
-      : Counted(budget, sizeof(Callable)), name(std::move(name)), function(std::move(function)) {}
+  // `holds`: the value that the function remembers, if it remembers one.
+  Callable(Budget* budget, std::string name, Function function, const Value& holds)
+      : Counted(budget, sizeof(Callable) + 64),
+        name(std::move(name)),
+        function(std::move(function)),
+        depth(depth_around(holds)) {}
   const std::string name;
   const Function function;
+  const std::size_t depth;
 };
 
-// What `loop` is in a for loop.
+// What `loop` is in a for loop. A namespace may keep it for longer than the loop runs.
 struct Loop : Counted {
-  Loop(Budget* budget, const std::vector<Value>& items) : Counted(budget, sizeof(Loop)), items(items) {}
-  const std::vector<Value>& items;  // of the loop that runs
+  Loop(Budget* budget, std::vector<Value> items);
+  const std::vector<Value> items;
+  const std::size_t depth;
   std::size_t index = 0;
-  std::vector<Value> last_changed;  // of loop.changed()
+  std::vector<Value> last_changed;  // of loop.changed(): texts and numbers
 };
 
 // Makes values that `budget` pays for; null: nobody.
@@ -181,8 +199,8 @@ class Maker {
     return sequence(Sequence::Shape::kGenerator, std::move(items), "generator");
   }
   Value dict(Dict::Entries entries) const { return std::make_shared<Dict>(budget_, std::move(entries)); }
-  Value callable(std::string name, Callable::Function function) const {
-    return std::make_shared<Callable>(budget_, std::move(name), std::move(function));
+  Value callable(std::string name, Callable::Function function, const Value& holds = {}) const {
+    return std::make_shared<Callable>(budget_, std::move(name), std::move(function), holds);
   }
   Budget* budget() const { return budget_; }
 
@@ -192,7 +210,8 @@ class Maker {
 
 Value undefined(std::string why);
 
-// Equal keys of a dict have equal texts. Throws an Error when the value cannot be a key.
+// Equal keys of a dict have equal texts. Throws an Error when the value cannot be a key: a list, or a tuple of more
+// than texts and numbers.
 std::string hash_key(const Value& key);
 
 // Python's == and <. Comparing pays `budget`. `less` throws an Error when the two have no order.

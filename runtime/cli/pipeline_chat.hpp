@@ -15,7 +15,8 @@ namespace mortise {
 
 class PipelineChat {
  public:
-  // The script's function: messages, whose contents are texts, to the text of the chat.
+  // The script's function: messages, whose contents are texts, to the text of the chat. It sees CallerMarks, unless the
+  // pipeline takes special tokens in contents.
   using Script = std::function<std::string(const nlohmann::json& messages)>;
 
   // `tokenizer` outlives it. No `script`: the checkpoint's template; one that is not supported is logged, and each

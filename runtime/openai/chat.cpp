@@ -69,9 +69,14 @@ class ChatChunks : public ChunkWriter {
 
 }  // namespace
 
+// The engine says how long a chat is that it cannot run, and /tokenize counts such ones too; beyond this many times the
+// model's length a chat is not tokenized to its end.
+constexpr std::size_t kMaxModelLengths = 16;
+
 std::vector<std::int32_t> Service::chat_prompt(const ChatInput& input) const {
   if (!info_.chat_template) fail("this pipeline has no chat template");
-  return chat_tokens(info_.chat_template(input), tokenizer_);
+  const std::size_t most = kMaxModelLengths * static_cast<std::size_t>(info_.max_model_len);
+  return chat_tokens(info_.chat_template(input), tokenizer_, most);
 }
 
 Work Service::read_chat(const Body& body) const {

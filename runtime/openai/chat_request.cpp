@@ -1,9 +1,10 @@
 #include "openai/chat_request.hpp"
 
+#include <optional>
 #include <utility>
 
 #include "error.hpp"
-#include "json/bounded_json.hpp"
+#include "json/ordered_json.hpp"
 
 namespace mortise {
 namespace {
@@ -31,10 +32,9 @@ void parse_arguments(Ordered& message) {
     if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
     Ordered& arguments = call["function"]["arguments"];
     if (arguments.is_null()) arguments = Ordered::object();
-    if (!arguments.is_string() || too_deep_at(arguments.get_ref<const std::string&>())) continue;
-    const auto text = arguments.get<std::string>();
-    Ordered parsed = Ordered::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_object()) arguments = std::move(parsed);
+    if (!arguments.is_string()) continue;
+    std::optional<Ordered> parsed = find_ordered_json(arguments.get_ref<const std::string&>());
+    if (parsed && parsed->is_object()) arguments = std::move(*parsed);
   }
 }
 
@@ -57,8 +57,11 @@ Ordered read_messages(const nlohmann::json& json) {
     check_role(fields.string("role"));
     check_content(fields);
     Ordered message = {{"role", *fields.string("role")}, {"content", ""}};
+    auto& entries = message.get_ref<Ordered::object_t&>();
     for (const auto& [name, value] : from.items()) {
-      if (!value.is_null()) message[name] = value;
+      // `entries[name]` would look at all entries before. The names of `from` differ.
+      if (name == "content" && !value.is_null()) entries["content"] = value;
+      if (name != "role" && name != "content" && !value.is_null()) entries.push_back({name, value});
     }
     parse_arguments(message);
     name_thought(message);
@@ -90,10 +93,15 @@ ChatInput read_chat_input(const Body& body) {
   return input;
 }
 
-std::vector<std::int32_t> chat_tokens(const ChatPrompt& prompt, const Tokenizer& tokenizer) {
-  std::vector<std::int32_t> ids = tokenizer.encode(prompt.text, prompt.add_special_tokens);
+std::vector<std::int32_t> chat_tokens(const ChatPrompt& prompt, const Tokenizer& tokenizer, std::size_t most) {
+  // One more than `most`, since the first may go.
+  std::vector<std::int32_t> ids = tokenizer.encode(prompt.text, prompt.add_special_tokens, most + 1);
   const bool twice = ids.size() > 1 && ids[0] == ids[1] && tokenizer.is_special(ids[0]);
   if (prompt.add_special_tokens && twice) ids.erase(ids.begin());
+  if (ids.size() > most) {
+    fail(ErrorCode::kTooLarge, "messages: the chat has more than {} tokens, many times the model's length; shorten it",
+         most);
+  }
   return ids;
 }
 

@@ -15,7 +15,9 @@ namespace mortise {
 ChatInput read_chat_input(const Body& body);
 
 // The tokens of a chat: of a prompt that gets what the tokenizer puts around one, but a template that writes the first
-// special token itself does not get it twice.
-std::vector<std::int32_t> chat_tokens(const ChatPrompt& prompt, const Tokenizer& tokenizer);
+// special token itself does not get it twice. Throws an Error when there are more than `most` tokens, as soon as that
+// is known.
+std::vector<std::int32_t> chat_tokens(const ChatPrompt& prompt, const Tokenizer& tokenizer,
+                                      std::size_t most = static_cast<std::size_t>(-2));
 
 }  // namespace mortise

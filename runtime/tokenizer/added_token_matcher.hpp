@@ -25,7 +25,7 @@ class AddedTokenMatcher {
   void finish();
 
   bool empty() const { return patterns_.empty(); }
-  // Whether a match may be one. Where it may not, a shorter one at its place is looked for.
+  // Filters matches. If it rejects the longest match at a position, the next shorter one is tried.
   using Allowed = std::function<bool(const Found&)>;
 
   // Replaces `found` by the matches in `text`; none overlap. No `allowed`: all are.

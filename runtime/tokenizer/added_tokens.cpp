@@ -79,8 +79,6 @@ bool AddedTokens::is_single_word(std::string_view text, const AddedTokenMatcher:
   return found.end == text.size() || !is_word(found.end);
 }
 
-// Deliberately as `tokenizers` does it: a token of white space that a neighbour with rstrip has swallowed is still
-// taken, but not if it has lstrip, which leaves nothing of it.
 std::vector<std::size_t> AddedTokens::cuts_within_special(std::string_view text) const {
   std::vector<std::size_t> cuts;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -89,6 +87,8 @@ std::vector<std::size_t> AddedTokens::cuts_within_special(std::string_view text)
   return cuts;
 }
 
+// Deliberately as `tokenizers` does it: a token of white space that a neighbour with rstrip has swallowed is still
+// taken, but not if it has lstrip, which leaves nothing of it.
 void AddedTokens::split(std::string_view text, const AddedTokenMatcher& matcher, const TextRanges& special,
                         std::vector<Section>& sections) const {
   sections.clear();

@@ -35,9 +35,9 @@ class TextRanges {
   // Those of the part [begin, end) of the text, counted from its begin.
   TextRanges within(std::size_t begin, std::size_t end) const {
     TextRanges part;
-    for (const auto& [from, to] : ranges_) {
-      const std::size_t low = std::max(from, begin), high = std::min(to, end);
-      if (low < high) part.add(low - begin, high - begin);
+    auto range = std::ranges::upper_bound(ranges_, begin, {}, &std::pair<std::size_t, std::size_t>::second);
+    for (; range != ranges_.end() && range->first < end; ++range) {
+      part.add(std::max(range->first, begin) - begin, std::min(range->second, end) - begin);
     }
     return part;
   }

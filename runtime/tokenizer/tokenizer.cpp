@@ -35,10 +35,11 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool add_spec
     tokenizer::append_lossy(text, /*is_end=*/true, valid);
     text = valid;
   }
-  return parts_->encode(text, TextRanges::everywhere(), add_special_tokens);
+  return parts_->encode(text, TextRanges::everywhere(), add_special_tokens, static_cast<std::size_t>(-1));
 }
 
-std::vector<std::int32_t> Tokenizer::encode(const SegmentedText& segments, bool add_special_tokens) const {
+std::vector<std::int32_t> Tokenizer::encode(const SegmentedText& segments, bool add_special_tokens,
+                                            std::size_t enough) const {
   std::string text;
   TextRanges special;
   for (const TextSegment& segment : segments) {
@@ -47,20 +48,21 @@ std::vector<std::int32_t> Tokenizer::encode(const SegmentedText& segments, bool 
     check_size(text.size());
     if (segment.special_tokens) special.add(begin, text.size());
   }
-  return parts_->encode(text, special, add_special_tokens);
+  return parts_->encode(text, special, add_special_tokens, enough);
 }
 
-bool Tokenizer::spells_special_token(std::string_view text) const {
-  return !parts_->added_tokens.cuts_within_special(text).empty();
+std::vector<std::size_t> Tokenizer::cuts_within_special_tokens(std::string_view text) const {
+  return parts_->added_tokens.cuts_within_special(text);
 }
 
 std::vector<std::int32_t> Tokenizer::Parts::encode(std::string_view text, const TextRanges& special,
-                                                   bool add_special_tokens) const {
+                                                   bool add_special_tokens, std::size_t enough) const {
   const tokenizer::TimeLimit time(text.size());
   std::vector<std::int32_t> ids;
   std::vector<AddedTokens::Section> sections;
   added_tokens.split_raw(text, special, sections);
   for (const auto& section : sections) {
+    if (ids.size() > enough) return ids;
     if (section.id >= 0) {
       ids.push_back(section.id);
       continue;
@@ -86,7 +88,7 @@ void Tokenizer::Parts::encode_mixed(std::string_view text, const TextRanges& spe
   const auto encode_part = [&](std::size_t end, bool is_special) {
     if (done == end) return;
     const tokenizer::WorkingText part(text.substr(done, end - done), starts_input && done == 0, time);
-    is_special ? encode_section(part, true, ids) : encode_plain(part, time, ids);
+    is_special ? encode_section(part, true, ids) : encode_plain(part, ids);
     done = end;
   };
   for (const auto& token : found) {
@@ -97,11 +99,11 @@ void Tokenizer::Parts::encode_mixed(std::string_view text, const TextRanges& spe
 }
 
 // Should the model itself make a special token of a text that spells it (a vocabulary has it, and ignore_merges), the
-// text is cut within all that spells one.
-void Tokenizer::Parts::encode_plain(const tokenizer::WorkingText& part, const tokenizer::TimeLimit& time,
-                                    std::vector<std::int32_t>& ids) const {
+// text is cut within all that spells one. That is the text which the model sees: a normalizer makes "<" of "＜".
+void Tokenizer::Parts::encode_plain(tokenizer::WorkingText part, std::vector<std::int32_t>& ids) const {
+  if (normalizer) normalizer->apply(part);
   const std::size_t before = ids.size();
-  encode_section(part, /*special=*/false, ids);
+  encode_normalized(part, part.text, /*special=*/false, ids);
   const bool spells_one =
       std::any_of(ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end(), [&](std::int32_t id) {
         const tokenizer::AddedToken* token = added_tokens.token(id);
@@ -114,25 +116,29 @@ void Tokenizer::Parts::encode_plain(const tokenizer::WorkingText& part, const to
   std::vector<std::size_t> cuts = added_tokens.cuts_within_special(part.text);
   cuts.push_back(part.text.size());
   for (const std::size_t cut : cuts) {
-    const auto piece = std::string_view(part.text).substr(done, cut - done);
-    encode_section({piece, part.starts_input && done == 0, time}, /*special=*/false, ids);
+    encode_normalized(part, std::string_view(part.text).substr(done, cut - done), /*special=*/false, ids);
     done = cut;
   }
 }
 
-void Tokenizer::Parts::encode_section(tokenizer::WorkingText normalized, bool special,
+void Tokenizer::Parts::encode_section(tokenizer::WorkingText section, bool special,
                                       std::vector<std::int32_t>& ids) const {
-  if (normalizer) normalizer->apply(normalized);
+  if (normalizer) normalizer->apply(section);
+  encode_normalized(section, section.text, special, ids);
+}
+
+void Tokenizer::Parts::encode_normalized(const tokenizer::WorkingText& whole, std::string_view part, bool special,
+                                         std::vector<std::int32_t>& ids) const {
   std::vector<AddedTokens::Section> sections;
-  added_tokens.split_normalized(normalized.text, special ? TextRanges::everywhere() : TextRanges(), sections);
+  added_tokens.split_normalized(part, special ? TextRanges::everywhere() : TextRanges(), sections);
   for (const auto& section : sections) {
     if (section.id >= 0) {
       ids.push_back(section.id);
       continue;
     }
-    const auto begin = static_cast<std::size_t>(section.text.data() - normalized.text.data());
-    const std::size_t origin_size = normalized.origin_end - std::min(begin, normalized.origin_end);
-    tokenizer::PreTokenized pieces(section.text, origin_size, normalized);
+    const auto begin = static_cast<std::size_t>(section.text.data() - whole.text.data());
+    const std::size_t origin_size = whole.origin_end - std::min(begin, whole.origin_end);
+    tokenizer::PreTokenized pieces(section.text, origin_size, whole);
     if (pre_tokenizer) pre_tokenizer->apply(pieces);
     model->tokenize(pieces, ids);
   }

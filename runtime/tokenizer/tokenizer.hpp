@@ -41,11 +41,14 @@ class Tokenizer {
 
   // The same for a text in which special tokens are found in some parts alone. What spells one elsewhere, or across a
   // seam, becomes ordinary tokens. Tokens that were added without being special are found everywhere. Where no special
-  // token is spelled out in the other parts, the ids are those of the whole text.
-  std::vector<std::int32_t> encode(const SegmentedText& segments, bool add_special_tokens) const;
+  // token is spelled out in the other parts, the ids are those of the whole text. Once there are more than `enough`
+  // ids, it may return: then the ids are more than `enough`, but not those of the whole text.
+  std::vector<std::int32_t> encode(const SegmentedText& segments, bool add_special_tokens,
+                                   std::size_t enough = static_cast<std::size_t>(-1)) const;
 
-  // Whether a special token is spelled out somewhere in the text.
-  bool spells_special_token(std::string_view text) const;
+  // Behind the first character of each special token that the text spells, ascending: cut there, it spells none.
+  // REQUIRES: valid UTF-8.
+  std::vector<std::size_t> cuts_within_special_tokens(std::string_view text) const;
 
   // Always valid UTF-8. Ids that are no tokens are left out.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const;

@@ -34,16 +34,18 @@ struct Tokenizer::Parts {
   std::map<std::string, std::string> special_token_texts;
   std::string fingerprint;
 
-  // Finds special tokens where `special` covers them.
-  std::vector<std::int32_t> encode(std::string_view text, const tokenizer::TextRanges& special,
-                                   bool add_special_tokens) const;
+  // Finds special tokens where `special` covers them. Returns early once there are more than `enough` ids.
+  std::vector<std::int32_t> encode(std::string_view text, const tokenizer::TextRanges& special, bool add_special_tokens,
+                                   std::size_t enough) const;
   // Append the ids of a stretch of text without raw added tokens: with special tokens in some ranges, nowhere, and
   // everywhere or nowhere.
   void encode_mixed(std::string_view text, const tokenizer::TextRanges& special, bool starts_input,
                     const tokenizer::TimeLimit& time, std::vector<std::int32_t>& ids) const;
-  void encode_plain(const tokenizer::WorkingText& part, const tokenizer::TimeLimit& time,
-                    std::vector<std::int32_t>& ids) const;
+  void encode_plain(tokenizer::WorkingText part, std::vector<std::int32_t>& ids) const;
   void encode_section(tokenizer::WorkingText section, bool special, std::vector<std::int32_t>& ids) const;
+  // `part` is a view into the normalised text.
+  void encode_normalized(const tokenizer::WorkingText& normalized, std::string_view part, bool special,
+                         std::vector<std::int32_t>& ids) const;
   // Hands a token to the stream; unknown ids and, if wanted, special tokens are left out.
   void decode_token(std::int32_t id, bool skip_special_tokens, tokenizer::DecodeStream& stream) const;
 };

@@ -123,8 +123,8 @@ def test_fields_of_the_body_reach_the_template(ask, checkpoint):
     def told(body):
         return ask(body, folder)["body"]["error"]["message"]
     start = "chat_template line 1: the template refuses these messages: "
-    assert told(user("q")) == start + "1 q True "
-    assert told({**user("q"), "add_generation_prompt": False, "chat_template_kwargs": {"mood": "good"}}) == start + "1 q False good"
+    assert told(user("q")) == start + "'1 q True '"
+    assert told({**user("q"), "add_generation_prompt": False, "chat_template_kwargs": {"mood": "good"}}) == start + "'1 q False good'"
     assert told({**user("q"), "chat_template_kwargs": {"messages": []}}) == "chat_template_kwargs: messages is a field of the body; give it there"
     assert told({**user("q"), "chat_template_kwargs": 5}) == "chat_template_kwargs: expected an object of variables for the template, got 5"
     assert told({**user("q"), "continue_final_message": True, "add_generation_prompt": True}) == (

@@ -41,6 +41,11 @@ TEST(ChatTemplate, MarksSurviveEveryOperation) {
   EXPECT_EQ(marked("{% set y %}<{{ l[0] }}>{% endset %}{{ y * 2 }}", of), "<[p]><[p]>");
   EXPECT_EQ(marked("{% macro m(t) %}({{ t }}){% endmacro %}{{ m(l[0]) }}", of), "([p])");
   EXPECT_EQ(marked("{{ ('<' ~ l[0])|reverse }}", of), "[p]<");
+  EXPECT_EQ(marked("{{ [1] | tojson(indent=l[0]) }}", of), "[\n[p]1\n]");
+  EXPECT_EQ(marked("{{ {'a': 1, 'b': 2} | tojson(separators=l) }}", of), R"({"a"[q]1[p]"b"[q]2})");
+  EXPECT_EQ(marked("{{ ('{:' ~ l[0] ~ '>3}').format(1) }}", of), "[pp]1");
+  EXPECT_EQ(marked("{{ strftime_now('<' ~ l[0]) }}", of), "[<p]");
+  EXPECT_EQ(marked("{{ ('<' ~ x)[1:4] }}{{ ('<' ~ x)[::2] }}", of), "[ a<]<[ab ]");
 }
 
 TEST(ChatTemplate, TheRoleCountsAsTheTemplatesText) {
@@ -131,6 +136,9 @@ TEST(ChatTemplate, WhatIsNotSupportedIsRefusedWithItsLine) {
       {"{% if x %}", "expected the tag 'endif', got the end of the template"},
       {"{% for x of y %}{% endfor %}", "expected 'in', got 'of'"},
       {"{% break %}", "the tag 'break' stands outside of a loop"},
+      {"{% for x in y %}{% set z %}{% continue %}{% endset %}{% endfor %}",
+       "in a block whose text is caught within one"},
+      {"{% for x in y %}{% filter trim %}{% break %}{% endfilter %}{% endfor %}", "the tag 'break' stands outside of"},
       {"{% set true = 1 %}", "'true' cannot be assigned"},
       {"{% macro f(a=1, b) %}{% endmacro %}", "a parameter without a default follows one with a default"},
       {"{% call x %}{% endcall %}", "{% call %} needs a call of a macro"},
@@ -163,6 +171,73 @@ TEST(ChatTemplate, HostileTemplatesEndWithinTheLimits) {
       render("{% set n = namespace() %}{% set n.me = n %}{% macro m() %}{{ n.x }}{% endmacro %}{% set n.x = m %}y"),
       "y");
   EXPECT_THAT(error_of("{{ range(1000000) }}"), HasSubstr("range() of more than 100000 numbers"));
+}
+
+// Chains of values that remember each other: their ends would take a stack as deep as the chain is long.
+TEST(ChatTemplate, HostileTemplatesMakeNoLongChains) {
+  const std::string begin = "{% set n = namespace(j=1) %}{% for i in range(1000) %}", end = "{% endfor %}";
+  for (const char* link : {"{% set n.j = [n.j].index %}", "{% set n.j = joiner(n.j) %}",
+                           "{% set n.j = cycler(n.j).next %}", "{% for x in [n.j] %}{% set n.j = loop %}{% endfor %}",
+                           "{% for x in [n.j] %}{% set n.j = loop.cycle %}{% endfor %}"}) {
+    EXPECT_THAT(error_of(begin + link + end), HasSubstr("lists and dicts nest deeper than 200 levels")) << link;
+  }
+  EXPECT_EQ(render("{% set n = namespace() %}{% for x in [1, 2] %}{% set n.l = loop %}{% endfor %}"
+                   "{{ n.l.index }}{{ n.l.last }}{{ n.l.previtem }}{{ n.l.length }}"),
+            "2True12");  // the items of a loop that has ended
+}
+
+TEST(ChatTemplate, HostileTemplatesPayForWhatTheyRead) {
+  const Json of = {{"x", "c"}, {"d", {{"a", 1}}}};
+  const std::string begin = "{% set k = 'x' * 100000 %}{% set k2 = k ~ '' %}{% for i in range(900) %}{{ ",
+                    end = " }}{% endfor %}";
+  for (const char* read : {"d[k]", "d.get(k)", "k in d", "k is sameas k2", "k.removeprefix(k ~ i)", "k is upper",
+                           "k[5:6]", "k[:5:-9999]", "k | unique | list", "k.zfill(1)"}) {
+    EXPECT_THAT(error_of(begin + read + end, of), HasSubstr("rendering takes more than")) << read;
+  }
+  std::string names, attributes;
+  for (int i = 0; i < 2000; ++i) names += fmt::format("{{% set a{} = 1 %}}", i);
+  for (int i = 0; i < 2000; ++i) attributes += fmt::format("{{% set n.a{} = 1 %}}", i);
+  EXPECT_THAT(error_of(names + "{% for i in range(1000) %}{{ a1999 }}{% endfor %}"),
+              HasSubstr("more than 200000 steps"));
+  EXPECT_THAT(
+      error_of("{% set n = namespace() %}" + attributes + "{% for i in range(1000) %}{{ n.a1999 }}{% endfor %}"),
+      HasSubstr("more than 200000 steps"));
+}
+
+TEST(ChatTemplate, HostileTemplatesPayForTheMemoryTheyTake) {
+  const Json of = {{"x", "c"}};
+  const auto error = [&](std::string_view source) {
+    ChatInput input;
+    input.variables = of;
+    try {
+      ChatTemplate::compile(source, {.limits = {.max_bytes = 1 << 20}}).render(input);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalid);  // a shorter history would not help
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string loops =
+      "{% for i in range(300) %}{% for j in range(120) %}{{ x }}-{% endfor %}{% endfor %}";  // runs
+  for (const std::string& source :
+       {loops, "{% set t %}" + loops + "{% endset %}", std::string("{{ (x ~ '-') * 40000 }}"),
+        std::string("{{ range(900) | list | tojson(separators=('x' * 10000, ':')) }}"),
+        std::string("{{ range(9000) | list | tojson(indent='x' * 1000) }}"),
+        std::string("{{ ('\n' * 400000) | indent }}"), std::string("{{ ('\n' * 100000).splitlines() }}"),
+        std::string("{{ ('x' * 300000)[::-1] }}"),
+        std::string("{% for i in range(9) %}{% set t = (x ~ '-') * 9000 %}{{ t | replace('-', '+') }}{% endfor %}")}) {
+    EXPECT_THAT(error(source), HasSubstr("rendering takes more than 1048576 bytes of memory")) << source;
+  }
+}
+
+TEST(ChatTemplate, HostileKeysOfDicts) {
+  EXPECT_THAT(error_of("{% set n = namespace(t=(1,)) %}{% for i in range(60) %}{% set n.t = (n.t, n.t) %}{% endfor %}"
+                       "{{ {n.t: 1} }}"),
+              HasSubstr("a tuple with a tuple cannot be the key of a dict"));
+  EXPECT_EQ(render("{{ {(1, 'a'): 2}[(1, 'a')] }}"), "2");
+  EXPECT_EQ(error_of("{{ {}['x' * 100000].y }}"),
+            "chat_template line 1: a dict has no item '" + std::string(60, 'x') + "...'");
+  EXPECT_EQ(error_of("{{ 1['\x1b' * 9].y }}"), "chat_template line 1: a int has no '?????????'");
 }
 
 }  // namespace

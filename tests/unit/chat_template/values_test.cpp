@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 TEST(ChatTemplateValues, AnErrorNamesItsLine) {
   EXPECT_EQ(error_of("a\n{% if true %}\n{{ x.y }}{% endif %}"), "chat_template line 3: 'x' is undefined");
   EXPECT_EQ(error_of("{{\n\nraise_exception('No ' ~ 'tools') }}"),
-            "chat_template line 3: the template refuses these messages: No tools");
+            "chat_template line 3: the template refuses these messages: 'No tools'");
 }
 
 TEST(ChatTemplateValues, WhatPythonRefusesIsRefused) {
@@ -98,6 +98,17 @@ TEST(ChatTemplateValues, WhatPythonRefusesIsRefused) {
        "%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%"
        "%') }}",
        "strftime_now() has a format of"},
+      {"{% for x in l %}{{ loop.changed(l) }}{% endfor %}", "loop.changed compares texts and numbers, not a list"},
+      {"{{ d | tojson(indent='x' * 1001) }}", "an indent is a text of more than 1000 bytes"},
+      {"{{ 9000000000000000000 | round(-19) }}", "an integer becomes larger than 64 bits"},
+      {"{{ ('<' | safe) | upper }}", "a text that came through 'safe' can be printed and joined with + and ~, no more"},
+      {"{{ ('<' | safe).upper() }}", "a text that came through 'safe'"},
+      {"{{ ('<' | safe)[0] }}", "a text that came through 'safe'"},
+      {"{{ ('<' | safe)[:1] }}", "a text that came through 'safe'"},
+      {"{{ ('<' | safe) * 2 }}", "a text that came through 'safe'"},
+      {"{{ ('<' | safe) == '<' }}", "a text that came through 'safe'"},
+      {"{{ 'x' | replace('x', '<' | safe) }}", "a text that came through 'safe'"},
+      {"{{ '<' | safe is string }}", "a text that came through 'safe'"},
       {"{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", "the macro 'm' takes 1 arguments at most, got 2"},
       {"{% macro m(a) %}{% endmacro %}{{ m(b=2) }}", "the macro 'm' has no argument named 'b'"},
       {"{{ big }}", "the integer 18446744073709551615 has more than 64 bits"}};

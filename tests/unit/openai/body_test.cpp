@@ -1,6 +1,7 @@
 #include "openai/body.hpp"
 #include "openai/chat_request.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -224,6 +225,34 @@ TEST(ChatTokens, ATemplateThatWritesTheFirstSpecialTokenDoesNotGetItTwice) {
   EXPECT_EQ(tokens("<|bos|>hello", true), plain);
   EXPECT_EQ(tokens("<|bos|>hello", false), plain);  // a checkpoint's template writes it
   EXPECT_EQ(tokens("hello", false).size() + 1, plain.size());
+}
+
+TEST(ChatTokens, MoreThanTheMostAreRefused) {
+  const ChatPrompt prompt{{{"<|bos|><|bos|><|bos|>", true}}, false};
+  EXPECT_EQ(chat_tokens(prompt, tokenizer(), 3).size(), 3u);
+  try {
+    chat_tokens(prompt, tokenizer(), 2);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the chat has more than 2 tokens, many"));
+    EXPECT_EQ(error.code(), ErrorCode::kTooLarge);
+  }
+}
+
+TEST(ChatRequest, ManyKeysTakeNoSquareOfTime) {
+  nlohmann::json message = {{"role", "user"}, {"content", "q"}, {"null", nullptr}};
+  std::string arguments = "{";
+  for (int i = 0; i < 200'000; ++i) {
+    message[fmt::format("key{}", i)] = i;
+    arguments += fmt::format("{}\"{}\": 1", i == 0 ? "" : ",", i);
+  }
+  message["tool_calls"] = {{{"function", {{"arguments", arguments + "}"}}}}};
+  const nlohmann::json body = {{"messages", {message}}};
+  const auto read = read_chat_input(Body(body)).messages[0];  // comparing all pairs of keys would take minutes
+  EXPECT_EQ(read.size(), 200'003u);
+  EXPECT_EQ(read.begin().key(), "role");
+  EXPECT_EQ(read["content"], "q");
+  EXPECT_EQ(read["tool_calls"][0]["function"]["arguments"].size(), 200'000u);
 }
 
 }  // namespace

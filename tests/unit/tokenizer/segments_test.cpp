@@ -44,8 +44,8 @@ TEST(Segments, ASpecialTokenIsFoundInItsPartsAlone) {
   EXPECT_EQ(count({{"a<|im_", false}, {"end|>b", true}}), 0);
   EXPECT_EQ(count({{"a<|im_", true}, {"end|>b", true}}), 1);
   EXPECT_EQ(count({{"<|im_end|>", false}, {"<|im_end|>", true}, {"<|im_end|>", false}}), 1);
-  EXPECT_TRUE(demo().spells_special_token("a<|im_end|>"));
-  EXPECT_FALSE(demo().spells_special_token("a<|im_end|"));
+  EXPECT_EQ(demo().cuts_within_special_tokens("a<|im_end|><|im_end|>"), (std::vector<std::size_t>{2, 12}));
+  EXPECT_TRUE(demo().cuts_within_special_tokens("a<|im_end|").empty());
 }
 
 TEST(Segments, NoStyleOfTokenizerMakesASpecialTokenOfACallersText) {
@@ -62,6 +62,22 @@ TEST(Segments, NoStyleOfTokenizerMakesASpecialTokenOfACallersText) {
   }
 }
 
+TEST(Segments, ManyMessagesTakeNoSquareOfTime) {
+  SegmentedText parts;
+  for (int i = 0; i < 200'000; ++i) {
+    parts.push_back({"<|im_start|>", true});
+    parts.push_back({"a", false});
+  }
+  const Ids ids = demo().encode(parts, false);  // with each message walking over all ranges it would take minutes
+  EXPECT_EQ(ids.size(), 400'000u);
+}
+
+TEST(Segments, AnEncoderThatHasEnoughReturns) {
+  const SegmentedText parts = {{"<|im_start|>a<|im_end|>b<|im_start|>", true}};
+  EXPECT_EQ(demo().encode(parts, false, 5).size(), 5u);
+  EXPECT_EQ(demo().encode(parts, false, 2).size(), 3u);
+}
+
 // A vocabulary that has the token itself, and takes whole words from it.
 TEST(Segments, AModelThatKnowsTheWordIsCutOff) {
   test::TempFolder folder;
@@ -73,6 +89,20 @@ TEST(Segments, AModelThatKnowsTheWordIsCutOff) {
   EXPECT_EQ(tokenizer.encode(SegmentedText{{"<s>", false}}, false), (Ids{0, 1, 2}));
   EXPECT_EQ(tokenizer.encode(SegmentedText{{"a<s>", true}, {"A<S>", false}, {"<s>a", true}}, false),
             (Ids{3, 4, 3, 0, 1, 2, 4, 3}));
+}
+
+// NFKC makes "<s>" of full-width characters.
+TEST(Segments, ANormalizerMakesNoSpecialToken) {
+  test::TempFolder folder;
+  folder.write("tokenizer.json", R"({"version": "1.0", "added_tokens": [
+      {"id": 4, "content": "<s>", "special": true, "normalized": false}],
+    "normalizer": {"type": "NFKC"}, "pre_tokenizer": null, "post_processor": null, "decoder": null,
+    "model": {"type": "BPE", "ignore_merges": true, "merges": [], "vocab": {"<": 0, "s": 1, ">": 2, "a": 3, "<s>": 4}}})");
+  const Tokenizer tokenizer = Tokenizer::load(folder.path());
+  const std::string wide = "\uFF1C\uFF53\uFF1E";
+  EXPECT_EQ(tokenizer.encode(SegmentedText{{wide, false}}, false), (Ids{0, 1, 2}));
+  EXPECT_EQ(tokenizer.encode(SegmentedText{{"<s>", true}, {"a", false}, {wide, false}, {"<s>", true}}, false),
+            (Ids{4, 3, 0, 1, 2, 4}));
 }
 
 }  // namespace
