@@ -170,7 +170,10 @@ std::unique_ptr<AnswerStream> Service::stream(const std::string& url, const nloh
                                               std::function<void()> wake, const AnswerStamp& stamp) {
   Work work = read(url, body);
   read_resumed_tokens(Body(body), last_event_id.has_value(), work.requests);
-  for (Request& request : work.requests) stamp.put_on(request);
+  for (Request& request : work.requests) {
+    stamp.put_on(request);
+    engine_.check(request);  // before the writer sees it: an empty prompt has no first token
+  }
   if (work.num_guided_lists > 0) fail("choice_logprobs is not streamed; leave out stream, or choice_logprobs");
   nlohmann::ordered_json head = answer_head(work.id_prefix, work.chunk_object, info_, stamp);
   EventId id;

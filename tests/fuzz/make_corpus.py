@@ -129,6 +129,7 @@ def requests():
     write("requests", "resumed", "c1~mortise-0~a036~1795562216~a~0~ac071212c73282d0~1-1\n" + compact({
         "prompt": [5, 6], "seed": 10, "max_tokens": 8, "stream": True, "resume_token_ids": [7],
         "stream_options": {"include_usage": True, "continuous_usage_stats": True, "include_event_ids": True}}))
+    write("requests", "empty_prompt", "c\n" + compact({"prompt": "", "add_special_tokens": False, "stream": True}))
     write("requests", "predicted", "c\n" + compact({"prompt": "a", "prediction": {"type": "content", "content": "b c"}}))
     write("requests", "decisions", "d\n" + compact({"input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}],
         "questions": [{"type": "predicate", "instructions": "b"},

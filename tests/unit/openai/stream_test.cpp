@@ -230,6 +230,11 @@ TEST_F(StreamTest, UsageIsSaidWhenItIsAskedFor) {
   }
 }
 
+TEST_F(StreamTest, AnEmptyPromptIsRefusedBeforeAnythingReadsIt) {
+  EXPECT_THAT(refused(kCompletions, {{"prompt", ""}, {"add_special_tokens", false}}),
+              HasSubstr("the prompt is empty; it must have at least one token"));
+}
+
 TEST_F(StreamTest, EventIdsCanBeLeftOut) {
   const Json body = {{"max_tokens", 6}, {"ignore_eos", true}, {"seed", 1}};
   Json without_ids = body;
