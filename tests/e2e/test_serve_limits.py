@@ -95,14 +95,13 @@ def test_a_slow_reader_that_reads_gets_all():
             slow.connect(("127.0.0.1", running.port))
             slow.sendall(post(body, CLOSE))
             slow.settimeout(30)
-            answer, begin = b"", None
-            while part := slow.recv(32768):
-                begin = begin or time.monotonic()
+            answer = b""
+            while part := slow.recv(8192):  # a million bytes take longer than the time-out, by the pauses alone
                 answer += part
                 time.sleep(0.012)
         head, _, text = answer.partition(b"\r\n\r\n")
         assert len(json.loads(text)["choices"]) == 24
-        assert len(text) > 1_000_000 and time.monotonic() - begin > 1.2  # else it had no time to be cut off
+        assert len(text) > 1_000_000  # less would have had no time to be cut off
 
 
 def test_a_body_of_more_prompts_than_may_wait_runs():
