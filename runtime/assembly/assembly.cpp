@@ -73,11 +73,11 @@ Assembly::Assembly(const PipelineDescription& description, std::optional<ModelFi
     files = ModelFiles::open(model_folder(description));
     files->checkpoint.start_hashing(HashSidecar::standard_folder());
   }
-  target_ = std::make_shared<ModelStack>(
-      device_, std::move(*files),
-      StackParts{description.model, description.attention, description.kv_cache.dtype, description.block_size,
-                 description.kv_cache.populate.value_or(false)},
-      description.query());
+  target_ =
+      std::make_shared<ModelStack>(device_, std::move(*files),
+                                   StackParts{description.model, description.attention, description.kv_cache.dtype,
+                                              description.block_size, description.kv_cache.populate.value_or(false)},
+                                   description.query());
   static_cast<ShardParts&>(parts_) = parts_of(target_);
   set_limits(description);
   const nlohmann::json& model_options = target_->model().options();

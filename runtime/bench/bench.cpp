@@ -21,9 +21,17 @@ struct Named {
   SubjectScenario make;  // null: needs no engine in this process
 };
 constexpr Named kScenarios[] = {
-    {"decode", decode_scenario}, {"prefill", prefill_scenario}, {"batch", batch_scenario}, {"groups", groups_scenario},
-    {"score", score_scenario},   {"startup", nullptr},          {"limits", nullptr},       {"speculation", nullptr},
-    {"attention", nullptr},      {"memory", nullptr},           {"prediction", prediction_scenario},
+    {"decode", decode_scenario},
+    {"prefill", prefill_scenario},
+    {"batch", batch_scenario},
+    {"groups", groups_scenario},
+    {"score", score_scenario},
+    {"startup", nullptr},
+    {"limits", nullptr},
+    {"speculation", nullptr},
+    {"attention", nullptr},
+    {"memory", nullptr},
+    {"prediction", prediction_scenario},
     {"serve", nullptr},
 };
 

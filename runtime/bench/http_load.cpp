@@ -149,9 +149,7 @@ StreamTimes run_streams(const HttpAddress& address, const std::string& model, co
   std::vector<std::unique_ptr<Stream>> streams;
   for (const Request& request : requests) streams.push_back(std::make_unique<Stream>(address, model, request));
   const auto begin = std::chrono::steady_clock::now();
-  const auto seconds = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
   for (const auto& stream : streams) stream->send();
   std::vector<pollfd> waiting;
   for (const auto& stream : streams) waiting.push_back({stream->socket(), POLLIN, 0});

@@ -1,6 +1,6 @@
-// prediction: an answer whose tokens the caller expects, rightly or wrongly, over the prefill of as many tokens and over
-// the answer without a prediction. The prefix cache is off (bench.cpp): each request has been run before, to know its
-// answer.
+// prediction: an answer whose tokens the caller expects, rightly or wrongly, over the prefill of as many tokens and
+// over the answer without a prediction. The prefix cache is off (bench.cpp): each request has been run before, to know
+// its answer.
 #include <future>
 #include <memory>
 #include <random>
@@ -55,9 +55,8 @@ Scenario prediction_scenario(Subject& subject, const Sizes& sizes) {
                     answer_case(subject, shape, Expected::kResumed, "resumed"),
                     answer_case(subject, shape, Expected::kNothing, "no prediction"),
                     answer_case(subject, shape, Expected::kWrong, "wrong prediction")};
-  scenario.relations = {{"right prediction over prefill", 0, 1},
-                        {"resumed over prefill", 0, 2},
-                        {"wrong prediction over none", 3, 4}};
+  scenario.relations = {
+      {"right prediction over prefill", 0, 1}, {"resumed over prefill", 0, 2}, {"wrong prediction over none", 3, 4}};
   return scenario;
 }
 

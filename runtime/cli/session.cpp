@@ -41,7 +41,8 @@ OpenPipeline::OpenPipeline(const PipelineDescription& described, Session& sessio
              session.hooks_for(*this)) {}
 
 Session::Session(const SessionOptions& options)
-    : queue_(options.queue), populate_kv_(options.populate_kv),
+    : queue_(options.queue),
+      populate_kv_(options.populate_kv),
       observer_(options.observer),
       kv_observer_(options.kv_observer),
       script_(load_script(options)) {

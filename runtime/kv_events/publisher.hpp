@@ -6,9 +6,10 @@
 // Message 0 says AllBlocksCleared: a restarted server has an empty cache. Behind a new subscription comes a message to
 // all that clears and tells every block, once a second at most. Where the messages that are asked for are no longer
 // kept, the answer is one message with the latest seq that does the same: a reader always ends up with the truth.
-// Anybody may connect, so memory is bounded whatever readers do. Frames of more than 256 bytes end their connection, and so
-// do 30 s in which a reader takes nothing. PUB: publish_socket.hpp (64 MiB for all slow readers together). ROUTER:
-// replay_socket.hpp (one answer at a time per reader, 64 at a time in all, which share the payloads that are kept).
+// Anybody may connect, so memory is bounded whatever readers do. Frames of more than 256 bytes end their connection,
+// and so do 30 s in which a reader takes nothing. PUB: publish_socket.hpp (64 MiB for all slow readers together).
+// ROUTER: replay_socket.hpp (one answer at a time per reader, 64 at a time in all, which share the payloads that are
+// kept).
 #pragma once
 
 #include <cstddef>

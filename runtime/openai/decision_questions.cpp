@@ -93,8 +93,8 @@ DecisionQuestion read_question(const Json& json) {
   } else if (type == "score") {
     question.type = DecisionQuestion::Type::kScore;
     const std::string lines = read_options(fields.require("levels"), "levels", "label", question);
-    question.text =
-        instructions + "\n\nLevels, from the lowest to the highest:\n" + lines + "\nAnswer with one of the levels only.";
+    question.text = instructions + "\n\nLevels, from the lowest to the highest:\n" + lines +
+                    "\nAnswer with one of the levels only.";
   } else {
     fail("type {} is not one of predicate, choice, score", quote(type));
   }

@@ -42,9 +42,10 @@ void separate(std::vector<std::vector<std::int32_t>>& all, const Tokenizer& toke
   if (std::none_of(all.begin(), all.end(), [&](const auto& tokens) { return begins_another(tokens, all); })) return;
   const auto end = tokenizer.eos_id();
   if (!end) {
-    fail("questions[{}]: one of the values begins another, and the tokenizer has no end token that could tell them "
-         "apart; word them so that none begins another",
-         question);
+    fail(
+        "questions[{}]: one of the values begins another, and the tokenizer has no end token that could tell them "
+        "apart; word them so that none begins another",
+        question);
   }
   for (std::vector<std::int32_t>& tokens : all) tokens.push_back(*end);
 }
@@ -161,8 +162,8 @@ Abort Service::decide(const nlohmann::json& json, const AnswerStamp& stamp, std:
     read_scheduling(body, request);
     num_tokens += request.prompt.size();
     if (num_tokens > kMaxLogprobs) {
-      fail("questions: the prompts of the first {} have {} tokens; at most {} are taken in one body: send several", i + 1,
-           num_tokens, kMaxLogprobs);
+      fail("questions: the prompts of the first {} have {} tokens; at most {} are taken in one body: send several",
+           i + 1, num_tokens, kMaxLogprobs);
     }
     engine_.check(request);
     std::vector<std::vector<std::int32_t>> tokens = value_tokens(engine_, request, work->questions[i], i);

@@ -82,7 +82,7 @@ constexpr KnownField kKnown[] = {
     {"parallel_tool_calls", kChat},   // there are no tools
     {"length_penalty", kGenerating},  // of beam search
     {"early_stopping", kGenerating},  // the same
-    {"truncation_side", kScored},        // of truncate_prompt_tokens
+    {"truncation_side", kScored},     // of truncate_prompt_tokens
     {"guided_decoding_backend", kGenerating},
 };
 
@@ -112,9 +112,9 @@ std::vector<std::string> unknown_fields(std::string_view url, const nlohmann::js
   const unsigned asked = body_url(url);
   if (asked == 0 || !body.is_object()) return {};
   static const std::map<unsigned, std::vector<std::string>> kNames = {{kCompletions, known_names(kCompletions)},
-                                                                     {kChat, known_names(kChat)},
-                                                                     {kScore, known_names(kScore)},
-                                                                     {kDecisions, known_names(kDecisions)}};
+                                                                      {kChat, known_names(kChat)},
+                                                                      {kScore, known_names(kScore)},
+                                                                      {kDecisions, known_names(kDecisions)}};
   const std::vector<std::string>& known = kNames.at(asked);
   std::vector<std::string> unknown;
   for (const auto& [name, value] : body.items()) {

@@ -85,7 +85,8 @@ Work Service::read(const std::string& url, const nlohmann::json& json) const {
   const Body body(json);
   refuse_unserved_fields(url, json);
   if (url != "/v1/completions" && url != "/v1/chat/completions") {
-    fail(ErrorCode::kNotFound, "url {} is not one of /v1/completions, /v1/chat/completions, /v1/score, /v1/decisions", quote(url));
+    fail(ErrorCode::kNotFound, "url {} is not one of /v1/completions, /v1/chat/completions, /v1/score, /v1/decisions",
+         quote(url));
   }
   Work work = url == "/v1/completions" ? read_completion(body) : read_chat(body);
   work.stream = read_stream_options(body);

@@ -73,8 +73,8 @@ class Service {
   Service(Engine& engine, const Tokenizer& tokenizer, ServiceInfo info);
 
   // Starts what `url` asks ("/v1/completions", "/v1/chat/completions", "/v1/score", "/v1/decisions"); `done` is called
-  // once: here when the body is refused, else on a thread that delivers. Whether the body says `stream` makes no difference.
-  // Thread-safe if chat_template is.
+  // once: here when the body is refused, else on a thread that delivers. Whether the body says `stream` makes no
+  // difference. Thread-safe if chat_template is.
   Abort handle(const std::string& url, const nlohmann::json& body, std::function<void(Answer)> done,
                const AnswerStamp& stamp = {});
 

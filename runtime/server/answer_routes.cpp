@@ -1,4 +1,5 @@
-// What runs a model: /v1/completions, /v1/chat/completions, /v1/score, /v1/decisions, and the tokens that their bodies mean.
+// What runs a model: /v1/completions, /v1/chat/completions, /v1/score, /v1/decisions, and the tokens that their bodies
+// mean.
 #include "openai/known_fields.hpp"
 #include "server/routes.hpp"
 

@@ -216,7 +216,8 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     }
     const std::string content = view(head[http::field::content_encoding]);
     if (!content.empty() && !boost::algorithm::iequals(content, "identity")) {
-      return error_answer(415, fmt::format("Content-Encoding {} is not served; send the body as it is", quote(content)));
+      return error_answer(415,
+                          fmt::format("Content-Encoding {} is not served; send the body as it is", quote(content)));
     }
     return std::nullopt;
   }
@@ -360,7 +361,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     // Of HEAD the length is told and nothing sent.
     const bool sent = co_await send_message(serializer, to.method() == http::verb::head);
     log(request, answer.status);
-    co_return sent && message.keep_alive();
+    co_return sent&& message.keep_alive();
   }
 
   asio::awaitable<bool> send_stream(Exchange& exchange, Exchange::Stream stream, const PeerWatch& watch) {

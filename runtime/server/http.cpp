@@ -79,7 +79,8 @@ std::optional<std::string> query_value(std::string_view target, std::string_view
   while (begin != target.npos) {
     const std::size_t end = target.find('&', begin + 1);
     const std::string_view pair = target.substr(begin + 1, end == target.npos ? end : end - begin - 1);
-    if (pair.substr(0, pair.find('=')) == name && pair.size() > name.size()) return decoded(pair.substr(name.size() + 1));
+    if (pair.substr(0, pair.find('=')) == name && pair.size() > name.size())
+      return decoded(pair.substr(name.size() + 1));
     begin = end;
   }
   return std::nullopt;

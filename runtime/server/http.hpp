@@ -41,8 +41,8 @@ HttpAnswer http_answer(const Answer& answer);
 // An error in OpenAI's shape. `code` may be empty.
 HttpAnswer error_answer(int status, const std::string& message, const std::string& code = "");
 
-// "/v1/models?x=1" and "http://host/v1/models" -> "/v1/models"; percent-encoded characters are decoded. nullopt when they
-// are malformed.
+// "/v1/models?x=1" and "http://host/v1/models" -> "/v1/models"; percent-encoded characters are decoded. nullopt when
+// they are malformed.
 std::optional<std::string> path_of(std::string_view target);
 // The value of a name in the query, decoded; nullopt when it is not there, or malformed.
 std::optional<std::string> query_value(std::string_view target, std::string_view name);

@@ -40,8 +40,8 @@ class Models {
   // The one that a body's `model` names. With one model, or without the field, it is the default: clients send names
   // that mean nothing here. Throws an Error with kNotFound that lists the names.
   const ServedModel& of(const nlohmann::json& body) const;
-  // The one that a url's `model` names, as in "?model=demo". Throws an Error that lists the names when there are several
-  // and none is named.
+  // The one that a url's `model` names, as in "?model=demo". Throws an Error that lists the names when there are
+  // several and none is named.
   const ServedModel& of_query(const std::optional<std::string>& name) const;
   // The one of this name alone; nullptr when there is none.
   const ServedModel* find(std::string_view name) const;

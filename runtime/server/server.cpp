@@ -39,7 +39,8 @@ ServerOptions with_room_for_a_body(ServerOptions options) {
 tcp::acceptor listen(asio::io_context& io, const std::string& host, std::uint16_t port) {
   boost::system::error_code error;
   const auto found = tcp::resolver(io).resolve(host, std::to_string(port), tcp::resolver::passive, error);
-  if (error || found.empty()) fail("--host {}: no address of this machine is found under that name: {}", host, error.message());
+  if (error || found.empty())
+    fail("--host {}: no address of this machine is found under that name: {}", host, error.message());
   tcp::acceptor acceptor(io);
   const tcp::endpoint at = found.begin()->endpoint();
   acceptor.open(at.protocol(), error);
@@ -58,7 +59,8 @@ Server::Server(ServerOptions options, Router router, HttpAnswers& answers)
     : tls_(options.tls_certificate.empty() ? std::optional<asio::ssl::context>()
                                            : load_tls(options.tls_certificate, options.tls_key)),
       workers_(num_threads(2)),
-      state_{with_room_for_a_body(options), std::move(router), ApiKeys(options.api_keys), Cors(options.cors_origins), workers_, answers},
+      state_{with_room_for_a_body(options), std::move(router), ApiKeys(options.api_keys),
+             Cors(options.cors_origins),    workers_,          answers},
       control_(asio::make_strand(io_)),
       acceptor_(listen(io_, options.host, options.port)),
       signals_(io_, SIGTERM, SIGINT) {}
@@ -78,7 +80,8 @@ std::string Server::url() const {
 
 void Server::run(const std::function<void(Clock::time_point)>& drain) {
   drain_ = drain;
-  // Neither may end in silence: without the one nobody is served any more, without the other no signal ends the process.
+  // Neither may end in silence: without the one nobody is served any more, without the other no signal ends the
+  // process.
   const auto end_with = [this](const std::exception_ptr& error) {
     if (!error) return;
     failure_ = error;
@@ -128,8 +131,8 @@ void Server::start(tcp::socket socket) {
   forget_ended();
   const bool refused = ++num_connections_ > state_.options.max_connections;
   try {
-    connections_.push_back(start_connection(std::move(socket), tls_ ? &*tls_ : nullptr, state_, refused,
-                                            [this] { --num_connections_; }));
+    connections_.push_back(
+        start_connection(std::move(socket), tls_ ? &*tls_ : nullptr, state_, refused, [this] { --num_connections_; }));
   } catch (const std::exception& error) {  // no memory, for one
     --num_connections_;
     spdlog::warn("a connection cannot be served: {}", error.what());

@@ -55,7 +55,7 @@ class Server {
   boost::asio::signal_set signals_;
   std::function<void(std::chrono::steady_clock::time_point)> drain_;
   std::thread drainer_;
-  std::exception_ptr failure_;  // of accept() or wait_for_signal(), for run()
+  std::exception_ptr failure_;                        // of accept() or wait_for_signal(), for run()
   std::list<std::weak_ptr<Connection>> connections_;  // on control_
   std::atomic<std::size_t> num_connections_ = 0;
 };

@@ -23,7 +23,8 @@ class PopulatePages : public ::testing::Test {
   std::size_t num_resident() const {
     std::vector<unsigned char> pages(kBytes / kPage);
     EXPECT_EQ(mincore(memory_.data(), memory_.size(), pages.data()), 0);
-    return static_cast<std::size_t>(std::count_if(pages.begin(), pages.end(), [](auto page) { return (page & 1) != 0; }));
+    return static_cast<std::size_t>(
+        std::count_if(pages.begin(), pages.end(), [](auto page) { return (page & 1) != 0; }));
   }
 
   std::span<std::byte> memory_;

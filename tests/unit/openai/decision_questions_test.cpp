@@ -43,8 +43,9 @@ TEST(DecisionQuestions, EachTypeSaysHowToAnswer) {
   EXPECT_EQ(questions[1].name, "topic");
   EXPECT_EQ(questions[1].options[1].value, true);  // "true": the client could not tell it from a text
   EXPECT_EQ(questions[1].options[1].text, "true");
-  EXPECT_EQ(questions[2].text,
-            "How good?\n\nLevels, from the lowest to the highest:\n- bad\n- good\n\nAnswer with one of the levels only.");
+  EXPECT_EQ(
+      questions[2].text,
+      "How good?\n\nLevels, from the lowest to the highest:\n- bad\n- good\n\nAnswer with one of the levels only.");
 }
 
 TEST(DecisionQuestions, WhatIsWrongIsNamedWithItsPlace) {
