@@ -31,6 +31,8 @@ class Reader {
     }
     sub_.connect(publisher.at().endpoint);
     dealer_.connect(publisher.at().replay);
+    // An answer: the publisher's thread has sent its first message, so a subscriber from here on is told everything.
+    EXPECT_EQ(replay(0).back().seq, ~std::uint64_t{0});
   }
 
   void subscribe() { sub_.set(zmq::sockopt::subscribe, ""); }
@@ -76,7 +78,6 @@ KvEventOptions anywhere() {
 TEST(KvEventPublisher, PublishesWhatTheCacheStoresAndEvicts) {
   KvEventPublisher publisher(anywhere(), /*num_blocks=*/2, /*block_size=*/2);
   Reader reader(publisher);
-  EXPECT_EQ(reader.replay(0).back().seq, ~std::uint64_t{0});  // and by now the publisher's thread is there
   KvCache cache(2, 2, true, &publisher.observer());
   const auto first = cache.allocate(2);
   cache.publish(kPrefixRoot, Tokens{1, 2}, (*first)[0]);
