@@ -29,7 +29,7 @@ class Prediction {
   static constexpr std::size_t kAgain = 8;   // after the prediction was found again
   static constexpr std::size_t kLeast = 4;   // that are worth a try, unless fewer are left of the prediction
   static constexpr std::size_t kGrowth = 8;
-  static constexpr double kShare = 0.1;
+  static constexpr double kShare = 0.05;
   // What a prediction may cost at first, in drafts for each of its tokens: a short one speaks of a short answer.
   static constexpr double kFirstShare = 0.4;
 
