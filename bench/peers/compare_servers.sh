@@ -36,8 +36,13 @@ if [ -x "$llama" ]; then
   [ -f "$folder/model.gguf" ] || "$PEERS/llama/bin/python" "$here/make_gguf.py" "$PEERS/llama.cpp" "$folder" "$folder/model.gguf"
   start http://127.0.0.1:8471 "$llama" -m "$folder/model.gguf" --port 8471 -t 2 -tb 2 -np 64 -c 16384 -b 2048 -ub 512 --no-webui
 fi
-if [ -x "$PEERS/vllm/bin/vllm" ]; then
-  export VLLM_CPU_KVCACHE_SPACE=2 ONEDNN_MAX_CPU_ISA=${ONEDNN_MAX_CPU_ISA:-AVX512_CORE_BF16}
-  start http://127.0.0.1:8472 "$PEERS/vllm/bin/vllm" serve "$folder" --served-model-name model --port 8472 --dtype bfloat16 --max-num-seqs 64
+if [ -x "$PEERS/vllm/bin/python" ]; then
+  preload=
+  if grep -q amx_tile /proc/cpuinfo; then preload=$PEERS/cpuid_amx.so; fi # README.md says why
+  # The program `vllm` looks for a package of that name, which vllm-cpu is not.
+  start http://127.0.0.1:8472 env "LD_PRELOAD=$preload" VLLM_CPU_KVCACHE_SPACE=2 \
+    "ONEDNN_MAX_CPU_ISA=${ONEDNN_MAX_CPU_ISA:-AVX512_CORE_BF16}" \
+    "$PEERS/vllm/bin/python" -m vllm.entrypoints.openai.api_server --model "$folder" --served-model-name model --port 8472 \
+    --dtype bfloat16 --max-num-seqs 64
 fi
 "$mortise" bench serve --shape "$shape" --repeats "$rounds" "${urls[@]}"
