@@ -56,7 +56,11 @@ Ordered read_messages(const nlohmann::json& json) {
     const Body fields(from, "messages: a message");
     check_role(fields.string("role"));
     check_content(fields);
-    Ordered message = {{"role", *fields.string("role")}, {"content", ""}};
+    const std::string role = *fields.string("role");
+    if (!from.contains("content") && role != "assistant") {
+      fail("messages: a message of the role '{}' has no content; write it as a text or a list of text parts", role);
+    }
+    Ordered message = {{"role", role}, {"content", ""}};
     auto& entries = message.get_ref<Ordered::object_t&>();
     for (const auto& [name, value] : from.items()) {
       // `entries[name]` would look at all entries before. The names of `from` differ.

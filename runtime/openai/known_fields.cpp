@@ -86,9 +86,23 @@ constexpr KnownField kKnown[] = {
     {"guided_decoding_backend", kGenerating},
 };
 
+// Of objects in a body that have no names but ours.
+constexpr KnownField kNested[] = {
+    {"stream_options.include_usage", kGenerating},
+    {"stream_options.continuous_usage_stats", kGenerating},
+    {"stream_options.include_event_ids", kGenerating},
+    {"stream_options.include_obfuscation", kGenerating},  // padding, which OpenAI's server sends
+    {"prediction.type", kGenerating},
+    {"prediction.content", kGenerating},
+    {"prediction.token_ids", kGenerating},
+};
+
 std::vector<std::string> known_names(unsigned asked) {
   std::vector<std::string> names;
   for (const KnownField& field : kKnown) {
+    if ((field.urls & asked) != 0) names.emplace_back(field.name);
+  }
+  for (const KnownField& field : kNested) {
     if ((field.urls & asked) != 0) names.emplace_back(field.name);
   }
   for (const UnservedField& field : unserved_fields()) {
@@ -117,10 +131,20 @@ std::vector<std::string> unknown_fields(std::string_view url, const nlohmann::js
                                                                       {kDecisions, known_names(kDecisions)}};
   const std::vector<std::string>& known = kNames.at(asked);
   std::vector<std::string> unknown;
-  for (const auto& [name, value] : body.items()) {
+  const auto check = [&](const std::string& name) {
     if (std::find(known.begin(), known.end(), name) == known.end()) unknown.push_back(name);
+  };
+  for (const auto& [name, value] : body.items()) {
+    check(name);
+    if (!value.is_object() || (name != "stream_options" && name != "prediction")) continue;
+    for (const auto& [nested, ignored] : value.items()) check(name + "." + nested);
   }
   return unknown;
+}
+
+bool is_known_field(std::string_view name) {
+  const auto has_name = [&](const auto& field) { return field.name == name; };
+  return std::ranges::any_of(kKnown, has_name) || std::ranges::any_of(unserved_fields(), has_name);
 }
 
 std::string unknown_fields_text(std::string_view url, const std::vector<std::string>& names) {

@@ -13,7 +13,11 @@ namespace mortise {
 
 // The names of `body` that no code reads for this url, in the order of the alphabet; none for an unknown url and for
 // what is no object. Fields that are refused, and those that say nothing about the answer (`user`), are known.
+// Those of `stream_options` and `prediction` are among them: "stream_options.include_usge".
 std::vector<std::string> unknown_fields(std::string_view url, const nlohmann::json& body);
+
+// Whether a body of some url may have a field of this name, refused ones included.
+bool is_known_field(std::string_view name);
 
 // For a header or a line of a log: "unknown fields are ignored: tempreature (did you mean 'temperature'?), x".
 // Printable ASCII, without quotes that a header would have to escape; long names and long lists are cut. "" when there

@@ -11,6 +11,7 @@
 #include "openai/answer_stream.hpp"
 #include "openai/answers.hpp"
 #include "openai/body.hpp"
+#include "openai/error_body.hpp"
 #include "openai/prediction.hpp"
 #include "openai/unserved_fields.hpp"
 #include "openai/work.hpp"
@@ -19,8 +20,8 @@ namespace mortise {
 
 namespace {
 
-// "code" of an error's body, for programs; null where OpenAI has none either.
-nlohmann::ordered_json code_name(ErrorCode code) {
+// "code" of an error's body, for programs; none where OpenAI has none either.
+std::optional<std::string> code_name(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalid:
       break;
@@ -39,7 +40,7 @@ nlohmann::ordered_json code_name(ErrorCode code) {
     case ErrorCode::kUnavailable:
       return "unavailable";
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -67,11 +68,7 @@ int status_of(ErrorCode code) {
 
 Answer error_answer(const Error& error) {
   const int status = status_of(error.code());
-  const char* type = status >= 500 ? "server_error" : status == 429 ? "rate_limit_error" : "invalid_request_error";
-  Answer answer{
-      status,
-      {{"error", {{"message", error.what()}, {"type", type}, {"param", nullptr}, {"code", code_name(error.code())}}}},
-      std::nullopt};
+  Answer answer{status, error_body(status, error.what(), code_name(error.code())), std::nullopt};
   if (const auto* overloaded = dynamic_cast<const OverloadedError*>(&error)) {
     answer.retry_after_s = overloaded->retry_after_s();
   }

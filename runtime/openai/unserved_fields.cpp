@@ -38,7 +38,7 @@ bool without_special_tokens(const Json& value, const Json& body) {
 
 constexpr const char* kTools =
     "is not served: this engine calls no tools; describe them in a message, or leave them out";
-constexpr const char* kGuide = "is not served; 'choices' is, which makes the answer one of given texts";
+constexpr const char* kGuide = "is not served; leave it out, or give all answers that may come as 'choices'";
 constexpr const char* kWords =
     "is not served; ban single tokens with logit_bias, or end the answer before a text with stop";
 constexpr const char* kLogits = "is not served: no code of requests runs here; logit_bias and the penalties are served";

@@ -35,16 +35,16 @@ class Answering {
   void answer(const std::string& url, const std::shared_ptr<Exchange>& exchange) {
     nlohmann::json body = read_routed(*exchange, models_);
     const ServedModel& model = models_.of(body);
-    HeaderList headers;
-    const std::string unknown = unknown_fields_text(url, unknown_fields_.note(url, body));
-    if (!unknown.empty()) headers.emplace_back("Warning", fmt::format("299 mortise \"{}\"", unknown));
+    HeaderList headers = warn_of_unknown_fields(url, body);
     AnswerStamp stamp;
     stamp.client_id = exchange->request.id;
     stamp.arrival = exchange->request.arrival;
     if (timeout_.count() > 0) stamp.deadline = exchange->request.arrival + timeout_;
-    if ((url == kCompletions || url == kChat) && wants_stream(body)) {
+    const std::string_view last = exchange->request.header("Last-Event-ID");
+    const bool streams = (url == kCompletions || url == kChat) && wants_stream(body);
+    if (!last.empty() && !streams) fail("Last-Event-ID goes on with a stream; set stream to true, or leave it out");
+    if (streams) {
       if (reads_no_event_ids(exchange->request)) leave_out_event_ids(body);
-      const std::string_view last = exchange->request.header("Last-Event-ID");
       const std::optional<std::string> last_event_id = last.empty() ? std::nullopt : std::optional(std::string(last));
       exchange->stream(model.service.stream(url, body, last_event_id, exchange->wake(), stamp), std::move(headers));
       return;
@@ -63,8 +63,9 @@ class Answering {
   }
 
   // vLLM's form: the tokens of each prompt, for routers that choose a replica by prefix.
-  void render(const std::string& url, const std::shared_ptr<Exchange>& exchange) const {
+  void render(const std::string& url, const std::shared_ptr<Exchange>& exchange) {
     const nlohmann::json body = read_routed(*exchange, models_);
+    const HeaderList headers = warn_of_unknown_fields(url, body);
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const Request& request : models_.of(body).service.requests(url, body)) {
       const SamplingParams& sampling = request.sampling;
@@ -78,10 +79,18 @@ class Answering {
                         {"min_p", sampling.min_p},
                         {"max_tokens", sampling.max_tokens}}}});
     }
-    exchange->answer(json_answer(url == kChat ? list.front() : list));
+    HttpAnswer http = json_answer(url == kChat ? list.front() : list);
+    http.headers.insert(http.headers.end(), headers.begin(), headers.end());
+    exchange->answer(std::move(http));
   }
 
  private:
+  HeaderList warn_of_unknown_fields(const std::string& url, const nlohmann::json& body) {
+    const std::string unknown = unknown_fields_text(url, unknown_fields_.note(url, body));
+    if (unknown.empty()) return {};
+    return {{"Warning", fmt::format("299 mortise \"{}\"", unknown)}};
+  }
+
   static bool wants_stream(const nlohmann::json& body) {
     return body.is_object() && body.contains("stream") && body.at("stream") == true;
   }

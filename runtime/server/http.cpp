@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "openai/error_body.hpp"
+
 namespace mortise {
 namespace {
 
@@ -28,17 +30,6 @@ std::optional<std::string> decoded(std::string_view text) {
   return plain;
 }
 
-const char* error_type(int status) {
-  switch (status) {
-    case 401:
-      return "authentication_error";
-    case 429:
-      return "rate_limit_error";
-    default:
-      return status >= 500 ? "server_error" : "invalid_request_error";
-  }
-}
-
 }  // namespace
 
 std::string_view HttpRequest::header(std::string_view name) const {
@@ -62,9 +53,7 @@ HttpAnswer http_answer(const Answer& answer) {
 }
 
 HttpAnswer error_answer(int status, const std::string& message, const std::string& code) {
-  nlohmann::ordered_json error = {{"message", message}, {"type", error_type(status)}, {"param", nullptr}};
-  error["code"] = code.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(code);
-  return json_answer({{"error", std::move(error)}}, status);
+  return json_answer(error_body(status, message, code.empty() ? std::nullopt : std::optional(code)), status);
 }
 
 std::optional<std::string> path_of(std::string_view target) {

@@ -173,6 +173,38 @@ def test_unknown_fields_are_named_and_ids_come_back(server):
     assert headers["X-Request-Id"] == "mine-1"
 
 
+def test_unknown_fields_within_objects_are_named(server):
+    body = {"prompt": "x", "max_tokens": 1, "stream": True, "stream_options": {"include_usge": True}}
+    _, headers, _ = server.ask("POST", "/v1/completions", body)
+    assert "stream_options.include_usge (did you mean 'stream_options.include_usage'?)" in headers["Warning"]
+    _, headers, _ = server.ask("POST", "/v1/completions/render", {"prompt": "x", "temprature": 2})
+    assert "temprature (did you mean 'temperature'?)" in headers["Warning"]
+
+
+@pytest.mark.parametrize("fields, param", [
+    ({"temperature": "hot"}, "temperature"),
+    ({"tools": [{"type": "function"}]}, "tools"),
+    ({"messages": [{"role": "user", "contnt": "hi"}]}, "messages"),
+])
+def test_an_error_names_its_field(server, fields, param):
+    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1, **fields}
+    status, _, text = server.ask("POST", "/v1/chat/completions", body)
+    error = json.loads(text)["error"]
+    assert (status, error["param"]) == (400, param), error
+
+
+def test_a_message_without_content_is_refused_but_for_an_assistants(server):
+    status, _, text = server.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "contnt": "hi"}]})
+    assert status == 400 and "a message of the role 'user' has no content" in text
+    server.post("/v1/chat/completions", {"max_tokens": 1, "messages": [
+        {"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": []}, {"role": "user", "content": None}]})
+
+
+def test_going_on_without_a_stream_is_refused(server):
+    status, _, text = server.ask("POST", "/v1/completions", {"prompt": "x"}, {"Last-Event-ID": "1"})
+    assert status == 400 and "Last-Event-ID goes on with a stream" in text
+
+
 def test_api_keys(tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("# of the team\nfirst\nsecond\n")

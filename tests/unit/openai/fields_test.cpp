@@ -40,7 +40,7 @@ TEST(UnservedFields, ThoseThatChangeTheAnswerAreNamed) {
       {R"({"echo": true})", "echo is not served in chats; /v1/completions has it"},
       {R"({"best_of": 2})", "best_of is not served in chats"},
       {R"({"bad_words": ["x"]})", "bad_words is not served; ban single tokens with logit_bias"},
-      {R"({"grammar": "root ::= x"})", "grammar is not served; 'choices' is"},
+      {R"({"grammar": "root ::= x"})", "grammar is not served; leave it out"},
       {R"({"logits_processors": ["x"]})", "logits_processors is not served: no code of requests runs here"},
       {R"({"prompt_logprobs": 0})", "prompt_logprobs is not served; /v1/completions with echo and logprobs has them"},
       {R"({"use_beam_search": true})", "use_beam_search is not served; /v1/completions has best_of"},
