@@ -48,6 +48,7 @@ AnswerStream::AnswerStream(Engine& engine, Work work, StreamOrigin origin, std::
       Choice& choice = prompt.choices.emplace_back();
       choice.place = {prompts_.size() - 1, num_choices++};
       choice.times.arrival = request.arrival.value_or(now);
+      choice.usage.prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
     }
     prompt_tokens_ += static_cast<std::int64_t>(request.prompt.size());
   }
@@ -79,6 +80,22 @@ AnswerStream::AnswerStream(Engine& engine, Work work, StreamOrigin origin, std::
 
 AnswerStream::~AnswerStream() {
   abort();
+  close_choices();
+}
+
+// Nobody reads what becomes of the choices that are still open; whoever measures answers hears that they were aborted.
+void AnswerStream::close_choices() {
+  for (Prompt& prompt : prompts_) {
+    for (Choice& choice : prompt.choices) {
+      if (!std::exchange(choice.open, false) || observer_ == nullptr) continue;
+      Delta end;
+      end.finish = FinishReason::kAborted;
+      end.sent = std::chrono::steady_clock::now();
+      end.usage = choice.usage;
+      observer_->saw(choice.times, end);
+    }
+  }
+  num_open_ = 0;
 }
 
 void AnswerStream::abort() {
@@ -120,10 +137,7 @@ void AnswerStream::take(Choice& choice, Delta&& delta, std::string& events) {
   if (finish == FinishReason::kError || finish == FinishReason::kAborted) {
     add_error(delta, events);
     abort();
-    for (Prompt& prompt : prompts_) {
-      for (Choice& other : prompt.choices) other.open = false;
-    }
-    num_open_ = 0;
+    close_choices();
     return;
   }
   bool begins = !std::exchange(choice.seen.begun, true);

@@ -51,6 +51,7 @@ class AnswerStream {
   void add_error(const Delta& delta, std::string& events);
   nlohmann::ordered_json usage() const;
   void abort();
+  void close_choices();
 
   Engine& engine_;
   Work work_;

@@ -49,7 +49,7 @@ AnswerMetrics::AnswerMetrics(prometheus::Registry& registry, const std::string& 
                                   "Generated tokens of a choice that has ended.", model, kTokenBuckets)),
       finished_(prometheus::BuildCounter()
                     .Name("vllm:request_success_total")
-                    .Help("Choices that have ended, by why: stop, length, aborted, error.")
+                    .Help("Choices that have ended, by why: stop, length, abort, error.")
                     .Register(registry)),
       model_(model) {}
 

@@ -113,6 +113,27 @@ def test_tokens_and_rows_are_those_of_the_requests(server):
     assert more("vllm:request_success_total", finished_reason="length") == 2
 
 
+def test_a_stream_whose_client_went_away_is_counted(server):
+    before = idle(server)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    with contextlib.closing(connection):
+        body = {"prompt": PROMPT, "max_tokens": 400, "ignore_eos": True, "stream": True, "n": 2}
+        connection.request("POST", "/v1/completions", body=json.dumps(body))
+        response = connection.getresponse()
+        response.readline()
+        response.close()
+
+    def aborted(scrape):
+        return scrape.by("vllm:request_success_total", "finished_reason").get("abort", 0)
+
+    end = time.monotonic() + 30
+    while aborted(after := idle(server)) < aborted(before) + 2:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    name = "vllm:request_generation_tokens_sum"
+    assert 0 < after.value(name) - before.value(name) < 800
+
+
 def test_acceptance_by_position_adds_up(server):
     server.post("/v1/completions", {"prompt": PROMPT, "max_tokens": 40, "ignore_eos": True})
     scrape = idle(server)
