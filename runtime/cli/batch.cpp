@@ -47,12 +47,16 @@ void read_line(const InputLine& line, std::size_t max_line_bytes, BatchLine& bat
   const Json method = json.value("method", Json("POST"));
   if (method != "POST") fail_type("method", "\"POST\"", method);
   const auto url = json.find("url");
-  if (url == json.end()) fail("url is missing; it is /v1/completions, /v1/chat/completions or /v1/score");
+  if (url == json.end())
+    fail("url is missing; it is /v1/completions, /v1/chat/completions, /v1/score or /v1/decisions");
   if (!url->is_string()) fail_type("url", "a string", *url);
   batch.url = url->get<std::string>();
   const auto body = json.find("body");
   if (body == json.end()) fail("body is missing");
   if (!body->is_object()) fail_type("body", "a JSON object", *body);
+  if (body->value("stream", Json(false)) == true) {
+    fail("stream is true; a batch writes whole answers: leave it out");
+  }
   batch.body = std::move(*body);
 }
 
@@ -101,8 +105,9 @@ LinesCommand::Result read_result(const Json& result) {
   const Json& response = result.at("response");
   read.failed = response.is_null() || response.at("status_code") != 200;
   if (read.failed) return read;
-  read.created = response.at("body").at("created").get<std::int64_t>();
-  read.system_fingerprint = response.at("body").at("system_fingerprint").get<std::string>();
+  const Json& body = response.at("body");
+  if (body.contains("created")) read.created = body.at("created").get<std::int64_t>();  // decisions have none
+  read.system_fingerprint = body.at("system_fingerprint").get<std::string>();
   return read;
 }
 

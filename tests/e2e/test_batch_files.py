@@ -66,12 +66,31 @@ def test_a_bad_line_is_told_with_its_number_and_the_rest_runs(tmp_path, line, me
     ({"method": "GET"}, 'method: expected "POST", got "GET"'),
     ({"url": 7}, "url: expected a string, got 7"),
     ({"body": "x"}, 'body: expected a JSON object, got "x"'),
+    ({"body": {"prompt": "a", "stream": True}}, "stream is true; a batch writes whole answers: leave it out"),
 ])
 def test_fields_of_a_batch_line_are_checked(tmp_path, fields, message):
     process, answers = run_files(tmp_path, "batch", json.dumps({**request("r"), **fields}).encode())
     assert process.returncode == 1
     assert answers[0]["error"] == {"code": "invalid_line", "message": f"line 1: {message}", "line": 1}
     assert answers[0]["custom_id"] == (None if "custom_id" in fields else "r")
+
+
+def test_a_file_of_decisions_is_checked_and_continued(tmp_path):
+    body = {"input": "Hugo has a whistle.", "questions": [{"type": "predicate", "instructions": "Hugo has a whistle."}]}
+    lines = [json.dumps({**request(str(i), "/v1/decisions"), "body": body}) for i in range(2)]
+    process, answers = run_files(tmp_path, "batch", "\n".join(lines).encode())
+    assert process.returncode == 0 and len(answers) == 2, process.stderr
+    written = (tmp_path / "out.jsonl").read_bytes()
+    (tmp_path / "out.jsonl").write_bytes(written[: len(written) - 10])  # as a killed run leaves it
+    for _ in range(2):
+        process = run_mortise("batch", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl")
+        assert process.returncode == 0, process.stderr
+        assert (tmp_path / "out.jsonl").read_bytes() == written
+
+
+def test_a_batch_line_without_url(tmp_path):
+    _, answers = run_files(tmp_path, "batch", b'{"body": {}}')
+    assert "url is missing; it is /v1/completions, /v1/chat/completions, /v1/score or /v1/decisions" in str(answers)
 
 
 def test_a_batch_line_that_is_no_object(tmp_path):
