@@ -102,7 +102,7 @@ void add_sizes(CLI::App& command, bench::Sizes& sizes) {
       ->delimiter(',')
       ->allow_extra_args(false);
   command.add_option("--draft-tokens", sizes.draft_tokens, "speculation: drafts for a sequence and step, at most")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, INT32_MAX));
   command.add_option("--own", sizes.own,
                      "groups, attention: tokens of its own that each has (64; 208); score: of a choice (20)");
 }
@@ -130,7 +130,7 @@ void add_bench_command(CLI::App& app) {
       ->allow_extra_args(false);
   add_sizes(*command, bench.sizes);
   command->add_option("--repeats", bench.repeats, "samples, whose median counts (5), or pairs (15)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, INT32_MAX));
   command->add_option("--json", options->json, "write the figures with all samples to this file");
   command->add_option("--compare", options->compare, "show the figures beside those of an earlier --json file");
   command->add_option("--save-model", options->save_model,

@@ -94,6 +94,38 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
                      join_names(names));
 }
 
+// The sub-command that was given, of several the innermost.
+const CLI::App& given_command(const CLI::App& app) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  return *command;
+}
+
+std::string full_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return parent == nullptr ? command.get_name() : full_name(*parent) + " " + command.get_name();
+}
+
+// What is wrong with the command line, and where to read what is right.
+std::string usage_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  if (std::string text = argc > 1 ? unknown_command(app, argv[1]) : ""; !text.empty()) return text;
+  const CLI::App& command = given_command(app);
+  const std::vector<std::string> extras = app.remaining(/*recurse=*/true);
+  std::string more;
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && command.get_require_subcommand_min() > 0) {
+    std::vector<std::string> names;
+    for (const CLI::App* each : command.get_subcommands({})) names.push_back(each->get_name());
+    more = ": " + join_names(names);
+  } else if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !extras.empty()) {
+    std::vector<std::string> options;
+    for (const CLI::Option* option : command.get_options()) {
+      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+    }
+    more = did_you_mean(extras.front().substr(0, extras.front().find('=')), options);
+  }
+  return fmt::format("{}{} (see {} --help)", error.what(), more, full_name(command));
+}
+
 int run(int argc, char** argv) {
   const CallWatchdog watchdog(call_limits(), [](const std::string& text) { spdlog::warn("{}", text); });
   CLI::App app("Serves language models out of interchangeable parts", "mortise");
@@ -115,8 +147,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::RuntimeError& reported) {
     return reported.get_exit_code();
   } catch (const CLI::ParseError& usage) {
-    const std::string text = argc > 1 ? unknown_command(app, argv[1]) : "";
-    return report(2, (text.empty() ? usage.what() + std::string(" (see mortise --help)") : text).c_str());
+    return report(2, usage_text(app, usage, argc, argv).c_str());
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return report(1, "standard output cannot be written");
   return 0;

@@ -204,7 +204,7 @@ void add_run_command(CLI::App& app) {
   command->add_option("--proposer", options->speculation.proposer,
                       "who drafts: one of the pipeline's proposers, or none");
   command->add_option("--max-draft-tokens", options->speculation.max_tokens, "drafts a step, at most")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, INT32_MAX));
   command->add_flag("--json", options->json, "print one JSON object instead of text; with -n a list");
   command->add_flag("--print-script", options->print_script,
                     "write the pipeline script of a checkpoint's folder, to begin from, and end");

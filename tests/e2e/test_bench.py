@@ -274,7 +274,7 @@ def test_a_shape_is_saved_as_a_checkpoint_that_runs(tmp_path, pipeline):
     process = run_mortise("run", path, "-p", "Once", "--max-tokens", 3, "--ignore-eos", "--temperature", 0)
     assert process.returncode == 0, process.stderr
     assert refusal("decode", "--shape", "tiny", "--save-model", tmp_path / "b") == (
-        "--save-model goes with --shape alone: mortise bench --shape 160m --save-model FOLDER (see mortise --help)")
+        "--save-model goes with --shape alone: mortise bench --shape 160m --save-model FOLDER (see mortise bench --help)")
     (tmp_path / "file").write_text("")
     assert refusal("--shape", "tiny", "--save-model", tmp_path / "file/x").startswith(f"--save-model {tmp_path}/file/x: ")
 
@@ -285,9 +285,9 @@ def test_no_temporary_folder_is_left(tmp_path):
 
 
 @pytest.mark.parametrize("args, text", [
-    ((), "bench: which scenario? One of decode, prefill, batch, groups, score, startup, limits, speculation, attention, memory, prediction, serve (see mortise --help)"),
+    ((), "bench: which scenario? One of decode, prefill, batch, groups, score, startup, limits, speculation, attention, memory, prediction, serve (see mortise bench --help)"),
     (("decode", "a", "b"), "bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits, speculation, attention, memory, prediction, serve) and at most one script, "
-                           "got decode a b (see mortise --help)"),
+                           "got decode a b (see mortise bench --help)"),
     (("decode", "--shape", "7b"), "--shape 7b: no shape of that name; there are tiny, 68m, 160m, 1b, 8b"),
     (("decode", "--shape", "tiny", "--set", "threads=1"),
      "threads=1: no setting; write PART.OPTION=VALUE, such as device.threads=1 or kv_cache.memory=1GiB"),
@@ -303,7 +303,7 @@ def test_no_temporary_folder_is_left(tmp_path):
     (("limits", "--shape", "tiny"),
      "bench limits: measures the machine, or the device of a script, alone; leave out --shape, --set, --against and --trace"),
     (("decode", "--shape", "tiny", "--compare", "x", "--against", "device.threads=1"),
-     "--compare goes with figures, and --against makes pairs; give one of them (see mortise --help)"),
+     "--compare goes with figures, and --against makes pairs; give one of them (see mortise bench --help)"),
     (("decode", "--shape", "tiny", "--compare", "/no/file"), "--compare /no/file: no such file"),
     (("decode", "--shape", "tiny", "--set", "proposer.max_tokens=2"),
      "proposer.max_tokens: the pipeline has no proposer; name a script that has one"),
@@ -314,7 +314,7 @@ def test_mistakes_are_told(args, text):
 
 def test_two_scripts_are_one_too_many():
     assert refusal("a.lua", "b.lua") == ("bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits, speculation, attention, memory, prediction, serve) and "
-                                         "at most one script, got a.lua b.lua (see mortise --help)")
+                                         "at most one script, got a.lua b.lua (see mortise bench --help)")
 
 
 def test_an_instruction_set_that_the_environment_overrides_is_refused():
