@@ -85,6 +85,14 @@ Models open_models(Session& session, const KvEventPublishers& kv_events, std::si
   std::vector<ServedModel> models;
   const std::vector<OpenPipeline*> all = session.open_all();
   for (OpenPipeline* pipeline : all) {
+    const EngineLimits& limits = pipeline->assembly.limits();
+    const std::int64_t kv_tokens = std::int64_t{limits.num_blocks} * limits.block_size;
+    if (kv_tokens < limits.max_model_len) {
+      spdlog::warn(
+          "{}: the KV cache holds {} tokens, and the model takes {}: longer requests are refused; raise "
+          "kv_cache.memory",
+          pipeline->service.info().model, kv_tokens, limits.max_model_len);
+    }
     models.push_back({.name = pipeline->service.info().model,
                       .service = pipeline->service,
                       .engine = pipeline->engine,
