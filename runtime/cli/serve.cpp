@@ -64,6 +64,7 @@ class KvEventPublishers {
     own.endpoint = endpoints.publish;
     own.replay = endpoints.replay;
     list_.emplace_back(own, static_cast<std::size_t>(limits.num_blocks), limits.block_size);
+    list_.back().listen();
     spdlog::info("{}: KV events at {}", model, list_.back().at().endpoint);
     return &list_.back().observer();
   }
