@@ -73,8 +73,8 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
 
   void close_if_idle() override {
     asio::post(executor_, [self = shared_from_this()] {
-      if (!self->idle_) return;
       ErrorCodeOf ignored;
+      if (!self->idle_ || self->stream_.socket().available(ignored) > 0) return;  // or a request has just come
       self->stream_.socket().close(ignored);
     });
   }
@@ -345,7 +345,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     for (const auto& [name, value] : all) message.set(name, value);
     message.set(http::field::server, "mortise");
     message.set("X-Request-Id", request.id);
-    message.keep_alive(to.keep_alive() && !last && !state_.closing);
+    message.keep_alive(to.keep_alive() && !last && !state_.closing && !state_.handed_over);
   }
 
   // False: the connection ends.
