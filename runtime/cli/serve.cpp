@@ -11,6 +11,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/kv_event_publishers.hpp"
+#include "cli/service_manager.hpp"
 #include "cli/session.hpp"
 #include "error.hpp"
 #include "json/bounded_json.hpp"
@@ -131,6 +132,7 @@ void run_server(Server& server, const ServeOptions& options, const Models& model
                     TakeoverOffer::Server{[&server] { return server.listener(); }, hand_over});
     }
     std::cout << url << std::endl;  // for scripts that asked for --port 0
+    notify_service_manager("READY=1");
   };
   server.run({.drain = [&models](auto deadline) { drain_all(models, deadline); }, .serving = serving});
 }

@@ -315,6 +315,15 @@ def test_keys_are_those_of_the_process_that_answers(servers):
         assert second.ask("GET", "/v1/models", headers={"Authorization": "Bearer " + key})[0] == status
 
 
+def test_the_service_manager_hears_when_a_process_serves(servers):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(servers.folder / "notify"))
+        manager.settimeout(60)
+        for start in (servers.start, servers.take_over):
+            start(env={"NOTIFY_SOCKET": str(servers.folder / "notify")})
+            assert manager.recv(100) == b"READY=1"
+
+
 def test_a_signal_while_the_old_process_drains(servers):
     first = servers.start("--drain-seconds", 1000)
     stream = in_background(ask_broken, first, LONG)
