@@ -92,7 +92,10 @@ bool TakeoverOffer::hand_over(int peer, pid_t pid, const std::string& version, C
                                 {"generation", generation_}};
   send_takeover_message(peer, offer, descriptors);
   const TakeoverMessage answer = receive_takeover_message(peer, 0, Clock::now() + times_.serving, stop_.get());
-  if (answer.state == State::kStopped) fail("this process is about to end");
+  if (answer.state == State::kStopped) {  // this process ends, and the other one has all that it needs to serve
+    socket_.handed_over();
+    return true;
+  }
   if (answer.state == State::kLate) fail("process {} got the listening socket and did not serve in time", pid);
   if (answer.state == State::kGone) fail("process {} ended before it served", pid);
   if (answer.step() == "refusal") fail("process {} gave up: {}", pid, answer.text("reason"));

@@ -29,7 +29,7 @@ class TakeoverOffer {
   TakeoverOffer(TakeoverSocket socket, int generation, Server server, Times times);
   TakeoverOffer(TakeoverSocket socket, int generation, Server server)
       : TakeoverOffer(std::move(socket), generation, std::move(server), Times()) {}
-  // Ends the thread, and a takeover in which the other process does not serve yet.
+  // Ends the thread. A process that has the sockets by then is told nothing, and serves.
   ~TakeoverOffer();
   TakeoverOffer(const TakeoverOffer&) = delete;
   TakeoverOffer& operator=(const TakeoverOffer&) = delete;

@@ -193,13 +193,20 @@ TEST_F(TakeoverTest, APeerThatDoesNotServeInTimeIsRefusedAndEnds) {
   EXPECT_EQ(num_hand_overs_, 0);
 }
 
-TEST_F(TakeoverTest, AServerThatEndsTellsWhoeverAsks) {
+TEST_F(TakeoverTest, AServerThatEndsLeavesTheRestToWhoHasTheSocket) {
   auto old = offer();
-  const FileDescriptor peer = connect();
-  ASSERT_TRUE(send_takeover_message(peer.get(), kRequest));
-  EXPECT_EQ(receive(peer.get()).step(), "offer");
+  std::optional<Takeover> takeover = Takeover::ask(path_);
+  ASSERT_TRUE(takeover);
   old.reset();
-  EXPECT_THAT(receive(peer.get()).text("reason"), HasSubstr("about to end"));
+  takeover->serving("here");  // an error: nobody serves any more
+  const auto next = offer_at(takeover->take_socket(), 2);
+  EXPECT_TRUE(Takeover::ask(path_));
+}
+
+TEST_F(TakeoverTest, AServerThatDoesNotListenAnyMoreSaysSo) {
+  listener_.reset();
+  const auto old = offer();
+  EXPECT_THAT(failure_of([&] { Takeover::ask(path_); }), HasSubstr("about to end, and listens no more"));
 }
 
 // The other way round: what a new process meets at the path.
