@@ -110,6 +110,10 @@ FileDescriptor listening_socket(std::optional<Takeover>& takeover, const ServerO
   return listener;
 }
 
+void log_event(const nlohmann::ordered_json& event) {
+  spdlog::info("{}", event.dump());
+}
+
 // Serves until a signal comes, or another process that takes over.
 void run_server(Server& server, const ServeOptions& options, const Models& models, KvEventPublishers& kv_events,
                 std::optional<Takeover> takeover, const std::string& address) {
@@ -123,13 +127,13 @@ void run_server(Server& server, const ServeOptions& options, const Models& model
   };
   const auto serving = [&] {
     if (takeover) {
-      takeover->serving(address);
+      log_event(takeover->serving(address));
       socket.emplace(takeover->take_socket());  // it and its file are this process's now
     }
     kv_events.listen();
     if (socket) {
       offer.emplace(std::move(*socket), takeover ? takeover->generation() : 1,
-                    TakeoverOffer::Server{[&server] { return server.listener(); }, hand_over});
+                    TakeoverOffer::Server{[&server] { return server.listener(); }, hand_over, log_event});
     }
     std::cout << url << std::endl;  // for scripts that asked for --port 0
     notify_service_manager("READY=1");

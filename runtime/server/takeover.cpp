@@ -60,7 +60,7 @@ std::optional<Takeover> Takeover::ask(const std::string& path, Times times) {
   return takeover;
 }
 
-void Takeover::serving(const std::string& address) {
+nlohmann::ordered_json Takeover::serving(const std::string& address) {
   const bool sent = send_takeover_message(peer_.get(), {{"step", "serving"}});
   TakeoverMessage answer;
   try {
@@ -76,12 +76,11 @@ void Takeover::serving(const std::string& address) {
     spdlog::warn("process {}, which served before, does not say that it accepts no connections any more", pid_);
   }
   peer_.reset();
-  const nlohmann::ordered_json event = {
+  return {
       {"event", "takeover"}, {"pid", ::getpid()},
       {"version", kVersion}, {"generation", generation()},
       {"from_pid", pid_},    {"from_version", version_},
       {"address", address},  {"duration_ms", std::chrono::duration<double, std::milli>(Clock::now() - begin_).count()}};
-  spdlog::info("{}", event.dump());
 }
 
 }  // namespace mortise

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -31,8 +33,9 @@ class Takeover {
   int generation() const { return generation_ + 1; }
 
   // Says that this process accepts connections, and returns when the other one does not any more, or is gone. Throws an
-  // Error when it serves on: then this process is to end. `address`: for the line of the log, an event in JSON.
-  void serving(const std::string& address);
+  // Error when it serves on: then this process is to end. What has happened, for the log: {"event": "takeover", "pid",
+  // "from_pid", ...}; `address` is in it.
+  nlohmann::ordered_json serving(const std::string& address);
 
  private:
   Takeover() = default;

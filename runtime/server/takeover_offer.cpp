@@ -103,16 +103,14 @@ bool TakeoverOffer::hand_over(int peer, pid_t pid, const std::string& version, C
   server_.hand_over();
   send_takeover_message(peer, {{"step", "released"}});
   socket_.handed_over();
-  const nlohmann::ordered_json event = {
-      {"event", "handed_over"},
-      {"pid", ::getpid()},
-      {"version", kVersion},
-      {"generation", generation_},
-      {"to_pid", pid},
-      {"to_version", version},
-      {"address", listening_address(listener.get())},
-      {"duration_ms", std::chrono::duration<double, std::milli>(Clock::now() - begin).count()}};
-  spdlog::info("{}", event.dump());
+  server_.event({{"event", "handed over"},
+                 {"pid", ::getpid()},
+                 {"version", kVersion},
+                 {"generation", generation_},
+                 {"to_pid", pid},
+                 {"to_version", version},
+                 {"address", listening_address(listener.get())},
+                 {"duration_ms", std::chrono::duration<double, std::milli>(Clock::now() - begin).count()}});
   return true;
 }
 

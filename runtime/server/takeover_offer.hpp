@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
 
 #include "server/takeover_socket.hpp"
@@ -19,6 +21,8 @@ class TakeoverOffer {
     std::function<FileDescriptor()> listener;
     // The other process serves: stops accepting, lets go of ports, and begins to drain. Returns when that is done.
     std::function<void()> hand_over;
+    // What has happened, for the log: {"event": "handed over", "pid", "to_pid", ...}
+    std::function<void(const nlohmann::ordered_json&)> event;
   };
   struct Times {
     std::chrono::milliseconds request{10'000};  // for the first message of a process that has connected

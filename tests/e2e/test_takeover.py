@@ -176,7 +176,7 @@ def test_takeovers_under_64_streams(servers):
     serve_load.check(load.got, load.most_tokens)
     assert third.end()[0] == 0
     assert not servers.path.exists()
-    given, taken = event_in_log(second, "handed_over"), event_in_log(third, "takeover")
+    given, taken = event_in_log(second, "handed over"), event_in_log(third, "takeover")
     assert given["to_pid"] == taken["pid"] == third.process.pid
     assert taken["from_pid"] == given["pid"] == second.process.pid
     assert (given["generation"], taken["generation"]) == (2, 3)

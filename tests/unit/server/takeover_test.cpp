@@ -37,7 +37,11 @@ class TakeoverTest : public testing::Test {
   std::unique_ptr<TakeoverOffer> offer_at(TakeoverSocket socket, int generation, TakeoverOffer::Times times = {}) {
     return std::make_unique<TakeoverOffer>(
         std::move(socket), generation,
-        TakeoverOffer::Server{[this] { return FileDescriptor(::dup(listener_.get())); }, [this] { ++num_hand_overs_; }},
+        TakeoverOffer::Server{[this] { return FileDescriptor(::dup(listener_.get())); }, [this] { ++num_hand_overs_; },
+                              [this](const auto& event) {
+                                EXPECT_EQ(event["event"], "handed over");
+                                ++num_events_;
+                              }},
         times);
   }
   FileDescriptor connect() {
@@ -56,19 +60,25 @@ class TakeoverTest : public testing::Test {
   TempFolder folder_;
   const std::string path_ = folder_.path() / "takeover";
   FileDescriptor listener_ = listen_at("127.0.0.1", 0);
-  std::atomic<int> num_hand_overs_ = 0;
+  std::atomic<int> num_hand_overs_ = 0, num_events_ = 0;
 };
 
 TEST_F(TakeoverTest, GivesTheListeningSocketAndThenLetsGo) {
-  const auto old = offer();
+  auto old = offer();
   std::optional<Takeover> takeover = Takeover::ask(path_);
   ASSERT_TRUE(takeover);
   const FileDescriptor taken = takeover->take_listener();
   EXPECT_EQ(listening_address(taken.get()), listening_address(listener_.get()));
   EXPECT_EQ(takeover->generation(), 2);
   EXPECT_EQ(num_hand_overs_, 0);  // 1: nobody would accept until the new process does
-  takeover->serving("here");
+  const nlohmann::ordered_json event = takeover->serving("here");
   EXPECT_EQ(num_hand_overs_, 1);
+  EXPECT_EQ(event["event"], "takeover");
+  EXPECT_EQ(event["from_pid"], ::getpid());
+  EXPECT_EQ(event["generation"], 2);
+  EXPECT_EQ(event["address"], "here");
+  old.reset();
+  EXPECT_EQ(num_events_, 1);
 }
 
 TEST_F(TakeoverTest, GoesOnFromProcessToProcess) {
