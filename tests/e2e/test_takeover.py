@@ -88,6 +88,7 @@ def in_background(work, *args):
     def wait():
         thread.join()
         return results[0]
+    wait.is_running = thread.is_alive
     return wait
 
 
@@ -153,6 +154,7 @@ class Load:
         """Until each streaming client has had one more answer."""
         self.begun.clear()
         while len(self.begun) < self.num_streams:
+            assert self.wait.is_running(), "a client has failed"
             time.sleep(0.01)
 
 

@@ -436,16 +436,17 @@ TEST_F(StreamTest, AFailureInTheMiddleIsAnEventWithTheError) {
 }
 
 TEST_F(StreamTest, OneThatTheEnginesEndCutsHasNoEnd) {
-  world->before_forward = [this](std::int64_t count) {
-    while (count >= 4 && engine->health().state != EngineHealth::State::kDraining) std::this_thread::yield();
+  world->before_forward = [ending = engine.get()](std::int64_t count) {  // `engine` is null while it ends
+    while (count >= 4 && ending->health().state != EngineHealth::State::kDraining) std::this_thread::yield();
   };
   const Json body = {{"max_tokens", 50}, {"ignore_eos", true}, {"stream", true}, {"prompt", kPrompt}};
   Json without_ids = body;
   without_ids["stream_options"] = {{"include_event_ids", false}};
   const auto resumable = service->stream(kCompletions, body, {}, [] {});
   const auto other = service->stream(kCompletions, without_ids, {}, [] {});
-  engine.reset();
   std::string text;
+  while (text.empty()) ASSERT_EQ(resumable->take(text), StreamState::kOpen);
+  engine.reset();
   EXPECT_EQ(resumable->take(text), StreamState::kCut);
   const std::size_t comment = text.find(": the server ends");
   ASSERT_NE(comment, std::string::npos) << text;
