@@ -10,14 +10,17 @@
 #include <thread>
 
 #include "cli/commands.hpp"
+#include "cli/kv_event_publishers.hpp"
+#include "cli/service_manager.hpp"
 #include "cli/session.hpp"
 #include "error.hpp"
 #include "json/bounded_json.hpp"
-#include "kv_events/endpoints.hpp"
-#include "kv_events/publisher.hpp"
+#include "server/listen.hpp"
 #include "server/metrics.hpp"
 #include "server/routes.hpp"
 #include "server/server.hpp"
+#include "server/takeover.hpp"
+#include "server/takeover_offer.hpp"
 
 namespace mortise {
 namespace {
@@ -28,6 +31,8 @@ struct ServeOptions {
   KvEventOptions kv_events;  // without an endpoint: none are published
   std::string api_key_file;
   std::size_t max_waiting = 1024;
+  std::string takeover_socket;  // empty: no process can take over from this one
+  bool takes_over = false;
 };
 
 nlohmann::json tokenizer_config(const Assembly& assembly) {
@@ -50,36 +55,6 @@ std::vector<ServedPart> parts_of(const PipelineDescription& description) {
   for (const PartDescription& proposer : description.proposers) parts.push_back(served_part("proposer", proposer));
   return parts;
 }
-
-// One publisher for each model, in their order.
-class KvEventPublishers {
- public:
-  explicit KvEventPublishers(const KvEventOptions& options) : options_(options) {}
-
-  KvObserver* add(const std::string& model, const EngineLimits& limits) {
-    if (options_.endpoint.empty()) return nullptr;
-    const std::size_t index = list_.size();
-    KvEventOptions own = options_;
-    const KvEndpoints endpoints = endpoints_of_model({options_.endpoint, options_.replay}, index);
-    own.endpoint = endpoints.publish;
-    own.replay = endpoints.replay;
-    list_.emplace_back(own, static_cast<std::size_t>(limits.num_blocks), limits.block_size);
-    spdlog::info("{}: KV events at {}", model, list_.back().at().endpoint);
-    return &list_.back().observer();
-  }
-  // null: none are published.
-  nlohmann::json describe(std::size_t model) const {
-    if (model >= list_.size()) return nullptr;
-    const KvEventOptions& at = list_[model].at();
-    return {{"endpoint", at.endpoint},
-            {"replay", at.replay.empty() ? nlohmann::json(nullptr) : nlohmann::json(at.replay)},
-            {"topic", at.topic}};
-  }
-
- private:
-  const KvEventOptions options_;
-  std::deque<KvEventPublisher> list_;
-};
 
 Models open_models(Session& session, const KvEventPublishers& kv_events, std::size_t max_waiting) {
   std::vector<ServedModel> models;
@@ -127,8 +102,56 @@ std::vector<std::string> api_keys(const ServeOptions& options) {
   return keys;
 }
 
+// The socket that another process listens at; none: this process is to listen by itself. The model is loaded, so that
+// one that cannot be has changed nothing.
+std::optional<Takeover> take_over(const ServeOptions& options) {
+  if (!options.takes_over) return std::nullopt;
+  std::optional<Takeover> takeover = Takeover::ask(options.takeover_socket);
+  if (!takeover) spdlog::warn("nobody serves at {}; this process listens by itself", options.takeover_socket);
+  return takeover;
+}
+
+FileDescriptor listening_socket(std::optional<Takeover>& takeover, const ServerOptions& options) {
+  if (!takeover) return listen_at(options.host, options.port);
+  FileDescriptor listener = takeover->take_listener();
+  check_listens_at(listener.get(), options.host, options.port);
+  return listener;
+}
+
+void log_event(const nlohmann::ordered_json& event) {
+  spdlog::info("{}", event.dump());
+}
+
+// Serves until a signal comes, or another process that takes over.
+void run_server(Server& server, const ServeOptions& options, const Models& models, KvEventPublishers& kv_events,
+                std::optional<Takeover> takeover, const std::string& address) {
+  std::optional<TakeoverSocket> socket;
+  if (!takeover && !options.takeover_socket.empty()) socket.emplace(options.takeover_socket);
+  const std::string url = server.url();
+  std::optional<TakeoverOffer> offer;
+  const auto hand_over = [&] {
+    server.hand_over();
+    kv_events.stop();
+  };
+  const auto serving = [&] {
+    if (takeover) {
+      log_event(takeover->serving(address));
+      socket.emplace(takeover->take_socket());  // it and its file are this process's now
+    }
+    kv_events.listen();
+    if (socket) {
+      offer.emplace(std::move(*socket), takeover ? takeover->generation() : 1,
+                    TakeoverOffer::Server{[&server] { return server.listener(); }, hand_over, log_event});
+    }
+    std::cout << url << std::endl;  // for scripts that asked for --port 0
+    notify_service_manager("READY=1");
+  };
+  server.run({.drain = [&models](auto deadline) { drain_all(models, deadline); }, .serving = serving});
+}
+
 void serve(ServeOptions options) {
   if (std::getenv("MORTISE_LOG") == nullptr) spdlog::set_level(spdlog::level::info);
+  if (!options.takeover_socket.empty()) check_takeover_path(options.takeover_socket);
   options.server.api_keys = api_keys(options);
   options.session.queue = {.max_requests = options.max_waiting};
   options.session.populate_kv = true;
@@ -138,7 +161,8 @@ void serve(ServeOptions options) {
   HttpAnswers http_answers(registry);
   // Before the session: engines answer until their end, and what is answered to has to be there.
   std::optional<Server> server;
-  KvEventPublishers kv_events(options.kv_events);
+  using PortsInUse = KvEventPublishers::PortsInUse;
+  KvEventPublishers kv_events(options.kv_events, options.takes_over ? PortsInUse::kWait : PortsInUse::kFail);
   options.session.kv_observer = [&](const auto& model, const auto& limits) { return kv_events.add(model, limits); };
   Session session(options.session);
   const Models models = open_models(session, kv_events, options.max_waiting);
@@ -150,9 +174,11 @@ void serve(ServeOptions options) {
   add_token_routes(router, models);
   add_status_routes(router, models, draining);
   add_page_routes(router);
-  server.emplace(options.server, std::move(router), http_answers);
-  std::cout << server->url() << std::endl;  // for scripts that asked for --port 0
-  server->run([&models](auto deadline) { drain_all(models, deadline); });
+  std::optional<Takeover> takeover = take_over(options);
+  FileDescriptor listener = listening_socket(takeover, options.server);
+  const std::string address = listening_address(listener.get());
+  server.emplace(options.server, std::move(router), http_answers, std::move(listener));
+  run_server(*server, options, models, kv_events, std::move(takeover), address);
   session.close();
 }
 
@@ -201,6 +227,14 @@ void add_serve_command(CLI::App& app) {
   command->add_option("--max-body", server.max_body_bytes, "bytes of a request's body")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
+  CLI::Option* takeover_socket =
+      command->add_option("--takeover-socket", options->takeover_socket,
+                          "path of a Unix socket at which another mortise serve may take over from this one");
+  command
+      ->add_flag("--takeover", options->takes_over,
+                 "load the models, then take the listening socket of the server at --takeover-socket, which drains and "
+                 "ends; if nobody serves there, listen as without it")
+      ->needs(takeover_socket);
   CLI::Option* kv_events = command->add_option("--kv-events", options->kv_events.endpoint,
                                                "ZeroMQ endpoint at which to publish which KV blocks are cached, for "
                                                "routers: tcp://127.0.0.1:5557");

@@ -41,6 +41,8 @@ class KvChangeLog : public KvObserver {
 
   // Moves what is pending into `changes`, whose memory the log goes on with. [any thread]
   void take(KvChanges& changes);
+  std::size_t num_blocks() const { return num_blocks_; }
+  std::int32_t block_size() const { return static_cast<std::int32_t>(block_size_); }
   // Readable, for poll(), from the first pending change until take(), and after wake(). [any thread]
   int ready_fd() const { return fd_; }
   void wake() const;  // Makes ready_fd() readable. [any thread]

@@ -1,5 +1,7 @@
 #include "kv_events/frames.hpp"
 
+#include <cerrno>
+
 #include "error.hpp"
 
 namespace mortise {
@@ -54,10 +56,10 @@ std::string listen_at(zmq::socket_t& socket, const std::string& endpoint, const 
     socket.bind(endpoint);
     return socket.get(zmq::sockopt::last_endpoint);
   } catch (const zmq::error_t& error) {
-    fail(
-        "{} {}: cannot listen there: {}; give an address of this machine and a port that is free, like "
-        "tcp://127.0.0.1:5557",
-        option, endpoint, error.what());
+    fail(error.num() == EADDRINUSE ? ErrorCode::kUnavailable : ErrorCode::kInvalid,
+         "{} {}: cannot listen there: {}; give an address of this machine and a port that is free, like "
+         "tcp://127.0.0.1:5557",
+         option, endpoint, error.what());
   }
 }
 

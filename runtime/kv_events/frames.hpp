@@ -25,7 +25,7 @@ zmq::message_t shared_frame(const Payload& payload);
 void send_message(zmq::socket_t& socket, std::initializer_list<zmq::message_t*> frames);
 
 // Sets the limits of a socket that anybody may write to, and listens. `option` names the endpoint in errors. Returns
-// the endpoint with the port that was taken. Throws an Error.
+// the endpoint with the port that was taken. Throws an Error, with kUnavailable when another process listens there.
 std::string listen_at(zmq::socket_t& socket, const std::string& endpoint, const char* option);
 
 }  // namespace mortise

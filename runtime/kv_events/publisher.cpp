@@ -37,11 +37,12 @@ Payload payload_of(CachedBlocks::Json events) {
 
 }  // namespace
 
-struct KvEventPublisher::State {
-  State(const KvEventOptions& given, std::size_t num_blocks, std::int32_t block_size)
+// The sockets, and the thread that uses them.
+struct KvEventPublisher::Publishing {
+  Publishing(const KvEventOptions& given, KvChangeLog& from)
       : options(given),
-        log(num_blocks, block_size),
-        blocks(num_blocks, block_size),
+        log(from),
+        blocks(from.num_blocks(), from.block_size()),
         sent(given.max_kept, kMaxReplayBytes),
         pub(context, given.endpoint, given.topic) {
     options.endpoint = pub.endpoint();
@@ -58,7 +59,7 @@ struct KvEventPublisher::State {
   std::vector<ReplayBuffer::Message> replay_from(std::uint64_t seq);
 
   KvEventOptions options;
-  KvChangeLog log;
+  KvChangeLog& log;
   std::atomic<bool> stops = false;
 
   // The thread's own from here on.
@@ -76,25 +77,40 @@ struct KvEventPublisher::State {
 };
 
 KvEventPublisher::KvEventPublisher(const KvEventOptions& options, std::size_t num_blocks, std::int32_t block_size)
-    : state_(std::make_unique<State>(options, num_blocks, block_size)) {
-  state_->thread = std::thread([state = state_.get()] { state->run(); });
-}
+    : options_(options), log_(num_blocks, block_size) {}
 
 KvEventPublisher::~KvEventPublisher() {
-  state_->stops = true;
-  state_->log.wake();
-  state_->thread.join();
+  stop();
+}
+
+void KvEventPublisher::listen() {
+  auto publishing = std::make_unique<Publishing>(options_, log_);
+  publishing->thread = std::thread([state = publishing.get()] { state->run(); });
+  options_ = publishing->options;
+  publishing_ = std::move(publishing);
+}
+
+void KvEventPublisher::stop() {
+  if (!publishing_) return;
+  publishing_->stops = true;
+  log_.wake();
+  publishing_->thread.join();
+  publishing_.reset();  // ZeroMQ's context ends when all of its sockets are closed
+}
+
+bool KvEventPublisher::listens() const {
+  return publishing_ != nullptr;
 }
 
 KvObserver& KvEventPublisher::observer() {
-  return state_->log;
+  return log_;
 }
 
 const KvEventOptions& KvEventPublisher::at() const {
-  return state_->options;
+  return options_;
 }
 
-void KvEventPublisher::State::run() {
+void KvEventPublisher::Publishing::run() {
   // The process's signals are other threads': here one would break off a wait with an error.
   sigset_t all;
   sigfillset(&all);
@@ -119,7 +135,7 @@ void KvEventPublisher::State::run() {
   }
 }
 
-void KvEventPublisher::State::publish_changes() {
+void KvEventPublisher::Publishing::publish_changes() {
   log.take(changes);
   CachedBlocks::Json events = blocks.apply(changes);
   if (events.empty()) return;
@@ -132,7 +148,7 @@ void KvEventPublisher::State::publish_changes() {
 
 // Routers do not ask for what was before them, and would never hear of what is cached already. Who knows it loses
 // nothing: the message clears and tells in one.
-void KvEventPublisher::State::tell_new_readers() {
+void KvEventPublisher::Publishing::tell_new_readers() {
   const auto now = std::chrono::steady_clock::now();
   if (now - told_all_at < kTellAllGap) return;
   told_all_at = now;
@@ -140,17 +156,17 @@ void KvEventPublisher::State::tell_new_readers() {
   publish(blocks.all());
 }
 
-void KvEventPublisher::State::publish(CachedBlocks::Json events) {
+void KvEventPublisher::Publishing::publish(CachedBlocks::Json events) {
   const Payload payload = payload_of(std::move(events));
   pub.send(next_seq, payload);
   sent.add(next_seq++, payload);
 }
 
-void KvEventPublisher::State::answer_replay() {
+void KvEventPublisher::Publishing::answer_replay() {
   if (const auto request = replay->receive()) replay->answer(*request, replay_from(request->from));
 }
 
-std::vector<ReplayBuffer::Message> KvEventPublisher::State::replay_from(std::uint64_t seq) {
+std::vector<ReplayBuffer::Message> KvEventPublisher::Publishing::replay_from(std::uint64_t seq) {
   if (!sent.reaches_back_to(seq)) {
     const bool is_current = everything.payload && everything.seq == next_seq - 1;
     if (!is_current) everything = {next_seq - 1, payload_of(blocks.all())};

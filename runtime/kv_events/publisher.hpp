@@ -18,6 +18,7 @@
 #include <string>
 
 #include "kv/kv_observer.hpp"
+#include "kv_events/change_log.hpp"
 
 namespace mortise {
 
@@ -30,20 +31,30 @@ struct KvEventOptions {
 
 class KvEventPublisher {
  public:
-  // Listens; its thread publishes from now on. `num_blocks` and `block_size` are the engine's. Throws an Error: of an
-  // endpoint.
+  // Only takes note of what the engine stores, in bounded memory, until listen(). `num_blocks` and `block_size` are the
+  // engine's. Throws an Error when the process has no file descriptor left.
   KvEventPublisher(const KvEventOptions& options, std::size_t num_blocks, std::int32_t block_size);
   // REQUIRES: the engine has ended.
   ~KvEventPublisher();
   KvEventPublisher(const KvEventPublisher&) = delete;
   KvEventPublisher& operator=(const KvEventPublisher&) = delete;
 
+  // Listens; a thread publishes from now on, what is cached already included. Throws an Error: of an endpoint, with
+  // kUnavailable when another process has its port. Then it may be called again. REQUIRES: it has not listened before.
+  void listen();
+  // Ends the thread and lets go of the ports: they are free when this returns. Readers hear no more of this engine, and
+  // it may go on. Nothing happens when it does not listen.
+  void stop();
+  bool listens() const;
+
   KvObserver& observer();            // for the engine
-  const KvEventOptions& at() const;  // with the ports that were taken
+  const KvEventOptions& at() const;  // once it listens, with the ports that were taken
 
  private:
-  struct State;
-  const std::unique_ptr<State> state_;
+  struct Publishing;
+  KvEventOptions options_;
+  KvChangeLog log_;
+  std::unique_ptr<Publishing> publishing_;  // null: it does not listen
 };
 
 }  // namespace mortise

@@ -105,14 +105,15 @@ void AnswerStream::abort() {
   }
 }
 
-bool AnswerStream::take(std::string& events) {
+StreamState AnswerStream::take(std::string& events) {
   for (Prompt& prompt : prompts_) take(prompt, events);
-  if (num_open_ > 0) return false;
+  if (is_cut_) return StreamState::kCut;
+  if (num_open_ > 0) return StreamState::kOpen;
   if (work_.stream.usage_at_the_end) {
     events += "data: " + head_ + "\"choices\":[],\"usage\":" + dump(usage()) + "}\n\n";
   }
   events += "data: [DONE]\n\n";
-  return true;
+  return StreamState::kWhole;
 }
 
 void AnswerStream::take(Prompt& prompt, std::string& events) {
@@ -134,12 +135,7 @@ void AnswerStream::take(Choice& choice, Delta&& delta, std::string& events) {
     choice.usage = delta.usage;
     --num_open_;
   }
-  if (finish == FinishReason::kError || finish == FinishReason::kAborted) {
-    add_error(delta, events);
-    abort();
-    close_choices();
-    return;
-  }
+  if (finish == FinishReason::kError || finish == FinishReason::kAborted) return end_early(delta, events);
   bool begins = !std::exchange(choice.seen.begun, true);
   const ChoiceProgress& have = choice.sent;
   if (have.begun && (begins || choice.seen.num_tokens < have.num_tokens || choice.seen.num_bytes < have.num_bytes)) {
@@ -187,10 +183,24 @@ void AnswerStream::add_event(const nlohmann::ordered_json& choice, std::string& 
   events += "}\n\n";
 }
 
-void AnswerStream::add_error(const Delta& delta, std::string& events) {
-  const bool aborted = delta.finish == FinishReason::kAborted;
-  const Error error(aborted ? "the server ended before the answer did" : delta.error,
-                    aborted ? ErrorCode::kUnavailable : delta.code);
+// One choice has failed, and with it the stream.
+void AnswerStream::end_early(const Delta& delta, std::string& events) {
+  const bool aborted = delta.finish == FinishReason::kAborted;  // nobody but the engine's end does that here
+  is_cut_ =
+      aborted || (delta.code == ErrorCode::kUnavailable && engine_.health().state == EngineHealth::State::kDraining);
+  if (is_cut_ && work_.stream.event_ids) {
+    // A comment, which no client takes for an event: an error would end those that go on when a connection breaks.
+    events += ": the server ends before this answer does; send the body again with Last-Event-ID\n\n";
+  } else if (aborted) {
+    add_error(Error("the server ended before the answer did", ErrorCode::kUnavailable), events);
+  } else {
+    add_error(Error(delta.error, delta.code), events);
+  }
+  abort();
+  close_choices();
+}
+
+void AnswerStream::add_error(const Error& error, std::string& events) const {
   events += "data: " + dump(error_answer(error).body) + "\n\n";
 }
 

@@ -10,11 +10,20 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "error.hpp"
 #include "openai/event_id.hpp"
 #include "openai/observer.hpp"
 #include "openai/work.hpp"
 
 namespace mortise {
+
+enum class StreamState {
+  kOpen,   // more will come
+  kWhole,  // the last event has come: "[DONE]"
+  // The process ends before the answer does. The last event is no "[DONE]", and the connection is to break off as well:
+  // then no client takes the part that it has for the whole, and one that has an event's id goes on elsewhere.
+  kCut,
+};
 
 class AnswerStream {
  public:
@@ -27,8 +36,9 @@ class AnswerStream {
   AnswerStream(const AnswerStream&) = delete;
   AnswerStream& operator=(const AnswerStream&) = delete;
 
-  // Appends the events of all that has come since the last call. True: these were the last ones. [one thread at a time]
-  bool take(std::string& events);
+  // Appends the events of all that has come since the last call. Not to be called again when the stream has ended.
+  // [one thread at a time]
+  StreamState take(std::string& events);
 
  private:
   struct Choice {
@@ -48,7 +58,8 @@ class AnswerStream {
   void take(Choice& choice, Delta&& delta, std::string& events);
   void write(Choice& choice, const Delta& delta, bool begins, std::string& events);
   void add_event(const nlohmann::ordered_json& choice, std::string& events);
-  void add_error(const Delta& delta, std::string& events);
+  void end_early(const Delta& delta, std::string& events);
+  void add_error(const Error& error, std::string& events) const;
   nlohmann::ordered_json usage() const;
   void abort();
   void close_choices();
@@ -62,6 +73,7 @@ class AnswerStream {
   AnswerObserver* const observer_;
   std::vector<Prompt> prompts_;
   std::size_t num_open_ = 0;
+  bool is_cut_ = false;
   std::int64_t prompt_tokens_ = 0;
   std::vector<Delta> deltas_;
   std::vector<ChunkChoice> chunks_;

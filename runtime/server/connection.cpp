@@ -73,8 +73,8 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
 
   void close_if_idle() override {
     asio::post(executor_, [self = shared_from_this()] {
-      if (!self->idle_) return;
       ErrorCodeOf ignored;
+      if (!self->idle_ || self->stream_.socket().available(ignored) > 0) return;  // or a request has just come
       self->stream_.socket().close(ignored);
     });
   }
@@ -345,7 +345,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     for (const auto& [name, value] : all) message.set(name, value);
     message.set(http::field::server, "mortise");
     message.set("X-Request-Id", request.id);
-    message.keep_alive(to.keep_alive() && !last && !state_.closing);
+    message.keep_alive(to.keep_alive() && !last && !state_.closing && !state_.handed_over);
   }
 
   // False: the connection ends.
@@ -375,12 +375,13 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     if (chunked) head.chunked(true);
     http::response_serializer<http::empty_body> serializer(head);
     bool is_open = co_await send_message(serializer, /*head_alone=*/true);
-    bool ended = false, asked = watch.sends_no_more();
+    bool asked = watch.sends_no_more();
+    StreamState state = StreamState::kOpen;
     std::string events;
-    while (is_open && !ended) {
+    while (is_open && state == StreamState::kOpen) {
       events.clear();
-      ended = stream.events->take(events);
-      if (events.empty() && !ended) {
+      state = stream.events->take(events);
+      if (events.empty() && state == StreamState::kOpen) {
         const bool news = co_await exchange.wait_until(Clock::now() + state_.options.ping_interval);
         if (is_gone(watch) || closed_) break;
         const bool ask = watch.sends_no_more() && !std::exchange(asked, true);
@@ -395,9 +396,14 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
       }
     }
     stream.events.reset();  // aborts what has not ended
-    if (is_open && ended && chunked) is_open = co_await send(http::make_chunk_last());
-    log(exchange.request, is_open && ended ? 200 : 499);
-    co_return is_open&& ended&& head.keep_alive();
+    if (is_open && state == StreamState::kCut) {
+      log(exchange.request, 503);
+      co_return false;  // without the last chunk: the body is incomplete, and says so
+    }
+    const bool is_whole = state == StreamState::kWhole;
+    if (is_open && is_whole && chunked) is_open = co_await send(http::make_chunk_last());
+    log(exchange.request, is_open && is_whole ? 200 : 499);
+    co_return is_open&& is_whole&& head.keep_alive();
   }
 
   // A request of which not even the head or the whole body could be read.

@@ -24,6 +24,7 @@ struct ServerState {
   boost::asio::thread_pool& workers;
   HttpAnswers& answers;
   std::atomic<std::size_t> body_bytes = 0;  // of bodies in memory
+  std::atomic<bool> handed_over = false;    // another process accepts; each connection ends after its next answer
   std::atomic<bool> draining = false;       // takes no more work
   std::atomic<bool> closing = false;        // each connection ends after its answer
 };

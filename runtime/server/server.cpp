@@ -1,15 +1,20 @@
 #include "server/server.hpp"
 
+#include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
+#include <future>
 #include <utility>
 
 #include "error.hpp"
@@ -20,10 +25,13 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
-using Clock = std::chrono::steady_clock;
 
 // For the last bytes of answers and the ends of connections, once all requests have ended.
 constexpr std::chrono::seconds kCloseTime{5};
+// From a hand-over until connections without a request are closed. A client that sends one just then would lose it, so
+// those that are in use are to have brought their next request, and to have learned that it was the last.
+constexpr std::chrono::seconds kHandOverTime{5};
+constexpr std::chrono::milliseconds kLook{20};  // between two looks at the connections
 // Connections beyond the limit that are told so at a time; more are closed without a word.
 constexpr std::size_t kMaxRefusals = 64;
 
@@ -36,34 +44,31 @@ ServerOptions with_room_for_a_body(ServerOptions options) {
   return options;
 }
 
-tcp::acceptor listen(asio::io_context& io, const std::string& host, std::uint16_t port) {
-  boost::system::error_code error;
-  const auto found = tcp::resolver(io).resolve(host, std::to_string(port), tcp::resolver::passive, error);
-  if (error || found.empty())
-    fail("--host {}: no address of this machine is found under that name: {}", host, error.message());
-  tcp::acceptor acceptor(io);
-  const tcp::endpoint at = found.begin()->endpoint();
-  acceptor.open(at.protocol(), error);
-  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor.bind(at, error);
-  if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
-  if (error) {
-    fail("cannot listen at {}:{}: {}; choose another --port or --host", host, port, error.message());
+// Always of a descriptor that was not opened here. asio takes one that it opened for its own, and at close leaves it to
+// the kernel to end its epoll events; of a socket that another process has too, the kernel would go on to send them.
+tcp::acceptor acceptor_of(asio::io_context& io, FileDescriptor listening) {
+  sockaddr_storage at{};
+  socklen_t size = sizeof at;
+  if (::getsockname(listening.get(), reinterpret_cast<sockaddr*>(&at), &size) != 0) {
+    fail("cannot listen at a socket without an address: {}", std::strerror(errno));
   }
+  tcp::acceptor acceptor(io);
+  acceptor.assign(at.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), listening.release());
   return acceptor;
 }
 
 }  // namespace
 
-Server::Server(ServerOptions options, Router router, HttpAnswers& answers)
+Server::Server(ServerOptions options, Router router, HttpAnswers& answers, FileDescriptor listening)
     : tls_(options.tls_certificate.empty() ? std::optional<asio::ssl::context>()
                                            : load_tls(options.tls_certificate, options.tls_key)),
       workers_(num_threads(2)),
       state_{with_room_for_a_body(options), std::move(router), ApiKeys(options.api_keys),
              Cors(options.cors_origins),    workers_,          answers},
       control_(asio::make_strand(io_)),
-      acceptor_(listen(io_, options.host, options.port)),
-      signals_(io_, SIGTERM, SIGINT) {}
+      acceptor_(acceptor_of(io_, std::move(listening))),
+      signals_(io_, SIGTERM, SIGINT),
+      news_(io_) {}
 
 Server::~Server() {
   if (drainer_.joinable()) drainer_.join();
@@ -78,21 +83,23 @@ std::string Server::url() const {
                      at.port());
 }
 
-void Server::run(const std::function<void(Clock::time_point)>& drain) {
-  drain_ = drain;
-  // Neither may end in silence: without the one nobody is served any more, without the other no signal ends the
-  // process.
+void Server::run(const Hooks& hooks) {
+  drain_ = hooks.drain;
+  // Neither may end in silence: without the one nobody is served any more, without the other nothing ends the process.
   const auto end_with = [this](const std::exception_ptr& error) {
     if (!error) return;
     failure_ = error;
     io_.stop();
   };
   asio::co_spawn(control_, accept(), end_with);
-  asio::co_spawn(control_, wait_for_signal(), end_with);
+  asio::co_spawn(control_, wait_for_end(), end_with);
+  if (hooks.serving) asio::post(control_, [&] { start_serving(hooks.serving); });  // behind the first accept
   std::vector<std::thread> threads;
   for (std::size_t i = 1; i < num_threads(1); ++i) threads.emplace_back([this] { run_io(); });
   run_io();
   for (std::thread& thread : threads) thread.join();
+  ended_ = true;
+  if (starter_.joinable()) starter_.join();
   // Bodies that still wait to be read have no connection any more.
   workers_.stop();
   workers_.join();
@@ -115,15 +122,15 @@ asio::awaitable<void> Server::accept() {
     boost::system::error_code error;
     tcp::socket socket =
         co_await acceptor_.async_accept(asio::make_strand(io_), asio::redirect_error(asio::use_awaitable, error));
+    // Also when the acceptor has been closed meanwhile: this client is connected. Not even the refusals may be any
+    // number.
+    if (!error && num_connections_ < state_.options.max_connections + kMaxRefusals) start(std::move(socket));
     if (error == asio::error::operation_aborted || !acceptor_.is_open()) co_return;
     if (error) {  // no descriptors left, for one
       spdlog::warn("a connection cannot be accepted: {}", error.message());
       asio::steady_timer pause(io_, std::chrono::milliseconds(100));
       co_await pause.async_wait(asio::use_awaitable);
-      continue;
     }
-    // Not even the refusals may be any number.
-    if (num_connections_ < state_.options.max_connections + kMaxRefusals) start(std::move(socket));
   }
 }
 
@@ -144,37 +151,125 @@ void Server::forget_ended() {
   std::erase_if(connections_, [](const auto& connection) { return connection.expired(); });
 }
 
-asio::awaitable<void> Server::wait_for_signal() {
-  co_await signals_.async_wait(asio::use_awaitable);
-  signals_.clear();  // the next one finds the default action, which ends the process
+void Server::start_serving(const std::function<void()>& serving) {
+  const auto fail_with = [this](const std::exception_ptr& error) {
+    failure_ = error;
+    stops_ = true;
+    news_.cancel();
+  };
+  try {
+    starter_ = std::thread([this, &serving, fail_with] {
+      try {
+        serving();
+      } catch (...) {
+        asio::post(control_, [fail_with, error = std::current_exception()] { fail_with(error); });
+      }
+    });
+  } catch (...) {  // no thread is left
+    fail_with(std::current_exception());
+  }
+}
+
+// Waits until the control strand has done the work, or never will.
+void Server::call_on_control(std::function<void()> work) {
+  const auto done = std::make_shared<std::promise<void>>();
+  std::future<void> future = done->get_future();
+  asio::post(control_, [done, work = std::move(work)] {
+    work();
+    done->set_value();
+  });
+  while (future.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready && !ended_) {
+  }
+}
+
+FileDescriptor Server::listener() {
+  const auto copy = std::make_shared<FileDescriptor>();  // the work may come when nobody waits any more
+  call_on_control([this, copy] {
+    if (acceptor_.is_open()) *copy = FileDescriptor(::fcntl(acceptor_.native_handle(), F_DUPFD_CLOEXEC, 0));
+  });
+  return ended_ ? FileDescriptor() : std::move(*copy);
+}
+
+void Server::hand_over() {
+  call_on_control([this] {
+    stop_accepting();
+    handed_over_at_ = Clock::now();
+    state_.handed_over = true;
+    news_.cancel();
+  });
+}
+
+void Server::stop_accepting() {
+  boost::system::error_code ignored;
+  acceptor_.close(ignored);
+}
+
+asio::awaitable<void> Server::wait_for_news(Clock::duration time) {
+  news_.expires_after(time);
+  boost::system::error_code cancelled;
+  co_await news_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
+}
+
+asio::awaitable<void> Server::wait_for_end() {
+  signals_.async_wait(asio::bind_executor(control_, [this](const boost::system::error_code& error, int) {
+    if (error) return;
+    signals_.clear();  // the next one finds the default action, which ends the process
+    stops_ = true;
+    news_.cancel();
+  }));
+  while (!stops_ && !state_.handed_over) co_await wait_for_news(std::chrono::hours(1));
+  if (!stops_) co_await serve_open_connections();
+  co_await drain();
+  stop_accepting();
+  co_await end_connections();
+  io_.stop();
+}
+
+asio::awaitable<void> Server::serve_open_connections() {
+  spdlog::info("another process accepts connections now; those that are open are served and end");
+  const Clock::time_point end = handed_over_at_ + std::min<Clock::duration>(kHandOverTime, state_.options.drain);
+  do {  // one that was accepted just before the hand-over counts soon
+    co_await wait_for_news(kLook);
+  } while (!stops_ && num_connections_ > 0 && Clock::now() < end);
+}
+
+asio::awaitable<void> Server::drain() {
   state_.draining = true;
   spdlog::info("draining: no more requests are taken");
-  asio::steady_timer drained(io_, Clock::time_point::max());
-  drainer_ = std::thread([this, &drained] {
-    drain_(Clock::now() + state_.options.drain);
-    asio::post(control_, [this, &drained] {
+  const Clock::time_point begin = state_.handed_over ? handed_over_at_ : Clock::now();
+  drainer_ = std::thread([this, deadline = begin + state_.options.drain] {
+    drain_(deadline);
+    asio::post(control_, [this] {
       state_.closing = true;
-      drained.cancel();
+      news_.cancel();
     });
   });
   while (!state_.closing) {
-    boost::system::error_code cancelled;
-    co_await drained.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
+    // No load balancer asks here any more whether this process is ready.
+    if (state_.handed_over) close_idle_connections();
+    co_await wait_for_news(state_.handed_over ? Clock::duration(kLook) : std::chrono::hours(1));
   }
-  acceptor_.close();
-  // All of them are to have ended when this does: their streams need the engines, which end next.
+}
+
+// All of them are to have ended when this does: their streams need the engines, which end next.
+asio::awaitable<void> Server::end_connections() {
   const Clock::time_point end = Clock::now() + kCloseTime;
   while (num_connections_ > 0) {
-    const bool late = Clock::now() >= end;
-    for (const auto& weak : connections_) {
-      const auto connection = weak.lock();
-      if (connection && late) connection->close();
-      if (connection && !late) connection->close_if_idle();
+    if (Clock::now() < end) {
+      close_idle_connections();
+    } else {
+      for (const auto& weak : connections_) {
+        if (const auto connection = weak.lock()) connection->close();
+      }
     }
-    drained.expires_after(std::chrono::milliseconds(20));
-    co_await drained.async_wait(asio::use_awaitable);
+    co_await wait_for_news(kLook);
   }
-  io_.stop();
+}
+
+void Server::close_idle_connections() {
+  for (const auto& weak : connections_) {
+    if (const auto connection = weak.lock()) connection->close_if_idle();
+  }
 }
 
 }  // namespace mortise

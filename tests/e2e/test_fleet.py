@@ -126,6 +126,7 @@ def test_streams_of_a_replica_that_is_killed_go_on_at_another(tmp_path):
 
 
 def test_the_files_that_the_documentation_names_are_there():
-    for name in ("start.sh", "stop.sh", "nginx.conf", "haproxy.cfg", "ray_batch.py", "mortise.service", "replica.lua"):
+    for name in ("start.sh", "stop.sh", "nginx.conf", "haproxy.cfg", "ray_batch.py", "mortise.service", "mortise@.service",
+                 "replica.lua"):
         assert (FLEET / name).exists() and f"`{name}`" in (FLEET / "README.md").read_text()
     assert run_mortise("check", FLEET / "replica.lua").returncode == 0

@@ -1,4 +1,5 @@
 """mortise serve, asked by the openai package and by hand."""
+import http.client
 import json
 import shutil
 import signal
@@ -286,6 +287,26 @@ def test_a_drain_finishes_what_runs():
     thread.join()
     assert answers[0][0] == 200 and answers[0][2].endswith("data: [DONE]\n\n")
     running.process.communicate()
+
+
+def test_a_stream_that_the_end_of_a_drain_cuts_goes_on_elsewhere(server):
+    body = {"prompt": PROMPT, "max_tokens": 1200, "ignore_eos": True, "stream": True, "seed": 4, "temperature": 1}
+    running = LiveServer("--drain-seconds", 0)
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
+    connection.request("POST", "/v1/completions", json.dumps(body))
+    response = connection.getresponse()
+    running.process.send_signal(signal.SIGTERM)
+    with pytest.raises(http.client.IncompleteRead) as broken:  # no last chunk, no [DONE]: nobody takes it for the whole
+        response.read()
+    assert running.process.wait(60) == 0
+    running.process.communicate()
+    found = events(broken.value.partial.decode())
+    assert all("error" not in data for _, data in found)
+    _, _, rest = server.ask("POST", "/v1/completions", body, {"Last-Event-ID": found[-1][0]} if found else {})
+    _, _, whole = server.ask("POST", "/v1/completions", body)
+    text = ["".join(data["choices"][0]["text"] for _, data in chunks if data != "[DONE]")
+            for chunks in (found + events(rest), events(whole))]
+    assert text[0] == text[1]
 
 
 def test_a_second_signal_ends_at_once():

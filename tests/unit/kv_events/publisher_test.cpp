@@ -77,6 +77,7 @@ KvEventOptions anywhere() {
 
 TEST(KvEventPublisher, PublishesWhatTheCacheStoresAndEvicts) {
   KvEventPublisher publisher(anywhere(), /*num_blocks=*/2, /*block_size=*/2);
+  publisher.listen();
   Reader reader(publisher);
   KvCache cache(2, 2, true, &publisher.observer());
   const auto first = cache.allocate(2);
@@ -103,6 +104,7 @@ TEST(KvEventPublisher, PublishesWhatTheCacheStoresAndEvicts) {
 
 TEST(KvEventPublisher, ASubscriberIsToldEverythingAndThenEachChange) {
   KvEventPublisher publisher(anywhere(), 8, 2);
+  publisher.listen();
   publisher.observer().stored(kPrefixRoot, Tokens{1, 2}, 0);
   Reader reader(publisher);
   reader.subscribe();
@@ -119,6 +121,7 @@ TEST(KvEventPublisher, ASubscriberIsToldEverythingAndThenEachChange) {
 
 TEST(KvEventPublisher, ManyNewSubscribersAreToldTogether) {
   KvEventPublisher publisher(anywhere(), 8, 2);
+  publisher.listen();
   Reader first(publisher), second(publisher), third(publisher);
   first.subscribe();
   const std::uint64_t seq = first.next().seq;
@@ -132,6 +135,7 @@ TEST(KvEventPublisher, AReaderWhoComesTooLateForReplayIsToldEverything) {
   KvEventOptions options = anywhere();
   options.max_kept = 3;
   KvEventPublisher publisher(options, /*num_blocks=*/2, /*block_size=*/1);
+  publisher.listen();
   Reader reader(publisher);
   publisher.observer().stored(kPrefixRoot, Tokens{5}, 1);
   std::uint64_t seq = 0;
@@ -152,6 +156,7 @@ TEST(KvEventPublisher, AReaderWhoComesTooLateForReplayIsToldEverything) {
 
 TEST(KvEventPublisher, NonsenseAtTheReplaySocketIsPassedOver) {
   KvEventPublisher publisher(anywhere(), 8, 2);
+  publisher.listen();
   Reader reader(publisher);
   reader.send_nonsense();
   EXPECT_EQ(reader.replay(0).front().seq, 0u);
@@ -159,7 +164,8 @@ TEST(KvEventPublisher, NonsenseAtTheReplaySocketIsPassedOver) {
 
 std::string failure_of(const KvEventOptions& options) {
   try {
-    const KvEventPublisher publisher(options, 8, 2);
+    KvEventPublisher publisher(options, 8, 2);
+    publisher.listen();
   } catch (const Error& error) {
     return error.what();
   }
@@ -168,9 +174,35 @@ std::string failure_of(const KvEventOptions& options) {
 
 TEST(KvEventPublisher, AnEndpointThatCannotBeListenedAtIsAnError) {
   EXPECT_THAT(failure_of({"nowhere", "", ""}), HasSubstr("--kv-events nowhere: cannot listen there: "));
-  const KvEventPublisher taken(anywhere(), 8, 2);
+  KvEventPublisher taken(anywhere(), 8, 2);
+  taken.listen();
   EXPECT_THAT(failure_of({"tcp://127.0.0.1:*", taken.at().endpoint, ""}),
               HasSubstr("give an address of this machine and a port that is free, like tcp://127.0.0.1:5557"));
+}
+
+TEST(KvEventPublisher, PortsGoFromOneToTheNextWithWhatTheNextHadCachedBefore) {
+  auto serving = std::make_unique<KvEventPublisher>(anywhere(), 8, 2);
+  serving->listen();
+  for (int i = 0; i < 4; ++i) {  // a port that is not free yet would show in one of them
+    auto next = std::make_unique<KvEventPublisher>(serving->at(), 8, 2);
+    next->observer().stored(kPrefixRoot, Tokens{1, 2}, 0);
+    try {
+      next->listen();
+      FAIL() << "two processes listen at one port";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+    }
+    serving->stop();
+    next->listen();
+    serving->observer().stored(kPrefixRoot, Tokens{3, 4}, 1);  // its engine drains, and nobody hears of it
+    Reader reader(*next);
+    std::vector<Message> told;
+    do told = reader.replay(0);
+    while (told.size() < 3);  // for ever: what it had cached before it listened is lost
+    EXPECT_EQ(told[0].batch[1][0]["type"], "AllBlocksCleared");
+    EXPECT_EQ(told[1].batch[1][0]["token_ids"], Json({1, 2}));
+    serving = std::move(next);
+  }
 }
 
 }  // namespace

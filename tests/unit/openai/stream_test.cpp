@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "error.hpp"
 #include "openai/answer_stream.hpp"
@@ -120,7 +121,7 @@ class StreamTest : public ServiceTest {
     });
     if (patient) wait_until_idle();
     std::string text;
-    while (!answers->take(text)) {
+    while (answers->take(text) == StreamState::kOpen) {
       std::unique_lock lock(mutex);
       changed.wait(lock, [&] { return num_woken > 0; });
       num_woken = 0;
@@ -432,6 +433,32 @@ TEST_F(StreamTest, AFailureInTheMiddleIsAnEventWithTheError) {
   const Json error = Json::parse(events[events.size() - 2].data);
   EXPECT_THAT(error["error"]["message"].get<std::string>(), HasSubstr("the device is gone"));
   EXPECT_EQ(error["error"]["type"], "server_error");
+}
+
+TEST_F(StreamTest, OneThatTheEnginesEndCutsHasNoEnd) {
+  world->before_forward = [ending = engine.get()](std::int64_t count) {  // `engine` is null while it ends
+    while (count >= 4 && ending->health().state != EngineHealth::State::kDraining) std::this_thread::yield();
+  };
+  const Json body = {{"max_tokens", 50}, {"ignore_eos", true}, {"stream", true}, {"prompt", kPrompt}};
+  Json without_ids = body;
+  without_ids["stream_options"] = {{"include_event_ids", false}};
+  const auto resumable = service->stream(kCompletions, body, {}, [] {});
+  const auto other = service->stream(kCompletions, without_ids, {}, [] {});
+  std::string text;
+  while (text.empty()) ASSERT_EQ(resumable->take(text), StreamState::kOpen);
+  engine.reset();
+  EXPECT_EQ(resumable->take(text), StreamState::kCut);
+  const std::size_t comment = text.find(": the server ends");
+  ASSERT_NE(comment, std::string::npos) << text;
+  const std::vector<Event> events = parse(text.substr(0, comment));
+  ASSERT_FALSE(events.empty());
+  for (const Event& event : events) {  // an error, or [DONE]: its client does not go on
+    EXPECT_FALSE(event.id.empty());
+    EXPECT_TRUE(Json::parse(event.data).contains("choices"));
+  }
+  text.clear();
+  EXPECT_EQ(other->take(text), StreamState::kCut);
+  EXPECT_EQ(Json::parse(parse(text).back().data)["error"]["code"], "unavailable");
 }
 
 TEST_F(StreamTest, AStreamThatIsGivenUpFreesItsSequences) {
