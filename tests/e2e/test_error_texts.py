@@ -28,6 +28,17 @@ UNREACHABLE = {
     "{}: {} cannot be called: no thread can be started for it: {}": "the limit of threads stops the device's before",
     "failed with status ": "cuBLASLt's own failures, on a GPU",
     " of cuBLASLt failed with status ": "the same",
+    "bench: the server took no request: {}": "a request fits into the socket's buffer, and an end is seen when it is read",
+    "the socket that was handed over is none: {}": "a system call on an open socket fails",
+    "a listening socket has no address: {}": "the same",
+    "cannot listen at a socket without an address: {}": "the same",
+    "who is at the other end of a takeover is not known: {}": "the same",
+    "cannot open a Unix socket: {}": "the limit of open files stops the model's files before",
+    "no file descriptor is left to end takeovers with: {}": "the same",
+    "--takeover-socket {}: cannot connect: {}": "what can be wrong with a socket of this user has errors of its own",
+    "--takeover-socket {}: somebody has removed it": "somebody does so between two system calls",
+    "process {} of user {} and this one of user {} cannot take over from each other; run both as one user":
+        "tests run as one user, and the socket's file is only that user's",
     "bench: the engine ended a request: {}": "a part that fails in the middle of a step, which none of ours does",
 }
 GRAM = 12  # letters: "expected a " is too short to tell errors apart

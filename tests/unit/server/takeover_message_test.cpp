@@ -68,6 +68,9 @@ TEST(TakeoverMessage, WhatIsNoneIsAnError) {
     EXPECT_THAT(failure, HasSubstr("which is no message of a takeover"));
     EXPECT_EQ(failure.find('\x1b'), std::string::npos);
   }
+  const auto [first, second] = connected_sockets();
+  ASSERT_TRUE(send_bytes(first.get(), "{\"step\": "));
+  EXPECT_THAT(failure_of(second.get()), HasSubstr("which is no message of a takeover: "));
   const auto [one, other] = connected_sockets();
   ASSERT_TRUE(send_bytes(one.get(), "{\"step\": \"" + std::string(kMaxTakeoverBytes, 'x') + "\"}"));
   EXPECT_THAT(failure_of(other.get()), HasSubstr("more than 4096 bytes"));
@@ -90,7 +93,7 @@ TEST(TakeoverMessage, DescriptorsBeyondThoseThatAreWantedAreClosed) {
       if (*bytes == '\0') {
         EXPECT_EQ(receive(other.get(), wanted).state, State::kGone);
       } else {
-        EXPECT_THAT(failure_of(other.get(), wanted), HasSubstr("file descriptors"));
+        EXPECT_THAT(failure_of(other.get(), wanted), HasSubstr("file descriptors with a message"));
       }
     }
   }

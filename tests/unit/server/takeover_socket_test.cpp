@@ -63,6 +63,16 @@ TEST_F(TakeoverSocketTest, OneThatAServerListensAtIsNotReplaced) {
   EXPECT_TRUE(connect_to_takeover_socket(path_));
 }
 
+TEST_F(TakeoverSocketTest, MoreThanMayWaitAreRefused) {
+  const TakeoverSocket socket(path_);
+  std::vector<FileDescriptor> waiting;
+  const auto connect_all = [&] {
+    for (int i = 0; i < 20; ++i) waiting.push_back(*connect_to_takeover_socket(path_));
+  };
+  EXPECT_THAT(failure_of(connect_all), HasSubstr("processes wait to take over already"));
+  EXPECT_GE(waiting.size(), 8u);
+}
+
 TEST_F(TakeoverSocketTest, AFileInItsPlaceIsLeftAlone) {
   folder_.write("takeover", "notes");
   for (const auto& call : {std::function<void()>([&] { check_takeover_path(path_); }),
@@ -93,7 +103,8 @@ TEST_F(TakeoverSocketTest, AnotherUsersSocketIsRefused) {
 }
 
 TEST_F(TakeoverSocketTest, APathThatCannotBeOneIsAnError) {
-  EXPECT_THAT(failure_of([] { check_takeover_path("/tmp/" + std::string(200, 'x')); }), HasSubstr("1 to 107 bytes"));
+  EXPECT_THAT(failure_of([] { check_takeover_path("/tmp/" + std::string(200, 'x')); }),
+              HasSubstr("the path of a Unix socket has 1 to 107 bytes; give a shorter one"));
   EXPECT_THAT(failure_of([] { check_takeover_path(""); }), HasSubstr("1 to 107 bytes"));
   EXPECT_THAT(failure_of([&] { TakeoverSocket socket(folder_.path() / "none" / "takeover"); }),
               HasSubstr("cannot listen there: No such file or directory"));
