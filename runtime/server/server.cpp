@@ -59,11 +59,17 @@ Server::Server(ServerOptions options, Router router, HttpAnswers& answers)
     : tls_(options.tls_certificate.empty() ? std::optional<asio::ssl::context>()
                                            : load_tls(options.tls_certificate, options.tls_key)),
       workers_(num_threads(2)),
-      state_{with_room_for_a_body(options), std::move(router), ApiKeys(options.api_keys),
-             Cors(options.cors_origins),    workers_,          answers},
+      state_{with_room_for_a_body(options),
+             std::move(router),
+             ApiKeys(options.api_keys),
+             ApiKeys(options.admin_keys),
+             Cors(options.cors_origins),
+             workers_,
+             answers},
       control_(asio::make_strand(io_)),
       acceptor_(listen(io_, options.host, options.port)),
-      signals_(io_, SIGTERM, SIGINT) {}
+      signals_(io_, SIGTERM, SIGINT),
+      hangups_(io_, SIGHUP) {}
 
 Server::~Server() {
   if (drainer_.joinable()) drainer_.join();
@@ -78,8 +84,9 @@ std::string Server::url() const {
                      at.port());
 }
 
-void Server::run(const std::function<void(Clock::time_point)>& drain) {
+void Server::run(const std::function<void(Clock::time_point)>& drain, std::function<void()> reload) {
   drain_ = drain;
+  reload_ = std::move(reload);
   // Neither may end in silence: without the one nobody is served any more, without the other no signal ends the
   // process.
   const auto end_with = [this](const std::exception_ptr& error) {
@@ -89,6 +96,7 @@ void Server::run(const std::function<void(Clock::time_point)>& drain) {
   };
   asio::co_spawn(control_, accept(), end_with);
   asio::co_spawn(control_, wait_for_signal(), end_with);
+  asio::co_spawn(control_, wait_for_hangups(), end_with);
   std::vector<std::thread> threads;
   for (std::size_t i = 1; i < num_threads(1); ++i) threads.emplace_back([this] { run_io(); });
   run_io();
@@ -142,6 +150,15 @@ void Server::start(tcp::socket socket) {
 void Server::forget_ended() {
   if (connections_.size() <= 2 * num_connections_ + 16) return;
   std::erase_if(connections_, [](const auto& connection) { return connection.expired(); });
+}
+
+asio::awaitable<void> Server::wait_for_hangups() {
+  while (!state_.draining) {
+    boost::system::error_code error;
+    co_await hangups_.async_wait(asio::redirect_error(asio::use_awaitable, error));
+    if (error) co_return;
+    asio::post(workers_, reload_);
+  }
 }
 
 asio::awaitable<void> Server::wait_for_signal() {

@@ -36,14 +36,17 @@ class Server {
   bool draining() const { return state_.draining; }
 
   // Serves until SIGTERM or SIGINT. Then `drain` is called, which waits for what runs, and ends it at the deadline;
-  // connections end behind their answers, and this returns. A second signal ends the process at once.
-  void run(const std::function<void(std::chrono::steady_clock::time_point deadline)>& drain);
+  // connections end behind their answers, and this returns. A second signal ends the process at once. At each SIGHUP
+  // `reload` is called on a worker; it throws nothing.
+  void run(const std::function<void(std::chrono::steady_clock::time_point deadline)>& drain,
+           std::function<void()> reload);
 
  private:
   void run_io();
   boost::asio::awaitable<void> accept();
   void start(boost::asio::ip::tcp::socket socket);
   boost::asio::awaitable<void> wait_for_signal();
+  boost::asio::awaitable<void> wait_for_hangups();
   void forget_ended();
 
   std::optional<boost::asio::ssl::context> tls_;
@@ -52,8 +55,9 @@ class Server {
   boost::asio::io_context io_;  // behind what its connections use
   boost::asio::strand<boost::asio::io_context::executor_type> control_;
   boost::asio::ip::tcp::acceptor acceptor_;
-  boost::asio::signal_set signals_;
+  boost::asio::signal_set signals_, hangups_;
   std::function<void(std::chrono::steady_clock::time_point)> drain_;
+  std::function<void()> reload_;
   std::thread drainer_;
   std::exception_ptr failure_;                        // of accept() or wait_for_signal(), for run()
   std::list<std::weak_ptr<Connection>> connections_;  // on control_
