@@ -12,6 +12,7 @@ void add_check_command(CLI::App& app);      // check
 void add_run_command(CLI::App& app);        // run, with the REPL
 void add_batch_command(CLI::App& app);      // batch
 void add_bench_command(CLI::App& app);      // bench
+void add_ctl_command(CLI::App& app);        // ctl
 void add_replay_command(CLI::App& app);     // replay
 void add_score_command(CLI::App& app);      // score
 void add_serve_command(CLI::App& app);      // serve

@@ -66,7 +66,7 @@ void check_fingerprints(const EarlierResults& earlier, Session& session, const O
     fail(
         "{}: has results of system_fingerprint {}, pipeline '{}' is {}: another model, or parts that give other bits; "
         "give the script that it was made with, another -o, or --overwrite to start from the beginning",
-        out.name(), fingerprint, pipeline.description.name, now);
+        out.name(), fingerprint, pipeline.name, now);
   }
 }
 

@@ -133,6 +133,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   add_run_command(app);
   add_serve_command(app);
+  add_ctl_command(app);
   add_batch_command(app);
   add_bench_command(app);
   add_score_command(app);

@@ -80,7 +80,7 @@ std::string describe_change(const std::string& recorded, const std::string& now)
 }
 
 bool has_proposer(const OpenPipeline& pipeline, const std::string& name) {
-  const auto& proposers = pipeline.description.proposers;
+  const std::vector<PartDescription> proposers = pipeline.assembly.description().proposers;
   return name == "none" || std::any_of(proposers.begin(), proposers.end(),
                                        [&](const PartDescription& proposer) { return proposer.name == name; });
 }

@@ -88,7 +88,8 @@ nlohmann::ordered_json generation_json(const OpenPipeline& pipeline, const std::
                                  {"first_token_s", generation.first_token_s},
                                  {"total_s", generation.total_s},
                                  {"system_fingerprint", pipeline.service.info().system_fingerprint}};
-  if (!pipeline.description.proposers.empty()) json["speculation"] = to_json(pipeline.engine.stats().speculation);
+  if (!pipeline.assembly.description().proposers.empty())
+    json["speculation"] = to_json(pipeline.engine.stats().speculation);
   return json;
 }
 

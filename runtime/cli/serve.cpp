@@ -1,11 +1,14 @@
 // mortise serve: the OpenAI-compatible server.
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <deque>
 #include <fstream>
 #include <iostream>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -19,6 +22,7 @@
 #include "server/metrics.hpp"
 #include "server/routes.hpp"
 #include "server/server.hpp"
+#include "server/swaps.hpp"
 #include "server/takeover.hpp"
 #include "server/takeover_offer.hpp"
 
@@ -29,7 +33,7 @@ struct ServeOptions {
   SessionOptions session;
   ServerOptions server;
   KvEventOptions kv_events;  // without an endpoint: none are published
-  std::string api_key_file;
+  std::string api_key_file, admin_key_file;
   std::size_t max_waiting = 1024;
   std::string takeover_socket;  // empty: no process can take over from this one
   bool takes_over = false;
@@ -43,16 +47,12 @@ nlohmann::json tokenizer_config(const Assembly& assembly) {
   return config.is_object() ? config : nlohmann::json::object();
 }
 
-ServedPart served_part(const char* role, const PartDescription& part) {
-  const Component& component = *part.choices.front().component;
-  return {role, part.name, component.version, component.file.filename().string()};
-}
-
-std::vector<ServedPart> parts_of(const PipelineDescription& description) {
-  std::vector<ServedPart> parts = {served_part("device", description.device), served_part("model", description.model),
-                                   served_part("attention", description.attention),
-                                   served_part("scheduler", description.scheduler)};
-  for (const PartDescription& proposer : description.proposers) parts.push_back(served_part("proposer", proposer));
+std::vector<ServedPart> parts_of(const Assembly& assembly) {
+  std::vector<ServedPart> parts;
+  for (const Component* component : assembly.components()) {
+    parts.push_back({kind_name(component->kind), component->name, component->version,
+                     component->file.filename().string(), component->hash});
+  }
   return parts;
 }
 
@@ -72,8 +72,9 @@ Models open_models(Session& session, const KvEventPublishers& kv_events, std::si
                       .service = pipeline->service,
                       .engine = pipeline->engine,
                       .tokenizer = pipeline->assembly.tokenizer(),
-                      .parts = parts_of(pipeline->description),
-                      .block_size = pipeline->description.block_size,
+                      .parts = [pipeline] { return parts_of(pipeline->assembly); },
+                      .block_size = [pipeline] { return pipeline->assembly.limits().block_size; },
+                      .swap = [pipeline](const PartChange& change) { return pipeline->swap(change); },
                       .kv_events = kv_events.describe(models.size()),
                       .max_waiting = max_waiting,
                       .tokenizer_config = tokenizer_config(pipeline->assembly)});
@@ -92,12 +93,13 @@ void drain_all(const Models& models, std::chrono::steady_clock::time_point deadl
   for (std::thread& thread : threads) thread.join();
 }
 
-std::vector<std::string> api_keys(const ServeOptions& options) {
+// Of a file, "" if there is none, and of an environment variable.
+std::vector<std::string> keys_of(const std::string& file, const char* variable) {
   std::vector<std::string> keys;
-  if (!options.api_key_file.empty()) keys = read_api_keys(options.api_key_file);
-  const char* key = std::getenv("MORTISE_API_KEY");
+  if (!file.empty()) keys = read_api_keys(file);
+  const char* key = std::getenv(variable);
   if (key == nullptr || *key == '\0') return keys;
-  check_api_key(key, "MORTISE_API_KEY");
+  check_api_key(key, variable);
   keys.emplace_back(key);
   return keys;
 }
@@ -118,41 +120,82 @@ FileDescriptor listening_socket(std::optional<Takeover>& takeover, const ServerO
   return listener;
 }
 
-void log_event(const nlohmann::ordered_json& event) {
-  spdlog::info("{}", event.dump());
-}
+// Reads the script again and swaps what differs; what became of it are events. One at a time.
+class Reloading {
+ public:
+  Reloading(Session& session, const Models& models, AdminEvents& events)
+      : session_(session), models_(models), events_(events) {}
+
+  // The events of the swaps. Throws an Error when the script cannot be used.
+  nlohmann::ordered_json run(const std::string& by) {
+    const std::lock_guard lock(mutex_);
+    auto swaps = nlohmann::ordered_json::array();
+    const nlohmann::ordered_json what = {{"by", by}, {"part", "script"}};
+    try {
+      session_.reload([&](OpenPipeline& pipeline, const Session::MakeSwap& swap) {
+        const ServedModel* const model = models_.find(pipeline.service.info().model);
+        try {
+          swaps.push_back(swap_with_event(*model, what, events_, swap));
+        } catch (const Error& error) {  // the others go on; events_ has it
+          swaps.push_back({{"event", "swap refused"}, {"model", model->name}, {"error", error.what()}});
+        }
+      });
+    } catch (const Error& error) {
+      events_.add({{"event", "reload refused"}, {"by", by}, {"error", error.what()}});
+      throw;
+    }
+    return swaps;
+  }
+
+ private:
+  std::mutex mutex_;
+  Session& session_;
+  const Models& models_;
+  AdminEvents& events_;
+};
 
 // Serves until a signal comes, or another process that takes over.
 void run_server(Server& server, const ServeOptions& options, const Models& models, KvEventPublishers& kv_events,
-                std::optional<Takeover> takeover, const std::string& address) {
+                AdminEvents& events, Reloading& reloading, std::optional<Takeover> takeover,
+                const std::string& address) {
   std::optional<TakeoverSocket> socket;
   if (!takeover && !options.takeover_socket.empty()) socket.emplace(options.takeover_socket);
   const std::string url = server.url();
   std::optional<TakeoverOffer> offer;
+  const auto add_event = [&events](const nlohmann::ordered_json& event) { events.add(event); };
   const auto hand_over = [&] {
     server.hand_over();
     kv_events.stop();
   };
   const auto serving = [&] {
     if (takeover) {
-      log_event(takeover->serving(address));
+      add_event(takeover->serving(address));
       socket.emplace(takeover->take_socket());  // it and its file are this process's now
     }
     kv_events.listen();
     if (socket) {
       offer.emplace(std::move(*socket), takeover ? takeover->generation() : 1,
-                    TakeoverOffer::Server{[&server] { return server.listener(); }, hand_over, log_event});
+                    TakeoverOffer::Server{[&server] { return server.listener(); }, hand_over, add_event});
     }
     std::cout << url << std::endl;  // for scripts that asked for --port 0
     notify_service_manager("READY=1");
   };
-  server.run({.drain = [&models](auto deadline) { drain_all(models, deadline); }, .serving = serving});
+  const auto reload = [&reloading] {
+    try {
+      reloading.run("SIGHUP");
+    } catch (const std::exception& error) {
+      spdlog::error("the script was not read again: {}; the server goes on as it was", error.what());
+    }
+  };
+  server.run(
+      {.drain = [&models](auto deadline) { drain_all(models, deadline); }, .serving = serving, .reload = reload});
 }
 
 void serve(ServeOptions options) {
   if (std::getenv("MORTISE_LOG") == nullptr) spdlog::set_level(spdlog::level::info);
   if (!options.takeover_socket.empty()) check_takeover_path(options.takeover_socket);
-  options.server.api_keys = api_keys(options);
+  options.server.api_keys = keys_of(options.api_key_file, "MORTISE_API_KEY");
+  options.server.admin_keys = keys_of(options.admin_key_file, "MORTISE_ADMIN_KEY");
   options.session.queue = {.max_requests = options.max_waiting};
   options.session.populate_kv = true;
   prometheus::Registry registry;
@@ -174,11 +217,16 @@ void serve(ServeOptions options) {
   add_token_routes(router, models);
   add_status_routes(router, models, draining);
   add_page_routes(router);
+  AdminEvents events;
+  Reloading reloading(session, models, events);
+  add_admin_routes(router, models, events,
+                   {.reload = [&](const std::string& by) { return reloading.run(by); },
+                    .drain = [] { ::kill(::getpid(), SIGTERM); }});
   std::optional<Takeover> takeover = take_over(options);
   FileDescriptor listener = listening_socket(takeover, options.server);
   const std::string address = listening_address(listener.get());
   server.emplace(options.server, std::move(router), http_answers, std::move(listener));
-  run_server(*server, options, models, kv_events, std::move(takeover), address);
+  run_server(*server, options, models, kv_events, events, reloading, std::move(takeover), address);
   session.close();
 }
 
@@ -197,6 +245,9 @@ void add_serve_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--api-key-file", options->api_key_file,
                       "take requests with one of these API keys, one a line; $MORTISE_API_KEY is one too");
+  command->add_option("--admin-key-file", options->admin_key_file,
+                      "admin keys, one a line, for the urls below /admin; $MORTISE_ADMIN_KEY is one too; without any "
+                      "this machine alone may ask there");
   CLI::Option* certificate =
       command->add_option("--tls-certificate", server.tls_certificate, "certificate chain in PEM form: serve HTTPS");
   CLI::Option* key = command->add_option("--tls-key", server.tls_key, "its private key in PEM form");

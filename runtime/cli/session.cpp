@@ -33,15 +33,21 @@ void add_record_option(CLI::App& command, SessionOptions& options) {
   command.add_option("--record", options.record, "add every request to this log, for mortise replay");
 }
 
-OpenPipeline::OpenPipeline(const PipelineDescription& described, Session& session)
-    : description(described),
+OpenPipeline::OpenPipeline(const PipelineDescription& description, Session& session)
+    : name(description.name),
       assembly(description),
       service(engine, assembly.tokenizer(), session.service_info(description, assembly)),
       engine(assembly.parts(), assembly.limits(), assembly.model_info(), assembly.tokenizer(),
              session.hooks_for(*this)) {}
 
+SwapFigures OpenPipeline::swap(const PartChange& change) {
+  const PluginCatalog catalog = PluginCatalog::standard();
+  return assembly.swap(engine, with_change(assembly.description(), change, catalog, std::filesystem::current_path()));
+}
+
 Session::Session(const SessionOptions& options)
-    : queue_(options.queue),
+    : options_(options),
+      queue_(options.queue),
       populate_kv_(options.populate_kv),
       observer_(options.observer),
       kv_observer_(options.kv_observer),
@@ -66,14 +72,14 @@ void Session::close() {
   if (recorder) recorder->close();
 }
 
-std::string Session::model_name(const PipelineDescription& description, const Assembly& assembly) const {
+std::string Session::model_name(const std::string& pipeline, const Assembly& assembly) const {
   // Several pipelines of one checkpoint are several models.
-  return script_.pipelines().size() > 1 ? description.name : assembly.checkpoint().folder().filename().string();
+  return script_.pipelines().size() > 1 ? pipeline : assembly.checkpoint().folder().filename().string();
 }
 
 ServiceInfo Session::service_info(const PipelineDescription& description, const Assembly& assembly) {
   ServiceInfo info;
-  info.model = model_name(description, assembly);
+  info.model = model_name(description.name, assembly);
   info.system_fingerprint = assembly.system_fingerprint();
   info.defaults = assembly.default_sampling();
   info.max_model_len = assembly.limits().max_model_len;
@@ -87,18 +93,18 @@ ServiceInfo Session::service_info(const PipelineDescription& description, const 
 
 EngineHooks Session::hooks_for(const OpenPipeline& pipeline) {
   EngineHooks hooks;
-  hooks.name = "pipeline " + pipeline.description.name;
+  hooks.name = "pipeline " + pipeline.name;
   hooks.trace = trace_.get();
   hooks.queue = queue_;
   if (kv_observer_) {
     const Assembly& assembly = pipeline.assembly;
-    hooks.kv_observer = kv_observer_(model_name(pipeline.description, assembly), assembly.limits());
+    hooks.kv_observer = kv_observer_(model_name(pipeline.name, assembly), assembly.limits());
   }
   if (recorder_) {
     const Assembly& assembly = pipeline.assembly;
-    hooks.watcher = &recorder_->add_pipeline(
-        {pipeline.description.name, assembly.checkpoint().folder().filename().string(), assembly.system_fingerprint(),
-         assembly.numerics_id(), assembly.dims().vocab_size, assembly.vocabulary()});
+    hooks.watcher = &recorder_->add_pipeline({pipeline.name, assembly.checkpoint().folder().filename().string(),
+                                              assembly.system_fingerprint(), assembly.numerics_id(),
+                                              assembly.dims().vocab_size, assembly.vocabulary()});
   }
   return hooks;
 }
@@ -108,7 +114,7 @@ void Session::check_health() const {
     if (!pipeline) continue;
     const EngineHealth health = pipeline->engine.health();
     if (health.state != EngineHealth::State::kFailed) continue;
-    fail(ErrorCode::kUnavailable, "pipeline '{}' cannot go on: {}", pipeline->description.name, health.reason);
+    fail(ErrorCode::kUnavailable, "pipeline '{}' cannot go on: {}", pipeline->name, health.reason);
   }
 }
 
@@ -127,12 +133,48 @@ std::vector<OpenPipeline*> Session::open_all() {
   return all;
 }
 
-OpenPipeline& Session::replace_proposers(PartDescription proposer) {
-  PipelineDescription changed = pipeline().description;
-  changed.proposers = {std::move(proposer)};
-  auto opened = std::make_unique<OpenPipeline>(changed, *this);
-  open_[0] = std::move(opened);
-  return *open_[0];
+namespace {
+
+std::vector<std::string> names_of(const PipelineScript& script) {
+  std::vector<std::string> names;
+  for (const PipelineDescription& pipeline : script.pipelines()) names.push_back(pipeline.name);
+  return names;
+}
+
+// What front ends have taken from the script for as long as they run.
+void check_same_shape(const PipelineScript& now, const PipelineScript& next) {
+  if (names_of(now) != names_of(next)) {
+    fail(ErrorCode::kConflict, "the script has the pipelines {}, and {} are served; start anew for others",
+         fmt::join(names_of(next), ", "), fmt::join(names_of(now), ", "));
+  }
+  bool same_chat = now.has_chat_template() == next.has_chat_template();
+  for (std::size_t i = 0; i < now.pipelines().size(); ++i) {
+    same_chat = same_chat && now.pipelines()[i].chat == next.pipelines()[i].chat;
+  }
+  if (!same_chat) {
+    fail(ErrorCode::kConflict,
+         "the script has another 'chat', or a chat_template where there was none or none where there was one; start "
+         "anew for that");
+  }
+}
+
+}  // namespace
+
+void Session::reload(const std::function<void(OpenPipeline& pipeline, const MakeSwap& swap)>& each) {
+  PipelineScript next = load_script(options_);
+  check_same_shape(script_, next);
+  const std::vector<PipelineDescription> pipelines = next.pipelines();
+  {
+    const std::lock_guard lock(mutex_);
+    script_.replace_callbacks(std::move(next));
+  }
+  for (const auto& [index, pipeline] : open_) {
+    if (!pipeline) continue;
+    PipelineDescription wanted = pipelines[index];
+    if (!wanted.kv_cache.populate) wanted.kv_cache.populate = populate_kv_;
+    if (same_pipeline(wanted, pipeline->assembly.description())) continue;
+    each(*pipeline, [&] { return pipeline->assembly.swap(pipeline->engine, wanted); });
+  }
 }
 
 std::size_t Session::index_for(const nlohmann::json& body) const {

@@ -6,12 +6,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "assembly/assembly.hpp"
 #include "engine/engine.hpp"
 #include "openai/service.hpp"
+#include "pipeline/part_change.hpp"
 #include "pipeline/pipeline_script.hpp"
 #include "replay/recorder.hpp"
 #include "trace/trace_file.hpp"
@@ -41,9 +43,13 @@ void add_record_option(CLI::App& command, SessionOptions& options);
 
 // A pipeline whose parts are loaded and whose engine runs.
 struct OpenPipeline {
-  OpenPipeline(const PipelineDescription& described, Session& session);
+  OpenPipeline(const PipelineDescription& description, Session& session);
 
-  const PipelineDescription description;
+  // Puts other parts in the place of those that run; see Assembly::swap. What is relative in the change is taken from
+  // the working folder. [any thread but the engine's and a sink's]
+  SwapFigures swap(const PartChange& change);
+
+  const std::string name;  // of the description
   Assembly assembly;
   Service service;  // before the engine, whose end still answers those who wait
   Engine engine;
@@ -62,9 +68,6 @@ class Session {
   std::vector<OpenPipeline*> open_all();
   // The default pipeline, opened by the first call.
   OpenPipeline& pipeline() { return open(0); }
-  // Opens the default pipeline anew with this proposer in the place of those that it has, beside the one that runs; it
-  // takes that one's place when it is open. Throws an Error when it cannot be opened: then nothing has changed.
-  OpenPipeline& replace_proposers(PartDescription proposer);
   // The pipeline that a body's `model` names. With one pipeline, or without the field, it is the default: clients send
   // names that mean nothing here. Throws an Error that lists the names.
   OpenPipeline& pipeline_for(const nlohmann::json& body);
@@ -74,6 +77,12 @@ class Session {
   OpenPipeline& pipeline_named(const std::string& name);
   // Throws an Error with kUnavailable when a part that an open pipeline needs has failed: nothing runs there any more.
   void check_health() const;
+  // Makes one swap; throws an Error when it is refused.
+  using MakeSwap = std::function<SwapFigures()>;
+  // Reads the script again, callbacks too. For each open pipeline that the script has otherwise now, `each` gets it and
+  // the swap that makes it so, and calls that. Throws an Error when the script cannot be read, or has other pipelines:
+  // then nothing has changed. [any thread but an engine's, one at a time]
+  void reload(const std::function<void(OpenPipeline& pipeline, const MakeSwap& swap)>& each);
   // What the script's on_request decides, written into the body where it does not say so itself. [any thread]
   void route(nlohmann::json& body);
 
@@ -81,11 +90,12 @@ class Session {
   friend struct OpenPipeline;
   OpenPipeline& open(std::size_t index);
   std::size_t index_for(const nlohmann::json& body) const;
-  std::string model_name(const PipelineDescription& description, const Assembly& assembly) const;
+  std::string model_name(const std::string& pipeline, const Assembly& assembly) const;
   ServiceInfo service_info(const PipelineDescription& description, const Assembly& assembly);
   EngineHooks hooks_for(const OpenPipeline& pipeline);
   std::string script_chat(const nlohmann::json& messages);
 
+  const SessionOptions options_;
   const QueueLimits queue_;
   const bool populate_kv_;
   const std::function<AnswerObserver*(const std::string& model)> observer_;

@@ -71,7 +71,7 @@ void WaitingResults::check_fingerprint(const std::string& fingerprint, const Ope
   if (now == fingerprint) return;
   fail(
       "{}: has results of system_fingerprint {}, pipeline '{}' is {}: another model, or parts that give other bits; {}",
-      lines_.path(), fingerprint, pipeline.description.name, now, kWhatToDo);
+      lines_.path(), fingerprint, pipeline.name, now, kWhatToDo);
 }
 
 std::string WaitingResults::discarded() const {

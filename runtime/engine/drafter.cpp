@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace mortise {
 namespace {
@@ -43,9 +44,9 @@ struct Drafter::Telling {
   }
 };
 
-Drafter::Drafter(const Policies& parts, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size,
+Drafter::Drafter(ActiveProposer proposer, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size,
                  RepeatedMessages& messages)
-    : parts_(parts), limits_(limits), index_(index), vocab_size_(vocab_size), messages_(messages) {}
+    : proposer_(std::move(proposer)), limits_(limits), index_(index), vocab_size_(vocab_size), messages_(messages) {}
 
 void Drafter::failed(const char* call, const CallResult& result) {
   ++num_failures_;
@@ -182,15 +183,10 @@ void Drafter::take_ended(std::span<const std::uint64_t> ended) {
 void Drafter::observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
                       const mortise_tensor* hidden) {
   if (!usable()) return;
-  if (known_generation_ != parts_.generation) {
-    known_.clear();
-    ended_.clear();
-    known_generation_ = parts_.generation;
-  }
   take_ended(ended);
   Telling telling;
   for (const StepOutcome& outcome : outcomes) {
-    if (!outcome.sequence->owner->drafters.allows(index_)) continue;
+    if (!outcome.sequence->drafters.allows(index_)) continue;
     Known& known = known_[outcome.sequence->id];
     telling.add(outcome, known.num_told);
     known.num_told = outcome.sequence->num_tokens();

@@ -25,9 +25,11 @@ struct StepOutcome {
 
 class Drafter {
  public:
-  // `index` of parts.proposers. All references outlive this.
-  Drafter(const Policies& parts, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size,
+  // `index`: of the proposer among the pipeline's. All references outlive this.
+  Drafter(ActiveProposer proposer, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size,
           RepeatedMessages& messages);
+
+  const ActiveProposer& proposer() const { return proposer_; }
 
   // Whether it may be asked.
   bool usable() const { return !proposer().health->failed(); }
@@ -53,7 +55,6 @@ class Drafter {
     std::int32_t num_told = 0;  // tokens
   };
 
-  const ActiveProposer& proposer() const { return parts_.proposers[index_]; }
   void failed(const char* call, const CallResult& result);
   void broke_bound(const std::string& why);
   bool take_tree(const Ask& ask, std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents);
@@ -61,14 +62,13 @@ class Drafter {
   bool take_distributions(Sequence& sequence, std::span<const float> rows);
   void take_ended(std::span<const std::uint64_t> ended);
 
-  const Policies& parts_;
+  const ActiveProposer proposer_;
   const EngineLimits& limits_;
   const std::size_t index_;
   const std::int32_t vocab_size_;
   RepeatedMessages& messages_;
   std::unordered_map<std::uint64_t, Known> known_;  // by sequence
   std::vector<std::uint64_t> ended_;                // of known_: the proposer is yet to be told
-  std::uint64_t known_generation_ = 0;
   std::uint64_t num_failures_ = 0;
 };
 

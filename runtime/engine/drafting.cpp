@@ -15,13 +15,55 @@ constexpr std::size_t kMostEdits = std::size_t{1} << 20;  // 16 MiB
 
 }  // namespace
 
-Drafting::Drafting(const Policies& parts, const EngineLimits& limits, std::int32_t vocab_size,
-                   RepeatedMessages& messages, std::function<double()> clock)
-    : parts_(parts), limits_(limits), clock_(std::move(clock)) {
-  for (std::size_t i = 0; i < parts.proposers.size(); ++i) {
-    drafters_.emplace_back(parts, limits, i, vocab_size, messages);
-    stats_.proposers.emplace_back().name = parts.proposers[i].plugin;
+std::optional<Drafters> drafters_of(const SpeculationChoice& choice, std::span<const std::string> proposers) {
+  Drafters result;
+  result.max_tokens = choice.max_tokens.value_or(INT32_MAX);
+  if (!choice.proposer) return result;
+  if (*choice.proposer == "none") {
+    result.allowed = 0;
+    return result;
   }
+  const auto at = std::ranges::find(proposers, *choice.proposer);
+  if (at == proposers.end()) return std::nullopt;
+  result.allowed = std::uint32_t{1} << (at - proposers.begin());
+  return result;
+}
+
+void check_speculation(const SpeculationChoice& choice, std::span<const std::string> proposers) {
+  if (choice.max_tokens && *choice.max_tokens < 0) {
+    fail("speculation.max_tokens is {}; it must be at least 0", *choice.max_tokens);
+  }
+  if (drafters_of(choice, proposers)) return;
+  std::vector<std::string> names(proposers.begin(), proposers.end());
+  names.emplace_back("none");
+  const std::string meant = did_you_mean(*choice.proposer, names);  // ends with its question mark
+  fail("speculation.proposer is '{}', which this pipeline does not have{}{} it has: {}", *choice.proposer, meant,
+       meant.empty() ? ";" : "", join_names(names));
+}
+
+Drafting::Drafting(const std::vector<ActiveProposer>& proposers, const EngineLimits& limits, std::int32_t vocab_size,
+                   RepeatedMessages& messages, std::function<double()> clock)
+    : limits_(limits), clock_(std::move(clock)) {
+  for (std::size_t i = 0; i < proposers.size(); ++i) {
+    drafters_.emplace_back(proposers[i], limits, i, vocab_size, messages);
+    stats_.proposers.emplace_back().name = proposers[i].plugin;
+  }
+}
+
+std::vector<ActiveProposer> Drafting::proposers() const {
+  std::vector<ActiveProposer> list;
+  for (const Drafter& drafter : drafters_) list.push_back(drafter.proposer());
+  return list;
+}
+
+void Drafting::welcome(Sequence& sequence) const {
+  std::vector<std::string> names;
+  for (const Drafter& drafter : drafters_) names.push_back(drafter.proposer().plugin);
+  const Drafters none{.allowed = 0};
+  sequence.drafters = drafters_of(sequence.request().speculation, names).value_or(none);
+  sequence.draft_state = {};
+  sequence.draft_state.kind = sequence.drafters.allowed;
+  sequence.draft_state.num_unseen = sequence.num_tokens();
 }
 
 template <typename Work>
@@ -31,34 +73,13 @@ double Drafting::time_of(const Work& work) const {
   return clock_() - begin;
 }
 
-Drafters Drafting::drafters_of(const SpeculationChoice& choice) const {
-  Drafters result;
-  if (choice.max_tokens) {
-    if (*choice.max_tokens < 0) fail("speculation.max_tokens is {}; it must be at least 0", *choice.max_tokens);
-    result.max_tokens = *choice.max_tokens;
-  }
-  if (!choice.proposer) return result;
-  std::vector<std::string> names;
-  for (const ActiveProposer& proposer : parts_.proposers) names.push_back(proposer.plugin);
-  names.emplace_back("none");
-  const auto at = std::find(names.begin(), names.end(), *choice.proposer);
-  if (at == names.end()) {
-    const std::string meant = did_you_mean(*choice.proposer, names);  // ends with its question mark
-    fail("speculation.proposer is '{}', which this pipeline does not have{}{} it has: {}", *choice.proposer, meant,
-         meant.empty() ? ";" : "", join_names(names));
-  }
-  const auto index = static_cast<std::size_t>(at - names.begin());
-  result.allowed = index < parts_.proposers.size() ? std::uint32_t{1} << index : 0;
-  return result;
-}
-
 std::int32_t Drafting::allowance(const Sequence& sequence) const {
   // Proposers hear of a sequence with its first token; in the step that makes it they could only guess.
   if (sequence.num_generated() == 0 || !sequence.wants_tokens() || sequence.wants_scores()) return 0;
-  const Drafters& drafters = sequence.owner->drafters;
+  const Drafters& drafters = sequence.drafters;
   std::int32_t most = 0;
-  for (std::size_t i = 0; i < parts_.proposers.size(); ++i) {
-    if (drafters_[i].usable() && drafters.allows(i)) most = std::max(most, parts_.proposers[i].max_tokens);
+  for (std::size_t i = 0; i < drafters_.size(); ++i) {
+    if (drafters_[i].usable() && drafters.allows(i)) most = std::max(most, drafters_[i].proposer().max_tokens);
   }
   return std::min({room_for_drafts(sequence), most, drafters.max_tokens});
 }
@@ -154,8 +175,8 @@ void Drafting::ask_proposers(const mortise_step& step, std::vector<Drafter::Ask>
     if (!drafters_[i].usable()) continue;
     std::vector<Drafter::Ask> asked;
     for (Drafter::Ask ask : open) {
-      ask.max_drafts = std::min(ask.max_drafts, parts_.proposers[i].max_tokens);
-      if (ask.max_drafts > 0 && ask.sequence->owner->drafters.allows(i)) asked.push_back(ask);
+      ask.max_drafts = std::min(ask.max_drafts, drafters_[i].proposer().max_tokens);
+      if (ask.max_drafts > 0 && ask.sequence->drafters.allows(i)) asked.push_back(ask);
     }
     const double seconds = time_of([&] { drafters_[i].propose(step, asked); });
     stats_.proposers[i].draft_s += seconds;

@@ -6,7 +6,9 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/drafter.hpp"
@@ -17,16 +19,21 @@
 
 namespace mortise {
 
+// What a request's choice means to a pipeline with proposers of these names; nullopt: it names none of them. A proposer
+// that has failed may be named: which proposer drafts decides speed alone, so the request goes on without.
+std::optional<Drafters> drafters_of(const SpeculationChoice& choice, std::span<const std::string> proposers);
+// Throws an Error that lists the names when the choice names no proposer of the pipeline, or a wrong number of drafts.
+void check_speculation(const SpeculationChoice& choice, std::span<const std::string> proposers);
+
 class Drafting {
  public:
-  // `clock`: EngineHooks::clock. All references outlive this.
-  Drafting(const Policies& parts, const EngineLimits& limits, std::int32_t vocab_size, RepeatedMessages& messages,
-           std::function<double()> clock);
+  // `proposers` in the order in which they are asked. `clock`: EngineHooks::clock. All references outlive this.
+  Drafting(const std::vector<ActiveProposer>& proposers, const EngineLimits& limits, std::int32_t vocab_size,
+           RepeatedMessages& messages, std::function<double()> clock);
 
-  // What a request's choice means here. Throws an Error that lists the names when it names no proposer of the pipeline.
-  // A proposer that has failed may be named: which proposer drafts decides speed alone, so the request goes on without.
-  // [any thread]
-  Drafters drafters_of(const SpeculationChoice& choice) const;
+  // Says which proposers may draft for a sequence that comes, or for one that lived before these proposers did. One
+  // whose request names a proposer that is not here any more gets no drafts: they decide speed alone.
+  void welcome(Sequence& sequence) const;
   // Draft tokens of proposers that a sequence can use in its next decode step: never beyond its max_tokens or the
   // model's length.
   std::int32_t allowance(const Sequence& sequence) const;
@@ -50,6 +57,8 @@ class Drafting {
   void begin_step();
   void end_step(std::span<const ScheduledSequence> scheduled, std::int32_t num_rows, bool is_typical);
 
+  // In the order in which they are asked.
+  std::vector<ActiveProposer> proposers() const;
   const SpeculationStats& stats() const { return stats_; }
   std::uint64_t num_failures() const;
   std::uint64_t num_sequences() const;  // that proposers keep something of, as far as they say
@@ -62,10 +71,9 @@ class Drafting {
   template <typename Work>
   double time_of(const Work& work) const;
 
-  const Policies& parts_;
   const EngineLimits& limits_;
   const std::function<double()> clock_;
-  std::deque<Drafter> drafters_;  // of parts_.proposers
+  std::deque<Drafter> drafters_;  // of the proposers, in their order
   AdaptiveLengths lengths_;
   SpeculationStats stats_;
   // Of this step.

@@ -33,20 +33,14 @@ void count_rows(const BatchComposition& batch, EngineStats& in) {
 
 }  // namespace
 
-Engine::Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer,
+Engine::Engine(const Parts& parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer,
                const EngineHooks& hooks)
-    : policies_(parts),
-      limits_(limits),
-      model_(std::move(model)),
+    : model_(std::move(model)),
       tokenizer_(tokenizer),
-      watcher_(hooks.watcher),
+      hooks_(hooks),
+      terms_(std::make_shared<const RequestTerms>(terms_of(parts, limits))),
       trace_(hooks.trace, hooks.name),
-      kv_(limits_, hooks.kv_observer),
-      planner_(policies_, limits_, messages_),
-      drafting_(policies_, limits_, model_.vocab_size, messages_, hooks.clock),
-      rows_(limits_.batch_expansion),
-      row_work_(model_.vocab_size, limits_.rejection),
-      execution_({std::move(parts)}, limits_),
+      setup_(std::make_unique<Setup>(parts, limits, context(), generation_)),
       inbox_(hooks.queue),
       delivery_(DeliveryPool::default_threads(), [this](RequestId id) { abort(id); }),
       outbox_(delivery_) {
@@ -60,6 +54,12 @@ Engine::~Engine() {
   delivery_.stop();
 }
 
+RequestTerms Engine::terms_of(const Policies& policies, const EngineLimits& limits) {
+  RequestTerms terms{limits, {}};
+  for (const ActiveProposer& proposer : policies.proposers) terms.proposers.push_back(proposer.plugin);
+  return terms;
+}
+
 EngineStats Engine::stats() const {
   const std::lock_guard lock(mutex_);
   return stats_;
@@ -69,7 +69,7 @@ void Engine::run() {
   while (take_inbox()) {
     try {
       step();
-      if (!execution_.computes_behind()) {
+      if (!setup_->execution->computes_behind()) {
         trace_.phase(StepPhase::kText);
         write_texts();
       }
@@ -78,10 +78,10 @@ void Engine::run() {
     }
     check_required_parts();
     drop_ended();
-    if (live_.empty()) drafting_.observe({}, ended_ids_, nullptr);  // there may be no next step to tell them in
+    if (live_.empty()) setup_->drafting->observe({}, ended_ids_, nullptr);  // there may be no next step to tell them in
     publish_stats();
     // On a device that computes behind the host the next step sends the news, while it waits.
-    if (live_.empty() || !execution_.computes_behind()) {
+    if (live_.empty() || !setup_->execution->computes_behind()) {
       trace_.phase(StepPhase::kStream);
       send_outbox();
     }
@@ -90,7 +90,7 @@ void Engine::run() {
   for (const auto& sequence : live_) end(*sequence, FinishReason::kAborted);
   send_outbox();
   trace_.end(counters_);
-  for (const std::string& line : describe(drafting_.stats())) spdlog::info("speculation: {}", line);
+  for (const std::string& line : describe(counters_.speculation)) spdlog::info("speculation: {}", line);
 }
 
 bool Engine::take_inbox() {
@@ -111,6 +111,15 @@ bool Engine::take_inbox() {
   if (arrivals.drain_is_over) {
     fail_all("the engine is shutting down and its time for requests that still run is over", ErrorCode::kUnavailable);
   }
+  drop_ended();
+  for (const auto& order : arrivals.swaps) {
+    if (arrivals.stops) {
+      order->done.set_exception(std::make_exception_ptr(
+          Error("the engine has ended before the swap could be made", ErrorCode::kUnavailable)));
+    } else {
+      carry_out(*order);
+    }
+  }
   check_required_parts();  // what came before the inbox knew
   drop_ended();
   return !arrivals.stops;
@@ -125,11 +134,17 @@ void Engine::add(const std::shared_ptr<RequestState>& state) {
   requests_.add(choices);
   for (auto& sequence : choices) {
     trace_.arrived(*sequence);
+    setup_->drafting->welcome(*sequence);
+    // It was checked by its front end, maybe before a swap.
+    if (const std::optional<std::string> why = misfit(*sequence, setup_->limits)) {
+      fail_sequence(*sequence, "the pipeline has been changed since the request came: " + *why, ErrorCode::kTooLarge);
+      continue;
+    }
     if (!sequence->wants_tokens() && !sequence->wants_scores()) {
       end(*sequence, FinishReason::kLength);
       continue;
     }
-    planner_.added(sequence);
+    setup_->planner->added(sequence);
     live_.push_back(std::move(sequence));
   }
 }
@@ -137,43 +152,43 @@ void Engine::add(const std::shared_ptr<RequestState>& state) {
 StepPlan Engine::plan(std::uint64_t step_id) {
   for (std::size_t i = 0; i < live_.size(); ++i) {
     if (i + kAhead < live_.size()) prefetch(*live_[i + kAhead]);
-    if (!live_[i]->running()) kv_.look_up(*live_[i]);
+    if (!live_[i]->running()) setup_->kv->look_up(*live_[i]);
   }
   std::vector<Sequence*> candidates;
-  if (limits_.prefix_cache) {
-    candidates = without_followers(live_, limits_.block_size);
+  if (setup_->limits.prefix_cache) {
+    candidates = without_followers(live_, setup_->limits.block_size);
   } else {
     for (const auto& sequence : live_) candidates.push_back(sequence.get());
   }
-  return planner_.plan(step_id, candidates, drafting_.allowances(candidates), kv_.cache());
+  return setup_->planner->plan(step_id, candidates, setup_->drafting->allowances(candidates), setup_->kv->cache());
 }
 
 void Engine::preempt(Sequence& sequence) {
   books_changed_ = true;
-  kv_.release(sequence);
+  setup_->kv->release(sequence);
   ++counters_.num_preemptions;
   trace_.mark(sequence, "preempted");
 }
 
 void Engine::set_pins(const std::vector<Pin>& pins) {
   for (const Pin& pin : pins) {
-    const std::int32_t kept = kv_.pin(*pin.sequence, pin.num_tokens);
-    if (kept > 0) planner_.prefix_resident(pin.sequence->id, kept);
+    const std::int32_t kept = setup_->kv->pin(*pin.sequence, pin.num_tokens);
+    if (kept > 0) setup_->planner->prefix_resident(pin.sequence->id, kept);
   }
 }
 
 void Engine::drop_pins() {
   for (const auto& sequence : live_) {
     if (sequence->pinned.empty()) continue;
-    kv_.pin(*sequence, 0);
-    planner_.prefix_evicted(sequence->id);
+    setup_->kv->pin(*sequence, 0);
+    setup_->planner->prefix_evicted(sequence->id);
   }
 }
 
 void Engine::step() {
   in_step_.clear();
   if (live_.empty()) return;
-  drafting_.begin_step();
+  setup_->drafting->begin_step();
   trace_.phase(StepPhase::kPlan);
   const std::uint64_t step_id = counters_.num_steps++;
   StepPlan plan = this->plan(step_id);
@@ -194,7 +209,7 @@ void Engine::step() {
     }
     requests_.started(*planned.sequence);
     books_changed_ = true;
-    kv_.admit(*planned.sequence);  // all before blocks are allocated, which may evict cached ones
+    setup_->kv->admit(*planned.sequence);  // all before blocks are allocated, which may evict cached ones
     counters_.num_admitted_tokens += static_cast<std::uint64_t>(planned.sequence->num_tokens());
     counters_.num_cached_tokens += static_cast<std::uint64_t>(planned.sequence->num_cached);
     admitted.push_back(planned.sequence);
@@ -203,46 +218,46 @@ void Engine::step() {
   if (plan.drop_pins) drop_pins();
 
   trace_.phase(StepPhase::kPropose);
-  drafting_.propose(execution_.empty_step(), scheduled);
+  setup_->drafting->propose(setup_->execution->empty_step(), scheduled);
   trace_.phase(StepPhase::kBuild);
   counters_.last_batch = composition_of(scheduled);
   trace_.batch(counters_.last_batch);
   std::int32_t num_rows = 0;  // forks of draft trees left out: they belong to the price of the drafts they stand beside
   for (const ScheduledSequence& item : scheduled) {
-    kv_.reserve(*item.sequence, item.sequence->num_computed + item.num_rows());
+    setup_->kv->reserve(*item.sequence, item.sequence->num_computed + item.num_rows());
     num_rows += item.num_rows();
   }
   set_pins(plan.pins);  // after the plan has got its blocks: it may count on cached ones that are pinned now
   fork_drafts(scheduled);
-  rows_.assign(scheduled);
-  row_work_.assign(rows_.logit_rows(), scheduled);
+  setup_->rows.assign(scheduled);
+  setup_->row_work.assign(setup_->rows.logit_rows(), scheduled);
 
   trace_.phase(StepPhase::kForward);
-  const StepWork work{step_id, rows_.runs(), row_work_.draws(), row_work_.scores(), ended_ids_};
-  execution_.launch(work, [this] { trace_.phase(StepPhase::kSample); });
-  if (execution_.computes_behind()) {
+  const StepWork work{step_id, setup_->rows.runs(), setup_->row_work.draws(), setup_->row_work.scores(), ended_ids_};
+  setup_->execution->launch(work, [this] { trace_.phase(StepPhase::kSample); });
+  if (setup_->execution->computes_behind()) {
     trace_.phase(StepPhase::kText);
     write_texts();  // of the step before, while the device computes this one
     trace_.phase(StepPhase::kStream);
     send_outbox();
     trace_.phase(StepPhase::kWait);
   }
-  counters_.num_rows += static_cast<std::uint64_t>(execution_.num_rows());
+  counters_.num_rows += static_cast<std::uint64_t>(setup_->execution->num_rows());
   count_rows(counters_.last_batch, counters_);
-  counters_.num_graph_replays = execution_.num_graph_replays();
-  std::vector<TokenInfo> infos = row_work_.infos(execution_.collect());
+  counters_.num_graph_replays = carried_.num_graph_replays + setup_->execution->num_graph_replays();
+  std::vector<TokenInfo> infos = setup_->row_work.infos(setup_->execution->collect());
   trace_.phase(StepPhase::kCommit);
   in_step_.clear();
-  commit(scheduled, rows_.logit_rows(), std::move(infos));
+  commit(scheduled, setup_->rows.logit_rows(), std::move(infos));
   ended_ids_.clear();  // by now model, attention and proposer have been told
-  drafting_.end_step(scheduled, num_rows, execution_.is_typical());
+  setup_->drafting->end_step(scheduled, num_rows, setup_->execution->is_typical());
 }
 
 // Gives the further paths of draft trees blocks, as far as blocks, rows and places are left of this step; the others
 // are not run.
 void Engine::fork_drafts(std::span<const ScheduledSequence> scheduled) {
-  const auto num_runs = [&](std::int32_t rows) { return limits_.batch_expansion ? rows : 1; };
-  std::int32_t rows = limits_.max_batched_tokens, runs = limits_.max_batch_runs();
+  const auto num_runs = [&](std::int32_t rows) { return setup_->limits.batch_expansion ? rows : 1; };
+  std::int32_t rows = setup_->limits.max_batched_tokens, runs = setup_->limits.max_batch_runs();
   for (const ScheduledSequence& item : scheduled) {
     rows -= item.num_rows();
     runs -= num_runs(item.num_rows());
@@ -252,7 +267,7 @@ void Engine::fork_drafts(std::span<const ScheduledSequence> scheduled) {
     std::vector<DraftFork>& forks = item.sequence->forks;
     for (std::size_t i = 0; i < forks.size(); ++i) {
       const auto needed = 1 + static_cast<std::int32_t>(forks[i].drafts.size());
-      if (needed > rows || num_runs(needed) > runs || !kv_.fork(*item.sequence, forks[i], from, to)) {
+      if (needed > rows || num_runs(needed) > runs || !setup_->kv->fork(*item.sequence, forks[i], from, to)) {
         forks.resize(i);
         break;
       }
@@ -260,13 +275,13 @@ void Engine::fork_drafts(std::span<const ScheduledSequence> scheduled) {
       runs -= num_runs(needed);
     }
   }
-  execution_.copy_blocks(from, to);
+  setup_->execution->copy_blocks(from, to);
 }
 
 void Engine::copy_tails(std::span<Sequence* const> admitted) {
   std::vector<BlockId> from, to;
-  kv_.copy_tails(admitted, from, to);
-  execution_.copy_blocks(from, to);
+  setup_->kv->copy_tails(admitted, from, to);
+  setup_->execution->copy_blocks(from, to);
 }
 
 // Of a sequence with a draft tree: leaves the rows of the path of which most stands. If that is a fork, its drafts and
@@ -307,7 +322,7 @@ void Engine::take_best_path(Sequence& sequence, std::vector<LogitRow>& rows, std
   DraftFork& fork = sequence.forks[static_cast<std::size_t>(best) - 1];
   // From here on the path that the sequence had is a fork that lost, like the others.
   std::swap(sequence.drafts, fork.drafts);
-  kv_.adopt(sequence, fork);
+  setup_->kv->adopt(sequence, fork);
 }
 
 void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
@@ -332,7 +347,7 @@ void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<c
     take_best_path(sequence, path, path_infos);
     commit_sequence(sequence, path, path_infos, scheduled[i].num_new_tokens);
   }
-  drafting_.observe(outcomes_, ended_ids_, &execution_.hidden());
+  setup_->drafting->observe(outcomes_, ended_ids_, &setup_->execution->hidden());
 }
 
 // A draft stands while it equals the token of its row: with coupled verification the one that the target itself drew,
@@ -372,7 +387,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     ++num_accepted;
     if (finish == FinishReason::kNone) ++sequence.num_computed;  // the draft's row was this token's
   }
-  kv_.drop_forks(sequence);
+  setup_->kv->drop_forks(sequence);
   counters_.num_generated += static_cast<std::uint64_t>(num_committed);
   if (sequence.drafted_by >= 0) {
     sequence.usage.draft_tokens += static_cast<std::int32_t>(drafts.size());
@@ -380,7 +395,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     counters_.num_draft_tokens += drafts.size();
     counters_.num_accepted_tokens += static_cast<std::uint64_t>(num_accepted);
   }
-  drafting_.verified(sequence, num_committed, num_accepted);
+  setup_->drafting->verified(sequence, num_committed, num_accepted);
   if (num_committed > 0 && sequence.num_generated() == num_committed) {
     trace_.mark(sequence, "first token");
     if (sequence.owner->news == News::kAtTheEnd) news.first_token = std::chrono::steady_clock::now();
@@ -390,8 +405,8 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     finish = FinishReason::kLength;  // a request that only scores its prompt
   }
   sequence.clear_drafts();
-  kv_.publish(sequence);
-  if (sequence.is_predicted) kv_.trim(sequence);
+  setup_->kv->publish(sequence);
+  if (sequence.is_predicted) setup_->kv->trim(sequence);
   if (finish != FinishReason::kNone) {
     end(sequence, finish);
   } else if (num_committed > 0) {
@@ -436,8 +451,8 @@ FinishReason Engine::end_of(const Sequence& sequence, std::int32_t token) const 
 void Engine::end(Sequence& sequence, FinishReason reason) {
   if (sequence.finish != FinishReason::kNone) return;
   any_ended_ = books_changed_ = true;
-  kv_.release(sequence);
-  kv_.pin(sequence, 0);
+  setup_->kv->release(sequence);
+  setup_->kv->pin(sequence, 0);
   Delta& news = sequence.gathered;
   reason = end_text(sequence, reason);
   sequence.finish = news.finish = reason;
@@ -448,7 +463,7 @@ void Engine::end(Sequence& sequence, FinishReason reason) {
   counters_.num_rejected_prediction_tokens += static_cast<std::uint64_t>(sequence.prediction.num_rejected());
   news.usage = sequence.usage;
   trace_.ended(sequence);
-  drafting_.ended(sequence);
+  setup_->drafting->ended(sequence);
   send(sequence);
   requests_.ended(sequence);
 }
@@ -487,7 +502,7 @@ void Engine::drop_ended() {
   const auto gone = [&](const std::shared_ptr<Sequence>& sequence) {
     if (sequence->finish == FinishReason::kNone) return false;
     ended_ids_.push_back(sequence->id);
-    planner_.ended(sequence->id);
+    setup_->planner->ended(sequence->id);
     return true;
   };
   live_.erase(std::remove_if(live_.begin(), live_.end(), gone), live_.end());
@@ -501,7 +516,7 @@ void Engine::step_failed(const std::exception& exception) {
   const auto* const part = dynamic_cast<const PartError*>(&exception);
   const bool is_memory = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
                          (part != nullptr && part->status() == MORTISE_RESOURCE_EXHAUSTED);
-  if (execution_.failure()) return;
+  if (setup_->execution->failure()) return;
   if (in_step_.empty() || !(is_memory || part != nullptr)) {
     spdlog::error("step {} failed: {}; all requests fail", counters_.num_steps, exception.what());
     return fail_all(exception.what(), ErrorCode::kInternal);
@@ -535,7 +550,7 @@ void Engine::fail_all(const std::string& why, ErrorCode code) {
 }
 
 void Engine::check_required_parts() {
-  const std::optional<std::string> failure = execution_.failure();
+  const std::optional<std::string> failure = setup_->execution->failure();
   if (!failure) return;
   if (!live_.empty()) spdlog::error("{}; nothing can run any more", *failure);
   inbox_.part_failed(*failure);
@@ -550,19 +565,20 @@ void Engine::publish_stats() {
   const bool due = std::exchange(books_changed_, false) || live_.empty() || now - published_ >= kEvery;
   if (!due && !trace_.is_on()) return;
   published_ = now;
-  counters_.num_rejected_plans = planner_.num_rejected_plans();
-  counters_.num_starved = planner_.num_starved();
-  counters_.num_proposer_failures = drafting_.num_failures();
-  counters_.speculation = drafting_.stats();
+  counters_.num_rejected_plans = carried_.num_rejected_plans + setup_->planner->num_rejected_plans();
+  counters_.num_starved = carried_.num_starved + setup_->planner->num_starved();
+  counters_.num_proposer_failures = carried_.num_proposer_failures + setup_->drafting->num_failures();
+  counters_.speculation = setup_->drafting->stats();
+  counters_.speculation.add(carried_.speculation);
   counters_.phases = trace_.times();
-  counters_.num_proposer_sequences = drafting_.num_sequences();
+  counters_.num_proposer_sequences = setup_->drafting->num_sequences();
   counters_.num_running = static_cast<std::int32_t>(
       std::count_if(live_.begin(), live_.end(), [](const auto& sequence) { return sequence->running(); }));
   counters_.num_waiting = static_cast<std::int32_t>(live_.size()) - counters_.num_running;
-  counters_.num_free_blocks = static_cast<std::int32_t>(kv_.cache().num_free());
-  counters_.num_cached_blocks = static_cast<std::int32_t>(kv_.cache().num_cached());
-  counters_.num_blocks = static_cast<std::int32_t>(kv_.cache().num_blocks());
-  counters_.num_evicted_blocks = kv_.cache().num_evictions();
+  counters_.num_free_blocks = static_cast<std::int32_t>(setup_->kv->cache().num_free());
+  counters_.num_cached_blocks = static_cast<std::int32_t>(setup_->kv->cache().num_cached());
+  counters_.num_blocks = static_cast<std::int32_t>(setup_->kv->cache().num_blocks());
+  counters_.num_evicted_blocks = carried_.num_evicted_blocks + setup_->kv->cache().num_evictions();
   EngineStats stats = counters_;
   const std::lock_guard lock(mutex_);
   std::swap(stats_, stats);

@@ -1,7 +1,7 @@
 // runtime/engine/engine.hpp: runs requests. One engine thread owns all request state; front ends hand requests in
 // through an inbox and read what becomes of them from channels (delivery/). The engine's thread calls no front end and
 // waits for none. A step:
-//   1 inbox: new and aborted requests
+//   1 inbox: new and aborted requests, swaps of parts
 //   2 the scheduler plans
 //   3 the proposer drafts
 //   4 one ragged batch is built
@@ -12,29 +12,27 @@
 // Results do not depend on what else is in a batch: see docs/numerics.md.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "delivery/delivery_pool.hpp"
 #include "delivery/outbox.hpp"
-#include "engine/drafting.hpp"
 #include "engine/hooks.hpp"
 #include "engine/inbox.hpp"
 #include "engine/live_requests.hpp"
 #include "engine/parts.hpp"
-#include "engine/planner.hpp"
 #include "engine/request.hpp"
-#include "engine/row_work.hpp"
 #include "engine/sequence.hpp"
-#include "engine/sequence_kv.hpp"
-#include "engine/step_rows.hpp"
+#include "engine/setup.hpp"
 #include "engine/step_trace.hpp"
-#include "execution/execution.hpp"
+#include "engine/swap.hpp"
 #include "sampling/choice_guides.hpp"
 #include "speculation/speculation_stats.hpp"
 #include "tokenizer/tokenizer.hpp"
@@ -76,10 +74,13 @@ struct EngineStats {
 // What a request without a seed runs with.
 std::uint64_t draw_seed();
 
+// Why a sequence could not run to its end within these limits; nullopt: it can.
+std::optional<std::string> misfit(const Sequence& sequence, const EngineLimits& limits);
+
 class Engine {
  public:
   // `parts` are active. Where they have no owner they outlive the engine, as `tokenizer` does. The thread starts here.
-  Engine(Parts parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer,
+  Engine(const Parts& parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer,
          const EngineHooks& hooks = {});
   // Aborts what still runs and ends the threads. Returns when every sink has heard of every end.
   ~Engine();
@@ -107,12 +108,26 @@ class Engine {
   // As of the end of the last step in which a request came, started, gave way or ended, and else of some step of the
   // last 50 ms. [any thread]
   EngineStats stats() const;
-  // The parts that run steps now. [any thread]
-  std::shared_ptr<const PartsSnapshot> parts() const { return execution_.snapshot(); }
+  // Puts other parts, or parts of other sizes, in the place of those that run, between two steps. Blocks until that is
+  // done, never the engine but for the time that `make` takes. Sequences go on: their tokens stay, and where the KV
+  // memory is another it is computed anew. Throws what `make` throws, an Error with kConflict when what runs or waits
+  // could not go on, and what Inbox::put throws. Then nothing has changed. [any thread but the engine's and a sink's]
+  SwapFigures swap(MakeReplacement make);
 
  private:
-  void check_blocks(std::int32_t length, std::int32_t max_tokens) const;
+  // What a swap has made and not put in yet. With other limits: `all`.
+  struct Fresh {
+    std::unique_ptr<Setup> all;
+    std::unique_ptr<SequenceKv> kv;
+    std::unique_ptr<Planner> planner;
+    std::unique_ptr<Drafting> drafting;
+  };
+
+  static RequestTerms terms_of(const Policies& policies, const EngineLimits& limits);
+  SetupContext context() { return {model_.vocab_size, messages_, hooks_}; }
+  void check_blocks(const EngineLimits& limits, std::int32_t length, std::int32_t max_tokens) const;
   std::vector<std::int32_t> end_tokens_of(const SamplingParams& sampling) const;
+  void check(const Request& request, const RequestTerms& terms) const;
   std::shared_ptr<RequestState> prepare(Request& request) const;  // checks it and draws its seed
   RequestId queue(std::shared_ptr<RequestState> state, Request request, std::shared_ptr<Channel> channel);
   void run();
@@ -144,22 +159,26 @@ class Engine {
   void check_required_parts();
   void publish_stats();
 
-  const Policies policies_;
-  const EngineLimits limits_;
+  void carry_out(SwapOrder& order);
+  std::size_t exchange(const MakeReplacement& make, const StepUse& use);
+  void put_in(Fresh fresh, bool keeps_kv);
+  void check_replacement(const Replacement& next) const;
+  std::size_t give_up_kv();
+  std::size_t free_places();
+  void resume(const std::vector<ShardParts>& before);
+
   const ModelInfo model_;
   const Tokenizer& tokenizer_;
   mutable ChoiceGuides guides_;
-  RequestWatcher* const watcher_;
+  const EngineHooks hooks_;
+  std::atomic<std::shared_ptr<const RequestTerms>> terms_;  // of setup_
 
   // Engine thread only.
   RepeatedMessages messages_;
   StepTrace trace_;
-  SequenceKv kv_;
-  Planner planner_;
-  Drafting drafting_;
-  StepRows rows_;
-  RowWork row_work_;
-  Execution execution_;
+  std::unique_ptr<Setup> setup_;
+  std::uint64_t generation_ = 0;                // of the parts: rises with each swap
+  EngineStats carried_;                         // counts of what swaps have taken out
   std::deque<std::shared_ptr<Sequence>> live_;  // in order of arrival
   bool any_ended_ = false;                      // since drop_ended()
   bool books_changed_ = true;                   // since publish_stats()

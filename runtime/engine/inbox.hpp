@@ -14,6 +14,7 @@
 
 #include "delivery/delta.hpp"
 #include "engine/sequence.hpp"
+#include "engine/swap.hpp"
 #include "error.hpp"
 
 namespace mortise {
@@ -75,6 +76,9 @@ class Inbox {
   // Queues the request and gives it its id. Throws an OverloadedError when too much waits, an Error with kUnavailable
   // when the engine drains, has failed or ends. [any thread]
   RequestId put(const std::shared_ptr<RequestState>& state);
+  // Queues a swap, which the engine's thread carries out behind the requests that came before it. Throws an Error with
+  // kUnavailable when the engine drains, has failed or ends. [any thread]
+  void put(std::shared_ptr<SwapOrder> order);
   void abort(RequestId id);     // [any thread]
   EngineHealth health() const;  // [any thread]
   void stop();                  // take() returns at once, with `stops`. [any thread]
@@ -85,6 +89,7 @@ class Inbox {
   struct Arrivals {
     std::vector<std::shared_ptr<RequestState>> requests;
     std::vector<RequestId> aborted;
+    std::vector<std::shared_ptr<SwapOrder>> swaps;
     bool drain_is_over = false;  // its deadline has passed: whatever runs is to be ended
     bool stops = false;
   };
@@ -112,6 +117,7 @@ class Inbox {
   std::condition_variable wake_, emptied_;
   std::vector<std::shared_ptr<RequestState>> submitted_;
   std::vector<RequestId> aborted_;
+  std::vector<std::shared_ptr<SwapOrder>> swaps_;
   RequestId next_request_ = 1;
   std::size_t num_open_ = 0;  // accepted and not ended
   std::size_t num_waiting_ = 0, num_tokens_waiting_ = 0;

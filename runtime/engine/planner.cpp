@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "mortise/scheduler.hpp"
 
@@ -217,8 +218,8 @@ BlockId last_cached(const Sequence& sequence, std::int32_t block_size, const Pre
 
 }  // namespace
 
-Planner::Planner(const Policies& parts, const EngineLimits& limits, RepeatedMessages& messages)
-    : parts_(parts),
+Planner::Planner(ActiveScheduler scheduler, const EngineLimits& limits, RepeatedMessages& messages)
+    : scheduler_(std::move(scheduler)),
       limits_(limits),
       messages_(messages),
       starvation_({MORTISE_MAX_IDLE_PLANS, std::int64_t{MORTISE_MAX_PASSED_STEPS} * limits.max_batched_tokens}),
@@ -253,16 +254,15 @@ void Planner::send_events() {
   if (events_.empty()) return;
   const EventArrays arrays(events_);  // borrows the tokens of the sequences that the events keep
   const mortise_schedule_events events = arrays.abi();
-  const SchedulerPart& scheduler = parts_.scheduler;
-  const CallResult result = scheduler.try_call<&mortise_scheduler_table::events>("events", &events);
+  const CallResult result = scheduler_.try_call<&mortise_scheduler_table::events>("events", &events);
   if (result.ok()) return;
-  messages_.warn(scheduler.name, "events", result,
-                 scheduler.health->failed() ? kSchedulerEnded : "it does not know of these sequences or ends");
+  messages_.warn(scheduler_.name, "events", result,
+                 scheduler_.health->failed() ? kSchedulerEnded : "it does not know of these sequences or ends");
 }
 
 StepPlan Planner::plan(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
                        const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
-  if (!parts_.scheduler.health->failed()) send_events();
+  if (!scheduler_.health->failed()) send_events();
   events_.clear();  // when nobody is left to be told, too
   std::vector<BlockId> paths;
   paths.reserve(candidates.size());
@@ -275,7 +275,7 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<Sequence*>& cand
     const auto at = std::ranges::find(view.ids, *starved_);
     return first_come_first_served(view, abi_view, at == view.ids.end() ? 0 : at - view.ids.begin());
   }
-  if (parts_.scheduler.health->failed()) return first_come_first_served(view, abi_view);
+  if (scheduler_.health->failed()) return first_come_first_served(view, abi_view);
   std::optional<StepPlan> plan = ask_scheduler(view, abi_view);
   if (!plan) return first_come_first_served(view, abi_view);
   if (const auto starved = find_starved(view, abi_view, *plan)) {
@@ -289,11 +289,10 @@ std::optional<StepPlan> Planner::ask_scheduler(const View& view, const mortise_s
   PlanArrays arrays(view.lookahead);
   const mortise_schedule_view shown = abi_view;  // a copy: what the host reads afterwards is its own
   mortise_schedule_plan answer = arrays.abi();
-  const SchedulerPart& scheduler = parts_.scheduler;
-  const CallResult result = scheduler.try_call<&mortise_scheduler_table::plan>("plan", &shown, &answer);
+  const CallResult result = scheduler_.try_call<&mortise_scheduler_table::plan>("plan", &shown, &answer);
   if (!result.ok()) {
     ++num_rejected_;
-    messages_.warn(scheduler.name, "plan", result, scheduler.health->failed() ? kSchedulerEnded : kPlanReplaced);
+    messages_.warn(scheduler_.name, "plan", result, scheduler_.health->failed() ? kSchedulerEnded : kPlanReplaced);
     return std::nullopt;
   }
   // Of the struct the counts alone are the scheduler's to set; it may have overwritten the pointers.
@@ -322,7 +321,7 @@ std::optional<StepPlan> Planner::ask_scheduler(const View& view, const mortise_s
 
 void Planner::reject(const std::string& why, const char* consequence) {
   ++num_rejected_;
-  messages_.warn(parts_.scheduler.name, "plan", MORTISE_OK, "bad plan: " + why, consequence);
+  messages_.warn(scheduler_.name, "plan", MORTISE_OK, "bad plan: " + why, consequence);
 }
 
 // The index of a sequence that the scheduler starves, from now on starved_.
@@ -362,7 +361,7 @@ std::optional<std::size_t> Planner::find_starved(const View& view, const mortise
   const std::optional<StarvationWatch::Starved> starved = starvation_.look(watched, need);
   if (!starved) return std::nullopt;
   ++num_starved_;
-  messages_.warn(parts_.scheduler.name, "plan", MORTISE_OK, starved->why,
+  messages_.warn(scheduler_.name, "plan", MORTISE_OK, starved->why,
                  "until it has ended all steps run first come, first served, it first");
   starved_ = view.ids[starved->index];
   return starved->index;

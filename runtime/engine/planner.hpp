@@ -39,8 +39,8 @@ struct StepPlan {
 
 class Planner {
  public:
-  // All references outlive this.
-  Planner(const Policies& parts, const EngineLimits& limits, RepeatedMessages& messages);
+  // All references outlive this. A scheduler that is put in while sequences live is told of them by added().
+  Planner(ActiveScheduler scheduler, const EngineLimits& limits, RepeatedMessages& messages);
 
   void added(const std::shared_ptr<const Sequence>& sequence);
   void ended(std::uint64_t seq_id);
@@ -51,6 +51,7 @@ class Planner {
   StepPlan plan(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
                 const std::vector<std::int32_t>& lookahead, const KvCache& cache);
 
+  const ActiveScheduler& scheduler() const { return scheduler_; }
   std::uint64_t num_rejected_plans() const { return num_rejected_; }
   std::uint64_t num_starved() const { return num_starved_; }  // sequences that the host had to run itself
 
@@ -71,7 +72,7 @@ class Planner {
   std::optional<std::size_t> find_starved(const View& view, const mortise_schedule_view& abi_view,
                                           const StepPlan& plan);
 
-  const Policies& parts_;
+  const ActiveScheduler scheduler_;
   const EngineLimits& limits_;
   RepeatedMessages& messages_;
   StarvationWatch starvation_;

@@ -24,8 +24,6 @@ Sequence::Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner_s
       edits(owner->request.sampling, owner->request.prompt),
       text(tokenizer, owner->request.sampling, owner->before) {
   usage.prompt_tokens = num_prompt;
-  draft_state.kind = owner->drafters.allowed;
-  draft_state.num_unseen = num_prompt;
 }
 
 FinishReason Sequence::write_text() {

@@ -39,7 +39,6 @@ struct RequestState {
   std::vector<std::int32_t> end_tokens;      // that end it: the model's, unless ignore_eos, and its stop_token_ids
   std::shared_ptr<const ChoiceGuide> guide;  // of its `choices`; null if it has none
   DecodedPrefix before;                      // of its prompt: what the texts go on from
-  Drafters drafters;
 };
 
 // What in_flight asks of each waiting sequence in each step, remembered: thousands may wait, and prompts are long.
@@ -115,6 +114,7 @@ class Sequence {
   // [drafts, vocabulary] what they were drawn from, for rejection sampling; empty: they are certain.
   std::vector<float> draft_distributions;
   std::int32_t num_asked = 0;  // drafts that proposers were asked for in this step
+  Drafters drafters;           // among the proposers that the engine has now
   DraftState draft_state;
   Prediction prediction;                            // borrows the request's
   SequenceEdits edits;                              // of its next row

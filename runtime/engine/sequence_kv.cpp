@@ -206,6 +206,15 @@ void SequenceKv::release(Sequence& sequence) {
   sequence.publishes = true;
 }
 
+void SequenceKv::forget(Sequence& sequence) {
+  release(sequence);
+  pin(sequence, 0);
+  sequence.prefix = {};
+  sequence.num_cached = 0;
+  sequence.tail = kPrefixRoot;
+  sequence.memo = {};
+}
+
 std::int32_t SequenceKv::pin(Sequence& sequence, std::int32_t num_tokens) {
   const auto first = std::span<const std::int32_t>(sequence.tokens).first(static_cast<std::size_t>(num_tokens));
   const std::vector<BlockId> path = cache_.tree().blocks(cache_.tree().match(first));

@@ -43,6 +43,11 @@ class SequenceKv {
   // Takes its blocks: it has ended or is preempted. Its pin stays.
   void release(Sequence& sequence);
 
+  // Takes all that it has, its pin too, and what it remembers of this cache: another one takes this one's place.
+  void forget(Sequence& sequence);
+  // Empties the prefix cache. REQUIRES: every sequence was forgotten.
+  void clear() { cache_.evict_all(); }
+
   // Keeps the first `num_tokens` tokens, as far as they are cached, in place of what was pinned for it before. Returns
   // the number of tokens that are kept.
   std::int32_t pin(Sequence& sequence, std::int32_t num_tokens);

@@ -4,8 +4,8 @@
 
 namespace mortise {
 
-Execution::Execution(std::vector<ShardParts> shards, const ExecutionLimits& limits)
-    : limits_(limits), snapshot_(std::make_shared<const PartsSnapshot>(PartsSnapshot{std::move(shards), 0})) {
+Execution::Execution(std::vector<ShardParts> shards, const ExecutionLimits& limits, std::uint64_t generation)
+    : limits_(limits), snapshot_(std::make_shared<const PartsSnapshot>(PartsSnapshot{std::move(shards), generation})) {
   shards_ = make_shards(*snapshot());
 }
 
@@ -26,8 +26,8 @@ std::optional<std::string> Execution::failure() const {
   return std::nullopt;
 }
 
-void Execution::replace(std::vector<ShardParts> shards) {
-  auto parts = std::make_shared<const PartsSnapshot>(PartsSnapshot{std::move(shards), snapshot()->generation + 1});
+void Execution::replace(std::vector<ShardParts> shards, std::uint64_t generation) {
+  auto parts = std::make_shared<const PartsSnapshot>(PartsSnapshot{std::move(shards), generation});
   shards_ = make_shards(*parts);
   snapshot_.store(std::move(parts));
 }

@@ -27,9 +27,9 @@ namespace mortise {
 
 class Execution {
  public:
-  // `shards` by rank, at least one; all parts are active, of models and KV memory of the same sizes. Throws a
-  // PartError.
-  Execution(std::vector<ShardParts> shards, const ExecutionLimits& limits);
+  // `shards` by rank, at least one; all parts are active, of models and KV memory of the same sizes. `generation`: of
+  // the parts, above that of every Execution whose place this one takes. Throws a PartError.
+  Execution(std::vector<ShardParts> shards, const ExecutionLimits& limits, std::uint64_t generation = 0);
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
 
@@ -37,9 +37,13 @@ class Execution {
   std::shared_ptr<const PartsSnapshot> snapshot() const { return snapshot_.load(); }
   // Why no step can run any more, once a part that every step needs has failed. [any thread]
   std::optional<std::string> failure() const;
-  // Puts other parts in the place of all; the generation rises. They find the KV memory as the old ones left it, if
-  // they have the same. Throws a PartError: then nothing has changed. REQUIRES: no step is between launch and collect.
-  void replace(std::vector<ShardParts> shards);
+  // Puts other parts in the place of all. They find the KV memory as the old ones left it, if they have the same.
+  // Throws a PartError: then nothing has changed. REQUIRES: no step is between launch and collect; `generation` is
+  // above that of the parts before.
+  void replace(std::vector<ShardParts> shards, std::uint64_t generation);
+  // Gives back what is sized by the parts, captured graphs too, because their buffers are about to move. No step runs
+  // until replace() has succeeded.
+  void release() { shards_.clear(); }
 
   // Runs a step's forward and queues what is wanted of its rows. `evaluating`, if set, is called between the two.
   // Throws a PartError; the step is then over. REQUIRES: the step before was collected.

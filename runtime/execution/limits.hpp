@@ -21,6 +21,8 @@ struct ExecutionLimits {
   // batch is padded.
   std::int32_t padding_block = -1;
 
+  bool operator==(const ExecutionLimits&) const = default;
+
   // Runs of rows in one batch, at most: what model and attention make room for.
   std::int32_t max_batch_runs() const {
     return batch_expansion ? max_batched_tokens

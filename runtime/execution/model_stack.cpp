@@ -46,11 +46,11 @@ std::int32_t kv_dtype(KvDtype wanted, const mortise_model_dims& dims) {
 }
 
 struct ModelStack::KvMemory {
-  KvMemory(const DevicePart& device, std::uint64_t bytes, bool populate) : device(device) {
+  KvMemory(const DevicePart& device, std::uint64_t bytes, bool populate) : device(device), bytes(bytes) {
     device.call<&mortise_device_table::allocate>("allocate", bytes, &data);
     if (!populate || !shares_host_memory(device)) return;
-    populating = std::jthread([this, bytes](const std::stop_token& stop) {
-      populate_pages({static_cast<std::byte*>(data), bytes}, stop, [this] { return is_scarce(); });
+    populating = std::jthread([this](const std::stop_token& stop) {
+      populate_pages({static_cast<std::byte*>(data), this->bytes}, stop, [this] { return is_scarce(); });
     });
   }
   ~KvMemory() {
@@ -64,6 +64,7 @@ struct ModelStack::KvMemory {
   bool is_scarce() const { return free_device_memory(device) < device_memory(device) / 16; }
 
   DevicePart device;
+  const std::uint64_t bytes;
   void* data = nullptr;
   std::jthread populating;
 };
@@ -72,118 +73,176 @@ ModelFiles ModelFiles::open(const std::filesystem::path& folder) {
   return {Checkpoint::open(folder), Tokenizer::load(folder)};
 }
 
-ModelStack::ModelStack(std::shared_ptr<const PartInstance> device, ModelFiles files, const StackParts& wanted,
-                       mortise_query query)
-    : device_(std::move(device)),
-      checkpoint_(std::move(files.checkpoint)),
-      tokenizer_(std::move(files.tokenizer)),
-      block_size_(wanted.block_size),
-      populate_kv_(wanted.populate_kv) {
+ModelStack::ModelStack(std::shared_ptr<const PartInstance> device, std::shared_ptr<const ModelFiles> files,
+                       const StackParts& wanted, mortise_query query)
+    : device_(std::move(device)), block_size_(wanted.block_size), populate_kv_(wanted.populate_kv) {
   parts_.device = device_->active_part<mortise_device, mortise_device_table>();
-  open_model(wanted.model, query);
-  query.dims = &dims_;
-  query.kv_dtype = kv_dtype_ = mortise::kv_dtype(wanted.kv_dtype, dims_);
-  query.block_size = block_size_;
-  open_attention(wanted.attention, query);
-  parts_.graphs = graph_table();
-  parts_.prefix_groups = (attention_->component().capabilities & MORTISE_CAP_CASCADE) != 0;
-  parts_.vocab_size = dims_.vocab_size;
-}
-
-ModelStack::~ModelStack() = default;
-
-void ModelStack::open_model(const PartDescription& model, mortise_query& query) {
-  const std::string& config = checkpoint_.config().json;
+  const std::string& config = files->checkpoint.config().json;
   query.model_config = {config.data(), config.size()};
-  const PartChoice& choice = model.select(query);
+  const PartChoice& choice = wanted.model.select(query);
   CreateContext context;
   context.device = parts_.device.self;
   context.device_table = parts_.device.api;
   context.device_health = parts_.device.health;
   context.model_config = config;
-  model_.emplace(*choice.component, choice.options, context);
-  parts_.model = model_->active_part<mortise_model, mortise_model_table>();
-  dims_.struct_size = sizeof dims_;
-  model_->perform("dims",
-                  [&](mortise_error* error) { return parts_.model.api->dims(parts_.model.self, &dims_, error); });
-  parts_.hidden_size = dims_.hidden_size;
-  if (numerics_id_of(parts_.device, dims_.dtype) == nullptr) {
-    fail("{}: computes in {}, which {} cannot", parts_.model.name, dtype_name(dims_.dtype), parts_.device.name);
+  model_ = std::make_shared<OpenModel>(
+      OpenModel{device_, std::move(files), PartInstance(*choice.component, choice.options, context)});
+  open_model();
+  kv_dtype_ = mortise::kv_dtype(wanted.kv_dtype, dims());
+  choose_attention(wanted.attention, query, nullptr);
+}
+
+ModelStack::ModelStack(const ModelStack& running, const StackParts& wanted, mortise_query query)
+    : device_(running.device_),
+      model_(running.model_),
+      block_size_(wanted.block_size),
+      populate_kv_(wanted.populate_kv),
+      kv_dtype_(mortise::kv_dtype(wanted.kv_dtype, running.dims())),
+      running_(running.cache_) {
+  parts_.device = running.parts_.device;
+  parts_.model = running.parts_.model;
+  parts_.hidden_size = running.parts_.hidden_size;
+  choose_attention(wanted.attention, query, &running);
+}
+
+ModelStack::~ModelStack() = default;
+
+void ModelStack::open_model() {
+  parts_.model = model_->instance.active_part<mortise_model, mortise_model_table>();
+  mortise_model_dims& dims = model_->dims;
+  dims.struct_size = sizeof dims;
+  model_->instance.perform(
+      "dims", [&](mortise_error* error) { return parts_.model.api->dims(parts_.model.self, &dims, error); });
+  parts_.hidden_size = dims.hidden_size;
+  model_->vocab_hash = vocabulary_hash(tokenizer());
+  if (numerics_id_of(parts_.device, dims.dtype) == nullptr) {
+    fail("{}: computes in {}, which {} cannot", parts_.model.name, dtype_name(dims.dtype), parts_.device.name);
   }
   if (const double weights = gib(weight_bytes()), memory = gib(device_memory(parts_.device)); weights > memory) {
     fail("{}: its weights take {:.1f} GiB in {}, and {} has {:.1f} GiB of memory; take a smaller model or more memory",
-         checkpoint_.folder().string(), weights, weight_format(dims_), parts_.device.name, memory);
+         checkpoint().folder().string(), weights, weight_format(dims), parts_.device.name, memory);
   }
 }
 
 std::uint64_t ModelStack::weight_bytes() const {
-  return prepared_bytes(checkpoint_, dims_);
+  return prepared_bytes(checkpoint(), dims());
 }
 
 std::int32_t ModelStack::max_logit_rows(std::int32_t max_batched_tokens) const {
   const std::int64_t bytes = shares_host_memory(parts_.device) ? kMaxLogitBytes : kMaxGpuLogitBytes;
   return static_cast<std::int32_t>(
-      std::clamp<std::int64_t>(bytes / (std::int64_t{4} * dims_.vocab_size), 1, max_batched_tokens));
+      std::clamp<std::int64_t>(bytes / (std::int64_t{4} * dims().vocab_size), 1, max_batched_tokens));
 }
 
-void ModelStack::open_attention(const PartDescription& attention, mortise_query& query) {
-  const PartChoice& choice = attention.select(query);
+// Takes the instance that runs where it would be made again as it is.
+void ModelStack::choose_attention(const PartDescription& attention, mortise_query& query, const ModelStack* running) {
+  query.dims = &model_->dims;
+  query.kv_dtype = kv_dtype_;
+  query.block_size = block_size_;
+  attention_choice_ = attention.select(query);
+  if (running != nullptr && same_part(attention_choice_, running->attention_choice_) &&
+      block_size_ == running->block_size_ && kv_dtype_ == running->kv_dtype_) {
+    attention_ = running->attention_;
+    layout_ = running->layout_;
+    return finish_parts();
+  }
+  open_attention();
+}
+
+void ModelStack::open_attention() {
   CreateContext context;
   context.device = parts_.device.self;
   context.device_table = parts_.device.api;
   context.device_health = parts_.device.health;
-  attention_.emplace(*choice.component, choice.options, context);
-  parts_.attention = attention_->active_part<mortise_attention, mortise_attention_table>();
-  if ((choice.component->capabilities & MORTISE_CAP_EXACT) == 0) {
+  attention_ = std::make_shared<PartInstance>(*attention_choice_.component, attention_choice_.options, context);
+  finish_parts();
+  if ((attention_->component().capabilities & MORTISE_CAP_EXACT) == 0) {
     fail("{}: is not exact (its rows may depend on their batch), so it cannot be part of a pipeline",
          parts_.attention.name);
   }
 
-  check_windows(*choice.component);
+  check_windows(attention_->component());
 
-  mortise_kv_layout layout{};
-  layout.struct_size = sizeof layout;
+  layout_ = {};
+  layout_.struct_size = sizeof layout_;
   attention_->perform("kv_layout", [&](mortise_error* error) {
-    return parts_.attention.api->kv_layout(parts_.attention.self, &dims_, kv_dtype_, block_size_, &layout, error);
+    return parts_.attention.api->kv_layout(parts_.attention.self, &model_->dims, kv_dtype_, block_size_, &layout_,
+                                           error);
   });
-  if (layout.bytes_per_block == 0) fail("{}: says that a KV block has 0 bytes", parts_.attention.name);
-  kv_bytes_per_block_ = layout.bytes_per_block;
+  layout_.layout_id[sizeof layout_.layout_id - 1] = '\0';
+  if (layout_.bytes_per_block == 0) fail("{}: says that a KV block has 0 bytes", parts_.attention.name);
+}
+
+void ModelStack::finish_parts() {
+  parts_.attention = attention_->active_part<mortise_attention, mortise_attention_table>();
+  parts_.graphs = graph_table();
+  parts_.prefix_groups = (attention_->component().capabilities & MORTISE_CAP_CASCADE) != 0;
+  parts_.vocab_size = dims().vocab_size;
 }
 
 // An attention that ignores windows would answer, and answer wrongly.
 void ModelStack::check_windows(const Component& attention) const {
-  if (dims_.sliding_windows == nullptr || (attention.capabilities & MORTISE_CAP_SLIDING_WINDOW) != 0) return;
-  const std::span<const std::int32_t> windows(dims_.sliding_windows, static_cast<std::size_t>(dims_.num_layers));
+  if (dims().sliding_windows == nullptr || (attention.capabilities & MORTISE_CAP_SLIDING_WINDOW) != 0) return;
+  const std::span<const std::int32_t> windows(dims().sliding_windows, static_cast<std::size_t>(dims().num_layers));
   const auto count = std::ranges::count_if(windows, [](std::int32_t window) { return window != 0; });
   if (count == 0) return;
   fail(
       "{}: has no sliding windows (MORTISE_CAP_SLIDING_WINDOW), and {} has them in {} of its {} layers; take an "
       "attention that has them, such as paged",
-      parts_.attention.name, parts_.model.name, count, dims_.num_layers);
+      parts_.attention.name, parts_.model.name, count, dims().num_layers);
 }
 
-void ModelStack::bind_kv(std::int32_t num_blocks) {
+std::uint64_t ModelStack::kv_bytes() const {
+  return cache_.memory ? cache_.memory->bytes : 0;
+}
+
+void ModelStack::bind_kv(std::int32_t num_blocks, const std::function<void()>& give_up) {
   if (parts_.graphs != nullptr) ++num_blocks;
-  const std::uint64_t kv_bytes = static_cast<std::uint64_t>(num_blocks) * kv_bytes_per_block_;
-  kv_ = std::make_unique<KvMemory>(parts_.device, kv_bytes, populate_kv_);
+  const std::uint64_t kv_bytes = static_cast<std::uint64_t>(num_blocks) * layout_.bytes_per_block;
+  const bool runs = running_.memory != nullptr;
+  has_running_kv_ = runs && running_.layout_id == layout_.layout_id && running_.num_blocks == num_blocks &&
+                    running_.memory->bytes >= kv_bytes;
+  cache_ = {nullptr, layout_.layout_id, num_blocks};
+  if (has_running_kv_) {
+    cache_.memory = running_.memory;
+    if (attention_->active()) return;  // it is the one that runs
+  } else if (runs && !shares_host_memory(parts_.device) && running_.memory->bytes >= kv_bytes) {
+    give_up();
+    cache_.memory = running_.memory;
+    parts_.device.call<&mortise_device_table::fill>("fill", nullptr, cache_.memory->data, std::uint8_t{0}, kv_bytes);
+  } else {
+    cache_.memory = std::make_shared<KvMemory>(parts_.device, kv_bytes, populate_kv_);
+  }
+  if (attention_->active()) open_attention();  // an instance is bound once
   mortise_attention_bind_args bind{};
   bind.struct_size = sizeof bind;
-  bind.dims = &dims_;
+  bind.dims = &model_->dims;
   bind.kv_dtype = kv_dtype_;
   bind.block_size = block_size_;
   bind.num_blocks = num_blocks;
-  bind.kv = kv_->data;
+  bind.kv = cache_.memory->data;
   bind.kv_bytes = kv_bytes;
   attention_->perform(
       "bind", [&](mortise_error* error) { return parts_.attention.api->bind(parts_.attention.self, &bind, error); });
 }
 
 void ModelStack::activate_model(const mortise_activate_args& sizes) {
-  model_->activate(sizes);
+  if (!model_->instance.active()) model_->instance.activate(sizes);
 }
 
 void ModelStack::activate_attention(const mortise_activate_args& sizes) {
-  attention_->activate(sizes);
+  if (!attention_->active()) attention_->activate(sizes);
+}
+
+void ModelStack::resize(const mortise_activate_args& now, const mortise_activate_args& before) {
+  model_->instance.resize(now, before);
+  if (!attention_->active()) return;
+  try {
+    attention_->resize(now, before);
+  } catch (const Error&) {
+    model_->instance.resize(before, now);
+    throw;
+  }
 }
 
 // Asks the device to take the weights from a file that it made of this checkpoint; null: it has no such file, or its
@@ -191,17 +250,17 @@ void ModelStack::activate_attention(const mortise_activate_args& sizes) {
 const mortise_weight_cache_table* ModelStack::open_weight_cache() {
   const auto* table = static_cast<const mortise_weight_cache_table*>(device_->get_ext(MORTISE_EXT_WEIGHT_CACHE));
   if (table == nullptr || table->enabled(parts_.device.self) == 0) return nullptr;
-  const std::optional<std::string> identity = checkpoint_.identity();
+  const std::optional<std::string> identity = checkpoint().identity();
   if (!identity) {
     spdlog::warn(
         "{}: {} keeps no packed weights of it at this start: its weights are in no file, or one was changed less "
         "than a tenth of a second before, so that the next change could not be told; a later start keeps them",
-        checkpoint_.folder().string(), parts_.device.name);
+        checkpoint().folder().string(), parts_.device.name);
     return nullptr;
   }
-  const std::string folder = checkpoint_.folder().string();
-  std::string format = dtype_name(dims_.dtype);
-  if (dims_.weight_bits != 0) format += fmt::format("-int{}-{}", dims_.weight_bits, dims_.weight_group_size);
+  const std::string folder = checkpoint().folder().string();
+  std::string format = dtype_name(dims().dtype);
+  if (dims().weight_bits != 0) format += fmt::format("-int{}-{}", dims().weight_bits, dims().weight_group_size);
   mortise_weight_cache_args args{};
   args.struct_size = sizeof args;
   args.folder = {folder.data(), folder.size()};
@@ -214,15 +273,15 @@ const mortise_weight_cache_table* ModelStack::open_weight_cache() {
 
 void ModelStack::load_weights() {
   const mortise_weight_cache_table* const cache = open_weight_cache();
-  WeightReader weights(checkpoint_);
+  WeightReader weights(checkpoint());
   const mortise_weight_reader reader = weights.abi();
   const auto close_cache = [&](std::int32_t complete) {
     if (cache == nullptr) return;
     parts_.device.value_of("weight cache", 0, [&] { return cache->close(parts_.device.self, complete), 0; });
   };
   try {
-    model_->perform("load",
-                    [&](mortise_error* error) { return parts_.model.api->load(parts_.model.self, &reader, error); });
+    model_->instance.perform(
+        "load", [&](mortise_error* error) { return parts_.model.api->load(parts_.model.self, &reader, error); });
   } catch (const Error&) {
     close_cache(0);
     throw;
@@ -232,7 +291,7 @@ void ModelStack::load_weights() {
 
 // Graphs are of use if everything that runs in a step can be captured.
 const mortise_graph_table* ModelStack::graph_table() const {
-  for (const PartInstance* part : {&*device_, &*model_, &*attention_}) {
+  for (const PartInstance* const part : {device_.get(), &model(), &attention()}) {
     if ((part->component().capabilities & MORTISE_CAP_CAPTURE) == 0) return nullptr;
   }
   return static_cast<const mortise_graph_table*>(device_->get_ext(MORTISE_EXT_GRAPH));

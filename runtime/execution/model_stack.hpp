@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "checkpoint/checkpoint.hpp"
@@ -25,6 +25,16 @@ struct ModelFiles {
   Tokenizer tokenizer;
 };
 
+// A checkpoint with the instance of the model plugin that computes it. Stacks share one when they differ in their
+// attention alone, and a proposer keeps that of its target.
+struct OpenModel {
+  std::shared_ptr<const PartInstance> device;  // of the weights
+  std::shared_ptr<const ModelFiles> files;
+  PartInstance instance;
+  mortise_model_dims dims{};     // attention and proposers borrow it
+  std::uint64_t vocab_hash = 0;  // vocabulary_hash() of the tokenizer
+};
+
 // How a checkpoint is to be run.
 struct StackParts {
   const PartDescription& model;
@@ -38,52 +48,71 @@ class ModelStack {
  public:
   // Creates model and attention, the first of each that takes the checkpoint. `device` is active. `query` names the
   // device. Throws an Error that names the part, file or option at fault.
-  ModelStack(std::shared_ptr<const PartInstance> device, ModelFiles files, const StackParts& wanted,
-             mortise_query query);
+  ModelStack(std::shared_ptr<const PartInstance> device, std::shared_ptr<const ModelFiles> files,
+             const StackParts& wanted, mortise_query query);
+  // The model and the weights of `running`, with another attention, or with that one and another cache. It may share
+  // instances with `running`, of which the users of both say when they are called.
+  ModelStack(const ModelStack& running, const StackParts& wanted, mortise_query query);
   ~ModelStack();
   ModelStack(const ModelStack&) = delete;
   ModelStack& operator=(const ModelStack&) = delete;
 
-  // In this order, once each; all throw Errors.
+  // In this order, once each; all throw Errors. Parts that are shared with a running stack are loaded and active.
   void load_weights();
   void activate_model(const mortise_activate_args& sizes);
-  // Gives the attention memory for so many blocks, and one more for padding where steps can be captured as graphs.
-  void bind_kv(std::int32_t num_blocks);
+  // Gives the attention memory for so many blocks, and one more for padding where steps can be captured as graphs. With
+  // the layout and the number of blocks of the stack that runs, it is that one's memory with what is in it. So it is on
+  // a device with memory of its own, which would not hold two caches, where `give_up` is called before it is erased.
+  void bind_kv(std::int32_t num_blocks, const std::function<void()>& give_up = {});
   void activate_attention(const mortise_activate_args& sizes);
+  // Model and attention as far as they are shared and active: for other sizes in the place of `before`. Throws an
+  // Error: then both have the sizes of before, or have failed.
+  void resize(const mortise_activate_args& now, const mortise_activate_args& before);
 
-  const Checkpoint& checkpoint() const { return checkpoint_; }
-  const Tokenizer& tokenizer() const { return tokenizer_; }
-  const mortise_model_dims& dims() const { return dims_; }
+  // Whether the attention finds in its memory what the running stack's has written, and reads its layout.
+  bool has_running_kv() const { return has_running_kv_; }
+  std::shared_ptr<const OpenModel> target() const { return model_; }
+  const Checkpoint& checkpoint() const { return model_->files->checkpoint; }
+  const Tokenizer& tokenizer() const { return model_->files->tokenizer; }
+  const mortise_model_dims& dims() const { return model_->dims; }
   // Tables of device, model and attention; graphs where all of them can be captured. Without an owner.
   const ShardParts& parts() const { return parts_; }
-  const PartInstance& model() const { return *model_; }
+  const PartInstance& model() const { return model_->instance; }
   const PartInstance& attention() const { return *attention_; }
   std::int32_t block_size() const { return block_size_; }
   std::int32_t kv_dtype() const { return kv_dtype_; }
-  std::uint64_t kv_bytes_per_block() const { return kv_bytes_per_block_; }  // of all layers
-  std::uint64_t weight_bytes() const;                                       // on the device
+  std::uint64_t kv_bytes_per_block() const { return layout_.bytes_per_block; }  // of all layers
+  std::uint64_t kv_bytes() const;                                               // of the cache; 0 before bind_kv()
+  std::uint64_t weight_bytes() const;                                           // on the device
   // Rows of one call of the head that keep the device busy and are small beside the weights.
   std::int32_t max_logit_rows(std::int32_t max_batched_tokens) const;
 
  private:
-  void open_model(const PartDescription& model, mortise_query& query);
-  void open_attention(const PartDescription& attention, mortise_query& query);
+  void open_model();
+  void choose_attention(const PartDescription& attention, mortise_query& query, const ModelStack* running);
+  void open_attention();
+  void finish_parts();
   void check_windows(const Component& attention) const;
   const mortise_graph_table* graph_table() const;
   const mortise_weight_cache_table* open_weight_cache();
 
   const std::shared_ptr<const PartInstance> device_;
-  Checkpoint checkpoint_;
-  Tokenizer tokenizer_;
-  std::optional<PartInstance> model_;
-  mortise_model_dims dims_{};
+  std::shared_ptr<OpenModel> model_;
   const std::int32_t block_size_;
   const bool populate_kv_;
   std::int32_t kv_dtype_ = 0;
-  std::uint64_t kv_bytes_per_block_ = 0;
+  mortise_kv_layout layout_{};
+  // Memory, layout and blocks of the stack that runs; without memory: none does.
   struct KvMemory;
-  std::unique_ptr<KvMemory> kv_;  // outlives the attention
-  std::optional<PartInstance> attention_;
+  struct Cache {
+    std::shared_ptr<KvMemory> memory;
+    std::string layout_id;
+    std::int32_t num_blocks = 0;
+  };
+  Cache running_, cache_;  // outlive the attention
+  bool has_running_kv_ = false;
+  PartChoice attention_choice_{};
+  std::shared_ptr<PartInstance> attention_;
   ShardParts parts_;
 };
 

@@ -52,6 +52,12 @@ void KvCache::evict_one() {
   if (parent != kPrefixRoot && tree_.is_leaf(parent) && is_cached(parent)) add_leaf(parent);
 }
 
+void KvCache::evict_all() {
+  const std::uint64_t num_evictions = num_evictions_;
+  while (num_cached_ > 0) evict_one();
+  num_evictions_ = num_evictions;
+}
+
 std::optional<std::vector<BlockId>> KvCache::allocate(std::size_t n, KvHolder* holder) {
   if (num_available() < n) return std::nullopt;
   while (num_free() < n) evict_one();

@@ -53,6 +53,9 @@ class KvCache {
   // holding it. REQUIRES: as publish(), and this is the caller's last call for it before release().
   void keep_tail(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
 
+  // Gives up all cached blocks, as if their memory were wanted; they do not count as evictions.
+  void evict_all();
+
   std::size_t num_blocks() const { return pool_.num_blocks(); }
   std::size_t num_free() const { return pool_.num_free(); }
   std::size_t num_cached() const { return num_cached_; }  // held by nobody, kept for their prefix

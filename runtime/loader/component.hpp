@@ -40,6 +40,7 @@ struct Component {
   const mortise_component* abi = nullptr;  // static: images stay for ever
   std::filesystem::path file;              // where it came from, for messages
   std::string version = {};                // of its plugin
+  std::string hash = {};                   // of that file's bytes: PluginFile's
 
   // "attention 'paged'", for messages.
   std::string label() const;

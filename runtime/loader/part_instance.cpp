@@ -78,6 +78,21 @@ void PartInstance::deactivate() {
   value_of_call(full_name(), *health_, "deactivate", 0, [&] { return component_->abi->deactivate(instance_), 0; });
 }
 
+void PartInstance::resize(const mortise_activate_args& now, const mortise_activate_args& before) {
+  deactivate();
+  try {
+    activate(now);
+  } catch (const Error& refusal) {
+    try {
+      activate(before);
+    } catch (const Error& error) {
+      health_->fail(
+          fmt::format("{}; and it could not go back to the sizes of before: {}", refusal.what(), error.what()));
+    }
+    throw;
+  }
+}
+
 void PartInstance::check(mortise_status status, const mortise_error& error, const char* doing) const {
   if (status == MORTISE_OK) return;
   const PartError failure(full_name(), doing, status, error);

@@ -43,6 +43,9 @@ class PartInstance {
   // REQUIRES: created, and its kind's binding calls are done.
   void activate(const mortise_activate_args& args);
   void deactivate();  // Back to created. REQUIRES: active.
+  // Active for other sizes in the place of `before`. Throws an Error when the plugin refuses: it is active for `before`
+  // again, or has failed if it refuses these too. REQUIRES: active for `before`.
+  void resize(const mortise_activate_args& now, const mortise_activate_args& before);
   bool active() const { return active_; }
 
   // Calls `body(mortise_error*)`, which calls one function of the instance before it is active ("bind", "load"), under

@@ -160,6 +160,7 @@ const PluginFile& load(const fs::path& path) {
                             CallKind::kControl);
   const mortise_module* module = described_by(image->second.entry);
   auto components = check_module(module, path);
+  for (Component& component : components) component.hash = hash;
   all.files.push_back(std::make_unique<PluginFile>(
       PluginFile{path, hash, plugin_text(module->id, 200), plugin_text(module->vendor, 200),
                  plugin_text(module->version, 64), plugin_text(module->license, 64), std::move(components)}));

@@ -275,17 +275,6 @@ nlohmann::json read_table(lua_State* L, const char* key) {
   return table;
 }
 
-// An option that the engine reads too, or `fallback` when the part has no such option.
-std::int32_t shared_option(const PartDescription& part, const char* option, std::int32_t fallback) {
-  const auto& options = part.choices.front().options;
-  const auto value = options.find(option);
-  if (value == options.end() || !value->is_number_integer()) return fallback;
-  const auto number = value->get<std::int64_t>();
-  if (number < 1 || number > INT32_MAX)
-    fail("option '{}' of '{}' is {}; expected 1 to {}", option, part.name, number, INT32_MAX);
-  return static_cast<std::int32_t>(number);
-}
-
 PipelineDescription read_pipeline(lua_State* L, const ScriptParts& parts) {
   if (lua_type(L, 1) != LUA_TTABLE) fail("pipeline takes a table, pipeline {{ device = ..., model = ... }}");
   check_keys(L);
@@ -297,9 +286,7 @@ PipelineDescription read_pipeline(lua_State* L, const ScriptParts& parts) {
   pipeline.kv_cache = parse_kv_cache(read_table(L, "kv_cache"));
   pipeline.speculation = parse_speculation(read_table(L, "speculation"));
   pipeline.chat = parse_chat(read_table(L, "chat"));
-  pipeline.block_size = shared_option(pipeline.attention, "block_size", 16);
-  pipeline.max_num_seqs = shared_option(pipeline.scheduler, "max_num_seqs", 64);
-  pipeline.max_batched_tokens = shared_option(pipeline.scheduler, "max_batched_tokens", 2048);
+  read_shared_options(pipeline);
   return pipeline;
 }
 

@@ -1,5 +1,6 @@
 #include "pipeline/description.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -59,6 +60,17 @@ Json resolve_paths(Json options, const OptionsSchema& schema, const std::filesys
   return options;
 }
 
+// An option that the engine reads too, or `fallback` when the part has no such option.
+std::int32_t shared_option(const PartDescription& part, const char* option, std::int32_t fallback) {
+  const auto& options = part.choices.front().options;
+  const auto value = options.find(option);
+  if (value == options.end() || !value->is_number_integer()) return fallback;
+  const auto number = value->get<std::int64_t>();
+  if (number < 1 || number > INT32_MAX)
+    fail("option '{}' of '{}' is {}; expected 1 to {}", option, part.name, number, INT32_MAX);
+  return static_cast<std::int32_t>(number);
+}
+
 constexpr std::optional<std::uint64_t> kDefaultKvBytes = std::uint64_t{512} << 20;
 
 std::string located(const std::string& where, const std::string& text) {
@@ -66,6 +78,15 @@ std::string located(const std::string& where, const std::string& text) {
 }
 
 }  // namespace
+
+bool same_part(const PartChoice& a, const PartChoice& b) {
+  return a.component == b.component && a.options == b.options;
+}
+
+bool same_part(const PartDescription& a, const PartDescription& b) {
+  return std::ranges::equal(a.choices, b.choices,
+                            [](const PartChoice& x, const PartChoice& y) { return same_part(x, y); });
+}
 
 const PartChoice& PartDescription::select(const mortise_query& query) const {
   std::vector<const Component*> components;
@@ -83,6 +104,20 @@ mortise_query PipelineDescription::query() const {
   query.device = device.name.c_str();
   query.block_size = block_size;
   return query;
+}
+
+void read_shared_options(PipelineDescription& pipeline) {
+  pipeline.block_size = shared_option(pipeline.attention, "block_size", 16);
+  pipeline.max_num_seqs = shared_option(pipeline.scheduler, "max_num_seqs", 64);
+  pipeline.max_batched_tokens = shared_option(pipeline.scheduler, "max_batched_tokens", 2048);
+}
+
+bool same_pipeline(const PipelineDescription& a, const PipelineDescription& b) {
+  return same_part(a.device, b.device) && same_part(a.model, b.model) && same_part(a.attention, b.attention) &&
+         same_part(a.scheduler, b.scheduler) &&
+         std::ranges::equal(a.proposers, b.proposers,
+                            [](const PartDescription& x, const PartDescription& y) { return same_part(x, y); }) &&
+         a.kv_cache == b.kv_cache && a.speculation == b.speculation && a.chat == b.chat;
 }
 
 PartDescription make_part(std::span<const Component* const> components, std::string name, const Json& options,

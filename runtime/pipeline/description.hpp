@@ -18,9 +18,12 @@ inline constexpr std::size_t kMaxAlternatives = 8;  // proposers of a pipeline
 
 // One component that a part may be, with its options complete and valid by that component's schema.
 struct PartChoice {
-  const Component* component;
+  const Component* component = nullptr;
   nlohmann::json options;
 };
+
+// One component of one file with the same options: what an instance of the one does, one of the other does too.
+bool same_part(const PartChoice& a, const PartChoice& b);
 
 // A part as a script names it. Several components may register the name (paged for the CPU and for CUDA); which one it
 // becomes is decided by what it is to serve.
@@ -32,6 +35,8 @@ struct PartDescription {
   // The first choice that supports the query. Throws an Error with every reason when none does.
   const PartChoice& select(const mortise_query& query) const;
 };
+// Wherever a script has written them.
+bool same_part(const PartDescription& a, const PartDescription& b);
 
 enum class KvDtype { kAuto, kBf16, kF32, kInt8 };
 enum class Verify { kCoupled, kRejection };
@@ -45,16 +50,22 @@ struct KvCacheOptions {
   // Whether all memory is taken at the start, not as it is used; a device with memory of its own does so anyway. Not
   // set: the command decides.
   std::optional<bool> populate;
+
+  bool operator==(const KvCacheOptions&) const = default;
 };
 
 struct SpeculationOptions {
   Verify verify;
   DraftLengths lengths;  // kFixed whenever verify is kRejection
   bool batch_expansion;
+
+  bool operator==(const SpeculationOptions&) const = default;
 };
 
 struct ChatOptions {
   bool special_tokens_in_content;  // "<|im_end|>" in a message is the special token, not a text
+
+  bool operator==(const ChatOptions&) const = default;
 };
 
 struct PipelineDescription {
@@ -76,6 +87,10 @@ struct PipelineDescription {
   // Borrows from the description.
   mortise_query query() const;
 };
+// Reads block_size, max_num_seqs and max_batched_tokens from the parts. Throws an Error that names a wrong one.
+void read_shared_options(PipelineDescription& pipeline);
+// Whether both describe the same parts and sizes, whatever they are called and wherever they stand.
+bool same_pipeline(const PipelineDescription& a, const PipelineDescription& b);
 
 // A part from components that share a name. Options given as relative paths (a property of "format": "path") are taken
 // from `folder`. Throws an Error that names the option when no component takes the options.

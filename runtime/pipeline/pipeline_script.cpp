@@ -258,6 +258,11 @@ std::vector<std::string> PipelineScript::unknown_variables(const PluginCatalog& 
   return list;
 }
 
+void PipelineScript::replace_callbacks(PipelineScript other) {
+  other.impl_->pipelines = std::move(impl_->pipelines);
+  impl_ = std::move(other.impl_);
+}
+
 bool PipelineScript::has_chat_template() const {
   return impl_->callbacks.contains("chat_template");
 }

@@ -55,6 +55,9 @@ class PipelineScript {
   // and neither the script nor its sandbox defines, in the order of their lines. Such a function fails when it runs.
   std::vector<std::string> unknown_variables(const PluginCatalog& catalog) const;
 
+  // Takes the callbacks of `other`, the same script read again; pipelines() stays.
+  void replace_callbacks(PipelineScript other);
+
   bool has_chat_template() const;
   // The text of a chat, or nullopt when the script defines no chat_template. Throws an Error with the script's line.
   std::optional<std::string> chat_template(const nlohmann::json& messages);

@@ -62,10 +62,10 @@ mortise_status guarded(mortise_error* error, const char* where, mortise_status c
 }  // namespace
 
 RunnerService::RunnerService(std::shared_ptr<const PartInstance> device, PipelineDescription description,
-                             const ModelStack& target, FileOpener open_files)
+                             std::shared_ptr<const OpenModel> target, FileOpener open_files)
     : device_(std::move(device)),
       description_(std::move(description)),
-      target_(target),
+      target_(std::move(target)),
       open_files_(std::move(open_files)),
       table_(std::make_unique<Table>()) {
   table_->struct_size = sizeof(mortise_runner_table);
@@ -136,7 +136,7 @@ RunnerService::Slot& RunnerService::open(const mortise_runner_open_args& args) {
   sizes.max_num_seqs = description_.max_num_seqs * (1 + std::clamp(args.max_forks, 0, kMaxForks));
   sizes.max_batched_tokens = description_.max_batched_tokens;
   sizes.prefix_cache = description_.kv_cache.prefix_cache;
-  sizes.target_vocab_size = target_.dims().vocab_size;
+  sizes.target_vocab_size = target_->dims.vocab_size;
   auto slot = std::make_unique<Slot>(Slot{this, kv_bytes, std::make_unique<Runner>(std::move(stack), sizes)});
   if (target_pool_) {  // the pipeline runs already
     slot->runner->activate_model();
@@ -146,10 +146,10 @@ RunnerService::Slot& RunnerService::open(const mortise_runner_open_args& args) {
 }
 
 std::shared_ptr<ModelStack> RunnerService::open_stack(const std::string& path, const nlohmann::json& options) const {
-  ModelFiles files = open_files_(path);
-  check_vocabulary(files.tokenizer, path);
+  auto files = std::make_shared<const ModelFiles>(open_files_(path));
+  check_vocabulary(files->tokenizer, path);
   mortise_query query = description_.query();
-  const std::string config = files.checkpoint.config().json;
+  const std::string config = files->checkpoint.config().json;
   query.model_config = {config.data(), config.size()};
   const PartDescription model = model_for(path, query), attention = attention_with(options["attention"]);
   // Integers of the target's cache are the draft's as well; a float type is the model's own.
@@ -186,8 +186,8 @@ PartDescription RunnerService::attention_with(const nlohmann::json& options) con
 }
 
 void RunnerService::check_vocabulary(const Tokenizer& draft, const std::string& path) const {
-  const Tokenizer& target = target_.tokenizer();
-  const std::string other = target_.checkpoint().folder().string();
+  const Tokenizer& target = target_->files->tokenizer;
+  const std::string other = target_->files->checkpoint.folder().string();
   constexpr const char* kAdvice =
       "drafts would be other words; take a draft model that was made with the target's tokenizer";
   if (draft.vocab_size() != target.vocab_size()) {

@@ -27,9 +27,9 @@ struct TargetPool {
 
 class RunnerService {
  public:
-  // `device` is active. `target` outlives the service, which outlives the proposers.
-  RunnerService(std::shared_ptr<const PartInstance> device, PipelineDescription description, const ModelStack& target,
-                FileOpener open_files);
+  // `device` is active. The service outlives the proposers.
+  RunnerService(std::shared_ptr<const PartInstance> device, PipelineDescription description,
+                std::shared_ptr<const OpenModel> target, FileOpener open_files);
   ~RunnerService();
   RunnerService(const RunnerService&) = delete;
   RunnerService& operator=(const RunnerService&) = delete;
@@ -64,7 +64,7 @@ class RunnerService {
 
   const std::shared_ptr<const PartInstance> device_;
   const PipelineDescription description_;
-  const ModelStack& target_;
+  const std::shared_ptr<const OpenModel> target_;
   const FileOpener open_files_;
   std::unique_ptr<Table> table_;
   std::optional<TargetPool> target_pool_;  // once the pools are made

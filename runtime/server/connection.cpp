@@ -125,6 +125,8 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     HttpRequest request;
     request.arrival = Clock::now();
     request.id = draw_request_id();
+    ErrorCodeOf unknown;
+    request.peer = stream_.socket().remote_endpoint(unknown).address().to_string();
     if (error) co_return co_await refuse_unread(error, request.id);
     const Route* route = nullptr;
     std::optional<HttpAnswer> early = check_head(parser, request, route);
@@ -231,6 +233,30 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     return error || !here.address().is_loopback() || is_local_origin(origin);
   }
 
+  // What an admin may ask changes what everybody gets. Without a key only programs on this machine may: no page of a
+  // browser that came from elsewhere, and nobody whom a proxy on this machine passes on.
+  std::optional<HttpAnswer> check_admin(const http::request_header<>& head) const {
+    if (!state_.admin_keys.empty()) {
+      if (state_.admin_keys.allow(view(head[http::field::authorization]))) return std::nullopt;
+      HttpAnswer unknown = error_answer(401, "this url wants an admin key: send the header 'Authorization: Bearer KEY'",
+                                        "invalid_admin_key");
+      unknown.headers.emplace_back("WWW-Authenticate", "Bearer");
+      return unknown;
+    }
+    ErrorCodeOf error;
+    const auto peer = stream_.socket().remote_endpoint(error);
+    const std::string origin = view(head[http::field::origin]);
+    const bool is_passed_on = head.count("Forwarded") + head.count("X-Forwarded-For") > 0;
+    if (!error && peer.address().is_loopback() && !is_passed_on && (origin.empty() || is_local_origin(origin))) {
+      return std::nullopt;
+    }
+    return error_answer(
+        403,
+        "without an admin key the urls below /admin are for programs on the server's own machine; start "
+        "the server with --admin-key-file",
+        "admin_only");
+  }
+
   // What can be said of a request before its body is there.
   std::optional<HttpAnswer> check_head(const Parser& parser, HttpRequest& request, const Route*& route) {
     const auto& head = parser.get();
@@ -258,6 +284,9 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
       return error_answer(403,
                           "a page of another origin may not ask a server without API keys; start it with --cors ORIGIN "
                           "or with keys");
+    }
+    if (route->access == Route::Access::kAdmin) {
+      if (auto refused = check_admin(head)) return refused;
     }
     if (route->access == Route::Access::kWithKey && !state_.api_keys.allow(view(head[http::field::authorization]))) {
       HttpAnswer unknown = error_answer(

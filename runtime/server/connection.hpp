@@ -19,7 +19,7 @@ namespace mortise {
 struct ServerState {
   const ServerOptions options;
   const Router router;
-  const ApiKeys api_keys;
+  const ApiKeys api_keys, admin_keys;
   const Cors cors;
   boost::asio::thread_pool& workers;
   HttpAnswers& answers;

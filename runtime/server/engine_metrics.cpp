@@ -135,10 +135,10 @@ void add_parts(Families& to, const ServedModel& model, const EngineStats& stats,
   to.counter("mortise_starved_total", "Sequences that the scheduler passed over until the host ran them.", of,
              stats.num_starved);
   to.gauge("vllm:cache_config_info", "The KV cache.",
-           with(with(of, "block_size", std::to_string(model.block_size)), "num_gpu_blocks",
+           with(with(of, "block_size", std::to_string(model.block_size())), "num_gpu_blocks",
                 std::to_string(stats.num_blocks)),
            1);
-  for (const ServedPart& part : model.parts) {
+  for (const ServedPart& part : model.parts()) {
     to.gauge("mortise_part_info", "The parts that serve the model.",
              with(with(with(of, "role", part.role), "name", part.name), "version", part.version), 1);
   }

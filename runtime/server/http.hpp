@@ -21,6 +21,7 @@ struct HttpRequest {
   boost::beast::http::request<boost::beast::http::string_body> message;
   std::string path;  // without the query
   std::string id;    // X-Request-Id: the client's, or drawn
+  std::string peer;  // the address at the other end of the connection: "127.0.0.1"
   std::chrono::steady_clock::time_point arrival;
   std::shared_ptr<void> body_room;  // what the body takes of the server's memory for bodies
 

@@ -9,6 +9,7 @@
 
 #include "engine/engine.hpp"
 #include "openai/service.hpp"
+#include "pipeline/part_change.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace mortise {
@@ -16,6 +17,7 @@ namespace mortise {
 // A part as people are told of it.
 struct ServedPart {
   std::string role, name, version, file;  // "attention", "cascade", "1.2.0", the plugin's file
+  std::string hash;                       // of that file
 };
 
 struct ServedModel {
@@ -23,8 +25,11 @@ struct ServedModel {
   Service& service;
   Engine& engine;
   const Tokenizer& tokenizer;
-  std::vector<ServedPart> parts;
-  std::int32_t block_size = 0;      // tokens of a KV block
+  // What serves now: swaps change it. [any thread]
+  std::function<std::vector<ServedPart>()> parts;
+  std::function<std::int32_t()> block_size;  // tokens of a KV block
+  // Throws an Error when it is refused. [any thread that may wait]
+  std::function<SwapFigures(const PartChange& change)> swap;
   nlohmann::json kv_events;         // where they are published: endpoint, replay, topic; null: nowhere
   std::size_t max_waiting = 0;      // requests that may wait for their first step
   nlohmann::json tokenizer_config;  // tokenizer_config.json, {} when the checkpoint has none

@@ -13,6 +13,7 @@ struct ServerOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8000;              // 0: a free one
   std::vector<std::string> api_keys;      // any of them is taken; none: everybody is
+  std::vector<std::string> admin_keys;    // for /admin; none: this machine alone may ask there
   std::string tls_certificate, tls_key;   // PEM files; empty: plain HTTP
   std::vector<std::string> cors_origins;  // "*": all; none: browsers let no page of another origin read answers
 

@@ -17,6 +17,7 @@ struct Route {
   enum class Access {
     kOpen,     // no API key: what probes and scrapers ask
     kWithKey,  // any API key
+    kAdmin,    // an admin key; without any: this machine alone
   } access = Access::kWithKey;
   enum class Cost {
     kCheap,  // answered on the connection's thread

@@ -5,7 +5,10 @@
 
 #include <chrono>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
 
+#include "server/admin_events.hpp"
 #include "server/models.hpp"
 #include "server/router.hpp"
 
@@ -23,6 +26,14 @@ void add_metrics_route(Router& router, const Models& models, const prometheus::R
 // /health (the process can serve), /ready (it takes requests), /version, /status (what runs, for the page).
 // `draining` may be called on any thread.
 void add_status_routes(Router& router, const Models& models, std::function<bool()> draining);
+// What an operator's requests set off.
+struct AdminActions {
+  // Reads the script again and swaps what differs, for `by`; the events of the swaps. Throws an Error. [worker]
+  std::function<nlohmann::ordered_json(const std::string& by)> reload;
+  std::function<void()> drain;  // as SIGTERM; returns at once. [any thread]
+};
+// /admin/swap, /admin/parts, /admin/events, /admin/reload, /admin/drain. `events` outlives the router.
+void add_admin_routes(Router& router, const Models& models, AdminEvents& events, AdminActions actions);
 // The page at /, for people: it chats and shows how the server is.
 void add_page_routes(Router& router);
 

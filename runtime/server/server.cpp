@@ -63,11 +63,17 @@ Server::Server(ServerOptions options, Router router, HttpAnswers& answers, FileD
     : tls_(options.tls_certificate.empty() ? std::optional<asio::ssl::context>()
                                            : load_tls(options.tls_certificate, options.tls_key)),
       workers_(num_threads(2)),
-      state_{with_room_for_a_body(options), std::move(router), ApiKeys(options.api_keys),
-             Cors(options.cors_origins),    workers_,          answers},
+      state_{with_room_for_a_body(options),
+             std::move(router),
+             ApiKeys(options.api_keys),
+             ApiKeys(options.admin_keys),
+             Cors(options.cors_origins),
+             workers_,
+             answers},
       control_(asio::make_strand(io_)),
       acceptor_(acceptor_of(io_, std::move(listening))),
       signals_(io_, SIGTERM, SIGINT),
+      hangups_(io_, SIGHUP),
       news_(io_) {}
 
 Server::~Server() {
@@ -85,6 +91,7 @@ std::string Server::url() const {
 
 void Server::run(const Hooks& hooks) {
   drain_ = hooks.drain;
+  reload_ = hooks.reload;
   // Neither may end in silence: without the one nobody is served any more, without the other nothing ends the process.
   const auto end_with = [this](const std::exception_ptr& error) {
     if (!error) return;
@@ -93,6 +100,7 @@ void Server::run(const Hooks& hooks) {
   };
   asio::co_spawn(control_, accept(), end_with);
   asio::co_spawn(control_, wait_for_end(), end_with);
+  asio::co_spawn(control_, wait_for_hangups(), end_with);
   if (hooks.serving) asio::post(control_, [&] { start_serving(hooks.serving); });  // behind the first accept
   std::vector<std::thread> threads;
   for (std::size_t i = 1; i < num_threads(1); ++i) threads.emplace_back([this] { run_io(); });
@@ -149,6 +157,15 @@ void Server::start(tcp::socket socket) {
 void Server::forget_ended() {
   if (connections_.size() <= 2 * num_connections_ + 16) return;
   std::erase_if(connections_, [](const auto& connection) { return connection.expired(); });
+}
+
+asio::awaitable<void> Server::wait_for_hangups() {
+  while (!state_.draining) {
+    boost::system::error_code error;
+    co_await hangups_.async_wait(asio::redirect_error(asio::use_awaitable, error));
+    if (error) co_return;
+    if (reload_) asio::post(workers_, reload_);
+  }
 }
 
 void Server::start_serving(const std::function<void()>& serving) {

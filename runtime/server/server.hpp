@@ -43,6 +43,8 @@ class Server {
     // Connections are accepted now. On a thread of its own. What it throws ends the server as SIGTERM does, and is
     // thrown by run(). Empty: nobody asks.
     std::function<void()> serving = {};
+    // SIGHUP has come. On a worker; throws nothing. Empty: the signal is ignored.
+    std::function<void()> reload = {};
   };
   // Serves until SIGTERM, SIGINT or hand_over(). Then `drain` is called; connections end behind their answers, and this
   // returns. A second signal ends the process at once.
@@ -70,6 +72,7 @@ class Server {
   boost::asio::awaitable<void> end_connections();
   boost::asio::awaitable<void> wait_for_news(Clock::duration time);
   void close_idle_connections();
+  boost::asio::awaitable<void> wait_for_hangups();
   void forget_ended();
   void call_on_control(std::function<void()> work);
 
@@ -79,7 +82,7 @@ class Server {
   boost::asio::io_context io_;  // behind what its connections use
   boost::asio::strand<boost::asio::io_context::executor_type> control_;
   boost::asio::ip::tcp::acceptor acceptor_;
-  boost::asio::signal_set signals_;
+  boost::asio::signal_set signals_, hangups_;
   std::atomic<bool> ended_ = false;  // nothing runs on control_ any more
   std::thread starter_, drainer_;
 
@@ -88,6 +91,7 @@ class Server {
   bool stops_ = false;              // a signal has come, or `serving` has failed
   Clock::time_point handed_over_at_;
   std::function<void(Clock::time_point)> drain_;
+  std::function<void()> reload_;
   std::exception_ptr failure_;  // for run()
   std::list<std::weak_ptr<Connection>> connections_;
   std::atomic<std::size_t> num_connections_ = 0;

@@ -51,7 +51,7 @@ Json status_json(const ServedModel& model) {
   const EngineStats stats = model.engine.stats();
   const ServiceInfo& info = model.service.info();
   Json parts = Json::array();
-  for (const ServedPart& part : model.parts) {
+  for (const ServedPart& part : model.parts()) {
     parts.push_back({{"role", part.role}, {"name", part.name}, {"version", part.version}, {"file", part.file}});
   }
   return {{"name", model.name},
@@ -71,7 +71,7 @@ Json status_json(const ServedModel& model) {
             {"cached", stats.num_cached_blocks},
             {"free", stats.num_free_blocks},
             {"total", stats.num_blocks}}},
-          {"block_size", model.block_size},
+          {"block_size", model.block_size()},
           {"kv_events", model.kv_events},
           {"steps", stats.num_steps},
           {"generated_tokens", stats.num_generated},

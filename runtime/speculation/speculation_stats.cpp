@@ -70,7 +70,9 @@ void SpeculationStats::add(const SpeculationStats& other) {
 
 SpeculationStats SpeculationStats::since(const SpeculationStats& earlier) const {
   SpeculationStats rest = *this;
-  for (std::size_t i = 0; i < earlier.proposers.size(); ++i) rest.proposers[i].subtract(earlier.proposers[i]);
+  for (const ProposerStats& theirs : earlier.proposers) {  // a swap may have changed their order
+    std::ranges::find(rest.proposers, theirs.name, &ProposerStats::name)->subtract(theirs);
+  }
   rest.num_steps -= earlier.num_steps;
   rest.verify_s -= earlier.verify_s;
   return rest;

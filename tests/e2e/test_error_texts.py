@@ -15,6 +15,8 @@ UNREACHABLE = {
     "{}: became shorter while read": "the same",
     "no event descriptor: {}; raise the limit of open files (ulimit -n)": "the same limit stops the model's files before",
     "libedit cannot be started; is TERM={} right?": "libedit takes every TERM, also one that no terminal has",
+    "the block pool is smaller than the checked plan": "a fault of the engine",
+    "{}; and it could not go back to the sizes of before: {}": "no part of ours refuses sizes that it had",
     "bind comes first": "a fault of the engine",
     "the instance is not active": "the same",
     "no sequence can run, although submit() checked that each fits alone": "the same",
@@ -39,6 +41,7 @@ UNREACHABLE = {
     "--takeover-socket {}: somebody has removed it": "somebody does so between two system calls",
     "process {} of user {} and this one of user {} cannot take over from each other; run both as one user":
         "tests run as one user, and the socket's file is only that user's",
+    "{} has not answered: {}": "a server of ours answers all that it takes, or ends first: then it cannot be reached",
     "bench: the engine ended a request: {}": "a part that fails in the middle of a step, which none of ours does",
 }
 GRAM = 12  # letters: "expected a " is too short to tell errors apart

@@ -207,10 +207,10 @@ def test_a_proposer_changes_the_speed_and_nothing_else(talk, mortise):
     assert process.stdout == completion(mortise, prompt) * 3
     text = process.stderr
     shown = 'proposer: lookback eager=true max_tokens=3 notes="" occurrence="latest"'
-    assert re.search(re.escape(shown) + r"; the pipeline is open again after [\d.]+ s\n", text)
+    assert re.search(re.escape(shown) + r"; swapped in [\d.]+ s\n", text)
     assert shown + "\n" in text and text.startswith("temperature is 0\n")
     assert "* max_tokens          12 " in text  # the settings have stayed
-    assert text.count("is open again") == 1
+    assert text.count("swapped in") == 1
     drafts = re.findall(r"drafts       (\d+) of (\d+) accepted", text)
     assert len(drafts) == 2 and drafts[0] == drafts[1] and int(drafts[0][1]) > 0
     assert text.rstrip().endswith("proposer: none; the pipeline has lookback")
@@ -236,6 +236,28 @@ def test_the_proposers_of_a_pipeline_are_chosen_without_opening_it_again(talk, m
     assert len(re.findall(r"^\* (?:lookback|ngram) ", text, re.MULTILINE)) == 2
 
 
+def test_parts_are_swapped_and_the_tokens_stay(talk, mortise):
+    prompt = "Once upon a time"
+    process = talk(f"{GREEDY}{prompt}\n/swap attention paged {{block_size = 16 * 2}}\n{prompt}\n/swap scheduler prefix_group\n"
+                   f"/swap kv_cache {{memory = '32MiB'}}\n{prompt}\n/swap proposer none\n/swap\n{prompt}\n")
+    text = process.stderr
+    assert re.search(r"attention: paged; swapped in [\d.]+ s\n", text) and "\nattention: paged block_size=32\n" in text
+    assert "kv_cache; swapped in" in text and "proposer: none" in text
+    answers = process.stdout.split(prompt)
+    printed = mortise("run", "-p", prompt, "--temperature", "0", "--max-tokens", "12").stdout
+    assert process.stdout.count(printed.strip()) == 4, (answers, printed)
+
+
+@pytest.mark.parametrize("line, why", [("/swap", ""), ("/swap scheduler fcsf", "did you mean 'fcfs'?"),
+                                       ("/swap attention cascade {block_size = 17}", "block_size"),
+                                       ("/swap attention cascade {block_size", "options of attention"),
+                                       ("/swap kv_cache {dtype = 'int8'}", "the tokens would be others")])
+def test_a_swap_that_is_refused_changes_nothing(talk, line, why):
+    code = 1 if why else 0
+    process = talk(f"{GREEDY}{line}\n/swap\n", code=code)
+    assert why in process.stderr and "\nattention: paged block_size=" in process.stderr
+
+
 def test_a_chat_survives_a_change_of_proposer(talk, tmp_path):
     file = tmp_path / "chat.json"
     talk(f"{GREEDY}/chat\nHello\n/proposer lookback\nHello again\n/save {file}\n", env=LOOKBACK)
@@ -249,7 +271,7 @@ def test_a_recorded_dialogue_is_replayed_to_the_bit(talk, mortise, tmp_path):
     process = mortise("replay", log)
     assert process.returncode == 0, process.stdout + process.stderr
     assert "5 compared, 0 with differences" in process.stdout  # four answers and a score
-    assert len({event["pid"] for event in json.loads(trace.read_text())}) == 2  # two pipelines, one after the other
+    assert len({event["pid"] for event in json.loads(trace.read_text())}) == 1  # one pipeline, whose proposer was swapped
 
 
 @pytest.mark.parametrize("proposer, text", [

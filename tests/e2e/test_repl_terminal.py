@@ -232,7 +232,7 @@ def test_tab_completes_commands_fields_and_values(terminal):
 def test_tab_completes_proposers_and_their_options(terminal):
     screen = terminal()
     screen.send("/proposer loo" + TAB + "max" + TAB + "2 occ" + TAB + "fi" + TAB + ENTER)
-    screen.expect(r'proposer: lookback eager=true max_tokens=2 notes="" occurrence="first"; the pipeline is open again')
+    screen.expect(r'proposer: lookback eager=true max_tokens=2 notes="" occurrence="first"; swapped in ')
     screen.expect(r"> $")
     screen.send("/plugins loo" + TAB + ENTER)
     screen.expect(r"proposer lookback, in use: ")

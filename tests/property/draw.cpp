@@ -82,11 +82,11 @@ std::vector<Request> draw_completions(std::mt19937& random, std::int32_t vocab_s
 std::string RunConfig::describe() const {
   return fmt::format(
       "isa {}, threads {}, {}, block_size {}, max_num_seqs {}, max_batched_tokens {}, pool_share {:.2f}, "
-      "prefix_cache {}, {}, {} schedule, proposer {}, drafts {} of {}{}{}, {} lengths, weights {}, kv {}",
+      "prefix_cache {}, {}, {} schedule, proposer {}, drafts {} of {}{}{}, {} lengths, weights {}, kv {}, {} swaps",
       isa, threads, attention, block_size, max_num_seqs, max_batched_tokens, pool_share, prefix_cache,
       twice ? "twice" : "once", random_schedule ? "random" : scheduler, proposer.empty() ? "none" : proposer,
       draft_percent, oracle_tokens, choose_proposers ? ", chosen by request" : "", batch_expansion ? ", expanded" : "",
-      adaptive ? "adaptive" : "fixed", weights, kv_dtype);
+      adaptive ? "adaptive" : "fixed", weights, kv_dtype, swaps);
 }
 
 std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size, int max_prompt, int max_total) {
@@ -173,6 +173,8 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   config.weights = kWeights[between(random, 0, 3)];
   if (chance(random, 40)) config.kv_dtype = "int8";
   if (chance(random, 60)) config.attention = "cascade";
+  if (chance(random, 35)) config.swaps = between(random, 1, 6);
+  if (config.swaps > 0) config.choose_proposers = false;  // they may be gone when requests come the second time
   return config;
 }
 
@@ -214,6 +216,13 @@ void make_contended(RunConfig& config) {
   config.oracle_tokens = std::max(config.oracle_tokens, 2);
   config.choose_proposers = false;
   config.adaptive = false;  // lengths that follow the clock may be 0
+  config.swaps = 0;
+}
+
+void make_swapped(RunConfig& config) {
+  make_contended(config);
+  config.pool_share = 1;
+  config.swaps = 12;
 }
 
 std::vector<std::string> machine_isas(bool fast_only) {

@@ -87,10 +87,13 @@ class Exactness : public ::testing::TestWithParam<int> {
     counts_.accepted += together.stats.num_accepted_tokens;
     counts_.rejected += together.stats.num_draft_tokens - together.stats.num_accepted_tokens;
     counts_.replays += together.stats.num_graph_replays;
+    counts_.swaps += together.swaps.made;
+    counts_.recomputed += together.swaps.recomputed;
   }
 
   struct Counts {
     std::uint64_t mixes = 0, preemptions = 0, cached = 0, accepted = 0, rejected = 0, replays = 0;
+    int swaps = 0, recomputed = 0;
   };
   Counts counts_;
 
@@ -123,13 +126,26 @@ TEST_P(Exactness, EveryRequestGetsTheBitsThatItGetsAlone) {
   run_mix(fmt::format("contended mix {} of seed {}", GetParam(), base_seed), model, config, requests,
           other_isa(config, isas, random));
 
-  fmt::print("{} mixes, {} preemptions, {} accepted and {} rejected drafts, {} cached tokens, {} replayed graphs\n",
-             counts_.mixes, counts_.preemptions, counts_.accepted, counts_.rejected, counts_.cached, counts_.replays);
+  std::mt19937 swaps(static_cast<std::uint32_t>(base_seed * 100000 - 101 - GetParam()));
+  const std::vector<Request> swapped = draw_contended_requests(swaps, model.vocab_size);
+  config = draw_config_for(model, isas, swaps);
+  make_swapped(config);
+  run_mix(fmt::format("swapped mix {} of seed {}", GetParam(), base_seed), model, config, swapped,
+          other_isa(config, isas, swaps));
+
+  fmt::print(
+      "{} mixes, {} preemptions, {} accepted and {} rejected drafts, {} cached tokens, {} replayed graphs, {} swaps, "
+      "{} "
+      "sequences that these computed anew\n",
+      counts_.mixes, counts_.preemptions, counts_.accepted, counts_.rejected, counts_.cached, counts_.replays,
+      counts_.swaps, counts_.recomputed);
   // 0: equal bits say nothing about what never happened.
   EXPECT_GT(counts_.preemptions, 0u);
   EXPECT_GT(counts_.cached, 0u);
   EXPECT_GT(counts_.accepted, 0u);
   EXPECT_GT(counts_.rejected, 0u);
+  EXPECT_GT(counts_.swaps, 0);
+  EXPECT_GT(counts_.recomputed, 0);
   if (cuda_) {  // the CPU has no graphs; the device of remote_device_test.cpp has
     EXPECT_GT(counts_.replays, 0u);
   }

@@ -11,6 +11,7 @@
 
 #include "assembly/assembly.hpp"
 #include "engine/engine.hpp"
+#include "swaps.hpp"
 
 namespace mortise::test {
 
@@ -39,6 +40,7 @@ struct RunConfig {
   std::string verify = "coupled";
   std::string attention = "paged";   // "paged_single", of the device "remote": without multi-query rows
   std::uint32_t seed = 0;            // of schedule and drafts
+  int swaps = 0;                     // of parts and sizes, while the requests run; test doubles go with the first
   bool errors_are_outcomes = false;  // else the first error of a request is thrown
   // What is run, rather than how: the same when the requests run alone.
   std::string weights = "auto";   // of the model
@@ -74,15 +76,18 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
 // it leaves instruction set, threads, scheduler's name, types and attention as they were drawn.
 std::vector<Request> draw_contended_requests(std::mt19937& random, std::int32_t vocab_size);
 void make_contended(RunConfig& config);
+// The same for swaps: parts are exchanged while everything that they may disturb is at work.
+void make_swapped(RunConfig& config);
 
 struct RunReport {
   Outcomes outcomes;
   Outcomes again;  // of the second time; empty when there was none
   EngineStats stats;
+  SwapCounts swaps;
 };
 
 // Runs the requests together under `config`. `drafts`: the outcomes to draft from, when config has a proposer.
-RunReport run_together(const std::filesystem::path& model, const RunConfig& config, std::vector<Request> requests,
+RunReport run_together(const std::filesystem::path& model, RunConfig config, std::vector<Request> requests,
                        const Outcomes* drafts);
 // Runs each request alone, one after the other, in a roomy engine without prefix cache; `what` says what is run.
 Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, const std::vector<Request>& requests,

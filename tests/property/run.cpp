@@ -261,9 +261,9 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
   return std::make_unique<Assembly>(loaded.pipelines().front());
 }
 
-RunReport run_together(const std::filesystem::path& model, const RunConfig& config, std::vector<Request> requests,
+RunReport run_together(const std::filesystem::path& model, RunConfig config, std::vector<Request> requests,
                        const Outcomes* drafts) {
-  const std::unique_ptr<Assembly> assembly = open_assembly(model, config);
+  std::unique_ptr<Assembly> assembly = open_assembly(model, config);
   EngineLimits limits = assembly->limits();
   std::int32_t largest = 0, all = 0;
   for (const Request& request : requests) {
@@ -273,6 +273,11 @@ RunReport run_together(const std::filesystem::path& model, const RunConfig& conf
   // Drafts of the largest request may reach one block further than its last token.
   limits.num_blocks =
       std::min(limits.num_blocks, std::max(largest + 1, static_cast<std::int32_t>(all * config.pool_share)));
+  if (config.swaps > 0) {  // the pool is to be what the pipeline says, since swaps make others of it
+    config.kv_memory = std::to_string(static_cast<std::uint64_t>(limits.num_blocks) * assembly->kv_bytes_per_block());
+    assembly = open_assembly(model, config);
+    limits = assembly->limits();
+  }
   Parts parts = assembly->parts();
   RandomScheduler scheduler{std::mt19937(config.seed)};
   if (config.random_schedule) {
@@ -302,14 +307,28 @@ RunReport run_together(const std::filesystem::path& model, const RunConfig& conf
   }
   if (config.choose_proposers) choose_proposers(requests, parts.proposers, config.seed + 2);
   Engine engine(parts, limits, assembly->model_info(), assembly->tokenizer());
+  RunReport report;
+  std::mt19937 swap_random(config.seed + 3);
   const auto run_all = [&] {
     Collector collector;
     std::vector<Sink> sinks;
     for (std::size_t i = 0; i < requests.size(); ++i) sinks.push_back(collector.sink(i, requests[i].sampling.n));
+    const std::uint64_t num_steps = engine.stats().num_steps;
     for (std::size_t i = 0; i < requests.size(); ++i) engine.submit(requests[i], sinks[i]);
+    if (config.swaps > 0) {
+      try {
+        const SwapCounts counts =
+            swap_at_random(*assembly, engine, config.device, config.swaps, swap_random, num_steps);
+        report.swaps.made += counts.made;
+        report.swaps.refused += counts.refused;
+        report.swaps.recomputed += counts.recomputed;
+      } catch (...) {
+        collector.wait(/*errors_are_outcomes=*/true);  // the engine delivers to it
+        throw;
+      }
+    }
     return collector.wait(config.errors_are_outcomes);
   };
-  RunReport report;
   report.outcomes = run_all();
   if (config.twice) report.again = run_all();
   // On a device that computes behind the host an end is told before the step that it falls into is over.

@@ -44,7 +44,7 @@ class Rig {
                                                description_.device.select(description_.query()).options,
                                                CreateContext{})),
         target_(open_target(model)),
-        service_(device_, description_, *target_, ModelFiles::open),
+        service_(device_, description_, target_->target(), ModelFiles::open),
         table_(*static_cast<const mortise_runner_table*>(service_.extension(MORTISE_EXT_RUNNER))) {
     std::string text = fmt::format("{{'kv_memory': {}, 'attention': {}}}", options.kv_memory, options.attention);
     std::ranges::replace(text, '\'', '"');
@@ -131,7 +131,7 @@ class Rig {
   std::unique_ptr<ModelStack> open_target(const std::filesystem::path& model) {
     device_->activate({});
     return std::make_unique<ModelStack>(
-        device_, ModelFiles::open(model),
+        device_, std::make_shared<const ModelFiles>(ModelFiles::open(model)),
         StackParts{description_.model, description_.attention, KvDtype::kAuto, description_.block_size},
         description_.query());
   }

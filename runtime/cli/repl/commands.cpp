@@ -172,12 +172,20 @@ constexpr Command kCommands[] = {
     {"/proposer", "[NAME [OPTION=VALUE ...] | first_of | none]", "shows or changes the part that drafts tokens",
      "  A NAME that the pipeline has drafts from the next prompt on; first_of: all that it has, in their order; none: "
      "no\n"
-     "  drafts. With options, or with another plugin's name or file, the pipeline is opened anew with that proposer; "
-     "if it\n"
-     "  cannot be opened, the pipeline goes on as it was. Settings and dialogue stay, and so do the tokens of each "
-     "answer:\n"
-     "  drafts change the speed alone. A VALUE is JSON or plain text. /plugins NAME tells the options.\n",
+     "  drafts. With options, or with another plugin's name or file, it is /swap proposer. A VALUE is JSON or plain "
+     "text.\n"
+     "  /plugins NAME tells the options.\n",
      Argument::kProposer, change_proposer},
+    {"/swap", "[KEY PLUGIN [{option = value}]]", "shows the parts, or puts another in the place of one",
+     "  /swap attention cascade {block_size = 16}    KEY and options as in a script: device, model, attention, "
+     "scheduler,\n"
+     "                                               proposer\n"
+     "  /swap scheduler ./mine.so                    a file, also one that was built again under its name\n"
+     "  /swap kv_cache {memory = \"64MiB\"}           kv_cache and speculation are tables without a plugin\n"
+     "  If the part cannot be opened, or would make other tokens, the pipeline goes on as it was. Settings and "
+     "dialogue\n"
+     "  stay. Options that are left out have their defaults; a model keeps its path.\n",
+     Argument::kNone, swap_part},
     {"/stats", "", "tokens/s, time to first token, KV blocks, preemptions, accepted drafts", "", Argument::kNone,
      stats},
     {"/plugins", "[NAME]", "what is installed, * for what is in use; NAME: its options", "", Argument::kPlugin,

@@ -28,18 +28,6 @@ void Figures::add(const Generation& generation) {
   all_.first_token_s += speed.first_token_s;
 }
 
-void Figures::add_closed(const EngineStats& stats) {
-  closed_.num_preemptions += stats.num_preemptions;
-  closed_.num_admitted_tokens += stats.num_admitted_tokens;
-  closed_.num_cached_tokens += stats.num_cached_tokens;
-  closed_.num_draft_tokens += stats.num_draft_tokens;
-  closed_.num_accepted_tokens += stats.num_accepted_tokens;
-  closed_.speculation.add(stats.speculation);
-  closed_.num_proposer_failures += stats.num_proposer_failures;
-  closed_.num_rejected_plans += stats.num_rejected_plans;
-  closed_.num_evicted_blocks += stats.num_evicted_blocks;
-}
-
 std::string Figures::show(const Speed& speed) {
   const double rate = speed.decode_s > 0 ? static_cast<double>(speed.num_timed) / speed.decode_s : 0;
   return fmt::format("{}, {:.1f} tokens/s, first token after {:.1f} ms", counted(speed.num_tokens, "token"), rate,
@@ -58,25 +46,23 @@ std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) 
   text += fmt::format("KV blocks    {} used, {} cached, {} free, of {} with {} tokens each\n",
                       stats.num_blocks - stats.num_free_blocks - stats.num_cached_blocks, stats.num_cached_blocks,
                       stats.num_free_blocks, stats.num_blocks, limits.block_size);
-  const std::uint64_t admitted = closed_.num_admitted_tokens + stats.num_admitted_tokens;
-  const std::uint64_t cached = closed_.num_cached_tokens + stats.num_cached_tokens;
+  const std::uint64_t admitted = stats.num_admitted_tokens;
+  const std::uint64_t cached = stats.num_cached_tokens;
   text += fmt::format("prompts      {}, {} of them from the cache\n", counted(admitted, "token"), cached);
-  const std::uint64_t evicted = closed_.num_evicted_blocks + stats.num_evicted_blocks;
+  const std::uint64_t evicted = stats.num_evicted_blocks;
   if (evicted > 0) text += fmt::format("evictions    {}\n", counted(evicted, "cached block"));
-  text += fmt::format("preemptions  {}\n", closed_.num_preemptions + stats.num_preemptions);
-  const std::uint64_t drafts = closed_.num_draft_tokens + stats.num_draft_tokens;
-  const std::uint64_t accepted = closed_.num_accepted_tokens + stats.num_accepted_tokens;
+  text += fmt::format("preemptions  {}\n", stats.num_preemptions);
+  const std::uint64_t drafts = stats.num_draft_tokens;
+  const std::uint64_t accepted = stats.num_accepted_tokens;
   if (drafts > 0) {
     text += fmt::format("drafts       {} of {} accepted ({:.1f} %)\n", accepted, drafts,
                         100.0 * static_cast<double>(accepted) / static_cast<double>(drafts));
-    SpeculationStats speculation = closed_.speculation;
-    speculation.add(stats.speculation);
-    for (const std::string& line : describe(speculation)) text += line + "\n";
+    for (const std::string& line : describe(stats.speculation)) text += line + "\n";
   }
-  const std::uint64_t failures = closed_.num_proposer_failures + stats.num_proposer_failures;
+  const std::uint64_t failures = stats.num_proposer_failures;
   if (failures > 0)
     text += fmt::format("proposer     failed {}; a warning told why it did first\n", counted(failures, "time"));
-  const std::uint64_t rejected = closed_.num_rejected_plans + stats.num_rejected_plans;
+  const std::uint64_t rejected = stats.num_rejected_plans;
   if (rejected > 0)
     text += fmt::format("scheduler    {}; a warning told what was wrong first\n", counted(rejected, "bad plan"));
   return text;

@@ -12,8 +12,6 @@ namespace mortise {
 class Figures {
  public:
   void add(const Generation& generation);
-  // Counters of an engine that goes: the next one begins at 0, the dialogue's go on.
-  void add_closed(const EngineStats& stats);
 
   std::string text(const EngineStats& stats, const EngineLimits& limits) const;
 
@@ -31,7 +29,6 @@ class Figures {
 
   std::optional<Speed> last_;
   Speed all_;
-  EngineStats closed_;
 };
 
 }  // namespace mortise

@@ -1,6 +1,5 @@
 #include "cli/repl/part_text.hpp"
 
-#include <filesystem>
 #include <vector>
 
 #include "cli/repl/suggestions.hpp"
@@ -33,16 +32,12 @@ std::vector<std::string> split_words(std::string_view text) {
   return words;
 }
 
-bool names_file(const std::string& name) {
-  return name.find('/') != std::string::npos || name.ends_with(".so");
-}
-
 }  // namespace
 
 PartText parse_part_text(std::string_view text) {
   const std::vector<std::string> words = split_words(text);
   if (words.empty()) fail("a plugin's name is missing");
-  PartText part{words.front()};
+  PartText part{expand_home(words.front())};
   for (std::size_t i = 1; i < words.size(); ++i) {
     const std::size_t equals = words[i].find('=');
     if (equals == std::string::npos || equals == 0) {
@@ -54,15 +49,6 @@ PartText parse_part_text(std::string_view text) {
     part.options[name] = find_json(value).value_or(nlohmann::json(expand_home(value)));
   }
   return part;
-}
-
-PartDescription find_part(const PluginCatalog& catalog, PartKind kind, const PartText& text) {
-  const std::filesystem::path folder = std::filesystem::current_path();
-  if (!names_file(text.name)) return make_part(catalog, kind, text.name, text.options, folder);
-  const PluginFile& file = load_plugin_file((folder / expand_home(text.name)).lexically_normal());
-  std::vector<const Component*> components;
-  for (const Component& component : file.components) components.push_back(&component);
-  return part_of_kind(make_part(components, text.name, text.options, folder, ""), kind, kind_name(kind));
 }
 
 std::string show_part(const PartDescription& part) {

@@ -19,10 +19,6 @@ struct PartText {
 // has no '=', and for an option that is given twice.
 PartText parse_part_text(std::string_view text);
 
-// The part of that kind: an installed plugin by its name, or a plugin file ("./mine.so"). Relative paths are taken from
-// the working folder. Throws an Error that names plugin or option.
-PartDescription find_part(const PluginCatalog& catalog, PartKind kind, const PartText& text);
-
 // "draft max_tokens=4 path=\"/models/x\""
 std::string show_part(const PartDescription& part);
 

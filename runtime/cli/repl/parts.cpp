@@ -6,37 +6,36 @@
 #include "cli/repl/state.hpp"
 #include "error.hpp"
 #include "loader/catalog.hpp"
+#include "pipeline/part_change.hpp"
 
 namespace mortise {
 namespace {
 
-bool is_in_use(const Component& component, const Parts& parts) {
+using Components = std::vector<const Component*>;
+
+bool is_in_use(const Component& component, const Components& used) {
   // Files with the same bytes share one image, so the table tells the part, whichever file it was found in.
-  const void* table = component.abi->table;
-  return table == parts.device.api || table == parts.model.api || table == parts.attention.api ||
-         table == parts.scheduler.api ||
-         std::any_of(parts.proposers.begin(), parts.proposers.end(),
-                     [&](const ActiveProposer& proposer) { return table == proposer.api; });
+  return std::ranges::any_of(used, [&](const Component* part) { return part->abi->table == component.abi->table; });
 }
 
-std::string list_of(PartKind kind, const PluginCatalog::Listing& listing, const Parts& parts) {
+std::string list_of(PartKind kind, const PluginCatalog::Listing& listing, const Components& used) {
   std::string text = fmt::format("{}\n", kind_name(kind));
   bool any = false;
   for (const PluginFile* file : listing.files) {
     for (const Component& component : file->components) {
       if (component.kind != kind) continue;
       any = true;
-      text += fmt::format("{} {:<16}  {:<16}  {}\n", is_in_use(component, parts) ? '*' : ' ', component.name,
+      text += fmt::format("{} {:<16}  {:<16}  {}\n", is_in_use(component, used) ? '*' : ' ', component.name,
                           file->path.filename().string(), component.summary);
     }
   }
   return any ? text : text + "  none\n";
 }
 
-std::string describe_component(const Component& component, const Parts& parts) {
+std::string describe_component(const Component& component, const Components& used) {
   std::string text =
       fmt::format("{} {}{}: {}\n  file {}\n", kind_name(component.kind), component.name,
-                  is_in_use(component, parts) ? ", in use" : "", component.summary, component.file.string());
+                  is_in_use(component, used) ? ", in use" : "", component.summary, component.file.string());
   for (const Option& option : component.schema.options()) {
     text += fmt::format("  {:<20}  {}; {} ({})\n", option.name,
                         option.required ? "required" : "default " + option.default_value.dump(), option.title,
@@ -48,7 +47,7 @@ std::string describe_component(const Component& component, const Parts& parts) {
 
 // What drafts from here on, and what else the pipeline has.
 std::string show_proposer(const ReplState& state) {
-  const auto& proposers = state.session.pipeline().description.proposers;
+  const auto proposers = state.session.pipeline().assembly.description().proposers;
   if (proposers.empty()) return "proposer: none";
   std::string all, chosen = "none", names;
   for (const PartDescription& proposer : proposers) {
@@ -62,7 +61,7 @@ std::string show_proposer(const ReplState& state) {
 
 // Whether the pipeline has what is to draft: then the next prompt is drafted for so.
 bool choose_proposer(ReplState& state, const std::string& name) {
-  const auto& proposers = state.session.pipeline().description.proposers;
+  const auto proposers = state.session.pipeline().assembly.description().proposers;
   const bool known =
       std::any_of(proposers.begin(), proposers.end(), [&](const auto& part) { return part.name == name; });
   if (name == "first_of" || (known && proposers.size() == 1)) {
@@ -75,20 +74,46 @@ bool choose_proposer(ReplState& state, const std::string& name) {
   return true;
 }
 
+// The keys of the script as they are now.
+std::string show_parts(const ReplState& state) {
+  const PipelineDescription now = state.session.pipeline().assembly.description();
+  std::string text;
+  const std::pair<const char*, const PartDescription*> parts[] = {
+      {"device", &now.device}, {"model", &now.model}, {"attention", &now.attention}, {"scheduler", &now.scheduler}};
+  for (const auto& [key, part] : parts) text += fmt::format("{}: {}\n", key, show_part(*part));
+  return text + show_proposer(state);
+}
+
+void swap_parts(ReplState& state, const PartChange& change) {
+  OpenPipeline& pipeline = state.session.pipeline();
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    pipeline.swap(change);
+  } catch (const Error& error) {
+    fail("{}; the pipeline goes on as it was ({})", error.what(), show_proposer(state));
+  }
+  if (change.key == "proposer") state.speculation = {};
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  const std::string what = change.key == "proposer" ? show_proposer(state)
+                           : change.plugin.empty()  ? change.key
+                                                    : fmt::format("{}: {}", change.key, change.plugin);
+  state.console.say(fmt::format("{}; swapped in {:.2f} s", what, elapsed.count()));
+}
+
 }  // namespace
 
 void show_plugins(ReplState& state, const std::string& name) {
   const PluginCatalog catalog = PluginCatalog::standard();
-  const Parts& parts = state.session.pipeline().assembly.parts();
+  const Components used = state.session.pipeline().assembly.components();
   std::string text;
   if (!name.empty()) {
     const auto found = catalog.find(name);
     if (found.components.empty()) catalog.fail_unknown(name, found);
-    for (const Component* component : found.components) text += describe_component(*component, parts);
+    for (const Component* component : found.components) text += describe_component(*component, used);
     return state.console.say(text);
   }
   const auto listing = catalog.list();
-  for (const PartKind kind : kAllKinds) text += list_of(kind, listing, parts);
+  for (const PartKind kind : kAllKinds) text += list_of(kind, listing, used);
   if (!listing.refused.empty()) text += "refused\n";
   for (const auto& file : listing.refused) text += fmt::format("  {}\n", file.reason);
   state.console.say(text);
@@ -98,19 +123,14 @@ void change_proposer(ReplState& state, const std::string& text) {
   if (text.empty()) return state.console.say(show_proposer(state));
   const PartText given = parse_part_text(text);
   if (given.options.empty() && choose_proposer(state, given.name)) return state.console.say(show_proposer(state));
-  PartDescription proposer = find_part(PluginCatalog::standard(), PartKind::kProposer, given);
-  const auto start = std::chrono::steady_clock::now();
-  const EngineStats before = state.session.pipeline().engine.stats();
-  try {
-    state.session.replace_proposers(std::move(proposer));
-  } catch (const Error& error) {
-    fail("{}; the pipeline goes on as it was ({})", error.what(), show_proposer(state));
-  }
-  state.speculation = {};
-  state.figures.add_closed(before);
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  state.console.say(
-      fmt::format("{}; the pipeline is open again after {:.1f} s", show_proposer(state), elapsed.count()));
+  swap_parts(state, {"proposer", given.name, given.options});
+}
+
+void swap_part(ReplState& state, const std::string& text) {
+  if (text.empty()) return state.console.say(show_parts(state));
+  PartChange change = parse_part_change(text);
+  change.plugin = expand_home(change.plugin);
+  swap_parts(state, change);
 }
 
 }  // namespace mortise

@@ -57,5 +57,6 @@ void check_chat(ReplState& state);
 // Handlers that have files of their own.
 void show_plugins(ReplState& state, const std::string& name);
 void change_proposer(ReplState& state, const std::string& text);
+void swap_part(ReplState& state, const std::string& text);
 
 }  // namespace mortise

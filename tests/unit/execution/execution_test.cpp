@@ -181,7 +181,7 @@ TEST(ExecutionTest, ReplacedPartsServeFromTheNextStepOnAndASnapshotKeepsTheOldOn
   EXPECT_EQ(held->generation, 0u);
   EXPECT_EQ(execution.empty_step().generation, 0u);
 
-  execution.replace({parts});
+  execution.replace({parts}, 1);
   EXPECT_EQ(execution.snapshot()->generation, 1u);
   EXPECT_EQ(execution.empty_step().generation, 1u);  // 0: plugins would not see that something changed
   EXPECT_EQ(run(execution, step).draws[0].id, next_token({1, 2, 3}));
@@ -198,7 +198,7 @@ TEST(ExecutionTest, PartsThatCannotBePutInLeaveTheOldOnesServing) {
   FakeWorld first(padded), second(padded);
   Execution execution({first.parts()}, padded);
   second.before_forward = [](std::int64_t) { throw std::runtime_error("no memory for the largest batch"); };
-  EXPECT_THROW(execution.replace({second.parts()}), PartError);
+  EXPECT_THROW(execution.replace({second.parts()}, 1), PartError);
   EXPECT_EQ(execution.snapshot()->generation, 0u);
   Step step(four_prompts());
   step.draw(1, -1);

@@ -63,13 +63,11 @@ TEST(Figures, DraftsAreToldWhenThereAreAny) {
   stats.num_accepted_tokens = 10;
   stats.speculation.proposers.emplace_back().name = "ngram";
   stats.speculation.proposers[0].add(3, 1);
-  figures.add_closed(stats);  // of the pipeline before a change of proposer
-  stats.num_draft_tokens = 10;
   const std::string text = figures.text(stats, limits());
-  EXPECT_THAT(text, HasSubstr("drafts       20 of 40 accepted (50.0 %)\n"));
+  EXPECT_THAT(text, HasSubstr("drafts       10 of 30 accepted (33.3 %)\n"));
   EXPECT_THAT(text,
-              HasSubstr("ngram: 2 of 6 drafts accepted (33.3 %; by position 100 0 0 %), mean acceptance length 2.00"));
-  EXPECT_THAT(text, HasSubstr("preemptions  4\n"));
+              HasSubstr("ngram: 1 of 3 drafts accepted (33.3 %; by position 100 0 0 %), mean acceptance length 2.00"));
+  EXPECT_THAT(text, HasSubstr("preemptions  2\n"));
 }
 
 }  // namespace

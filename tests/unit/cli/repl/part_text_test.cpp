@@ -1,5 +1,6 @@
 #include "cli/repl/part_text.hpp"
 
+#include "pipeline/part_change.hpp"
 #include "test_support.hpp"
 
 namespace mortise {
@@ -35,7 +36,8 @@ const PluginCatalog& catalog() {
 }
 
 PartDescription find(const std::string& text) {
-  return find_part(catalog(), PartKind::kProposer, parse_part_text(text));
+  const PartText given = parse_part_text(text);
+  return find_part(catalog(), PartKind::kProposer, given.name, given.options, fs::current_path());
 }
 
 TEST(FindPart, ByNameOrByFile) {

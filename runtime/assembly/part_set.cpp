@@ -1,0 +1,300 @@
+#include "assembly/part_set.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "assembly/checkpoint_service.hpp"
+#include "assembly/memory_check.hpp"
+#include "error.hpp"
+#include "execution/score_pass.hpp"
+#include "mortise/ext/checkpoint.h"
+
+namespace mortise {
+namespace {
+
+// Of a device whose KV cache is to fill it: what stays free for workspaces and captured graphs.
+constexpr std::uint64_t kKeptFree = std::uint64_t{1} << 30, kKeptShare = 12;
+
+double gib(std::uint64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 30);
+}
+
+StackParts stack_parts(const PipelineDescription& description) {
+  return {description.model, description.attention, description.kv_cache.dtype, description.block_size,
+          description.kv_cache.populate.value_or(false)};
+}
+
+std::string id_of(const ModelFiles& files) {
+  return fmt::format("{}; {}", files.checkpoint.fingerprint(), files.tokenizer.fingerprint());
+}
+
+const ExecutionLimits& execution_limits(const EngineLimits& limits) {
+  return limits;
+}
+
+}  // namespace
+
+struct PartSet::Resized {
+  std::shared_ptr<ModelStack> stack;  // null: it stays as it is
+  mortise_activate_args now, before;
+
+  ~Resized() {
+    if (!stack) return;
+    try {
+      stack->resize(before, now);
+    } catch (const Error& error) {  // the part that refused has failed, and says so when it is called
+      spdlog::error("a swap cannot be undone: {}", error.what());
+    }
+  }
+};
+
+PartSet::PartSet(const PipelineDescription& description, std::shared_ptr<const ModelFiles> files, FileOpener open_draft)
+    : description_(description) {
+  open_device();
+  target_ = std::make_shared<ModelStack>(device_, std::move(files), stack_parts(description_), description_.query());
+  set_limits(nullptr);
+  proposers_ = std::make_shared<ProposerSet>(description_, target_->target(), target_->kv_dtype(), open_draft);
+  set_draft_limits();
+  open_scheduler();
+  target_->load_weights();
+  activate(nullptr, {});
+  files_id_ = id_of(*target_->target()->files);  // waits for the hash: no step shares the memory with it
+  numerics_id_ = make_numerics_id();
+}
+
+PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
+                 std::shared_ptr<const ModelFiles> files, FileOpener open_draft, const StepUse& use)
+    : description_(description) {
+  const bool same_device = same_part(description_.device, running.description_.device);
+  const bool same_model = same_device && files == nullptr;
+  if (same_device) {
+    device_ = running.device_;
+  } else {
+    open_device();
+  }
+  if (same_model) {
+    target_ = std::make_shared<ModelStack>(*running.target_, stack_parts(description_), description_.query());
+  } else {
+    if (files == nullptr) files = running.target_->target()->files;
+    target_ = std::make_shared<ModelStack>(device_, std::move(files), stack_parts(description_), description_.query());
+  }
+  set_limits(&running);
+  const auto open_proposers = [&] {
+    proposers_ = std::make_shared<ProposerSet>(description_, target_->target(), target_->kv_dtype(), open_draft);
+  };
+  if (same_model && running.proposers_->is_of(description_)) {
+    proposers_ = running.proposers_;
+  } else {
+    open_proposers();
+  }
+  set_draft_limits();
+  const auto& kept_files = running.target_->target()->files;
+  files_id_ = target_->target()->files == kept_files ? running.files_id_ : id_of(*target_->target()->files);
+  numerics_id_ = make_numerics_id();
+  if (numerics_id_ != running.numerics_id_) {
+    fail(ErrorCode::kConflict,
+         "the tokens would be others, which a swap does not allow: the numerics id is '{}' and would be '{}'; start "
+         "another server for it",
+         running.numerics_id_, numerics_id_);
+  }
+  const bool same_limits = limits_ == running.limits_;
+  // Proposers and scheduler were activated for their sizes.
+  if (!same_limits && proposers_ == running.proposers_) open_proposers();
+  if (same_limits && same_part(description_.scheduler, running.description_.scheduler)) {
+    scheduler_ = running.scheduler_;
+  } else {
+    open_scheduler();
+  }
+  if (!same_model) target_->load_weights();
+  activate(&running, use);
+}
+
+PartSet::~PartSet() = default;
+
+void PartSet::keep() {
+  if (resized_) resized_->stack = nullptr;
+}
+
+void PartSet::open_device() {
+  const PartChoice& choice = description_.device.select(description_.query());
+  device_ = std::make_shared<PartInstance>(*choice.component, choice.options, CreateContext{});
+  // Models and attention allocate from the device, so it is active before they are made.
+  device_->activate({});
+}
+
+void PartSet::set_limits(const PartSet* running) {
+  const ModelStack& target = *target_;
+  const DevicePart& device = target.parts().device;
+  limits_.max_num_seqs = description_.max_num_seqs;
+  limits_.max_batched_tokens = description_.max_batched_tokens;
+  limits_.max_model_len = target.dims().max_model_len;
+  if (running != nullptr && limits_.max_model_len != running->limits_.max_model_len) {
+    fail(ErrorCode::kConflict,
+         "max_model_len is {} and would be {}, but clients were told of it; start the pipeline anew for another one",
+         running->limits_.max_model_len, limits_.max_model_len);
+  }
+  limits_.block_size = description_.block_size;
+  limits_.prefix_cache = description_.kv_cache.prefix_cache;
+  limits_.rejection = description_.speculation.verify == Verify::kRejection;
+  limits_.adaptive_lengths = description_.speculation.lengths == DraftLengths::kAdaptive;
+  limits_.batch_expansion = description_.speculation.batch_expansion ||
+                            (target.attention().component().capabilities & MORTISE_CAP_MULTI_QUERY) == 0;
+  limits_.max_logit_rows = target.max_logit_rows(limits_.max_batched_tokens);
+  const std::uint64_t per_block = target.kv_bytes_per_block();
+  if (fills_device() && running != nullptr) {  // the cache that runs fills it
+    const std::uint64_t padding = target.parts().graphs != nullptr ? 1 : 0;
+    const std::uint64_t blocks = running->target_->kv_bytes() / per_block;
+    limits_.num_blocks = useful_blocks(blocks - std::min(blocks, padding));
+  } else {
+    limits_.num_blocks = useful_blocks(description_.kv_cache.memory_bytes / per_block);
+  }
+  if (running != nullptr && target.parts().graphs != nullptr) limits_.padding_block = limits_.num_blocks;
+  if (fills_device()) return;  // what is left is known once the weights are there
+  if (limits_.num_blocks == 0) {
+    fail("{}: kv_cache.memory of {} bytes holds no block of {} tokens, which takes {} bytes; raise it",
+         description_.where, description_.kv_cache.memory_bytes, description_.block_size, per_block);
+  }
+  const std::uint64_t kv_bytes = static_cast<std::uint64_t>(limits_.num_blocks) * per_block;
+  check_memory(description_, kv_bytes, target.weight_bytes(), device_memory(device), device.name);
+}
+
+void PartSet::set_draft_limits() {
+  for (const ActiveProposer& proposer : proposers_->active()) {
+    limits_.max_draft_tokens = std::max(limits_.max_draft_tokens, proposer.max_tokens);
+    limits_.max_paths = std::max(limits_.max_paths, proposer.max_paths);
+  }
+}
+
+bool PartSet::fills_device() const {
+  return description_.kv_cache.fills_device && !shares_host_memory(target_->parts().device);
+}
+
+std::int32_t PartSet::useful_blocks(std::uint64_t blocks) const {
+  return mortise::useful_blocks(description_, target_->dims().max_model_len, blocks);
+}
+
+void PartSet::open_scheduler() {
+  mortise_query query = description_.query();
+  const std::string& config = target_->checkpoint().config().json;
+  query.model_config = {config.data(), config.size()};
+  query.dims = &target_->dims();
+  query.kv_dtype = target_->kv_dtype();
+  const DevicePart& device = target_->parts().device;
+  CreateContext context;
+  context.device = device.self;
+  context.device_table = device.api;
+  context.device_health = device.health;
+  context.extensions = [](const char* id) -> const void* {
+    return std::string_view(id) == MORTISE_EXT_CHECKPOINT ? checkpoint_service() : nullptr;
+  };
+  const PartChoice& choice = description_.scheduler.select(query);
+  scheduler_ = std::make_shared<PartInstance>(*choice.component, choice.options, context);
+}
+
+// Of a device that is to be filled: what weights and models' buffers leave.
+std::int32_t PartSet::blocks_that_fill_device() {
+  const DevicePart& device = target_->parts().device;
+  const std::uint64_t weights = target_->weight_bytes(), free = free_device_memory(device);
+  const std::uint64_t kept = std::max(kKeptFree, free / kKeptShare);
+  const std::uint64_t taken = kept + proposers_->runners().fixed_kv_bytes();
+  // A block here, and as many tokens of each draft model.
+  const double bytes = static_cast<double>(target_->kv_bytes_per_block()) +
+                       proposers_->runners().kv_bytes_per_target_token() * description_.block_size;
+  const auto blocks = static_cast<double>(free - std::min(free, taken)) / bytes;
+  const std::int32_t useful = useful_blocks(static_cast<std::uint64_t>(blocks));
+  if (useful >= 2) return useful;
+  fail(
+      "{}: of the {:.1f} GiB of {}, {:.1f} GiB are free beside {:.1f} GiB of weights, and {:.1f} GiB of them are "
+      "kept for workspaces: no KV block of {} bytes fits; take a smaller model or lower max_batched_tokens",
+      description_.where, gib(device_memory(device)), device.name, gib(free), gib(weights), gib(kept),
+      target_->kv_bytes_per_block());
+}
+
+void PartSet::bind_attention(const std::function<void()>& give_up) {
+  if (target_->parts().graphs != nullptr) limits_.padding_block = limits_.num_blocks;
+  try {
+    target_->bind_kv(limits_.num_blocks, give_up);
+  } catch (const Error& error) {
+    const std::uint64_t kv_bytes = static_cast<std::uint64_t>(limits_.num_blocks) * target_->kv_bytes_per_block();
+    fail("{}: {:.1f} GiB of KV cache beside {:.1f} GiB of weights: {}; lower kv_cache.memory", description_.where,
+         gib(kv_bytes), gib(target_->weight_bytes()), error.what());
+  }
+}
+
+// The models first: what their buffers leave may become the KV cache.
+void PartSet::activate(const PartSet* running, const StepUse& use) {
+  RunnerService& runners = proposers_->runners();
+  const bool new_proposers = running == nullptr || proposers_ != running->proposers_;
+  if (running == nullptr && fills_device()) {
+    limits_.num_blocks = useful_blocks(free_device_memory(target_->parts().device) / target_->kv_bytes_per_block());
+  }
+  target_->activate_model(batch_sizes());
+  if (new_proposers) runners.activate_models();
+  if (running == nullptr && fills_device()) limits_.num_blocks = blocks_that_fill_device();
+  bind_attention(use.give_up_kv);
+  const bool shares_model = running != nullptr && target_->target() == running->target_->target();
+  if (shares_model && execution_limits(limits_) != execution_limits(running->limits_)) {
+    use.release_buffers();
+    const mortise_activate_args now = batch_sizes(), before = running->batch_sizes();
+    target_->resize(now, before);
+    resized_ = std::make_unique<Resized>(target_, now, before);
+  }
+  target_->activate_attention(batch_sizes());
+  if (new_proposers) runners.activate_kv({limits_.num_blocks, limits_.block_size, limits_.rejection});
+  if (!scheduler_->active()) scheduler_->activate(sizes());
+  if (new_proposers) proposers_->activate(sizes());
+}
+
+mortise_activate_args PartSet::sizes() const {
+  mortise_activate_args args{};
+  args.struct_size = sizeof args;
+  args.max_num_seqs = limits_.max_num_seqs;
+  args.max_batched_tokens = limits_.max_batched_tokens;
+  args.max_logit_rows = std::max(limits_.max_logit_rows, std::min(limits_.max_batched_tokens, ScorePass::kBlockRows));
+  args.max_model_len = limits_.max_model_len;
+  args.block_size = limits_.block_size;
+  args.num_blocks = limits_.num_blocks;
+  return args;
+}
+
+// For the parts that see batches: a sequence may be several runs there, and padding is sequences too.
+mortise_activate_args PartSet::batch_sizes() const {
+  mortise_activate_args args = sizes();
+  args.max_num_seqs = limits_.max_batch_seqs();
+  return args;
+}
+
+Parts PartSet::parts() const {
+  Parts parts;
+  static_cast<ShardParts&>(parts) = parts_of(target_);
+  static_cast<SchedulerPart&>(parts.scheduler) = scheduler_->active_part<mortise_scheduler, mortise_scheduler_table>();
+  parts.scheduler.owner = scheduler_;
+  for (const ActiveProposer& proposer : proposers_->active()) parts.proposers.push_back(proposer);
+  for (ActiveProposer& proposer : parts.proposers) proposer.owner = proposers_;
+  return parts;
+}
+
+std::vector<const Component*> PartSet::components() const {
+  std::vector<const Component*> list = {&device_->component(), &target_->model().component(),
+                                        &target_->attention().component(), &scheduler_->component()};
+  for (const Component* component : proposers_->components()) list.push_back(component);
+  return list;
+}
+
+std::string PartSet::make_numerics_id() const {
+  const mortise_model_dims& dims = target_->dims();
+  const auto id_of = [&](std::int32_t dtype) {
+    const char* id = numerics_id_of(target_->parts().device, dtype);
+    return std::string(id == nullptr ? "unknown" : id);
+  };
+  std::string device = id_of(dims.dtype);
+  if (dims.weight_bits != 0) device += fmt::format(" with {}, {}", id_of(MORTISE_I8), weight_format(dims));
+  return fmt::format("{}; attention {}; model {}; {}; kv {}; world 1{}", device,
+                     target_->attention().component().numerics_id, target_->model().component().name, files_id_,
+                     dtype_name(target_->kv_dtype()), proposers_->rejection_id());
+}
+
+}  // namespace mortise

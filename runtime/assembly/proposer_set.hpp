@@ -1,0 +1,51 @@
+// runtime/assembly/proposer_set.hpp: the proposers of a pipeline with what they run: opened, bound and activated
+// together.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/parts.hpp"
+#include "execution/model_stack.hpp"
+#include "loader/part_instance.hpp"
+#include "pipeline/description.hpp"
+#include "runner/runner_service.hpp"
+
+namespace mortise {
+
+class ProposerSet {
+ public:
+  // Creates and binds the description's proposers, which may be none, for a target with these files, dimensions and KV
+  // type. Throws an Error that names the proposer at fault.
+  ProposerSet(const PipelineDescription& description, std::shared_ptr<const OpenModel> target, std::int32_t kv_dtype,
+              FileOpener open_draft);
+  ProposerSet(const ProposerSet&) = delete;
+  ProposerSet& operator=(const ProposerSet&) = delete;
+
+  RunnerService& runners() { return runners_; }
+  void activate(const mortise_activate_args& sizes);  // once; behind the runners
+
+  // As the engine calls them, in their order, without an owner.
+  const std::vector<ActiveProposer>& active() const { return active_; }
+  std::vector<const Component*> components() const;
+  // Whether the same description would make the same proposers.
+  bool is_of(const PipelineDescription& description) const;
+  // With rejection sampling the proposers decide, too, which tokens come out: their part of a numerics id; else "".
+  const std::string& rejection_id() const { return rejection_id_; }
+
+ private:
+  void open(const PartDescription& proposer, const mortise_query& query, const CreateContext& context);
+
+  const std::vector<PartDescription> descriptions_;
+  const bool rejection_;
+  const std::shared_ptr<const OpenModel> target_;
+  RunnerService runners_;  // outlives the instances
+  std::deque<PartInstance> instances_;
+  std::vector<ActiveProposer> active_;
+  std::string rejection_id_;
+};
+
+}  // namespace mortise

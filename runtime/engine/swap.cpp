@@ -1,0 +1,194 @@
+// Engine::swap: the exchange of parts between two steps. All but swap() runs on the engine's thread.
+#include "engine/swap.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "counted.hpp"
+#include "engine/engine.hpp"
+#include "error.hpp"
+
+namespace mortise {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool same_instances(const ShardParts& a, const ShardParts& b) {
+  return a.device.self == b.device.self && a.model.self == b.model.self && a.attention.self == b.attention.self;
+}
+
+bool same_instances(const Drafting& drafting, const std::vector<ActiveProposer>& proposers) {
+  return std::ranges::equal(drafting.proposers(), proposers, {}, &ActiveProposer::self, &ActiveProposer::self);
+}
+
+}  // namespace
+
+std::optional<std::string> misfit(const Sequence& sequence, const EngineLimits& limits) {
+  const std::int32_t length = sequence.num_prompt + sequence.max_tokens;
+  if (length > limits.max_model_len) {
+    return fmt::format("it may become {} long, and max_model_len is {}", counted(length, "token"),
+                       limits.max_model_len);
+  }
+  const std::int32_t needed = (length + limits.block_size - 1) / limits.block_size;
+  if (needed <= limits.num_blocks) return std::nullopt;
+  return fmt::format("it may need {} of {} tokens, and kv_cache.memory holds {}", counted(needed, "KV block"),
+                     limits.block_size, limits.num_blocks);
+}
+
+SwapFigures Engine::swap(MakeReplacement make) {
+  const auto order = std::make_shared<SwapOrder>(std::move(make));
+  std::future<SwapFigures> done = order->done.get_future();
+  inbox_.put(order);
+  return done.get();
+}
+
+void Engine::carry_out(SwapOrder& order) {
+  const Clock::time_point begin = Clock::now();
+  const std::vector<ShardParts> before = setup_->execution->snapshot()->shards;
+  bool is_released = false;
+  SwapFigures figures;
+  const StepUse use = {.give_up_kv = [&] { figures.num_recomputed += give_up_kv(); },
+                       .release_buffers =
+                           [&] {
+                             setup_->execution->release();
+                             is_released = true;
+                           }};
+  try {
+    figures.num_recomputed += exchange(order.make, use);
+  } catch (...) {
+    if (is_released) resume(before);
+    return order.done.set_exception(std::current_exception());
+  }
+  books_changed_ = true;
+  publish_stats();
+  figures.generation = generation_;
+  if (!live_.empty()) figures.pause_s = std::chrono::duration<double>(Clock::now() - begin).count();
+  order.done.set_value(figures);
+}
+
+// Makes what the new parts and sizes need, then puts it in. Returns how many sequences have lost their KV.
+std::size_t Engine::exchange(const MakeReplacement& make, const StepUse& use) {
+  Setup& now = *setup_;
+  const std::uint64_t num_replays = now.execution->num_graph_replays();  // what is released does not count any more
+  Replacement next = make(use);
+  check_replacement(next);
+  const bool same_limits = next.limits == now.limits;
+  const bool keeps_kv = next.same_kv && next.limits.num_blocks == now.limits.num_blocks &&
+                        next.limits.block_size == now.limits.block_size &&
+                        next.limits.prefix_cache == now.limits.prefix_cache;
+  const bool same_execution = same_limits && same_instances(now.execution->snapshot()->shards.front(), next.parts);
+  auto terms = std::make_shared<const RequestTerms>(terms_of(next.parts, next.limits));
+
+  Fresh fresh;
+  if (!same_limits) {
+    fresh.all = std::make_unique<Setup>(next.parts, next.limits, context(), generation_ + 1);
+  } else {
+    if (next.parts.scheduler.self != now.planner->scheduler().self) {
+      fresh.planner = std::make_unique<Planner>(next.parts.scheduler, now.limits, messages_);
+    }
+    if (!same_instances(*now.drafting, next.parts.proposers)) {
+      fresh.drafting =
+          std::make_unique<Drafting>(next.parts.proposers, now.limits, model_.vocab_size, messages_, hooks_.clock);
+    }
+    if (!keeps_kv) fresh.kv = std::make_unique<SequenceKv>(now.limits, hooks_.kv_observer);
+  }
+  if (Planner* const planner = fresh.all ? fresh.all->planner.get() : fresh.planner.get()) {
+    for (const auto& sequence : live_) planner->added(sequence);  // before anything else
+  }
+  if (same_limits && !same_execution) now.execution->replace({next.parts}, generation_ + 1);
+
+  // From here on nothing fails.
+  ++generation_;
+  if (!same_execution) carried_.num_graph_replays += num_replays;
+  std::size_t num_recomputed = keeps_kv ? 0 : give_up_kv();
+  put_in(std::move(fresh), keeps_kv);
+  num_recomputed += free_places();
+  terms_.store(std::move(terms));
+  next.taken();
+  return num_recomputed;
+}
+
+void Engine::put_in(Fresh fresh, bool keeps_kv) {
+  Setup& now = *setup_;
+  if (fresh.all || fresh.planner) {
+    carried_.num_rejected_plans += now.planner->num_rejected_plans();
+    carried_.num_starved += now.planner->num_starved();
+    for (const auto& sequence : live_) now.kv->pin(*sequence, 0);  // the scheduler that wanted the pins goes
+  }
+  const bool redrafts = fresh.all || fresh.drafting;
+  if (redrafts) {
+    carried_.num_proposer_failures += now.drafting->num_failures();
+    carried_.speculation.add(now.drafting->stats());
+  }
+  if (!keeps_kv) carried_.num_evicted_blocks += now.kv->cache().num_evictions();
+  if (fresh.all) {
+    if (keeps_kv) fresh.all->kv = std::move(now.kv);
+    setup_ = std::move(fresh.all);
+  } else {
+    if (fresh.kv) now.kv = std::move(fresh.kv);
+    if (fresh.planner) now.planner = std::move(fresh.planner);
+    if (fresh.drafting) now.drafting = std::move(fresh.drafting);
+  }
+  if (!redrafts) return;
+  for (const auto& sequence : live_) setup_->drafting->welcome(*sequence);
+}
+
+// Throws an Error when what runs or waits could not go on with these sizes.
+void Engine::check_replacement(const Replacement& next) const {
+  for (const auto& sequence : live_) {
+    const std::optional<std::string> why = misfit(*sequence, next.limits);
+    if (!why) continue;
+    fail(ErrorCode::kConflict,
+         "request {}, which has not ended, could not go on: {}; wait for its end, or keep the sizes larger",
+         sequence->owner->id, *why);
+  }
+  const EngineLimits& now = setup_->limits;
+  if (hooks_.kv_observer == nullptr) return;
+  if (next.limits.num_blocks == now.num_blocks && next.limits.block_size == now.block_size) return;
+  fail(ErrorCode::kConflict,
+       "KV events are published for {} blocks of {} tokens, and there would be {} of {}; keep block_size and "
+       "kv_cache.memory, or start the server anew",
+       now.num_blocks, now.block_size, next.limits.num_blocks, next.limits.block_size);
+}
+
+// All sequences wait, as if they were preempted, and the prefix cache is empty. Returns how many of them ran.
+std::size_t Engine::give_up_kv() {
+  drop_pins();
+  std::size_t num_preempted = 0;
+  for (const auto& sequence : live_) {
+    if (sequence->running()) {
+      preempt(*sequence);
+      ++num_preempted;
+    }
+    setup_->kv->forget(*sequence);
+  }
+  setup_->kv->clear();
+  return num_preempted;
+}
+
+// A plan may run no more sequences than there are places now: the latest give theirs up. Returns how many.
+std::size_t Engine::free_places() {
+  auto num_running = std::ranges::count_if(live_, [](const auto& sequence) { return sequence->running(); });
+  std::size_t num_preempted = 0;
+  for (auto at = live_.rbegin(); at != live_.rend() && num_running > setup_->limits.max_num_seqs; ++at) {
+    if (!(*at)->running()) continue;
+    preempt(**at);
+    --num_running;
+    ++num_preempted;
+  }
+  return num_preempted;
+}
+
+// The parts of before have other buffers now, because a swap failed after it had moved them.
+void Engine::resume(const std::vector<ShardParts>& before) {
+  try {
+    setup_->execution->replace(before, ++generation_);
+  } catch (const std::exception& exception) {
+    before.front().model.health->fail(
+        fmt::format("the parts of before could not be restored behind a swap that failed: {}", exception.what()));
+  }
+}
+
+}  // namespace mortise

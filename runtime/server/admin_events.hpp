@@ -1,0 +1,26 @@
+// runtime/server/admin_events.hpp: what was changed in a running server, and by whom. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace mortise {
+
+class AdminEvents {
+ public:
+  static constexpr std::size_t kMaxKept = 1000;  // the last ones
+
+  // Adds the time to the event, and writes it into the log as one line.
+  void add(nlohmann::ordered_json event);
+  // JSON, an event a line, the oldest first.
+  std::string lines() const;
+
+ private:
+  mutable std::mutex mutex_;  // guards lines_
+  std::deque<std::string> lines_;
+};
+
+}  // namespace mortise

@@ -1,0 +1,87 @@
+// /admin/swap, /admin/parts, /admin/events, /admin/reload, /admin/drain: for whoever runs the server. Who may ask is
+// Route::Access::kAdmin's.
+#include <algorithm>
+
+#include "error.hpp"
+#include "loader/nearest.hpp"
+#include "server/routes.hpp"
+#include "server/swaps.hpp"
+
+namespace mortise {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const nlohmann::json& body, const char* field) {
+  const auto value = body.find(field);
+  if (value == body.end() || value->is_null()) return "";
+  if (!value->is_string()) fail("{} is {}; expected a text", field, show_value(*value));
+  return value->get<std::string>();
+}
+
+// {"part": "attention", "plugin": "cascade", "options": {"block_size": 16}, "model": NAME}
+PartChange read_change(const nlohmann::json& body) {
+  if (!body.is_object()) fail("the body is to be an object, {{\"part\": \"scheduler\", \"plugin\": \"fcfs\"}}");
+  const std::vector<std::string> known = {"part", "plugin", "options", "model"};
+  for (const auto& [field, unused] : body.items()) {
+    if (std::ranges::find(known, field) != known.end()) continue;
+    fail("unknown field '{}'{}; there are: {}", field, did_you_mean(field, known), join_names(known));
+  }
+  PartChange change{text_of(body, "part"), text_of(body, "plugin")};
+  if (change.key.empty()) fail("the field part is missing: device, model, attention, scheduler, proposer, ...");
+  const bool is_table = change.key == "kv_cache" || change.key == "speculation";
+  if (is_table && !change.plugin.empty()) fail("{} takes options and no plugin", change.key);
+  if (!is_table && change.plugin.empty())
+    fail("the field plugin is missing: the name or file of the new {}", change.key);
+  if (const auto options = body.find("options"); options != body.end() && !options->is_null()) {
+    if (!options->is_object()) fail("options is {}; expected an object", show_value(*options));
+    change.options = *options;
+  }
+  return change;
+}
+
+void answer_swap(const Models& models, AdminEvents& events, const std::shared_ptr<Exchange>& exchange) {
+  const nlohmann::json body = read_json_body(*exchange);
+  const PartChange change = read_change(body);
+  const ServedModel& model = models.of(body);
+  const Json what = {{"by", exchange->request.peer},
+                     {"request", exchange->request.id},
+                     {"part", change.key},
+                     {"plugin", change.plugin},
+                     {"options", change.options}};
+  exchange->answer(json_answer(swap_with_event(model, what, events, [&] { return model.swap(change); })));
+}
+
+void answer_parts(const Models& models, const std::shared_ptr<Exchange>& exchange) {
+  Json list = Json::array();
+  for (const ServedModel& model : models.list()) {
+    list.push_back({{"name", model.name},
+                    {"system_fingerprint", model.service.info().system_fingerprint},
+                    {"parts", parts_json(model)}});
+  }
+  exchange->answer(json_answer({{"models", std::move(list)}}));
+}
+
+}  // namespace
+
+void add_admin_routes(Router& router, const Models& models, AdminEvents& events, AdminActions actions) {
+  const auto add = [&](const char* method, const char* path, Route::Cost cost, auto handle) {
+    router.add(
+        {.method = method, .path = path, .access = Route::Access::kAdmin, .cost = cost, .handle = std::move(handle)});
+  };
+  add("POST", "/admin/swap", Route::Cost::kWork,
+      [&models, &events](const auto& exchange) { answer_swap(models, events, exchange); });
+  add("GET", "/admin/parts", Route::Cost::kCheap, [&models](const auto& exchange) { answer_parts(models, exchange); });
+  add("GET", "/admin/events", Route::Cost::kCheap, [&events](const auto& exchange) {
+    exchange->answer({.content_type = "application/x-ndjson", .body = events.lines()});
+  });
+  add("POST", "/admin/reload", Route::Cost::kWork, [reload = std::move(actions.reload)](const auto& exchange) {
+    exchange->answer(json_answer({{"swaps", reload(exchange->request.peer)}}));
+  });
+  add("POST", "/admin/drain", Route::Cost::kCheap, [drain = std::move(actions.drain)](const auto& exchange) {
+    exchange->answer(json_answer({{"status", "draining"}}));
+    drain();
+  });
+}
+
+}  // namespace mortise

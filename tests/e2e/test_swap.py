@@ -1,0 +1,259 @@
+"""Parts are swapped while a server streams: every answer stays the one of a server whose parts nobody touches."""
+import json
+import signal
+import threading
+import time
+
+import pytest
+
+from conftest import BUILD, SOURCE
+from live_server import LiveServer, events, live_server
+
+SCRIPT = """
+return pipeline {{
+  device = cpu {{ threads = 2 }}, model = llama {{ path = "{models}/demo" }},
+  attention = paged {{ block_size = {block_size} }},
+  scheduler = fcfs {{ max_num_seqs = 16, max_batched_tokens = 256 }},
+  kv_cache = {{ memory = "16MiB" }}, proposer = ngram {{}},
+}}
+"""
+BODIES = [{"prompt": f"Once upon a time there was a {animal}", "max_tokens": 60 + 20 * i, "ignore_eos": True, "seed": i,
+           "temperature": (0, 0.8, 1.2)[i % 3], "stream": True}
+          for i, animal in enumerate(["dog", "cat", "bird", "very old bear", "fish", "frog"])]
+LONG = {**BODIES[0], "max_tokens": 1900}
+
+
+def script_file(folder, block_size=16):
+    file = folder / "pipeline.lua"
+    file.write_text(SCRIPT.format(models=SOURCE / "models", block_size=block_size))
+    return file
+
+
+@pytest.fixture
+def server(tmp_path):
+    with live_server(script_file(tmp_path)) as running:
+        yield running
+
+
+def streamed(server, body):
+    """(text, system fingerprints) of a streamed completion that ends as it should."""
+    status, _, text = server.ask("POST", "/v1/completions", body)
+    assert status == 200, text
+    chunks = [data for _, data in events(text)]
+    assert chunks.pop() == "[DONE]", text[-300:]
+    assert chunks[-1]["choices"][0]["finish_reason"] == "length"
+    return "".join(chunk["choices"][0]["text"] for chunk in chunks), {chunk["system_fingerprint"] for chunk in chunks}
+
+
+def swap(server, part, plugin="", **options):
+    body = {"part": part, "options": options, **({"plugin": plugin} if plugin else {})}
+    return server.ask("POST", "/admin/swap", body)
+
+
+def served(server):
+    return {part["role"]: part for part in server.get("/admin/parts")["models"][0]["parts"]}
+
+
+def event_lines(server):
+    status, _, text = server.ask("GET", "/admin/events")
+    assert status == 200
+    return [json.loads(line) for line in text.splitlines()]
+
+
+class Streams:
+    """Clients that stream all the time, each its own body, until the end of the block."""
+
+    def __init__(self, server, expected):
+        self.server, self.expected, self.num_answers, self.wrong, self.ends = server, expected, 0, [], False
+        self.threads = [threading.Thread(target=self.run, args=(i,)) for i in range(len(BODIES))]
+
+    def run(self, index):
+        while not self.ends or self.num_answers < 2 * len(BODIES):
+            try:
+                answer = streamed(self.server, BODIES[index])
+            except Exception as error:  # of any kind: it is what the test is about
+                answer = repr(error)
+            self.num_answers += 1
+            if answer != self.expected[index]:
+                self.wrong.append((index, answer))
+                return
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ends = True
+        for thread in self.threads:
+            thread.join()
+
+
+def test_every_stream_stays_as_it_is_while_parts_are_swapped(server, tmp_path):
+    expected = [streamed(server, body) for body in BODIES]
+    rebuilt = tmp_path / "again.so"
+    rebuilt.write_bytes((BUILD / "llama.so").read_bytes() + b"another build")
+    changes = [
+        ("scheduler", "prefix_group", dict(max_num_seqs=16, max_batched_tokens=256)),
+        ("attention", "cascade", dict(block_size=16)),
+        ("proposer", "none", {}),
+        ("attention", "paged", dict(block_size=32)),
+        ("scheduler", "fcfs", dict(max_num_seqs=3, max_batched_tokens=32)),
+        ("proposer", "ngram", dict(max_tokens=3)),
+        ("kv_cache", "", dict(memory="8MiB")),
+        ("model", str(rebuilt), {}),
+        ("proposer", "draft_model", dict(path=str(SOURCE / "models/demo-draft"))),
+        ("device", "cpu", dict(threads=1)),
+        ("speculation", "", dict(lengths="fixed", batch_expansion=True)),
+        ("attention", "cascade", dict(block_size=64)),
+        ("kv_cache", "", dict(memory="16MiB", prefix_cache=False)),
+        ("scheduler", "fcfs", {}),
+    ]
+    with Streams(server, expected) as streams:
+        for part, plugin, options in changes + changes:
+            status, _, text = swap(server, part, plugin, **options)
+            assert status == 200, (part, plugin, text)
+            seen = streams.num_answers
+            while streams.num_answers == seen and not streams.wrong:  # some run with these parts before the next come
+                time.sleep(0.01)
+    assert not streams.wrong
+    assert streams.num_answers >= 2 * len(changes)
+    made = event_lines(server)
+    assert [event["generation"] for event in made] == list(range(1, 2 * len(changes) + 1))
+    assert sum(event["recomputed_sequences"] for event in made) > 0
+    assert {role: part["name"] for role, part in served(server).items()} == {
+        "device": "cpu", "model": "llama", "attention": "cascade", "scheduler": "fcfs", "proposer": "draft_model"}
+    status = server.get("/status")["models"][0]
+    assert status["block_size"] == 64 and {"role": "model", "name": "llama"}.items() <= status["parts"][1].items()
+    assert status["parts"][1]["file"] == "again.so"
+    _, _, metrics = server.ask("GET", "/metrics")
+    assert 'mortise_part_info{model_name="demo",role="attention",name="cascade"' in metrics
+
+
+def mapped_builds(server, stem):
+    with open(f"/proc/{server.process.pid}/maps") as maps:
+        return {line.split(maxsplit=5)[5].strip() for line in maps if f"-{stem}-" in line}
+
+
+def test_a_rebuilt_file_under_the_same_name_is_the_new_one(server, tmp_path):
+    file, builds = tmp_path / "mine.so", [(BUILD / "fcfs.so").read_bytes() + bytes(n) for n in (1, 2)]
+    hashes = []
+    for build in builds + builds + builds:
+        file.unlink(missing_ok=True)
+        file.write_bytes(build)
+        status, _, text = swap(server, "scheduler", str(file), max_num_seqs=4)
+        assert status == 200, text
+        hashes.append(served(server)["scheduler"]["hash"])
+        assert streamed(server, BODIES[0])[0]
+    assert hashes[0] != hashes[1] and hashes == hashes[:2] * 3
+    assert len(mapped_builds(server, "mine")) == 2  # as many as there are different files, however often they are swapped
+
+
+@pytest.mark.parametrize("part, plugin, options, status, why", [
+    ("scheduler", "fcsf", {}, 400, "did you mean 'fcfs'?"),
+    ("scheduler", "fcfs", dict(max_num_seq=3), 400, "did you mean 'max_num_seqs'?"),
+    ("scheduler", "paged", {}, 400, "scheduler is to be a scheduler, but 'paged' is an attention"),
+    ("scheduler", "/nowhere/mine.so", {}, 400, "/nowhere/mine.so: no such file"),
+    ("tokenizer", "bpe", {}, 400, "'tokenizer' is no part of a pipeline that can be swapped"),
+    ("kv_cache", "", dict(memory="1KiB"), 400, "holds no block of 16 tokens"),
+    ("kv_cache", "", dict(memory="16MiB", dtype="int8"), 409, "the tokens would be others"),
+    ("kv_cache", "", dict(memory="512KiB"), 409, "which has not ended, could not go on"),
+    ("model", "llama", dict(path=str(SOURCE / "models/demo-draft")), 409, "is another model"),
+    ("model", "llama", dict(max_model_len=512), 409, "would be 512, but clients were told of it"),
+    ("model", "gpt2", {}, 400, "gpt2"),
+    ("speculation", "", dict(verify="rejection"), 409, "the tokens would be others"),
+    ("proposer", "draft_model", dict(path="/nowhere"), 400, "/nowhere"),
+    ("proposer", "", {}, 400, "the field plugin is missing"),
+])
+def test_what_cannot_be_swapped_is_refused_and_nothing_changes(server, part, plugin, options, status, why):
+    expected = streamed(server, LONG)
+    before, answers = served(server), []
+    thread = threading.Thread(target=lambda: answers.append(streamed(server, LONG)))
+    thread.start()
+    while server.get("/status")["models"][0]["running"] == 0:
+        time.sleep(0.005)
+    got, _, text = swap(server, part, plugin, **options)
+    assert (got, why in json.loads(text)["error"]["message"]) == (status, True), text
+    thread.join()
+    assert answers == [expected]
+    assert served(server) == before
+    if part not in ("tokenizer", "proposer") or plugin:
+        assert event_lines(server)[-1]["event"] == "swap refused"
+
+
+def test_a_broken_file_harms_nobody(server, tmp_path):
+    broken = tmp_path / "broken.so"
+    for content in [b"", b"no ELF", (BUILD / "fcfs.so").read_bytes()[:5000]]:
+        broken.write_bytes(content)
+        assert swap(server, "scheduler", str(broken))[0] == 400
+    assert server.ask("POST", "/admin/swap", [])[2].count("the body is to be an object, ") == 1
+    assert streamed(server, BODIES[1])[0]
+
+
+def test_admin_urls_are_for_this_machine_or_for_who_has_the_key(server, tmp_path):
+    for headers in [{"X-Forwarded-For": "10.0.0.1"}, {"Forwarded": "for=10.0.0.1"}, {"Origin": "http://evil.example"}]:
+        assert server.ask("GET", "/admin/parts", headers=headers)[0] == 403
+    keys = tmp_path / "keys"
+    keys.write_text("of-the-file\n")
+    env = {"MORTISE_API_KEY": "for-everybody", "MORTISE_ADMIN_KEY": "of-the-environment"}
+    with live_server(script_file(tmp_path), "--admin-key-file", keys, env=env) as guarded:
+        def status(key=None):
+            return guarded.ask("GET", "/admin/parts", headers={"Authorization": f"Bearer {key}"} if key else {})[0]
+        assert [status(), status("wrong"), status("for-everybody")] == [401, 401, 401]
+        assert [status("of-the-file"), status("of-the-environment")] == [200, 200]
+
+
+def wait_for_event(server, number):
+    for _ in range(1000):
+        lines = event_lines(server)
+        if len(lines) >= number:
+            return lines[number - 1]
+        time.sleep(0.02)
+    raise AssertionError(f"there are {len(lines)} events")
+
+
+def test_hangup_reads_the_script_again(server, tmp_path):
+    expected = streamed(server, BODIES[0])
+    script = script_file(tmp_path, block_size=32)
+    server.process.send_signal(signal.SIGHUP)
+    event = wait_for_event(server, 1)
+    assert (event["event"], event["by"], event["generation"]) == ("swap", "SIGHUP", 1)
+    assert server.get("/status")["models"][0]["block_size"] == 32
+    script.write_text("return pipeline {")
+    server.process.send_signal(signal.SIGHUP)
+    assert wait_for_event(server, 2)["event"] == "reload refused"
+    script.write_text("local one = " + script_file(tmp_path).read_text().strip()[7:] + " return { a = one, b = one }")
+    status, _, text = server.ask("POST", "/admin/reload", {})
+    assert status == 409 and "the script has the pipelines a, b, and pipeline are served; start anew for others" in text
+    script_file(tmp_path, block_size=32)
+    assert server.post("/admin/reload", {}) == {"swaps": []}  # nothing differs
+    assert streamed(server, BODIES[0]) == expected
+
+
+def test_ctl_asks_and_changes_a_server(tmp_path, mortise):
+    server = LiveServer(script_file(tmp_path))
+    try:
+        def ctl(*args, code=0):
+            process = mortise("ctl", "--url", server.url, *args)
+            assert process.returncode == code, process.stderr
+            return process.stdout if code == 0 else process.stderr
+
+        answer = json.loads(ctl("swap", "attention", "cascade", "{block_size = 8 * 4}"))
+        assert {part["name"] for part in answer["parts"]} >= {"cascade"}
+        assert json.loads(ctl("swap", "kv_cache", "{memory = '8MiB'}"))["generation"] == 2
+        assert "did you mean 'fcfs'?" in ctl("swap", "scheduler", "fcsf", code=1)
+        assert "options of scheduler" in ctl("swap", "scheduler", "fcfs", "{max_num_seqs = }", code=1)
+        assert json.loads(ctl("parts"))["models"][0]["parts"][2]["name"] == "cascade"
+        assert json.loads(ctl("stats"))["models"][0]["block_size"] == 32
+        assert json.loads(ctl("health")) == {"status": "ok"}
+        assert [json.loads(line)["event"] for line in ctl("events").splitlines()] == ["swap", "swap", "swap refused"]
+        assert len(json.loads(ctl("reload"))["swaps"]) == 1  # back to what the script says
+        assert json.loads(ctl("parts"))["models"][0]["parts"][2]["name"] == "paged"
+        assert json.loads(ctl("drain")) == {"status": "draining"}
+        assert server.process.wait(timeout=60) == 0
+        assert "cannot be reached" in ctl("health", code=3)
+        https = mortise("ctl", "--url", "https://127.0.0.1", "health")
+        assert https.returncode == 1 and "a server with TLS is asked through its machine's own address" in https.stderr
+    finally:
+        server.process.kill()
+        server.process.communicate()
