@@ -41,7 +41,6 @@ UNREACHABLE = {
     "--takeover-socket {}: somebody has removed it": "somebody does so between two system calls",
     "process {} of user {} and this one of user {} cannot take over from each other; run both as one user":
         "tests run as one user, and the socket's file is only that user's",
-    "{} has not answered: {}": "a server of ours answers all that it takes, or ends first: then it cannot be reached",
     "bench: the engine ended a request: {}": "a part that fails in the middle of a step, which none of ours does",
 }
 GRAM = 12  # letters: "expected a " is too short to tell errors apart

@@ -1,6 +1,7 @@
 """Parts are swapped while a server streams: every answer stays the one of a server whose parts nobody touches."""
 import json
 import signal
+import socket
 import threading
 import time
 
@@ -228,6 +229,15 @@ def test_hangup_reads_the_script_again(server, tmp_path):
     script_file(tmp_path, block_size=32)
     assert server.post("/admin/reload", {}) == {"swaps": []}  # nothing differs
     assert streamed(server, BODIES[0]) == expected
+
+
+def test_ctl_tells_of_a_server_that_hangs_up(mortise):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        hang_up = threading.Thread(target=lambda: listener.accept()[0].close())
+        hang_up.start()
+        process = mortise("ctl", "--url", f"http://127.0.0.1:{listener.getsockname()[1]}", "health")
+        hang_up.join()
+    assert process.returncode == 3 and " has not answered: " in process.stderr
 
 
 def test_ctl_asks_and_changes_a_server(tmp_path, mortise):
