@@ -73,6 +73,17 @@ def script(tmp_path):
     return write
 
 
+@pytest.fixture(scope="session")
+def always_drafting(tmp_path_factory):
+    """The demo's script with drafts at each step: on a busy machine they do not always pay, and adaptive lengths drop them."""
+    text = (SOURCE / "scripts/demo.lua").read_text()
+    assert text.count("  kv_cache  =") == 1
+    path = tmp_path_factory.mktemp("drafting") / "demo.lua"
+    path.write_text(text.replace("  kv_cache  =", '  speculation = { lengths = "fixed" },\n  kv_cache  =')
+                    .replace("script_dir ..", f'"{SOURCE}/scripts" ..'))
+    return path
+
+
 PIPELINE = """return pipeline {{
   device = cpu {{ {device} }},
   model = llama {{ path = "{path}"{model} }},

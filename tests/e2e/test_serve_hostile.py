@@ -67,14 +67,12 @@ def test_what_is_no_body(server, body, expected):
     assert statuses(server.send_raw(post(body, CLOSE))) == [expected]
 
 
-def test_a_body_of_100_mb(server):
-    answer = server.send_raw(post(b"x" * 100_000_000))
-    assert statuses(answer) == [413] and b"--max-body" in answer
-
-
-def test_a_chunked_body_of_100_mb(server):
-    head = b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-    assert statuses(server.send_raw(head + (b"100000\r\n" + b"x" * 0x100000 + b"\r\n") * 100)) == [413]
+def test_a_body_of_100_mb():
+    with live_server() as server:  # whose time-outs are long: the machine may be busy
+        answer = server.send_raw(post(b"x" * 100_000_000))
+        assert statuses(answer) == [413] and b"--max-body" in answer
+        head = b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        assert statuses(server.send_raw(head + (b"100000\r\n" + b"x" * 0x100000 + b"\r\n") * 100)) == [413]
 
 
 def test_slow_clients(server):

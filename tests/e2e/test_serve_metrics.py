@@ -23,8 +23,8 @@ TIMES = ["queue", "prefill", "decode"]
 
 
 @pytest.fixture(scope="module")
-def server():
-    with live_server() as running:
+def server(always_drafting):
+    with live_server(always_drafting) as running:
         yield running
 
 
