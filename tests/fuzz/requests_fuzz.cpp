@@ -84,7 +84,7 @@ void stream(World& world, const std::string& url, const nlohmann::json& body, st
       last_event_id.empty() ? std::nullopt : std::optional(std::string(last_event_id));
   try {
     std::string events;  // of a stream that has ended already: any other needs the engine
-    require(world.service.stream(url, body, id, [] {})->take(events));
+    require(world.service.stream(url, body, id, [] {})->take(events) == mortise::StreamState::kWhole);
   } catch (const mortise::Error& error) {
     require(*error.what() != '\0');
   }

@@ -20,7 +20,7 @@ TEST(CliUsage, AWordThatIsNoCommandIsNamedWithTheNearest) {
   const Outcome slip = run_program(MORTISE, "rnu x.lua");
   EXPECT_EQ(slip.exit_code, 2);
   EXPECT_THAT(slip.err,
-              HasSubstr("there is no sub-command 'rnu'; did you mean 'run'?; there are: run, serve, batch, "));
+              HasSubstr("there is no sub-command 'rnu'; did you mean 'run'?; there are: run, serve, ctl, batch, "));
   EXPECT_THAT(run_program(MORTISE, MORTISE_SOURCE_DIR "/models/demo").err,
               HasSubstr("; to run it: mortise run " MORTISE_SOURCE_DIR "/models/demo; there are: "));
 }
