@@ -21,6 +21,8 @@ while [ $# -gt 0 ]; do
 done
 mortise=${MORTISE:-$here/../../build/release/mortise}
 vllm_router=${VLLM_ROUTER:-vllm-router}
+# Without a key the clients of a router that does not say whom it passes on could ask for /admin.
+export MORTISE_ADMIN_KEY=${MORTISE_ADMIN_KEY:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' ')}
 mkdir -p "$run/tmp"
 if compgen -G "$run/*.pid" >/dev/null; then
   echo "start.sh: $run has a fleet already; scripts/fleet/stop.sh --run $run ends it" >&2
