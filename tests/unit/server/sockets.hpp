@@ -1,4 +1,4 @@
-// tests/unit/server/sockets.hpp: sockets for tests of takeovers.
+// tests/unit/server/sockets.hpp: sockets, and the text of an error, for tests of takeovers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "error.hpp"
 #include "server/file_descriptor.hpp"
 #include "server/takeover_message.hpp"
 
@@ -29,6 +30,17 @@ inline bool send_bytes(int socket, const std::string& bytes) {
 // A message that is there, or comes within a time that no test is to wait for.
 inline TakeoverMessage receive(int socket, std::size_t max_descriptors = kMaxTakeoverDescriptors) {
   return receive_takeover_message(socket, max_descriptors, std::chrono::steady_clock::now() + 60s);
+}
+
+// What the call throws; "" when it throws nothing.
+template <typename Call>
+std::string failure_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
 }
 
 inline std::size_t num_open_descriptors() {

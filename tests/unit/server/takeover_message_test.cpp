@@ -16,12 +16,7 @@ using State = TakeoverMessage::State;
 using testing::HasSubstr;
 
 std::string failure_of(int socket, std::size_t max_descriptors = kMaxTakeoverDescriptors) {
-  try {
-    receive(socket, max_descriptors);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return test::failure_of([&] { receive(socket, max_descriptors); });
 }
 
 // sendmsg() as a hostile peer calls it.

@@ -6,7 +6,6 @@
 
 #include <fstream>
 
-#include "error.hpp"
 #include "sockets.hpp"
 #include "temp_folder.hpp"
 
@@ -14,16 +13,6 @@ namespace mortise::test {
 namespace {
 
 using testing::HasSubstr;
-
-template <typename Call>
-std::string failure_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 class TakeoverSocketTest : public testing::Test {
  protected:

@@ -5,7 +5,6 @@
 
 #include <future>
 
-#include "error.hpp"
 #include "server/listen.hpp"
 #include "server/takeover_offer.hpp"
 #include "sockets.hpp"
@@ -16,16 +15,6 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-
-template <typename Call>
-std::string failure_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 const json kRequest = {{"takeover", {kTakeoverVersion}}, {"step", "request"}, {"pid", 1}, {"version", "9.9"}};
 
