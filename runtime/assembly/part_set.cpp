@@ -96,7 +96,8 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
   numerics_id_ = make_numerics_id();
   if (numerics_id_ != running.numerics_id_) {
     fail(ErrorCode::kConflict,
-         "the tokens would be others, which a swap does not allow: the numerics id is '{}' and would be '{}'; start "
+         "these parts would give other tokens, which a swap does not allow: the numerics id is '{}' and would be '{}'; "
+         "start "
          "another server for it",
          running.numerics_id_, numerics_id_);
   }

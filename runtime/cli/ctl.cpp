@@ -36,15 +36,15 @@ struct CtlOptions {
 std::pair<std::string, std::string> host_and_port(const std::string& url) {
   constexpr std::string_view kScheme = "http://";
   if (!url.starts_with(kScheme)) {
-    fail("--url {}: expected http://HOST:PORT; a server with TLS is asked through its machine's own address", url);
+    fail("--url {}: expected http://HOST:PORT; mortise ctl speaks no TLS, curl asks the same urls (docs/operations.md)",
+         url);
   }
   std::string rest = url.substr(kScheme.size());
   rest.resize(std::min(rest.find('/'), rest.size()));
-  const std::size_t colon = rest.rfind(':');
-  if (colon == std::string::npos || colon == 0 || rest.ends_with(']')) return {rest, "80"};
+  const std::size_t colon = rest.ends_with(']') ? std::string::npos : rest.rfind(':');  // others are the address's
   std::string host = rest.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  return {host, rest.substr(colon + 1)};
+  return {host, colon == std::string::npos ? "80" : rest.substr(colon + 1)};
 }
 
 std::string admin_key(const CtlOptions& options) {

@@ -86,7 +86,7 @@ constexpr KnownField kKnown[] = {
     {"guided_decoding_backend", kGenerating},
 };
 
-// Of objects in a body that have no names but ours.
+// Of the objects in a body whose fields are all known; template variables and metadata may have any.
 constexpr KnownField kNested[] = {
     {"stream_options.include_usage", kGenerating},
     {"stream_options.continuous_usage_stats", kGenerating},

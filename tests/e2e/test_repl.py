@@ -251,7 +251,7 @@ def test_parts_are_swapped_and_the_tokens_stay(talk, mortise):
 @pytest.mark.parametrize("line, why", [("/swap", ""), ("/swap scheduler fcsf", "did you mean 'fcfs'?"),
                                        ("/swap attention cascade {block_size = 17}", "block_size"),
                                        ("/swap attention cascade {block_size", "options of attention"),
-                                       ("/swap kv_cache {dtype = 'int8'}", "the tokens would be others")])
+                                       ("/swap kv_cache {dtype = 'int8'}", "these parts would give other tokens")])
 def test_a_swap_that_is_refused_changes_nothing(talk, line, why):
     code = 1 if why else 0
     process = talk(f"{GREEDY}{line}\n/swap\n", code=code)

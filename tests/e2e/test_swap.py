@@ -157,12 +157,12 @@ def test_a_rebuilt_file_under_the_same_name_is_the_new_one(server, tmp_path):
     ("scheduler", "/nowhere/mine.so", {}, 400, "/nowhere/mine.so: no such file"),
     ("tokenizer", "bpe", {}, 400, "'tokenizer' is no part of a pipeline that can be swapped"),
     ("kv_cache", "", dict(memory="1KiB"), 400, "holds no block of 16 tokens"),
-    ("kv_cache", "", dict(memory="16MiB", dtype="int8"), 409, "the tokens would be others"),
+    ("kv_cache", "", dict(memory="16MiB", dtype="int8"), 409, "these parts would give other tokens"),
     ("kv_cache", "", dict(memory="512KiB"), 409, "which has not ended, could not go on"),
     ("model", "llama", dict(path=str(SOURCE / "models/demo-draft")), 409, "is another model"),
     ("model", "llama", dict(max_model_len=512), 409, "would be 512, but clients were told of it"),
     ("model", "gpt2", {}, 400, "gpt2"),
-    ("speculation", "", dict(verify="rejection"), 409, "the tokens would be others"),
+    ("speculation", "", dict(verify="rejection"), 409, "these parts would give other tokens"),
     ("proposer", "draft_model", dict(path="/nowhere"), 400, "/nowhere"),
     ("proposer", "", {}, 400, "the field plugin is missing"),
 ])
@@ -263,7 +263,7 @@ def test_ctl_asks_and_changes_a_server(tmp_path, mortise):
         assert server.process.wait(timeout=60) == 0
         assert "cannot be reached" in ctl("health", code=3)
         https = mortise("ctl", "--url", "https://127.0.0.1", "health")
-        assert https.returncode == 1 and "a server with TLS is asked through its machine's own address" in https.stderr
+        assert https.returncode == 1 and "mortise ctl speaks no TLS" in https.stderr
     finally:
         server.process.kill()
         server.process.communicate()
