@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "assembly/another_model.hpp"
 #include "checkpoint/hash_sidecar.hpp"
 #include "error.hpp"
 
@@ -52,10 +53,8 @@ std::shared_ptr<const ModelFiles> Assembly::files_for(const PipelineDescription&
   std::shared_ptr<const ModelFiles> files = open_files(next);
   if (files->checkpoint.fingerprint() != checkpoint().fingerprint() ||
       files->tokenizer.fingerprint() != tokenizer().fingerprint()) {
-    fail(ErrorCode::kConflict,
-         "{}: is another model or tokenizer than the one that runs ({}), whose tokens would be others; a swap does not "
-         "change them: start another server",
-         files->checkpoint.folder().string(), checkpoint().folder().string());
+    throw AnotherModelError(fmt::format("{}: is another model or tokenizer than the one that runs ({})",
+                                        files->checkpoint.folder().string(), checkpoint().folder().string()));
   }
   return files_;
 }

@@ -30,9 +30,9 @@ class Assembly {
   Assembly& operator=(const Assembly&) = delete;
 
   // Puts the parts and sizes of `next` in the place of those that `engine` runs, between two of its steps; what `next`
-  // has in common with them stays, weights too. Blocks until that is done. Throws an Error when they cannot be opened,
-  // when their numerics id is another, and what Engine::swap throws; then nothing has changed. REQUIRES: `engine` runs
-  // the parts and limits of this assembly.
+  // has in common with them stays, weights too. Blocks until that is done. Throws an AnotherModelError when its model
+  // is another, an Error when the parts cannot be opened, or when their numerics id is another for other reasons, and
+  // what Engine::swap throws; then nothing has changed. REQUIRES: `engine` runs the parts and limits of this assembly.
   SwapFigures swap(Engine& engine, const PipelineDescription& next);
 
   // What runs now.

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "assembly/another_model.hpp"
 #include "assembly/checkpoint_service.hpp"
 #include "assembly/memory_check.hpp"
 #include "error.hpp"
@@ -95,11 +96,12 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
   files_id_ = target_->target()->files == kept_files ? running.files_id_ : id_of(*target_->target()->files);
   numerics_id_ = make_numerics_id();
   if (numerics_id_ != running.numerics_id_) {
-    fail(ErrorCode::kConflict,
-         "these parts would give other tokens, which a swap does not allow: the numerics id is '{}' and would be '{}'; "
-         "start "
-         "another server for it",
-         running.numerics_id_, numerics_id_);
+    const std::string why = fmt::format(
+        "these parts would give other tokens, which a swap does not allow: the numerics id is '{}' and would be '{}'; "
+        "start another server for it",
+        running.numerics_id_, numerics_id_);
+    if (!same_part(description_.model, running.description_.model)) throw AnotherModelError(why);
+    throw Error(why, ErrorCode::kConflict);
   }
   const bool same_limits = limits_ == running.limits_;
   // Proposers and scheduler were activated for their sizes.
@@ -133,9 +135,8 @@ void PartSet::set_limits(const PartSet* running) {
   limits_.max_batched_tokens = description_.max_batched_tokens;
   limits_.max_model_len = target.dims().max_model_len;
   if (running != nullptr && limits_.max_model_len != running->limits_.max_model_len) {
-    fail(ErrorCode::kConflict,
-         "max_model_len is {} and would be {}, but clients were told of it; start the pipeline anew for another one",
-         running->limits_.max_model_len, limits_.max_model_len);
+    throw AnotherModelError(fmt::format("max_model_len is {} and would be {}, but clients were told of it",
+                                        running->limits_.max_model_len, limits_.max_model_len));
   }
   limits_.block_size = description_.block_size;
   limits_.prefix_cache = description_.kv_cache.prefix_cache;

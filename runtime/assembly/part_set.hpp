@@ -25,8 +25,8 @@ class PartSet {
   // part, file or option at fault.
   PartSet(const PipelineDescription& description, std::shared_ptr<const ModelFiles> files, FileOpener open_draft);
   // The parts of `description`, of which those that `running` has are that one's. With `files` the model is loaded from
-  // these; without, it is the running one. Throws an Error; then `running` is as it was. It is so again when this is
-  // destroyed without keep(). `use` is told before anything that runs is touched.
+  // these; without, it is the running one. Throws an AnotherModelError or another Error; then `running` is as it was.
+  // It is so again when this is destroyed without keep(). `use` is told before anything that runs is touched.
   PartSet(const PartSet& running, const PipelineDescription& description, std::shared_ptr<const ModelFiles> files,
           FileOpener open_draft, const StepUse& use);
   ~PartSet();

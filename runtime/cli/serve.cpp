@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <deque>
-#include <fstream>
 #include <iostream>
 #include <mutex>
 #include <optional>
@@ -14,10 +14,10 @@
 
 #include "cli/commands.hpp"
 #include "cli/kv_event_publishers.hpp"
+#include "cli/served_models.hpp"
 #include "cli/service_manager.hpp"
 #include "cli/session.hpp"
 #include "error.hpp"
-#include "json/bounded_json.hpp"
 #include "server/listen.hpp"
 #include "server/metrics.hpp"
 #include "server/routes.hpp"
@@ -39,57 +39,17 @@ struct ServeOptions {
   bool takes_over = false;
 };
 
-nlohmann::json tokenizer_config(const Assembly& assembly) {
-  std::ifstream in(assembly.checkpoint().folder() / "tokenizer_config.json");
-  if (!in) return nlohmann::json::object();
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  const nlohmann::json config = parse_json(text);  // the tokenizer has read it already
-  return config.is_object() ? config : nlohmann::json::object();
-}
-
-std::vector<ServedPart> parts_of(const Assembly& assembly) {
-  std::vector<ServedPart> parts;
-  for (const Component* component : assembly.components()) {
-    parts.push_back({kind_name(component->kind), component->name, component->version,
-                     component->file.filename().string(), component->hash});
-  }
-  return parts;
-}
-
-Models open_models(Session& session, const KvEventPublishers& kv_events, std::size_t max_waiting) {
-  std::vector<ServedModel> models;
-  const std::vector<OpenPipeline*> all = session.open_all();
-  for (OpenPipeline* pipeline : all) {
-    const EngineLimits& limits = pipeline->assembly.limits();
-    const std::int64_t kv_tokens = std::int64_t{limits.num_blocks} * limits.block_size;
-    if (kv_tokens < limits.max_model_len) {
-      spdlog::warn(
-          "{}: the KV cache holds {} tokens, and the model takes {}: longer requests are refused; raise "
-          "kv_cache.memory",
-          pipeline->service.info().model, kv_tokens, limits.max_model_len);
-    }
-    models.push_back({.name = pipeline->service.info().model,
-                      .service = pipeline->service,
-                      .engine = pipeline->engine,
-                      .tokenizer = pipeline->assembly.tokenizer(),
-                      .parts = [pipeline] { return parts_of(pipeline->assembly); },
-                      .block_size = [pipeline] { return pipeline->assembly.limits().block_size; },
-                      .swap = [pipeline](const PartChange& change) { return pipeline->swap(change); },
-                      .kv_events = kv_events.describe(models.size()),
-                      .max_waiting = max_waiting,
-                      .tokenizer_config = tokenizer_config(pipeline->assembly)});
-  }
-  return Models(std::move(models), [&session](nlohmann::json& body) { session.route(body); });
-}
-
 // Engines drain at the same time: each has until the deadline.
 void drain_all(const Models& models, std::chrono::steady_clock::time_point deadline) {
   std::vector<std::thread> threads;
-  for (const ServedModel& model : models.list()) {
-    threads.emplace_back([&model, deadline] {
-      if (!model.engine.drain(deadline)) spdlog::warn("{}: requests were cut off at the end of the drain", model.name);
+  const auto drain = [&](const ServedModelRef& model) {
+    threads.emplace_back([model, deadline] {
+      if (model->engine.drain(deadline)) return;
+      spdlog::warn("{}: requests were cut off at the end of the drain", model->name);
     });
-  }
+  };
+  std::ranges::for_each(models.list(), drain);
+  std::ranges::for_each(models.leaving(), drain);
   for (std::thread& thread : threads) thread.join();
 }
 
@@ -123,7 +83,7 @@ FileDescriptor listening_socket(std::optional<Takeover>& takeover, const ServerO
 // Reads the script again and swaps what differs; what became of it are events. One at a time.
 class Reloading {
  public:
-  Reloading(Session& session, const Models& models, AdminEvents& events)
+  Reloading(Session& session, ServedModels& models, AdminEvents& events)
       : session_(session), models_(models), events_(events) {}
 
   // The events of the swaps. Throws an Error when the script cannot be used.
@@ -132,12 +92,13 @@ class Reloading {
     auto swaps = nlohmann::ordered_json::array();
     const nlohmann::ordered_json what = {{"by", by}, {"part", "script"}};
     try {
-      session_.reload([&](OpenPipeline& pipeline, const Session::MakeSwap& swap) {
-        const ServedModel* const model = models_.find(pipeline.service.info().model);
+      session_.reload([&](OpenPipeline& pipeline, const PipelineDescription& wanted) {
+        const std::string name = pipeline.service.info().model;
+        const auto swap = [&] { return models_.swap(pipeline, wanted); };
         try {
-          swaps.push_back(swap_with_event(*model, what, events_, swap));
+          swaps.push_back(swap_with_event(name, what, events_, swap));
         } catch (const Error& error) {  // the others go on; events_ has it
-          swaps.push_back({{"event", "swap refused"}, {"model", model->name}, {"error", error.what()}});
+          swaps.push_back({{"event", "swap refused"}, {"model", name}, {"error", error.what()}});
         }
       });
     } catch (const Error& error) {
@@ -150,7 +111,7 @@ class Reloading {
  private:
   std::mutex mutex_;
   Session& session_;
-  const Models& models_;
+  ServedModels& models_;
   AdminEvents& events_;
 };
 
@@ -208,7 +169,8 @@ void serve(ServeOptions options) {
   KvEventPublishers kv_events(options.kv_events, options.takes_over ? PortsInUse::kWait : PortsInUse::kFail);
   options.session.kv_observer = [&](const auto& model, const auto& limits) { return kv_events.add(model, limits); };
   Session session(options.session);
-  const Models models = open_models(session, kv_events, options.max_waiting);
+  ServedModels served(session, kv_events, options.max_waiting);
+  const Models& models = served.models();
   Router router;
   add_answer_routes(router, models, options.server.request_timeout);
   const auto draining = [&server] { return server->draining(); };  // asked by who is served
@@ -218,7 +180,7 @@ void serve(ServeOptions options) {
   add_status_routes(router, models, draining);
   add_page_routes(router);
   AdminEvents events;
-  Reloading reloading(session, models, events);
+  Reloading reloading(session, served, events);
   add_admin_routes(router, models, events,
                    {.reload = [&](const std::string& by) { return reloading.run(by); },
                     .drain = [] { ::kill(::getpid(), SIGTERM); }});

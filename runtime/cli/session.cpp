@@ -3,6 +3,9 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <cassert>
+#include <chrono>
 #include <filesystem>
 #include <span>
 #include <utility>
@@ -40,9 +43,9 @@ OpenPipeline::OpenPipeline(const PipelineDescription& description, Session& sess
       engine(assembly.parts(), assembly.limits(), assembly.model_info(), assembly.tokenizer(),
              session.hooks_for(*this)) {}
 
-SwapFigures OpenPipeline::swap(const PartChange& change) {
+PipelineDescription OpenPipeline::with(const PartChange& change) const {
   const PluginCatalog catalog = PluginCatalog::standard();
-  return assembly.swap(engine, with_change(assembly.description(), change, catalog, std::filesystem::current_path()));
+  return with_change(assembly.description(), change, catalog, std::filesystem::current_path());
 }
 
 Session::Session(const SessionOptions& options)
@@ -65,7 +68,17 @@ Session::~Session() {
 }
 
 void Session::close() {
-  open_.clear();  // engines write to both files until their end
+  std::map<std::size_t, std::unique_ptr<OpenPipeline>> open;
+  std::list<Leaving> leaving;
+  {
+    const std::lock_guard lock(open_mutex_);
+    closes_ = true;
+    open.swap(open_);
+    leaving.swap(leaving_);
+  }
+  closing_.notify_all();
+  for (Leaving& one : leaving) one.thread.join();
+  open.clear();  // engines write to both files until their end
   const std::unique_ptr<Recorder> recorder = std::move(recorder_);
   const std::unique_ptr<TraceFile> trace = std::move(trace_);
   if (trace) trace->close();
@@ -110,6 +123,7 @@ EngineHooks Session::hooks_for(const OpenPipeline& pipeline) {
 }
 
 void Session::check_health() const {
+  const std::lock_guard lock(open_mutex_);
   for (const auto& [index, pipeline] : open_) {
     if (!pipeline) continue;
     const EngineHealth health = pipeline->engine.health();
@@ -119,12 +133,51 @@ void Session::check_health() const {
 }
 
 OpenPipeline& Session::open(std::size_t index) {
+  const std::lock_guard lock(open_mutex_);
   std::unique_ptr<OpenPipeline>& slot = open_[index];
   if (slot) return *slot;
   PipelineDescription description = script_.pipelines()[index];
   if (!description.kv_cache.populate) description.kv_cache.populate = populate_kv_;
   slot = std::make_unique<OpenPipeline>(description, *this);
   return *slot;
+}
+
+std::unique_ptr<OpenPipeline> Session::open_beside(const OpenPipeline& running,
+                                                   const PipelineDescription& description) {
+  if (!options_.record.empty()) {
+    fail(ErrorCode::kConflict, "{} records what {} answers, and another model needs another log; start another server",
+         options_.record, running.service.info().model);
+  }
+  return std::make_unique<OpenPipeline>(description, *this);
+}
+
+void Session::replace(OpenPipeline& old, std::unique_ptr<OpenPipeline> next, std::weak_ptr<const void> users) {
+  const std::lock_guard lock(open_mutex_);
+  std::erase_if(leaving_, [](Leaving& leaving) {
+    if (!leaving.is_over) return false;
+    leaving.thread.join();
+    return true;
+  });
+  const auto slot = std::ranges::find_if(open_, [&](const auto& entry) { return entry.second.get() == &old; });
+  assert(slot != open_.end());
+  Leaving& leaving = leaving_.emplace_back();
+  try {
+    leaving.thread = std::thread([this, &leaving, users = std::move(users)] { wait_for_end(leaving, users); });
+  } catch (...) {  // no thread is left
+    leaving_.pop_back();
+    throw;
+  }
+  leaving.pipeline = std::exchange(slot->second, std::move(next));
+}
+
+void Session::wait_for_end(Leaving& leaving, const std::weak_ptr<const void>& users) {
+  constexpr auto kLook = std::chrono::milliseconds(50);
+  {
+    std::unique_lock lock(open_mutex_);  // the pipeline is there when replace() lets go of it
+    while (!closes_ && !users.expired()) closing_.wait_for(lock, kLook);
+  }
+  leaving.pipeline.reset();
+  leaving.is_over = true;
 }
 
 std::vector<OpenPipeline*> Session::open_all() {
@@ -160,7 +213,7 @@ void check_same_shape(const PipelineScript& now, const PipelineScript& next) {
 
 }  // namespace
 
-void Session::reload(const std::function<void(OpenPipeline& pipeline, const MakeSwap& swap)>& each) {
+void Session::reload(const std::function<void(OpenPipeline& pipeline, const PipelineDescription& wanted)>& each) {
   PipelineScript next = load_script(options_);
   check_same_shape(script_, next);
   const std::vector<PipelineDescription> pipelines = next.pipelines();
@@ -168,13 +221,17 @@ void Session::reload(const std::function<void(OpenPipeline& pipeline, const Make
     const std::lock_guard lock(mutex_);
     script_.replace_callbacks(std::move(next));
   }
-  for (const auto& [index, pipeline] : open_) {
-    if (!pipeline) continue;
-    PipelineDescription wanted = pipelines[index];
-    if (!wanted.kv_cache.populate) wanted.kv_cache.populate = populate_kv_;
-    if (same_pipeline(wanted, pipeline->assembly.description())) continue;
-    each(*pipeline, [&] { return pipeline->assembly.swap(pipeline->engine, wanted); });
+  std::vector<std::pair<OpenPipeline*, PipelineDescription>> changed;
+  {
+    const std::lock_guard lock(open_mutex_);
+    for (const auto& [index, pipeline] : open_) {
+      if (!pipeline) continue;
+      PipelineDescription wanted = pipelines[index];
+      if (!wanted.kv_cache.populate) wanted.kv_cache.populate = populate_kv_;
+      if (!same_pipeline(wanted, pipeline->assembly.description())) changed.emplace_back(pipeline.get(), wanted);
+    }
   }
+  for (const auto& [pipeline, wanted] : changed) each(*pipeline, wanted);
 }
 
 std::size_t Session::index_for(const nlohmann::json& body) const {

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <atomic>
+#include <condition_variable>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "assembly/assembly.hpp"
@@ -45,9 +49,11 @@ void add_record_option(CLI::App& command, SessionOptions& options);
 struct OpenPipeline {
   OpenPipeline(const PipelineDescription& description, Session& session);
 
-  // Puts other parts in the place of those that run; see Assembly::swap. What is relative in the change is taken from
-  // the working folder. [any thread but the engine's and a sink's]
-  SwapFigures swap(const PartChange& change);
+  // What runs, with the change. What is relative in it is taken from the working folder. Throws an Error that names
+  // the key, plugin or option at fault. [any thread]
+  PipelineDescription with(const PartChange& change) const;
+  // Puts other parts in the place of those that run; see Assembly::swap. [any thread but the engine's and a sink's]
+  SwapFigures swap(const PipelineDescription& next) { return assembly.swap(engine, next); }
 
   const std::string name;  // of the description
   Assembly assembly;
@@ -77,18 +83,29 @@ class Session {
   OpenPipeline& pipeline_named(const std::string& name);
   // Throws an Error with kUnavailable when a part that an open pipeline needs has failed: nothing runs there any more.
   void check_health() const;
-  // Makes one swap; throws an Error when it is refused.
-  using MakeSwap = std::function<SwapFigures()>;
-  // Reads the script again, callbacks too. For each open pipeline that the script has otherwise now, `each` gets it and
-  // the swap that makes it so, and calls that. Throws an Error when the script cannot be read, or has other pipelines:
-  // then nothing has changed. [any thread but an engine's, one at a time]
-  void reload(const std::function<void(OpenPipeline& pipeline, const MakeSwap& swap)>& each);
+  // Reads the script again, callbacks too, and tells `each` of every open pipeline that the script has otherwise now.
+  // Throws an Error when the script cannot be read, or has other pipelines: then nothing has changed. [any thread but
+  // an engine's, one at a time]
+  void reload(const std::function<void(OpenPipeline& pipeline, const PipelineDescription& wanted)>& each);
+  // Another pipeline for the place of one that goes on running. Throws an Error, of `running` when it is not open any
+  // more, and of the description; then nothing has changed. [any thread but an engine's]
+  std::unique_ptr<OpenPipeline> open_beside(const OpenPipeline& running, const PipelineDescription& description);
+  // The place of `old` is `next`'s. The old one ends when nobody has `users` any more, and with this session at the
+  // latest. REQUIRES: `old` is open. [any thread but an engine's]
+  void replace(OpenPipeline& old, std::unique_ptr<OpenPipeline> next, std::weak_ptr<const void> users);
   // What the script's on_request decides, written into the body where it does not say so itself. [any thread]
   void route(nlohmann::json& body);
 
  private:
   friend struct OpenPipeline;
+  // A pipeline whose place another one has taken. Its thread waits for its last user, and then ends it.
+  struct Leaving {
+    std::unique_ptr<OpenPipeline> pipeline;
+    std::atomic<bool> is_over = false;
+    std::thread thread;
+  };
   OpenPipeline& open(std::size_t index);
+  void wait_for_end(Leaving& leaving, const std::weak_ptr<const void>& users);
   std::size_t index_for(const nlohmann::json& body) const;
   std::string model_name(const std::string& pipeline, const Assembly& assembly) const;
   ServiceInfo service_info(const PipelineDescription& description, const Assembly& assembly);
@@ -104,7 +121,11 @@ class Session {
   PipelineScript script_;
   std::unique_ptr<TraceFile> trace_;
   std::unique_ptr<Recorder> recorder_;
+  mutable std::mutex open_mutex_;  // guards what follows
+  std::condition_variable closing_;
   std::map<std::size_t, std::unique_ptr<OpenPipeline>> open_;
+  std::list<Leaving> leaving_;
+  bool closes_ = false;  // those that leave end at once
 };
 
 }  // namespace mortise

@@ -43,21 +43,21 @@ PartChange read_change(const nlohmann::json& body) {
 void answer_swap(const Models& models, AdminEvents& events, const std::shared_ptr<Exchange>& exchange) {
   const nlohmann::json body = read_json_body(*exchange);
   const PartChange change = read_change(body);
-  const ServedModel& model = models.of(body);
+  const ServedModelRef model = models.of(body);
   const Json what = {{"by", exchange->request.peer},
                      {"request", exchange->request.id},
                      {"part", change.key},
                      {"plugin", change.plugin},
                      {"options", change.options}};
-  exchange->answer(json_answer(swap_with_event(model, what, events, [&] { return model.swap(change); })));
+  exchange->answer(json_answer(swap_with_event(model->name, what, events, [&] { return model->swap(change); })));
 }
 
 void answer_parts(const Models& models, const std::shared_ptr<Exchange>& exchange) {
   Json list = Json::array();
-  for (const ServedModel& model : models.list()) {
-    list.push_back({{"name", model.name},
-                    {"system_fingerprint", model.service.info().system_fingerprint},
-                    {"parts", parts_json(model)}});
+  for (const ServedModelRef& model : models.list()) {
+    list.push_back({{"name", model->name},
+                    {"system_fingerprint", model->service.info().system_fingerprint},
+                    {"parts", parts_json(*model)}});
   }
   exchange->answer(json_answer({{"models", std::move(list)}}));
 }

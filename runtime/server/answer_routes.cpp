@@ -34,7 +34,8 @@ class Answering {
 
   void answer(const std::string& url, const std::shared_ptr<Exchange>& exchange) {
     nlohmann::json body = read_routed(*exchange, models_);
-    const ServedModel& model = models_.of(body);
+    const ServedModelRef model = models_.of(body);
+    exchange->serving = model;
     HeaderList headers = warn_of_unknown_fields(url, body);
     AnswerStamp stamp;
     stamp.client_id = exchange->request.id;
@@ -46,7 +47,7 @@ class Answering {
     if (streams) {
       if (reads_no_event_ids(exchange->request)) leave_out_event_ids(body);
       const std::optional<std::string> last_event_id = last.empty() ? std::nullopt : std::optional(std::string(last));
-      exchange->stream(model.service.stream(url, body, last_event_id, exchange->wake(), stamp), std::move(headers));
+      exchange->stream(model->service.stream(url, body, last_event_id, exchange->wake(), stamp), std::move(headers));
       return;
     }
     const auto done = [exchange, headers](const Answer& answer) {
@@ -59,7 +60,7 @@ class Answering {
       }
       exchange->answer(std::move(http));
     };
-    exchange->pending(model.service.handle(url, body, done, stamp));
+    exchange->pending(model->service.handle(url, body, done, stamp));
   }
 
   // vLLM's form: the tokens of each prompt, for routers that choose a replica by prefix.
@@ -67,7 +68,8 @@ class Answering {
     const nlohmann::json body = read_routed(*exchange, models_);
     const HeaderList headers = warn_of_unknown_fields(url, body);
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const Request& request : models_.of(body).service.requests(url, body)) {
+    const ServedModelRef model = models_.of(body);
+    for (const Request& request : model->service.requests(url, body)) {
       const SamplingParams& sampling = request.sampling;
       list.push_back({{"request_id", exchange->request.id},
                       {"token_ids", request.prompt},

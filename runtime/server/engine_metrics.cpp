@@ -148,7 +148,8 @@ void add_parts(Families& to, const ServedModel& model, const EngineStats& stats,
 
 std::vector<MetricFamily> engine_metrics(const Models& models, bool draining) {
   Families families;
-  for (const ServedModel& model : models.list()) {
+  for (const ServedModelRef& served : models.list()) {
+    const ServedModel& model = *served;
     const EngineStats stats = model.engine.stats();
     const Labels of = {{"model_name", model.name}};
     add_health(families, model, draining, of);

@@ -20,6 +20,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Exchange(boost::asio::any_io_executor executor, HttpRequest of);
 
   HttpRequest request;  // its body is the handler's, and empty behind take_body()
+  // What the answer is made with, kept until the exchange is over. The handler sets it, before it gives an answer.
+  std::shared_ptr<const void> serving;
 
   // The handler's side. [any thread]
 

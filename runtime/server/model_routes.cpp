@@ -24,7 +24,7 @@ void add_model_routes(Router& router, const Models& models) {
               .cost = Route::Cost::kCheap,
               .handle = [&models, since](const auto& exchange) {
                 auto list = nlohmann::ordered_json::array();
-                for (const ServedModel& model : models.list()) list.push_back(model_json(model, since));
+                for (const ServedModelRef& model : models.list()) list.push_back(model_json(*model, since));
                 exchange->answer(json_answer({{"object", "list"}, {"data", std::move(list)}}));
               }});
   router.add({.method = "GET",
@@ -32,7 +32,7 @@ void add_model_routes(Router& router, const Models& models) {
               .cost = Route::Cost::kCheap,
               .handle = [&models, since](const auto& exchange) {
                 const std::string name = exchange->request.path.substr(std::string("/v1/models/").size());
-                const ServedModel* model = models.find(name);
+                const ServedModelRef model = models.find(name);
                 exchange->answer(
                     model != nullptr
                         ? json_answer(model_json(*model, since))

@@ -1,7 +1,9 @@
-// runtime/server/models.hpp: the models that a server answers with.
+// runtime/server/models.hpp: the models that a server answers with. One can take another's place while the server runs.
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -20,6 +22,16 @@ struct ServedPart {
   std::string hash;                       // of that file
 };
 
+struct ServedModel;
+// Whoever has one may ask its engine: the pipeline stays until nobody has it any more, though another serves already.
+using ServedModelRef = std::shared_ptr<const ServedModel>;
+
+// What a swap has done, and which model serves behind it: the same, or the one that took its place.
+struct ServedSwap {
+  SwapFigures figures;
+  ServedModelRef serves;
+};
+
 struct ServedModel {
   std::string name;  // what bodies call it
   Service& service;
@@ -29,33 +41,38 @@ struct ServedModel {
   std::function<std::vector<ServedPart>()> parts;
   std::function<std::int32_t()> block_size;  // tokens of a KV block
   // Throws an Error when it is refused. [any thread that may wait]
-  std::function<SwapFigures(const PartChange& change)> swap;
+  std::function<ServedSwap(const PartChange& change)> swap;
   nlohmann::json kv_events;         // where they are published: endpoint, replay, topic; null: nowhere
   std::size_t max_waiting = 0;      // requests that may wait for their first step
   nlohmann::json tokenizer_config;  // tokenizer_config.json, {} when the checkpoint has none
 };
 
+// All functions may be called on any thread.
 class Models {
  public:
   // At least one; the first is the default. `route` writes into a body what the script's on_request decides.
   // [any thread]
-  Models(std::vector<ServedModel> list, std::function<void(nlohmann::json& body)> route);
+  Models(std::vector<ServedModelRef> list, std::function<void(nlohmann::json& body)> route);
 
-  const std::vector<ServedModel>& list() const { return list_; }
+  std::vector<ServedModelRef> list() const;
+  // Those whose place another one has taken, and that still answer somebody.
+  std::vector<ServedModelRef> leaving() const;
+  // Requests that come from now on are `next`'s. False: `old` is not served any more.
+  bool replace(const ServedModel& old, ServedModelRef next);
   // The one that a body's `model` names. With one model, or without the field, it is the default: clients send names
   // that mean nothing here. Throws an Error with kNotFound that lists the names.
-  const ServedModel& of(const nlohmann::json& body) const;
+  ServedModelRef of(const nlohmann::json& body) const;
   // The one that a url's `model` names, as in "?model=demo". Throws an Error that lists the names when there are
   // several and none is named.
-  const ServedModel& of_query(const std::optional<std::string>& name) const;
+  ServedModelRef of_query(const std::optional<std::string>& name) const;
   // The one of this name alone; nullptr when there is none.
-  const ServedModel* find(std::string_view name) const;
+  ServedModelRef find(std::string_view name) const;
   void route(nlohmann::json& body) const { route_(body); }
 
  private:
-  std::string names() const;
-
-  const std::vector<ServedModel> list_;
+  mutable std::mutex mutex_;  // guards both lists
+  std::vector<ServedModelRef> list_;
+  std::vector<std::weak_ptr<const ServedModel>> leaving_;
   const std::function<void(nlohmann::json&)> route_;
 };
 

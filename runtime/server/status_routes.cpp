@@ -9,9 +9,9 @@ using Json = nlohmann::ordered_json;
 
 // What the first failed engine says; "" when all work.
 std::string failure_of(const Models& models) {
-  for (const ServedModel& model : models.list()) {
-    const EngineHealth health = model.engine.health();
-    if (health.state == EngineHealth::State::kFailed) return model.name + ": " + health.reason;
+  for (const ServedModelRef& model : models.list()) {
+    const EngineHealth health = model->engine.health();
+    if (health.state == EngineHealth::State::kFailed) return model->name + ": " + health.reason;
   }
   return "";
 }
@@ -97,7 +97,7 @@ void add_status_routes(Router& router, const Models& models, std::function<bool(
   add("/status", Access::kWithKey, [&models, draining, begin](const auto& exchange) {
     const auto uptime = std::chrono::steady_clock::now() - begin;
     Json list = Json::array();
-    for (const ServedModel& model : models.list()) list.push_back(status_json(model));
+    for (const ServedModelRef& model : models.list()) list.push_back(status_json(*model));
     exchange->answer(json_answer({{"version", kVersion},
                                   {"uptime_s", std::chrono::duration<double>(uptime).count()},
                                   {"draining", draining()},

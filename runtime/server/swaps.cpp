@@ -18,19 +18,21 @@ nlohmann::ordered_json parts_json(const ServedModel& model) {
   return parts;
 }
 
-nlohmann::ordered_json swap_with_event(const ServedModel& model, nlohmann::ordered_json what, AdminEvents& events,
-                                       const std::function<SwapFigures()>& swap) {
+nlohmann::ordered_json swap_with_event(const std::string& model, nlohmann::ordered_json what, AdminEvents& events,
+                                       const std::function<ServedSwap()>& swap) {
   const auto begin = std::chrono::steady_clock::now();
-  nlohmann::ordered_json event = {{"event", "swap"}, {"model", model.name}};
+  nlohmann::ordered_json event = {{"event", "swap"}, {"model", model}};
   event.update(what);
   try {
-    const SwapFigures figures = swap();
+    const auto [figures, serves] = swap();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     event.update({{"generation", figures.generation},
                   {"duration_s", took.count()},
                   {"largest_gap_s", figures.pause_s},
                   {"recomputed_sequences", figures.num_recomputed},
-                  {"parts", parts_json(model)}});
+                  {"serves", serves->name},
+                  {"system_fingerprint", serves->service.info().system_fingerprint},
+                  {"parts", parts_json(*serves)}});
   } catch (const Error& error) {
     event["event"] = "swap refused";
     event["error"] = error.what();

@@ -15,7 +15,8 @@ std::vector<std::int32_t> tokens_of(const ServedModel& model, const Body& body, 
 void tokenize(const Models& models, const std::shared_ptr<Exchange>& exchange) {
   const nlohmann::json json = read_json_body(*exchange);
   const Body body(json);
-  const ServedModel& model = models.of(json);
+  const ServedModelRef served = models.of(json);
+  const ServedModel& model = *served;
   const std::vector<std::int32_t> tokens = tokens_of(model, body, json);
   nlohmann::ordered_json answer = {
       {"count", tokens.size()}, {"max_model_len", model.service.info().max_model_len}, {"tokens", tokens}};
@@ -31,7 +32,8 @@ void detokenize(const Models& models, const std::shared_ptr<Exchange>& exchange)
   const nlohmann::json json = read_json_body(*exchange);
   const Body body(json);
   const std::vector<std::int32_t> tokens = read_token_ids(body.require("tokens"), "tokens");
-  const Tokenizer& tokenizer = models.of(json).tokenizer;
+  const ServedModelRef model = models.of(json);
+  const Tokenizer& tokenizer = model->tokenizer;
   for (const std::int32_t id : tokens) {
     if (!tokenizer.token(id)) fail("tokens: the model has no token {}", id);
   }
@@ -40,7 +42,8 @@ void detokenize(const Models& models, const std::shared_ptr<Exchange>& exchange)
 
 // tokenizer_config.json, with the special tokens as plain texts: some files write objects.
 void tokenizer_info(const Models& models, const std::shared_ptr<Exchange>& exchange) {
-  const ServedModel& model = models.of_query(query_value(exchange->request.target(), "model"));
+  const ServedModelRef served = models.of_query(query_value(exchange->request.target(), "model"));
+  const ServedModel& model = *served;
   nlohmann::ordered_json info = nlohmann::ordered_json::object();
   for (const auto& [name, value] : model.tokenizer_config.items()) {
     const bool is_token = name.ends_with("_token") && value.is_object() && value.contains("content");

@@ -159,8 +159,8 @@ def test_a_rebuilt_file_under_the_same_name_is_the_new_one(server, tmp_path):
     ("kv_cache", "", dict(memory="1KiB"), 400, "holds no block of 16 tokens"),
     ("kv_cache", "", dict(memory="16MiB", dtype="int8"), 409, "these parts would give other tokens"),
     ("kv_cache", "", dict(memory="512KiB"), 409, "which has not ended, could not go on"),
-    ("model", "llama", dict(path=str(SOURCE / "models/demo-draft")), 409, "is another model"),
-    ("model", "llama", dict(max_model_len=512), 409, "would be 512, but clients were told of it"),
+    ("model", "llama", dict(path="/nowhere"), 400, "/nowhere"),
+    ("model", "llama", dict(path=str(SOURCE / "models/demo-draft"), dtype="f16"), 400, "dtype"),
     ("model", "gpt2", {}, 400, "gpt2"),
     ("speculation", "", dict(verify="rejection"), 409, "these parts would give other tokens"),
     ("proposer", "draft_model", dict(path="/nowhere"), 400, "/nowhere"),
@@ -180,6 +180,100 @@ def test_what_cannot_be_swapped_is_refused_and_nothing_changes(server, part, plu
     assert served(server) == before
     if part not in ("tokenizer", "proposer") or plugin:
         assert event_lines(server)[-1]["event"] == "swap refused"
+
+
+def mapped_weights(server, folder):
+    with open(f"/proc/{server.process.pid}/maps") as maps:
+        return any(f"/models/{folder}/" in line for line in maps)
+
+
+def wait_until(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it has not come")
+
+
+def other_models_script(tmp_path):
+    text = SCRIPT.format(models=SOURCE / "models", block_size=16).replace("/demo", "/demo-draft")
+    file = tmp_path / "other.lua"
+    file.write_text(text)
+    return file
+
+
+def test_another_model_gets_the_requests_that_come_and_the_first_one_ends(server, tmp_path):
+    expected, expected_fingerprint = streamed(server, LONG)
+    with live_server(other_models_script(tmp_path)) as other:
+        others = [streamed(other, body) for body in BODIES]
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(streamed(server, LONG))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: server.get("/status")["models"][0]["running"] == len(threads))
+    for _ in range(2):  # there and back: the pipelines that leave work side by side
+        status, _, text = swap(server, "model", "llama", path=str(SOURCE / "models/demo-draft"))
+        assert status == 200, text
+        event = json.loads(text)
+        assert (event["serves"], {event["system_fingerprint"]}) == ("demo-draft", others[0][1])
+        assert [model["id"] for model in server.get("/v1/models")["data"]] == ["demo-draft"]
+        assert [streamed(server, body) for body in BODIES] == others
+        status, _, text = swap(server, "model", "llama", path=str(SOURCE / "models/demo"))
+        assert (status, json.loads(text)["serves"]) == (200, "demo"), text
+    assert streamed(server, LONG) == (expected, expected_fingerprint)
+    for thread in threads:
+        thread.join()
+    assert answers == [(expected, expected_fingerprint)] * len(threads)
+    wait_until(lambda: not mapped_weights(server, "demo-draft"))
+    assert mapped_weights(server, "demo")
+    # What serves can be swapped like any other.
+    assert swap(server, "attention", "cascade", block_size=32)[0] == 200
+    assert streamed(server, LONG) == (expected, expected_fingerprint)
+
+
+def test_a_stream_of_the_model_of_before_does_not_go_on_under_another(server):
+    status, _, text = server.ask("POST", "/v1/completions", BODIES[0])
+    last = [line[4:] for line in text.splitlines() if line.startswith("id: ")][5]
+    assert swap(server, "model", "llama", path=str(SOURCE / "models/demo-draft"))[0] == 200
+    status, _, text = server.ask("POST", "/v1/completions", BODIES[0], headers={"Last-Event-ID": last})
+    assert status == 409, text
+
+
+def test_another_length_is_another_model(server):
+    expected = streamed(server, BODIES[0])
+    status, _, text = swap(server, "model", "llama", max_model_len=512)
+    assert status == 200, text
+    assert server.get("/v1/models")["data"][0]["max_model_len"] == 512
+    assert streamed(server, BODIES[0])[0] == expected[0]
+
+
+def test_what_runs_beside_the_model_that_leaves_is_drained_too(tmp_path):
+    with live_server(script_file(tmp_path)) as server:
+        expected, answers = streamed(server, LONG), []
+        thread = threading.Thread(target=lambda: answers.append(streamed(server, LONG)))
+        thread.start()
+        wait_until(lambda: server.get("/status")["models"][0]["running"] == 1)
+        assert swap(server, "model", "llama", path=str(SOURCE / "models/demo-draft"))[0] == 200
+        server.process.send_signal(signal.SIGTERM)
+        thread.join()
+        assert answers == [expected]
+        assert server.process.wait(timeout=30) == 0
+
+
+@pytest.mark.parametrize("options, wanted, why", [
+    (["--record", "requests.log"], {}, "needs another log; start another server"),
+    (["--kv-events", "tcp://127.0.0.1:*"], {}, "for those of the model that runs: start another server"),
+    (["--kv-events", "tcp://127.0.0.1:*"], dict(path="demo", max_model_len=512), "would be 512, but clients were told of"),
+    (["--kv-events", "tcp://127.0.0.1:*"], dict(path="demo", weights="int8"), "these parts would give other tokens"),
+])
+def test_another_model_is_refused_where_others_follow_the_first(tmp_path, options, wanted, why):
+    options = [str(tmp_path / option) if option.endswith(".log") else option for option in options]
+    with live_server(script_file(tmp_path), *options) as server:
+        expected = streamed(server, BODIES[0])
+        wanted = {**wanted, "path": str(SOURCE / "models" / wanted.get("path", "demo-draft"))}
+        status, _, text = swap(server, "model", "llama", **wanted)
+        assert (status, why in json.loads(text)["error"]["message"]) == (409, True), text
+        assert streamed(server, BODIES[0]) == expected
 
 
 def test_a_broken_file_harms_nobody(server, tmp_path):

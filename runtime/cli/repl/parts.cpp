@@ -88,7 +88,7 @@ void swap_parts(ReplState& state, const PartChange& change) {
   OpenPipeline& pipeline = state.session.pipeline();
   const auto start = std::chrono::steady_clock::now();
   try {
-    pipeline.swap(change);
+    pipeline.swap(pipeline.with(change));
   } catch (const Error& error) {
     fail("{}; the pipeline goes on as it was ({})", error.what(), show_proposer(state));
   }

@@ -1,0 +1,102 @@
+#include "cli/served_models.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "assembly/another_model.hpp"
+#include "error.hpp"
+#include "json/bounded_json.hpp"
+
+namespace mortise {
+namespace {
+
+nlohmann::json tokenizer_config(const Assembly& assembly) {
+  std::ifstream in(assembly.checkpoint().folder() / "tokenizer_config.json");
+  if (!in) return nlohmann::json::object();
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const nlohmann::json config = parse_json(text);  // the tokenizer has read it already
+  return config.is_object() ? config : nlohmann::json::object();
+}
+
+std::vector<ServedPart> parts_of(const Assembly& assembly) {
+  std::vector<ServedPart> parts;
+  for (const Component* component : assembly.components()) {
+    parts.push_back({kind_name(component->kind), component->name, component->version,
+                     component->file.filename().string(), component->hash});
+  }
+  return parts;
+}
+
+void warn_of_small_cache(const OpenPipeline& pipeline) {
+  const EngineLimits limits = pipeline.assembly.limits();
+  const std::int64_t kv_tokens = std::int64_t{limits.num_blocks} * limits.block_size;
+  if (kv_tokens >= limits.max_model_len) return;
+  spdlog::warn(
+      "{}: the KV cache holds {} tokens, and the model takes {}: longer requests are refused; raise kv_cache.memory",
+      pipeline.service.info().model, kv_tokens, limits.max_model_len);
+}
+
+}  // namespace
+
+ServedModels::ServedModels(Session& session, const KvEventPublishers& kv_events, std::size_t max_waiting)
+    : session_(session),
+      kv_events_(kv_events),
+      max_waiting_(max_waiting),
+      models_(open_all(), [&session](nlohmann::json& body) { session.route(body); }) {}
+
+std::vector<ServedModelRef> ServedModels::open_all() {
+  std::vector<ServedModelRef> models;
+  const std::vector<OpenPipeline*> all = session_.open_all();
+  for (OpenPipeline* pipeline : all) models.push_back(serve(*pipeline, kv_events_.describe(models.size())));
+  return models;
+}
+
+ServedModelRef ServedModels::serve(OpenPipeline& pipeline, nlohmann::json kv_events) {
+  warn_of_small_cache(pipeline);
+  return std::make_shared<const ServedModel>(
+      ServedModel{.name = pipeline.service.info().model,
+                  .service = pipeline.service,
+                  .engine = pipeline.engine,
+                  .tokenizer = pipeline.assembly.tokenizer(),
+                  .parts = [&pipeline] { return parts_of(pipeline.assembly); },
+                  .block_size = [&pipeline] { return pipeline.assembly.limits().block_size; },
+                  .swap = [this, &pipeline](const PartChange& change) { return swap(pipeline, pipeline.with(change)); },
+                  .kv_events = std::move(kv_events),
+                  .max_waiting = max_waiting_,
+                  .tokenizer_config = tokenizer_config(pipeline.assembly)});
+}
+
+// Null when another model has its place.
+ServedModelRef ServedModels::find(const OpenPipeline& pipeline) const {
+  const std::vector<ServedModelRef> list = models_.list();
+  const auto is_its = [&](const ServedModelRef& model) { return &model->service == &pipeline.service; };
+  const auto at = std::ranges::find_if(list, is_its);
+  return at == list.end() ? nullptr : *at;
+}
+
+ServedSwap ServedModels::swap(OpenPipeline& pipeline, const PipelineDescription& next) {
+  const std::lock_guard lock(swapping_);
+  const ServedModelRef running = find(pipeline);
+  if (running == nullptr) {
+    fail(ErrorCode::kConflict, "another model has taken the place of the one that was to be changed; ask again");
+  }
+  try {
+    return {pipeline.swap(next), running};
+  } catch (const AnotherModelError& error) {
+    if (!running->kv_events.is_null()) {
+      fail(ErrorCode::kConflict,
+           "{}; routers take the KV events at {} for those of the model that runs: start another server", error.what(),
+           running->kv_events.at("endpoint").get<std::string>());
+    }
+  }
+  std::unique_ptr<OpenPipeline> other = session_.open_beside(pipeline, next);
+  ServedModelRef serves = serve(*other, nullptr);
+  session_.replace(pipeline, std::move(other), running);
+  models_.replace(*running, serves);
+  return {SwapFigures{}, std::move(serves)};
+}
+
+}  // namespace mortise

@@ -1,0 +1,37 @@
+// runtime/cli/served_models.hpp: a session's pipelines as the models that `mortise serve` answers with, and swaps of
+// them.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+
+#include "cli/kv_event_publishers.hpp"
+#include "cli/session.hpp"
+#include "server/models.hpp"
+
+namespace mortise {
+
+class ServedModels {
+ public:
+  // Opens all pipelines. Session and publishers outlive it. `max_waiting`: as ServedModel's. Throws an Error.
+  ServedModels(Session& session, const KvEventPublishers& kv_events, std::size_t max_waiting);
+
+  const Models& models() const { return models_; }
+  // Has `pipeline` run `next`. With another model a second pipeline is opened beside it, which gets the requests from
+  // then on, and the first one ends when all that it has are answered. One at a time. Throws an Error when it is
+  // refused; then nothing has changed. [any thread that may wait]
+  ServedSwap swap(OpenPipeline& pipeline, const PipelineDescription& next);
+
+ private:
+  std::vector<ServedModelRef> open_all();
+  ServedModelRef serve(OpenPipeline& pipeline, nlohmann::json kv_events);
+  ServedModelRef find(const OpenPipeline& pipeline) const;
+
+  Session& session_;
+  const KvEventPublishers& kv_events_;
+  const std::size_t max_waiting_;
+  std::mutex swapping_;
+  Models models_;
+};
+
+}  // namespace mortise
