@@ -103,10 +103,10 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
     if (!same_part(description_.model, running.description_.model)) throw AnotherModelError(why);
     throw Error(why, ErrorCode::kConflict);
   }
-  const bool same_limits = limits_ == running.limits_;
+  const bool same_sizes = limits_.same_sizes(running.limits_);
   // Proposers and scheduler were activated for their sizes.
-  if (!same_limits && proposers_ == running.proposers_) open_proposers();
-  if (same_limits && same_part(description_.scheduler, running.description_.scheduler)) {
+  if (!same_sizes && proposers_ == running.proposers_) open_proposers();
+  if (same_sizes && same_part(description_.scheduler, running.description_.scheduler)) {
     scheduler_ = running.scheduler_;
   } else {
     open_scheduler();
@@ -238,7 +238,7 @@ void PartSet::activate(const PartSet* running, const StepUse& use) {
   if (running == nullptr && fills_device()) limits_.num_blocks = blocks_that_fill_device();
   bind_attention(use.give_up_kv);
   const bool shares_model = running != nullptr && target_->target() == running->target_->target();
-  if (shares_model && execution_limits(limits_) != execution_limits(running->limits_)) {
+  if (shares_model && !execution_limits(limits_).same_sizes(running->limits_)) {
     use.release_buffers();
     const mortise_activate_args now = batch_sizes(), before = running->batch_sizes();
     target_->resize(now, before);

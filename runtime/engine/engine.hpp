@@ -115,7 +115,7 @@ class Engine {
   SwapFigures swap(MakeReplacement make);
 
  private:
-  // What a swap has made and not put in yet. With other limits: `all`.
+  // What a swap has made and not put in yet. With other sizes: `all`.
   struct Fresh {
     std::unique_ptr<Setup> all;
     std::unique_ptr<SequenceKv> kv;

@@ -50,6 +50,11 @@ struct EngineLimits : ExecutionLimits {
   bool prefix_cache = true;       // kv_cache.prefix_cache
 
   bool operator==(const EngineLimits&) const = default;
+  bool same_sizes(const EngineLimits& other) const {
+    EngineLimits same_drafts = other;
+    same_drafts.max_draft_tokens = max_draft_tokens;
+    return *this == same_drafts;
+  }
 };
 
 }  // namespace mortise

@@ -35,7 +35,7 @@ struct Setup {
   // Throws a PartError. `generation`: as Execution's.
   Setup(const Parts& parts, const EngineLimits& sizes, const SetupContext& context, std::uint64_t generation);
 
-  const EngineLimits limits;  // the pieces refer to it
+  EngineLimits limits;  // the pieces refer to it. Sizes stay
   std::unique_ptr<SequenceKv> kv;
   std::unique_ptr<Planner> planner;
   std::unique_ptr<Drafting> drafting;

@@ -74,15 +74,15 @@ std::size_t Engine::exchange(const MakeReplacement& make, const StepUse& use) {
   const std::uint64_t num_replays = now.execution->num_graph_replays();  // what is released does not count any more
   Replacement next = make(use);
   check_replacement(next);
-  const bool same_limits = next.limits == now.limits;
+  const bool same_sizes = next.limits.same_sizes(now.limits);
   const bool keeps_kv = next.same_kv && next.limits.num_blocks == now.limits.num_blocks &&
                         next.limits.block_size == now.limits.block_size &&
                         next.limits.prefix_cache == now.limits.prefix_cache;
-  const bool same_execution = same_limits && same_instances(now.execution->snapshot()->shards.front(), next.parts);
+  const bool same_execution = same_sizes && same_instances(now.execution->snapshot()->shards.front(), next.parts);
   auto terms = std::make_shared<const RequestTerms>(terms_of(next.parts, next.limits));
 
   Fresh fresh;
-  if (!same_limits) {
+  if (!same_sizes) {
     fresh.all = std::make_unique<Setup>(next.parts, next.limits, context(), generation_ + 1);
   } else {
     if (next.parts.scheduler.self != now.planner->scheduler().self) {
@@ -97,10 +97,14 @@ std::size_t Engine::exchange(const MakeReplacement& make, const StepUse& use) {
   if (Planner* const planner = fresh.all ? fresh.all->planner.get() : fresh.planner.get()) {
     for (const auto& sequence : live_) planner->added(sequence);  // before anything else
   }
-  if (same_limits && !same_execution) now.execution->replace({next.parts}, generation_ + 1);
+  if (same_sizes && !same_execution) now.execution->replace({next.parts}, generation_ + 1);
 
   // From here on nothing fails.
   ++generation_;
+  if (same_sizes) {
+    now.limits.max_draft_tokens = next.limits.max_draft_tokens;
+    now.execution->set_max_draft_tokens(next.limits.max_draft_tokens);
+  }
   if (!same_execution) carried_.num_graph_replays += num_replays;
   std::size_t num_recomputed = keeps_kv ? 0 : give_up_kv();
   put_in(std::move(fresh), keeps_kv);

@@ -12,7 +12,7 @@ namespace mortise {
 
 // What takes the place of an engine's parts.
 struct Replacement {
-  // All parts, active. Those that are not replaced are the running ones. With other limits scheduler and proposers are
+  // All parts, active. Those that are not replaced are the running ones. With other sizes scheduler and proposers are
   // new, because they were activated for the old ones.
   Parts parts;
   EngineLimits limits;

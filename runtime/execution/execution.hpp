@@ -41,6 +41,8 @@ class Execution {
   // Throws a PartError: then nothing has changed. REQUIRES: no step is between launch and collect; `generation` is
   // above that of the parts before.
   void replace(std::vector<ShardParts> shards, std::uint64_t generation);
+  // Steps that verify up to so many drafts a sequence are captured from now on.
+  void set_max_draft_tokens(std::int32_t count) { limits_.max_draft_tokens = count; }
   // Gives back what is sized by the parts, captured graphs too, because their buffers are about to move. No step runs
   // until replace() has succeeded.
   void release() { shards_.clear(); }
@@ -70,7 +72,7 @@ class Execution {
   Shards make_shards(const PartsSnapshot& parts) const;
   const Shard& first() const { return *shards_.front(); }
 
-  const ExecutionLimits limits_;
+  ExecutionLimits limits_;
   std::atomic<std::shared_ptr<const PartsSnapshot>> snapshot_;
   Shards shards_;
 };

@@ -45,7 +45,7 @@ std::optional<BatchBucket> StepGraphs::bucket_of(std::span<const RowRun> runs) c
   // As many sequences as rows can have: a sequence without rows costs nothing, a bucket for each number of them would
   // cost a capture. Each missing row needs a padding sequence that may have it.
   bucket.num_tokens = std::min(row_bucket(rows), limits_.max_batched_tokens);
-  const std::int32_t most_seqs = longest == 1 ? limits_.max_batch_runs() : limits_.max_batch_seqs();
+  const std::int32_t most_seqs = longest == 1 ? limits_.max_batch_runs() : limits_.max_padded_seqs(verified);
   bucket.num_seqs = std::min(bucket.num_tokens, most_seqs);
   const auto seqs = static_cast<std::int32_t>(runs.size());
   bucket.num_tokens = std::min(bucket.num_tokens, rows + (bucket.num_seqs - seqs) * bucket.max_query_len);
