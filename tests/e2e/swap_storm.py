@@ -29,8 +29,6 @@ return pipeline {{
 """
 SIZES = dict(max_num_seqs=64, max_batched_tokens=512)
 BUILDS = 3  # of each plugin, under one name
-# At most two steps: the parts whose exchange touches neither the KV memory nor the buffers.
-QUICK = ("scheduler", "proposer", "attention, same layout")
 
 
 class Swaps:
@@ -38,7 +36,7 @@ class Swaps:
 
     def __init__(self, folder, seed, cuda=False):
         self.folder, self.draw, self.suffix = folder, random.Random(seed), "-cuda" if cuda else "-cpu"
-        self.block_size, self.cuda = 16, cuda
+        self.block_size, self.sizes, self.cuda = 16, SIZES, cuda
         self.refusals = self.broken()
 
     def rebuilt(self, plugin):
@@ -53,18 +51,18 @@ class Swaps:
         return self.rebuilt(plugin) if self.draw.random() < 0.4 else name or plugin
 
     def scheduler(self):
-        return "scheduler", self.either(self.draw.choice(["fcfs", "prefix_group"])), SIZES
+        return "scheduler, same sizes", self.either(self.draw.choice(["fcfs", "prefix_group"])), self.sizes
 
     def scheduler_sizes(self):
-        return "scheduler, other sizes", self.either("fcfs"), dict(max_num_seqs=self.draw.choice([16, 48, 64]),
-                                                                   max_batched_tokens=self.draw.choice([128, 256, 512]))
+        sizes = [dict(max_num_seqs=seqs, max_batched_tokens=tokens) for seqs in (16, 48, 64) for tokens in (128, 256, 512)]
+        self.sizes = self.draw.choice([other for other in sizes if other != self.sizes])
+        return "scheduler, other sizes", self.either(self.draw.choice(["fcfs", "prefix_group"])), self.sizes
 
     def proposer(self):
-        return self.draw.choice([("proposer", self.either("ngram"), {}), ("proposer", "none", {})])
+        return "proposer", *self.draw.choice([(self.either("ngram"), dict(max_tokens=self.draw.choice([2, 5, 8]))), ("none", {})])
 
-    def drafts(self):
-        return self.draw.choice([("proposer, other drafts", "ngram", dict(max_tokens=self.draw.choice([2, 5, 8]))),
-                                 ("proposer, other drafts", "draft_model", dict(path=str(SOURCE / "models/demo-draft")))])
+    def draft_model(self):
+        return "proposer, draft model", "draft_model", dict(path=str(SOURCE / "models/demo-draft"))
 
     def attention(self):
         name = self.draw.choice(["paged", "cascade"])
@@ -114,7 +112,7 @@ class Swaps:
             part, plugin, options = self.refusals[kind]
             refused = True
         else:
-            makers = [self.scheduler, self.proposer, self.attention] * 3 + [self.scheduler_sizes, self.drafts, self.layout,
+            makers = [self.scheduler, self.proposer, self.attention] * 3 + [self.scheduler_sizes, self.draft_model, self.layout,
                                                                           self.model, self.cache, self.speculation]
             if not self.cuda:
                 makers.append(self.device)
@@ -160,14 +158,14 @@ async def ask(port, method, path, body=None):
 
 
 def mapped_plugins(server):
-    """Images of plugins that the process has mapped."""
+    """Images of plugins that the process has mapped: files with the same bytes share one."""
     maps = pathlib.Path(f"/proc/{server.process.pid}/maps").read_text()
     return {line.split(maxsplit=5)[5] for line in maps.splitlines() if re.search(r"r-xp .*(mortise|memfd).*", line)}
 
 
 async def storm(server, swaps, clients, num_swaps, seconds, distinct=40):
     """Streams and swaps beside each other. Returns what happened; `answers` are (text, finish reason) by the request's index."""
-    gaps, got, done, ends = Gaps(), collections.defaultdict(set), 0, False
+    gaps, got, done, steps, ends = Gaps(), collections.defaultdict(set), 0, 0, False
     refused, events, memory = collections.Counter(), [], []
 
     async def client(number):
@@ -178,8 +176,12 @@ async def storm(server, swaps, clients, num_swaps, seconds, distinct=40):
             got[index].add(serve_load.answer_of(await gaps.stream(server.port, serve_load.request(index))))
             done += 1
 
+    async def num_steps():
+        return json.loads((await ask(server.port, "GET", "/status"))[1])["models"][0]["steps"]
+
     async def swap_all():
-        nonlocal ends
+        nonlocal ends, steps
+        steps = -await num_steps()
         try:
             begin = time.monotonic()
             for number in range(num_swaps):
@@ -192,13 +194,15 @@ async def storm(server, swaps, clients, num_swaps, seconds, distinct=40):
                 else:
                     events.append((kind, json.loads(text)))
                 memory.append(serve_load.memory_kib(server))
+            steps += await num_steps()
         finally:
             ends = True
 
     begin = time.monotonic()
     await asyncio.gather(swap_all(), *(client(number) for number in range(clients)))
-    return {"answers": got, "streams": done, "seconds": time.monotonic() - begin, "refused": refused, "events": events,
-            "step_s": statistics.median(gaps.between), "largest_gap_s": max(gaps.between), "memory_kib": memory}
+    took = time.monotonic() - begin
+    return {"answers": got, "streams": done, "seconds": took, "refused": refused, "events": events, "step_s": took / steps,
+            "largest_gap_s": max(gaps.between), "memory_kib": memory}
 
 
 async def differing(port, answers):
@@ -219,11 +223,12 @@ def report(result, server):
     images = mapped_plugins(server)
     print(f"{result['streams']} streams in {result['seconds']:.0f} s beside {len(events)} swaps and {result['refused'].total()} refusals "
           f"of {len(result['refused'])} kinds")
-    print(f"between two events of a stream: median {1000 * result['step_s']:.1f} ms, largest {1000 * result['largest_gap_s']:.0f} ms")
+    print(f"a step took {1000 * result['step_s']:.2f} ms on average; between two events of a stream lay at most "
+          f"{1000 * result['largest_gap_s']:.0f} ms")
     for kind in sorted({kind for kind, _ in events}):
         pauses = [event["largest_gap_s"] for of, event in events if of == kind]
         print(f"  {kind}: {len(pauses)} swaps, pause median {1000 * statistics.median(pauses):.1f} ms, "
-              f"largest {1000 * max(pauses):.1f} ms = {max(pauses) / result['step_s']:.1f} steps")
+              f"largest {1000 * max(pauses):.1f} ms = {max(pauses) / result['step_s']:.2f} steps")
     print(f"{len(hashes)} different plugin files, {len(images)} images mapped")
     memory = result["memory_kib"]
     thirds = [max(memory[len(memory) * i // 3:len(memory) * (i + 1) // 3]) >> 10 for i in range(3)]
