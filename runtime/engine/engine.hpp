@@ -12,7 +12,6 @@
 // Results do not depend on what else is in a batch: see docs/numerics.md.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -33,6 +32,7 @@
 #include "engine/setup.hpp"
 #include "engine/step_trace.hpp"
 #include "engine/swap.hpp"
+#include "published.hpp"
 #include "sampling/choice_guides.hpp"
 #include "speculation/speculation_stats.hpp"
 #include "tokenizer/tokenizer.hpp"
@@ -171,7 +171,7 @@ class Engine {
   const Tokenizer& tokenizer_;
   mutable ChoiceGuides guides_;
   const EngineHooks hooks_;
-  std::atomic<std::shared_ptr<const RequestTerms>> terms_;  // of setup_
+  Published<RequestTerms> terms_;  // of setup_
 
   // Engine thread only.
   RepeatedMessages messages_;

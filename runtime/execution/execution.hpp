@@ -9,7 +9,6 @@
 // One thread calls all functions but snapshot(), which any thread may call.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,6 +21,7 @@
 #include "execution/parts.hpp"
 #include "execution/shard.hpp"
 #include "execution/step_work.hpp"
+#include "published.hpp"
 
 namespace mortise {
 
@@ -73,7 +73,7 @@ class Execution {
   const Shard& first() const { return *shards_.front(); }
 
   ExecutionLimits limits_;
-  std::atomic<std::shared_ptr<const PartsSnapshot>> snapshot_;
+  Published<PartsSnapshot> snapshot_;
   Shards shards_;
 };
 
