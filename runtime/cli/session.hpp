@@ -83,6 +83,12 @@ class Session {
   // the swap that makes it so, and calls that. Throws an Error when the script cannot be read, or has other pipelines:
   // then nothing has changed. [any thread but an engine's, one at a time]
   void reload(const std::function<void(OpenPipeline& pipeline, const MakeSwap& swap)>& each);
+  // Writes a trace of all steps from now on to the file, as --trace does from the start. Throws an Error, and nothing
+  // has changed, when a trace is being written already or the file cannot be. [the thread that opens pipelines]
+  void start_trace(const std::string& path);
+  // Ends the trace, --trace's too. Returns its file, or nullopt when none is written. Throws an Error when it could not
+  // be written to its end; it has ended then too. [as start_trace()]
+  std::optional<std::string> end_trace();
   // What the script's on_request decides, written into the body where it does not say so itself. [any thread]
   void route(nlohmann::json& body);
 
@@ -102,6 +108,7 @@ class Session {
   const std::function<KvObserver*(const std::string& model, const EngineLimits& limits)> kv_observer_;
   std::mutex mutex_;  // guards the functions of script_
   PipelineScript script_;
+  std::string trace_path_;
   std::unique_ptr<TraceFile> trace_;
   std::unique_ptr<Recorder> recorder_;
   std::map<std::size_t, std::unique_ptr<OpenPipeline>> open_;
