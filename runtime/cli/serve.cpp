@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <deque>
@@ -83,14 +84,24 @@ Models open_models(Session& session, const KvEventPublishers& kv_events, std::si
 }
 
 // Engines drain at the same time: each has until the deadline.
-void drain_all(const Models& models, std::chrono::steady_clock::time_point deadline) {
+void drain_all(const Models& models, std::chrono::steady_clock::time_point deadline, AdminEvents& events) {
+  using Seconds = std::chrono::duration<double>;
+  const auto begin = std::chrono::steady_clock::now();
+  events.add({{"event", "drain"}, {"pid", ::getpid()}, {"deadline_s", Seconds(deadline - begin).count()}});
+  std::atomic<bool> any_cut = false;
   std::vector<std::thread> threads;
   for (const ServedModel& model : models.list()) {
-    threads.emplace_back([&model, deadline] {
-      if (!model.engine.drain(deadline)) spdlog::warn("{}: requests were cut off at the end of the drain", model.name);
+    threads.emplace_back([&model, &any_cut, deadline] {
+      if (model.engine.drain(deadline)) return;
+      any_cut = true;
+      spdlog::warn("{}: requests were cut off at the end of the drain", model.name);
     });
   }
   for (std::thread& thread : threads) thread.join();
+  events.add({{"event", "drained"},
+              {"pid", ::getpid()},
+              {"duration_s", Seconds(std::chrono::steady_clock::now() - begin).count()},
+              {"cut_off", any_cut.load()}});
 }
 
 // Of a file, "" if there is none, and of an environment variable.
@@ -188,7 +199,7 @@ void run_server(Server& server, const ServeOptions& options, const Models& model
     }
   };
   server.run(
-      {.drain = [&models](auto deadline) { drain_all(models, deadline); }, .serving = serving, .reload = reload});
+      {.drain = [&](auto deadline) { drain_all(models, deadline, events); }, .serving = serving, .reload = reload});
 }
 
 void serve(ServeOptions options) {

@@ -78,7 +78,8 @@ void add_admin_routes(Router& router, const Models& models, AdminEvents& events,
   add("POST", "/admin/reload", Route::Cost::kWork, [reload = std::move(actions.reload)](const auto& exchange) {
     exchange->answer(json_answer({{"swaps", reload(exchange->request.peer)}}));
   });
-  add("POST", "/admin/drain", Route::Cost::kCheap, [drain = std::move(actions.drain)](const auto& exchange) {
+  add("POST", "/admin/drain", Route::Cost::kCheap, [&events, drain = std::move(actions.drain)](const auto& exchange) {
+    events.add({{"event", "drain requested"}, {"by", exchange->request.peer}, {"request", exchange->request.id}});
     exchange->answer(json_answer({{"status", "draining"}}));
     drain();
   });
