@@ -1,11 +1,5 @@
 // mortise ctl: a client of a running server's urls for operators.
 #include <CLI/CLI.hpp>
-#include <boost/asio/connect.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http.hpp>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -14,6 +8,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/http_client.hpp"
 #include "error.hpp"
 #include "json/bounded_json.hpp"
 #include "pipeline/part_change.hpp"
@@ -22,30 +17,13 @@
 namespace mortise {
 namespace {
 
-namespace asio = boost::asio;
-namespace http = boost::beast::http;
-
 struct CtlOptions {
   std::string url = "http://127.0.0.1:8000";
+  std::string ca_file;  // of https
   std::string key_file;
   std::string model;               // of swap; empty: the server's first
   std::vector<std::string> words;  // of swap: KEY PLUGIN {options}
 };
-
-// "http://127.0.0.1:8000" in two.
-std::pair<std::string, std::string> host_and_port(const std::string& url) {
-  constexpr std::string_view kScheme = "http://";
-  if (!url.starts_with(kScheme)) {
-    fail("--url {}: expected http://HOST:PORT; mortise ctl speaks no TLS, curl asks the same urls (docs/operations.md)",
-         url);
-  }
-  std::string rest = url.substr(kScheme.size());
-  rest.resize(std::min(rest.find('/'), rest.size()));
-  const std::size_t colon = rest.ends_with(']') ? std::string::npos : rest.rfind(':');  // others are the address's
-  std::string host = rest.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  return {host, colon == std::string::npos ? "80" : rest.substr(colon + 1)};
-}
 
 std::string admin_key(const CtlOptions& options) {
   if (!options.key_file.empty()) return read_api_keys(options.key_file).front();
@@ -64,35 +42,15 @@ std::string error_text(const std::string& body) {
 }
 
 // Prints the answer; an error of the server is thrown as one of ours.
-void ask(const CtlOptions& options, http::verb method, const std::string& path, const std::string& body = "") {
-  const auto [host, port] = host_and_port(options.url);
-  asio::io_context io;
-  boost::system::error_code error;
-  const auto found = asio::ip::tcp::resolver(io).resolve(host, port, error);
-  asio::ip::tcp::socket socket(io);
-  if (!error) asio::connect(socket, found, error);
-  if (error)
-    fail(ErrorCode::kUnavailable, "{} cannot be reached: {}; is the server running?", options.url, error.message());
-  http::request<http::string_body> request(method, path, 11);
-  request.set(http::field::host, host + ":" + port);
-  request.set(http::field::content_type, "application/json");
-  if (const std::string key = admin_key(options); !key.empty()) {
-    request.set(http::field::authorization, "Bearer " + key);
+void ask(const CtlOptions& options, const char* method, const std::string& path, const std::string& body = "") {
+  const HttpReply reply = ask_http({options.url, options.ca_file, method, path, admin_key(options), body});
+  if (reply.status != 200) {
+    const ErrorCode code = reply.status == 503 ? ErrorCode::kUnavailable : ErrorCode::kInvalid;
+    fail(code, "{}{}: {} ({})", options.url, path, error_text(reply.body), reply.status);
   }
-  request.body() = body;
-  if (method == http::verb::post) request.prepare_payload();
-  http::write(socket, request, error);
-  boost::beast::flat_buffer buffer;
-  http::response<http::string_body> response;
-  if (!error) http::read(socket, buffer, response, error);
-  if (error) fail(ErrorCode::kUnavailable, "{} has not answered: {}", options.url, error.message());
-  if (response.result() != http::status::ok) {
-    const ErrorCode code = response.result_int() == 503 ? ErrorCode::kUnavailable : ErrorCode::kInvalid;
-    fail(code, "{}{}: {} ({})", options.url, path, error_text(response.body()), response.result_int());
-  }
-  const std::optional<nlohmann::json> json = find_json(response.body());
+  const std::optional<nlohmann::json> json = find_json(reply.body);
   const bool is_lines = path == "/admin/events";
-  std::cout << (json && !is_lines ? json->dump(2) + "\n" : response.body()) << std::flush;
+  std::cout << (json && !is_lines ? json->dump(2) + "\n" : reply.body) << std::flush;
 }
 
 void swap(const CtlOptions& options) {
@@ -102,7 +60,7 @@ void swap(const CtlOptions& options) {
   nlohmann::json body = {{"part", change.key}, {"options", change.options}};
   if (!change.plugin.empty()) body["plugin"] = change.plugin;
   if (!options.model.empty()) body["model"] = options.model;
-  ask(options, http::verb::post, "/admin/swap", body.dump());
+  ask(options, "POST", "/admin/swap", body.dump());
 }
 
 }  // namespace
@@ -110,7 +68,10 @@ void swap(const CtlOptions& options) {
 void add_ctl_command(CLI::App& app) {
   CLI::App* ctl = app.add_subcommand("ctl", "ask a running server, or change its parts");
   const auto options = std::make_shared<CtlOptions>();
-  ctl->add_option("--url", options->url, "of the server")->capture_default_str();
+  ctl->add_option("--url", options->url, "of the server, http or https")->capture_default_str();
+  ctl->add_option("--cacert", options->ca_file,
+                  "certificates in PEM form of the authorities that an https server may have its certificate from "
+                  "(default: the system's)");
   ctl->add_option("--admin-key-file", options->key_file, "file whose first key is sent (default: $MORTISE_ADMIN_KEY)");
   ctl->require_subcommand(1);
   ctl->fallthrough();
@@ -121,15 +82,15 @@ void add_ctl_command(CLI::App& app) {
   change->callback([options] { swap(*options); });
   struct Question {
     const char *name, *path, *text;
-    http::verb method = http::verb::get;
+    const char* method = "GET";
   };
   constexpr Question kQuestions[] = {
       {"parts", "/admin/parts", "the parts that serve, with the hashes of their files"},
       {"events", "/admin/events", "the last swaps and refusals, a line of JSON each"},
       {"stats", "/status", "what runs, and how much"},
       {"health", "/health", "whether the server can serve"},
-      {"reload", "/admin/reload", "have the script read again, as SIGHUP does", http::verb::post},
-      {"drain", "/admin/drain", "end the server when what runs has ended, as SIGTERM does", http::verb::post}};
+      {"reload", "/admin/reload", "have the script read again, as SIGHUP does", "POST"},
+      {"drain", "/admin/drain", "end the server when what runs has ended, as SIGTERM does", "POST"}};
   for (const Question& question : kQuestions) {
     ctl->add_subcommand(question.name, question.text)->callback([options, question] {
       ask(*options, question.method, question.path);

@@ -33,7 +33,7 @@ void add(Generation& result, Delta&& delta, Clock::time_point start) {
 }  // namespace
 
 std::vector<Generation> generate_choices(Engine& engine, Request request,
-                                         const std::function<void(const std::string&)>& on_text) {
+                                         const std::function<void(const Delta&)>& on_news) {
   // A signal handler may not notify, so look every few milliseconds.
   constexpr std::chrono::milliseconds kLook(20);
   std::vector<Generation> results(static_cast<std::size_t>(request.sampling.n));
@@ -50,7 +50,7 @@ std::vector<Generation> generate_choices(Engine& engine, Request request,
     }
     for (Delta& delta : deltas) {
       const auto choice = static_cast<std::size_t>(delta.choice);
-      if (choice == 0 && !delta.text.empty()) on_text(delta.text);
+      if (choice == 0) on_news(delta);
       if (delta.finish != FinishReason::kNone) --open;
       add(results[choice], std::move(delta), start);
     }
@@ -61,8 +61,8 @@ std::vector<Generation> generate_choices(Engine& engine, Request request,
   return results;
 }
 
-Generation generate(Engine& engine, Request request, const std::function<void(const std::string&)>& on_text) {
-  return std::move(generate_choices(engine, std::move(request), on_text).front());
+Generation generate(Engine& engine, Request request, const std::function<void(const Delta&)>& on_news) {
+  return std::move(generate_choices(engine, std::move(request), on_news).front());
 }
 
 std::string describe(const Generation& generation) {

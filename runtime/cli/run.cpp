@@ -125,13 +125,13 @@ int run_once(OpenPipeline& pipeline, const RunOptions& options, Request request)
   request.logprobs = options.logprobs;
   const auto count = static_cast<std::size_t>(request.sampling.n);
   bool begun = options.json;
-  const auto print = [&](const std::string& text) {
+  const auto print = [&](const Delta& delta) {
     if (!std::exchange(begun, true)) print_choice_line(0, count);
-    if (!options.json) std::cout << text << std::flush;
+    if (!options.json) std::cout << delta.text << std::flush;
   };
   const InterruptGuard guard;
   const std::vector<Generation> choices = generate_choices(pipeline.engine, std::move(request), print);
-  print("");
+  print({});
   options.json ? print_json(pipeline, prompt, choices) : print_others(choices);
   int exit_code = 0;
   for (std::size_t i = 0; i < count; ++i) {

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <deque>
@@ -40,17 +41,26 @@ struct ServeOptions {
 };
 
 // Engines drain at the same time: each has until the deadline.
-void drain_all(const Models& models, std::chrono::steady_clock::time_point deadline) {
+void drain_all(const Models& models, std::chrono::steady_clock::time_point deadline, AdminEvents& events) {
+  using Seconds = std::chrono::duration<double>;
+  const auto begin = std::chrono::steady_clock::now();
+  events.add({{"event", "drain"}, {"pid", ::getpid()}, {"deadline_s", Seconds(deadline - begin).count()}});
+  std::atomic<bool> any_cut = false;
   std::vector<std::thread> threads;
   const auto drain = [&](const ServedModelRef& model) {
-    threads.emplace_back([model, deadline] {
+    threads.emplace_back([model, &any_cut, deadline] {
       if (model->engine.drain(deadline)) return;
+      any_cut = true;
       spdlog::warn("{}: requests were cut off at the end of the drain", model->name);
     });
   };
   std::ranges::for_each(models.list(), drain);
   std::ranges::for_each(models.leaving(), drain);
   for (std::thread& thread : threads) thread.join();
+  events.add({{"event", "drained"},
+              {"pid", ::getpid()},
+              {"duration_s", Seconds(std::chrono::steady_clock::now() - begin).count()},
+              {"cut_off", any_cut.load()}});
 }
 
 // Of a file, "" if there is none, and of an environment variable.
@@ -93,12 +103,13 @@ class Reloading {
     const nlohmann::ordered_json what = {{"by", by}, {"part", "script"}};
     try {
       session_.reload([&](OpenPipeline& pipeline, const PipelineDescription& wanted) {
-        const std::string name = pipeline.service.info().model;
+        const ServedModelRef model = models_.find(pipeline);
+        if (model == nullptr) return;  // another model has its place by now
         const auto swap = [&] { return models_.swap(pipeline, wanted); };
         try {
-          swaps.push_back(swap_with_event(name, what, events_, swap));
+          swaps.push_back(swap_with_event(*model, what, events_, swap));
         } catch (const Error& error) {  // the others go on; events_ has it
-          swaps.push_back({{"event", "swap refused"}, {"model", name}, {"error", error.what()}});
+          swaps.push_back({{"event", "swap refused"}, {"model", model->name}, {"error", error.what()}});
         }
       });
     } catch (const Error& error) {
@@ -149,7 +160,7 @@ void run_server(Server& server, const ServeOptions& options, const Models& model
     }
   };
   server.run(
-      {.drain = [&models](auto deadline) { drain_all(models, deadline); }, .serving = serving, .reload = reload});
+      {.drain = [&](auto deadline) { drain_all(models, deadline, events); }, .serving = serving, .reload = reload});
 }
 
 void serve(ServeOptions options) {

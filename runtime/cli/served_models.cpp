@@ -69,7 +69,6 @@ ServedModelRef ServedModels::serve(OpenPipeline& pipeline, nlohmann::json kv_eve
                   .tokenizer_config = tokenizer_config(pipeline.assembly)});
 }
 
-// Null when another model has its place.
 ServedModelRef ServedModels::find(const OpenPipeline& pipeline) const {
   const std::vector<ServedModelRef> list = models_.list();
   const auto is_its = [&](const ServedModelRef& model) { return &model->service == &pipeline.service; };

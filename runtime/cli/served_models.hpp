@@ -17,6 +17,8 @@ class ServedModels {
   ServedModels(Session& session, const KvEventPublishers& kv_events, std::size_t max_waiting);
 
   const Models& models() const { return models_; }
+  // Null when another model has its place.
+  ServedModelRef find(const OpenPipeline& pipeline) const;
   // Has `pipeline` run `next`. With another model a second pipeline is opened beside it, which gets the requests from
   // then on, and the first one ends when all that it has are answered. One at a time. Throws an Error when it is
   // refused; then nothing has changed. [any thread that may wait]
@@ -25,7 +27,6 @@ class ServedModels {
  private:
   std::vector<ServedModelRef> open_all();
   ServedModelRef serve(OpenPipeline& pipeline, nlohmann::json kv_events);
-  ServedModelRef find(const OpenPipeline& pipeline) const;
 
   Session& session_;
   const KvEventPublishers& kv_events_;

@@ -55,7 +55,7 @@ Session::Session(const SessionOptions& options)
       observer_(options.observer),
       kv_observer_(options.kv_observer),
       script_(load_script(options)) {
-  if (!options.trace.empty()) trace_ = std::make_unique<TraceFile>(options.trace);
+  if (!options.trace.empty()) start_trace(options.trace);
   if (!options.record.empty()) recorder_ = std::make_unique<Recorder>(options.record);
 }
 
@@ -83,6 +83,27 @@ void Session::close() {
   const std::unique_ptr<TraceFile> trace = std::move(trace_);
   if (trace) trace->close();
   if (recorder) recorder->close();
+}
+
+void Session::start_trace(const std::string& path) {
+  if (trace_) fail("a trace is being written to {} already; end it first", trace_path_);
+  trace_ = std::make_unique<TraceFile>(path);
+  trace_path_ = path;
+  const std::lock_guard lock(open_mutex_);
+  for (const auto& [index, pipeline] : open_) {
+    if (pipeline) pipeline->engine.trace_to(trace_.get());
+  }
+}
+
+std::optional<std::string> Session::end_trace() {
+  if (!trace_) return std::nullopt;
+  const std::lock_guard lock(open_mutex_);
+  for (const auto& [index, pipeline] : open_) {
+    if (pipeline) pipeline->engine.trace_to(nullptr);
+  }
+  const std::unique_ptr<TraceFile> trace = std::move(trace_);
+  trace->close();
+  return trace_path_;
 }
 
 std::string Session::model_name(const std::string& pipeline, const Assembly& assembly) const {

@@ -93,6 +93,12 @@ class Session {
   // The place of `old` is `next`'s. The old one ends when nobody has `users` any more, and with this session at the
   // latest. REQUIRES: `old` is open. [any thread but an engine's]
   void replace(OpenPipeline& old, std::unique_ptr<OpenPipeline> next, std::weak_ptr<const void> users);
+  // Writes a trace of all steps from now on to the file, as --trace does from the start. Throws an Error, and nothing
+  // has changed, when a trace is being written already or the file cannot be. [the thread that opens pipelines]
+  void start_trace(const std::string& path);
+  // Ends the trace, --trace's too. Returns its file, or nullopt when none is written. Throws an Error when it could not
+  // be written to its end; it has ended then too. [as start_trace()]
+  std::optional<std::string> end_trace();
   // What the script's on_request decides, written into the body where it does not say so itself. [any thread]
   void route(nlohmann::json& body);
 
@@ -119,6 +125,7 @@ class Session {
   const std::function<KvObserver*(const std::string& model, const EngineLimits& limits)> kv_observer_;
   std::mutex mutex_;  // guards the functions of script_
   PipelineScript script_;
+  std::string trace_path_;
   std::unique_ptr<TraceFile> trace_;
   std::unique_ptr<Recorder> recorder_;
   mutable std::mutex open_mutex_;  // guards what follows

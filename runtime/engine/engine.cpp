@@ -65,6 +65,21 @@ EngineStats Engine::stats() const {
   return stats_;
 }
 
+void Engine::trace_to(TraceFile* file) {
+  const auto order = std::make_shared<TraceOrder>();
+  order->file = file;
+  std::future<void> done = order->done.get_future();
+  inbox_.put(order);
+  done.get();
+}
+
+// Between two steps: all that is known of the last one is in the file of before.
+void Engine::change_trace(TraceOrder& order) {
+  trace_.write_to(order.file, counters_);
+  for (const auto& sequence : live_) trace_.arrived(*sequence);
+  order.done.set_value();
+}
+
 void Engine::run() {
   while (take_inbox()) {
     try {
@@ -96,6 +111,7 @@ void Engine::run() {
 bool Engine::take_inbox() {
   if (live_.empty()) trace_.idle();
   const Inbox::Arrivals arrivals = inbox_.take(/*waits=*/live_.empty());
+  for (const auto& order : arrivals.traces) change_trace(*order);
   trace_.begin(StepPhase::kInbox);
   for (const auto& state : arrivals.requests) add(state);
   for (const RequestId id : arrivals.aborted) {
@@ -379,6 +395,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     if (finish == FinishReason::kStop) news.stop_token = token;
     const bool stands = draft < drafts.size() && drafts[draft] == token;
     infos[i].accepted_draft = stands;
+    infos[i].replaced_draft = !stands && draft < drafts.size();
     news.tokens.push_back(std::move(infos[i]));
     if (sequence.choice_is_complete()) finish = FinishReason::kStop;
     // Which of several tokens a stop string ends with must be known here; else the text can wait: see write_texts().

@@ -113,6 +113,10 @@ class Engine {
   // memory is another it is computed anew. Throws what `make` throws, an Error with kConflict when what runs or waits
   // could not go on, and what Inbox::put throws. Then nothing has changed. [any thread but the engine's and a sink's]
   SwapFigures swap(MakeReplacement make);
+  // Writes a trace of the steps that follow to `file`, or none when it is null. When it returns, nothing more is
+  // written to the file of before. Sequences that run begin in the new file now. REQUIRES: `file` outlives the engine,
+  // or the next call. [any thread but the engine's and a sink's]
+  void trace_to(TraceFile* file);
 
  private:
   // What a swap has made and not put in yet. With other sizes: `all`.
@@ -131,6 +135,7 @@ class Engine {
   std::shared_ptr<RequestState> prepare(Request& request) const;  // checks it and draws its seed
   RequestId queue(std::shared_ptr<RequestState> state, Request request, std::shared_ptr<Channel> channel);
   void run();
+  void change_trace(TraceOrder& order);
   bool take_inbox();  // false: stop, and whoever is live is to be aborted
   void add(const std::shared_ptr<RequestState>& state);
   void step();

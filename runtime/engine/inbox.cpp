@@ -79,6 +79,14 @@ void Inbox::put(std::shared_ptr<SwapOrder> order) {
   wake_.notify_one();
 }
 
+void Inbox::put(std::shared_ptr<TraceOrder> order) {
+  {
+    const std::lock_guard lock(mutex_);
+    traces_.push_back(std::move(order));
+  }
+  wake_.notify_one();
+}
+
 void Inbox::abort(RequestId id) {
   {
     const std::lock_guard lock(mutex_);
@@ -116,10 +124,13 @@ bool Inbox::drain(Clock::time_point deadline) {
 Inbox::Arrivals Inbox::take(bool waits) {
   Arrivals arrivals;
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [&] { return stops_ || !waits || !submitted_.empty() || !aborted_.empty() || !swaps_.empty(); });
+  wake_.wait(lock, [&] {
+    return stops_ || !waits || !submitted_.empty() || !aborted_.empty() || !swaps_.empty() || !traces_.empty();
+  });
   arrivals.requests.swap(submitted_);
   arrivals.aborted.swap(aborted_);
   arrivals.swaps.swap(swaps_);
+  arrivals.traces.swap(traces_);
   arrivals.drain_is_over = drain_is_over_;
   arrivals.stops = stops_;
   return arrivals;

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,6 +17,7 @@
 #include "engine/sequence.hpp"
 #include "engine/swap.hpp"
 #include "error.hpp"
+#include "trace/trace_file.hpp"
 
 namespace mortise {
 
@@ -67,6 +69,12 @@ class StartRate {
   std::size_t before_ = 0, running_ = 0;  // started in them
 };
 
+// Another file for the trace of an engine's steps, on its way to the engine's thread; null: none.
+struct TraceOrder {
+  TraceFile* file = nullptr;
+  std::promise<void> done;
+};
+
 class Inbox {
  public:
   using Clock = std::chrono::steady_clock;
@@ -79,6 +87,8 @@ class Inbox {
   // Queues a swap, which the engine's thread carries out behind the requests that came before it. Throws an Error with
   // kUnavailable when the engine drains, has failed or ends. [any thread]
   void put(std::shared_ptr<SwapOrder> order);
+  // Also of an engine that drains or has failed. [any thread, before stop()]
+  void put(std::shared_ptr<TraceOrder> order);
   void abort(RequestId id);     // [any thread]
   EngineHealth health() const;  // [any thread]
   void stop();                  // take() returns at once, with `stops`. [any thread]
@@ -90,6 +100,7 @@ class Inbox {
     std::vector<std::shared_ptr<RequestState>> requests;
     std::vector<RequestId> aborted;
     std::vector<std::shared_ptr<SwapOrder>> swaps;
+    std::vector<std::shared_ptr<TraceOrder>> traces;
     bool drain_is_over = false;  // its deadline has passed: whatever runs is to be ended
     bool stops = false;
   };
@@ -118,6 +129,7 @@ class Inbox {
   std::vector<std::shared_ptr<RequestState>> submitted_;
   std::vector<RequestId> aborted_;
   std::vector<std::shared_ptr<SwapOrder>> swaps_;
+  std::vector<std::shared_ptr<TraceOrder>> traces_;
   RequestId next_request_ = 1;
   std::size_t num_open_ = 0;  // accepted and not ended
   std::size_t num_waiting_ = 0, num_tokens_waiting_ = 0;

@@ -24,8 +24,16 @@ std::string sequence_name(const Sequence& sequence) {
 
 }  // namespace
 
-StepTrace::StepTrace(TraceFile* file, const std::string& engine_name) : file_(file) {
-  if (file_ != nullptr) pid_ = file_->add_process(engine_name, "engine");
+StepTrace::StepTrace(TraceFile* file, const std::string& engine_name) : engine_name_(engine_name) {
+  write_to(file, EngineStats());
+}
+
+void StepTrace::write_to(TraceFile* file, const EngineStats& stats) {
+  if (file_ != nullptr) write_events();
+  events_.clear();
+  file_ = file;
+  generated_before_ = stats.num_generated;
+  if (file_ != nullptr) pid_ = file_->add_process(engine_name_, "engine");
 }
 
 std::int64_t StepTrace::now_ns() const {

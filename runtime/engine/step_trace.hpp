@@ -26,6 +26,8 @@ class StepTrace {
   StepTrace(TraceFile* file, const std::string& engine_name);
 
   bool is_on() const { return file_ != nullptr; }
+  // Goes on in another file, or in none. REQUIRES: no step has begun, and `stats` are those of the last one.
+  void write_to(TraceFile* file, const EngineStats& stats);
 
   // A step: begin(), phase() at the beginning of each further phase, batch() when it is known, end(). A step without a
   // batch, one that only took in what ended at once, leaves no event and no time.
@@ -82,7 +84,8 @@ class StepTrace {
   void add_counters(std::int64_t now, const EngineStats& stats);
   void write_events();
 
-  TraceFile* const file_;
+  const std::string engine_name_;
+  TraceFile* file_ = nullptr;
   int pid_ = 0;
   std::vector<Event> events_;  // of this step
   std::int64_t step_begin_ns_ = 0, phase_begin_ns_ = 0;

@@ -156,6 +156,8 @@ int find_global(lua_State* L) {
   });
 }
 
+constexpr const char* kForm = "first_of { ngram {}, draft_model { path = ... } }";
+
 // An item of first_of's list: the value on top.
 PartDescription read_alternative(lua_State* L, const ScriptParts& parts, std::size_t number) {
   const auto index = index_at(L, -1, kPartType);
@@ -169,7 +171,6 @@ PartDescription read_alternative(lua_State* L, const ScriptParts& parts, std::si
 }
 
 std::vector<PartDescription> read_alternatives(lua_State* L, const ScriptParts& parts) {
-  constexpr const char* kForm = "first_of { ngram {}, draft_model { path = ... } }";
   if (lua_type(L, 1) != LUA_TTABLE)
     fail("first_of takes a list of proposers, {}, not a {}", kForm, luaL_typename(L, 1));
   std::vector<PartDescription> proposers;
@@ -182,15 +183,7 @@ std::vector<PartDescription> read_alternatives(lua_State* L, const ScriptParts& 
   std::size_t num_keys = 0;
   for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) ++num_keys;
   if (num_keys > size) fail("first_of takes a list of proposers, {}, without names and gaps", kForm);
-  if (size == 0) fail("first_of has an empty list; give it proposers, {}", kForm);
-  if (size > kMaxAlternatives) fail("first_of has {} proposers; at most {} are taken", size, kMaxAlternatives);
-  for (std::size_t i = 0; i < size; ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      if (proposers[i].name != proposers[j].name) continue;
-      fail("first_of has '{}' twice; a request chooses a proposer by its name, so give each one once",
-           proposers[i].name);
-    }
-  }
+  check_alternatives(size, proposers);
   return proposers;
 }
 
@@ -334,6 +327,18 @@ void make_type(lua_State* L, const char* type) {
 }
 
 }  // namespace
+
+void check_alternatives(std::size_t count, std::span<const PartDescription> proposers) {
+  if (count == 0) fail("first_of has an empty list; give it proposers, {}", kForm);
+  if (count > kMaxAlternatives) fail("first_of has {} proposers; at most {} are taken", count, kMaxAlternatives);
+  for (std::size_t i = 0; i < proposers.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (proposers[i].name != proposers[j].name) continue;
+      fail("first_of has '{}' twice; a request chooses a proposer by its name, so give each one once",
+           proposers[i].name);
+    }
+  }
+}
 
 std::string why_absent(std::string_view name) {
   static constexpr std::pair<std::string_view, std::string_view> kReasons[] = {

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,10 @@ std::string why_absent(std::string_view name);
 // script loads only the files that it names, and a slip in a name is an error with a suggestion. `parts` must outlive
 // the state.
 void open_constructors(lua_State* L, ScriptParts& parts);
+
+// Throws an Error when proposers cannot stand in one first_of: none or too many (`count`), or one name twice. Of too
+// many only the first need be there.
+void check_alternatives(std::size_t count, std::span<const PartDescription> proposers);
 
 // The index into parts.pipelines of the value at `index`, or nullopt when that is no pipeline.
 std::optional<std::size_t> pipeline_at(lua_State* L, int index);

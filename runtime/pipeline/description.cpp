@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "error.hpp"
+#include "pipeline/table_schemas.hpp"
 
 namespace mortise {
 namespace {
@@ -12,34 +13,6 @@ namespace {
 using Json = nlohmann::json;
 
 // The pipeline's own tables are described and checked the way plugins' options are.
-const OptionsSchema& kv_cache_schema() {
-  static const OptionsSchema schema(R"({
-    "type": "object",
-    "properties": {
-      "memory": {"title": "memory for KV blocks: bytes, a text such as \"512MiB\" with KiB, MiB or GiB, or auto: what a GPU has left; 512MiB on the CPU",
-                 "type": ["integer", "string"], "default": "auto"},
-      "dtype": {"title": "what keys and values are stored in; auto is the model's own", "default": "auto",
-                "enum": ["auto", "bf16", "f32", "int8"]},
-      "prefix_cache": {"title": "requests share the blocks of equal beginnings", "type": "boolean", "default": true},
-      "populate": {"title": "take all of the memory at the start, not as it is used; by default a server on processors does",
-                   "type": ["boolean", "null"], "default": null}
-    }})");
-  return schema;
-}
-
-const OptionsSchema& speculation_schema() {
-  static const OptionsSchema schema(R"({
-    "type": "object",
-    "properties": {
-      "verify": {"title": "how drafts are verified", "default": "coupled", "enum": ["coupled", "rejection"]},
-      "lengths": {"title": "of drafts; auto is fixed for rejection, else adaptive", "default": "auto",
-                  "enum": ["auto", "adaptive", "fixed"]},
-      "batch_expansion": {"title": "verify each draft position as a row of its own sequence", "type": "boolean",
-                          "default": false}
-    }})");
-  return schema;
-}
-
 const OptionsSchema& chat_schema() {
   static const OptionsSchema schema(R"({
     "type": "object",
@@ -186,6 +159,34 @@ std::optional<std::uint64_t> parse_bytes(const Json& value) {
     return static_cast<std::uint64_t>(bytes);
   }
   return std::nullopt;
+}
+
+const OptionsSchema& kv_cache_schema() {
+  static const OptionsSchema schema(R"({
+    "type": "object",
+    "properties": {
+      "memory": {"title": "memory for KV blocks: bytes, a text such as \"512MiB\" with KiB, MiB or GiB, or auto: what a GPU has left; 512MiB on the CPU",
+                 "type": ["integer", "string"], "default": "auto"},
+      "dtype": {"title": "what keys and values are stored in; auto is the model's own", "default": "auto",
+                "enum": ["auto", "bf16", "f32", "int8"]},
+      "prefix_cache": {"title": "requests share the blocks of equal beginnings", "type": "boolean", "default": true},
+      "populate": {"title": "take all of the memory at the start, not as it is used; by default a server on processors does",
+                   "type": ["boolean", "null"], "default": null}
+    }})");
+  return schema;
+}
+
+const OptionsSchema& speculation_schema() {
+  static const OptionsSchema schema(R"({
+    "type": "object",
+    "properties": {
+      "verify": {"title": "how drafts are verified", "default": "coupled", "enum": ["coupled", "rejection"]},
+      "lengths": {"title": "of drafts; auto is fixed for rejection, else adaptive", "default": "auto",
+                  "enum": ["auto", "adaptive", "fixed"]},
+      "batch_expansion": {"title": "verify each draft position as a row of its own sequence", "type": "boolean",
+                          "default": false}
+    }})");
+  return schema;
 }
 
 KvCacheOptions parse_kv_cache(const Json& table) {

@@ -5,6 +5,8 @@
 
 #include "error.hpp"
 #include "loader/nearest.hpp"
+#include "loader/options_schema.hpp"
+#include "pipeline/constructors.hpp"
 #include "pipeline/lua_table.hpp"
 
 namespace mortise {
@@ -45,6 +47,35 @@ nlohmann::json model_options(nlohmann::json options, const PartDescription& runn
   return options;
 }
 
+// The items of first_of's list. `find` makes a proposer of a plugin's name and options.
+template <typename Find>
+std::vector<PartDescription> alternatives(const nlohmann::json& options, const Find& find) {
+  const auto list = options.find("proposers");
+  if (list == options.end() || !list->is_array() || options.size() != 1) {
+    fail(
+        "first_of takes a list of proposers: write first_of {{ngram {{}}, draft_model {{path = ...}}}}, or as JSON "
+        R"({{"proposers": [{{"plugin": "ngram", "options": {{}}}}]}})");
+  }
+  std::vector<PartDescription> proposers;
+  for (const nlohmann::json& item : *list) {
+    const std::size_t number = proposers.size() + 1;
+    if (!item.is_object() || !item.contains("plugin") || !item["plugin"].is_string()) {
+      fail("item {} of first_of is {}; expected a proposer, ngram {{}}", number, show_value(item));
+    }
+    nlohmann::json given = nlohmann::json::object();
+    for (const auto& [name, value] : item.items()) {
+      if (name == "plugin") continue;
+      if (name != "options") fail("item {} of first_of has '{}'; there are plugin and options", number, name);
+      if (!value.is_null()) given = value;
+    }
+    if (!given.is_object()) fail("item {} of first_of has the options {}; expected a table", number, show_value(given));
+    proposers.push_back(find(item["plugin"].get<std::string>(), given));
+    if (proposers.size() == kMaxAlternatives) break;
+  }
+  check_alternatives(list->size(), proposers);
+  return proposers;
+}
+
 }  // namespace
 
 PartChange parse_part_change(std::string_view text) {
@@ -56,6 +87,10 @@ PartChange parse_part_change(std::string_view text) {
     if (!change.plugin.empty()) fail("{} takes a table alone, {} {{memory = \"1GiB\"}}", change.key, change.key);
   } else if (change.plugin.empty()) {
     fail("a plugin's name is missing; {}", kForm);
+  }
+  if (change.key == "proposer" && change.plugin == "first_of") {
+    change.options = {{"proposers", evaluate_parts(text.empty() ? "{}" : text, "first_of")}};
+    return change;
   }
   const bool has_options = text.find_first_not_of(" \t\n") != std::string_view::npos;
   if (has_options) change.options = evaluate_table(text, fmt::format("options of {}", change.key));
@@ -73,10 +108,13 @@ PartDescription find_part(const PluginCatalog& catalog, PartKind kind, const std
 
 PipelineDescription with_change(PipelineDescription pipeline, const PartChange& change, const PluginCatalog& catalog,
                                 const std::filesystem::path& folder) {
-  const auto find = [&](PartKind kind, const nlohmann::json& options) {
-    PartDescription part = find_part(catalog, kind, change.plugin, options, folder);
+  const auto find_named = [&](PartKind kind, const std::string& plugin, const nlohmann::json& options) {
+    PartDescription part = find_part(catalog, kind, plugin, options, folder);
     part.select(pipeline.query());
     return part;
+  };
+  const auto find = [&](PartKind kind, const nlohmann::json& options) {
+    return find_named(kind, change.plugin, options);
   };
   if (change.key == "kv_cache") {
     const std::optional<bool> populate = pipeline.kv_cache.populate;
@@ -85,8 +123,16 @@ PipelineDescription with_change(PipelineDescription pipeline, const PartChange& 
   } else if (change.key == "speculation") {
     pipeline.speculation = parse_speculation(change.options);
   } else if (change.key == "proposer") {
-    pipeline.proposers.clear();
-    if (change.plugin != "none") pipeline.proposers.push_back(find(PartKind::kProposer, change.options));
+    const auto find_proposer = [&](const std::string& plugin, const nlohmann::json& options) {
+      return find_named(PartKind::kProposer, plugin, options);
+    };
+    if (change.plugin == "first_of") {
+      pipeline.proposers = alternatives(change.options, find_proposer);
+    } else if (change.plugin == "none") {
+      pipeline.proposers.clear();
+    } else {
+      pipeline.proposers = {find_proposer(change.plugin, change.options)};
+    }
   } else if (change.key == "model") {
     pipeline.model = find(PartKind::kModel, model_options(change.options, pipeline.model));
   } else if (change.key == "device") {

@@ -16,12 +16,13 @@ namespace mortise {
 // for the `path` of a model, which stays.
 struct PartChange {
   std::string key;     // "device", "model", "attention", "scheduler", "proposer", "kv_cache" or "speculation"
-  std::string plugin;  // a name or a file, "./mine.so"; "none" for no proposer; "" for kv_cache and speculation
+  std::string plugin;  // a name or a file, "./mine.so"; "" for kv_cache and speculation. Of proposer also "none", and
+                       // "first_of" for several: its options are {"proposers": [{"plugin": ..., "options": ...}]}
   nlohmann::json options = nlohmann::json::object();
 };
 
-// "attention cascade {block_size = 16}", as a person types it; the options are a table of Lua, or nothing. Throws an
-// Error that says how it is written.
+// "attention cascade {block_size = 16}" or "proposer first_of {ngram {}, draft_model {path = '...'}}", as a person
+// types it; what is in braces is Lua, and may be left out. Throws an Error that says how it is written.
 PartChange parse_part_change(std::string_view text);
 
 // The description with that key said anew. A file, and a path among the options, that is relative is taken from

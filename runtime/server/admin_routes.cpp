@@ -49,7 +49,7 @@ void answer_swap(const Models& models, AdminEvents& events, const std::shared_pt
                      {"part", change.key},
                      {"plugin", change.plugin},
                      {"options", change.options}};
-  exchange->answer(json_answer(swap_with_event(model->name, what, events, [&] { return model->swap(change); })));
+  exchange->answer(json_answer(swap_with_event(*model, what, events, [&] { return model->swap(change); })));
 }
 
 void answer_parts(const Models& models, const std::shared_ptr<Exchange>& exchange) {
@@ -78,7 +78,8 @@ void add_admin_routes(Router& router, const Models& models, AdminEvents& events,
   add("POST", "/admin/reload", Route::Cost::kWork, [reload = std::move(actions.reload)](const auto& exchange) {
     exchange->answer(json_answer({{"swaps", reload(exchange->request.peer)}}));
   });
-  add("POST", "/admin/drain", Route::Cost::kCheap, [drain = std::move(actions.drain)](const auto& exchange) {
+  add("POST", "/admin/drain", Route::Cost::kCheap, [&events, drain = std::move(actions.drain)](const auto& exchange) {
+    events.add({{"event", "drain requested"}, {"by", exchange->request.peer}, {"request", exchange->request.id}});
     exchange->answer(json_answer({{"status", "draining"}}));
     drain();
   });

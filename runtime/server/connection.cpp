@@ -107,8 +107,16 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
   asio::awaitable<bool> begin() {
     ErrorCodeOf error;
     stream_.socket().set_option(asio::ip::tcp::no_delay(true), error);
+    if (!stream_.is_tls()) co_return true;
     stream_.tcp().expires_after(kTlsTimeout);
-    co_await stream_.handshake(error);
+    const bool speaks_tls = co_await beast::async_detect_ssl(stream_.tcp(), buffer_, into(error));
+    if (error) co_return false;
+    if (!speaks_tls) {
+      stream_.go_plain();
+      co_return co_await refuse(error_answer(400, "plain HTTP was sent to an HTTPS port: ask for https://"),
+                                draw_request_id());
+    }
+    co_await stream_.handshake(buffer_, error);
     co_return !error;
   }
 

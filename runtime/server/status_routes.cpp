@@ -1,6 +1,7 @@
 // How the server is: /health, /ready, /version for probes, /status for people.
 #include "loader/host_services.hpp"
 #include "server/routes.hpp"
+#include "server/swaps.hpp"
 
 namespace mortise {
 namespace {
@@ -50,15 +51,11 @@ Json speculation_json(const SpeculationStats& stats) {
 Json status_json(const ServedModel& model) {
   const EngineStats stats = model.engine.stats();
   const ServiceInfo& info = model.service.info();
-  Json parts = Json::array();
-  for (const ServedPart& part : model.parts()) {
-    parts.push_back({{"role", part.role}, {"name", part.name}, {"version", part.version}, {"file", part.file}});
-  }
   return {{"name", model.name},
           {"system_fingerprint", info.system_fingerprint},
           {"max_model_len", info.max_model_len},
           {"health", name_of(model.engine.health().state)},
-          {"parts", std::move(parts)},
+          {"parts", parts_json(model)},
           {"running", stats.num_running},
           {"waiting", stats.num_waiting},
           {"last_step",

@@ -12,7 +12,7 @@ namespace mortise {
 
 // Makes the swap and tells it to `events`, or why it was refused; then throws the Error. Returns what is answered: the
 // event, with the parts that serve now. `what` says who wants what, beside the model. [any thread that may wait]
-nlohmann::ordered_json swap_with_event(const std::string& model, nlohmann::ordered_json what, AdminEvents& events,
+nlohmann::ordered_json swap_with_event(const ServedModel& model, nlohmann::ordered_json what, AdminEvents& events,
                                        const std::function<ServedSwap()>& swap);
 
 // The parts that serve the model, as JSON.

@@ -39,13 +39,17 @@ class Transport {
     return tls_ ? tls_->async_write_some(buffers, std::forward<Token>(token))
                 : tcp_.async_write_some(buffers, std::forward<Token>(token));
   }
-  // At the beginning and at the end; nothing happens without TLS.
-  boost::asio::awaitable<void> handshake(boost::system::error_code& error) {
-    if (tls_) {
-      co_await tls_->async_handshake(boost::asio::ssl::stream_base::server,
-                                     boost::asio::redirect_error(boost::asio::use_awaitable, error));
-    }
+  // At the beginning, with what has been read of it. REQUIRES: is_tls().
+  template <class Buffer>
+  boost::asio::awaitable<void> handshake(Buffer& read, boost::system::error_code& error) {
+    const std::size_t used =
+        co_await tls_->async_handshake(boost::asio::ssl::stream_base::server, read.data(),
+                                       boost::asio::redirect_error(boost::asio::use_awaitable, error));
+    read.consume(used);
   }
+  // The client speaks no TLS: what follows goes as it is. REQUIRES: no handshake has begun.
+  void go_plain() { tls_.reset(); }
+  // At the end; nothing happens without TLS.
   boost::asio::awaitable<void> shut_down(boost::system::error_code& error) {
     if (tls_) co_await tls_->async_shutdown(boost::asio::redirect_error(boost::asio::use_awaitable, error));
   }

@@ -30,7 +30,7 @@ TraceFile::TraceFile(const std::string& path) : path_(path) {
   if (!mine) {
     const int error = errno;
     if (fd_ >= 0) ::close(fd_);
-    fail("{}: the trace cannot be written: {}; give --trace a path in an existing folder", path,
+    fail("{}: the trace cannot be written: {}; name a file in an existing folder", path,
          error == EWOULDBLOCK ? "something else is writing this file" : std::strerror(error));
   }
   pending_.push_back('[');

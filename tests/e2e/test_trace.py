@@ -96,8 +96,8 @@ def test_each_pipeline_is_a_process_of_the_trace(tmp_path, script):
 def test_a_trace_that_cannot_be_written_is_an_error(tmp_path, mortise):
     process = mortise("run", "-p", "Hello", "--max-tokens", 1, "--trace", tmp_path)
     assert process.returncode == 1
-    assert process.stderr == (f"mortise: {tmp_path}: the trace cannot be written: Is a directory; give --trace a path "
-                              "in an existing folder\n")
+    assert process.stderr == (f"mortise: {tmp_path}: the trace cannot be written: Is a directory; name a file in "
+                              "an existing folder\n")
     process = mortise("run", "-p", "Hello", "--max-tokens", 1, "--trace", "/dev/full")
     assert process.returncode == 1
     assert process.stderr.endswith("mortise: /dev/full: the trace could not be written: No space left on device; it is "

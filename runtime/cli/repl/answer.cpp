@@ -9,15 +9,25 @@ namespace {
 
 // Streams an answer. On an error in its middle the text so far ends with a newline, so that the message stands alone.
 Generation stream(ReplState& state, Request request) {
+  OpenPipeline& pipeline = state.session.pipeline();
+  std::optional<DraftMarks> marks;
+  if (state.shows_drafts) {
+    marks.emplace(pipeline.assembly.tokenizer(), request.sampling.skip_special_tokens, request.prompt);
+  }
+  Request again = request;
   bool printed = false;
   try {
-    Generation generation = generate(state.session.pipeline().engine, std::move(request), [&](const std::string& text) {
-      state.console.completion(text);
+    Generation generation = generate(pipeline.engine, std::move(request), [&](const Delta& delta) {
+      const std::vector<MarkedText> pieces = marks ? marks->add(delta) : std::vector<MarkedText>();
+      if (delta.text.empty()) return;
+      marks ? state.console.completion(pieces) : state.console.completion(delta.text);
       printed = true;
     });
     state.console.end_completion();
     state.console.say(describe(generation));
     state.figures.add(generation);
+    again.sampling.seed = generation.last.seed;
+    state.last_request = std::move(again);
     return generation;
   } catch (...) {
     if (printed) state.console.end_completion();

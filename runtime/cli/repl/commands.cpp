@@ -8,6 +8,7 @@
 #include "error.hpp"
 #include "loader/catalog.hpp"
 #include "loader/nearest.hpp"
+#include "pipeline/table_schemas.hpp"
 
 namespace mortise {
 namespace {
@@ -61,7 +62,7 @@ void score(ReplState& state, const std::string& rest) {
   OpenPipeline& pipeline = state.session.pipeline();
   const Tokenizer& tokenizer = pipeline.assembly.tokenizer();
   Request request = score_request(parse_score(rest), tokenizer);
-  const Generation scored = generate(pipeline.engine, std::move(request), [](const std::string&) {});
+  const Generation scored = generate(pipeline.engine, std::move(request), [](const Delta&) {});
   if (scored.last.finish == FinishReason::kAborted) return state.console.say("stopped");
   state.console.say(score_table(scored.last.prompt, tokenizer));
 }
@@ -79,6 +80,37 @@ std::filesystem::path file_of(const std::string& rest) {
     name = name.substr(1, name.size() - 2);
   }
   return expand_home(name);
+}
+
+void show(ReplState& state, const std::string& rest) {
+  if (rest == "drafts" || rest == "drafts on") {
+    state.shows_drafts = true;
+  } else if (rest == "drafts off") {
+    state.shows_drafts = false;
+  } else if (!rest.empty()) {
+    fail("/show takes 'drafts on' or 'drafts off', got '{}'", rest);
+  }
+  if (!state.shows_drafts) return state.console.say("drafts are not shown; /show drafts marks them");
+  state.console.say("drafts are shown; /show drafts off ends it");
+  state.console.say_legend();
+}
+
+void begin_trace(ReplState& state, const std::filesystem::path& file) {
+  const std::filesystem::path whole = std::filesystem::absolute(file).lexically_normal();
+  std::error_code absent;
+  const bool has_content =
+      std::filesystem::is_regular_file(whole, absent) && std::filesystem::file_size(whole, absent) > 0;
+  if (has_content && state.trace != whole) fail("{}: exists; a trace takes the name of a new file", file.string());
+  state.session.start_trace(whole.string());
+  state.trace = whole;
+  state.console.say(fmt::format("tracing to {}; /trace ends it", file.string()));
+}
+
+void trace(ReplState& state, const std::string& rest) {
+  if (!rest.empty()) return begin_trace(state, file_of(rest));
+  const std::optional<std::string> file = state.session.end_trace();
+  if (!file) fail("no trace is being written; /trace FILE begins one");
+  state.console.say(fmt::format("the trace is in {}; open it in https://ui.perfetto.dev or chrome://tracing", *file));
 }
 
 void write(ReplState& state, const std::string& rest, const char* command, bool overwrite) {
@@ -182,12 +214,30 @@ constexpr Command kCommands[] = {
      "                                               proposer\n"
      "  /swap scheduler ./mine.so                    a file, also one that was built again under its name\n"
      "  /swap kv_cache {memory = \"64MiB\"}           kv_cache and speculation are tables without a plugin\n"
+     "  /swap proposer first_of {ngram {}, draft_model {path = \"small\"}}\n"
+     "                                               several: for each sequence, the first that has drafts\n"
      "  If the part cannot be opened, or would make other tokens, the pipeline goes on as it was. Settings and "
      "dialogue\n"
      "  stay. Options that are left out have their defaults; a model keeps its path.\n",
-     Argument::kNone, swap_part},
-    {"/stats", "", "tokens/s, time to first token, KV blocks, preemptions, accepted drafts", "", Argument::kNone,
-     stats},
+     Argument::kSwap, swap_part},
+    {"/diff", "[A] B", "runs the last prompt under two sets of parts: are the tokens the same?",
+     "  /diff \"attention cascade {block_size = 16}\"    the parts as they are, and with this change\n"
+     "  /diff \"scheduler fcfs {max_num_seqs = 1}; proposer none\" other.lua\n"
+     "                                                  changes, or a script; now: the parts as they are\n"
+     "  Seed and settings are those of the last answer. Tokens and log probabilities are compared bit by bit, and the "
+     "first\n"
+     "  that differs is shown. Neither run uses the prefix cache, which is empty afterwards. The parts of before come "
+     "back.\n",
+     Argument::kDiff, diff},
+    {"/show", "[drafts [on | off]]", "marks drafted and accepted tokens in answers",
+     "  Accepted drafts, the bonus token behind them, and tokens in the place of a rejected draft have shades. "
+     "Without\n"
+     "  colours (NO_COLOR, no terminal) they stand between brackets. It changes what is shown, and no token.\n",
+     Argument::kShow, show},
+    {"/stats", "", "tokens/s, time to first token, KV blocks, accepted drafts by position", "", Argument::kNone, stats},
+    {"/trace", "[FILE]", "begins a Chrome trace of the engine's steps; without a name: ends it",
+     "  As --trace does for the whole run. Open the file in https://ui.perfetto.dev or chrome://tracing.\n",
+     Argument::kFile, trace},
     {"/plugins", "[NAME]", "what is installed, * for what is in use; NAME: its options", "", Argument::kPlugin,
      show_plugins},
     {"/save", "[FILE]", "writes dialogue and settings as JSON; does not write over another file",
@@ -209,16 +259,20 @@ std::vector<std::string> value_texts(const Option& option) {
   return texts;
 }
 
-std::vector<PartWords> proposer_words() {
-  std::vector<PartWords> words;
+PartWords words_of(std::string key, std::string name, const OptionsSchema& schema) {
+  PartWords part{std::move(key), std::move(name), {}};
+  for (const Option& option : schema.options()) {
+    part.options.push_back({option.name, value_texts(option), option.is_path});
+  }
+  return part;
+}
+
+std::vector<PartWords> part_words() {
+  std::vector<PartWords> words = {words_of("kv_cache", "", kv_cache_schema()),
+                                  words_of("speculation", "", speculation_schema())};
   for (const PluginFile* file : PluginCatalog::standard().list().files) {
     for (const Component& component : file->components) {
-      if (component.kind != PartKind::kProposer) continue;
-      PartWords part{component.name, {}};
-      for (const Option& option : component.schema.options()) {
-        part.options.push_back({option.name, value_texts(option), option.is_path});
-      }
-      words.push_back(std::move(part));
+      words.push_back(words_of(kind_name(component.kind), component.name, component.schema));
     }
   }
   return words;
@@ -262,7 +316,7 @@ Words command_words() {
   for (const Command& command : all_commands()) words.commands.emplace_back(command.name, command.completes);
   words.fields = Settings::words();
   words.plugins = plugin_names;
-  words.proposers = proposer_words;
+  words.parts = part_words;
   return words;
 }
 

@@ -2,11 +2,23 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <iostream>
+#include <vector>
 
+#include "cli/repl/terminal.hpp"
 #include "tokenizer/utf8.hpp"
 
 namespace mortise {
+namespace {
+
+// https://no-color.org
+bool wants_no_colour() {
+  const char* value = std::getenv("NO_COLOR");
+  return value != nullptr && *value != '\0';
+}
+
+}  // namespace
 
 std::string harmless(std::string_view text) {
   std::string out;
@@ -25,10 +37,32 @@ std::string harmless(std::string_view text) {
   return out;
 }
 
-Console::Console() : screen_out_(isatty(STDOUT_FILENO) != 0), screen_err_(isatty(STDERR_FILENO) != 0) {}
+Console::Console()
+    : screen_out_(isatty(STDOUT_FILENO) != 0),
+      screen_err_(isatty(STDERR_FILENO) != 0),
+      has_shades_(screen_out_ && takes_control_sequences() && !wants_no_colour()) {}
 
 void Console::completion(std::string_view text) {
   std::cout << (screen_out_ ? harmless(text) : std::string(text)) << std::flush;
+}
+
+void Console::completion(std::span<const MarkedText> pieces) {
+  std::vector<MarkedText> shown(pieces.begin(), pieces.end());
+  for (MarkedText& piece : shown) {
+    if (screen_out_) piece.text = harmless(piece.text);
+  }
+  std::cout << (has_shades_ ? shaded(shown) : bracketed(shown)) << std::flush;
+}
+
+void Console::say_legend() {
+  const MarkedText legend[] = {{"accepted drafts", TokenOrigin::kAccepted},
+                               {" ", TokenOrigin::kPlain},
+                               {"bonus token behind them", TokenOrigin::kBonus},
+                               {" ", TokenOrigin::kPlain},
+                               {"token in the place of a rejected draft", TokenOrigin::kReplaced},
+                               {" ", TokenOrigin::kPlain},
+                               {"no draft", TokenOrigin::kPlain}};
+  std::cerr << (has_shades_ && screen_err_ ? shaded(legend) : bracketed(legend)) << '\n';
 }
 
 void Console::end_completion() {

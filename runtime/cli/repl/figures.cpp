@@ -34,6 +34,21 @@ std::string Figures::show(const Speed& speed) {
                      speed.first_token_s / static_cast<double>(speed.num_answers) * 1e3);
 }
 
+std::string acceptance_bars(const ProposerStats& stats) {
+  constexpr std::size_t kWidth = 30;
+  std::string text;
+  for (std::size_t i = 0; i < stats.drafted_at.size(); ++i) {
+    const std::uint64_t drafted = stats.drafted_at[i], accepted = stats.accepted_at[i];
+    if (drafted == 0) continue;
+    const double share = static_cast<double>(accepted) / static_cast<double>(drafted);
+    const auto filled = static_cast<std::size_t>(share * kWidth + 0.5);
+    text += fmt::format("  position {:>2}  ", i + 1);
+    for (std::size_t at = 0; at < kWidth; ++at) text += at < filled ? "█" : "░";
+    text += fmt::format("  {:>5.1f} %  {} of {}\n", 100 * share, accepted, drafted);
+  }
+  return text;
+}
+
 std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) const {
   std::string text;
   if (last_) {
@@ -57,7 +72,11 @@ std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) 
   if (drafts > 0) {
     text += fmt::format("drafts       {} of {} accepted ({:.1f} %)\n", accepted, drafts,
                         100.0 * static_cast<double>(accepted) / static_cast<double>(drafts));
-    for (const std::string& line : describe(stats.speculation)) text += line + "\n";
+    for (const ProposerStats& proposer : stats.speculation.proposers) {
+      if (proposer.num_verified > 0) text += describe(proposer) + "\n" + acceptance_bars(proposer);
+    }
+    const std::vector<std::string> lines = describe(stats.speculation);
+    if (!lines.empty()) text += lines.back() + "\n";  // what verifying took
   }
   const std::uint64_t failures = stats.num_proposer_failures;
   if (failures > 0)

@@ -9,6 +9,9 @@
 
 namespace mortise {
 
+// How many of the drafts at each position were accepted, as bars: a line a position; none when nothing was drafted.
+std::string acceptance_bars(const ProposerStats& stats);
+
 class Figures {
  public:
   void add(const Generation& generation);

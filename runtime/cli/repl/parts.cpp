@@ -1,4 +1,4 @@
-// runtime/cli/repl/parts.cpp: /plugins and /proposer.
+// runtime/cli/repl/parts.cpp: /plugins, /proposer and /swap.
 #include <algorithm>
 #include <chrono>
 

@@ -21,8 +21,11 @@ struct ReplState {
   Dialogue dialogue;
   Figures figures;
   Console console;
-  SpeculationChoice speculation = {};              // of the prompts that follow: /proposer
-  std::optional<std::filesystem::path> file = {};  // that /save without a name writes: the last saved or loaded
+  SpeculationChoice speculation = {};               // of the prompts that follow: /proposer
+  std::optional<std::filesystem::path> file = {};   // that /save without a name writes: the last saved or loaded
+  std::optional<Request> last_request = {};         // with the seed that it ran with: what /diff runs again
+  bool shows_drafts = false;                        // /show drafts
+  std::optional<std::filesystem::path> trace = {};  // the file of the last /trace, which may be written again
   bool quit = false;
 };
 
@@ -58,5 +61,6 @@ void check_chat(ReplState& state);
 void show_plugins(ReplState& state, const std::string& name);
 void change_proposer(ReplState& state, const std::string& text);
 void swap_part(ReplState& state, const std::string& text);
+void diff(ReplState& state, const std::string& text);
 
 }  // namespace mortise

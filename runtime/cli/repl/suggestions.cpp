@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "tokenizer/utf8.hpp"
 
@@ -76,9 +77,15 @@ Suggestions suggest_option(std::size_t start, std::string_view given, const Part
   return {};
 }
 
+std::vector<PartWords> parts_of(std::string_view key, const Words& words) {
+  std::vector<PartWords> parts = words.parts();
+  std::erase_if(parts, [&](const PartWords& part) { return part.key != key; });
+  return parts;
+}
+
 // `start` is where the word under the cursor begins, `index` how many stand between the command and it.
 Suggestions suggest_proposer(std::string_view before, std::size_t start, std::size_t index, const Words& words) {
-  const std::vector<PartWords> proposers = words.proposers();
+  const std::vector<PartWords> proposers = parts_of("proposer", words);
   const std::string_view given = before.substr(start);
   if (index == 0) {
     if (given.find('/') != given.npos) return suggest_files(start, given);  // a plugin's file
@@ -96,6 +103,132 @@ Suggestions suggest_proposer(std::string_view before, std::size_t start, std::si
   return {};
 }
 
+// A value as Lua says it: a text between quotes.
+std::string lua_value(const std::string& value) {
+  const bool is_text = !value.starts_with('"') && !nlohmann::json::accept(value);
+  return is_text ? "\"" + value + "\"" : value;
+}
+
+// An option or its value within the braces of a change.
+Suggestions suggest_in_table(std::string_view before, std::size_t open, const std::vector<OptionWords>& options) {
+  const std::size_t comma = before.find_last_of("{,;");
+  const std::size_t equals = before.find_last_of('=');
+  if (equals == before.npos || equals < comma) {
+    const std::size_t start = std::max(before.find_last_of(" {,;") + 1, open + 1);
+    Collector names(start, before.substr(start));
+    for (const OptionWords& option : options) names.offer(option.name + " = ", /*is_whole=*/false);
+    return names.take();
+  }
+  std::string_view name = before.substr(comma + 1, equals - comma - 1);
+  name = name.substr(std::min(name.find_first_not_of(' '), name.size()));
+  name = name.substr(0, name.find(' '));
+  const std::size_t start = std::min(before.find_first_not_of(' ', equals + 1), before.size());
+  for (const OptionWords& option : options) {
+    if (option.name != name) continue;
+    if (option.is_path && start < before.size()) return suggest_files(start + 1, before.substr(start + 1));  // a quote
+    Collector values(start, before.substr(start));
+    for (const std::string& value : option.values) values.offer(lua_value(value), /*is_whole=*/false);
+    return values.take();
+  }
+  return {};
+}
+
+std::size_t count_words(std::string_view text) {
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) n += text[i] != ' ' && (i == 0 || text[i - 1] == ' ') ? 1 : 0;
+  return n;
+}
+
+std::string_view word_at(std::string_view text, std::size_t index) {
+  std::size_t start = 0;
+  while (true) {
+    start = std::min(text.find_first_not_of(' ', start), text.size());
+    const std::size_t end = std::min(text.find_first_of(" {", start), text.size());
+    if (index-- == 0) return text.substr(start, end - start);
+    start = end;
+  }
+}
+
+// Of the innermost braces that are not closed; npos: all are.
+std::size_t open_brace(std::string_view text) {
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '{') open.push_back(i);
+    if (text[i] == '}' && !open.empty()) open.pop_back();
+  }
+  return open.empty() ? text.npos : open.back();
+}
+
+// A change, KEY PLUGIN {option = value}, that begins at `begin`.
+Suggestions suggest_change(std::string_view before, std::size_t begin, const Words& words) {
+  const std::string_view change = before.substr(begin);
+  const std::string_view key = word_at(change, 0);
+  if (change.find('{') != change.npos) {
+    const std::size_t open = open_brace(change);
+    if (open == change.npos) return {};
+    // What the braces belong to stands before them: a plugin, first_of, or the key of a table.
+    const std::size_t end = change.substr(0, open).find_last_not_of(' ') + 1;
+    const std::size_t name_start = change.substr(0, end).find_last_of(" {,") + 1;
+    const std::string_view name = change.substr(name_start, end - name_start);
+    const std::vector<PartWords> parts = parts_of(key, words);
+    if (name == "first_of") {
+      const std::size_t start = before.find_last_of(" {,") + 1;
+      Collector names(start, before.substr(start));
+      for (const PartWords& part : parts) names.offer(part.name + " {", /*is_whole=*/false);
+      return names.take();
+    }
+    for (const PartWords& part : parts) {
+      if (part.name == (name == key ? "" : name)) return suggest_in_table(before, begin + open, part.options);
+    }
+    return {};
+  }
+  const std::size_t start = std::max(before.rfind(' ') + 1, begin);
+  const std::string_view given = before.substr(start);
+  const std::size_t index = count_words(before.substr(begin, start - begin));
+  Collector found(start, given);
+  if (index == 0) {
+    for (const PartWords& part : words.parts())
+      found.offer(part.name.empty() ? part.key + " {" : part.key, !part.name.empty());
+    return found.take();
+  }
+  if (index > 1) return {};
+  if (given.find('/') != given.npos) return suggest_files(start, given);  // a plugin's file
+  if (key == "proposer") found.offer_all({"none", "first_of"});
+  for (const PartWords& part : parts_of(key, words)) found.offer(part.name);
+  return found.take();
+}
+
+// Sets of parts: a change between quotes, or without them a change, a script, "now".
+Suggestions suggest_sets(std::string_view before, const Words& words) {
+  const std::size_t first = std::min(before.find_first_not_of(' ', before.find(' ')), before.size());
+  std::size_t open = before.npos;  // the quote that is not closed
+  for (std::size_t i = first; i < before.size(); ++i) {
+    if (before[i] != '"' && before[i] != '\'') continue;
+    if (open == before.npos) {
+      open = i;
+    } else if (before[open] == before[i]) {
+      open = before.npos;
+    }
+  }
+  if (open != before.npos) {
+    const std::size_t semicolon = before.find_last_of(';');
+    const bool is_later =
+        semicolon != before.npos && semicolon > open && before.find_first_not_of(' ', semicolon + 1) != before.npos;
+    const std::size_t begin = (is_later ? semicolon : open) + 1;
+    return suggest_change(before, std::min(before.find_first_not_of(' ', begin), before.size()), words);
+  }
+  const std::size_t start = before.rfind(' ') + 1;
+  const std::string_view given = before.substr(start);
+  if (start != first) return suggest_files(start, given);
+  Collector found(start, given);
+  found.offer("now");
+  Suggestions all = found.take();
+  for (Suggestions more : {suggest_change(before, first, words), suggest_files(start, given)}) {
+    all.items.insert(all.items.end(), more.items.begin(), more.items.end());
+  }
+  return all;
+}
+
 Suggestions suggest_field(std::string_view before, std::size_t start, std::size_t index, const Words& words) {
   Collector found(start, before.substr(start));
   if (index == 0) {
@@ -111,12 +244,6 @@ Suggestions suggest_field(std::string_view before, std::size_t start, std::size_
   return found.take();
 }
 
-std::size_t count_words(std::string_view text) {
-  std::size_t n = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) n += text[i] != ' ' && (i == 0 || text[i - 1] == ' ') ? 1 : 0;
-  return n;
-}
-
 Suggestions suggest_argument(Argument argument, std::string_view before, const Words& words) {
   const std::size_t start = before.rfind(' ') + 1;
   const std::size_t index = count_words(before.substr(0, start)) - 1;  // the command is a word too
@@ -126,8 +253,18 @@ Suggestions suggest_argument(Argument argument, std::string_view before, const W
   }
   if (argument == Argument::kProposer) return suggest_proposer(before, start, index, words);
   if (argument == Argument::kField) return suggest_field(before, start, index, words);
+  if (argument == Argument::kSwap) {
+    return suggest_change(before, std::min(before.find_first_not_of(' ', before.find(' ')), before.size()), words);
+  }
+  if (argument == Argument::kDiff) return suggest_sets(before, words);
+  if (argument == Argument::kShow && index == 1 && before.find(" drafts ") != before.npos) {
+    Collector switches(start, before.substr(start));
+    switches.offer_all({"on", "off"});
+    return switches.take();
+  }
   if (index > 0) return {};
   Collector found(start, before.substr(start));
+  if (argument == Argument::kShow) found.offer("drafts");
   if (argument == Argument::kSeed) found.offer("none");
   if (argument == Argument::kChat) found.offer("clear");
   if (argument == Argument::kPlugin) found.offer_all(words.plugins());

@@ -25,7 +25,7 @@ struct Suggestions {
 };
 
 // What a command's argument may be.
-enum class Argument { kNone, kCommand, kField, kSeed, kChat, kPlugin, kProposer, kFile };
+enum class Argument { kNone, kCommand, kField, kSeed, kChat, kPlugin, kProposer, kSwap, kDiff, kShow, kFile };
 
 struct OptionWords {
   std::string name;
@@ -34,7 +34,8 @@ struct OptionWords {
 };
 
 struct PartWords {
-  std::string name;
+  std::string key;   // "attention"
+  std::string name;  // "" for keys that are tables without a plugin
   std::vector<OptionWords> options;
 };
 
@@ -42,7 +43,7 @@ struct Words {
   std::vector<std::pair<std::string, Argument>> commands;                // "/set"
   std::vector<std::pair<std::string, std::vector<std::string>>> fields;  // of /set, with their values when few
   std::function<std::vector<std::string>()> plugins = [] { return std::vector<std::string>(); };  // asked when needed:
-  std::function<std::vector<PartWords>()> proposers = [] { return std::vector<PartWords>(); };    // opens files
+  std::function<std::vector<PartWords>()> parts = [] { return std::vector<PartWords>(); };        // opens files
 };
 
 // For a line whose text before the cursor is `before`. Prompts get none.

@@ -1,6 +1,7 @@
 // The playground: a conversation, its settings, and the key. The answers: page_stream.js, page_answer.js. The status:
-// page_status.js.
+// page_status.js. Parts, swaps and events: page_parts.js.
 import {AnswerView, describe, make} from "./page_answer.js";
+import {PartsView} from "./page_parts.js";
 import {StatusView} from "./page_status.js";
 import {Broken, streamAnswer} from "./page_stream.js";
 
@@ -262,4 +263,5 @@ $("log").addEventListener("keydown", (event) => {
 });
 
 new StatusView({key, model: () => $("model").value, onKeyWanted: askForKey, onStatus: showStatus});
+new PartsView(() => $("model").value || undefined);
 $("text").focus();

@@ -1,5 +1,6 @@
 // The right-hand column: /status once a second while the page is seen.
 import {make} from "./page_answer.js";
+import {showParts} from "./page_parts.js";
 import {getJson} from "./page_stream.js";
 
 const kEveryMs = 1000;
@@ -33,17 +34,6 @@ function showAcceptance(list) {
     });
   }
   if (list.length === 0) box.append(make("p", "quiet", "no proposer in this pipeline"));
-}
-
-function showParts(model, version) {
-  const rows = model.parts.map((part) => {
-    const row = make("tr");
-    for (const text of [part.role, part.name, part.version]) row.append(make("td", "", text));
-    row.title = part.file;
-    return row;
-  });
-  $("parts").replaceChildren(...rows);
-  $("server").textContent = `Mortise ${version}, ${model.system_fingerprint}`;
 }
 
 export class StatusView {
@@ -105,6 +95,7 @@ export class StatusView {
         last.prompt_rows + last.decode_rows + last.draft_rows);
     $("batch_words").append(`; ${last.sequences} sequence${last.sequences === 1 ? "" : "s"}`);
     showAcceptance(model.speculation);
-    showParts(model, status.version);
+    showParts(model.parts);
+    $("server").textContent = `Mortise ${status.version}, ${model.system_fingerprint}`;
   }
 }

@@ -35,11 +35,24 @@ async function refusalOf(response) {
                      Number(response.headers.get("Retry-After")) || 0);
 }
 
-// Answers with JSON, or throws a Refusal or the network's error.
-export async function getJson(path, key) {
-  const response = await fetch(path, {headers: headers(key), cache: "no-store"}).catch(broken);
+// These answer with what the server says, or throw a Refusal or the network's error.
+async function ask(path, key, more) {
+  const response = await fetch(path, {headers: headers(key), cache: "no-store", ...more}).catch(broken);
   if (!response.ok) throw await refusalOf(response);
-  return response.json();
+  return response;
+}
+
+export async function getText(path, key) {
+  return (await ask(path, key)).text();
+}
+
+export async function getJson(path, key) {
+  return (await ask(path, key)).json();
+}
+
+export async function postJson(path, body, key) {
+  const more = {method: "POST", headers: {"Content-Type": "application/json", ...headers(key)}, body: JSON.stringify(body)};
+  return (await ask(path, key, more)).json();
 }
 
 // The events of a response: {id, data} each, as they come.

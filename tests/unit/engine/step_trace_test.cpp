@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include <valijson/validation_results.hpp>
 #include <valijson/validator.hpp>
 
+#include "delivery/mailbox.hpp"
 #include "engine/engine.hpp"
 #include "fake_parts.hpp"
 #include "temp_folder.hpp"
@@ -183,6 +185,65 @@ TEST_F(StepTraceTest, ArgumentsAddUp) {
   std::int64_t blocks = 0;
   for (const auto& [name, value] : last_counter.items()) blocks += value.get<std::int64_t>();
   EXPECT_EQ(blocks, 24);
+}
+
+TEST_F(StepTraceTest, BeginsAndEndsWhileTheEngineRuns) {
+  EngineLimits limits;
+  limits.max_num_seqs = 4;
+  limits.max_batched_tokens = 16;
+  limits.max_logit_rows = 3;
+  limits.max_model_len = 64;
+  limits.block_size = 4;
+  limits.num_blocks = 64;
+  FakeWorld world(limits);
+  const Tokenizer tokenizer = Tokenizer::load(MORTISE_SOURCE_DIR "/models/demo");
+  TraceFile first((folder / "first.json").string()), second((folder / "second.json").string());
+  {
+    Engine engine(world.parts(), limits, ModelInfo{kVocab, {}}, tokenizer);
+    const auto answer = [&](const std::function<void()>& at_first_token) {
+      Request request;
+      for (int k = 0; k < 9; ++k) request.prompt.push_back(k % kVocab);
+      request.sampling.temperature = 0;
+      request.sampling.max_tokens = 20;
+      Mailbox mailbox(1);
+      engine.submit(std::move(request), mailbox.channel());
+      std::vector<Delta> deltas;
+      for (bool begun = false, ended = false; !ended;) {
+        mailbox.wait_for(std::chrono::milliseconds(20), deltas);
+        if (!deltas.empty() && !std::exchange(begun, true)) at_first_token();
+        for (const Delta& delta : deltas) ended = ended || delta.finish != FinishReason::kNone;
+      }
+    };
+    const auto nothing = [] {};
+    answer(nothing);
+    engine.trace_to(&first);
+    answer(nothing);
+    answer(nothing);
+    engine.trace_to(nullptr);
+    first.close();  // nothing more is written to it
+    answer(nothing);
+    answer([&] { engine.trace_to(&second); });
+    engine.trace_to(nullptr);
+    second.close();
+  }
+  const auto generated = [](const json& events) {
+    std::int64_t sum = 0;
+    for (const json& event : events) {
+      if (event["name"] == "step") sum += event["args"]["generated_tokens"].get<std::int64_t>();
+    }
+    return sum;
+  };
+  const auto count = [](const json& events, const char* phase) {
+    return std::ranges::count_if(events, [&](const json& event) { return event["ph"] == phase; });
+  };
+  const json whole = read_json(folder / "first.json"), part = read_json(folder / "second.json");
+  EXPECT_EQ(generated(whole), 40);  // and not those of before
+  EXPECT_EQ(count(whole, "b"), 2);
+  EXPECT_EQ(count(whole, "e"), 2);
+  EXPECT_EQ(count(part, "M"), 2);
+  EXPECT_LT(generated(part), 20);
+  EXPECT_LE(count(part, "b"), 1);  // the sequence that ran, unless it had ended by then
+  EXPECT_EQ(count(part, "b"), count(part, "e"));
 }
 
 // Sees requests as submit() does.

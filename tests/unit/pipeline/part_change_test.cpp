@@ -69,6 +69,49 @@ TEST(PartChange, TheKeyIsSaidAnewAndTheRestStays) {
   EXPECT_FALSE(same_pipeline(changed("proposer ngram {max_tokens = 3}"), now));
 }
 
+TEST(PartChange, FirstOfIsAListOfProposers) {
+  const PartChange typed =
+      parse_part_change("proposer first_of { ngram {max_tokens = 2 + 1}, draft_model {path = 'small'} }");
+  EXPECT_EQ(typed.plugin, "first_of");
+  EXPECT_EQ(typed.options, json::parse(R"({"proposers": [{"plugin": "ngram", "options": {"max_tokens": 3}},
+                                                         {"plugin": "draft_model", "options": {"path": "small"}}]})"));
+  const auto file = parse_part_change("proposer first_of {plugin('./mine.so') {}}").options["proposers"][0];
+  EXPECT_EQ(file.at("plugin"), "./mine.so");
+  const PipelineDescription both =
+      changed("proposer first_of {ngram {max_tokens = math.max(3, 2)}, draft_model {path = 'small'}}");
+  ASSERT_EQ(both.proposers.size(), 2u);
+  EXPECT_EQ(both.proposers[0].name, "ngram");
+  EXPECT_EQ(both.proposers[0].choices.front().options.at("max_tokens"), 3);
+  EXPECT_EQ(both.proposers[1].choices.front().options.at("path"), "/folder/small");
+  EXPECT_EQ(changed("proposer first_of {ngram}").proposers.size(), 1u);  // its defaults
+}
+
+TEST(PartChange, MistakesInAListOfProposersAreTold) {
+  EXPECT_THAT(error_of([] { changed("proposer first_of"); }),
+              HasSubstr("first_of has an empty list; give it proposers"));
+  EXPECT_THAT(error_of([] { changed("proposer first_of {ngram {}, ngram {}}"); }),
+              HasSubstr("first_of has 'ngram' twice"));
+  EXPECT_THAT(error_of([] { changed("proposer first_of {5}"); }),
+              HasSubstr("item 1 of first_of is 5 (a whole number); expected a proposer, ngram {}"));
+  EXPECT_THAT(error_of([] { changed("proposer first_of {ngram 'x'}"); }),
+              HasSubstr("item 1 of first_of has the options \"x\""));
+  EXPECT_THAT(error_of([] { changed("proposer first_of {fcfs {}}"); }), HasSubstr("'fcfs' is a scheduler"));
+  EXPECT_THAT(error_of([] { changed("proposer first_of {ngrm {}}"); }), HasSubstr("did you mean 'ngram'?"));
+  EXPECT_THAT(error_of([] { changed("proposer first_of {a = 1}"); }), HasSubstr("is no list of parts, {ngram {}"));
+  std::string many;
+  for (int i = 0; i < 20; ++i) many += "ngram {}, ";
+  EXPECT_THAT(error_of([&] { changed("proposer first_of {" + many + "}"); }),
+              HasSubstr("first_of has 20 proposers; at most 8"));
+  const auto change = [](json options) {
+    return with_change(running(), {"proposer", "first_of", std::move(options)}, catalog(), "/folder");
+  };
+  EXPECT_THAT(error_of([&] { change({{"max_tokens", 3}}); }), HasSubstr("first_of takes a list of proposers: write"));
+  EXPECT_THAT(error_of([&] {
+                change({{"proposers", {{{"plugin", "ngram"}, {"max", 3}}}}});
+              }),
+              HasSubstr("item 1 of first_of has 'max'; there are plugin and options"));
+}
+
 TEST(PartChange, MistakesNameKeyPluginOrOption) {
   EXPECT_THAT(error_of([] { changed("schedler fcfs"); }), AllOf(HasSubstr("'schedler'"), HasSubstr("'scheduler'?")));
   EXPECT_THAT(error_of([] { changed("scheduler fcsf"); }), HasSubstr("did you mean 'fcfs'?"));

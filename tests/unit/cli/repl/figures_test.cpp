@@ -70,5 +70,17 @@ TEST(Figures, DraftsAreToldWhenThereAreAny) {
   EXPECT_THAT(text, HasSubstr("preemptions  2\n"));
 }
 
+TEST(Figures, AcceptanceByPositionIsDrawn) {
+  ProposerStats stats;
+  stats.name = "ngram";
+  EXPECT_EQ(acceptance_bars(stats), "");
+  stats.add(2, 1);
+  stats.add(2, 2);
+  stats.add(1, 0);
+  EXPECT_EQ(acceptance_bars(stats),
+            "  position  1  ████████████████████░░░░░░░░░░   66.7 %  2 of 3\n"
+            "  position  2  ███████████████░░░░░░░░░░░░░░░   50.0 %  1 of 2\n");
+}
+
 }  // namespace
 }  // namespace mortise

@@ -16,9 +16,16 @@ using testing::Not;
 Words words() {
   Words words = command_words();
   words.plugins = [] { return std::vector<std::string>{"cpu", "paged"}; };
-  words.proposers = [] {
-    return std::vector<PartWords>{
-        {"draft", {{"max_tokens", {}, false}, {"mode", {"fast", "exact"}, false}, {"path", {}, true}}}, {"dream", {}}};
+  words.parts = [] {
+    return std::vector<PartWords>{{"proposer",
+                                   "draft",
+                                   {{"max_tokens", {}, false},
+                                    {"mode", {"fast", "exact"}, false},
+                                    {"eager", {"true", "false"}},
+                                    {"path", {}, true}}},
+                                  {"proposer", "dream", {}},
+                                  {"attention", "paged", {{"block_size", {}, false}}},
+                                  {"kv_cache", "", {{"dtype", {"auto", "int8"}}, {"memory", {}}}}};
   };
   return words;
 }
@@ -76,6 +83,51 @@ TEST(Suggest, ProposersTheirOptionsAndValues) {
   EXPECT_EQ(suggest("/proposer draft mode=f", words()).start, 21u);
 }
 
+TEST(Suggest, KeysPartsAndOptionsOfASwap) {
+  EXPECT_THAT(offered("/swap "), ElementsAre("attention", "kv_cache {", "proposer"));
+  EXPECT_THAT(offered("/swap a"), ElementsAre("attention"));
+  EXPECT_THAT(offered("/swap attention "), ElementsAre("paged"));
+  EXPECT_THAT(offered("/swap proposer "), ElementsAre("draft", "dream", "first_of", "none"));
+  EXPECT_THAT(offered("/swap nothing "), IsEmpty());
+  EXPECT_THAT(offered("/swap attention paged "), IsEmpty());
+  EXPECT_THAT(offered("/swap attention paged {"), ElementsAre("block_size = "));
+  EXPECT_THAT(offered("/swap proposer draft {m"), ElementsAre("max_tokens = ", "mode = "));
+  EXPECT_THAT(offered("/swap proposer draft { max_tokens = 3, mo"), ElementsAre("mode = "));
+  EXPECT_THAT(offered("/swap proposer draft {mode = "), ElementsAre("\"exact\"", "\"fast\""));
+  EXPECT_THAT(offered("/swap proposer draft {mode = \"f"), ElementsAre("\"fast\""));
+  EXPECT_THAT(offered("/swap proposer draft {eager="), ElementsAre("false", "true"));
+  EXPECT_THAT(offered("/swap proposer dream {"), IsEmpty());
+  EXPECT_THAT(offered("/swap proposer unknown {"), IsEmpty());
+  EXPECT_THAT(offered("/swap kv_cache {d"), ElementsAre("dtype = "));
+  EXPECT_THAT(offered("/swap kv_cache {memory = \"1GiB\"} "), IsEmpty());
+  EXPECT_EQ(suggest("/swap proposer draft {mode = \"f", words()).start, 29u);
+}
+
+TEST(Suggest, ProposersOfAList) {
+  EXPECT_THAT(offered("/swap proposer first_of {"), ElementsAre("draft {", "dream {"));
+  EXPECT_THAT(offered("/swap proposer first_of { draft {max"), ElementsAre("max_tokens = "));
+  EXPECT_THAT(offered("/swap proposer first_of { draft {max_tokens = 3}, dre"), ElementsAre("dream {"));
+}
+
+TEST(Suggest, SetsOfADiff) {
+  EXPECT_THAT(offered("/diff n"), ElementsAre("now"));
+  EXPECT_THAT(offered("/diff att"), ElementsAre("attention"));
+  EXPECT_THAT(offered("/diff \"att"), ElementsAre("attention"));
+  EXPECT_THAT(offered("/diff now \"attention pa"), ElementsAre("paged"));
+  EXPECT_THAT(offered("/diff now 'attention paged {"), ElementsAre("block_size = "));
+  EXPECT_THAT(offered("/diff \"attention paged; prop"), ElementsAre("proposer"));
+  EXPECT_THAT(offered("/diff \"attention paged\" \"proposer "), ElementsAre("draft", "dream", "first_of", "none"));
+  const TempFolder dir;
+  test::write_text(dir.path() / "mine.lua", "");
+  EXPECT_THAT(offered("/diff now " + dir.path().string() + "/mi"), ElementsAre(dir.path().string() + "/mine.lua"));
+}
+
+TEST(Suggest, WhatIsShown) {
+  EXPECT_THAT(offered("/show d"), ElementsAre("drafts"));
+  EXPECT_THAT(offered("/show drafts o"), ElementsAre("off", "on"));
+  EXPECT_THAT(offered("/show drafts on o"), IsEmpty());
+}
+
 TEST(Suggest, Files) {
   const TempFolder dir;
   const std::string base = dir.path().string() + "/";
@@ -124,6 +176,8 @@ TEST(CommandWords, OfInstalledProposersComeFromTheirSchemas) {
   EXPECT_THAT(texts("/proposer lookback occurrence="), ElementsAre("first", "latest"));
   EXPECT_THAT(texts("/proposer lookback eager=t"), ElementsAre("true"));
   EXPECT_THAT(texts("/plugins look"), ElementsAre("lookback"));
+  EXPECT_THAT(texts("/swap proposer lookback {occurrence = "), ElementsAre("\"first\"", "\"latest\""));
+  EXPECT_THAT(texts("/swap kv_cache {dt"), ElementsAre("dtype = "));
   ::unsetenv("MORTISE_PLUGIN_PATH");
 }
 
