@@ -339,7 +339,7 @@ def test_a_diff_shows_the_first_token_that_differs(talk, mortise):
     process = talk(f"{GREEDY}/proposer none\nOnce upon a time\n/diff \"attention forgetful\"\nOnce upon a time\n/swap\n", env=LOOKBACK, code=1)
     found = re.search(r'mortise: line 5: not equal: token (\d+): A has (\d+) (".*") \(log probability (\S+)\), '
                       r'B has (\d+) (".*") \(log probability (\S+)\)\n', process.stderr)
-    assert found, process.stderr
+    assert found and "not equal: token " in process.stderr, process.stderr
     whole = json.loads(mortise("run", "-p", "Once upon a time", "--temperature", 0, "--max-tokens", 12, "--json", "--logprobs", 0).stdout)
     token = whole["tokens"][int(found[1]) - 1]
     assert (int(found[2]), json.loads(found[3])) == (token["id"], token["token"])
