@@ -254,6 +254,24 @@ def test_tab_completes_swaps_and_diffs(terminal):
     screen.expect(r"drafts are not shown")
 
 
+def test_ctrl_c_ends_a_diff_and_the_parts_come_back(terminal):
+    screen = terminal(max_tokens=1900)
+    screen.line("/set ignore_eos true")
+    screen.expect(r"> $")
+    screen.line("Once")
+    answered(screen)
+    screen.line("/diff now 'attention cascade {block_size = 64}'")
+    screen.expect(r"block_size = 64}'\r\n")
+    screen.send(CTRL_C)
+    screen.expect(r"stopped; the parts are those of before\r\n")
+    screen.expect(r"> $")
+    screen.line("/swap")
+    screen.expect(r"attention: paged block_size=16\r\n")
+    screen.expect(r"> $")
+    screen.line("/diff now 'attention cascade {block_size = 64}'")
+    screen.expect(r"equal: 1900 tokens with the same log probabilities")
+
+
 GREEN, CYAN, YELLOW = b"\x1b[30;42m", b"\x1b[30;46m", b"\x1b[30;43m"
 
 

@@ -37,13 +37,16 @@ mortise_status create(const mortise_host* host, const mortise_create_args* args,
   *instance = made;
   return kPaged.create(host, &inner, &made->inner, error);
 }
+void end_quietly(void* instance) {
+  kPaged.destroy(of(instance).inner);
+  delete &of(instance);
+}
 void destroy(void* instance) {
   Instance& self = of(instance);
   const std::string text =
       std::to_string(self.seen.size()) + " sequences, " + std::to_string(self.ended.size()) + " ended";
   self.host->log(self.host, MORTISE_LOG_WARNING, mortise::view(text));
-  kPaged.destroy(self.inner);
-  delete &self;
+  end_quietly(instance);
 }
 mortise_status activate(void* instance, const mortise_activate_args* args, mortise_error* error) {
   return kPaged.activate(of(instance).inner, args, error);
@@ -100,7 +103,7 @@ constexpr mortise_attention_table kForgetfulTable = {
     sizeof(mortise_attention_table), 0, kv_layout, bind, plan, append, forget, copy_blocks};
 
 constexpr mortise_component component(const char* name, uint64_t capabilities,
-                                      const mortise_attention_table* table = &kTable) {
+                                      const mortise_attention_table* table = &kTable, void (*end)(void*) = destroy) {
   return {sizeof(mortise_component),
           0,
           MORTISE_KIND_ATTENTION,
@@ -113,7 +116,7 @@ constexpr mortise_component component(const char* name, uint64_t capabilities,
           table,
           [](const mortise_query*, mortise_error*) -> mortise_status { return MORTISE_OK; },
           create,
-          destroy,
+          end,
           activate,
           deactivate,
           nullptr};
@@ -123,7 +126,8 @@ constexpr mortise_component kRogue =
     component("rogue_attention", MORTISE_CAP_EXACT | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_SLIDING_WINDOW);
 constexpr mortise_component kWindowless = component("windowless", MORTISE_CAP_EXACT | MORTISE_CAP_MULTI_QUERY);
 constexpr mortise_component kForgetful =
-    component("forgetful", MORTISE_CAP_EXACT | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_SLIDING_WINDOW, &kForgetfulTable);
+    component("forgetful", MORTISE_CAP_EXACT | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_SLIDING_WINDOW, &kForgetfulTable,
+              end_quietly);
 
 }  // namespace
 
