@@ -86,7 +86,7 @@ void add_ctl_command(CLI::App& app) {
   };
   constexpr Question kQuestions[] = {
       {"parts", "/admin/parts", "the parts that serve, with the hashes of their files"},
-      {"events", "/admin/events", "the last swaps and refusals, a line of JSON each"},
+      {"events", "/admin/events", "the last swaps, refusals, drains and takeovers, a line of JSON each"},
       {"stats", "/status", "what runs, and how much"},
       {"health", "/health", "whether the server can serve"},
       {"reload", "/admin/reload", "have the script read again, as SIGHUP does", "POST"},

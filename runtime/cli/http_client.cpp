@@ -6,7 +6,6 @@
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
-#include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
@@ -64,13 +63,18 @@ void connect(tcp::socket& socket, const Address& address, const std::string& url
 // The server proves that it is the one that the url names.
 void shake_hands(asio::ssl::stream<tcp::socket>& stream, const Address& address, const std::string& url) {
   error_code error;
+  SSL* const tls = stream.native_handle();
   asio::ip::make_address(address.host, error);
-  if (error) SSL_set_tlsext_host_name(stream.native_handle(), address.host.c_str());  // a name, not an address
+  if (error) {  // a name, not an address
+    SSL_set_tlsext_host_name(tls, address.host.c_str());
+    SSL_set1_host(tls, address.host.c_str());
+  } else {
+    X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls), address.host.c_str());
+  }
   stream.set_verify_mode(asio::ssl::verify_peer);
-  stream.set_verify_callback(asio::ssl::host_name_verification(address.host));
   stream.handshake(asio::ssl::stream_base::client, error);
   if (!error) return;
-  const long result = SSL_get_verify_result(stream.native_handle());
+  const long result = SSL_get_verify_result(tls);
   if (result != X509_V_OK) {
     fail(ErrorCode::kUnavailable,
          "{}: its certificate is not trusted: {}; give --cacert the file of the authority that signed it, and name the "

@@ -54,12 +54,16 @@ std::optional<HttpAnswer> read_error(const ErrorCodeOf& error, const ServerOptio
   return std::nullopt;
 }
 
-// "http://localhost:8000": a page of this machine.
+// "http://localhost:8000": a page of this machine. A name may begin like an address: 127.0.0.1.example.org is
+// anybody's.
 bool is_local_origin(std::string_view origin) {
   const std::size_t scheme = origin.find("://");
   std::string_view host = scheme == origin.npos ? origin : origin.substr(scheme + 3);
   host = host.starts_with('[') ? host.substr(0, host.find(']') + 1) : host.substr(0, host.find(':'));
-  return host == "localhost" || host == "[::1]" || host.starts_with("127.");
+  if (host == "localhost" || host == "[::1]") return true;
+  ErrorCodeOf error;
+  const auto address = asio::ip::make_address_v4(std::string(host), error);
+  return !error && address.is_loopback();
 }
 
 // A co_await stands in no condition and in no ?: here: GCC 12 then loses `this` (a crash in the first member function).

@@ -1,6 +1,7 @@
 """The page at /, in headless Chromium (scripts/install.sh tests): what a user types, sees and stops."""
 import json
 import shutil
+import threading
 
 import pytest
 from selenium import webdriver
@@ -105,7 +106,8 @@ def chat_of_the_api(server, **fields):
 
 def test_the_files_are_served_as_they_are_and_nothing_else_may_run(server):
     for name, kind in [("index.html", "text/html"), ("page.css", "text/css"), ("page.js", "text/javascript"),
-                       ("page_stream.js", "text/javascript"), ("icon.svg", "image/svg+xml")]:
+                       ("page_stream.js", "text/javascript"), ("page_parts.js", "text/javascript"),
+                       ("icon.svg", "image/svg+xml")]:
         status, headers, text = server.ask("GET", "/" if name == "index.html" else "/" + name)
         assert status == 200 and headers["Content-Type"].startswith(kind)
         assert text == (PAGE / name).read_text()
@@ -319,12 +321,133 @@ def test_the_status_shows_what_the_api_has(page, server):
     model = server.get("/status")["models"][0]
     # In one go: the page makes the rows anew each second.
     rows = "return [...document.querySelectorAll('#parts tr')].map(row => [...row.cells].map(cell => cell.innerText))"
-    parts = [[part["role"], part["name"], part["version"]] for part in model["parts"]]
+    parts = [[part["role"], part["name"], part["version"], part["file"], part["hash"][:12]] for part in model["parts"]]
     page.wait("the parts", lambda: page.driver.execute_script(rows) == parts)
     page.wait("acceptance", lambda: len(page.all(".position")) == len(model["speculation"][0]["by_position"]))
     page.wait("the blocks", lambda: f"free of {model['blocks']['total']} blocks" in page.text("#kv_words"))
     page.wait("the batch", lambda: f"{model['last_step']['draft_rows']} draft rows" in page.text("#batch_words"))
     page.wait("the rate", lambda: page.text("#tokens_per_s").isdigit())
+
+
+PARTS = "return [...document.querySelectorAll('#parts tr')].map(row => [...row.cells].map(cell => cell.innerText))"
+EVENTS = "return [...document.querySelectorAll('#events tr')].map(row => [...row.cells].map(cell => cell.innerText))"
+# What the page sends from here on.
+SPY = """window.sent = []; const fetch = window.fetch; window.fetch = (path, more) => {
+  window.sent.push([path, more?.method ?? "GET", more?.body ?? "", more?.headers ?? {}]); return fetch(path, more); }"""
+
+
+def fill_swap(page, part, plugin="", options="", verify_steps="", key=None):
+    Select(page.find("#swap_part")).select_by_visible_text(part)
+    for name, value in {"swap_plugin": plugin, "swap_options": options, "verify_steps": verify_steps}.items():
+        page.find("#" + name).clear()
+        page.find("#" + name).send_keys(value)
+    if key is not None:
+        page.find("#admin_key").clear()
+        page.find("#admin_key").send_keys(key)
+
+
+def outcome_of_swap(page):
+    page.find("#swap").click()
+    page.wait("the outcome", lambda: page.text("#outcome") not in ("", "swapping") and page.find("#swap").is_enabled())
+    return page.find("#outcome").get_attribute("data-state"), page.text("#outcome")
+
+
+def test_a_part_is_swapped_while_streams_run(driver, always_drafting):
+    body = {"prompt": "Once upon a time", "max_tokens": 1500, "temperature": 1, "seed": 21, "ignore_eos": True}
+    with live_server(always_drafting) as running:
+        whole = running.post("/v1/completions", body)["choices"][0]["text"]
+        ends, others = threading.Event(), []
+
+        def load():
+            while not ends.is_set():
+                others.append(running.post("/v1/completions", body)["choices"][0]["text"])
+
+        threads = [threading.Thread(target=load) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        proxy = CuttingProxy(running.port)
+        try:
+            page = Page(driver, f"http://127.0.0.1:{proxy.port}")
+            page.choose_mode("completion")
+            page.find("#ignore_eos").click()
+            for name in ("max_tokens", "temperature", "seed"):
+                page.set(name, body[name])
+            fill_swap(page, "attention", "cascade", '{"block_size": 32}')
+            page.ask(body["prompt"])
+            page.wait("the first tokens", lambda: page.all(".turn.assistant .token"))
+            state, words = outcome_of_swap(page)
+            assert state == "ok" and words.startswith("Swapped: attention cascade; generation 1, took "), words
+            assert "largest gap" in words
+            page.wait("the part", lambda: "cascade" in [row[1] for row in page.driver.execute_script(PARTS)])
+            page.wait("the event", lambda: page.driver.execute_script(EVENTS)[0][1] == "swap")
+            assert 'attention cascade {"block_size":32}; by 127.0.0.1; generation 1' in page.driver.execute_script(EVENTS)[0][2]
+            assert page.answer() == whole  # the product's promise
+            assert page.errors_of_scripts() == []
+        finally:
+            ends.set()
+            proxy.close()
+            for thread in threads:
+                thread.join()
+        assert set(others) == {whole}
+        served = {part["role"]: part for part in running.get("/admin/parts")["models"][0]["parts"]}
+        assert served["attention"]["name"] == "cascade"
+
+
+def test_a_refused_swap_says_why_and_changes_nothing(driver):
+    with live_server() as running:
+        page = Page(driver, running.url)
+        page.wait("the parts", lambda: page.driver.execute_script(PARTS))
+        before = page.driver.execute_script(PARTS)
+        page.wait("no events", lambda: page.text("#events_words") == "nothing has been changed yet")
+        fill_swap(page, "scheduler", "fcsf")
+        state, words = outcome_of_swap(page)
+        assert state == "bad" and "did you mean 'fcfs'?" in words and "status 400" in words
+        page.wait("the event", lambda: page.driver.execute_script(EVENTS)[0][1] == "swap refused")
+        assert "did you mean 'fcfs'?" in page.driver.execute_script(EVENTS)[0][2]
+        page.driver.execute_script("document.getElementById('outcome').textContent = ''")
+        fill_swap(page, "scheduler", "fcfs", "{max_num_seqs = 3}")
+        state, words = outcome_of_swap(page)
+        assert state == "bad" and words.startswith('The options are no JSON, as in {"block_size": 16}: ')
+        assert page.driver.execute_script(PARTS) == before
+        assert page.errors_of_scripts() == []
+
+
+def test_the_admin_key_is_sent_and_kept_nowhere(driver):
+    with live_server(env={"MORTISE_ADMIN_KEY": "of-the-admin"}) as running:
+        page = Page(driver, running.url)
+        page.wait("what is missing", lambda: "wants an admin key" in page.text("#events_words"))
+        page.driver.execute_script(SPY)
+        fill_swap(page, "scheduler", "prefix_group", '{"max_num_seqs": 8}')
+        state, words = outcome_of_swap(page)
+        assert state == "bad" and "wants an admin key" in words
+        page.driver.execute_script("document.getElementById('outcome').textContent = ''")
+        fill_swap(page, "scheduler", "prefix_group", '{"max_num_seqs": 8}', key="of-the-admin")
+        state, words = outcome_of_swap(page)
+        assert state == "ok", words
+        page.wait("the event", lambda: [row[1] for row in page.driver.execute_script(EVENTS)] == ["swap"])
+        assert driver.current_url == running.url + "/"
+        assert driver.execute_script("return [sessionStorage.length, localStorage.length]") == [0, 0]
+        sent = [call for call in driver.execute_script("return window.sent") if call[1] == "POST"]
+        assert [call[0] for call in sent] == ["admin/swap", "admin/swap"]
+        assert json.loads(sent[1][2]) == {"part": "scheduler", "plugin": "prefix_group", "options": {"max_num_seqs": 8},
+                                          "model": "demo"}
+        assert sent[1][3]["Authorization"] == "Bearer of-the-admin" and "Authorization" not in sent[0][3]
+        assert not any("of-the-admin" in call[0] for call in driver.execute_script("return window.sent"))
+
+
+def test_steps_to_verify_are_sent_when_they_are_filled_in(page):
+    page.driver.execute_script(SPY)
+    fill_swap(page, "proposer", "nothing", verify_steps="5")
+    outcome_of_swap(page)
+    sent = [json.loads(call[2]) for call in page.driver.execute_script("return window.sent") if call[1] == "POST"]
+    assert [body["verify_steps"] for body in sent] == [5]
+
+
+def test_another_site_may_not_swap(server):
+    body = {"part": "scheduler", "plugin": "fcfs"}
+    for origin in ("http://evil.example", "https://127.0.0.1.evil.example", "null"):
+        assert server.ask("POST", "/admin/swap", body, {"Origin": origin})[0] == 403
+    assert server.ask("POST", "/admin/swap", body, {"Origin": server.url})[0] == 200
 
 
 @pytest.mark.parametrize("width", [390, 1280])

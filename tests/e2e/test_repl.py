@@ -248,6 +248,128 @@ def test_parts_are_swapped_and_the_tokens_stay(talk, mortise):
     assert process.stdout.count(printed.strip()) == 4, (answers, printed)
 
 
+def test_several_proposers_are_swapped_in(talk, mortise):
+    prompt = "one two three one two three one two"
+    process = talk(f"{GREEDY}/swap proposer first_of {{lookback {{}}, ngram {{max_tokens = 2 + 1}}}}\n{prompt}\n/proposer ngram\n"
+                   f"{prompt}\n", env=LOOKBACK)
+    assert process.stdout == completion(mortise, prompt) * 2
+    assert ('proposer: first_of lookback eager=true max_tokens=4 notes="" occurrence="latest", '
+            "ngram max_match=4 max_tokens=3 min_match=2; swapped in ") in process.stderr
+    assert "the pipeline has lookback, ngram\n" in process.stderr
+
+
+LEGEND = "[accepted drafts] <bonus token behind them> {token in the place of a rejected draft} no draft\n"
+
+
+def test_drafts_stand_between_brackets_where_there_are_no_colours(talk, mortise, always_drafting):
+    process = talk(f"{GREEDY}Once upon a time\n/show drafts\nOnce upon a time\n/show\n/show drafts off\nOnce upon a time\n/show\n",
+                   always_drafting)
+    plain = completion(mortise, "Once upon a time")
+    assert process.stdout.startswith(plain) and process.stdout.endswith(plain)
+    marked = process.stdout[len(plain):-len(plain)]
+    assert re.sub(r"[][<>{}]", "", marked) == plain
+    accepted = re.findall(r"\[([^]]*)\]", marked)
+    assert accepted and all(accepted)
+    assert process.stderr.count("drafts are shown; /show drafts off ends it\n" + LEGEND) == 2
+    assert process.stderr.count("drafts are not shown; /show drafts marks them\n") == 2
+
+
+def test_marks_need_drafts(talk, mortise):
+    process = talk(f"{GREEDY}/show drafts\n/proposer none\nOnce upon a time\n")
+    assert process.stdout == completion(mortise, "Once upon a time")
+
+
+def test_stats_draw_acceptance_by_position(talk, always_drafting):
+    text = talk(f"{GREEDY}Once upon a time\n/stats\n", always_drafting).stderr
+    bars = re.findall(r"^  position  (\d)  (█*░*)  +([\d.]+) %  (\d+) of (\d+)$", text, re.MULTILINE)
+    assert [int(bar[0]) for bar in bars] == [1, 2, 3, 4, 5]
+    for _, bar, share, accepted, drafted in bars:
+        assert len(bar) == 30 and float(share) == pytest.approx(100 * int(accepted) / int(drafted), abs=0.06)
+        assert bar.count("█") == pytest.approx(30 * int(accepted) / int(drafted), abs=0.51)
+
+
+def test_a_trace_is_begun_and_ended(talk, tmp_path):
+    file, taken = tmp_path / "trace.json", tmp_path / "taken.json"
+    taken.write_text("mine")
+    process = talk(f"{GREEDY}Once\n/trace {file}\nOnce upon a time\n/swap attention cascade\nOne day\n/trace\nOnce\n/trace\n"
+                   f"/trace {file}\n/trace {tmp_path}/other.json\n/trace\n/trace {taken}\n/trace /nowhere/a.json\n", code=1)
+    errors = [line for line in process.stderr.splitlines() if line.startswith("mortise: ")]
+    assert errors == [
+        "mortise: line 10: no trace is being written; /trace FILE begins one",
+        f"mortise: line 12: a trace is being written to {file} already; end it first",
+        f"mortise: line 14: {taken}: exists; a trace takes the name of a new file",
+        "mortise: line 15: /nowhere/a.json: the trace cannot be written: No such file or directory; name a file in an "
+        "existing folder"]
+    assert process.stderr.count(f"the trace is in {file}; open it in ") == 2
+    assert taken.read_text() == "mine"
+    events = json.loads(file.read_text())  # of the second time, in which nothing ran
+    assert [event["ph"] for event in events][:2] == ["M", "M"] and not [event for event in events if event["name"] == "step"]
+
+
+def test_a_trace_has_what_ran_between(talk, tmp_path):
+    file = tmp_path / "trace.json"
+    talk(f"{GREEDY}/proposer none\nOnce\n/trace {file}\nOnce upon a time\n/swap attention cascade\nOne day\n/trace\nOnce\n")
+    events = json.loads(file.read_text())
+    assert sum(event["args"]["generated_tokens"] for event in events if event["name"] == "step") == 24
+    assert sorted(event["ph"] for event in events if event["ph"] in "be") == ["b", "b", "e", "e"]
+
+
+def test_a_diff_of_equal_parts(talk, script):
+    other = script("return pipeline { device = cpu {}, model = llama { path = 'DEMO' }, attention = cascade { block_size = 32 }, "
+                   "scheduler = prefix_group {}, kv_cache = { memory = '64MiB' } }")
+    process = talk(f"/set max_tokens 40\n/set temperature 1\nOnce upon a time\n/diff \"attention cascade {{block_size = 32}}\"\n"
+                   f"/diff 'scheduler fcfs {{max_num_seqs = 1}}; proposer none' now\n/diff now {other}\n"
+                   "/diff attention paged {block_size = 64}\n/swap\nOnce upon a time\n/diff now now\n")
+    text = process.stderr
+    assert text.count("equal: 40 tokens with the same log probabilities, bit by bit\n") == 5, text
+    assert "A scheduler fcfs {max_num_seqs = 1}; proposer none: 40 tokens" in text and "B now: 40 tokens" in text
+    seed = re.search(r"^40 tokens.*; seed (\d+)$", text, re.MULTILINE)[1]
+    assert len(re.findall(rf"^[AB] .*; seed {seed}$", text, re.MULTILINE)) == 8
+    assert "\nattention: paged block_size=16\nscheduler: fcfs max_batched_tokens=2048 max_num_seqs=64\nproposer: draft_model" in text
+    assert "(0 cached)" not in text and not re.search(r"^[AB] .*cached", text, re.MULTILINE)
+
+
+def test_a_diff_runs_the_chat_and_its_settings_of_then(talk):
+    process = talk(f"{GREEDY}/chat\nHello\n/set temperature 2\n/set max_tokens 3\n/diff scheduler prefix_group\n")
+    tokens = re.search(r"^(\d+ tokens?), .*; seed", process.stderr, re.MULTILINE)[1]
+    assert f"equal: {tokens} with the same log probabilities" in process.stderr
+
+
+def test_a_diff_shows_the_first_token_that_differs(talk, mortise):
+    process = talk(f"{GREEDY}/proposer none\nOnce upon a time\n/diff \"attention forgetful\"\nOnce upon a time\n/swap\n", env=LOOKBACK, code=1)
+    found = re.search(r'mortise: line 5: not equal: token (\d+): A has (\d+) (".*") \(log probability (\S+)\), '
+                      r'B has (\d+) (".*") \(log probability (\S+)\)\n', process.stderr)
+    assert found and "not equal: token " in process.stderr, process.stderr
+    whole = json.loads(mortise("run", "-p", "Once upon a time", "--temperature", 0, "--max-tokens", 12, "--json", "--logprobs", 0).stdout)
+    token = whole["tokens"][int(found[1]) - 1]
+    assert (int(found[2]), json.loads(found[3])) == (token["id"], token["token"])
+    assert float(found[4]) == pytest.approx(token["logprob"], abs=1e-6)  # as few digits as tell one float from the next
+    assert found[2] != found[5]
+    assert process.stdout == completion(mortise, "Once upon a time") * 2  # the parts are those of before
+    assert "\nattention: paged block_size=16\n" in process.stderr
+
+
+@pytest.mark.parametrize("line, why", [
+    ("/diff", "0 sets of parts are given, and /diff compares two; write /diff A B"),
+    ("/diff now now now", "3 sets of parts are given"),
+    ('/diff "attention pagd"', "did you mean 'paged'?"),
+    ("/diff \"kv_cache {dtype = 'int8'}\"", "B: these parts would give other tokens"),
+    ("/diff /nowhere.lua", "/nowhere.lua"),
+    ("/diff 'attention paged", "a ' is not closed"),
+    ("/show tokens", "/show takes 'drafts on' or 'drafts off', got 'tokens'"),
+    ("/swap proposer first_of {lookback {}, lookback {}}", "first_of has 'lookback' twice"),
+])
+def test_a_diff_that_cannot_be_made_changes_nothing(talk, mortise, line, why):
+    process = talk(f"{GREEDY}Once upon a time\n{line}\n/swap\nOnce upon a time\n", env=LOOKBACK, code=1)
+    assert "mortise: line 4: " in process.stderr and why in process.stderr
+    assert "\nattention: paged block_size=16\n" in process.stderr
+    assert process.stdout == completion(mortise, "Once upon a time") * 2
+
+
+def test_a_diff_needs_a_prompt(talk):
+    assert "there is no prompt to run again yet; write one, then /diff" in talk("/diff now\n", code=1).stderr
+
+
 @pytest.mark.parametrize("line, why", [("/swap", ""), ("/swap scheduler fcsf", "did you mean 'fcfs'?"),
                                        ("/swap attention cascade {block_size = 17}", "block_size"),
                                        ("/swap attention cascade {block_size", "options of attention"),

@@ -238,6 +238,69 @@ def test_tab_completes_proposers_and_their_options(terminal):
     screen.expect(r"proposer lookback, in use: ")
 
 
+def test_tab_completes_swaps_and_diffs(terminal):
+    screen = terminal()
+    screen.send("/swap att" + TAB + "cas" + TAB + "{blo" + TAB + "32}" + ENTER)
+    screen.expect(r"attention: cascade; swapped in ")
+    screen.expect(r"> $")
+    screen.send("/swap proposer loo" + TAB + "{occ" + TAB + TAB + "fi" + TAB + "}" + ENTER)
+    screen.expect(r'proposer: lookback eager=true max_tokens=4 notes="" occurrence="first"; swapped in ')
+    screen.expect(r"> $")
+    screen.line("Once")
+    answered(screen)
+    screen.send("/dif" + TAB + "\"sch" + TAB + "pre" + TAB + "\"" + ENTER)
+    screen.expect(r"equal: \d+ tokens? with the same log probabilities, bit by bit\r\n> $")
+    screen.send("/sho" + TAB + "dr" + TAB + "of" + TAB + ENTER)
+    screen.expect(r"drafts are not shown")
+
+
+def test_ctrl_c_ends_a_diff_and_the_parts_come_back(terminal):
+    screen = terminal(max_tokens=1900)
+    screen.line("/set ignore_eos true")
+    screen.expect(r"> $")
+    screen.line("Once")
+    answered(screen)
+    screen.line("/diff now 'attention cascade {block_size = 64}'")
+    screen.expect(r"block_size = 64}'\r\n")
+    screen.send(CTRL_C)
+    screen.expect(r"stopped; the parts are those of before\r\n")
+    screen.expect(r"> $")
+    screen.line("/swap")
+    screen.expect(r"attention: paged block_size=16\r\n")
+    screen.expect(r"> $")
+    screen.line("/diff now 'attention cascade {block_size = 64}'")
+    screen.expect(r"equal: 1900 tokens with the same log probabilities")
+
+
+GREEN, CYAN, YELLOW = b"\x1b[30;42m", b"\x1b[30;46m", b"\x1b[30;43m"
+
+
+def test_drafts_have_shades_on_a_terminal(terminal, always_drafting):
+    screen = terminal(always_drafting, max_tokens=40)
+    screen.line("/show drafts")
+    screen.expect(r"drafts are shown[^\n]*\r\naccepted drafts bonus token behind them token in the place of a rejected draft no draft\r\n> $")
+    assert all(colour in screen.raw for colour in (GREEN, CYAN, YELLOW))
+    begin = len(screen.raw)
+    screen.line("Once upon a time")
+    screen.expect(r"Once upon a time\r\n there was")
+    answered(screen)
+    shown = screen.raw[begin:]
+    assert GREEN in shown and CYAN in shown and shown.count(b"\x1b[0m") >= shown.count(GREEN)
+    for line in shown.split(b"\n"):  # no colour runs into the next line
+        assert line.rfind(b"\x1b[0m") >= max(line.rfind(colour) for colour in (GREEN, CYAN, YELLOW))
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_without_colours_drafts_stand_between_brackets(terminal, always_drafting, env):
+    screen = terminal(always_drafting, env=env, max_tokens=40)
+    screen.line("/show drafts")
+    screen.expect(r"\[accepted drafts\] <bonus token behind them> {token in the place of a rejected draft} no draft\r\n> $")
+    screen.line("Once upon a time")
+    screen.expect(r"\[[^]]*\]")
+    answered(screen)
+    assert not any(colour in screen.raw for colour in (GREEN, CYAN, YELLOW))
+
+
 def test_tab_completes_files(terminal, home, tmp_path):
     (tmp_path / "tales").mkdir()
     screen = terminal()

@@ -194,7 +194,12 @@ def test_tls(tmp_path):
         assert statuses(streamed) == [200] and b"[DONE]" in streamed
         with socket.create_connection(("127.0.0.1", running.port)) as plain:
             plain.sendall(b"GET /health HTTP/1.1\r\n\r\n")
-            assert b"200" not in plain.recv(100)
+            answer = b"".join(iter(lambda: plain.recv(65536), b""))
+        assert statuses(answer) == [400] and b"plain HTTP was sent to an HTTPS port: ask for https://" in answer
+        for junk in (b"\x00" * 50, b"\x16\x03", b"x"):
+            with socket.create_connection(("127.0.0.1", running.port)) as plain:
+                plain.sendall(junk)
+        assert statuses(running.send_raw(post(SMALL, CLOSE))) == [200]
 
 
 @pytest.mark.parametrize("arguments, text", [

@@ -9,6 +9,7 @@ import pytest
 
 from conftest import BUILD, SOURCE
 from live_server import LiveServer, events, live_server
+from test_serve_hostile import make_certificate
 
 SCRIPT = """
 return pipeline {{
@@ -334,6 +335,78 @@ def test_ctl_tells_of_a_server_that_hangs_up(mortise):
     assert process.returncode == 3 and " has not answered: " in process.stderr
 
 
+def test_ctl_speaks_https(tmp_path, mortise):
+    certificate, key = make_certificate(tmp_path)
+    other, _ = make_certificate(tmp_path / "other")
+    with live_server(script_file(tmp_path), "--tls-certificate", certificate, "--tls-key", key) as running:
+        def ctl(*args, url=f"https://localhost:{running.port}", trusted=certificate, env=None):
+            return mortise("ctl", "--url", url, *(["--cacert", trusted] if trusted else []), *args, env=env)
+
+        assert json.loads(ctl("health").stdout) == {"status": "ok"}
+        assert json.loads(ctl("swap", "scheduler", "prefix_group").stdout)["generation"] == 1
+        assert json.loads(ctl("health", trusted=None, env={"SSL_CERT_FILE": str(certificate)}).stdout) == {"status": "ok"}
+        for refused in (ctl("health", trusted=None), ctl("health", trusted=other),
+                        ctl("health", url=f"https://127.0.0.1:{running.port}")):
+            assert refused.returncode == 3 and ": its certificate is not trusted: " in refused.stderr, refused.stderr
+        plain = ctl("health", url=f"http://localhost:{running.port}", trusted=None)
+        assert plain.returncode == 1 and "plain HTTP was sent to an HTTPS port: ask for https:// (400)" in plain.stderr
+        missing = ctl("health", trusted="/nowhere")
+        assert missing.returncode == 1 and "--cacert /nowhere: no certificates in PEM form can be read from it" in missing.stderr
+        useless = ctl("health", url=f"http://localhost:{running.port}")
+        assert useless.returncode == 1 and "--cacert goes with https, and --url is http://" in useless.stderr
+
+
+def test_ctl_tells_that_a_server_serves_no_https(server, mortise):
+    refused = mortise("ctl", "--url", f"https://127.0.0.1:{server.port}", "health")
+    assert refused.returncode == 3 and ": no TLS connection can be made: " in refused.stderr
+
+
+def test_events_tell_who_what_and_which_files(server):
+    old = served(server)["scheduler"]
+    assert swap(server, "scheduler", "prefix_group", max_num_seqs=4)[0] == 200
+    assert swap(server, "scheduler", "fcsf")[0] == 400
+    made, refused = event_lines(server)
+    assert made["by"] == "127.0.0.1" and made["plugin"] == "prefix_group" and made["options"] == {"max_num_seqs": 4}
+    assert made["generation"] == 1 and made["duration_s"] > 0 and made["largest_gap_s"] == 0  # nobody streams
+    assert [part["hash"] for part in made["parts"]] == [part["hash"] for part in served(server).values()]
+    assert made["replaced"] == [old]
+    assert refused["by"] == "127.0.0.1" and refused["duration_s"] > 0 and refused["parts"] == made["parts"]
+
+
+def test_a_drain_is_an_event(tmp_path):
+    server = LiveServer(script_file(tmp_path))
+    try:
+        threads = [threading.Thread(target=server.ask, args=("POST", "/v1/completions", {**LONG, "n": 4})) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        while server.get("/status")["models"][0]["running"] < 8:
+            time.sleep(0.005)
+        server.post("/admin/drain", {})
+        seen = []
+        while len(seen) < 2:
+            seen = event_lines(server)
+        assert [event["event"] for event in seen] == ["drain requested", "drain"]
+        assert seen[0]["by"] == "127.0.0.1" and 0 < seen[1]["deadline_s"] <= 3600
+        for thread in threads:
+            thread.join()
+        _, log = server.process.communicate(timeout=60)
+        last = [json.loads(line[line.index("{"):]) for line in log.splitlines() if '"event":"drained"' in line]
+        assert len(last) == 1 and last[0]["duration_s"] > 0 and last[0]["cut_off"] is False
+    finally:
+        server.process.kill()
+        server.process.communicate()
+
+
+def test_several_proposers_are_swapped_in(server):
+    expected = streamed(server, BODIES[1])
+    several = {"proposers": [{"plugin": "ngram", "options": {"max_tokens": 3}},
+                             {"plugin": "draft_model", "options": {"path": str(SOURCE / "models/demo-draft")}}]}
+    status, _, text = swap(server, "proposer", "first_of", **several)
+    assert status == 200, text
+    assert [part["name"] for part in json.loads(text)["parts"]][-2:] == ["ngram", "draft_model"]
+    assert streamed(server, BODIES[1]) == expected
+
+
 def test_ctl_asks_and_changes_a_server(tmp_path, mortise):
     server = LiveServer(script_file(tmp_path))
     try:
@@ -345,19 +418,21 @@ def test_ctl_asks_and_changes_a_server(tmp_path, mortise):
         answer = json.loads(ctl("swap", "attention", "cascade", "{block_size = 8 * 4}"))
         assert {part["name"] for part in answer["parts"]} >= {"cascade"}
         assert json.loads(ctl("swap", "kv_cache", "{memory = '8MiB'}"))["generation"] == 2
+        assert json.loads(ctl("swap", "proposer", "first_of", "{ngram {max_tokens = 2}}"))["generation"] == 3
         assert "did you mean 'fcfs'?" in ctl("swap", "scheduler", "fcsf", code=1)
         assert "options of scheduler" in ctl("swap", "scheduler", "fcfs", "{max_num_seqs = }", code=1)
         assert json.loads(ctl("parts"))["models"][0]["parts"][2]["name"] == "cascade"
         assert json.loads(ctl("stats"))["models"][0]["block_size"] == 32
         assert json.loads(ctl("health")) == {"status": "ok"}
-        assert [json.loads(line)["event"] for line in ctl("events").splitlines()] == ["swap", "swap", "swap refused"]
+        assert [json.loads(line)["event"] for line in ctl("events").splitlines()] == 3 * ["swap"] + ["swap refused"]
         assert len(json.loads(ctl("reload"))["swaps"]) == 1  # back to what the script says
         assert json.loads(ctl("parts"))["models"][0]["parts"][2]["name"] == "paged"
         assert json.loads(ctl("drain")) == {"status": "draining"}
         assert server.process.wait(timeout=60) == 0
         assert "cannot be reached" in ctl("health", code=3)
-        https = mortise("ctl", "--url", "https://127.0.0.1", "health")
-        assert https.returncode == 1 and "mortise ctl speaks no TLS" in https.stderr
+        for url in ("127.0.0.1:8000", "ftp://127.0.0.1"):
+            wrong = mortise("ctl", "--url", url, "health")
+            assert wrong.returncode == 1 and "expected http://HOST:PORT or https://HOST:PORT" in wrong.stderr
     finally:
         server.process.kill()
         server.process.communicate()

@@ -176,9 +176,11 @@ def test_takeovers_under_64_streams(servers):
     assert load.num_short > 0 and len(load.short) == 1
     assert len(load.got) == 8
     serve_load.check(load.got, load.most_tokens)
+    shown = json.loads(third.ask("GET", "/admin/events")[2])
     assert third.end()[0] == 0
     assert not servers.path.exists()
     given, taken = event_in_log(second, "handed over"), event_in_log(third, "takeover")
+    assert shown == taken
     assert given["to_pid"] == taken["pid"] == third.process.pid
     assert taken["from_pid"] == given["pid"] == second.process.pid
     assert (given["generation"], taken["generation"]) == (2, 3)

@@ -1,5 +1,7 @@
 // tests/e2e/plugins/rogue_attention.cpp: paged, but that `plan` does what no plugin may do, and holds the host to what
-// batch.h says of sequence ids; and paged without its capability for sliding windows.
+// batch.h says of sequence ids; paged without its capability for sliding windows; and paged that gives other
+// tokens.
+#include <cstring>
 #include <set>
 
 #include "attention/common_cpu/component.hpp"
@@ -35,13 +37,16 @@ mortise_status create(const mortise_host* host, const mortise_create_args* args,
   *instance = made;
   return kPaged.create(host, &inner, &made->inner, error);
 }
+void end_quietly(void* instance) {
+  kPaged.destroy(of(instance).inner);
+  delete &of(instance);
+}
 void destroy(void* instance) {
   Instance& self = of(instance);
   const std::string text =
       std::to_string(self.seen.size()) + " sequences, " + std::to_string(self.ended.size()) + " ended";
   self.host->log(self.host, MORTISE_LOG_WARNING, mortise::view(text));
-  kPaged.destroy(self.inner);
-  delete &self;
+  end_quietly(instance);
 }
 mortise_status activate(void* instance, const mortise_activate_args* args, mortise_error* error) {
   return kPaged.activate(of(instance).inner, args, error);
@@ -86,7 +91,19 @@ mortise_status copy_blocks(mortise_attention* self, mortise_stream* stream, cons
 constexpr mortise_attention_table kTable = {
     sizeof(mortise_attention_table), 0, kv_layout, bind, plan, append, run, copy_blocks};
 
-constexpr mortise_component component(const char* name, uint64_t capabilities) {
+// Forgets all but the first layer's result: other tokens than paged's, under its numerics id.
+mortise_status forget(mortise_attention* self, const mortise_step* step, int32_t layer, const mortise_tensor* q,
+                      const mortise_tensor* out, mortise_error* error) {
+  const mortise_status status = paged().run(of(self).attention(), step, layer, q, out, error);
+  if (layer > 0) std::memset(out->data, 0, out->bytes);
+  return status;
+}
+
+constexpr mortise_attention_table kForgetfulTable = {
+    sizeof(mortise_attention_table), 0, kv_layout, bind, plan, append, forget, copy_blocks};
+
+constexpr mortise_component component(const char* name, uint64_t capabilities,
+                                      const mortise_attention_table* table = &kTable, void (*end)(void*) = destroy) {
   return {sizeof(mortise_component),
           0,
           MORTISE_KIND_ATTENTION,
@@ -96,10 +113,10 @@ constexpr mortise_component component(const char* name, uint64_t capabilities) {
           "paged, until it does what no plugin may do",
           rogue::kSchema,
           "attention-span256/1",
-          &kTable,
+          table,
           [](const mortise_query*, mortise_error*) -> mortise_status { return MORTISE_OK; },
           create,
-          destroy,
+          end,
           activate,
           deactivate,
           nullptr};
@@ -108,7 +125,10 @@ constexpr mortise_component component(const char* name, uint64_t capabilities) {
 constexpr mortise_component kRogue =
     component("rogue_attention", MORTISE_CAP_EXACT | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_SLIDING_WINDOW);
 constexpr mortise_component kWindowless = component("windowless", MORTISE_CAP_EXACT | MORTISE_CAP_MULTI_QUERY);
+constexpr mortise_component kForgetful =
+    component("forgetful", MORTISE_CAP_EXACT | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_SLIDING_WINDOW, &kForgetfulTable,
+              end_quietly);
 
 }  // namespace
 
-MORTISE_PLUGIN("test.rogue_attention", "Tests", "1.0.0", "Apache-2.0", &kRogue, &kWindowless)
+MORTISE_PLUGIN("test.rogue_attention", "Tests", "1.0.0", "Apache-2.0", &kRogue, &kWindowless, &kForgetful)
