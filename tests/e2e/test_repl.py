@@ -380,6 +380,19 @@ def test_a_swap_that_is_refused_changes_nothing(talk, line, why):
     assert why in process.stderr and "\nattention: paged block_size=" in process.stderr
 
 
+def test_another_model_goes_on_with_the_dialogue(talk, mortise, tmp_path):
+    prompt, models = "Once upon a time", SOURCE / "models"
+    file = tmp_path / "saved.json"
+    process = talk(f"{GREEDY}{prompt}\n/swap model llama {{path = '{models}/demo-draft'}}\n{prompt}\n/save {file}\n"
+                   f"/swap model llama {{path = '{models}/demo'}}\n{prompt}\n/swap proposer none\n{prompt}\n")
+    assert process.stderr.count("model: llama; swapped in") == 2
+    printed = {name: mortise("run", models / name, "-p", prompt, "--temperature", "0", "--max-tokens", "12").stdout.strip()
+               for name in ("demo", "demo-draft")}
+    assert printed["demo"] != printed["demo-draft"]
+    assert [process.stdout.count(text) for text in printed.values()] == [3, 1]
+    assert json.loads(file.read_text())["model"] == "demo-draft"
+
+
 def test_a_chat_survives_a_change_of_proposer(talk, tmp_path):
     file = tmp_path / "chat.json"
     talk(f"{GREEDY}/chat\nHello\n/proposer lookback\nHello again\n/save {file}\n", env=LOOKBACK)

@@ -1,7 +1,9 @@
 // runtime/cli/repl/parts.cpp: /plugins, /proposer and /swap.
 #include <algorithm>
 #include <chrono>
+#include <memory>
 
+#include "assembly/another_model.hpp"
 #include "cli/repl/part_text.hpp"
 #include "cli/repl/state.hpp"
 #include "error.hpp"
@@ -84,11 +86,27 @@ std::string show_parts(const ReplState& state) {
   return text + show_proposer(state);
 }
 
+// Another model is opened as another pipeline, before the first one ends. The dialogue stays; what depends on the model
+// does not.
+void swap_or_replace(ReplState& state, OpenPipeline& pipeline, const PipelineDescription& next) {
+  try {
+    pipeline.swap(next);
+    return;
+  } catch (const AnotherModelError&) {
+  }
+  std::unique_ptr<OpenPipeline> other = state.session.open_beside(pipeline, next);
+  Settings settings = state.settings.for_model(other->service.info().defaults, other->assembly.dims().vocab_size);
+  state.session.replace(pipeline, std::move(other), {});
+  state.settings = std::move(settings);
+  state.speculation = {};
+  state.last_request.reset();
+}
+
 void swap_parts(ReplState& state, const PartChange& change) {
   OpenPipeline& pipeline = state.session.pipeline();
   const auto start = std::chrono::steady_clock::now();
   try {
-    pipeline.swap(pipeline.with(change));
+    swap_or_replace(state, pipeline, pipeline.with(change));
   } catch (const Error& error) {
     fail("{}; the pipeline goes on as it was ({})", error.what(), show_proposer(state));
   }

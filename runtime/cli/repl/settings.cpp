@@ -91,6 +91,11 @@ Settings::Settings(Json fields, SamplingParams defaults, std::int32_t vocab_size
   replace(std::move(fields));
 }
 
+Settings Settings::for_model(SamplingParams defaults, std::int32_t vocab_size) const {
+  defaults.max_tokens = defaults_.max_tokens;
+  return Settings(fields_, std::move(defaults), vocab_size);
+}
+
 void Settings::set(std::string_view name, std::string_view text) {
   const Field& field = find_field(name);
   Json changed = fields_;

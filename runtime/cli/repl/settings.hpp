@@ -18,6 +18,10 @@ class Settings {
   // is wrong.
   Settings(nlohmann::json fields, SamplingParams defaults, std::int32_t vocab_size);
 
+  // The fields that are set, for another model. The default of max_tokens stays. Throws an Error when a field does not
+  // suit that model: an id that it does not have.
+  Settings for_model(SamplingParams defaults, std::int32_t vocab_size) const;
+
   // `text` is a JSON value, or plain text for fields that take text; "default" unsets. Throws an Error that names the
   // field and changes nothing.
   void set(std::string_view name, std::string_view text);
