@@ -97,16 +97,24 @@ class Trial {
     for (const ExchangeablePart& part : kParts) {
       if (!part.same(old_, new_)) different.push_back(&part);
     }
+    if (different.size() == 1) {  // the new pipeline is that exchange
+      result_.exchanges.push_back({different.front()->name, false, Exchange::Outcome::kDiffers, ""});
+      return;
+    }
+    bool brought = false;
     for (const ExchangeablePart* part : different) {
-      if (different.size() == 1) {  // the new pipeline is that exchange
-        result_.exchanges.push_back({part->name, Exchange::Outcome::kDiffers, ""});
-        return;
-      }
       tell(fmt::format("the old pipeline with the new {}", part->name));
-      result_.exchanges.push_back(exchange(*part));
+      result_.exchanges.push_back(exchange(*part, /*back=*/false));
+      brought = brought || result_.exchanges.back().outcome == Exchange::Outcome::kDiffers;
+    }
+    if (brought) return;
+    for (const ExchangeablePart* part : different) {
+      tell(fmt::format("the new pipeline with the old {}", part->name));
+      result_.exchanges.push_back(exchange(*part, /*back=*/true));
     }
   }
 
+  const Bisection& result() const { return result_; }
   Bisection take() { return std::move(result_); }
 
  private:
@@ -118,25 +126,26 @@ class Trial {
     return row == rows.end() ? std::vector<std::byte>() : run.trace->rows()[row->second].captured;
   }
 
-  Exchange exchange(const ExchangeablePart& part) const {
-    PipelineDescription mixed = old_;
-    part.take(mixed, new_);
+  Exchange exchange(const ExchangeablePart& part, bool back) const {
+    PipelineDescription mixed = back ? new_ : old_;
+    part.take(mixed, back ? old_ : new_);
     try {
       read_shared_options(mixed);
       const TracedRun run = run_traced(mixed, requests_, traced_);
       const TraceComparison traces = compare_traces(old_run_.view(), run.view());
       if (!traces.first && !compare(old_run_.result, run.result, kNames).first) {
-        return {part.name, Exchange::Outcome::kEqual, ""};
+        return {part.name, back, Exchange::Outcome::kEqual, ""};
       }
       const auto& here = result_.traces.first;
-      const bool same_place = here.has_value() == traces.first.has_value() &&
-                              (!here || (here->op.key == traces.first->op.key && here->position == traces.first->position));
-      return {part.name, Exchange::Outcome::kDiffers,
-              same_place       ? ""
+      const bool same_place =
+          here.has_value() == traces.first.has_value() &&
+          (!here || (here->op.key == traces.first->op.key && here->position == traces.first->position));
+      return {part.name, back, Exchange::Outcome::kDiffers,
+              same_place     ? ""
               : traces.first ? fmt::format("first at position {}, {}", traces.first->position, traces.first->where)
                              : "in the results alone"};
     } catch (const Error& error) {
-      return {part.name, Exchange::Outcome::kImpossible, error.what()};
+      return {part.name, back, Exchange::Outcome::kImpossible, error.what()};
     }
   }
 
@@ -162,21 +171,21 @@ const char* describe(BisectSetting setting) {
 }
 
 Bisection bisect(const PipelineDescription& old_pipeline, const PipelineDescription& new_pipeline,
-                 std::span<const Request> requests, std::size_t traced,
-                 const std::function<void(const std::string&)>& tell) {
+                 std::span<const Request> requests, std::size_t traced, const BisectEvents& events) {
   std::vector<BisectSetting> settings = {BisectSetting::kSameSteps};
   const bool own_steps = !same_part(old_pipeline.scheduler, new_pipeline.scheduler) ||
                          !old_pipeline.proposers.empty() || !new_pipeline.proposers.empty();
   if (own_steps) settings.push_back(BisectSetting::kOwnSteps);
   if (requests.size() > 1) settings.push_back(BisectSetting::kWithOthers);
   for (std::size_t i = 0;; ++i) {
-    tell(fmt::format("the request {}", describe(settings[i])));
+    events.runs(fmt::format("the request {}", describe(settings[i])));
     Trial trial(settings[i], old_pipeline, new_pipeline, requests, traced);
     const bool differs = trial.differs();
     if (differs) {
-      tell("both again, for the values");
+      events.runs("it again, for the values");
       trial.read_elements();
-      trial.exchange_parts(tell);
+      events.found(trial.result());
+      trial.exchange_parts(events.runs);
     }
     if (differs || i + 1 == settings.size()) return trial.take();
   }

@@ -25,27 +25,34 @@ enum class BisectSetting {
 };
 const char* describe(BisectSetting setting);
 
-// One part of the old pipeline exchanged for the new one's.
+// One pipeline with one part of the other. The old one gets each part of the new one that differs; if none of these
+// exchanges brings a difference, the new one gets each of the old one's.
 struct Exchange {
-  std::string part;  // "attention", "kv_cache", ...
-  enum class Outcome { kDiffers, kEqual, kImpossible } outcome;
-  std::string detail;  // kImpossible: why; kDiffers: "" or how the place is another
+  std::string part;                                              // "attention", "kv_cache", ...
+  bool back = false;                                             // the new pipeline with the old one's part
+  enum class Outcome { kDiffers, kEqual, kImpossible } outcome;  // beside the old pipeline
+  std::string detail;  // kImpossible: why; kDiffers: "" or which place is the first here
 };
 
 struct Bisection {
   BisectSetting setting;  // in which the difference showed; the last one if it did not
   TraceComparison traces;
-  Comparison results;              // of the request itself, in this setting
-  std::string elements;            // of the first difference: what the operation wrote, in both
+  Comparison results;               // of the request itself, in this setting
+  std::string elements;             // of the first difference: what the operation wrote, in both
   std::vector<Exchange> exchanges;  // of the parts that differ; empty without a difference
 
   bool differs() const { return traces.first.has_value() || results.first.has_value(); }
 };
 
-// `requests[traced]` is looked into; the others are its company. `tell` hears what is about to be done. Each run opens its
-// pipeline and closes it, so one model at a time is in memory. Throws what run_traced() throws.
+// Who follows a search.
+struct BisectEvents {
+  std::function<void(const std::string&)> runs;  // what is about to run
+  std::function<void(const Bisection&)> found;   // the place of a difference is known; parts are exchanged next
+};
+
+// `requests[traced]` is looked into; the others are its company. Each run opens its pipeline and closes it, so one
+// model at a time is in memory. Throws what run_traced() throws.
 Bisection bisect(const PipelineDescription& old_pipeline, const PipelineDescription& new_pipeline,
-                 std::span<const Request> requests, std::size_t traced,
-                 const std::function<void(const std::string&)>& tell);
+                 std::span<const Request> requests, std::size_t traced, const BisectEvents& events);
 
 }  // namespace mortise

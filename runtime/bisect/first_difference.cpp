@@ -49,8 +49,10 @@ std::string stretch_name(std::int32_t stretch, const std::vector<std::int32_t>& 
   if (count == 0) return "in the forward";
   if (stretch == 0) return fmt::format("before the attention of layer {}", layer_at(0));
   if (stretch >= count) return fmt::format("behind the attention of layer {}", layer_at(count - 1));
-  if (layer_at(stretch - 1) == layer_at(stretch)) return fmt::format("within the attention of layer {}", layer_at(stretch));
-  return fmt::format("between the attention of layer {} and that of layer {}", layer_at(stretch - 1), layer_at(stretch));
+  if (layer_at(stretch - 1) == layer_at(stretch))
+    return fmt::format("within the attention of layer {}", layer_at(stretch));
+  return fmt::format("between the attention of layer {} and that of layer {}", layer_at(stretch - 1),
+                     layer_at(stretch));
 }
 
 bool looks_alike(const TracedOp& a, const TracedOp& b) {
@@ -136,7 +138,8 @@ class Alignment {
 };
 
 // The order in which a run computes: whole operations of a step, each with its rows.
-using Moment = std::tuple<std::uint64_t, std::uint32_t, std::int32_t, std::int32_t>;  // step, operation, choice, position
+using Moment =
+    std::tuple<std::uint64_t, std::uint32_t, std::int32_t, std::int32_t>;  // step, operation, choice, position
 
 struct Visit {
   Moment when;
@@ -146,8 +149,8 @@ struct Visit {
   std::uint32_t op;
 };
 
-// Calls `visit` for each output of an operation that both rows have. Of a row that another choice computed for this one,
-// only the forward counts: what is drawn from it is each choice's own.
+// Calls `visit` for each output of an operation that both rows have. Of a row that another choice computed for this
+// one, only the forward counts: what is drawn from it is each choice's own.
 template <typename Function>
 void visit_row(const Alignment& alignment, const RowTrace& before, const TracedRow& a, const TracedRow& b,
                const Function& visit) {
@@ -178,7 +181,8 @@ const TracedRow* partner_row(const RowTrace& trace, const Rows& rows, const Trac
 // Whether two choices have the same tokens up to and with a position.
 bool shares(const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b, std::int32_t position) {
   const auto count = static_cast<std::size_t>(position) + 1;
-  return a.size() >= count && b.size() >= count && std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(count), b.begin());
+  return a.size() >= count && b.size() >= count &&
+         std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(count), b.begin());
 }
 
 double value_of(std::int32_t dtype, std::uint32_t bits) {
@@ -229,10 +233,12 @@ TraceComparison compare_traces(const TraceView& old_run, const TraceView& new_ru
     ++result.num_compared;
     if (!visit.equal && (!first || visit.when < first->when)) first = visit;
   });
-  visit_all([&](const Visit& visit) { result.num_equal += visit.equal && (!first || visit.when < first->when) ? 1 : 0; });
+  visit_all(
+      [&](const Visit& visit) { result.num_equal += visit.equal && (!first || visit.when < first->when) ? 1 : 0; });
 
   const std::vector<std::int32_t> layers = attention_layers(old_run.trace);
-  for (const std::int32_t stretch : alignment.not_aligned()) result.not_aligned.push_back(stretch_name(stretch, layers));
+  for (const std::int32_t stretch : alignment.not_aligned())
+    result.not_aligned.push_back(stretch_name(stretch, layers));
   if (!first) return result;
   const TracedOp& op = old_run.trace.ops()[first->op];
   result.first = FirstDifference{.op = op,

@@ -21,7 +21,7 @@ struct TraceView {
 // The first row of an operation that differs, in the order in which the old run computed. Everything that the row's
 // operation read was computed before it, so what was compared of that is equal.
 struct FirstDifference {
-  TracedOp op;  // of the old run; the new one has it under the same key
+  TracedOp op;        // of the old run; the new one has it under the same key
   std::string where;  // "layer 7, operation `linear`, out [1, 768], the second of 4 between ..."
   std::int32_t choice = 0, position = 0;
   std::int32_t new_choice = 0;  // another one where the choices share a prompt that another of them computed

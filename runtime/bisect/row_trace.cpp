@@ -20,10 +20,8 @@ void RowTrace::begin_step(const mortise_batch& batch) {
     if (id < first_sequence_ || id >= first_sequence_ + static_cast<std::uint64_t>(num_choices_)) continue;
     const auto choice = static_cast<std::int32_t>(id - first_sequence_);
     for (std::int32_t row = batch.cu_seqlens_q[run]; row < batch.cu_seqlens_q[run + 1]; ++row) {
-      TracedRow traced{.choice = choice,
-                       .position = batch.positions[row],
-                       .token = batch.token_ids[row],
-                       .step = batch.step_id};
+      TracedRow traced{
+          .choice = choice, .position = batch.positions[row], .token = batch.token_ids[row], .step = batch.step_id};
       if (row > batch.cu_seqlens_q[run]) {
         traced.behind = static_cast<std::int32_t>(rows_.size()) - 1;
       } else if (const auto before = seen.find({choice, traced.position - 1}); before != seen.end()) {

@@ -1,6 +1,6 @@
-// runtime/bisect/row_trace.hpp: what each operation made of each row of one request: a hash of the row's bits, under the
-// row's choice and position. Rows do not depend on their batch (docs/numerics.md), so traces of two runs can be compared
-// row by row, whatever the steps were that the rows ran in.
+// runtime/bisect/row_trace.hpp: what each operation made of each row of one request: a hash of the row's bits, under
+// the row's choice and position. Rows do not depend on their batch (docs/numerics.md), so traces of two runs can be
+// compared row by row, whatever the steps were that the rows ran in.
 #pragma once
 
 #include <cstddef>
@@ -21,18 +21,18 @@ struct TracedOp {
   std::string key;
   std::string name;    // "linear"
   std::string output;  // "out"
-  // Calls into the attention (append, run) before it in the forward: two operations with the same number are between the
-  // same two calls. -1: behind the forward, of the head and what follows it.
+  // Calls into the attention (append, run) before it in the forward: two operations with the same number are between
+  // the same two calls. -1: behind the forward, of the head and what follows it.
   std::int32_t stretch = 0;
-  std::int32_t layer = -1;         // of a call into the attention; else -1
-  bool is_anchor = false;          // every model has it: attention, hidden rows, logits
-  std::int32_t dtype = 0;          // of its rows
-  std::vector<std::int64_t> row;   // shape of one row
+  std::int32_t layer = -1;        // of a call into the attention; else -1
+  bool is_anchor = false;         // every model has it: attention, hidden rows, logits
+  std::int32_t dtype = 0;         // of its rows
+  std::vector<std::int64_t> row;  // shape of one row
 };
 
 // An output's rows in host memory, as an operation wrote them.
 struct OutputRows {
-  const std::byte* data;  // of row 0
+  const std::byte* data;    // of row 0
   std::int64_t row_stride;  // bytes
   // Of a row: [outer, inner] elements, `outer_stride` bytes apart.
   std::int64_t outer = 1, outer_stride = 0, inner_bytes = 0;

@@ -134,7 +134,8 @@ struct TapCalls {
                                        mortise_error* error) {
     const auto rows = t.rows_of(t.logits_, *args.logits);
     const std::int64_t columns = args.logits->shape[1];
-    const std::string name = fmt::format("head_reduce of tokens {} to {}", args.vocab_begin, args.vocab_begin + columns);
+    const std::string name =
+        fmt::format("head_reduce of tokens {} to {}", args.vocab_begin, args.vocab_begin + columns);
     const bool whole = args.vocab_begin == 0 && columns == t.parts_.vocab_size;
     struct Array {
       const char* name;
@@ -242,13 +243,12 @@ struct TapCalls {
                              mortise_error* error) {
     StepTap& t = tap(self);
     t.phase_ = StepTap::Phase::kHead;
-    const mortise_status status =
-        model_api(t).head(model(t), step, hidden, vocab_begin, vocab_end, logits, error);
+    const mortise_status status = model_api(t).head(model(t), step, hidden, vocab_begin, vocab_end, logits, error);
     t.phase_ = StepTap::Phase::kElsewhere;
     if (status != MORTISE_OK) return status;
     return guarded(error, [&]() -> mortise_status {
-      t.logits_ = {static_cast<const std::byte*>(logits->data),
-                   logits->stride[0] * element_bytes(logits->dtype), t.rows_of(t.selected_, *hidden)};
+      t.logits_ = {static_cast<const std::byte*>(logits->data), logits->stride[0] * element_bytes(logits->dtype),
+                   t.rows_of(t.selected_, *hidden)};
       if (t.logits_.rows.empty()) return MORTISE_OK;
       TracedOp op = t.op_of("head", "logits", *logits);
       op.stretch = -1;
@@ -260,7 +260,10 @@ struct TapCalls {
 };
 
 StepTap::StepTap(const Parts& parts, RowTrace& trace) : parts_(parts), trace_(trace) {
-#define MORTISE_PASS(slot) .slot = TapCalls::Passed<&mortise_device_table::slot>::call
+// A device may lack what its callers ask for before they use it.
+#define MORTISE_IF_THERE(slot, function) .slot = MORTISE_HAS(&device, slot) ? function : nullptr
+#define MORTISE_PASS(slot) MORTISE_IF_THERE(slot, (TapCalls::Passed<&mortise_device_table::slot>::call))
+  const mortise_device_table& device = *parts_.device.api;
   device_table_ = {
       .struct_size = sizeof device_table_,
       .flags = parts_.device.api->flags,
@@ -282,16 +285,16 @@ StepTap::StepTap(const Parts& parts, RowTrace& trace) : parts_(parts), trace_(tr
       MORTISE_PASS(event_synchronize),
       MORTISE_PASS(prepare_weight),
       MORTISE_PASS(free_weight),
-      .linear = TapCalls::linear,
-      .embed = TapCalls::embed,
-      .rms_norm = TapCalls::norm<&mortise_device_table::rms_norm>,
-      .layer_norm = TapCalls::norm<&mortise_device_table::layer_norm>,
-      .gated_activation = TapCalls::activation<&mortise_device_table::gated_activation>,
-      .activation = TapCalls::activation<&mortise_device_table::activation>,
-      .add = TapCalls::add,
-      .gather_rows = TapCalls::gather_rows,
-      .head_reduce = TapCalls::head_reduce,
-      .sample = TapCalls::sample,
+      MORTISE_IF_THERE(linear, (TapCalls::linear)),
+      MORTISE_IF_THERE(embed, (TapCalls::embed)),
+      MORTISE_IF_THERE(rms_norm, (TapCalls::norm<&mortise_device_table::rms_norm>)),
+      MORTISE_IF_THERE(layer_norm, (TapCalls::norm<&mortise_device_table::layer_norm>)),
+      MORTISE_IF_THERE(gated_activation, (TapCalls::activation<&mortise_device_table::gated_activation>)),
+      MORTISE_IF_THERE(activation, (TapCalls::activation<&mortise_device_table::activation>)),
+      MORTISE_IF_THERE(add, (TapCalls::add)),
+      MORTISE_IF_THERE(gather_rows, (TapCalls::gather_rows)),
+      MORTISE_IF_THERE(head_reduce, (TapCalls::head_reduce)),
+      MORTISE_IF_THERE(sample, (TapCalls::sample)),
       MORTISE_PASS(vocab_slice),
       .get_ext = TapCalls::get_ext,
       MORTISE_PASS(host_allocate),
@@ -300,8 +303,11 @@ StepTap::StepTap(const Parts& parts, RowTrace& trace) : parts_(parts), trace_(tr
       MORTISE_PASS(scatter_rows),
   };
 #undef MORTISE_PASS
-  attention_table_ = {sizeof attention_table_, parts_.attention.api->flags, TapCalls::kv_layout, TapCalls::bind,
-                      TapCalls::plan,          TapCalls::append,            TapCalls::run,       TapCalls::copy_blocks};
+#undef MORTISE_IF_THERE
+  attention_table_ = {sizeof attention_table_, parts_.attention.api->flags,
+                      TapCalls::kv_layout,     TapCalls::bind,
+                      TapCalls::plan,          TapCalls::append,
+                      TapCalls::run,           TapCalls::copy_blocks};
   model_table_ = {sizeof model_table_, parts_.model.api->flags, TapCalls::dims,
                   TapCalls::load,      TapCalls::forward,       TapCalls::head};
 }
@@ -396,8 +402,10 @@ mortise_status StepTap::record(const TracedOp& op, mortise_stream* stream, const
     output.inner_bytes = tensor.shape[2] * size;
     row_bytes = (output.outer - 1) * output.outer_stride + output.inner_bytes;
   }
-  const auto* const begin = static_cast<const std::byte*>(tensor.data) + static_cast<std::int64_t>(first) * output.row_stride;
-  const auto num_bytes = static_cast<std::uint64_t>(static_cast<std::int64_t>(end - first - 1) * output.row_stride + row_bytes);
+  const auto* const begin =
+      static_cast<const std::byte*>(tensor.data) + static_cast<std::int64_t>(first) * output.row_stride;
+  const auto num_bytes =
+      static_cast<std::uint64_t>(static_cast<std::int64_t>(end - first - 1) * output.row_stride + row_bytes);
   const mortise_status status = read(stream, begin, num_bytes, error);
   if (status != MORTISE_OK) return status;
   output.data = buffer_.data();
@@ -424,8 +432,8 @@ mortise_status StepTap::note_selected(mortise_stream* stream, const mortise_tens
   const mortise_status status = read(stream, rows, count * sizeof(std::int32_t), error);
   if (status != MORTISE_OK) return status;
   const auto* const numbers = reinterpret_cast<const std::int32_t*>(buffer_.data());
-  selected_ = {static_cast<const std::byte*>(out.data), out.stride[0] * element_bytes(out.dtype),
-               {numbers, numbers + count}};
+  selected_ = {
+      static_cast<const std::byte*>(out.data), out.stride[0] * element_bytes(out.dtype), {numbers, numbers + count}};
   return MORTISE_OK;
 }
 

@@ -24,8 +24,8 @@ class StepTap {
   StepTap(const StepTap&) = delete;
   StepTap& operator=(const StepTap&) = delete;
 
-  // The same parts, seen through the tap. Extensions of the device are not offered to what a step calls; parts that were
-  // made before have them still.
+  // The same parts, seen through the tap. Extensions of the device are not offered to what a step calls; parts that
+  // were made before have them still.
   Parts parts();
 
  private:

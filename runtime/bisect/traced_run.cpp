@@ -47,8 +47,9 @@ Request prepared(Request request, const PipelineDescription& pipeline) {
   request.logprobs = request.logprobs.value_or(0);
   request.deadline.reset();
   std::optional<std::string>& drafter = request.speculation.proposer;
-  const bool known = !drafter || *drafter == "none" ||
-                     std::ranges::any_of(pipeline.proposers, [&](const PartDescription& p) { return p.name == *drafter; });
+  const bool known =
+      !drafter || *drafter == "none" ||
+      std::ranges::any_of(pipeline.proposers, [&](const PartDescription& p) { return p.name == *drafter; });
   if (!known) drafter.reset();
   return request;
 }

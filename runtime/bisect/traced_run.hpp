@@ -23,9 +23,9 @@ struct TracedRun {
   TraceView view() const { return {*trace, sequences}; }
 };
 
-// Opens the pipeline, submits all requests in their order, and waits for requests[traced]; what runs then is aborted. The
-// pipeline is closed when this returns. A request that asks for a proposer that the pipeline lacks runs without that wish.
-// Throws an Error when the pipeline cannot be opened, when it refuses the request, or when that fails.
+// Opens the pipeline, submits all requests in their order, and waits for requests[traced]; what runs then is aborted.
+// The pipeline is closed when this returns. A request that asks for a proposer that the pipeline lacks runs without
+// that wish. Throws an Error when the pipeline cannot be opened, when it refuses the request, or when that fails.
 TracedRun run_traced(const PipelineDescription& pipeline, std::span<const Request> requests, std::size_t traced,
                      std::optional<WantedOutput> wanted = {});
 

@@ -99,8 +99,9 @@ std::size_t start_batch_line(const LinesRun& run, const InputLine& line, const F
     if (text.size() > kMaxOutputLineBytes) return finish({text_of(too_long(text.size())), true, 0});
     finish({std::move(text), false, answer.body["usage"]["total_tokens"].get<std::uint64_t>()});
   };
-  run.session.pipeline_for(body).service.handle(batch.url, body, answered,
-                                                {.id = identity.hex, .created = run.created, .schedule_figures = false, .client_id = client_id});
+  run.session.pipeline_for(body).service.handle(
+      batch.url, body, answered,
+      {.id = identity.hex, .created = run.created, .schedule_figures = false, .client_id = client_id});
   return num_sequences(batch.url, body);
 }
 

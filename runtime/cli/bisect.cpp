@@ -1,11 +1,13 @@
-// mortise bisect: names the operation in which two pipelines of one numerics id first differ over a request, and the part
-// that brings the difference. Standard output gets the report; the exit code is 1 when there is a difference.
+// mortise bisect: names the operation in which two pipelines of one numerics id first differ over a request, and the
+// part that brings the difference. Standard output gets the report; the exit code is 1 when there is a difference.
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <memory>
-#include <span>
 #include <optional>
+#include <span>
 
 #include "assembly/default_script.hpp"
 #include "bisect/bisection.hpp"
@@ -73,6 +75,9 @@ Chosen choose(const Verifier& verifier, std::size_t line_number, std::size_t req
 
 void print_difference(const Chosen& chosen, const Bisection& found) {
   std::cout << fmt::format("run                {}\n", describe(found.setting));
+  for (const std::string& stretch : found.traces.not_aligned) {
+    std::cout << fmt::format("not compared       {}: the models call different operations there\n", stretch);
+  }
   if (!found.traces.first) {
     std::cout << fmt::format(
         "first difference   in the results alone: {}\n"
@@ -89,26 +94,35 @@ void print_difference(const Chosen& chosen, const Bisection& found) {
       first.old_step, first.new_step, chosen.line,
       chosen.num_requests > 1 ? fmt::format(" (request {} of {})", chosen.request + 1, chosen.num_requests) : "",
       first.choice, first.position, first.where, found.elements, counted(found.traces.num_equal, "output"));
-  std::cout << fmt::format("results            {}\n", found.results.first.value_or("equal in this run"));
+  std::cout << fmt::format("results            {}\n", found.results.first.value_or("equal in this run")) << std::flush;
 }
 
+// Which parts are to blame: their exchange brings the difference, or else the exchange back takes it away.
 void print_exchanges(const Bisection& found) {
   std::vector<std::string> guilty;
+  bool back = false, impossible = false;
   for (const Exchange& exchange : found.exchanges) {
-    const char* const what = exchange.outcome == Exchange::Outcome::kDiffers ? "differs"
-                             : exchange.outcome == Exchange::Outcome::kEqual ? "equal"
-                                                                              : "cannot run";
-    std::cout << fmt::format("OLD with NEW's     {}: {}{}\n", exchange.part, what,
-                             exchange.detail.empty() ? "" : ", " + exchange.detail);
-    if (exchange.outcome == Exchange::Outcome::kDiffers) guilty.push_back("`" + exchange.part + "`");
+    using enum Exchange::Outcome;
+    const char* const what = exchange.outcome == kDiffers ? "differs"
+                             : exchange.outcome == kEqual ? "equal"
+                                                          : "cannot run";
+    std::cout << fmt::format("{}     {}: {}{}\n", exchange.back ? "NEW with OLD's" : "OLD with NEW's", exchange.part,
+                             what, exchange.detail.empty() ? "" : ", " + exchange.detail);
+    back = back || exchange.back;
+    impossible = impossible || exchange.outcome == kImpossible;
+    if (exchange.outcome == (exchange.back ? kEqual : kDiffers)) guilty.push_back("`" + exchange.part + "`");
   }
-  if (guilty.size() == 1) {
+  if (guilty.empty()) {
+    std::cout << "no exchange of a single part brings the difference or takes it away"
+              << (impossible ? "" : ": it needs several of them together") << '\n';
+  } else if (guilty.size() > 1) {
+    std::cout << fmt::format("each of {} {} the difference by itself\n", fmt::join(guilty, ", "),
+                             back ? "takes away" : "brings");
+  } else if (back) {
+    std::cout << fmt::format("OLD's {} in NEW takes the difference away\n", guilty.front());
+  } else {
     std::cout << fmt::format("exchanging {} alone brings the difference{}\n", guilty.front(),
                              found.exchanges.size() == 1 ? ": no other part differs" : "");
-  } else if (guilty.empty()) {
-    std::cout << "no exchange of a single part brings the difference: it needs several of them together\n";
-  } else {
-    std::cout << fmt::format("each of {} parts brings a difference by itself\n", guilty.size());
   }
 }
 
@@ -121,7 +135,8 @@ int run(const BisectOptions& options) {
   }
   print_verification(result);
   if (!result.first && options.line == 0) {
-    std::cout << "all results are equal: there is no difference to look into (--line looks into a request all the same)\n";
+    std::cout
+        << "all results are equal: there is no difference to look into (--line looks into a request all the same)\n";
     return 0;
   }
   const bool is_first = result.first && (options.line == 0 || options.line == result.first->line);
@@ -129,19 +144,17 @@ int run(const BisectOptions& options) {
                                is_first ? result.first->request : 0, options.verify.input);
   const PipelineDescription old_pipeline = pipeline_named(options.verify.old_script, chosen.pipeline);
   const PipelineDescription new_pipeline = pipeline_named(options.verify.new_script, chosen.pipeline);
-  const Bisection found = bisect(old_pipeline, new_pipeline, chosen.requests, chosen.traced, [](const std::string& what) {
-    std::cerr << "mortise: bisect: runs " << what << '\n';
-  });
-  for (const std::string& stretch : found.traces.not_aligned) {
-    std::cout << fmt::format("not compared       {}: the models call different operations there\n", stretch);
-  }
+  BisectEvents events;
+  events.runs = [](const std::string& what) { std::cerr << "mortise: bisect: runs " << what << '\n'; };
+  events.found = [&](const Bisection& found) { print_difference(chosen, found); };
+  const Bisection found = bisect(old_pipeline, new_pipeline, chosen.requests, chosen.traced, events);
   if (!found.differs()) {
-    std::cout << fmt::format(
-        "no difference came again: line {}, run {}, gave equal results, and {} outputs of operations of {} were equal\n",
-        chosen.line, describe(found.setting), found.traces.num_compared, counted(found.traces.num_rows, "token"));
+    std::cout << fmt::format("{}: line {}, run {}, gave equal results, and {} of operations of {} were equal\n",
+                             is_first ? "no difference came again" : "no difference", chosen.line,
+                             describe(found.setting), counted(found.traces.num_compared, "output"),
+                             counted(found.traces.num_rows, "token"));
     return is_first ? 1 : 0;
   }
-  print_difference(chosen, found);
   print_exchanges(found);
   return 1;
 }

@@ -114,7 +114,9 @@ class Verifier::Run {
       return StopSignals::received();
     };
     progress_.begin(state_);
-    const auto start = [&](const InputLine& line, const FinishLine& finish) { return this->start(lines, line, finish); };
+    const auto start = [&](const InputLine& line, const FinishLine& finish) {
+      return this->start(lines, line, finish);
+    };
     const bool complete = run_ordered_lines(in_, OrderedLinesLimits{}, start, events);
     progress_.finish(state_);
     session_->close();
@@ -180,7 +182,7 @@ class Verifier::Run {
 
   InputLines in_;
   const Opened opened_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;                                               // guards what follows
   std::map<std::string, std::vector<RecordedRequest>> collected_;  // by line, of those that run
 
   std::vector<std::unique_ptr<RequestCollector>> collectors_;
@@ -235,8 +237,10 @@ std::optional<LineDifference> compare_line(const Json& before, const Json& after
     if (a.request.prompt != b.request.prompt || a.choices.size() != b.choices.size()) {
       if (!differs) {
         difference.request = i;
-        difference.what = fmt::format("the prompts differ: {} tokens old, {} new; the tokenizers or chat templates are "
-                                      "others", a.request.prompt.size(), b.request.prompt.size());
+        difference.what = fmt::format(
+            "the prompts differ: {} tokens old, {} new; the tokenizers or chat templates are "
+            "others",
+            a.request.prompt.size(), b.request.prompt.size());
       }
       differs = true;
       continue;
@@ -278,9 +282,8 @@ Verification Verifier::run(const std::function<void(const Verification&)>& numer
   {
     Run old_run(options_.old_script, options_.input, "mortise: old: ",
                 [&](const std::string& name, const std::string& id) { old_ids.emplace_back(name, id); });
-    result.stopped = !old_run.run([&](const InputLine&, const Json& outcome, Session&) {
-      store_.add(dump_line(OrderedJson(outcome)));
-    });
+    result.stopped = !old_run.run(
+        [&](const InputLine&, const Json& outcome, Session&) { store_.add(dump_line(OrderedJson(outcome))); });
     if (result.stopped) return result;
   }
   // The first pipelines of both are compared whatever they are called, others by their names.

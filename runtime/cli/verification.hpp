@@ -1,5 +1,5 @@
-// runtime/cli/verification.hpp: runs a file of requests in two pipelines, one after the other, and compares all that came
-// out: tokens, log probabilities as bits, finish reasons, texts. `verify` reports it, `bisect` looks further.
+// runtime/cli/verification.hpp: runs a file of requests in two pipelines, one after the other, and compares all that
+// came out: tokens, log probabilities as bits, finish reasons, texts. `verify` reports it, `bisect` looks further.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct LineDifference {
 struct Verification {
   std::vector<std::pair<std::string, std::string>> numerics_ids;  // old and new, of each pipeline that both opened
   std::uint64_t num_lines = 0, num_different = 0;                 // compared, and of them with a difference
-  std::uint64_t num_failed = 0;  // lines that both pipelines refuse with one text
+  std::uint64_t num_failed = 0;                                   // lines that both pipelines refuse with one text
   std::uint64_t num_tokens = 0, num_logprobs = 0;
   std::optional<LineDifference> first;
   bool stopped = false;  // by a signal: the rest was not compared
@@ -51,8 +51,8 @@ class Verifier {
  public:
   explicit Verifier(VerifyOptions options);
 
-  // `numerics_known` is called as soon as both ids are known. Throws an Error when a script, a pipeline or the input fails;
-  // a line that is no request is a result.
+  // `numerics_known` is called as soon as both ids are known. Throws an Error when a script, a pipeline or the input
+  // fails; a line that is no request is a result.
   Verification run(const std::function<void(const Verification&)>& numerics_known);
   // Behind run().
   std::size_t num_lines() const { return store_.size(); }

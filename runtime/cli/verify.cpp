@@ -16,14 +16,10 @@ namespace {
 nlohmann::ordered_json to_json(const Verification& result) {
   nlohmann::ordered_json ids = nlohmann::ordered_json::array();
   for (const auto& [before, after] : result.numerics_ids) ids.push_back({{"old", before}, {"new", after}});
-  nlohmann::ordered_json json = {{"equal", result.num_different == 0},
-                                 {"numerics_ids", std::move(ids)},
-                                 {"requests", result.num_lines},
-                                 {"different", result.num_different},
-                                 {"failed", result.num_failed},
-                                 {"tokens", result.num_tokens},
-                                 {"logprobs", result.num_logprobs},
-                                 {"first", nullptr}};
+  nlohmann::ordered_json json = {{"equal", result.num_different == 0}, {"numerics_ids", std::move(ids)},
+                                 {"requests", result.num_lines},       {"different", result.num_different},
+                                 {"failed", result.num_failed},        {"tokens", result.num_tokens},
+                                 {"logprobs", result.num_logprobs},    {"first", nullptr}};
   if (!result.first) return json;
   const LineDifference& first = *result.first;
   json["first"] = {{"line", first.line}, {"request", first.request}, {"what", first.what}};
@@ -66,7 +62,8 @@ void add_verify_options(CLI::App& command, VerifyOptions& options) {
   command.add_option("old", options.old_script, "pipeline script, or a checkpoint's folder")->required();
   command.add_option("new", options.new_script, "the one that is compared with it")->required();
   command
-      .add_option("-i,--input", options.input, "file of requests, as batch reads it, or a log that --record has written")
+      .add_option("-i,--input", options.input,
+                  "file of requests, as batch reads it, or a log that --record has written")
       ->required();
 }
 

@@ -70,8 +70,7 @@ class ChoiceComparer {
                         const TokenInfo& replayed) {
     ++result_.num_logprobs;
     if (!same_bits(recorded.logprob, replayed.logprob)) {
-      differ(position, what,
-             "log probability " + both(exact_text(recorded.logprob), exact_text(replayed.logprob)));
+      differ(position, what, "log probability " + both(exact_text(recorded.logprob), exact_text(replayed.logprob)));
     }
     for (std::size_t k = 0; k < recorded.top.size(); ++k) {
       ++result_.num_logprobs;

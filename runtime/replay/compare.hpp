@@ -1,5 +1,5 @@
-// runtime/replay/compare.hpp: a request beside the same request run again: every token and every log probability, bit by
-// bit.
+// runtime/replay/compare.hpp: a request beside the same request run again: every token and every log probability, bit
+// by bit.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // tests/e2e/plugins/flip_attention.cpp: paged, but that one bit of what it computes is wrong: at one position of each
 // sequence, in one layer, in one element; or, with `crowded`, only where several sequences are in the batch. It claims
 // the numerics id of paged.
+#include <string_view>
+
 #include "attention/common_cpu/component.hpp"
 #include "mortise/attention.h"
 #include "mortise/plugin.hpp"
@@ -94,6 +96,11 @@ mortise_status copy_blocks(mortise_attention* self, mortise_stream* stream, cons
 constexpr mortise_attention_table kTable = {
     sizeof(mortise_attention_table), 0, kv_layout, bind, plan, append, run, copy_blocks};
 
+mortise_status supports(const mortise_query* query, mortise_error* reason) {
+  if (query->device == nullptr || std::string_view(query->device) == "cpu") return MORTISE_OK;
+  return mortise::set_error(reason, MORTISE_UNIMPLEMENTED, "flip_attention", "it serves the device cpu alone");
+}
+
 constexpr mortise_component kFlip = {sizeof(mortise_component),
                                      0,
                                      MORTISE_KIND_ATTENTION,
@@ -104,7 +111,7 @@ constexpr mortise_component kFlip = {sizeof(mortise_component),
                                      kSchema,
                                      "attention-span256/1",
                                      &kTable,
-                                     [](const mortise_query*, mortise_error*) -> mortise_status { return MORTISE_OK; },
+                                     supports,
                                      create,
                                      destroy,
                                      activate,
