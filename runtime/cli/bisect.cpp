@@ -32,15 +32,13 @@ PipelineDescription pipeline_named(const std::string& script, const std::string&
   const PipelineScript loaded = load_pipelines(std::span(&script, 1), PluginCatalog::standard());
   const std::vector<PipelineDescription>& all = loaded.pipelines();
   const auto found = std::ranges::find(all, name, &PipelineDescription::name);
-  if (found != all.end()) return *found;
-  if (all.size() > 1) fail("{}: has no pipeline '{}', in which the request ran in the other script", script, name);
-  return all.front();
+  return found == all.end() ? all.front() : *found;
 }
 
 // The request that is looked into, and its company.
 struct Chosen {
   std::size_t line = 0, request = 0, num_requests = 0;
-  std::string pipeline;
+  std::string pipeline, new_pipeline;
   std::vector<Request> requests;
   std::size_t traced = 0;  // of requests
 };
@@ -54,11 +52,12 @@ Chosen choose(const Verifier& verifier, std::size_t line_number, std::size_t req
     line.reset();
   }
   if (!line) fail("{}: has no request in line {}", file, line_number);
-  if (line->requests.empty()) {
+  if (line->requests.empty() || line->new_pipeline.empty()) {
     fail("{}: line {}: is refused by a pipeline before anything of it runs, so there is no operation to name", file,
          line_number);
   }
-  Chosen chosen{line_number, std::min(request, line->requests.size() - 1), line->requests.size(), "", {}, 0};
+  Chosen chosen{
+      line_number, std::min(request, line->requests.size() - 1), line->requests.size(), "", line->new_pipeline, {}, 0};
   chosen.pipeline = line->requests[chosen.request].pipeline;
   const std::size_t first = index - std::min(index, kCompanyBefore);
   const std::size_t end = std::min(verifier.num_lines(), index + 1 + kCompanyBehind);
@@ -143,7 +142,7 @@ int run(const BisectOptions& options) {
   const Chosen chosen = choose(verifier, is_first ? result.first->line : options.line,
                                is_first ? result.first->request : 0, options.verify.input);
   const PipelineDescription old_pipeline = pipeline_named(options.verify.old_script, chosen.pipeline);
-  const PipelineDescription new_pipeline = pipeline_named(options.verify.new_script, chosen.pipeline);
+  const PipelineDescription new_pipeline = pipeline_named(options.verify.new_script, chosen.new_pipeline);
   BisectEvents events;
   events.runs = [](const std::string& what) { std::cerr << "mortise: bisect: runs " << what << '\n'; };
   events.found = [&](const Bisection& found) { print_difference(chosen, found); };

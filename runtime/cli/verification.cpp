@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "assembly/default_script.hpp"
 #include "cli/batch_line.hpp"
 #include "cli/session.hpp"
 #include "cli/stop_signals.hpp"
@@ -274,6 +275,10 @@ Verifier::Verifier(VerifyOptions options) : options_(std::move(options)) {
   if (options_.input == "-") {
     fail("requests are read once for each pipeline, and standard input can be read once; give -i a file");
   }
+  // What is wrong with the second script is said before the first pipeline has run for hours.
+  for (const std::string& script : {options_.old_script, options_.new_script}) {
+    load_pipelines(std::span(&script, 1), PluginCatalog::standard());
+  }
 }
 
 Verification Verifier::run(const std::function<void(const Verification&)>& numerics_known) {
@@ -300,6 +305,8 @@ Verification Verifier::run(const std::function<void(const Verification&)>& numer
   const auto take = [&](const InputLine& line, const Json& outcome, Session& session) {
     const Json before = Json::parse(store_.read(index++));
     ++result.num_lines;
+    const Json& requests = outcome.at("requests");
+    new_pipeline_.push_back(number_of_name(requests.empty() ? "" : requests.front().at("pipeline").get<std::string>()));
     const Tokenizer& tokenizer = session.pipeline().assembly.tokenizer();
     std::optional<LineDifference> difference = compare_line(before, outcome, tokenizer, result);
     const Json& answer = outcome.at("answer");
@@ -318,9 +325,17 @@ Verification Verifier::run(const std::function<void(const Verification&)>& numer
   return result;
 }
 
+std::uint32_t Verifier::number_of_name(const std::string& pipeline) {
+  const auto found = std::ranges::find(new_names_, pipeline);
+  const auto number = static_cast<std::uint32_t>(found - new_names_.begin());
+  if (found == new_names_.end()) new_names_.push_back(pipeline);
+  return number;
+}
+
 VerifiedLine Verifier::line(std::size_t index) const {
   const Json outcome = Json::parse(store_.read(index));
-  return {static_cast<std::size_t>(std::stoull(outcome.at("line").get<std::string>())), read_requests(outcome)};
+  return {static_cast<std::size_t>(std::stoull(outcome.at("line").get<std::string>())), read_requests(outcome),
+          new_names_[new_pipeline_[index]]};
 }
 
 }  // namespace mortise

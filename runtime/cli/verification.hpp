@@ -45,6 +45,7 @@ struct Verification {
 struct VerifiedLine {
   std::size_t number = 0;  // in the input, from 1
   std::vector<RecordedRequest> requests;
+  std::string new_pipeline;  // in which the line ran in the new script; "": in none
 };
 
 class Verifier {
@@ -62,7 +63,11 @@ class Verifier {
   class Run;
 
   const VerifyOptions options_;
-  LineStore store_;  // what the old pipeline made of each line
+  std::uint32_t number_of_name(const std::string& pipeline);
+
+  LineStore store_;                          // what the old pipeline made of each line
+  std::vector<std::string> new_names_;       // of pipelines of the new script
+  std::vector<std::uint32_t> new_pipeline_;  // of each line: which of them
 };
 
 }  // namespace mortise

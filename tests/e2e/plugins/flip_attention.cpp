@@ -1,6 +1,7 @@
 // tests/e2e/plugins/flip_attention.cpp: paged, but that one bit of what it computes is wrong: at one position of each
-// sequence, in one layer, in one element; or, with `crowded`, only where several sequences are in the batch. It claims
-// the numerics id of paged.
+// sequence, in one layer, in one element; with `only`, only where several sequences are in the batch, or in the rows of
+// drafts. It claims the numerics id of paged.
+#include <string>
 #include <string_view>
 
 #include "attention/common_cpu/component.hpp"
@@ -22,13 +23,13 @@ constexpr const char* kSchema = R"({
     "layer": {"title": "in which layer", "type": "integer", "default": 0},
     "position": {"title": "in which row of a sequence", "type": "integer", "default": 0},
     "element": {"title": "in which element of that row", "type": "integer", "default": 0},
-    "crowded": {"title": "only beside other sequences", "type": "boolean", "default": false}
+    "only": {"title": "beside other sequences; or in drafts, from that position on", "enum": ["", "crowd", "drafts"], "default": ""}
   }
 })";
 
 struct Instance {
   int layer, position, element;
-  bool crowded;
+  std::string only;
   void* inner = nullptr;
 
   mortise_attention* attention() const { return static_cast<mortise_attention*>(inner); }
@@ -42,7 +43,7 @@ mortise_status create(const mortise_host* host, const mortise_create_args* args,
                       mortise_error* error) {
   const mortise::Options options(args->options);
   auto* made = new Instance{options.get<int>("layer"), options.get<int>("position"), options.get<int>("element"),
-                            options.get<bool>("crowded")};
+                            options.get<std::string>("only")};
   const std::string text = "{\"block_size\": " + std::to_string(options.get<int>("block_size")) + "}";
   mortise_create_args inner = *args;
   inner.options = mortise::view(std::string_view(text));
@@ -79,12 +80,18 @@ mortise_status run(mortise_attention* self, const mortise_step* step, int32_t la
   const Instance& flip = of(self);
   const mortise_status status = paged().run(flip.attention(), step, layer, q, out, error);
   const mortise_batch& batch = *step->batch;
-  if (status != MORTISE_OK || layer != flip.layer || (flip.crowded && batch.num_real_seqs < 2)) return status;
+  if (status != MORTISE_OK || layer != flip.layer || (flip.only == "crowd" && batch.num_real_seqs < 2)) return status;
   const int64_t bytes = (out->dtype & 0xff) / 8;
   const int64_t head = flip.element / out->shape[2], column = flip.element % out->shape[2];
-  for (int32_t row = 0; row < batch.num_real_tokens; ++row) {
-    if (batch.positions[row] != flip.position) continue;
-    static_cast<uint8_t*>(out->data)[(row * out->stride[0] + head * out->stride[1] + column) * bytes] ^= 1;
+  for (int32_t sequence = 0; sequence < batch.num_real_seqs; ++sequence) {
+    const int32_t first = batch.cu_seqlens_q[sequence];
+    for (int32_t row = first; row < batch.cu_seqlens_q[sequence + 1]; ++row) {
+      const bool is_draft = row > first && batch.positions[first] > 0;
+      const bool wrong = flip.only == "drafts" ? is_draft && batch.positions[row] >= flip.position
+                                               : batch.positions[row] == flip.position;
+      if (!wrong) continue;
+      static_cast<uint8_t*>(out->data)[(row * out->stride[0] + head * out->stride[1] + column) * bytes] ^= 1;
+    }
   }
   return status;
 }
