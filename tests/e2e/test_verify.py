@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from conftest import BUILD, MORTISE, SOURCE, run_mortise
 
-FOLDERS = f"{BUILD}/tests/e2e/plugins:{BUILD}/tests/property/remote"
+FOLDERS = ":".join(str(BUILD / "tests" / folder) for folder in ("e2e/plugins/flip", "e2e/plugins", "property/remote"))
 PIPELINE = """pipeline {{ device = {device}, model = llama {{ path = 'DEMO'{model} }}, attention = {attention},
   scheduler = {scheduler}, proposer = {proposer}, kv_cache = {{ memory = '64MiB'{kv} }}, speculation = {{ lengths = 'fixed' }} }}"""
 STORY = "Once upon a time there was a little girl who had a dog"

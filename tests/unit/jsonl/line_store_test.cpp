@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -50,6 +53,26 @@ TEST(LineStore, AFolderThatIsNotThereIsAnError) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("no file for results can be made there (No such file or directory)"));
   }
+}
+
+// In a process of its own: no file of it may grow beyond the limit.
+void fill_a_store_with_a_limit() {
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit = {1000, 1000};
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  LineStore store;
+  store.add(std::string(900, 'x'));
+  try {
+    store.add(std::string(900, 'x'));
+  } catch (const Error& error) {
+    std::fputs(error.what(), stderr);
+    std::_Exit(7);
+  }
+}
+
+TEST(LineStoreDeathTest, AFileThatCannotGrowIsAnError) {
+  EXPECT_EXIT(fill_a_store_with_a_limit(), testing::ExitedWithCode(7),
+              "results cannot be kept there \\(File too large\\)");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// tests/e2e/plugins/flip_device.cpp: the processors as a device, but that one bit of one operation is wrong in the rows
+// tests/e2e/plugins/flip/device.cpp: the processors as a device, but that one bit of one operation is wrong in the rows
 // of one token. It is another component of the name cpu, which attention asks for, and its options tell it from the
 // right one. The handle that the host holds is the CPU device's, so that its extensions work on it.
 #include <cstring>

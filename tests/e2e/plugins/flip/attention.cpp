@@ -1,4 +1,4 @@
-// tests/e2e/plugins/flip_attention.cpp: paged, but that one bit of what it computes is wrong: at one position of each
+// tests/e2e/plugins/flip/attention.cpp: paged, but that one bit of what it computes is wrong: at one position of each
 // sequence, in one layer, in one element; with `only`, only where several sequences are in the batch, or in the rows of
 // drafts. It claims the numerics id of paged.
 #include <string>
