@@ -7,6 +7,7 @@
 // A custom_id may come twice: order and ids, which are made from a line's number and content, tell the results apart.
 #include <nlohmann/json.hpp>
 
+#include "cli/batch_line.hpp"
 #include "cli/commands.hpp"
 #include "cli/json_lines_command.hpp"
 #include "error.hpp"
@@ -68,7 +69,10 @@ Answer too_long(std::size_t bytes) {
                         bytes, kMaxOutputLineBytes)));
 }
 
-std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& finish) {
+}  // namespace
+
+std::size_t start_batch_line(const LinesRun& run, const InputLine& line, const FinishLine& finish,
+                             const std::string& client_id) {
   const LineIdentity identity(line);
   const std::string id = kIdPrefix + identity.hex;
   BatchLine batch;
@@ -95,9 +99,16 @@ std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& 
     if (text.size() > kMaxOutputLineBytes) return finish({text_of(too_long(text.size())), true, 0});
     finish({std::move(text), false, answer.body["usage"]["total_tokens"].get<std::uint64_t>()});
   };
-  run.session.pipeline_for(body).service.handle(batch.url, body, answered,
-                                                {identity.hex, run.created, /*schedule_figures=*/false});
+  run.session.pipeline_for(body).service.handle(
+      batch.url, body, answered,
+      {.id = identity.hex, .created = run.created, .schedule_figures = false, .client_id = client_id});
   return num_sequences(batch.url, body);
+}
+
+namespace {
+
+std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& finish) {
+  return start_batch_line(run, line, finish, "");
 }
 
 LinesCommand::Result read_result(const Json& result) {

@@ -11,11 +11,13 @@ void add_plugin_command(CLI::App& app);     // plugin list, plugin info
 void add_check_command(CLI::App& app);      // check
 void add_run_command(CLI::App& app);        // run, with the REPL
 void add_batch_command(CLI::App& app);      // batch
+void add_bisect_command(CLI::App& app);     // bisect
 void add_bench_command(CLI::App& app);      // bench
 void add_ctl_command(CLI::App& app);        // ctl
 void add_replay_command(CLI::App& app);     // replay
 void add_score_command(CLI::App& app);      // score
 void add_serve_command(CLI::App& app);      // serve
+void add_verify_command(CLI::App& app);     // verify
 void add_tokenize_commands(CLI::App& app);  // tokenize, detokenize
 
 }  // namespace mortise

@@ -138,6 +138,8 @@ int run(int argc, char** argv) {
   add_bench_command(app);
   add_score_command(app);
   add_replay_command(app);
+  add_verify_command(app);
+  add_bisect_command(app);
   add_plugin_command(app);
   add_check_command(app);
   add_tokenize_commands(app);

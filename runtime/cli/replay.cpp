@@ -1,13 +1,10 @@
 // mortise replay: runs a request log again, under the same parts or others, and compares every token and every log
 // probability bit by bit. Standard output gets the first differences and a summary.
-#include <fmt/ranges.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <map>
 #include <mutex>
-#include <sstream>
 
 #include "cli/commands.hpp"
 #include "cli/session.hpp"
@@ -19,6 +16,7 @@
 #include "jsonl/progress.hpp"
 #include "openai/job.hpp"
 #include "replay/compare.hpp"
+#include "replay/numerics_change.hpp"
 #include "replay/request_log.hpp"
 
 namespace mortise {
@@ -41,43 +39,6 @@ struct Totals {
   std::uint64_t num_errors = 0;  // lines that are no request, requests that cannot run here
   bool cut = false;              // the last line is cut off: the recording was killed
 };
-
-std::vector<std::string> parts_of(const std::string& numerics_id) {
-  std::vector<std::string> parts;
-  std::istringstream stream(numerics_id);
-  for (std::string part; std::getline(stream, part, ';');) {
-    part.erase(0, part.find_first_not_of(' '));
-    parts.push_back(std::move(part));
-  }
-  return parts;
-}
-
-// What differs between two numerics ids. The first parts are the devices'; of the others the first word says what they
-// are of. Versions of this program may list different parts.
-std::string describe_change(const std::string& recorded, const std::string& now) {
-  const auto kind = [](const std::vector<std::string>& parts, std::size_t i) {
-    return i == 0 ? std::string() : parts[i].substr(0, parts[i].find(' '));
-  };
-  const std::vector<std::string> old_parts = parts_of(recorded);
-  std::vector<std::string> new_parts = parts_of(now), changes;
-  std::vector<bool> found(new_parts.size());
-  for (std::size_t i = 0; i < old_parts.size(); ++i) {
-    std::size_t k = 0;
-    while (k < new_parts.size() && (found[k] || kind(new_parts, k) != kind(old_parts, i))) ++k;
-    if (k == new_parts.size()) {
-      changes.push_back(fmt::format("'{}' is gone", old_parts[i]));
-      continue;
-    }
-    found[k] = true;
-    if (new_parts[k] != old_parts[i]) {
-      changes.push_back(fmt::format("'{}' is now '{}'", old_parts[i], new_parts[k]));
-    }
-  }
-  for (std::size_t k = 0; k < new_parts.size(); ++k) {
-    if (!found[k]) changes.push_back(fmt::format("'{}' is new", new_parts[k]));
-  }
-  return fmt::format("{}", fmt::join(changes, ", "));
-}
 
 bool has_proposer(const OpenPipeline& pipeline, const std::string& name) {
   const std::vector<PartDescription> proposers = pipeline.assembly.description().proposers;

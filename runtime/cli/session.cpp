@@ -134,6 +134,7 @@ EngineHooks Session::hooks_for(const OpenPipeline& pipeline) {
     const Assembly& assembly = pipeline.assembly;
     hooks.kv_observer = kv_observer_(model_name(pipeline.name, assembly), assembly.limits());
   }
+  if (options_.watcher) hooks.watcher = options_.watcher(pipeline.name, pipeline.assembly);
   if (recorder_) {
     const Assembly& assembly = pipeline.assembly;
     hooks.watcher = &recorder_->add_pipeline({pipeline.name, assembly.checkpoint().folder().filename().string(),

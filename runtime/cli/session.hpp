@@ -38,6 +38,9 @@ struct SessionOptions {
   std::function<AnswerObserver*(const std::string& model)> observer = {};
   // Who hears what the prefix cache of the model of this name holds; it outlives the session. Empty: nobody.
   std::function<KvObserver*(const std::string& model, const EngineLimits& limits)> kv_observer = {};
+  // Who sees the requests of a pipeline that is opened; it outlives the session. REQUIRES: nothing is recorded. Empty:
+  // nobody.
+  std::function<RequestWatcher*(const std::string& pipeline, const Assembly& assembly)> watcher = {};
 };
 
 // [script] and --trace, which every command that runs an engine has.

@@ -19,8 +19,8 @@ bool ended_early(FinishReason finish) {
 
 class ChoiceComparer {
  public:
-  ChoiceComparer(std::size_t choice, const Request& request, Comparison& result)
-      : choice_(choice), request_(request), result_(result) {}
+  ChoiceComparer(std::size_t choice, const Request& request, const ComparisonNames& names, Comparison& result)
+      : choice_(choice), request_(request), names_(names), result_(result) {}
 
   void compare(const RecordedChoice& recorded, const RecordedChoice& replayed) {
     compare_prompt(recorded, replayed);
@@ -29,7 +29,7 @@ class ChoiceComparer {
     const bool same = num_recorded == num_replayed && recorded.finish == replayed.finish;
     if (ended_early(recorded.finish) ? num_replayed >= num_recorded : same) return;
     differ(request_.prompt.size() + std::min(num_recorded, num_replayed), "the end",
-           fmt::format("{} recorded, {} replayed", end_text(recorded), end_text(replayed)));
+           both(end_text(recorded), end_text(replayed)));
   }
 
  private:
@@ -42,7 +42,7 @@ class ChoiceComparer {
     if (recorded.prompt.size() > replayed.prompt.size() ||
         (recorded.prompt.size() < replayed.prompt.size() && !ended_early(recorded.finish))) {
       differ(first + std::min(recorded.prompt.size(), replayed.prompt.size()), "scores of the prompt",
-             fmt::format("{} recorded, {} replayed", recorded.prompt.size(), replayed.prompt.size()));
+             both(std::to_string(recorded.prompt.size()), std::to_string(replayed.prompt.size())));
     }
   }
 
@@ -56,8 +56,9 @@ class ChoiceComparer {
       ++result_.num_tokens;
       if (old_token.id != new_token.id) {
         differ(position, which,
-               fmt::format("token {}, log probability {} recorded; token {}, log probability {} replayed", old_token.id,
-                           exact_text(old_token.logprob), new_token.id, exact_text(new_token.logprob)));
+               fmt::format("token {}, log probability {} {}; token {}, log probability {} {}", old_token.id,
+                           exact_text(old_token.logprob), names_.before, new_token.id, exact_text(new_token.logprob),
+                           names_.after));
         return false;
       }
       compare_logprobs(position, fmt::format("{} ({})", which, old_token.id), old_token, new_token);
@@ -69,9 +70,7 @@ class ChoiceComparer {
                         const TokenInfo& replayed) {
     ++result_.num_logprobs;
     if (!same_bits(recorded.logprob, replayed.logprob)) {
-      differ(position, what,
-             fmt::format("log probability {} recorded, {} replayed", exact_text(recorded.logprob),
-                         exact_text(replayed.logprob)));
+      differ(position, what, "log probability " + both(exact_text(recorded.logprob), exact_text(replayed.logprob)));
     }
     for (std::size_t k = 0; k < recorded.top.size(); ++k) {
       ++result_.num_logprobs;
@@ -79,8 +78,8 @@ class ChoiceComparer {
       const auto [new_id, new_value] = k < replayed.top.size() ? replayed.top[k] : std::pair{-1, 0.0f};
       if (old_id == new_id && same_bits(old_value, new_value)) continue;
       differ(position, what,
-             fmt::format("alternative {}: token {}, log probability {} recorded; token {}, log probability {} replayed",
-                         k + 1, old_id, exact_text(old_value), new_id, exact_text(new_value)));
+             fmt::format("alternative {}: token {}, log probability {} {}; token {}, log probability {} {}", k + 1,
+                         old_id, exact_text(old_value), names_.before, new_id, exact_text(new_value), names_.after));
     }
   }
 
@@ -89,22 +88,29 @@ class ChoiceComparer {
                        choice.error.empty() ? "" : " (" + choice.error + ")");
   }
 
+  std::string both(const std::string& recorded, const std::string& replayed) const {
+    return fmt::format("{} {}, {} {}", recorded, names_.before, replayed, names_.after);
+  }
+
   void differ(std::size_t position, const std::string& what, const std::string& how) {
     ++result_.num_differences;
-    if (!result_.first) result_.first = fmt::format("choice {}, position {}, {}: {}", choice_, position, what, how);
+    if (result_.first) return;
+    result_.first = fmt::format("choice {}, position {}, {}: {}", choice_, position, what, how);
+    result_.place = {choice_, position};
   }
 
   const std::size_t choice_;
   const Request& request_;
+  const ComparisonNames& names_;
   Comparison& result_;
 };
 
 }  // namespace
 
-Comparison compare(const RecordedRequest& recorded, const RecordedRequest& replayed) {
+Comparison compare(const RecordedRequest& recorded, const RecordedRequest& replayed, const ComparisonNames& names) {
   Comparison result;
   for (std::size_t i = 0; i < recorded.choices.size(); ++i) {
-    ChoiceComparer(i, recorded.request, result).compare(recorded.choices[i], replayed.choices[i]);
+    ChoiceComparer(i, recorded.request, names, result).compare(recorded.choices[i], replayed.choices[i]);
   }
   return result;
 }

@@ -30,53 +30,6 @@ std::uint64_t check_log(InputLines& lines) {
 
 }  // namespace
 
-// One pipeline's part of the log.
-class Recorder::Watcher : public RequestWatcher {
- public:
-  Watcher(Recorder& recorder, std::string pipeline) : recorder_(recorder), pipeline_(std::move(pipeline)) {}
-
-  Tap watch(Request& request) override {
-    recorder_.wait_for_room();
-    auto record = std::make_shared<Record>();
-    record->request.pipeline = pipeline_;
-    record->request.request = request;
-    record->request.choices.resize(static_cast<std::size_t>(request.sampling.n));
-    record->num_open = record->request.choices.size();
-    const bool hide = !request.logprobs;
-    if (hide) request.logprobs = 0;
-    return [this, record, hide](Delta& delta) {
-      take(*record, delta);
-      if (!hide) return;
-      for (TokenInfo& token : delta.tokens) {
-        token.logprob = 0;
-        token.rank = 0;
-      }
-    };
-  }
-
- private:
-  struct Record {
-    RecordedRequest request;
-    std::size_t num_open = 0;
-  };
-
-  void take(Record& record, const Delta& delta) {
-    RecordedChoice& choice = record.request.choices[static_cast<std::size_t>(delta.choice)];
-    choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
-    choice.prompt.insert(choice.prompt.end(), delta.prompt.begin(), delta.prompt.end());
-    if (delta.finish == FinishReason::kNone) return;
-    choice.finish = delta.finish;
-    choice.stop_token = delta.stop_token;
-    choice.error = delta.error;
-    if (--record.num_open > 0) return;
-    record.request.id = delta.request;
-    recorder_.put(std::move(record.request));
-  }
-
-  Recorder& recorder_;
-  const std::string pipeline_;
-};
-
 Recorder::Recorder(const std::string& path) : out_(path) {
   out_.start(out_.existing() == nullptr ? 0 : check_log(*out_.existing()));
   writer_ = std::thread([this] { write_items(); });
@@ -91,7 +44,8 @@ Recorder::~Recorder() {
 
 RequestWatcher& Recorder::add_pipeline(const LogHeader& header) {
   put(header);
-  return *watchers_.emplace_back(std::make_unique<Watcher>(*this, header.pipeline));
+  return *watchers_.emplace_back(std::make_unique<RequestCollector>(
+      header.pipeline, [this](RecordedRequest request) { put(std::move(request)); }, [this] { wait_for_room(); }));
 }
 
 void Recorder::close() {

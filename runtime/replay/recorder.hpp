@@ -12,6 +12,7 @@
 
 #include "engine/hooks.hpp"
 #include "jsonl/output_lines.hpp"
+#include "replay/request_collector.hpp"
 #include "replay/request_log.hpp"
 
 namespace mortise {
@@ -32,14 +33,13 @@ class Recorder {
   void close();
 
  private:
-  class Watcher;
   using Item = std::variant<LogHeader, RecordedRequest>;
   void put(Item item);
   void wait_for_room();
   void write_items();
 
   OutputLines out_;
-  std::vector<std::unique_ptr<Watcher>> watchers_;
+  std::vector<std::unique_ptr<RequestCollector>> watchers_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -52,6 +52,19 @@ TEST(Compare, OneBitOfALogProbabilityIsADifference) {
               HasSubstr("choice 0, position 2, prompt token 3: log probability -2 (0xc0000000) recorded"));
 }
 
+TEST(Compare, SidesHaveTheNamesThatTheCallerGivesAndTheFirstDifferenceHasAPlace) {
+  RecordedRequest other = two_choices();
+  other.choices[1].tokens[1].id = 80;
+  const Comparison result = compare(two_choices(), other, {"old", "new"});
+  EXPECT_EQ(result.first,
+            "choice 1, position 4, generated token 2: token 8, log probability -1.25 (0xbfa00000) old; token 80, log "
+            "probability -1.25 (0xbfa00000) new");
+  ASSERT_TRUE(result.place);
+  EXPECT_EQ(result.place->choice, 1u);
+  EXPECT_EQ(result.place->position, 4u);
+  EXPECT_FALSE(compare(two_choices(), two_choices()).place);
+}
+
 TEST(Compare, TheSignOfAZeroCountsAndEqualNansDoNot) {
   RecordedRequest a = two_choices(), b = two_choices();
   a.choices[0].tokens[0].logprob = 0.0f;

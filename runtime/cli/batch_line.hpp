@@ -1,0 +1,15 @@
+// runtime/cli/batch_line.hpp: a line of a batch file, run: what `batch` writes of it is what `verify` compares.
+#pragma once
+
+#include <string>
+
+#include "cli/json_lines_command.hpp"
+
+namespace mortise {
+
+// As StartLine. The result is a line of the output file, without its line end. `client_id`: of its requests, for who
+// watches the engine; "": none.
+std::size_t start_batch_line(const LinesRun& run, const InputLine& line, const FinishLine& finish,
+                             const std::string& client_id);
+
+}  // namespace mortise
