@@ -11,7 +11,7 @@ namespace mortise::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMaxBlocks = 132 * 16;  // beyond that threads take several pieces
+constexpr std::int64_t kMaxBlocks = 132 * 16;  // beyond that threads take several rows
 
 template <Activation kActivation>
 struct Act {
@@ -40,16 +40,16 @@ struct Sum {
   __device__ static float of(float a, float b) { return __fadd_rn(a, b); }
 };
 
+// A block has some pieces of a row, one a thread, and the same of further rows gridDim.y apart.
 template <class T, class Op, bool kVectors>
 __global__ void __launch_bounds__(kThreads)
     elementwise_kernel(Rows a, Rows b, Rows out, std::int64_t rows, std::int64_t columns) {
   constexpr int kWidth = kVectors ? kVector : 1;
   let_next_kernel_begin();
   wait_for_kernel_before();
-  const std::int64_t pieces = columns / kWidth, total = rows * pieces;
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < total; i += step) {
-    const std::int64_t m = i / pieces, n = i % pieces * kWidth;
+  const std::int64_t n = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kWidth;
+  if (n >= columns) return;
+  for (std::int64_t m = blockIdx.y; m < rows; m += gridDim.y) {
     const T* pa = static_cast<const T*>(a.data) + m * a.stride + n;
     const T* pb = Op::kBinary ? static_cast<const T*>(b.data) + m * b.stride + n : nullptr;
     T* to = static_cast<T*>(out.data) + m * out.stride + n;
@@ -71,10 +71,12 @@ cudaError_t launch(ElementType type, Rows a, Rows b, Rows out, std::int64_t rows
   if (rows == 0 || columns == 0) return cudaSuccess;
   const bool vectors = columns % kVector == 0 && rows_aligned(a, type) && rows_aligned(out, type) &&
                        (!Op::kBinary || rows_aligned(b, type));
-  const std::int64_t threads = rows * columns / (vectors ? kVector : 1);
-  const auto blocks = static_cast<unsigned>(std::min((threads + kThreads - 1) / kThreads, kMaxBlocks));
+  const std::int64_t pieces = columns / (vectors ? kVector : 1), across = (pieces + kThreads - 1) / kThreads;
+  const std::int64_t down = std::min(rows, std::max<std::int64_t>(kMaxBlocks / across, 1));
+  const std::int64_t warps = ((pieces + across - 1) / across + 31) / 32;
   const auto kernel = vectors ? elementwise_kernel<T, Op, true> : elementwise_kernel<T, Op, false>;
-  return launch_overlapped(kernel, blocks, kThreads, 0, stream, a, b, out, rows, columns);
+  return launch_overlapped(kernel, dim3(static_cast<unsigned>(across), static_cast<unsigned>(down)),
+                           static_cast<std::int32_t>(warps * 32), 0, stream, a, b, out, rows, columns);
 }
 
 template <template <class, Activation> class Op, class T>

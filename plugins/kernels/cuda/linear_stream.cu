@@ -1,28 +1,24 @@
-// Weights are the instruction's a (sixteen columns of y, a "tile"), rows of x its b. Each warp has tiles of its own and
-// brings their weights into a ring of its own in shared memory, piece by piece along K, so that no warp waits for
-// another; one more warp brings x. A multiprocessor has one block.
-//
-// One lane asks for a whole piece (cp.async.bulk.tensor): asked for row by row, a piece costs its warp 900 cycles,
-// more than multiplying it. The copy engine exchanges 16-byte units so that ldmatrix meets all banks ("128-byte
-// swizzle"): a piece is [kDepth / 64][kColumns][64], unit u of row r at u ^ (r % 8).
+// Up to eight rows, all of which lie in shared memory. Each warp has tiles of its own and brings their weights into a
+// ring of its own in shared memory, piece by piece along K, so that no warp waits for another; one more warp brings x.
+// A multiprocessor has one block. More rows, or longer ones: linear_stream_many.cu.
 #include "kernels/cuda/linear_stream.hpp"
 
 #include <algorithm>
 
-#include "kernels/cuda/bf16.cuh"
-#include "kernels/cuda/bulk.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/linear_stream.cuh"
+#include "kernels/cuda/linear_stream_many.hpp"
 #include "kernels/cuda/mma.cuh"
-#include "kernels/cuda/tensor_map.hpp"
 #include "kernels/cuda/weight_ring.cuh"
 
 namespace mortise::cuda {
 namespace {
 
+using namespace stream;
+
 constexpr int kWarps = 8, kThreads = (kWarps + 1) * 32;  // one more brings x
-constexpr int kColumns = 16, kMostRows = 8;              // of y, a tile
-constexpr int kDepth = 256, kStep = 16;                  // elements along K: of a piece, of an instruction
-constexpr int kSwizzled = 64;                            // elements along K that are swizzled together
+constexpr int kMostRows = 8;
+constexpr int kDepth = 256;  // elements along K of a piece
 constexpr int kSwizzledBytes = kColumns * kSwizzled * 2;
 constexpr int kPieceBytes = kColumns * kDepth * 2;
 constexpr int kGroup = 4;  // instructions whose fragments are loaded together
@@ -31,8 +27,6 @@ constexpr int kGroups = kDepth / kStep / kGroup;
 // of each.
 constexpr int kFewestPlaces = 2, kMostPlaces = 32;
 constexpr int kZeroBytes = 16;  // the rows of b that x does not have
-// Of 227 KiB that a block of Hopper may have: the rest is for a block of the kernel before or after, such as a norm.
-constexpr int kSharedBytes = 203 << 10;
 // Pieces of a block that are on their way while the kernels before are at work: as much as keeps memory busy. With the
 // whole ring a norm takes 7 us instead of 4: its loads queue behind.
 constexpr int kEarlyPieces = 6;
@@ -60,15 +54,6 @@ __host__ __device__ constexpr std::int32_t bytes_of_x(std::int64_t m, std::int64
 }
 __host__ __device__ constexpr std::int32_t bytes_beside_rings(std::int64_t m, std::int64_t k) {
   return bytes_of_x(m, k) + 8 + kWarps * kMostPlaces * 8;
-}
-
-__device__ __forceinline__ void copy_piece(std::uint32_t to, const CUtensorMap& from, int row, int group,
-                                           std::uint32_t barrier, std::uint64_t policy) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
-      "l"(&from), "r"(0), "r"(row), "r"(group), "r"(barrier), "l"(policy)
-      : "memory");
 }
 
 // The pieces of a warp's tiles in the order in which they are used. One lane has this.
@@ -117,22 +102,6 @@ struct Fragments {
     }
   }
 };
-
-__device__ __forceinline__ void write(const LinearArgs& args, int tile, const float (&d)[4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const std::int64_t n = static_cast<std::int64_t>(tile) * kColumns + lane / 4 + j / 2 * 8;
-    const std::int64_t m = lane % 4 * 2 + j % 2;
-    if (n >= args.n || m >= args.m) continue;
-    const float y = args.bias == nullptr ? d[j] : __fadd_rn(d[j], args.bias[n]);
-    if (args.y_type == ElementType::kBf16) {
-      put(static_cast<Bf16*>(args.y)[m * args.y_stride + n], y);
-    } else {
-      put(static_cast<float*>(args.y)[m * args.y_stride + n], y);
-    }
-  }
-}
 
 __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_constant__ StreamArgs args) {
   extern __shared__ __align__(1024) char memory[];
@@ -217,12 +186,8 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
         if (depth + group * kSwizzled < k) fragments[group % 2].multiply(d);
       }
     }
-    write(linear, tile, d);
+    write(linear, tile, 0, d);
   }
-}
-
-std::int64_t num_tiles(const LinearArgs& args) {
-  return (args.n + kColumns - 1) / kColumns;
 }
 
 // As many warps as take the same number of tiles, as far as it goes; fewer where x leaves little for their rings.
@@ -241,17 +206,10 @@ Split split_of(const LinearArgs& args, int num_blocks) {
   return split;
 }
 
-cudaError_t describe_weights(const LinearArgs& args, CUtensorMap& map) {
-  const EncodeTiled encode = encode_tiled();
-  if (encode == nullptr) return cudaErrorNotSupported;
-  const cuuint64_t sizes[] = {kSwizzled, static_cast<cuuint64_t>(args.n), static_cast<cuuint64_t>(args.k / kSwizzled)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(args.w_stride) * 2, kSwizzled * 2};  // bytes
-  const cuuint32_t box[] = {kSwizzled, kColumns, kDepth / kSwizzled}, steps[] = {1, 1, 1};
-  // With L2_PROMOTION_L2_256B weights come at 4.2 TB/s instead of 4.4 (H200).
-  const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<std::uint16_t*>(args.w), sizes,
-                                 strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+// Whether x lies in shared memory beside rings of at least two places.
+bool holds_x(const LinearArgs& args, int num_blocks) {
+  constexpr std::int64_t kMostK = kSharedBytes / 2;
+  return args.m <= kMostRows && args.k <= kMostK && split_of(args, num_blocks).places >= kFewestPlaces;
 }
 
 }  // namespace
@@ -259,10 +217,9 @@ cudaError_t describe_weights(const LinearArgs& args, CUtensorMap& map) {
 bool streams(const LinearArgs& args) {
   const auto addresses = reinterpret_cast<std::uintptr_t>(args.x) | reinterpret_cast<std::uintptr_t>(args.w);
   const bool aligned = addresses % 16 == 0 && args.x_stride % 8 == 0 && args.w_stride % 8 == 0;
-  constexpr std::int64_t kMostK = kSharedBytes / 2;
-  if (!aligned || args.m > kMostRows || args.k == 0 || args.k > kMostK || args.k % kSwizzled != 0) return false;
   int most = 0;
-  return num_multiprocessors(most) == cudaSuccess && split_of(args, most).places >= kFewestPlaces;
+  return aligned && args.m <= kMostStreamedRows && args.k > 0 && args.k % kSwizzled == 0 &&
+         num_multiprocessors(most) == cudaSuccess;
 }
 
 cudaError_t launch_linear_stream(const LinearArgs& args, cudaStream_t stream) {
@@ -270,14 +227,18 @@ cudaError_t launch_linear_stream(const LinearArgs& args, cudaStream_t stream) {
   int most = 0;
   if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(num_tiles(args), most));
+  if (!holds_x(args, static_cast<int>(blocks))) return launch_linear_stream_many(args, most, stream);
   StreamArgs all = {{}, args, split_of(args, static_cast<int>(blocks))};
-  if (const cudaError_t error = describe_weights(args, all.weights); error != cudaSuccess) return error;
+  const cudaError_t error = describe(args.w, args.n, args.k, args.w_stride, kColumns, kDepth, all.weights);
+  if (error != cudaSuccess) return error;
   const int bytes = all.split.warps * all.split.places * kPieceBytes + bytes_beside_rings(args.m, args.k);
   return launch_overlapped(stream_kernel, dim3(blocks), kThreads, static_cast<std::size_t>(bytes), stream, all);
 }
 
 cudaError_t prepare_stream_kernel() {
-  return cudaFuncSetAttribute(stream_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  const cudaError_t error =
+      cudaFuncSetAttribute(stream_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  return error != cudaSuccess ? error : prepare_stream_many_kernels();
 }
 
 }  // namespace mortise::cuda

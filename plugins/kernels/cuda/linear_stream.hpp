@@ -1,6 +1,6 @@
-// linear_stream.hpp: the product of linear_mma.hpp, the same bits, for up to eight rows of x, where the time is that of
-// reading the weights. It begins to load them before the kernels before it have ended (launch.cuh), so that memory is
-// busy while attention and norms compute.
+// linear_stream.hpp: the product of linear_mma.hpp, the same bits, for few rows of x, where the time is that of reading
+// the weights. It begins to load them before the kernels before it have ended (launch.cuh), so that memory is busy
+// while attention and norms compute.
 //   x bf16 [m, k], rows x_stride apart; w bf16 [n, k], rows w_stride apart; bias f32 [n] or null
 //   y bf16 or f32 [m, n], rows y_stride apart
 // REQUIRES: w and bias are constant, or were written by no kernel: they are read before the kernels before have ended.
@@ -14,8 +14,10 @@
 
 namespace mortise::cuda {
 
-// Whether this kernel takes the product: at most eight rows, k a multiple of 64, x and w and their rows at multiples of
-// 16 bytes, and x small enough to lie in shared memory beside the weights that are on their way.
+constexpr std::int64_t kMostStreamedRows = 32;
+
+// Whether these kernels take the product: at most that many rows, k a multiple of 64, x and w and their rows at
+// multiples of 16 bytes.
 bool streams(const LinearArgs& args);
 
 // REQUIRES: streams(args).

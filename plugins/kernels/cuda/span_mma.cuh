@@ -28,8 +28,10 @@ __device__ __forceinline__ void store_pair_at(std::uint32_t address, float low, 
 __device__ __forceinline__ void load_pair_at(std::uint32_t address, float& low, float& high) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(low), "=f"(high) : "r"(address) : "memory");
 }
-__device__ __forceinline__ void clear_unit_at(std::uint32_t address) {  // 16 bytes
-  asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
+__device__ __forceinline__ void put_unit_at(std::uint32_t address, const uint4& unit) {  // 16 bytes
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(unit.x), "r"(unit.y), "r"(unit.z),
+               "r"(unit.w)
+               : "memory");
 }
 
 // d += a b, [16, 8] += [16, 16] [16, 8]. Lane l: rows l / 4 (d[0], d[1]) and l / 4 + 8 (d[2], d[3]), columns 2 (l % 4)

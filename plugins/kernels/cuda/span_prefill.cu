@@ -1,7 +1,8 @@
 // The prefill kernel: many rows of one sequence; limited by arithmetic. A block takes tiles of 128 rows one after the
 // other, 64 rows for each of two warpgroups, which take spans in order out of a ring that one warp of a third warpgroup
 // fills. While one of the two computes weights, the tensor cores have the other's products; while they end a tile, the
-// ring is filled for the next.
+// ring is filled for the next, and the other warps of the third have brought its rows of q. Neither of the two waits
+// for the other.
 #include <algorithm>
 
 #include "kernels/cuda/span.hpp"
@@ -16,6 +17,7 @@ using namespace span;
 
 constexpr int kGroups = kPrefillRows / kWarpgroupRows, kGroupThreads = 128;
 constexpr int kUsers = kGroups * kGroupThreads, kThreads = kUsers + kGroupThreads;
+constexpr int kQueryThreads = kGroupThreads - 32;        // that bring q
 constexpr int kManyRegisters = 232, kFewRegisters = 40;  // launched with 168 each
 
 template <int kHeadDim>
@@ -23,20 +25,14 @@ struct Shape {
   using RingShape = span::RingShape<kHeadDim, 4, kUsers>;
   static constexpr int kQueries = RingShape::kBytes;
   static constexpr int kGroupQueryBytes = kWarpgroupRows * kHeadDim * 2;
-  static constexpr int kBarriers = kQueries + kGroups * kGroupQueryBytes;
-  static constexpr int kOnes = kBarriers + RingShape::kBarrierBytes;
+  static constexpr int kTileQueryBytes = kGroups * kGroupQueryBytes;
+  static constexpr int kBarriers = kQueries + 2 * kTileQueryBytes;             // q of this tile and of the next
+  static constexpr int kQueryBarriers = kBarriers + RingShape::kBarrierBytes;  // q is there (of both), q is read
+  static constexpr int kOnes = kQueryBarriers + 4 * 8;
   static constexpr int kBytes = kOnes + kOnesBytes;
 };
 template <int kHeadDim>
 using PrefillRing = Ring<kHeadDim, typename Shape<kHeadDim>::RingShape>;
-
-// Barriers of the threads that use the ring: of one warpgroup, and of all.
-__device__ __forceinline__ void sync_group(int group) {
-  asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroupThreads) : "memory");
-}
-__device__ __forceinline__ void sync_groups() {
-  asm volatile("bar.sync 4, %0;" ::"n"(kUsers) : "memory");
-}
 
 __device__ __forceinline__ int last_position(const SpanRun& run) {
   return run.position + run.num_tokens - 1;
@@ -51,14 +47,18 @@ __device__ __forceinline__ int run_of(int n) {
   return n * blocks + (n % 2 == 0 ? block : blocks - 1 - block);
 }
 
-// One warp; lane i asks for chunk i.
+// One warp; lane i asks for chunk i. Chunks of K that none of the rows sees are left out: their scores are hidden.
+// Instead of such a chunk of V comes the nearest that is seen: with P = 0 it adds zeros, while what the ring held there
+// before could be NaN.
 template <int kHeadDim>
 __device__ __forceinline__ void feed(const SpanArgs& args, const SpanRun& run, PrefillRing<kHeadDim>& ring) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const auto block_of = [&](int span) -> std::int64_t {
+  const auto key_of = [&](int span) {
     const Chunks chunks = chunks_of(run, span, args.window);
-    if (lane < chunks.begin || lane >= chunks.end) return 0;
-    return args.block_table[run.table + ((span * kSpan + lane * kKeyChunk) >> args.layout.block_shift)];
+    return span * kSpan + min(max(lane, chunks.begin), chunks.end - 1) * kKeyChunk;
+  };
+  const auto block_of = [&](int span) -> std::int64_t {
+    return args.block_table[run.table + (key_of(span) >> args.layout.block_shift)];
   };
   std::int64_t block = block_of(run.span_begin);
 #pragma unroll 1
@@ -67,33 +67,83 @@ __device__ __forceinline__ void feed(const SpanArgs& args, const SpanRun& run, P
     const Bf16Bits* const keys =
         args.kv + block * static_cast<std::int64_t>(args.layout.block_elements) +
         static_cast<std::int64_t>(run.kv_head) * static_cast<std::int64_t>(args.layout.head_elements) +
-        ((span * kSpan + lane * kKeyChunk) & (args.layout.block_size - 1)) * kHeadDim;
+        (key_of(span) & (args.layout.block_size - 1)) * kHeadDim;
     if (span + 1 < run.span_end) block = block_of(span + 1);  // long before it is needed
-    for (const Bf16Bits* from : {keys, keys + args.layout.block_size * kHeadDim}) {
-      ring.ask(from, chunks.begin, chunks.end);
-      ring.advance();
+    ring.ask(keys, chunks.begin, chunks.end);
+    ring.advance();
+    ring.ask(keys + args.layout.block_size * kHeadDim, 0, kSpanChunks);
+    ring.advance();
+  }
+}
+
+// Where q of a block's n-th tile lies, and its barriers.
+template <int kHeadDim>
+struct Queries {
+  std::uint32_t memory, is_there, is_read;
+  int phase;
+  __device__ Queries(std::uint32_t block_memory, int n)
+      : memory(block_memory + Shape<kHeadDim>::kQueries + n % 2 * Shape<kHeadDim>::kTileQueryBytes),
+        is_there(block_memory + Shape<kHeadDim>::kQueryBarriers + n % 2 * 8),
+        is_read(is_there + 16),
+        phase(n / 2 % 2) {}
+
+  static __device__ void make_barriers(std::uint32_t block_memory) {
+    for (int n = 0; n < 2; ++n) {
+      const Queries queries(block_memory, n);
+      make_barrier(queries.is_there, kQueryThreads);
+      make_barrier(queries.is_read, kUsers);
+    }
+    publish_barriers();
+  }
+};
+
+// Some warps: rows of q as the cache has its rows. Rows that are not there are zeros.
+template <int kHeadDim>
+__device__ __forceinline__ void load_queries(const SpanArgs& args, const SpanRun& run, const Queries<kHeadDim>& to,
+                                             int thread) {
+  constexpr int kUnits = kHeadDim / 8, kAll = kPrefillRows * kUnits, kTogether = 4;  // loads, of which each takes long
+  const int num_rows = run.num_tokens * run.num_heads;
+  wait_barrier(to.is_read, to.phase ^ 1);
+#pragma unroll 1
+  for (int first = thread; first < kAll; first += kTogether * kQueryThreads) {
+    uint4 values[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const int at = first + i * kQueryThreads, row = at / kUnits, token = row / run.num_heads;
+      const Bf16Bits* const from = args.q + (run.row + token) * args.q_row_stride +
+                                   (run.head + row - token * run.num_heads) * args.q_head_stride + at % kUnits * 8;
+      values[i] = row < num_rows ? *reinterpret_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const int at = first + i * kQueryThreads;
+      if (at < kAll) put_unit_at(to.memory + span_offset(kHeadDim, at / kUnits, at % kUnits * 8) * 2, values[i]);
     }
   }
+  publish_writes();
+  arrive(to.is_there);
 }
 
 // 64 rows of the tile, those of one warpgroup.
 template <int kHeadDim>
 class Rows {
  public:
-  __device__ Rows(const SpanArgs& args, const SpanRun& run, PrefillRing<kHeadDim>& ring, char* memory, int warp)
+  __device__ Rows(const SpanArgs& args, const SpanRun& run, PrefillRing<kHeadDim>& ring,
+                  const Queries<kHeadDim>& queries, std::uint32_t ones, int warp)
       : args_(args),
         run_(run),
         ring_(ring),
+        queries_(queries),
+        ones_(ones),
         group_(warp / (kGroupThreads / 32)),
         lane_(static_cast<int>(threadIdx.x) % 32),
         first_row_(group_ * kWarpgroupRows),
         warp_row_(warp * 16),
-        num_rows_(run.num_tokens * run.num_heads),
-        queries_(memory + Shape<kHeadDim>::kQueries + group_ * Shape<kHeadDim>::kGroupQueryBytes),
-        ones_(shared_address(memory + Shape<kHeadDim>::kOnes)) {}
+        num_rows_(run.num_tokens * run.num_heads) {}
 
   __device__ __forceinline__ void attend() {
-    load_queries();
+    const std::uint32_t q = queries_.memory + group_ * Shape<kHeadDim>::kGroupQueryBytes;
+    wait_barrier(queries_.is_there, queries_.phase);
     const Visible sees[2] = {visible_at(position_of(tile_row(0)), args_.window),
                              visible_at(position_of(tile_row(1)), args_.window)};
     const int first = position_of(first_row_), last = position_of(first_row_ + kWarpgroupRows - 1);
@@ -104,24 +154,19 @@ class Rows {
     for (int span = run_.span_begin; span < run_.span_end; ++span) {
       // Spans that none of these rows sees have P = 0: leaving them out changes no bit.
       const Chunks seen = span::chunks_of(span, first, last, args_.window);
-      const bool working = first_row_ < num_rows_ && seen.begin < seen.end;
+      if (first_row_ >= num_rows_ || seen.begin >= seen.end) {
+        pass();
+        pass();
+        continue;
+      }
       WarpgroupPartial<kHeadDim> next;
       Probabilities p;
-      if (working) {
-        const bool masked = !sees_all(span, warp_first, warp_last, args_.window);
-        weigh_span<kHeadDim>(ring_, shared_address(queries_), span, sees, masked, args_.scale, next.m, p);
-      } else {
-        pass();
-      }
-      const Chunks there = chunks_of(run_, span, args_.window);
-      if (there.begin > 0 || there.end < kSpanChunks) clear_others(there);
-      if (working) {
-        add_span<kHeadDim>(ring_, ones_, p, next);
-        fold(folded, next);
-      } else {
-        pass();
-      }
+      const bool masked = !sees_all(span, warp_first, warp_last, args_.window);
+      weigh_span<kHeadDim>(ring_, q, span, sees, masked, args_.scale, next.m, p);
+      add_span<kHeadDim>(ring_, ones_, p, next);
+      fold(folded, next);
     }
+    arrive(queries_.is_read);
     write(folded);
   }
 
@@ -133,49 +178,11 @@ class Rows {
   __device__ __forceinline__ int position_of(int row) const {
     return min(run_.position + row / run_.num_heads, last_position(run_));
   }
-  __device__ __forceinline__ const Bf16Bits* query(int row) const {
-    const int token = row / run_.num_heads;
-    return args_.q + (run_.row + token) * args_.q_row_stride +
-           (run_.head + row - token * run_.num_heads) * args_.q_head_stride;
-  }
-
-  // Rows of q as the cache has its rows. Rows that are not there are zeros.
-  __device__ __forceinline__ void load_queries() {
-    constexpr int kUnits = kHeadDim / 8, kEach = kWarpgroupRows * kUnits / kGroupThreads;
-    const int first = static_cast<int>(threadIdx.x) % kGroupThreads;
-    uint4 values[kEach];  // all at once: each takes long
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int at = first + i * kGroupThreads, row = first_row_ + at / kUnits;
-      values[i] = row < num_rows_ ? *reinterpret_cast<const uint4*>(query(row) + at % kUnits * 8) : uint4{0, 0, 0, 0};
-    }
-    sync_group(group_);  // all are through with those of the tile before
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int at = first + i * kGroupThreads;
-      *reinterpret_cast<uint4*>(queries_ + span_offset(kHeadDim, at / kUnits, at % kUnits * 8) * 2) = values[i];
-    }
-    publish_writes();
-    sync_group(group_);
-  }
 
   // Takes a half from the ring without looking at it.
   __device__ __forceinline__ void pass() {
     ring_.wait_full();
     ring_.leave();
-  }
-
-  // Chunks of V that are not there become 0: what the ring held in their place may be K, and NaN. All warpgroups.
-  __device__ __forceinline__ void clear_others(Chunks there) {
-    constexpr int kUnits = kHeadDim / 8;
-    ring_.wait_full();
-    for (int i = static_cast<int>(threadIdx.x); i < kSpan * kUnits; i += kUsers) {
-      const int token = i / kUnits, unit = i % kUnits, chunk = token / kKeyChunk;
-      if (chunk >= there.begin && chunk < there.end) continue;
-      clear_unit_at(ring_.half() + span_offset(kHeadDim, token, unit * 8) * 2);
-    }
-    publish_writes();
-    sync_groups();
   }
 
   __device__ __forceinline__ void write(const WarpgroupPartial<kHeadDim>& from) const {
@@ -195,11 +202,11 @@ class Rows {
   const SpanArgs& args_;
   const SpanRun& run_;
   PrefillRing<kHeadDim>& ring_;
+  const Queries<kHeadDim>& queries_;
+  const std::uint32_t ones_;
   const int group_, lane_;
   const int first_row_, warp_row_;  // of the tile: this warpgroup's, this warp's
   const int num_rows_;
-  char* const queries_;
-  const std::uint32_t ones_;
 };
 
 template <int kHeadDim>
@@ -207,26 +214,33 @@ __global__ void __launch_bounds__(kThreads, 1)
     prefill_kernel(const __grid_constant__ SpanArgs args, const SpanRun* runs, int num_runs) {
   extern __shared__ __align__(1024) char memory[];
   const std::uint32_t at = shared_address(memory), barriers = at + Shape<kHeadDim>::kBarriers;
-  if (threadIdx.x == 0) PrefillRing<kHeadDim>::make(barriers);
+  if (threadIdx.x == 0) {
+    PrefillRing<kHeadDim>::make(barriers);
+    Queries<kHeadDim>::make_barriers(at);
+  }
   make_ones(memory + Shape<kHeadDim>::kOnes);
   __syncthreads();
   PrefillRing<kHeadDim> ring(at, barriers);
   const int warp = __shfl_sync(kWarp, static_cast<int>(threadIdx.x) / 32, 0);  // which the compiler knows to be one
   if (warp >= kUsers / 32) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
-    if (warp != kUsers / 32) return;
-    see_writes();
+    if (warp == kUsers / 32) see_writes();
 #pragma unroll 1
     for (int n = 0; run_of(n) < num_runs; ++n) {
       const SpanRun run = runs[run_of(n)];
-      feed<kHeadDim>(args, run, ring);
+      if (warp == kUsers / 32) {
+        feed<kHeadDim>(args, run, ring);
+      } else {
+        load_queries<kHeadDim>(args, run, Queries<kHeadDim>(at, n), static_cast<int>(threadIdx.x) - kUsers - 32);
+      }
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
 #pragma unroll 1
     for (int n = 0; run_of(n) < num_runs; ++n) {
       const SpanRun run = runs[run_of(n)];
-      Rows<kHeadDim>(args, run, ring, memory, warp).attend();
+      const Queries<kHeadDim> queries(at, n);
+      Rows<kHeadDim>(args, run, ring, queries, at + Shape<kHeadDim>::kOnes, warp).attend();
     }
   }
 }

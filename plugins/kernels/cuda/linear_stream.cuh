@@ -1,0 +1,79 @@
+// linear_stream.cuh: what the kernels of linear_stream.hpp share: pieces of weights that the copy engine brings, and
+// what a lane writes of y.
+//
+// Weights are the instruction's a (sixteen columns of y, a "tile"), rows of x its b. One lane asks for a whole piece
+// (cp.async.bulk.tensor): asked for row by row, a piece costs its warp 900 cycles, more than multiplying it. The copy
+// engine exchanges 16-byte units so that ldmatrix meets all banks ("128-byte swizzle"): a piece is
+// [depth / 64][rows][64], unit u of row r at u ^ (r % 8).
+#pragma once
+
+#include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/bulk.cuh"
+#include "kernels/cuda/linear_mma.hpp"
+#include "kernels/cuda/tensor_map.hpp"
+
+namespace mortise::cuda::stream {
+
+constexpr int kColumns = 16;   // of y, a tile
+constexpr int kStep = 16;      // elements along K of an instruction
+constexpr int kSwizzled = 64;  // elements along K that are swizzled together
+// Of 227 KiB that a block of Hopper may have: the rest is for a block of the kernel before or after, such as a norm.
+constexpr int kSharedBytes = 203 << 10;
+
+inline std::int64_t num_tiles(const LinearArgs& args) {
+  return (args.n + kColumns - 1) / kColumns;
+}
+
+// Describes a bf16 matrix [rows, k], rows `stride` elements apart, in pieces of `piece_rows` rows and `depth` elements.
+// Beyond the last row and element there are zeros.
+inline cudaError_t describe(const std::uint16_t* matrix, std::int64_t rows, std::int64_t k, std::int64_t stride,
+                            int piece_rows, int depth, CUtensorMap& map) {
+  const EncodeTiled encode = encode_tiled();
+  if (encode == nullptr) return cudaErrorNotSupported;
+  const cuuint64_t sizes[] = {kSwizzled, static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(k / kSwizzled)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(stride) * 2, kSwizzled * 2};  // bytes
+  const cuuint32_t box[] = {kSwizzled, static_cast<cuuint32_t>(piece_rows), static_cast<cuuint32_t>(depth / kSwizzled)};
+  const cuuint32_t steps[] = {1, 1, 1};
+  // With L2_PROMOTION_L2_256B weights come at 4.2 TB/s instead of 4.4 (H200).
+  const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<std::uint16_t*>(matrix), sizes,
+                                 strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+// Of a described matrix: the piece that begins at `row` and at element 64 * `group` of its rows.
+__device__ __forceinline__ void copy_piece(std::uint32_t to, const CUtensorMap& from, int row, int group,
+                                           std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+      "l"(&from), "r"(0), "r"(row), "r"(group), "r"(barrier)
+      : "memory");
+}
+__device__ __forceinline__ void copy_piece(std::uint32_t to, const CUtensorMap& from, int row, int group,
+                                           std::uint32_t barrier, std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+      "l"(&from), "r"(0), "r"(row), "r"(group), "r"(barrier), "l"(policy)
+      : "memory");
+}
+
+// What the warp has of a tile and of eight rows of x, `first_row` and the next.
+__device__ __forceinline__ void write(const LinearArgs& args, int tile, int first_row, const float (&d)[4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const std::int64_t n = static_cast<std::int64_t>(tile) * kColumns + lane / 4 + j / 2 * 8;
+    const std::int64_t m = first_row + lane % 4 * 2 + j % 2;
+    if (n >= args.n || m >= args.m) continue;
+    const float y = args.bias == nullptr ? d[j] : __fadd_rn(d[j], args.bias[n]);
+    if (args.y_type == ElementType::kBf16) {
+      put(static_cast<Bf16*>(args.y)[m * args.y_stride + n], y);
+    } else {
+      put(static_cast<float*>(args.y)[m * args.y_stride + n], y);
+    }
+  }
+}
+
+}  // namespace mortise::cuda::stream
