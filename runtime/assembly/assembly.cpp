@@ -67,6 +67,7 @@ SwapFigures Assembly::swap(Engine& engine, const PipelineDescription& next, cons
     swapping.lock();  // behind a swap that takes a moment
   }
   verifying_ = options.verify_steps > 0;
+  const std::shared_ptr<void> ends(nullptr, [this](void*) { verifying_ = false; });
   const std::shared_ptr<const ModelFiles> files = files_for(next);
   const Placement placement = options.verify_steps > 0 ? Placement::kBeside : Placement::kInPlace;
   const auto make = [&](const StepUse& use) {
@@ -81,7 +82,7 @@ SwapFigures Assembly::swap(Engine& engine, const PipelineDescription& next, cons
     replacement.fit = [this, made](const StepUse& at_exchange) { made->fit(*parts_, at_exchange); };
     return replacement;
   };
-  return engine.swap(make, options.verify_steps);
+  return engine.swap(make, options.verify_steps, options.cancel);
 }
 
 PipelineDescription Assembly::description() const {

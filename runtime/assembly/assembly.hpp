@@ -64,10 +64,10 @@ class Assembly {
   const FileOpener open_draft_;
   const bool made_;  // the model's files were given, so there is no folder to open again
   const std::shared_ptr<const ModelFiles> files_;
-  std::mutex swapping_;             // one swap at a time
+  std::mutex swapping_;                  // one swap at a time
   std::atomic<bool> verifying_ = false;  // the one under way has verify_steps
-  mutable std::mutex mutex_;        // guards parts_
-  std::shared_ptr<PartSet> parts_;  // let go by the engine's thread, and by the destructor
+  mutable std::mutex mutex_;             // guards parts_
+  std::shared_ptr<PartSet> parts_;       // let go by the engine's thread, and by the destructor
   mortise_model_dims dims_{};
   bool is_cut_ = false;  // by max_model_len, below what the checkpoint takes
   std::string numerics_id_;

@@ -82,8 +82,8 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
     open_device();
   }
   if (same_model) {
-    target_ = std::make_shared<ModelStack>(*running.target_, stack_parts(description_, placement),
-                                           description_.query());
+    target_ =
+        std::make_shared<ModelStack>(*running.target_, stack_parts(description_, placement), description_.query());
   } else {
     if (files == nullptr) files = running.target_->target()->files;
     target_ = std::make_shared<ModelStack>(device_, std::move(files), stack_parts(description_), description_.query());

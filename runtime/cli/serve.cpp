@@ -74,7 +74,8 @@ Models open_models(Session& session, const KvEventPublishers& kv_events, std::si
                       .tokenizer = pipeline->assembly.tokenizer(),
                       .parts = [pipeline] { return parts_of(pipeline->assembly); },
                       .block_size = [pipeline] { return pipeline->assembly.limits().block_size; },
-                      .swap = [pipeline](const PartChange& change) { return pipeline->swap(change); },
+                      .swap = [pipeline](const PartChange& change,
+                                         const SwapOptions& options) { return pipeline->swap(change, options); },
                       .kv_events = kv_events.describe(models.size()),
                       .max_waiting = max_waiting,
                       .tokenizer_config = tokenizer_config(pipeline->assembly)});
@@ -127,7 +128,7 @@ class Reloading {
       : session_(session), models_(models), events_(events) {}
 
   // The events of the swaps. Throws an Error when the script cannot be used.
-  nlohmann::ordered_json run(const std::string& by) {
+  nlohmann::ordered_json run(const std::string& by, const SwapOptions& options = {}) {
     const std::lock_guard lock(mutex_);
     auto swaps = nlohmann::ordered_json::array();
     const nlohmann::ordered_json what = {{"by", by}, {"part", "script"}};
@@ -135,9 +136,12 @@ class Reloading {
       session_.reload([&](OpenPipeline& pipeline, const Session::MakeSwap& swap) {
         const ServedModel* const model = models_.find(pipeline.service.info().model);
         try {
-          swaps.push_back(swap_with_event(*model, what, events_, swap));
+          swaps.push_back(swap_with_event(*model, what, events_, [&] { return swap(options); }));
         } catch (const Error& error) {  // the others go on; events_ has it
           swaps.push_back({{"event", "swap refused"}, {"model", model->name}, {"error", error.what()}});
+          if (const auto* const found = dynamic_cast<const DifferenceError*>(&error)) {
+            swaps.back()["where"] = place_json(found->where());
+          }
         }
       });
     } catch (const Error& error) {
@@ -219,9 +223,10 @@ void serve(ServeOptions options) {
   add_page_routes(router);
   AdminEvents events;
   Reloading reloading(session, models, events);
-  add_admin_routes(router, models, events,
-                   {.reload = [&](const std::string& by) { return reloading.run(by); },
-                    .drain = [] { ::kill(::getpid(), SIGTERM); }});
+  add_admin_routes(
+      router, models, events,
+      {.reload = [&](const std::string& by, const SwapOptions& wishes) { return reloading.run(by, wishes); },
+       .drain = [] { ::kill(::getpid(), SIGTERM); }});
   std::optional<Takeover> takeover = take_over(options);
   FileDescriptor listener = listening_socket(takeover, options.server);
   const std::string address = listening_address(listener.get());

@@ -40,9 +40,10 @@ OpenPipeline::OpenPipeline(const PipelineDescription& description, Session& sess
       engine(assembly.parts(), assembly.limits(), assembly.model_info(), assembly.tokenizer(),
              session.hooks_for(*this)) {}
 
-SwapFigures OpenPipeline::swap(const PartChange& change) {
+SwapFigures OpenPipeline::swap(const PartChange& change, const SwapOptions& options) {
   const PluginCatalog catalog = PluginCatalog::standard();
-  return assembly.swap(engine, with_change(assembly.description(), change, catalog, std::filesystem::current_path()));
+  return assembly.swap(engine, with_change(assembly.description(), change, catalog, std::filesystem::current_path()),
+                       options);
 }
 
 Session::Session(const SessionOptions& options)
@@ -173,7 +174,8 @@ void Session::reload(const std::function<void(OpenPipeline& pipeline, const Make
     PipelineDescription wanted = pipelines[index];
     if (!wanted.kv_cache.populate) wanted.kv_cache.populate = populate_kv_;
     if (same_pipeline(wanted, pipeline->assembly.description())) continue;
-    each(*pipeline, [&] { return pipeline->assembly.swap(pipeline->engine, wanted); });
+    each(*pipeline,
+         [&](const SwapOptions& options) { return pipeline->assembly.swap(pipeline->engine, wanted, options); });
   }
 }
 

@@ -47,7 +47,7 @@ struct OpenPipeline {
 
   // Puts other parts in the place of those that run; see Assembly::swap. What is relative in the change is taken from
   // the working folder. [any thread but the engine's and a sink's]
-  SwapFigures swap(const PartChange& change);
+  SwapFigures swap(const PartChange& change, const SwapOptions& options = {});
 
   const std::string name;  // of the description
   Assembly assembly;
@@ -78,7 +78,7 @@ class Session {
   // Throws an Error with kUnavailable when a part that an open pipeline needs has failed: nothing runs there any more.
   void check_health() const;
   // Makes one swap; throws an Error when it is refused.
-  using MakeSwap = std::function<SwapFigures()>;
+  using MakeSwap = std::function<SwapFigures(const SwapOptions& options)>;
   // Reads the script again, callbacks too. For each open pipeline that the script has otherwise now, `each` gets it and
   // the swap that makes it so, and calls that. Throws an Error when the script cannot be read, or has other pipelines:
   // then nothing has changed. [any thread but an engine's, one at a time]

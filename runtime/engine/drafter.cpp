@@ -51,8 +51,8 @@ Drafter::Drafter(ActiveProposer proposer, const EngineLimits& limits, std::size_
 void Drafter::failed(const char* call, const CallResult& result) {
   ++num_failures_;
   if (!first_failure_) {
-    first_failure_ = {
-        fmt::format("{} failed: {} ({})", call, result.error.message, status_name(result.status)), std::nullopt};
+    first_failure_ = {fmt::format("{} failed: {} ({})", call, result.error.message, status_name(result.status)),
+                      std::nullopt};
   }
   messages_.warn(proposer().name, call, result,
                  usable() ? kStepWithout : "it is not called again, requests go on without its drafts");
@@ -117,7 +117,8 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
     const auto wrong =
         std::find_if(row.begin(), row.end(), [&](std::int32_t id) { return id < 0 || id >= vocab_size_; });
     if (wrong != row.end()) {
-      broke_bound(*asked[i].sequence, fmt::format("token id {} is not one of the vocabulary's {}", *wrong, vocab_size_));
+      broke_bound(*asked[i].sequence,
+                  fmt::format("token id {} is not one of the vocabulary's {}", *wrong, vocab_size_));
       continue;
     }
     if (parents.empty()) {
@@ -164,7 +165,7 @@ bool Drafter::take_distributions(Sequence& sequence, std::span<const float> rows
     const bool valid = std::ranges::all_of(row, [](float q) { return q >= 0 && std::isfinite(q); });
     if (valid && row[static_cast<std::size_t>(sequence.drafts[i])] > 0) continue;
     broke_bound(sequence, valid ? "a draft that has no probability in its own distribution"
-                      : "the distribution of a draft has numbers that are no probabilities");
+                                : "the distribution of a draft has numbers that are no probabilities");
     return false;
   }
   sequence.draft_distributions.assign(rows.begin(),

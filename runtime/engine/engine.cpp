@@ -20,6 +20,9 @@ void prefetch(const Sequence& sequence, std::size_t bytes = 256) {
   for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(reinterpret_cast<const char*>(&sequence) + at);
 }
 
+// While nothing runs, how often a swap with verify_steps is asked whether somebody still waits for it.
+constexpr auto kLookAgain = std::chrono::milliseconds(100);
+
 // What ends a choice, of two that were found one after the other.
 FinishReason later(FinishReason first, FinishReason second) {
   return second == FinishReason::kNone ? first : second;
@@ -92,7 +95,7 @@ void Engine::run() {
   send_outbox();
   trace_.end(counters_);
   if (verified_swap_) {
-    verified_swap_->refuse(ErrorCode::kUnavailable, "the engine has ended before enough steps were compared");
+    verified_swap_->refuse(ErrorCode::kUnavailable, "the comparison ends with the engine");
     settle_verified();
   }
   for (const std::string& line : describe(counters_.speculation)) spdlog::info("speculation: {}", line);
@@ -102,7 +105,7 @@ bool Engine::take_inbox() {
   if (live_.empty()) trace_.idle();
   const bool is_decided = verified_swap_ && verified_swap_->is_over();
   std::optional<Inbox::Clock::time_point> until;
-  if (verified_swap_) until = verified_swap_->deadline();
+  if (verified_swap_) until = std::min(verified_swap_->deadline(), Inbox::Clock::now() + kLookAgain);
   const Inbox::Arrivals arrivals = inbox_.take(/*waits=*/live_.empty() && !is_decided, until);
   trace_.begin(StepPhase::kInbox);
   for (const auto& state : arrivals.requests) add(state);
@@ -122,7 +125,10 @@ bool Engine::take_inbox() {
   drop_ended();
   if (verified_swap_ && !arrivals.stops) {
     if (arrivals.drains) verified_swap_->refuse(ErrorCode::kUnavailable, "the engine is shutting down");
-    if (until <= Inbox::Clock::now()) {
+    if (verified_swap_->order()->cancel.stop_requested()) {
+      verified_swap_->refuse(ErrorCode::kConflict, "who wanted the swap does not wait for it any more");
+    }
+    if (verified_swap_->deadline() <= Inbox::Clock::now()) {
       verified_swap_->refuse(ErrorCode::kConflict,
                              fmt::format("no step could be compared for {} s: verify_steps needs requests that run",
                                          std::chrono::duration<double>(hooks_.verify_patience).count()));
@@ -259,7 +265,8 @@ void Engine::step() {
   trace_.phase(StepPhase::kForward);
   const StepWork work{step_id, setup_->rows.runs(), setup_->row_work.draws(), setup_->row_work.scores(), ended_ids_};
   SideRun* const beside = verified_swap_ ? verified_swap_->side_run() : nullptr;
-  setup_->execution->launch(work, [this] { trace_.phase(StepPhase::kSample); }, beside);
+  setup_->execution->launch(
+      work, [this] { trace_.phase(StepPhase::kSample); }, beside);
   if (setup_->execution->computes_behind()) {
     trace_.phase(StepPhase::kText);
     write_texts();  // of the step before, while the device computes this one

@@ -114,9 +114,9 @@ class Engine {
   // memory is another it is computed anew. Throws what `make` throws, an Error with kConflict when what runs or waits
   // could not go on, and what Inbox::put throws. Then nothing has changed. [any thread but the engine's and a sink's]
   // With `verify_steps` the parts are first compared with those that run, beside them, in so many steps (VerifiedSwap);
-  // it blocks for so long. Throws a DifferenceError with what differs, and an Error with kConflict when no step could be
-  // compared for EngineHooks::verify_patience, or while another such swap is under way.
-  SwapFigures swap(MakeReplacement make, std::int32_t verify_steps = 0);
+  // it blocks for so long. Throws a DifferenceError with what differs, and an Error with kConflict when no step could
+  // be compared for EngineHooks::verify_patience, when `cancel` was requested, or while another such swap is under way.
+  SwapFigures swap(MakeReplacement make, std::int32_t verify_steps = 0, std::stop_token cancel = {});
 
  private:
   // What a swap has made and not put in yet. With other limits: `all`.
@@ -186,11 +186,11 @@ class Engine {
   StepTrace trace_;
   std::unique_ptr<Setup> setup_;
   std::unique_ptr<VerifiedSwap> verified_swap_;  // under way; null: none is
-  std::uint64_t generation_ = 0;                // of the parts: rises with each swap
-  EngineStats carried_;                         // counts of what swaps have taken out
-  std::deque<std::shared_ptr<Sequence>> live_;  // in order of arrival
-  bool any_ended_ = false;                      // since drop_ended()
-  bool books_changed_ = true;                   // since publish_stats()
+  std::uint64_t generation_ = 0;                 // of the parts: rises with each swap
+  EngineStats carried_;                          // counts of what swaps have taken out
+  std::deque<std::shared_ptr<Sequence>> live_;   // in order of arrival
+  bool any_ended_ = false;                       // since drop_ended()
+  bool books_changed_ = true;                    // since publish_stats()
   std::chrono::steady_clock::time_point published_{};
   // Scheduled in the running step, which has committed nothing of them yet: what a failure now costs.
   std::vector<Sequence*> in_step_;

@@ -150,7 +150,7 @@ struct EventArrays {
 // What is wrong with a plan, or nothing. `View` is Planner::View, `abi_view` what the scheduler saw of it.
 template <typename View>
 std::optional<Planner::Fault> find_breach(const View& view, const mortise_schedule_view& abi_view,
-                                       const mortise_schedule_plan& plan) {
+                                          const mortise_schedule_plan& plan) {
   using Fault = Planner::Fault;
   const auto size = static_cast<std::int32_t>(view.live.size());
   const auto of = [&](std::int32_t index) { return view.ids[static_cast<std::size_t>(index)]; };

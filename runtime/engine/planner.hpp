@@ -97,7 +97,7 @@ class Planner {
   const EngineLimits limits_;
   RepeatedMessages& messages_;
   StarvationWatch starvation_;
-  std::optional<std::uint64_t> starved_;  // a sequence that the scheduler starved, until it has ended
+  std::optional<std::uint64_t> starved_;                // a sequence that the scheduler starved, until it has ended
   std::unordered_set<std::uint64_t> rehearsed_starts_;  // live sequences that a rehearsed plan has started
   std::vector<Event> events_;
   UnheldPrefixes unheld_;  // of the candidates

@@ -37,9 +37,9 @@ std::optional<std::string> misfit(const Sequence& sequence, const EngineLimits& 
                      limits.block_size, limits.num_blocks);
 }
 
-SwapFigures Engine::swap(MakeReplacement make, std::int32_t verify_steps) {
+SwapFigures Engine::swap(MakeReplacement make, std::int32_t verify_steps, std::stop_token cancel) {
   if (verify_steps < 0) fail("verify_steps is {}; it must be at least 0", verify_steps);
-  const auto order = std::make_shared<SwapOrder>(std::move(make), verify_steps);
+  const auto order = std::make_shared<SwapOrder>(std::move(make), verify_steps, std::move(cancel));
   std::future<SwapFigures> done = order->done.get_future();
   inbox_.put(order);
   return done.get();

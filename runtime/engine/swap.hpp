@@ -6,6 +6,7 @@
 #include <functional>
 #include <future>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "engine/parts.hpp"
@@ -82,9 +83,9 @@ class DifferenceError : public Error {
 };
 
 struct SwapFigures {
-  std::uint64_t generation = 0;    // swaps of this engine until now, this one included
-  double pause_s = 0;              // in which no step ran although sequences were live
-  std::size_t num_recomputed = 0;  // sequences that lost their KV; their tokens stay
+  std::uint64_t generation = 0;     // swaps of this engine until now, this one included
+  double pause_s = 0;               // in which no step ran although sequences were live
+  std::size_t num_recomputed = 0;   // sequences that lost their KV; their tokens stay
   std::int32_t verified_steps = 0;  // that were compared before
   VerifiedFigures verified;
 };
@@ -93,6 +94,7 @@ struct SwapFigures {
 struct SwapOrder {
   MakeReplacement make;
   std::int32_t verify_steps = 0;  // 0: at once
+  std::stop_token cancel = {};
   std::promise<SwapFigures> done;
 };
 

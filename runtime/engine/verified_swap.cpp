@@ -77,7 +77,8 @@ VerifiedSwap::VerifiedSwap(std::shared_ptr<SwapOrder> order, Replacement candida
         parts.proposers, candidate_.limits, context.vocab_size, context.messages, context.hooks.clock));
   }
   if (side_run_ || planner_ || drafting_) return;
-  fail("verify_steps: no attention, model, scheduler or proposer comes that could be compared; swap without it");
+  fail(ErrorCode::kConflict,
+       "verify_steps: no attention, model, scheduler or proposer comes that could be compared; swap without it");
 }
 
 void VerifiedSwap::added(const std::shared_ptr<const Sequence>& sequence) {
@@ -161,8 +162,8 @@ std::string VerifiedSwap::progress() const {
 
 void VerifiedSwap::refuse(ErrorCode code, const std::string& why) {
   if (is_over()) return;
-  refusal_ = std::make_exception_ptr(
-      Error(fmt::format("{}; {}, and the parts that served go on", why, progress()), code));
+  refusal_ =
+      std::make_exception_ptr(Error(fmt::format("{}; {}, and the parts that served go on", why, progress()), code));
 }
 
 VerifiedSwap::Verified VerifiedSwap::take() {

@@ -57,8 +57,8 @@ std::string describe(const Difference& difference) {
   if (difference.position >= 0) where += fmt::format("position {}, ", difference.position);
   if (!where.empty()) where.replace(where.size() - 2, 2, ": ");
   if (difference.element < 0) {
-    return fmt::format("{}{}{}{}", where, difference.what, difference.what.empty() ? "" : " failed: ",
-                       difference.failure);
+    return fmt::format("{}{}{}{}", where, difference.what,
+                       difference.what.empty() ? "" : " failed: ", difference.failure);
   }
   const int digits = difference.bits / 4;
   return fmt::format("{}element {} of the {} is {} (0x{:0{}x}) and would be {} (0x{:0{}x})", where, difference.element,

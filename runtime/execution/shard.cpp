@@ -69,8 +69,7 @@ void Shard::forward(const StepWork& work, SideRun* beside) {
 }
 
 Shard::HeadRows Shard::head_rows(std::int64_t first, std::int64_t count) {
-  const mortise_tensor logits =
-      evaluator_.head().run(step_, hidden_, step_.batch->device_logit_rows + first, count);
+  const mortise_tensor logits = evaluator_.head().run(step_, hidden_, step_.batch->device_logit_rows + first, count);
   return {evaluator_.head().selected(), logits};
 }
 

@@ -67,10 +67,10 @@ void SideRun::compare(const StepWork& work, Shard& serving) {
 bool SideRun::compare_rows(const mortise_batch& batch, std::int64_t first, const mortise_tensor& serving,
                            const mortise_tensor& candidate, const char* what) {
   if (serving.dtype != candidate.dtype || serving.shape[1] != candidate.shape[1]) {
-    difference_ = Difference{
-        .what = "a step",
-        .failure = fmt::format("{}: {} columns of type {}, and {} of {} are needed", what, candidate.shape[1],
-                               candidate.dtype, serving.shape[1], serving.dtype)};
+    difference_ =
+        Difference{.what = "a step",
+                   .failure = fmt::format("{}: {} columns of type {}, and {} of {} are needed", what,
+                                          candidate.shape[1], candidate.dtype, serving.shape[1], serving.dtype)};
     return false;
   }
   const auto fetch = [](Download& download, const mortise_tensor& tensor) {

@@ -163,7 +163,7 @@ mortise_status run(mortise_attention* self, const mortise_step* step, int32_t, c
 mortise_status forward_through_attention(FakeWorld& fake, const mortise_step* step, mortise_error* error) {
   const int64_t rows = step->batch->num_tokens;
   std::vector<float> qkv(static_cast<std::size_t>(rows) * 9);
-  mortise_tensor q{sizeof(mortise_tensor), 0, qkv.data(), MORTISE_F32, 3, {rows, 1, 3, 1}, {9, 3, 1, 1},
+  mortise_tensor q{sizeof(mortise_tensor),    0, qkv.data(), MORTISE_F32, 3, {rows, 1, 3, 1}, {9, 3, 1, 1},
                    qkv.size() * sizeof(float)};
   mortise_tensor k = q, out = q;
   k.data = qkv.data() + 3;

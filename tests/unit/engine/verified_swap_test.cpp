@@ -1,12 +1,16 @@
-// Swaps with verify_steps: what is equal comes in with its state, what differs in a bit or breaks a rule is refused with
-// the place, and the tokens of what runs stay in both cases.
+// Swaps with verify_steps: what is equal comes in with its state, what differs in a bit or breaks a rule is refused
+// with the place, and the tokens of what runs stay in both cases.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
+#include <deque>
 #include <future>
+#include <stop_token>
 #include <thread>
+#include <utility>
 
 #include "engine/verified_swap.hpp"
 #include "engine_fixture.hpp"
@@ -143,8 +147,9 @@ TEST_F(VerifiedSwapTest, AnAttentionThatIsWrongInOneBitOfOneRowIsRefusedWithTheP
   EXPECT_EQ(where.difference.element, 2);
   EXPECT_EQ(where.difference.serving.bits ^ where.difference.candidate.bits, 1u);
   EXPECT_EQ(where.difference.serving.value, std::bit_cast<float>(where.difference.serving.bits));
-  EXPECT_THAT(text, AllOf(HasSubstr("request 2, layer 0, position "), HasSubstr("element 2 of the attention output is "),
-                          HasSubstr("6 of 1000 steps before it equal, and the parts that served go on")));
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("request 2, layer 0, position "), HasSubstr("element 2 of the attention output is "),
+                    HasSubstr("6 of 1000 steps before it equal, and the parts that served go on")));
   expect_answer(first);
   expect_answer(second);
   EXPECT_EQ(num_runs, 7);  // it is not called any more
@@ -282,14 +287,17 @@ TEST_F(VerifiedSwapTest, ASchedulerThatStarvesASequenceIsRefused) {
   Collector oldest;
   begin(oldest, 240);
   std::atomic<bool> ends = false;
-  std::thread younger([&] {
+  std::thread younger([&] {  // always one that the candidate prefers
+    std::deque<Collector> collectors(1);
+    RequestId id = engine->submit(greedy(kPrompt, 240), collectors.back().sink());
     while (!ends) {
-      Collector collector;
-      const RequestId id = engine->submit(greedy(kPrompt, 240), collector.sink());
-      collector.wait_for_tokens(1);
-      engine->abort(id);
-      collector.wait();
+      Collector& running = collectors.back();
+      const RequestId next_id = engine->submit(greedy(kPrompt, 240), collectors.emplace_back().sink());
+      running.wait_for_tokens(1);
+      engine->abort(std::exchange(id, next_id));
     }
+    engine->abort(id);
+    for (Collector& collector : collectors) collector.wait();
   });
   const SwapDifference where = refused([&] { verify_scheduler(next, 1'000'000); });
   ends = true;
@@ -369,7 +377,8 @@ TEST_F(VerifiedSwapTest, OtherSizesAndNothingToCompareAreRefused) {
   };
   EXPECT_THAT(why(next.parts(), limits),
               HasSubstr("verify_steps compares parts at the sizes that serve, but block_size is 4 and would be 8; "));
-  EXPECT_THAT(why(world->parts(), small_limits()), HasSubstr("verify_steps: no attention, model, scheduler or proposer"));
+  EXPECT_THAT(why(world->parts(), small_limits()),
+              HasSubstr("verify_steps: no attention, model, scheduler or proposer"));
   EXPECT_THAT(why(world->parts(), small_limits(), -1), HasSubstr("verify_steps is -1; it must be at least 0"));
   EngineLimits drafting = small_limits();
   drafting.max_draft_tokens = 3;
@@ -401,6 +410,45 @@ TEST_F(VerifiedSwapTest, AnIdleEngineRefusesAfterAWhileAndADrainingOneAtOnce) {
   expect_answer(collector);
 }
 
+TEST_F(VerifiedSwapTest, AServingPartThatFailsEndsTheComparison) {
+  start_slow();
+  world->forward_status = [](std::int64_t count) { return count < 20 ? MORTISE_OK : MORTISE_INTERNAL; };
+  FakeWorld next(small_limits());
+  next.plan = plan_fcfs;
+  Collector collector;
+  begin(collector);
+  try {
+    verify_scheduler(next, 500);
+    ADD_FAILURE() << "the swap was made";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+    EXPECT_THAT(error.what(), HasSubstr("the parts that serve have failed: model 'fake': forward"));
+  }
+  EXPECT_EQ(collector.wait().at(0).last.finish, FinishReason::kError);
+}
+
+TEST_F(VerifiedSwapTest, WhoGoesAwayEndsTheComparison) {
+  start_slow();
+  FakeWorld next(small_limits());
+  next.plan = plan_fcfs;
+  std::stop_source gone;
+  auto waiting = std::async(std::launch::async, [&]() -> std::string {
+    try {
+      const auto make = [&](const StepUse&) {
+        Parts parts = world->parts();
+        parts.scheduler = next.parts().scheduler;
+        return Replacement{parts, world->limits, true};
+      };
+      engine->swap(make, 500, gone.get_token());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "the swap was made";
+  });
+  gone.request_stop();
+  EXPECT_THAT(waiting.get(), HasSubstr("who wanted the swap does not wait for it any more"));
+}
+
 TEST_F(VerifiedSwapTest, AnEngineThatEndsOrMakesOneAlreadyRefuses) {
   start_slow();
   FakeWorld next(small_limits()), other(small_limits());
@@ -429,7 +477,7 @@ TEST_F(VerifiedSwapTest, AnEngineThatEndsOrMakesOneAlreadyRefuses) {
     EXPECT_THAT(error.what(), HasSubstr("a swap with verify_steps is under way"));
   }
   engine.reset();
-  EXPECT_THAT(waiting.get(), HasSubstr("the engine has ended before enough steps were compared"));
+  EXPECT_THAT(waiting.get(), HasSubstr("the comparison ends with the engine; 0 of 500 steps were compared and equal"));
 }
 
 }  // namespace
