@@ -59,18 +59,29 @@ std::shared_ptr<const ModelFiles> Assembly::files_for(const PipelineDescription&
   return files_;
 }
 
-SwapFigures Assembly::swap(Engine& engine, const PipelineDescription& next) {
-  const std::lock_guard swapping(swapping_);
+SwapFigures Assembly::swap(Engine& engine, const PipelineDescription& next, const SwapOptions& options) {
+  std::unique_lock swapping(swapping_, std::try_to_lock);
+  if (!swapping) {
+    if (verifying_) fail(ErrorCode::kConflict, "a swap with verify_steps is under way; wait for its end");
+    swapping.lock();  // behind a swap that takes a moment
+  }
+  verifying_ = options.verify_steps > 0;
+  const std::shared_ptr<void> ends(nullptr, [this](void*) { verifying_ = false; });
   const std::shared_ptr<const ModelFiles> files = files_for(next);
-  return engine.swap([&](const StepUse& use) {
-    const auto made = std::make_shared<PartSet>(*parts_, next, files, open_draft_, use);
-    return Replacement{made->parts(), made->limits(), made->has_running_kv(), [this, made] {
-                         made->keep();
-                         std::shared_ptr<PartSet> before = made;
-                         const std::lock_guard lock(mutex_);
-                         parts_.swap(before);
-                       }};
-  });
+  const Placement placement = options.verify_steps > 0 ? Placement::kBeside : Placement::kInPlace;
+  const auto make = [&](const StepUse& use) {
+    const auto made = std::make_shared<PartSet>(*parts_, next, files, open_draft_, use, placement);
+    Replacement replacement{made->parts(), made->limits(), made->has_running_kv()};
+    replacement.taken = [this, made] {
+      made->keep();
+      std::shared_ptr<PartSet> before = made;
+      const std::lock_guard lock(mutex_);
+      parts_.swap(before);
+    };
+    replacement.fit = [this, made](const StepUse& at_exchange) { made->fit(*parts_, at_exchange); };
+    return replacement;
+  };
+  return engine.swap(make, options.verify_steps, options.cancel);
 }
 
 PipelineDescription Assembly::description() const {

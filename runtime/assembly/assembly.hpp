@@ -3,6 +3,7 @@
 // engine runs the parts, others are put in their place (swap()); what decides the tokens stays the same.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "assembly/part_set.hpp"
+#include "assembly/swap_options.hpp"
 #include "engine/engine.hpp"
 #include "pipeline/description.hpp"
 #include "runner/runner_service.hpp"
@@ -32,8 +34,9 @@ class Assembly {
   // Puts the parts and sizes of `next` in the place of those that `engine` runs, between two of its steps; what `next`
   // has in common with them stays, weights too. Blocks until that is done. Throws an AnotherModelError when its model
   // is another, an Error when the parts cannot be opened, or when their numerics id is another for other reasons, and
-  // what Engine::swap throws; then nothing has changed. REQUIRES: `engine` runs the parts and limits of this assembly.
-  SwapFigures swap(Engine& engine, const PipelineDescription& next);
+  // what Engine::swap throws; then nothing has changed. While a swap with verify_steps is under way all others are
+  // refused. REQUIRES: `engine` runs the parts and limits of this assembly.
+  SwapFigures swap(Engine& engine, const PipelineDescription& next, const SwapOptions& options = {});
 
   // What runs now.
   PipelineDescription description() const;
@@ -62,9 +65,10 @@ class Assembly {
   const FileOpener open_draft_;
   const bool made_;  // the model's files were given, so there is no folder to open again
   const std::shared_ptr<const ModelFiles> files_;
-  std::mutex swapping_;             // one swap at a time
-  mutable std::mutex mutex_;        // guards parts_
-  std::shared_ptr<PartSet> parts_;  // let go by the engine's thread, and by the destructor
+  std::mutex swapping_;                  // one swap at a time
+  std::atomic<bool> verifying_ = false;  // the one under way has verify_steps
+  mutable std::mutex mutex_;             // guards parts_
+  std::shared_ptr<PartSet> parts_;       // let go by the engine's thread, and by the destructor
   mortise_model_dims dims_{};
   bool is_cut_ = false;  // by max_model_len, below what the checkpoint takes
   std::string numerics_id_;

@@ -9,6 +9,7 @@
 #include "assembly/another_model.hpp"
 #include "assembly/checkpoint_service.hpp"
 #include "assembly/memory_check.hpp"
+#include "engine/verified_swap.hpp"
 #include "error.hpp"
 #include "execution/score_pass.hpp"
 #include "mortise/ext/checkpoint.h"
@@ -23,9 +24,13 @@ double gib(std::uint64_t bytes) {
   return static_cast<double>(bytes) / (1 << 30);
 }
 
-StackParts stack_parts(const PipelineDescription& description) {
-  return {description.model, description.attention, description.kv_cache.dtype, description.block_size,
-          description.kv_cache.populate.value_or(false)};
+StackParts stack_parts(const PipelineDescription& description, Placement placement = Placement::kInPlace) {
+  return {description.model,
+          description.attention,
+          description.kv_cache.dtype,
+          description.block_size,
+          description.kv_cache.populate.value_or(false),
+          placement == Placement::kBeside};
 }
 
 std::string id_of(const ModelFiles& files) {
@@ -61,13 +66,14 @@ PartSet::PartSet(const PipelineDescription& description, std::shared_ptr<const M
   set_draft_limits();
   open_scheduler();
   target_->load_weights();
-  activate(nullptr, {});
+  activate(nullptr, {}, Placement::kInPlace);
   files_id_ = id_of(*target_->target()->files);  // waits for the hash: no step shares the memory with it
   numerics_id_ = make_numerics_id();
 }
 
 PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
-                 std::shared_ptr<const ModelFiles> files, FileOpener open_draft, const StepUse& use)
+                 std::shared_ptr<const ModelFiles> files, FileOpener open_draft, const StepUse& use,
+                 Placement placement)
     : description_(description) {
   const bool same_device = same_part(description_.device, running.description_.device);
   const bool same_model = same_device && files == nullptr;
@@ -77,7 +83,8 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
     open_device();
   }
   if (same_model) {
-    target_ = std::make_shared<ModelStack>(*running.target_, stack_parts(description_), description_.query());
+    target_ =
+        std::make_shared<ModelStack>(*running.target_, stack_parts(description_, placement), description_.query());
   } else {
     if (files == nullptr) files = running.target_->target()->files;
     target_ = std::make_shared<ModelStack>(device_, std::move(files), stack_parts(description_), description_.query());
@@ -103,6 +110,10 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
     if (!same_part(description_.model, running.description_.model)) throw AnotherModelError(why);
     throw Error(why, ErrorCode::kConflict);
   }
+  if (placement == Placement::kBeside) {
+    check_same_sizes(running.limits_, limits_);
+    check_second_cache(running);
+  }
   const bool same_sizes = limits_.same_sizes(running.limits_);
   // Proposers and scheduler were activated for their sizes.
   if (!same_sizes && proposers_ == running.proposers_) open_proposers();
@@ -112,10 +123,19 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
     open_scheduler();
   }
   if (!same_model) target_->load_weights();
-  activate(&running, use);
+  activate(&running, use, placement);
 }
 
 PartSet::~PartSet() = default;
+
+void PartSet::fit(const PartSet& running, const StepUse& use) {
+  const bool shares_model = target_->target() == running.target_->target();
+  if (!shares_model || execution_limits(limits_).same_sizes(running.limits_)) return;
+  use.release_buffers();
+  const mortise_activate_args now = batch_sizes(), before = running.batch_sizes();
+  target_->resize(now, before);
+  resized_ = std::make_unique<Resized>(target_, now, before);
+}
 
 void PartSet::keep() {
   if (resized_) resized_->stack = nullptr;
@@ -226,8 +246,25 @@ void PartSet::bind_attention(const std::function<void()>& give_up) {
   }
 }
 
+// An attention beside the one that runs has a cache of the same size. The system would end a process that takes more
+// memory than there is, so that has to be known before.
+void PartSet::check_second_cache(const PartSet& running) const {
+  if (&target_->attention() == &running.target_->attention()) return;
+  const std::uint64_t kv_bytes = static_cast<std::uint64_t>(limits_.num_blocks) * target_->kv_bytes_per_block();
+  const DevicePart& device = target_->parts().device;
+  const bool shares_model = target_->target() == running.target_->target();
+  const std::uint64_t needed = kv_bytes + (shares_model ? 0 : target_->weight_bytes());
+  const std::uint64_t free = free_device_memory(device);
+  if (needed <= free) return;
+  fail(ErrorCode::kConflict,
+       "verify_steps needs a second KV cache of {:.1f} GiB{} beside the one that runs, and {} has {:.1f} GiB free; "
+       "lower kv_cache.memory first, or swap without verify_steps",
+       gib(kv_bytes), shares_model ? "" : fmt::format(" and {:.1f} GiB of weights", gib(target_->weight_bytes())),
+       device.name, gib(free));
+}
+
 // The models first: what their buffers leave may become the KV cache.
-void PartSet::activate(const PartSet* running, const StepUse& use) {
+void PartSet::activate(const PartSet* running, const StepUse& use, Placement placement) {
   RunnerService& runners = proposers_->runners();
   const bool new_proposers = running == nullptr || proposers_ != running->proposers_;
   if (running == nullptr && fills_device()) {
@@ -237,13 +274,7 @@ void PartSet::activate(const PartSet* running, const StepUse& use) {
   if (new_proposers) runners.activate_models();
   if (running == nullptr && fills_device()) limits_.num_blocks = blocks_that_fill_device();
   bind_attention(use.give_up_kv);
-  const bool shares_model = running != nullptr && target_->target() == running->target_->target();
-  if (shares_model && !execution_limits(limits_).same_sizes(running->limits_)) {
-    use.release_buffers();
-    const mortise_activate_args now = batch_sizes(), before = running->batch_sizes();
-    target_->resize(now, before);
-    resized_ = std::make_unique<Resized>(target_, now, before);
-  }
+  if (running != nullptr && placement == Placement::kInPlace) fit(*running, use);
   target_->activate_attention(batch_sizes());
   if (new_proposers) runners.activate_kv({limits_.num_blocks, limits_.block_size, limits_.rejection});
   if (!scheduler_->active()) scheduler_->activate(sizes());

@@ -17,6 +17,14 @@
 
 namespace mortise {
 
+// How parts come to a running set of them.
+enum class Placement {
+  kInPlace,
+  // They run together for a while: an attention that is another has KV memory of its own, and what is shared keeps its
+  // sizes until fit().
+  kBeside,
+};
+
 // Never changed once it is made. The constructors call parts, so a set is made, and let go, by the thread that runs
 // steps, or while none are run.
 class PartSet {
@@ -26,13 +34,17 @@ class PartSet {
   PartSet(const PipelineDescription& description, std::shared_ptr<const ModelFiles> files, FileOpener open_draft);
   // The parts of `description`, of which those that `running` has are that one's. With `files` the model is loaded from
   // these; without, it is the running one. Throws an AnotherModelError or another Error; then `running` is as it was.
-  // It is so again when this is destroyed without keep(). `use` is told before anything that runs is touched.
+  // It is so again when this is destroyed without keep(). `use` is told before anything that runs is touched. Throws an
+  // Error with kConflict when parts are to run beside those of `running` and have other sizes.
   PartSet(const PartSet& running, const PipelineDescription& description, std::shared_ptr<const ModelFiles> files,
-          FileOpener open_draft, const StepUse& use);
+          FileOpener open_draft, const StepUse& use, Placement placement);
   ~PartSet();
   PartSet(const PartSet&) = delete;
   PartSet& operator=(const PartSet&) = delete;
 
+  // Of parts that were made beside `running`, whose place they are about to take: gives what is shared these sizes.
+  // Throws an Error; then `running` is as it was.
+  void fit(const PartSet& running, const StepUse& use);
   // The sizes that shared parts have now are here to stay.
   void keep();
 
@@ -62,7 +74,8 @@ class PartSet {
   std::int32_t blocks_that_fill_device();
   void bind_attention(const std::function<void()>& give_up);
   void open_scheduler();
-  void activate(const PartSet* running, const StepUse& use);
+  void activate(const PartSet* running, const StepUse& use, Placement placement);
+  void check_second_cache(const PartSet& running) const;
   mortise_activate_args sizes() const;
   mortise_activate_args batch_sizes() const;
 

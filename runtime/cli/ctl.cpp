@@ -23,6 +23,7 @@ struct CtlOptions {
   std::string key_file;
   std::string model;               // of swap; empty: the server's first
   std::vector<std::string> words;  // of swap: KEY PLUGIN {options}
+  std::int32_t verify_steps = 0;   // of swap and reload
 };
 
 std::string admin_key(const CtlOptions& options) {
@@ -60,6 +61,7 @@ void swap(const CtlOptions& options) {
   nlohmann::json body = {{"part", change.key}, {"options", change.options}};
   if (!change.plugin.empty()) body["plugin"] = change.plugin;
   if (!options.model.empty()) body["model"] = options.model;
+  if (options.verify_steps > 0) body["verify_steps"] = options.verify_steps;
   ask(options, "POST", "/admin/swap", body.dump());
 }
 
@@ -79,7 +81,20 @@ void add_ctl_command(CLI::App& app) {
       ctl->add_subcommand("swap", "put another part in the place of one: swap attention cascade '{block_size = 16}'");
   change->add_option("change", options->words, "KEY PLUGIN {option = value}, as in a pipeline script")->required();
   change->add_option("--model", options->model, "which of the server's models (default: the first)");
+  const auto add_verify_steps = [options](CLI::App& command) {
+    command
+        .add_option("--verify-steps", options->verify_steps,
+                    "steps in which the new parts are first compared with those that serve (default: none)")
+        ->check(CLI::NonNegativeNumber);
+  };
+  add_verify_steps(*change);
   change->callback([options] { swap(*options); });
+  CLI::App* const reload = ctl->add_subcommand("reload", "have the script read again, as SIGHUP does");
+  add_verify_steps(*reload);
+  reload->callback([options] {
+    const nlohmann::json body = {{"verify_steps", options->verify_steps}};
+    ask(*options, "POST", "/admin/reload", body.dump());
+  });
   struct Question {
     const char *name, *path, *text;
     const char* method = "GET";
@@ -89,7 +104,6 @@ void add_ctl_command(CLI::App& app) {
       {"events", "/admin/events", "the last swaps, refusals, drains and takeovers, a line of JSON each"},
       {"stats", "/status", "what runs, and how much"},
       {"health", "/health", "whether the server can serve"},
-      {"reload", "/admin/reload", "have the script read again, as SIGHUP does", "POST"},
       {"drain", "/admin/drain", "end the server when what runs has ended, as SIGTERM does", "POST"}};
   for (const Question& question : kQuestions) {
     ctl->add_subcommand(question.name, question.text)->callback([options, question] {

@@ -97,7 +97,7 @@ class Reloading {
       : session_(session), models_(models), events_(events) {}
 
   // The events of the swaps. Throws an Error when the script cannot be used.
-  nlohmann::ordered_json run(const std::string& by) {
+  nlohmann::ordered_json run(const std::string& by, const SwapOptions& options = {}) {
     const std::lock_guard lock(mutex_);
     auto swaps = nlohmann::ordered_json::array();
     const nlohmann::ordered_json what = {{"by", by}, {"part", "script"}};
@@ -105,11 +105,14 @@ class Reloading {
       session_.reload([&](OpenPipeline& pipeline, const PipelineDescription& wanted) {
         const ServedModelRef model = models_.find(pipeline);
         if (model == nullptr) return;  // another model has its place by now
-        const auto swap = [&] { return models_.swap(pipeline, wanted); };
+        const auto swap = [&] { return models_.swap(pipeline, wanted, options); };
         try {
           swaps.push_back(swap_with_event(*model, what, events_, swap));
         } catch (const Error& error) {  // the others go on; events_ has it
           swaps.push_back({{"event", "swap refused"}, {"model", model->name}, {"error", error.what()}});
+          if (const auto* const found = dynamic_cast<const DifferenceError*>(&error)) {
+            swaps.back()["where"] = place_json(found->where());
+          }
         }
       });
     } catch (const Error& error) {
@@ -192,9 +195,10 @@ void serve(ServeOptions options) {
   add_page_routes(router);
   AdminEvents events;
   Reloading reloading(session, served, events);
-  add_admin_routes(router, models, events,
-                   {.reload = [&](const std::string& by) { return reloading.run(by); },
-                    .drain = [] { ::kill(::getpid(), SIGTERM); }});
+  add_admin_routes(
+      router, models, events,
+      {.reload = [&](const std::string& by, const SwapOptions& wishes) { return reloading.run(by, wishes); },
+       .drain = [] { ::kill(::getpid(), SIGTERM); }});
   std::optional<Takeover> takeover = take_over(options);
   FileDescriptor listener = listening_socket(takeover, options.server);
   const std::string address = listening_address(listener.get());

@@ -56,17 +56,18 @@ std::vector<ServedModelRef> ServedModels::open_all() {
 
 ServedModelRef ServedModels::serve(OpenPipeline& pipeline, nlohmann::json kv_events) {
   warn_of_small_cache(pipeline);
-  return std::make_shared<const ServedModel>(
-      ServedModel{.name = pipeline.service.info().model,
-                  .service = pipeline.service,
-                  .engine = pipeline.engine,
-                  .tokenizer = pipeline.assembly.tokenizer(),
-                  .parts = [&pipeline] { return parts_of(pipeline.assembly); },
-                  .block_size = [&pipeline] { return pipeline.assembly.limits().block_size; },
-                  .swap = [this, &pipeline](const PartChange& change) { return swap(pipeline, pipeline.with(change)); },
-                  .kv_events = std::move(kv_events),
-                  .max_waiting = max_waiting_,
-                  .tokenizer_config = tokenizer_config(pipeline.assembly)});
+  return std::make_shared<const ServedModel>(ServedModel{
+      .name = pipeline.service.info().model,
+      .service = pipeline.service,
+      .engine = pipeline.engine,
+      .tokenizer = pipeline.assembly.tokenizer(),
+      .parts = [&pipeline] { return parts_of(pipeline.assembly); },
+      .block_size = [&pipeline] { return pipeline.assembly.limits().block_size; },
+      .swap = [this, &pipeline](const PartChange& change,
+                                const SwapOptions& options) { return swap(pipeline, pipeline.with(change), options); },
+      .kv_events = std::move(kv_events),
+      .max_waiting = max_waiting_,
+      .tokenizer_config = tokenizer_config(pipeline.assembly)});
 }
 
 ServedModelRef ServedModels::find(const OpenPipeline& pipeline) const {
@@ -76,15 +77,16 @@ ServedModelRef ServedModels::find(const OpenPipeline& pipeline) const {
   return at == list.end() ? nullptr : *at;
 }
 
-ServedSwap ServedModels::swap(OpenPipeline& pipeline, const PipelineDescription& next) {
+ServedSwap ServedModels::swap(OpenPipeline& pipeline, const PipelineDescription& next, const SwapOptions& options) {
   const std::lock_guard lock(swapping_);
   const ServedModelRef running = find(pipeline);
   if (running == nullptr) {
     fail(ErrorCode::kConflict, "another model has taken the place of the one that was to be changed; ask again");
   }
   try {
-    return {pipeline.swap(next), running};
+    return {pipeline.swap(next, options), running};
   } catch (const AnotherModelError& error) {
+    if (options.verify_steps > 0) throw;  // there is nothing to compare it with
     if (!running->kv_events.is_null()) {
       fail(ErrorCode::kConflict,
            "{}; routers take the KV events at {} for those of the model that runs: start another server", error.what(),

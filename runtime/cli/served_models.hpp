@@ -22,7 +22,7 @@ class ServedModels {
   // Has `pipeline` run `next`. With another model a second pipeline is opened beside it, which gets the requests from
   // then on, and the first one ends when all that it has are answered. One at a time. Throws an Error when it is
   // refused; then nothing has changed. [any thread that may wait]
-  ServedSwap swap(OpenPipeline& pipeline, const PipelineDescription& next);
+  ServedSwap swap(OpenPipeline& pipeline, const PipelineDescription& next, const SwapOptions& options);
 
  private:
   std::vector<ServedModelRef> open_all();

@@ -56,7 +56,9 @@ struct OpenPipeline {
   // the key, plugin or option at fault. [any thread]
   PipelineDescription with(const PartChange& change) const;
   // Puts other parts in the place of those that run; see Assembly::swap. [any thread but the engine's and a sink's]
-  SwapFigures swap(const PipelineDescription& next) { return assembly.swap(engine, next); }
+  SwapFigures swap(const PipelineDescription& next, const SwapOptions& options = {}) {
+    return assembly.swap(engine, next, options);
+  }
 
   const std::string name;  // of the description
   Assembly assembly;

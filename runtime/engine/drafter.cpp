@@ -50,12 +50,17 @@ Drafter::Drafter(ActiveProposer proposer, const EngineLimits& limits, std::size_
 
 void Drafter::failed(const char* call, const CallResult& result) {
   ++num_failures_;
+  if (!first_failure_) {
+    first_failure_ = {fmt::format("{} failed: {} ({})", call, result.error.message, status_name(result.status)),
+                      std::nullopt};
+  }
   messages_.warn(proposer().name, call, result,
                  usable() ? kStepWithout : "it is not called again, requests go on without its drafts");
 }
 
-void Drafter::broke_bound(const std::string& why) {
+void Drafter::broke_bound(const Sequence& sequence, const std::string& why) {
   ++num_failures_;
+  if (!first_failure_) first_failure_ = {why, sequence.id};
   messages_.warn(proposer().name, "propose", MORTISE_OK, why, kStepWithout);
 }
 
@@ -105,14 +110,15 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
     const std::int32_t length = lengths[i];
     const std::int32_t most = parents.empty() ? asked[i].max_drafts : static_cast<std::int32_t>(width);
     if (length < 0 || length > most) {
-      broke_bound(fmt::format("{} drafts, {} were asked for at most", length, most));
+      broke_bound(*asked[i].sequence, fmt::format("{} drafts, {} were asked for at most", length, most));
       continue;
     }
     const auto row = std::span(tokens).subspan(i * width, static_cast<std::size_t>(length));
     const auto wrong =
         std::find_if(row.begin(), row.end(), [&](std::int32_t id) { return id < 0 || id >= vocab_size_; });
     if (wrong != row.end()) {
-      broke_bound(fmt::format("token id {} is not one of the vocabulary's {}", *wrong, vocab_size_));
+      broke_bound(*asked[i].sequence,
+                  fmt::format("token id {} is not one of the vocabulary's {}", *wrong, vocab_size_));
       continue;
     }
     if (parents.empty()) {
@@ -132,7 +138,7 @@ bool Drafter::take_tree(const Ask& ask, std::span<const std::int32_t> tokens, st
   std::string why;
   std::vector<std::vector<std::int32_t>> paths = paths_of(tokens, parents, ask.max_drafts, why);
   if (!why.empty()) {
-    broke_bound(why);
+    broke_bound(*ask.sequence, why);
     return false;
   }
   for (std::vector<std::int32_t>& path : paths) {
@@ -158,8 +164,8 @@ bool Drafter::take_distributions(Sequence& sequence, std::span<const float> rows
     const std::span<const float> row = rows.subspan(i * vocab, vocab);
     const bool valid = std::ranges::all_of(row, [](float q) { return q >= 0 && std::isfinite(q); });
     if (valid && row[static_cast<std::size_t>(sequence.drafts[i])] > 0) continue;
-    broke_bound(valid ? "a draft that has no probability in its own distribution"
-                      : "the distribution of a draft has numbers that are no probabilities");
+    broke_bound(sequence, valid ? "a draft that has no probability in its own distribution"
+                                : "the distribution of a draft has numbers that are no probabilities");
     return false;
   }
   sequence.draft_distributions.assign(rows.begin(),

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -17,7 +18,7 @@ namespace mortise {
 
 // What a step committed of a sequence: so many tokens, of them so many drafts.
 struct StepOutcome {
-  const Sequence* sequence;
+  Sequence* sequence;
   std::int32_t num_committed;
   std::int32_t num_accepted;
   std::int32_t hidden_row;  // of the batch: from which the last token was drawn
@@ -25,7 +26,7 @@ struct StepOutcome {
 
 class Drafter {
  public:
-  // `index`: of the proposer among the pipeline's. All references outlive this.
+  // `index`: of the proposer among the pipeline's. `messages` outlives this.
   Drafter(ActiveProposer proposer, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size,
           RepeatedMessages& messages);
 
@@ -46,6 +47,12 @@ class Drafter {
                const mortise_tensor* hidden);
 
   std::uint64_t num_failures() const { return num_failures_; }
+  // The first of them.
+  struct Failure {
+    std::string why;
+    std::optional<std::uint64_t> seq_id;  // the sequence whose drafts are wrong; nothing: the call failed
+  };
+  const std::optional<Failure>& first_failure() const { return first_failure_; }
   // Sequences that the proposer keeps something of; 0 if it does not say.
   std::uint64_t num_sequences() const;
 
@@ -56,20 +63,21 @@ class Drafter {
   };
 
   void failed(const char* call, const CallResult& result);
-  void broke_bound(const std::string& why);
+  void broke_bound(const Sequence& sequence, const std::string& why);
   bool take_tree(const Ask& ask, std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents);
   bool gives_distributions() const;
   bool take_distributions(Sequence& sequence, std::span<const float> rows);
   void take_ended(std::span<const std::uint64_t> ended);
 
   const ActiveProposer proposer_;
-  const EngineLimits& limits_;
+  const EngineLimits limits_;
   const std::size_t index_;
   const std::int32_t vocab_size_;
   RepeatedMessages& messages_;
   std::unordered_map<std::uint64_t, Known> known_;  // by sequence
   std::vector<std::uint64_t> ended_;                // of known_: the proposer is yet to be told
   std::uint64_t num_failures_ = 0;
+  std::optional<Failure> first_failure_;
 };
 
 }  // namespace mortise

@@ -237,6 +237,13 @@ std::uint64_t Drafting::num_failures() const {
   return sum;
 }
 
+std::optional<Drafting::Failure> Drafting::first_failure() const {
+  for (const Drafter& drafter : drafters_) {
+    if (drafter.first_failure()) return Failure{drafter.proposer().name, *drafter.first_failure()};
+  }
+  return std::nullopt;
+}
+
 std::uint64_t Drafting::num_sequences() const {
   std::uint64_t sum = 0;
   for (const Drafter& drafter : drafters_) sum += drafter.num_sequences();

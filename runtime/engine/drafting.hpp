@@ -27,7 +27,7 @@ void check_speculation(const SpeculationChoice& choice, std::span<const std::str
 
 class Drafting {
  public:
-  // `proposers` in the order in which they are asked. `clock`: EngineHooks::clock. All references outlive this.
+  // `proposers` in the order in which they are asked. `clock`: EngineHooks::clock. `messages` outlives this.
   Drafting(const std::vector<ActiveProposer>& proposers, const EngineLimits& limits, std::int32_t vocab_size,
            RepeatedMessages& messages, std::function<double()> clock);
 
@@ -61,6 +61,12 @@ class Drafting {
   std::vector<ActiveProposer> proposers() const;
   const SpeculationStats& stats() const { return stats_; }
   std::uint64_t num_failures() const;
+  // The first failure of a proposer, and its name; nullopt: none has failed.
+  struct Failure {
+    std::string proposer;
+    Drafter::Failure failure;
+  };
+  std::optional<Failure> first_failure() const;
   std::uint64_t num_sequences() const;  // that proposers keep something of, as far as they say
 
  private:
@@ -71,7 +77,7 @@ class Drafting {
   template <typename Work>
   double time_of(const Work& work) const;
 
-  const EngineLimits& limits_;
+  const EngineLimits limits_;
   const std::function<double()> clock_;
   std::deque<Drafter> drafters_;  // of the proposers, in their order
   AdaptiveLengths lengths_;

@@ -20,6 +20,9 @@ void prefetch(const Sequence& sequence, std::size_t bytes = 256) {
   for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(reinterpret_cast<const char*>(&sequence) + at);
 }
 
+// While nothing runs, how often a swap with verify_steps is asked whether somebody still waits for it.
+constexpr auto kLookAgain = std::chrono::milliseconds(100);
+
 // What ends a choice, of two that were found one after the other.
 FinishReason later(FinishReason first, FinishReason second) {
   return second == FinishReason::kNone ? first : second;
@@ -92,6 +95,7 @@ void Engine::run() {
       step_failed(exception);
     }
     check_required_parts();
+    if (verified_swap_) verified_swap_->end_step(live_);
     drop_ended();
     if (live_.empty()) setup_->drafting->observe({}, ended_ids_, nullptr);  // there may be no next step to tell them in
     publish_stats();
@@ -105,12 +109,19 @@ void Engine::run() {
   for (const auto& sequence : live_) end(*sequence, FinishReason::kAborted);
   send_outbox();
   trace_.end(counters_);
+  if (verified_swap_) {
+    verified_swap_->refuse(ErrorCode::kUnavailable, "the comparison ends with the engine");
+    settle_verified();
+  }
   for (const std::string& line : describe(counters_.speculation)) spdlog::info("speculation: {}", line);
 }
 
 bool Engine::take_inbox() {
   if (live_.empty()) trace_.idle();
-  const Inbox::Arrivals arrivals = inbox_.take(/*waits=*/live_.empty());
+  const bool is_decided = verified_swap_ && verified_swap_->is_over();
+  std::optional<Inbox::Clock::time_point> until;
+  if (verified_swap_) until = std::min(verified_swap_->deadline(), Inbox::Clock::now() + kLookAgain);
+  const Inbox::Arrivals arrivals = inbox_.take(/*waits=*/live_.empty() && !is_decided, until);
   for (const auto& order : arrivals.traces) change_trace(*order);
   trace_.begin(StepPhase::kInbox);
   for (const auto& state : arrivals.requests) add(state);
@@ -128,12 +139,24 @@ bool Engine::take_inbox() {
     fail_all("the engine is shutting down and its time for requests that still run is over", ErrorCode::kUnavailable);
   }
   drop_ended();
+  if (verified_swap_ && !arrivals.stops) {
+    if (arrivals.drains) verified_swap_->refuse(ErrorCode::kUnavailable, "the engine is shutting down");
+    if (verified_swap_->order()->cancel.stop_requested()) {
+      verified_swap_->refuse(ErrorCode::kConflict, "who wanted the swap does not wait for it any more");
+    }
+    if (verified_swap_->deadline() <= Inbox::Clock::now()) {
+      verified_swap_->refuse(ErrorCode::kConflict,
+                             fmt::format("no step could be compared for {} s: verify_steps needs requests that run",
+                                         std::chrono::duration<double>(hooks_.verify_patience).count()));
+    }
+    if (verified_swap_->is_over()) settle_verified();
+  }
   for (const auto& order : arrivals.swaps) {
     if (arrivals.stops) {
       order->done.set_exception(std::make_exception_ptr(
           Error("the engine has ended before the swap could be made", ErrorCode::kUnavailable)));
     } else {
-      carry_out(*order);
+      carry_out(order);
     }
   }
   check_required_parts();  // what came before the inbox knew
@@ -161,6 +184,7 @@ void Engine::add(const std::shared_ptr<RequestState>& state) {
       continue;
     }
     setup_->planner->added(sequence);
+    if (verified_swap_) verified_swap_->added(sequence);
     live_.push_back(std::move(sequence));
   }
 }
@@ -176,7 +200,12 @@ StepPlan Engine::plan(std::uint64_t step_id) {
   } else {
     for (const auto& sequence : live_) candidates.push_back(sequence.get());
   }
-  return setup_->planner->plan(step_id, candidates, setup_->drafting->allowances(candidates), setup_->kv->cache());
+  const std::vector<std::int32_t> lookahead = setup_->drafting->allowances(candidates);
+  if (!verified_swap_) return setup_->planner->plan(step_id, candidates, lookahead, setup_->kv->cache());
+  const double begin = steady_seconds();
+  StepPlan plan = setup_->planner->plan(step_id, candidates, lookahead, setup_->kv->cache());
+  verified_swap_->plan(step_id, candidates, lookahead, setup_->kv->cache(), steady_seconds() - begin);
+  return plan;
 }
 
 void Engine::preempt(Sequence& sequence) {
@@ -235,6 +264,7 @@ void Engine::step() {
 
   trace_.phase(StepPhase::kPropose);
   setup_->drafting->propose(setup_->execution->empty_step(), scheduled);
+  if (verified_swap_) verified_swap_->propose(setup_->execution->empty_step(), scheduled);
   trace_.phase(StepPhase::kBuild);
   counters_.last_batch = composition_of(scheduled);
   trace_.batch(counters_.last_batch);
@@ -250,7 +280,9 @@ void Engine::step() {
 
   trace_.phase(StepPhase::kForward);
   const StepWork work{step_id, setup_->rows.runs(), setup_->row_work.draws(), setup_->row_work.scores(), ended_ids_};
-  setup_->execution->launch(work, [this] { trace_.phase(StepPhase::kSample); });
+  SideRun* const beside = verified_swap_ ? verified_swap_->side_run() : nullptr;
+  setup_->execution->launch(
+      work, [this] { trace_.phase(StepPhase::kSample); }, beside);
   if (setup_->execution->computes_behind()) {
     trace_.phase(StepPhase::kText);
     write_texts();  // of the step before, while the device computes this one
@@ -266,7 +298,7 @@ void Engine::step() {
   in_step_.clear();
   commit(scheduled, setup_->rows.logit_rows(), std::move(infos));
   ended_ids_.clear();  // by now model, attention and proposer have been told
-  setup_->drafting->end_step(scheduled, num_rows, setup_->execution->is_typical());
+  setup_->drafting->end_step(scheduled, num_rows, !verified_swap_ && setup_->execution->is_typical());
 }
 
 // Gives the further paths of draft trees blocks, as far as blocks, rows and places are left of this step; the others
@@ -291,13 +323,18 @@ void Engine::fork_drafts(std::span<const ScheduledSequence> scheduled) {
       runs -= num_runs(needed);
     }
   }
+  copy_blocks(from, to);
+}
+
+void Engine::copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to) {
   setup_->execution->copy_blocks(from, to);
+  if (verified_swap_) verified_swap_->copy_blocks(from, to);
 }
 
 void Engine::copy_tails(std::span<Sequence* const> admitted) {
   std::vector<BlockId> from, to;
   setup_->kv->copy_tails(admitted, from, to);
-  setup_->execution->copy_blocks(from, to);
+  copy_blocks(from, to);
 }
 
 // Of a sequence with a draft tree: leaves the rows of the path of which most stands. If that is a fork, its drafts and
@@ -364,6 +401,7 @@ void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<c
     commit_sequence(sequence, path, path_infos, scheduled[i].num_new_tokens);
   }
   setup_->drafting->observe(outcomes_, ended_ids_, &setup_->execution->hidden());
+  if (verified_swap_) verified_swap_->observe(outcomes_, ended_ids_, &setup_->execution->hidden());
 }
 
 // A draft stands while it equals the token of its row: with coupled verification the one that the target itself drew,
@@ -520,6 +558,7 @@ void Engine::drop_ended() {
     if (sequence->finish == FinishReason::kNone) return false;
     ended_ids_.push_back(sequence->id);
     setup_->planner->ended(sequence->id);
+    if (verified_swap_) verified_swap_->ended(sequence->id);
     return true;
   };
   live_.erase(std::remove_if(live_.begin(), live_.end(), gone), live_.end());
@@ -571,6 +610,7 @@ void Engine::check_required_parts() {
   if (!failure) return;
   if (!live_.empty()) spdlog::error("{}; nothing can run any more", *failure);
   inbox_.part_failed(*failure);
+  if (verified_swap_) verified_swap_->refuse(ErrorCode::kUnavailable, "the parts that serve have failed: " + *failure);
   fail_all("the pipeline cannot run any more: " + *failure, ErrorCode::kUnavailable);
 }
 

@@ -32,6 +32,7 @@
 #include "engine/setup.hpp"
 #include "engine/step_trace.hpp"
 #include "engine/swap.hpp"
+#include "engine/verified_swap.hpp"
 #include "published.hpp"
 #include "sampling/choice_guides.hpp"
 #include "speculation/speculation_stats.hpp"
@@ -112,7 +113,10 @@ class Engine {
   // done, never the engine but for the time that `make` takes. Sequences go on: their tokens stay, and where the KV
   // memory is another it is computed anew. Throws what `make` throws, an Error with kConflict when what runs or waits
   // could not go on, and what Inbox::put throws. Then nothing has changed. [any thread but the engine's and a sink's]
-  SwapFigures swap(MakeReplacement make);
+  // With `verify_steps` the parts are first compared with those that run, beside them, in so many steps (VerifiedSwap);
+  // it blocks for so long. Throws a DifferenceError with what differs, and an Error with kConflict when no step could
+  // be compared for EngineHooks::verify_patience, when `cancel` was requested, or while another such swap is under way.
+  SwapFigures swap(MakeReplacement make, std::int32_t verify_steps = 0, std::stop_token cancel = {});
   // Writes a trace of the steps that follow to `file`, or none when it is null. When it returns, nothing more is
   // written to the file of before. Sequences that run begin in the new file now. REQUIRES: `file` outlives the engine,
   // or the next call. [any thread but the engine's and a sink's]
@@ -145,6 +149,7 @@ class Engine {
   void drop_pins();
   void fork_drafts(std::span<const ScheduledSequence> scheduled);
   void copy_tails(std::span<Sequence* const> admitted);
+  void copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to);
   void take_best_path(Sequence& sequence, std::vector<LogitRow>& rows, std::vector<TokenInfo>& infos);
   void commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,
               std::vector<TokenInfo> infos);
@@ -164,8 +169,11 @@ class Engine {
   void check_required_parts();
   void publish_stats();
 
-  void carry_out(SwapOrder& order);
-  std::size_t exchange(const MakeReplacement& make, const StepUse& use);
+  void carry_out(const std::shared_ptr<SwapOrder>& order);
+  void carry_out(SwapOrder& order, const MakeReplacement& make, VerifiedSwap::Verified* verified, SwapFigures figures);
+  void begin_verified(const std::shared_ptr<SwapOrder>& order);
+  void settle_verified();
+  std::size_t exchange(const MakeReplacement& make, const StepUse& use, VerifiedSwap::Verified* verified);
   void put_in(Fresh fresh, bool keeps_kv);
   void check_replacement(const Replacement& next) const;
   std::size_t give_up_kv();
@@ -182,11 +190,12 @@ class Engine {
   RepeatedMessages messages_;
   StepTrace trace_;
   std::unique_ptr<Setup> setup_;
-  std::uint64_t generation_ = 0;                // of the parts: rises with each swap
-  EngineStats carried_;                         // counts of what swaps have taken out
-  std::deque<std::shared_ptr<Sequence>> live_;  // in order of arrival
-  bool any_ended_ = false;                      // since drop_ended()
-  bool books_changed_ = true;                   // since publish_stats()
+  std::unique_ptr<VerifiedSwap> verified_swap_;  // under way; null: none is
+  std::uint64_t generation_ = 0;                 // of the parts: rises with each swap
+  EngineStats carried_;                          // counts of what swaps have taken out
+  std::deque<std::shared_ptr<Sequence>> live_;   // in order of arrival
+  bool any_ended_ = false;                       // since drop_ended()
+  bool books_changed_ = true;                    // since publish_stats()
   std::chrono::steady_clock::time_point published_{};
   // Scheduled in the running step, which has committed nothing of them yet: what a failure now costs.
   std::vector<Sequence*> in_step_;

@@ -33,6 +33,8 @@ struct EngineHooks {
   KvObserver* kv_observer = nullptr;
   std::string name = "engine";  // in the trace
   QueueLimits queue;
+  // A swap with verify_steps is refused when so long no step could be compared; tests wait less.
+  std::chrono::milliseconds verify_patience = std::chrono::seconds(60);
   // Seconds, what steps and drafts take by it decides adaptive lengths; tests have their own. [engine thread]
   std::function<double()> clock = steady_seconds;
 };

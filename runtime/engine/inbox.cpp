@@ -113,6 +113,7 @@ void Inbox::stop() {
 bool Inbox::drain(Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   draining_ = true;
+  wake_.notify_one();  // for whoever waits until some time
   const auto is_empty = [&] { return num_open_ == 0; };
   if (emptied_.wait_until(lock, deadline, is_empty)) return true;
   drain_is_over_ = true;
@@ -121,16 +122,23 @@ bool Inbox::drain(Clock::time_point deadline) {
   return false;
 }
 
-Inbox::Arrivals Inbox::take(bool waits) {
+Inbox::Arrivals Inbox::take(bool waits, std::optional<Clock::time_point> until) {
   Arrivals arrivals;
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [&] {
-    return stops_ || !waits || !submitted_.empty() || !aborted_.empty() || !swaps_.empty() || !traces_.empty();
-  });
+  const auto has_something = [&] {
+    return stops_ || !waits || !submitted_.empty() || !aborted_.empty() || !swaps_.empty() || !traces_.empty() ||
+           (until && draining_);
+  };
+  if (until) {
+    wake_.wait_until(lock, *until, has_something);
+  } else {
+    wake_.wait(lock, has_something);
+  }
   arrivals.requests.swap(submitted_);
   arrivals.aborted.swap(aborted_);
   arrivals.swaps.swap(swaps_);
   arrivals.traces.swap(traces_);
+  arrivals.drains = draining_;
   arrivals.drain_is_over = drain_is_over_;
   arrivals.stops = stops_;
   return arrivals;

@@ -10,6 +10,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -101,11 +102,13 @@ class Inbox {
     std::vector<RequestId> aborted;
     std::vector<std::shared_ptr<SwapOrder>> swaps;
     std::vector<std::shared_ptr<TraceOrder>> traces;
+    bool drains = false;         // nothing is accepted any more
     bool drain_is_over = false;  // its deadline has passed: whatever runs is to be ended
     bool stops = false;
   };
-  // What has come. With `waits` it returns when something has. [engine thread]
-  Arrivals take(bool waits);
+  // What has come. With `waits` it returns when something has; with `until` at that time at the latest, and when the
+  // engine begins to drain. [engine thread]
+  Arrivals take(bool waits, std::optional<Clock::time_point> until = std::nullopt);
 
   // What has changed in a step.
   struct Progress {

@@ -149,14 +149,19 @@ struct EventArrays {
 
 // What is wrong with a plan, or nothing. `View` is Planner::View, `abi_view` what the scheduler saw of it.
 template <typename View>
-std::optional<std::string> find_breach(const View& view, const mortise_schedule_view& abi_view,
-                                       const mortise_schedule_plan& plan) {
+std::optional<Planner::Fault> find_breach(const View& view, const mortise_schedule_view& abi_view,
+                                          const mortise_schedule_plan& plan) {
+  using Fault = Planner::Fault;
   const auto size = static_cast<std::int32_t>(view.live.size());
+  const auto of = [&](std::int32_t index) { return view.ids[static_cast<std::size_t>(index)]; };
   if (plan.num_scheduled < 0 || plan.num_scheduled > size || plan.num_preempted < 0 || plan.num_preempted > size) {
-    return fmt::format("{} scheduled and {} preempted of {} sequences", plan.num_scheduled, plan.num_preempted, size);
+    return Fault{
+        fmt::format("{} scheduled and {} preempted of {} sequences", plan.num_scheduled, plan.num_preempted, size), {}};
   }
-  if (plan.num_pins < 0 || plan.num_pins > size) return fmt::format("{} pins of {} sequences", plan.num_pins, size);
-  if (plan.num_scheduled == 0) return "nothing is scheduled although sequences wait";
+  if (plan.num_pins < 0 || plan.num_pins > size) {
+    return Fault{fmt::format("{} pins of {} sequences", plan.num_pins, size), {}};
+  }
+  if (plan.num_scheduled == 0) return Fault{"nothing is scheduled although sequences wait", {}};
   std::vector<char> seen(view.live.size(), 0);
   auto blocks = static_cast<std::int64_t>(view.num_free);
   CachedFreeBlocks cached_free(abi_view);
@@ -165,22 +170,24 @@ std::optional<std::string> find_breach(const View& view, const mortise_schedule_
   const auto take = [&](std::int32_t index) { return index >= 0 && index < size && !std::exchange(seen[index], 1); };
   for (std::int32_t i = 0; i < plan.num_preempted; ++i) {
     const std::int32_t index = plan.preempted[i];
-    if (!take(index)) return fmt::format("preempted[{}] = {} is out of range or given twice", i, index);
-    if (!view.running(index)) return fmt::format("preempted[{}] = {} does not run", i, index);
+    if (!take(index)) return Fault{fmt::format("preempted[{}] = {} is out of range or given twice", i, index), {}};
+    if (!view.running(index)) return Fault{fmt::format("preempted[{}] = {} does not run", i, index), of(index)};
     blocks += view.freed[index];
     --num_running;
   }
   for (std::int32_t i = 0; i < plan.num_scheduled; ++i) {
     const std::int32_t index = plan.seqs[i];
     const std::int32_t n = plan.num_new_tokens[i];
-    if (!take(index)) return fmt::format("seqs[{}] = {} is out of range or given twice", i, index);
+    if (!take(index)) return Fault{fmt::format("seqs[{}] = {} is out of range or given twice", i, index), {}};
     if (n < 1 || n > view.remaining(index)) {
-      return fmt::format("num_new_tokens[{}] = {}, but {} tokens are to be run", i, n, view.remaining(index));
+      return Fault{fmt::format("num_new_tokens[{}] = {}, but {} tokens are to be run", i, n, view.remaining(index)),
+                   of(index)};
     }
     const std::int32_t granted = plan.num_drafts[index], lookahead = view.lookahead[index];
     if (granted < view.least_drafts(index) || granted > lookahead) {
-      return fmt::format("num_drafts[{}] = {}, but the sequence may have {} to {}", index, granted,
-                         view.least_drafts(index), lookahead);
+      return Fault{fmt::format("num_drafts[{}] = {}, but the sequence may have {} to {}", index, granted,
+                               view.least_drafts(index), lookahead),
+                   of(index)};
     }
     const std::int32_t num_rows = n + view.drafts(index, n, granted);
     rows += num_rows;
@@ -191,19 +198,21 @@ std::optional<std::string> find_breach(const View& view, const mortise_schedule_
   }
   for (std::int32_t i = 0; i < plan.num_pins; ++i) {
     const std::int32_t index = plan.pins[i];
-    if (index < 0 || index >= size) return fmt::format("pins[{}] = {} is out of range", i, index);
+    if (index < 0 || index >= size) return Fault{fmt::format("pins[{}] = {} is out of range", i, index), {}};
     if (plan.pin_tokens[i] < 0 || plan.pin_tokens[i] > view.num_tokens[index]) {
-      return fmt::format("pin_tokens[{}] = {}, but the sequence has {} tokens", i, plan.pin_tokens[i],
-                         view.num_tokens[index]);
+      return Fault{fmt::format("pin_tokens[{}] = {}, but the sequence has {} tokens", i, plan.pin_tokens[i],
+                               view.num_tokens[index]),
+                   of(index)};
     }
   }
   if (rows > view.limits.max_batched_tokens) {
-    return fmt::format("{} rows, but max_batched_tokens is {}", rows, view.limits.max_batched_tokens);
+    return Fault{fmt::format("{} rows, but max_batched_tokens is {}", rows, view.limits.max_batched_tokens), {}};
   }
   if (num_running > view.limits.max_num_seqs) {
-    return fmt::format("{} sequences would run, but max_num_seqs is {}", num_running, view.limits.max_num_seqs);
+    return Fault{fmt::format("{} sequences would run, but max_num_seqs is {}", num_running, view.limits.max_num_seqs),
+                 {}};
   }
-  if (blocks < 0) return fmt::format("{} blocks more than are free", -blocks);
+  if (blocks < 0) return Fault{fmt::format("{} blocks more than are free", -blocks), {}};
   return std::nullopt;
 }
 
@@ -232,6 +241,7 @@ void Planner::added(const std::shared_ptr<const Sequence>& sequence) {
 void Planner::ended(std::uint64_t seq_id) {
   events_.push_back({MORTISE_EVENT_ENDED, seq_id, 0, nullptr});
   starvation_.ended(seq_id);
+  rehearsed_starts_.erase(seq_id);
   if (starved_ == seq_id) starved_.reset();
 }
 
@@ -250,64 +260,93 @@ constexpr const char* kSchedulerEnded = "it is not called again, all steps run f
 
 }  // namespace
 
-void Planner::send_events() {
-  if (events_.empty()) return;
+CallResult Planner::send_events() {
+  if (events_.empty() || scheduler_.health->failed()) return {};
   const EventArrays arrays(events_);  // borrows the tokens of the sequences that the events keep
   const mortise_schedule_events events = arrays.abi();
   const CallResult result = scheduler_.try_call<&mortise_scheduler_table::events>("events", &events);
-  if (result.ok()) return;
+  if (result.ok()) return result;
   messages_.warn(scheduler_.name, "events", result,
                  scheduler_.health->failed() ? kSchedulerEnded : "it does not know of these sequences or ends");
+  return result;
 }
 
-StepPlan Planner::plan(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
-                       const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
-  if (!scheduler_.health->failed()) send_events();
+// Tells the scheduler what has happened, and calls `work` with what it sees of a step and how it took the events.
+template <typename Work>
+auto Planner::with_view(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
+                        const std::vector<std::int32_t>& lookahead, const KvCache& cache, const Work& work) {
+  const CallResult told = send_events();
   events_.clear();  // when nobody is left to be told, too
   std::vector<BlockId> paths;
   paths.reserve(candidates.size());
   for (const Sequence* sequence : candidates) paths.push_back(last_cached(*sequence, limits_.block_size, cache.tree()));
   unheld_.find(paths, cache);
   const View view(candidates, limits_, lookahead, unheld_, cache);
-  const mortise_schedule_view abi_view = view.abi(step_id);
-  if (starved_) {
-    // While a prefix of it is in flight it is no candidate: then the oldest runs.
-    const auto at = std::ranges::find(view.ids, *starved_);
-    return first_come_first_served(view, abi_view, at == view.ids.end() ? 0 : at - view.ids.begin());
-  }
-  if (scheduler_.health->failed()) return first_come_first_served(view, abi_view);
-  std::optional<StepPlan> plan = ask_scheduler(view, abi_view);
-  if (!plan) return first_come_first_served(view, abi_view);
-  if (const auto starved = find_starved(view, abi_view, *plan)) {
-    return first_come_first_served(view, abi_view, *starved);
-  }
-  return std::move(*plan);
+  return work(view, view.abi(step_id), told);
 }
 
-// The scheduler's plan, checked; nothing if it cannot be used.
-std::optional<StepPlan> Planner::ask_scheduler(const View& view, const mortise_schedule_view& abi_view) {
+StepPlan Planner::plan(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
+                       const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
+  const auto choose = [&](const View& view, const mortise_schedule_view& abi_view, const CallResult&) -> StepPlan {
+    if (starved_) {
+      // While a prefix of it is in flight it is no candidate: then the oldest runs.
+      const auto at = std::ranges::find(view.ids, *starved_);
+      return first_come_first_served(view, abi_view, at == view.ids.end() ? 0 : at - view.ids.begin());
+    }
+    if (scheduler_.health->failed()) return first_come_first_served(view, abi_view);
+    std::optional<StepPlan> plan = usable_plan(ask_scheduler(view, abi_view));
+    if (!plan) return first_come_first_served(view, abi_view);
+    if (const auto starved = find_starved(view, abi_view, *plan, /*is_carried_out=*/true)) {
+      ++num_starved_;
+      messages_.warn(scheduler_.name, "plan", MORTISE_OK, starved->why,
+                     "until it has ended all steps run first come, first served, it first");
+      starved_ = view.ids[starved->index];
+      return first_come_first_served(view, abi_view, starved->index);
+    }
+    return std::move(*plan);
+  };
+  return with_view(step_id, candidates, lookahead, cache, choose);
+}
+
+std::optional<Planner::Fault> Planner::rehearse(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
+                                                const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
+  const auto failure = [](const char* function, const CallResult& result) {
+    return Fault{fmt::format("{} failed: {} ({})", function, result.error.message, status_name(result.status)), {}};
+  };
+  const auto judge = [&](const View& view, const mortise_schedule_view& abi_view,
+                         const CallResult& told) -> std::optional<Fault> {
+    if (!told.ok()) return failure("events", told);
+    Answer answer = ask_scheduler(view, abi_view);
+    if (!answer.result.ok()) return failure("plan", answer.result);
+    if (!answer.plan) return answer.breach;
+    const auto starved = find_starved(view, abi_view, *answer.plan, /*is_carried_out=*/false);
+    if (!starved) return std::nullopt;
+    return Fault{starved->why, view.ids[starved->index]};
+  };
+  return with_view(step_id, candidates, lookahead, cache, judge);
+}
+
+// The scheduler's plan, checked.
+Planner::Answer Planner::ask_scheduler(const View& view, const mortise_schedule_view& abi_view) {
   PlanArrays arrays(view.lookahead);
   const mortise_schedule_view shown = abi_view;  // a copy: what the host reads afterwards is its own
-  mortise_schedule_plan answer = arrays.abi();
-  const CallResult result = scheduler_.try_call<&mortise_scheduler_table::plan>("plan", &shown, &answer);
-  if (!result.ok()) {
-    ++num_rejected_;
-    messages_.warn(scheduler_.name, "plan", result, scheduler_.health->failed() ? kSchedulerEnded : kPlanReplaced);
-    return std::nullopt;
-  }
+  mortise_schedule_plan given = arrays.abi();
+  Answer answer;
+  answer.result = scheduler_.try_call<&mortise_scheduler_table::plan>("plan", &shown, &given);
+  if (!answer.result.ok()) return answer;
   // Of the struct the counts alone are the scheduler's to set; it may have overwritten the pointers.
   mortise_schedule_plan plan = arrays.abi();
-  plan.num_scheduled = answer.num_scheduled;
-  plan.num_preempted = answer.num_preempted;
-  plan.num_pins = answer.num_pins;
-  if (const std::optional<std::string> breach = find_breach(view, abi_view, plan)) {
+  plan.num_scheduled = given.num_scheduled;
+  plan.num_preempted = given.num_preempted;
+  plan.num_pins = given.num_pins;
+  if (std::optional<Fault> breach = find_breach(view, abi_view, plan)) {
     // What the pins and the sharing of blocks leave no room for is no fault of the scheduler.
     const bool is_empty = plan.num_scheduled == 0 && plan.num_preempted == 0;
-    if (!is_empty || !first_come_first_served(view, abi_view).drop_pins) reject(*breach, kPlanReplaced);
-    return std::nullopt;
+    if (!is_empty || !first_come_first_served(view, abi_view).drop_pins) answer.breach = std::move(breach);
+    return answer;
   }
   const std::vector<Sequence*>& candidates = view.live;
-  StepPlan checked;
+  StepPlan& checked = answer.plan.emplace();
   for (std::int32_t i = 0; i < plan.num_preempted; ++i) checked.preempted.push_back(candidates[arrays.preempted[i]]);
   for (std::int32_t i = 0; i < plan.num_scheduled; ++i) {
     const std::int32_t index = arrays.seqs[i], n = arrays.new_tokens[i];
@@ -316,19 +355,28 @@ std::optional<StepPlan> Planner::ask_scheduler(const View& view, const mortise_s
   for (std::int32_t i = 0; i < plan.num_pins; ++i) {
     checked.pins.push_back({candidates[arrays.pins[i]], arrays.pin_tokens[i]});
   }
-  return checked;
+  return answer;
 }
 
-void Planner::reject(const std::string& why, const char* consequence) {
-  ++num_rejected_;
-  messages_.warn(scheduler_.name, "plan", MORTISE_OK, "bad plan: " + why, consequence);
+// Counts and logs a plan that cannot be used.
+std::optional<StepPlan> Planner::usable_plan(Answer answer) {
+  if (!answer.result.ok()) {
+    ++num_rejected_;
+    messages_.warn(scheduler_.name, "plan", answer.result,
+                   scheduler_.health->failed() ? kSchedulerEnded : kPlanReplaced);
+  } else if (answer.breach) {
+    ++num_rejected_;
+    messages_.warn(scheduler_.name, "plan", MORTISE_OK, "bad plan: " + answer.breach->why, kPlanReplaced);
+  }
+  return std::move(answer.plan);
 }
 
-// The index of a sequence that the scheduler starves, from now on starved_.
-std::optional<std::size_t> Planner::find_starved(const View& view, const mortise_schedule_view& abi_view,
-                                                 const StepPlan& plan) {
-  std::vector<char> scheduled(view.live.size(), 0);
+// A sequence that the scheduler starves.
+std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, const mortise_schedule_view& abi_view,
+                                                              const StepPlan& plan, bool is_carried_out) {
+  std::vector<char> scheduled(view.live.size(), 0), starts(is_carried_out ? 0 : view.live.size(), 0);
   WatchedPlan watched{view.ids, view.priorities, view.states, scheduled};
+  watched.starts = starts;
   watched.rows = limits_.max_batched_tokens;
   watched.places = limits_.max_num_seqs;
   watched.blocks = static_cast<std::int64_t>(view.num_free);
@@ -342,6 +390,7 @@ std::optional<std::size_t> Planner::find_starved(const View& view, const mortise
     watched.rows -= rows;
     watched.blocks -= view.new_blocks(i, rows, !plan.preempted.empty(), cached_free);
     if (view.running(i)) continue;
+    if (!is_carried_out) starts[i] = rehearsed_starts_.insert(view.ids[i]).second;
     --watched.places;
     cached_free.start(static_cast<std::int32_t>(i));
   }
@@ -358,13 +407,7 @@ std::optional<std::size_t> Planner::find_starved(const View& view, const mortise
     const std::int64_t blocks = view.blocks_for(i, view.remaining(i) + to_generate) + 1;
     return {view.remaining(i) + to_generate, blocks - (view.running(i) ? view.held[i] : 0)};
   };
-  const std::optional<StarvationWatch::Starved> starved = starvation_.look(watched, need);
-  if (!starved) return std::nullopt;
-  ++num_starved_;
-  messages_.warn(scheduler_.name, "plan", MORTISE_OK, starved->why,
-                 "until it has ended all steps run first come, first served, it first");
-  starved_ = view.ids[starved->index];
-  return starved->index;
+  return starvation_.look(watched, need);
 }
 
 // Sequence `first` always runs, if need be with the blocks of the latest; then whoever fits, in order of arrival.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/parts.hpp"
@@ -39,7 +40,7 @@ struct StepPlan {
 
 class Planner {
  public:
-  // All references outlive this. A scheduler that is put in while sequences live is told of them by added().
+  // `messages` outlives this. A scheduler that is put in while sequences live is told of them by added().
   Planner(ActiveScheduler scheduler, const EngineLimits& limits, RepeatedMessages& messages);
 
   void added(const std::shared_ptr<const Sequence>& sequence);
@@ -50,6 +51,17 @@ class Planner {
   // from `lookahead` (parallel to them).
   StepPlan plan(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
                 const std::vector<std::int32_t>& lookahead, const KvCache& cache);
+
+  // What is wrong with a plan.
+  struct Fault {
+    std::string why;
+    std::optional<std::uint64_t> seq_id;  // the sequence that it is about
+  };
+  // Asks for the plan of a step that runs after another scheduler's, and checks it by the same rules; nothing: it is
+  // good. Since nobody carries the plans out, a younger sequence counts as started before an older one by the first of
+  // them alone. A planner that does this is told of no pins, for nobody keeps those that it asks for.
+  std::optional<Fault> rehearse(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
+                                const std::vector<std::int32_t>& lookahead, const KvCache& cache);
 
   const ActiveScheduler& scheduler() const { return scheduler_; }
   std::uint64_t num_rejected_plans() const { return num_rejected_; }
@@ -64,19 +76,29 @@ class Planner {
     std::int32_t num_tokens;
     std::shared_ptr<const Sequence> added;  // ADDED: it may have ended by then
   };
-  void send_events();
-  std::optional<StepPlan> ask_scheduler(const View& view, const mortise_schedule_view& abi_view);
+  CallResult send_events();
+  template <typename Work>
+  auto with_view(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
+                 const std::vector<std::int32_t>& lookahead, const KvCache& cache, const Work& work);
+  // The scheduler's answer: a plan, or why there is none. Neither: it had no room for one, which is no fault.
+  struct Answer {
+    std::optional<StepPlan> plan;
+    CallResult result;
+    std::optional<Fault> breach;
+  };
+  Answer ask_scheduler(const View& view, const mortise_schedule_view& abi_view);
+  std::optional<StepPlan> usable_plan(Answer answer);
   StepPlan first_come_first_served(const View& view, const mortise_schedule_view& abi_view,
                                    std::size_t first = 0) const;
-  void reject(const std::string& why, const char* consequence);
-  std::optional<std::size_t> find_starved(const View& view, const mortise_schedule_view& abi_view,
-                                          const StepPlan& plan);
+  std::optional<StarvationWatch::Starved> find_starved(const View& view, const mortise_schedule_view& abi_view,
+                                                       const StepPlan& plan, bool is_carried_out);
 
   const ActiveScheduler scheduler_;
-  const EngineLimits& limits_;
+  const EngineLimits limits_;
   RepeatedMessages& messages_;
   StarvationWatch starvation_;
-  std::optional<std::uint64_t> starved_;  // a sequence that the scheduler starved, until it has ended
+  std::optional<std::uint64_t> starved_;                // a sequence that the scheduler starved, until it has ended
+  std::unordered_set<std::uint64_t> rehearsed_starts_;  // live sequences that a rehearsed plan has started
   std::vector<Event> events_;
   UnheldPrefixes unheld_;  // of the candidates
   std::uint64_t num_rejected_ = 0, num_starved_ = 0;

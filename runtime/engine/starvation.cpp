@@ -22,7 +22,8 @@ std::optional<StarvationWatch::Starved> StarvationWatch::look(const WatchedPlan&
     const std::int32_t priority = plan.priorities[i];
     if (plan.scheduled[i] != 0) {
       if (!waits_.empty()) waits_.erase(plan.ids[i]);
-      if (oldest.empty() || plan.states[i] == MORTISE_SEQ_RUNNING) continue;
+      const bool starts = plan.starts.empty() ? plan.states[i] != MORTISE_SEQ_RUNNING : plan.starts[i] != 0;
+      if (oldest.empty() || !starts) continue;
       const std::int64_t rows = need(i).rows;
       for (const LeftOut& older : oldest) {
         if (priority >= older.priority) older.wait->passed_rows += rows;

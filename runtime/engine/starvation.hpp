@@ -20,6 +20,9 @@ struct WatchedPlan {
   std::span<const char> scheduled;           // 1: by this plan
   // What the plan leaves unused.
   std::int64_t rows = 0, places = 0, blocks = 0;
+  // Of a plan that nobody carries out, 1: waiting, scheduled, and by no such plan before. Empty: the plan is run, so
+  // that every waiting one that it schedules is started.
+  std::span<const char> starts = {};
 };
 
 // What a sequence may still take until its end, at most.

@@ -37,18 +37,61 @@ std::optional<std::string> misfit(const Sequence& sequence, const EngineLimits& 
                      limits.block_size, limits.num_blocks);
 }
 
-SwapFigures Engine::swap(MakeReplacement make) {
-  const auto order = std::make_shared<SwapOrder>(std::move(make));
+SwapFigures Engine::swap(MakeReplacement make, std::int32_t verify_steps, std::stop_token cancel) {
+  if (verify_steps < 0) fail("verify_steps is {}; it must be at least 0", verify_steps);
+  const auto order = std::make_shared<SwapOrder>(std::move(make), verify_steps, std::move(cancel));
   std::future<SwapFigures> done = order->done.get_future();
   inbox_.put(order);
   return done.get();
 }
 
-void Engine::carry_out(SwapOrder& order) {
+void Engine::carry_out(const std::shared_ptr<SwapOrder>& order) {
+  if (verified_swap_) {
+    order->done.set_exception(std::make_exception_ptr(
+        Error("a swap with verify_steps is under way; wait for its end", ErrorCode::kConflict)));
+  } else if (order->verify_steps > 0) {
+    begin_verified(order);
+  } else {
+    carry_out(*order, order->make, nullptr, {});
+  }
+}
+
+void Engine::begin_verified(const std::shared_ptr<SwapOrder>& order) {
+  try {
+    Replacement candidate = order->make({[] {}, [] {}});
+    check_replacement(candidate);
+    auto swap = std::make_unique<VerifiedSwap>(order, std::move(candidate), *setup_, context(), generation_ + 1);
+    if (swap->has_own_kv()) swap->num_recomputed = give_up_kv();
+    for (const auto& sequence : live_) swap->added(sequence);
+    verified_swap_ = std::move(swap);
+  } catch (...) {
+    order->done.set_exception(std::current_exception());
+  }
+}
+
+// REQUIRES: it is over.
+void Engine::settle_verified() {
+  std::unique_ptr<VerifiedSwap> over = std::move(verified_swap_);
+  const std::shared_ptr<SwapOrder> order = over->order();
+  if (const std::exception_ptr refusal = over->refusal()) {
+    over.reset();  // whoever hears of it finds the candidate gone
+    return order->done.set_exception(refusal);
+  }
+  const SwapFigures figures = over->figures(*setup_->drafting);
+  VerifiedSwap::Verified verified = over->take();
+  over.reset();
+  const auto take_in = [&](const StepUse& use) {
+    verified.candidate.fit(use);
+    return std::move(verified.candidate);
+  };
+  carry_out(*order, take_in, &verified, figures);
+}
+
+void Engine::carry_out(SwapOrder& order, const MakeReplacement& make, VerifiedSwap::Verified* verified,
+                       SwapFigures figures) {
   const Clock::time_point begin = Clock::now();
   const std::vector<ShardParts> before = setup_->execution->snapshot()->shards;
   bool is_released = false;
-  SwapFigures figures;
   const StepUse use = {.give_up_kv = [&] { figures.num_recomputed += give_up_kv(); },
                        .release_buffers =
                            [&] {
@@ -56,7 +99,7 @@ void Engine::carry_out(SwapOrder& order) {
                              is_released = true;
                            }};
   try {
-    figures.num_recomputed += exchange(order.make, use);
+    figures.num_recomputed += exchange(make, use, verified);
   } catch (...) {
     if (is_released) resume(before);
     return order.done.set_exception(std::current_exception());
@@ -68,8 +111,9 @@ void Engine::carry_out(SwapOrder& order) {
   order.done.set_value(figures);
 }
 
-// Makes what the new parts and sizes need, then puts it in. Returns how many sequences have lost their KV.
-std::size_t Engine::exchange(const MakeReplacement& make, const StepUse& use) {
+// Makes what the new parts and sizes need, then puts it in. Policies that were verified know the sequences already.
+// Returns how many sequences have lost their KV.
+std::size_t Engine::exchange(const MakeReplacement& make, const StepUse& use, VerifiedSwap::Verified* verified) {
   Setup& now = *setup_;
   const std::uint64_t num_replays = now.execution->num_graph_replays();  // what is released does not count any more
   Replacement next = make(use);
@@ -82,19 +126,26 @@ std::size_t Engine::exchange(const MakeReplacement& make, const StepUse& use) {
   auto terms = std::make_shared<const RequestTerms>(terms_of(next.parts, next.limits));
 
   Fresh fresh;
+  if (verified != nullptr) {
+    fresh.planner = std::move(verified->planner);
+    fresh.drafting = std::move(verified->drafting);
+  }
+  const bool tells_planner = !fresh.planner;
   if (!same_sizes) {
     fresh.all = std::make_unique<Setup>(next.parts, next.limits, context(), generation_ + 1);
+    if (fresh.planner) fresh.all->planner = std::move(fresh.planner);
+    if (fresh.drafting) fresh.all->drafting = std::move(fresh.drafting);
   } else {
-    if (next.parts.scheduler.self != now.planner->scheduler().self) {
+    if (!fresh.planner && next.parts.scheduler.self != now.planner->scheduler().self) {
       fresh.planner = std::make_unique<Planner>(next.parts.scheduler, now.limits, messages_);
     }
-    if (!same_instances(*now.drafting, next.parts.proposers)) {
+    if (!fresh.drafting && !same_instances(*now.drafting, next.parts.proposers)) {
       fresh.drafting =
           std::make_unique<Drafting>(next.parts.proposers, now.limits, model_.vocab_size, messages_, hooks_.clock);
     }
     if (!keeps_kv) fresh.kv = std::make_unique<SequenceKv>(now.limits, hooks_.kv_observer);
   }
-  if (Planner* const planner = fresh.all ? fresh.all->planner.get() : fresh.planner.get()) {
+  if (Planner* const planner = fresh.all ? fresh.all->planner.get() : fresh.planner.get(); planner && tells_planner) {
     for (const auto& sequence : live_) planner->added(sequence);  // before anything else
   }
   if (same_sizes && !same_execution) now.execution->replace({next.parts}, generation_ + 1);

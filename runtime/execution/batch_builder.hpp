@@ -17,6 +17,8 @@ class BatchBuilder {
  public:
   BatchBuilder(const ShardParts& parts, const ExecutionLimits& limits);
 
+  // Whether batches tell prefix groups from now on; at first as the parts want it.
+  void tell_groups(bool tell) { tells_groups_ = tell; }
   // Builds the batch and uploads it; with a bucket, padded up to it. `logit_rows`: rows that the head is wanted for,
   // ascending. The result lives until the next call. REQUIRES: the batch fits the bucket, and with one there is a
   // padding block.
@@ -33,7 +35,7 @@ class BatchBuilder {
 
   PackedUpload upload_;
   const std::int32_t block_size_, max_model_len_, padding_block_;
-  const bool tells_groups_;
+  bool tells_groups_;
   mortise_batch batch_{};
   PrefixGroups groups_;
   std::vector<std::uint64_t> seq_ids_, ended_;

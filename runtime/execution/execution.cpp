@@ -33,8 +33,8 @@ void Execution::replace(std::vector<ShardParts> shards, std::uint64_t generation
 }
 
 // Shards run one after the other here: there is one until models can be cut.
-void Execution::launch(const StepWork& work, const std::function<void()>& evaluating) {
-  for (const auto& shard : shards_) shard->forward(work);
+void Execution::launch(const StepWork& work, const std::function<void()>& evaluating, SideRun* beside) {
+  for (const auto& shard : shards_) shard->forward(work, beside);
   if (evaluating) evaluating();
   for (const auto& shard : shards_) shard->evaluate(work);
 }

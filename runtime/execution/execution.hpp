@@ -48,8 +48,9 @@ class Execution {
   void release() { shards_.clear(); }
 
   // Runs a step's forward and queues what is wanted of its rows. `evaluating`, if set, is called between the two.
-  // Throws a PartError; the step is then over. REQUIRES: the step before was collected.
-  void launch(const StepWork& work, const std::function<void()>& evaluating = {});
+  // `beside`, if set, computes the same forward and compares. Throws a PartError; the step is then over. REQUIRES: the
+  // step before was collected; with `beside` there is one shard.
+  void launch(const StepWork& work, const std::function<void()>& evaluating = {}, SideRun* beside = nullptr);
   // launch() returns before the device has computed the step: what the host does before collect() costs no time.
   bool computes_behind() const { return first().computes_behind(); }
   // Waits for the launched step. Throws a PartError.

@@ -14,6 +14,7 @@ class HeadPass {
 
   // The rows of `hidden` that `rows` (device memory, [count]) names, for the calls that follow.
   void select(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* rows, std::int64_t count);
+  const mortise_tensor& selected() const { return selected_; }  // in device memory
   // f32 logits [count, end - begin] of the selected rows from `first` on, of tokens begin .. end, which are multiples
   // of 64 or the vocabulary's size; in device memory, rows perhaps further apart than they are long, valid until the
   // next call.

@@ -103,6 +103,7 @@ ModelStack::ModelStack(const ModelStack& running, const StackParts& wanted, mort
   parts_.model = running.parts_.model;
   parts_.hidden_size = running.parts_.hidden_size;
   choose_attention(wanted.attention, query, &running);
+  if (wanted.own_kv && attention_ != running.attention_) running_ = {};
 }
 
 ModelStack::~ModelStack() = default;

@@ -42,6 +42,7 @@ struct StackParts {
   KvDtype kv_dtype;
   std::int32_t block_size;
   bool populate_kv = false;  // takes all KV memory at once, beside what follows, instead of as it is used
+  bool own_kv = false;       // another attention than the running one has KV memory of its own, whatever its layout
 };
 
 class ModelStack {

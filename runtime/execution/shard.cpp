@@ -48,15 +48,29 @@ mortise_step Shard::empty_step() const {
   return step;
 }
 
-void Shard::forward(const StepWork& work) {
-  const std::optional<BatchBucket> bucket = graphs_.bucket_of(work.runs);
+void Shard::forward(const StepWork& work, SideRun* beside) {
+  std::optional<BatchBucket> bucket;
+  if (beside == nullptr || !beside->is_within_forward()) bucket = graphs_.bucket_of(work.runs);
+  batch_builder_.tell_groups(parts_.prefix_groups || (beside != nullptr && beside->wants_groups()));
   const mortise_batch& batch =
       batch_builder_.build(work.step_id, work.runs, logit_rows(work), work.ended, bucket ? &*bucket : nullptr);
   num_real_tokens_ = batch.num_real_tokens;
   step_ = empty_step();
   step_.batch = &batch;
   parts_.attention.call<&mortise_attention_table::plan>("plan", &step_);
-  hidden_ = graphs_.forward(step_, bucket);
+  if (beside == nullptr) {
+    hidden_ = graphs_.forward(step_, bucket);
+    return;
+  }
+  mortise_step step = step_;
+  beside->begin(step);
+  hidden_ = graphs_.forward(step, bucket);
+  beside->finish(work, *this);
+}
+
+Shard::HeadRows Shard::head_rows(std::int64_t first, std::int64_t count) {
+  const mortise_tensor logits = evaluator_.head().run(step_, hidden_, step_.batch->device_logit_rows + first, count);
+  return {evaluator_.head().selected(), logits};
 }
 
 void Shard::evaluate(const StepWork& work) {

@@ -12,6 +12,7 @@
 #include "execution/limits.hpp"
 #include "execution/parts.hpp"
 #include "execution/row_evaluator.hpp"
+#include "execution/side_run.hpp"
 #include "execution/step_graphs.hpp"
 #include "execution/step_work.hpp"
 
@@ -23,10 +24,19 @@ class Shard {
   Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint64_t generation,
         const ExecutionLimits& limits);
 
-  // The three pieces of a step, in this order; see Execution::launch and collect.
-  void forward(const StepWork& work);
+  // The three pieces of a step, in this order; see Execution::launch and collect. `beside`, if set, computes the same.
+  void forward(const StepWork& work, SideRun* beside = nullptr);
   void evaluate(const StepWork& work);
   StepResults collect();
+
+  // Behind forward(): the last batch, as it was run; and what the head gets and gives for some of its rows that want
+  // logits, in device memory, valid until the next call or evaluate().
+  const mortise_batch& batch() const { return *step_.batch; }
+  struct HeadRows {
+    mortise_tensor hidden, logits;
+  };
+  // REQUIRES: 1 <= count <= max_logit_rows.
+  HeadRows head_rows(std::int64_t first, std::int64_t count);
 
   bool computes_behind() const { return computes_behind_; }
   void copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to);

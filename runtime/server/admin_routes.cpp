@@ -1,9 +1,13 @@
 // /admin/swap, /admin/parts, /admin/events, /admin/reload, /admin/drain: for whoever runs the server. Who may ask is
 // Route::Access::kAdmin's.
 #include <algorithm>
+#include <memory>
+#include <stop_token>
+#include <utility>
 
 #include "error.hpp"
 #include "loader/nearest.hpp"
+#include "openai/error_body.hpp"
 #include "server/routes.hpp"
 #include "server/swaps.hpp"
 
@@ -19,10 +23,23 @@ std::string text_of(const nlohmann::json& body, const char* field) {
   return value->get<std::string>();
 }
 
-// {"part": "attention", "plugin": "cascade", "options": {"block_size": 16}, "model": NAME}
+// {"verify_steps": 100} of a body.
+SwapOptions read_options(const nlohmann::json& body) {
+  SwapOptions options;
+  const auto steps = body.find("verify_steps");
+  if (steps == body.end() || steps->is_null()) return options;
+  constexpr std::int32_t kMost = 1'000'000;
+  if (!steps->is_number_integer() || *steps < 0 || *steps > kMost) {
+    fail("verify_steps is {}; expected a number of steps from 0 (none is compared) to {}", show_value(*steps), kMost);
+  }
+  options.verify_steps = steps->get<std::int32_t>();
+  return options;
+}
+
+// {"part": "attention", "plugin": "cascade", "options": {"block_size": 16}, "model": NAME, "verify_steps": 100}
 PartChange read_change(const nlohmann::json& body) {
   if (!body.is_object()) fail("the body is to be an object, {{\"part\": \"scheduler\", \"plugin\": \"fcfs\"}}");
-  const std::vector<std::string> known = {"part", "plugin", "options", "model"};
+  const std::vector<std::string> known = {"part", "plugin", "options", "model", "verify_steps"};
   for (const auto& [field, unused] : body.items()) {
     if (std::ranges::find(known, field) != known.end()) continue;
     fail("unknown field '{}'{}; there are: {}", field, did_you_mean(field, known), join_names(known));
@@ -43,13 +60,34 @@ PartChange read_change(const nlohmann::json& body) {
 void answer_swap(const Models& models, AdminEvents& events, const std::shared_ptr<Exchange>& exchange) {
   const nlohmann::json body = read_json_body(*exchange);
   const PartChange change = read_change(body);
+  SwapOptions options = read_options(body);
+  std::stop_source gone;  // a client that goes ends the comparison that it wants
+  options.cancel = gone.get_token();
+  exchange->pending([gone]() mutable { gone.request_stop(); });
   const ServedModelRef model = models.of(body);
-  const Json what = {{"by", exchange->request.peer},
-                     {"request", exchange->request.id},
-                     {"part", change.key},
-                     {"plugin", change.plugin},
-                     {"options", change.options}};
-  exchange->answer(json_answer(swap_with_event(*model, what, events, [&] { return model->swap(change); })));
+  Json what = {{"by", exchange->request.peer},
+               {"request", exchange->request.id},
+               {"part", change.key},
+               {"plugin", change.plugin},
+               {"options", change.options}};
+  if (options.verify_steps > 0) what["verify_steps"] = options.verify_steps;
+  try {
+    exchange->answer(json_answer(swap_with_event(*model, what, events, [&] { return model->swap(change, options); })));
+  } catch (const DifferenceError& error) {
+    Json answer = error_body(409, error.what(), std::nullopt);
+    answer["error"]["where"] = place_json(error.where());
+    exchange->answer(json_answer(answer, 409));
+  }
+}
+
+void answer_reload(const AdminActions& actions, const std::shared_ptr<Exchange>& exchange) {
+  nlohmann::json body = nlohmann::json::object();
+  if (!exchange->request.message.body().empty()) body = read_json_body(*exchange);
+  if (!body.is_object()) fail("the body is to be an object or nothing, {{\"verify_steps\": 100}}");
+  for (const auto& [field, unused] : body.items()) {
+    if (field != "verify_steps") fail("unknown field '{}'; there is verify_steps", field);
+  }
+  exchange->answer(json_answer({{"swaps", actions.reload(exchange->request.peer, read_options(body))}}));
 }
 
 void answer_parts(const Models& models, const std::shared_ptr<Exchange>& exchange) {
@@ -69,19 +107,19 @@ void add_admin_routes(Router& router, const Models& models, AdminEvents& events,
     router.add(
         {.method = method, .path = path, .access = Route::Access::kAdmin, .cost = cost, .handle = std::move(handle)});
   };
-  add("POST", "/admin/swap", Route::Cost::kWork,
+  const auto shared_actions = std::make_shared<const AdminActions>(std::move(actions));
+  add("POST", "/admin/swap", Route::Cost::kWait,
       [&models, &events](const auto& exchange) { answer_swap(models, events, exchange); });
+  add("POST", "/admin/reload", Route::Cost::kWait,
+      [shared_actions](const auto& exchange) { answer_reload(*shared_actions, exchange); });
   add("GET", "/admin/parts", Route::Cost::kCheap, [&models](const auto& exchange) { answer_parts(models, exchange); });
   add("GET", "/admin/events", Route::Cost::kCheap, [&events](const auto& exchange) {
     exchange->answer({.content_type = "application/x-ndjson", .body = events.lines()});
   });
-  add("POST", "/admin/reload", Route::Cost::kWork, [reload = std::move(actions.reload)](const auto& exchange) {
-    exchange->answer(json_answer({{"swaps", reload(exchange->request.peer)}}));
-  });
-  add("POST", "/admin/drain", Route::Cost::kCheap, [&events, drain = std::move(actions.drain)](const auto& exchange) {
+  add("POST", "/admin/drain", Route::Cost::kCheap, [&events, shared_actions](const auto& exchange) {
     events.add({{"event", "drain requested"}, {"by", exchange->request.peer}, {"request", exchange->request.id}});
     exchange->answer(json_answer({{"status", "draining"}}));
-    drain();
+    shared_actions->drain();
   });
 }
 

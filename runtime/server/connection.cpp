@@ -306,7 +306,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
       unknown.headers.emplace_back("WWW-Authenticate", "Bearer");
       return unknown;
     }
-    if (state_.draining && route->cost == Route::Cost::kWork) {
+    if (state_.draining && route->cost != Route::Cost::kCheap) {
       HttpAnswer draining = error_answer(503, "the server is about to end and takes no more requests", "unavailable");
       draining.headers.emplace_back("Retry-After", "1");
       return draining;
@@ -320,7 +320,8 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     if (route.cost == Route::Cost::kCheap) {
       call_handler(route, exchange);
     } else {
-      asio::post(state_.workers, [&route, exchange] { call_handler(route, exchange); });
+      asio::thread_pool& threads = route.cost == Route::Cost::kWait ? state_.waiters : state_.workers;
+      asio::post(threads, [&route, exchange] { call_handler(route, exchange); });
     }
     PeerWatch watch(stream_.socket(), shared_from_this(), [weak = std::weak_ptr(exchange)] {
       if (const auto waiting = weak.lock()) waiting->notify();

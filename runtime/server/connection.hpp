@@ -21,7 +21,7 @@ struct ServerState {
   const Router router;
   const ApiKeys api_keys, admin_keys;
   const Cors cors;
-  boost::asio::thread_pool& workers;
+  boost::asio::thread_pool &workers, &waiters;
   HttpAnswers& answers;
   std::atomic<std::size_t> body_bytes = 0;  // of bodies in memory
   std::atomic<bool> handed_over = false;    // another process accepts; each connection ends after its next answer

@@ -22,6 +22,7 @@ struct Route {
   enum class Cost {
     kCheap,  // answered on the connection's thread
     kWork,   // on a worker; refused while the server drains
+    kWait,   // the same on a thread for those that wait, for steps of requests that need a worker themselves
   } cost = Cost::kWork;
   std::function<void(const std::shared_ptr<Exchange>&)> handle;
 };

@@ -28,8 +28,9 @@ void add_metrics_route(Router& router, const Models& models, const prometheus::R
 void add_status_routes(Router& router, const Models& models, std::function<bool()> draining);
 // What an operator's requests set off.
 struct AdminActions {
-  // Reads the script again and swaps what differs, for `by`; the events of the swaps. Throws an Error. [worker]
-  std::function<nlohmann::ordered_json(const std::string& by)> reload;
+  // Reads the script again and swaps what differs, for `by`; the events of the swaps. Throws an Error. [any thread that
+  // may wait]
+  std::function<nlohmann::ordered_json(const std::string& by, const SwapOptions& options)> reload;
   std::function<void()> drain;  // as SIGTERM; returns at once. [any thread]
 };
 // /admin/swap, /admin/parts, /admin/events, /admin/reload, /admin/drain. `events` outlives the router.

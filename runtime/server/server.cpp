@@ -34,6 +34,8 @@ constexpr std::chrono::seconds kHandOverTime{5};
 constexpr std::chrono::milliseconds kLook{20};  // between two looks at the connections
 // Connections beyond the limit that are told so at a time; more are closed without a word.
 constexpr std::size_t kMaxRefusals = 64;
+// Swaps and reloads. A model makes one at a time and refuses others beside one that takes long, so few are enough.
+constexpr std::size_t kWaiters = 4;
 
 std::size_t num_threads(std::size_t least) {
   return std::clamp<std::size_t>(std::thread::hardware_concurrency() / 4, least, 8);
@@ -63,12 +65,14 @@ Server::Server(ServerOptions options, Router router, HttpAnswers& answers, FileD
     : tls_(options.tls_certificate.empty() ? std::optional<asio::ssl::context>()
                                            : load_tls(options.tls_certificate, options.tls_key)),
       workers_(num_threads(2)),
+      waiters_(kWaiters),
       state_{with_room_for_a_body(options),
              std::move(router),
              ApiKeys(options.api_keys),
              ApiKeys(options.admin_keys),
              Cors(options.cors_origins),
              workers_,
+             waiters_,
              answers},
       control_(asio::make_strand(io_)),
       acceptor_(acceptor_of(io_, std::move(listening))),
@@ -78,8 +82,10 @@ Server::Server(ServerOptions options, Router router, HttpAnswers& answers, FileD
 
 Server::~Server() {
   if (drainer_.joinable()) drainer_.join();
-  workers_.stop();
-  workers_.join();
+  for (asio::thread_pool* threads : {&workers_, &waiters_}) {
+    threads->stop();
+    threads->join();
+  }
 }
 
 std::string Server::url() const {
@@ -109,8 +115,10 @@ void Server::run(const Hooks& hooks) {
   ended_ = true;
   if (starter_.joinable()) starter_.join();
   // Bodies that still wait to be read have no connection any more.
-  workers_.stop();
-  workers_.join();
+  for (asio::thread_pool* threads : {&workers_, &waiters_}) {
+    threads->stop();
+    threads->join();
+  }
   if (failure_) std::rethrow_exception(failure_);
 }
 

@@ -77,7 +77,7 @@ class Server {
   void call_on_control(std::function<void()> work);
 
   std::optional<boost::asio::ssl::context> tls_;
-  boost::asio::thread_pool workers_;
+  boost::asio::thread_pool workers_, waiters_;
   ServerState state_;
   boost::asio::io_context io_;  // behind what its connections use
   boost::asio::strand<boost::asio::io_context::executor_type> control_;

@@ -15,6 +15,9 @@ namespace mortise {
 nlohmann::ordered_json swap_with_event(const ServedModel& model, nlohmann::ordered_json what, AdminEvents& events,
                                        const std::function<ServedSwap()>& swap);
 
+// {"part", "step", "request", "choice", "layer", "position", "element", ...}: what there is of it.
+nlohmann::ordered_json place_json(const SwapDifference& where);
+
 // The parts that serve the model, as JSON.
 nlohmann::ordered_json parts_json(const ServedModel& model);
 

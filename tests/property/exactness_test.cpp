@@ -89,11 +89,12 @@ class Exactness : public ::testing::TestWithParam<int> {
     counts_.replays += together.stats.num_graph_replays;
     counts_.swaps += together.swaps.made;
     counts_.recomputed += together.swaps.recomputed;
+    counts_.verified += together.swaps.verified;
   }
 
   struct Counts {
     std::uint64_t mixes = 0, preemptions = 0, cached = 0, accepted = 0, rejected = 0, replays = 0;
-    int swaps = 0, recomputed = 0;
+    int swaps = 0, recomputed = 0, verified = 0;
   };
   Counts counts_;
 
@@ -134,11 +135,10 @@ TEST_P(Exactness, EveryRequestGetsTheBitsThatItGetsAlone) {
           other_isa(config, isas, swaps));
 
   fmt::print(
-      "{} mixes, {} preemptions, {} accepted and {} rejected drafts, {} cached tokens, {} replayed graphs, {} swaps, "
-      "{} "
-      "sequences that these computed anew\n",
+      "{} mixes, {} preemptions, {} accepted and {} rejected drafts, {} cached tokens, {} replayed graphs, {} swaps "
+      "({} verified), {} sequences that these computed anew\n",
       counts_.mixes, counts_.preemptions, counts_.accepted, counts_.rejected, counts_.cached, counts_.replays,
-      counts_.swaps, counts_.recomputed);
+      counts_.swaps, counts_.verified, counts_.recomputed);
   // 0: equal bits say nothing about what never happened.
   EXPECT_GT(counts_.preemptions, 0u);
   EXPECT_GT(counts_.cached, 0u);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <fstream>
 #include <mutex>
@@ -306,7 +307,9 @@ RunReport run_together(const std::filesystem::path& model, RunConfig config, std
     part.max_tokens = config.oracle_tokens;
   }
   if (config.choose_proposers) choose_proposers(requests, parts.proposers, config.seed + 2);
-  Engine engine(parts, limits, assembly->model_info(), assembly->tokenizer());
+  EngineHooks hooks;
+  hooks.verify_patience = std::chrono::milliseconds(300);  // requests may have ended when a swap wants to compare
+  Engine engine(parts, limits, assembly->model_info(), assembly->tokenizer(), hooks);
   RunReport report;
   std::mt19937 swap_random(config.seed + 3);
   const auto run_all = [&] {
@@ -322,6 +325,7 @@ RunReport run_together(const std::filesystem::path& model, RunConfig config, std
         report.swaps.made += counts.made;
         report.swaps.refused += counts.refused;
         report.swaps.recomputed += counts.recomputed;
+        report.swaps.verified += counts.verified;
       } catch (...) {
         collector.wait(/*errors_are_outcomes=*/true);  // the engine delivers to it
         throw;

@@ -90,12 +90,16 @@ SwapCounts swap_at_random(Assembly& assembly, Engine& engine, const std::string&
       const std::vector<const Component*> running = assembly.components();
       change = {kKeys[kind], build_again(*running[kind == 2 ? 3 : kind + 1], folder), part.choices.front().options};
     }
+    SwapOptions options;
+    if (random() % 3 == 0) options.verify_steps = between(random, 1, 8);
     try {
-      const SwapFigures figures = assembly.swap(engine, with_change(now, change, catalog, folder.path()));
+      const SwapFigures figures = assembly.swap(engine, with_change(now, change, catalog, folder.path()), options);
       ++counts.made;
+      if (figures.verified_steps > 0) ++counts.verified;
       counts.recomputed += static_cast<int>(figures.num_recomputed);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::kConflict) {
+      const bool differs = dynamic_cast<const DifferenceError*>(&error) != nullptr;  // and none of these parts may
+      if (error.code() != ErrorCode::kConflict || differs) {
         throw std::runtime_error(
             fmt::format("swap of {} {} {}: {}", change.key, change.plugin, change.options.dump(), error.what()));
       }

@@ -11,13 +11,14 @@ namespace mortise::test {
 
 struct SwapCounts {
   int made = 0;
-  int refused = 0;     // because a live request would not have fitted
+  int refused = 0;     // because a live request would not have fitted, or sizes or idle steps allowed no comparison
+  int verified = 0;    // of those made: new and old parts were equal in all steps that were compared
   int recomputed = 0;  // sequences that lost their KV
 };
 
 // Swaps parts and sizes of all kinds `count` times: other plugins and options, files that were built again, and now and
-// then one that cannot be opened. Throws what a swap throws that should have been made. `device`: the pipeline's.
-// Begins when the engine has run more than `num_steps`.
+// then one that cannot be opened; some are verified before. Throws what a swap throws that should have been made.
+// `device`: the pipeline's. Begins when the engine has run more than `num_steps`.
 SwapCounts swap_at_random(Assembly& assembly, Engine& engine, const std::string& device, int count,
                           std::mt19937& random, std::uint64_t num_steps);
 

@@ -208,7 +208,8 @@ constexpr Command kCommands[] = {
      "text.\n"
      "  /plugins NAME tells the options.\n",
      Argument::kProposer, change_proposer},
-    {"/swap", "[KEY PLUGIN [{option = value}]]", "shows the parts, or puts another in the place of one",
+    {"/swap", "[KEY PLUGIN [{option = value}] [verify_steps = N]]",
+     "shows the parts, or puts another in the place of one",
      "  /swap attention cascade {block_size = 16}    KEY and options as in a script: device, model, attention, "
      "scheduler,\n"
      "                                               proposer\n"
@@ -216,6 +217,9 @@ constexpr Command kCommands[] = {
      "  /swap kv_cache {memory = \"64MiB\"}           kv_cache and speculation are tables without a plugin\n"
      "  /swap proposer first_of {ngram {}, draft_model {path = \"small\"}}\n"
      "                                               several: for each sequence, the first that has drafts\n"
+     "  /swap attention cascade {} verify_steps = 50 the last prompt runs again, unseen, until 50 steps of old and "
+     "new\n"
+     "                                               part were equal bit by bit; a difference refuses the swap\n"
      "  If the part cannot be opened, or would make other tokens, the pipeline goes on as it was. Settings and "
      "dialogue\n"
      "  stay. Options that are left out have their defaults; a model keeps its path.\n",

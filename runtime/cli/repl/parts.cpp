@@ -1,11 +1,18 @@
 // runtime/cli/repl/parts.cpp: /plugins, /proposer and /swap.
 #include <algorithm>
+#include <atomic>
+#include <charconv>
 #include <chrono>
+#include <future>
 #include <memory>
+#include <stop_token>
+#include <thread>
 
 #include "assembly/another_model.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/repl/part_text.hpp"
 #include "cli/repl/state.hpp"
+#include "counted.hpp"
 #include "error.hpp"
 #include "loader/catalog.hpp"
 #include "pipeline/part_change.hpp"
@@ -86,13 +93,65 @@ std::string show_parts(const ReplState& state) {
   return text + show_proposer(state);
 }
 
+// Of "scheduler fcfs {} verify_steps = 20" the end, which the text loses; 0: it has none.
+std::int32_t take_verify_steps(std::string& text) {
+  constexpr std::string_view kKey = "verify_steps";
+  const std::size_t key = text.rfind(kKey);
+  if (key == std::string::npos || text.find('}', key) != std::string::npos) return 0;  // an option of the plugin's
+  std::string value = text.substr(key + kKey.size());
+  std::erase_if(value, [](char c) { return c == ' ' || c == '=' || c == '\t'; });
+  std::int32_t steps = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), steps);
+  if (error != std::errc() || end != value.data() + value.size() || steps < 0) {
+    fail("verify_steps = '{}': expected a number of steps, as in: scheduler fcfs {{}} verify_steps = 20", value);
+  }
+  text.resize(key);
+  return steps;
+}
+
+// Steps are made only while something runs, and here nobody asks meanwhile: the last prompt runs again and again, and
+// what it answers is not shown. Ctrl-C ends the comparison.
+SwapFigures swap_while_it_runs(const ReplState& state, OpenPipeline& pipeline, const PipelineDescription& next,
+                               SwapOptions options) {
+  const Tokenizer& tokenizer = pipeline.assembly.tokenizer();
+  const auto& completions = state.dialogue.completions;
+  Request request;
+  request.prompt = tokenizer.encode(completions.empty() ? "Once upon a time" : completions.back().prompt, true);
+  request.sampling.seed = 0;
+  request.sampling.temperature = 0.8f;
+  request.sampling.ignore_eos = true;
+  const EngineLimits limits = pipeline.assembly.limits();
+  const std::int64_t tokens =
+      std::min<std::int64_t>(limits.max_model_len, std::int64_t{limits.num_blocks} * limits.block_size);
+  if (static_cast<std::int64_t>(request.prompt.size()) >= tokens)
+    request.prompt.resize(static_cast<std::size_t>(tokens / 2));
+  request.sampling.max_tokens = static_cast<std::int32_t>(tokens) - static_cast<std::int32_t>(request.prompt.size());
+  std::stop_source stop;
+  options.cancel = stop.get_token();
+  std::future<SwapFigures> swap = std::async(std::launch::async, [&] { return pipeline.swap(next, options); });
+  const auto is_over = [&] { return swap.wait_for(std::chrono::milliseconds(5)) == std::future_status::ready; };
+  while (!is_over() && !InterruptGuard::interrupted()) {
+    std::atomic<bool> has_ended = false;
+    const RequestId id = pipeline.engine.submit(
+        request, [&](const Delta& delta) { has_ended = has_ended || delta.finish != FinishReason::kNone; },
+        News::kAtTheEnd);
+    while (!has_ended && !is_over() && !InterruptGuard::interrupted()) {
+    }
+    pipeline.engine.abort(id);
+    while (!has_ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  stop.request_stop();
+  return swap.get();
+}
+
 // Another model is opened as another pipeline, before the first one ends. The dialogue stays; what depends on the model
 // does not.
-void swap_or_replace(ReplState& state, OpenPipeline& pipeline, const PipelineDescription& next) {
+SwapFigures swap_or_replace(ReplState& state, OpenPipeline& pipeline, const PipelineDescription& next,
+                            const SwapOptions& options) {
   try {
-    pipeline.swap(next);
-    return;
+    return options.verify_steps > 0 ? swap_while_it_runs(state, pipeline, next, options) : pipeline.swap(next, options);
   } catch (const AnotherModelError&) {
+    if (options.verify_steps > 0) throw;  // there is nothing to compare it with
   }
   std::unique_ptr<OpenPipeline> other = state.session.open_beside(pipeline, next);
   Settings settings = state.settings.for_model(other->service.info().defaults, other->assembly.dims().vocab_size);
@@ -100,13 +159,15 @@ void swap_or_replace(ReplState& state, OpenPipeline& pipeline, const PipelineDes
   state.settings = std::move(settings);
   state.speculation = {};
   state.last_request.reset();
+  return {};
 }
 
-void swap_parts(ReplState& state, const PartChange& change) {
+void swap_parts(ReplState& state, const PartChange& change, const SwapOptions& options = {}) {
   OpenPipeline& pipeline = state.session.pipeline();
   const auto start = std::chrono::steady_clock::now();
+  SwapFigures figures;
   try {
-    swap_or_replace(state, pipeline, pipeline.with(change));
+    figures = swap_or_replace(state, pipeline, pipeline.with(change), options);
   } catch (const Error& error) {
     fail("{}; the pipeline goes on as it was ({})", error.what(), show_proposer(state));
   }
@@ -115,7 +176,9 @@ void swap_parts(ReplState& state, const PartChange& change) {
   const std::string what = change.key == "proposer" ? show_proposer(state)
                            : change.plugin.empty()  ? change.key
                                                     : fmt::format("{}: {}", change.key, change.plugin);
-  state.console.say(fmt::format("{}; swapped in {:.2f} s", what, elapsed.count()));
+  const std::string verified =
+      figures.verified_steps > 0 ? fmt::format(", {} compared and equal", counted(figures.verified_steps, "step")) : "";
+  state.console.say(fmt::format("{}; swapped in {:.2f} s{}", what, elapsed.count(), verified));
 }
 
 }  // namespace
@@ -146,9 +209,12 @@ void change_proposer(ReplState& state, const std::string& text) {
 
 void swap_part(ReplState& state, const std::string& text) {
   if (text.empty()) return state.console.say(show_parts(state));
-  PartChange change = parse_part_change(text);
+  std::string rest = text;
+  SwapOptions options;
+  options.verify_steps = take_verify_steps(rest);
+  PartChange change = parse_part_change(rest);
   change.plugin = expand_home(change.plugin);
-  swap_parts(state, change);
+  swap_parts(state, change, options);
 }
 
 }  // namespace mortise

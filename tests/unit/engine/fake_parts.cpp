@@ -114,9 +114,68 @@ mortise_status head_reduce(mortise_device*, mortise_stream*, const mortise_head_
   return MORTISE_OK;
 }
 
-mortise_status attention_plan(mortise_attention* self, const mortise_step* step, mortise_error*) {
+mortise_status attention_call(FakeWorld& fake, const char* function, mortise_error* error) {
+  const mortise_status status = fake.attention_status ? fake.attention_status(function) : MORTISE_OK;
+  if (status != MORTISE_OK) std::strncpy(error->message, "as the test wants it", sizeof error->message - 1);
+  return status;
+}
+
+mortise_status attention_plan(mortise_attention* self, const mortise_step* step, mortise_error* error) {
   world(self).batch = step->batch;
-  return MORTISE_OK;
+  return attention_call(world(self), "plan", error);
+}
+
+void write_kv(FakeWorld& fake, const mortise_batch& batch) {
+  for (int32_t t = 0; t < batch.num_tokens; ++t) {
+    fake.kv[static_cast<std::size_t>(batch.device_slot_mapping[t])] = batch.device_token_ids[t];
+  }
+}
+
+// Rows of three floats, `stride` apart: the hash of the history that each row of the batch sees.
+void read_kv(const FakeWorld& fake, const mortise_batch& batch, float* rows, int64_t stride) {
+  for (int32_t i = 0; i < batch.num_seqs; ++i) {
+    const int32_t* table = batch.device_block_table + i * batch.max_blocks;
+    for (int32_t t = batch.device_cu_seqlens_q[i]; t < batch.device_cu_seqlens_q[i + 1]; ++t) {
+      std::vector<int32_t> history;
+      for (int32_t p = 0; p <= batch.device_positions[t]; ++p) {
+        history.push_back(
+            fake.kv[static_cast<std::size_t>(table[p / batch.block_size] * batch.block_size + p % batch.block_size)]);
+      }
+      store_hash(hash_history(history), rows + t * stride);
+    }
+  }
+}
+
+mortise_status append(mortise_attention* self, const mortise_step* step, const mortise_append_args*,
+                      mortise_error* error) {
+  write_kv(world(self), *step->batch);
+  return attention_call(world(self), "append", error);
+}
+
+mortise_status run(mortise_attention* self, const mortise_step* step, int32_t, const mortise_tensor*,
+                   const mortise_tensor* out, mortise_error* error) {
+  read_kv(world(self), *step->batch, static_cast<float*>(out->data), out->stride[0]);
+  if (world(self).attention_output) world(self).attention_output(*step->batch, *out);
+  return attention_call(world(self), "run", error);
+}
+
+// Rows of q, k and v lie in one matrix, as a model with one product for all three has them.
+mortise_status forward_through_attention(FakeWorld& fake, const mortise_step* step, mortise_error* error) {
+  const int64_t rows = step->batch->num_tokens;
+  std::vector<float> qkv(static_cast<std::size_t>(rows) * 9);
+  mortise_tensor q{sizeof(mortise_tensor),    0, qkv.data(), MORTISE_F32, 3, {rows, 1, 3, 1}, {9, 3, 1, 1},
+                   qkv.size() * sizeof(float)};
+  mortise_tensor k = q, out = q;
+  k.data = qkv.data() + 3;
+  k.bytes -= 3 * sizeof(float);
+  out.data = fake.hidden.data();
+  out.stride[0] = 3;
+  mortise_append_args args{};
+  args.struct_size = sizeof args;
+  args.q = &q;
+  args.k = args.v = &k;
+  const mortise_status status = step->attention_table->append(step->attention, step, &args, error);
+  return status != MORTISE_OK ? status : step->attention_table->run(step->attention, step, 0, &q, &out, error);
 }
 
 mortise_status forward(mortise_model* self, const mortise_step* step, mortise_tensor* hidden, mortise_error* error) {
@@ -130,23 +189,15 @@ mortise_status forward(mortise_model* self, const mortise_step* step, mortise_te
   ++fake.num_forwards;
   const mortise_batch& batch = *step->batch;
   fake.hidden.resize(static_cast<std::size_t>(batch.num_tokens) * 3);
-  for (int32_t t = 0; t < batch.num_tokens; ++t) {
-    fake.kv[static_cast<std::size_t>(batch.device_slot_mapping[t])] = batch.device_token_ids[t];
-  }
+  if (!fake.calls_attention) write_kv(fake, batch);
   if (fake.forward_status) {
     const mortise_status status = fake.forward_status(fake.num_forwards - 1);
     if (status != MORTISE_OK) return status;
   }
-  for (int32_t i = 0; i < batch.num_seqs; ++i) {
-    const int32_t* table = batch.device_block_table + i * batch.max_blocks;
-    for (int32_t t = batch.device_cu_seqlens_q[i]; t < batch.device_cu_seqlens_q[i + 1]; ++t) {
-      std::vector<int32_t> history;
-      for (int32_t p = 0; p <= batch.device_positions[t]; ++p) {
-        history.push_back(
-            fake.kv[static_cast<std::size_t>(table[p / batch.block_size] * batch.block_size + p % batch.block_size)]);
-      }
-      store_hash(hash_history(history), fake.hidden.data() + t * 3);
-    }
+  if (!fake.calls_attention) {
+    read_kv(fake, batch, fake.hidden.data(), 3);
+  } else if (const mortise_status status = forward_through_attention(fake, step, error); status != MORTISE_OK) {
+    return status;
   }
   hidden->data = fake.hidden.data();
   hidden->dtype = MORTISE_F32;
@@ -158,11 +209,12 @@ mortise_status forward(mortise_model* self, const mortise_step* step, mortise_te
   return MORTISE_OK;
 }
 
-mortise_status head(mortise_model*, const mortise_step*, const mortise_tensor* hidden, int32_t begin, int32_t end,
+mortise_status head(mortise_model* self, const mortise_step*, const mortise_tensor* hidden, int32_t begin, int32_t end,
                     const mortise_tensor* logits, mortise_error*) {
   for (int64_t r = 0; r < hidden->shape[0]; ++r) {
     const std::uint64_t hash = load_hash(row_of(*hidden, r));
     for (int32_t v = begin; v < end; ++v) row_of(*logits, r)[v - begin] = fake_logit(hash, v);
+    if (world(self).edit_logits) world(self).edit_logits(row_of(*logits, r), r);
   }
   return MORTISE_OK;
 }
@@ -293,6 +345,8 @@ Parts FakeWorld::parts() {
   static const auto attention_table = [] {
     auto value = table<mortise_attention_table>();
     value.plan = attention_plan;
+    value.append = append;
+    value.run = run;
     value.copy_blocks = copy_blocks;
     return value;
   }();

@@ -41,6 +41,13 @@ struct FakeWorld {
   std::function<Tree(std::uint64_t seq, std::int32_t max)> propose_tree;
   std::function<void(std::int64_t forward_count)> before_forward;  // may throw: the forward then fails
 
+  // Forward computes through the attention of its step, in one layer, as real models do: `attention_output` may then
+  // change what this world's attention gives, and `attention_status` what it returns.
+  bool calls_attention = false;
+  std::function<void(const mortise_batch&, const mortise_tensor& out)> attention_output;
+  std::function<mortise_status(const char* function)> attention_status;
+  std::function<void(float* logits, std::int64_t row)> edit_logits;  // of a call of the head
+
   // What forward returns when it has written the step's KV; what it throws crosses the ABI.
   std::function<mortise_status(std::int64_t forward_count)> forward_status;
 

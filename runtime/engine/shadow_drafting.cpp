@@ -1,0 +1,103 @@
+#include "engine/shadow_drafting.hpp"
+
+#include <limits>
+#include <utility>
+
+namespace mortise {
+namespace {
+
+// A sequence as the candidate's proposers find it, until the destructor gives it back what the serving ones have made
+// of it.
+class Stage {
+ public:
+  Stage(Sequence& sequence, const Drafting& candidate) : sequence_(sequence) {
+    exchange();
+    candidate.welcome(sequence_);
+  }
+  ~Stage() { exchange(); }
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
+ private:
+  void exchange() {
+    std::swap(sequence_.drafts, drafts_);
+    std::swap(sequence_.forks, forks_);
+    std::swap(sequence_.drafted_by, drafted_by_);
+    std::swap(sequence_.draft_distributions, distributions_);
+    std::swap(sequence_.num_asked, num_asked_);
+    std::swap(sequence_.drafters, drafters_);
+    std::swap(sequence_.draft_state, state_);
+  }
+
+  Sequence& sequence_;
+  std::vector<std::int32_t> drafts_;
+  std::vector<DraftFork> forks_;
+  std::int32_t drafted_by_ = -1, num_asked_ = 0;
+  std::vector<float> distributions_;
+  Drafters drafters_;
+  DraftState state_;
+};
+
+}  // namespace
+
+void ShadowDrafting::propose(const mortise_step& step, std::span<const ScheduledSequence> scheduled) {
+  std::deque<Stage> stages;
+  std::vector<ScheduledSequence> own;
+  for (const ScheduledSequence& item : scheduled) {
+    stages.emplace_back(*item.sequence, *candidate_);
+    own.push_back({item.sequence, item.num_new_tokens, std::numeric_limits<std::int32_t>::max()});
+  }
+  candidate_->propose(step, own);
+  num_asked_ = 0;
+  for (const ScheduledSequence& item : own) {
+    Sequence& sequence = *item.sequence;
+    if (sequence.num_asked > 0) ++num_asked_;
+    if (sequence.drafted_by < 0 || sequence.drafts.empty()) continue;
+    pending_[sequence.id].push_back({sequence.tokens.size(), std::move(sequence.drafts)});
+  }
+}
+
+void ShadowDrafting::observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
+                             const mortise_tensor* hidden) {
+  for (const StepOutcome& outcome : outcomes) judge(*outcome.sequence);
+  for (const std::uint64_t id : ended) pending_.erase(id);
+  std::deque<Stage> stages;
+  for (const StepOutcome& outcome : outcomes) stages.emplace_back(*outcome.sequence, *candidate_);
+  candidate_->observe(outcomes, ended, hidden);
+}
+
+// Counts the drafts that are known to be right or wrong by now: those behind a wrong one are never reached.
+void ShadowDrafting::judge(const Sequence& sequence) {
+  const auto found = pending_.find(sequence.id);
+  if (found == pending_.end()) return;
+  std::erase_if(found->second, [&](const Pending& pending) {
+    std::size_t count = 0;
+    const auto token = [&] { return pending.first + count; };
+    while (count < pending.drafts.size() && token() < sequence.tokens.size() &&
+           sequence.tokens[token()] == pending.drafts[count]) {
+      ++count;
+    }
+    if (count < pending.drafts.size() && token() == sequence.tokens.size()) return false;
+    figures_.num_draft_tokens += pending.drafts.size();
+    figures_.num_accepted_tokens += count;
+    return true;
+  });
+}
+
+VerifiedFigures::Drafts ShadowDrafting::figures() const {
+  VerifiedFigures::Drafts figures = figures_;
+  figures.seconds = drafts_of(*candidate_).seconds;
+  return figures;
+}
+
+VerifiedFigures::Drafts drafts_of(const Drafting& drafting) {
+  VerifiedFigures::Drafts sum;
+  for (const ProposerStats& stats : drafting.stats().proposers) {
+    sum.num_draft_tokens += stats.num_draft_tokens;
+    sum.num_accepted_tokens += stats.num_accepted_tokens;
+    sum.seconds += stats.draft_s;
+  }
+  return sum;
+}
+
+}  // namespace mortise
