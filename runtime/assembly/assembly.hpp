@@ -4,19 +4,31 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "assembly/former_parts.hpp"
 #include "assembly/part_set.hpp"
+#include "assembly/swap_options.hpp"
 #include "engine/engine.hpp"
 #include "pipeline/description.hpp"
 #include "runner/runner_service.hpp"
 #include "sampling/params.hpp"
 
 namespace mortise {
+
+// A part has failed, and what served before it has come back, or could not.
+struct FallbackNews {
+  PartKind kind;
+  std::vector<const Component*> failed, serving;  // of that kind: before and now; several are proposers
+  std::string why;                                // as the part, or the host, says it
+  SwapFigures figures;                            // of the exchange
+  std::string error;                              // why nothing could come back; "": it has
+};
 
 // All functions may be called on any thread, but for those that say otherwise.
 class Assembly {
@@ -31,9 +43,13 @@ class Assembly {
 
   // Puts the parts and sizes of `next` in the place of those that `engine` runs, between two of its steps; what `next`
   // has in common with them stays, weights too. Blocks until that is done. Throws an Error when they cannot be opened,
-  // when their numerics id is another, and what Engine::swap throws; then nothing has changed. REQUIRES: `engine` runs
-  // the parts and limits of this assembly.
-  SwapFigures swap(Engine& engine, const PipelineDescription& next);
+  // when their numerics id is another, and what Engine::swap throws; then nothing has changed. When one of the new
+  // parts fails later, the one before comes back as `options` wish. REQUIRES: `engine` runs the parts and limits of
+  // this assembly.
+  SwapFigures swap(Engine& engine, const PipelineDescription& next, const SwapOptions& options = {});
+  // Who hears of parts that came back; it does not wait. A warning in the log says the same. Call it before the first
+  // swap. `tell` is called on the engine's thread.
+  void on_fallback(std::function<void(const FallbackNews& news)> tell) { tell_ = std::move(tell); }
 
   // What runs now.
   PipelineDescription description() const;
@@ -58,13 +74,18 @@ class Assembly {
 
  private:
   std::shared_ptr<const ModelFiles> files_for(const PipelineDescription& next) const;
+  Replacement replacement(std::shared_ptr<PartSet> made, const FormerParts& former);
+  Fallback fallback_from(PartKind kind);
+  Replacement make_former(PartKind kind, const StepUse& use);
 
   const FileOpener open_draft_;
   const bool made_;  // the model's files were given, so there is no folder to open again
   const std::shared_ptr<const ModelFiles> files_;
   std::mutex swapping_;             // one swap at a time
   mutable std::mutex mutex_;        // guards parts_
-  std::shared_ptr<PartSet> parts_;  // let go by the engine's thread, and by the destructor
+  std::shared_ptr<PartSet> parts_;  // changed and let go by the engine's thread, and let go by the destructor
+  FormerParts former_;              // engine's thread only
+  std::function<void(const FallbackNews&)> tell_ = [](const FallbackNews&) {};
   mortise_model_dims dims_{};
   bool is_cut_ = false;  // by max_model_len, below what the checkpoint takes
   std::string numerics_id_;

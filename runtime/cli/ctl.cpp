@@ -10,6 +10,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct CtlOptions {
   std::string key_file;
   std::string model;               // of swap; empty: the server's first
   std::vector<std::string> words;  // of swap: KEY PLUGIN {options}
+  std::optional<bool> fallback;    // of swap
 };
 
 // "http://127.0.0.1:8000" in two.
@@ -102,6 +104,7 @@ void swap(const CtlOptions& options) {
   nlohmann::json body = {{"part", change.key}, {"options", change.options}};
   if (!change.plugin.empty()) body["plugin"] = change.plugin;
   if (!options.model.empty()) body["model"] = options.model;
+  if (options.fallback) body["fallback"] = *options.fallback;
   ask(options, http::verb::post, "/admin/swap", body.dump());
 }
 
@@ -118,6 +121,9 @@ void add_ctl_command(CLI::App& app) {
       ctl->add_subcommand("swap", "put another part in the place of one: swap attention cascade '{block_size = 16}'");
   change->add_option("change", options->words, "KEY PLUGIN {option = value}, as in a pipeline script")->required();
   change->add_option("--model", options->model, "which of the server's models (default: the first)");
+  change->add_flag("--fallback,!--no-fallback", options->fallback,
+                   "whether the part that serves now comes back if the new one fails later (default: schedulers and "
+                   "proposers alone)");
   change->callback([options] { swap(*options); });
   struct Question {
     const char *name, *path, *text;

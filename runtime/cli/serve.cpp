@@ -47,9 +47,9 @@ nlohmann::json tokenizer_config(const Assembly& assembly) {
   return config.is_object() ? config : nlohmann::json::object();
 }
 
-std::vector<ServedPart> parts_of(const Assembly& assembly) {
+std::vector<ServedPart> parts_of(const std::vector<const Component*>& components) {
   std::vector<ServedPart> parts;
-  for (const Component* component : assembly.components()) {
+  for (const Component* component : components) {
     parts.push_back({kind_name(component->kind), component->name, component->version,
                      component->file.filename().string(), component->hash});
   }
@@ -72,14 +72,33 @@ Models open_models(Session& session, const KvEventPublishers& kv_events, std::si
                       .service = pipeline->service,
                       .engine = pipeline->engine,
                       .tokenizer = pipeline->assembly.tokenizer(),
-                      .parts = [pipeline] { return parts_of(pipeline->assembly); },
+                      .parts = [pipeline] { return parts_of(pipeline->assembly.components()); },
                       .block_size = [pipeline] { return pipeline->assembly.limits().block_size; },
-                      .swap = [pipeline](const PartChange& change) { return pipeline->swap(change); },
+                      .swap = [pipeline](const PartChange& change,
+                                         const SwapOptions& options) { return pipeline->swap(change, options); },
                       .kv_events = kv_events.describe(models.size()),
                       .max_waiting = max_waiting,
                       .tokenizer_config = tokenizer_config(pipeline->assembly)});
   }
   return Models(std::move(models), [&session](nlohmann::json& body) { session.route(body); });
+}
+
+// A part has failed, and what served before it is back, or could not come back.
+nlohmann::ordered_json fallback_event(const std::string& model, const FallbackNews& news) {
+  nlohmann::ordered_json event = {{"event", news.error.empty() ? "fallback" : "fallback failed"},
+                                  {"model", model},
+                                  {"part", kind_name(news.kind)},
+                                  {"why", news.why},
+                                  {"failed", parts_json(parts_of(news.failed))},
+                                  {"serving", parts_json(parts_of(news.serving))}};
+  if (!news.error.empty()) {
+    event["error"] = news.error;
+    return event;
+  }
+  event.update({{"generation", news.figures.generation},
+                {"largest_gap_s", news.figures.pause_s},
+                {"recomputed_sequences", news.figures.num_recomputed}});
+  return event;
 }
 
 // Engines drain at the same time: each has until the deadline.
@@ -207,6 +226,10 @@ void serve(ServeOptions options) {
   using PortsInUse = KvEventPublishers::PortsInUse;
   KvEventPublishers kv_events(options.kv_events, options.takes_over ? PortsInUse::kWait : PortsInUse::kFail);
   options.session.kv_observer = [&](const auto& model, const auto& limits) { return kv_events.add(model, limits); };
+  AdminEvents events;
+  options.session.fallback_observer = [&events](const OpenPipeline& pipeline, const FallbackNews& news) {
+    events.add(fallback_event(pipeline.service.info().model, news));
+  };
   Session session(options.session);
   const Models models = open_models(session, kv_events, options.max_waiting);
   Router router;
@@ -217,7 +240,6 @@ void serve(ServeOptions options) {
   add_token_routes(router, models);
   add_status_routes(router, models, draining);
   add_page_routes(router);
-  AdminEvents events;
   Reloading reloading(session, models, events);
   add_admin_routes(router, models, events,
                    {.reload = [&](const std::string& by) { return reloading.run(by); },

@@ -3,22 +3,30 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <exception>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <utility>
 
 #include "assembly/default_script.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/pipeline_chat.hpp"
 #include "error.hpp"
 #include "jsonl/json_line.hpp"
+#include "trial/trial.hpp"
 
 namespace mortise {
 namespace {
 
-PipelineScript load_script(const SessionOptions& options) {
+std::vector<std::string> names_of(const SessionOptions& options) {
   std::vector<std::string> paths = options.folders;
   if (!options.script.empty()) paths.insert(paths.begin(), options.script);
-  return load_pipelines(paths, PluginCatalog::standard());
+  return paths;
+}
+
+PipelineScript load_script(const SessionOptions& options) {
+  return load_pipelines(names_of(options), PluginCatalog::standard());
 }
 
 }  // namespace
@@ -38,11 +46,27 @@ OpenPipeline::OpenPipeline(const PipelineDescription& description, Session& sess
       assembly(description),
       service(engine, assembly.tokenizer(), session.service_info(description, assembly)),
       engine(assembly.parts(), assembly.limits(), assembly.model_info(), assembly.tokenizer(),
-             session.hooks_for(*this)) {}
+             session.hooks_for(*this)) {
+  if (const auto tell = session.options_.fallback_observer) {
+    assembly.on_fallback([this, tell](const FallbackNews& news) { tell(*this, news); });
+  }
+}
 
-SwapFigures OpenPipeline::swap(const PartChange& change) {
+SwapFigures OpenPipeline::swap(const PartChange& change, const SwapOptions& options) {
+  const std::lock_guard lock(changing_);
+  try_out({assembly.description(), change, std::nullopt});
   const PluginCatalog catalog = PluginCatalog::standard();
-  return assembly.swap(engine, with_change(assembly.description(), change, catalog, std::filesystem::current_path()));
+  return assembly.swap(engine, with_change(assembly.description(), change, catalog, std::filesystem::current_path()),
+                       options);
+}
+
+void OpenPipeline::try_out(const TrialOrder& order) {
+  if (engine.health().state != EngineHealth::State::kOk) return;  // the swap itself says why it cannot be
+  const TrialOutcome outcome = try_parts(
+      order, [this] { return engine.health().state != EngineHealth::State::kOk || InterruptGuard::interrupted(); });
+  if (outcome.was_made) return;
+  spdlog::warn("{}: the new parts were not tried, because those that serve could not be opened a second time: {}", name,
+               outcome.why_not);
 }
 
 Session::Session(const SessionOptions& options)
@@ -161,6 +185,18 @@ void check_same_shape(const PipelineScript& now, const PipelineScript& next) {
 }  // namespace
 
 void Session::reload(const std::function<void(OpenPipeline& pipeline, const MakeSwap& swap)>& each) {
+  std::map<std::size_t, std::exception_ptr> refused;
+  for (const auto& [index, pipeline] : open_) {
+    if (!pipeline) continue;
+    try {
+      pipeline->try_out(
+          {pipeline->assembly.description(), std::nullopt, ScriptChange{names_of(options_), index, populate_kv_}});
+    } catch (const UnreadableScript&) {
+      throw;
+    } catch (const Error&) {
+      refused[index] = std::current_exception();
+    }
+  }
   PipelineScript next = load_script(options_);
   check_same_shape(script_, next);
   const std::vector<PipelineDescription> pipelines = next.pipelines();
@@ -173,7 +209,11 @@ void Session::reload(const std::function<void(OpenPipeline& pipeline, const Make
     PipelineDescription wanted = pipelines[index];
     if (!wanted.kv_cache.populate) wanted.kv_cache.populate = populate_kv_;
     if (same_pipeline(wanted, pipeline->assembly.description())) continue;
-    each(*pipeline, [&] { return pipeline->assembly.swap(pipeline->engine, wanted); });
+    each(*pipeline, [&, index = index, pipeline = pipeline.get()] {
+      if (const auto found = refused.find(index); found != refused.end()) std::rethrow_exception(found->second);
+      const std::lock_guard lock(pipeline->changing_);
+      return pipeline->assembly.swap(pipeline->engine, wanted);
+    });
   }
 }
 

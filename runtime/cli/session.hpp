@@ -17,10 +17,12 @@
 #include "pipeline/pipeline_script.hpp"
 #include "replay/recorder.hpp"
 #include "trace/trace_file.hpp"
+#include "trial/order.hpp"
 
 namespace mortise {
 
 class Session;
+struct OpenPipeline;
 
 struct SessionOptions {
   std::string script;                     // a script or a checkpoint's folder; empty: the embedded demo
@@ -34,6 +36,9 @@ struct SessionOptions {
   std::function<AnswerObserver*(const std::string& model)> observer = {};
   // Who hears what the prefix cache of the model of this name holds; it outlives the session. Empty: nobody.
   std::function<KvObserver*(const std::string& model, const EngineLimits& limits)> kv_observer = {};
+  // Who hears that a part of the pipeline has failed and what served before is back; it outlives the session and does
+  // not wait. Empty: nobody but the log. [engine's thread]
+  std::function<void(const OpenPipeline& pipeline, const FallbackNews& news)> fallback_observer = {};
 };
 
 // [script] and --trace, which every command that runs an engine has.
@@ -45,14 +50,21 @@ void add_record_option(CLI::App& command, SessionOptions& options);
 struct OpenPipeline {
   OpenPipeline(const PipelineDescription& description, Session& session);
 
-  // Puts other parts in the place of those that run; see Assembly::swap. What is relative in the change is taken from
-  // the working folder. [any thread but the engine's and a sink's]
-  SwapFigures swap(const PartChange& change);
+  // Puts other parts in the place of those that run; see Assembly::swap. They are tried in a process of their own
+  // first: what that finds is thrown, and then nothing of them has been opened here. What is relative in the change is
+  // taken from the working folder. [any thread but the engine's and a sink's]
+  SwapFigures swap(const PartChange& change, const SwapOptions& options = {});
 
   const std::string name;  // of the description
   Assembly assembly;
   Service service;  // before the engine, whose end still answers those who wait
   Engine engine;
+
+ private:
+  friend class Session;
+  void try_out(const TrialOrder& order);
+
+  std::mutex changing_;  // one trial at a time, with the swap that follows
 };
 
 class Session {

@@ -50,13 +50,21 @@ Drafter::Drafter(ActiveProposer proposer, const EngineLimits& limits, std::size_
 
 void Drafter::failed(const char* call, const CallResult& result) {
   ++num_failures_;
+  last_failure_ = fmt::format("{}: {}", call, result.error.message);
   messages_.warn(proposer().name, call, result,
                  usable() ? kStepWithout : "it is not called again, requests go on without its drafts");
 }
 
 void Drafter::broke_bound(const std::string& why) {
   ++num_failures_;
+  last_failure_ = "propose: " + why;
   messages_.warn(proposer().name, "propose", MORTISE_OK, why, kStepWithout);
+}
+
+std::optional<std::string> Drafter::breach() const {
+  if (!usable()) return proposer().health->reason();
+  if (num_failures_ < kMostFailures) return std::nullopt;
+  return fmt::format("{} has failed {} times, the last time in {}", proposer().name, num_failures_, last_failure_);
 }
 
 void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {

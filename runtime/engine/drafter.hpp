@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -25,6 +26,8 @@ struct StepOutcome {
 
 class Drafter {
  public:
+  static constexpr std::uint64_t kMostFailures = 10;
+
   // `index`: of the proposer among the pipeline's. All references outlive this.
   Drafter(ActiveProposer proposer, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size,
           RepeatedMessages& messages);
@@ -46,6 +49,9 @@ class Drafter {
                const mortise_tensor* hidden);
 
   std::uint64_t num_failures() const { return num_failures_; }
+  // Why it should not serve any more: it has failed, or kMostFailures of its calls could not be used. nullopt: it
+  // should.
+  std::optional<std::string> breach() const;
   // Sequences that the proposer keeps something of; 0 if it does not say.
   std::uint64_t num_sequences() const;
 
@@ -70,6 +76,7 @@ class Drafter {
   std::unordered_map<std::uint64_t, Known> known_;  // by sequence
   std::vector<std::uint64_t> ended_;                // of known_: the proposer is yet to be told
   std::uint64_t num_failures_ = 0;
+  std::string last_failure_;
 };
 
 }  // namespace mortise

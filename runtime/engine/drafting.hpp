@@ -61,7 +61,8 @@ class Drafting {
   std::vector<ActiveProposer> proposers() const;
   const SpeculationStats& stats() const { return stats_; }
   std::uint64_t num_failures() const;
-  std::uint64_t num_sequences() const;  // that proposers keep something of, as far as they say
+  std::optional<std::string> breach() const;  // of the first proposer that has one: Drafter::breach
+  std::uint64_t num_sequences() const;        // that proposers keep something of, as far as they say
 
  private:
   std::int32_t room_for_drafts(const Sequence& sequence) const;

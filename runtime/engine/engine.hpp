@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "delivery/delivery_pool.hpp"
@@ -160,6 +161,12 @@ class Engine {
   void publish_stats();
 
   void carry_out(SwapOrder& order);
+  SwapFigures carry_out(const MakeReplacement& make);
+  // What has broken its rules for good, and has a way back: the part's kind and how it failed.
+  std::optional<std::pair<PartKind, std::string>> find_broken() const;
+  bool fall_back(PartKind kind, const std::string& why);  // false: there is no way back, or it failed
+  bool fall_back_from_broken();
+  bool fall_back_from(const PartError& failed);  // of a step
   std::size_t exchange(const MakeReplacement& make, const StepUse& use);
   void put_in(Fresh fresh, bool keeps_kv);
   void check_replacement(const Replacement& next) const;
@@ -178,6 +185,7 @@ class Engine {
   StepTrace trace_;
   std::unique_ptr<Setup> setup_;
   std::uint64_t generation_ = 0;                // of the parts: rises with each swap
+  Fallbacks fallbacks_;                         // from the parts of setup_
   EngineStats carried_;                         // counts of what swaps have taken out
   std::deque<std::shared_ptr<Sequence>> live_;  // in order of arrival
   bool any_ended_ = false;                      // since drop_ended()

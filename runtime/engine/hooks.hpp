@@ -33,6 +33,8 @@ struct EngineHooks {
   KvObserver* kv_observer = nullptr;
   std::string name = "engine";  // in the trace
   QueueLimits queue;
+  // Hears of each failure of a scheduler or a proposer, although the host makes it good. [engine thread]
+  std::function<void(const std::string& failure)> breach = {};
   // Seconds, what steps and drafts take by it decides adaptive lengths; tests have their own. [engine thread]
   std::function<double()> clock = steady_seconds;
 };

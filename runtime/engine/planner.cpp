@@ -256,6 +256,7 @@ void Planner::send_events() {
   const mortise_schedule_events events = arrays.abi();
   const CallResult result = scheduler_.try_call<&mortise_scheduler_table::events>("events", &events);
   if (result.ok()) return;
+  remember_breach(result.error.message);
   messages_.warn(scheduler_.name, "events", result,
                  scheduler_.health->failed() ? kSchedulerEnded : "it does not know of these sequences or ends");
 }
@@ -292,6 +293,7 @@ std::optional<StepPlan> Planner::ask_scheduler(const View& view, const mortise_s
   const CallResult result = scheduler_.try_call<&mortise_scheduler_table::plan>("plan", &shown, &answer);
   if (!result.ok()) {
     ++num_rejected_;
+    remember_breach(result.error.message);
     messages_.warn(scheduler_.name, "plan", result, scheduler_.health->failed() ? kSchedulerEnded : kPlanReplaced);
     return std::nullopt;
   }
@@ -321,7 +323,19 @@ std::optional<StepPlan> Planner::ask_scheduler(const View& view, const mortise_s
 
 void Planner::reject(const std::string& why, const char* consequence) {
   ++num_rejected_;
+  remember_breach("bad plan: " + why);
   messages_.warn(scheduler_.name, "plan", MORTISE_OK, "bad plan: " + why, consequence);
+}
+
+void Planner::remember_breach(const std::string& what) {
+  last_breach_ = fmt::format("{}: {}", scheduler_.name, what);
+}
+
+std::optional<std::string> Planner::breach() const {
+  if (scheduler_.health->failed()) return scheduler_.health->reason();
+  if (num_starved_ > 0) return last_breach_;
+  if (num_rejected_ < kMostBreaches) return std::nullopt;
+  return fmt::format("{} plans could not be used, the last one because of: {}", num_rejected_, last_breach_);
 }
 
 // The index of a sequence that the scheduler starves, from now on starved_.
@@ -361,6 +375,7 @@ std::optional<std::size_t> Planner::find_starved(const View& view, const mortise
   const std::optional<StarvationWatch::Starved> starved = starvation_.look(watched, need);
   if (!starved) return std::nullopt;
   ++num_starved_;
+  remember_breach(starved->why);
   messages_.warn(scheduler_.name, "plan", MORTISE_OK, starved->why,
                  "until it has ended all steps run first come, first served, it first");
   starved_ = view.ids[starved->index];

@@ -45,6 +45,15 @@ SwapFigures Engine::swap(MakeReplacement make) {
 }
 
 void Engine::carry_out(SwapOrder& order) {
+  try {
+    order.done.set_value(carry_out(order.make));
+  } catch (...) {
+    order.done.set_exception(std::current_exception());
+  }
+}
+
+// Throws what the making and the exchange throw; then the parts of before run.
+SwapFigures Engine::carry_out(const MakeReplacement& make) {
   const Clock::time_point begin = Clock::now();
   const std::vector<ShardParts> before = setup_->execution->snapshot()->shards;
   bool is_released = false;
@@ -56,16 +65,16 @@ void Engine::carry_out(SwapOrder& order) {
                              is_released = true;
                            }};
   try {
-    figures.num_recomputed += exchange(order.make, use);
+    figures.num_recomputed += exchange(make, use);
   } catch (...) {
     if (is_released) resume(before);
-    return order.done.set_exception(std::current_exception());
+    throw;
   }
   books_changed_ = true;
   publish_stats();
   figures.generation = generation_;
   if (!live_.empty()) figures.pause_s = std::chrono::duration<double>(Clock::now() - begin).count();
-  order.done.set_value(figures);
+  return figures;
 }
 
 // Makes what the new parts and sizes need, then puts it in. Returns how many sequences have lost their KV.
@@ -106,6 +115,7 @@ std::size_t Engine::exchange(const MakeReplacement& make, const StepUse& use) {
   put_in(std::move(fresh), keeps_kv);
   num_recomputed += free_places();
   terms_.store(std::move(terms));
+  fallbacks_ = std::move(next.fallbacks);
   next.taken();
   return num_recomputed;
 }

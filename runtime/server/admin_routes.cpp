@@ -22,7 +22,7 @@ std::string text_of(const nlohmann::json& body, const char* field) {
 // {"part": "attention", "plugin": "cascade", "options": {"block_size": 16}, "model": NAME}
 PartChange read_change(const nlohmann::json& body) {
   if (!body.is_object()) fail("the body is to be an object, {{\"part\": \"scheduler\", \"plugin\": \"fcfs\"}}");
-  const std::vector<std::string> known = {"part", "plugin", "options", "model"};
+  const std::vector<std::string> known = {"part", "plugin", "options", "fallback", "model"};
   for (const auto& [field, unused] : body.items()) {
     if (std::ranges::find(known, field) != known.end()) continue;
     fail("unknown field '{}'{}; there are: {}", field, did_you_mean(field, known), join_names(known));
@@ -40,16 +40,26 @@ PartChange read_change(const nlohmann::json& body) {
   return change;
 }
 
+SwapOptions read_options(const nlohmann::json& body) {
+  SwapOptions options;
+  if (const auto value = body.find("fallback"); value != body.end() && !value->is_null()) {
+    if (!value->is_boolean()) fail("fallback is {}; expected true or false", show_value(*value));
+    options.fallback = value->get<bool>();
+  }
+  return options;
+}
+
 void answer_swap(const Models& models, AdminEvents& events, const std::shared_ptr<Exchange>& exchange) {
   const nlohmann::json body = read_json_body(*exchange);
   const PartChange change = read_change(body);
+  const SwapOptions options = read_options(body);
   const ServedModel& model = models.of(body);
   const Json what = {{"by", exchange->request.peer},
                      {"request", exchange->request.id},
                      {"part", change.key},
                      {"plugin", change.plugin},
                      {"options", change.options}};
-  exchange->answer(json_answer(swap_with_event(model, what, events, [&] { return model.swap(change); })));
+  exchange->answer(json_answer(swap_with_event(model, what, events, [&] { return model.swap(change, options); })));
 }
 
 void answer_parts(const Models& models, const std::shared_ptr<Exchange>& exchange) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "assembly/swap_options.hpp"
 #include "engine/engine.hpp"
 #include "openai/service.hpp"
 #include "pipeline/part_change.hpp"
@@ -29,7 +30,7 @@ struct ServedModel {
   std::function<std::vector<ServedPart>()> parts;
   std::function<std::int32_t()> block_size;  // tokens of a KV block
   // Throws an Error when it is refused. [any thread that may wait]
-  std::function<SwapFigures(const PartChange& change)> swap;
+  std::function<SwapFigures(const PartChange& change, const SwapOptions& options)> swap;
   nlohmann::json kv_events;         // where they are published: endpoint, replay, topic; null: nowhere
   std::size_t max_waiting = 0;      // requests that may wait for their first step
   nlohmann::json tokenizer_config;  // tokenizer_config.json, {} when the checkpoint has none

@@ -7,8 +7,12 @@
 namespace mortise {
 
 nlohmann::ordered_json parts_json(const ServedModel& model) {
+  return parts_json(model.parts());
+}
+
+nlohmann::ordered_json parts_json(const std::vector<ServedPart>& list) {
   auto parts = nlohmann::ordered_json::array();
-  for (const ServedPart& part : model.parts()) {
+  for (const ServedPart& part : list) {
     parts.push_back({{"role", part.role},
                      {"name", part.name},
                      {"version", part.version},

@@ -4,6 +4,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "engine/swap.hpp"
 #include "server/admin_events.hpp"
@@ -18,5 +19,6 @@ nlohmann::ordered_json swap_with_event(const ServedModel& model, nlohmann::order
 
 // The parts that serve the model, as JSON.
 nlohmann::ordered_json parts_json(const ServedModel& model);
+nlohmann::ordered_json parts_json(const std::vector<ServedPart>& parts);
 
 }  // namespace mortise
