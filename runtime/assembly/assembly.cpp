@@ -1,5 +1,7 @@
 #include "assembly/assembly.hpp"
 
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -67,21 +69,78 @@ SwapFigures Assembly::swap(Engine& engine, const PipelineDescription& next, cons
   }
   verifying_ = options.verify_steps > 0;
   const std::shared_ptr<void> ends(nullptr, [this](void*) { verifying_ = false; });
+  const PipelineDescription seen = description();
   const std::shared_ptr<const ModelFiles> files = files_for(next);
   const Placement placement = options.verify_steps > 0 ? Placement::kBeside : Placement::kInPlace;
   const auto make = [&](const StepUse& use) {
-    const auto made = std::make_shared<PartSet>(*parts_, next, files, open_draft_, use, placement);
-    Replacement replacement{made->parts(), made->limits(), made->has_running_kv()};
-    replacement.taken = [this, made] {
-      made->keep();
-      std::shared_ptr<PartSet> before = made;
-      const std::lock_guard lock(mutex_);
-      parts_.swap(before);
-    };
-    replacement.fit = [this, made](const StepUse& at_exchange) { made->fit(*parts_, at_exchange); };
-    return replacement;
+    if (!same_pipeline(seen, parts_->description())) {
+      fail(ErrorCode::kConflict, "a part failed and the one before it came back meanwhile; ask again");
+    }
+    FormerParts former = former_;
+    former.remember(seen, next, options);
+    return replacement(std::make_shared<PartSet>(*parts_, next, files, open_draft_, use, placement), former);
   };
   return engine.swap(make, options.verify_steps, options.cancel);
+}
+
+// The rest of this runs on the engine's thread.
+
+Replacement Assembly::replacement(std::shared_ptr<PartSet> made, const FormerParts& former) {
+  Replacement result{made->parts(), made->limits(), made->has_running_kv()};
+  for (const PartKind kind : former.kinds()) result.fallbacks[kind] = fallback_from(kind);
+  result.taken = [this, made, former] {
+    made->keep();
+    former_ = former;
+    std::shared_ptr<PartSet> before = made;
+    const std::lock_guard lock(mutex_);
+    parts_.swap(before);
+  };
+  result.fit = [this, made](const StepUse& at_exchange) { made->fit(*parts_, at_exchange); };
+  return result;
+}
+
+Fallback Assembly::fallback_from(PartKind kind) {
+  const auto serving = [this, kind] {
+    std::vector<const Component*> list = parts_->components();
+    std::erase_if(list, [kind](const Component* component) { return component->kind != kind; });
+    return list;
+  };
+  const auto news = std::make_shared<FallbackNews>();
+  news->kind = kind;
+  Fallback fallback;
+  fallback.make = [this, kind, news, serving](const StepUse& use) {
+    news->failed = serving();
+    return make_former(kind, use);
+  };
+  fallback.taken = [this, news, serving](const std::string& why, const SwapFigures& figures) {
+    news->serving = serving();
+    news->why = why;
+    news->figures = figures;
+    std::vector<std::string> names;
+    for (const Component* component : news->serving) names.push_back(component->label());
+    spdlog::warn("{}; what served before is back: {}", why,
+                 names.empty() ? "no proposer" : fmt::to_string(fmt::join(names, ", ")));
+    tell_(*news);
+  };
+  fallback.refused = [this, news, serving](const std::string& why, const std::string& error) {
+    news->serving = serving();
+    news->why = why;
+    news->error = error;
+    spdlog::error("{}; what served before cannot come back: {}", why, error);
+    tell_(*news);
+  };
+  return fallback;
+}
+
+Replacement Assembly::make_former(PartKind kind, const StepUse& use) {
+  FormerParts former = former_;
+  const PipelineDescription next = former.take(kind, parts_->description());
+  const std::shared_ptr<const ModelFiles> files = kind == PartKind::kModel ? files_ : nullptr;
+  Replacement result =
+      replacement(std::make_shared<PartSet>(*parts_, next, files, open_draft_, use, Placement::kInPlace), former);
+  // Who knows what a part that failed in a step has written there.
+  if (kind != PartKind::kScheduler && kind != PartKind::kProposer) result.same_kv = false;
+  return result;
 }
 
 PipelineDescription Assembly::description() const {

@@ -5,12 +5,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "assembly/former_parts.hpp"
 #include "assembly/part_set.hpp"
 #include "assembly/swap_options.hpp"
 #include "engine/engine.hpp"
@@ -19,6 +21,15 @@
 #include "sampling/params.hpp"
 
 namespace mortise {
+
+// A part has failed, and what served before it has come back, or could not.
+struct FallbackNews {
+  PartKind kind;
+  std::vector<const Component*> failed, serving;  // of that kind: before and now; several are proposers
+  std::string why;                                // as the part, or the host, says it
+  SwapFigures figures;                            // of the exchange
+  std::string error;                              // why nothing could come back; "": it has
+};
 
 // All functions may be called on any thread, but for those that say otherwise.
 class Assembly {
@@ -35,8 +46,12 @@ class Assembly {
   // has in common with them stays, weights too. Blocks until that is done. Throws an AnotherModelError when its model
   // is another, an Error when the parts cannot be opened, or when their numerics id is another for other reasons, and
   // what Engine::swap throws; then nothing has changed. While a swap with verify_steps is under way all others are
-  // refused. REQUIRES: `engine` runs the parts and limits of this assembly.
+  // refused. When one of the new parts fails later, the one before comes back as `options` wish. REQUIRES: `engine`
+  // runs the parts and limits of this assembly.
   SwapFigures swap(Engine& engine, const PipelineDescription& next, const SwapOptions& options = {});
+  // Who hears of parts that came back; it does not wait. A warning in the log says the same. Call it before the first
+  // swap. `tell` is called on the engine's thread.
+  void on_fallback(std::function<void(const FallbackNews& news)> tell) { tell_ = std::move(tell); }
 
   // What runs now.
   PipelineDescription description() const;
@@ -61,6 +76,9 @@ class Assembly {
 
  private:
   std::shared_ptr<const ModelFiles> files_for(const PipelineDescription& next) const;
+  Replacement replacement(std::shared_ptr<PartSet> made, const FormerParts& former);
+  Fallback fallback_from(PartKind kind);
+  Replacement make_former(PartKind kind, const StepUse& use);
 
   const FileOpener open_draft_;
   const bool made_;  // the model's files were given, so there is no folder to open again
@@ -68,7 +86,9 @@ class Assembly {
   std::mutex swapping_;                  // one swap at a time
   std::atomic<bool> verifying_ = false;  // the one under way has verify_steps
   mutable std::mutex mutex_;             // guards parts_
-  std::shared_ptr<PartSet> parts_;       // let go by the engine's thread, and by the destructor
+  std::shared_ptr<PartSet> parts_;       // changed and let go by the engine's thread, and let go by the destructor
+  FormerParts former_;                   // engine's thread only
+  std::function<void(const FallbackNews&)> tell_ = [](const FallbackNews&) {};
   mortise_model_dims dims_{};
   bool is_cut_ = false;  // by max_model_len, below what the checkpoint takes
   std::string numerics_id_;

@@ -23,7 +23,8 @@ void check_memory(const PipelineDescription& description, std::uint64_t kv_bytes
 }
 
 std::int32_t useful_blocks(const PipelineDescription& description, std::int32_t max_model_len, std::uint64_t blocks) {
-  const auto affordable = static_cast<std::int64_t>(std::min<std::uint64_t>(blocks, INT32_MAX - 1));
+  const auto most = static_cast<std::uint64_t>(std::min(description.kv_cache.most_blocks, INT32_MAX - 1));
+  const auto affordable = static_cast<std::int64_t>(std::min(blocks, most));
   const std::int64_t blocks_per_sequence = (max_model_len + description.block_size - 1) / description.block_size;
   return static_cast<std::int32_t>(description.kv_cache.prefix_cache
                                        ? affordable

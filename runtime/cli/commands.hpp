@@ -17,7 +17,8 @@ void add_ctl_command(CLI::App& app);        // ctl
 void add_replay_command(CLI::App& app);     // replay
 void add_score_command(CLI::App& app);      // score
 void add_serve_command(CLI::App& app);      // serve
-void add_verify_command(CLI::App& app);     // verify
 void add_tokenize_commands(CLI::App& app);  // tokenize, detokenize
+void add_trial_command(CLI::App& app);      // trial-of-parts, which a swap starts
+void add_verify_command(CLI::App& app);     // verify
 
 }  // namespace mortise

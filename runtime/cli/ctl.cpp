@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,8 @@ void swap(const CtlOptions& options) {
   if (!options.model.empty()) body["model"] = options.model;
   if (options.verify_steps > 0) body["verify_steps"] = options.verify_steps;
   ask(options, "POST", "/admin/swap", body.dump());
+  if (options.fallback) body["fallback"] = *options.fallback;
+  ask(options, http::verb::post, "/admin/swap", body.dump());
 }
 
 }  // namespace
@@ -88,6 +91,9 @@ void add_ctl_command(CLI::App& app) {
         ->check(CLI::NonNegativeNumber);
   };
   add_verify_steps(*change);
+  change->add_flag("--fallback,!--no-fallback", options->fallback,
+                   "whether the part that serves now comes back if the new one fails later (default: schedulers and "
+                   "proposers alone)");
   change->callback([options] { swap(*options); });
   CLI::App* const reload = ctl->add_subcommand("reload", "have the script read again, as SIGHUP does");
   add_verify_steps(*reload);

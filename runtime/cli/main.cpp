@@ -84,6 +84,7 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (command->get_name() == word) return "";
+    if (command->get_group().empty()) continue;  // hidden
     names.push_back(command->get_name());
   }
   if (word.starts_with('-')) return "";
@@ -143,6 +144,7 @@ int run(int argc, char** argv) {
   add_plugin_command(app);
   add_check_command(app);
   add_tokenize_commands(app);
+  add_trial_command(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version

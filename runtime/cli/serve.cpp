@@ -40,6 +40,24 @@ struct ServeOptions {
   bool takes_over = false;
 };
 
+// A part has failed, and what served before it is back, or could not come back.
+nlohmann::ordered_json fallback_event(const std::string& model, const FallbackNews& news) {
+  nlohmann::ordered_json event = {{"event", news.error.empty() ? "fallback" : "fallback failed"},
+                                  {"model", model},
+                                  {"part", kind_name(news.kind)},
+                                  {"why", news.why},
+                                  {"failed", parts_json(served_parts(news.failed))},
+                                  {"serving", parts_json(served_parts(news.serving))}};
+  if (!news.error.empty()) {
+    event["error"] = news.error;
+    return event;
+  }
+  event.update({{"generation", news.figures.generation},
+                {"largest_gap_s", news.figures.pause_s},
+                {"recomputed_sequences", news.figures.num_recomputed}});
+  return event;
+}
+
 // Engines drain at the same time: each has until the deadline.
 void drain_all(const Models& models, std::chrono::steady_clock::time_point deadline, AdminEvents& events) {
   using Seconds = std::chrono::duration<double>;
@@ -102,10 +120,10 @@ class Reloading {
     auto swaps = nlohmann::ordered_json::array();
     const nlohmann::ordered_json what = {{"by", by}, {"part", "script"}};
     try {
-      session_.reload([&](OpenPipeline& pipeline, const PipelineDescription& wanted) {
+      session_.reload([&](OpenPipeline& pipeline, const Session::MakeWanted& wanted) {
         const ServedModelRef model = models_.find(pipeline);
         if (model == nullptr) return;  // another model has its place by now
-        const auto swap = [&] { return models_.swap(pipeline, wanted, options); };
+        const auto swap = [&] { return models_.swap(pipeline, wanted(), options); };
         try {
           swaps.push_back(swap_with_event(*model, what, events_, swap));
         } catch (const Error& error) {  // the others go on; events_ has it
@@ -182,6 +200,10 @@ void serve(ServeOptions options) {
   using PortsInUse = KvEventPublishers::PortsInUse;
   KvEventPublishers kv_events(options.kv_events, options.takes_over ? PortsInUse::kWait : PortsInUse::kFail);
   options.session.kv_observer = [&](const auto& model, const auto& limits) { return kv_events.add(model, limits); };
+  AdminEvents events;
+  options.session.fallback_observer = [&events](const OpenPipeline& pipeline, const FallbackNews& news) {
+    events.add(fallback_event(pipeline.service.info().model, news));
+  };
   Session session(options.session);
   ServedModels served(session, kv_events, options.max_waiting);
   const Models& models = served.models();
@@ -193,7 +215,6 @@ void serve(ServeOptions options) {
   add_token_routes(router, models);
   add_status_routes(router, models, draining);
   add_page_routes(router);
-  AdminEvents events;
   Reloading reloading(session, served, events);
   add_admin_routes(
       router, models, events,

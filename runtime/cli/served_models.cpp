@@ -21,15 +21,6 @@ nlohmann::json tokenizer_config(const Assembly& assembly) {
   return config.is_object() ? config : nlohmann::json::object();
 }
 
-std::vector<ServedPart> parts_of(const Assembly& assembly) {
-  std::vector<ServedPart> parts;
-  for (const Component* component : assembly.components()) {
-    parts.push_back({kind_name(component->kind), component->name, component->version,
-                     component->file.filename().string(), component->hash});
-  }
-  return parts;
-}
-
 void warn_of_small_cache(const OpenPipeline& pipeline) {
   const EngineLimits limits = pipeline.assembly.limits();
   const std::int64_t kv_tokens = std::int64_t{limits.num_blocks} * limits.block_size;
@@ -40,6 +31,15 @@ void warn_of_small_cache(const OpenPipeline& pipeline) {
 }
 
 }  // namespace
+
+std::vector<ServedPart> served_parts(const std::vector<const Component*>& components) {
+  std::vector<ServedPart> parts;
+  for (const Component* component : components) {
+    parts.push_back({kind_name(component->kind), component->name, component->version,
+                     component->file.filename().string(), component->hash});
+  }
+  return parts;
+}
 
 ServedModels::ServedModels(Session& session, const KvEventPublishers& kv_events, std::size_t max_waiting)
     : session_(session),
@@ -61,10 +61,11 @@ ServedModelRef ServedModels::serve(OpenPipeline& pipeline, nlohmann::json kv_eve
       .service = pipeline.service,
       .engine = pipeline.engine,
       .tokenizer = pipeline.assembly.tokenizer(),
-      .parts = [&pipeline] { return parts_of(pipeline.assembly); },
+      .parts = [&pipeline] { return served_parts(pipeline.assembly.components()); },
       .block_size = [&pipeline] { return pipeline.assembly.limits().block_size; },
-      .swap = [this, &pipeline](const PartChange& change,
-                                const SwapOptions& options) { return swap(pipeline, pipeline.with(change), options); },
+      .swap = [this, &pipeline](
+                  const PartChange& change,
+                  const SwapOptions& options) { return swap(pipeline, pipeline.try_change(change), options); },
       .kv_events = std::move(kv_events),
       .max_waiting = max_waiting_,
       .tokenizer_config = tokenizer_config(pipeline.assembly)});
@@ -78,11 +79,12 @@ ServedModelRef ServedModels::find(const OpenPipeline& pipeline) const {
 }
 
 ServedSwap ServedModels::swap(OpenPipeline& pipeline, const PipelineDescription& next, const SwapOptions& options) {
-  const std::lock_guard lock(swapping_);
-  const ServedModelRef running = find(pipeline);
-  if (running == nullptr) {
+  const auto find_running = [&] {
+    ServedModelRef found = find(pipeline);
+    if (found != nullptr) return found;
     fail(ErrorCode::kConflict, "another model has taken the place of the one that was to be changed; ask again");
-  }
+  };
+  const ServedModelRef running = find_running();
   try {
     return {pipeline.swap(next, options), running};
   } catch (const AnotherModelError& error) {
@@ -93,6 +95,8 @@ ServedSwap ServedModels::swap(OpenPipeline& pipeline, const PipelineDescription&
            running->kv_events.at("endpoint").get<std::string>());
     }
   }
+  const std::lock_guard lock(replacing_);
+  find_running();
   std::unique_ptr<OpenPipeline> other = session_.open_beside(pipeline, next);
   ServedModelRef serves = serve(*other, nullptr);
   session_.replace(pipeline, std::move(other), running);

@@ -11,6 +11,9 @@
 
 namespace mortise {
 
+// Parts as people are told of them.
+std::vector<ServedPart> served_parts(const std::vector<const Component*>& components);
+
 class ServedModels {
  public:
   // Opens all pipelines. Session and publishers outlive it. `max_waiting`: as ServedModel's. Throws an Error.
@@ -20,7 +23,7 @@ class ServedModels {
   // Null when another model has its place.
   ServedModelRef find(const OpenPipeline& pipeline) const;
   // Has `pipeline` run `next`. With another model a second pipeline is opened beside it, which gets the requests from
-  // then on, and the first one ends when all that it has are answered. One at a time. Throws an Error when it is
+  // then on, and the first one ends when all that it has are answered. Throws an Error when it is
   // refused; then nothing has changed. [any thread that may wait]
   ServedSwap swap(OpenPipeline& pipeline, const PipelineDescription& next, const SwapOptions& options);
 
@@ -31,7 +34,7 @@ class ServedModels {
   Session& session_;
   const KvEventPublishers& kv_events_;
   const std::size_t max_waiting_;
-  std::mutex swapping_;
+  std::mutex replacing_;  // one pipeline at a time gets another one in its place
   Models models_;
 };
 

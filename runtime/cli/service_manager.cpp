@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "server/file_descriptor.hpp"
+#include "file_descriptor.hpp"
 
 namespace mortise {
 

@@ -6,22 +6,30 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <exception>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <utility>
 
 #include "assembly/default_script.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/pipeline_chat.hpp"
 #include "error.hpp"
 #include "jsonl/json_line.hpp"
+#include "trial/trial.hpp"
 
 namespace mortise {
 namespace {
 
-PipelineScript load_script(const SessionOptions& options) {
+std::vector<std::string> names_of(const SessionOptions& options) {
   std::vector<std::string> paths = options.folders;
   if (!options.script.empty()) paths.insert(paths.begin(), options.script);
-  return load_pipelines(paths, PluginCatalog::standard());
+  return paths;
+}
+
+PipelineScript load_script(const SessionOptions& options) {
+  return load_pipelines(names_of(options), PluginCatalog::standard());
 }
 
 }  // namespace
@@ -41,11 +49,26 @@ OpenPipeline::OpenPipeline(const PipelineDescription& description, Session& sess
       assembly(description),
       service(engine, assembly.tokenizer(), session.service_info(description, assembly)),
       engine(assembly.parts(), assembly.limits(), assembly.model_info(), assembly.tokenizer(),
-             session.hooks_for(*this)) {}
+             session.hooks_for(*this)) {
+  if (const auto tell = session.options_.fallback_observer) {
+    assembly.on_fallback([this, tell](const FallbackNews& news) { tell(*this, news); });
+  }
+}
 
-PipelineDescription OpenPipeline::with(const PartChange& change) const {
+PipelineDescription OpenPipeline::try_change(const PartChange& change) {
+  const std::lock_guard lock(trying_);
+  try_out({assembly.description(), change, std::nullopt});
   const PluginCatalog catalog = PluginCatalog::standard();
   return with_change(assembly.description(), change, catalog, std::filesystem::current_path());
+}
+
+void OpenPipeline::try_out(const TrialOrder& order) {
+  if (engine.health().state != EngineHealth::State::kOk) return;  // the swap itself says why it cannot be
+  const TrialOutcome outcome = try_parts(
+      order, [this] { return engine.health().state != EngineHealth::State::kOk || InterruptGuard::interrupted(); });
+  if (outcome.was_made) return;
+  spdlog::warn("{}: the new parts were not tried, because those that serve could not be opened a second time: {}", name,
+               outcome.why_not);
 }
 
 Session::Session(const SessionOptions& options)
@@ -196,7 +219,7 @@ void Session::wait_for_end(Leaving& leaving, const std::weak_ptr<const void>& us
   constexpr auto kLook = std::chrono::milliseconds(50);
   {
     std::unique_lock lock(open_mutex_);  // the pipeline is there when replace() lets go of it
-    while (!closes_ && !users.expired()) closing_.wait_for(lock, kLook);
+    while (!closes_ && (!users.expired() || num_reloading_ > 0)) closing_.wait_for(lock, kLook);
   }
   leaving.pipeline.reset();
   leaving.is_over = true;
@@ -207,6 +230,22 @@ std::vector<OpenPipeline*> Session::open_all() {
   for (std::size_t i = 0; i < script_.pipelines().size(); ++i) all.push_back(&open(i));
   return all;
 }
+
+// A pipeline that is looked at does not end.
+class Session::ReloadingMark {
+ public:
+  explicit ReloadingMark(Session& session) : session_(session) { count(1); }
+  ~ReloadingMark() { count(-1); }
+  ReloadingMark(const ReloadingMark&) = delete;
+  ReloadingMark& operator=(const ReloadingMark&) = delete;
+
+ private:
+  void count(int change) {
+    const std::lock_guard lock(session_.open_mutex_);
+    session_.num_reloading_ += change;
+  }
+  Session& session_;
+};
 
 namespace {
 
@@ -235,7 +274,30 @@ void check_same_shape(const PipelineScript& now, const PipelineScript& next) {
 
 }  // namespace
 
-void Session::reload(const std::function<void(OpenPipeline& pipeline, const PipelineDescription& wanted)>& each) {
+std::vector<std::pair<std::size_t, OpenPipeline*>> Session::all_open() {
+  const std::lock_guard lock(open_mutex_);
+  std::vector<std::pair<std::size_t, OpenPipeline*>> all;
+  for (const auto& [index, pipeline] : open_) {
+    if (pipeline) all.emplace_back(index, pipeline.get());
+  }
+  return all;
+}
+
+void Session::reload(const std::function<void(OpenPipeline& pipeline, const MakeWanted& wanted)>& each) {
+  const ReloadingMark mark(*this);
+  const std::vector<std::pair<std::size_t, OpenPipeline*>> open = all_open();
+  std::map<std::size_t, std::exception_ptr> refused;
+  for (const auto& [index, pipeline] : open) {
+    try {
+      const std::lock_guard lock(pipeline->trying_);
+      pipeline->try_out(
+          {pipeline->assembly.description(), std::nullopt, ScriptChange{names_of(options_), index, populate_kv_}});
+    } catch (const UnreadableScript&) {
+      throw;
+    } catch (const Error&) {
+      refused[index] = std::current_exception();
+    }
+  }
   PipelineScript next = load_script(options_);
   check_same_shape(script_, next);
   const std::vector<PipelineDescription> pipelines = next.pipelines();
@@ -243,17 +305,15 @@ void Session::reload(const std::function<void(OpenPipeline& pipeline, const Pipe
     const std::lock_guard lock(mutex_);
     script_.replace_callbacks(std::move(next));
   }
-  std::vector<std::pair<OpenPipeline*, PipelineDescription>> changed;
-  {
-    const std::lock_guard lock(open_mutex_);
-    for (const auto& [index, pipeline] : open_) {
-      if (!pipeline) continue;
-      PipelineDescription wanted = pipelines[index];
-      if (!wanted.kv_cache.populate) wanted.kv_cache.populate = populate_kv_;
-      if (!same_pipeline(wanted, pipeline->assembly.description())) changed.emplace_back(pipeline.get(), wanted);
-    }
+  for (const auto& [index, pipeline] : open) {
+    PipelineDescription wanted = pipelines[index];
+    if (!wanted.kv_cache.populate) wanted.kv_cache.populate = populate_kv_;
+    if (same_pipeline(wanted, pipeline->assembly.description())) continue;
+    each(*pipeline, [&, index = index] {
+      if (const auto found = refused.find(index); found != refused.end()) std::rethrow_exception(found->second);
+      return wanted;
+    });
   }
-  for (const auto& [pipeline, wanted] : changed) each(*pipeline, wanted);
 }
 
 std::size_t Session::index_for(const nlohmann::json& body) const {

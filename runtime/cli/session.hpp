@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "assembly/assembly.hpp"
@@ -21,10 +22,12 @@
 #include "pipeline/pipeline_script.hpp"
 #include "replay/recorder.hpp"
 #include "trace/trace_file.hpp"
+#include "trial/order.hpp"
 
 namespace mortise {
 
 class Session;
+struct OpenPipeline;
 
 struct SessionOptions {
   std::string script;                     // a script or a checkpoint's folder; empty: the embedded demo
@@ -41,6 +44,9 @@ struct SessionOptions {
   // Who sees the requests of a pipeline that is opened; it outlives the session. REQUIRES: nothing is recorded. Empty:
   // nobody.
   std::function<RequestWatcher*(const std::string& pipeline, const Assembly& assembly)> watcher = {};
+  // Who hears that a part of the pipeline has failed and what served before is back; it outlives the session and does
+  // not wait. Empty: nobody but the log. [engine's thread]
+  std::function<void(const OpenPipeline& pipeline, const FallbackNews& news)> fallback_observer = {};
 };
 
 // [script] and --trace, which every command that runs an engine has.
@@ -52,9 +58,10 @@ void add_record_option(CLI::App& command, SessionOptions& options);
 struct OpenPipeline {
   OpenPipeline(const PipelineDescription& description, Session& session);
 
-  // What runs, with the change. What is relative in it is taken from the working folder. Throws an Error that names
-  // the key, plugin or option at fault. [any thread]
-  PipelineDescription with(const PartChange& change) const;
+  // What runs, with the change. Its parts are tried in a process of their own first: what that finds is thrown, and
+  // then nothing of them has been opened here. What is relative in the change is taken from the working folder. Throws
+  // an Error that names the key, plugin or option at fault. [any thread that may wait]
+  PipelineDescription try_change(const PartChange& change);
   // Puts other parts in the place of those that run; see Assembly::swap. [any thread but the engine's and a sink's]
   SwapFigures swap(const PipelineDescription& next, const SwapOptions& options = {}) {
     return assembly.swap(engine, next, options);
@@ -64,6 +71,12 @@ struct OpenPipeline {
   Assembly assembly;
   Service service;  // before the engine, whose end still answers those who wait
   Engine engine;
+
+ private:
+  friend class Session;
+  void try_out(const TrialOrder& order);
+
+  std::mutex trying_;  // one trial at a time
 };
 
 class Session {
@@ -91,7 +104,9 @@ class Session {
   // Reads the script again, callbacks too, and tells `each` of every open pipeline that the script has otherwise now.
   // Throws an Error when the script cannot be read, or has other pipelines: then nothing has changed. [any thread but
   // an engine's, one at a time]
-  void reload(const std::function<void(OpenPipeline& pipeline, const PipelineDescription& wanted)>& each);
+  // `wanted` gives its description, or throws the Error with which its parts were refused when they were tried.
+  using MakeWanted = std::function<PipelineDescription()>;
+  void reload(const std::function<void(OpenPipeline& pipeline, const MakeWanted& wanted)>& each);
   // Another pipeline for the place of one that goes on running. Throws an Error, of `running` when it is not open any
   // more, and of the description; then nothing has changed. [any thread but an engine's]
   std::unique_ptr<OpenPipeline> open_beside(const OpenPipeline& running, const PipelineDescription& description);
@@ -115,7 +130,9 @@ class Session {
     std::atomic<bool> is_over = false;
     std::thread thread;
   };
+  class ReloadingMark;
   OpenPipeline& open(std::size_t index);
+  std::vector<std::pair<std::size_t, OpenPipeline*>> all_open();
   void wait_for_end(Leaving& leaving, const std::weak_ptr<const void>& users);
   std::size_t index_for(const nlohmann::json& body) const;
   std::string model_name(const std::string& pipeline, const Assembly& assembly) const;
@@ -137,7 +154,8 @@ class Session {
   std::condition_variable closing_;
   std::map<std::size_t, std::unique_ptr<OpenPipeline>> open_;
   std::list<Leaving> leaving_;
-  bool closes_ = false;  // those that leave end at once
+  bool closes_ = false;    // those that leave end at once
+  int num_reloading_ = 0;  // calls of reload() under way
 };
 
 }  // namespace mortise

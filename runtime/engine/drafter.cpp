@@ -54,6 +54,7 @@ void Drafter::failed(const char* call, const CallResult& result) {
     first_failure_ = {fmt::format("{} failed: {} ({})", call, result.error.message, status_name(result.status)),
                       std::nullopt};
   }
+  last_failure_ = fmt::format("{}: {}", call, result.error.message);
   messages_.warn(proposer().name, call, result,
                  usable() ? kStepWithout : "it is not called again, requests go on without its drafts");
 }
@@ -61,7 +62,14 @@ void Drafter::failed(const char* call, const CallResult& result) {
 void Drafter::broke_bound(const Sequence& sequence, const std::string& why) {
   ++num_failures_;
   if (!first_failure_) first_failure_ = {why, sequence.id};
+  last_failure_ = "propose: " + why;
   messages_.warn(proposer().name, "propose", MORTISE_OK, why, kStepWithout);
+}
+
+std::optional<std::string> Drafter::breach() const {
+  if (!usable()) return proposer().health->reason();
+  if (num_failures_ < kMostFailures) return std::nullopt;
+  return fmt::format("{} has failed {} times, the last time in {}", proposer().name, num_failures_, last_failure_);
 }
 
 void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {

@@ -26,6 +26,8 @@ struct StepOutcome {
 
 class Drafter {
  public:
+  static constexpr std::uint64_t kMostFailures = 10;
+
   // `index`: of the proposer among the pipeline's. `messages` outlives this.
   Drafter(ActiveProposer proposer, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size,
           RepeatedMessages& messages);
@@ -53,6 +55,9 @@ class Drafter {
     std::optional<std::uint64_t> seq_id;  // the sequence whose drafts are wrong; nothing: the call failed
   };
   const std::optional<Failure>& first_failure() const { return first_failure_; }
+  // Why it should not serve any more: it has failed, or kMostFailures of its calls could not be used. nullopt: it
+  // should.
+  std::optional<std::string> breach() const;
   // Sequences that the proposer keeps something of; 0 if it does not say.
   std::uint64_t num_sequences() const;
 
@@ -78,6 +83,7 @@ class Drafter {
   std::vector<std::uint64_t> ended_;                // of known_: the proposer is yet to be told
   std::uint64_t num_failures_ = 0;
   std::optional<Failure> first_failure_;
+  std::string last_failure_;
 };
 
 }  // namespace mortise

@@ -244,6 +244,13 @@ std::optional<Drafting::Failure> Drafting::first_failure() const {
   return std::nullopt;
 }
 
+std::optional<std::string> Drafting::breach() const {
+  for (const Drafter& drafter : drafters_) {
+    if (std::optional<std::string> why = drafter.breach()) return why;
+  }
+  return std::nullopt;
+}
+
 std::uint64_t Drafting::num_sequences() const {
   std::uint64_t sum = 0;
   for (const Drafter& drafter : drafters_) sum += drafter.num_sequences();

@@ -67,7 +67,8 @@ class Drafting {
     Drafter::Failure failure;
   };
   std::optional<Failure> first_failure() const;
-  std::uint64_t num_sequences() const;  // that proposers keep something of, as far as they say
+  std::optional<std::string> breach() const;  // of the first proposer that has one: Drafter::breach
+  std::uint64_t num_sequences() const;        // that proposers keep something of, as far as they say
 
  private:
   std::int32_t room_for_drafts(const Sequence& sequence) const;

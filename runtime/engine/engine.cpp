@@ -42,6 +42,7 @@ Engine::Engine(const Parts& parts, const EngineLimits& limits, ModelInfo model, 
       tokenizer_(tokenizer),
       hooks_(hooks),
       terms_(std::make_shared<const RequestTerms>(terms_of(parts, limits))),
+      messages_(hooks.breach),
       trace_(hooks.trace, hooks.name),
       setup_(std::make_unique<Setup>(parts, limits, context(), generation_)),
       inbox_(hooks.queue),
@@ -94,6 +95,7 @@ void Engine::run() {
     } catch (const std::exception& exception) {
       step_failed(exception);
     }
+    fall_back_from_broken();
     check_required_parts();
     if (verified_swap_) verified_swap_->end_step(live_);
     drop_ended();
@@ -159,6 +161,7 @@ bool Engine::take_inbox() {
       carry_out(order);
     }
   }
+  fall_back_from_broken();
   check_required_parts();  // what came before the inbox knew
   drop_ended();
   return !arrivals.stops;
@@ -573,6 +576,8 @@ void Engine::step_failed(const std::exception& exception) {
   const bool is_memory = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
                          (part != nullptr && part->status() == MORTISE_RESOURCE_EXHAUSTED);
   if (setup_->execution->failure()) return;
+  // Nothing of the step has been committed, so with parts that keep their word it is computed anew.
+  if (!in_step_.empty() && !is_memory && part != nullptr && fall_back_from(*part)) return;
   if (in_step_.empty() || !(is_memory || part != nullptr)) {
     spdlog::error("step {} failed: {}; all requests fail", counters_.num_steps, exception.what());
     return fail_all(exception.what(), ErrorCode::kInternal);

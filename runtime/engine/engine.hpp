@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "delivery/delivery_pool.hpp"
@@ -171,8 +172,15 @@ class Engine {
 
   void carry_out(const std::shared_ptr<SwapOrder>& order);
   void carry_out(SwapOrder& order, const MakeReplacement& make, VerifiedSwap::Verified* verified, SwapFigures figures);
+  SwapFigures carry_out(const MakeReplacement& make, VerifiedSwap::Verified* verified = nullptr,
+                        SwapFigures figures = {});
   void begin_verified(const std::shared_ptr<SwapOrder>& order);
   void settle_verified();
+  // What has broken its rules for good, and has a way back: the part's kind and how it failed.
+  std::optional<std::pair<PartKind, std::string>> find_broken() const;
+  bool fall_back(PartKind kind, const std::string& why);  // false: there is no way back, or it failed
+  bool fall_back_from_broken();
+  bool fall_back_from(const PartError& failed);  // of a step
   std::size_t exchange(const MakeReplacement& make, const StepUse& use, VerifiedSwap::Verified* verified);
   void put_in(Fresh fresh, bool keeps_kv);
   void check_replacement(const Replacement& next) const;
@@ -192,6 +200,7 @@ class Engine {
   std::unique_ptr<Setup> setup_;
   std::unique_ptr<VerifiedSwap> verified_swap_;  // under way; null: none is
   std::uint64_t generation_ = 0;                 // of the parts: rises with each swap
+  Fallbacks fallbacks_;                          // from the parts of setup_
   EngineStats carried_;                          // counts of what swaps have taken out
   std::deque<std::shared_ptr<Sequence>> live_;   // in order of arrival
   bool any_ended_ = false;                       // since drop_ended()

@@ -35,6 +35,8 @@ struct EngineHooks {
   QueueLimits queue;
   // A swap with verify_steps is refused when so long no step could be compared; tests wait less.
   std::chrono::milliseconds verify_patience = std::chrono::seconds(60);
+  // Hears of each failure of a scheduler or a proposer, although the host makes it good. [engine thread]
+  std::function<void(const std::string& failure)> breach = {};
   // Seconds, what steps and drafts take by it decides adaptive lengths; tests have their own. [engine thread]
   std::function<double()> clock = steady_seconds;
 };

@@ -266,6 +266,7 @@ CallResult Planner::send_events() {
   const mortise_schedule_events events = arrays.abi();
   const CallResult result = scheduler_.try_call<&mortise_scheduler_table::events>("events", &events);
   if (result.ok()) return result;
+  remember_breach(result.error.message);
   messages_.warn(scheduler_.name, "events", result,
                  scheduler_.health->failed() ? kSchedulerEnded : "it does not know of these sequences or ends");
   return result;
@@ -298,6 +299,7 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<Sequence*>& cand
     if (!plan) return first_come_first_served(view, abi_view);
     if (const auto starved = find_starved(view, abi_view, *plan, /*is_carried_out=*/true)) {
       ++num_starved_;
+      remember_breach(starved->why);
       messages_.warn(scheduler_.name, "plan", MORTISE_OK, starved->why,
                      "until it has ended all steps run first come, first served, it first");
       starved_ = view.ids[starved->index];
@@ -362,13 +364,26 @@ Planner::Answer Planner::ask_scheduler(const View& view, const mortise_schedule_
 std::optional<StepPlan> Planner::usable_plan(Answer answer) {
   if (!answer.result.ok()) {
     ++num_rejected_;
+    remember_breach(answer.result.error.message);
     messages_.warn(scheduler_.name, "plan", answer.result,
                    scheduler_.health->failed() ? kSchedulerEnded : kPlanReplaced);
   } else if (answer.breach) {
     ++num_rejected_;
+    remember_breach("bad plan: " + answer.breach->why);
     messages_.warn(scheduler_.name, "plan", MORTISE_OK, "bad plan: " + answer.breach->why, kPlanReplaced);
   }
   return std::move(answer.plan);
+}
+
+void Planner::remember_breach(const std::string& what) {
+  last_breach_ = fmt::format("{}: {}", scheduler_.name, what);
+}
+
+std::optional<std::string> Planner::breach() const {
+  if (scheduler_.health->failed()) return scheduler_.health->reason();
+  if (num_starved_ > 0) return last_breach_;
+  if (num_rejected_ < kMostBreaches) return std::nullopt;
+  return fmt::format("{} plans could not be used, the last one because of: {}", num_rejected_, last_breach_);
 }
 
 // A sequence that the scheduler starves.

@@ -40,6 +40,8 @@ struct StepPlan {
 
 class Planner {
  public:
+  static constexpr std::uint64_t kMostBreaches = 10;
+
   // `messages` outlives this. A scheduler that is put in while sequences live is told of them by added().
   Planner(ActiveScheduler scheduler, const EngineLimits& limits, RepeatedMessages& messages);
 
@@ -66,6 +68,9 @@ class Planner {
   const ActiveScheduler& scheduler() const { return scheduler_; }
   std::uint64_t num_rejected_plans() const { return num_rejected_; }
   std::uint64_t num_starved() const { return num_starved_; }  // sequences that the host had to run itself
+  // Why the scheduler should not serve any more: it has failed, starved a sequence, or kMostBreaches of its plans could
+  // not be used. nullopt: it should.
+  std::optional<std::string> breach() const;
 
  private:
   struct View;
@@ -90,6 +95,7 @@ class Planner {
   std::optional<StepPlan> usable_plan(Answer answer);
   StepPlan first_come_first_served(const View& view, const mortise_schedule_view& abi_view,
                                    std::size_t first = 0) const;
+  void remember_breach(const std::string& what);
   std::optional<StarvationWatch::Starved> find_starved(const View& view, const mortise_schedule_view& abi_view,
                                                        const StepPlan& plan, bool is_carried_out);
 
@@ -102,6 +108,7 @@ class Planner {
   std::vector<Event> events_;
   UnheldPrefixes unheld_;  // of the candidates
   std::uint64_t num_rejected_ = 0, num_starved_ = 0;
+  std::string last_breach_;
 };
 
 }  // namespace mortise

@@ -89,6 +89,15 @@ void Engine::settle_verified() {
 
 void Engine::carry_out(SwapOrder& order, const MakeReplacement& make, VerifiedSwap::Verified* verified,
                        SwapFigures figures) {
+  try {
+    order.done.set_value(carry_out(make, verified, std::move(figures)));
+  } catch (...) {
+    order.done.set_exception(std::current_exception());
+  }
+}
+
+// Throws what the making and the exchange throw; then the parts of before run.
+SwapFigures Engine::carry_out(const MakeReplacement& make, VerifiedSwap::Verified* verified, SwapFigures figures) {
   const Clock::time_point begin = Clock::now();
   const std::vector<ShardParts> before = setup_->execution->snapshot()->shards;
   bool is_released = false;
@@ -102,13 +111,13 @@ void Engine::carry_out(SwapOrder& order, const MakeReplacement& make, VerifiedSw
     figures.num_recomputed += exchange(make, use, verified);
   } catch (...) {
     if (is_released) resume(before);
-    return order.done.set_exception(std::current_exception());
+    throw;
   }
   books_changed_ = true;
   publish_stats();
   figures.generation = generation_;
   if (!live_.empty()) figures.pause_s = std::chrono::duration<double>(Clock::now() - begin).count();
-  order.done.set_value(figures);
+  return figures;
 }
 
 // Makes what the new parts and sizes need, then puts it in. Policies that were verified know the sequences already.
@@ -161,6 +170,7 @@ std::size_t Engine::exchange(const MakeReplacement& make, const StepUse& use, Ve
   put_in(std::move(fresh), keeps_kv);
   num_recomputed += free_places();
   terms_.store(std::move(terms));
+  fallbacks_ = std::move(next.fallbacks);
   next.taken();
   return num_recomputed;
 }

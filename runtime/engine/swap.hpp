@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <future>
+#include <map>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -13,28 +14,16 @@
 #include "engine/request.hpp"
 #include "error.hpp"
 #include "execution/difference.hpp"
+#include "loader/component.hpp"
 
 namespace mortise {
+
+struct Replacement;
 
 // Parts that still run share memory and instances with what is made. Their user is told before something of them ends.
 struct StepUse {
   std::function<void()> give_up_kv;       // what the KV memory holds is about to be lost
   std::function<void()> release_buffers;  // the model's or the attention's are about to move
-};
-
-// What takes the place of an engine's parts.
-struct Replacement {
-  // All parts, active. Those that are not replaced are the running ones. With other sizes scheduler and proposers are
-  // new, because they were activated for the old ones.
-  Parts parts;
-  EngineLimits limits;
-  // The attention finds the running sequences' KV where the one before it left it, and reads its layout.
-  bool same_kv = false;
-  // Called when the engine runs these parts. Without the call the destructor of what it captured undoes the rest.
-  std::function<void()> taken = [] {};
-  // Of a swap with verify_steps, whose parts were made beside the running ones: gives shared parts these limits' sizes,
-  // before everything else of the exchange. Throws an Error: then nothing has changed.
-  std::function<void(const StepUse& use)> fit = [](const StepUse&) {};
 };
 
 // Makes a replacement; what it throws is thrown by Engine::swap, and nothing has changed then. For a swap with
@@ -88,6 +77,34 @@ struct SwapFigures {
   std::size_t num_recomputed = 0;   // sequences that lost their KV; their tokens stay
   std::int32_t verified_steps = 0;  // that were compared before
   VerifiedFigures verified;
+};
+
+// The way back from a part that fails: between two steps the engine takes what `make` makes, once. `why` says how the
+// part failed. [engine thread; nothing here waits]
+struct Fallback {
+  MakeReplacement make;
+  std::function<void(const std::string& why, const SwapFigures& figures)> taken;
+  // Nothing could be made: the engine goes on as if there were no way back.
+  std::function<void(const std::string& why, const std::string& error)> refused;
+};
+using Fallbacks = std::map<PartKind, Fallback>;  // by the kind of the part that fails
+
+// What takes the place of an engine's parts.
+struct Replacement {
+  // All parts, active. Those that are not replaced are the running ones. With other sizes scheduler and proposers are
+  // new, because they were activated for the old ones.
+  Parts parts;
+  EngineLimits limits;
+  // The attention finds the running sequences' KV where the one before it left it, and reads its layout.
+  bool same_kv = false;
+  // Called when the engine runs these parts. Without the call the destructor of what it captured undoes the rest.
+  std::function<void()> taken = [] {};
+  // Of a swap with verify_steps, whose parts were made beside the running ones: gives shared parts these limits' sizes,
+  // before everything else of the exchange. Throws an Error: then nothing has changed.
+  std::function<void(const StepUse& use)> fit = [](const StepUse&) {};
+  Fallbacks fallbacks = {};  // from these parts, in the place of those that the engine has
+};
+Fallbacks fallbacks = {};  // from these parts, in the place of those that the engine has
 };
 
 // A swap on its way to the engine's thread.

@@ -41,6 +41,7 @@ struct Component {
   std::filesystem::path file;              // where it came from, for messages
   std::string version = {};                // of its plugin
   std::string hash = {};                   // of that file's bytes: PluginFile's
+  int image = -1;                          // descriptor of a file with these bytes, open for ever
 
   // "attention 'paged'", for messages.
   std::string label() const;

@@ -1,5 +1,7 @@
 #include "loader/plugin_file.hpp"
 
+#include <fcntl.h>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -103,6 +105,7 @@ std::string load_error(std::string text, const fs::path& copy) {
 struct Image {
   std::unique_ptr<boost::dll::shared_library> library;
   Entry* entry;
+  int descriptor;  // of the copy that is mapped
 };
 
 Image open_image(std::span<const char> bytes, const fs::path& path) {
@@ -112,7 +115,7 @@ Image open_image(std::span<const char> bytes, const fs::path& path) {
     auto library = std::make_unique<boost::dll::shared_library>(
         copy.path(), boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
     Entry* entry = &library->get<Entry>(MORTISE_PLUGIN_ENTRY_NAME);
-    return {std::move(library), entry};
+    return {std::move(library), entry, ::open(copy.path().c_str(), O_RDONLY | O_CLOEXEC)};
   } catch (const std::exception& error) {
     fail("cannot be loaded: {}", load_error(error.what(), copy.path()));
   }
@@ -143,8 +146,8 @@ Registry& registry() {
   return *instance;
 }
 
-const PluginFile& load(const fs::path& path) {
-  const std::vector<char> bytes = read_file(path);
+const PluginFile& load(const fs::path& path, const fs::path& bytes_of) {
+  const std::vector<char> bytes = read_file(bytes_of);
   const std::string hash = hash_of(bytes);
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
@@ -160,7 +163,10 @@ const PluginFile& load(const fs::path& path) {
                             CallKind::kControl);
   const mortise_module* module = described_by(image->second.entry);
   auto components = check_module(module, path);
-  for (Component& component : components) component.hash = hash;
+  for (Component& component : components) {
+    component.hash = hash;
+    component.image = image->second.descriptor;
+  }
   all.files.push_back(std::make_unique<PluginFile>(
       PluginFile{path, hash, plugin_text(module->id, 200), plugin_text(module->vendor, 200),
                  plugin_text(module->version, 64), plugin_text(module->license, 64), std::move(components)}));
@@ -170,10 +176,22 @@ const PluginFile& load(const fs::path& path) {
 }  // namespace
 
 const PluginFile& load_plugin_file(const fs::path& path) {
+  return load_plugin_file(path, path);
+}
+
+const PluginFile& load_plugin_file(const fs::path& path, const fs::path& bytes) {
   try {
-    return load(path);
+    return load(path, bytes);
   } catch (const Error& error) {
     // "is empty" reads on, "no such file" and the like stand after a colon; both follow the name.
+    fail("{}: {}", path.string(), error.what());
+  }
+}
+
+std::string plugin_file_hash(const fs::path& path) {
+  try {
+    return hash_of(read_file(path));
+  } catch (const Error& error) {
     fail("{}: {}", path.string(), error.what());
   }
 }

@@ -22,5 +22,10 @@ struct PluginFile {
 // changed since is a new plugin beside the old, and one with bytes that are loaded already (also under another name)
 // shares that image. Thread-safe.
 const PluginFile& load_plugin_file(const std::filesystem::path& path);
+// The same with the bytes of another file, for the plugin that `path` was when another process loaded it.
+const PluginFile& load_plugin_file(const std::filesystem::path& path, const std::filesystem::path& bytes);
+
+// PluginFile::hash of what the file is now, of which nothing is loaded. Throws an Error as load_plugin_file does.
+std::string plugin_file_hash(const std::filesystem::path& path);
 
 }  // namespace mortise

@@ -8,8 +8,8 @@ namespace mortise {
 
 void RepeatedMessages::warn(const std::string& part, const char* function, mortise_status code, const std::string& text,
                             const char* consequence) {
-  if (counts_[{part, function, code}]++ > 0) return;
-  spdlog::warn("{}: {}: {} ({}); {}", part, function, text, status_name(code), consequence);
+  const std::string failure = fmt::format("{}: {}: {} ({})", part, function, text, status_name(code));
+  if (is_first(part, function, code, failure)) spdlog::warn("{}; {}", failure, consequence);
 }
 
 void RepeatedMessages::warn(const std::string& part, const char* function, const CallResult& failed,
@@ -18,8 +18,15 @@ void RepeatedMessages::warn(const std::string& part, const char* function, const
 }
 
 void RepeatedMessages::warn(const PartError& failed, const char* consequence) {
-  if (counts_[{failed.part(), failed.function(), failed.status()}]++ > 0) return;
-  spdlog::warn("{}; {}", failed.what(), consequence);
+  if (is_first(failed.part(), failed.function(), failed.status(), failed.what())) {
+    spdlog::warn("{}; {}", failed.what(), consequence);
+  }
+}
+
+bool RepeatedMessages::is_first(const std::string& part, const char* function, mortise_status code,
+                                const std::string& failure) {
+  if (listener_) listener_(failure);
+  return counts_[{part, function, code}]++ == 0;
 }
 
 void RepeatedMessages::summarise() {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "mortise/abi.h"
 
@@ -17,7 +19,9 @@ class PartError;
 // One thread at a time.
 class RepeatedMessages {
  public:
-  RepeatedMessages() = default;
+  // Who hears of every failure, "PART: FUNCTION: TEXT (CODE)"; empty: nobody.
+  using Listener = std::function<void(const std::string& failure)>;
+  explicit RepeatedMessages(Listener listener = {}) : listener_(std::move(listener)) {}
   ~RepeatedMessages() { summarise(); }
   RepeatedMessages(const RepeatedMessages&) = delete;
   RepeatedMessages& operator=(const RepeatedMessages&) = delete;
@@ -33,6 +37,9 @@ class RepeatedMessages {
   void summarise();
 
  private:
+  bool is_first(const std::string& part, const char* function, mortise_status code, const std::string& failure);
+
+  const Listener listener_;
   std::map<std::tuple<std::string, std::string, mortise_status>, std::uint64_t> counts_;
 };
 

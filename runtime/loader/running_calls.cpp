@@ -1,14 +1,45 @@
 #include "loader/running_calls.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <map>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 
 namespace mortise {
 namespace {
 
 std::atomic<CallStack*> all_stacks{nullptr};
+CallRecord* record = nullptr;  // set once, before anything reads it
+
+// Of each part and function, both lasting texts: its calls until now.
+struct CallCounts {
+  std::mutex mutex;  // guards numbers, and the record's texts
+  std::map<std::pair<const char*, const char*>, std::uint64_t> numbers;
+};
+CallCounts& counts() {
+  static auto* all = new CallCounts;
+  return *all;
+}
+
+void copy_text(std::span<char> to, const char* from) {
+  const std::size_t size = std::min(std::strlen(from), to.size() - 1);
+  std::memcpy(to.data(), from, size);
+  to[size] = '\0';
+}
+
+// With the lock of counts().
+void write_record(const char* part, const char* function, CallKind kind, std::uint64_t number) {
+  record->kind.store(kind, std::memory_order_relaxed);
+  record->number = number;
+  copy_text(record->part, part);
+  copy_text(record->function, function);
+  record->runs.store(true, std::memory_order_relaxed);
+  record->num_changes.fetch_add(1, std::memory_order_release);
+}
 thread_local CallStack* own_stack = nullptr;  // a plain pointer: still there when the thread's destructors have run
 
 }  // namespace
@@ -70,7 +101,30 @@ void CallStack::begin(const char* part, const char* function, CallKind kind) {
     frame.kind.store(kind, std::memory_order_relaxed);
     frame.serial.store(next_serial_++, std::memory_order_release);
   }
+  if (is_recorded()) {
+    const std::lock_guard lock(counts().mutex);
+    write_record(part, function, kind, ++counts().numbers[{part, function}]);
+  }
   depth_.store(depth + 1, std::memory_order_release);
+}
+
+// A call has returned to its caller, or to the one that it was made in.
+void CallStack::note_end(std::size_t depth) const {
+  const std::lock_guard lock(counts().mutex);
+  if (depth == 0 || depth > kMaxDepth) {
+    record->runs.store(false, std::memory_order_relaxed);
+    record->num_changes.fetch_add(1, std::memory_order_release);
+    return;
+  }
+  const Frame& frame = frames_[depth - 1];
+  const char* const part = frame.part.load(std::memory_order_relaxed);
+  const char* const function = frame.function.load(std::memory_order_relaxed);
+  write_record(part, function, frame.kind.load(std::memory_order_relaxed), counts().numbers[{part, function}]);
+}
+
+void record_calls(CallRecord& to) {
+  record = &to;
+  CallStack::recorded_.store(true, std::memory_order_release);
 }
 
 std::size_t CallStack::depth() const {

@@ -28,6 +28,19 @@ struct CallInProgress {
   CallKind kind = CallKind::kControl;
 };
 
+// The last call that began, in memory that another process maps too: it reads there which call ran when this process
+// came to its end. One record a process; calls of several threads at a time take turns in it.
+struct CallRecord {
+  std::atomic<std::uint64_t> num_changes{0};  // calls that began or ended until now
+  std::atomic<bool> runs{false};              // it has not returned
+  std::atomic<CallKind> kind{CallKind::kControl};
+  std::uint64_t number = 0;  // of the call among those of this part and function, from 1 on
+  char part[240] = {};       // NUL-terminated, as CallInProgress has them
+  char function[64] = {};
+};
+// From now on calls are noted there too, for good. The record outlives the process's calls.
+void record_calls(CallRecord& record);
+
 // The calls of one thread, innermost last. A plugin may call the host, which may call another plugin. Never freed: a
 // thread that ends leaves its stack to a later one.
 class CallStack {
@@ -43,13 +56,21 @@ class CallStack {
   const CallStack* next() const { return next_; }
 
   void begin(const char* part, const char* function, CallKind kind);
-  void end() { depth_.store(depth_.load(std::memory_order_relaxed) - 1, std::memory_order_release); }
+  void end() {
+    const std::size_t depth = depth_.load(std::memory_order_relaxed) - 1;
+    depth_.store(depth, std::memory_order_release);
+    if (is_recorded()) note_end(depth);
+  }
   std::size_t depth() const;  // of the calls that are seen
   // False: the call at this depth ended, or began, while it was read.
   bool read(std::size_t depth, CallInProgress& call) const;
 
  private:
   struct Owner;
+  static bool is_recorded() { return recorded_.load(std::memory_order_relaxed); }
+  void note_end(std::size_t depth) const;
+  inline static std::atomic<bool> recorded_{false};
+  friend void record_calls(CallRecord& record);
   struct Frame {
     std::atomic<std::uint64_t> serial{0};  // 0 while the rest is being written
     std::atomic<const char*> part{nullptr};

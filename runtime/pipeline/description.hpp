@@ -50,6 +50,8 @@ struct KvCacheOptions {
   // Whether all memory is taken at the start, not as it is used; a device with memory of its own does so anyway. Not
   // set: the command decides.
   std::optional<bool> populate;
+  // Blocks that are enough, whatever there is memory for. No script says so, but who runs a few requests.
+  std::int32_t most_blocks = INT32_MAX;
 
   bool operator==(const KvCacheOptions&) const = default;
 };

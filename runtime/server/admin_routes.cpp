@@ -23,9 +23,13 @@ std::string text_of(const nlohmann::json& body, const char* field) {
   return value->get<std::string>();
 }
 
-// {"verify_steps": 100} of a body.
+// {"verify_steps": 100, "fallback": true} of a body.
 SwapOptions read_options(const nlohmann::json& body) {
   SwapOptions options;
+  if (const auto value = body.find("fallback"); value != body.end() && !value->is_null()) {
+    if (!value->is_boolean()) fail("fallback is {}; expected true or false", show_value(*value));
+    options.fallback = value->get<bool>();
+  }
   const auto steps = body.find("verify_steps");
   if (steps == body.end() || steps->is_null()) return options;
   constexpr std::int32_t kMost = 1'000'000;
@@ -36,10 +40,11 @@ SwapOptions read_options(const nlohmann::json& body) {
   return options;
 }
 
-// {"part": "attention", "plugin": "cascade", "options": {"block_size": 16}, "model": NAME, "verify_steps": 100}
+// {"part": "attention", "plugin": "cascade", "options": {"block_size": 16}, "model": NAME, "verify_steps": 100,
+// "fallback": true}
 PartChange read_change(const nlohmann::json& body) {
   if (!body.is_object()) fail("the body is to be an object, {{\"part\": \"scheduler\", \"plugin\": \"fcfs\"}}");
-  const std::vector<std::string> known = {"part", "plugin", "options", "model", "verify_steps"};
+  const std::vector<std::string> known = {"part", "plugin", "options", "model", "verify_steps", "fallback"};
   for (const auto& [field, unused] : body.items()) {
     if (std::ranges::find(known, field) != known.end()) continue;
     fail("unknown field '{}'{}; there are: {}", field, did_you_mean(field, known), join_names(known));
@@ -55,6 +60,15 @@ PartChange read_change(const nlohmann::json& body) {
     change.options = *options;
   }
   return change;
+}
+
+SwapOptions read_options(const nlohmann::json& body) {
+  SwapOptions options;
+  if (const auto value = body.find("fallback"); value != body.end() && !value->is_null()) {
+    if (!value->is_boolean()) fail("fallback is {}; expected true or false", show_value(*value));
+    options.fallback = value->get<bool>();
+  }
+  return options;
 }
 
 void answer_swap(const Models& models, AdminEvents& events, const std::shared_ptr<Exchange>& exchange) {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "server/file_descriptor.hpp"
+#include "file_descriptor.hpp"
 
 namespace mortise {
 

@@ -19,8 +19,8 @@
 #include <thread>
 #include <vector>
 
+#include "file_descriptor.hpp"
 #include "server/connection.hpp"
-#include "server/file_descriptor.hpp"
 
 namespace mortise {
 

@@ -20,8 +20,12 @@ nlohmann::ordered_json without(const nlohmann::ordered_json& list, const nlohman
 }  // namespace
 
 nlohmann::ordered_json parts_json(const ServedModel& model) {
+  return parts_json(model.parts());
+}
+
+nlohmann::ordered_json parts_json(const std::vector<ServedPart>& list) {
   auto parts = nlohmann::ordered_json::array();
-  for (const ServedPart& part : model.parts()) {
+  for (const ServedPart& part : list) {
     parts.push_back({{"role", part.role},
                      {"name", part.name},
                      {"version", part.version},

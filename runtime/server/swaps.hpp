@@ -4,6 +4,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "server/admin_events.hpp"
 #include "server/models.hpp"
@@ -20,5 +21,6 @@ nlohmann::ordered_json place_json(const SwapDifference& where);
 
 // The parts that serve the model, as JSON.
 nlohmann::ordered_json parts_json(const ServedModel& model);
+nlohmann::ordered_json parts_json(const std::vector<ServedPart>& parts);
 
 }  // namespace mortise

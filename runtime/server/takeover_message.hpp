@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "server/file_descriptor.hpp"
+#include "file_descriptor.hpp"
 
 namespace mortise {
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "server/file_descriptor.hpp"
+#include "file_descriptor.hpp"
 
 namespace mortise {
 

@@ -167,7 +167,7 @@ void swap_parts(ReplState& state, const PartChange& change, const SwapOptions& o
   const auto start = std::chrono::steady_clock::now();
   SwapFigures figures;
   try {
-    figures = swap_or_replace(state, pipeline, pipeline.with(change), options);
+    figures = swap_or_replace(state, pipeline, pipeline.try_change(change), options);
   } catch (const Error& error) {
     fail("{}; the pipeline goes on as it was ({})", error.what(), show_proposer(state));
   }

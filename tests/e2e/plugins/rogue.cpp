@@ -58,7 +58,9 @@ mortise_status plan(mortise_scheduler* self, const mortise_schedule_view* view, 
       places -= waits ? 1 : 0;
     }
   }
-  return of(self).commit("plan", error);
+  const mortise_status status = of(self).commit("plan", error);
+  if (of(self).spoils()) out->seqs[0] = view->num_seqs;
+  return status;
 }
 
 // The plan is good; the pointers to it lead nowhere.
@@ -82,7 +84,9 @@ mortise_status propose(mortise_proposer* self, const mortise_step*, const mortis
     args->num_drafts[i] = args->max_drafts[i];
     std::fill_n(args->tokens + i * args->max_draft, args->max_drafts[i], 5);
   }
-  return of(self).commit("propose", error);
+  const mortise_status status = of(self).commit("propose", error);
+  if (of(self).spoils()) args->tokens[0] = -1;
+  return status;
 }
 
 constexpr mortise_scheduler_table kScheduler = {sizeof(mortise_scheduler_table), 0, events, plan};

@@ -81,7 +81,11 @@ mortise_status append(mortise_attention* self, const mortise_step* step, const m
 }
 mortise_status run(mortise_attention* self, const mortise_step* step, int32_t layer, const mortise_tensor* q,
                    const mortise_tensor* out, mortise_error* error) {
-  return paged().run(of(self).attention(), step, layer, q, out, error);
+  const mortise_status status = paged().run(of(self).attention(), step, layer, q, out, error);
+  if (status != MORTISE_OK) return status;
+  const mortise_status said = of(self).misdeed.commit("run", error);
+  if (of(self).misdeed.spoils()) static_cast<unsigned char*>(out->data)[0] ^= 1;  // the lowest bit of one number
+  return said;
 }
 mortise_status copy_blocks(mortise_attention* self, mortise_stream* stream, const int32_t* from, const int32_t* to,
                            int32_t num_blocks, mortise_error* error) {

@@ -5,6 +5,8 @@
 
 #include <sstream>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "loader/call_watchdog.hpp"
 #include "loader/repeated_messages.hpp"
@@ -117,6 +119,13 @@ TEST_F(ActivePartTest, TheTimeOfACallIncludesTheCallsThatItMakes) {
   part.call<&ToyTable::act>("act", 1);
   ASSERT_EQ(told.size(), 1u);
   EXPECT_THAT(told[0], HasSubstr("toy 'x': act: has been running for 12.0 s"));
+}
+
+TEST(RepeatedMessages, AListenerHearsOfEachFailure) {
+  std::vector<std::string> heard;
+  RepeatedMessages messages([&](const std::string& failure) { heard.push_back(failure); });
+  for (int i = 0; i < 2; ++i) messages.warn("scheduler 'x'", "plan", MORTISE_OK, "bad plan", "nothing comes of it");
+  EXPECT_EQ(heard, std::vector<std::string>(2, "scheduler 'x': plan: bad plan (OK)"));
 }
 
 TEST(RepeatedMessages, TheFirstIsLoggedAndTheOthersAreCounted) {

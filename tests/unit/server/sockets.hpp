@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "error.hpp"
-#include "server/file_descriptor.hpp"
+#include "file_descriptor.hpp"
 #include "server/takeover_message.hpp"
 
 namespace mortise::test {

@@ -1,4 +1,4 @@
-// runtime/server/file_descriptor.hpp: owns a file descriptor.
+// runtime/file_descriptor.hpp: owns a file descriptor.
 #pragma once
 
 #include <unistd.h>

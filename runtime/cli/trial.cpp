@@ -1,0 +1,22 @@
+// The hidden sub-command that a swap starts: see runtime/trial/trial.hpp.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.hpp"
+#include "trial/trial_process.hpp"
+#include "trial/trial_run.hpp"
+
+namespace mortise {
+
+void add_trial_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(kTrialCommand, "try parts before a swap; mortise starts it by itself");
+  command->group("");  // not for people
+  command->callback([] {
+    SharedPage page{FileDescriptor(kTrialDescriptor)};
+    run_trial(page);
+    ::_exit(0);  // the verdict is in the page; nothing of a plugin is to run any more
+  });
+}
+
+}  // namespace mortise
