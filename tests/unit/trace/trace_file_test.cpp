@@ -114,9 +114,8 @@ TEST_F(TraceFileTest, AFileThatWasThereIsReplaced) {
 
 TEST_F(TraceFileTest, APathThatCannotBeWrittenIsNamed) {
   const std::string missing = (folder / "none" / "t.json").string();
-  EXPECT_EQ(
-      error_of([&] { TraceFile trace(missing); }),
-      missing + ": the trace cannot be written: No such file or directory; name a file in an existing folder");
+  EXPECT_EQ(error_of([&] { TraceFile trace(missing); }),
+            missing + ": the trace cannot be written: No such file or directory; name a file in an existing folder");
   EXPECT_THAT(error_of([&] { TraceFile trace(folder.string()); }), HasSubstr("Is a directory"));
 }
 
