@@ -104,8 +104,6 @@ struct Replacement {
   std::function<void(const StepUse& use)> fit = [](const StepUse&) {};
   Fallbacks fallbacks = {};  // from these parts, in the place of those that the engine has
 };
-Fallbacks fallbacks = {};  // from these parts, in the place of those that the engine has
-};
 
 // A swap on its way to the engine's thread.
 struct SwapOrder {
