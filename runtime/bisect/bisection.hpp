@@ -50,8 +50,8 @@ struct BisectEvents {
   std::function<void(const Bisection&)> found;   // the place of a difference is known; parts are exchanged next
 };
 
-// `requests[traced]` is looked into; the others are its company. Each run opens its pipeline and closes it, so one
-// model at a time is in memory. Throws what run_traced() throws.
+// `requests[traced]` is the request to trace; the others run beside it in the last setting. Each run opens its pipeline
+// and closes it, so one model at a time is in memory. Throws what run_traced() throws.
 Bisection bisect(const PipelineDescription& old_pipeline, const PipelineDescription& new_pipeline,
                  std::span<const Request> requests, std::size_t traced, const BisectEvents& events);
 

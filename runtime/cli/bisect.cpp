@@ -20,7 +20,7 @@
 namespace mortise {
 namespace {
 
-// Lines around the one that is looked into that keep it company where it needs some: more than a step takes.
+// How many lines around the chosen one run beside it in the last setting: more than one step takes.
 constexpr std::size_t kCompanyBefore = 256, kCompanyBehind = 64;
 
 struct BisectOptions {
@@ -35,7 +35,7 @@ PipelineDescription pipeline_named(const std::string& script, const std::string&
   return found == all.end() ? all.front() : *found;
 }
 
-// The request that is looked into, and its company.
+// The request to trace, among those around it.
 struct Chosen {
   std::size_t line = 0, request = 0, num_requests = 0;
   std::string pipeline, new_pipeline;
@@ -149,7 +149,7 @@ int run(const BisectOptions& options) {
   const Bisection found = bisect(old_pipeline, new_pipeline, chosen.requests, chosen.traced, events);
   if (!found.differs()) {
     std::cout << fmt::format("{}: line {}, run {}, gave equal results, and {} of operations of {} were equal\n",
-                             is_first ? "no difference came again" : "no difference", chosen.line,
+                             is_first ? "the difference did not come back" : "no difference", chosen.line,
                              describe(found.setting), counted(found.traces.num_compared, "output"),
                              counted(found.traces.num_rows, "token"));
     return is_first ? 1 : 0;

@@ -1,5 +1,6 @@
-// runtime/cli/verification.hpp: runs a file of requests in two pipelines, one after the other, and compares all that
-// came out: tokens, log probabilities as bits, finish reasons, texts. `verify` reports it, `bisect` looks further.
+// runtime/cli/verification.hpp: runs a file of requests in two pipelines, one after the other, and compares everything
+// that came out: tokens, log probabilities as bits, finish reasons, texts. `verify` reports the result, and `bisect`
+// goes on from it.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,7 @@ struct Verification {
   bool same_numerics() const;
 };
 
-// What the old pipeline made of a line, for who looks further.
+// A line's requests and their results in the old pipeline.
 struct VerifiedLine {
   std::size_t number = 0;  // in the input, from 1
   std::vector<RecordedRequest> requests;

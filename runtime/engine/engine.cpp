@@ -170,6 +170,8 @@ bool Engine::take_inbox() {
 void Engine::add(const std::shared_ptr<RequestState>& state) {
   books_changed_ = true;
   std::vector<std::shared_ptr<Sequence>> choices;
+  // From 1 on, in the order of submit(), a request's choices side by side: traces find their sequences by that
+  // (bisect/).
   for (std::int32_t choice = 0; choice < state->request.sampling.n; ++choice) {
     choices.push_back(std::make_shared<Sequence>(next_sequence_++, state, choice, tokenizer_));
   }

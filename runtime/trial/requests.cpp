@@ -79,7 +79,7 @@ class Collected {
 
 TrialRequests::TrialRequests(const EngineLimits& limits, std::int32_t vocab_size, bool is_small) {
   const std::int32_t room = std::min(limits.max_model_len, limits.num_blocks * limits.block_size);
-  const std::int32_t length = std::min(is_small ? 48 : 12, std::max(1, room / 4));
+  const std::int32_t length = std::min(is_small ? 24 : 12, std::max(1, room / 4));
   const auto prompt = [&](std::int32_t wanted) { return std::clamp(wanted, 1, std::max(1, room - length - 1)); };
   const auto request = [&](std::vector<std::int32_t> tokens, float temperature) {
     Request made;

@@ -1,5 +1,6 @@
 """A candidate that is bad harms nobody: it is tried in another process first, and one that passes and fails later is
 taken out again. Meanwhile clients stream, and none of them notices."""
+import http.client
 import json
 import os
 import pathlib
@@ -8,14 +9,15 @@ import threading
 import time
 
 import pytest
-from conftest import BUILD, MORTISE, SOURCE
+from conftest import BUILD, MORTISE
 from live_server import LiveServer, live_server
-from test_swap import BODIES, LONG, Streams, event_lines, script_file, served, streamed, swap
+from test_swap import BODIES, Streams, event_lines, script_file, served, streamed, swap
 
 PLUGINS = BUILD / "tests/e2e/plugins"
 BAD = BUILD / "tests/unit/loader/plugins/bad"
-LIMIT_S = 2  # of a call into an active part; others have four times as long
+LIMIT_S = 3  # of a call into an active part; others have four times as long
 ENV = {"MORTISE_CALL_LIMIT": str(LIMIT_S), "MORTISE_PLUGIN_PATH": str(PLUGINS)}
+SMALL = {"max_num_seqs": 16, "max_batched_tokens": 256}  # a rogue scheduler cuts no prompt in chunks
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ CANDIDATES = [
     ("scheduler", "rogue", {"in": "plan", "does": "exit"}, [ENDED + "exit code 1"]),
     ("scheduler", "rogue", {"in": "plan", "does": "end"}, ["plan (call 1): " + ENDED + "exit code 0"]),
     ("scheduler", "rogue", {"in": "plan", "does": "hog"}, ["plan (call 1): the trial has taken more memory than ", "GiB, its limit"]),
-    ("scheduler", "rogue", {"in": "plan", "does": "overrun"}, ["plan (call 1): " + ENDED + "SIGABRT", "it said: ", "free(): invalid"]),
+    ("scheduler", "rogue", {"in": "plan", "does": "overrun"}, ["rogue.so): plan (call ", ENDED + "SIG", "it said: "]),
     ("scheduler", "rogue", {"in": "plan", "does": "say"}, ["SIGABRT (it said: a rogue has seen something odd)"]),
     ("scheduler", "rogue", {"in": "plan", "does": "spoil", "after": 3, "times": 1}, ["scheduler 'rogue': plan: bad plan: seqs[0] = "]),
     ("scheduler", "rogue", {"in": "events", "does": "unavailable"}, ["scheduler 'rogue': events: what a rogue says (UNAVAILABLE)"]),
@@ -105,11 +107,11 @@ def test_a_bad_candidate_is_refused_and_no_stream_notices(busy, tmp_path, candid
 
 def test_a_trial_leaves_nothing_behind(server):
     for _ in range(3):  # what is opened once, for ever, is open by now
-        assert swap(server, "scheduler", "prefix_group")[0] == 200
-        assert swap(server, "scheduler", "fcfs")[0] == 200
+        assert swap(server, "scheduler", "prefix_group", **SMALL)[0] == 200
+        assert swap(server, "scheduler", "fcfs", **SMALL)[0] == 200
     before = descriptors(server)
     for name in ["prefix_group", "fcfs"] * 3:
-        assert swap(server, "scheduler", name)[0] == 200
+        assert swap(server, "scheduler", name, **SMALL)[0] == 200
         assert swap(server, "scheduler", "rogue", **{"in": "plan", "does": "crash"})[0] == 400
     assert children(server) == [] and descriptors(server) == before
 
@@ -117,8 +119,14 @@ def test_a_trial_leaves_nothing_behind(server):
 def hang(server):
     """A thread that asks for a swap whose trial hangs, once that trial runs."""
     answers = []
-    thread = threading.Thread(target=lambda: answers.append(
-        swap(server, "scheduler", "rogue", **{"in": "create", "does": "wait"})))
+
+    def ask():
+        try:
+            answers.append(swap(server, "scheduler", "rogue", **{"in": "create", "does": "wait"}))
+        except http.client.HTTPException:
+            pass  # a server that is killed answers nobody
+
+    thread = threading.Thread(target=ask)
     thread.start()
     while not children(server):
         time.sleep(0.01)
@@ -246,12 +254,12 @@ def test_without_fallback_it_stays_out(server, tmp_path, expected):
     assert served(server)["scheduler"]["name"] == "rogue"
     assert [event["event"] for event in event_lines(server)] == ["swap"]
     status, _, text = server.ask("POST", "/admin/swap", {**body, "fallback": "yes"})
-    assert status == 400 and "fallback is \"yes\"; expected true or false" in text
+    assert status == 400 and "fallback is " in text and "expected true or false" in text
 
 
 def test_the_way_back_is_the_part_before_the_last_swap(server, tmp_path, expected):
     now = tmp_path / "now"
-    assert swap(server, "scheduler", "prefix_group")[0] == 200
+    assert swap(server, "scheduler", "prefix_group", **SMALL)[0] == 200
     assert swap(server, "scheduler", "rogue", **{"in": "plan", "when": str(now)})[0] == 200
     assert swap(server, "attention", "cascade", block_size=32)[0] == 200  # another kind changes nothing about it
     now.touch()
@@ -262,13 +270,18 @@ def test_the_way_back_is_the_part_before_the_last_swap(server, tmp_path, expecte
 
 def test_the_repl_warns_of_a_fallback(mortise, tmp_path):
     now = tmp_path / "now"
-    now.touch()
-    options = f"{{['in'] = 'plan', does = 'throw', when = '{now}', after = 60}}"
-    lines = f"/swap scheduler rogue {options}\n/set max_tokens 200\nOnce upon a time\nOnce again\n/swap\n"
-    process = mortise("run", stdin=lines, env=ENV)
-    if process.returncode == 0:
-        assert "what served before is back: scheduler 'fcfs'" in process.stderr
-        assert "scheduler: fcfs" in process.stderr
+    options = f"{{['in'] = 'plan', does = 'throw', when = '{now}'}}"
+    with subprocess.Popen([MORTISE, "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, **ENV}) as process:
+        process.stdin.write("/set max_tokens 20\n/swap scheduler fcfs {max_batched_tokens = 256}\n"
+                            f"/swap scheduler rogue {options}\nOnce upon a time\n")
+        process.stdin.flush()
+        process.stdout.read(1)  # it serves
+        now.touch()
+        _, log = process.communicate("Once again\n/swap\n")
+    assert process.returncode == 0, log
+    assert "what a rogue says (INTERNAL); what served before is back: scheduler 'fcfs'" in log
+    assert "scheduler: fcfs" in log
 
 
 def test_ctl_says_whether_there_is_a_way_back(server, tmp_path, mortise):

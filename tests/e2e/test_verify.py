@@ -4,7 +4,8 @@ import re
 import subprocess
 
 import pytest
-from conftest import BUILD, MORTISE, SOURCE, run_mortise
+from conftest import BUILD, MORTISE, run_mortise
+from test_models import checkpoint, vocab_size
 
 FOLDERS = ":".join(str(BUILD / "tests" / folder) for folder in ("e2e/plugins/flip", "e2e/plugins", "property/remote"))
 PIPELINE = """pipeline {{ device = {device}, model = llama {{ path = 'DEMO'{model} }}, attention = {attention},
@@ -287,6 +288,20 @@ def test_rows_are_traced_in_memory_that_the_host_may_not_touch(scripts, requests
     assert "OLD with NEW's     device: equal\n" in text
     assert "OLD with NEW's     attention: cannot run, " in text
     assert "NEW with OLD's     attention: equal\nOLD's `attention` in NEW takes the difference away\n" in text
+
+
+@pytest.mark.parametrize("name", ["opt", "gpt2"])
+def test_layers_of_other_models_are_named_too(script, requests, tmp_path, name):
+    folder = checkpoint(tmp_path, name, vocab_size(name))
+
+    def parts(attention, where):
+        return script(f"return pipeline {{ device = cpu {{}}, model = {name} {{ path = '{folder}' }}, attention = {attention}, "
+                      "scheduler = fcfs {}, kv_cache = { memory = '64MiB' } }", where)
+    old, new = parts("paged {}", "old.lua"), parts("flip_attention { layer = 1, position = 2, element = 1 }", "new.lua")
+    lines = [line("a", prompt=[5, 6, 7, 8], max_tokens=8, temperature=0)]
+    text, found = bisected(old, new, "-i", requests(lines), "--line", "1")
+    assert (found["position"], found["where"].split(" (")[0]) == (2, "layer 1, operation `attention run`")
+    assert found["equal"] > 4 * 10
 
 
 def test_equal_pipelines_have_nothing_to_bisect(scripts, requests):
