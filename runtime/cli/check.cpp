@@ -1,5 +1,6 @@
 // runtime/cli/check.cpp: `mortise check script.lua`: everything that can be said of a pipeline without its weights.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "cli/commands.hpp"
 #include "counted.hpp"
 #include "error.hpp"
+#include "execution/device_memory.hpp"
 #include "execution/model_stack.hpp"
 #include "execution/weight_reader.hpp"
 #include "loader/part_instance.hpp"
@@ -28,9 +30,10 @@ void print_part(const char* key, const PartChoice& choice) {
              choice.options.dump());
 }
 
-// Asks the attention what the model's KV cache would take, and prints how much fits. The bytes of it.
+// Asks the attention what the model's KV cache would take, and prints how much fits. The bytes of it; 0 where it fills
+// what the weights leave of the device's own memory.
 std::uint64_t check_attention(const PipelineDescription& pipeline, const PartInstance& attention,
-                              const mortise_model_dims& dims) {
+                              const mortise_model_dims& dims, bool fills_device) {
   mortise_kv_layout layout{};
   layout.struct_size = sizeof layout;
   attention.perform("kv_layout", [&](mortise_error* error) {
@@ -38,6 +41,13 @@ std::uint64_t check_attention(const PipelineDescription& pipeline, const PartIns
                                                                  kv_dtype(pipeline.kv_cache.dtype, dims),
                                                                  pipeline.block_size, &layout, error);
   });
+  const std::string id = plugin_text(layout.layout_id, sizeof layout.layout_id);
+  if (fills_device) {
+    fmt::print(
+        "  {:10} fills what weights and buffers leave of the device's memory: blocks of {} tokens in {:.2f} MiB, {}\n",
+        "kv_cache", pipeline.block_size, static_cast<double>(layout.bytes_per_block) / (1 << 20), id);
+    return 0;
+  }
   const std::uint64_t blocks =
       layout.bytes_per_block == 0
           ? 0
@@ -48,8 +58,7 @@ std::uint64_t check_attention(const PipelineDescription& pipeline, const PartIns
          pipeline.kv_cache.memory_bytes, layout.bytes_per_block);
   }
   fmt::print("  {:10} {} blocks of {} tokens in {:.0f} MiB, {}\n", "kv_cache", blocks, pipeline.block_size,
-             static_cast<double>(pipeline.kv_cache.memory_bytes) / (1 << 20),
-             plugin_text(layout.layout_id, sizeof layout.layout_id));
+             static_cast<double>(pipeline.kv_cache.memory_bytes) / (1 << 20), id);
   return blocks * layout.bytes_per_block;
 }
 
@@ -59,6 +68,21 @@ std::optional<std::uint64_t> memory_of(const PartInstance& device) {
   const auto* table = device.table<mortise_device_table>();
   const mortise_status status = table->memory_info(device.handle<mortise_device>(), &free_bytes, &total_bytes);
   return status == MORTISE_OK ? std::optional(total_bytes) : std::nullopt;
+}
+
+// What a proposer drafts with: a checkpoint that is not there or damaged is told here, and not when its weights are
+// loaded. A folder or file without a config.json is of the plugin's own kind, which it checks itself.
+void check_draft_checkpoint(const PartInstance& proposer) {
+  const auto path = proposer.options().find("path");
+  if (path == proposer.options().end() || !path->is_string()) return;
+  const std::filesystem::path folder = path->get<std::string>();
+  std::error_code ignored;
+  if (std::filesystem::exists(folder, ignored) && !std::filesystem::exists(folder / "config.json", ignored)) return;
+  try {
+    Checkpoint::open(folder);
+  } catch (const Error& error) {
+    fail("{}: {}", proposer.full_name(), error.what());
+  }
 }
 
 // One that is not supported: all but chats is served.
@@ -95,6 +119,8 @@ void check_pipeline(const PipelineDescription& pipeline, bool has_own_chat) {
   model.perform("dims", [&](mortise_error* error) {
     return model.table<mortise_model_table>()->dims(model.handle<mortise_model>(), &dims, error);
   });
+  const auto active_device = device.active_part<mortise_device, mortise_device_table>();
+  require_numerics(active_device, model.component().label(), dims.dtype);
   print_part("model", model_choice);
   fmt::print("  {:10} {} layers of {}, {} heads ({} kv) of {}, {} tokens, {} positions\n", "", dims.num_layers,
              dims.hidden_size, dims.num_heads, dims.num_kv_heads, dims.head_dim, dims.vocab_size, dims.max_model_len);
@@ -111,9 +137,11 @@ void check_pipeline(const PipelineDescription& pipeline, bool has_own_chat) {
   for (const PartDescription& part : pipeline.proposers) {
     const PartChoice& choice = part.select(query);
     const PartInstance proposer(*choice.component, choice.options, context);
+    check_draft_checkpoint(proposer);
     print_part("proposer", choice);
   }
-  const std::uint64_t kv_bytes = check_attention(pipeline, attention, dims);
+  const bool fills_device = pipeline.kv_cache.fills_device && !shares_host_memory(active_device);
+  const std::uint64_t kv_bytes = check_attention(pipeline, attention, dims, fills_device);
   const auto memory = memory_of(device);
   if (checkpoint) {
     const Tokenizer tokenizer = Tokenizer::load(checkpoint->folder());

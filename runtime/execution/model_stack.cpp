@@ -116,9 +116,7 @@ void ModelStack::open_model() {
       "dims", [&](mortise_error* error) { return parts_.model.api->dims(parts_.model.self, &dims, error); });
   parts_.hidden_size = dims.hidden_size;
   model_->vocab_hash = vocabulary_hash(tokenizer());
-  if (numerics_id_of(parts_.device, dims.dtype) == nullptr) {
-    fail("{}: computes in {}, which {} cannot", parts_.model.name, dtype_name(dims.dtype), parts_.device.name);
-  }
+  require_numerics(parts_.device, parts_.model.name, dims.dtype);
   if (const double weights = gib(weight_bytes()), memory = gib(device_memory(parts_.device)); weights > memory) {
     fail("{}: its weights take {:.1f} GiB in {}, and {} has {:.1f} GiB of memory; take a smaller model or more memory",
          checkpoint().folder().string(), weights, weight_format(dims), parts_.device.name, memory);
@@ -306,6 +304,13 @@ ShardParts parts_of(std::shared_ptr<const ModelStack> stack) {
 
 const char* numerics_id_of(const DevicePart& device, std::int32_t dtype) {
   return device.value<&mortise_device_table::numerics_id>("numerics_id", static_cast<const char*>(nullptr), dtype);
+}
+
+void require_numerics(const DevicePart& device, const std::string& model, std::int32_t dtype) {
+  if (numerics_id_of(device, dtype) != nullptr) return;
+  const bool rounds = numerics_id_of(device, MORTISE_BF16) != nullptr;
+  fail("{}: computes in {}, which {} cannot{}", model, dtype_name(dtype), device.name,
+       rounds ? "; with its option dtype = \"bf16\" it rounds its weights and computes in bf16" : "");
 }
 
 std::uint64_t device_memory(const DevicePart& device) {

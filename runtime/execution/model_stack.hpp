@@ -123,6 +123,9 @@ ShardParts parts_of(std::shared_ptr<const ModelStack> stack);
 // The id of the arithmetic that the device computes a type in; null: it does not.
 const char* numerics_id_of(const DevicePart& device, std::int32_t dtype);
 
+// Throws Error unless the device computes in the model's type. `model` is its name in the message.
+void require_numerics(const DevicePart& device, const std::string& model, std::int32_t dtype);
+
 // Bytes of the device's memory: all of it (the largest number when it cannot say), and what is free.
 std::uint64_t device_memory(const DevicePart& device);
 std::uint64_t free_device_memory(const DevicePart& device);

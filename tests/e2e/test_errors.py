@@ -98,3 +98,48 @@ def test_a_cuda_pipeline_without_a_gpu(mortise, script):
     process = mortise("run", script("return pipeline { device = cuda {}, model = llama { path = 'DEMO' } }"), "-p", "x")
     assert process.returncode > 0
     assert 1 <= len(process.stderr.strip().splitlines()) <= 3
+
+
+DRAFTING = """return pipeline {{ device = cpu {{}}, model = llama {{ path = 'DEMO' }}, attention = paged {{}}, scheduler = fcfs {{}},
+  proposer = {proposer}, kv_cache = {{ memory = '64MiB' }} }}"""
+
+
+@pytest.mark.parametrize("proposer", ["draft_model", "mlp_speculator"])
+def test_check_finds_that_a_proposers_checkpoint_is_not_there(mortise, script, proposer):
+    process = mortise("check", script(DRAFTING.format(proposer=f"{proposer} {{ path = '/nowhere/draft' }}")))
+    assert process.returncode == 1
+    assert f"proposer '{proposer}'" in process.stderr and "/nowhere/draft: no such folder" in process.stderr
+
+
+def test_check_finds_a_damaged_draft_model(mortise, script, tmp_path):
+    draft = shutil.copytree(SOURCE / "models/demo-draft", tmp_path / "draft")
+    weights = draft / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    process = mortise("check", script(DRAFTING.format(proposer=f"draft_model {{ path = '{draft}' }}")))
+    assert process.returncode == 1
+    assert "proposer 'draft_model'" in process.stderr and "truncated" in process.stderr
+
+
+def test_check_takes_a_draft_model_that_is_right(mortise, script):
+    process = mortise("check", script(DRAFTING.format(proposer="draft_model { path = 'DEMO-draft' }")))
+    assert process.returncode == 0, process.stderr
+
+
+GPU = "return pipeline {{ device = cuda {{}}, model = llama {{ path = 'DEMO', {options} }}, attention = paged {{}}, scheduler = fcfs {{}} }}"
+needs_cuda = pytest.mark.skipif(not (BUILD / "cuda.so").exists(), reason="built without CUDA")
+
+
+@needs_cuda
+def test_check_finds_a_type_that_the_device_does_not_compute_in(mortise, script):
+    process = mortise("check", script(GPU.format(options="dtype = 'f32'")))
+    assert process.returncode == 1
+    assert ("model 'llama': computes in f32, which device 'cuda' cannot; with its option dtype = \"bf16\" it rounds its weights "
+            "and computes in bf16") in process.stderr
+
+
+@needs_cuda
+def test_check_does_not_size_a_gpus_cache_as_the_cpus(mortise, script):
+    process = mortise("check", script(GPU.format(options="")))
+    assert process.returncode == 0, process.stderr
+    assert "fills what weights and buffers leave of the device's memory: blocks of 16 tokens in 0.06 MiB" in process.stdout
+    assert "512 MiB" not in process.stdout

@@ -17,7 +17,7 @@ constexpr std::int64_t kFlushBytes = std::int64_t{64} << 20;  // more than the L
 constexpr float kInfinite = std::numeric_limits<float>::infinity();
 
 Temporary bytes(std::int64_t count) {
-  return Temporary(static_cast<std::uint64_t>(count));
+  return Temporary(static_cast<std::uint64_t>(count), "a matrix to try algorithms with", kWhere, "");
 }
 
 }  // namespace

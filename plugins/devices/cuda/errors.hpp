@@ -15,6 +15,14 @@ namespace mortise::cuda {
 // device's state is unknown. `where` is a static text.
 void check_cuda(cudaError_t status, const char* where, const std::string& what = {});
 
+// cudaMalloc. Where there is no memory the failure names what it was for, how much is free, and `way_out`: what would
+// make room, an empty text if the caller knows no way.
+void* allocate_for(const std::string& what, unsigned long long bytes, const char* where, const std::string& way_out);
+
+// The text of that failure.
+std::string no_memory_text(const std::string& what, unsigned long long bytes, unsigned long long free_bytes,
+                           unsigned long long total_bytes, const std::string& way_out);
+
 std::string gib_text(unsigned long long bytes);  // "12.3 GiB"
 
 }  // namespace mortise::cuda

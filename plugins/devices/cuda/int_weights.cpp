@@ -30,7 +30,7 @@ class Plain {
   Plain(const IntFormat& format, std::int64_t groups)
       : scales_at_(round_up(static_cast<std::uint64_t>(format.n * format.k))),
         zeros_at_(scales_at_ + round_up(static_cast<std::uint64_t>(format.n * groups) * sizeof(float))),
-        memory_(zeros_at_ + round_up(static_cast<std::uint64_t>(format.n * groups))) {}
+        memory_(weight_memory(zeros_at_ + round_up(static_cast<std::uint64_t>(format.n * groups)))) {}
 
   PlainIntWeight view() const {
     auto* const memory = static_cast<std::byte*>(memory_.get());
@@ -76,7 +76,7 @@ FloatType float_type(int32_t dtype) {
 // the kernel that reads it, in the order of the stream.
 void quantise_parts(const std::vector<Part>& parts, const IntFormat& format, const PlainIntWeight& to,
                     Uploader& uploader, cudaStream_t stream) {
-  const Temporary floats(Uploader::kStageBytes);
+  const Temporary floats = weight_memory(Uploader::kStageBytes);
   std::int64_t first = 0;
   for (const Part& part : parts) {
     const std::int64_t row_bytes = part.columns * dtype_bytes(part.dtype), most = rows_at_once(row_bytes);
@@ -178,7 +178,7 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
   const IntFormat format = weight->format();
   const IntLayout layout(format);
   const auto order_bytes = order == nullptr ? 0 : static_cast<std::uint64_t>(weight->k) * sizeof(int32_t);
-  Temporary memory(static_cast<std::uint64_t>(layout.bytes) + order_bytes);
+  Temporary memory = weight_memory(static_cast<std::uint64_t>(layout.bytes) + order_bytes);
   weight->data = memory.get();
   if (order != nullptr) {
     weight->order = reinterpret_cast<int32_t*>(static_cast<std::byte*>(weight->data) + layout.bytes);

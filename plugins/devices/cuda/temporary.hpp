@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "devices/cuda/errors.hpp"
@@ -13,7 +14,9 @@ namespace mortise::cuda {
 class Temporary {
  public:
   Temporary() = default;
-  explicit Temporary(std::uint64_t bytes) { check_cuda(cudaMalloc(&memory_, bytes), "temporary", gib_text(bytes)); }
+  // For `what`, in the words of allocate_for.
+  Temporary(std::uint64_t bytes, const std::string& what, const char* where, const std::string& way_out)
+      : memory_(allocate_for(what, bytes, where, way_out)) {}
   ~Temporary() { cudaFree(memory_); }
   Temporary(Temporary&& other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
   Temporary& operator=(Temporary&& other) noexcept {

@@ -38,6 +38,13 @@ Part checked_part(const mortise_tensor* tensor, int index, bool vector) {
 
 }  // namespace
 
+Temporary weight_memory(std::uint64_t bytes) {
+  return {
+      bytes, "a weight", kWhere,
+      "a smaller model takes less, and so do weights = \"int8\" or \"int4\" of it; other programs that hold memory of "
+      "the GPU are listed by nvidia-smi"};
+}
+
 std::vector<Part> checked_parts(const mortise_weight_source& source) {
   const bool vector = source.use == MORTISE_WEIGHT_VECTOR;
   if (source.num_parts < 1 || source.parts == nullptr) invalid(kWhere, "there are no parts");

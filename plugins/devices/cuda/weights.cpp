@@ -134,7 +134,7 @@ mortise_status prepare_weight(mortise_device* device, const mortise_weight_sourc
     const bool vector = in.use == MORTISE_WEIGHT_VECTOR;
     const auto count = static_cast<std::uint64_t>(prepared->n) * static_cast<std::uint64_t>(prepared->k);
     const std::uint64_t narrow_bytes = (count * sizeof(Bf16) + 255) / 256 * 256;
-    Temporary memory(vector ? narrow_bytes + count * sizeof(float) : narrow_bytes);
+    Temporary memory = weight_memory(vector ? narrow_bytes + count * sizeof(float) : narrow_bytes);
     prepared->data = memory.get();
     if (vector) {
       prepared->wide = reinterpret_cast<float*>(static_cast<std::byte*>(memory.get()) + narrow_bytes);

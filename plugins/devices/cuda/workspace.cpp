@@ -20,8 +20,9 @@ void* Workspace::reserve(std::uint64_t bytes, cudaStream_t stream, const char* w
   }
   // Half as much again: sizes that grow step by step must not leave a trail of blocks.
   const std::uint64_t wanted = std::max(bytes, bytes_ + bytes_ / 2);
-  void* memory = nullptr;
-  check_cuda(cudaMalloc(&memory, wanted), where, "workspace of " + gib_text(wanted));
+  void* const memory = allocate_for("a workspace", wanted, where,
+                                    "it grows with the rows of a step: lower max_batched_tokens of the scheduler, or "
+                                    "kv_cache.memory, which leaves more");
   blocks_.push_back(memory);
   // Nobody reads what was not written; but compute-sanitizer's initcheck does not see what cuBLASLt's bulk stores
   // write.

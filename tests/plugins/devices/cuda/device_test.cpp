@@ -4,7 +4,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "devices/cuda/errors.hpp"
 #include "devices/cuda/tuning_file.hpp"
+#include "devices/cuda/weight_parts.hpp"
+#include "devices/cuda/workspace.hpp"
 #include "temp_folder.hpp"
 
 namespace mortise::cuda {
@@ -184,6 +187,36 @@ TEST_F(CudaDevice, WhatWouldTuneWhileItIsCapturedSaysSoAndTheStreamGoesOn) {
   expect_ok(device().graphs().end(gpu(), nullptr, &graph, error()));
   device().graphs().destroy(gpu(), graph);
   expect_ok(table().linear(gpu(), nullptr, &args, error()));
+  device().synchronize();
+}
+
+TEST(CudaErrors, MemoryThatIsNotThereIsToldWithWhatItWasForAndWhatMakesRoom) {
+  EXPECT_EQ(no_memory_text("a workspace", 3ull << 30, 1ull << 29, 80ull << 30, "lower max_batched_tokens"),
+            "a workspace of 3.00 GiB does not fit: 0.50 GiB of the GPU's 80.00 GiB are free; lower max_batched_tokens");
+  EXPECT_EQ(no_memory_text("a matrix to try algorithms with", 1ull << 27, 0, 80ull << 30, ""),
+            "a matrix to try algorithms with of 0.12 GiB does not fit: 0.00 GiB of the GPU's 80.00 GiB are free");
+}
+
+TEST_F(CudaDevice, AWeightOrWorkspaceThatDoesNotFitSaysWhatMakesRoom) {
+  const auto told = [](auto ask) -> std::string {
+    try {
+      ask();
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.code, MORTISE_RESOURCE_EXHAUSTED);
+      return failure.message;
+    }
+    return "nothing";
+  };
+  EXPECT_NE(told([] { weight_memory(uint64_t{1} << 45); }).find("a weight of 32768.00 GiB does not fit: "),
+            std::string::npos);
+  EXPECT_NE(told([] {
+              weight_memory(uint64_t{1} << 45);
+            }).find("a smaller model takes less, and so do weights = \"int8\" or \"int4\" of it"),
+            std::string::npos);
+  EXPECT_NE(told([] {
+              Workspace().reserve(uint64_t{1} << 45, nullptr, "linear");
+            }).find("it grows with the rows of a step: lower max_batched_tokens of the scheduler"),
+            std::string::npos);
   device().synchronize();
 }
 
