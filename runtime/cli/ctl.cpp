@@ -25,6 +25,7 @@ struct CtlOptions {
   std::string model;               // of swap; empty: the server's first
   std::vector<std::string> words;  // of swap: KEY PLUGIN {options}
   std::int32_t verify_steps = 0;   // of swap and reload
+  std::optional<bool> fallback;    // of swap
 };
 
 std::string admin_key(const CtlOptions& options) {
@@ -63,9 +64,8 @@ void swap(const CtlOptions& options) {
   if (!change.plugin.empty()) body["plugin"] = change.plugin;
   if (!options.model.empty()) body["model"] = options.model;
   if (options.verify_steps > 0) body["verify_steps"] = options.verify_steps;
-  ask(options, "POST", "/admin/swap", body.dump());
   if (options.fallback) body["fallback"] = *options.fallback;
-  ask(options, http::verb::post, "/admin/swap", body.dump());
+  ask(options, "POST", "/admin/swap", body.dump());
 }
 
 }  // namespace

@@ -62,15 +62,6 @@ PartChange read_change(const nlohmann::json& body) {
   return change;
 }
 
-SwapOptions read_options(const nlohmann::json& body) {
-  SwapOptions options;
-  if (const auto value = body.find("fallback"); value != body.end() && !value->is_null()) {
-    if (!value->is_boolean()) fail("fallback is {}; expected true or false", show_value(*value));
-    options.fallback = value->get<bool>();
-  }
-  return options;
-}
-
 void answer_swap(const Models& models, AdminEvents& events, const std::shared_ptr<Exchange>& exchange) {
   const nlohmann::json body = read_json_body(*exchange);
   const PartChange change = read_change(body);

@@ -12,8 +12,8 @@
 namespace mortise {
 namespace {
 
-constexpr std::int32_t kMostPrompt = 2500;  // of the longest
-constexpr std::int32_t kShort = 40;         // of the others
+constexpr std::int32_t kMostPrompt = 600;  // of the longest
+constexpr std::int32_t kShort = 40;        // of the others
 
 // Numbers that look like nothing in particular.
 std::vector<std::int32_t> some_tokens(std::int32_t count, std::uint32_t seed, std::int32_t vocab_size) {

@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::uint64_t kAllowance = std::uint64_t{1} << 30;  // memory that any part may take
 constexpr std::uint64_t kAnyMemory = std::uint64_t{1} << 40;  // of a KV cache: its number of blocks decides
-constexpr int kNice = 10;  // streams of the parent come first, and a busy machine still gets it done
+constexpr int kNice = 5;  // streams of the parent come first, and a busy machine still gets it done
 
 // It goes with its parent, gives way to it, is the first that a machine without memory ends, and leaves no core dump.
 void be_a_trial() {
@@ -41,7 +41,12 @@ void be_a_trial() {
 
 // The same pipeline with room for the trial's requests, and no more. Whether the cache that is wanted has room for
 // those that are served is known where they are.
-PipelineDescription reduced(PipelineDescription pipeline) {
+PipelineDescription reduced(PipelineDescription pipeline, const TrialOrder& order) {
+  // Threads that wait for each other get nowhere on cores that the server's threads keep busy. They change no result.
+  const bool tries_device = order.change && order.change->key == "device";
+  for (PartChoice& choice : pipeline.device.choices) {
+    if (choice.options.contains("threads") && !tries_device) choice.options["threads"] = 1;
+  }
   pipeline.kv_cache.populate = false;
   pipeline.kv_cache.fills_device = false;  // what serves may have filled it
   pipeline.kv_cache.memory_bytes = kAnyMemory;
@@ -95,7 +100,7 @@ class Trial {
       : order_(order),
         model_(open_trial_model(model_folder(order.serving))),
         is_small_(model_.is_small),
-        assembly_(reduced(order.serving), std::move(model_.files)),
+        assembly_(reduced(order.serving, order), std::move(model_.files)),
         engine_(assembly_.parts(), assembly_.limits(), assembly_.model_info(), assembly_.tokenizer(), hooks()),
         requests_(assembly_.limits(), assembly_.dims().vocab_size, is_small_),
         expected_(requests_.run(engine_)) {}
@@ -112,7 +117,7 @@ class Trial {
     if (same_pipeline(*wanted, order_.serving)) return;
     page.most_memory.store(2 * base + kAllowance + 3 * bytes_of_files(*wanted));
     if (model_folder(*wanted) != model_folder(order_.serving)) return run_alone(*wanted);
-    const auto swap = [&] { assembly_.swap(engine_, reduced(*wanted), {.fallback = false}); };
+    const auto swap = [&] { assembly_.swap(engine_, reduced(*wanted, order_), {.fallback = false}); };
     try {
       compare(requests_.run(engine_, swap));
     } catch (const AnotherModelError&) {
@@ -150,7 +155,7 @@ class Trial {
   // Another model, which has other answers: that it has any is all that is asked.
   void run_alone(const PipelineDescription& wanted) {
     TrialModel model = open_trial_model(model_folder(wanted));
-    Assembly assembly(reduced(wanted), std::move(model.files));
+    Assembly assembly(reduced(wanted, order_), std::move(model.files));
     Engine engine(assembly.parts(), assembly.limits(), assembly.model_info(), assembly.tokenizer(), hooks());
     TrialRequests(assembly.limits(), assembly.dims().vocab_size, model.is_small).run(engine);
     check(engine);

@@ -7,6 +7,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import tempfile
 import time
 
 from conftest import MORTISE
@@ -20,7 +21,11 @@ class LiveServer:
                                         stderr=log or subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
         self.url = self.process.stdout.readline().strip()
         if not self.url:
-            raise RuntimeError(self.process.communicate()[1])
+            said = self.process.communicate()[1]
+            if log and log.readable():
+                log.seek(0)
+                said = log.read()
+            raise RuntimeError(said)
         self.port = int(self.url.rsplit(":", 1)[1])
 
     def end(self, with_signal=signal.SIGTERM):
@@ -74,14 +79,16 @@ class LiveServer:
 
 @contextlib.contextmanager
 def live_server(*args, env=None):
-    server = LiveServer(*args, env=env)
-    try:
-        yield server
-        code, log = server.end()
-        assert code == 0, log
-    finally:
-        server.process.kill()
-        server.process.communicate()
+    with tempfile.TemporaryFile("w+") as log:
+        server = LiveServer(*args, env=env, log=log)
+        try:
+            yield server
+            code, _ = server.end()
+            log.seek(0)
+            assert code == 0, log.read()
+        finally:
+            server.process.kill()
+            server.process.communicate()
 
 
 def wait_until_idle(server):

@@ -169,15 +169,22 @@ def test_a_rebuilt_file_under_the_same_name_is_the_new_one(server, tmp_path):
 ])
 def test_what_cannot_be_swapped_is_refused_and_nothing_changes(server, part, plugin, options, status, why):
     expected = streamed(server, LONG)
-    before, answers = served(server), []
-    thread = threading.Thread(target=lambda: answers.append(streamed(server, LONG)))
-    thread.start()
-    while server.get("/status")["models"][0]["running"] == 0:
-        time.sleep(0.005)
+    before, answers, refused = served(server), [], threading.Event()
+
+    def stream():  # the parts are tried first: some request still runs when that is over
+        while not refused.is_set():
+            answers.append(streamed(server, LONG))
+
+    threads = [threading.Thread(target=stream) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.2)
     got, _, text = swap(server, part, plugin, **options)
+    refused.set()
     assert (got, why in json.loads(text)["error"]["message"]) == (status, True), text
-    thread.join()
-    assert answers == [expected]
+    for thread in threads:
+        thread.join()
+    assert answers and all(answer == expected for answer in answers)
     assert served(server) == before
     if part not in ("tokenizer", "proposer") or plugin:
         assert event_lines(server)[-1]["event"] == "swap refused"

@@ -68,7 +68,7 @@ CANDIDATES = [
     ("proposer", "rogue_proposer", {"in": "propose", "does": "crash", "after": 1},
      ["proposer 'rogue_proposer' (rogue.so): propose (call 2): " + ENDED + "SIGSEGV"]),
     ("attention", "rogue_attention", {"in": "plan", "does": "internal"}, ["attention 'rogue_attention': plan: what a rogue says (INTERNAL)"]),
-    ("attention", "rogue_attention", {"in": "run", "does": "spoil", "after": 20, "times": 1}, ["these parts give other tokens", "log probability"]),
+    ("attention", "rogue_attention", {"in": "run", "does": "spoil", "after": 20}, ["these parts give other tokens", "log probability"]),
 ]
 
 
@@ -157,7 +157,7 @@ def test_a_trial_dies_with_its_server_and_has_nothing_of_it(tmp_path):
         thread, _, trial = hang(server)
         links = [os.readlink(f"/proc/{trial}/fd/{fd}") for fd in os.listdir(f"/proc/{trial}/fd")]
         assert not any("socket:" in link for link in links), links
-        assert os.getpriority(os.PRIO_PROCESS, trial) == 10 and os.getpgid(trial) == trial
+        assert os.getpriority(os.PRIO_PROCESS, trial) == 5 and os.getpgid(trial) == trial
     finally:
         server.process.kill()
         server.process.communicate()
