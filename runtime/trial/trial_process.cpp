@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -19,6 +20,10 @@ namespace mortise {
 namespace {
 
 constexpr std::size_t kMostWritten = 4096, kMostLine = 200;
+
+[[noreturn]] void fail_to_start(const char* what, int error) {
+  fail(ErrorCode::kUnavailable, "the parts cannot be tried: there is {} to be had: {}", what, std::strerror(error));
+}
 
 // The actions and attributes of a start.
 struct Start {
@@ -51,7 +56,7 @@ struct Start {
 TrialProcess::TrialProcess(int page) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    fail(ErrorCode::kUnavailable, "the parts cannot be tried: no pipe: {}", std::strerror(errno));
+    fail_to_start("no pipe", errno);
   }
   output_ = FileDescriptor(ends[0]);
   const FileDescriptor written(ends[1]);
@@ -61,7 +66,7 @@ TrialProcess::TrialProcess(int page) {
   char* argv[] = {program.data(), command.data(), nullptr};
   const int error = ::posix_spawn(&id_, program.c_str(), &start.actions, &start.attributes, argv, environ);
   if (error != 0) {
-    fail(ErrorCode::kUnavailable, "the parts cannot be tried: no process can be started: {}", std::strerror(error));
+    fail_to_start("no process", error);
   }
 }
 

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import threading
 import time
@@ -114,6 +115,24 @@ def test_a_trial_leaves_nothing_behind(server):
         assert swap(server, "scheduler", name, **SMALL)[0] == 200
         assert swap(server, "scheduler", "rogue", **{"in": "plan", "does": "crash"})[0] == 400
     assert children(server) == [] and descriptors(server) == before
+
+
+def test_a_server_without_descriptors_refuses_and_goes_on(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    limits = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+    body = json.dumps({"part": "scheduler", "plugin": "fcfs", "options": SMALL})
+    said = ""
+    for more in range(6):
+        connection.request("GET", "/health")
+        connection.getresponse().read()
+        highest = max(map(int, os.listdir(f"/proc/{server.process.pid}/fd")))
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (highest + 1 + more, limits[1]))
+        connection.request("POST", "/admin/swap", body=body)
+        said += connection.getresponse().read().decode()
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, limits)
+    assert "memory for a trial cannot be had: " in said
+    assert "the parts cannot be tried: there is no pipe to be had" in said
+    assert streamed(server, BODIES[0])[0]
 
 
 def hang(server):
