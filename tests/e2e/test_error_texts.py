@@ -31,6 +31,8 @@ UNREACHABLE = {
     "failed with status ": "cuBLASLt's own failures, on a GPU",
     " of cuBLASLt failed with status ": "the same",
     "bench: the server took no request: {}": "a request fits into the socket's buffer, and an end is seen when it is read",
+    "a part failed and the one before it came back meanwhile; ask again": "between two lines of a swap",
+    "the trial of these parts has left no report": "a plugin that ends the trial well, with exit code 0, in its last instant",
     "the socket that was handed over is none: {}": "a system call on an open socket fails",
     "a listening socket has no address: {}": "the same",
     "cannot listen at a socket without an address: {}": "the same",

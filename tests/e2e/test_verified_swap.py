@@ -175,7 +175,7 @@ def test_reload_and_ctl_compare_too(server, tmp_path, mortise):
 
 def test_the_repl_compares_on_the_last_prompt(tmp_path, mortise):
     lines = ["/set max_tokens 4", "A cat", "/swap attention cascade {} verify_steps = 12",
-             f"/swap attention {SLIPS} {{every = 50}} verify_steps = 400", "/swap scheduler fcfs {} verify_steps = x",
+             f"/swap attention {SLIPS} {{every = 1000}} verify_steps = 3000", "/swap scheduler fcfs {} verify_steps = x",
              "/swap"]
     process = mortise("run", script_file(tmp_path), stdin="\n".join(lines) + "\n")
     output = process.stdout + process.stderr
