@@ -382,6 +382,7 @@ TEST_F(VerifiedSwapTest, OtherSizesAndNothingToCompareAreRefused) {
   EXPECT_THAT(why(world->parts(), small_limits(), -1), HasSubstr("verify_steps is -1; it must be at least 0"));
   EngineLimits drafting = small_limits();
   drafting.max_draft_tokens = 3;
+  drafting.max_paths = 2;
   drafting.max_batched_tokens = 16;
   FakeWorld both(drafting);
   EXPECT_THAT(why(both.parts(), drafting), HasSubstr("swap the proposers first, then the others"));
