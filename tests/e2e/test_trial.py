@@ -114,6 +114,10 @@ def test_a_trial_leaves_nothing_behind(server):
     for name in ["prefix_group", "fcfs"] * 3:
         assert swap(server, "scheduler", name, **SMALL)[0] == 200
         assert swap(server, "scheduler", "rogue", **{"in": "plan", "does": "crash"})[0] == 400
+    for _ in range(200):  # the server may still be closing the last connection
+        if descriptors(server) == before:
+            break
+        time.sleep(0.02)
     assert children(server) == [] and descriptors(server) == before
 
 
