@@ -93,7 +93,16 @@ class Swaps:
             path.write_bytes(content)
             return str(path)
         whole = (BUILD / "fcfs.so").read_bytes()
-        return {
+        rogue, rogue_attention = (str(BUILD / "tests/e2e/plugins" / name) for name in ("rogue.so", "rogue_attention.so"))
+        rogues = {
+            "a crash when it is created": ("scheduler", rogue, {"in": "create", "does": "crash"}),
+            "a crash in a step": ("scheduler", rogue, {"in": "plan", "does": "crash", "after": 5}),
+            "the end of the process": ("scheduler", rogue, {"in": "plan", "does": "exit"}),
+            "a plan that cannot be": ("scheduler", rogue, {"in": "plan", "does": "spoil", "after": 3}),
+            "drafts that are no tokens": ("proposer", rogue, {"in": "propose", "does": "spoil"}),
+            "an attention that is wrong": ("attention", rogue_attention, {"in": "run", "does": "spoil", "after": 20}),
+        }
+        return (rogues if not self.cuda else {}) | {
             "an empty file": ("scheduler", file("empty", b""), {}),
             "no library": ("scheduler", file("text", b"no ELF\n" * 1000), {}),
             "half a file": ("scheduler", file("half", whole[:len(whole) // 2]), {}),
