@@ -120,10 +120,15 @@ void Session::start_trace(const std::string& path) {
 
 std::optional<std::string> Session::end_trace() {
   if (!trace_) return std::nullopt;
-  const std::lock_guard lock(open_mutex_);
-  for (const auto& [index, pipeline] : open_) {
-    if (pipeline) pipeline->engine.trace_to(nullptr);
+  std::list<Leaving> leaving;
+  {
+    const std::lock_guard lock(open_mutex_);
+    for (const auto& [index, pipeline] : open_) {
+      if (pipeline) pipeline->engine.trace_to(nullptr);
+    }
+    leaving.swap(leaving_);
   }
+  for (Leaving& one : leaving) one.thread.join();  // they write to the file until their end
   const std::unique_ptr<TraceFile> trace = std::move(trace_);
   trace->close();
   return trace_path_;

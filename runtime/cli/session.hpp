@@ -102,9 +102,9 @@ class Session {
   // Throws an Error with kUnavailable when a part that an open pipeline needs has failed: nothing runs there any more.
   void check_health() const;
   // Reads the script again, callbacks too, and tells `each` of every open pipeline that the script has otherwise now.
-  // Throws an Error when the script cannot be read, or has other pipelines: then nothing has changed. [any thread but
-  // an engine's, one at a time]
-  // `wanted` gives its description, or throws the Error with which its parts were refused when they were tried.
+  // `wanted` gives its description, or throws the Error with which its parts were refused when they were tried. Throws
+  // an Error when the script cannot be read, or has other pipelines: then nothing has changed. [any thread but an
+  // engine's, one at a time]
   using MakeWanted = std::function<PipelineDescription()>;
   void reload(const std::function<void(OpenPipeline& pipeline, const MakeWanted& wanted)>& each);
   // Another pipeline for the place of one that goes on running. Throws an Error, of `running` when it is not open any
@@ -117,7 +117,8 @@ class Session {
   // has changed, when a trace is being written already or the file cannot be. [the thread that opens pipelines]
   void start_trace(const std::string& path);
   // Ends the trace, --trace's too. Returns its file, or nullopt when none is written. Throws an Error when it could not
-  // be written to its end; it has ended then too. [as start_trace()]
+  // be written to its end; it has ended then too. Waits for pipelines whose place another model has taken. [as
+  // start_trace()]
   std::optional<std::string> end_trace();
   // What the script's on_request decides, written into the body where it does not say so itself. [any thread]
   void route(nlohmann::json& body);

@@ -393,6 +393,13 @@ def test_another_model_goes_on_with_the_dialogue(talk, mortise, tmp_path):
     assert json.loads(file.read_text())["model"] == "demo-draft"
 
 
+def test_a_trace_ends_behind_a_model_that_leaves(talk, tmp_path):
+    trace, models = tmp_path / "trace.json", SOURCE / "models"
+    process = talk(f"{GREEDY}/trace {trace}\nOnce\n/swap model llama {{path = '{models}/demo-draft'}}\n/trace\nOnce\n")
+    assert process.stderr.count("swapped in") == 1
+    assert len({event["pid"] for event in json.loads(trace.read_text())}) == 2  # one of each model
+
+
 def test_a_chat_survives_a_change_of_proposer(talk, tmp_path):
     file = tmp_path / "chat.json"
     talk(f"{GREEDY}/chat\nHello\n/proposer lookback\nHello again\n/save {file}\n", env=LOOKBACK)
