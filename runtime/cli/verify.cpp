@@ -42,6 +42,15 @@ int run(const VerifyOptions& options, bool as_json) {
     std::cerr << "mortise: verify: stopped before the end of the file\n";
     return StopSignals::exit_code();
   }
+  const bool is_empty = result.num_lines == result.num_failed;  // equal, and it says nothing about the parts
+  if (is_empty) {
+    const std::string why = result.num_lines == 0
+                                ? "it has no request"
+                                : fmt::format("both pipelines refuse all of its {}", counted(result.num_lines, "line"));
+    std::cerr << fmt::format(
+        "mortise: verify: {}: nothing was compared: {}; give it requests as mortise batch takes them\n", options.input,
+        why);
+  }
   if (as_json) {
     std::cout << dump_line(to_json(result)) << std::endl;
   } else {
@@ -53,7 +62,7 @@ int run(const VerifyOptions& options, bool as_json) {
       std::cout << "Their numerics ids differ, so no contract is broken.\n";
     }
   }
-  return result.num_different == 0 ? 0 : 1;
+  return result.num_different == 0 && !is_empty ? 0 : 1;
 }
 
 }  // namespace

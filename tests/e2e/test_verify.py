@@ -190,7 +190,7 @@ def test_bad_input_is_named(scripts, script, requests, tmp_path, command):
     assert "--input" in refused(old, new, code=2)
     assert "new is required" in refused(old, code=2)
     empty = requests([])
-    assert run_mortise(command, old, new, "-i", empty).returncode == 0
+    assert run_mortise(command, old, new, "-i", empty).returncode == (1 if command == "verify" else 0)
 
 
 @pytest.mark.parametrize("which", ["old", "new"])
@@ -302,6 +302,15 @@ def test_layers_of_other_models_are_named_too(script, requests, tmp_path, name):
     text, found = bisected(old, new, "-i", requests(lines), "--line", "1")
     assert (found["position"], found["where"].split(" (")[0]) == (2, "layer 1, operation `attention run`")
     assert found["equal"] > 4 * 10
+
+
+@pytest.mark.parametrize("lines, why", [("", "it has no request"),
+                                        ("no JSON\n{}\n", "both pipelines refuse all of its 2 lines")])
+def test_requests_that_nobody_runs_show_nothing(scripts, tmp_path, lines, why):
+    file = tmp_path / "requests.jsonl"
+    file.write_text(lines)
+    process = run_mortise("verify", *scripts(), "-i", file)
+    assert process.returncode == 1 and f"nothing was compared: {why}; give it requests" in process.stderr
 
 
 def test_equal_pipelines_have_nothing_to_bisect(scripts, requests):
