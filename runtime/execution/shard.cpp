@@ -35,6 +35,26 @@ Shard::Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint6
   if (limits_.padding_block >= 0) warm_up();
 }
 
+bool Shard::differs_in_attention_alone(const ShardParts& parts) const {
+  return parts.device.self == parts_.device.self && parts.model.self == parts_.model.self;
+}
+
+void Shard::replace_attention(ShardParts parts, std::uint64_t generation) {
+  std::swap(parts_, parts);
+  std::swap(generation_, generation);
+  try {
+    if (limits_.padding_block >= 0) {
+      run_padding(1, 0);
+      synchronize(parts_.device);
+    }
+  } catch (...) {
+    std::swap(parts_, parts);
+    std::swap(generation_, generation);
+    throw;
+  }
+  graphs_.retire();
+}
+
 mortise_step Shard::empty_step() const {
   mortise_step step{};
   step.struct_size = sizeof step;

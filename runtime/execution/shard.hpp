@@ -24,6 +24,13 @@ class Shard {
   Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint64_t generation,
         const ExecutionLimits& limits);
 
+  // Whether replace_attention() can put these parts in.
+  bool differs_in_attention_alone(const ShardParts& parts) const;
+  // Puts in an attention of the same sizes, and keeps what the device and the model have been prepared for: one row of
+  // padding is run with it, and steps are captured anew as they come. Throws what that row throws: then nothing has
+  // changed. REQUIRES: differs_in_attention_alone(parts); no step is between forward() and collect().
+  void replace_attention(ShardParts parts, std::uint64_t generation);
+
   // The three pieces of a step, in this order; see Execution::launch and collect. `beside`, if set, computes the same.
   void forward(const StepWork& work, SideRun* beside = nullptr);
   void evaluate(const StepWork& work);
@@ -51,9 +58,9 @@ class Shard {
   void warm_up();
   void run_padding(std::int32_t rows, std::int32_t num_logits);
 
-  const ShardParts parts_;
+  ShardParts parts_;
   const std::int32_t rank_, world_;
-  const std::uint64_t generation_;
+  std::uint64_t generation_;
   const ExecutionLimits& limits_;
   const bool computes_behind_;  // the device's streams are not synchronous
   BatchBuilder batch_builder_;

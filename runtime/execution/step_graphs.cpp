@@ -88,6 +88,10 @@ mortise_tensor StepGraphs::run(const mortise_step& step) const {
 }
 
 mortise_tensor StepGraphs::forward(const mortise_step& step, const std::optional<BatchBucket>& bucket) {
+  if (!retired_.empty()) {
+    destroy(retired_.back());
+    retired_.pop_back();
+  }
   is_typical_ = !bucket;
   if (!bucket) return run(step);
   if (ran_.insert(*bucket).second) return run(step);
@@ -107,7 +111,7 @@ const StepGraphs::Graph* StepGraphs::capture(const mortise_step& step, const Bat
   const DevicePart& device = parts_.device;
   const auto begin = [&](mortise_error* error) { return parts_.graphs->begin(device.self, step.stream, error); };
   std::string why;
-  Graph graph{};
+  Graph graph{.table = parts_.graphs, .captured = nullptr, .hidden = {}};
   if (const CallResult begun = device.attempt("graph begin", begin); !begun.ok()) {
     why = begun.error.message;
   } else {
@@ -132,10 +136,19 @@ const StepGraphs::Graph* StepGraphs::capture(const mortise_step& step, const Bat
 
 void StepGraphs::destroy(const Graph& graph) const {
   parts_.device.value_of("graph destroy", 0,
-                         [&] { return parts_.graphs->destroy(parts_.device.self, graph.captured), 0; });
+                         [&] { return graph.table->destroy(parts_.device.self, graph.captured), 0; });
+}
+
+void StepGraphs::retire() {
+  for (const auto& [bucket, graph] : graphs_) retired_.push_back(graph);
+  graphs_.clear();
+  ran_.clear();
+  usable_ = true;
+  num_replays_ = 0;
 }
 
 StepGraphs::~StepGraphs() {
+  for (const Graph& graph : retired_) destroy(graph);
   for (const auto& [bucket, graph] : graphs_) destroy(graph);
 }
 

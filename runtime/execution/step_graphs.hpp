@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <vector>
 
 #include "execution/batch_bucket.hpp"
 #include "execution/limits.hpp"
@@ -33,6 +34,10 @@ class StepGraphs {
   // REQUIRES: attention has planned the step.
   mortise_tensor forward(const mortise_step& step, const std::optional<BatchBucket>& bucket);
 
+  // The attention is another: what was captured is not replayed any more, and is destroyed one graph a step, because
+  // all of them at once would take as long as several steps.
+  void retire();
+
   std::uint64_t num_replays() const { return num_replays_; }
   // Whether the last forward is what a step of its bucket takes every time. The first one runs operation by operation
   // and the second one captures, which takes many times as long.
@@ -40,6 +45,7 @@ class StepGraphs {
 
  private:
   struct Graph {
+    const mortise_graph_table* table;  // that it was captured with
     mortise_graph* captured;
     mortise_tensor hidden;
   };
@@ -53,6 +59,7 @@ class StepGraphs {
   bool usable_ = true;  // false after a capture has failed
   std::set<BatchBucket> ran_;
   std::map<BatchBucket, Graph> graphs_;
+  std::vector<Graph> retired_;
   std::uint64_t num_replays_ = 0;
   bool is_typical_ = true;
 };

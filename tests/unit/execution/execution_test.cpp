@@ -205,6 +205,72 @@ TEST(ExecutionTest, PartsThatCannotBePutInLeaveTheOldOnesServing) {
   EXPECT_EQ(run(execution, step).draws[0].id, next_token({4, 5}));
 }
 
+// A device that captures by remembering nothing: a replayed step finds the hidden rows of the captured one.
+struct FakeGraphs {
+  FakeGraphs() {
+    table.struct_size = sizeof table;
+    table.begin = [](mortise_device*, mortise_stream*, mortise_error*) { return mortise_status{MORTISE_OK}; };
+    table.end = [](mortise_device*, mortise_stream*, mortise_graph** graph, mortise_error*) {
+      *graph = reinterpret_cast<mortise_graph*>(static_cast<std::uintptr_t>(++num_captured));
+      return mortise_status{MORTISE_OK};
+    };
+    table.replay = [](mortise_device*, mortise_stream*, mortise_graph*, mortise_error*) {
+      return mortise_status{MORTISE_OK};
+    };
+    table.destroy = [](mortise_device*, mortise_graph*) { ++num_destroyed; };
+    num_captured = num_destroyed = 0;
+  }
+  static int num_captured, num_destroyed;
+  mortise_graph_table table{};
+};
+int FakeGraphs::num_captured, FakeGraphs::num_destroyed;
+
+// Device and model have run all sizes already, and doing so again would keep streams waiting.
+TEST(ExecutionTest, AnotherAttentionAloneRunsOneRowOfPaddingAndStepsAreCapturedAnew) {
+  EngineLimits padded = limits();
+  padded.padding_block = padded.num_blocks - 1;
+  FakeWorld first(padded), second(padded);
+  FakeGraphs graphs;
+  ShardParts parts = first.parts();
+  parts.graphs = &graphs.table;
+  Execution execution({parts}, padded);
+  Step step({{{11}, {4}}});
+  step.draw(0, -1);
+  for (int i = 0; i < 3; ++i) run(execution, step);
+  EXPECT_EQ(execution.num_graph_replays(), 2u);
+  EXPECT_EQ(graphs.num_captured, 1);
+
+  const auto num_forwards = first.num_forwards;
+  parts.attention = second.parts().attention;
+  execution.replace({parts}, 1);
+  EXPECT_EQ(execution.empty_step().generation, 1u);
+  EXPECT_EQ(execution.empty_step().attention, parts.attention.self);
+  EXPECT_EQ(first.num_forwards, num_forwards + 1);
+  EXPECT_EQ(execution.num_graph_replays(), 0u);
+  EXPECT_EQ(graphs.num_destroyed, 0);
+  for (int i = 0; i < 3; ++i) run(execution, step);
+  EXPECT_EQ(execution.num_graph_replays(), 2u);
+  EXPECT_EQ(graphs.num_captured, 2);
+  EXPECT_EQ(graphs.num_destroyed, 1);
+}
+
+TEST(ExecutionTest, AnAttentionThatFailsItsRowOfPaddingIsNotPutIn) {
+  EngineLimits padded = limits();
+  padded.padding_block = padded.num_blocks - 1;
+  FakeWorld first(padded), second(padded);
+  Execution execution({first.parts()}, padded);
+  second.attention_status = [](const char*) { return mortise_status{MORTISE_INTERNAL}; };
+  ShardParts parts = first.parts();
+  parts.attention = second.parts().attention;
+  EXPECT_THROW(execution.replace({parts}, 1), PartError);
+  EXPECT_EQ(execution.snapshot()->generation, 0u);
+  EXPECT_EQ(execution.empty_step().generation, 0u);
+  EXPECT_EQ(execution.empty_step().attention, first.parts().attention.self);
+  Step step(four_prompts());
+  step.draw(1, -1);
+  EXPECT_EQ(run(execution, step).draws[0].id, next_token({4, 5}));
+}
+
 TEST(ExecutionTest, AFailureNamesPartFunctionAndCodeAndTheInstanceIsNotCalledAgain) {
   FakeWorld world(limits());
   Execution execution({world.parts()}, limits());
