@@ -106,19 +106,24 @@ def test_a_bad_candidate_is_refused_and_no_stream_notices(busy, tmp_path, candid
     assert event["event"] == "swap refused" and event["error"] == message
 
 
+def least_descriptors(server):
+    """The server may still be closing the last connection, whose descriptor is then counted for a moment."""
+    counts = []
+    for _ in range(50):
+        counts.append(descriptors(server))
+        time.sleep(0.02)
+    return min(counts)
+
+
 def test_a_trial_leaves_nothing_behind(server):
     for _ in range(3):  # what is opened once, for ever, is open by now
         assert swap(server, "scheduler", "prefix_group", **SMALL)[0] == 200
         assert swap(server, "scheduler", "fcfs", **SMALL)[0] == 200
-    before = descriptors(server)
+    before = least_descriptors(server)
     for name in ["prefix_group", "fcfs"] * 3:
         assert swap(server, "scheduler", name, **SMALL)[0] == 200
         assert swap(server, "scheduler", "rogue", **{"in": "plan", "does": "crash"})[0] == 400
-    for _ in range(200):  # the server may still be closing the last connection
-        if descriptors(server) == before:
-            break
-        time.sleep(0.02)
-    assert children(server) == [] and descriptors(server) == before
+    assert children(server) == [] and least_descriptors(server) == before
 
 
 def test_a_server_without_descriptors_refuses_and_goes_on(server):
