@@ -53,7 +53,8 @@ nlohmann::ordered_json fallback_event(const std::string& model, const FallbackNe
     return event;
   }
   event.update({{"generation", news.figures.generation},
-                {"largest_gap_s", news.figures.pause_s},
+                {"pause_s", news.figures.pause_s},
+                {"largest_gap_s", news.figures.largest_gap_s},
                 {"recomputed_sequences", news.figures.num_recomputed}});
   return event;
 }

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <new>
 #include <optional>
 #include <utility>
 
@@ -98,6 +97,7 @@ void Engine::run() {
     fall_back_from_broken();
     check_required_parts();
     if (verified_swap_) verified_swap_->end_step(live_);
+    gaps_.end_step();
     drop_ended();
     if (live_.empty()) setup_->drafting->observe({}, ended_ids_, nullptr);  // there may be no next step to tell them in
     publish_stats();
@@ -115,6 +115,7 @@ void Engine::run() {
     verified_swap_->refuse(ErrorCode::kUnavailable, "the comparison ends with the engine");
     settle_verified();
   }
+  gaps_.settle();
   for (const std::string& line : describe(counters_.speculation)) spdlog::info("speculation: {}", line);
 }
 
@@ -405,6 +406,7 @@ void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<c
     take_best_path(sequence, path, path_infos);
     commit_sequence(sequence, path, path_infos, scheduled[i].num_new_tokens);
   }
+  gaps_.committed(outcomes_);
   setup_->drafting->observe(outcomes_, ended_ids_, &setup_->execution->hidden());
   if (verified_swap_) verified_swap_->observe(outcomes_, ended_ids_, &setup_->execution->hidden());
 }
@@ -567,58 +569,6 @@ void Engine::drop_ended() {
     return true;
   };
   live_.erase(std::remove_if(live_.begin(), live_.end(), gone), live_.end());
-}
-
-// What a failed step costs. A part that says that it cannot go on ends the engine's use (check_required_parts). A part
-// that refuses one step keeps its word on the others: KV is written only to blocks of the step's own sequences, and
-// nothing of them has been committed, so ending them leaves everybody else as they were. After any other failure the
-// books may be wrong.
-void Engine::step_failed(const std::exception& exception) {
-  const auto* const part = dynamic_cast<const PartError*>(&exception);
-  const bool is_memory = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
-                         (part != nullptr && part->status() == MORTISE_RESOURCE_EXHAUSTED);
-  if (setup_->execution->failure()) return;
-  // Nothing of the step has been committed, so with parts that keep their word it is computed anew.
-  if (!in_step_.empty() && !is_memory && part != nullptr && fall_back_from(*part)) return;
-  if (in_step_.empty() || !(is_memory || part != nullptr)) {
-    spdlog::error("step {} failed: {}; all requests fail", counters_.num_steps, exception.what());
-    return fail_all(exception.what(), ErrorCode::kInternal);
-  }
-  constexpr const char* kConsequence = "the requests of the step fail, others go on";
-  if (part != nullptr) {
-    messages_.warn(*part, kConsequence);
-  } else {
-    spdlog::warn("step {}: the host has no memory; {}", counters_.num_steps, kConsequence);
-  }
-  const std::string why = is_memory
-                              ? fmt::format(
-                                    "the step ran out of memory ({}); lower max_batched_tokens or max_num_seqs of the "
-                                    "scheduler, or kv_cache.memory",
-                                    exception.what())
-                              : exception.what();
-  for (Sequence* sequence : in_step_) {
-    fail_sequence(*sequence, why, is_memory ? ErrorCode::kOverloaded : ErrorCode::kInternal);
-  }
-}
-
-void Engine::fail_sequence(Sequence& sequence, const std::string& why, ErrorCode code) {
-  sequence.clear_drafts();
-  sequence.gathered.error = why;
-  sequence.gathered.code = code;
-  end(sequence, FinishReason::kError);
-}
-
-void Engine::fail_all(const std::string& why, ErrorCode code) {
-  for (const auto& sequence : live_) fail_sequence(*sequence, why, code);
-}
-
-void Engine::check_required_parts() {
-  const std::optional<std::string> failure = setup_->execution->failure();
-  if (!failure) return;
-  if (!live_.empty()) spdlog::error("{}; nothing can run any more", *failure);
-  inbox_.part_failed(*failure);
-  if (verified_swap_) verified_swap_->refuse(ErrorCode::kUnavailable, "the parts that serve have failed: " + *failure);
-  fail_all("the pipeline cannot run any more: " + *failure, ErrorCode::kUnavailable);
 }
 
 // Statistics are large and nobody reads them in most steps: they are copied when the books have changed, now and then

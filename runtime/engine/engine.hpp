@@ -24,6 +24,7 @@
 
 #include "delivery/delivery_pool.hpp"
 #include "delivery/outbox.hpp"
+#include "engine/gap_watch.hpp"
 #include "engine/hooks.hpp"
 #include "engine/inbox.hpp"
 #include "engine/live_requests.hpp"
@@ -111,7 +112,8 @@ class Engine {
   // last 50 ms. [any thread]
   EngineStats stats() const;
   // Puts other parts, or parts of other sizes, in the place of those that run, between two steps. Blocks until that is
-  // done, never the engine but for the time that `make` takes. Sequences go on: their tokens stay, and where the KV
+  // done and every sequence that ran has its next token (GapWatch), never the engine but for the time that `make`
+  // takes. Sequences go on: their tokens stay, and where the KV
   // memory is another it is computed anew. Throws what `make` throws, an Error with kConflict when what runs or waits
   // could not go on, and what Inbox::put throws. Then nothing has changed. [any thread but the engine's and a sink's]
   // With `verify_steps` the parts are first compared with those that run, beside them, in so many steps (VerifiedSwap);
@@ -171,7 +173,9 @@ class Engine {
   void publish_stats();
 
   void carry_out(const std::shared_ptr<SwapOrder>& order);
-  void carry_out(SwapOrder& order, const MakeReplacement& make, VerifiedSwap::Verified* verified, SwapFigures figures);
+  void carry_out(const std::shared_ptr<SwapOrder>& order, const MakeReplacement& make, VerifiedSwap::Verified* verified,
+                 SwapFigures figures);
+  void tell_when_streams_go_on(SwapFigures figures, std::function<void(const SwapFigures&)> tell);
   SwapFigures carry_out(const MakeReplacement& make, VerifiedSwap::Verified* verified = nullptr,
                         SwapFigures figures = {});
   void begin_verified(const std::shared_ptr<SwapOrder>& order);
@@ -200,6 +204,7 @@ class Engine {
   std::unique_ptr<Setup> setup_;
   std::unique_ptr<VerifiedSwap> verified_swap_;  // under way; null: none is
   std::uint64_t generation_ = 0;                 // of the parts: rises with each swap
+  GapWatch gaps_;                                // around the latest swap
   Fallbacks fallbacks_;                          // from the parts of setup_
   EngineStats carried_;                          // counts of what swaps have taken out
   std::deque<std::shared_ptr<Sequence>> live_;   // in order of arrival

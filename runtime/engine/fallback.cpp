@@ -67,7 +67,9 @@ bool Engine::fall_back(PartKind kind, const std::string& why) {
     sequence->clear_drafts();
   }
   try {
-    fallback.taken(why, carry_out(fallback.make));
+    gaps_.begin();
+    tell_when_streams_go_on(carry_out(fallback.make),
+                            [taken = fallback.taken, why](const SwapFigures& figures) { taken(why, figures); });
     return true;
   } catch (const std::exception& exception) {
     fallback.refused(why, exception.what());

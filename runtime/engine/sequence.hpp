@@ -1,6 +1,7 @@
 // runtime/engine/sequence.hpp: one choice of a request as it runs. Owned by the engine thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -125,6 +126,7 @@ class Sequence {
   Delta gathered;               // what was committed and is not sent yet
   std::size_t num_written = 0;  // tokens of `gathered` whose text is in it
   Usage usage;
+  std::chrono::steady_clock::time_point last_token{};  // when the step that gave it was committed; 0: none has
 };
 
 }  // namespace mortise

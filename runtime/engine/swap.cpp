@@ -52,7 +52,8 @@ void Engine::carry_out(const std::shared_ptr<SwapOrder>& order) {
   } else if (order->verify_steps > 0) {
     begin_verified(order);
   } else {
-    carry_out(*order, order->make, nullptr, {});
+    gaps_.begin();
+    carry_out(order, order->make, nullptr, {});
   }
 }
 
@@ -60,6 +61,7 @@ void Engine::begin_verified(const std::shared_ptr<SwapOrder>& order) {
   try {
     Replacement candidate = order->make({[] {}, [] {}});
     check_replacement(candidate);
+    gaps_.begin();
     auto swap = std::make_unique<VerifiedSwap>(order, std::move(candidate), *setup_, context(), generation_ + 1);
     if (swap->has_own_kv()) swap->num_recomputed = give_up_kv();
     for (const auto& sequence : live_) swap->added(sequence);
@@ -84,20 +86,29 @@ void Engine::settle_verified() {
     verified.candidate.fit(use);
     return std::move(verified.candidate);
   };
-  carry_out(*order, take_in, &verified, figures);
+  carry_out(order, take_in, &verified, figures);
 }
 
-void Engine::carry_out(SwapOrder& order, const MakeReplacement& make, VerifiedSwap::Verified* verified,
-                       SwapFigures figures) {
+void Engine::carry_out(const std::shared_ptr<SwapOrder>& order, const MakeReplacement& make,
+                       VerifiedSwap::Verified* verified, SwapFigures figures) {
   try {
-    order.done.set_value(carry_out(make, verified, std::move(figures)));
+    tell_when_streams_go_on(carry_out(make, verified, std::move(figures)),
+                            [order](const SwapFigures& all) { order->done.set_value(all); });
   } catch (...) {
-    order.done.set_exception(std::current_exception());
+    order->done.set_exception(std::current_exception());
   }
+}
+
+void Engine::tell_when_streams_go_on(SwapFigures figures, std::function<void(const SwapFigures&)> tell) {
+  gaps_.when_ended([figures = std::move(figures), tell = std::move(tell)](GapWatch::Seconds largest) mutable {
+    figures.largest_gap_s = largest.count();
+    tell(figures);
+  });
 }
 
 // Throws what the making and the exchange throw; then the parts of before run.
 SwapFigures Engine::carry_out(const MakeReplacement& make, VerifiedSwap::Verified* verified, SwapFigures figures) {
+  gaps_.exchange(live_);
   const Clock::time_point begin = Clock::now();
   const std::vector<ShardParts> before = setup_->execution->snapshot()->shards;
   bool is_released = false;

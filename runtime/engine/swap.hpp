@@ -74,6 +74,7 @@ class DifferenceError : public Error {
 struct SwapFigures {
   std::uint64_t generation = 0;     // swaps of this engine until now, this one included
   double pause_s = 0;               // in which no step ran although sequences were live
+  double largest_gap_s = 0;         // between two tokens of one sequence: see GapWatch
   std::size_t num_recomputed = 0;   // sequences that lost their KV; their tokens stay
   std::int32_t verified_steps = 0;  // that were compared before
   VerifiedFigures verified;
@@ -83,6 +84,7 @@ struct SwapFigures {
 // part failed. [engine thread; nothing here waits]
 struct Fallback {
   MakeReplacement make;
+  // Called when the gaps that it caused have ended.
   std::function<void(const std::string& why, const SwapFigures& figures)> taken;
   // Nothing could be made: the engine goes on as if there were no way back.
   std::function<void(const std::string& why, const std::string& error)> refused;

@@ -94,7 +94,8 @@ nlohmann::ordered_json swap_with_event(const ServedModel& model, nlohmann::order
     const auto [figures, serves] = swap();
     event.update({{"generation", figures.generation},
                   {"duration_s", elapsed()},
-                  {"largest_gap_s", figures.pause_s},
+                  {"pause_s", figures.pause_s},
+                  {"largest_gap_s", figures.largest_gap_s},
                   {"recomputed_sequences", figures.num_recomputed},
                   {"verified_steps", figures.verified_steps},
                   {"serves", serves->name},

@@ -235,9 +235,12 @@ def report(result, server):
     print(f"a step took {1000 * result['step_s']:.2f} ms on average; between two events of a stream lay at most "
           f"{1000 * result['largest_gap_s']:.0f} ms")
     for kind in sorted({kind for kind, _ in events}):
-        pauses = [event["largest_gap_s"] for of, event in events if of == kind]
-        print(f"  {kind}: {len(pauses)} swaps, pause median {1000 * statistics.median(pauses):.1f} ms, "
-              f"largest {1000 * max(pauses):.1f} ms = {max(pauses) / result['step_s']:.2f} steps")
+        print(f"  {kind}:", end="")
+        for figure in ["pause_s", "largest_gap_s"]:
+            times = [event[figure] for of, event in events if of == kind]
+            print(f" {figure} median {1000 * statistics.median(times):.1f} ms, largest {1000 * max(times):.1f} ms "
+                  f"= {max(times) / result['step_s']:.2f} steps;", end="")
+        print(f" {len(times)} swaps")
     print(f"{len(hashes)} different plugin files, {len(images)} images mapped")
     memory = result["memory_kib"]
     thirds = [max(memory[len(memory) * i // 3:len(memory) * (i + 1) // 3]) >> 10 for i in range(3)]

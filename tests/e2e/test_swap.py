@@ -374,7 +374,7 @@ def test_events_tell_who_what_and_which_files(server):
     assert swap(server, "scheduler", "fcsf")[0] == 400
     made, refused = event_lines(server)
     assert made["by"] == "127.0.0.1" and made["plugin"] == "prefix_group" and made["options"] == {"max_num_seqs": 4}
-    assert made["generation"] == 1 and made["duration_s"] > 0 and made["largest_gap_s"] == 0  # nobody streams
+    assert made["generation"] == 1 and made["duration_s"] > 0 and made["pause_s"] == made["largest_gap_s"] == 0  # nobody streams
     assert [part["hash"] for part in made["parts"]] == [part["hash"] for part in served(server).values()]
     assert made["replaced"] == [old]
     assert refused["by"] == "127.0.0.1" and refused["duration_s"] > 0 and refused["parts"] == made["parts"]

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -66,6 +67,7 @@ TEST_F(SwapTest, ASchedulerIsFirstToldOfAllSequencesThatLive) {
   EXPECT_EQ(figures.generation, 1u);
   EXPECT_EQ(figures.num_recomputed, 0u);
   EXPECT_GT(figures.pause_s, 0);
+  EXPECT_GT(figures.largest_gap_s, figures.pause_s);  // it holds the pause, and a step
   expect_answer(first);
   expect_answer(second);
   Collector third;  // with whose plan the ends of the others are told
@@ -82,6 +84,34 @@ TEST_F(SwapTest, ASchedulerIsFirstToldOfAllSequencesThatLive) {
     EXPECT_EQ(event.tokens.size() + static_cast<std::size_t>(event.max_new_tokens), kPrompt.size() + kLength);
   }
   EXPECT_EQ(next.scheduler_alive, std::set<std::uint64_t>{3});  // told of the ends, too
+}
+
+TEST_F(SwapTest, TheLargestGapHoldsTheFirstStepOfTheNewParts) {
+  start_slow();
+  FakeWorld next(small_limits());
+  next.before_forward = [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(60)); };
+  Collector collector;
+  begin(collector);
+  EXPECT_GE(swap_to(next).largest_gap_s, 0.06);
+  expect_answer(collector);
+  engine.reset();  // before the parts that it runs
+}
+
+TEST_F(SwapTest, ASwapThatWaitsForAStreamIsOverWhenTheNextOneComes) {
+  start_slow();
+  EngineLimits narrow = small_limits();
+  narrow.max_num_seqs = 1;
+  FakeWorld next(narrow), wide(small_limits());
+  next.before_forward = [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  Collector collectors[2];
+  for (Collector& collector : collectors) begin(collector);
+  std::future<SwapFigures> first = std::async(std::launch::async, [&] { return swap_to(next); });
+  while (engine->stats().num_waiting == 0) std::this_thread::yield();  // one of the two has lost its place
+  EXPECT_EQ(swap_to(wide).generation, 2u);
+  EXPECT_EQ(first.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  EXPECT_EQ(first.get().generation, 1u);
+  for (Collector& collector : collectors) expect_answer(collector);
+  engine.reset();
 }
 
 TEST_F(SwapTest, AProposerIsToldTheWholeHistoryAndDraftsFromTheNextStepOn) {
@@ -259,7 +289,9 @@ TEST_F(SwapTest, PartsThatTheEngineCannotTakeAreNotTaken) {
 TEST_F(SwapTest, AnIdleEngineSwapsAndADrainingOneRefuses) {
   start();
   FakeWorld next(small_limits());
-  EXPECT_EQ(swap_to(next).pause_s, 0);  // nobody waited
+  const SwapFigures figures = swap_to(next);
+  EXPECT_EQ(figures.pause_s, 0);  // nobody waited
+  EXPECT_EQ(figures.largest_gap_s, 0);
   EXPECT_EQ(swap_to(*world).generation, 2u);
   ASSERT_TRUE(engine->drain(std::chrono::steady_clock::now() + std::chrono::seconds(30)));
   EXPECT_THROW(swap_to(next), Error);

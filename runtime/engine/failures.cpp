@@ -1,0 +1,63 @@
+// What a failure costs: of a step, of a part that every step needs.
+#include <spdlog/spdlog.h>
+
+#include <new>
+
+#include "engine/engine.hpp"
+#include "error.hpp"
+
+namespace mortise {
+
+// What a failed step costs. A part that says that it cannot go on ends the engine's use (check_required_parts). A part
+// that refuses one step keeps its word on the others: KV is written only to blocks of the step's own sequences, and
+// nothing of them has been committed, so ending them leaves everybody else as they were. After any other failure the
+// books may be wrong.
+void Engine::step_failed(const std::exception& exception) {
+  const auto* const part = dynamic_cast<const PartError*>(&exception);
+  const bool is_memory = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
+                         (part != nullptr && part->status() == MORTISE_RESOURCE_EXHAUSTED);
+  if (setup_->execution->failure()) return;
+  // Nothing of the step has been committed, so with parts that keep their word it is computed anew.
+  if (!in_step_.empty() && !is_memory && part != nullptr && fall_back_from(*part)) return;
+  if (in_step_.empty() || !(is_memory || part != nullptr)) {
+    spdlog::error("step {} failed: {}; all requests fail", counters_.num_steps, exception.what());
+    return fail_all(exception.what(), ErrorCode::kInternal);
+  }
+  constexpr const char* kConsequence = "the requests of the step fail, others go on";
+  if (part != nullptr) {
+    messages_.warn(*part, kConsequence);
+  } else {
+    spdlog::warn("step {}: the host has no memory; {}", counters_.num_steps, kConsequence);
+  }
+  const std::string why = is_memory
+                              ? fmt::format(
+                                    "the step ran out of memory ({}); lower max_batched_tokens or max_num_seqs of the "
+                                    "scheduler, or kv_cache.memory",
+                                    exception.what())
+                              : exception.what();
+  for (Sequence* sequence : in_step_) {
+    fail_sequence(*sequence, why, is_memory ? ErrorCode::kOverloaded : ErrorCode::kInternal);
+  }
+}
+
+void Engine::fail_sequence(Sequence& sequence, const std::string& why, ErrorCode code) {
+  sequence.clear_drafts();
+  sequence.gathered.error = why;
+  sequence.gathered.code = code;
+  end(sequence, FinishReason::kError);
+}
+
+void Engine::fail_all(const std::string& why, ErrorCode code) {
+  for (const auto& sequence : live_) fail_sequence(*sequence, why, code);
+}
+
+void Engine::check_required_parts() {
+  const std::optional<std::string> failure = setup_->execution->failure();
+  if (!failure) return;
+  if (!live_.empty()) spdlog::error("{}; nothing can run any more", *failure);
+  inbox_.part_failed(*failure);
+  if (verified_swap_) verified_swap_->refuse(ErrorCode::kUnavailable, "the parts that serve have failed: " + *failure);
+  fail_all("the pipeline cannot run any more: " + *failure, ErrorCode::kUnavailable);
+}
+
+}  // namespace mortise

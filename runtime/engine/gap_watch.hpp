@@ -1,0 +1,49 @@
+// runtime/engine/gap_watch.hpp: how long a swap kept streams waiting: the largest time between two tokens of one
+// sequence, from the beginning of the swap until every sequence that ran has its next token. Engine thread only.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/drafter.hpp"
+#include "engine/sequence.hpp"
+
+namespace mortise {
+
+class GapWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Seconds = std::chrono::duration<double>;
+  using Done = std::function<void(Seconds largest)>;
+
+  // A sequence that has waited this long since the exchange counts with its wait until then.
+  static constexpr std::chrono::seconds kPatience{5};
+
+  // A step has committed these tokens. Called for every step.
+  void committed(std::span<const StepOutcome> outcomes);
+
+  // A swap begins; gaps count from here on. One that is still watched is settled.
+  void begin();
+  // The parts are about to be exchanged while these sequences live.
+  void exchange(const std::deque<std::shared_ptr<Sequence>>& live);
+  // The parts have been exchanged. `done` is called once, when all gaps have ended.
+  void when_ended(Done done);
+  // Behind each step.
+  void end_step();
+  // Calls `done`, if it is due, with the gaps as they are now.
+  void settle();
+
+ private:
+  void drop_ended();
+
+  Seconds largest_{0};
+  Clock::time_point exchanged_{};
+  std::vector<std::shared_ptr<const Sequence>> waiting_;  // for their first token since then
+  Done done_;                                             // empty: nothing is watched
+};
+
+}  // namespace mortise
