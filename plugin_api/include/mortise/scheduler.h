@@ -10,8 +10,9 @@
  * No sequence may starve. For each priority the host watches the oldest sequence that a plan leaves out, and counts
  * from the step in which that sequence last ran. The sequence starves in either of two cases. In both, a sequence that
  * arrived later, with the same or a worse priority, was started before it.
- *  - Idle room: since then, MORTISE_MAX_IDLE_PLANS plans have left the sequence out although there was room for it. Room
- *    means: the rows, places and free blocks that the plan leaves unused are enough for the sequence to run to its end.
+ *  - Idle room: since then, MORTISE_MAX_IDLE_PLANS plans have left the sequence out although there was room for it.
+ * Room means: the rows, places and free blocks that the plan leaves unused are enough for the sequence to run to its
+ * end.
  *  - Overtaking: the later sequences that were started before it may run more than MORTISE_MAX_PASSED_STEPS *
  *    token_budget rows until they end.
  * Waiting for older sequences, for better priorities, for blocks or for places is not starvation.
@@ -37,8 +38,8 @@ enum {
 enum { MORTISE_VIEW_WHOLE_DRAFTS = 1 };
 
 /* The live sequences, oldest first. All arrays have length [num_seqs] and are borrowed for the call. When a waiting
- * sequence needs a prefix that another sequence of the same or a better priority is about to compute, the view omits the
- * waiting sequence until that prefix is in the cache. */
+ * sequence needs a prefix that another sequence of the same or a better priority is about to compute, the view omits
+ * the waiting sequence until that prefix is in the cache. */
 typedef struct mortise_schedule_view {
   uint32_t struct_size;
   uint32_t flags; /* MORTISE_VIEW_* */
@@ -56,26 +57,26 @@ typedef struct mortise_schedule_view {
   /* Waiting: leading tokens found in the prefix cache; the sequence starts behind them. It shares their full blocks. If
    * they end inside a block, the sequence gets a copy of that block, which costs one extra block. Running: 0. */
   const int32_t* num_cached;
-  /* Waiting: how many of its full cached blocks no other sequence holds. num_free_blocks counts these blocks as free, so
-   * starting the sequence takes them from there. This holds for plans that preempt nobody. In a plan that preempts, a
-   * starting sequence takes all of its cached blocks from the free ones: a preempted sequence may be their holder, and
-   * its blocks are already counted as free. Running: 0. */
+  /* Waiting: how many of its full cached blocks no other sequence holds. num_free_blocks counts these blocks as free,
+   * so starting the sequence takes them from there. This holds for plans that preempt nobody. In a plan that preempts,
+   * a starting sequence takes all of its cached blocks from the free ones: a preempted sequence may be their holder,
+   * and its blocks are already counted as free. Running: 0. */
   const int32_t* num_cached_free_blocks;
   const int32_t* blocks_held;
   const int32_t* blocks_freed_if_preempted; /* blocks that this sequence alone holds */
   /* The most draft tokens this step may verify for the sequence; each one takes a row and a KV slot. If the request
-   * brought a predicted output, this may be up to token_budget - 1, even while the prompt is still being computed. Drafts
-   * are of use only in a run that ends the known tokens. */
+   * brought a predicted output, this may be up to token_budget - 1, even while the prompt is still being computed.
+   * Drafts are of use only in a run that ends the known tokens. */
   const int32_t* lookahead;
   const int32_t* priorities; /* a lower number runs first */
   const uint64_t* arrivals;  /* grows with each request */
   const uint64_t* groups;    /* the user's hint that requests of one group are better run together; 0: no group */
-  /* Waiting: which earlier sequence shares most of this sequence's num_cached_free_blocks, as an index into the view. Its
-   * own index if no earlier sequence shares any. Running: its own index. Since 0.4 */
+  /* Waiting: which earlier sequence shares most of this sequence's num_cached_free_blocks, as an index into the view.
+   * Its own index if no earlier sequence shares any. Running: its own index. Since 0.4 */
   const int32_t* cached_free_with;
   /* How many blocks it shares with that sequence; they are the first ones of both. A plan that preempts nobody is
-   * charged once for a block that several starting sequences share; mortise/scheduler.hpp does the counting. Running: 0.
-   * Since 0.4 */
+   * charged once for a block that several starting sequences share; mortise/scheduler.hpp does the counting. Running:
+   * 0. Since 0.4 */
   const int32_t* cached_free_shared;
 } mortise_schedule_view;
 
@@ -92,9 +93,9 @@ typedef struct mortise_schedule_plan {
    * also verifies the drafts that the plan grants. */
   int32_t* num_new_tokens;
   int32_t* preempted; /* running sequences that give up their blocks: indices into the view; none is also in seqs */
-  /* Prefixes to keep in the cache: of sequence pins[i] (an index into the view) the first pin_tokens[i] tokens, as far as
-   * they are cached, in whole blocks. pin_tokens[i] = 0 drops the pin. A pin also ends with its sequence, or when another
-   * sequence could not run otherwise. */
+  /* Prefixes to keep in the cache: of sequence pins[i] (an index into the view) the first pin_tokens[i] tokens, as far
+   * as they are cached, in whole blocks. pin_tokens[i] = 0 drops the pin. A pin also ends with its sequence, or when
+   * another sequence could not run otherwise. */
   int32_t* pins;
   int32_t* pin_tokens;
   /* Draft tokens granted, 0 .. lookahead; filled with lookahead before the call. Indexed like the VIEW, not like seqs.
@@ -109,10 +110,10 @@ enum {
   MORTISE_EVENT_PREFIX_EVICTED = 4   /* the host had to end a pin */
 };
 
-/* Events, in the order in which they happened. All arrays have length [num_events] and are borrowed for the call; so are
- * the token arrays. Sequences are ADDED in order of arrival, including sequences that views omit. ADDED comes before the
- * first plan whose view may contain the sequence, and before its ENDED. A scheduler that is swapped in first receives
- * ADDED for every live sequence. */
+/* Events, in the order in which they happened. All arrays have length [num_events] and are borrowed for the call; so
+ * are the token arrays. Sequences are ADDED in order of arrival, including sequences that views omit. ADDED comes
+ * before the first plan whose view may contain the sequence, and before its ENDED. A scheduler that is swapped in first
+ * receives ADDED for every live sequence. */
 typedef struct mortise_schedule_events {
   uint32_t struct_size;
   uint32_t flags;
@@ -120,7 +121,8 @@ typedef struct mortise_schedule_events {
   int32_t reserved;
   const int32_t* kinds; /* MORTISE_EVENT_* */
   const uint64_t* seq_ids;
-  const int32_t* num_tokens; /* ADDED: tokens of the sequence. PREFIX_RESIDENT: leading tokens that the pin keeps. Else 0 */
+  const int32_t*
+      num_tokens; /* ADDED: tokens of the sequence. PREFIX_RESIDENT: leading tokens that the pin keeps. Else 0 */
   /* The next four arrays describe ADDED sequences; for other events they hold NULL or 0. Since 0.4 */
   const int32_t* const* tokens;  /* [num_tokens] each: the sequence's tokens */
   const int32_t* max_new_tokens; /* the most tokens it may still generate */
@@ -137,9 +139,9 @@ typedef struct mortise_scheduler_table {
    * [step & active] since 0.1 */
   mortise_status (*events)(mortise_scheduler* scheduler, const mortise_schedule_events* events, mortise_error* error);
 
-  /* Fills `plan` for one step. An empty plan is valid only if the oldest sequence would have no room even with all others
-   * preempted; the host then ends pins to make room. On a failure or a broken bound the host plans this step itself.
-   * [step & active] since 0.1 */
+  /* Fills `plan` for one step. An empty plan is valid only if the oldest sequence would have no room even with all
+   * others preempted; the host then ends pins to make room. On a failure or a broken bound the host plans this step
+   * itself. [step & active] since 0.1 */
   mortise_status (*plan)(mortise_scheduler* scheduler, const mortise_schedule_view* view, mortise_schedule_plan* plan,
                          mortise_error* error);
 } mortise_scheduler_table;
