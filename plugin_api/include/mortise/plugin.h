@@ -39,9 +39,9 @@ typedef struct mortise_create_args {
   uint32_t struct_size;
   uint32_t flags;
   mortise_string_view options; /* a JSON object, validated against options_schema, with defaults filled in */
-  mortise_device*
-      device; /* the pipeline's device; NULL for devices and for parts that run on the host. Lives until destroy */
-  const struct mortise_device_table* device_table; /* NULL with `device`; lives until destroy */
+  /* The pipeline's device and its table; live until destroy. NULL for devices and for parts that run on the host. */
+  mortise_device* device;
+  const struct mortise_device_table* device_table;
   mortise_string_view model_config; /* models: the checkpoint's config.json, normalised (see runtime/checkpoint) */
   int32_t rank, world;              /* tensor parallel: this instance is shard `rank` of `world` */
 } mortise_create_args;
@@ -58,19 +58,24 @@ typedef struct mortise_activate_args {
 } mortise_activate_args;
 
 /* Capability bits of mortise_component.capabilities. */
-#define MORTISE_CAP_EXACT \
-  (UINT64_C(1)            \
-   << 0) /* a row's bits do not depend on the rest of the batch (docs/numerics.md); attention must have it */
-#define MORTISE_CAP_CAPTURE (UINT64_C(1) << 1) /* step calls may be captured (ext/graph.h) */
-#define MORTISE_CAP_MULTI_QUERY \
-  (UINT64_C(1) << 2) /* attention: takes several rows per sequence outside of prefill, as verifying drafts needs */
-#define MORTISE_CAP_CASCADE (UINT64_C(1) << 3) /* attention: reads the shared blocks of a prefix group once */
-#define MORTISE_CAP_SLIDING_WINDOW \
-  (UINT64_C(1) << 4) /* attention: honours mortise_model_dims.sliding_windows; required for models that have any */
-#define MORTISE_CAP_NEEDS_HIDDEN (UINT64_C(1) << 5)  /* proposer: reads the target's hidden rows */
-#define MORTISE_CAP_TREE (UINT64_C(1) << 6)          /* proposer: drafts trees, see mortise_proposal_args.parents */
-#define MORTISE_CAP_DISTRIBUTION (UINT64_C(1) << 7)  /* proposer: returns its draft distributions */
-#define MORTISE_CAP_PREFIX_GROUPS (UINT64_C(1) << 8) /* scheduler: orders by prefix group */
+/* A row's bits do not depend on the rest of the batch (docs/numerics.md). An attention must have it. */
+#define MORTISE_CAP_EXACT (UINT64_C(1) << 0)
+/* Step calls may be captured (ext/graph.h). */
+#define MORTISE_CAP_CAPTURE (UINT64_C(1) << 1)
+/* Attention: takes several rows per sequence outside of prefill, as verifying drafts needs. */
+#define MORTISE_CAP_MULTI_QUERY (UINT64_C(1) << 2)
+/* Attention: reads the shared blocks of a prefix group once. */
+#define MORTISE_CAP_CASCADE (UINT64_C(1) << 3)
+/* Attention: honours mortise_model_dims.sliding_windows; required for models that have any. */
+#define MORTISE_CAP_SLIDING_WINDOW (UINT64_C(1) << 4)
+/* Proposer: reads the target's hidden rows. */
+#define MORTISE_CAP_NEEDS_HIDDEN (UINT64_C(1) << 5)
+/* Proposer: drafts trees, see mortise_proposal_args.parents. */
+#define MORTISE_CAP_TREE (UINT64_C(1) << 6)
+/* Proposer: returns its draft distributions. */
+#define MORTISE_CAP_DISTRIBUTION (UINT64_C(1) << 7)
+/* Scheduler: orders by prefix group. */
+#define MORTISE_CAP_PREFIX_GROUPS (UINT64_C(1) << 8)
 
 typedef struct mortise_component {
   uint32_t struct_size;
