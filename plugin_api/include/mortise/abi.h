@@ -12,9 +12,8 @@
  * Ownership
  *  - The caller owns every struct, array and string that it passes. They are valid during the call only; the callee
  *    copies what it needs later. Data behind `const` is read-only. Where a comment names a longer life, that one holds.
- *  - The caller provides the memory for results. The host copies what a plugin returns before it calls the plugin
- * again. In an in/out struct a plugin writes only the fields that the header names; the host ignores changes to the
- * pointers.
+ *  - The caller provides the memory for results. The host copies what a plugin returns before it calls it again. In an
+ *    in/out struct a plugin writes only the fields that the header names; the host ignores changes to the pointers.
  *  - The side that allocates memory frees it. A handle lives until the function that destroys it, which has the word
  *    destroy, free or close in its name. On failure the out-handle is NULL.
  *
@@ -29,11 +28,11 @@
  *  - Any other status of a step function costs only that step:
  *      proposer: its drafts of the step. Scheduler: its plan.
  *      device, model, attention: the requests whose sequences are in the step end with an error.
- *  - A failure outside of steps (create, load, bind, activate ...) makes the start of the pipeline, or the swap, fail;
- * the user sees the message.
+ *  - A failure outside of steps (create, load, bind, activate ...) makes the start of the pipeline, or the swap, fail,
+ *    and the user sees the message.
  *  - The host logs each failure once, with plugin, function and status code, and counts repetitions.
- *  - A plugin never ends the process (exit, abort); if one does, the host names it in the log. A call that takes longer
- *    than one minute while the instance is active, or ten minutes otherwise, is reported in the log.
+ *  - A plugin must not end the process (exit, abort). If one does, the host names it and exits with a failure. The host
+ *    logs a call that takes longer than one minute while the instance is active, or ten minutes otherwise.
  *
  * Threads. Each function has a tag, an optional state, and the ABI version that added it: [step & active] since 0.1.
  *  - [control]: one call at a time per instance; may block.

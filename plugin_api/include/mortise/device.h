@@ -209,7 +209,7 @@ typedef struct mortise_device_table {
   /* Destroys a stream; ignores NULL. [any] since 0.1 */
   void (*stream_destroy)(mortise_device* device, mortise_stream* stream);
 
-  /* Blocks until all work on the stream is done; returns the first failure of that work. [any] since 0.1 */
+  /* Blocks until all work on the stream is done. Returns a failure of that work, if there was one. [any] since 0.1 */
   mortise_status (*stream_synchronize)(mortise_device* device, mortise_stream* stream, mortise_error* error);
 
   /* Returns the native handle (cudaStream_t), NULL on the CPU. The device's; lives as long as the stream.

@@ -54,8 +54,8 @@ typedef struct mortise_model_table {
   mortise_status (*dims)(mortise_model* model, mortise_model_dims* dims, mortise_error* error);
 
   /* Reads and prepares all weights, once, before activate. Keep nothing of `reader`. DATA_LOSS if a tensor is missing
-   * or has a wrong shape: the message has its name, the shape found and the shape expected. [control & created] since
-   * 0.1 */
+   * or has a wrong shape: the message has its name, the shape found and the shape expected.
+   * [control & created] since 0.1 */
   mortise_status (*load)(mortise_model* model, const mortise_weight_reader* reader, mortise_error* error);
 
   /* Runs all layers. Fills `hidden` with a view of the head's input (after the final norm), [num_tokens, hidden_size],

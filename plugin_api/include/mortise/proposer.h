@@ -26,8 +26,8 @@ typedef struct mortise_observation {
   int32_t num_seqs;
   int32_t num_ended;
   const uint64_t* seq_ids; /* [num_seqs] */
-  const int32_t*
-      token_offsets; /* [num_seqs + 1] sequence i has tokens[token_offsets[i]] .. tokens[token_offsets[i + 1] - 1] */
+  /* [num_seqs + 1] sequence i has tokens[token_offsets[i]] .. tokens[token_offsets[i + 1] - 1] */
+  const int32_t* token_offsets;
   const int32_t* tokens;
   const int32_t* num_accepted; /* [num_seqs] how many of the tokens are accepted drafts */
   /* The target's hidden rows of the step (the head's input, after the final norm), [rows, hidden_size], in device
@@ -49,8 +49,8 @@ typedef struct mortise_proposal_args {
   int32_t num_seqs;
   int32_t max_draft;       /* row length of the output arrays */
   const uint64_t* seq_ids; /* [num_seqs] */
-  const int32_t*
-      max_drafts; /* [num_seqs] the most drafts wanted, <= max_draft; 0: none. With parents: the longest path */
+  /* [num_seqs] the most drafts wanted, <= max_draft; 0: none. With parents: the longest path. */
+  const int32_t* max_drafts;
   /* How the target will sample: its key, its temperature, and the position of the first draft. A proposer that samples
    * with them agrees with the target as often as the two distributions allow. */
   const uint64_t* keys;      /* [num_seqs] */
@@ -84,8 +84,9 @@ typedef struct mortise_proposer_table {
   mortise_status (*bind)(mortise_proposer* proposer, const mortise_proposer_bind_args* args, mortise_error* error);
 
   /* Reports a step, after it and before the next propose; not called when there is nothing to report. After a failure
-   * the next observe repeats the ended ids, and the whole history of each sequence of this call that it reports. [step
-   * & active] since 0.1 */
+   * the next observe repeats the ended ids (up to 100000 of them). The next report of a sequence of this call has its
+   * whole history.
+   * [step & active] since 0.1 */
   mortise_status (*observe)(mortise_proposer* proposer, const mortise_observation* observation, mortise_error* error);
 
   /* Writes drafts into `args`, before a step in which some sequence can take drafts. Must be quick: every sequence of

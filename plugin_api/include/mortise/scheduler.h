@@ -11,8 +11,8 @@
  * from the step in which that sequence last ran. The sequence starves in either of two cases. In both, a sequence that
  * arrived later, with the same or a worse priority, was started before it.
  *  - Idle room: since then, MORTISE_MAX_IDLE_PLANS plans have left the sequence out although there was room for it.
- * Room means: the rows, places and free blocks that the plan leaves unused are enough for the sequence to run to its
- * end.
+ *    There is room if the plan leaves a row and a place unused, and enough free blocks for the sequence to run to its
+ *    end.
  *  - Overtaking: the later sequences that were started before it may run more than MORTISE_MAX_PASSED_STEPS *
  *    token_budget rows until they end.
  * Waiting for older sequences, for better priorities, for blocks or for places is not starvation.
@@ -121,8 +121,8 @@ typedef struct mortise_schedule_events {
   int32_t reserved;
   const int32_t* kinds; /* MORTISE_EVENT_* */
   const uint64_t* seq_ids;
-  const int32_t*
-      num_tokens; /* ADDED: tokens of the sequence. PREFIX_RESIDENT: leading tokens that the pin keeps. Else 0 */
+  /* ADDED: tokens of the sequence. PREFIX_RESIDENT: leading tokens that the pin keeps. Else 0. */
+  const int32_t* num_tokens;
   /* The next four arrays describe ADDED sequences; for other events they hold NULL or 0. Since 0.4 */
   const int32_t* const* tokens;  /* [num_tokens] each: the sequence's tokens */
   const int32_t* max_new_tokens; /* the most tokens it may still generate */

@@ -11,7 +11,7 @@ typedef struct mortise_collective_table {
   uint32_t struct_size;
   uint32_t flags;
   /* Connects `devices`, one per rank and all opened by this component, and writes one communicator per rank to
-   * communicators [world]. The caller destroys them before the devices. [control] since 0.1 */
+   * communicators [world]. The caller destroys them. [control] since 0.1 */
   mortise_status (*create)(mortise_device* const* devices, int32_t world, mortise_communicator** communicators,
                            mortise_error* error);
 

@@ -29,10 +29,11 @@ typedef struct mortise_runner_open_args {
   int32_t reserved;
 } mortise_runner_open_args;
 
-/* New tokens of sequences. Sequence i keeps its first begins[i] tokens; then come tokens[offsets[i]] ..
- * tokens[offsets[i + 1] - 1], and nothing after them. A sequence that the runner does not know has begins[i] = 0. */
 /* mortise_runner_tokens.flags: the tokens are drafts. They run like others, but no other sequence shares their KV. */
 #define MORTISE_RUNNER_DRAFTS 1u
+
+/* New tokens of sequences. Sequence i keeps its first begins[i] tokens; then come tokens[offsets[i]] ..
+ * tokens[offsets[i + 1] - 1], and nothing after them. A sequence that the runner does not know has begins[i] = 0. */
 typedef struct mortise_runner_tokens {
   uint32_t struct_size;
   uint32_t flags;
@@ -44,10 +45,11 @@ typedef struct mortise_runner_tokens {
   const int32_t* tokens;
 } mortise_runner_tokens;
 
-/* New sequences that branch off others, for draft trees. Fork i has the tokens of from_ids[i], except that the last one
- * is replaced by tokens[i]. It takes over the KV of the tokens before. */
 /* Marks the id of a fork; the host's sequence ids do not have this bit. */
 #define MORTISE_RUNNER_FORK_BIT (UINT64_C(1) << 63)
+
+/* New sequences that branch off others, for draft trees. Fork i has the tokens of from_ids[i], except that the last one
+ * is replaced by tokens[i]. It takes over the KV of the tokens before. */
 typedef struct mortise_runner_forks {
   uint32_t struct_size;
   uint32_t flags;
@@ -87,8 +89,8 @@ struct mortise_runner_table {
   uint32_t flags;
   /* Opens a checkpoint and loads its weights, from the proposer's bind on. `runners` is this table, as get_ext returned
    * it. The caller closes the runner. The host allocates its KV pool before it activates the proposer.
-   * FAILED_PRECONDITION if the checkpoint or an option does not fit, else the status of the part that failed. [control]
-   * since 0.3 */
+   * FAILED_PRECONDITION if the checkpoint or an option does not fit, else the status of the part that failed.
+   * [control] since 0.3 */
   mortise_status (*open)(const mortise_runner_table* runners, const mortise_runner_open_args* args,
                          mortise_runner** runner, mortise_error* error);
 

@@ -31,8 +31,8 @@ typedef struct mortise_weight_cache_table {
   mortise_status (*open)(mortise_device* device, const mortise_weight_cache_args* args, mortise_error* error);
 
   /* Ends the use of the file. `loaded` is 1 if the model loaded without failure; the device then writes the file if it
-   * lacks any weight that was prepared. If it cannot write, it logs that. Prepared weights stay valid. [control] since
-   * 0.1 */
+   * lacks any weight that was prepared. If it cannot write, it logs that. Prepared weights stay valid.
+   * [control] since 0.1 */
   void (*close)(mortise_device* device, int32_t loaded);
 } mortise_weight_cache_table;
 
