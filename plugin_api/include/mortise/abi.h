@@ -1,32 +1,47 @@
-/* mortise/abi.h: the types, status codes and rules that every other header of the plugin ABI stands on.
+/* mortise/abi.h: the types, status codes and rules of the plugin ABI. The other headers state only what differs.
  *
- * Rules (each one holds for every header here):
- *  - Fixed-width integers, floats and pointers only. Strings are UTF-8; static ids are NUL-terminated, data is pointer
- * + length.
- *  - Every struct and table begins with `uint32_t struct_size` (the size its writer knew) and `uint32_t flags` (0
- * unless the header defines bits) and grows at its tail only. A reader copies min(struct_size, its own size) into a
- * zeroed local; a writer of an out-struct never writes past the struct_size that the caller set. MORTISE_HAS tests a
- * slot of a table.
- *  - Every pointer lives for one of: the call; until X is destroyed; for ever (static). A comment says which. `_view`
- * in a name means borrowed for the call. The host copies what a plugin returns before its next call into that plugin.
- *  - A function that can fail returns a mortise_status and writes the detail into a caller-owned mortise_error (may be
- * NULL). After INVALID_ARGUMENT and RESOURCE_EXHAUSTED the callee's state is as before the call. No exception crosses,
- * nothing allocated on one side is freed on the other.
- *  - What a failure costs. INTERNAL ends an instance: the host never calls it again, not even destroy, and leaks it. An
- * exception that crosses, from any function, counts as INTERNAL. Without a proposer requests go on without drafts,
- * without a scheduler first come, first served; without a device, a model or an attention the pipeline serves no more.
- * Any other status of a step call of those three costs the sequences of that step alone. Of any other status of a
- * proposer the step loses the drafts, and of a scheduler the plan. The host logs each failure once with the names of
- * plugin and function and the code, and counts the rest.
- *  - A plugin never ends the process (exit, abort) and never stays in a call: the host names whoever does, exits with a
- * failure, and reports a call that takes longer than a minute while the instance is active (else: ten minutes).
- *  - What a struct points to with `const` is the host's and read-only. In an in/out struct the plugin writes the values
- * that the header says; the host restores the pointers that it had put there.
- *  - Thread tags: [control] one call at a time per instance, may block; [step] one at a time per instance, on any OS
- * thread, must not block on anything but the device; [any] thread-safe. [control] and [step] calls to one instance
- * never overlap. States: created (after create), active (between activate and deactivate).
+ * Data
+ *  - Structs hold fixed-width integers, floats and pointers only. Strings are UTF-8. `const char*` is NUL-terminated;
+ *    mortise_string_view is not.
+ *  - Every struct and table begins with `uint32_t struct_size`, the size that its writer knew, and `uint32_t flags`, 0
+ *    unless the header defines bits. Both grow at the tail only. A reader copies min(struct_size, its own size) into a
+ *    zeroed local. A writer of an out-struct never writes past the struct_size that the caller set. A table may lack
+ *    slots at its tail, or hold NULL there; MORTISE_HAS tests a slot. A slot is required unless its comment says
+ *    otherwise.
  *
- * Version 0.x: the minors of host and plugin must be equal. The major is in the entry's name, see plugin.h. */
+ * Ownership
+ *  - The caller owns every struct, array and string that it passes. They are valid during the call only; the callee
+ *    copies what it needs later. Data behind `const` is read-only. Where a comment names a longer life, that one holds.
+ *  - The caller provides the memory for results. The host copies what a plugin returns before it calls it again. In an
+ *    in/out struct a plugin writes only the fields that the header names; the host ignores changes to the pointers.
+ *  - The side that allocates memory frees it. A handle lives until the function that destroys it, which has the word
+ *    destroy, free or close in its name. On failure the out-handle is NULL.
+ *
+ * Errors
+ *  - A function that can fail returns a mortise_status and writes the detail into `error`, which may be NULL. After
+ *    INVALID_ARGUMENT and RESOURCE_EXHAUSTED the callee's state is as before the call. No exception may leave a plugin.
+ *  - INTERNAL from any function ends the instance: the host never calls it again, not even destroy, and leaks it. An
+ *    exception that leaves the plugin counts as INTERNAL.
+ *      proposer: its requests continue without drafts.
+ *      scheduler: the host plans every step itself, first come, first served.
+ *      device, model, attention: the pipeline stops serving.
+ *  - Any other status of a step function costs only that step:
+ *      proposer: its drafts of the step. Scheduler: its plan.
+ *      device, model, attention: the requests whose sequences are in the step end with an error.
+ *  - A failure outside of steps (create, load, bind, activate ...) makes the start of the pipeline, or the swap, fail,
+ *    and the user sees the message.
+ *  - The host logs each failure once, with plugin, function and status code, and counts repetitions.
+ *  - A plugin must not end the process (exit, abort). If one does, the host names it and exits with a failure. The host
+ *    logs a call that takes longer than one minute while the instance is active, or ten minutes otherwise.
+ *
+ * Threads. Each function has a tag, an optional state, and the ABI version that added it: [step & active] since 0.1.
+ *  - [control]: one call at a time per instance; may block.
+ *  - [step]: one call at a time per instance, on any OS thread; must not block on anything but the device.
+ *  - [any]: thread-safe.
+ *  - [control] and [step] calls to one instance never overlap.
+ *  - created: between create and destroy while not active. active: between activate and deactivate.
+ *
+ * In version 0.x the minors of host and plugin must be equal. The major is part of the entry's name, see plugin.h. */
 #ifndef MORTISE_ABI_H
 #define MORTISE_ABI_H
 
@@ -44,7 +59,7 @@
 #define MORTISE_ABI_MAJOR 0u
 #define MORTISE_ABI_MINOR 5u
 
-/* True if `table` (a pointer to a struct with struct_size) is large enough to hold `slot` and the slot is not NULL. */
+/* True if `table`, a pointer to a table, is large enough to hold `slot` and the slot is not NULL. */
 #define MORTISE_HAS(table, slot) \
   ((table)->struct_size >= offsetof(MORTISE_TYPEOF_TABLE(table), slot) + sizeof((table)->slot) && (table)->slot != NULL)
 #ifdef __cplusplus
@@ -54,37 +69,36 @@
 #define MORTISE_TYPEOF_TABLE(table) __typeof__(*(table))
 #endif
 
-/* Status codes: the numbers of gRPC and absl. 1000 and above are a plugin's own; `message` explains them. */
+/* The numbers are those of gRPC and absl. Codes from 1000 on are a plugin's own; its message explains them. */
 typedef int32_t mortise_status;
 enum {
   MORTISE_OK = 0,
   MORTISE_CANCELLED = 1,
   MORTISE_UNKNOWN = 2,
-  MORTISE_INVALID_ARGUMENT = 3, /* the caller's mistake; state unchanged */
+  MORTISE_INVALID_ARGUMENT = 3, /* the caller's mistake; the callee's state is unchanged */
   MORTISE_NOT_FOUND = 5,
-  MORTISE_RESOURCE_EXHAUSTED = 8, /* no memory, no room; state unchanged, may be tried again later */
+  MORTISE_RESOURCE_EXHAUSTED = 8, /* no memory or room; state unchanged, the caller may retry later */
   MORTISE_FAILED_PRECONDITION = 9,
   MORTISE_OUT_OF_RANGE = 11,
   MORTISE_UNIMPLEMENTED = 12,
-  MORTISE_INTERNAL = 13,    /* a broken invariant in the callee: the host never calls the instance again */
-  MORTISE_UNAVAILABLE = 14, /* not now: the machine, a file or a device is missing */
+  MORTISE_INTERNAL = 13,    /* a broken invariant in the callee; ends the instance, see Errors above */
+  MORTISE_UNAVAILABLE = 14, /* a machine, file or device is missing now */
   MORTISE_DATA_LOSS = 15    /* a file or weights are damaged */
 };
 
-/* The detail of a failure. Owned by the caller, filled by the callee, both strings NUL-terminated. Valid for ever. */
+/* The detail of a failure. The caller owns it and sets struct_size; the callee fills it. */
 typedef struct mortise_error {
   uint32_t struct_size;
   int32_t code;
-  char where[64];    /* function, option or file, as short as helps */
-  char message[440]; /* what is wrong and what to do about it */
+  char where[64];    /* function, option or file; NUL-terminated */
+  char message[440]; /* what is wrong and what to do about it; NUL-terminated */
 } mortise_error;
 
 typedef struct mortise_string_view {
-  const char* data; /* not NUL-terminated; may be NULL when size is 0 */
-  uint64_t size;
+  const char* data; /* may be NULL when size is 0 */
+  uint64_t size;    /* bytes */
 } mortise_string_view;
 
-/* The five kinds of part. */
 enum {
   MORTISE_KIND_DEVICE = 1,
   MORTISE_KIND_MODEL = 2,

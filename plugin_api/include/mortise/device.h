@@ -1,140 +1,140 @@
-/* mortise/device.h: memory, streams and the operations that models are written in. The arithmetic of each operation is
- * specified in docs/numerics.md per numerics id; two devices (or instruction sets) with one id give the same bits.
+/* mortise/device.h: memory, streams and the operations that models are built from. docs/numerics.md specifies the
+ * arithmetic of each operation per numerics id: devices and instruction sets with equal ids produce equal bits.
  *
- * Tensors given to operations lie in this device's memory, which the host may not touch unless host_memory says so.
- * Operations are queued on `stream` and may return before they ran; a device whose streams are synchronous (cpu) has
- * run them. What an operation needs beside its tensors (workspaces, the choice of an algorithm) it makes at its first
- * call with shapes of that size: an operation that has run once may be captured (ext/graph.h). Every operation treats
- * each row on its own: no bit of a row depends on the number, order or content of the other rows. */
+ * Tensors and arrays given to operations are in device memory. The host must not touch it unless
+ * mortise_device_info.host_memory is 1. An operation is queued on `stream` and may return before it has run; the caller
+ * keeps its tensors until then. On a device with synchronous streams (cpu) it has run when the call returns.
+ * An operation creates what else it needs, such as workspaces or the choice of an algorithm, in its first call with
+ * shapes of that size. So an operation that has run once may be captured (ext/graph.h). No bit of a row depends on the
+ * number, order or content of the other rows. */
 #ifndef MORTISE_DEVICE_H
 #define MORTISE_DEVICE_H
 
 #include "mortise/plugin.h"
 
-typedef struct mortise_stream mortise_stream; /* an ordered queue of work; NULL is the device's default stream */
-typedef struct mortise_event mortise_event;
-typedef struct mortise_weight mortise_weight; /* a prepared weight: repacked for the device, opaque */
+typedef struct mortise_stream mortise_stream; /* an ordered queue of work; NULL: the default stream */
+typedef struct mortise_event mortise_event;   /* a point in a stream */
+typedef struct mortise_weight mortise_weight; /* a weight, repacked for the device */
 
 typedef struct mortise_device_info {
   uint32_t struct_size;
   uint32_t flags;
-  char name[64];       /* e.g. "Intel(R) Xeon(R) ...", "NVIDIA H200" */
-  char isa[64];        /* what kernels run on: "amx", "avx512", "avx2", "portable"; CUDA: "sm_90" */
-  int32_t num_threads; /* host threads that operations use; 0 where that has no meaning */
-  int32_t host_memory; /* 1: device pointers are host pointers, and streams are synchronous */
-  uint64_t memory_bytes;
+  char name[64];         /* such as "NVIDIA H200" */
+  char isa[64];          /* of the kernels: "amx", "avx512", "avx2", "portable"; CUDA: "sm_90" */
+  int32_t num_threads;   /* host threads that operations use; 0 on a GPU */
+  int32_t host_memory;   /* 1: device pointers are host pointers, and streams are synchronous */
+  uint64_t memory_bytes; /* total */
 } mortise_device_info;
 
-/* What a weight is for, a mask: the device packs for all uses at once (a tied embedding is LINEAR | EMBEDDING). */
+/* A weight's uses, as a bit mask: a tied embedding is LINEAR | EMBEDDING. */
 enum {
-  MORTISE_WEIGHT_LINEAR = 1,    /* [N, K], linear multiplies by its transpose */
-  MORTISE_WEIGHT_EMBEDDING = 2, /* [N, K], rows are looked up */
-  MORTISE_WEIGHT_VECTOR = 4     /* [N]: norm weights, biases */
+  MORTISE_WEIGHT_LINEAR = 1,    /* [N, K] for linear */
+  MORTISE_WEIGHT_EMBEDDING = 2, /* [N, K] for embed */
+  MORTISE_WEIGHT_VECTOR = 4     /* [N] norm weight or bias */
 };
 
-/* A matrix that comes quantised, whatever the checkpoint packs it like:
+/* A quantised matrix, independent of the checkpoint's packing:
  *   w[n, order[j]] = scales[n, g] * (values[n, j] - zeros[n, g]),  g = j / group_size
- * The arithmetic of linear with it is docs/numerics.md, "Quantised linear". */
+ * docs/numerics.md, "Quantised linear", has the arithmetic. */
 typedef struct mortise_quantized_matrix {
   uint32_t struct_size;
   uint32_t flags;
-  int64_t n, k;
-  int32_t bits;         /* 4 or 8: values and zeros are 0 .. 2^bits - 1 */
+  int64_t n, k;         /* rows and columns */
+  int32_t bits;         /* 4 or 8; values and zeros are 0 .. 2^bits - 1 */
   int32_t group_size;   /* columns j that share a scale: 32, a multiple of 64, or k; the last group may be shorter */
-  const int32_t* order; /* [k], a permutation of 0 .. k - 1, or NULL: 0 1 2 .. */
-  void* context;
-  /* Rows n0 .. n1 - 1: values [n1 - n0, k], scales and zeros [n1 - n0, ceil(k / group_size)], row-major. Cannot fail:
-   * what could was checked when the matrix was made. [any] since 0.1 */
+  const int32_t* order; /* [k] a permutation of 0 .. k - 1; NULL: the identity */
+  void* context;        /* pass it to read */
+  /* Writes rows n0 .. n1 - 1 into the caller's host memory, row-major: values [n1 - n0, k], scales and zeros [n1 - n0,
+   * ceil(k / group_size)]. Cannot fail: the host checked the matrix before. [any] since 0.1 */
   void (*read)(void* context, int64_t n0, int64_t n1, uint8_t* values, float* scales, uint8_t* zeros);
 } mortise_quantized_matrix;
 
+/* A weight as prepare_weight gets it. Everything is read during the call only. */
 typedef struct mortise_weight_source {
   uint32_t struct_size;
   uint32_t flags;
-  int32_t use;       /* MORTISE_WEIGHT_* */
-  int32_t num_parts; /* concatenated along dimension 0 (q, k, v; gate, up) */
-  /* [num_parts] host memory, bf16, f16 or f32, any strides (a shard of a matrix is a view). Read during the call only.
-   */
+  int32_t use;       /* mask of MORTISE_WEIGHT_* */
+  int32_t num_parts; /* parts are concatenated along dimension 0, such as q, k, v */
+  /* [num_parts] in host memory; bf16, f16 or f32; any strides, so that a shard can be a view of a matrix. */
   const mortise_tensor* const* parts;
-  int32_t dtype; /* what the model computes in: MORTISE_BF16 or MORTISE_F32; the device converts */
-  int32_t bits;  /* 0: the weight is kept in dtype. 8 or 4, use LINEAR alone: it is kept as integers of so many bits */
-  /* With bits: columns that share a scale, as in mortise_quantized_matrix; 0: all of K. The device quantises `parts`
-   * after docs/numerics.md, "Quantised linear". */
+  int32_t dtype; /* to compute in: MORTISE_BF16 or MORTISE_F32; the device converts */
+  int32_t bits;  /* 0: store the weight in dtype. 8 or 4: store integers of so many bits; for use LINEAR alone */
+  /* With bits: columns that share a scale, as in mortise_quantized_matrix; 0: all K columns. The device quantises
+   * `parts` as docs/numerics.md, "Quantised linear", says. */
   int32_t group_size;
   int32_t reserved;
-  /* [num_parts], or NULL: the parts as they come quantised, in place of `parts`; bits, group_size and order are equal
-   * in all of them and bits and group_size those above. Read during the call only. */
+  /* [num_parts] quantised parts, used instead of `parts`; NULL: use `parts`. All have the same order, and the bits and
+   * group_size given above. */
   const mortise_quantized_matrix* const* quantized;
-  /* The names of the checkpoint's tensors that this is made of, and of a part of one which part: what is made of other
-   * contents has another name. A device that keeps prepared weights in a file (ext/weight_cache.h) finds them by it;
-   * empty: this one is not kept. Copied. since 0.1, appended */
+  /* A key for the file of prepared weights (ext/weight_cache.h): the names of the checkpoint's tensors, and which part
+   * if only a part of one is used. Weights with different contents have different names. Empty: do not keep this weight
+   * in the file. Since 0.1 */
   mortise_string_view name;
 } mortise_weight_source;
 
 enum { MORTISE_ACT_SILU = 1, MORTISE_ACT_GELU = 2, MORTISE_ACT_GELU_TANH = 3, MORTISE_ACT_RELU = 4 };
 
 /* out[m, n - column_begin] = sum_k x[m, k] * weight[n, k] (+ bias[n]),  column_begin <= n < column_end
- * x [M, K] bf16 or f32, the weight's dtype; out [M, column_end - column_begin] x's dtype or f32. Rows may be strided.
- */
+ *   x    [M, K]                           bf16 or f32, the weight's dtype; rows may be strided
+ *   out  [M, column_end - column_begin]   x's dtype or f32; rows may be strided */
 typedef struct mortise_linear_args {
   uint32_t struct_size;
   uint32_t flags;
   const mortise_tensor* x;
   const mortise_weight* weight;
-  const mortise_weight* bias; /* NULL: none */
+  const mortise_weight* bias; /* [N]; NULL: none */
   const mortise_tensor* out;
-  int32_t column_begin, column_end; /* 0, 0: all N; else multiples of 64, or the end N */
-  /* MORTISE_ACT_*, or 0: none. With it the weight's first N / 2 rows are gates, the others what they gate, out is
-   * [M, N / 2] in x's dtype, and column_begin and column_end are 0: out[m, n] = act(y[m, n]) * y[m, N / 2 + n]. The
-   * bits are those of a linear into y in x's dtype and gated_activation of that, but y need not pass through memory.
-   * Since 0.1. */
+  int32_t column_begin, column_end; /* 0, 0: all N columns; else multiples of 64, column_end may be N */
+  /* 0: none. MORTISE_ACT_*: a gated activation follows, with y the result of the linear:
+   *   out[m, n] = act(y[m, n]) * y[m, N / 2 + n],  out [M, N / 2] in x's dtype
+   * column_begin and column_end must be 0. The bits are those of linear into y in x's dtype and then gated_activation,
+   * but y need not go through memory. Since 0.1 */
   int32_t gate_activation;
   int32_t reserved;
 } mortise_linear_args;
 
 /* rms_norm:   out = x / sqrt(mean(x^2) + eps) * weight
  * layer_norm: out = (x - mean) / sqrt(var + eps) * weight + bias
- * With `residual` [M, N]: first residual := residual + x (rounded to the dtype, stored), and the norm is taken of that.
- */
+ * With `residual`: first residual := residual + x, rounded to the dtype; then the norm of residual in place of x. */
 typedef struct mortise_norm_args {
   uint32_t struct_size;
   uint32_t flags;
   const mortise_tensor* x;        /* [M, N] */
-  const mortise_tensor* residual; /* [M, N] in and out, or NULL */
+  const mortise_tensor* residual; /* [M, N] in and out; NULL: none */
   const mortise_weight* weight;   /* [N] */
-  const mortise_weight* bias;     /* [N], layer_norm only, may be NULL */
+  const mortise_weight* bias;     /* [N] layer_norm only; NULL: none */
   const mortise_tensor* out;      /* [M, N], may be x */
   float eps;
   uint32_t reserved;
 } mortise_norm_args;
 
-/* Reductions of logits [R, W] that hold columns vocab_begin .. vocab_begin + W of the vocabulary, called in ascending
- * order with the same state arrays. Where max and sum are wanted, both are multiples of the device's fixed slice width
- * except at the vocabulary's end, and the bits do not depend on how many slices a call covers; what else there is takes
- * any columns (since 0.4). A NULL array is not computed. Device memory.
- */
+/* Reduces rows of logits over the vocabulary, slice by slice: each call covers columns vocab_begin .. vocab_begin + W -
+ * 1, and calls come in ascending order with the same arrays. An output array that is NULL is not computed. If max and
+ * sum are wanted, vocab_begin and W are multiples of vocab_slice, except that the last slice ends with the vocabulary.
+ * The bits do not depend on how many slices one call covers. The other outputs take any columns (since 0.4). */
 typedef struct mortise_head_reduce_args {
   uint32_t struct_size;
   uint32_t flags;
   const mortise_tensor* logits; /* f32 [R, W] */
   int32_t vocab_begin;
-  int32_t first;          /* 1: the state arrays are initialised before this slice */
-  float* max;             /* [R] running maximum, with `sum` */
-  float* sum;             /* [R] running sum of exp(logit - max); log-sum-exp = max + log(sum) */
-  const int32_t* targets; /* [R] token whose logit is wanted, -1 none */
-  float* target_logits;   /* [R] written by the slice that holds the target */
-  /* Counts the tokens before `targets` in the order (logit descending, id ascending): rank = 1 + count. Needs
-   * target_logits to be final: a second pass over the slices. */
-  int32_t* ranks; /* [R] */
-  int32_t top_n;  /* with top_ids and top_logits: the first n tokens in that order */
+  int32_t first;          /* 1: initialise the output arrays first */
+  float* max;             /* [R] running maximum; wanted together with sum */
+  float* sum;             /* [R] running sum of exp(logit - max) */
+  const int32_t* targets; /* [R] in: token whose logit is wanted; -1: none */
+  float* target_logits;   /* [R] written in the call that covers the target */
+  /* [R] number of tokens before targets[r] in the order (logit descending, id ascending). target_logits must be final,
+   * so this takes a second pass over the slices. */
+  int32_t* ranks;
+  int32_t top_n; /* how many of the first tokens in that order top_ids and top_logits get */
   int32_t reserved;
-  int32_t* top_ids;  /* [R, top_n], -1 where the vocabulary is shorter */
+  int32_t* top_ids;  /* [R, top_n] -1 beyond the end of the vocabulary */
   float* top_logits; /* [R, top_n] */
-  float* lse;        /* [R] out, with max and sum: max + log(sum) over all slices so far */
+  float* lse;        /* [R] max + log(sum) so far; needs max and sum */
 } mortise_head_reduce_args;
 
-/* An edit of one logit: l := l + bias; l := l > 0 ? l / repetition : l * repetition; l := l - subtract. A bias of -inf
- * bans the token; subtract is frequency penalty * count + presence penalty. Since 0.5 */
+/* Changes one logit l, in three steps:
+ *   l := l + bias;  l := l > 0 ? l / repetition : l * repetition;  l := l - subtract
+ * A bias of -inf bans the token. subtract = frequency penalty * count + presence penalty. Since 0.5 */
 typedef struct mortise_logit_edit {
   int32_t token;
   float bias;
@@ -142,9 +142,8 @@ typedef struct mortise_logit_edit {
   float subtract;
 } mortise_logit_edit;
 
-/* Picks one token per row of full-vocabulary logits; the procedure is docs/numerics.md, "Sampling": bias, repetition,
- * frequency and presence penalties, temperature, min_p, top_k, top_p, then arg max of logit / T + keyed noise. Device
- * memory all; arrays are [R]. `logits` is not changed. */
+/* Picks one token per row of full-vocabulary logits, in the order of docs/numerics.md, "Sampling": edits, temperature,
+ * min_p, top_k, top_p, then the arg max of logit / T + keyed noise. `logits` is not changed. Arrays are [R]. */
 typedef struct mortise_sample_args {
   uint32_t struct_size;
   uint32_t flags;
@@ -153,20 +152,20 @@ typedef struct mortise_sample_args {
   const int32_t* top_ks;        /* <= 0: off */
   const float* top_ps;          /* >= 1: off */
   const float* min_ps;          /* <= 0: off */
-  const uint64_t* keys;         /* hash(seed, choice index): the Philox key */
-  const int64_t* positions;     /* of the token that is drawn: the Philox counter with the token id */
-  /* Row r has the edit_counts[r] edits from edits[edit_begins[r]] on, in any order, of different tokens. The host keeps
-   * the edits of a sequence there from step to step and brings them up to date with scatter_rows. Since 0.5 */
+  const uint64_t* keys;         /* Philox key: hash(seed, choice index) */
+  const int64_t* positions;     /* position of the drawn token; with the token id it is the Philox counter */
+  /* Row r has edit_counts[r] edits, from edits[edit_begins[r]] on, in any order, each of a different token. The host
+   * keeps a sequence's edits there from step to step and updates them with scatter_rows. Since 0.5 */
   const mortise_logit_edit* edits;
   const int32_t* edit_begins; /* NULL: no row has edits */
   const int32_t* edit_counts;
-  /* Allowed sets: row r may draw only tokens whose bit is set in allowed_masks[allowed_index[r] * ceil(vocab / 32)
-   * ...]; index -1 allows all. NULL: no row is restricted. */
+  /* Row r may draw only tokens whose bit is set in the mask of ceil(vocab_size / 32) words with index allowed_index[r]
+   * in allowed_masks; index -1 allows all tokens. NULL: no row is restricted. */
   const int32_t* allowed_index;
   const uint32_t* allowed_masks;
   int32_t* tokens; /* out */
-  /* Out, or NULL: log of the probability of the drawn token after all of the above (the distribution it was drawn
-   * from). */
+  /* out; NULL: not wanted. Log probability of the drawn token in the final distribution, after edits, temperature and
+   * filters. */
   float* processed_logprobs;
 } mortise_sample_args;
 
@@ -174,93 +173,140 @@ typedef struct mortise_device_table {
   uint32_t struct_size;
   uint32_t flags;
 
-  /* Fills `info`. [any] since 0.1 */
+  /* Describes the hardware. [any] since 0.1 */
   mortise_status (*describe)(mortise_device* device, mortise_device_info* info);
-  /* The id of the arithmetic for a dtype ("cpu-bf16/1", "cpu-f32/1"), static, or NULL: cannot compute in it.
-   * MORTISE_I8: linear with quantised weights ("cpu-int8/1"); NULL: prepare_weight takes no `bits`. [any] since 0.1 */
+
+  /* Returns the id of the arithmetic for a dtype, such as "cpu-bf16/1"; static. NULL: the device cannot compute in it.
+   * MORTISE_I8 asks for linear with quantised weights; NULL then means that prepare_weight refuses `bits`.
+   * [any] since 0.1 */
   const char* (*numerics_id)(mortise_device* device, int32_t dtype);
-  /* Free and total bytes of device memory. [any] since 0.1 */
+
+  /* Writes the free and total bytes of device memory. [any] since 0.1 */
   mortise_status (*memory_info)(mortise_device* device, uint64_t* free_bytes, uint64_t* total_bytes);
 
-  /* Zero-filled device memory, 256-byte aligned; host-memory devices take pages when they are first touched. [control]
-   * since 0.1 */
+  /* Allocates zero-filled device memory, 256-byte aligned; the caller returns it with `free`. RESOURCE_EXHAUSTED if
+   * there is not enough. Devices that use host memory take pages on first touch. [control] since 0.1 */
   mortise_status (*allocate)(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error);
-  /* NULL is fine; waits for work that uses it. [control] since 0.1 */
+
+  /* Frees memory of `allocate`, after waiting for work that uses it; ignores NULL. [control] since 0.1 */
   void (*free)(mortise_device* device, void* memory);
+
   /* Copies between host and device memory in any direction, ordered on `stream`. Memory of host_allocate must stay
-   * until the stream got there; other host memory has been read, or written, when the call returns. [step] since 0.1 */
+   * unchanged until the stream has done the copy. With other host memory the copy is done when the call returns.
+   * [step] since 0.1 */
   mortise_status (*copy)(mortise_device* device, mortise_stream* stream, void* to, const void* from, uint64_t bytes,
                          mortise_error* error);
-  /* Sets bytes. [step] since 0.1 */
+
+  /* Sets `bytes` bytes of device memory to `value`, ordered on `stream`. [step] since 0.1 */
   mortise_status (*fill)(mortise_device* device, mortise_stream* stream, void* memory, uint8_t value, uint64_t bytes,
                          mortise_error* error);
 
-  /* Streams and events; a device with synchronous streams hands out NULL and returns at once. [control], the rest [any]
-   * since 0.1 */
+  /* Streams and events. A device with synchronous streams hands out NULL, and its waits return at once. */
+
+  /* Creates a stream; the caller destroys it. [control] since 0.1 */
   mortise_status (*stream_create)(mortise_device* device, mortise_stream** stream, mortise_error* error);
+
+  /* Destroys a stream; ignores NULL. [any] since 0.1 */
   void (*stream_destroy)(mortise_device* device, mortise_stream* stream);
+
+  /* Blocks until all work on the stream is done. Returns a failure of that work, if there was one. [any] since 0.1 */
   mortise_status (*stream_synchronize)(mortise_device* device, mortise_stream* stream, mortise_error* error);
-  void* (*stream_native)(mortise_device* device, mortise_stream* stream); /* cudaStream_t; NULL on the CPU */
+
+  /* Returns the native handle (cudaStream_t), NULL on the CPU. The device's; lives as long as the stream.
+   * [any] since 0.1 */
+  void* (*stream_native)(mortise_device* device, mortise_stream* stream);
+
+  /* Creates an event; the caller destroys it. [any] since 0.1 */
   mortise_status (*event_create)(mortise_device* device, mortise_event** event, mortise_error* error);
+
+  /* Destroys an event; ignores NULL. [any] since 0.1 */
   void (*event_destroy)(mortise_device* device, mortise_event* event);
+
+  /* Sets the event to the point that `stream` has reached with all work queued so far. [any] since 0.1 */
   mortise_status (*event_record)(mortise_device* device, mortise_event* event, mortise_stream* stream,
                                  mortise_error* error);
-  mortise_status (*event_wait)(mortise_device* device, mortise_event* event, mortise_stream* stream,
-                               mortise_error* error); /* the stream waits */
-  mortise_status (*event_synchronize)(mortise_device* device, mortise_event* event,
-                                      mortise_error* error); /* the host waits */
 
-  /* Repacks a weight once. Lives until free_weight. [control] since 0.1 */
+  /* Makes later work on `stream` wait for the event; the caller does not wait. [any] since 0.1 */
+  mortise_status (*event_wait)(mortise_device* device, mortise_event* event, mortise_stream* stream,
+                               mortise_error* error);
+
+  /* Blocks the caller until the event is reached. [any] since 0.1 */
+  mortise_status (*event_synchronize)(mortise_device* device, mortise_event* event, mortise_error* error);
+
+  /* Repacks a weight for the device; the caller returns it with free_weight. INVALID_ARGUMENT for a type, shape or
+   * `bits` that the device does not take. [control] since 0.1 */
   mortise_status (*prepare_weight)(mortise_device* device, const mortise_weight_source* source, mortise_weight** weight,
                                    mortise_error* error);
-  void (*free_weight)(mortise_device* device, mortise_weight* weight); /* NULL is fine. [control] since 0.1 */
 
-  /* The operations: [step] since 0.1. Shapes that do not fit are INVALID_ARGUMENT. */
+  /* Frees a prepared weight; ignores NULL. [control] since 0.1 */
+  void (*free_weight)(mortise_device* device, mortise_weight* weight);
+
+  /* The operations. Shapes that do not fit together are INVALID_ARGUMENT. `out` is the caller's memory. */
+
+  /* Multiplies by the transpose of a weight: see mortise_linear_args. [step] since 0.1 */
   mortise_status (*linear)(mortise_device* device, mortise_stream* stream, const mortise_linear_args* args,
                            mortise_error* error);
-  /* out[m] = weight[ids[m]], ids i32 [M] in device memory, each in 0 .. N-1 (the host has checked). */
+
+  /* out[m] = weight[ids[m]]; ids i32 [M] in device memory. The host has checked that each is in 0 .. N - 1.
+   * [step] since 0.1 */
   mortise_status (*embed)(mortise_device* device, mortise_stream* stream, const int32_t* ids,
                           const mortise_weight* weight, const mortise_tensor* out, mortise_error* error);
+
+  /* Normalises rows by their root mean square: see mortise_norm_args. [step] since 0.1 */
   mortise_status (*rms_norm)(mortise_device* device, mortise_stream* stream, const mortise_norm_args* args,
                              mortise_error* error);
+
+  /* Normalises rows by mean and variance: see mortise_norm_args. [step] since 0.1 */
   mortise_status (*layer_norm)(mortise_device* device, mortise_stream* stream, const mortise_norm_args* args,
                                mortise_error* error);
-  /* out[m, i] = act(x[m, i]) * x[m, I + i]; x [M, 2 I], out [M, I]. */
+
+  /* out[m, i] = act(x[m, i]) * x[m, I + i]; x [M, 2 I], out [M, I]; `activation` is MORTISE_ACT_*. [step] since 0.1 */
   mortise_status (*gated_activation)(mortise_device* device, mortise_stream* stream, int32_t activation,
                                      const mortise_tensor* x, const mortise_tensor* out, mortise_error* error);
-  /* out = act(x), [M, N]; out may be x. */
+
+  /* out = act(x), [M, N]; out may be x; `activation` is MORTISE_ACT_*. [step] since 0.1 */
   mortise_status (*activation)(mortise_device* device, mortise_stream* stream, int32_t activation,
                                const mortise_tensor* x, const mortise_tensor* out, mortise_error* error);
-  /* out = a + b, [M, N]; out may be a or b. */
+
+  /* out = a + b, [M, N]; out may be a or b. [step] since 0.1 */
   mortise_status (*add)(mortise_device* device, mortise_stream* stream, const mortise_tensor* a,
                         const mortise_tensor* b, const mortise_tensor* out, mortise_error* error);
-  /* out[r] = x[rows[r]], rows i32 [R] in device memory. */
+
+  /* out[r] = x[rows[r]]; rows i32 [R] in device memory. [step] since 0.1 */
   mortise_status (*gather_rows)(mortise_device* device, mortise_stream* stream, const mortise_tensor* x,
                                 const int32_t* rows, const mortise_tensor* out, mortise_error* error);
+
+  /* Computes log-sum-exp, target logits, ranks and top tokens: see mortise_head_reduce_args. [step] since 0.1 */
   mortise_status (*head_reduce)(mortise_device* device, mortise_stream* stream, const mortise_head_reduce_args* args,
                                 mortise_error* error);
+
+  /* Picks one token per row: see mortise_sample_args. [step] since 0.1 */
   mortise_status (*sample)(mortise_device* device, mortise_stream* stream, const mortise_sample_args* args,
                            mortise_error* error);
 
-  /* The fixed width of head_reduce's slices of max and sum, in columns. [any] since 0.1 */
+  /* Returns the fixed slice width of head_reduce for max and sum, in columns. [any] since 0.1 */
   int32_t (*vocab_slice)(mortise_device* device);
 
-  /* The table of an extension of this device (ext/parallel.h, ext/graph.h, ext/collective.h) or NULL; lives until the
-   * device is destroyed. What the component's get_ext answers, for parts that hold the device. [any] since 0.1 */
+  /* Returns the table of an extension (ext/parallel.h, ext/graph.h, ext/collective.h, ext/weight_cache.h), which lives
+   * until the device is destroyed, or NULL if there is none. The same answers as the component's get_ext, for parts
+   * that hold the device. [any] since 0.1 */
   const void* (*get_ext)(mortise_device* device, const char* id);
 
-  /* Host memory that `copy` moves at full speed and without waiting: page-locked on a GPU, plain where device memory is
-   * the host's. For what is uploaded and brought back each step. [control] since 0.2 */
+  /* Allocates host memory that `copy` moves at full speed without waiting: page-locked on a GPU, ordinary memory on a
+   * device that uses host memory. The host uses it for the step's upload and download. The caller returns it with
+   * host_free. [control] since 0.2 */
   mortise_status (*host_allocate)(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error);
-  /* NULL is fine; waits for copies that use it. [control] since 0.2 */
+
+  /* Frees memory of host_allocate, after waiting for copies that use it; ignores NULL. [control] since 0.2 */
   void (*host_free)(mortise_device* device, void* memory);
 
-  /* The elements of a weight prepared as MORTISE_WEIGHT_VECTOR, in device memory, for kernels of other parts that fuse
-   * it (q and k norms in attention): *n of them, of the type that the model computes in, *dtype. Lives as long as the
-   * weight. NULL: a weight of another kind. [any] since 0.2 */
+  /* Returns the *n elements of type *dtype of a weight prepared with MORTISE_WEIGHT_VECTOR, in device memory; they live
+   * as long as the weight. For kernels of other parts, such as an attention that fuses q and k norms. NULL: the weight
+   * is not a vector. [any] since 0.2 */
   const void* (*vector_weight)(mortise_device* device, const mortise_weight* weight, int64_t* n, int32_t* dtype);
 
-  /* out[rows[r]] = x[r], rows i32 [R] in device memory, all different. The other rows of out stay. [step] since 0.5 */
+  /* out[rows[r]] = x[r]; rows i32 [R] in device memory, all different. The other rows of out are unchanged.
+   * [step] since 0.5 */
   mortise_status (*scatter_rows)(mortise_device* device, mortise_stream* stream, const mortise_tensor* x,
                                  const int32_t* rows, const mortise_tensor* out, mortise_error* error);
 } mortise_device_table;

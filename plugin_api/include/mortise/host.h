@@ -1,5 +1,5 @@
-/* mortise/host.h: what the host offers a plugin instance. Threads belong to the device (ext/parallel.h), so a plugin
- * needs none of its own. One mortise_host is made per instance, so that memory and messages are accounted to it. */
+/* mortise/host.h: the services that the host offers to a plugin instance. Each instance gets a mortise_host of its own,
+ * so that the host can attribute memory and messages to it. A plugin creates no threads: see ext/parallel.h. */
 #ifndef MORTISE_HOST_H
 #define MORTISE_HOST_H
 
@@ -14,18 +14,24 @@ struct mortise_host {
   uint32_t abi_minor;
   uint32_t reserved;
   const char* name;    /* "mortise"; static */
-  const char* version; /* of the host; static */
+  const char* version; /* of the host program; static */
 
-  /* Writes one line to the host's log, with the instance's name before it. The text is copied. [any] since 0.1 */
+  /* Writes one line to the host's log, prefixed with the instance's name. The host copies the text. `level` is
+   * MORTISE_LOG_*; other values log an error. [any] since 0.1 */
   void (*log)(const mortise_host* host, int32_t level, mortise_string_view message);
-  /* Host memory, accounted to the instance; `alignment` is a power of two up to 4096. NULL when there is none. [any]
-   * since 0.1 */
+
+  /* Returns uninitialised host memory, counted as the instance's; the caller gives it back with `free`. NULL if there
+   * is no memory or `alignment` is not a power of two up to 4096. [any] since 0.1 */
   void* (*allocate)(const mortise_host* host, uint64_t bytes, uint64_t alignment);
-  /* Gives back what allocate returned; NULL is fine. [any] since 0.1 */
+
+  /* Frees memory from `allocate`; ignores NULL. [any] since 0.1 */
   void (*free)(const mortise_host* host, void* memory);
-  /* Monotonic clock. [any] since 0.1 */
+
+  /* Returns a monotonic time in nanoseconds; its zero has no meaning. [any] since 0.1 */
   uint64_t (*now_ns)(const mortise_host* host);
-  /* The table of an extension of the host, e.g. MORTISE_EXT_RUNNER, or NULL. Static. [any] since 0.1 */
+
+  /* Returns the table of a host extension such as MORTISE_EXT_RUNNER, or NULL if this host has none. The table lives at
+   * least as long as the instance. [any] since 0.1 */
   const void* (*get_ext)(const mortise_host* host, const char* id);
 };
 

@@ -1,9 +1,10 @@
-// mortise/plugin.hpp: C++ helpers for plugin authors. Not part of the ABI: everything here is compiled into the plugin.
+// mortise/plugin.hpp: C++ helpers for plugin authors. Not part of the ABI: they are compiled into the plugin. They keep
+// no global state, so any thread may use them; an object is for one thread at a time.
 //   Failure, guard()      an exception barrier: throw inside, return a mortise_status outside
-//   known()               reads a struct whose size the host chose
-//   Options               typed access to the validated JSON options
-//   Tensor helpers        make_tensor(), row(), dtype_bytes()
-//   MORTISE_PLUGIN        the entry function from a list of components
+//   known(), sized()      read a struct whose size the caller chose; make one of this header's size
+//   Options               typed access to the JSON options
+//   make_tensor(), dtype_bytes()
+//   MORTISE_PLUGIN        defines the entry function from a list of components
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,8 @@
 
 namespace mortise {
 
-// What a plugin throws inside guard(). `where` is a static text: a function, an option, a tensor.
+// The exception to throw inside guard(): a status code, and what is wrong. `where` names a function, option or tensor,
+// and must be static text.
 class Failure : public std::exception {
  public:
   Failure(mortise_status code, const char* where, std::string message)
@@ -33,6 +35,7 @@ class Failure : public std::exception {
   std::string message;
 };
 
+// Fills `error`, cutting texts to its size, and returns `code`. `error` may be NULL.
 inline mortise_status set_error(mortise_error* error, mortise_status code, std::string_view where,
                                 std::string_view message) noexcept {
   if (error != nullptr && error->struct_size >= sizeof(mortise_error)) {
@@ -48,7 +51,8 @@ inline mortise_status set_error(mortise_error* error, mortise_status code, std::
   return code;
 }
 
-// Runs `body` and turns what it throws into a status. No exception leaves it.
+// Runs `body` and returns OK. If it throws, returns the status of a Failure, RESOURCE_EXHAUSTED for std::bad_alloc and
+// INTERNAL for anything else, which ends the instance (abi.h).
 template <typename Body>
 mortise_status guard(mortise_error* error, const char* where, Body&& body) noexcept {
   try {
@@ -65,18 +69,19 @@ mortise_status guard(mortise_error* error, const char* where, Body&& body) noexc
   }
 }
 
-// Throws the failure that a device or another part reported.
+// Throws a Failure if a call into the device returned a status other than OK.
 inline void check(mortise_status status, const mortise_error& error) {
   if (status != MORTISE_OK) throw Failure(status, "device", std::string(error.where) + ": " + error.message);
 }
 
+// An empty error to pass to a call.
 inline mortise_error make_error() {
   mortise_error error{};
   error.struct_size = sizeof error;
   return error;
 }
 
-// A zeroed T with as much of *from as both sides know.
+// A copy of *from with the fields that both sides know; the others are 0.
 template <typename T>
 T known(const T* from) {
   T to{};
@@ -84,7 +89,7 @@ T known(const T* from) {
   return to;
 }
 
-// A T with its struct_size set.
+// A zeroed T with its struct_size set.
 template <typename T>
 T sized() {
   T value{};
@@ -99,15 +104,17 @@ inline mortise_string_view view(std::string_view text) {
   return {text.data(), text.size()};
 }
 
-// The options of create(): the host has validated them against the schema and filled in defaults, so get() only
-// converts.
+// The options that create() gets. The host has validated them and filled in the defaults, so get() only converts. The
+// object keeps a copy and may outlive the call.
 class Options {
  public:
   explicit Options(mortise_string_view json) : json_(nlohmann::json::parse(view(json))) {}
+  // Throws if the schema has no such option, or one of another type.
   template <typename T>
   T get(const char* name) const {
     return json_.at(name).get<T>();
   }
+  // False for an optional value that was not given.
   bool has(const char* name) const { return json_.contains(name) && !json_.at(name).is_null(); }
 
  private:
@@ -118,7 +125,7 @@ inline int dtype_bytes(int32_t dtype) {
   return (dtype & 0xff) / 8;
 }
 
-// A dense row-major 2-D tensor over `data`.
+// A dense row-major tensor [rows, columns] over `data`, which it does not own.
 inline mortise_tensor make_tensor(void* data, int32_t dtype, int64_t rows, int64_t columns) {
   mortise_tensor tensor = sized<mortise_tensor>();
   tensor.data = data;

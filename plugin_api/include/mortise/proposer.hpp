@@ -1,17 +1,18 @@
-// mortise/proposer.hpp: the component of a proposer that is written as a class, in C++20. Not part of the ABI: compiled
-// into the plugin, as plugin.hpp is.
-//   constexpr mortise_component kMine = mortise::ProposerComponent<Mine>::component("mine", "drafts ...",
-//   kOptionsSchema); MORTISE_PLUGIN("example.mine", "Example", "1.0.0", "Apache-2.0", &kMine)
-// Mine has
+// mortise/proposer.hpp: builds the component of a proposer from a C++20 class. Not part of the ABI: it is compiled into
+// the plugin, like plugin.hpp.
+//   constexpr mortise_component kMine =
+//       mortise::ProposerComponent<Mine>::component("mine", "drafts ...", kOptionsSchema);
+//   MORTISE_PLUGIN("example.mine", "Example", "1.0.0", "Apache-2.0", &kMine)
+// The class Mine needs
 //   Mine(const mortise_host*, const mortise_create_args&, const mortise::Options&)
 //   void bind(const mortise_proposer_bind_args&)
 //   void observe(const mortise_observation&)
-//   void propose(const mortise_proposal_args&), with a const mortise_step& before them if it runs on the device
-//   num_sequences() const: whose state it keeps (ext/sequences.h)
+//   void propose(const mortise_proposal_args&), or propose(const mortise_step&, const mortise_proposal_args&)
+//   num_sequences() const: how many sequences it keeps state for (ext/sequences.h)
 // and may have
-//   void activate(const mortise_activate_args&) and deactivate()
-//   int32_t max_drafts() const, if the option max_tokens does not say it
-// What these throw becomes the status and the text of the call.
+//   void activate(const mortise_activate_args&) and void deactivate()
+//   int32_t max_drafts() const, if there is no option max_tokens
+// proposer.h says on which thread each is called. guard() turns an exception into the status and message of the call.
 #pragma once
 
 #include "mortise/ext/sequences.h"
@@ -20,9 +21,12 @@
 
 namespace mortise {
 
+// The C functions and the table of one proposer class. An instance pointer is always a Proposer that `create` made. Has
+// no state: every thread tag of proposer.h and plugin.h holds as it is.
 template <typename Proposer>
 class ProposerComponent {
  public:
+  // The texts must be static. `capabilities` is a mask of MORTISE_CAP_*.
   static constexpr mortise_component component(const char* name, const char* summary, const char* options_schema,
                                                uint64_t capabilities = 0) {
     return {sizeof(mortise_component),
@@ -63,7 +67,7 @@ class ProposerComponent {
     const mortise_status status = guard(error, "activate", [&] {
       if constexpr (kActivates) self(instance).activate(known(args));
     });
-    if (status != MORTISE_OK) deactivate(instance);  // half of the buffers are of no use
+    if (status != MORTISE_OK) deactivate(instance);  // frees what activate had allocated before it failed
     return status;
   }
   static void deactivate(void* instance) {

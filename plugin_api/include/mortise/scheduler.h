@@ -1,18 +1,23 @@
-/* mortise/scheduler.h: decides which sequences run in a step and how many tokens each. It owns a policy and its queues;
- * requests, KV blocks and tokens belong to the host, so a scheduler can be replaced at any step. `plan` is a pure
- * function of the view and of the scheduler's own state. The host checks every plan; one that breaks a bound is
- * replaced for that step by first come, first served, counted and logged with the plugin's name. After INTERNAL the
- * host plans so in all further steps.
+/* mortise/scheduler.h: a scheduler decides which sequences run in a step, and how many tokens each of them runs.
  *
- * Nobody starves. Of each priority the host watches the oldest sequence that a plan leaves out, and counts from when it
- * last ran. It starves
- *  - when younger sequences, of its priority or a worse one, have been started before it, and since then
- *    MORTISE_MAX_IDLE_PLANS plans have left it out although the rows, places and free blocks that they left unused had
- *    room for it and for all that it may still generate;
- *  - or when the younger ones that were started before it take more than MORTISE_MAX_PASSED_STEPS times token_budget
- *    rows (those that they may run until their ends).
- * The host reports a starving sequence, and plans first come, first served, with that sequence first, until it has
- * ended. Waiting behind older sequences or better priorities, and for blocks or places, is no starvation. */
+ * The host owns requests, KV blocks and tokens. A scheduler owns a policy and its queues, nothing else, so the host can
+ * replace it between any two steps. `plan` must be a pure function of the view and of the scheduler's own state.
+ *
+ * The host checks every plan. A plan that breaks a bound of this header is dropped: the host plans that step itself,
+ * first come, first served, and counts and logs the breach with the plugin's name. After MORTISE_INTERNAL the host
+ * plans all further steps this way.
+ *
+ * No sequence may starve. For each priority the host watches the oldest sequence that a plan leaves out, and counts
+ * from the step in which that sequence last ran. The sequence starves in either of two cases. In both, a sequence that
+ * arrived later, with the same or a worse priority, was started before it.
+ *  - Idle room: since then, MORTISE_MAX_IDLE_PLANS plans have left the sequence out although there was room for it.
+ *    There is room if the plan leaves a row and a place unused, and enough free blocks for the sequence to run to its
+ *    end.
+ *  - Overtaking: the later sequences that were started before it may run more than MORTISE_MAX_PASSED_STEPS *
+ *    token_budget rows until they end.
+ * Waiting for older sequences, for better priorities, for blocks or for places is not starvation.
+ * The host reports a starving sequence. Until that sequence ends, the host plans every step itself: the starving
+ * sequence first, then first come, first served. */
 #ifndef MORTISE_SCHEDULER_H
 #define MORTISE_SCHEDULER_H
 
@@ -21,88 +26,94 @@
 typedef struct mortise_scheduler mortise_scheduler;
 
 enum {
-  MORTISE_SEQ_WAITING = 0, /* holds no blocks: new, or preempted */
+  MORTISE_SEQ_WAITING = 0, /* holds no blocks: it is new or was preempted */
   MORTISE_SEQ_RUNNING = 1  /* holds blocks */
 };
 
 #define MORTISE_MAX_IDLE_PLANS 1024
 #define MORTISE_MAX_PASSED_STEPS 256
 
-/* mortise_schedule_view.flags. The draft tokens of a sequence must not be cut: a plan that runs a sequence to its known
- * end gives it all of its lookahead. (Rejection sampling: how many drafts there were decides which tokens come out.) */
+/* mortise_schedule_view.flags: a plan that runs a sequence to the end of its known tokens must grant all of its
+ * lookahead. Set with rejection sampling, where the number of drafts changes which tokens come out. */
 enum { MORTISE_VIEW_WHOLE_DRAFTS = 1 };
 
-/* All live sequences in order of arrival, struct of arrays, [num_seqs] each. Borrowed for the call. A waiting sequence
- * whose prefix another one of at least its priority is about to compute is left out until that prefix is in the cache.
- */
+/* The live sequences, oldest first. All arrays have length [num_seqs] and are borrowed for the call. When a waiting
+ * sequence needs a prefix that another sequence of the same or a better priority is about to compute, the view omits
+ * the waiting sequence until that prefix is in the cache. */
 typedef struct mortise_schedule_view {
   uint32_t struct_size;
   uint32_t flags; /* MORTISE_VIEW_* */
   uint64_t step_id;
   int32_t num_seqs;
-  int32_t block_size;
-  int32_t token_budget;    /* max_batched_tokens: rows that one step may have */
-  int32_t seq_budget;      /* max_num_seqs: sequences that may run at a time */
-  int32_t num_free_blocks; /* blocks that can be had without preempting (cached ones that can be evicted included) */
-  int32_t num_blocks;      /* of the pool */
+  int32_t block_size;      /* tokens per KV block */
+  int32_t token_budget;    /* max_batched_tokens: the most rows in one step */
+  int32_t seq_budget;      /* max_num_seqs: the most sequences that may run at a time */
+  int32_t num_free_blocks; /* available without preempting; includes cached blocks that no sequence holds */
+  int32_t num_blocks;      /* in the whole pool */
   const uint64_t* seq_ids;
   const int32_t* states;       /* MORTISE_SEQ_* */
-  const int32_t* num_tokens;   /* tokens known: prompt and generated. num_tokens - num_computed are to be run, */
-  const int32_t* num_computed; /* tokens with KV; of a waiting sequence 0 */
-  const int32_t* num_cached; /* waiting: leading tokens found in the prefix cache; it starts there. It gets their whole
-                                blocks, and of one that they end within a copy, which is a block more that it takes */
-  const int32_t*
-      num_cached_free_blocks; /* waiting: those of its whole cached blocks that nobody holds, hence count as free. In a
-                                 plan that preempts, all its cached blocks count as free ones that it takes: whoever
-                                 holds them may be the one that is preempted, and has brought them in already */
+  const int32_t* num_tokens;   /* known tokens: the prompt and what was generated */
+  const int32_t* num_computed; /* leading tokens whose KV is computed; 0 for a waiting sequence */
+  /* Waiting: leading tokens found in the prefix cache; the sequence starts behind them. It shares their full blocks. If
+   * they end inside a block, the sequence gets a copy of that block, which costs one extra block. Running: 0. */
+  const int32_t* num_cached;
+  /* Waiting: how many of its full cached blocks no other sequence holds. num_free_blocks counts these blocks as free,
+   * so starting the sequence takes them from there. This holds for plans that preempt nobody. In a plan that preempts,
+   * a starting sequence takes all of its cached blocks from the free ones: a preempted sequence may be their holder,
+   * and its blocks are already counted as free. Running: 0. */
+  const int32_t* num_cached_free_blocks;
   const int32_t* blocks_held;
-  const int32_t* blocks_freed_if_preempted; /* by it alone: blocks that others hold too are not among them */
-  const int32_t* lookahead;  /* draft tokens it may use this step; those granted need as many more rows and slots. A
-                                request may bring tokens that it expects: then up to token_budget - 1, of a sequence
-                                that is still in its prompt too, and of no use unless the run ends its known tokens */
-  const int32_t* priorities; /* lower runs first */
+  const int32_t* blocks_freed_if_preempted; /* blocks that this sequence alone holds */
+  /* The most draft tokens this step may verify for the sequence; each one takes a row and a KV slot. If the request
+   * brought a predicted output, this may be up to token_budget - 1, even while the prompt is still being computed.
+   * Drafts are of use only in a run that ends the known tokens. */
+  const int32_t* lookahead;
+  const int32_t* priorities; /* a lower number runs first */
   const uint64_t* arrivals;  /* grows with each request */
-  const uint64_t* groups;    /* the user's hint: requests of one group are better run together; 0 none */
-  /* Waiting: who would take the same of its num_cached_free_blocks. `cached_free_with` is the index of the earlier
-   * sequence that shares most of them, or its own if none shares any; `cached_free_shared` says how many, the first
-   * ones of both. A plan takes a block once for all that it starts (mortise/scheduler.hpp counts), unless it preempts:
-   * then each pays for all its cached blocks, as above. Running: its own index, and 0. Since 0.4 */
+  const uint64_t* groups;    /* the user's hint that requests of one group are better run together; 0: no group */
+  /* Waiting: which earlier sequence shares most of this sequence's num_cached_free_blocks, as an index into the view.
+   * Its own index if no earlier sequence shares any. Running: its own index. Since 0.4 */
   const int32_t* cached_free_with;
+  /* How many blocks it shares with that sequence; they are the first ones of both. A plan that preempts nobody is
+   * charged once for a block that several starting sequences share; mortise/scheduler.hpp does the counting. Running:
+   * 0. Since 0.4 */
   const int32_t* cached_free_shared;
 } mortise_schedule_view;
 
-/* The plan. Arrays are the host's, [num_seqs of the view] each. */
+/* A plan. The host allocates the arrays, [num_seqs of the view] each; the scheduler fills them and sets the counts. */
 typedef struct mortise_schedule_plan {
   uint32_t struct_size;
   uint32_t flags;
-  int32_t num_scheduled;
-  int32_t num_preempted;
-  int32_t num_pins;
+  int32_t num_scheduled; /* entries of seqs and num_new_tokens */
+  int32_t num_preempted; /* entries of preempted */
+  int32_t num_pins;      /* entries of pins and pin_tokens */
   int32_t reserved;
-  int32_t* seqs;           /* indices into the view; each at most once */
-  int32_t* num_new_tokens; /* 1 .. num_tokens - max(num_computed, num_cached); a run that ends the known tokens also
-                              verifies the drafts that it is granted */
-  int32_t* preempted;      /* indices of running sequences that give up their blocks; not in seqs */
-  /* Prefixes to keep in the cache (pin) or to let go (tokens 0): the first pin_tokens[i] tokens of sequence pins[i], as
-   * far as they are there, in whole blocks. A pin ends with its sequence, and when another sequence could not run
-   * otherwise. */
+  int32_t* seqs; /* sequences to run: indices into the view, each at most once */
+  /* Known tokens to run for seqs[i]: 1 .. num_tokens - max(num_computed, num_cached). A run up to the last known token
+   * also verifies the drafts that the plan grants. */
+  int32_t* num_new_tokens;
+  int32_t* preempted; /* running sequences that give up their blocks: indices into the view; none is also in seqs */
+  /* Prefixes to keep in the cache: of sequence pins[i] (an index into the view) the first pin_tokens[i] tokens, as far
+   * as they are cached, in whole blocks. pin_tokens[i] = 0 drops the pin. A pin also ends with its sequence, or when
+   * another sequence could not run otherwise. */
   int32_t* pins;
   int32_t* pin_tokens;
-  /* By index of the VIEW: draft tokens granted, 0 .. lookahead; holds lookahead when plan is called. Read for sequences
-   * whose run ends their known tokens. Since 0.3 */
+  /* Draft tokens granted, 0 .. lookahead; filled with lookahead before the call. Indexed like the VIEW, not like seqs.
+   * The host reads it for sequences that run up to their last known token. Since 0.3 */
   int32_t* num_drafts;
 } mortise_schedule_plan;
 
 enum {
   MORTISE_EVENT_ADDED = 1,
   MORTISE_EVENT_ENDED = 2,
-  MORTISE_EVENT_PREFIX_RESIDENT = 3, /* answers a pin */
+  MORTISE_EVENT_PREFIX_RESIDENT = 3, /* a pin took effect */
   MORTISE_EVENT_PREFIX_EVICTED = 4   /* the host had to end a pin */
 };
 
-/* Events in the order in which they happened; all [num_events]. Sequences are ADDED in order of arrival, those that a
- * view leaves out too, each before the first plan whose view may show it and before its ENDED. A scheduler that is put
- * in while sequences live is told first of all of them. Borrowed for the call, the tokens included. */
+/* Events, in the order in which they happened. All arrays have length [num_events] and are borrowed for the call; so
+ * are the token arrays. Sequences are ADDED in order of arrival, including sequences that views omit. ADDED comes
+ * before the first plan whose view may contain the sequence, and before its ENDED. A scheduler that is swapped in first
+ * receives ADDED for every live sequence. */
 typedef struct mortise_schedule_events {
   uint32_t struct_size;
   uint32_t flags;
@@ -110,22 +121,27 @@ typedef struct mortise_schedule_events {
   int32_t reserved;
   const int32_t* kinds; /* MORTISE_EVENT_* */
   const uint64_t* seq_ids;
-  const int32_t* num_tokens; /* ADDED: tokens of the sequence; PREFIX_RESIDENT: how many of its leading tokens its pin
-                                keeps; else 0 */
-  /* What is known of a sequence when it is ADDED; else NULL or 0. Since 0.4 */
-  const int32_t* const* tokens;  /* [num_tokens] each */
-  const int32_t* max_new_tokens; /* that it may generate beyond those, at most; it may end sooner */
-  const int32_t* priorities;     /* as in views */
-  const uint64_t* groups;        /* as in views */
+  /* ADDED: tokens of the sequence. PREFIX_RESIDENT: leading tokens that the pin keeps. Else 0. */
+  const int32_t* num_tokens;
+  /* The next four arrays describe ADDED sequences; for other events they hold NULL or 0. Since 0.4 */
+  const int32_t* const* tokens;  /* [num_tokens] each: the sequence's tokens */
+  const int32_t* max_new_tokens; /* the most tokens it may still generate */
+  const int32_t* priorities;     /* as in the view */
+  const uint64_t* groups;        /* as in the view */
 } mortise_schedule_events;
 
 typedef struct mortise_scheduler_table {
   uint32_t struct_size;
   uint32_t flags;
-  /* What happened since the last plan. [step & active] since 0.1 */
+
+  /* Tells the scheduler what happened since the last plan. Not called when nothing happened. The host does not repeat
+   * events: after a failure the scheduler never hears of these sequences or ends.
+   * [step & active] since 0.1 */
   mortise_status (*events)(mortise_scheduler* scheduler, const mortise_schedule_events* events, mortise_error* error);
-  /* One step's plan. An empty plan is valid only when the oldest sequence has no room even if all others are preempted:
-   * the host then ends pins for it. [step & active] since 0.1 */
+
+  /* Fills `plan` for one step. An empty plan is valid only if the oldest sequence would have no room even with all
+   * others preempted; the host then ends pins to make room. On a failure or a broken bound the host plans this step
+   * itself. [step & active] since 0.1 */
   mortise_status (*plan)(mortise_scheduler* scheduler, const mortise_schedule_view* view, mortise_schedule_plan* plan,
                          mortise_error* error);
 } mortise_scheduler_table;

@@ -1,5 +1,5 @@
-/* mortise/tensor.h: a strided array in host or device memory, always borrowed for the call that it is passed to.
- * The dtype codes are DLPack's (dlpack.h, DLDataTypeCode), so that conversion to and from a DLTensor copies fields. */
+/* mortise/tensor.h: a strided array in host or device memory. The memory is borrowed for the call.
+ * The dtype codes are DLPack's (dlpack.h, DLDataTypeCode), so conversion to and from a DLTensor only copies fields. */
 #ifndef MORTISE_TENSOR_H
 #define MORTISE_TENSOR_H
 
@@ -17,17 +17,17 @@ enum {
   MORTISE_BF16 = 4 << 8 | 16
 };
 
-enum { MORTISE_TENSOR_READ_ONLY = 1 }; /* mortise_tensor.flags: writing is a fault (a mapped file) */
+enum { MORTISE_TENSOR_READ_ONLY = 1 }; /* mortise_tensor.flags: writing may crash, as in a mapped file */
 
 typedef struct mortise_tensor {
   uint32_t struct_size;
   uint32_t flags;
-  void* data;        /* host or device address, as the function that takes the tensor says */
-  int32_t dtype;     /* MORTISE_BF16 ... */
+  void* data;        /* host or device address; the function that takes the tensor says which */
+  int32_t dtype;     /* MORTISE_I8 ... MORTISE_BF16 */
   int32_t ndim;      /* 1 to 4 */
-  int64_t shape[4];  /* elements; entries from ndim on are 1 */
-  int64_t stride[4]; /* elements, not bytes; the last stride is 1 unless a function says that it takes others */
-  uint64_t bytes;    /* readable (writable) bytes from data on */
+  int64_t shape[4];  /* in elements; entries from ndim on are 1 */
+  int64_t stride[4]; /* in elements; the last one is 1 unless the function accepts others */
+  uint64_t bytes;    /* accessible bytes, starting at data */
 } mortise_tensor;
 
 #endif

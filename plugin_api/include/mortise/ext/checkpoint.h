@@ -1,6 +1,6 @@
-/* mortise/ext/checkpoint.h: reads a Hugging Face folder for a part that is no model and has weights of its own (a
- * speculator's). From the host's get_ext(MORTISE_EXT_CHECKPOINT); NULL in a host that has none. Files come from
- * strangers: the host has checked everything that the reader hands out. */
+/* mortise/ext/checkpoint.h: reads a Hugging Face folder, for a part that is not a model but has weights of its own,
+ * such as an MLP speculator. From the host's get_ext(MORTISE_EXT_CHECKPOINT); NULL if the host does not offer it. The
+ * files are not trusted: the host checks everything that it hands out. */
 #ifndef MORTISE_EXT_CHECKPOINT_H
 #define MORTISE_EXT_CHECKPOINT_H
 
@@ -13,13 +13,18 @@ typedef struct mortise_checkpoint mortise_checkpoint;
 typedef struct mortise_checkpoint_table {
   uint32_t struct_size;
   uint32_t flags;
-  /* Opens config.json and the safetensors files in the folder; reads no weight. On failure *checkpoint is NULL and the
-   * message names the file. [control] since 0.3 */
+  /* Opens config.json and the safetensors files of `folder`; reads no weights. The caller closes the checkpoint.
+   * `error` must not be NULL. INVALID_ARGUMENT if a file is missing or damaged; the message names the file.
+   * [control] since 0.3 */
   mortise_status (*open)(mortise_string_view folder, mortise_checkpoint** checkpoint, mortise_error* error);
-  void (*close)(mortise_checkpoint* checkpoint); /* NULL is fine. [control] since 0.3 */
-  /* config.json, normalised as a model's is. Lives until close. [any] since 0.3 */
+
+  /* Closes the checkpoint, which ends every view of it; ignores NULL. [control] since 0.3 */
+  void (*close)(mortise_checkpoint* checkpoint);
+
+  /* Returns config.json, normalised like a model's; lives until close. [any] since 0.3 */
   mortise_string_view (*config)(mortise_checkpoint* checkpoint);
-  /* Its tensors, until close. [any] since 0.3 */
+
+  /* Returns a reader of the tensors. The reader and the views that it hands out live until close. [any] since 0.3 */
   const mortise_weight_reader* (*reader)(mortise_checkpoint* checkpoint);
 } mortise_checkpoint_table;
 

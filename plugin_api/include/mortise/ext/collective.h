@@ -1,5 +1,5 @@
-/* mortise/ext/collective.h: exchange between the shards of a tensor-parallel pipeline. Sums add in rank order, so that
- * the bits depend on the parallel size only. */
+/* mortise/ext/collective.h: data exchange between the shards of a tensor-parallel pipeline. Sums are taken in rank
+ * order, so the bits depend on the number of shards only. From the device's get_ext(MORTISE_EXT_COLLECTIVE). */
 #ifndef MORTISE_EXT_COLLECTIVE_H
 #define MORTISE_EXT_COLLECTIVE_H
 
@@ -10,14 +10,20 @@
 typedef struct mortise_collective_table {
   uint32_t struct_size;
   uint32_t flags;
-  /* Joins `devices` (one a rank, opened by this component) into communicators, one a rank. [control] since 0.1 */
+  /* Connects `devices`, one per rank and all opened by this component, and writes one communicator per rank to
+   * communicators [world]. The caller destroys them. [control] since 0.1 */
   mortise_status (*create)(mortise_device* const* devices, int32_t world, mortise_communicator** communicators,
                            mortise_error* error);
-  void (*destroy)(mortise_communicator* communicator); /* [control] since 0.1 */
-  /* x := x of rank 0 + x of rank 1 + ... in that order, the same on every rank. [step] since 0.1 */
+
+  /* Destroys the communicator of one rank. [control] since 0.1 */
+  void (*destroy)(mortise_communicator* communicator);
+
+  /* Replaces x on every rank by x of rank 0 + x of rank 1 + ..., added in that order. Each rank calls it, on its own
+   * stream. [step] since 0.1 */
   mortise_status (*all_reduce)(mortise_communicator* communicator, mortise_stream* stream, const mortise_tensor* x,
                                mortise_error* error);
-  /* out[rank, ...] := x of that rank. [step] since 0.1 */
+
+  /* Writes x of each rank to out[rank, ...], on every rank. Each rank calls it, on its own stream. [step] since 0.1 */
   mortise_status (*all_gather)(mortise_communicator* communicator, mortise_stream* stream, const mortise_tensor* x,
                                const mortise_tensor* out, mortise_error* error);
 } mortise_collective_table;

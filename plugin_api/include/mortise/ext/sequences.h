@@ -1,6 +1,6 @@
-/* mortise/ext/sequences.h: of how many sequences an instance keeps something. From a component's
- * get_ext(MORTISE_EXT_SEQUENCES). Whoever keeps state by sequence and has this can be checked for leaks: when every
- * sequence has ended and the ends have been told, the number is 0. */
+/* mortise/ext/sequences.h: how many sequences an instance keeps state for. From a component's
+ * get_ext(MORTISE_EXT_SEQUENCES). Tests use it to find leaks: when the instance has been told that every sequence has
+ * ended, the number must be 0. */
 #ifndef MORTISE_EXT_SEQUENCES_H
 #define MORTISE_EXT_SEQUENCES_H
 
@@ -11,7 +11,8 @@
 typedef struct mortise_sequences_table {
   uint32_t struct_size;
   uint32_t flags;
-  uint64_t (*num_sequences)(void* instance); /* [step & active] since 0.3 */
+  /* Returns the number of sequences that the instance keeps state for. [step & active] since 0.3 */
+  uint64_t (*num_sequences)(void* instance);
 } mortise_sequences_table;
 
 #endif
