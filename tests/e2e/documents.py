@@ -92,7 +92,7 @@ def alternatives(name):
 @functools.cache
 def is_there(name, folder):
     """Whether the repository has `name`: below its root, or `folder`, or as the end of a path. A last component may lack its ending."""
-    name = name.rstrip("/")
+    name = re.sub("NAME|YYYY-MM-DD", "*", name.rstrip("/"))  # any file that is called so
     beside = os.path.normpath(os.path.join(folder, name))
     for pattern in (name, f"*/{name}", beside, f"{name}.*", f"*/{name}.*", f"{beside}.*"):
         if fnmatch.filter(repository(), pattern):
