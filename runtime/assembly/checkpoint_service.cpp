@@ -24,8 +24,10 @@ mortise_status open(mortise_string_view folder, mortise_checkpoint** checkpoint,
     *checkpoint = new mortise_checkpoint(std::string(folder.data, static_cast<std::size_t>(folder.size)));
     return MORTISE_OK;
   } catch (const std::exception& exception) {
-    error->code = MORTISE_INVALID_ARGUMENT;
-    fmt::format_to_n(error->message, sizeof error->message - 1, "{}", exception.what()).out[0] = '\0';
+    if (error != nullptr) {
+      error->code = MORTISE_INVALID_ARGUMENT;
+      fmt::format_to_n(error->message, sizeof error->message - 1, "{}", exception.what()).out[0] = '\0';
+    }
     return MORTISE_INVALID_ARGUMENT;
   }
 }

@@ -59,6 +59,8 @@ constexpr Slot kDeviceSlots[] = {
     SLOT(mortise_device_table, vocab_slice),
     SLOT(mortise_device_table, get_ext),
     SLOT(mortise_device_table, scatter_rows),
+    SLOT(mortise_device_table, host_allocate),
+    SLOT(mortise_device_table, host_free),
 };
 constexpr Slot kModelSlots[] = {SLOT(mortise_model_table, dims), SLOT(mortise_model_table, load),
                                 SLOT(mortise_model_table, forward), SLOT(mortise_model_table, head)};

@@ -14,7 +14,7 @@ typedef struct mortise_checkpoint_table {
   uint32_t struct_size;
   uint32_t flags;
   /* Opens config.json and the safetensors files of `folder`; reads no weights. The caller closes the checkpoint.
-   * `error` must not be NULL. INVALID_ARGUMENT if a file is missing or damaged; the message names the file.
+   * INVALID_ARGUMENT if a file is missing or damaged; the message names the file.
    * [control] since 0.3 */
   mortise_status (*open)(mortise_string_view folder, mortise_checkpoint** checkpoint, mortise_error* error);
 
