@@ -34,7 +34,8 @@ PartDescription part_of(const Json& json) {
     const PluginFile& file = load_plugin_file(path, choice.at("bytes").get<std::string>());
     for (const Component& component : file.components) {
       if (static_cast<std::int32_t>(component.kind) != choice.at("kind").get<std::int32_t>()) continue;
-      if (component.name == choice.at("component")) part.choices.push_back({&component, choice.at("options")});
+      if (component.name == choice.at("component").get_ref<const std::string&>())
+        part.choices.push_back({&component, choice.at("options")});
     }
   }
   return part;

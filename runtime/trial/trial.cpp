@@ -104,7 +104,7 @@ void check_files(const TrialPage& page) {
   const auto report = nlohmann::json::parse(page.read_text(), nullptr, /*allow_exceptions=*/false);
   if (!report.is_object() || !report.contains("files")) fail("the trial of these parts has left no report");
   for (const auto& [path, hash] : report.at("files").items()) {
-    if (plugin_file_hash(path) == hash) continue;
+    if (hash == nlohmann::json(plugin_file_hash(path))) continue;
     fail(ErrorCode::kConflict, "{}: has changed while it was tried; ask again", path);
   }
 }
