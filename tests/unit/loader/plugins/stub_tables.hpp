@@ -39,6 +39,7 @@ constexpr mortise_device_table device_table() {
       STUB(t, layer_norm);
   STUB(t, gated_activation), STUB(t, activation), STUB(t, add), STUB(t, gather_rows), STUB(t, head_reduce);
   STUB(t, sample), STUB(t, vocab_slice), STUB(t, get_ext), STUB(t, scatter_rows);
+  STUB(t, host_allocate), STUB(t, host_free);
   return t;
 }
 
