@@ -65,8 +65,8 @@ class Sequence {
   bool running() const { return !blocks.empty(); }
   bool wants_tokens() const { return num_generated() < max_tokens; }
 
-  // The first position whose row must still give the log probability of the prompt token after it; at least num_prompt
-  // - 1 if none is left. Rows that were scored before a preemption are not scored again.
+  // The first position whose row must still give the log probability of the prompt token after it. If none is left, the
+  // position is num_prompt - 1 or more. Rows that were scored before a preemption are not scored again.
   std::int32_t next_scored_position() const;
   bool wants_scores() const { return next_scored_position() < num_prompt - 1; }
   // Tokens that must be run before the sequence can generate or end. If it generates nothing, the prompt's last token
