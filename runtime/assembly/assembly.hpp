@@ -43,10 +43,11 @@ class Assembly {
   Assembly& operator=(const Assembly&) = delete;
 
   // Replaces the parts and sizes that `engine` runs by those of `next`, between two of its steps. Unchanged parts stay,
-  // weights too. Blocks until it is done. Throws an AnotherModelError if the model differs, an Error if a part cannot
-  // be opened or the numerics id differs for another reason, and what Engine::swap throws; nothing has changed then.
-  // While a swap with verify_steps is under way, all others are refused. If a new part fails later, the former part
-  // comes back if `options` say so. REQUIRES: `engine` runs the parts and limits of this assembly.
+  // weights too. Blocks until it is done. Throws an AnotherModelError if its model gives other tokens or has another
+  // max_model_len, an Error if a part cannot be opened or the numerics id differs for another reason, and what
+  // Engine::swap throws; nothing has changed then. While a swap with verify_steps is under way, all others are refused.
+  // If a new part fails later, the former part comes back if `options` say so. REQUIRES: `engine` runs the parts and
+  // limits of this assembly.
   SwapFigures swap(Engine& engine, const PipelineDescription& next, const SwapOptions& options = {});
   // Sets the function that is called when a part has failed and the former part has come back, or could not. The log
   // says the same. `tell` is called on the engine's thread and must not wait. Call this before the first swap.
