@@ -53,7 +53,7 @@ class Assembly {
   // says the same. `tell` is called on the engine's thread and must not wait. Call this before the first swap.
   void on_fallback(std::function<void(const FallbackNews& news)> tell) { tell_ = std::move(tell); }
 
-  // What runs now; a swap changes it.
+  // The running parts and sizes; a swap changes them.
   PipelineDescription description() const;
   Parts parts() const;
   EngineLimits limits() const;
@@ -71,7 +71,7 @@ class Assembly {
   std::string system_fingerprint() const;
   // A hash of the texts of all tokens. Equal for tokenizers that give the same texts the same ids.
   std::string vocabulary() const;
-  // What generation_config.json recommends.
+  // The sampling parameters that generation_config.json recommends.
   SamplingParams default_sampling() const;
 
  private:

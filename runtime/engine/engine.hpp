@@ -7,7 +7,7 @@
 //   4 one ragged batch is built
 //   5 the model's forward
 //   6 head, sampling, scoring of the rows that want it
-//   7 tokens are committed, ended sequences let go
+//   7 tokens are committed, ended sequences released
 //   8 their text is written and streamed: on a device that computes behind the host, while the next step runs
 // Results do not depend on what else is in a batch: see docs/numerics.md.
 #pragma once
@@ -58,7 +58,7 @@ struct EngineStats {
   PhaseTimes phases;
   std::uint64_t num_generated = 0;  // tokens
   std::uint64_t num_preemptions = 0;
-  std::uint64_t num_admitted_tokens = 0;  // known tokens of sequences when they start or go on after a preemption,
+  std::uint64_t num_admitted_tokens = 0;  // known tokens of sequences that start, or start again after a preemption,
   std::uint64_t num_cached_tokens = 0;    // and how many of them came from the prefix cache
   std::uint64_t num_evicted_blocks = 0;   // from the prefix cache
   std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;  // of proposers
@@ -212,7 +212,8 @@ class Engine {
   bool any_ended_ = false;                       // since drop_ended()
   bool books_changed_ = true;                    // since publish_stats()
   std::chrono::steady_clock::time_point published_{};
-  // The sequences of the running step, of which nothing is committed yet. If a part fails in this step, only these end.
+  // The sequences of the running step, of which nothing is committed yet. A part that refuses this step ends only
+  // these.
   std::vector<Sequence*> in_step_;
   std::vector<std::uint64_t> ended_ids_;  // to be told to the plugins in the next call
   std::vector<StepOutcome> outcomes_;

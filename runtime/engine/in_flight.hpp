@@ -1,5 +1,6 @@
-// runtime/engine/in_flight.hpp: prefixes that are being computed right now. Requests that come together and share a
-// prefix would each compute it, since none finds it in the cache; instead one computes it and the others wait.
+// runtime/engine/in_flight.hpp: holds back sequences whose prefix is being computed. Requests that arrive together and
+// share a prefix would each compute it, because none finds it in the cache. Instead one computes it and the others
+// wait. Engine thread only.
 #pragma once
 
 #include <cstdint>

@@ -109,7 +109,7 @@ class Inbox {
   // longer than that, and returns when the engine begins to drain. [engine thread]
   Arrivals take(bool waits, std::optional<Clock::time_point> until = std::nullopt);
 
-  // What has changed in a step.
+  // How the numbers of waiting and open requests change in a step.
   struct Progress {
     std::size_t num_left = 0, num_tokens_left = 0;  // requests that no longer wait, and their prompts' tokens
     std::size_t num_started = 0;                    // of these, the requests that run now
@@ -126,7 +126,7 @@ class Inbox {
 
   const QueueLimits limits_;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards all members below
   std::condition_variable wake_, emptied_;
   std::vector<std::shared_ptr<RequestState>> submitted_;
   std::vector<RequestId> aborted_;

@@ -61,8 +61,9 @@ class Planner {
     std::optional<std::uint64_t> seq_id;  // the sequence at fault; nullopt: the plan as a whole
   };
   // For a verified swap: asks the candidate scheduler for a plan of a step that runs by the serving scheduler's plan,
-  // and checks it by the same rules; nullopt: it is good. Nobody carries these plans out, so only the first one that
-  // schedules a waiting sequence counts as its start. The candidate's pins are not kept, and it is told of none.
+  // and checks it by the same rules; nullopt: it is good. These plans never run, so the first plan that schedules a
+  // waiting sequence counts as its start, and later plans do not. The candidate's pins are not kept, and it is told of
+  // none.
   std::optional<Fault> rehearse(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
                                 const std::vector<std::int32_t>& lookahead, const KvCache& cache);
 

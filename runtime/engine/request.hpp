@@ -14,9 +14,10 @@ namespace mortise {
 
 // Which proposers draft for a request, and how many tokens. It decides speed and changes no token.
 struct SpeculationChoice {
-  std::optional<std::string> proposer = {};  // one of the pipeline's, or "none". Not set: all of them, in their order
-  std::optional<std::int32_t> max_tokens =
-      {};  // drafts a step, at most. Not set: as many as the proposer's options allow
+  // The name of one of the pipeline's proposers, or "none". Not set: all of them, in their order.
+  std::optional<std::string> proposer = {};
+  // The most drafts per step. Not set: as many as the proposer's options allow.
+  std::optional<std::int32_t> max_tokens = {};
 };
 
 struct Request {

@@ -25,7 +25,7 @@ struct RequestTerms {
   std::vector<std::string> proposers;  // names, in the order in which they are asked
 };
 
-// What all objects of a Setup are built with besides the parts. Outlives them.
+// Arguments that all objects of a Setup need besides the parts. Outlives them.
 struct SetupContext {
   std::int32_t vocab_size;
   RepeatedMessages& messages;

@@ -20,8 +20,8 @@ namespace mortise {
 
 struct Replacement;
 
-// The new parts may share memory and instances with the running parts. MakeReplacement calls these functions before it
-// takes something away from the running parts. [engine thread]
+// The new parts may share memory and instances with the running parts. MakeReplacement and Replacement::fit call these
+// functions before they take something away from the running parts. [engine thread]
 struct StepUse {
   std::function<void()> give_up_kv;       // the contents of the KV memory are about to be lost
   std::function<void()> release_buffers;  // buffers of the model or the attention are about to move

@@ -20,7 +20,7 @@ struct ElementBits {
 };
 
 struct Difference {
-  std::string what = {};  // "attention output", "hidden row", "logits"; of a failure the function, if it is one: "run"
+  std::string what = {};    // "attention output", "hidden row", "logits"; after a failure the function, if known: "run"
   std::int32_t layer = -1;  // -1: after all layers
   std::uint64_t seq_id = 0;
   std::int32_t position = -1;  // of the row's token; -1: the difference is in no row

@@ -5,7 +5,7 @@
 // launch() queues a step and collect() waits for it, so the host can work in between. On a device whose streams are
 // synchronous (the CPU) launch() computes.
 //
-// One thread calls all functions but snapshot(), which any thread may call.
+// One thread, the thread that runs steps, calls all functions that are not tagged [any thread].
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ struct OpenModel {
   std::uint64_t vocab_hash = 0;  // vocabulary_hash() of the tokenizer
 };
 
-// What a new stack is made of.
+// The parts and the kind of KV memory that a new stack gets.
 struct StackParts {
   const PartDescription& model;
   const PartDescription& attention;
