@@ -225,7 +225,7 @@ class Engine {
   EngineStats counters_;
   std::uint64_t next_sequence_ = 1;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards stats_
   EngineStats stats_;
 
   std::thread thread_;
