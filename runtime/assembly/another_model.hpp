@@ -7,8 +7,8 @@
 
 namespace mortise {
 
-// The `model` that is wanted gives other tokens than the one that runs, or has another max_model_len: an engine cannot
-// take it. Who can open it beside the one that runs may put it in that one's place.
+// The requested model gives other tokens than the running model, or has another max_model_len, so the running engine
+// cannot take it. A caller that can open a second pipeline may replace the whole pipeline instead.
 class AnotherModelError : public Error {
  public:
   explicit AnotherModelError(const std::string& text) : Error(text, ErrorCode::kConflict) {}

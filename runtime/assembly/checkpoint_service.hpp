@@ -1,4 +1,4 @@
-// runtime/assembly/checkpoint_service.hpp: ext/checkpoint.h, for parts that have weights of their own.
+// runtime/assembly/checkpoint_service.hpp: implements ext/checkpoint.h for plugins that load weights of their own.
 #pragma once
 
 #include "mortise/ext/checkpoint.h"

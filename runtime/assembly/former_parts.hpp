@@ -1,5 +1,5 @@
-// runtime/assembly/former_parts.hpp: what served before the parts that serve now, as far as it comes back when they
-// fail.
+// runtime/assembly/former_parts.hpp: remembers the parts that served before the current ones, for a fallback when a
+// current part fails. Engine thread only.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,16 @@
 
 namespace mortise {
 
-// Descriptions, of which parts are made anew: an instance that was kept would know nothing of the sequences that came
-// and ended since, and a draft model or a KV cache would take its memory all the time. Their plugins' images stay
-// loaded for ever, so no file is read again. A part stays here until the next swap of its kind: that one is the way
-// back then.
+// Keeps descriptions and not instances. An instance would know nothing of the sequences since, and a draft model or a
+// KV cache would keep its memory. A fallback creates the part again; plugins are never unloaded, so no plugin file is
+// read again. Each kind has one former part, which the next swap of that kind replaces.
 class FormerParts {
  public:
-  // `before` is replaced by `after`: of the kinds that differ, the former part is now that of `before`, or none where
-  // `options` wish no fallback.
+  // `after` replaces `before`. For each kind that differs, the former part is now that of `before`, or none if
+  // `options` want no fallback.
   void remember(const PipelineDescription& before, const PipelineDescription& after, const SwapOptions& options);
-  std::vector<PartKind> kinds() const;  // those with a way back
-  // `running` with the former part of that kind, which has no way back from then on. REQUIRES: kinds() has it.
+  std::vector<PartKind> kinds() const;  // kinds with a former part
+  // Returns `running` with the former part of that kind in it, and removes the former part. REQUIRES: kinds() has it.
   PipelineDescription take(PartKind kind, PipelineDescription running);
 
  private:

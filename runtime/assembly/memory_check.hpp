@@ -8,13 +8,13 @@
 
 namespace mortise {
 
-// Throws an Error that names the pipeline's line when `memory`, all that the device `name` has, is less than KV cache
-// and weights: more than there is would be filled until the system ends the process.
+// Throws an Error that names the pipeline's line if KV cache and weights together exceed `memory`, the whole memory of
+// the device `name`. Without this check they would be filled until the system kills the process.
 void check_memory(const PipelineDescription& description, std::uint64_t kv_bytes, std::uint64_t weight_bytes,
                   std::uint64_t memory, const std::string& name);
 
-// Of `blocks`, those that can be of use to sequences of `max_model_len` tokens: without the prefix cache, more than all
-// sequences at full length can use would never be touched.
+// The number of blocks worth allocating, at most `blocks`. Without the prefix cache it is at most the number that all
+// sequences need at their full length of `max_model_len`; further blocks would never be used.
 std::int32_t useful_blocks(const PipelineDescription& description, std::int32_t max_model_len, std::uint64_t blocks);
 
 }  // namespace mortise

@@ -1,5 +1,5 @@
 // runtime/assembly/part_set.hpp: all parts of a pipeline, open and active, with the sizes that they were made for. A
-// swap makes another set, which shares with the running one what stays the same.
+// swap makes another set, which shares unchanged parts with the running set.
 #pragma once
 
 #include <cstdint>
@@ -17,52 +17,53 @@
 
 namespace mortise {
 
-// How parts come to a running set of them.
+// How the parts of a new set take over from those of the running set.
 enum class Placement {
   kInPlace,
-  // They run together for a while: an attention that is another has KV memory of its own, and what is shared keeps its
-  // sizes until fit().
+  // New and running parts run side by side for a while. A different attention gets its own KV memory. Shared parts keep
+  // their sizes until fit().
   kBeside,
 };
 
-// Never changed once it is made. The constructors call parts, so a set is made, and let go, by the thread that runs
-// steps, or while none are run.
+// A complete set of parts. Its parts never change; a swap makes another set. Constructors and destructor call parts, so
+// a set is made and destroyed on the thread that runs steps, or while no step runs.
 class PartSet {
  public:
   // Opens and activates everything, in the order that undoes itself when a part fails. Throws an Error that names the
   // part, file or option at fault.
   PartSet(const PipelineDescription& description, std::shared_ptr<const ModelFiles> files, FileOpener open_draft);
-  // The parts of `description`, of which those that `running` has are that one's. With `files` the model is loaded from
-  // these; without, it is the running one. Throws an AnotherModelError or another Error; then `running` is as it was.
-  // It is so again when this is destroyed without keep(). `use` is told before anything that runs is touched. Throws an
-  // Error with kConflict when parts are to run beside those of `running` and have other sizes.
+  // Opens the parts of `description`. Parts that `running` already has are shared with it. `files` gives the model to
+  // load; without it the running model is shared, or loaded again from the same files if the device differs. Calls
+  // `use` before it takes memory or buffers from running parts. Destroying the set without keep() gives shared parts
+  // their previous sizes. Throws an AnotherModelError; an Error with kConflict if the parts are to run beside those of
+  // `running` but have other sizes; or another Error. The parts of `running` are then as they were.
   PartSet(const PartSet& running, const PipelineDescription& description, std::shared_ptr<const ModelFiles> files,
           FileOpener open_draft, const StepUse& use, Placement placement);
   ~PartSet();
   PartSet(const PartSet&) = delete;
   PartSet& operator=(const PartSet&) = delete;
 
-  // Of parts that were made beside `running`, whose place they are about to take: gives what is shared these sizes.
-  // Throws an Error; then `running` is as it was.
+  // For parts made with kBeside, just before they replace `running`: gives shared parts the sizes of this set. If it
+  // throws an Error, they have their previous sizes.
   void fit(const PartSet& running, const StepUse& use);
-  // The sizes that shared parts have now are here to stay.
+  // Makes the new sizes of shared parts permanent: the destructor no longer restores the previous ones.
   void keep();
 
-  // With owners: who has them keeps the instances.
+  // With owners: a copy keeps the instances alive.
   Parts parts() const;
   const EngineLimits& limits() const { return limits_; }
   const ModelStack& target() const { return *target_; }
   const PipelineDescription& description() const { return description_; }
   bool has_running_kv() const { return target_->has_running_kv(); }
   std::vector<RunnerStats> runner_stats() const { return proposers_->runners().stats(); }
-  // The components that serve, in the order device, model, attention, scheduler, proposers. They live for ever.
+  // The components that serve, in the order device, model, attention, scheduler, proposers. They are never unloaded.
   std::vector<const Component*> components() const;
-  // What decides answers: device class, attention, model plugin, the checkpoint's and the tokenizer's fingerprints, KV
-  // type, parallel size.
+  // Identifies everything that decides the tokens: device class, attention, model plugin, the checkpoint's and the
+  // tokenizer's fingerprints, KV type, parallel size.
   const std::string& numerics_id() const { return numerics_id_; }
 
  private:
-  // Shared parts that have other sizes than the running set's: its destructor gives them back those.
+  // Shared parts that this set has resized. The destructor restores the running set's sizes.
   struct Resized;
 
   std::string make_numerics_id() const;

@@ -1,5 +1,5 @@
-// runtime/assembly/proposer_set.hpp: the proposers of a pipeline with what they run: opened, bound and activated
-// together.
+// runtime/assembly/proposer_set.hpp: the proposers of a pipeline with their draft models: opened, bound and activated
+// together. Only the thread that runs steps calls it, or any thread while no step runs.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,22 @@ namespace mortise {
 
 class ProposerSet {
  public:
-  // Creates and binds the description's proposers, which may be none, for a target with these files, dimensions and KV
-  // type. Throws an Error that names the proposer at fault.
+  // Creates and binds the description's proposers, if there are any, for this target and KV type. Throws an Error that
+  // names the proposer at fault.
   ProposerSet(const PipelineDescription& description, std::shared_ptr<const OpenModel> target, std::int32_t kv_dtype,
               FileOpener open_draft);
   ProposerSet(const ProposerSet&) = delete;
   ProposerSet& operator=(const ProposerSet&) = delete;
 
   RunnerService& runners() { return runners_; }
-  void activate(const mortise_activate_args& sizes);  // once; behind the runners
+  void activate(const mortise_activate_args& sizes);  // once, after the runners
 
-  // As the engine calls them, in their order, without an owner.
+  // The proposers as the engine calls them, in the description's order, without an owner.
   const std::vector<ActiveProposer>& active() const { return active_; }
   std::vector<const Component*> components() const;
-  // Whether the same description would make the same proposers.
+  // Whether `description` has the same proposers with the same options.
   bool is_of(const PipelineDescription& description) const;
-  // With rejection sampling the proposers decide, too, which tokens come out: their part of a numerics id; else "".
+  // The proposers' part of the numerics id: with rejection sampling they influence the tokens. Otherwise "".
   const std::string& rejection_id() const { return rejection_id_; }
 
  private:

@@ -1,4 +1,4 @@
-// runtime/assembly/swap_options.hpp: how a swap is to be made, besides what it changes.
+// runtime/assembly/swap_options.hpp: options of a swap.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 namespace mortise {
 
 struct SwapOptions {
-  // Steps in which the new parts are first compared with those that run, beside them; 0: they are put in at once.
+  // Number of steps in which the new parts first run beside the old ones and are compared; 0: swap at once.
   std::int32_t verify_steps = 0;
-  std::stop_token cancel = {};  // ends the comparison: nobody waits for it any more
-  // Whether the part that served before comes back when the new one fails. Not set: for schedulers and proposers,
-  // because that costs no more than to create them.
+  std::stop_token cancel = {};  // ends the comparison, because its caller has gone
+  // Whether the former part comes back when the new one fails. Not set: only for schedulers and proposers, because they
+  // cost little to create again.
   std::optional<bool> fallback = {};
 };
 

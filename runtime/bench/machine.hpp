@@ -1,4 +1,4 @@
-// runtime/bench/machine.hpp: what the machine says of itself.
+// runtime/bench/machine.hpp: the machine's processors, memory and caches, as the system reports them.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@ namespace mortise::bench {
 
 std::string processor_name();     // of /proc/cpuinfo; "unknown processor" where it has none
 std::size_t usable_processors();  // by affinity, at least 1
-// What weights could take of a device's memory now: what it says is free, which for the processors' device minds the
-// limits of control groups. Of one that cannot say, what the machine could give without swapping by `meminfo`, which is
-// /proc/meminfo; nullopt where that does not say either.
+// The device memory that weights can use now: the free memory that the device reports (the cpu device respects the
+// limits of control groups). If the device cannot report it, MemAvailable of `meminfo` (/proc/meminfo); nullopt if that
+// is missing too.
 std::optional<std::uint64_t> available_memory(mortise_device* device, const mortise_device_table& table,
                                               const std::filesystem::path& meminfo);
 

@@ -41,7 +41,7 @@ ModelFiles make_random_draft(ModelShape shape, Tokenizer target);
 // figures, when they are more than are there: loading it would end with a process killed by the system, minutes later.
 std::uint64_t check_fits_memory(const ModelShape& shape, const nlohmann::json& model_options,
                                 std::uint64_t available_bytes);
-// The same of a draft model, and of what the target leaves.
+// The same check for a draft model, against the memory that the target leaves free.
 void check_draft_fits_memory(const ModelShape& shape, std::uint64_t available_bytes);
 
 // The same as a checkpoint that any program loads: config.json, tokenizer.json, model.safetensors. Throws an Error when

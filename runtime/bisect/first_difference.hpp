@@ -18,8 +18,8 @@ struct TraceView {
   std::span<const std::vector<std::int32_t>> sequences;  // tokens of each choice, prompt included
 };
 
-// The first row of an operation that differs, in the order in which the old run computed. Everything that the row's
-// operation read was computed before it, so what was compared of that is equal.
+// The first row of an operation that differs, in the order in which the old run computed. The operation read only
+// values that were computed earlier, and all earlier values that were compared are equal.
 struct FirstDifference {
   TracedOp op;        // of the old run; the new one has it under the same key
   std::string where;  // "layer 7, operation `linear`, out [1, 768], the second of 4 between ..."

@@ -1,4 +1,4 @@
-// runtime/cli/batch_line.hpp: a line of a batch file, run: what `batch` writes of it is what `verify` compares.
+// runtime/cli/batch_line.hpp: runs one line of a batch file. `batch` writes the result; `verify` compares it.
 #pragma once
 
 #include <string>

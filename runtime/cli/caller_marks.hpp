@@ -1,4 +1,5 @@
-// runtime/cli/caller_marks.hpp: tells in what a script's chat_template returns which texts came with the messages.
+// runtime/cli/caller_marks.hpp: finds which parts of the text that a script's chat_template returns were copied from
+// the messages.
 #pragma once
 
 #include <nlohmann/json.hpp>

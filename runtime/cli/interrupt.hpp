@@ -20,8 +20,8 @@ class InterruptGuard {
   struct sigaction previous_;
 };
 
-// Waits until the descriptor has something to read, or is at its end. Returns false when `arrived()` is true: what a
-// signal handler makes so and then tells by wake_input(), on whatever thread it runs.
+// Waits until the descriptor has something to read, or is at its end. Returns false when `arrived()` is true. A signal
+// handler sets that state and then calls wake_input(), from any thread.
 bool wait_for_input(int descriptor, bool (*arrived)());
 void wake_input();  // async-signal-safe
 

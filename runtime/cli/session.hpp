@@ -37,15 +37,15 @@ struct SessionOptions {
   // Commands bound what they submit (OrderedLinesLimits, kMaxOpenTokens), and a refused line would be a lost one.
   QueueLimits queue = QueueLimits::unbounded();
   bool populate_kv = false;  // takes KV memory at the start where the script does not say
-  // Who measures the answers of the model of this name; it outlives the session. Empty: nobody.
+  // Gives the observer that measures the answers of a model. The observer must outlive the session. Empty: no observer.
   std::function<AnswerObserver*(const std::string& model)> observer = {};
-  // Who hears what the prefix cache of the model of this name holds; it outlives the session. Empty: nobody.
+  // Gives the observer for the prefix cache of a model. The observer must outlive the session. Empty: no observer.
   std::function<KvObserver*(const std::string& model, const EngineLimits& limits)> kv_observer = {};
-  // Who sees the requests of a pipeline that is opened; it outlives the session. REQUIRES: nothing is recorded. Empty:
-  // nobody.
+  // Gives the watcher for the requests of a pipeline when it is opened. The watcher must outlive the session. Empty: no
+  // watcher. REQUIRES: nothing is recorded.
   std::function<RequestWatcher*(const std::string& pipeline, const Assembly& assembly)> watcher = {};
-  // Who hears that a part of the pipeline has failed and what served before is back; it outlives the session and does
-  // not wait. Empty: nobody but the log. [engine's thread]
+  // Called when a part of the pipeline has failed and the part before it has come back, or could not. Must not wait.
+  // Must outlive the session. Empty: only the log reports it. [engine's thread]
   std::function<void(const OpenPipeline& pipeline, const FallbackNews& news)> fallback_observer = {};
 };
 

@@ -1,6 +1,7 @@
-// runtime/engine/draft_tree.hpp: a proposer's draft tree as its root-to-leaf paths. A step runs the first as the
-// sequence's own rows and each further one as a fork of the sequence, in blocks of its own; the path of which most is
-// accepted stays. So attention needs no mask for trees, and every row has the bits that it has alone.
+// runtime/engine/draft_tree.hpp: a proposer's draft tree as its root-to-leaf paths. A step runs the first path as the
+// sequence's own rows, and each further path as a fork of the sequence with blocks of its own. The sequence keeps the
+// path of which most drafts are accepted. So attention needs no mask for trees, and every row has the bits that it has
+// alone.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +13,18 @@
 
 namespace mortise {
 
-// A path beside the first one.
+// One path of a draft tree, other than the first.
 struct DraftFork {
   std::vector<std::int32_t> drafts;
-  // Of the whole fork: the sequence's, then from the block of its last known token on some that only the fork has.
+  // Block table of the fork: shared blocks of the sequence, then, from the block of its last known token on, the fork's
+  // own blocks.
   std::vector<BlockId> blocks;
-  std::size_t num_shared = 0;  // leading ones that are the sequence's
+  std::size_t num_shared = 0;  // leading blocks shared with the sequence
 };
 
-// The root-to-leaf paths of a tree whose node i is tokens[i] with the parent parents[i], -1 for the root; in the order
-// of their leaves. Empty with the reason in `why` when a parent does not come before its child, or a path is longer
-// than `max_depth`.
+// The root-to-leaf paths of a tree, in the order of their leaves. Node i is tokens[i], its parent is parents[i], and -1
+// is the root. Returns nothing and gives the reason in `why` if a parent does not come before its child or a path is
+// longer than `max_depth`.
 std::vector<std::vector<std::int32_t>> paths_of(std::span<const std::int32_t> tokens,
                                                 std::span<const std::int32_t> parents, std::int32_t max_depth,
                                                 std::string& why);

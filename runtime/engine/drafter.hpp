@@ -1,6 +1,6 @@
-// runtime/engine/drafter.hpp: one proposer as the engine uses it: what it is told, what it is asked, and what of its
-// answer is used. It may fail or break any bound; that costs drafts, is counted, and logged with its name. After
-// INTERNAL it is dropped: neither told nor asked anything again.
+// runtime/engine/drafter.hpp: calls one proposer for the engine and checks its answers. A call that fails or breaks a
+// bound costs drafts and nothing else; it is counted, and logged with the proposer's name. After INTERNAL the proposer
+// is never called again. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -16,49 +16,49 @@
 
 namespace mortise {
 
-// What a step committed of a sequence: so many tokens, of them so many drafts.
+// What a step committed for a sequence. `num_accepted` of the tokens were drafts.
 struct StepOutcome {
   Sequence* sequence;
   std::int32_t num_committed;
   std::int32_t num_accepted;
-  std::int32_t hidden_row;  // of the batch: from which the last token was drawn
+  std::int32_t hidden_row;  // of the batch: the last token was drawn from it
 };
 
 class Drafter {
  public:
   static constexpr std::uint64_t kMostFailures = 10;
 
-  // `index`: of the proposer among the pipeline's. `messages` outlives this.
+  // `index`: the proposer's place in the pipeline's list. `messages` outlives this.
   Drafter(ActiveProposer proposer, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size,
           RepeatedMessages& messages);
 
   const ActiveProposer& proposer() const { return proposer_; }
 
-  // Whether it may be asked.
+  // False once the proposer has failed for good; it is not called then.
   bool usable() const { return !proposer().health->failed(); }
 
   struct Ask {
     Sequence* sequence;
     std::int32_t max_drafts;  // at least 1
   };
-  // Gives the sequences drafts, those that the proposer has any for.
+  // Asks the proposer for drafts and gives the valid ones to their sequences. A sequence may get none.
   void propose(const mortise_step& step, std::span<const Ask> asked);
-  // Tells the proposer of those sequences that it may draft for: all that it does not know of them yet. `hidden`: the
-  // rows of the step's batch, for a proposer that wants them; null when there was no step.
+  // Tells the proposer the new tokens of the sequences that it may draft for, and which sequences have ended. `hidden`:
+  // the hidden rows of the step's batch, passed on to a proposer that wants them; null when there was no step.
   void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
                const mortise_tensor* hidden);
 
   std::uint64_t num_failures() const { return num_failures_; }
-  // The first of them.
+  // The first failure.
   struct Failure {
     std::string why;
-    std::optional<std::uint64_t> seq_id;  // the sequence whose drafts are wrong; nothing: the call failed
+    std::optional<std::uint64_t> seq_id;  // the sequence with invalid drafts; nullopt: the call failed
   };
   const std::optional<Failure>& first_failure() const { return first_failure_; }
-  // Why it should not serve any more: it has failed, or kMostFailures of its calls could not be used. nullopt: it
-  // should.
+  // Why the proposer should be replaced: it has failed for good, or has failed kMostFailures times. nullopt: it may go
+  // on.
   std::optional<std::string> breach() const;
-  // Sequences that the proposer keeps something of; 0 if it does not say.
+  // Sequences that the proposer keeps state for; 0 if it does not say.
   std::uint64_t num_sequences() const;
 
  private:
@@ -80,7 +80,7 @@ class Drafter {
   const std::int32_t vocab_size_;
   RepeatedMessages& messages_;
   std::unordered_map<std::uint64_t, Known> known_;  // by sequence
-  std::vector<std::uint64_t> ended_;                // of known_: the proposer is yet to be told
+  std::vector<std::uint64_t> ended_;                // dropped from known_, not reported to the proposer yet
   std::uint64_t num_failures_ = 0;
   std::optional<Failure> first_failure_;
   std::string last_failure_;

@@ -1,5 +1,5 @@
-// runtime/engine/drafting.hpp: the place of drafts in a step: how many a sequence may have, whose they are, and what
-// came of them. A request's prediction drafts before any proposer does, and needs none.
+// runtime/engine/drafting.hpp: all drafts of a step: how many each sequence may have, which proposer supplies them, and
+// how many were accepted. A request's prediction comes before any proposer, and works without one. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace mortise {
 
-// What a request's choice means to a pipeline with proposers of these names; nullopt: it names none of them. A proposer
-// that has failed may be named: which proposer drafts decides speed alone, so the request goes on without.
+// Which of a pipeline's `proposers` a request's choice allows; nullopt: it names a proposer that is not among them. The
+// request may name a proposer that has failed, and then runs without drafts: proposers decide speed alone.
 std::optional<Drafters> drafters_of(const SpeculationChoice& choice, std::span<const std::string> proposers);
 // Throws an Error that lists the names when the choice names no proposer of the pipeline, or a wrong number of drafts.
 void check_speculation(const SpeculationChoice& choice, std::span<const std::string> proposers);
@@ -31,44 +31,46 @@ class Drafting {
   Drafting(const std::vector<ActiveProposer>& proposers, const EngineLimits& limits, std::int32_t vocab_size,
            RepeatedMessages& messages, std::function<double()> clock);
 
-  // Says which proposers may draft for a sequence that comes, or for one that lived before these proposers did. One
-  // whose request names a proposer that is not here any more gets no drafts: they decide speed alone.
+  // Sets which proposers may draft for a sequence, when it arrives and again after a swap of proposers. If its request
+  // names a proposer that a swap has removed, the sequence gets no drafts: proposers decide speed alone.
   void welcome(Sequence& sequence) const;
-  // Draft tokens of proposers that a sequence can use in its next decode step: never beyond its max_tokens or the
-  // model's length.
+  // The most draft tokens of proposers that a sequence can use in its next decode step. They never go beyond its
+  // max_tokens or the model's length.
   std::int32_t allowance(const Sequence& sequence) const;
-  // Those that each gets, before the plan: of its prediction as many as that has; else with adaptive lengths as many as
-  // pay, else all that it can use.
+  // The number of drafts that each candidate may use, chosen before the plan. A sequence with drafts from its
+  // prediction gets as many as the prediction has. Otherwise adaptive lengths decide; with fixed lengths a sequence
+  // gets all that it can use.
   std::vector<std::int32_t> allowances(std::span<Sequence* const> candidates);
-  // Fills `drafts` of the scheduled sequences that decode in this step: each sequence's are of the first proposer that
-  // has any for it.
+  // Fills `drafts` of the scheduled sequences that decode in this step. A prediction comes first. For each other
+  // sequence, the first allowed proposer that returns drafts supplies all of them.
   void propose(const mortise_step& step, std::span<ScheduledSequence> scheduled);
-  // Tells every proposer what a step committed, and who has ended. Told twice of an end, they hear of it once.
+  // Tells every proposer what a step committed and which sequences have ended. Calling this twice for one ended
+  // sequence reports it to the proposers once.
   void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
                const mortise_tensor* hidden);
 
-  // A sequence's drafts of this step, which are still there, have been verified, and its tokens committed.
+  // Counts a sequence's drafts of this step, once its tokens are committed. REQUIRES: the drafts are not cleared yet.
   void verified(Sequence& sequence, std::int32_t num_committed, std::int32_t num_accepted);
-  // A sequence has come to its end. Those that are only scored tell nothing of how long texts get.
+  // A sequence has ended. Its length helps to guess how long others get, unless it was only scored.
   void ended(const Sequence& sequence) {
     if (sequence.max_tokens > 0) lengths_.ended(sequence.num_generated());
   }
-  // Around a step, which is timed. `is_typical`: others like it will take as long.
+  // Called around a step, to time it. `is_typical`: steps of the same shape will take as long.
   void begin_step();
   void end_step(std::span<const ScheduledSequence> scheduled, std::int32_t num_rows, bool is_typical);
 
-  // In the order in which they are asked.
+  // In the order in which they are asked for drafts.
   std::vector<ActiveProposer> proposers() const;
   const SpeculationStats& stats() const { return stats_; }
   std::uint64_t num_failures() const;
-  // The first failure of a proposer, and its name; nullopt: none has failed.
+  // The first failure of the first proposer that has one, with its name; nullopt: none has failed.
   struct Failure {
     std::string proposer;
     Drafter::Failure failure;
   };
   std::optional<Failure> first_failure() const;
-  std::optional<std::string> breach() const;  // of the first proposer that has one: Drafter::breach
-  std::uint64_t num_sequences() const;        // that proposers keep something of, as far as they say
+  std::optional<std::string> breach() const;  // the first Drafter::breach of any proposer
+  std::uint64_t num_sequences() const;        // that proposers keep state for, as far as they say
 
  private:
   std::int32_t room_for_drafts(const Sequence& sequence) const;

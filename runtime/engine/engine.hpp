@@ -1,13 +1,13 @@
-// runtime/engine/engine.hpp: runs requests. One engine thread owns all request state; front ends hand requests in
-// through an inbox and read what becomes of them from channels (delivery/). The engine's thread calls no front end and
-// waits for none. A step:
+// runtime/engine/engine.hpp: runs requests. One engine thread owns all request state. Front ends hand requests in
+// through an inbox and read results from channels (delivery/). The engine's thread calls no front end and waits for
+// none. A step:
 //   1 inbox: new and aborted requests, swaps of parts
 //   2 the scheduler plans
 //   3 the proposer drafts
 //   4 one ragged batch is built
 //   5 the model's forward
 //   6 head, sampling, scoring of the rows that want it
-//   7 tokens are committed, ended sequences let go
+//   7 tokens are committed, ended sequences released
 //   8 their text is written and streamed: on a device that computes behind the host, while the next step runs
 // Results do not depend on what else is in a batch: see docs/numerics.md.
 #pragma once
@@ -42,9 +42,9 @@
 
 namespace mortise {
 
-// What the engine knows of its model besides the parts.
+// What the engine knows of the model besides the parts.
 struct ModelInfo {
-  std::int32_t vocab_size = 0;           // of the head
+  std::int32_t vocab_size = 0;           // columns of the head
   std::vector<std::int32_t> eos_tokens;  // any of them ends a choice
   bool is_cut = false;                   // max_model_len is the user's and below the checkpoint's own length
 };
@@ -52,13 +52,13 @@ struct ModelInfo {
 struct EngineStats {
   std::uint64_t num_steps = 0;
   std::uint64_t num_rows = 0;  // rows run in all steps
-  // The same by what they are, without the further paths of draft trees; and those of the last step.
+  // The same rows by kind, without the additional paths of draft trees. `last_batch` is the last step alone.
   std::uint64_t num_prompt_rows = 0, num_decode_rows = 0, num_draft_rows = 0;
   BatchComposition last_batch;
   PhaseTimes phases;
   std::uint64_t num_generated = 0;  // tokens
   std::uint64_t num_preemptions = 0;
-  std::uint64_t num_admitted_tokens = 0;  // known tokens of sequences when they start or go on after a preemption,
+  std::uint64_t num_admitted_tokens = 0;  // known tokens of sequences that start, or start again after a preemption,
   std::uint64_t num_cached_tokens = 0;    // and how many of them came from the prefix cache
   std::uint64_t num_evicted_blocks = 0;   // from the prefix cache
   std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;  // of proposers
@@ -68,65 +68,66 @@ struct EngineStats {
   std::uint64_t num_graph_replays = 0;  // steps that ran as a captured graph
   std::uint64_t num_rejected_plans = 0, num_proposer_failures = 0;
   std::uint64_t num_starved = 0;             // sequences that the scheduler passed over until the host ran them
-  std::uint64_t num_proposer_sequences = 0;  // that proposers keep something of, as far as they say
+  std::uint64_t num_proposer_sequences = 0;  // that proposers keep state for, as far as they say
   std::int32_t num_running = 0, num_waiting = 0;
-  // Free, cached (kept for their prefix, held by nobody) and held blocks make up all.
+  // Free, cached (kept for their prefix, held by nobody) and held blocks add up to num_blocks.
   std::int32_t num_free_blocks = 0, num_cached_blocks = 0, num_blocks = 0;
 };
 
-// What a request without a seed runs with.
+// A random seed, for a request that gives none.
 std::uint64_t draw_seed();
 
-// Why a sequence could not run to its end within these limits; nullopt: it can.
+// Why a sequence cannot run to its end within these limits; nullopt: it can.
 std::optional<std::string> misfit(const Sequence& sequence, const EngineLimits& limits);
 
 class Engine {
  public:
-  // `parts` are active. Where they have no owner they outlive the engine, as `tokenizer` does. The thread starts here.
+  // `parts` are active. Parts without an owner outlive the engine, as `tokenizer` does. Starts the engine thread.
   Engine(const Parts& parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer,
          const EngineHooks& hooks = {});
-  // Aborts what still runs and ends the threads. Returns when every sink has heard of every end.
+  // Aborts all requests and ends the threads. Returns when every sink has received the end of each of its choices.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Throws an Error if the request can never run (parameters, length, KV memory). What its `choices` are is checked by
-  // submit() alone. [any thread]
+  // Throws an Error if the request can never run (parameters, length, KV memory). Only submit() checks its guided
+  // `choices`. [any thread]
   void check(const Request& request) const;
-  // Checks the request and queues it. `sink` hears of every choice until its finish, on the threads of the engine's
-  // DeliveryPool. Throws what check() does, an OverloadedError when too much waits, and an Error with kUnavailable when
-  // the engine drains or has failed. [any thread, a sink's too]
+  // Checks the request and queues it. `sink` receives the deltas of every choice until it finishes, on the threads of
+  // the engine's DeliveryPool. Throws what check() throws, an OverloadedError when too many requests wait, and an Error
+  // with kUnavailable when the engine drains or has failed. [any thread, a sink's too]
   RequestId submit(Request request, Sink sink, News news = News::kEachStep);
-  // The same for a front end that reads by itself. The channel is for this request alone. [any thread, a sink's too]
+  // The same for a front end that reads the channel itself. The channel serves this request alone. [any thread, a
+  // sink's too]
   RequestId submit(Request request, std::shared_ptr<PulledChannel> channel);
-  // The tokens of the request's guided `choices`, in their order. Throws what submit() would. [any thread]
+  // The tokens of the request's guided `choices`, in their order. Throws what submit() would throw. [any thread]
   std::vector<std::vector<std::int32_t>> choice_tokens(const Request& request) const;
   // Ends the request's choices with FinishReason::kAborted at the next step; unknown ids are ignored. Takes constant
   // time, on the engine's thread too. [any thread]
   void abort(RequestId id);
-  // Accepts nothing from now on and finishes what it has. At the deadline the requests that are left end with
-  // FinishReason::kError and ErrorCode::kUnavailable. True when none was left. [any thread but a sink's]
+  // Accepts no more requests and waits for the others to finish. Requests left at the deadline end with
+  // FinishReason::kError and ErrorCode::kUnavailable. True if none was left. [any thread but a sink's]
   bool drain(std::chrono::steady_clock::time_point deadline) { return inbox_.drain(deadline); }
   EngineHealth health() const { return inbox_.health(); }  // [any thread]
-  // As of the end of the last step in which a request came, started, gave way or ended, and else of some step of the
-  // last 50 ms. [any thread]
+  // Updated after each step in which a request came, started, was preempted or ended, and otherwise every 50 ms. [any
+  // thread]
   EngineStats stats() const;
-  // Puts other parts, or parts of other sizes, in the place of those that run, between two steps. Blocks until that is
-  // done and every sequence that ran has its next token (GapWatch), never the engine but for the time that `make`
-  // takes. Sequences go on: their tokens stay, and where the KV
-  // memory is another it is computed anew. Throws what `make` throws, an Error with kConflict when what runs or waits
-  // could not go on, and what Inbox::put throws. Then nothing has changed. [any thread but the engine's and a sink's]
-  // With `verify_steps` the parts are first compared with those that run, beside them, in so many steps (VerifiedSwap);
-  // it blocks for so long. Throws a DifferenceError with what differs, and an Error with kConflict when no step could
-  // be compared for EngineHooks::verify_patience, when `cancel` was requested, or while another such swap is under way.
+  // Replaces the running parts by other parts, or by parts of other sizes, between two steps. Blocks the caller until
+  // every sequence that ran has its next token (GapWatch). The engine pauses only while `make` runs and the parts are
+  // exchanged. Sequences keep their tokens; if the new parts have other KV memory, their KV is computed again. Throws
+  // what `make` throws, what Inbox::put throws, and an Error with kConflict if a live request could not go on; nothing
+  // has changed then. [any thread but the engine's and a sink's] With `verify_steps` the new parts first run beside the
+  // old ones for that many steps and are compared with them (VerifiedSwap); the call blocks meanwhile. Throws a
+  // DifferenceError that says what differs, and an Error with kConflict when no step could be compared for
+  // EngineHooks::verify_patience, when `cancel` was requested, or while another such swap is under way.
   SwapFigures swap(MakeReplacement make, std::int32_t verify_steps = 0, std::stop_token cancel = {});
-  // Writes a trace of the steps that follow to `file`, or none when it is null. When it returns, nothing more is
-  // written to the file of before. Sequences that run begin in the new file now. REQUIRES: `file` outlives the engine,
-  // or the next call. [any thread but the engine's and a sink's]
+  // Traces the following steps to `file`; null ends the trace. When it returns, nothing more is written to the previous
+  // file. In the new file the live sequences begin now. REQUIRES: `file` outlives the engine, or the next call. [any
+  // thread but the engine's and a sink's]
   void trace_to(TraceFile* file);
 
  private:
-  // What a swap has made and not put in yet. With other sizes: `all`.
+  // What a swap has made and not put in yet. If sizes change, `all` holds everything.
   struct Fresh {
     std::unique_ptr<Setup> all;
     std::unique_ptr<SequenceKv> kv;
@@ -143,7 +144,7 @@ class Engine {
   RequestId queue(std::shared_ptr<RequestState> state, Request request, std::shared_ptr<Channel> channel);
   void run();
   void change_trace(TraceOrder& order);
-  bool take_inbox();  // false: stop, and whoever is live is to be aborted
+  bool take_inbox();  // false: stop; the caller aborts all live sequences
   void add(const std::shared_ptr<RequestState>& state);
   void step();
   StepPlan plan(std::uint64_t step_id);
@@ -168,7 +169,7 @@ class Engine {
   void step_failed(const std::exception& exception);
   void fail_sequence(Sequence& sequence, const std::string& why, ErrorCode code);
   void fail_all(const std::string& why, ErrorCode code);
-  // When the device, the model or the attention may not be called any more: ends all requests and accepts no others.
+  // If the device, the model or the attention has failed: ends all requests and accepts no others.
   void check_required_parts();
   void publish_stats();
 
@@ -180,9 +181,9 @@ class Engine {
                         SwapFigures figures = {});
   void begin_verified(const std::shared_ptr<SwapOrder>& order);
   void settle_verified();
-  // What has broken its rules for good, and has a way back: the part's kind and how it failed.
+  // A part that broke its rules for good and has a fallback: its kind, and how it failed.
   std::optional<std::pair<PartKind, std::string>> find_broken() const;
-  bool fall_back(PartKind kind, const std::string& why);  // false: there is no way back, or it failed
+  bool fall_back(PartKind kind, const std::string& why);  // false: there is no fallback, or it failed
   bool fall_back_from_broken();
   bool fall_back_from(const PartError& failed);  // of a step
   std::size_t exchange(const MakeReplacement& make, const StepUse& use, VerifiedSwap::Verified* verified);
@@ -206,16 +207,17 @@ class Engine {
   std::uint64_t generation_ = 0;                 // of the parts: rises with each swap
   GapWatch gaps_;                                // around the latest swap
   Fallbacks fallbacks_;                          // from the parts of setup_
-  EngineStats carried_;                          // counts of what swaps have taken out
+  EngineStats carried_;                          // counts of parts that swaps have removed
   std::deque<std::shared_ptr<Sequence>> live_;   // in order of arrival
   bool any_ended_ = false;                       // since drop_ended()
   bool books_changed_ = true;                    // since publish_stats()
   std::chrono::steady_clock::time_point published_{};
-  // Scheduled in the running step, which has committed nothing of them yet: what a failure now costs.
+  // The sequences of the running step, of which nothing is committed yet. A part that refuses this step ends only
+  // these.
   std::vector<Sequence*> in_step_;
   std::vector<std::uint64_t> ended_ids_;  // to be told to the plugins in the next call
   std::vector<StepOutcome> outcomes_;
-  std::vector<Sequence*> unwritten_;  // committed, their text not written yet
+  std::vector<Sequence*> unwritten_;  // committed, but their text is not written yet
   LiveRequests requests_;
   Inbox inbox_;
   DeliveryPool delivery_;
@@ -223,7 +225,7 @@ class Engine {
   EngineStats counters_;
   std::uint64_t next_sequence_ = 1;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards stats_
   EngineStats stats_;
 
   std::thread thread_;

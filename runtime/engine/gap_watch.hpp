@@ -1,5 +1,6 @@
-// runtime/engine/gap_watch.hpp: how long a swap kept streams waiting: the largest time between two tokens of one
-// sequence, from the beginning of the swap until every sequence that ran has its next token. Engine thread only.
+// runtime/engine/gap_watch.hpp: measures how long a swap kept streams waiting. The result is the largest time between
+// two tokens of one sequence, from the beginning of the swap until every sequence that ran has its next token. Engine
+// thread only.
 #pragma once
 
 #include <chrono>
@@ -20,21 +21,21 @@ class GapWatch {
   using Seconds = std::chrono::duration<double>;
   using Done = std::function<void(Seconds largest)>;
 
-  // A sequence that has waited this long since the exchange counts with its wait until then.
+  // The watch ends this long after the exchange. A sequence that still waits then counts with its wait so far.
   static constexpr std::chrono::seconds kPatience{5};
 
-  // A step has committed these tokens. Called for every step.
+  // Called for every step, with the tokens that it committed.
   void committed(std::span<const StepOutcome> outcomes);
 
-  // A swap begins; gaps count from here on. One that is still watched is settled.
+  // A swap begins; gaps count from here on. Settles the previous swap if it is still watched.
   void begin();
   // The parts are about to be exchanged while these sequences live.
   void exchange(const std::deque<std::shared_ptr<Sequence>>& live);
   // The parts have been exchanged. `done` is called once, when all gaps have ended.
   void when_ended(Done done);
-  // Behind each step.
+  // Called after each step.
   void end_step();
-  // Calls `done`, if it is due, with the gaps as they are now.
+  // Calls a pending `done` now, with the largest gap so far.
   void settle();
 
  private:
@@ -42,7 +43,7 @@ class GapWatch {
 
   Seconds largest_{0};
   Clock::time_point exchanged_{};
-  std::vector<std::shared_ptr<const Sequence>> waiting_;  // for their first token since then
+  std::vector<std::shared_ptr<const Sequence>> waiting_;  // for their first token since the exchange
   Done done_;                                             // empty: nothing is watched
 };
 

@@ -1,4 +1,5 @@
-// runtime/engine/hooks.hpp: who may look on while an engine works. All pointers may be null and outlive the engine.
+// runtime/engine/hooks.hpp: observers of a running engine, and its settings for them. All pointers may be null and
+// outlive the engine.
 #pragma once
 
 #include <chrono>
@@ -12,14 +13,14 @@
 
 namespace mortise {
 
-// Sees every request of every front end, because it stands in Engine::submit, and all that becomes of it, because its
-// tap stands before every reader.
+// Sees every request of every front end, because Engine::submit calls it, and every result, because its tap comes
+// before every reader.
 class RequestWatcher {
  public:
   virtual ~RequestWatcher() = default;
-  // Called for each request that passed the checks, before it is queued; its sampling.seed is the one that it runs
-  // with. May ask for log probabilities that the request does not want, as long as the tap that it returns takes them
-  // out of the deltas. A request that is then refused for lack of room sends no delta. [any thread]
+  // Called for each request that passed the checks, before it is queued. Its sampling.seed is the seed that it runs
+  // with. The watcher may turn on log probabilities that the request does not want if its tap takes them out of the
+  // deltas. A request that is refused afterwards because the queue is full sends no delta. [any thread]
   virtual Tap watch(Request& request) = 0;
 };
 
@@ -33,11 +34,11 @@ struct EngineHooks {
   KvObserver* kv_observer = nullptr;
   std::string name = "engine";  // in the trace
   QueueLimits queue;
-  // A swap with verify_steps is refused when so long no step could be compared; tests wait less.
+  // A swap with verify_steps is refused if no step could be compared for this long; tests wait less.
   std::chrono::milliseconds verify_patience = std::chrono::seconds(60);
-  // Hears of each failure of a scheduler or a proposer, although the host makes it good. [engine thread]
+  // Called for each failure of a scheduler or a proposer, even though the host makes up for it. [engine thread]
   std::function<void(const std::string& failure)> breach = {};
-  // Seconds, what steps and drafts take by it decides adaptive lengths; tests have their own. [engine thread]
+  // The clock in seconds that times steps and drafts for adaptive lengths; tests have their own. [engine thread]
   std::function<double()> clock = steady_seconds;
 };
 

@@ -1,6 +1,6 @@
-// runtime/engine/inbox.hpp: the door of an engine: what front ends hand in until the engine's thread takes it, and
-// whether it takes anything. It counts the requests that wait for their first step and refuses more than its limits.
-// Thread-safe.
+// runtime/engine/inbox.hpp: holds what front ends hand in until the engine's thread takes it: requests, aborts, swaps,
+// traces. It counts the requests that wait for their first step, refuses requests beyond its limits, and refuses all
+// when the engine drains or has failed. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -22,18 +22,17 @@
 
 namespace mortise {
 
-// Of the requests that wait for their first step, at most; a body is accepted with all of its prompts or not at all, so
-// one may lie above this. A waiting request takes a few KiB, and its prompt's tokens
-// twice four bytes for each choice.
+// Limits on the requests that wait for their first step. A body with several prompts is accepted as a whole, so it may
+// exceed them. A waiting request takes a few KiB, and eight bytes for each prompt token and choice.
 struct QueueLimits {
   std::size_t max_requests = 16384;
-  std::size_t max_tokens = std::size_t{16} << 20;  // of their prompts
+  std::size_t max_tokens = std::size_t{16} << 20;  // of all their prompts
 
-  // For a front end that bounds its own requests, and for which a refused request would be a lost one.
+  // For a front end that limits its requests itself and would lose a refused request.
   static QueueLimits unbounded() { return {SIZE_MAX, SIZE_MAX}; }
 };
 
-// More waits than QueueLimits allow. The same request may be accepted later.
+// More requests wait than QueueLimits allow. The same request may be accepted later.
 class OverloadedError : public Error {
  public:
   OverloadedError(const std::string& text, std::int32_t retry_after_s)
@@ -48,29 +47,29 @@ struct EngineHealth {
   enum class State {
     kOk,
     kDraining,  // accepts nothing, finishes what runs
-    kFailed,    // a part that it needs has failed: it accepts nothing and runs nothing
+    kFailed,    // a required part has failed: it accepts nothing and runs nothing
   };
   State state = State::kOk;
   std::string reason;  // why it accepts nothing
 };
 
-// How many requests are started in a second, reckoned over the last windows of some seconds.
+// Requests started per second, measured over two windows of a few seconds. Not thread-safe: the inbox locks.
 class StartRate {
  public:
   using Clock = std::chrono::steady_clock;
   void add(std::size_t num_started, Clock::time_point now);
-  // Seconds until half of `num_waiting` requests will have started: a front end that comes back then finds room, and
+  // Estimated seconds until half of `num_waiting` requests have started. A client that tries again then finds room, and
   // so do others that were refused with it. From 1 to kMostSeconds; kUnknownSeconds before anything has started.
   std::int32_t seconds_until_half(std::size_t num_waiting, Clock::time_point now) const;
 
   static constexpr std::int32_t kMostSeconds = 60, kUnknownSeconds = 5;
 
  private:
-  Clock::time_point begin_{}, middle_{};  // of the window before, of the one that runs
-  std::size_t before_ = 0, running_ = 0;  // started in them
+  Clock::time_point begin_{}, middle_{};  // of the previous and the current window
+  std::size_t before_ = 0, running_ = 0;  // requests started in each
 };
 
-// Another file for the trace of an engine's steps, on its way to the engine's thread; null: none.
+// An order to the engine's thread: write the trace to this file; null: to none.
 struct TraceOrder {
   TraceFile* file = nullptr;
   std::promise<void> done;
@@ -82,19 +81,19 @@ class Inbox {
 
   explicit Inbox(const QueueLimits& limits) : limits_(limits) {}
 
-  // Queues the request and gives it its id. Throws an OverloadedError when too much waits, an Error with kUnavailable
-  // when the engine drains, has failed or ends. [any thread]
+  // Queues the request and gives it its id. Throws an OverloadedError when too many requests wait, and an Error with
+  // kUnavailable when the engine drains, has failed or ends. [any thread]
   RequestId put(const std::shared_ptr<RequestState>& state);
-  // Queues a swap, which the engine's thread carries out behind the requests that came before it. Throws an Error with
+  // Queues a swap. The engine's thread carries it out after the requests that came before it. Throws an Error with
   // kUnavailable when the engine drains, has failed or ends. [any thread]
   void put(std::shared_ptr<SwapOrder> order);
-  // Also of an engine that drains or has failed. [any thread, before stop()]
+  // Accepted even if the engine drains or has failed. [any thread, before stop()]
   void put(std::shared_ptr<TraceOrder> order);
   void abort(RequestId id);     // [any thread]
   EngineHealth health() const;  // [any thread]
   void stop();                  // take() returns at once, with `stops`. [any thread]
-  // Accepts nothing from now on and waits until all requests have ended. At the deadline it has the engine end those
-  // that are left, and returns false. [any thread but the engine's and the pool's]
+  // Accepts no more requests and waits until all have ended. At the deadline it tells the engine to end the remaining
+  // requests, waits for that, and returns false. [any thread but the engine's and the pool's]
   bool drain(Clock::time_point deadline);
 
   struct Arrivals {
@@ -102,23 +101,23 @@ class Inbox {
     std::vector<RequestId> aborted;
     std::vector<std::shared_ptr<SwapOrder>> swaps;
     std::vector<std::shared_ptr<TraceOrder>> traces;
-    bool drains = false;         // nothing is accepted any more
-    bool drain_is_over = false;  // its deadline has passed: whatever runs is to be ended
+    bool drains = false;         // no more requests are accepted
+    bool drain_is_over = false;  // its deadline has passed: end all requests
     bool stops = false;
   };
-  // What has come. With `waits` it returns when something has; with `until` at that time at the latest, and when the
-  // engine begins to drain. [engine thread]
+  // Takes everything that has arrived. With `waits` it blocks until something has arrived. With `until` it blocks no
+  // longer than that, and returns when the engine begins to drain. [engine thread]
   Arrivals take(bool waits, std::optional<Clock::time_point> until = std::nullopt);
 
-  // What has changed in a step.
+  // How the numbers of waiting and open requests change in a step.
   struct Progress {
-    std::size_t num_left = 0, num_tokens_left = 0;  // requests that wait no longer, and their prompts' tokens
-    std::size_t num_started = 0;                    // of them, those that run now
+    std::size_t num_left = 0, num_tokens_left = 0;  // requests that no longer wait, and their prompts' tokens
+    std::size_t num_started = 0;                    // of these, the requests that run now
     std::size_t num_ended = 0;                      // requests, however they ended
   };
   void left_queue(const Progress& progress);  // [engine thread]
   void ended(const Progress& progress);       // [engine thread]
-  // A required part has failed: nothing is accepted any more. The first reason stays. [engine thread]
+  // A required part has failed: accepts no more requests. Keeps the first reason. [engine thread]
   void part_failed(const std::string& reason);
 
  private:
@@ -127,7 +126,7 @@ class Inbox {
 
   const QueueLimits limits_;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards all members below
   std::condition_variable wake_, emptied_;
   std::vector<std::shared_ptr<RequestState>> submitted_;
   std::vector<RequestId> aborted_;

@@ -1,5 +1,5 @@
-// runtime/engine/live_requests.hpp: finds the sequences of a request, and requests whose deadline has passed, without
-// looking at the others. Engine thread only.
+// runtime/engine/live_requests.hpp: indexes the live requests: finds the sequences of a request, and the requests whose
+// deadline has passed, without a search through all. Engine thread only.
 #pragma once
 
 #include <chrono>
@@ -18,16 +18,16 @@ class LiveRequests {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // REQUIRES: `choices` are all sequences of one request, and it has one at least.
+  // REQUIRES: `choices` are all sequences of one request, at least one.
   void add(std::vector<std::shared_ptr<Sequence>> choices);
-  // A sequence runs for the first time. Its request waits no longer.
+  // A sequence runs for the first time, so its request no longer waits.
   void started(const Sequence& sequence);
-  // A choice has ended; with the last one its request is forgotten.
+  // A choice has ended. The request is removed with its last choice.
   void ended(const Sequence& sequence);
 
-  // Those of the request that have not ended; none if it is unknown.
+  // The choices of the request that have not ended; none if the id is unknown.
   std::vector<std::shared_ptr<Sequence>> choices_of(RequestId id) const;
-  // Requests whose deadline is `now` or before.
+  // Requests whose deadline is at or before `now`.
   std::vector<RequestId> expired(Clock::time_point now) const;
   bool any_deadline() const { return !deadlines_.empty(); }
 

@@ -1,5 +1,5 @@
-// runtime/engine/parts.hpp: the parts of a pipeline as the engine calls them: instances and their tables, active,
-// borrowed. Who loads, owns and unloads them is assembly/assembly.hpp.
+// runtime/engine/parts.hpp: the parts of a pipeline as the engine calls them: active instances with their tables.
+// assembly/assembly.hpp loads and owns them.
 #pragma once
 
 #include <cstdint>
@@ -19,34 +19,34 @@ using SchedulerPart = ActivePart<mortise_scheduler, mortise_scheduler_table>;
 using ProposerPart = ActivePart<mortise_proposer, mortise_proposer_table>;
 
 struct ActiveScheduler : SchedulerPart {
-  std::shared_ptr<const void> owner = nullptr;  // keeps the instance; null: somebody else does
+  std::shared_ptr<const void> owner = nullptr;  // keeps the instance alive; null: the caller does
 };
 
 // One of the pipeline's proposers.
 struct ActiveProposer : ProposerPart {
-  std::string plugin;              // "ngram": what a request calls it by; no two of a pipeline are the same
-  std::uint64_t capabilities = 0;  // MORTISE_CAP_*
-  std::int32_t max_tokens = 0;     // drafts for a sequence and step, its option; of a tree: on a path
-  std::int32_t max_paths = 1;      // of a draft tree: its option `branches`
-  const mortise_sequences_table* sequences = nullptr;  // null: it does not say of how many it keeps something
+  std::string plugin;                                  // "ngram": the name that requests use, unique in a pipeline
+  std::uint64_t capabilities = 0;                      // MORTISE_CAP_*
+  std::int32_t max_tokens = 0;                         // its option: drafts per sequence and step; of a tree: per path
+  std::int32_t max_paths = 1;                          // its option `branches`: paths of a draft tree
+  const mortise_sequences_table* sequences = nullptr;  // null: it cannot say how many it keeps state for
   std::shared_ptr<const void> owner = nullptr;         // as ActiveScheduler's
 };
 
-// The parts that decide what runs: they are called by the engine alone.
+// The parts that decide what runs. Only the engine calls them.
 struct Policies {
   ActiveScheduler scheduler;
-  std::vector<ActiveProposer> proposers;  // in the order in which they are asked; may be none
+  std::vector<ActiveProposer> proposers;  // in the order in which they are asked; may be empty
 };
 
 // All parts of a pipeline.
 struct Parts : ShardParts, Policies {};
 
-// The sizes of a pipeline. Another set of them is a swap (swap.hpp).
+// The sizes of a pipeline. Changing them is a swap (swap.hpp).
 struct EngineLimits : ExecutionLimits {
-  // Drafts are verified by rejection sampling. A plan may not cut them then: how many there were decides what comes
-  // out.
+  // Drafts are verified by rejection sampling. Plans may not cut drafts then, because the number of drafts influences
+  // the tokens.
   bool rejection = false;
-  bool adaptive_lengths = false;  // of drafts; else each sequence gets as many as it can use
+  bool adaptive_lengths = false;  // of drafts; false: each sequence gets as many as it can use
   bool prefix_cache = true;       // kv_cache.prefix_cache
 
   bool operator==(const EngineLimits&) const = default;

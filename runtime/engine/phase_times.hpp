@@ -1,4 +1,4 @@
-// runtime/engine/phase_times.hpp: where the time of steps goes.
+// runtime/engine/phase_times.hpp: the phases of a step and the time that each takes.
 #pragma once
 
 #include <array>
@@ -7,8 +7,8 @@
 
 namespace mortise {
 
-// In their order on a device that computes at once. On one that computes behind the host, kText and kStream are of the
-// step before and come between kSample and kWait.
+// In the order in which they run on a device that computes at once. On a device that computes behind the host, kText
+// and kStream belong to the previous step and run between kSample and kWait.
 enum class StepPhase { kInbox, kPlan, kPropose, kBuild, kForward, kSample, kWait, kCommit, kText, kStream };
 inline constexpr std::size_t kNumStepPhases = 10;
 
@@ -18,7 +18,7 @@ inline const char* to_string(StepPhase phase) {
   return kNames[static_cast<std::size_t>(phase)];
 }
 
-// Of the steps that were timed: all with a trace, else one of StepTrace::kTimedEvery.
+// Sums over the timed steps. With a trace every step is timed, otherwise one of StepTrace::kTimedEvery.
 struct PhaseTimes {
   std::uint64_t num_steps = 0;
   std::array<std::int64_t, kNumStepPhases> ns{};  // by StepPhase

@@ -1,6 +1,7 @@
-// runtime/engine/planner.hpp: asks the scheduler for a step's plan and checks it. A plan that breaks a bound is
-// replaced for that step by first come, first served, and so are all plans after the scheduler has failed, or while a
-// sequence lives that it starved: a foreign scheduler can make the engine slow, never wrong and never stuck.
+// runtime/engine/planner.hpp: asks the scheduler for a step's plan and checks it. First come, first served replaces a
+// plan that breaks a bound, every plan after the scheduler has failed, and every plan while a sequence lives that the
+// scheduler has starved. So a foreign scheduler can make the engine slow, never wrong and never stuck. Engine thread
+// only.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +23,10 @@ namespace mortise {
 struct PlannedSequence {
   Sequence* sequence = nullptr;
   std::int32_t num_new_tokens = 0;
-  std::int32_t num_drafts = 0;  // granted, of its lookahead; 0 when the run does not reach the known end
+  std::int32_t num_drafts = 0;  // granted; 0 if the run ends before the last known token
 };
 
-// The first `num_tokens` tokens of a sequence are to stay in the prefix cache; 0 lets go.
+// Keeps the first `num_tokens` tokens of a sequence in the prefix cache; 0 ends the pin.
 struct Pin {
   Sequence* sequence = nullptr;
   std::int32_t num_tokens = 0;
@@ -35,57 +36,59 @@ struct StepPlan {
   std::vector<PlannedSequence> scheduled;
   std::vector<Sequence*> preempted;
   std::vector<Pin> pins;
-  bool drop_pins = false;  // a sequence can only run with the memory of pinned prefixes
+  bool drop_pins = false;  // a sequence needs the memory of pinned prefixes to run
 };
 
 class Planner {
  public:
   static constexpr std::uint64_t kMostBreaches = 10;
 
-  // `messages` outlives this. A scheduler that is put in while sequences live is told of them by added().
+  // `messages` outlives this. When a swap puts a scheduler in, the engine tells it of the live sequences by added().
   Planner(ActiveScheduler scheduler, const EngineLimits& limits, RepeatedMessages& messages);
 
   void added(const std::shared_ptr<const Sequence>& sequence);
   void ended(std::uint64_t seq_id);
   void prefix_resident(std::uint64_t seq_id, std::int32_t num_tokens);
   void prefix_evicted(std::uint64_t seq_id);
-  // `candidates`: sequences that may run, in order of arrival, at least one. Draft tokens that a sequence may use come
-  // from `lookahead` (parallel to them).
+  // `candidates`: sequences that may run, in order of arrival, at least one. `lookahead`, parallel to them: how many
+  // draft tokens each may use.
   StepPlan plan(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
                 const std::vector<std::int32_t>& lookahead, const KvCache& cache);
 
-  // What is wrong with a plan.
+  // A bound that a plan breaks.
   struct Fault {
     std::string why;
-    std::optional<std::uint64_t> seq_id;  // the sequence that it is about
+    std::optional<std::uint64_t> seq_id;  // the sequence at fault; nullopt: the plan as a whole
   };
-  // Asks for the plan of a step that runs after another scheduler's, and checks it by the same rules; nothing: it is
-  // good. Since nobody carries the plans out, a younger sequence counts as started before an older one by the first of
-  // them alone. A planner that does this is told of no pins, for nobody keeps those that it asks for.
+  // For a verified swap: asks the candidate scheduler for a plan of a step that runs by the serving scheduler's plan,
+  // and checks it by the same rules; nullopt: it is good. These plans never run, so the first plan that schedules a
+  // waiting sequence counts as its start, and later plans do not. The candidate's pins are not kept, and it is told of
+  // none.
   std::optional<Fault> rehearse(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
                                 const std::vector<std::int32_t>& lookahead, const KvCache& cache);
 
   const ActiveScheduler& scheduler() const { return scheduler_; }
   std::uint64_t num_rejected_plans() const { return num_rejected_; }
-  std::uint64_t num_starved() const { return num_starved_; }  // sequences that the host had to run itself
-  // Why the scheduler should not serve any more: it has failed, starved a sequence, or kMostBreaches of its plans could
-  // not be used. nullopt: it should.
+  std::uint64_t num_starved() const { return num_starved_; }  // starved sequences that the host ran itself
+  // Why the scheduler should be replaced: it has failed, starved a sequence, or kMostBreaches of its plans were not
+  // usable. nullopt: it may go on.
   std::optional<std::string> breach() const;
 
  private:
   struct View;
-  // What the scheduler is told before the next plan.
+  // An event that the scheduler is told before the next plan.
   struct Event {
     std::int32_t kind;
     std::uint64_t seq_id;
     std::int32_t num_tokens;
-    std::shared_ptr<const Sequence> added;  // ADDED: it may have ended by then
+    std::shared_ptr<const Sequence> added;  // of ADDED; it may have ended by then
   };
   CallResult send_events();
   template <typename Work>
   auto with_view(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
                  const std::vector<std::int32_t>& lookahead, const KvCache& cache, const Work& work);
-  // The scheduler's answer: a plan, or why there is none. Neither: it had no room for one, which is no fault.
+  // The scheduler's answer: a plan, or the reason why there is none. Neither: it had no room for a plan, which is no
+  // fault.
   struct Answer {
     std::optional<StepPlan> plan;
     CallResult result;
@@ -103,7 +106,7 @@ class Planner {
   const EngineLimits limits_;
   RepeatedMessages& messages_;
   StarvationWatch starvation_;
-  std::optional<std::uint64_t> starved_;                // a sequence that the scheduler starved, until it has ended
+  std::optional<std::uint64_t> starved_;                // a starved sequence, until it ends
   std::unordered_set<std::uint64_t> rehearsed_starts_;  // live sequences that a rehearsed plan has started
   std::vector<Event> events_;
   UnheldPrefixes unheld_;  // of the candidates

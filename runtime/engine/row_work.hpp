@@ -1,5 +1,6 @@
-// runtime/engine/row_work.hpp: from a step's logit rows to what an Execution is to do with them, and back. Rows that
-// draw get the sampling arguments of their sequences; with rejection sampling their drafts are verified here.
+// runtime/engine/row_work.hpp: turns a step's logit rows into work for an Execution, and its results into TokenInfos.
+// Rows that draw a token get the sampling arguments of their sequences. With rejection sampling the drafts are verified
+// here. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +24,11 @@ class RowWork {
   RowWork(const RowWork&) = delete;
   RowWork& operator=(const RowWork&) = delete;
 
-  // Takes over the step's rows. Borrows both until infos() has returned.
+  // Prepares the work for these rows. Borrows `rows` and `scheduled` until infos() has returned.
   void assign(std::span<const LogitRow> rows, std::span<const ScheduledSequence> scheduled);
   const DrawRows& draws() const { return draws_; }
   const ScoreRows& scores() const { return scores_; }
-  // One TokenInfo for each logit row, in their order: the drawn token or the scored one.
+  // One TokenInfo for each logit row, in their order: of the drawn token or of the scored token.
   std::vector<TokenInfo> infos(StepResults results) const;
 
  private:
@@ -48,12 +49,12 @@ class RowWork {
   std::span<const LogitRow> rows_;
   std::span<const ScheduledSequence> scheduled_;
   DrawRows draws_;
-  std::deque<std::vector<LogitEdit>> own_edits_;  // of rows whose edits are not just their sequence's
+  std::deque<std::vector<LogitEdit>> own_edits_;  // of rows that need more than their sequence's edits
   ScoreRows scores_;
   std::vector<std::size_t> draw_places_, score_places_;  // of each row of draws_ and scores_: its index in rows_
-  // Sequences of one guide that stand at the same place share a mask.
+  // Sequences at the same node of the same guide share a mask.
   std::map<std::pair<const ChoiceTrie*, ChoiceTrie::Node>, std::int32_t> mask_of_;
-  std::int32_t rejected_seq_ = -1;  // index of a sequence one of whose drafts was rejected in this step
+  std::int32_t rejected_seq_ = -1;  // the last sequence with a draft rejected in this step; -1: none
 };
 
 }  // namespace mortise

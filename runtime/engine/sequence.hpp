@@ -1,4 +1,5 @@
-// runtime/engine/sequence.hpp: one choice of a request as it runs. Owned by the engine thread.
+// runtime/engine/sequence.hpp: one choice of a request as it runs: its tokens, KV blocks, drafts and unsent text. Owned
+// by the engine thread.
 #pragma once
 
 #include <chrono>
@@ -29,7 +30,7 @@ struct Drafters {
   bool allows(std::size_t proposer) const { return (allowed >> proposer & 1u) != 0; }
 };
 
-// A request, shared by its choices.
+// A request with what the engine adds to it. Its choices share it.
 struct RequestState {
   RequestId id = 0;
   Request request;
@@ -37,19 +38,19 @@ struct RequestState {
   std::shared_ptr<Channel> channel;
   std::uint64_t seed = 0;
   std::uint64_t arrival = 0;
-  std::vector<std::int32_t> end_tokens;      // that end it: the model's, unless ignore_eos, and its stop_token_ids
+  std::vector<std::int32_t> end_tokens;      // the model's, unless ignore_eos, and its stop_token_ids
   std::shared_ptr<const ChoiceGuide> guide;  // of its `choices`; null if it has none
-  DecodedPrefix before;                      // of its prompt: what the texts go on from
+  DecodedPrefix before;                      // of its prompt: the text of each choice continues it
 };
 
-// What in_flight asks of each waiting sequence in each step, remembered: thousands may wait, and prompts are long.
+// Cached answers to what in_flight asks of each waiting sequence in each step. Thousands may wait, with long prompts.
 struct WaitingMemo {
   struct Hash {
     std::int32_t num_tokens = 0;
     std::uint64_t value = 0;
   };
-  Hash next_block, prompt;  // of so many of its first tokens
-  std::uint64_t other = 0;  // the sequence that it was compared with the last time; ids begin at 1
+  Hash next_block, prompt;  // over the first num_tokens tokens
+  std::uint64_t other = 0;  // id of the sequence last compared with it; ids begin at 1
   std::int32_t num_common = 0;
 };
 
@@ -64,26 +65,27 @@ class Sequence {
   bool running() const { return !blocks.empty(); }
   bool wants_tokens() const { return num_generated() < max_tokens; }
 
-  // First position whose row must give the log probability of the prompt token after it; at least num_prompt - 1 when
-  // none is left. Rows that were scored before a preemption are not scored again.
+  // The first position whose row must still give the log probability of the prompt token after it. If none is left, the
+  // position is num_prompt - 1 or more. Rows that were scored before a preemption are not scored again.
   std::int32_t next_scored_position() const;
   bool wants_scores() const { return next_scored_position() < num_prompt - 1; }
-  // Tokens that must have been run before the sequence can go on: without tokens to generate the prompt's last is not.
+  // Tokens that must be run before the sequence can generate or end. If it generates nothing, the prompt's last token
+  // is not run.
   std::int32_t num_to_run() const { return wants_tokens() ? num_tokens() : num_prompt - 1; }
 
-  // Log probabilities of the end of its prompt are all it is for: a completion behind a prompt.
+  // A completion to score: it generates nothing and wants log probabilities of the end of its prompt only.
   bool scores_completion() const { return max_tokens == 0 && score_from > 1; }
-  // The first token that still wants a score. REQUIRES: wants_scores().
+  // The first token that still needs a score. REQUIRES: wants_scores().
   std::int32_t next_scored_token() const { return next_scored_position() + 1; }
-  // Tokens with KV when its next rows are run.
+  // The number of tokens that have KV when its next rows are run.
   std::int32_t start() const { return running() ? num_computed : num_cached; }
 
   void append(std::int32_t token);
   void clear_drafts();
-  // Adds to `gathered` the text of those of its tokens that lack it. Why the choice ends with that, if it does: kStop
-  // at a stop string, kError where the tokenizer's rules cannot be followed; the error is in `gathered`.
+  // Adds the text of new tokens to `gathered`. Returns why this ends the choice, if it does: kStop at a stop string,
+  // kError if the tokenizer's rules cannot be followed. The error is in `gathered`.
   FinishReason write_text();
-  // What was generated is one of the request's `choices`, which no other one continues.
+  // The generated tokens are one of the request's guided `choices`, and no other choice continues it.
   bool choice_is_complete() const { return owner->guide && owner->guide->trie.is_complete(guide_node); }
 
   const std::uint64_t id;
@@ -92,41 +94,42 @@ class Sequence {
   const std::uint64_t key;  // of its noise
   const std::uint64_t arrival, group;
   FinishReason finish = FinishReason::kNone;
-  // Of the request, what each step asks of thousands that wait, beside what else it asks of them.
+  // Copies from the request, next to the other fields that each step reads of thousands of waiting sequences.
   const std::int32_t num_prompt, max_tokens, priority;
   const std::optional<std::int32_t> score_from;
   const bool is_predicted;           // it has a prediction
   std::int32_t num_computed = 0;     // tokens with KV
   std::vector<std::int32_t> tokens;  // prompt, then generated
   std::vector<BlockId> blocks;
-  KvHolder holder, pin_holder;     // of `blocks` and of those that only a fork has; of `pinned`
-  bool admitted = false;           // has run before, so it is not new but preempted when it waits
-  std::int32_t num_published = 0;  // leading blocks that the prefix tree knows
-  bool publishes = true;           // false: its next block cannot enter the tree, so none after it can
-  // While it waits: the cached prefix that it would start with; sequence_kv keeps them true.
+  KvHolder holder, pin_holder;     // of `blocks` and the forks' own blocks; of `pinned`
+  bool admitted = false;           // has run before: when it waits, it was preempted
+  std::int32_t num_published = 0;  // leading blocks that are in the prefix tree
+  bool publishes = true;           // false: its next block cannot enter the tree, nor any after it
+  // While it waits: the cached prefix that it would start with. SequenceKv::look_up() updates these three.
   PrefixPath prefix;
-  std::int32_t num_cached = 0;  // tokens: whole blocks, and the first ones of `tail`
-  BlockId tail = kPrefixRoot;   // a block that it is to copy for them; kPrefixRoot: none
+  std::int32_t num_cached = 0;  // tokens: those of whole blocks and the first of `tail`
+  BlockId tail = kPrefixRoot;   // the block to copy for the latter; kPrefixRoot: none
   WaitingMemo memo;
-  std::vector<BlockId> pinned;       // a path that is held for the scheduler's pin
+  std::vector<BlockId> pinned;       // the path held for the scheduler's pin
   std::vector<std::int32_t> drafts;  // of this step, to verify
-  std::vector<DraftFork> forks;      // further paths of them
-  std::int32_t drafted_by = -1;      // index of the proposer that they are from; -1: of the prediction
-  // [drafts, vocabulary] what they were drawn from, for rejection sampling; empty: they are certain.
+  std::vector<DraftFork> forks;      // further paths of a draft tree
+  std::int32_t drafted_by = -1;      // index of the proposer; -1: the prediction
+  // [drafts, vocabulary] the distributions that the drafts were drawn from, for rejection sampling; empty: the proposer
+  // drew nothing, its drafts are certain.
   std::vector<float> draft_distributions;
   std::int32_t num_asked = 0;  // drafts that proposers were asked for in this step
   Drafters drafters;           // among the proposers that the engine has now
   DraftState draft_state;
-  Prediction prediction;                            // borrows the request's
+  Prediction prediction;                            // borrows the request's tokens
   SequenceEdits edits;                              // of its next row
   ChoiceTrie::Node guide_node = ChoiceTrie::kRoot;  // where the generated tokens lead in owner->guide
   std::vector<TokenInfo> scores;                    // of prompt tokens, from score_from on
   bool scores_sent = false;
   TextStream text;
-  Delta gathered;               // what was committed and is not sent yet
+  Delta gathered;               // committed and not sent yet
   std::size_t num_written = 0;  // tokens of `gathered` whose text is in it
   Usage usage;
-  std::chrono::steady_clock::time_point last_token{};  // when the step that gave it was committed; 0: none has
+  std::chrono::steady_clock::time_point last_token{};  // when it was committed; 0: none was
 };
 
 }  // namespace mortise

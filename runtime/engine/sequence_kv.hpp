@@ -1,5 +1,6 @@
-// runtime/engine/sequence_kv.hpp: gives sequences their KV blocks and takes them back: cached prefixes and their scores
-// on the way in, blocks for new rows, committed blocks into the prefix tree, pins. Engine thread only.
+// runtime/engine/sequence_kv.hpp: gives sequences their KV blocks and takes them back. It starts sequences with cached
+// prefixes and their scores, allocates blocks for new rows, enters filled blocks into the prefix tree, and holds pins.
+// Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -19,37 +20,39 @@ class SequenceKv {
       : block_size_(limits.block_size),
         cache_(static_cast<std::size_t>(limits.num_blocks), limits.block_size, limits.prefix_cache, observer) {}
 
-  // Finds the cached prefix that a waiting sequence would start with. It ends before the last token, which must be run
-  // for what comes after it, and before the first scored token whose score the cache does not know. Completions of a
-  // prompt, which run few tokens of their own, also get the beginning of a block, by copying it.
+  // Finds the cached prefix that a waiting sequence would start with. The prefix ends before the last token, because
+  // the model must run that token to predict the next. It also ends before the first token that needs a score the cache
+  // does not have. Completions of one prompt also copy a partial block, because they run few tokens of their own.
   void look_up(Sequence& sequence) const;
-  // Gives a waiting sequence that prefix: blocks, and the scores of its tokens. REQUIRES: look_up() in this step.
+  // Gives a waiting sequence the blocks of that prefix and the scores of its tokens. REQUIRES: look_up() in this step.
   void admit(Sequence& sequence);
-  // Gives the admitted sequences that copy a block one of their own, `from` to `to`. REQUIRES: all of the step are
-  // admitted, and nothing has been allocated since; the copies are made before anything else writes KV.
+  // Gives each admitted sequence with a tail a block of its own. The caller copies the blocks `from` to `to` before
+  // anything else writes KV. REQUIRES: all sequences of the step are admitted, and nothing has been allocated since.
   void copy_tails(std::span<Sequence* const> admitted, std::vector<BlockId>& from, std::vector<BlockId>& to);
-  // Blocks for `num_tokens` tokens. Throws when they are not there, which the checked plan rules out.
+  // Extends the sequence's blocks to `num_tokens` tokens. Throws when too few are free, which the checked plan rules
+  // out.
   void reserve(Sequence& sequence, std::int32_t num_tokens);
-  // Gives a fork of a running sequence, whose last known token is to be run, blocks of its own from that token's on.
-  // What is in that block already is to be copied, `from` to `to`. False: too few blocks are free or cached.
+  // Gives a fork of a running sequence its own blocks, from the block of the last known token on. If that block already
+  // has KV, the caller copies it, `from` to `to`. False: too few blocks are free or cached.
   bool fork(Sequence& sequence, DraftFork& fork, std::vector<BlockId>& from, std::vector<BlockId>& to);
-  // Exchanges the blocks of both: the fork's path is the sequence's from now on.
+  // Exchanges the blocks of both, so that the sequence continues with the fork's path.
   void adopt(Sequence& sequence, DraftFork& fork);
   void drop_forks(Sequence& sequence);
-  // Lets others find the blocks that this step has filled.
+  // Enters the blocks that this step has filled into the prefix tree.
   void publish(Sequence& sequence);
-  // Takes the blocks behind its known tokens, which drafts that did not stand have filled: there may be hundreds.
+  // Releases the blocks behind the known tokens. Rejected drafts filled them, possibly hundreds.
   void trim(Sequence& sequence);
-  // Takes its blocks: it has ended or is preempted. Its pin stays.
+  // Releases its blocks, because it has ended or is preempted. Its pin stays.
   void release(Sequence& sequence);
 
-  // Takes all that it has, its pin too, and what it remembers of this cache: another one takes this one's place.
+  // Releases all blocks and the pin of the sequence, and clears its references to this cache: the cache is replaced or
+  // emptied.
   void forget(Sequence& sequence);
   // Empties the prefix cache. REQUIRES: every sequence was forgotten.
   void clear() { cache_.evict_all(); }
 
-  // Keeps the first `num_tokens` tokens, as far as they are cached, in place of what was pinned for it before. Returns
-  // the number of tokens that are kept.
+  // Pins the first `num_tokens` tokens, as far as they are cached; replaces the sequence's previous pin. Returns the
+  // number of tokens pinned.
   std::int32_t pin(Sequence& sequence, std::int32_t num_tokens);
 
   const KvCache& cache() const { return cache_; }

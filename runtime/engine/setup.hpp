@@ -1,5 +1,5 @@
-// runtime/engine/setup.hpp: what an engine has made of its parts and their sizes. A swap replaces pieces of it, or with
-// other sizes all of it. Engine thread only.
+// runtime/engine/setup.hpp: the objects that an engine builds from its parts and sizes (planner, drafting, KV, ...). A
+// swap replaces some of them, or all of them if sizes change. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,14 @@
 
 namespace mortise {
 
-// What a request must keep to. A swap publishes another one; front ends read it while the engine works.
+// The limits and names that requests are checked against. A swap publishes new ones; front ends read them on any
+// thread.
 struct RequestTerms {
   EngineLimits limits;
-  std::vector<std::string> proposers;  // names, in their order
+  std::vector<std::string> proposers;  // names, in the order in which they are asked
 };
 
-// What every piece is made with besides its part. Outlives the pieces.
+// Arguments that all objects of a Setup need besides the parts. Outlives them.
 struct SetupContext {
   std::int32_t vocab_size;
   RepeatedMessages& messages;
@@ -35,7 +36,7 @@ struct Setup {
   // Throws a PartError. `generation`: as Execution's.
   Setup(const Parts& parts, const EngineLimits& sizes, const SetupContext& context, std::uint64_t generation);
 
-  EngineLimits limits;  // the pieces refer to it. Sizes stay
+  EngineLimits limits;  // the objects below refer to it; sizes never change
   std::unique_ptr<SequenceKv> kv;
   std::unique_ptr<Planner> planner;
   std::unique_ptr<Drafting> drafting;

@@ -1,6 +1,6 @@
-// runtime/engine/shadow_drafting.hpp: a candidate's proposers beside the serving ones. They are told all that the
-// serving ones are told and asked for drafts in each step. Nobody runs these drafts: they are checked, and held against
-// the tokens that come. The sequences stay as they are. Engine thread only.
+// runtime/engine/shadow_drafting.hpp: runs a candidate's proposers beside the serving proposers. The candidate is told
+// the same and asked for drafts in each step. These drafts are checked and compared with the tokens that come, but
+// never run. The sequences stay as they are. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class ShadowDrafting {
 
   // Asks for as many drafts as each sequence could use, whatever the plan grants.
   void propose(const mortise_step& step, std::span<const ScheduledSequence> scheduled);
-  // As Drafting::observe, behind the commit of a step.
+  // As Drafting::observe, after the commit of a step.
   void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
                const mortise_tensor* hidden);
 
@@ -30,23 +30,24 @@ class ShadowDrafting {
   std::int32_t num_asked() const { return num_asked_; }
   std::optional<Drafting::Failure> first_failure() const { return candidate_->first_failure(); }
   VerifiedFigures::Drafts figures() const;
-  // The proposers with all that they were told. Nothing is called behind it.
+  // Gives away the proposers, with all the state that they have learnt. REQUIRES: this is the last call.
   std::unique_ptr<Drafting> take() { return std::move(candidate_); }
 
  private:
   struct Pending {
-    std::size_t first;  // position of the first one
+    std::size_t first;  // position of the first draft
     std::vector<std::int32_t> drafts;
   };
   void judge(const Sequence& sequence);
 
   std::unique_ptr<Drafting> candidate_;
-  std::unordered_map<std::uint64_t, std::deque<Pending>> pending_;  // by sequence; their tokens are yet to come
+  std::unordered_map<std::uint64_t, std::deque<Pending>>
+      pending_;  // by sequence; drafts whose tokens have not all come yet
   std::int32_t num_asked_ = 0;
   VerifiedFigures::Drafts figures_;
 };
 
-// What the proposers of `drafting` have drafted until now, and what came of it.
+// Sums over the proposers of `drafting` so far.
 VerifiedFigures::Drafts drafts_of(const Drafting& drafting);
 
 }  // namespace mortise

@@ -1,5 +1,6 @@
 // runtime/engine/starvation.hpp: finds sequences that a scheduler starves, by the bounds of mortise/scheduler.h.
-// Watches the oldest sequence of each priority that a plan leaves out: those behind it may be waiting for it.
+// Watches only the oldest sequence of each priority that a plan leaves out, because younger sequences may be waiting
+// for it. Engine thread only.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +13,20 @@
 
 namespace mortise {
 
-// A plan that is about to run. Arrays are by index of its view, which is in order of arrival.
+// A plan that is about to run. Arrays have one entry for each sequence of the view, in order of arrival.
 struct WatchedPlan {
   std::span<const std::uint64_t> ids;
   std::span<const std::int32_t> priorities;  // lower runs first
   std::span<const std::int32_t> states;      // MORTISE_SEQ_*, before the plan
-  std::span<const char> scheduled;           // 1: by this plan
-  // What the plan leaves unused.
+  std::span<const char> scheduled;           // 1: this plan schedules it
+  // Rows, places for sequences and blocks that the plan leaves unused.
   std::int64_t rows = 0, places = 0, blocks = 0;
-  // Of a plan that nobody carries out, 1: waiting, scheduled, and by no such plan before. Empty: the plan is run, so
-  // that every waiting one that it schedules is started.
+  // Empty: the plan is run, so it starts every waiting sequence that it schedules. For a rehearsed plan, 1: the first
+  // such plan that schedules this waiting sequence.
   std::span<const char> starts = {};
 };
 
-// What a sequence may still take until its end, at most.
+// The most that a sequence may still take until its end.
 struct SequenceNeed {
   std::int64_t rows = 0, blocks = 0;
 };
@@ -43,20 +44,20 @@ class StarvationWatch {
     std::size_t index;  // of the view
     std::string why;    // "sequence 7 ..."
   };
-  // The first sequence that starves, if any. `need` is asked for a few: thousands may wait.
+  // The first sequence that starves, if any. Calls `need` for few sequences only: thousands may wait.
   std::optional<Starved> look(const WatchedPlan& plan, const std::function<SequenceNeed(std::size_t)>& need);
   void ended(std::uint64_t id) { waits_.erase(id); }
 
  private:
-  // Since the sequence last ran.
+  // Counted since the sequence last ran.
   struct Wait {
-    std::int64_t idle_plans = 0;   // that left it out with room for it, after a younger one had passed it
-    std::int64_t passed_rows = 0;  // of younger sequences that were started
+    std::int64_t idle_plans = 0;   // that had room for it but left it out, after a younger sequence had passed it
+    std::int64_t passed_rows = 0;  // of younger sequences that were started meanwhile
   };
   std::optional<std::string> verdict(std::uint64_t id, const Wait& wait) const;
 
   const StarvationLimits limits_;
-  std::unordered_map<std::uint64_t, Wait> waits_;  // by sequence, of those that were the oldest left out
+  std::unordered_map<std::uint64_t, Wait> waits_;  // by id, of sequences that were the oldest left out
 };
 
 }  // namespace mortise

@@ -1,5 +1,5 @@
-// runtime/engine/step_rows.hpp: what a step runs: of each scheduled sequence its new tokens and drafts as a run of
-// rows, and which of the rows want logits.
+// runtime/engine/step_rows.hpp: the rows of a step: each scheduled sequence's new tokens and drafts as a run of rows,
+// and which rows need logits. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace mortise {
 
-// A sequence's share of a step: rows num_computed .. num_computed + num_new_tokens of its tokens, then its drafts. Its
-// blocks reach as far.
+// A sequence's share of a step: num_new_tokens of its tokens from num_computed on, then its drafts. Its blocks have
+// room for all of them.
 struct ScheduledSequence {
   Sequence* sequence = nullptr;
   std::int32_t num_new_tokens = 0;
-  std::int32_t max_drafts = 0;  // that the plan has room for
+  std::int32_t max_drafts = 0;  // granted by the plan
 
   std::int32_t num_rows() const { return num_new_tokens + static_cast<std::int32_t>(sequence->drafts.size()); }
 };
 
-// How many rows of which kind a step has.
+// The number of rows of each kind in a step.
 struct BatchComposition {
   std::int32_t num_sequences = 0;
-  // Rows of generated tokens that are run again after a preemption count as decoded: they are no prompt.
+  // Generated tokens that run again after a preemption count as decode rows.
   std::int32_t prompt_rows = 0, decode_rows = 0;
   std::int32_t draft_rows = 0;  // without the further paths of draft trees
 
@@ -33,30 +33,30 @@ struct BatchComposition {
 };
 BatchComposition composition_of(std::span<const ScheduledSequence> scheduled);
 
-// A row of the batch that wants logits, and what for.
+// A row of the batch that needs logits, and what they are for.
 struct LogitRow {
   std::int32_t row = 0;       // of the batch
   std::int32_t seq = 0;       // index into the step's sequences
-  std::int32_t position = 0;  // of the row's token; what comes out belongs to position + 1
+  std::int32_t position = 0;  // of the row's token; the result is for position + 1
   std::int32_t target = -1;   // prompt token to score, or -1: draw a token
-  std::int32_t path = 0;      // 0: behind the sequence's own tokens and drafts; k: behind the drafts of its fork k - 1
+  std::int32_t path = 0;      // 0: the sequence's own drafts; k: the drafts of its fork k - 1
 };
 
-// The drafts that lie before a row.
+// The drafts up to and including the row's own token.
 std::span<const std::int32_t> drafts_before(const Sequence& sequence, const LogitRow& row);
 
 class StepRows {
  public:
-  // With `batch_expansion` each draft is a run of its own, which shares the sequence's blocks: single rows are all that
-  // an attention without multi-query rows takes besides prefill. The bits are the same: a row sees the keys of its
-  // sequence up to its own position, whichever runs wrote them.
+  // With `batch_expansion` each draft is a run of its own that shares the sequence's blocks, for an attention without
+  // multi-query rows: besides prefill it takes single rows only. The bits are the same, because a row sees the keys of
+  // its sequence up to its own position, whichever runs wrote them.
   explicit StepRows(bool batch_expansion) : expands_(batch_expansion) {}
 
   // Borrows the sequences' tokens, drafts and blocks.
   void assign(std::span<const ScheduledSequence> scheduled);
 
   std::span<const RowRun> runs() const { return runs_; }
-  // Ascending by row, and so by sequence.
+  // In ascending order of rows, and so of sequences.
   std::span<const LogitRow> logit_rows() const { return logit_rows_; }
 
  private:

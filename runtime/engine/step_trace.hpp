@@ -1,9 +1,9 @@
-// runtime/engine/step_trace.hpp: an engine's steps as events of a trace, and where their time goes. Used by the
-// engine's thread alone. Without a file one step of kTimedEvery is timed; in the others every call is one comparison.
+// runtime/engine/step_trace.hpp: writes an engine's steps as events of a trace, and measures the time of their phases.
+// Engine thread only. Without a file one of kTimedEvery steps is timed; in the others each call costs one comparison.
 //
-// An engine is a process of the trace with one thread. On it lie `step` events with their phases inside; counters tell
-// of KV blocks and sequences; each sequence is an asynchronous event from its arrival to its end. The events of a step
-// are written when it is over, in order of time.
+// An engine is a process of the trace with one thread. The thread has `step` events that contain their phases. Counters
+// show KV blocks and sequences. Each sequence is an asynchronous event from its arrival to its end. The events of a
+// step are written at its end, in order of time.
 #pragma once
 
 #include <array>
@@ -26,11 +26,12 @@ class StepTrace {
   StepTrace(TraceFile* file, const std::string& engine_name);
 
   bool is_on() const { return file_ != nullptr; }
-  // Goes on in another file, or in none. REQUIRES: no step has begun, and `stats` are those of the last one.
+  // Continues in another file, or in none. REQUIRES: no step has begun, and `stats` are those of the last step.
   void write_to(TraceFile* file, const EngineStats& stats);
 
-  // A step: begin(), phase() at the beginning of each further phase, batch() when it is known, end(). A step without a
-  // batch, one that only took in what ended at once, leaves no event and no time.
+  // A step calls begin(), phase() at the beginning of each further phase, batch() when the batch is known, and end(). A
+  // step without a batch writes no step or phase event and counts no time. Such a step only took in requests that ended
+  // at once.
   void begin(StepPhase first) {
     batch_ = {};
     timed_ = file_ != nullptr || steps_to_timed_ == 0;
@@ -46,28 +47,28 @@ class StepTrace {
   }
   const PhaseTimes& times() const { return times_; }
 
-  // A timed step reads the clock some ten times: less than once a step on average. A prime number, so that steps which
-  // come in turns (a long one, a short one) are all met.
+  // A timed step reads the clock about ten times, so this is less than once per step on average. It is a prime number,
+  // so that all steps of a repeating pattern (long, short, long, short) get timed.
   static constexpr int kTimedEvery = 13;
 
   void arrived(const Sequence& sequence) {
     if (file_ != nullptr) begin_sequence(sequence);
   }
-  // Something that happens to a sequence once in a while: "first token", "preempted".
+  // Marks a rare event of a sequence: "first token", "preempted".
   void mark(const Sequence& sequence, const char* what) {
     if (file_ != nullptr) mark_sequence(sequence, what);
   }
   void ended(const Sequence& sequence) {
     if (file_ != nullptr) end_sequence(sequence);
   }
-  // The engine has nothing to do: what is known so far goes to the file.
+  // Called when the engine has nothing to do: flushes the file.
   void idle() {
     if (file_ != nullptr) file_->flush();
   }
 
  private:
   struct Event {
-    std::int64_t begin_ns, end_ns;  // equal, but for phases and steps
+    std::int64_t begin_ns, end_ns;  // equal, except for phases and steps
     std::string text;               // from "ph" on, without times
     bool has_duration;
   };

@@ -1,4 +1,4 @@
-// runtime/engine/swap.hpp: other parts in the place of those that an engine runs, between two of its steps.
+// runtime/engine/swap.hpp: the types of a swap, which replaces the parts of a running engine between two of its steps.
 #pragma once
 
 #include <cstddef>
@@ -20,48 +20,49 @@ namespace mortise {
 
 struct Replacement;
 
-// Parts that still run share memory and instances with what is made. Their user is told before something of them ends.
+// The new parts may share memory and instances with the running parts. MakeReplacement and Replacement::fit call these
+// functions before they take something away from the running parts. [engine thread]
 struct StepUse {
-  std::function<void()> give_up_kv;       // what the KV memory holds is about to be lost
-  std::function<void()> release_buffers;  // the model's or the attention's are about to move
+  std::function<void()> give_up_kv;       // the contents of the KV memory are about to be lost
+  std::function<void()> release_buffers;  // buffers of the model or the attention are about to move
 };
 
-// Makes a replacement; what it throws is thrown by Engine::swap, and nothing has changed then. For a swap with
-// verify_steps it is made beside the running parts: it calls nothing of `use`, has KV memory of its own where the
-// attention or the model is another, and leaves what it shares as it is until `fit` is called. [engine thread]
+// Makes a replacement. Engine::swap throws what it throws, and nothing has changed then. For a swap with verify_steps
+// the new parts are made beside the running parts: MakeReplacement does not call `use`, a different attention or model
+// gets its own KV memory, and shared parts keep their sizes until `fit` is called. [engine thread]
 using MakeReplacement = std::function<Replacement(const StepUse& use)>;
 
-// What a swap with verify_steps compared, of those kinds of parts that differ.
+// What a swap with verify_steps compared. Only the kinds of parts that differ have figures.
 struct VerifiedFigures {
   struct Plans {
     std::uint64_t num_plans = 0;
-    double candidate_s = 0, serving_s = 0;  // in all of them, with what the host makes and checks
+    double candidate_s = 0, serving_s = 0;  // for all plans, including the host's own work and checks
   };
   struct Drafts {
     std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;
-    double seconds = 0;  // in the proposers' calls
+    double seconds = 0;  // spent in the proposers' calls
   };
   struct Proposals {
-    Drafts candidate, serving;  // the candidate's drafts were held against the tokens that came
+    Drafts candidate, serving;  // the candidate's drafts were compared with the tokens that came
   };
-  std::optional<std::uint64_t> attention_rows;  // of outputs, in all layers
-  std::optional<std::uint64_t> model_rows;      // hidden rows that want logits, each with its logits
+  std::optional<std::uint64_t> attention_rows;  // attention outputs, of all layers
+  std::optional<std::uint64_t> model_rows;      // hidden rows that need logits, each with its logits
   std::optional<Plans> scheduler;
   std::optional<Proposals> proposer;
 };
 
-// Why a swap with verify_steps was refused, and where.
+// The difference for which a swap with verify_steps was refused, and where it is.
 struct SwapDifference {
   std::string part;        // the candidate: "attention 'mine'"
   std::uint64_t step = 0;  // of the engine
   std::int32_t num_equal_steps = 0, verify_steps = 0;
-  std::optional<RequestId> request = {};  // whose sequence it was found in, if it was one
+  std::optional<RequestId> request = {};  // the request of the sequence at fault, if there is one
   std::int32_t choice = 0;
-  // Of an attention or a model, and of what no row or element is to blame for the text alone.
+  // Complete for an attention or a model. If no row or element is to blame, only its texts are set.
   Difference difference = {};
 };
 
-// A candidate computed or decided something that refuses it.
+// Thrown when the candidate computed something else or broke a bound, so the swap is refused.
 class DifferenceError : public Error {
  public:
   explicit DifferenceError(SwapDifference where);
@@ -72,39 +73,40 @@ class DifferenceError : public Error {
 };
 
 struct SwapFigures {
-  std::uint64_t generation = 0;     // swaps of this engine until now, this one included
-  double pause_s = 0;               // in which no step ran although sequences were live
-  double largest_gap_s = 0;         // between two tokens of one sequence: see GapWatch
+  std::uint64_t generation = 0;     // number of swaps of this engine, this one included
+  double pause_s = 0;               // time without a step while sequences were live
+  double largest_gap_s = 0;         // between two tokens of one sequence, see GapWatch
   std::size_t num_recomputed = 0;   // sequences that lost their KV; their tokens stay
-  std::int32_t verified_steps = 0;  // that were compared before
+  std::int32_t verified_steps = 0;  // steps compared before the swap
   VerifiedFigures verified;
 };
 
-// The way back from a part that fails: between two steps the engine takes what `make` makes, once. `why` says how the
-// part failed. [engine thread; nothing here waits]
+// The way back from a part that fails: between two steps the engine replaces it, once, by what `make` makes. `why` says
+// how the part failed. [engine thread; nothing here waits]
 struct Fallback {
   MakeReplacement make;
-  // Called when the gaps that it caused have ended.
+  // Called when the fallback is done and the gaps that it caused have ended.
   std::function<void(const std::string& why, const SwapFigures& figures)> taken;
-  // Nothing could be made: the engine goes on as if there were no way back.
+  // Called when `make` failed. The engine goes on as if there were no fallback.
   std::function<void(const std::string& why, const std::string& error)> refused;
 };
 using Fallbacks = std::map<PartKind, Fallback>;  // by the kind of the part that fails
 
-// What takes the place of an engine's parts.
+// The parts and sizes that replace those of an engine.
 struct Replacement {
-  // All parts, active. Those that are not replaced are the running ones. With other sizes scheduler and proposers are
-  // new, because they were activated for the old ones.
+  // All parts, active; parts that do not change are the running parts. If sizes change, scheduler and proposers are
+  // new, because they were activated for the old sizes.
   Parts parts;
   EngineLimits limits;
-  // The attention finds the running sequences' KV where the one before it left it, and reads its layout.
+  // The new attention can read the running sequences' KV: it has the old attention's memory and layout.
   bool same_kv = false;
-  // Called when the engine runs these parts. Without the call the destructor of what it captured undoes the rest.
+  // The engine calls this once it runs these parts. If it is never called, destroying the captured state restores the
+  // previous parts.
   std::function<void()> taken = [] {};
-  // Of a swap with verify_steps, whose parts were made beside the running ones: gives shared parts these limits' sizes,
-  // before everything else of the exchange. Throws an Error: then nothing has changed.
+  // Only for a swap with verify_steps: gives shared parts the sizes of `limits`, as the first act of the exchange. If
+  // it throws an Error, nothing has changed.
   std::function<void(const StepUse& use)> fit = [](const StepUse&) {};
-  Fallbacks fallbacks = {};  // from these parts, in the place of those that the engine has
+  Fallbacks fallbacks = {};  // from these parts; they replace the engine's fallbacks
 };
 
 // A swap on its way to the engine's thread.

@@ -1,5 +1,5 @@
-// runtime/engine/text_stream.hpp: turns the tokens of one choice into text that may be shown: whole characters, with
-// stop strings found and cut off, and nothing let out that could still become one.
+// runtime/engine/text_stream.hpp: turns the tokens of one choice into text that may be shown: whole characters only,
+// cut off before a stop string. Text that may still become a stop string is held back. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,26 @@ namespace mortise {
 
 class TextStream {
  public:
-  // The text goes on from that of the tokens `before`, the prompt's. `tokenizer` outlives the stream. All that works on
-  // text throws Error where the tokenizer's rules cannot be followed (its expressions take too long).
+  // The text continues that of the prompt, `before`. `tokenizer` outlives the stream. push() and finish() throw an
+  // Error if the tokenizer's rules cannot be followed (its expressions take too long).
   TextStream(const Tokenizer& tokenizer, const SamplingParams& params, const DecodedPrefix& before);
 
-  // Adds a token and returns the text that became final. After stopped() nothing more comes.
+  // Adds a token and returns the text that became final. Returns nothing after stopped().
   // A stop string counts when it ends in the text of the min_tokens-th token or later.
   std::string push(std::int32_t token);
-  // The rest, when the choice ends for another reason.
+  // Returns the text held back, when the choice ends for another reason.
   std::string finish();
   bool stopped() const { return stopped_; }
 
  private:
   std::string release(std::string_view fresh, bool last);
-  bool find_stop();  // true: cuts held_ before the first one
+  bool find_stop();  // true: held_ is cut before the first stop string
 
   IncrementalDecoder decoder_;
   std::vector<std::string> stop_;
   const std::int32_t min_tokens_;
   std::int32_t num_tokens_ = 0;
-  std::string held_;            // text that may be the beginning of a stop string
+  std::string held_;            // may be the beginning of a stop string
   std::size_t num_exempt_ = 0;  // bytes of held_ in which no stop string may end
   bool stopped_ = false;
 };

@@ -1,11 +1,11 @@
-// runtime/engine/verified_swap.hpp: a swap with verify_steps. The candidate's parts stand beside the serving ones and
-// are given the same steps; nothing that they compute or decide is used. As long as all is equal the steps are counted.
-// The swap is over when they are enough, or with the first difference:
+// runtime/engine/verified_swap.hpp: a swap with verify_steps. The candidate's parts run the same steps beside the
+// serving parts; nothing that they compute or decide is used. The swap is accepted when verify_steps steps were equal.
+// The first difference refuses it:
 //   attention  its outputs differ in a bit, in any row and layer
-//   model      hidden rows that want logits, or their logits, differ in a bit
+//   model      hidden rows that need logits, or their logits, differ in a bit
 //   scheduler  a plan breaks a bound, or starves a sequence
 //   proposer   its drafts break a bound
-// and a call of any of them that fails. Engine thread only.
+// A failed call of any of them refuses the swap too. Engine thread only.
 #pragma once
 
 #include <chrono>
@@ -26,56 +26,57 @@
 
 namespace mortise {
 
-// Throws an Error with kConflict that names the sizes which differ: parts are compared at those that serve. What
-// proposers alone decide may differ.
+// Throws an Error with kConflict that names the sizes that differ, because parts are compared at the serving sizes.
+// Sizes that only proposers decide may differ.
 void check_same_sizes(const EngineLimits& serving, const EngineLimits& candidate);
 
 class VerifiedSwap {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `candidate`: as SwapOrder::make gives it, beside the parts of `serving`. Throws an Error when its sizes differ, or
-  // when nothing of it can be compared. `context` outlives this.
+  // `candidate`: made by SwapOrder::make beside the parts of `serving`. Throws an Error when its sizes differ or when
+  // it has no part to compare. `context` outlives this.
   VerifiedSwap(std::shared_ptr<SwapOrder> order, Replacement candidate, const Setup& serving,
                const SetupContext& context, std::uint64_t generation);
 
-  // Whether the candidate's attention has KV memory of its own, which must hold what sequences have.
+  // Whether the candidate's attention has its own KV memory, so that live sequences must be computed again into both.
   bool has_own_kv() const { return side_run_ != nullptr; }
 
-  // What the pieces of Setup are told.
+  // Passes on what the engine tells the objects of its Setup.
   void added(const std::shared_ptr<const Sequence>& sequence);
   void ended(std::uint64_t seq_id);
   void copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to);
   void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
                const mortise_tensor* hidden);
 
-  // The pieces of a step, in this order. `serving_s`: what the serving plan took.
+  // The phases of a step, in this order. `serving_s`: seconds that the serving plan took.
   void plan(std::uint64_t step_id, const std::vector<Sequence*>& candidates, const std::vector<std::int32_t>& lookahead,
             const KvCache& cache, double serving_s);
   void propose(const mortise_step& step, std::span<const ScheduledSequence> scheduled);
   SideRun* side_run() const { return side_run_.get(); }
-  // The step has been run. `live` has all sequences that were in it.
+  // Called after the step: counts it as equal, or refuses the swap. `live` has all sequences of the step.
   void end_step(const std::deque<std::shared_ptr<Sequence>>& live);
 
-  // Refuses the swap for another reason than a difference.
+  // Refuses the swap for a reason other than a difference.
   void refuse(ErrorCode code, const std::string& why);
-  // Whether it is decided; nothing more is to be compared then.
+  // Whether the swap is accepted or refused; no further step is compared then.
   bool is_over() const { return refusal_ != nullptr || num_equal_ >= order_->verify_steps; }
   std::exception_ptr refusal() const { return refusal_; }
   Clock::time_point deadline() const { return last_compared_ + patience_; }
   std::string progress() const;  // "12 of 20 steps were compared and equal"
 
-  // What an accepted swap goes on with: the candidate, of its policies what they were told, and the figures.
+  // The result of an accepted swap: the candidate's parts, and its scheduler and proposers with the state that they
+  // have learnt.
   struct Verified {
     Replacement candidate;
-    std::unique_ptr<Planner> planner;    // null: the scheduler is not another
-    std::unique_ptr<Drafting> drafting;  // null: the proposers are not others, or there are none
+    std::unique_ptr<Planner> planner;    // null: the scheduler does not change
+    std::unique_ptr<Drafting> drafting;  // null: the proposers do not change, or there are none
   };
   Verified take();
   SwapFigures figures(const Drafting& serving) const;
 
   const std::shared_ptr<SwapOrder>& order() const { return order_; }
-  std::size_t num_recomputed = 0;  // sequences that lost their KV for it
+  std::size_t num_recomputed = 0;  // sequences that lost their KV for the comparison
 
  private:
   void differs(SwapDifference difference, std::optional<std::uint64_t> seq_id);
@@ -95,7 +96,7 @@ class VerifiedSwap {
   std::uint64_t step_id_ = 0;
   bool has_planned_ = false;
   std::optional<SwapDifference> difference_;
-  std::optional<std::uint64_t> seq_id_;  // that it is about
+  std::optional<std::uint64_t> seq_id_;  // the sequence of difference_
   std::exception_ptr refusal_;
 };
 

@@ -1,8 +1,8 @@
-// runtime/execution/attention_pair.hpp: two attentions behind one table. A model that runs with a pair gets the outputs
-// of the serving attention; the candidate is given the same q, k and v, with KV memory of its own, and its outputs are
-// compared with the serving ones bit by bit. What the candidate does wrong reaches no model.
+// runtime/execution/attention_pair.hpp: two attentions behind one table, for a verified swap. The model gets the
+// outputs of the serving attention. The candidate gets the same q, k and v and has its own KV memory; its outputs are
+// compared with the serving outputs bit by bit. An error of the candidate never reaches the model.
 //
-// All calls come from the thread that runs steps.
+// Only the thread that runs steps calls it.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ namespace mortise {
 
 class AttentionPair {
  public:
-  // Both are active, on one device, bound to KV memory of the same number and size of blocks.
+  // Both attentions are active, on one device, and bound to KV memory with the same number and size of blocks.
   AttentionPair(const ShardParts& serving, AttentionPart candidate);
   AttentionPair(const AttentionPair&) = delete;
   AttentionPair& operator=(const AttentionPair&) = delete;
 
-  // Has the candidate plan the step, which the serving attention has planned, and puts the pair in the place of that.
-  // The model's forward may then run with `step`; it is not to be captured.
+  // Lets the candidate plan the step and makes the pair the attention of `step`. The model's forward may then run with
+  // `step`, but must not be captured. REQUIRES: the serving attention has planned the step.
   void begin(mortise_step& step);
   void copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to);
 
-  // The first one; from then on the candidate is not called any more.
+  // The first difference. The candidate is not called after it.
   const std::optional<Difference>& difference() const { return difference_; }
-  std::uint64_t num_rows() const { return num_rows_; }  // compared, of all layers
+  std::uint64_t num_rows() const { return num_rows_; }  // rows compared, summed over all layers
 
  private:
   static const mortise_attention_table& table();
@@ -49,7 +49,7 @@ class AttentionPair {
   Download serving_rows_, candidate_rows_;
   // Of the running step.
   mortise_step serving_step_{}, candidate_step_{};
-  std::int32_t appended_layer_ = -1;  // whose rotated q is in q_
+  std::int32_t appended_layer_ = -1;  // the layer whose rotated q is in q_
   mortise_tensor q_{};
   std::optional<Difference> difference_;
   std::uint64_t num_rows_ = 0;

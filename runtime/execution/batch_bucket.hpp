@@ -1,4 +1,4 @@
-// runtime/execution/batch_bucket.hpp: the sizes that a batch is padded up to, so that few captured graphs serve all
+// runtime/execution/batch_bucket.hpp: the sizes to which batches are padded, so that few captured graphs serve all
 // batches.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace mortise {
 
-// Upper bounds of a batch; batches of one bucket differ in what their arrays hold and in nothing else.
+// Upper bounds of a batch. Batches of one bucket differ only in the contents of their arrays.
 struct BatchBucket {
   std::int32_t num_tokens = 0;
   std::int32_t num_seqs = 0;

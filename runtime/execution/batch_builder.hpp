@@ -1,4 +1,5 @@
-// runtime/execution/batch_builder.hpp: packs a step's work into one ragged batch.
+// runtime/execution/batch_builder.hpp: packs a step's work into one ragged batch. Only the thread that runs steps calls
+// it.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,11 @@ class BatchBuilder {
  public:
   BatchBuilder(const ShardParts& parts, const ExecutionLimits& limits);
 
-  // Whether batches tell prefix groups from now on; at first as the parts want it.
+  // Turns the prefix groups of the following batches on or off; at first ShardParts::prefix_groups decides.
   void tell_groups(bool tell) { tells_groups_ = tell; }
-  // Builds the batch and uploads it; with a bucket, padded up to it. `logit_rows`: rows that the head is wanted for,
-  // ascending. The result lives until the next call. REQUIRES: the batch fits the bucket, and with one there is a
-  // padding block.
+  // Builds the batch, padded to `bucket` if there is one, and uploads it. `logit_rows`: the rows that need logits,
+  // ascending. The result is valid until the next call. REQUIRES: the batch fits the bucket, and there is a padding
+  // block if a bucket is given.
   const mortise_batch& build(std::uint64_t step_id, std::span<const RowRun> runs,
                              std::span<const std::int32_t> logit_rows, std::span<const std::uint64_t> ended,
                              const BatchBucket* bucket = nullptr);

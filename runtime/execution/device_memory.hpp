@@ -1,7 +1,7 @@
-// runtime/execution/device_memory.hpp: arrays of a step in the device's memory, on their way there and back. On a
-// device that shares the host's memory (mortise_device_info.host_memory) nothing is copied: both sides see the same
-// bytes. On any other what is copied passes through host memory of the device's own (host_allocate), and addresses of
-// device memory are numbers that the host hands on and never reads.
+// runtime/execution/device_memory.hpp: moves the arrays of a step to the device's memory and back. On a device that
+// shares the host's memory (mortise_device_info.host_memory) nothing is copied: both sides see the same bytes. On any
+// other device, copies pass through host memory that the device allocates (host_allocate). The host never reads through
+// an address of device memory there. The classes are not thread-safe: the thread that runs steps uses them.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ inline void synchronize(const DevicePart& device) {
   device.call<&mortise_device_table::stream_synchronize>("stream_synchronize", nullptr);
 }
 
-// Owns device memory that grows and is never given back before destruction.
+// Owns device memory that only grows; the destructor frees it.
 class DeviceBuffer {
  public:
   explicit DeviceBuffer(const DevicePart& device) : device_(device) {}
@@ -30,7 +30,7 @@ class DeviceBuffer {
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
-  // At least `bytes`; the contents are lost when it grows.
+  // Returns memory of at least `bytes`. The contents are lost when it grows.
   void* reserve(std::uint64_t bytes);
 
  private:
@@ -47,7 +47,8 @@ class HostBuffer {
   HostBuffer(const HostBuffer&) = delete;
   HostBuffer& operator=(const HostBuffer&) = delete;
 
-  // At least `bytes`; the contents are lost when it grows. Nothing may be on its way from or to it then.
+  // Returns memory of at least `bytes`. The contents are lost when it grows. REQUIRES: no copy from or to it is under
+  // way.
   void* reserve(std::uint64_t bytes);
 
  private:
@@ -56,8 +57,8 @@ class HostBuffer {
   std::uint64_t bytes_ = 0;
 };
 
-// Host arrays packed into one buffer, so that a step costs one upload. put() all, upload() once, then ask for
-// addresses.
+// Packs host arrays into one buffer, so that a step costs one upload. Use: put() all arrays, upload() once, then ask
+// for addresses.
 class PackedUpload {
  public:
   explicit PackedUpload(const DevicePart& device);
@@ -65,12 +66,12 @@ class PackedUpload {
   PackedUpload(const PackedUpload&) = delete;
   PackedUpload& operator=(const PackedUpload&) = delete;
 
-  // Device memory for `bytes`: as long as no upload is larger, equal layouts have equal addresses.
+  // Reserves device memory for `bytes`. Equal layouts then have equal addresses, as long as no upload is larger.
   void reserve(std::uint64_t bytes) {
     if (!shared_) buffer_.reserve(bytes);
   }
   void clear() { bytes_.clear(); }
-  // Copies the values; the result names the array until clear().
+  // Copies the values into the buffer. The result identifies the array in host() and device() until clear().
   template <typename T>
   std::size_t put(std::span<const T> values) {
     const std::size_t offset = (bytes_.size() + 63) / 64 * 64;
@@ -89,11 +90,11 @@ class PackedUpload {
   }
 
  private:
-  // What is on its way to the device. Two, so that packing need not wait for the upload before.
+  // Host memory of one upload. There are two, so that packing need not wait for the previous upload.
   struct Stage {
     explicit Stage(const DevicePart& device) : memory(device) {}
     HostBuffer memory;
-    mortise_event* sent = nullptr;  // null: it was not used yet
+    mortise_event* sent = nullptr;  // null: not used yet
   };
 
   const DevicePart& device_;
@@ -105,12 +106,14 @@ class PackedUpload {
   std::byte* device_base_ = nullptr;
 };
 
-// Brings results back: start() queues the copy, data() is valid once the device's default stream was synchronised.
+// Copies results to the host. start() queues the copy; data() is valid once the device's default stream has been
+// synchronised.
 class Download {
  public:
   explicit Download(const DevicePart& device);
 
-  // The data lives until the next start(), on a device that shares the host's memory until something writes to `from`.
+  // data() stays valid until the next start(). On a device that shares the host's memory it is valid until something
+  // writes to `from`.
   template <typename T>
   void start(const T* from, std::size_t count) {
     start_bytes(from, count * sizeof(T));
@@ -119,7 +122,7 @@ class Download {
   std::span<const T> data() const {
     return {static_cast<const T*>(data_), bytes_ / sizeof(T)};
   }
-  // Both, with the wait between them, and so for all that is queued before.
+  // start(), a wait for all work queued on the default stream, and data().
   template <typename T>
   std::span<const T> fetch(const T* from, std::size_t count) {
     start(from, count);

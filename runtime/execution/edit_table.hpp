@@ -1,5 +1,6 @@
-// runtime/execution/edit_table.hpp: the edits of sequences' logits (sampling/edits.hpp), which stay in device memory
-// from step to step: a step sends what changed. Each sequence has a segment of the table with room for further edits.
+// runtime/execution/edit_table.hpp: keeps the edits of sequences' logits (sampling/edits.hpp) in device memory from
+// step to step, so that a step sends only changes. Each sequence has a segment of the table with room for further
+// edits. Only the thread that runs steps calls it.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +17,14 @@ class EditTable {
  public:
   explicit EditTable(const DevicePart& device) : memory_(device) {}
 
-  // Gives the segments of these sequences to others; unknown ids are ignored.
+  // Frees the segments of these sequences; ignores unknown ids.
   void end(std::span<const std::uint64_t> seq_ids);
-  // Finds a place for the edits of each row. What follows is of these rows until the next call. Throws a PartError.
+  // Finds a place for the edits of each row. The functions below describe these rows until the next call. Throws a
+  // PartError.
   void assign(std::span<const RowEdits> rows);
 
-  // Edits counts()[r] from begins()[r] on are row r's, once updates()[i] was written to places()[i]. No place is there
-  // twice.
+  // Row r has counts()[r] edits from begins()[r] on, once each updates()[i] has been written to places()[i]. All places
+  // differ.
   std::span<const std::int32_t> begins() const { return begins_; }
   std::span<const std::int32_t> counts() const { return counts_; }
   std::span<const LogitEdit> updates() const { return updates_; }
@@ -34,8 +36,8 @@ class EditTable {
   struct Segment {
     std::int32_t begin = 0;
     std::int32_t size_class = 0;  // it has room for kLeast << size_class edits
-    std::size_t num_edits = 0;    // that were sent,
-    std::size_t num_changes = 0;  // with so many of the sequence's changes
+    std::size_t num_edits = 0;    // edits sent so far
+    std::size_t num_changes = 0;  // of the sequence's changes, how many are sent
   };
   bool try_assign(std::span<const RowEdits> rows);
   Segment* find(const RowEdits& row);
@@ -49,8 +51,8 @@ class EditTable {
   LogitEdit* data_ = nullptr;
   std::int64_t size_ = 0, used_ = 0;
   std::unordered_map<std::uint64_t, Segment> segments_;  // by sequence
-  std::vector<Segment> of_rows_;                         // without a sequence: until the next call
-  std::vector<std::vector<std::int32_t>> free_;          // by size class, where they begin
+  std::vector<Segment> of_rows_;                         // of rows without a sequence, until the next call
+  std::vector<std::vector<std::int32_t>> free_;          // by size class: the begins of free segments
   std::vector<std::int32_t> begins_, counts_, places_, stale_;
   std::vector<LogitEdit> updates_;
 };

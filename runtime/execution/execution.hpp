@@ -1,12 +1,11 @@
-// runtime/execution/execution.hpp: runs steps. Owns one set of active parts (device, model, attention with its KV
-// memory), one for each shard, and everything that is sized by them. The engine and the runners of draft models give it
-// work in host memory and get tokens and log probabilities back; neither calls a device, a model or an attention
-// itself.
+// runtime/execution/execution.hpp: runs steps. Owns the active parts of each shard (device, model, attention with its
+// KV memory) and everything whose size depends on them. The engine and the runners of draft models give it work in host
+// memory and get tokens and log probabilities back. Neither calls a device, a model or an attention itself.
 //
 // launch() queues a step and collect() waits for it, so the host can work in between. On a device whose streams are
 // synchronous (the CPU) launch() computes.
 //
-// One thread calls all functions but snapshot(), which any thread may call.
+// One thread, the thread that runs steps, calls all functions that are not tagged [any thread].
 #pragma once
 
 #include <cstdint>
@@ -27,45 +26,45 @@ namespace mortise {
 
 class Execution {
  public:
-  // `shards` by rank, at least one; all parts are active, of models and KV memory of the same sizes. `generation`: of
-  // the parts, above that of every Execution whose place this one takes. Throws a PartError.
+  // `shards` by rank, at least one. All parts are active, with models and KV memory of the same sizes. `generation` of
+  // the parts is above that of every Execution that this one replaces. Throws a PartError.
   Execution(std::vector<ShardParts> shards, const ExecutionLimits& limits, std::uint64_t generation = 0);
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
 
-  // The parts that run now. The snapshot and what it points to stay valid for whoever holds it. [any thread]
+  // The parts that run now. A caller that holds the snapshot keeps it and everything that it points to valid. [any
+  // thread]
   std::shared_ptr<const PartsSnapshot> snapshot() const { return snapshot_.load(); }
-  // Why no step can run any more, once a part that every step needs has failed. [any thread]
+  // Why no step can run any more: a part that every step needs has failed. nullopt: none has. [any thread]
   std::optional<std::string> failure() const;
-  // Puts other parts in the place of all. They find the KV memory as the old ones left it, if they have the same.
-  // Throws a PartError: then nothing has changed. REQUIRES: no step is between launch and collect; `generation` is
-  // above that of the parts before.
+  // Replaces all parts. If the new parts have the same KV memory, its contents stay. If it throws a PartError, nothing
+  // has changed. REQUIRES: no step is between launch and collect; `generation` is above that of the old parts.
   void replace(std::vector<ShardParts> shards, std::uint64_t generation);
-  // Steps that verify up to so many drafts a sequence are captured from now on.
+  // From now on steps that verify up to `count` drafts per sequence are captured as graphs.
   void set_max_draft_tokens(std::int32_t count) { limits_.max_draft_tokens = count; }
-  // Gives back what is sized by the parts, captured graphs too, because their buffers are about to move. No step runs
-  // until replace() has succeeded.
+  // Frees everything whose size depends on the parts, captured graphs too, because the parts' buffers are about to
+  // move. No step can run until replace() has succeeded.
   void release() { shards_.clear(); }
 
-  // Runs a step's forward and queues what is wanted of its rows. `evaluating`, if set, is called between the two.
-  // `beside`, if set, computes the same forward and compares. Throws a PartError; the step is then over. REQUIRES: the
-  // step before was collected; with `beside` there is one shard.
+  // Runs a step's forward, then queues the sampling and scoring of its rows. Calls `evaluating`, if set, between the
+  // two. `beside`, if set, computes the same forward with a candidate and compares. If it throws a PartError, the step
+  // is over. REQUIRES: the previous step was collected; with `beside` there is one shard.
   void launch(const StepWork& work, const std::function<void()>& evaluating = {}, SideRun* beside = nullptr);
-  // launch() returns before the device has computed the step: what the host does before collect() costs no time.
+  // True if launch() returns before the device has computed the step, so that host work before collect() costs no time.
   bool computes_behind() const { return first().computes_behind(); }
   // Waits for the launched step. Throws a PartError.
   StepResults collect();
 
-  // Copies whole KV blocks, from[i] to to[i], ahead of the next step. Throws a PartError.
+  // Copies whole KV blocks, from[i] to to[i], before the next step runs. Throws a PartError.
   void copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to);
 
-  // Of the first shard, for proposers: a step without a batch, and the hidden rows of the last launch.
+  // For proposers, from the first shard: a step without a batch, and the hidden rows of the last launch.
   mortise_step empty_step() const { return first().empty_step(); }
   const mortise_tensor& hidden() const { return first().hidden(); }
 
-  std::int32_t num_rows() const { return first().num_real_tokens(); }  // of the last launch, padding left out
+  std::int32_t num_rows() const { return first().num_real_tokens(); }  // of the last launch, without padding
   std::uint64_t num_graph_replays() const { return first().graphs().num_replays(); }
-  // Whether the last launch took the time that each such step takes: see StepGraphs.
+  // Whether the time of the last launch is typical for its shape: see StepGraphs.
   bool is_typical() const { return first().graphs().is_typical(); }
 
  private:

@@ -1,4 +1,4 @@
-// runtime/execution/head_pass.hpp: hidden rows to logits.
+// runtime/execution/head_pass.hpp: computes logits from hidden rows. Only the thread that runs steps calls it.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ class HeadPass {
  public:
   explicit HeadPass(const ShardParts& parts);
 
-  // The rows of `hidden` that `rows` (device memory, [count]) names, for the calls that follow.
+  // Gathers the rows of `hidden` given by `rows` (device memory, [count]) for the following calls.
   void select(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* rows, std::int64_t count);
   const mortise_tensor& selected() const { return selected_; }  // in device memory
-  // f32 logits [count, end - begin] of the selected rows from `first` on, of tokens begin .. end, which are multiples
-  // of 64 or the vocabulary's size; in device memory, rows perhaps further apart than they are long, valid until the
-  // next call.
+  // Computes f32 logits [count, end - begin] of the selected rows from `first` on, for the tokens begin .. end - 1.
+  // They lie in device memory, with gaps between rows if stride[0] says so, and are valid until the next call.
+  // REQUIRES: `begin` and `end` are multiples of 64, or the vocabulary's size.
   mortise_tensor logits(const mortise_step& step, std::int64_t first, std::int64_t count, std::int32_t begin,
                         std::int32_t end);
-  // Both, with the whole vocabulary. REQUIRES: 1 <= count <= max_logit_rows.
+  // select() and logits() for the whole vocabulary. REQUIRES: 1 <= count <= max_logit_rows.
   mortise_tensor run(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* rows,
                      std::int64_t count);
 
@@ -28,7 +28,7 @@ class HeadPass {
   mortise_tensor matrix_in(DeviceBuffer& memory, std::int32_t dtype, std::int64_t rows, std::int64_t columns) const;
 
   const ShardParts& parts_;
-  const bool spread_;  // rows for a processor's caches
+  const bool spread_;  // pads rows for a processor's caches
   DeviceBuffer rows_, logits_;
   mortise_tensor selected_{};
 };

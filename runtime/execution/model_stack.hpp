@@ -1,5 +1,5 @@
 // runtime/execution/model_stack.hpp: a checkpoint that runs on a device: its files, the model plugin that computes it,
-// the attention with the memory of its KV cache. A pipeline has one for its target, and one for each runner.
+// and the attention with its KV memory. A pipeline has one stack for its target and one for each runner.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct ModelFiles {
   Tokenizer tokenizer;
 };
 
-// A checkpoint with the instance of the model plugin that computes it. Stacks share one when they differ in their
-// attention alone, and a proposer keeps that of its target.
+// A checkpoint with the instance of the model plugin that computes it. Stacks that differ only in their attention share
+// one, and a proposer keeps its target's.
 struct OpenModel {
   std::shared_ptr<const PartInstance> device;  // of the weights
   std::shared_ptr<const ModelFiles> files;
@@ -35,48 +35,50 @@ struct OpenModel {
   std::uint64_t vocab_hash = 0;  // vocabulary_hash() of the tokenizer
 };
 
-// How a checkpoint is to be run.
+// The parts and the kind of KV memory that a new stack gets.
 struct StackParts {
   const PartDescription& model;
   const PartDescription& attention;
   KvDtype kv_dtype;
   std::int32_t block_size;
-  bool populate_kv = false;  // takes all KV memory at once, beside what follows, instead of as it is used
-  bool own_kv = false;       // another attention than the running one has KV memory of its own, whatever its layout
+  bool populate_kv = false;  // allocates its pages in the background, not only as they are used
+  bool own_kv = false;       // a new attention gets its own KV memory even if its layout is the running one
 };
 
 class ModelStack {
  public:
-  // Creates model and attention, the first of each that takes the checkpoint. `device` is active. `query` names the
+  // Creates the first model and the first attention that accept the checkpoint. `device` is active. `query` names the
   // device. Throws an Error that names the part, file or option at fault.
   ModelStack(std::shared_ptr<const PartInstance> device, std::shared_ptr<const ModelFiles> files,
              const StackParts& wanted, mortise_query query);
-  // The model and the weights of `running`, with another attention, or with that one and another cache. It may share
-  // instances with `running`, of which the users of both say when they are called.
+  // Shares the model and the weights of `running`, with another attention, or with the same attention and another
+  // cache. The stacks share instances, so their users must not call both at the same time.
   ModelStack(const ModelStack& running, const StackParts& wanted, mortise_query query);
   ~ModelStack();
   ModelStack(const ModelStack&) = delete;
   ModelStack& operator=(const ModelStack&) = delete;
 
-  // In this order, once each; all throw Errors. Parts that are shared with a running stack are loaded and active.
+  // Call these once each, in this order. All throw Errors. Parts shared with a running stack are already loaded and
+  // active.
   void load_weights();
   void activate_model(const mortise_activate_args& sizes);
-  // Gives the attention memory for so many blocks, and one more for padding where steps can be captured as graphs. With
-  // the layout and the number of blocks of the stack that runs, it is that one's memory with what is in it. So it is on
-  // a device with memory of its own, which would not hold two caches, where `give_up` is called before it is erased.
+  // Gives the attention memory for `num_blocks` blocks, plus a padding block if steps can be captured as graphs. If
+  // layout and number of blocks equal those of the running stack, this stack shares its memory with the contents.
+  // Otherwise, a device with memory of its own might not hold two caches: if the running memory is large enough there,
+  // `give_up` is called, and the memory is zeroed and shared. In all other cases the memory is new.
   void bind_kv(std::int32_t num_blocks, const std::function<void()>& give_up = {});
   void activate_attention(const mortise_activate_args& sizes);
-  // Model and attention as far as they are shared and active: for other sizes in the place of `before`. Throws an
-  // Error: then both have the sizes of before, or have failed.
+  // Changes the sizes of the model, and of the attention if it is active, from `before` to `now`. If it throws an
+  // Error, both have the old sizes again, or have failed.
   void resize(const mortise_activate_args& now, const mortise_activate_args& before);
 
-  // Whether the attention finds in its memory what the running stack's has written, and reads its layout.
+  // Whether the attention shares the running stack's KV memory with its contents, and reads its layout.
   bool has_running_kv() const { return has_running_kv_; }
   std::shared_ptr<const OpenModel> target() const { return model_; }
   const Checkpoint& checkpoint() const { return model_->files->checkpoint; }
   const Tokenizer& tokenizer() const { return model_->files->tokenizer; }
   const mortise_model_dims& dims() const { return model_->dims; }
-  // Tables of device, model and attention; graphs where all of them can be captured. Without an owner.
+  // Tables of device, model and attention, and of graphs if all three can be captured. Without an owner.
   const ShardParts& parts() const { return parts_; }
   const PartInstance& model() const { return model_->instance; }
   const PartInstance& attention() const { return *attention_; }
@@ -85,7 +87,7 @@ class ModelStack {
   std::uint64_t kv_bytes_per_block() const { return layout_.bytes_per_block; }  // of all layers
   std::uint64_t kv_bytes() const;                                               // of the cache; 0 before bind_kv()
   std::uint64_t weight_bytes() const;                                           // on the device
-  // Rows of one call of the head that keep the device busy and are small beside the weights.
+  // Rows for one call of the head: enough to keep the device busy, with logits that are small beside the weights.
   std::int32_t max_logit_rows(std::int32_t max_batched_tokens) const;
 
  private:
@@ -103,7 +105,7 @@ class ModelStack {
   const bool populate_kv_;
   std::int32_t kv_dtype_ = 0;
   mortise_kv_layout layout_{};
-  // Memory, layout and blocks of the stack that runs; without memory: none does.
+  // KV memory with its layout and number of blocks. `running_` is that of the running stack; no memory: there is none.
   struct KvMemory;
   struct Cache {
     std::shared_ptr<KvMemory> memory;
@@ -117,23 +119,24 @@ class ModelStack {
   ShardParts parts_;
 };
 
-// What an Execution runs: the parts of the stack, which live as long as somebody has them. REQUIRES: all are active.
+// The parts of the stack for an Execution. A copy keeps the stack alive. REQUIRES: all are active.
 ShardParts parts_of(std::shared_ptr<const ModelStack> stack);
 
-// The id of the arithmetic that the device computes a type in; null: it does not.
+// The id of the device's arithmetic for a type; null: the device does not compute in this type.
 const char* numerics_id_of(const DevicePart& device, std::int32_t dtype);
 
 // Throws Error unless the device computes in the model's type. `model` is its name in the message.
 void require_numerics(const DevicePart& device, const std::string& model, std::int32_t dtype);
 
-// Bytes of the device's memory: all of it (the largest number when it cannot say), and what is free.
+// Bytes of the device's memory, total and free. If the device cannot report them, the total is UINT64_MAX and free is
+// 0.
 std::uint64_t device_memory(const DevicePart& device);
 std::uint64_t free_device_memory(const DevicePart& device);
 
 // A hash of the texts of all tokens: equal for tokenizers that write the same tokens with the same ids.
 std::uint64_t vocabulary_hash(const Tokenizer& tokenizer);
 
-// The KV cache's type: "auto" is the model's.
+// The type of the KV cache; "auto" means the model's type.
 std::int32_t kv_dtype(KvDtype wanted, const mortise_model_dims& dims);
 // "bf16", "f32", "int8".
 const char* dtype_name(std::int32_t dtype);

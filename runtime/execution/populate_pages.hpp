@@ -1,5 +1,5 @@
-// runtime/execution/populate_pages.hpp: has the system give a range of host memory its pages before they are used, so
-// that no step waits for pages to be cleared, and a server's memory does not grow while it serves.
+// runtime/execution/populate_pages.hpp: makes the system allocate the pages of a range of host memory before they are
+// used. So no step waits for pages to be cleared, and a server's memory does not grow while it serves.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace mortise {
 
-// Whole pages of `memory`, some at a time, until all have come, a stop is asked for or `is_scarce` says true. What
-// stands in them stays; others may use them meanwhile. Systems before Linux 5.14 give pages as they are used, whatever
-// is asked.
+// Allocates the whole pages of `memory`, some at a time, until all are there, a stop is requested, or `is_scarce`
+// returns true. Keeps their contents; other threads may use the memory meanwhile. Does nothing on systems before Linux
+// 5.14.
 void populate_pages(std::span<std::byte> memory, const std::stop_token& stop, const std::function<bool()>& is_scarce);
 
 }  // namespace mortise

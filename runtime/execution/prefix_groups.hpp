@@ -1,6 +1,6 @@
-// runtime/execution/prefix_groups.hpp: which runs of a batch begin with the same blocks, as mortise/batch.h wants them
-// told. Found in the blocks themselves, whoever shared them and why: the prefix cache, choices of one request, drafts
-// that are runs of their own. How many members or tokens are worth anything is the attention's business.
+// runtime/execution/prefix_groups.hpp: finds the runs of a batch that begin with the same blocks, in the form of
+// mortise/batch.h. Groups are found by comparing block tables, whatever the reason for the sharing (prefix cache,
+// choices of one request, drafts in runs of their own). The attention decides which groups are large enough to use.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace mortise {
 
 struct RowRun;
 
-// Finds the branches of the tree that the runs' blocks form. Each run is compared with one other from where a branch
-// began: in all about as many comparisons as there are shared blocks, and a sort of the runs at each branch.
+// The runs' block tables form a tree; each branch of it that several runs share is a group. Cost: about one comparison
+// for each shared block, and a sort of the runs at each branch. Only the thread that runs steps calls it.
 class PrefixGroups {
  public:
   explicit PrefixGroups(std::int32_t block_size) : block_size_(block_size) {}
 
-  // Forgets what was and finds the groups of `runs`. REQUIRES: the blocks of each run reach as far as its rows.
+  // Replaces the groups by those of `runs`. REQUIRES: the blocks of each run reach as far as its rows.
   void assign(std::span<const RowRun> runs);
 
   // As in mortise_batch; valid until the next call.
@@ -30,11 +30,11 @@ class PrefixGroups {
   std::span<const std::int32_t> parents() const { return parents_; }
 
  private:
-  // The whole blocks of a run that all its rows see.
+  // The full blocks of a run that all its rows see.
   struct Path {
     std::int32_t run;
     std::span<const BlockId> blocks;
-    std::size_t shared = 0;  // blocks that are those of the path it was compared with last
+    std::size_t shared = 0;  // leading blocks equal to those of the path last compared with it
   };
 
   void branch(std::span<Path> paths, std::size_t depth, std::int32_t parent);

@@ -1,9 +1,9 @@
-// runtime/execution/row_evaluator.hpp: from hidden rows to tokens and log probabilities. Rows go through the head in
-// chunks of max_logit_rows: first those that draw a token, then those whose token is given. Many rows with a given
-// token go through the score pass instead.
+// runtime/execution/row_evaluator.hpp: turns hidden rows into tokens and log probabilities. Rows go through the head in
+// chunks of max_logit_rows: first the rows that draw a token, then the rows whose token is given. On a device that
+// shares the host's memory, many rows with a given token go through the score pass instead.
 //
-// launch() queues everything, the copies to the host included; collect() waits for the device once. The tokens that a
-// step draws are the targets of its log probabilities, and stay on the device in between.
+// launch() queues everything, including the copies to the host; collect() waits for the device once. Drawn tokens stay
+// on the device, where they are the targets of the step's log probabilities. Only the thread that runs steps calls it.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class RowEvaluator {
   HeadPass& head() { return head_; }
 
  private:
-  struct Arrays;  // where a launch has its arrays in device memory
+  struct Arrays;  // addresses of a launch's arrays in device memory
   bool are_many(std::size_t num_scored) const;
   void launch_score_pass(const mortise_step& step, const mortise_tensor& hidden, const ScoreRows& scores);
   Arrays upload(const mortise_step& step, const StepWork& work, std::size_t num_scored);
@@ -53,8 +53,8 @@ class RowEvaluator {
   // Of the running launch.
   const DrawRows* draws_ = nullptr;
   const ScoreRows* scored_ = nullptr;
-  std::size_t num_rows_ = 0;         // that go through chunks: all that draw, then scored ones
-  std::size_t first_described_ = 0;  // of those: from here on log probabilities are wanted
+  std::size_t num_rows_ = 0;         // that go through chunks: rows that draw, then scored rows
+  std::size_t first_described_ = 0;  // of these, the first that wants a log probability
   bool score_pass_runs_ = false;
   std::vector<std::int32_t> further_choices_;
 };

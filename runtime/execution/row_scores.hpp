@@ -1,5 +1,5 @@
-// runtime/execution/row_scores.hpp: what a device's head_reduce finds out of rows: log-sum-exp, their targets' logits
-// and ranks, the first n tokens. One array of each in device memory.
+// runtime/execution/row_scores.hpp: the results of a device's head_reduce: for each row the log-sum-exp, the target's
+// logit and rank, and the first n tokens. Each is one array in device memory. Only the thread that runs steps calls it.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,19 @@ class RowScores {
  public:
   explicit RowScores(const ShardParts& parts) : parts_(parts), memory_(parts.device), download_(parts.device) {}
 
-  // For `num_rows` rows and their `num_top` first tokens. What was there is lost.
+  // Makes room for `num_rows` rows with `num_top` first tokens each. Previous results are lost.
   void begin(std::size_t num_rows, std::size_t num_top);
 
-  // All arrays from row `first` on, of rows with these targets (device memory). The caller takes away what it does not
-  // want yet.
+  // The arguments for head_reduce with all arrays from row `first` on; `targets` is device memory. The caller sets
+  // arrays that it does not want yet to null.
   mortise_head_reduce_args arrays(std::size_t first, const std::int32_t* targets) const;
   void reduce(const mortise_step& step, const mortise_tensor& logits, std::int32_t vocab_begin,
               mortise_head_reduce_args args) const;
 
   // Queues the copy of all arrays to the host.
   void start_download();
-  // Once the device was synchronised: log probability and rank of its target, and `num_top` first tokens.
+  // Writes the log probability and rank of the row's target, and the `num_top` first tokens. REQUIRES: the device was
+  // synchronised after start_download().
   void describe(std::size_t row, std::size_t num_top, TokenInfo& info) const;
 
  private:

@@ -1,9 +1,9 @@
-// runtime/execution/score_pass.hpp: log probabilities of many given tokens. The head runs in slices of the vocabulary,
-// and what a slice's logits tell is taken from them while they are in a cache: no rows x vocabulary matrix exists, and
-// the head's weights are read twice for up to kBlockRows rows.
+// runtime/execution/score_pass.hpp: computes log probabilities of many given tokens. The head runs in slices of the
+// vocabulary, and each slice's logits are reduced while they are in a cache. So no rows x vocabulary matrix exists, and
+// up to kBlockRows rows read the head's weights twice.
 //
-// Ranks need their targets' logits first. So the rows go through the head in the order of their targets: each window of
-// the vocabulary with the rows whose targets it holds, and then each slice with all rows.
+// A rank needs its target's logit first. So there are two passes: each window of the vocabulary with the rows whose
+// targets it holds, in the order of targets; then each slice with all rows. Only the thread that runs steps calls it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace mortise {
 
 class ScorePass {
  public:
-  // Rows that go through the head together, at most: their logits of a slice of 2048 take 16 MiB.
+  // The most rows that go through the head together: their logits for a slice of 2048 tokens take 16 MiB.
   static constexpr std::int32_t kBlockRows = 2048;
 
   ScorePass(const ShardParts& parts, HeadPass& head);
@@ -27,11 +27,11 @@ class ScorePass {
     std::int32_t row = 0;     // of `hidden`
     std::int32_t target = 0;  // token of the vocabulary
     std::int32_t num_top = 0;
-    std::size_t index = 0;  // of its result
+    std::size_t index = 0;  // of its result in collect()
   };
-  // Queues the work and the download of what comes out of it.
+  // Queues the work and the download of its results.
   void launch(const mortise_step& step, const mortise_tensor& hidden, std::vector<Row> rows);
-  // Once the device was synchronised: writes infos[row.index] of each row.
+  // Writes infos[row.index] for each row. REQUIRES: the device was synchronised after launch().
   void collect(std::span<TokenInfo> infos);
 
  private:

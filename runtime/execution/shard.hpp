@@ -1,6 +1,6 @@
-// runtime/execution/shard.hpp: one device with its part of the model and of the KV memory, and everything that is sized
-// by them: the batch in device memory, captured graphs, the head's buffers, sampling. An Execution has one for each
-// rank. All calls come from one thread.
+// runtime/execution/shard.hpp: one device with its share of the model and of the KV memory, and everything whose size
+// depends on them: the batch in device memory, captured graphs, the head's buffers, sampling. An Execution has one for
+// each rank. Only the thread that runs steps calls it.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,24 @@ namespace mortise {
 
 class Shard {
  public:
-  // `limits` outlives the shard. Runs the largest batch once where there is a padding block; throws what that throws.
+  // `limits` outlives the shard. If there is a padding block, runs the largest batch once; throws what that throws.
   Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint64_t generation,
         const ExecutionLimits& limits);
 
   // Whether replace_attention() can put these parts in.
   bool differs_in_attention_alone(const ShardParts& parts) const;
-  // Puts in an attention of the same sizes, and keeps what the device and the model have been prepared for: one row of
-  // padding is run with it, and steps are captured anew as they come. Throws what that row throws: then nothing has
-  // changed. REQUIRES: differs_in_attention_alone(parts); no step is between forward() and collect().
+  // Puts in an attention of the same sizes and keeps everything that was prepared for device and model. Runs one row of
+  // padding with it; steps are captured again as they come. If that row throws, nothing has changed. REQUIRES:
+  // differs_in_attention_alone(parts); no step is between forward() and collect().
   void replace_attention(ShardParts parts, std::uint64_t generation);
 
-  // The three pieces of a step, in this order; see Execution::launch and collect. `beside`, if set, computes the same.
+  // The three phases of a step, in this order; see Execution::launch and collect. `beside`, if set, computes the same.
   void forward(const StepWork& work, SideRun* beside = nullptr);
   void evaluate(const StepWork& work);
   StepResults collect();
 
-  // Behind forward(): the last batch, as it was run; and what the head gets and gives for some of its rows that want
-  // logits, in device memory, valid until the next call or evaluate().
+  // After forward(): the batch as it was run, with padding. head_rows() gives the head's input and output for some of
+  // the rows that need logits, in device memory, valid until the next call or evaluate().
   const mortise_batch& batch() const { return *step_.batch; }
   struct HeadRows {
     mortise_tensor hidden, logits;

@@ -1,9 +1,9 @@
-// runtime/execution/side_run.hpp: a candidate's attention or model beside a serving shard: it computes the same steps,
-// and what it computes is compared bit by bit. With the serving model the attentions are compared, layer by layer
-// (AttentionPair); another model runs on its own with its attention, and what is compared are the hidden rows that want
-// logits, and the logits. Both keep KV of their own in blocks of the same ids.
+// runtime/execution/side_run.hpp: runs a candidate's attention or model beside a serving shard, over the same steps,
+// and compares the results bit by bit. If the model is the same, the attentions are compared layer by layer
+// (AttentionPair). A different model runs separately with its own attention; then the hidden rows that need logits, and
+// the logits, are compared. In both cases the candidate has its own KV memory with the same block ids.
 //
-// All calls come from the thread that runs steps.
+// Only the thread that runs steps calls it.
 #pragma once
 
 #include <cstdint>
@@ -23,26 +23,27 @@ class Shard;
 
 class SideRun {
  public:
-  // All parts are active and bound to KV memory of `limits`, which outlive this. `generation` is above the serving
-  // parts'. Throws a PartError.
+  // All parts are active and bound to KV memory of the sizes in `limits`, which outlives this. `generation` is above
+  // that of the serving parts. Throws a PartError.
   SideRun(const ShardParts& serving, const ShardParts& candidate, const ExecutionLimits& limits,
           std::uint64_t generation);
   ~SideRun();
   SideRun(const SideRun&) = delete;
   SideRun& operator=(const SideRun&) = delete;
 
-  // The serving forward is not to be captured, since the attention calls in it are what is compared.
+  // True: the serving forward must not be captured, because the comparison is inside its attention calls.
   bool is_within_forward() const { return pair_ != nullptr; }
-  bool wants_groups() const { return wants_groups_; }  // prefix groups in the serving batch
-  // Around the serving forward of a step, behind the serving attention's plan. Neither throws.
+  bool wants_groups() const { return wants_groups_; }  // the serving batch must list prefix groups
+  // Called before and after the serving forward of a step. REQUIRES: the serving attention has planned it. Neither
+  // throws.
   void begin(mortise_step& step);
   void finish(const StepWork& work, Shard& serving);
   void copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to);
 
-  // The first one. Nothing is run or compared behind it.
+  // The first difference. Nothing is run or compared after it.
   const std::optional<Difference>& difference() const;
   bool compares_models() const { return shard_ != nullptr; }
-  // Compared rows: attention outputs of all layers, or rows that want logits.
+  // Rows compared: attention outputs of all layers, or rows that need logits.
   std::uint64_t num_rows() const { return pair_ ? pair_->num_rows() : num_rows_; }
 
  private:
@@ -53,7 +54,7 @@ class SideRun {
   const ExecutionLimits& limits_;
   const bool wants_groups_;
   std::unique_ptr<AttentionPair> pair_;
-  // Of another model.
+  // Only for a different model.
   const DevicePart serving_device_, candidate_device_;
   std::unique_ptr<Shard> shard_;
   Download serving_rows_, candidate_rows_;

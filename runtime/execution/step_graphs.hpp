@@ -1,8 +1,8 @@
-// runtime/execution/step_graphs.hpp: the model's forward as captured graphs, one a bucket of batches: steps that
-// decode, verify drafts or begin with short prompts are padded up to a bucket and replayed, everything else runs
-// operation by operation. A bucket's first step runs
-// so too (what it allocates and tunes cannot be captured), its second is captured. Bits are the same either way: rows
-// depend on themselves alone.
+// runtime/execution/step_graphs.hpp: runs the model's forward, as a captured graph if it can. There is one graph per
+// bucket of batches. Steps that decode, verify drafts or begin with short prompts are padded to a bucket and replayed;
+// all others run operation by operation. The first step of a bucket also runs operation by operation, because its
+// allocations and tuning cannot be captured; the second step is captured. The bits are the same either way, because
+// rows do not depend on each other. Only the thread that runs steps calls it.
 #pragma once
 
 #include <cstdint>
@@ -21,31 +21,31 @@ namespace mortise {
 
 class StepGraphs {
  public:
-  static constexpr std::int32_t kMaxRows = 512;  // of a bucket: beyond that launches cost little beside the work
+  static constexpr std::int32_t kMaxRows = 512;  // of a bucket: with more rows, launches cost little beside the work
 
   StepGraphs(const ShardParts& parts, const ExecutionLimits& limits) : parts_(parts), limits_(limits) {}
   ~StepGraphs();
   StepGraphs(const StepGraphs&) = delete;
   StepGraphs& operator=(const StepGraphs&) = delete;
 
-  // The bucket that a batch of these runs is to be padded to; nothing: it is not to be captured.
+  // The bucket to which a batch of these runs is padded; nullopt: the batch is not captured.
   std::optional<BatchBucket> bucket_of(std::span<const RowRun> runs) const;
-  // Runs the model over the step's batch, which has the bucket's sizes if there is one; returns its hidden rows.
+  // Runs the model over the step's batch, which is padded to `bucket` if there is one; returns its hidden rows.
   // REQUIRES: attention has planned the step.
   mortise_tensor forward(const mortise_step& step, const std::optional<BatchBucket>& bucket);
 
-  // The attention is another: what was captured is not replayed any more, and is destroyed one graph a step, because
-  // all of them at once would take as long as several steps.
+  // Called when the attention has changed: the captured graphs are not replayed any more. One is destroyed per step,
+  // because all at once would take as long as several steps.
   void retire();
 
   std::uint64_t num_replays() const { return num_replays_; }
-  // Whether the last forward is what a step of its bucket takes every time. The first one runs operation by operation
-  // and the second one captures, which takes many times as long.
+  // Whether the time of the last forward pass is typical for its bucket. The first pass of a bucket runs operation by
+  // operation, and the second one captures, which takes many times as long.
   bool is_typical() const { return is_typical_; }
 
  private:
   struct Graph {
-    const mortise_graph_table* table;  // that it was captured with
+    const mortise_graph_table* table;  // of the device that captured it
     mortise_graph* captured;
     mortise_tensor hidden;
   };

@@ -1,5 +1,5 @@
-// runtime/execution/step_work.hpp: what one step is to compute, in host memory: runs of rows, and what is wanted of
-// some of them. Nothing here knows of requests, so the engine and the runners of draft models give the same work.
+// runtime/execution/step_work.hpp: the work of one step, in host memory: runs of rows, and which rows draw or score a
+// token. Nothing here knows of requests, so the engine and the runners of draft models give the same kind of work.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace mortise {
 
-// Rows of one sequence that follow each other: from position `first` on known tokens, then drafts. A run of drafts may
-// be a fork of a sequence: it has the sequence's id and blocks of its own from the first draft on. Runs of one batch
-// may share blocks, and one may read what another writes: a layer writes all rows before it reads any. Borrows
-// everything.
+// Consecutive rows of one sequence: known tokens from position `first` on, then drafts. A run may be a fork of a
+// sequence: it has the sequence's id, and its own blocks from that of the last known token on. Runs of one batch may
+// share blocks, and a run may read the KV that another writes, because a layer writes all rows before it reads any.
+// Borrows everything.
 struct RowRun {
   std::uint64_t seq_id = 0;
   std::int32_t first = 0;
@@ -28,13 +28,13 @@ struct RowRun {
 
 // The edits of a row's logits. Borrowed.
 struct RowEdits {
-  // Of a sequence with this id, or 0: of this row alone. A sequence's are kept on the device and brought up to date.
+  // The sequence whose edits these are: the device keeps them and gets only changes. 0: edits of this row alone.
   std::uint64_t seq_id = 0;
   std::span<const LogitEdit> edits;
-  std::span<const std::int32_t> changes;  // see SequenceEdits; without an id: none
+  std::span<const std::int32_t> changes;  // see SequenceEdits; empty without an id
 };
 
-// Sampling arguments, one entry a row, as mortise_sample_args has them.
+// Sampling arguments as in mortise_sample_args, one entry per row.
 struct SamplingArrays {
   std::vector<float> temperatures, top_ps, min_ps;
   std::vector<std::int32_t> top_ks;
@@ -45,13 +45,13 @@ struct SamplingArrays {
   std::vector<std::uint32_t> allowed_masks;  // empty: no row is restricted
 };
 
-// Some neighbouring rows of those that draw.
+// A range of consecutive entries of DrawRows.
 struct DrawRange {
   std::size_t first = 0, count = 0;
 };
 
-// Brought to the host: logits [rows of `range`, vocabulary], `stride` apart, and the tokens that were drawn from them,
-// which may be replaced.
+// Logits on the host, [rows of `range`, vocabulary] with rows `stride` floats apart, and the tokens drawn from them,
+// which the receiver may replace.
 struct DrawnLogits {
   DrawRange range;
   std::span<const float> logits;
@@ -62,20 +62,20 @@ struct DrawnLogits {
 // Rows that draw a token.
 struct DrawRows {
   std::vector<std::int32_t> rows;     // of the batch
-  std::vector<std::int32_t> num_top;  // alternatives that are wanted beside the token; -1: no log probability at all
+  std::vector<std::int32_t> num_top;  // alternatives beside the token; -1: no log probability
   SamplingArrays sampling;
-  // Tokens a row, each drawn without those before it; log probabilities are of the first. REQUIRES, above 1: no row has
+  // Tokens drawn per row, each without replacement; log probabilities are of the first. REQUIRES, above 1: no row has
   // edits of its own.
   std::int32_t num_choices = 1;
-  // Ranges, ascending, whose logits the host wants. They are given to on_logits within launch(), which waits for the
-  // device then; a range may come in pieces.
+  // Ranges, ascending, whose logits the host wants. launch() then waits for the device and passes them to on_logits; a
+  // range may come in pieces.
   std::vector<DrawRange> wanted_logits;
   std::function<void(const DrawnLogits&)> on_logits;
 
   std::size_t size() const { return rows.size(); }
 };
 
-// Rows whose next token is given, and whose log probability is wanted.
+// Rows whose next token is given, to compute its log probability.
 struct ScoreRows {
   std::vector<std::int32_t> rows;  // of the batch
   std::vector<std::int32_t> targets, num_top;
@@ -83,7 +83,7 @@ struct ScoreRows {
   std::size_t size() const { return rows.size(); }
 };
 
-// One step. What it points to is borrowed until collect() has returned.
+// One step. Everything that it points to is borrowed until collect() has returned.
 struct StepWork {
   std::uint64_t step_id = 0;
   std::span<const RowRun> runs;
@@ -93,7 +93,7 @@ struct StepWork {
 };
 
 struct StepResults {
-  std::vector<TokenInfo> draws, scores;       // parallel to the rows of the work
+  std::vector<TokenInfo> draws, scores;       // parallel to the rows of StepWork
   std::vector<std::int32_t> further_choices;  // [draws, num_choices - 1]; empty with one choice
 };
 

@@ -1,4 +1,4 @@
-// runtime/execution/weight_reader.hpp: a checkpoint's tensors as a model plugin reads them.
+// runtime/execution/weight_reader.hpp: gives a model plugin the tensors of a checkpoint.
 #pragma once
 
 #include <deque>
@@ -8,11 +8,11 @@
 
 namespace mortise {
 
-// Lives while the model loads: quantised matrices stay until then.
+// Lives while the model loads, and keeps quantised matrices until then.
 class WeightReader {
  public:
   explicit WeightReader(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
-  mortise_weight_reader abi();  // Borrows this.
+  mortise_weight_reader abi();  // borrows this
 
  private:
   static mortise_status get(void* context, mortise_string_view name, mortise_tensor* tensor);
@@ -23,7 +23,7 @@ class WeightReader {
   std::deque<QuantizedMatrix> quantized_;
 };
 
-// Bytes of the checkpoint's tensors once a model of these dimensions has prepared them.
+// The bytes that the checkpoint's tensors take after a model of these dimensions has prepared them.
 std::uint64_t prepared_bytes(const Checkpoint& checkpoint, const mortise_model_dims& dims);
 
 }  // namespace mortise

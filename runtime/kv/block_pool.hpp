@@ -29,7 +29,7 @@ class BlockPool {
 
  private:
   std::vector<std::uint32_t> holders_;
-  std::vector<BlockId> free_;  // a stack: the block freed last is the one most likely in a cache
+  std::vector<BlockId> free_;  // a stack: the block freed last is most likely still in a cache
 };
 
 }  // namespace mortise

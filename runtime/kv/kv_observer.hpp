@@ -1,4 +1,4 @@
-// runtime/kv/kv_observer.hpp: who hears which blocks the prefix tree holds, as they enter and leave it.
+// runtime/kv/kv_observer.hpp: the interface that is told which blocks enter and leave the prefix tree.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@ namespace mortise {
 
 inline constexpr BlockId kPrefixRoot = -1;  // the empty prefix, parent of first blocks
 
-// Called in the middle of a step, so an implementation returns at once: it neither waits nor does input or output.
+// Called in the middle of a step, so an implementation returns at once. It must not wait, nor do input or output.
 class KvObserver {
  public:
   virtual ~KvObserver() = default;
-  // `block` now holds `tokens` behind the path that ends in `parent`; `tokens` is valid during the call. A parent is
+  // `block` now holds `tokens`, after the path that ends in `parent`. `tokens` is valid during the call. A parent is
   // stored before its children. [engine thread]
   virtual void stored(BlockId parent, std::span<const std::int32_t> tokens, BlockId block) = 0;
-  // `block` was stored and has left the tree. Its children have left before. [engine thread]
+  // `block`, which was stored, has left the tree. Its children have left before it. [engine thread]
   virtual void removed(BlockId block) = 0;
 };
 

@@ -1,12 +1,11 @@
-// runtime/kv/prefix_tree.hpp: which KV block holds the tokens of which prefix: a radix tree whose edges are full blocks
-// of `block_size` tokens. A block's KV is a function of all tokens from the sequence's first to the block's last, so a
-// block is known by its parent and its own tokens, which are compared one by one: a hash never decides. A block is at
-// most one node, therefore a node is named by its block's id.
-// A tail is a leaf whose block is not full. No path leads through it and nobody holds it; it is there to be copied, as
-// any node is, by those who share some of its tokens.
-// Beside a block the tree keeps scores: what the model said of the block's tokens given their prefix.
-// Who holds blocks and which leaf goes first is not decided here but in kv_cache.hpp. Engine thread only; takes no
-// lock.
+// runtime/kv/prefix_tree.hpp: finds the KV blocks that hold a given prefix. It is a radix tree whose edges are full
+// blocks of `block_size` tokens. A block's KV depends on all tokens from the sequence's first to the block's last, so
+// its parent and its own tokens identify a block. Tokens are compared one by one: a hash never decides. A block is at
+// most one node, so a node is named by its block's id.
+// A tail is a leaf whose block is not full. It is never part of a path; it is kept for sequences that share some of its
+// tokens and copy it. They may copy the first tokens of a full node too.
+// The tree also keeps scores: the log probabilities of a block's tokens given their prefix.
+// kv_cache.hpp counts holders and decides which leaf is evicted. Engine thread only; takes no lock.
 #pragma once
 
 #include <cstddef>
@@ -25,47 +24,47 @@ namespace mortise {
 // A path from the root, named by its last block. The default is the empty path.
 struct PrefixPath {
   BlockId last = kPrefixRoot;
-  std::uint32_t generation = 0;  // of `last` as a node: tells when the block has been evicted and reused
+  std::uint32_t generation = 0;  // of the node `last`: shows if the block was evicted and reused
   std::int32_t num_blocks = 0;
-  // Of match(), counted in nodes made until then: when `last` had no child for the tokens that follow, which stays so
-  // until it gets another one. 0: there was nothing to look for.
+  // Set by match(): the number of nodes made up to the time when `last` had no child for the following tokens. That
+  // stays true until `last` gets another child. 0: no full block of tokens followed.
   std::uint64_t missed_at = 0;
-  std::uint64_t missed_key = 0;  // hash of what was looked for
+  std::uint64_t missed_key = 0;  // hash of these tokens and their parent
 };
 
 class PrefixTree {
  public:
-  // `observer` hears of every node but tails; nullptr: nobody does. It outlives the tree.
+  // `observer` is told of every node except tails, and outlives the tree; nullptr: none.
   PrefixTree(std::size_t num_blocks, std::int32_t block_size, KvObserver* observer = nullptr);
 
-  // The longest path along the full blocks of `tokens`. `from`: an earlier answer for the same tokens, from which the
-  // walk goes on if the path is still there; it saves walking from the root in each step.
+  // The longest path along the full blocks of `tokens`. `from`: an earlier result for the same tokens. If that path
+  // still exists, the walk starts at its end, which saves a walk from the root in each step.
   PrefixPath match(std::span<const std::int32_t> tokens, PrefixPath from = {}) const;
-  // Whether match() would give its answer `path` again, without a look at the tokens: by what was made since the last
-  // time. False where it cannot tell.
+  // True if match() would certainly return `path` again. Compares only the nodes added since, not the tokens; false if
+  // that is not enough to know. Notes in `path` how far it has looked.
   bool still_ends(PrefixPath& path) const;
-  // The same, and nothing at all was made behind it: closest_child() has its answer again, too.
+  // True if, in addition, `path.last` got no child at all since, so that closest_child() would return the same too.
   bool is_unchanged(const PrefixPath& path) const {
     return is_there(path) && path.missed_at > child_made_at(path.last);
   }
-  // The path's blocks, first to last. REQUIRES: the path is there.
+  // The path's blocks, first to last. REQUIRES: the path still exists.
   std::vector<BlockId> blocks(const PrefixPath& path) const;
 
-  // The child of `parent` with these tokens, if there is one.
+  // The child of `parent` with these tokens; nullopt: there is none.
   std::optional<BlockId> find(BlockId parent, std::span<const std::int32_t> tokens) const;
-  // Makes `block` the child of `parent` for these tokens. False: two different blocks have one 64-bit hash, and the
-  // block stays outside. REQUIRES: find() found none; `block` is no node; `parent` is one or the root.
+  // Makes `block` the child of `parent` for these tokens. False: its 64-bit hash is that of another node, so the block
+  // stays outside. REQUIRES: find() found none; `block` is no node; `parent` is a node or the root.
   bool insert(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
-  // Makes `block` a tail behind `parent`. REQUIRES: 1 to block_size - 1 tokens; `block` is no node; `parent` is one or
-  // the root.
+  // Makes `block` a tail below `parent`. REQUIRES: 1 to block_size - 1 tokens; `block` is no node; `parent` is a node
+  // or the root.
   void insert_tail(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
-  // Of the latest children of `parent` the one that begins with most of `tokens`, and how many they are; none: 0.
+  // The child of `parent` that begins with most of `tokens`, and how many; 0: none. Looks at the latest children only.
   struct Begun {
     BlockId block = kPrefixRoot;
     std::int32_t num_tokens = 0;
   };
   Begun closest_child(BlockId parent, std::span<const std::int32_t> tokens) const;
-  // Takes a leaf out. REQUIRES: `block` is a node without children.
+  // Removes a leaf. REQUIRES: `block` is a node without children.
   void erase(BlockId block);
 
   bool contains(BlockId block) const { return node(block).present; }
@@ -74,8 +73,8 @@ class PrefixTree {
   PrefixPath path(BlockId block, std::int32_t num_blocks) const { return {block, node(block).generation, num_blocks}; }
   std::size_t size() const { return table_.size(); }  // without tails
 
-  // Scores of a node's tokens. An entry of rank 0 is unknown. Of two scores for a token the one with more alternatives
-  // stays: the first n alternatives of a long list are the list of n.
+  // Scores of a node's tokens; an entry of rank 0 is unknown. Of two scores for a token, the score with more
+  // alternatives is kept: its first n alternatives are the list for n.
   void set_score(BlockId block, std::int32_t offset, const TokenInfo& info);
   const TokenInfo* score(BlockId block, std::int32_t offset) const;  // nullptr: unknown
 
@@ -86,7 +85,7 @@ class PrefixTree {
     std::int32_t num_children = 0;
     std::int32_t num_tokens = 0;  // below block_size: a tail
     bool present = false;
-    std::uint64_t made_at = 0;                           // in nodes that had been made with it
+    std::uint64_t made_at = 0;                           // number of nodes made up to it, itself included
     std::uint64_t child_made_at = 0;                     // of the latest child
     BlockId first_child = kPrefixRoot;                   // the latest; kPrefixRoot: none
     BlockId next = kPrefixRoot, previous = kPrefixRoot;  // of the parent's children

@@ -14,9 +14,9 @@ namespace mortise {
 // (reasoning_content, reasoning, thinking) under the names that templates read.
 ChatInput read_chat_input(const Body& body);
 
-// The tokens of a chat: of a prompt that gets what the tokenizer puts around one, but a template that writes the first
-// special token itself does not get it twice. Throws an Error when there are more than `most` tokens, as soon as that
-// is known.
+// The tokens of a chat prompt, with the special tokens that the tokenizer adds if the prompt wants them. If the
+// template has already written the first of them, it is not added again. Throws an Error when there are more than
+// `most` tokens, as soon as that is known.
 std::vector<std::int32_t> chat_tokens(const ChatPrompt& prompt, const Tokenizer& tokenizer,
                                       std::size_t most = static_cast<std::size_t>(-2));
 

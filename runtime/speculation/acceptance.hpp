@@ -1,4 +1,5 @@
-// runtime/speculation/acceptance.hpp: how likely the drafts of a sequence are to stand.
+// runtime/speculation/acceptance.hpp: estimates how likely the drafts of a sequence are to be accepted. Engine thread
+// only.
 #pragma once
 
 #include <array>
@@ -6,23 +7,23 @@
 
 namespace mortise {
 
-// Drafts that were decided on, by position in the draft: a text that repeats another one stands to the end or falls at
-// once, a small model errs anywhere. What follows a rejected draft says nothing.
+// Counts of verified drafts by their position in the draft, because proposers differ: a repeated text is accepted to
+// the end or fails at once, while a small model errs anywhere. Drafts after a rejected draft are not counted.
 struct OutcomeCounts {
-  static constexpr std::size_t kPositions = 8;  // the last one stands for all that follow
+  static constexpr std::size_t kPositions = 8;  // the last position counts all later ones too
   std::array<double, kPositions> stood{}, decided{};
   double asked = 0, made = 0;
 
-  // A proposer that was asked for `num_asked` drafts made `num_drafts`, of which the first `num_accepted` stood.
+  // A proposer was asked for `num_asked` drafts and made `num_drafts`, of which the first `num_accepted` were accepted.
   void add(std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted);
-  // Adds later ones. What they tell nothing of stays as it is, the rest keeps `keep` of its weight: it follows a text
-  // that changes.
+  // Adds `later` counts, after reducing the older ones to `keep` of their weight, because texts change. Positions
+  // without later counts stay as they are.
   void follow(const OutcomeCounts& later, double keep);
 };
 
 class Acceptance;
 
-// Of all sequences of a kind: what a new one begins with, and how much that says of each.
+// The acceptance of all sequences of a kind. It is the prior for each of them, with a weight that is learnt too.
 class SharedAcceptance {
  public:
   SharedAcceptance();
@@ -31,8 +32,8 @@ class SharedAcceptance {
   void end_step();
   double rate(std::int32_t position) const;
   double yield() const;
-  // Draft tokens that it counts for in the estimate of one sequence: of kWeights, the one that would have foretold the
-  // last outcomes best.
+  // The weight of this prior in one sequence's estimate, in draft tokens: the entry of kWeights that would have
+  // predicted the latest outcomes best.
   double weight() const { return kWeights[best_]; }
 
  private:
@@ -40,21 +41,21 @@ class SharedAcceptance {
 
   OutcomeCounts counts_, step_;
   std::array<double, OutcomeCounts::kPositions> rates_;  // of counts_
-  std::array<double, kWeights.size()> errors_{};         // squared, of the rates foretold
+  std::array<double, kWeights.size()> errors_{};         // squared, of the rates predicted
   std::size_t best_ = 1;
 };
 
-// Of one sequence.
+// The acceptance of one sequence.
 class Acceptance {
  public:
   void add(std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted);
 
-  // Of a draft at `position` (from 0) whose predecessors stood.
+  // The probability that a draft at `position` (from 0) is accepted, if all drafts before it are.
   double rate(std::int32_t position, const SharedAcceptance& shared) const {
     return rate(position, shared.rate(position), shared.weight());
   }
   double rate(std::int32_t position, double prior, double weight) const;
-  // Of the drafts that are asked for, those that come: a proposer may have none.
+  // The fraction of the drafts asked for that the proposer makes: it may have none.
   double yield(const SharedAcceptance& shared) const;
 
  private:

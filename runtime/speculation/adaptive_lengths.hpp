@@ -1,15 +1,16 @@
-// runtime/speculation/adaptive_lengths.hpp: how many drafts each sequence is asked for: those that make the most tokens
-// a second of what is known of their acceptance and of the machine's times. It decides when tokens come, never which.
+// runtime/speculation/adaptive_lengths.hpp: chooses how many drafts each sequence is asked for, so that the expected
+// tokens per second are highest, by measured acceptance and times. It decides when tokens come, never which tokens.
 //
-//   Choice   for lengths k: sum of 1 + yield (r1 + r1 r2 + ... + r1..rk) over the sequences, where r is the acceptance
-//            by position, divided by the time of a step with as many rows and of drafting so many; the best k of each.
-//   Start    no step is spent on measurements alone: what is known of other shapes tells of a new one, and what is not
-//            known at all is taken to be so that trying costs little (step_costs).
-//   Probes   what is not used is not measured, and would never be used again. So up to kProbeShare of the time goes to
-//            steps that are not the best known: a draft for sequences at length 0 (one that stands is followed by
-//            another), a step without drafts, and longer drafts where they would cost little. That is the probe rate:
-//            at length 0 a probe that makes a step p times as long comes every (p - 1) / kProbeShare steps.
-//   Pace     choosing takes time too: where steps are short and sequences many, lengths stand for several steps.
+//   Choice   Finds the lengths k of all sequences that maximise expected tokens / expected time of a step. The tokens
+//            are the sum of 1 + yield (r1 + r1 r2 + ... + r1..rk) over the sequences, where r is the acceptance rate
+//            by position. The time is that of a step with as many rows, and of drafting as many tokens.
+//   Start    No step is spent on measurements alone. Costs of a new shape are estimated from other shapes. Without any
+//            measurement the estimate is optimistic, so that the shape gets tried (step_costs).
+//   Probes   A length that is never used is never measured, so it would never be used again. Up to kProbeShare of the
+//            time therefore goes to steps that are not the best known: one draft for sequences at length 0 (an
+//            accepted draft is followed by another), a step without drafts, and longer drafts if they would cost
+//            little. At length 0, a probe that makes a step p times as long comes every (p - 1) / kProbeShare steps.
+//   Pace     Choosing takes time too. If steps are short and sequences are many, lengths are kept for several steps.
 //
 // Engine thread only.
 #pragma once
@@ -24,14 +25,14 @@
 
 namespace mortise {
 
-// What is kept of one sequence.
+// The state of one sequence.
 struct DraftState {
-  std::uint32_t kind = 0;  // sequences of a kind share what a new one begins with: whom they may be drafted by
+  std::uint32_t kind = 0;  // which proposers may draft; sequences of a kind share a prior
   Acceptance acceptance;
   std::int32_t length = 0;      // chosen for this step
-  std::int32_t best = -1;       // as far as is known; probes differ from it. -1: not chosen yet
-  std::int32_t num_unseen = 0;  // tokens since it was asked the last time
-  bool probe_stood = false;     // the last draft at length 0 stood: another one follows
+  std::int32_t best = -1;       // best known length; probes differ from it. -1: not chosen yet
+  std::int32_t num_unseen = 0;  // tokens since a proposer was last asked for its drafts
+  bool probe_stood = false;     // the last draft was accepted: at length 0 another probe follows
 };
 
 class AdaptiveLengths {
@@ -40,40 +41,40 @@ class AdaptiveLengths {
 
   struct Candidate {
     DraftState* state = nullptr;
-    std::int32_t limit = 0;  // drafts that it can use
+    std::int32_t limit = 0;  // the most drafts that it can use
     std::int32_t num_generated = 0;
-    std::int32_t most_left = 0;  // tokens that it may yet get
+    std::int32_t most_left = 0;  // the most tokens that it may still generate
   };
   // Sets the length of each sequence that decodes in the next step.
   void choose(std::span<const Candidate> candidates);
 
-  // What became of a sequence's drafts: asked for `num_asked`.
+  // Records a sequence's drafts of a step: `num_asked` were asked for, `num_drafts` made, `num_accepted` accepted.
   void verified(DraftState& state, std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted);
 
-  // A sequence with so many generated tokens has come to its end.
+  // A sequence has ended after `num_generated` tokens.
   void ended(std::int32_t num_generated);
 
-  // A step in which all sequences decoded.
+  // The times of a step in which all sequences decoded.
   struct StepTimes {
     std::int32_t num_seqs = 0, num_rows = 0;
-    std::int32_t num_asked = 0, most_asked = 0;  // sequences that drafts were asked for, and the most for one
+    std::int32_t num_asked = 0, most_asked = 0;  // sequences asked for drafts; the most drafts for one
     double draft_s = 0, rest_s = 0;
   };
   void measured(const StepTimes& times);
 
  private:
-  // Sequences that may be drafted by the same proposers. What drafting costs is theirs too: one proposer looks a text
-  // up, another runs a model.
+  // Sequences that the same proposers may draft for. Each kind has its own drafting costs: one proposer looks up a
+  // text, another runs a model.
   struct Kind {
     SharedAcceptance acceptance;
     DraftCosts costs;
-    std::int32_t typical = 0;  // length of the last choice: what newcomers begin with until the next one
-    // Of this step: of as many sequences as decode, and drafts for one of them and for all.
+    std::int32_t typical = 0;  // a length of the last choice; new sequences use it until the next choice
+    // Of this step: the cost of drafting for one sequence, and for all sequences of the kind that decode.
     CostCurve one{{}, 0}, all{{}, 0};
-    double catch_up_s = 0;  // for each token that a sequence got since it was asked the last time
+    double catch_up_s = 0;  // for each token since a proposer was last asked for drafts
     std::int32_t num_candidates = 0;
-    std::int32_t num_asked = 0;   // of the choice that is being weighed, at last of the one that was made
-    std::int32_t num_unseen = 0;  // tokens that are new to the proposer, of the sequences that it is asked for
+    std::int32_t num_asked = 0;   // of the choice being weighed, finally of the choice made
+    std::int32_t num_unseen = 0;  // tokens that the proposer has to catch up with in this step
   };
   enum class Probe { kNone, kWithout, kLonger };
   struct Choice {
@@ -83,14 +84,14 @@ class AdaptiveLengths {
     double rate() const { return seconds > 0 ? tokens / seconds : 0; }
   };
   struct Item {
-    double stands;      // how likely, if there is one
-    double rows;        // that it is expected to cost: how likely there is one
+    double stands;      // probability that it is accepted, if it is made
+    double rows;        // expected cost in rows: the probability that it is made
     double catch_up_s;  // its share of a step
     Kind* kind;
     std::int32_t candidate, depth;
   };
 
-  double tokens_left(const Candidate& candidate) const;  // as far as others tell
+  double tokens_left(const Candidate& candidate) const;  // estimated from the lengths of others
   Kind& kind_of(const DraftState& state) { return kinds_[state.kind]; }
   bool may_wait(std::span<const Candidate> candidates);
   void begin_choice(std::span<const Candidate> candidates);
@@ -99,13 +100,13 @@ class AdaptiveLengths {
   void collect_items(std::span<const Candidate> candidates);
   Choice best_choice(std::int32_t most);
   double seconds_of(double num_rows, std::int32_t most) const;  // of the kinds' num_asked
-  Choice expected(std::span<const Candidate> candidates);       // of the lengths as they are
+  Choice expected(std::span<const Candidate> candidates);       // of the current lengths
   void find_best(std::span<const Candidate> candidates);
   void probe(std::span<const Candidate> candidates, const Choice& best);
   bool probe_zeros(std::span<const Candidate> candidates, const Choice& best);
   bool probe_all(std::span<const Candidate> candidates, const Choice& best, Probe probe);
 
-  TimeTable step_costs_{24};  // over (sequences, rows), drafting left out, of steps in which all sequences decode
+  TimeTable step_costs_{24};  // over (sequences, rows), without drafting, of steps in which all sequences decode
   std::map<std::uint32_t, Kind> kinds_;
   CostCurve steps_{{}, 0};  // of as many sequences as decode in this step
   std::int32_t num_candidates_ = 0;
@@ -113,8 +114,8 @@ class AdaptiveLengths {
   std::int32_t steps_to_choice_ = 0;
   double budget_s_ = 0;  // for probes
   double last_step_s_ = 0;
-  double usual_length_ = 0, num_ended_ = 0;  // generated tokens of the sequences that ended, the last ones above all
-  std::size_t next_probed_ = 0;              // of the candidates, where all of them are too dear
+  double usual_length_ = 0, num_ended_ = 0;  // mean of generated tokens; the latest ended sequences count most
+  std::size_t next_probed_ = 0;              // a candidate, if probing all costs too much
   Probe probe_ = Probe::kNone;               // of the whole batch, in this step
   std::int32_t steps_since_without_ = 0, steps_since_longer_ = 0;
 };

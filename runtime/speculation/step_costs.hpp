@@ -1,5 +1,5 @@
-// runtime/speculation/step_costs.hpp: what steps and drafts take on this machine, as measured, and a guess for shapes
-// that were not measured yet.
+// runtime/speculation/step_costs.hpp: the measured times of steps and drafts on this machine, with estimates for shapes
+// that were not measured yet. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 
 namespace mortise {
 
-// Sizes that are measured together: small ones each for themselves, then quarters of an octave.
+// The bucket of sizes that are measured together: each small size has its own, larger ones share quarters of an octave.
 std::int32_t size_bucket(std::int32_t n);
 
-// Seconds over a size: straight lines between knots, never falling.
+// Seconds as a function of a size: straight lines between knots, never falling.
 class CostCurve {
  public:
   struct Knot {
     double size = 0, seconds = 0, weight = 0;
   };
-  // `base`: while less than two knots tell, what does not depend on the size is taken to cost as much as this size;
-  // above the knot as kBold times this size, since what is never tried is never known.
+  // With fewer than two knots the fixed cost is assumed to equal that of `base` units of size. Above a single knot it
+  // is assumed kBold times as large: an optimistic estimate for larger sizes, so that they get tried.
   // REQUIRES: sizes ascend.
   CostCurve(std::vector<Knot> knots, double base);
 
   bool known() const { return !knots_.empty(); }
-  double at(double size) const;  // in an unknown unit where nothing is known
+  double at(double size) const;  // in an arbitrary unit if nothing is known
 
  private:
   static constexpr double kBold = 4;
@@ -35,15 +35,15 @@ class CostCurve {
   double base_;
 };
 
-// Seconds over (a, b). What was measured at one a tells of the others how time grows with b.
+// Seconds as a function of (a, b). Measurements at one a also show how time grows with b at other a.
 class TimeTable {
  public:
   explicit TimeTable(double base) : base_(base) {}
 
   void add(std::int32_t a, std::int32_t b, double seconds);
-  bool knows(std::int32_t a, std::int32_t b) const;  // measured often enough to be believed
-  // Over b. Where nothing was measured at this a, all others' mean, times what this a (or the nearest one that was
-  // measured) is above it.
+  bool knows(std::int32_t a, std::int32_t b) const;  // measured often enough to trust
+  // Seconds over b at this a. A b not measured here gets the mean over all a, scaled by the ratio of this a (or of the
+  // nearest measured a) to that mean.
   CostCurve curve(std::int32_t a) const;
 
  private:
@@ -61,20 +61,21 @@ class TimeTable {
   std::map<std::int32_t, Line> lines_;  // by bucket of a
 };
 
-// What it takes to draft, and to catch up with tokens that sequences got since they were asked the last time.
+// The cost of drafting, and of catching up with the tokens that sequences got since a proposer was last asked for
+// drafts.
 class DraftCosts {
  public:
-  // A call that drafted at most `most` tokens for each of `num_asked` sequences, with `num_unseen` tokens to catch up
-  // with.
+  // Adds a call that drafted at most `most` tokens for each of `num_asked` sequences and caught up with `num_unseen`
+  // tokens.
   void add(std::int32_t num_asked, std::int32_t most, std::int32_t num_unseen, double seconds);
-  CostCurve curve(std::int32_t num_asked) const;  // over the most drafts of one
-  std::optional<double> catch_up_s() const;       // a token
+  CostCurve curve(std::int32_t num_asked) const;  // over the most drafts of one sequence
+  std::optional<double> catch_up_s() const;       // per token; nullopt: not measured
 
  private:
-  TimeTable drafts_{0};  // over (sequences asked, most drafts of one), of calls that had little to catch up with
+  TimeTable drafts_{0};  // over (sequences asked, most drafts of one), of calls with little to catch up with
   std::optional<CostCurve::Knot> guess_;  // until there was such a call
-  // Over the other calls, of their tokens and the time beyond what their drafts take: the slope of least squares, since
-  // a call with few tokens tells of its noise.
+  // Sums over the other calls, of their tokens to catch up with and their time beyond drafting. Their quotient is the
+  // least squares slope, in which calls with few tokens, which are mostly noise, count little.
   double products_ = 0, squares_ = 0;
 };
 

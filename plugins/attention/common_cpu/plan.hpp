@@ -100,8 +100,8 @@ struct Plan {
 
 constexpr int64_t kMaxPartials = 32 << 20;  // floats; what would need more is not cut, or not shared
 
-// Rows of a unit, of so many that can share what is made of K and V: as many as that pays for, if it leaves each thread
-// some units of them.
+// The number of rows in a unit, out of `num_rows` rows that can share the prepared K and V. Larger units share more,
+// but every thread should get several units.
 int32_t unit_rows(int32_t num_rows, const PlanShape& shape);
 
 // Keys that the plan's units read, each as often as a unit reads it, summed over kv heads.

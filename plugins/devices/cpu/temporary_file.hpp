@@ -36,8 +36,8 @@ class TemporaryFile {
 
   int fd() const { return fd_.get(); }
   void write(std::uint64_t at, std::span<const std::byte> bytes) const;
-  // Gives it its name; who has the file open that had it before keeps that one. Then whoever may read all files
-  // `*EXTENSION` of its folder may read it, as far as the process's umask lets them, and nobody else but its owner.
+  // Renames the file to its final name. Processes that have the previous file open keep it. The owner may read the
+  // file, and so may those who may read all files `*EXTENSION` in the folder, as far as the umask allows; nobody else.
   void publish(std::string_view extension);
 
  private:

@@ -38,7 +38,7 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, in
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
 }
-// The same of what is not read again soon: other things, as KV and partials, stay in the L2.
+// The cache policy for data that is not read again soon. It is evicted first, so that KV and partials stay in the L2.
 __device__ __forceinline__ std::uint64_t policy_of_what_is_read_once() {
   std::uint64_t policy;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));

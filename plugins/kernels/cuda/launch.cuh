@@ -10,14 +10,14 @@
 
 namespace mortise::cuda {
 
-// Until all kernels before have ended and what they wrote is seen. Every thread of an overlapped kernel calls it, also
-// one that has nothing to do: the kernel after relies on this one ending after those before. Before the call a kernel
-// writes nothing to global memory and reads nothing there that a kernel writes.
+// Waits until all preceding kernels have ended and their writes are visible. Every thread of an overlapped kernel must
+// call it, even an idle one: the following kernel relies on this kernel ending after the preceding ones. Before the
+// call a kernel writes nothing to global memory and reads nothing there that a kernel writes.
 __device__ __forceinline__ void wait_for_kernel_before() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-// From when all blocks have said so, blocks of the next kernel may take what place there is.
+// Once all blocks of this kernel have called this, blocks of the next kernel may start on free multiprocessors.
 __device__ __forceinline__ void let_next_kernel_begin() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }

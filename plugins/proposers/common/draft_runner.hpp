@@ -1,5 +1,6 @@
-// plugins/proposers/common/draft_runner.hpp: a draft model that the host runs for a proposer (mortise/ext/runner.h):
-// opened, told of its sequences, stepped. What fails is thrown as a Failure with the host's words.
+// plugins/proposers/common/draft_runner.hpp: a draft model that the host runs for a proposer (mortise/ext/runner.h). A
+// call that fails throws a Failure with the host's message. Not thread-safe: the host makes one call to its proposer at
+// a time.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +17,23 @@ namespace mortise::proposers {
 
 class DraftRunner {
  public:
-  // `path` and `options` as mortise_runner_open_args has them.
+  // `path` and `options` as in mortise_runner_open_args.
   DraftRunner(const mortise_host* host, std::string path, std::string options);
   ~DraftRunner();
   DraftRunner(const DraftRunner&) = delete;
   DraftRunner& operator=(const DraftRunner&) = delete;
 
-  // In the proposer's bind. `max_forks` as mortise_runner_open_args has it.
+  // Called in the proposer's bind. `max_forks` as in mortise_runner_open_args.
   void open(std::int32_t max_forks = 0);
   const mortise_model_dims& dims() const { return *runners_->dims(runner_); }
 
-  // Drops who ended and takes the tokens.
+  // Drops ended sequences and passes new tokens to the runner.
   void observe(const mortise_observation& seen);
   bool knows(std::uint64_t seq_id) const { return known_.contains(seq_id); }
   std::uint64_t num_sequences() const { return known_.size(); }
 
-  // A step, but for its outputs: each of `draws` has a `seq_id` of the runner and the `row` of the proposal that it is
-  // drawn for, with that one's key, temperature and filters. Valid until the next call.
+  // A step without its outputs. Each of `draws` has a `seq_id` of the runner and a `row` of the proposal, whose key,
+  // temperature and filters the draw uses. Valid until the next call.
   template <typename Draws>
   mortise_runner_step make_step(const mortise_proposal_args& args, const Draws& draws) {
     clear_step();
@@ -53,9 +54,9 @@ class DraftRunner {
   const std::string path_, options_;
   const mortise_runner_table* runners_ = nullptr;
   mortise_runner* runner_ = nullptr;
-  std::set<std::uint64_t> known_;  // sequences that the runner has tokens of
+  std::set<std::uint64_t> known_;  // sequences whose tokens the runner has
 
-  // Of the step that is made now; kept for their memory.
+  // Of the current step; members to reuse their memory.
   std::vector<std::uint64_t> ids_, keys_;
   std::vector<float> temperatures_, top_ps_, min_ps_;
   std::vector<std::int32_t> top_ks_;

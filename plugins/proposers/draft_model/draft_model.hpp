@@ -1,5 +1,6 @@
-// plugins/proposers/draft_model/draft_model.hpp: drafts with a smaller model of the target's vocabulary. The host runs
-// it and keeps its tokens and its KV; here is which sequences draft how far.
+// plugins/proposers/draft_model/draft_model.hpp: drafts with a smaller model that has the target's vocabulary. The host
+// runs the model and keeps its tokens and KV. This class decides which sequences draft how far. Not thread-safe: the
+// host makes one call at a time.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ class DraftModel {
   std::uint64_t num_sequences() const { return runner_.num_sequences(); }
 
  private:
-  // A path of drafts that grows: of a sequence, or of a fork of it.
+  // A growing path of drafts, of a sequence or of a fork of it.
   struct Branch {
     std::int32_t row;        // in the proposal's arrays
     std::uint64_t seq_id;    // in the runner
@@ -40,12 +41,12 @@ class DraftModel {
   const std::int32_t branches_;
   std::size_t vocab_size_ = 0, target_vocab_size_ = 0;
 
-  // Of the proposal that is made now; kept for their memory.
+  // Of the current proposal; members to reuse their memory.
   std::vector<Branch> growing_;
   std::vector<std::uint64_t> forks_, origins_;
   std::vector<std::int32_t> fork_tokens_;
   std::vector<std::int32_t> sampled_;
-  std::vector<float> logits_;  // of the pass, when distributions are wanted
+  std::vector<float> logits_;  // of the current pass, if distributions are wanted
 };
 
 }  // namespace mortise::draft_model

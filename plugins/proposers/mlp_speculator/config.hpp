@@ -1,4 +1,4 @@
-// plugins/proposers/mlp_speculator/config.hpp: config.json of a published speculator, checked.
+// plugins/proposers/mlp_speculator/config.hpp: the checked contents of a published speculator's config.json.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct Config {
   bool tie_weights = false;
   bool scale_input = false;
 
-  // What weights the two summands of a stage's state, in the mean over random ones: after all stages the first state
-  // is half of the magnitude.
+  // The weights of the two summands of a stage's state. They are such that after all stages the first state makes up
+  // half of the sum of squares, on average over random states.
   double state_weight() const;
   double emb_weight() const;
 };

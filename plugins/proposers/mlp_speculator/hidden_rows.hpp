@@ -1,5 +1,5 @@
-// plugins/proposers/mlp_speculator/hidden_rows.hpp: of each sequence the hidden row from which its last token was
-// drawn, and that token. The rows lie in device memory and never pass through the host.
+// plugins/proposers/mlp_speculator/hidden_rows.hpp: keeps for each sequence its last token and the hidden row from
+// which it was drawn. The rows lie in device memory and never pass through the host.
 #pragma once
 
 #include <array>
@@ -14,19 +14,20 @@ namespace mortise::mlp_speculator {
 class HiddenRows {
  public:
   HiddenRows() = default;
-  // Keeps the rows of up to `capacity` sequences: of those that a step ran, and as many of the others as fit.
+  // Keeps the rows of up to `capacity` sequences: first the sequences of the latest step, then the others seen most
+  // recently.
   HiddenRows(models::DeviceRef device, int32_t dtype, int32_t capacity, int32_t columns);
 
-  // Throws Failure for rows of another width or type, and when the device fails; nothing is kept then.
+  // Throws a Failure for rows of another width or type, and when the device fails. All rows are dropped then.
   void observe(const mortise_observation& seen);
 
   struct Kept {
     int32_t row;  // of rows()
     int32_t last_token;
-    int64_t num_tokens;  // of the sequence, that one the last
-    uint64_t seen;       // in which observation
+    int64_t num_tokens;  // of the sequence, last_token included
+    uint64_t seen;       // number of the observation
   };
-  // Null: none, or one of before the last token.
+  // Null: there is no row, or it does not belong to the sequence's last token.
   const Kept* find(uint64_t seq_id, int64_t num_tokens) const;
   mortise_tensor rows() const { return buffers_[current_].rows(capacity_); }
   std::size_t num_sequences() const { return kept_.size(); }
@@ -39,7 +40,7 @@ class HiddenRows {
   models::DeviceRef device_;
   int32_t capacity_ = 0;
   int32_t dtype_ = 0, columns_ = 0;
-  // Rows are gathered from one to the other, since they cannot be scattered over one.
+  // Rows are gathered from one buffer into the other, because the device cannot scatter rows within a buffer.
   std::array<models::RowBuffer, 2> buffers_;
   int current_ = 0;
   models::DeviceMemory row_numbers_;  // i32 [capacity]

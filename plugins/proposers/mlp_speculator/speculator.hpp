@@ -1,9 +1,10 @@
-// plugins/proposers/mlp_speculator/speculator.hpp: an instance, from its checkpoint to drafts. A stage reads the state
-// before it and the token before it, and gives the next of both:
+// plugins/proposers/mlp_speculator/speculator.hpp: one proposer instance, from its checkpoint to drafts. A stage reads
+// the previous state and token and computes the next of both:
 //   p = proj_i(state);  state := gelu(norm_i(state_weight * p + emb_weight * emb_i[token]))     norm: rms, weight, bias
 //   token := drawn from head_i(state) as the target draws at that position: same key, temperature, filters
-// The first state is the target's hidden row (scale_input: its rms norm / sqrt 2), the first token the last one
-// committed. All sequences go through a stage together; tokens come back to the host once, after the last.
+// The first state is the target's hidden row (with scale_input: its rms norm / sqrt 2). The first token is the last
+// committed token. All sequences go through a stage together. Tokens come back to the host once, after the last stage.
+// Not thread-safe: the host makes one call at a time.
 #pragma once
 
 #include <memory>
@@ -44,16 +45,16 @@ class Speculator {
   const mortise_host& host_;
   const models::DeviceRef device_;
   const std::string path_;
-  int32_t max_drafts_;  // 0 before bind: what the checkpoint has
+  int32_t max_drafts_;  // 0 before bind(): the checkpoint's number of stages
   Config config_;
   models::WeightFormat format_;
   Weights weights_;
   HiddenRows rows_;
 
-  int32_t max_rows_ = 0;                 // sequences that go through the stages at once
+  int32_t max_rows_ = 0;                 // the most sequences that go through the stages together
   models::RowBuffer input_;              // [emb_dim]
   models::RowBuffer state_, embedded_;   // [inner_dim]
-  std::vector<models::RowBuffer> bias_;  // [inner_dim], of each norm in every row
+  std::vector<models::RowBuffer> bias_;  // [inner_dim], one for each norm; every row is its bias
   models::DeviceMemory logits_;          // f32 [max_rows, vocab_size]
   models::DeviceMemory drawn_;           // i32 [num_stages, max_rows]
   models::DeviceMemory uploaded_;

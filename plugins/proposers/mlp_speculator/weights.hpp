@@ -9,8 +9,9 @@
 namespace mortise::mlp_speculator {
 
 struct Weights {
-  models::Weight input_scale;  // null: the input is taken as it is
-  // One of each for all stages if they are tied, but for proj, whose first reads the target's rows; else one a stage.
+  models::Weight input_scale;  // null: the input is not scaled
+  // One weight per stage. If weights are tied, one for all stages, except that proj has a first one of its own for the
+  // target's rows.
   std::vector<models::Weight> emb, proj, norm, head;
   std::vector<std::vector<float>> bias;  // of norm
 

@@ -1,8 +1,9 @@
-// plugins/proposers/ngram/match_index.hpp: one sequence's tokens, and where in them its last tokens stood before.
+// plugins/proposers/ngram/match_index.hpp: one sequence's tokens, and an index that finds where its last tokens
+// occurred before.
 //
-// For each length n of a match there is a hash table from n-gram to the end of its latest occurrence. It holds no keys:
-// an entry is compared with the tokens themselves, so that a match is always a true one. The n-grams that end with the
-// last token are not in it yet; they get there when the next token comes, and so an n-gram never finds itself.
+// For each match length n there is a hash table from an n-gram to the end of its latest occurrence. The table holds no
+// keys: an entry is compared with the tokens themselves, so a match is never false. The n-grams that end with the last
+// token are added only when the next token comes, so an n-gram never finds itself. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace mortise::ngram {
 struct MatchOptions {
   int32_t min_match = 0;  // 1 <= min_match <= max_match
   int32_t max_match = 0;
-  uint64_t hash_seed = 0;  // nobody who sends tokens can know which ones collide
+  uint64_t hash_seed = 0;  // unknown to clients, so that they cannot provoke collisions
 };
 
 class MatchIndex {
@@ -22,21 +23,22 @@ class MatchIndex {
   // REQUIRES: `options` outlives this.
   explicit MatchIndex(const MatchOptions& options);
 
-  // Amortised constant time: a table that is full is built again twice as large.
+  // Amortised constant time: a full table is rebuilt twice as large.
   void append(int32_t token);
-  // What followed the latest of the longest matches, from the first of `out` on; the number of tokens written, all or
-  // none. As in LZ77 a copy may run over the end of the tokens into itself: a text that goes in circles goes on so.
+  // Fills `out` with the tokens that followed the latest occurrence of the longest match. Returns the number of tokens
+  // written: all or none. As in LZ77 the copy may run past the end of the tokens into itself, so a repeating text goes
+  // on repeating.
   int32_t draft(std::span<int32_t> out) const;
 
   int64_t num_tokens() const { return static_cast<int64_t>(tokens_.size()); }
-  // Of the heap. At most bytes_per_token() for each token, beside kLeastBytes for each length of a match.
+  // Heap memory: at most bytes_per_token() for each token, plus kLeastBytes for each match length.
   uint64_t memory_bytes() const;
   static uint64_t bytes_per_token(const MatchOptions& options);
   static constexpr uint64_t kLeastBytes = 64;
 
  private:
   struct Table {
-    std::vector<int32_t> ends;  // of n-grams, 0: empty; a power of two, at most half full
+    std::vector<int32_t> ends;  // ends of n-grams, 0: empty; the size is a power of two, at most half is used
     std::size_t num_used = 0;
   };
 

@@ -1,5 +1,5 @@
-// plugins/proposers/oracle/oracle.hpp: drafts from recorded texts, right at a chosen rate, and perhaps at the cost of a
-// draft model.
+// plugins/proposers/oracle/oracle.hpp: drafts from recorded texts, for measurements. Drafts are right at a chosen rate;
+// optionally a draft model runs too, for its cost. Not thread-safe: the host makes one call at a time.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Oracle {
  private:
   struct Sequence {
     std::vector<int32_t> tokens;
-    std::optional<std::size_t> text;  // that begins with them
+    std::optional<std::size_t> text;  // a text that begins with them
   };
   // A sequence that gets drafts in this proposal.
   struct Growing {
@@ -45,11 +45,11 @@ class Oracle {
   const double rate_;
   const uint64_t seed_;
   const int32_t max_tokens_;
-  std::optional<proposers::DraftRunner> model_;  // runs for its cost; its draws are thrown away
+  std::optional<proposers::DraftRunner> model_;  // runs for its cost; its draws are discarded
   int32_t vocab_size_ = 0;
   std::unordered_map<uint64_t, Sequence> sequences_;
 
-  // Of the proposal that is made now; kept for their memory.
+  // Of the current proposal; members to reuse their memory.
   std::vector<Growing> growing_;
   std::vector<uint64_t> ids_;
   std::vector<int32_t> begins_, offsets_, tokens_;

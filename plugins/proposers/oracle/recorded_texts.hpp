@@ -1,4 +1,5 @@
-// plugins/proposers/oracle/recorded_texts.hpp: the texts of a request log: what each choice had as prompt and output.
+// plugins/proposers/oracle/recorded_texts.hpp: the texts of a request log: prompt and output of each choice. Immutable
+// once constructed.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,12 @@ namespace mortise::oracle {
 
 class RecordedTexts {
  public:
-  // Reads a log of `--record` (runtime/replay/request_log.hpp has the format), of which only prompt and tokens count.
-  // Throws a Failure that names the file, and the line where there is one.
+  // Reads prompts and tokens from a log of `--record` (format: runtime/replay/request_log.hpp). Throws a Failure that
+  // names the file, and the line if there is one.
   explicit RecordedTexts(const std::filesystem::path& log);
 
-  // A text that begins with these tokens and goes on, by its number: the same log, the same numbers. With several of
-  // them, the first in lexicographic order.
+  // The number of a text that begins with these tokens and is longer; of several, the first in lexicographic order. The
+  // same log gives the same numbers.
   std::optional<std::size_t> find(std::span<const int32_t> beginning) const;
   std::span<const int32_t> text(std::size_t number) const { return texts_[number]; }
   std::size_t size() const { return texts_.size(); }

@@ -1,4 +1,4 @@
-// plugins/schedulers/common/options.hpp: the options that every scheduler has.
+// plugins/schedulers/common/options.hpp: the options that all built-in schedulers have.
 #pragma once
 
 #include "mortise/plugin.hpp"

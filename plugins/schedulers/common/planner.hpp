@@ -1,18 +1,19 @@
-// plugins/schedulers/common/planner.hpp: one step's plan for sequences in a given order. A pure function of the view,
-// the limits and the order: nothing is remembered from step to step.
+// plugins/schedulers/common/planner.hpp: plans one step for sequences in a given order. A plan depends on the view, the
+// limits and the order alone: nothing is remembered from step to step.
 //
-//   Order   the scheduler's, by priority first. Running sequences come before waiting ones, among them those that
-//           decode before those that are still in their prompt. Waiting ones that are not in the order stay where they
-//           are.
-//   Memory  a running sequence that lacks blocks takes them from the last running one in the order, never from one
-//           before it; so does a waiting one from those of worse priority. Any other waiting one is admitted when all
-//           its known tokens fit beside what the running ones still need to finish theirs and one block each; whoever
-//           does not fit holds back all after it. A cached prefix that nobody holds is paid for once.
-//   Drafts  nobody is preempted for them: they get the rows and free blocks that are left once every sequence that
-//           decodes has its token, then come prompts. Where the host forbids to cut drafts they count as tokens that
+//   Order   The scheduler's order, by priority first. Running sequences come before waiting sequences, and running
+//           sequences that decode before those still in their prompt. Waiting sequences that are not in the order
+//           go on waiting.
+//   Memory  A running sequence that lacks blocks takes them from the last running sequence in the order, never from a
+//           sequence before it. A waiting sequence takes blocks from running sequences of worse priority in the same
+//           way. Any other waiting sequence is admitted if all its known tokens fit, after the blocks that running
+//           sequences need for their known tokens and one more block for each. A sequence that does not fit holds back
+//           all later ones. A cached prefix that nobody holds is charged once.
+//   Drafts  No sequence is preempted for drafts. They get the rows and free blocks that are left when every decoding
+//           sequence has its token; prompts come next. If the host forbids cutting drafts, they count as tokens that
 //           must be run.
 //
-// So the first sequence in the order always gets on, and nobody is starved.
+// So the first sequence in the order always makes progress, and no sequence starves.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +32,13 @@ struct Limits {
 // A sequence's place in the order.
 struct Place {
   int32_t index;          // of the view
-  int64_t keep_free = 0;  // blocks that this one and those after it leave to sequences which cannot be admitted yet
+  int64_t keep_free = 0;  // blocks that this sequence and later ones leave to sequences that cannot be admitted yet
 };
 
 class Planner {
  public:
-  // The view outlives the planner. The smaller of its budgets and `limits` holds. REQUIRES: `order` has all running
-  // sequences, nobody twice, and is sorted by priority.
+  // The view outlives the planner. The smaller of the view's budgets and `limits` applies. REQUIRES: `order` has all
+  // running sequences, no sequence twice, and is sorted by priority.
   Planner(const mortise_schedule_view& view, const Limits& limits, std::span<const Place> order);
 
   void plan();
@@ -70,7 +71,7 @@ class Planner {
   const bool cuts_drafts_;
   int64_t rows_left_;
   int64_t free_blocks_;
-  int32_t num_running_ = 0;   // with those that this plan admits
+  int32_t num_running_ = 0;   // including sequences that this plan admits
   int32_t num_admitted_ = 0;  // by this plan
   int32_t num_scheduled_ = 0;
   std::vector<int32_t> order_;       // indices of the view
@@ -79,8 +80,8 @@ class Planner {
   std::vector<int32_t> drafts_;      // granted so far, by index of the view
   std::vector<int32_t> preempted_;   // indices, in the order of preemption
   std::vector<char> is_preempted_;   // by index of the view
-  CachedFreeBlocks cached_free_;     // counts what those that the plan starts take
-  const bool drafts_wanted_;         // by any sequence
+  CachedFreeBlocks cached_free_;     // minus the blocks of sequences that the plan starts
+  const bool drafts_wanted_;         // any sequence wants drafts
 };
 
 }  // namespace mortise::scheduling

@@ -1,12 +1,13 @@
-// plugins/schedulers/prefix_group/admission.hpp: the order in which a step would start what waits. By class:
+// plugins/schedulers/prefix_group/admission.hpp: the order in which a step would start waiting requests. In each class:
 //
-//   1 what was preempted, in the order in which it started
-//   2 members of the open turns, neighbours in the tree together
-//   3 new turns: the group of the class's oldest; or out of turn, on credit, a relative of the last group (they share
-//     what is in the cache now), or whoever brings the mix of prompt and decode rows nearer to that of all who wait
+//   1 preempted requests, in the order in which they first started
+//   2 members of the open turns; neighbours in the tree come together
+//   3 new turns: the group of the class's oldest request; or, out of turn and on credit, a relative of the last group,
+//     because their shared prefix is in the cache now, or a request that brings the mix of prompt and decode rows
+//     nearer to that of all waiting requests
 //
-// Who shares a prefix with one that is computing it is held back until it is in the cache, and blocks are kept free for
-// it, so that a group once opened comes in whole, as far as there is room.
+// A request is held back while another request computes a prefix that both share. Blocks are kept free for it
+// meanwhile, so that the whole group is admitted together as far as there is room.
 #pragma once
 
 #include <vector>
@@ -18,12 +19,12 @@ namespace mortise::prefix_group {
 
 class Admission {
  public:
-  // `serial` is another one for each. REQUIRES: the backlog is settled with `view`; both outlive it.
+  // `serial` is unique to each Admission. REQUIRES: the backlog is settled with `view`; both outlive this.
   Admission(Backlog& backlog, const mortise_schedule_view& view, const scheduling::Limits& limits, uint64_t serial);
 
-  // All that runs, and who may start. Call once.
+  // All running requests, and the waiting requests that may start. Call once.
   std::vector<scheduling::Place> order();
-  // Of the order's sequences that wait and have not started: what it means for turns and credit.
+  // For each request in the order that has not started yet: its turn, its rows and what they are charged to.
   const std::vector<PlannedStart>& starts() const { return starts_; }
 
  private:
@@ -53,9 +54,10 @@ class Admission {
   const uint64_t serial_;
   std::vector<scheduling::Place> order_;
   std::vector<PlannedStart> starts_;
-  int64_t keep_free_ = 0;  // for those that were held back since the last place
+  int64_t keep_free_ = 0;  // blocks for requests held back since the last place
   int32_t num_offered_ = 0, most_offered_ = 0;
-  // Of the class that is looked at: all that wait before this one are offered, or it has none to prefer.
+  // Of the current class. All waiting requests before `next_` are in the order already. The flags say that the class
+  // has no request to prefer.
   std::map<Ticket, Request*>::const_iterator next_;
   bool has_no_relative_ = false, has_no_counterweight_ = false;
 };

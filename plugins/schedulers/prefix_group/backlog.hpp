@@ -1,16 +1,17 @@
-// plugins/schedulers/prefix_group/backlog.hpp: the requests that the host told of, and whose turn it is.
+// plugins/schedulers/prefix_group/backlog.hpp: the requests that the host has reported, and whose turn it is.
 //
-//   Class    requests of one priority: a queue of its own, with a tree for those without a group hint and one for each
-//            hint.
-//   Turn     a group that is being admitted. A member that is the class's oldest opens it, or opens it again, for
-//            `rows_per_turn` rows of younger members that pass others; it ends when nobody waits in it, or when they
-//            are used up.
-//   Credit   rows that may pass the oldest out of turn: `rows_per_turn` at most, earned by what is admitted in turn.
+//   Class    The requests of one priority. Each class has its own queue, a tree for requests without a group hint, and
+//            a tree for each hint.
+//   Turn     A group that is being admitted. When a member is the oldest request of its class, it opens the turn, or
+//            opens it again, for `rows_per_turn` rows of younger members that pass other requests. The turn ends when
+//            no member waits, or when these rows are used up.
+//   Credit   Rows that may pass the oldest request out of turn: at most `rows_per_turn`, earned by rows admitted in
+//            turn.
 //
-// Rows of a request: those that it has to run from its admission to its end, at most.
+// The rows of a request are the most that it can run from its admission to its end.
 //
-// What a plan says may not come to pass (the host may replace it), so nothing is booked before a view, or an end, shows
-// that it did: see settle(). Hence `plan` may be asked twice.
+// The host may replace a plan, so a plan changes nothing here. settle() books a start when a view, or an end, shows
+// that it happened. Hence `plan` may be asked twice.
 #pragma once
 
 #include <list>
@@ -32,14 +33,14 @@ struct Turn {
   uint64_t id = 0;
   RequestTree* tree = nullptr;
   NodeId node = kNoNode;    // kept
-  bool is_proposed = true;  // by a plan that has not come to pass yet
-  bool in_turn = false;     // else its members pass on credit
+  bool is_proposed = true;  // by a plan that is not known to have run
+  bool in_turn = false;     // false: its members pass on credit
   bool used_up = false;     // the last plan refused a member for lack of rows
   int64_t rows_left = 0;
-  int64_t rows_now = 0;  // both of the plan that is being made
+  int64_t rows_now = 0;  // this and in_turn_now: for the plan being made
   bool in_turn_now = false;
   uint64_t pin_holder = 0;
-  bool may_pin = true;  // no longer when the host had to end its pin
+  bool may_pin = true;  // false: the host had to end its pin
 };
 
 enum class Follows { kWillingly, kHeldBack, kNoLonger };
@@ -48,23 +49,24 @@ struct Request {
   uint64_t id = 0;
   Ticket ticket = 0;
   PriorityClass* of = nullptr;
-  RequestTree* tree = nullptr;  // null when it has left
+  RequestTree* tree = nullptr;  // null: it has left the tree
   NodeId node = kNoNode;
   uint64_t group = 0;
   int32_t num_tokens = 0;
   int32_t max_new_tokens = 0;
-  double share = 0;  // of what it generates in its rows
+  double share = 0;  // of generated tokens in its rows
   int64_t num_unshared = 0;
-  std::size_t slot = 0;  // in Backlog's list of the living
+  std::size_t slot = 0;  // index into Backlog::living_
   uint64_t rank = 0;     // in the order of starts; 0: it has not started
-  uint64_t turn = 0;     // that it started in
-  uint64_t planned = 0;  // serial of the plan that wants to start it
-  // Held back for one that computes its prefix, it was promised so many tokens. If they do not come it waits no more.
+  uint64_t turn = 0;     // in which it started
+  uint64_t planned = 0;  // serial of the last plan that wants to start it
+  // While the request is held back: the number of prefix tokens that its leader is expected to cache. If the leader has
+  // started and the tokens are neither cached nor being computed, the request is not held back again.
   Follows follows = Follows::kWillingly;
   int32_t promised = 0;
-  uint64_t leader = 0;  // 0: it computed already
+  uint64_t leader = 0;  // 0: a request that already computes
   int32_t pinned_tokens = 0;
-  uint64_t pin_released_in = 0;  // step + 1: from the next one on it has none
+  uint64_t pin_released_in = 0;  // step + 1; the pin is gone from the next step on
 
   bool started() const { return rank != 0; }
 };
@@ -72,14 +74,14 @@ struct Request {
 struct PriorityClass {
   int32_t priority = 0;
   std::size_t num_requests = 0;
-  std::map<Ticket, Request*> waiting;  // that have not started
+  std::map<Ticket, Request*> waiting;  // requests that have not started
   std::set<std::pair<double, Ticket>> by_share;
   std::map<uint64_t, RequestTree> trees;  // by hint
   std::list<Turn> turns;
   int64_t credit = 0, credit_now = 0;
-  double waiting_prompt = 0, waiting_new = 0;    // tokens to be run and to be generated
-  double admitted_prompt = 0, admitted_new = 0;  // the same of those admitted lately
-  RequestTree* last_tree = nullptr;              // of the last turn that was opened
+  double waiting_prompt = 0, waiting_new = 0;    // tokens to run and to generate
+  double admitted_prompt = 0, admitted_new = 0;  // the same of requests admitted lately
+  RequestTree* last_tree = nullptr;              // of the turn opened last
   NodeId last_node = kNoNode;                    // kept
 
   Turn* turn_of(const Request& request);
@@ -101,10 +103,10 @@ class Backlog {
   void pin_resident(uint64_t id, int32_t num_tokens);
   void pin_evicted(uint64_t id);
 
-  // Books what has come to pass since the last plan. Throws a Failure when the view names a sequence that was not
+  // Books everything that has happened since the last plan. Throws a Failure if the view names a sequence that was not
   // added.
   void settle(const mortise_schedule_view& view, int64_t rows_per_turn);
-  // Of the view that was settled last; -1: it left the request out.
+  // Index in the view of the last settle(); -1: the view left the request out.
   int32_t view_index(const Request& request) const { return living_[request.slot].view_index; }
 
   Turn& propose_turn(PriorityClass& of, RequestTree& tree, NodeId node);
@@ -114,7 +116,7 @@ class Backlog {
   // Requests that have started, by priority and rank.
   const std::vector<Request*>& started() const { return started_; }
   Request* find(uint64_t id);
-  // Ids of requests that have a pin.
+  // The ids of requests with a pin.
   const std::set<uint64_t>& pinned() const { return pinned_; }
   int64_t rows_per_turn() const { return rows_per_turn_; }
   std::size_t num_requests() const { return requests_.size(); }
@@ -142,7 +144,7 @@ class Backlog {
   int64_t rows_per_turn_ = 0;
   std::unordered_map<uint64_t, std::unique_ptr<Request>> requests_;
   std::map<int32_t, PriorityClass> classes_;
-  std::vector<Living> living_;  // in order of arrival; as many again may have ended
+  std::vector<Living> living_;  // in order of arrival; up to half of the entries have ended
   std::vector<Request*> started_;
   std::vector<PlannedStart> planned_;
   std::set<uint64_t> pinned_;

@@ -1,5 +1,5 @@
-// plugins/schedulers/prefix_group/pins.hpp: which prefixes stay in the cache. While members of a turn wait, one of them
-// holds the group's prefix, from when it has been computed; it is let go with the turn.
+// plugins/schedulers/prefix_group/pins.hpp: chooses the prefixes that stay in the cache. While members of a turn wait,
+// one of them pins the group's prefix as soon as it is computed. The pin ends with the turn.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace mortise::prefix_group {
 
-// Adds the pins to a plan that `planner` made of `order`. A pin is left out, or let go, when it could keep somebody of
-// the order from running to its end although nothing else runs.
+// Adds the pins to a plan that `planner` made from `order`. A pin is left out, or ended, if it could keep a request of
+// the order from running to its end even when nothing else runs.
 void plan_pins(Backlog& backlog, const mortise_schedule_view& view, const scheduling::Planner& planner,
                std::span<const scheduling::Place> order, mortise_schedule_plan& out);
 

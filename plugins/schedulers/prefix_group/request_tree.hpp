@@ -1,6 +1,6 @@
-// plugins/schedulers/prefix_group/request_tree.hpp: a radix tree over the tokens of requests: which of them share how
-// much, token by token. A request waits in the tree, then computes in it (its prompt is being run, for others to
-// follow), then leaves.
+// plugins/schedulers/prefix_group/request_tree.hpp: a radix tree over the tokens of requests. It finds how many tokens
+// requests share. A request waits in the tree, then computes in it (its prompt runs, and others wait for the prefix),
+// then leaves.
 //
 // Groups. A node whose prefix is run once for all n requests that wait below it saves
 //   whole(v) = (n - 1) * prefix(v)   tokens, prefix(v) in whole blocks of the KV cache
@@ -9,7 +9,7 @@
 // The topmost nodes where whole(v) is the larger are the groups: first-level prefixes, enlarged where that saves more
 // (Zheng et al., BatchLLM, arXiv:2412.03594). A change costs as much as its path is deep.
 //
-// Requests are named by tickets, which grow with arrival. Memory: the different tokens of the requests in it.
+// Requests are named by tickets, which grow with arrival. Memory: the distinct tokens of the requests in the tree.
 #pragma once
 
 #include <cstdint>
@@ -30,21 +30,21 @@ class RequestTree {
   static constexpr NodeId kRoot = 0;
 
   explicit RequestTree(int32_t block_size);
-  // Prefixes are cached in blocks of so many tokens.
+  // The number of tokens in a block of the KV cache.
   void set_block_size(int32_t block_size);
 
-  // A request begins to wait; returns its node, which stays its own until it leaves. Requests with equal tokens share
-  // it.
+  // A request begins to wait. Returns its node, which stays valid until the request leaves. Requests with equal tokens
+  // share a node.
   NodeId insert(std::span<const int32_t> tokens, Ticket ticket);
-  void start(NodeId node, Ticket ticket);   // it no longer waits but computes
-  void finish(NodeId node);                 // one that computes leaves
-  void cancel(NodeId node, Ticket ticket);  // one that waits leaves
+  void start(NodeId node, Ticket ticket);   // a waiting request begins to compute
+  void finish(NodeId node);                 // a computing request leaves
+  void cancel(NodeId node, Ticket ticket);  // a waiting request leaves
 
-  // A kept node stays although nobody needs it, until it is let go as often.
+  // A kept node stays, even without requests, until let_go() was called as often as keep().
   void keep(NodeId node) { ++nodes_[static_cast<std::size_t>(node)].num_keepers; }
   void let_go(NodeId node);
 
-  // Nobody is in it, and nobody keeps a node.
+  // No request is in the tree, and no node is kept.
   bool empty() const { return num_requests_ == 0 && num_nodes_ == 1 && at(kRoot).num_keepers == 0; }
   std::size_t num_requests() const { return num_requests_; }
   std::size_t num_nodes() const { return num_nodes_; }  // the root included
@@ -53,30 +53,32 @@ class RequestTree {
   NodeId parent(NodeId node) const { return at(node).parent; }
   int32_t depth(NodeId node) const { return at(node).depth; }  // tokens from the root to its end
   int32_t blocks_to(NodeId node) const { return at(node).depth / block_size_ * block_size_; }  // in whole blocks
-  bool is_below(NodeId node, NodeId ancestor) const;                                           // or is that itself
-  // How many tokens `tokens` shares with any request of the tree.
+  bool is_below(NodeId node, NodeId ancestor) const;                                           // or the same node
+  // The most tokens that `tokens` shares with any request of the tree.
   int32_t shared_with(std::span<const int32_t> tokens) const;
 
-  // The group of a request that waits at `node`: the topmost node that saves more whole, or `node` itself if there is
-  // none.
+  // The group of a request that waits at `node`: the topmost node on its path where whole(v) is the larger, or `node`
+  // itself if there is none.
   NodeId group_of(NodeId node) const;
   int64_t saved(NodeId node) const { return at(node).saved; }
-  // The longest prefix that all below `node` have in common.
+  // The length of the longest prefix that all requests below `node` share.
   int32_t common_prefix(NodeId node) const;
 
-  // In the plan of `serial` the request `id` at `node` is to compute, unless somebody nearer was marked before.
+  // Notes that the request `id` at `node` will compute in the plan of `serial`. Marks the nodes from `node` up to the
+  // root, as far as this plan has not marked them before.
   void mark(NodeId node, uint64_t serial, uint64_t id);
-  // The most tokens that a request at `node` shares with one that computes (`id` is 0), or is marked in `serial`.
+  // The most tokens that a request at `node` shares with a request that computes (`id` is 0) or that is marked in
+  // `serial`.
   struct Shared {
     int32_t num_tokens;
     uint64_t id;
   };
   Shared shared_with_computing(NodeId node, uint64_t serial) const;
 
-  // Calls `visit` for those that wait below `node`, until it returns false. Neighbours in the tree come together; of
-  // several ways the one to the oldest comes first.
+  // Calls `visit` for the requests that wait below `node`, until it returns false. Neighbours in the tree come
+  // together; at each node the branch with the oldest request comes first.
   void visit_waiting(NodeId node, const std::function<bool(Ticket)>& visit) const;
-  Ticket last_waiting(NodeId node) const;  // the last that visit_waiting() comes to. REQUIRES: num_waiting(node) > 0
+  Ticket last_waiting(NodeId node) const;  // the last that visit_waiting() visits. REQUIRES: num_waiting(node) > 0
 
  private:
   struct Node {
@@ -84,14 +86,14 @@ class RequestTree {
     int32_t depth = 0;
     std::vector<int32_t> edge;           // tokens from the parent's end to its own
     std::map<int32_t, NodeId> children;  // by their edge's first token
-    std::map<Ticket, NodeId> waiting;    // children by the oldest that waits below; kNoNode: the request waits here
-    int32_t num_waiting = 0;             // below, with those that are here
+    std::map<Ticket, NodeId> waiting;    // children by their oldest waiting request; kNoNode: it waits here
+    int32_t num_waiting = 0;             // requests below and here
     int32_t num_computing = 0;           // the same
-    int32_t num_here = 0;                // requests that end here, waiting or computing
+    int32_t num_here = 0;                // requests whose tokens end here, waiting or computing
     int32_t num_keepers = 0;
-    int64_t saved_below = 0;  // by the children
+    int64_t saved_below = 0;  // sum over the children
     int64_t saved = 0;
-    uint64_t marked = 0, marked_id = 0;  // serial, and who
+    uint64_t marked = 0, marked_id = 0;  // serial and request of the last mark
   };
 
   const Node& at(NodeId node) const { return nodes_[static_cast<std::size_t>(node)]; }

@@ -1,5 +1,5 @@
-// plugins/schedulers/prefix_group/scheduler.hpp: the policy as one object. See the README for what it does and
-// promises.
+// plugins/schedulers/prefix_group/scheduler.hpp: the policy as one object; the README says what it does and promises.
+// Not thread-safe: the host makes one call at a time.
 #pragma once
 
 #include "schedulers/common/planner.hpp"
