@@ -28,6 +28,7 @@ std::optional<std::string> Execution::failure() const {
 
 void Execution::replace(std::vector<ShardParts> shards, std::uint64_t generation) {
   auto parts = std::make_shared<const PartsSnapshot>(PartsSnapshot{std::move(shards), generation});
+  // Of several shards, a later one could fail when an earlier one has its new attention already.
   if (shards_.size() == 1 && shards_.front()->differs_in_attention_alone(parts->shards.front())) {
     shards_.front()->replace_attention(parts->shards.front(), generation);
   } else {

@@ -205,7 +205,7 @@ TEST(ExecutionTest, PartsThatCannotBePutInLeaveTheOldOnesServing) {
   EXPECT_EQ(run(execution, step).draws[0].id, next_token({4, 5}));
 }
 
-// A device that captures by remembering nothing: a replayed step finds the hidden rows of the captured one.
+// Graphs that run nothing when they are replayed: the hidden rows are still those of the captured step.
 struct FakeGraphs {
   FakeGraphs() {
     table.struct_size = sizeof table;
