@@ -102,7 +102,9 @@ class Swaps:
             "drafts that are no tokens": ("proposer", rogue, {"in": "propose", "does": "spoil"}),
             "an attention that is wrong": ("attention", rogue_attention, {"in": "run", "does": "spoil", "after": 20}),
         }
-        return (rogues if not self.cuda else {}) | {
+        if self.cuda:
+            del rogues["an attention that is wrong"]  # it is one for the CPU
+        return rogues | {
             "an empty file": ("scheduler", file("empty", b""), {}),
             "no library": ("scheduler", file("text", b"no ELF\n" * 1000), {}),
             "half a file": ("scheduler", file("half", whole[:len(whole) // 2]), {}),

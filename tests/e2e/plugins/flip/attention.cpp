@@ -1,19 +1,24 @@
 // tests/e2e/plugins/flip/attention.cpp: paged, but that one bit of what it computes is wrong: at one position of each
 // sequence, in one layer, in one element; with `only`, only where several sequences are in the batch, or in the rows of
-// drafts. It claims the numerics id of paged.
+// drafts. It claims the numerics id of paged. Built once around paged of the CPU and once around that of CUDA, whose
+// steps it does not let be captured.
 #include <string>
 #include <string_view>
 
-#include "attention/common_cpu/component.hpp"
 #include "mortise/attention.h"
+#include "mortise/model.h"
 #include "mortise/plugin.hpp"
+
+// The plugin.cpp of a paged is compiled in with its entry renamed.
+MORTISE_EXTERN_C const mortise_module* mortise_paged_entry();
 
 namespace {
 
-using mortise::span_attention::kPaged;
-
+const mortise_component& paged_component() {
+  return *mortise_paged_entry()->components[0];
+}
 const mortise_attention_table& paged() {
-  return *static_cast<const mortise_attention_table*>(kPaged.table);
+  return *static_cast<const mortise_attention_table*>(paged_component().table);
 }
 
 constexpr const char* kSchema = R"({
@@ -48,17 +53,17 @@ mortise_status create(const mortise_host* host, const mortise_create_args* args,
   mortise_create_args inner = *args;
   inner.options = mortise::view(std::string_view(text));
   *instance = made;
-  return kPaged.create(host, &inner, &made->inner, error);
+  return paged_component().create(host, &inner, &made->inner, error);
 }
 void destroy(void* instance) {
-  kPaged.destroy(of(instance).inner);
+  paged_component().destroy(of(instance).inner);
   delete &of(instance);
 }
 mortise_status activate(void* instance, const mortise_activate_args* args, mortise_error* error) {
-  return kPaged.activate(of(instance).inner, args, error);
+  return paged_component().activate(of(instance).inner, args, error);
 }
 void deactivate(void* instance) {
-  kPaged.deactivate(of(instance).inner);
+  paged_component().deactivate(of(instance).inner);
 }
 
 mortise_status kv_layout(mortise_attention* self, const mortise_model_dims* dims, int32_t dtype, int32_t block_size,
@@ -75,6 +80,15 @@ mortise_status append(mortise_attention* self, const mortise_step* step, const m
                       mortise_error* error) {
   return paged().append(of(self).attention(), step, args, error);
 }
+mortise_status flip_a_bit(const mortise_step& step, void* at, mortise_error* error) {
+  uint8_t byte = 0;
+  const auto copy = [&](void* to, const void* from) {
+    return step.device_table->copy(step.device, step.stream, to, from, 1, error);
+  };
+  if (copy(&byte, at) != MORTISE_OK) return MORTISE_INTERNAL;
+  byte ^= 1;
+  return copy(at, &byte);
+}
 mortise_status run(mortise_attention* self, const mortise_step* step, int32_t layer, const mortise_tensor* q,
                    const mortise_tensor* out, mortise_error* error) {
   const Instance& flip = of(self);
@@ -90,7 +104,8 @@ mortise_status run(mortise_attention* self, const mortise_step* step, int32_t la
       const bool wrong = flip.only == "drafts" ? is_draft && batch.positions[row] >= flip.position
                                                : batch.positions[row] == flip.position;
       if (!wrong) continue;
-      static_cast<uint8_t*>(out->data)[(row * out->stride[0] + head * out->stride[1] + column) * bytes] ^= 1;
+      void* at = static_cast<uint8_t*>(out->data) + (row * out->stride[0] + head * out->stride[1] + column) * bytes;
+      if (flip_a_bit(*step, at, error) != MORTISE_OK) return MORTISE_INTERNAL;
     }
   }
   return status;
@@ -103,27 +118,20 @@ mortise_status copy_blocks(mortise_attention* self, mortise_stream* stream, cons
 constexpr mortise_attention_table kTable = {
     sizeof(mortise_attention_table), 0, kv_layout, bind, plan, append, run, copy_blocks};
 
-mortise_status supports(const mortise_query* query, mortise_error* reason) {
-  if (query->device == nullptr || std::string_view(query->device) == "cpu") return MORTISE_OK;
-  return mortise::set_error(reason, MORTISE_UNIMPLEMENTED, "flip_attention", "it serves the device cpu alone");
-}
-
-constexpr mortise_component kFlip = {sizeof(mortise_component),
-                                     0,
-                                     MORTISE_KIND_ATTENTION,
-                                     0,
-                                     MORTISE_CAP_EXACT | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_SLIDING_WINDOW,
-                                     "flip_attention",
-                                     "paged with a wrong bit",
-                                     kSchema,
-                                     "attention-span256/1",
-                                     &kTable,
-                                     supports,
-                                     create,
-                                     destroy,
-                                     activate,
-                                     deactivate,
-                                     nullptr};
+const mortise_component kFlip = [] {
+  mortise_component flip = paged_component();
+  flip.capabilities &= ~(MORTISE_CAP_CAPTURE | MORTISE_CAP_CASCADE);
+  flip.name = "flip_attention";
+  flip.summary = "paged with a wrong bit";
+  flip.options_schema = kSchema;
+  flip.table = &kTable;
+  flip.create = create;
+  flip.destroy = destroy;
+  flip.activate = activate;
+  flip.deactivate = deactivate;
+  flip.get_ext = nullptr;
+  return flip;
+}();
 
 }  // namespace
 
