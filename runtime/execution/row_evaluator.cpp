@@ -122,7 +122,7 @@ StepResults RowEvaluator::collect() {
 bool RowEvaluator::are_many(std::size_t num_scored) const {
   constexpr std::int64_t kMany = 256;
   const auto least = std::min<std::int64_t>(kMany, limits_.max_logit_rows + 1);
-  return shares_host_memory(parts_.device) && static_cast<std::int64_t>(num_scored) >= least;
+  return static_cast<std::int64_t>(num_scored) >= least && shares_host_memory(parts_.device);
 }
 
 void RowEvaluator::launch_score_pass(const mortise_step& step, const mortise_tensor& hidden, const ScoreRows& scores) {

@@ -22,7 +22,7 @@ std::vector<std::int32_t> logit_rows(const StepWork& work) {
 }  // namespace
 
 Shard::Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint64_t generation,
-             const ExecutionLimits& limits)
+             const ExecutionLimits& limits, const std::function<void()>& between)
     : parts_(std::move(parts)),
       rank_(rank),
       world_(world),
@@ -32,7 +32,7 @@ Shard::Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint6
       batch_builder_(parts_, limits_),
       graphs_(parts_, limits_),
       evaluator_(parts_, limits_) {
-  if (limits_.padding_block >= 0) warm_up();
+  if (limits_.padding_block >= 0) warm_up(between);
 }
 
 bool Shard::differs_in_attention_alone(const ShardParts& parts) const {
@@ -52,7 +52,7 @@ void Shard::replace_attention(ShardParts parts, std::uint64_t generation) {
     std::swap(generation_, generation);
     throw;
   }
-  graphs_.retire();
+  graphs_.clear();
 }
 
 mortise_step Shard::empty_step() const {
@@ -124,12 +124,15 @@ void Shard::run_padding(std::int32_t rows, std::int32_t num_logits) {
 // Runs batches of padding, so that nothing of this happens in a request: the largest batch, whose operations allocate
 // what they need beside the parts' own memory, or the start fails; and decode and verify steps of all sizes with their
 // head, for which a device may look for its fastest algorithms.
-void Shard::warm_up() {
+void Shard::warm_up(const std::function<void()>& between) {
   const auto begin = std::chrono::steady_clock::now();
   run_padding(limits_.max_batched_tokens, 0);
+  if (between) between();
   const std::int32_t most = std::min(StepGraphs::kMaxRows, limits_.max_batched_tokens);
   const auto run = [&](std::int32_t rows) {
-    if (rows <= most) run_padding(rows, std::min(rows, limits_.max_logit_rows));
+    if (rows > most) return;
+    run_padding(rows, std::min(rows, limits_.max_logit_rows));
+    if (between) between();
   };
   for (std::int32_t rows = 1; rows <= most; rows *= 2) {
     run(rows);

@@ -88,10 +88,6 @@ mortise_tensor StepGraphs::run(const mortise_step& step) const {
 }
 
 mortise_tensor StepGraphs::forward(const mortise_step& step, const std::optional<BatchBucket>& bucket) {
-  if (!retired_.empty()) {
-    destroy(retired_.back());
-    retired_.pop_back();
-  }
   is_typical_ = !bucket;
   if (!bucket) return run(step);
   if (ran_.insert(*bucket).second) return run(step);
@@ -139,8 +135,8 @@ void StepGraphs::destroy(const Graph& graph) const {
                          [&] { return graph.table->destroy(parts_.device.self, graph.captured), 0; });
 }
 
-void StepGraphs::retire() {
-  for (const auto& [bucket, graph] : graphs_) retired_.push_back(graph);
+void StepGraphs::clear() {
+  for (const auto& [bucket, graph] : graphs_) destroy(graph);
   graphs_.clear();
   ran_.clear();
   usable_ = true;
@@ -148,7 +144,6 @@ void StepGraphs::retire() {
 }
 
 StepGraphs::~StepGraphs() {
-  for (const Graph& graph : retired_) destroy(graph);
   for (const auto& [bucket, graph] : graphs_) destroy(graph);
 }
 

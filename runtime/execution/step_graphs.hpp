@@ -34,9 +34,8 @@ class StepGraphs {
   // REQUIRES: attention has planned the step.
   mortise_tensor forward(const mortise_step& step, const std::optional<BatchBucket>& bucket);
 
-  // Called when the attention has changed: the captured graphs are not replayed any more. One is destroyed per step,
-  // because all at once would take as long as several steps.
-  void retire();
+  // Called when the attention has changed: destroys the captured graphs.
+  void clear();
 
   std::uint64_t num_replays() const { return num_replays_; }
   // Whether the time of the last forward pass is typical for its bucket. The first pass of a bucket runs operation by
@@ -59,7 +58,6 @@ class StepGraphs {
   bool usable_ = true;  // false after a capture has failed
   std::set<BatchBucket> ran_;
   std::map<BatchBucket, Graph> graphs_;
-  std::vector<Graph> retired_;
   std::uint64_t num_replays_ = 0;
   bool is_typical_ = true;
 };

@@ -118,6 +118,9 @@ void Paged::bind(const mortise_attention_bind_args& args) {
   num_blocks_ = args.num_blocks;
   scale_ = cuda::span_scale(dims.attention_scale);
 
+  // Here and not in activate: the driver loads these kernels now, which takes as long as all of activate does, and steps
+  // of other parts may run between the two.
+  check_cuda(cuda::span_decode_prepare(), "bind");
   plans_.clear();
   plan_index_.clear();
   for (int32_t layer = 0; layer < dims.num_layers; ++layer) {
@@ -170,7 +173,6 @@ void Paged::activate(const mortise_activate_args& args) {
   int ordinal = 0, multiprocessors = 0;
   check_cuda(cudaGetDevice(&ordinal), "activate");
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, ordinal), "activate");
-  check_cuda(cuda::span_decode_prepare(), "activate");
   check_cuda(cuda::span_prefill_prepare(), "activate");
   num_multiprocessors_ = multiprocessors;
   max_tokens_ = std::max(args.max_batched_tokens, 1);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "devices/cuda/linear_plans.hpp"
+#include "devices/cuda/reaper.hpp"
 #include "devices/cuda/uploader.hpp"
 #include "devices/cuda/workspace.hpp"
 #include "kernels/cuda/int_weight.hpp"
@@ -20,8 +21,10 @@ struct mortise_device {
   // From activate on.
   std::string name;
   int compute_major = 0, compute_minor = 0;
+  uint64_t memory_bytes = 0;
   cudaStream_t stream = nullptr;  // what the stream NULL stands for: the legacy stream cannot be captured
   mortise::cuda::Workspace gated, scratch, quantised;  // quantised: rows of x
+  std::unique_ptr<mortise::cuda::Reaper> reaper;
   std::unique_ptr<mortise::cuda::LinearPlans> linear;
   std::unique_ptr<mortise::cuda::Uploader> uploader;  // null before the first matrix
 };

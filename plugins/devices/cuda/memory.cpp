@@ -8,6 +8,7 @@ namespace mortise::cuda {
 mortise_status memory_info(mortise_device* device, uint64_t* free_bytes, uint64_t* total_bytes) {
   std::size_t free = 0, total = 0;
   native(device, nullptr);
+  device->reaper->finish();
   if (cudaMemGetInfo(&free, &total) != cudaSuccess) return MORTISE_INTERNAL;
   *free_bytes = free;
   *total_bytes = total;
@@ -18,7 +19,13 @@ mortise_status allocate(mortise_device* device, uint64_t bytes, void** memory, m
   return guard(error, "allocate", [&] {
     const cudaStream_t stream = native(device, nullptr);
     void* result = nullptr;
-    const cudaError_t status = cudaMalloc(&result, bytes == 0 ? 1 : bytes);
+    const auto take = [&] { return cudaMalloc(&result, bytes == 0 ? 1 : bytes); };
+    cudaError_t status = take();
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      device->reaper->finish();
+      status = take();
+    }
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();
       std::size_t free = 0, total = 0;
@@ -38,9 +45,7 @@ mortise_status allocate(mortise_device* device, uint64_t bytes, void** memory, m
 }
 
 void free_memory(mortise_device* device, void* memory) {
-  if (memory == nullptr) return;
-  native(device, nullptr);
-  cudaFree(memory);  // waits for what is queued
+  if (memory != nullptr) device->reaper->free(memory);
 }
 
 mortise_status host_allocate(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error) {
@@ -52,9 +57,7 @@ mortise_status host_allocate(mortise_device* device, uint64_t bytes, void** memo
 }
 
 void host_free(mortise_device* device, void* memory) {
-  if (memory == nullptr) return;
-  native(device, nullptr);
-  cudaFreeHost(memory);
+  if (memory != nullptr) device->reaper->free_host(memory);
 }
 
 // From pageable memory the driver copies by way of its own page-locked buffers, and returns when it has read it.

@@ -77,6 +77,7 @@ void deactivate(void* instance) {
   if (device->stream == nullptr) return;
   native(device, nullptr);
   cudaStreamSynchronize(device->stream);
+  device->reaper.reset();
   device->linear.reset();
   device->uploader.reset();
   device->gated.release();
@@ -105,6 +106,7 @@ void open_gpu(mortise_device& device) {
   device.name = properties.name;
   device.compute_major = properties.major;
   device.compute_minor = properties.minor;
+  device.memory_bytes = properties.totalGlobalMem;
   if (properties.major != 9 || properties.minor != 0) {
     throw Failure(MORTISE_UNIMPLEMENTED, kWhere,
                   device.name + " has compute capability " + std::to_string(properties.major) + "." +
@@ -112,6 +114,7 @@ void open_gpu(mortise_device& device) {
   }
   check_cuda(cudaSetDevice(device.ordinal), kWhere);
   check_cuda(cudaStreamCreateWithFlags(&device.stream, cudaStreamNonBlocking), kWhere);
+  device.reaper = std::make_unique<Reaper>(device.ordinal);
   check_cuda(prepare_row_kernels(), kWhere);
   check_cuda(prepare_linear_kernels(), kWhere);
   check_cuda(prepare_stream_kernel(), kWhere);
@@ -131,8 +134,7 @@ mortise_status describe(mortise_device* device, mortise_device_info* info) {
   std::strncpy(full.name, device->name.c_str(), sizeof full.name - 1);
   const std::string isa = "sm_" + std::to_string(device->compute_major) + std::to_string(device->compute_minor);
   std::strncpy(full.isa, isa.c_str(), sizeof full.isa - 1);
-  uint64_t free_bytes = 0;
-  memory_info(device, &free_bytes, &full.memory_bytes);
+  full.memory_bytes = device->memory_bytes;
   const uint32_t size = info->struct_size;
   std::memcpy(info, &full, std::min<std::size_t>(size, sizeof full));
   info->struct_size = size;

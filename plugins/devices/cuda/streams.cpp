@@ -98,9 +98,7 @@ mortise_status replay(mortise_device* device, mortise_stream* stream, mortise_gr
 }
 
 void destroy(mortise_device* device, mortise_graph* graph) {
-  if (graph == nullptr) return;
-  native(device, nullptr);
-  cudaGraphExecDestroy(exec_of(graph));
+  if (graph != nullptr) device->reaper->destroy(exec_of(graph));
 }
 
 }  // namespace

@@ -118,6 +118,7 @@ void upload_vector(const std::vector<Part>& parts, const mortise_weight& weight)
 mortise_status prepare_weight(mortise_device* device, const mortise_weight_source* source, mortise_weight** weight,
                               mortise_error* error) {
   return guard(error, kWhere, [&] {
+    device->reaper->finish();  // what went before may have left the memory for it
     const auto in = known(source);
     if (in.bits != 0) {
       *weight = prepare_int_weight(*device, in).release();
@@ -150,8 +151,7 @@ mortise_status prepare_weight(mortise_device* device, const mortise_weight_sourc
 
 void free_weight(mortise_device* device, mortise_weight* weight) {
   if (weight == nullptr) return;
-  native(device, nullptr);
-  cudaFree(weight->data);
+  device->reaper->free(weight->data);
   delete weight;
 }
 

@@ -247,7 +247,7 @@ TEST(ExecutionTest, AnotherAttentionAloneRunsOneRowOfPaddingAndStepsAreCapturedA
   EXPECT_EQ(execution.empty_step().attention, parts.attention.self);
   EXPECT_EQ(first.num_forwards, num_forwards + 1);
   EXPECT_EQ(execution.num_graph_replays(), 0u);
-  EXPECT_EQ(graphs.num_destroyed, 0);
+  EXPECT_EQ(graphs.num_destroyed, 1);
   for (int i = 0; i < 3; ++i) run(execution, step);
   EXPECT_EQ(execution.num_graph_replays(), 2u);
   EXPECT_EQ(graphs.num_captured, 2);

@@ -53,6 +53,23 @@ TEST_F(CudaDevice, MemoryComesZeroedAndWhatDoesNotFitIsToldWithTheNumbers) {
   EXPECT_NE(std::string(error()->message).find("32768.00 GiB do not fit: "), std::string::npos) << error()->message;
 }
 
+TEST_F(CudaDevice, MemoryThatWasGivenBackCountsAsFree) {
+  const auto free_bytes = [this] {
+    uint64_t free = 0, total = 0;
+    expect_ok(table().memory_info(gpu(), &free, &total));
+    return free;
+  };
+  constexpr uint64_t kBytes = uint64_t{64} << 20;
+  constexpr std::size_t kCount = 20;  // which takes the thread that frees a while
+  const uint64_t before = free_bytes();
+  std::vector<void*> blocks(kCount);
+  for (void*& block : blocks) expect_ok(table().allocate(gpu(), kBytes, &block, error()));
+  const uint64_t with_blocks = free_bytes();
+  EXPECT_LT(with_blocks, before - kBytes * (kCount - 1));
+  for (void* const block : blocks) table().free(gpu(), block);
+  EXPECT_GT(free_bytes(), with_blocks + kBytes * (kCount - 1));
+}
+
 TEST_F(CudaDevice, CopiesThroughPinnedMemoryInOrder) {
   void* pinned = nullptr;
   expect_ok(table().host_allocate(gpu(), 4096, &pinned, error()));
