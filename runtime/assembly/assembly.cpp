@@ -78,7 +78,8 @@ SwapFigures Assembly::swap(Engine& engine, const PipelineDescription& next, cons
     }
     FormerParts former = former_;
     former.remember(seen, next, options);
-    return replacement(std::make_shared<PartSet>(*parts_, next, files, open_draft_, use, placement), former);
+    const std::shared_ptr<PartSet> running = parts_;  // steps go on meanwhile, and one may fail and bring others back
+    return replacement(std::make_shared<PartSet>(*running, next, files, open_draft_, use, placement), former);
   };
   return engine.swap(make, options.verify_steps, options.cancel);
 }

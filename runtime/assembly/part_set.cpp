@@ -89,6 +89,7 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
     if (files == nullptr) files = running.target_->target()->files;
     target_ = std::make_shared<ModelStack>(device_, std::move(files), stack_parts(description_), description_.query());
   }
+  use.step_meanwhile();
   set_limits(&running);
   const auto open_proposers = [&] {
     proposers_ = std::make_shared<ProposerSet>(description_, target_->target(), target_->kv_dtype(), open_draft);
@@ -97,6 +98,7 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
     proposers_ = running.proposers_;
   } else {
     open_proposers();
+    use.step_meanwhile();
   }
   set_draft_limits();
   const auto& kept_files = running.target_->target()->files;
@@ -271,14 +273,20 @@ void PartSet::activate(const PartSet* running, const StepUse& use, Placement pla
     limits_.num_blocks = useful_blocks(free_device_memory(target_->parts().device) / target_->kv_bytes_per_block());
   }
   target_->activate_model(batch_sizes());
-  if (new_proposers) runners.activate_models();
+  use.step_meanwhile();
+  if (new_proposers) runners.activate_models(use.step_meanwhile);
   if (running == nullptr && fills_device()) limits_.num_blocks = blocks_that_fill_device();
   bind_attention(use.give_up_kv);
   if (running != nullptr && placement == Placement::kInPlace) fit(*running, use);
+  use.step_meanwhile();
   target_->activate_attention(batch_sizes());
-  if (new_proposers) runners.activate_kv({limits_.num_blocks, limits_.block_size, limits_.rejection});
+  use.step_meanwhile();
+  if (new_proposers) {
+    runners.activate_kv({limits_.num_blocks, limits_.block_size, limits_.rejection}, use.step_meanwhile);
+  }
   if (!scheduler_->active()) scheduler_->activate(sizes());
   if (new_proposers) proposers_->activate(sizes());
+  use.step_meanwhile();
 }
 
 mortise_activate_args PartSet::sizes() const {

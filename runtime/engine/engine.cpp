@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -85,27 +86,7 @@ void Engine::change_trace(TraceOrder& order) {
 
 void Engine::run() {
   while (take_inbox()) {
-    try {
-      step();
-      if (!setup_->execution->computes_behind()) {
-        trace_.phase(StepPhase::kText);
-        write_texts();
-      }
-    } catch (const std::exception& exception) {
-      step_failed(exception);
-    }
-    fall_back_from_broken();
-    check_required_parts();
-    if (verified_swap_) verified_swap_->end_step(live_);
-    gaps_.end_step();
-    drop_ended();
-    if (live_.empty()) setup_->drafting->observe({}, ended_ids_, nullptr);  // there may be no next step to tell them in
-    publish_stats();
-    // On a device that computes behind the host the next step sends the news, while it waits.
-    if (live_.empty() || !setup_->execution->computes_behind()) {
-      trace_.phase(StepPhase::kStream);
-      send_outbox();
-    }
+    step_and_report();
     trace_.end(counters_);
   }
   for (const auto& sequence : live_) end(*sequence, FinishReason::kAborted);
@@ -119,12 +100,55 @@ void Engine::run() {
   for (const std::string& line : describe(counters_.speculation)) spdlog::info("speculation: {}", line);
 }
 
+void Engine::step_and_report() {
+  try {
+    step();
+    if (!setup_->execution->computes_behind()) {
+      trace_.phase(StepPhase::kText);
+      write_texts();
+    }
+  } catch (const std::exception& exception) {
+    step_failed(exception);
+  }
+  fall_back_from_broken();
+  check_required_parts();
+  if (verified_swap_) verified_swap_->end_step(live_);
+  gaps_.end_step();
+  drop_ended();
+  if (live_.empty()) setup_->drafting->observe({}, ended_ids_, nullptr);  // there may be no next step to tell them in
+  publish_stats();
+  // On a device that computes behind the host the next step sends the news, while it waits.
+  if (live_.empty() || !setup_->execution->computes_behind()) {
+    trace_.phase(StepPhase::kStream);
+    send_outbox();
+  }
+}
+
 bool Engine::take_inbox() {
   if (live_.empty()) trace_.idle();
   const bool is_decided = verified_swap_ && verified_swap_->is_over();
   std::optional<Inbox::Clock::time_point> until;
   if (verified_swap_) until = std::min(verified_swap_->deadline(), Inbox::Clock::now() + kLookAgain);
-  const Inbox::Arrivals arrivals = inbox_.take(/*waits=*/live_.empty() && !is_decided, until);
+  const bool goes_on = take_requests(inbox_.take(/*waits=*/live_.empty() && !is_decided, until));
+  while (!swap_orders_.empty()) {
+    const std::shared_ptr<SwapOrder> order = std::move(swap_orders_.front());
+    swap_orders_.pop_front();
+    if (goes_on) {
+      carry_out(order);
+    } else {
+      order->done.set_exception(std::make_exception_ptr(
+          Error("the engine has ended before the swap could be made", ErrorCode::kUnavailable)));
+    }
+  }
+  fall_back_from_broken();
+  check_required_parts();  // what came before the inbox knew
+  drop_ended();
+  return goes_on;
+}
+
+// All of the arrivals but the orders for swaps, which it only queues.
+bool Engine::take_requests(Inbox::Arrivals arrivals) {
+  std::ranges::move(arrivals.swaps, std::back_inserter(swap_orders_));
   for (const auto& order : arrivals.traces) change_trace(*order);
   trace_.begin(StepPhase::kInbox);
   for (const auto& state : arrivals.requests) add(state);
@@ -154,17 +178,6 @@ bool Engine::take_inbox() {
     }
     if (verified_swap_->is_over()) settle_verified();
   }
-  for (const auto& order : arrivals.swaps) {
-    if (arrivals.stops) {
-      order->done.set_exception(std::make_exception_ptr(
-          Error("the engine has ended before the swap could be made", ErrorCode::kUnavailable)));
-    } else {
-      carry_out(order);
-    }
-  }
-  fall_back_from_broken();
-  check_required_parts();  // what came before the inbox knew
-  drop_ended();
   return !arrivals.stops;
 }
 

@@ -144,7 +144,9 @@ class Engine {
   RequestId queue(std::shared_ptr<RequestState> state, Request request, std::shared_ptr<Channel> channel);
   void run();
   void change_trace(TraceOrder& order);
-  bool take_inbox();  // false: stop; the caller aborts all live sequences
+  void step_and_report();  // a step and all that follows it; what it throws is dealt with
+  bool take_inbox();       // false: stop; the caller aborts all live sequences
+  bool take_requests(Inbox::Arrivals arrivals);
   void add(const std::shared_ptr<RequestState>& state);
   void step();
   StepPlan plan(std::uint64_t step_id);
@@ -177,8 +179,8 @@ class Engine {
   void carry_out(const std::shared_ptr<SwapOrder>& order, const MakeReplacement& make, VerifiedSwap::Verified* verified,
                  SwapFigures figures);
   void tell_when_streams_go_on(SwapFigures figures, std::function<void(const SwapFigures&)> tell);
-  SwapFigures carry_out(const MakeReplacement& make, VerifiedSwap::Verified* verified = nullptr,
-                        SwapFigures figures = {});
+  SwapFigures carry_out(const MakeReplacement& make, const std::function<void()>& step_meanwhile,
+                        VerifiedSwap::Verified* verified = nullptr, SwapFigures figures = {});
   void begin_verified(const std::shared_ptr<SwapOrder>& order);
   void settle_verified();
   // A part that broke its rules for good and has a fallback: its kind, and how it failed.
@@ -186,7 +188,9 @@ class Engine {
   bool fall_back(PartKind kind, const std::string& why);  // false: there is no fallback, or it failed
   bool fall_back_from_broken();
   bool fall_back_from(const PartError& failed);  // of a step
-  std::size_t exchange(const MakeReplacement& make, const StepUse& use, VerifiedSwap::Verified* verified);
+  void step_meanwhile();
+  Replacement made(const MakeReplacement& make, const StepUse& use) const;
+  std::size_t exchange(Replacement next, std::uint64_t num_replays, VerifiedSwap::Verified* verified);
   void put_in(Fresh fresh, bool keeps_kv);
   void check_replacement(const Replacement& next) const;
   std::size_t give_up_kv();
@@ -203,6 +207,7 @@ class Engine {
   RepeatedMessages messages_;
   StepTrace trace_;
   std::unique_ptr<Setup> setup_;
+  std::deque<std::shared_ptr<SwapOrder>> swap_orders_;
   std::unique_ptr<VerifiedSwap> verified_swap_;  // under way; null: none is
   std::uint64_t generation_ = 0;                 // of the parts: rises with each swap
   GapWatch gaps_;                                // around the latest swap

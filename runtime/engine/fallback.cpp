@@ -68,7 +68,7 @@ bool Engine::fall_back(PartKind kind, const std::string& why) {
   }
   try {
     gaps_.begin();
-    tell_when_streams_go_on(carry_out(fallback.make),
+    tell_when_streams_go_on(carry_out(fallback.make, [] {}),
                             [taken = fallback.taken, why](const SwapFigures& figures) { taken(why, figures); });
     return true;
   } catch (const std::exception& exception) {

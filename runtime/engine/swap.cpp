@@ -59,7 +59,7 @@ void Engine::carry_out(const std::shared_ptr<SwapOrder>& order) {
 
 void Engine::begin_verified(const std::shared_ptr<SwapOrder>& order) {
   try {
-    Replacement candidate = order->make({[] {}, [] {}});
+    Replacement candidate = made(order->make, {.step_meanwhile = [this] { step_meanwhile(); }});
     check_replacement(candidate);
     gaps_.begin();
     auto swap = std::make_unique<VerifiedSwap>(order, std::move(candidate), *setup_, context(), generation_ + 1);
@@ -92,7 +92,8 @@ void Engine::settle_verified() {
 void Engine::carry_out(const std::shared_ptr<SwapOrder>& order, const MakeReplacement& make,
                        VerifiedSwap::Verified* verified, SwapFigures figures) {
   try {
-    tell_when_streams_go_on(carry_out(make, verified, std::move(figures)),
+    tell_when_streams_go_on(carry_out(
+                                make, [this] { step_meanwhile(); }, verified, std::move(figures)),
                             [order](const SwapFigures& all) { order->done.set_value(all); });
   } catch (...) {
     order->done.set_exception(std::current_exception());
@@ -106,37 +107,74 @@ void Engine::tell_when_streams_go_on(SwapFigures figures, std::function<void(con
   });
 }
 
+// Between two calls that make new parts: the streams go on. Another swap waits until this one has ended.
+void Engine::step_meanwhile() {
+  trace_.end(counters_);
+  if (take_requests(inbox_.take(/*waits=*/false, {}))) step_and_report();
+  trace_.end(counters_);
+  trace_.begin(StepPhase::kInbox);
+}
+
+Replacement Engine::made(const MakeReplacement& make, const StepUse& use) const {
+  const std::uint64_t generation = generation_;
+  Replacement next = make(use);
+  if (generation == generation_) return next;
+  fail(ErrorCode::kConflict, "a part failed meanwhile, and the one before it came back; ask again");
+}
+
 // Throws what the making and the exchange throw; then the parts of before run.
-SwapFigures Engine::carry_out(const MakeReplacement& make, VerifiedSwap::Verified* verified, SwapFigures figures) {
-  gaps_.exchange(live_);
-  const Clock::time_point begin = Clock::now();
-  const std::vector<ShardParts> before = setup_->execution->snapshot()->shards;
-  bool is_released = false;
-  const StepUse use = {.give_up_kv = [&] { figures.num_recomputed += give_up_kv(); },
+SwapFigures Engine::carry_out(const MakeReplacement& make, const std::function<void()>& step_meanwhile,
+                              VerifiedSwap::Verified* verified, SwapFigures figures) {
+  Clock::time_point begin;
+  const auto begin_pause = [&] {
+    gaps_.exchange(live_);
+    begin = Clock::now();
+  };
+  const auto end_pause = [&] {
+    const std::chrono::duration<double> took = Clock::now() - begin;
+    if (!live_.empty()) figures.pause_s = std::max(figures.pause_s, took.count());
+  };
+  std::vector<ShardParts> released;  // the running parts, once their buffers may have moved
+  std::uint64_t num_replays = 0;     // of the running parts; what is released does not count any more
+  bool gave_up_kv = false;
+  const StepUse use = {.give_up_kv =
+                           [&] {
+                             figures.num_recomputed += give_up_kv();
+                             gave_up_kv = true;
+                           },
                        .release_buffers =
                            [&] {
+                             num_replays = setup_->execution->num_graph_replays();
+                             released = setup_->execution->snapshot()->shards;
                              setup_->execution->release();
-                             is_released = true;
+                           },
+                       .step_meanwhile =
+                           [&] {
+                             if (gave_up_kv || !released.empty()) return;
+                             end_pause();
+                             step_meanwhile();
+                             begin_pause();
                            }};
+  begin_pause();
   try {
-    figures.num_recomputed += exchange(make, use, verified);
+    Replacement next = made(make, use);
+    if (released.empty()) num_replays = setup_->execution->num_graph_replays();
+    figures.num_recomputed += exchange(std::move(next), num_replays, verified);
   } catch (...) {
-    if (is_released) resume(before);
+    if (!released.empty()) resume(released);
     throw;
   }
   books_changed_ = true;
   publish_stats();
   figures.generation = generation_;
-  if (!live_.empty()) figures.pause_s = std::chrono::duration<double>(Clock::now() - begin).count();
+  end_pause();
   return figures;
 }
 
 // Makes what the new parts and sizes need, then puts it in. Policies that were verified know the sequences already.
-// Returns how many sequences have lost their KV.
-std::size_t Engine::exchange(const MakeReplacement& make, const StepUse& use, VerifiedSwap::Verified* verified) {
+// `num_replays`: of graphs, by the parts that go. Returns how many sequences have lost their KV.
+std::size_t Engine::exchange(Replacement next, std::uint64_t num_replays, VerifiedSwap::Verified* verified) {
   Setup& now = *setup_;
-  const std::uint64_t num_replays = now.execution->num_graph_replays();  // what is released does not count any more
-  Replacement next = make(use);
   check_replacement(next);
   const bool same_sizes = next.limits.same_sizes(now.limits);
   const bool keeps_kv = next.same_kv && next.limits.num_blocks == now.limits.num_blocks &&

@@ -23,13 +23,16 @@ struct Replacement;
 // The new parts may share memory and instances with the running parts. MakeReplacement and Replacement::fit call these
 // functions before they take something away from the running parts. [engine thread]
 struct StepUse {
-  std::function<void()> give_up_kv;       // the contents of the KV memory are about to be lost
-  std::function<void()> release_buffers;  // buffers of the model or the attention are about to move
+  std::function<void()> give_up_kv = [] {};       // the contents of the KV memory are about to be lost
+  std::function<void()> release_buffers = [] {};  // buffers of the model or the attention are about to move
+  // Runs a step of the running parts, and takes in requests before it, so that streams need not wait for all of the
+  // making. Call it wherever no part is in a call. Does nothing after one of the others.
+  std::function<void()> step_meanwhile = [] {};
 };
 
 // Makes a replacement. Engine::swap throws what it throws, and nothing has changed then. For a swap with verify_steps
-// the new parts are made beside the running parts: MakeReplacement does not call `use`, a different attention or model
-// gets its own KV memory, and shared parts keep their sizes until `fit` is called. [engine thread]
+// the new parts are made beside the running parts: MakeReplacement calls nothing but use.step_meanwhile, a different
+// attention or model gets its own KV memory, and shared parts keep their sizes until `fit` is called. [engine thread]
 using MakeReplacement = std::function<Replacement(const StepUse& use)>;
 
 // What a swap with verify_steps compared. Only the kinds of parts that differ have figures.
@@ -74,7 +77,7 @@ class DifferenceError : public Error {
 
 struct SwapFigures {
   std::uint64_t generation = 0;     // number of swaps of this engine, this one included
-  double pause_s = 0;               // time without a step while sequences were live
+  double pause_s = 0;               // largest time without a step while sequences were live
   double largest_gap_s = 0;         // between two tokens of one sequence, see GapWatch
   std::size_t num_recomputed = 0;   // sequences that lost their KV; their tokens stay
   std::int32_t verified_steps = 0;  // steps compared before the swap

@@ -4,17 +4,18 @@
 
 namespace mortise {
 
-Execution::Execution(std::vector<ShardParts> shards, const ExecutionLimits& limits, std::uint64_t generation)
+Execution::Execution(std::vector<ShardParts> shards, const ExecutionLimits& limits, std::uint64_t generation,
+                     const std::function<void()>& between)
     : limits_(limits), snapshot_(std::make_shared<const PartsSnapshot>(PartsSnapshot{std::move(shards), generation})) {
-  shards_ = make_shards(*snapshot());
+  shards_ = make_shards(*snapshot(), between);
 }
 
-Execution::Shards Execution::make_shards(const PartsSnapshot& parts) const {
+Execution::Shards Execution::make_shards(const PartsSnapshot& parts, const std::function<void()>& between) const {
   Shards shards;
   const auto world = static_cast<std::int32_t>(parts.shards.size());
   for (std::int32_t rank = 0; rank < world; ++rank) {
-    shards.push_back(
-        std::make_unique<Shard>(parts.shards[static_cast<std::size_t>(rank)], rank, world, parts.generation, limits_));
+    shards.push_back(std::make_unique<Shard>(parts.shards[static_cast<std::size_t>(rank)], rank, world,
+                                             parts.generation, limits_, between));
   }
   return shards;
 }
@@ -32,7 +33,7 @@ void Execution::replace(std::vector<ShardParts> shards, std::uint64_t generation
   if (shards_.size() == 1 && shards_.front()->differs_in_attention_alone(parts->shards.front())) {
     shards_.front()->replace_attention(parts->shards.front(), generation);
   } else {
-    shards_ = make_shards(*parts);
+    shards_ = make_shards(*parts, {});
   }
   snapshot_.store(std::move(parts));
 }

@@ -27,8 +27,10 @@ namespace mortise {
 class Execution {
  public:
   // `shards` by rank, at least one. All parts are active, with models and KV memory of the same sizes. `generation` of
-  // the parts is above that of every Execution that this one replaces. Throws a PartError.
-  Execution(std::vector<ShardParts> shards, const ExecutionLimits& limits, std::uint64_t generation = 0);
+  // the parts is above that of every Execution that this one replaces. `between`, if set, is called between two passes
+  // of the warm-up. Throws a PartError, and what `between` throws.
+  Execution(std::vector<ShardParts> shards, const ExecutionLimits& limits, std::uint64_t generation = 0,
+            const std::function<void()>& between = {});
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
 
@@ -69,7 +71,7 @@ class Execution {
 
  private:
   using Shards = std::vector<std::unique_ptr<Shard>>;
-  Shards make_shards(const PartsSnapshot& parts) const;
+  Shards make_shards(const PartsSnapshot& parts, const std::function<void()>& between) const;
   const Shard& first() const { return *shards_.front(); }
 
   ExecutionLimits limits_;

@@ -20,9 +20,10 @@ namespace mortise {
 
 class Shard {
  public:
-  // `limits` outlives the shard. If there is a padding block, runs the largest batch once; throws what that throws.
+  // `limits` outlives the shard. If there is a padding block, runs batches of many sizes once and calls `between`, if
+  // set, after each; throws what these throw.
   Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint64_t generation,
-        const ExecutionLimits& limits);
+        const ExecutionLimits& limits, const std::function<void()>& between = {});
 
   // Whether replace_attention() can put these parts in.
   bool differs_in_attention_alone(const ShardParts& parts) const;
@@ -55,7 +56,7 @@ class Shard {
   const StepGraphs& graphs() const { return graphs_; }
 
  private:
-  void warm_up();
+  void warm_up(const std::function<void()>& between);
   void run_padding(std::int32_t rows, std::int32_t num_logits);
 
   ShardParts parts_;

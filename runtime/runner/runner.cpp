@@ -46,13 +46,15 @@ void Runner::activate_model() {
   stack_->activate_model(sizes());
 }
 
-void Runner::activate_kv(std::int32_t num_blocks) {
+void Runner::activate_kv(std::int32_t num_blocks, const std::function<void()>& step_meanwhile) {
   limits_.num_blocks = num_blocks;
   if (stack_->parts().graphs != nullptr) limits_.padding_block = num_blocks;
   stack_->bind_kv(num_blocks);
+  step_meanwhile();
   stack_->activate_attention(sizes());
+  step_meanwhile();
   kv_ = std::make_unique<RunnerKv>(limits_.num_blocks, limits_.block_size, prefix_cache_);
-  execution_ = std::make_unique<Execution>(std::vector<ShardParts>{parts_of(stack_)}, limits_);
+  execution_ = std::make_unique<Execution>(std::vector<ShardParts>{parts_of(stack_)}, limits_, 0, step_meanwhile);
 }
 
 void Runner::check(const mortise_runner_tokens& tokens) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -38,9 +39,9 @@ class Runner {
   Runner& operator=(const Runner&) = delete;
 
   // Makes what steps need: first the model's buffers, then, of what these leave, KV memory for `num_blocks` blocks.
-  // Throws Errors.
+  // `step_meanwhile` is called between two calls of parts. Throws Errors.
   void activate_model();
-  void activate_kv(std::int32_t num_blocks);
+  void activate_kv(std::int32_t num_blocks, const std::function<void()>& step_meanwhile);
 
   // As mortise/ext/runner.h has them; throw Errors. Engine thread only.
   void update(const mortise_runner_tokens& tokens);

@@ -140,7 +140,7 @@ RunnerService::Slot& RunnerService::open(const mortise_runner_open_args& args) {
   auto slot = std::make_unique<Slot>(Slot{this, kv_bytes, std::make_unique<Runner>(std::move(stack), sizes)});
   if (target_pool_) {  // the pipeline runs already
     slot->runner->activate_model();
-    activate_kv(*slot);
+    activate_kv(*slot, [] {});
   }
   return *slots_.emplace_back(std::move(slot));
 }
@@ -203,8 +203,11 @@ void RunnerService::check_vocabulary(const Tokenizer& draft, const std::string& 
   }
 }
 
-void RunnerService::activate_models() {
-  for (const auto& slot : slots_) slot->runner->activate_model();
+void RunnerService::activate_models(const std::function<void()>& step_meanwhile) {
+  for (const auto& slot : slots_) {
+    slot->runner->activate_model();
+    step_meanwhile();
+  }
 }
 
 std::uint64_t RunnerService::fixed_kv_bytes() const {
@@ -222,12 +225,12 @@ double RunnerService::kv_bytes_per_target_token() const {
   return sum;
 }
 
-void RunnerService::activate_kv(const TargetPool& target) {
+void RunnerService::activate_kv(const TargetPool& target, const std::function<void()>& step_meanwhile) {
   target_pool_ = target;
-  for (const auto& slot : slots_) activate_kv(*slot);
+  for (const auto& slot : slots_) activate_kv(*slot, step_meanwhile);
 }
 
-void RunnerService::activate_kv(Slot& slot) const {
+void RunnerService::activate_kv(Slot& slot, const std::function<void()>& step_meanwhile) const {
   const ModelStack& stack = slot.runner->stack();
   const std::int64_t tokens = std::int64_t{target_pool_->num_blocks} * target_pool_->block_size;
   // Where a full pool would change tokens it has room for what each sequence takes beyond its tokens, too: the rest of
@@ -256,7 +259,7 @@ void RunnerService::activate_kv(Slot& slot) const {
          path, memory, stack.parts().device.name);
   }
   try {
-    slot.runner->activate_kv(static_cast<std::int32_t>(blocks));
+    slot.runner->activate_kv(static_cast<std::int32_t>(blocks), step_meanwhile);
   } catch (const Error& error) {
     fail("{} bytes of KV cache for the draft model in {}: {}; lower the proposer's kv_memory", bytes, path,
          error.what());

@@ -37,12 +37,13 @@ class RunnerService {
   // The table for MORTISE_EXT_RUNNER; nullptr for any other id.
   const void* extension(const char* id) const;
 
-  // In this order, once the proposers are bound. Runners that are opened later are activated at once.
-  void activate_models();
+  // In this order, once the proposers are bound. Runners that are opened later are activated at once. `step_meanwhile`
+  // is called between two calls of parts: see StepUse.
+  void activate_models(const std::function<void()>& step_meanwhile);
   // Memory for their KV that was asked for in bytes, and bytes beside each token of the target for the others.
   std::uint64_t fixed_kv_bytes() const;
   double kv_bytes_per_target_token() const;
-  void activate_kv(const TargetPool& target);
+  void activate_kv(const TargetPool& target, const std::function<void()>& step_meanwhile);
 
   // Of each open runner.
   std::vector<RunnerStats> stats() const;
@@ -60,7 +61,7 @@ class RunnerService {
   PartDescription model_for(const std::string& path, const mortise_query& query) const;
   PartDescription attention_with(const nlohmann::json& options) const;
   void check_vocabulary(const Tokenizer& draft, const std::string& path) const;
-  void activate_kv(Slot& slot) const;
+  void activate_kv(Slot& slot, const std::function<void()>& step_meanwhile) const;
 
   const std::shared_ptr<const PartInstance> device_;
   const PipelineDescription description_;

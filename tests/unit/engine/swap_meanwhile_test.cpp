@@ -86,18 +86,18 @@ TEST_F(SwapMeanwhileTest, AnotherSwapWaitsForTheEndOfThisOne) {
 
 TEST_F(SwapMeanwhileTest, NoStepRunsOnceSomethingIsTakenAway) {
   start_slow();
-  FakeWorld next(small_limits());
   Collector collector;
   begin(collector);
   for (const bool buffers : {false, true}) {
-    engine->swap([&](const StepUse& use) {
+    EXPECT_THROW(engine->swap([&](const StepUse& use) -> Replacement {
       use.step_meanwhile();
       (buffers ? use.release_buffers : use.give_up_kv)();
       const std::int64_t before = world->num_forwards;
       use.step_meanwhile();
       EXPECT_EQ(world->num_forwards, before);
-      return Replacement{world->parts(), world->limits, false};
-    });
+      throw Error("no memory");
+    }),
+                 Error);
   }
   expect_answer(collector);
 }
