@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "environment.hpp"
 #include "error.hpp"
 
 namespace mortise::bench {
@@ -141,8 +142,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorMap& tenso
 }  // namespace
 
 TemporaryFolder::TemporaryFolder() {
-  const char* given = std::getenv("TMPDIR");
-  const std::string base = given != nullptr && *given != '\0' ? given : "/tmp";
+  const std::string base = environment::temporary_folder();
   std::string name = base + "/mortise-bench-XXXXXX";
   if (::mkdtemp(name.data()) == nullptr) {
     fail("{}: no folder can be made there ({}); TMPDIR names another place", base, std::strerror(errno));

@@ -1,10 +1,10 @@
 #include "bench/subject.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "assembly/default_script.hpp"
 #include "bench/machine.hpp"
+#include "environment.hpp"
 #include "error.hpp"
 #include "loader/part_instance.hpp"
 
@@ -30,11 +30,11 @@ PipelineScript load_script(const SubjectChoice& choice, const PluginCatalog& cat
 
 // The variable beats the option: an instruction set that was asked for would silently not be measured.
 void check_environment(const SubjectChoice& choice) {
-  const char* forced = std::getenv("MORTISE_ISA");
-  if (forced == nullptr || *forced == '\0') return;
+  const std::optional<std::string> forced = environment::read(environment::kIsa);
+  if (!forced) return;
   for (const Setting& setting : choice.settings) {
     if (setting.part == "device" && setting.option == "isa") {
-      fail("device.isa={}: MORTISE_ISA={} comes before it; unset that variable", setting.value.dump(), forced);
+      fail("device.isa={}: MORTISE_ISA={} comes before it; unset that variable", setting.value.dump(), *forced);
     }
   }
 }

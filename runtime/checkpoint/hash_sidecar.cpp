@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "environment.hpp"
 #include "error.hpp"
 #include "hasher.hpp"
 #include "json/bounded_json.hpp"
@@ -99,12 +100,9 @@ void remove_leftovers(const fs::path& cache_folder) {
 }  // namespace
 
 std::optional<fs::path> HashSidecar::standard_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  // The XDG base directory specification: a relative path is to be ignored.
-  if (cache != nullptr && fs::path(cache).is_absolute()) return fs::path(cache) / "mortise";
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || !fs::path(home).is_absolute()) return std::nullopt;
-  return fs::path(home) / ".cache" / "mortise";
+  const std::optional<fs::path> cache = environment::cache_folder();
+  if (!cache) return std::nullopt;
+  return *cache / "mortise";
 }
 
 HashSidecar::HashSidecar(const fs::path& cache_folder, const fs::path& checkpoint, std::string identity)

@@ -1,6 +1,5 @@
 // mortise ctl: a client of a running server's urls for operators.
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/http_client.hpp"
+#include "environment.hpp"
 #include "error.hpp"
 #include "json/bounded_json.hpp"
 #include "pipeline/part_change.hpp"
@@ -30,8 +30,7 @@ struct CtlOptions {
 
 std::string admin_key(const CtlOptions& options) {
   if (!options.key_file.empty()) return read_api_keys(options.key_file).front();
-  const char* key = std::getenv("MORTISE_ADMIN_KEY");
-  return key == nullptr ? "" : key;
+  return environment::read(environment::kAdminKey).value_or("");
 }
 
 // What the server says of an answer that is none, in OpenAI's shape, or as it is.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "environment.hpp"
 #include "error.hpp"
 #include "loader/call_watchdog.hpp"
 #include "loader/host_services.hpp"
@@ -28,8 +29,8 @@ namespace {
 void log_to_stderr() {
   auto logger = spdlog::stderr_color_mt("mortise");
   logger->set_pattern("mortise: %^%l%$: %v");
-  const char* level = std::getenv("MORTISE_LOG");
-  logger->set_level(level == nullptr ? spdlog::level::warn : spdlog::level::from_str(level));
+  const std::optional<std::string> level = environment::read(environment::kLog);
+  logger->set_level(level ? spdlog::level::from_str(*level) : spdlog::level::warn);
   spdlog::set_default_logger(std::move(logger));
 }
 
@@ -69,12 +70,12 @@ int report(int code, const char* text) {
 // MORTISE_CALL_LIMIT: seconds after which a call into an active part is reported; others have ten times as long.
 CallLimits call_limits() {
   CallLimits limits;
-  const char* text = std::getenv("MORTISE_CALL_LIMIT");
-  if (text == nullptr || *text == '\0') return limits;
+  const std::optional<std::string> text = environment::read(environment::kCallLimit);
+  if (!text) return limits;
   char* end = nullptr;
-  const double seconds = std::strtod(text, &end);
+  const double seconds = std::strtod(text->c_str(), &end);
   if (*end != '\0' || !(seconds > 0) || seconds > 1e6) {
-    fail("MORTISE_CALL_LIMIT is '{}'; expected seconds, more than 0 and at most 1000000", text);
+    fail("MORTISE_CALL_LIMIT is '{}'; expected seconds, more than 0 and at most 1000000", *text);
   }
   return {seconds, 10 * seconds};
 }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <cstdlib>
 #include <deque>
 #include <iostream>
 #include <mutex>
@@ -18,6 +17,7 @@
 #include "cli/served_models.hpp"
 #include "cli/service_manager.hpp"
 #include "cli/session.hpp"
+#include "environment.hpp"
 #include "error.hpp"
 #include "server/listen.hpp"
 #include "server/metrics.hpp"
@@ -86,10 +86,10 @@ void drain_all(const Models& models, std::chrono::steady_clock::time_point deadl
 std::vector<std::string> keys_of(const std::string& file, const char* variable) {
   std::vector<std::string> keys;
   if (!file.empty()) keys = read_api_keys(file);
-  const char* key = std::getenv(variable);
-  if (key == nullptr || *key == '\0') return keys;
-  check_api_key(key, variable);
-  keys.emplace_back(key);
+  const std::optional<std::string> key = environment::read(variable);
+  if (!key) return keys;
+  check_api_key(*key, variable);
+  keys.push_back(*key);
   return keys;
 }
 
@@ -186,10 +186,10 @@ void run_server(Server& server, const ServeOptions& options, const Models& model
 }
 
 void serve(ServeOptions options) {
-  if (std::getenv("MORTISE_LOG") == nullptr) spdlog::set_level(spdlog::level::info);
+  if (!environment::read(environment::kLog)) spdlog::set_level(spdlog::level::info);
   if (!options.takeover_socket.empty()) check_takeover_path(options.takeover_socket);
-  options.server.api_keys = keys_of(options.api_key_file, "MORTISE_API_KEY");
-  options.server.admin_keys = keys_of(options.admin_key_file, "MORTISE_ADMIN_KEY");
+  options.server.api_keys = keys_of(options.api_key_file, environment::kApiKey);
+  options.server.admin_keys = keys_of(options.admin_key_file, environment::kAdminKey);
   options.session.queue = {.max_requests = options.max_waiting};
   options.session.populate_kv = true;
   prometheus::Registry registry;

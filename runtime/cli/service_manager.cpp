@@ -6,16 +6,17 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 
+#include "environment.hpp"
 #include "file_descriptor.hpp"
 
 namespace mortise {
 
 void notify_service_manager(const std::string& state) {
-  const char* path = std::getenv("NOTIFY_SOCKET");
-  if (path == nullptr || *path == '\0') return;
+  const std::optional<std::string> named = environment::read(environment::kNotifySocket);
+  if (!named) return;
+  const char* const path = named->c_str();
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::size_t length = std::strlen(path);

@@ -7,13 +7,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "environment.hpp"
 #include "error.hpp"
 
 namespace mortise {
 
 LineStore::LineStore() {
-  const char* const wanted = std::getenv("TMPDIR");
-  folder_ = wanted == nullptr || *wanted == '\0' ? "/tmp" : wanted;
+  folder_ = environment::temporary_folder();
   std::string path = folder_ + "/mortise-XXXXXX";
   fd_ = ::mkostemp(path.data(), O_CLOEXEC);
   if (fd_ < 0) {

@@ -1,9 +1,9 @@
 #include "loader/catalog.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 
+#include "environment.hpp"
 #include "error.hpp"
 #include "loader/nearest.hpp"
 
@@ -18,8 +18,8 @@ fs::path executable_folder() {
 
 PluginCatalog PluginCatalog::standard() {
   std::vector<fs::path> folders;
-  const char* variable = std::getenv("MORTISE_PLUGIN_PATH");
-  std::string_view rest = variable == nullptr ? "" : variable;
+  const std::string variable = environment::read(environment::kPluginPath).value_or("");
+  std::string_view rest = variable;
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find(':'), rest.size());
     if (end != 0) folders.emplace_back(rest.substr(0, end));

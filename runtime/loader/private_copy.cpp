@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "environment.hpp"
 #include "error.hpp"
 
 namespace mortise {
@@ -26,10 +27,9 @@ void write_all(int fd, std::span<const char> bytes) {
 
 PrivateCopy::PrivateCopy(std::span<const char> bytes, const std::string& stem) {
   static std::atomic<unsigned> counter{0};  // mkostemps alone may repeat a name that was unlinked
-  const char* folder = std::getenv("MORTISE_PLUGIN_COPIES");
-  keep_ = folder != nullptr && *folder != '\0';
-  if (!keep_) folder = std::getenv("TMPDIR");
-  if (folder == nullptr || *folder == '\0') folder = "/tmp";
+  const std::optional<std::string> kept = environment::read(environment::kPluginCopies);
+  keep_ = kept.has_value();
+  const std::string folder = kept.value_or(environment::temporary_folder());
   std::string name = fmt::format("{}/mortise-{}-{}-{}-XXXXXX.so", folder, ::getpid(), counter++, stem);
   const int fd = ::mkostemps(name.data(), /*suffixlen=*/3, O_CLOEXEC);
   if (fd < 0) {

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "environment.hpp"
 #include "error.hpp"
 #include "loader/plugin_file.hpp"
 #include "trial/memory_use.hpp"
@@ -113,9 +114,9 @@ void check_files(const TrialPage& page) {
 
 TrialLimits trial_limits() {
   TrialLimits limits;
-  const char* const text = std::getenv("MORTISE_CALL_LIMIT");  // main() has checked it
-  if (text == nullptr || *text == '\0') return limits;
-  limits.step_s = std::strtod(text, nullptr);
+  const std::optional<std::string> text = environment::read(environment::kCallLimit);  // main() has checked it
+  if (!text) return limits;
+  limits.step_s = std::strtod(text->c_str(), nullptr);
   limits.control_s = 4 * limits.step_s;
   limits.all_s = std::max(limits.all_s, 10 * limits.step_s);
   return limits;

@@ -2,20 +2,18 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <iostream>
 #include <vector>
 
 #include "cli/repl/terminal.hpp"
+#include "environment.hpp"
 #include "tokenizer/utf8.hpp"
 
 namespace mortise {
 namespace {
 
-// https://no-color.org
 bool wants_no_colour() {
-  const char* value = std::getenv("NO_COLOR");
-  return value != nullptr && *value != '\0';
+  return environment::read(environment::kNoColour).has_value();
 }
 
 }  // namespace

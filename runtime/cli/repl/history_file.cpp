@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "environment.hpp"
 #include "error.hpp"
 
 namespace mortise {
@@ -86,12 +86,9 @@ void make_folders(const fs::path& folder) {
 }  // namespace
 
 std::optional<fs::path> HistoryFile::standard_path() {
-  const char* state = std::getenv("XDG_STATE_HOME");
-  // The specification: a relative path is to be ignored.
-  if (state != nullptr && fs::path(state).is_absolute()) return fs::path(state) / "mortise" / "history";
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || !fs::path(home).is_absolute()) return std::nullopt;
-  return fs::path(home) / ".local" / "state" / "mortise" / "history";
+  const std::optional<fs::path> state = environment::state_folder();
+  if (!state) return std::nullopt;
+  return *state / "mortise" / "history";
 }
 
 std::vector<std::string> HistoryFile::load() const {

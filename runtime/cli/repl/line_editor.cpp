@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <cwchar>
 
@@ -13,6 +12,7 @@
 #include "cli/repl/history_file.hpp"
 #include "cli/repl/pipe_lines.hpp"
 #include "cli/repl/terminal.hpp"
+#include "environment.hpp"
 #include "error.hpp"
 #include "tokenizer/utf8.hpp"
 
@@ -36,7 +36,9 @@ LineEditor::LineEditor(int screen_fd, Suggester suggester)
   if (!screen_) fail("the terminal cannot be opened for writing: {}", std::strerror(errno));
   history_.reset(history_init());
   el_.reset(el_init("mortise", stdin, screen_.get(), screen_.get()));
-  if (!history_ || !el_) fail("libedit cannot be started; is TERM={} right?", ::getenv("TERM") ? ::getenv("TERM") : "");
+  if (!history_ || !el_) {
+    fail("libedit cannot be started; is TERM={} right?", environment::read(environment::kTerminal).value_or(""));
+  }
   HistEvent event;
   history(history_.get(), &event, H_SETSIZE, static_cast<int>(HistoryFile::kMaxEntries));
   history(history_.get(), &event, H_SETUNIQUE, 1);

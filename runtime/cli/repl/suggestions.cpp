@@ -1,10 +1,10 @@
 #include "cli/repl/suggestions.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "environment.hpp"
 #include "tokenizer/utf8.hpp"
 
 namespace mortise {
@@ -308,9 +308,9 @@ Suggestions suggest(std::string_view before, const Words& words) {
 }
 
 std::string expand_home(std::string_view name) {
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || !(name == "~" || name.starts_with("~/"))) return std::string(name);
-  return home + std::string(name.substr(1));
+  const std::optional<std::string> home = environment::home();
+  if (!home || !(name == "~" || name.starts_with("~/"))) return std::string(name);
+  return *home + std::string(name.substr(1));
 }
 
 }  // namespace mortise

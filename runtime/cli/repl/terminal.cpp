@@ -4,12 +4,12 @@
 #include <sys/ioctl.h>
 
 #include <clocale>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "cli/interrupt.hpp"
+#include "environment.hpp"
 
 namespace mortise {
 namespace {
@@ -87,10 +87,8 @@ void use_utf8_locale() {
 }
 
 bool takes_control_sequences() {
-  const char* terminal = std::getenv("TERM");
-  if (terminal == nullptr) return false;
-  const std::string_view name = terminal;
-  return !name.empty() && name != "dumb" && name != "emacs" && name != "unknown";
+  const std::optional<std::string> name = environment::read(environment::kTerminal);
+  return name && *name != "dumb" && *name != "emacs" && *name != "unknown";
 }
 
 int columns_of(std::FILE* screen) {

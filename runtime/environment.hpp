@@ -1,0 +1,52 @@
+// runtime/environment.hpp: the environment variables that the program reads. Plugins read their own. An empty variable
+// counts as one that is not set. [any thread, as long as nobody sets variables]
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace mortise::environment {
+
+inline constexpr const char* kPluginPath = "MORTISE_PLUGIN_PATH";      // folders of plugins, separated by colons
+inline constexpr const char* kPluginCopies = "MORTISE_PLUGIN_COPIES";  // a folder where private copies are kept
+inline constexpr const char* kLog = "MORTISE_LOG";                     // the log level
+inline constexpr const char* kCallLimit = "MORTISE_CALL_LIMIT";        // seconds before a plugin's call is reported
+inline constexpr const char* kIsa = "MORTISE_ISA";                     // read by the device cpu; benchmarks look at it
+inline constexpr const char* kApiKey = "MORTISE_API_KEY";              // of the server
+inline constexpr const char* kAdminKey = "MORTISE_ADMIN_KEY";          // of its admin endpoints, and of `ctl`
+inline constexpr const char* kNotifySocket = "NOTIFY_SOCKET";          // of the service manager, see sd_notify(3)
+inline constexpr const char* kTerminal = "TERM";
+inline constexpr const char* kNoColour = "NO_COLOR";  // https://no-color.org
+
+inline std::optional<std::string> read(const char* variable) {
+  const char* const value = std::getenv(variable);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+inline std::string temporary_folder() {
+  return read("TMPDIR").value_or("/tmp");
+}
+
+inline std::optional<std::string> home() {
+  return read("HOME");
+}
+
+// A folder of the XDG base directory specification, which says to ignore a relative path: `variable`, else
+// `below_home` in the home folder. nullopt: there is neither.
+inline std::optional<std::filesystem::path> xdg_folder(const char* variable, const std::filesystem::path& below_home) {
+  if (const auto named = read(variable); named && std::filesystem::path(*named).is_absolute()) return *named;
+  const std::optional<std::string> folder = home();
+  if (!folder || !std::filesystem::path(*folder).is_absolute()) return std::nullopt;
+  return std::filesystem::path(*folder) / below_home;
+}
+inline std::optional<std::filesystem::path> cache_folder() {
+  return xdg_folder("XDG_CACHE_HOME", ".cache");
+}
+inline std::optional<std::filesystem::path> state_folder() {
+  return xdg_folder("XDG_STATE_HOME", std::filesystem::path(".local") / "state");
+}
+
+}  // namespace mortise::environment
