@@ -73,7 +73,7 @@ double Drafting::time_of(const Work& work) const {
   return clock_() - begin;
 }
 
-std::int32_t Drafting::allowance(const Sequence& sequence) const {
+std::int32_t Drafting::lookahead(const Sequence& sequence) const {
   // Proposers hear of a sequence with its first token; in the step that makes it they could only guess.
   if (sequence.num_generated() == 0 || !sequence.wants_tokens() || sequence.wants_scores()) return 0;
   const Drafters& drafters = sequence.drafters;
@@ -102,7 +102,7 @@ std::span<const std::int32_t> Drafting::predicted(const Sequence& sequence) cons
   return drafts.first(std::min(drafts.size(), static_cast<std::size_t>(room_for_drafts(sequence))));
 }
 
-std::vector<std::int32_t> Drafting::allowances(std::span<Sequence* const> candidates) {
+std::vector<std::int32_t> Drafting::lookaheads(std::span<Sequence* const> candidates) {
   std::vector<std::int32_t> result(candidates.size());
   std::vector<char> is_predicted(candidates.size());
   for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -112,7 +112,7 @@ std::vector<std::int32_t> Drafting::allowances(std::span<Sequence* const> candid
   }
   if (drafters_.empty()) return result;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    if (!is_predicted[i]) result[i] = allowance(*candidates[i]);
+    if (!is_predicted[i]) result[i] = lookahead(*candidates[i]);
   }
   if (!limits_.adaptive_lengths) return result;
   // Those that decode share the step's time; whoever is still in its prompt gets no drafts yet.
@@ -134,7 +134,7 @@ std::vector<std::int32_t> Drafting::allowances(std::span<Sequence* const> candid
 }
 
 void Drafting::propose(const mortise_step& step, std::span<ScheduledSequence> scheduled) {
-  num_asked_ = most_asked_ = num_verified_ = 0;
+  num_drafting_ = max_drafts_ = num_verified_ = 0;
   draft_s_ = 0;
   any_predicted_ = false;
   std::size_t edits_left = kMostEdits;
@@ -144,11 +144,11 @@ void Drafting::propose(const mortise_step& step, std::span<ScheduledSequence> sc
     const bool decodes = sequence.num_computed + item.num_new_tokens == sequence.num_tokens();
     if (decodes && draft_predicted(item, edits_left)) continue;
     if (drafters_.empty()) continue;
-    sequence.num_asked = decodes ? std::min(allowance(sequence), item.max_drafts) : 0;
-    if (sequence.num_asked == 0) continue;
-    open.push_back({&sequence, sequence.num_asked});
-    ++num_asked_;
-    most_asked_ = std::max(most_asked_, sequence.num_asked);
+    sequence.max_drafts = decodes ? std::min(lookahead(sequence), item.max_drafts) : 0;
+    if (sequence.max_drafts == 0) continue;
+    open.push_back({&sequence, sequence.max_drafts});
+    ++num_drafting_;
+    max_drafts_ = std::max(max_drafts_, sequence.max_drafts);
   }
   ask_proposers(step, std::move(open));
 }
@@ -158,7 +158,7 @@ bool Drafting::draft_predicted(const ScheduledSequence& item, std::size_t& edits
   Sequence& sequence = *item.sequence;
   const std::span<const std::int32_t> drafts = predicted(sequence);
   if (drafts.empty()) return false;
-  sequence.num_asked = 0;
+  sequence.max_drafts = 0;
   auto count = std::min(drafts.size(), static_cast<std::size_t>(item.max_drafts));
   if (const SequenceEdits& edits = sequence.edits; edits.grows() || !edits.current().empty()) {
     const std::size_t of_a_row = edits.current().size() + count;
@@ -204,7 +204,7 @@ void Drafting::verified(Sequence& sequence, std::int32_t num_committed, std::int
     sequence.draft_state.num_unseen += num_committed;
     return;
   }
-  lengths_.verified(sequence.draft_state, sequence.num_asked, num_drafts, num_accepted);
+  lengths_.verified(sequence.draft_state, sequence.max_drafts, num_drafts, num_accepted);
   if (num_drafts == 0) return;
   ++num_verified_;
   stats_.proposers[static_cast<std::size_t>(sequence.drafted_by)].add(num_drafts, num_accepted);
@@ -225,8 +225,8 @@ void Drafting::end_step(std::span<const ScheduledSequence> scheduled, std::int32
   if (std::ranges::any_of(scheduled, [](const ScheduledSequence& item) { return item.num_new_tokens > 1; })) return;
   lengths_.measured({.num_seqs = static_cast<std::int32_t>(scheduled.size()),
                      .num_rows = num_rows,
-                     .num_asked = num_asked_,
-                     .most_asked = most_asked_,
+                     .num_drafting = num_drafting_,
+                     .max_drafts = max_drafts_,
                      .draft_s = draft_s_,
                      .rest_s = rest_s});
 }

@@ -36,11 +36,11 @@ class Drafting {
   void welcome(Sequence& sequence) const;
   // The most draft tokens of proposers that a sequence can use in its next decode step. They never go beyond its
   // max_tokens or the model's length.
-  std::int32_t allowance(const Sequence& sequence) const;
+  std::int32_t lookahead(const Sequence& sequence) const;
   // The number of drafts that each candidate may use, chosen before the plan. A sequence with drafts from its
   // prediction gets as many as the prediction has. Otherwise adaptive lengths decide; with fixed lengths a sequence
   // gets all that it can use.
-  std::vector<std::int32_t> allowances(std::span<Sequence* const> candidates);
+  std::vector<std::int32_t> lookaheads(std::span<Sequence* const> candidates);
   // Fills `drafts` of the scheduled sequences that decode in this step. A prediction comes first. For each other
   // sequence, the first allowed proposer that returns drafts supplies all of them.
   void propose(const mortise_step& step, std::span<ScheduledSequence> scheduled);
@@ -86,7 +86,7 @@ class Drafting {
   AdaptiveLengths lengths_;
   SpeculationStats stats_;
   // Of this step.
-  std::int32_t num_asked_ = 0, most_asked_ = 0, num_verified_ = 0;
+  std::int32_t num_drafting_ = 0, max_drafts_ = 0, num_verified_ = 0;
   bool any_predicted_ = false;
   double step_began_s_ = 0, draft_s_ = 0;
 };

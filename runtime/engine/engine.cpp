@@ -215,11 +215,11 @@ StepPlan Engine::plan(std::uint64_t step_id) {
   }
   std::vector<Sequence*> candidates;
   if (setup_->limits.prefix_cache) {
-    candidates = without_followers(live_, setup_->limits.block_size);
+    candidates = without_held_back(live_, setup_->limits.block_size);
   } else {
     for (const auto& sequence : live_) candidates.push_back(sequence.get());
   }
-  const std::vector<std::int32_t> lookahead = setup_->drafting->allowances(candidates);
+  const std::vector<std::int32_t> lookahead = setup_->drafting->lookaheads(candidates);
   if (!verified_swap_) return setup_->planner->plan(step_id, candidates, lookahead, setup_->kv->cache());
   const double begin = steady_seconds();
   StepPlan plan = setup_->planner->plan(step_id, candidates, lookahead, setup_->kv->cache());
@@ -259,7 +259,7 @@ void Engine::step() {
   if (plan.scheduled.empty()) throw Error("no sequence can run, although submit() checked that each fits alone");
   std::vector<ScheduledSequence> scheduled;
   for (const PlannedSequence& planned : plan.scheduled) {
-    scheduled.push_back({planned.sequence, planned.num_new_tokens, planned.num_drafts});
+    scheduled.push_back({planned.sequence, planned.num_new_tokens, planned.max_drafts});
     in_step_.push_back(planned.sequence);
   }
   for (Sequence* sequence : plan.preempted) preempt(*sequence);
@@ -278,7 +278,7 @@ void Engine::step() {
     counters_.num_cached_tokens += static_cast<std::uint64_t>(planned.sequence->num_cached);
     admitted.push_back(planned.sequence);
   }
-  copy_tails(admitted);
+  copy_partial_blocks(admitted);
   if (plan.drop_pins) drop_pins();
 
   trace_.phase(StepPhase::kPropose);
@@ -350,9 +350,9 @@ void Engine::copy_blocks(std::span<const BlockId> from, std::span<const BlockId>
   if (verified_swap_) verified_swap_->copy_blocks(from, to);
 }
 
-void Engine::copy_tails(std::span<Sequence* const> admitted) {
+void Engine::copy_partial_blocks(std::span<Sequence* const> admitted) {
   std::vector<BlockId> from, to;
-  setup_->kv->copy_tails(admitted, from, to);
+  setup_->kv->copy_partial_blocks(admitted, from, to);
   copy_blocks(from, to);
 }
 

@@ -154,7 +154,7 @@ class Engine {
   void set_pins(const std::vector<Pin>& pins);
   void drop_pins();
   void fork_drafts(std::span<const ScheduledSequence> scheduled);
-  void copy_tails(std::span<Sequence* const> admitted);
+  void copy_partial_blocks(std::span<Sequence* const> admitted);
   void copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to);
   void take_best_path(Sequence& sequence, std::vector<LogitRow>& rows, std::vector<TokenInfo>& infos);
   void commit(const std::vector<ScheduledSequence>& scheduled, std::span<const LogitRow> rows,

@@ -29,11 +29,11 @@ std::uint64_t prompt_key(Sequence& sequence) {
 }
 
 // Tokens that both begin with.
-std::int32_t num_common(const Sequence& leader, Sequence& follower) {
-  WaitingMemo& memo = follower.memo;
+std::int32_t num_common(const Sequence& leader, Sequence& waiting) {
+  WaitingMemo& memo = waiting.memo;
   // As far as the leader has tokens they may agree in more of them now.
   if (memo.other != leader.id || memo.num_common == leader.num_tokens()) {
-    const auto [end, unused] = std::ranges::mismatch(leader.tokens, follower.tokens);
+    const auto [end, unused] = std::ranges::mismatch(leader.tokens, waiting.tokens);
     memo.other = leader.id;
     memo.num_common = static_cast<std::int32_t>(end - leader.tokens.begin());
   }
@@ -45,19 +45,19 @@ std::int32_t num_prompt_left(const Sequence& sequence) {
   return *sequence.score_from - 1 - sequence.start();
 }
 
-// What `follower` asks of the prefix besides KV, `leader` leaves in the cache too.
-bool scores_for(const Sequence& leader, const Sequence& follower) {
-  if (!follower.wants_scores()) return true;
+// What `waiting` asks of the prefix besides KV, `leader` leaves in the cache too.
+bool scores_for(const Sequence& leader, const Sequence& waiting) {
+  if (!waiting.wants_scores()) return true;
   const Request& mine = leader.request();
-  const Request& theirs = follower.request();
+  const Request& theirs = waiting.request();
   return mine.score_from && *mine.score_from <= *theirs.score_from &&
          mine.logprobs.value_or(0) >= theirs.logprobs.value_or(0);
 }
 
-// At least half of what `follower` has to run comes with the leader's prefix.
-bool pays(const Sequence& leader, Sequence& follower, std::int32_t block_size) {
-  const std::int32_t common = num_common(leader, follower) / block_size * block_size;
-  return 2 * (common - follower.start()) >= follower.num_to_run() - follower.start();
+// At least half of what `waiting` has to run comes with the leader's prefix.
+bool pays(const Sequence& leader, Sequence& waiting, std::int32_t block_size) {
+  const std::int32_t common = num_common(leader, waiting) / block_size * block_size;
+  return 2 * (common - waiting.start()) >= waiting.num_to_run() - waiting.start();
 }
 
 // Tells keys that were added once from those that may have been added twice. Thousands wait, few begin alike.
@@ -100,7 +100,7 @@ class PromptLeaders {
 
 }  // namespace
 
-std::vector<Sequence*> without_followers(const std::deque<std::shared_ptr<Sequence>>& live, std::int32_t block_size) {
+std::vector<Sequence*> without_held_back(const std::deque<std::shared_ptr<Sequence>>& live, std::int32_t block_size) {
   std::vector<Sequence*> result;
   result.reserve(live.size());
   std::unordered_map<std::uint64_t, const Sequence*> leaders;

@@ -18,6 +18,6 @@ namespace mortise {
 // hold only if the shared prefix is at least half of the sequence's own work, and if the earlier sequence leaves the
 // scores that the later one wants. Nobody waits for a sequence that is held back for its next block. REQUIRES:
 // SequenceKv::look_up() for all that wait.
-std::vector<Sequence*> without_followers(const std::deque<std::shared_ptr<Sequence>>& live, std::int32_t block_size);
+std::vector<Sequence*> without_held_back(const std::deque<std::shared_ptr<Sequence>>& live, std::int32_t block_size);
 
 }  // namespace mortise

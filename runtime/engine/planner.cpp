@@ -14,14 +14,14 @@ namespace mortise {
 struct Planner::View {
   const std::vector<Sequence*>& live;
   const EngineLimits& limits;
-  const UnheldPrefixes& unheld;
+  const CachedFreePrefixes& cached_free;
   std::size_t num_free;
   std::vector<std::uint64_t> ids, arrivals, groups;
   std::vector<std::int32_t> states, num_tokens, num_computed, cached, held, freed, lookahead, priorities;
 
   View(const std::vector<Sequence*>& live, const EngineLimits& limits, const std::vector<std::int32_t>& lookahead,
-       const UnheldPrefixes& unheld, const KvCache& cache)
-      : live(live), limits(limits), unheld(unheld), num_free(cache.num_available()), lookahead(lookahead) {
+       const CachedFreePrefixes& cached_free, const KvCache& cache)
+      : live(live), limits(limits), cached_free(cached_free), num_free(cache.num_available()), lookahead(lookahead) {
     for (auto* array : {&ids, &arrivals, &groups}) array->resize(live.size());
     for (auto* array : {&states, &num_tokens, &num_computed, &cached, &held, &freed, &priorities}) {
       array->resize(live.size());
@@ -57,15 +57,15 @@ struct Planner::View {
     view.num_tokens = num_tokens.data();
     view.num_computed = num_computed.data();
     view.num_cached = cached.data();
-    view.num_cached_free_blocks = unheld.num_unheld().data();
+    view.num_cached_free_blocks = cached_free.num_cached_free().data();
     view.blocks_held = held.data();
     view.blocks_freed_if_preempted = freed.data();
     view.lookahead = lookahead.data();
     view.priorities = priorities.data();
     view.arrivals = arrivals.data();
     view.groups = groups.data();
-    view.cached_free_with = unheld.with().data();
-    view.cached_free_shared = unheld.num_shared().data();
+    view.cached_free_with = cached_free.with().data();
+    view.cached_free_shared = cached_free.num_shared().data();
     return view;
   }
 
@@ -108,7 +108,7 @@ struct PlanArrays {
     plan.preempted = preempted.data();
     plan.pins = pins.data();
     plan.pin_tokens = pin_tokens.data();
-    plan.num_drafts = drafts.data();
+    plan.max_drafts = drafts.data();
     return plan;
   }
   std::vector<std::int32_t> seqs, new_tokens, preempted, pins, pin_tokens, drafts;
@@ -183,9 +183,9 @@ std::optional<Planner::Fault> find_breach(const View& view, const mortise_schedu
       return Fault{fmt::format("num_new_tokens[{}] = {}, but {} tokens are to be run", i, n, view.remaining(index)),
                    of(index)};
     }
-    const std::int32_t granted = plan.num_drafts[index], lookahead = view.lookahead[index];
+    const std::int32_t granted = plan.max_drafts[index], lookahead = view.lookahead[index];
     if (granted < view.least_drafts(index) || granted > lookahead) {
-      return Fault{fmt::format("num_drafts[{}] = {}, but the sequence may have {} to {}", index, granted,
+      return Fault{fmt::format("max_drafts[{}] = {}, but the sequence may have {} to {}", index, granted,
                                view.least_drafts(index), lookahead),
                    of(index)};
     }
@@ -232,7 +232,7 @@ Planner::Planner(ActiveScheduler scheduler, const EngineLimits& limits, Repeated
       limits_(limits),
       messages_(messages),
       starvation_({MORTISE_MAX_IDLE_PLANS, std::int64_t{MORTISE_MAX_PASSED_STEPS} * limits.max_batched_tokens}),
-      unheld_(static_cast<std::size_t>(limits.num_blocks)) {}
+      cached_free_(static_cast<std::size_t>(limits.num_blocks)) {}
 
 void Planner::added(const std::shared_ptr<const Sequence>& sequence) {
   events_.push_back({MORTISE_EVENT_ADDED, sequence->id, sequence->num_tokens(), sequence});
@@ -276,14 +276,14 @@ CallResult Planner::send_events() {
 template <typename Work>
 auto Planner::with_view(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
                         const std::vector<std::int32_t>& lookahead, const KvCache& cache, const Work& work) {
-  const CallResult told = send_events();
-  events_.clear();  // when nobody is left to be told, too
+  const CallResult sent = send_events();
+  events_.clear();  // even if nobody was left to receive them
   std::vector<BlockId> paths;
   paths.reserve(candidates.size());
   for (const Sequence* sequence : candidates) paths.push_back(last_cached(*sequence, limits_.block_size, cache.tree()));
-  unheld_.find(paths, cache);
-  const View view(candidates, limits_, lookahead, unheld_, cache);
-  return work(view, view.abi(step_id), told);
+  cached_free_.find(paths, cache);
+  const View view(candidates, limits_, lookahead, cached_free_, cache);
+  return work(view, view.abi(step_id), sent);
 }
 
 StepPlan Planner::plan(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
@@ -316,8 +316,8 @@ std::optional<Planner::Fault> Planner::rehearse(std::uint64_t step_id, const std
     return Fault{fmt::format("{} failed: {} ({})", function, result.error.message, status_name(result.status)), {}};
   };
   const auto judge = [&](const View& view, const mortise_schedule_view& abi_view,
-                         const CallResult& told) -> std::optional<Fault> {
-    if (!told.ok()) return failure("events", told);
+                         const CallResult& sent) -> std::optional<Fault> {
+    if (!sent.ok()) return failure("events", sent);
     Answer answer = ask_scheduler(view, abi_view);
     if (!answer.result.ok()) return failure("plan", answer.result);
     if (!answer.plan) return answer.breach;
@@ -401,7 +401,7 @@ std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, 
     const auto i =
         static_cast<std::size_t>(std::ranges::lower_bound(view.ids, planned.sequence->id) - view.ids.begin());
     scheduled[i] = 1;
-    const std::int32_t rows = planned.num_new_tokens + planned.num_drafts;
+    const std::int32_t rows = planned.num_new_tokens + planned.max_drafts;
     watched.rows -= rows;
     watched.blocks -= view.new_blocks(i, rows, !plan.preempted.empty(), cached_free);
     if (view.running(i)) continue;

@@ -14,8 +14,8 @@
 #include "engine/parts.hpp"
 #include "engine/sequence.hpp"
 #include "engine/starvation.hpp"
+#include "kv/cached_free_prefixes.hpp"
 #include "kv/kv_cache.hpp"
-#include "kv/unheld_prefixes.hpp"
 #include "loader/repeated_messages.hpp"
 
 namespace mortise {
@@ -23,7 +23,7 @@ namespace mortise {
 struct PlannedSequence {
   Sequence* sequence = nullptr;
   std::int32_t num_new_tokens = 0;
-  std::int32_t num_drafts = 0;  // granted; 0 if the run ends before the last known token
+  std::int32_t max_drafts = 0;  // granted; 0 if the run ends before the last known token
 };
 
 // Keeps the first `num_tokens` tokens of a sequence in the prefix cache; 0 ends the pin.
@@ -109,7 +109,7 @@ class Planner {
   std::optional<std::uint64_t> starved_;                // a starved sequence, until it ends
   std::unordered_set<std::uint64_t> rehearsed_starts_;  // live sequences that a rehearsed plan has started
   std::vector<Event> events_;
-  UnheldPrefixes unheld_;  // of the candidates
+  CachedFreePrefixes cached_free_;  // of the candidates
   std::uint64_t num_rejected_ = 0, num_starved_ = 0;
   std::string last_breach_;
 };

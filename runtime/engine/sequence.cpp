@@ -54,7 +54,7 @@ void Sequence::clear_drafts() {
   drafts.clear();
   draft_distributions.clear();
   drafted_by = -1;
-  num_asked = 0;
+  max_drafts = 0;
 }
 
 }  // namespace mortise

@@ -107,8 +107,8 @@ class Sequence {
   bool publishes = true;           // false: its next block cannot enter the tree, nor any after it
   // While it waits: the cached prefix that it would start with. SequenceKv::look_up() updates these three.
   PrefixPath prefix;
-  std::int32_t num_cached = 0;  // tokens: those of whole blocks and the first of `tail`
-  BlockId tail = kPrefixRoot;   // the block to copy for the latter; kPrefixRoot: none
+  std::int32_t num_cached = 0;          // tokens: those of whole blocks and the first of `partial_block`
+  BlockId partial_block = kPrefixRoot;  // the block to copy for the latter; kPrefixRoot: none
   WaitingMemo memo;
   std::vector<BlockId> pinned;       // the path held for the scheduler's pin
   std::vector<std::int32_t> drafts;  // of this step, to verify
@@ -117,8 +117,8 @@ class Sequence {
   // [drafts, vocabulary] the distributions that the drafts were drawn from, for rejection sampling; empty: the proposer
   // drew nothing, its drafts are certain.
   std::vector<float> draft_distributions;
-  std::int32_t num_asked = 0;  // drafts that proposers were asked for in this step
-  Drafters drafters;           // among the proposers that the engine has now
+  std::int32_t max_drafts = 0;  // drafts that proposers were asked for in this step
+  Drafters drafters;            // among the proposers that the engine has now
   DraftState draft_state;
   Prediction prediction;                            // borrows the request's tokens
   SequenceEdits edits;                              // of its next row

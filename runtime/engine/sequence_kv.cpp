@@ -16,10 +16,10 @@ bool serves(const TokenInfo* score, const Sequence& sequence) {
 }  // namespace
 
 void SequenceKv::look_up(Sequence& sequence) const {
-  // Thousands may wait: most find what they found before, and that is nothing. (A preempted one that began with a tail
-  // has tokens that it no longer holds.)
+  // Thousands may wait: most find what they found before, and that is nothing. (A preempted one that began with a
+  // partial block has tokens that it no longer holds.)
   const bool found_nothing =
-      sequence.prefix.num_blocks == 0 && sequence.num_cached == 0 && sequence.tail == kPrefixRoot;
+      sequence.prefix.num_blocks == 0 && sequence.num_cached == 0 && sequence.partial_block == kPrefixRoot;
   const PrefixTree& tree = cache_.tree();
   if (found_nothing &&
       (sequence.scores_completion() ? tree.is_unchanged(sequence.prefix) : tree.still_ends(sequence.prefix))) {
@@ -29,25 +29,25 @@ void SequenceKv::look_up(Sequence& sequence) const {
   std::int32_t start = std::min(sequence.prefix.num_blocks * block_size_, sequence.num_to_run() - 1);
   if (sequence.wants_scores()) start = std::min(start, num_scored_until(sequence, start) - 1);
   sequence.num_cached = start / block_size_ * block_size_;
-  look_up_tail(sequence);
+  look_up_partial_block(sequence);
 }
 
 // Behind its whole blocks: a block that another completion of the same prompt filled with the rest of that.
-void SequenceKv::look_up_tail(Sequence& sequence) const {
-  sequence.tail = kPrefixRoot;
+void SequenceKv::look_up_partial_block(Sequence& sequence) const {
+  sequence.partial_block = kPrefixRoot;
   const std::int32_t begin = sequence.num_cached, rest = sequence.next_scored_position() - begin;
   if (!sequence.scores_completion() || rest < 1 || rest >= block_size_) return;
   // Where blocks are scarce the plan is to be simple.
   const auto needed = static_cast<std::size_t>(sequence.num_to_run() / block_size_ + 2);
   if (cache_.num_available() < needed) return;
   if (begin / block_size_ < sequence.prefix.num_blocks) {
-    sequence.tail = cache_.tree().blocks(sequence.prefix)[static_cast<std::size_t>(begin / block_size_)];
+    sequence.partial_block = cache_.tree().blocks(sequence.prefix)[static_cast<std::size_t>(begin / block_size_)];
   } else {
     const auto tokens = std::span<const std::int32_t>(sequence.tokens)
                             .subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rest));
     const PrefixTree::Begun begun = cache_.tree().closest_child(sequence.prefix.last, tokens);
     if (begun.num_tokens < rest) return;
-    sequence.tail = begun.block;
+    sequence.partial_block = begun.block;
   }
   sequence.num_cached += rest;
 }
@@ -77,10 +77,11 @@ void SequenceKv::admit(Sequence& sequence) {
   sequence.num_computed = sequence.num_cached;
 }
 
-void SequenceKv::copy_tails(std::span<Sequence* const> admitted, std::vector<BlockId>& from, std::vector<BlockId>& to) {
+void SequenceKv::copy_partial_blocks(std::span<Sequence* const> admitted, std::vector<BlockId>& from,
+                                     std::vector<BlockId>& to) {
   std::vector<Sequence*> copying;
   for (Sequence* sequence : admitted) {
-    if (sequence->tail != kPrefixRoot) copying.push_back(sequence);
+    if (sequence->partial_block != kPrefixRoot) copying.push_back(sequence);
   }
   if (copying.empty()) return;
   auto fresh = cache_.allocate(copying.size());
@@ -88,21 +89,21 @@ void SequenceKv::copy_tails(std::span<Sequence* const> admitted, std::vector<Blo
   // What is to be copied may have been evicted for it just now. It is still unwritten, and one of those who want it has
   // it as it is.
   const auto give = [&](Sequence& sequence, std::vector<BlockId>::iterator at) {
-    if (*at != sequence.tail) {
-      from.push_back(sequence.tail);
+    if (*at != sequence.partial_block) {
+      from.push_back(sequence.partial_block);
       to.push_back(*at);
     }
     cache_.set_holder(*at, sequence.holder);
     sequence.blocks.push_back(*at);
-    sequence.tail = kPrefixRoot;
+    sequence.partial_block = kPrefixRoot;
     fresh->erase(at);
   };
   for (Sequence* sequence : copying) {
-    const auto at = std::find(fresh->begin(), fresh->end(), sequence->tail);
+    const auto at = std::find(fresh->begin(), fresh->end(), sequence->partial_block);
     if (at != fresh->end()) give(*sequence, at);
   }
   for (Sequence* sequence : copying) {
-    if (sequence->tail != kPrefixRoot) give(*sequence, fresh->end() - 1);
+    if (sequence->partial_block != kPrefixRoot) give(*sequence, fresh->end() - 1);
   }
 }
 
@@ -137,11 +138,11 @@ void SequenceKv::publish(Sequence& sequence) {
     sequence.blocks[index] = *node;
     keep_scores(sequence, sequence.num_published++);
   }
-  if (sequence.scores_completion() && !sequence.wants_scores()) keep_tail(sequence);
+  if (sequence.scores_completion() && !sequence.wants_scores()) keep_partial_block(sequence);
 }
 
 // The end of a prompt that does not fill its block: the other completions of that prompt go on from it.
-void SequenceKv::keep_tail(const Sequence& sequence) {
+void SequenceKv::keep_partial_block(const Sequence& sequence) {
   const std::int32_t begin = sequence.num_published * block_size_;
   const std::int32_t num_tokens = sequence.num_computed - begin;
   const std::int32_t num_shared = std::min(*sequence.score_from - 1 - begin, num_tokens);
@@ -151,7 +152,7 @@ void SequenceKv::keep_tail(const Sequence& sequence) {
   const auto index = static_cast<std::size_t>(sequence.num_published);
   const BlockId parent = index == 0 ? kPrefixRoot : sequence.blocks[index - 1];
   if (cache_.tree().closest_child(parent, tokens).num_tokens >= num_shared) return;
-  cache_.keep_tail(parent, tokens, sequence.blocks[index]);
+  cache_.keep_partial_block(parent, tokens, sequence.blocks[index]);
 }
 
 void SequenceKv::keep_scores(const Sequence& sequence, std::int32_t block_index) {
@@ -211,7 +212,7 @@ void SequenceKv::forget(Sequence& sequence) {
   pin(sequence, 0);
   sequence.prefix = {};
   sequence.num_cached = 0;
-  sequence.tail = kPrefixRoot;
+  sequence.partial_block = kPrefixRoot;
   sequence.memo = {};
 }
 

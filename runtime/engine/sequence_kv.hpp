@@ -26,9 +26,10 @@ class SequenceKv {
   void look_up(Sequence& sequence) const;
   // Gives a waiting sequence the blocks of that prefix and the scores of its tokens. REQUIRES: look_up() in this step.
   void admit(Sequence& sequence);
-  // Gives each admitted sequence with a tail a block of its own. The caller copies the blocks `from` to `to` before
-  // anything else writes KV. REQUIRES: all sequences of the step are admitted, and nothing has been allocated since.
-  void copy_tails(std::span<Sequence* const> admitted, std::vector<BlockId>& from, std::vector<BlockId>& to);
+  // Gives each admitted sequence with a partial block a block of its own. The caller copies the blocks `from` to `to`
+  // before anything else writes KV. REQUIRES: all sequences of the step are admitted, and nothing has been allocated
+  // since.
+  void copy_partial_blocks(std::span<Sequence* const> admitted, std::vector<BlockId>& from, std::vector<BlockId>& to);
   // Extends the sequence's blocks to `num_tokens` tokens. Throws when too few are free, which the checked plan rules
   // out.
   void reserve(Sequence& sequence, std::int32_t num_tokens);
@@ -58,8 +59,8 @@ class SequenceKv {
   const KvCache& cache() const { return cache_; }
 
  private:
-  void look_up_tail(Sequence& sequence) const;
-  void keep_tail(const Sequence& sequence);
+  void look_up_partial_block(Sequence& sequence) const;
+  void keep_partial_block(const Sequence& sequence);
   std::int32_t num_scored_until(const Sequence& sequence, std::int32_t end) const;
   void take_scores(Sequence& sequence, const std::vector<BlockId>& path) const;
   void keep_scores(const Sequence& sequence, std::int32_t block_index);

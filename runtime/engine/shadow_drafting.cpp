@@ -24,7 +24,7 @@ class Stage {
     std::swap(sequence_.forks, forks_);
     std::swap(sequence_.drafted_by, drafted_by_);
     std::swap(sequence_.draft_distributions, distributions_);
-    std::swap(sequence_.num_asked, num_asked_);
+    std::swap(sequence_.max_drafts, max_drafts_);
     std::swap(sequence_.drafters, drafters_);
     std::swap(sequence_.draft_state, state_);
   }
@@ -32,7 +32,7 @@ class Stage {
   Sequence& sequence_;
   std::vector<std::int32_t> drafts_;
   std::vector<DraftFork> forks_;
-  std::int32_t drafted_by_ = -1, num_asked_ = 0;
+  std::int32_t drafted_by_ = -1, max_drafts_ = 0;
   std::vector<float> distributions_;
   Drafters drafters_;
   DraftState state_;
@@ -48,10 +48,10 @@ void ShadowDrafting::propose(const mortise_step& step, std::span<const Scheduled
     own.push_back({item.sequence, item.num_new_tokens, std::numeric_limits<std::int32_t>::max()});
   }
   candidate_->propose(step, own);
-  num_asked_ = 0;
+  num_drafting_ = 0;
   for (const ScheduledSequence& item : own) {
     Sequence& sequence = *item.sequence;
-    if (sequence.num_asked > 0) ++num_asked_;
+    if (sequence.max_drafts > 0) ++num_drafting_;
     if (sequence.drafted_by < 0 || sequence.drafts.empty()) continue;
     pending_[sequence.id].push_back({sequence.tokens.size(), std::move(sequence.drafts)});
   }

@@ -27,7 +27,7 @@ class ShadowDrafting {
                const mortise_tensor* hidden);
 
   // Sequences that the last propose() asked drafts for.
-  std::int32_t num_asked() const { return num_asked_; }
+  std::int32_t num_drafting() const { return num_drafting_; }
   std::optional<Drafting::Failure> first_failure() const { return candidate_->first_failure(); }
   VerifiedFigures::Drafts figures() const;
   // Gives away the proposers, with all the state that they have learnt. REQUIRES: this is the last call.
@@ -43,7 +43,7 @@ class ShadowDrafting {
   std::unique_ptr<Drafting> candidate_;
   std::unordered_map<std::uint64_t, std::deque<Pending>>
       pending_;  // by sequence; drafts whose tokens have not all come yet
-  std::int32_t num_asked_ = 0;
+  std::int32_t num_drafting_ = 0;
   VerifiedFigures::Drafts figures_;
 };
 

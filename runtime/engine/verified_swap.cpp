@@ -150,7 +150,7 @@ void VerifiedSwap::end_step(const std::deque<std::shared_ptr<Sequence>>& live) {
   }
   // A prompt's chunk has no row that wants logits, and no drafts.
   const bool has_rows = !side_run_ || side_run_->num_rows() > std::exchange(num_rows_seen_, side_run_->num_rows());
-  const bool has_drafts = !drafting_ || drafting_->num_asked() > 0;
+  const bool has_drafts = !drafting_ || drafting_->num_drafting() > 0;
   if (!has_rows || !has_drafts) return;
   ++num_equal_;
   last_compared_ = Clock::now();

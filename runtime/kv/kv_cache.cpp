@@ -94,20 +94,20 @@ void KvCache::release(std::span<const BlockId> blocks, KvHolder* holder) {
 std::optional<BlockId> KvCache::publish(BlockId parent, std::span<const std::int32_t> tokens, BlockId block,
                                         KvHolder* holder) {
   if (!prefix_cache_) return std::nullopt;
-  if (const std::optional<BlockId> twin = tree_.find(parent, tokens)) {
-    hold(std::span(&*twin, 1), holder);
+  if (const std::optional<BlockId> cached = tree_.find(parent, tokens)) {
+    hold(std::span(&*cached, 1), holder);
     pool_.release(block);
     holder_went(block, holder);
-    return twin;
+    return cached;
   }
   if (!tree_.insert(parent, tokens, block)) return std::nullopt;
   pool_.share(block);
   return block;
 }
 
-void KvCache::keep_tail(BlockId parent, std::span<const std::int32_t> tokens, BlockId block) {
+void KvCache::keep_partial_block(BlockId parent, std::span<const std::int32_t> tokens, BlockId block) {
   if (!prefix_cache_) return;
-  tree_.insert_tail(parent, tokens, block);
+  tree_.insert_partial(parent, tokens, block);
   pool_.share(block);
 }
 

@@ -54,9 +54,9 @@ class KvCache {
   std::optional<BlockId> publish(BlockId parent, std::span<const std::int32_t> tokens, BlockId block,
                                  KvHolder* holder = nullptr);
 
-  // Keeps a partial block as a tail of the tree below `parent`, so that others may copy it. The caller continues to
+  // Keeps a partial block in the tree below `parent`, so that others may copy it. The caller continues to
   // hold it. REQUIRES: as publish(), and this is the caller's last call for it before release().
-  void keep_tail(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
+  void keep_partial_block(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
 
   // Frees all cached blocks. They do not count as evictions.
   void evict_all();

@@ -39,7 +39,7 @@ bool PrefixTree::is_there(const PrefixPath& path) const {
 bool PrefixTree::still_ends(PrefixPath& path) const {
   if (path.missed_at == 0 || !is_there(path)) return false;
   if (path.missed_at <= child_made_at(path.last)) {
-    // The latest come first. The key of a tail is any.
+    // The latest come first. The key of a partial block is any.
     for (BlockId child = first_child_of(path.last); child != kPrefixRoot && node(child).made_at >= path.missed_at;
          child = node(child).next) {
       if (node(child).key == path.missed_key) return false;
@@ -104,7 +104,7 @@ bool PrefixTree::insert(BlockId parent, std::span<const std::int32_t> tokens, Bl
   return true;
 }
 
-void PrefixTree::insert_tail(BlockId parent, std::span<const std::int32_t> tokens, BlockId block) {
+void PrefixTree::insert_partial(BlockId parent, std::span<const std::int32_t> tokens, BlockId block) {
   assert(!contains(block) && !tokens.empty() && tokens.size() < block_size_);
   assert(parent == kPrefixRoot || contains(parent));
   link(parent, tokens, block);
@@ -150,10 +150,10 @@ void PrefixTree::unlink(BlockId block) {
 void PrefixTree::erase(BlockId block) {
   Node& old = node(block);
   assert(old.present && old.num_children == 0);
-  const bool is_tail = static_cast<std::size_t>(old.num_tokens) < block_size_;
-  if (!is_tail) table_.erase(old.key);
+  const bool is_partial = static_cast<std::size_t>(old.num_tokens) < block_size_;
+  if (!is_partial) table_.erase(old.key);
   unlink(block);
-  if (!is_tail && observer_ != nullptr) observer_->removed(block);
+  if (!is_partial && observer_ != nullptr) observer_->removed(block);
 }
 
 void PrefixTree::set_score(BlockId block, std::int32_t offset, const TokenInfo& info) {

@@ -2,10 +2,10 @@
 // blocks of `block_size` tokens. A block's KV depends on all tokens from the sequence's first to the block's last, so
 // its parent and its own tokens identify a block. Tokens are compared one by one: a hash never decides. A block is at
 // most one node, so a node is named by its block's id.
-// A tail is a leaf whose block is not full. It is never part of a path; it is kept for sequences that share some of its
-// tokens and copy it. They may copy the first tokens of a full node too.
-// The tree also keeps scores: the log probabilities of a block's tokens given their prefix.
-// kv_cache.hpp counts holders and decides which leaf is evicted. Engine thread only; takes no lock.
+// A leaf may be a partial block, which is not full. It is never part of a path; it is kept for sequences that share
+// some of its tokens and copy it. They may copy the first tokens of a full node too. The tree also keeps scores: the
+// log probabilities of a block's tokens given their prefix. kv_cache.hpp counts holders and decides which leaf is
+// evicted. Engine thread only; takes no lock.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct PrefixPath {
 
 class PrefixTree {
  public:
-  // `observer` is told of every node except tails, and outlives the tree; nullptr: none.
+  // `observer` is told of every node except partial blocks, and outlives the tree; nullptr: none.
   PrefixTree(std::size_t num_blocks, std::int32_t block_size, KvObserver* observer = nullptr);
 
   // The longest path along the full blocks of `tokens`. `from`: an earlier result for the same tokens. If that path
@@ -55,9 +55,9 @@ class PrefixTree {
   // Makes `block` the child of `parent` for these tokens. False: its 64-bit hash is that of another node, so the block
   // stays outside. REQUIRES: find() found none; `block` is no node; `parent` is a node or the root.
   bool insert(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
-  // Makes `block` a tail below `parent`. REQUIRES: 1 to block_size - 1 tokens; `block` is no node; `parent` is a node
-  // or the root.
-  void insert_tail(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
+  // Makes `block` a partial block below `parent`. REQUIRES: 1 to block_size - 1 tokens; `block` is no node; `parent` is
+  // a node or the root.
+  void insert_partial(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
   // The child of `parent` that begins with most of `tokens`, and how many; 0: none. Looks at the latest children only.
   struct Begun {
     BlockId block = kPrefixRoot;
@@ -71,7 +71,7 @@ class PrefixTree {
   bool is_leaf(BlockId block) const { return node(block).num_children == 0; }
   BlockId parent(BlockId block) const { return node(block).parent; }
   PrefixPath path(BlockId block, std::int32_t num_blocks) const { return {block, node(block).generation, num_blocks}; }
-  std::size_t size() const { return table_.size(); }  // without tails
+  std::size_t size() const { return table_.size(); }  // without partial blocks
 
   // Scores of a node's tokens; an entry of rank 0 is unknown. Of two scores for a token, the score with more
   // alternatives is kept: its first n alternatives are the list for n.
@@ -83,7 +83,7 @@ class PrefixTree {
     BlockId parent = kPrefixRoot;
     std::uint32_t generation = 0;
     std::int32_t num_children = 0;
-    std::int32_t num_tokens = 0;  // below block_size: a tail
+    std::int32_t num_tokens = 0;  // below block_size: a partial block
     bool present = false;
     std::uint64_t made_at = 0;                           // number of nodes made up to it, itself included
     std::uint64_t child_made_at = 0;                     // of the latest child
@@ -116,7 +116,7 @@ class PrefixTree {
   KvObserver* const observer_;
   std::vector<Node> nodes_;                           // by block
   std::vector<std::int32_t> tokens_;                  // [num_blocks, block_size]
-  std::unordered_map<std::uint64_t, BlockId> table_;  // hash of (parent, tokens) to the child; no tails
+  std::unordered_map<std::uint64_t, BlockId> table_;  // hash of (parent, tokens) to the child; no partial blocks
   BlockId first_child_ = kPrefixRoot;                 // of the root
   std::uint64_t child_made_at_ = 0;                   // of the root
   std::uint64_t num_made_ = 0;

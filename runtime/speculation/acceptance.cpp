@@ -16,8 +16,8 @@ std::size_t index_of(std::int32_t position) {
 
 }  // namespace
 
-void OutcomeCounts::add(std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted) {
-  asked += num_asked;
+void OutcomeCounts::add(std::int32_t max_drafts, std::int32_t num_drafts, std::int32_t num_accepted) {
+  asked += max_drafts;
   made += num_drafts;
   for (std::int32_t i = 0; i < std::min(num_accepted + 1, num_drafts); ++i) {
     stood[index_of(i)] += i < num_accepted ? 1 : 0;
@@ -44,7 +44,7 @@ double SharedAcceptance::rate(std::int32_t position) const {
   return rates_[index_of(position)];
 }
 
-void SharedAcceptance::add(const Acceptance& sequence, std::int32_t num_asked, std::int32_t num_drafts,
+void SharedAcceptance::add(const Acceptance& sequence, std::int32_t max_drafts, std::int32_t num_drafts,
                            std::int32_t num_accepted) {
   for (std::int32_t i = 0; i < std::min(num_accepted + 1, num_drafts); ++i) {
     const double prior = rate(i), outcome = i < num_accepted ? 1 : 0;
@@ -53,7 +53,7 @@ void SharedAcceptance::add(const Acceptance& sequence, std::int32_t num_asked, s
       errors_[w] += off * off;
     }
   }
-  step_.add(num_asked, num_drafts, num_accepted);
+  step_.add(max_drafts, num_drafts, num_accepted);
 }
 
 void SharedAcceptance::end_step() {
@@ -73,9 +73,9 @@ double SharedAcceptance::yield() const {
   return (counts_.made + 1) / (counts_.asked + 1);
 }
 
-void Acceptance::add(std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted) {
+void Acceptance::add(std::int32_t max_drafts, std::int32_t num_drafts, std::int32_t num_accepted) {
   OutcomeCounts later;
-  later.add(num_asked, num_drafts, num_accepted);
+  later.add(max_drafts, num_drafts, num_accepted);
   counts_.follow(later, kFade);
 }
 

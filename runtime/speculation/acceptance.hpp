@@ -14,8 +14,9 @@ struct OutcomeCounts {
   std::array<double, kPositions> stood{}, decided{};
   double asked = 0, made = 0;
 
-  // A proposer was asked for `num_asked` drafts and made `num_drafts`, of which the first `num_accepted` were accepted.
-  void add(std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted);
+  // A proposer was asked for `max_drafts` drafts and made `num_drafts`, of which the first `num_accepted` were
+  // accepted.
+  void add(std::int32_t max_drafts, std::int32_t num_drafts, std::int32_t num_accepted);
   // Adds `later` counts, after reducing the older ones to `keep` of their weight, because texts change. Positions
   // without later counts stay as they are.
   void follow(const OutcomeCounts& later, double keep);
@@ -28,7 +29,7 @@ class SharedAcceptance {
  public:
   SharedAcceptance();
 
-  void add(const Acceptance& sequence, std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted);
+  void add(const Acceptance& sequence, std::int32_t max_drafts, std::int32_t num_drafts, std::int32_t num_accepted);
   void end_step();
   double rate(std::int32_t position) const;
   double yield() const;
@@ -48,7 +49,7 @@ class SharedAcceptance {
 // The acceptance of one sequence.
 class Acceptance {
  public:
-  void add(std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted);
+  void add(std::int32_t max_drafts, std::int32_t num_drafts, std::int32_t num_accepted);
 
   // The probability that a draft at `position` (from 0) is accepted, if all drafts before it are.
   double rate(std::int32_t position, const SharedAcceptance& shared) const {

@@ -79,20 +79,20 @@ void AdaptiveLengths::end_choice(std::span<const Candidate> candidates) {
   for (const Candidate& candidate : candidates) {
     if (candidate.state->length == 0) continue;
     Kind& kind = kind_of(*candidate.state);
-    ++kind.num_asked;
+    ++kind.num_drafting;
     kind.num_unseen += candidate.state->num_unseen;
   }
 }
 
 void AdaptiveLengths::ask_nobody() {
-  for (auto& [bits, kind] : kinds_) kind.num_asked = 0;
+  for (auto& [bits, kind] : kinds_) kind.num_drafting = 0;
 }
 
 double AdaptiveLengths::seconds_of(double num_rows, std::int32_t most) const {
   double seconds = steps_.at(num_rows);
   for (const auto& [bits, kind] : kinds_) {
-    if (kind.num_asked == 0 || !kind.all.known()) continue;
-    const double share = static_cast<double>(kind.num_asked - 1) / std::max(kind.num_candidates - 1, 1);
+    if (kind.num_drafting == 0 || !kind.all.known()) continue;
+    const double share = static_cast<double>(kind.num_drafting - 1) / std::max(kind.num_candidates - 1, 1);
     seconds += (1 - share) * kind.one.at(most) + share * kind.all.at(most);
   }
   return seconds;
@@ -149,7 +149,7 @@ AdaptiveLengths::Choice AdaptiveLengths::best_choice(std::int32_t most) {
     tokens += item.stands * item.rows;
     rows += item.rows;
     if (item.depth == 1) {
-      ++item.kind->num_asked;
+      ++item.kind->num_drafting;
       catch_up += item.catch_up_s;
     }
     if (taken == next) consider();
@@ -195,7 +195,7 @@ AdaptiveLengths::Choice AdaptiveLengths::expected(std::span<const Candidate> can
       result.tokens += gain *= state.acceptance.rate(depth - 1, kind.acceptance);
     }
     rows += 1 + yield * state.length;
-    kind.num_asked += state.length > 0 ? 1 : 0;
+    kind.num_drafting += state.length > 0 ? 1 : 0;
     result.most = std::max(result.most, state.length);
   }
   result.seconds = seconds_of(rows, result.most);
@@ -283,16 +283,16 @@ bool AdaptiveLengths::probe_all(std::span<const Candidate> candidates, const Cho
   return false;
 }
 
-void AdaptiveLengths::verified(DraftState& state, std::int32_t num_asked, std::int32_t num_drafts,
+void AdaptiveLengths::verified(DraftState& state, std::int32_t max_drafts, std::int32_t num_drafts,
                                std::int32_t num_accepted) {
-  if (num_asked == 0) {
+  if (max_drafts == 0) {
     ++state.num_unseen;
     return;
   }
   state.num_unseen = 0;
   state.probe_stood = num_accepted > 0;
-  kind_of(state).acceptance.add(state.acceptance, num_asked, num_drafts, num_accepted);
-  state.acceptance.add(num_asked, num_drafts, num_accepted);
+  kind_of(state).acceptance.add(state.acceptance, max_drafts, num_drafts, num_accepted);
+  state.acceptance.add(max_drafts, num_drafts, num_accepted);
 }
 
 void AdaptiveLengths::measured(const StepTimes& times) {
@@ -303,15 +303,15 @@ void AdaptiveLengths::measured(const StepTimes& times) {
   // A probe that was not measured, since the device prepared itself for its size, comes again.
   if (probe_ == Probe::kWithout) steps_since_without_ = 0;
   if (probe_ == Probe::kLonger) steps_since_longer_ = 0;
-  if (times.num_asked == 0) return;
+  if (times.num_drafting == 0) return;
   // The time is that of all kinds; those asked for more sequences are taken to have had more of it.
   std::int32_t all_asked = 0;
-  for (const auto& [bits, kind] : kinds_) all_asked += kind.num_asked;
+  for (const auto& [bits, kind] : kinds_) all_asked += kind.num_drafting;
   for (auto& [bits, kind] : kinds_) {
-    if (kind.num_asked == 0) continue;
-    const double share = static_cast<double>(kind.num_asked) / all_asked;
-    const auto num_asked = static_cast<std::int32_t>(std::lround(share * times.num_asked));
-    kind.costs.add(std::max(num_asked, 1), times.most_asked, kind.num_unseen, share * times.draft_s);
+    if (kind.num_drafting == 0) continue;
+    const double share = static_cast<double>(kind.num_drafting) / all_asked;
+    const auto num_drafting = static_cast<std::int32_t>(std::lround(share * times.num_drafting));
+    kind.costs.add(std::max(num_drafting, 1), times.max_drafts, kind.num_unseen, share * times.draft_s);
   }
 }
 

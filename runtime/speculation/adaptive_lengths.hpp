@@ -48,8 +48,8 @@ class AdaptiveLengths {
   // Sets the length of each sequence that decodes in the next step.
   void choose(std::span<const Candidate> candidates);
 
-  // Records a sequence's drafts of a step: `num_asked` were asked for, `num_drafts` made, `num_accepted` accepted.
-  void verified(DraftState& state, std::int32_t num_asked, std::int32_t num_drafts, std::int32_t num_accepted);
+  // Records a sequence's drafts of a step: `max_drafts` were asked for, `num_drafts` made, `num_accepted` accepted.
+  void verified(DraftState& state, std::int32_t max_drafts, std::int32_t num_drafts, std::int32_t num_accepted);
 
   // A sequence has ended after `num_generated` tokens.
   void ended(std::int32_t num_generated);
@@ -57,7 +57,7 @@ class AdaptiveLengths {
   // The times of a step in which all sequences decoded.
   struct StepTimes {
     std::int32_t num_seqs = 0, num_rows = 0;
-    std::int32_t num_asked = 0, most_asked = 0;  // sequences asked for drafts; the most drafts for one
+    std::int32_t num_drafting = 0, max_drafts = 0;  // sequences asked for drafts; the most drafts for one
     double draft_s = 0, rest_s = 0;
   };
   void measured(const StepTimes& times);
@@ -73,8 +73,8 @@ class AdaptiveLengths {
     CostCurve one{{}, 0}, all{{}, 0};
     double catch_up_s = 0;  // for each token since a proposer was last asked for drafts
     std::int32_t num_candidates = 0;
-    std::int32_t num_asked = 0;   // of the choice being weighed, finally of the choice made
-    std::int32_t num_unseen = 0;  // tokens that the proposer has to catch up with in this step
+    std::int32_t num_drafting = 0;  // of the choice being weighed, finally of the choice made
+    std::int32_t num_unseen = 0;    // tokens that the proposer has to catch up with in this step
   };
   enum class Probe { kNone, kWithout, kLonger };
   struct Choice {
@@ -99,7 +99,7 @@ class AdaptiveLengths {
   void ask_nobody();
   void collect_items(std::span<const Candidate> candidates);
   Choice best_choice(std::int32_t most);
-  double seconds_of(double num_rows, std::int32_t most) const;  // of the kinds' num_asked
+  double seconds_of(double num_rows, std::int32_t most) const;  // of the kinds' num_drafting
   Choice expected(std::span<const Candidate> candidates);       // of the current lengths
   void find_best(std::span<const Candidate> candidates);
   void probe(std::span<const Candidate> candidates, const Choice& best);

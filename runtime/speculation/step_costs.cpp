@@ -150,13 +150,13 @@ CostCurve TimeTable::curve(std::int32_t a) const {
   return CostCurve(std::move(knots), base_);
 }
 
-void DraftCosts::add(std::int32_t num_asked, std::int32_t most, std::int32_t num_unseen, double seconds) {
-  const double num_drafts = static_cast<double>(num_asked) * most;
+void DraftCosts::add(std::int32_t num_drafting, std::int32_t most, std::int32_t num_unseen, double seconds) {
+  const double num_drafts = static_cast<double>(num_drafting) * most;
   if (num_unseen <= kFewUnseen * num_drafts) {
     const double catching_up_s = num_unseen * catch_up_s().value_or(0);
-    return drafts_.add(num_asked, most, std::max(0.0, seconds - catching_up_s));
+    return drafts_.add(num_drafting, most, std::max(0.0, seconds - catching_up_s));
   }
-  const CostCurve usual = curve(num_asked);
+  const CostCurve usual = curve(num_drafting);
   if (!usual.known()) {  // each token may have cost as much as any other
     guess_ = CostCurve::Knot{static_cast<double>(most), seconds * num_drafts / (num_drafts + num_unseen), 1};
     return;
@@ -172,8 +172,8 @@ void DraftCosts::add(std::int32_t num_asked, std::int32_t most, std::int32_t num
   squares_ = keep * (squares_ + square);
 }
 
-CostCurve DraftCosts::curve(std::int32_t num_asked) const {
-  CostCurve measured = drafts_.curve(num_asked);
+CostCurve DraftCosts::curve(std::int32_t num_drafting) const {
+  CostCurve measured = drafts_.curve(num_drafting);
   return measured.known() || !guess_ ? measured : CostCurve({*guess_}, 0);
 }
 

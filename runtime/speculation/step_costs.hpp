@@ -65,11 +65,11 @@ class TimeTable {
 // drafts.
 class DraftCosts {
  public:
-  // Adds a call that drafted at most `most` tokens for each of `num_asked` sequences and caught up with `num_unseen`
+  // Adds a call that drafted at most `most` tokens for each of `num_drafting` sequences and caught up with `num_unseen`
   // tokens.
-  void add(std::int32_t num_asked, std::int32_t most, std::int32_t num_unseen, double seconds);
-  CostCurve curve(std::int32_t num_asked) const;  // over the most drafts of one sequence
-  std::optional<double> catch_up_s() const;       // per token; nullopt: not measured
+  void add(std::int32_t num_drafting, std::int32_t most, std::int32_t num_unseen, double seconds);
+  CostCurve curve(std::int32_t num_drafting) const;  // over the most drafts of one sequence
+  std::optional<double> catch_up_s() const;          // per token; nullopt: not measured
 
  private:
   TimeTable drafts_{0};  // over (sequences asked, most drafts of one), of calls with little to catch up with

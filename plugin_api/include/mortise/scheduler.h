@@ -100,7 +100,7 @@ typedef struct mortise_schedule_plan {
   int32_t* pin_tokens;
   /* Draft tokens granted, 0 .. lookahead; filled with lookahead before the call. Indexed like the VIEW, not like seqs.
    * The host reads it for sequences that run up to their last known token. Since 0.3 */
-  int32_t* num_drafts;
+  int32_t* max_drafts;
 } mortise_schedule_plan;
 
 enum {

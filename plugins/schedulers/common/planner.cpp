@@ -54,10 +54,10 @@ int64_t Planner::cost(int32_t i, int64_t end) const {
 // cut, a run that would end without room for them stops one token short.
 int32_t Planner::largest_run(int32_t i, int64_t free_blocks) const {
   // Of a waiting one its cached blocks, in which its tokens may end in the midst of one that it does not share.
-  const int64_t unheld = cached_blocks_taken(i);
-  if (unheld > free_blocks) return 0;
+  const int64_t cached_free = cached_blocks_taken(i);
+  if (cached_free > free_blocks) return 0;
   const int64_t held = running(i) ? view_.blocks_held[i] : start(i) / view_.block_size;
-  const int64_t slots = (held + free_blocks - unheld) * view_.block_size - start(i);
+  const int64_t slots = (held + free_blocks - cached_free) * view_.block_size - start(i);
   const int64_t room = std::min(rows_left_, slots);
   if (rows(i, remaining(i)) <= room) return remaining(i);
   return static_cast<int32_t>(std::clamp<int64_t>(room, 0, remaining(i) - 1));
@@ -238,7 +238,7 @@ void Planner::write(mortise_schedule_plan& out) const {
     out.seqs[out.num_scheduled] = i;
     out.num_new_tokens[out.num_scheduled++] = new_tokens_[i];
   }
-  std::copy(drafts_.begin(), drafts_.end(), out.num_drafts);
+  std::copy(drafts_.begin(), drafts_.end(), out.max_drafts);
   std::copy(preempted_.begin(), preempted_.end(), out.preempted);
   out.num_preempted = static_cast<int32_t>(preempted_.size());
   out.num_pins = 0;

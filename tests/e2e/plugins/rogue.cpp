@@ -67,7 +67,7 @@ mortise_status plan(mortise_scheduler* self, const mortise_schedule_view* view, 
 mortise_status plan_with_wild_pointers(mortise_scheduler* self, const mortise_schedule_view* view,
                                        mortise_schedule_plan* out, mortise_error* error) {
   const mortise_status status = plan(self, view, out, error);
-  out->seqs = out->num_new_tokens = out->preempted = out->pins = out->pin_tokens = out->num_drafts =
+  out->seqs = out->num_new_tokens = out->preempted = out->pins = out->pin_tokens = out->max_drafts =
       reinterpret_cast<int32_t*>(8);
   return status;
 }

@@ -250,8 +250,8 @@ TEST_F(EngineTest, ASchedulerMayGrantFewerDraftsThanTheLookahead) {
     plan.num_scheduled = 1;
     plan.seqs[0] = 0;
     plan.num_new_tokens[0] = view.num_tokens[0] - view.num_computed[0];
-    EXPECT_EQ(plan.num_drafts[0], view.lookahead[0]);
-    plan.num_drafts[0] = std::min(view.lookahead[0], 2);
+    EXPECT_EQ(plan.max_drafts[0], view.lookahead[0]);
+    plan.max_drafts[0] = std::min(view.lookahead[0], 2);
   };
   start(limits);
   Collector collector;
@@ -276,7 +276,7 @@ TEST_F(EngineTest, APlanThatGrantsMoreDraftsThanTheLookaheadOrCutsWholeOnesIsRef
       plan.num_scheduled = 1;
       plan.seqs[0] = 0;
       plan.num_new_tokens[0] = view.num_tokens[0] - view.num_computed[0];
-      plan.num_drafts[0] += whole ? -1 : 1;
+      plan.max_drafts[0] += whole ? -1 : 1;
     };
     start(limits);
     Collector collector;
@@ -368,7 +368,8 @@ TEST_F(EngineTest, RefusesWhatCanNeverRun) {
   };
   EXPECT_THAT(message(greedy({}, 1)), HasSubstr("empty"));
   EXPECT_THAT(message(greedy({kVocab}, 1)), HasSubstr("ids are from 0 to 96"));
-  EXPECT_THAT(message(greedy(std::vector<std::int32_t>(64, 1), 1)), HasSubstr("exceeds the model's length of 64; shorten it"));
+  EXPECT_THAT(message(greedy(std::vector<std::int32_t>(64, 1), 1)),
+              HasSubstr("exceeds the model's length of 64; shorten it"));
   Request request = greedy({1}, 1);
   request.sampling.top_p = 0;
   EXPECT_THAT(message(request), HasSubstr("top_p is 0"));

@@ -123,7 +123,7 @@ TEST_F(FailuresTest, APlansPointersAreTheHosts) {
     plan.num_scheduled = 1;
     plan.seqs[0] = 0;
     plan.num_new_tokens[0] = view.num_tokens[0] - std::max(view.num_computed[0], view.num_cached[0]);
-    plan.seqs = plan.num_new_tokens = plan.num_drafts = reinterpret_cast<std::int32_t*>(8);
+    plan.seqs = plan.num_new_tokens = plan.max_drafts = reinterpret_cast<std::int32_t*>(8);
   };
   submit_together({{1}, {2}}, 5);
   for (std::size_t i = 0; i < collectors.size(); ++i) {

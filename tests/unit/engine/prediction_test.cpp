@@ -290,11 +290,11 @@ TEST_F(PredictionTest, APlanMayGrantAnyPartOfIt) {
     plan.num_scheduled = 1;
     plan.seqs[0] = 0;
     plan.num_new_tokens[0] = view.num_tokens[0] - view.num_computed[0];
-    EXPECT_EQ(plan.num_drafts[0], view.lookahead[0]);
+    EXPECT_EQ(plan.max_drafts[0], view.lookahead[0]);
     EXPECT_LT(view.lookahead[0], view.token_budget);
     most_lookahead = std::max(most_lookahead, view.lookahead[0]);
     const std::int32_t most = std::min(view.lookahead[0], view.token_budget - plan.num_new_tokens[0]);
-    plan.num_drafts[0] = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(most + 1));
+    plan.max_drafts[0] = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(most + 1));
   };
   start(limits);
   const Ids answer = expected({1, 2, 3}, 500);

@@ -35,7 +35,7 @@ void plan_fcfs(const mortise_schedule_view& view, mortise_schedule_plan& plan) {
     if (waits && places-- <= 0) continue;
     const std::int32_t begin = waits ? view.num_cached[i] : view.num_computed[i];
     const std::int32_t n = std::min(view.num_tokens[i] - begin, rows);
-    plan.num_drafts[i] = 0;
+    plan.max_drafts[i] = 0;
     plan.seqs[plan.num_scheduled] = i;
     plan.num_new_tokens[plan.num_scheduled++] = n;
     rows -= n;
@@ -281,7 +281,7 @@ TEST_F(VerifiedSwapTest, ASchedulerThatStarvesASequenceIsRefused) {
     while (i > 0 && view.states[i] == MORTISE_SEQ_WAITING && num_running == view.seq_budget) --i;
     plan.seqs[0] = i;
     plan.num_new_tokens[0] = 1;
-    plan.num_drafts[i] = 0;
+    plan.max_drafts[i] = 0;
     plan.num_scheduled = 1;
   };
   Collector oldest;

@@ -116,7 +116,7 @@ TEST(KvCache, TwoThatFilledOneBlockShareItAfterwards) {
   a.publish();
   b.publish();
   EXPECT_EQ(a.blocks, b.blocks);
-  EXPECT_EQ(cache.num_free(), 6u);  // 4: the twin was kept
+  EXPECT_EQ(cache.num_free(), 6u);  // 4: the second copy was kept
   a.end();
   EXPECT_EQ(cache.num_cached(), 0u);  // 2: what b holds was counted as cached
   b.end();
@@ -153,7 +153,7 @@ TEST(KvCache, ATailIsKeptUntilItsMemoryIsWanted) {
   ASSERT_TRUE(holder.run());
   const auto more = cache.allocate(1, holder.kv.get());
   ASSERT_TRUE(more);
-  cache.keep_tail(holder.blocks.back(), Tokens{9}, more->front());
+  cache.keep_partial_block(holder.blocks.back(), Tokens{9}, more->front());
   holder.blocks.push_back(more->front());
   EXPECT_EQ(cache.num_cached(), 0u);  // its owner still holds it
   holder.end();
@@ -168,7 +168,7 @@ TEST(KvCache, ATailIsKeptUntilItsMemoryIsWanted) {
 TEST(KvCache, WithoutPrefixCacheNoTailIsKept) {
   KvCache cache(4, kBlockSize, false);
   const auto blocks = cache.allocate(1);
-  cache.keep_tail(kPrefixRoot, Tokens{9}, blocks->front());
+  cache.keep_partial_block(kPrefixRoot, Tokens{9}, blocks->front());
   cache.release(*blocks);
   EXPECT_EQ(cache.num_free(), 4u);
 }
@@ -195,7 +195,8 @@ TEST(KvCache, NoBlockIsLostOrGivenTwiceWhateverComes) {
         Holder& ending = holders.back();
         if (const auto tail = random() % 2 == 0 ? cache.allocate(1) : std::nullopt) {
           cache.set_holder(tail->front(), *ending.kv);
-          cache.keep_tail(ending.blocks.back(), Tokens{static_cast<std::int32_t>(random() % 2)}, tail->front());
+          cache.keep_partial_block(ending.blocks.back(), Tokens{static_cast<std::int32_t>(random() % 2)},
+                                   tail->front());
           ending.blocks.push_back(tail->front());
         }
         holders.back().end();

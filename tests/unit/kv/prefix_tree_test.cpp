@@ -84,7 +84,7 @@ TEST_F(PrefixTreeTest, TheClosestChildBeginsWithMostOfTheTokens) {
   ASSERT_TRUE(wide.insert(kPrefixRoot, Tokens{1, 2, 3, 4}, 0));
   ASSERT_TRUE(wide.insert(0, Tokens{5, 6, 7, 8}, 1));
   ASSERT_TRUE(wide.insert(0, Tokens{5, 6, 9, 9}, 2));
-  wide.insert_tail(0, Tokens{5, 6, 7}, 3);
+  wide.insert_partial(0, Tokens{5, 6, 7}, 3);
   EXPECT_EQ(wide.closest_child(0, Tokens{5, 6, 7, 8}).block, 1);
   EXPECT_EQ(wide.closest_child(0, Tokens{5, 6, 7, 8}).num_tokens, 4);
   EXPECT_EQ(wide.closest_child(0, Tokens{5, 6, 9}).block, 2);
@@ -96,7 +96,7 @@ TEST_F(PrefixTreeTest, TheClosestChildBeginsWithMostOfTheTokens) {
 }
 
 TEST_F(PrefixTreeTest, NoPathLeadsThroughATail) {
-  tree.insert_tail(2, Tokens{7}, 4);
+  tree.insert_partial(2, Tokens{7}, 4);
   EXPECT_EQ(tree.match(Tokens{1, 2, 3, 4, 5, 6, 7}).num_blocks, 3);
   EXPECT_EQ(tree.match(Tokens{1, 2, 3, 4, 5, 6, 7, 0}).num_blocks, 3);  // 4: what is not written was taken for a token
   EXPECT_FALSE(tree.is_leaf(2));
@@ -138,10 +138,11 @@ TEST(PrefixTreeObserver, HearsOfFullBlocksAlone) {
   PrefixTree tree(8, 2, &told);
   tree.insert(kPrefixRoot, Tokens{1, 2}, 0);
   tree.insert(0, Tokens{3, 4}, 1);
-  tree.insert_tail(1, Tokens{5}, 2);
+  tree.insert_partial(1, Tokens{5}, 2);
   tree.erase(2);
   tree.erase(1);
-  EXPECT_EQ(told.list, (std::vector<std::string>{"-1+0", "0+1", "-1"}));  // with 2: a tail, which nobody can share
+  EXPECT_EQ(told.list,
+            (std::vector<std::string>{"-1+0", "0+1", "-1"}));  // with 2: a partial block, which nobody can share
 }
 
 }  // namespace

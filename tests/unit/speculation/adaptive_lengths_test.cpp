@@ -253,14 +253,14 @@ TEST(AdaptiveLengths, NewPromptsAreNotTakenToBeDear) {
       for (DraftState& state : states) {
         sum += state.length;
         times.num_rows += state.length;
-        times.num_asked += state.length > 0 ? 1 : 0;
-        times.most_asked = std::max(times.most_asked, state.length);
+        times.num_drafting += state.length > 0 ? 1 : 0;
+        times.max_drafts = std::max(times.max_drafts, state.length);
         catch_up += state.length > 0 ? state.num_unseen : 0;
         policy.verified(state, state.length, state.length, state.length);
       }
       times.rest_s = kAmxModel.step_s(64, times.num_rows);
       const double noise = step % 4 == 0 ? 1.2 : 0.95;  // most of all where a token is caught up with
-      times.draft_s = noise * kAmxModel.draft_s(times.num_asked, times.most_asked) + 2e-5 * catch_up;
+      times.draft_s = noise * kAmxModel.draft_s(times.num_drafting, times.max_drafts) + 2e-5 * catch_up;
       policy.measured(times);
     }
     return sum;

@@ -127,17 +127,17 @@ struct Simulation {
     for (Running& one : running) {
       const int asked = one.state.length;
       one.sum_lengths += asked;
-      times.most_asked = std::max(times.most_asked, asked);
-      times.num_asked += asked > 0 ? 1 : 0;
+      times.max_drafts = std::max(times.max_drafts, asked);
+      times.num_drafting += asked > 0 ? 1 : 0;
       if (asked > 0) catch_up += machine.catch_up_s * one.state.num_unseen;
       const auto [drafts, accepted] = verify(one, text);
       times.num_rows += drafts;
       tokens += accepted + 1;
       policy.verified(one.state, asked, drafts, accepted);
     }
-    num_without += times.num_asked == 0 ? 1 : 0;
+    num_without += times.num_drafting == 0 ? 1 : 0;
     const double rest = machine.step_s(times.num_seqs, times.num_rows);
-    const double draft = times.num_asked > 0 ? machine.draft_s(times.num_asked, times.most_asked) + catch_up : 0;
+    const double draft = times.num_drafting > 0 ? machine.draft_s(times.num_drafting, times.max_drafts) + catch_up : 0;
     seconds += rest + draft;
     times.rest_s = seen(rest, 10);
     times.draft_s = seen(draft, 20);

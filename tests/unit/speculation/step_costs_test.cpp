@@ -89,11 +89,11 @@ TEST(TimeTable, AFirstMeasurementThatCannotBeIsNotBelieved) {
 }
 
 // A step in which one sequence had its drafts verified.
-void verify(Acceptance& acceptance, SharedAcceptance& shared, std::int32_t num_asked, std::int32_t num_drafts,
+void verify(Acceptance& acceptance, SharedAcceptance& shared, std::int32_t max_drafts, std::int32_t num_drafts,
             std::int32_t num_accepted) {
-  shared.add(acceptance, num_asked, num_drafts, num_accepted);
+  shared.add(acceptance, max_drafts, num_drafts, num_accepted);
   shared.end_step();
-  acceptance.add(num_asked, num_drafts, num_accepted);
+  acceptance.add(max_drafts, num_drafts, num_accepted);
 }
 
 TEST(Acceptance, ComesFromThePriorToWhatIsSeenAndFollowsAChange) {

@@ -4,7 +4,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "kv/unheld_prefixes.hpp"
+#include "kv/cached_free_prefixes.hpp"
 #include "mortise/ext/sequences.h"
 #include "mortise/plugin.hpp"
 #include "mortise/scheduler.hpp"
@@ -38,7 +38,7 @@ struct Plan {
     abi.preempted = preempted.data();
     abi.pins = pins.data();
     abi.pin_tokens = pin_tokens.data();
-    abi.num_drafts = drafts.data();
+    abi.max_drafts = drafts.data();
   }
   bool operator==(const Plan& other) const {
     return seqs == other.seqs && new_tokens == other.new_tokens && preempted == other.preempted && pins == other.pins &&
@@ -53,10 +53,10 @@ struct SimulatedEngine::View {
   std::vector<std::size_t> live;  // index in the engine, by index of the view
   std::vector<uint64_t> ids, groups;
   std::vector<int32_t> states, num_tokens, num_computed, num_cached, held, freed, lookahead, priorities;
-  UnheldPrefixes unheld;
+  CachedFreePrefixes cached_free;
   std::vector<BlockId> paths;
 
-  explicit View(const SimulatedEngine& engine) : unheld(engine.cache_.num_blocks()) {
+  explicit View(const SimulatedEngine& engine) : cached_free(engine.cache_.num_blocks()) {
     for (std::size_t i = 0; i < engine.live_.size(); ++i) {
       if (engine.options_.hides_followers && engine.is_follower(engine.live_[i], i)) continue;
       live.push_back(i);
@@ -75,10 +75,10 @@ struct SimulatedEngine::View {
     abi.num_tokens = num_tokens.data();
     abi.num_computed = num_computed.data();
     abi.num_cached = num_cached.data();
-    unheld.find(paths, engine.cache_);
-    abi.num_cached_free_blocks = unheld.num_unheld().data();
-    abi.cached_free_with = unheld.with().data();
-    abi.cached_free_shared = unheld.num_shared().data();
+    cached_free.find(paths, engine.cache_);
+    abi.num_cached_free_blocks = cached_free.num_cached_free().data();
+    abi.cached_free_with = cached_free.with().data();
+    abi.cached_free_shared = cached_free.num_shared().data();
     abi.blocks_held = held.data();
     abi.blocks_freed_if_preempted = freed.data();
     abi.lookahead = lookahead.data();
@@ -110,7 +110,7 @@ struct SimulatedEngine::View {
   int64_t new_blocks(int32_t i, int32_t end, bool preempts) const {
     const int32_t all = blocks_for(end, abi.block_size);
     if (running(i)) return std::max(0, all - held[i]);
-    return all - (preempts ? 0 : num_cached[i] / abi.block_size - unheld.num_unheld()[i]);
+    return all - (preempts ? 0 : num_cached[i] / abi.block_size - cached_free.num_cached_free()[i]);
   }
   bool before(int32_t a, int32_t b) const {
     return std::pair(priorities[a], ids[a]) < std::pair(priorities[b], ids[b]);
@@ -329,7 +329,7 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
     require(i >= 0 && i < size && !preempted[i] && tokens[i] == 0, "bad index");
     require(n >= 1 && n <= view.remaining(i), "bad number of new tokens");
     tokens[i] = n;
-    const int32_t drafts = plan.num_drafts[i];
+    const int32_t drafts = plan.max_drafts[i];
     require(drafts >= 0 && drafts <= view.lookahead[i], "bad number of drafts");
     require(!options_.whole_drafts || drafts == view.lookahead[i], "cut drafts that may not be");
     rows += view.end(i, n, drafts) - view.start(i);
@@ -387,7 +387,7 @@ void SimulatedEngine::check_starvation(const View& view, const mortise_schedule_
   watched.places = options_.seq_budget - std::count(view.states.begin(), view.states.end(), MORTISE_SEQ_RUNNING);
   watched.blocks = plan.num_preempted > 0 ? -1 : view.abi.num_free_blocks;
   for (int32_t k = 0; k < plan.num_scheduled; ++k) {
-    const int32_t i = plan.seqs[k], end = view.end(i, plan.num_new_tokens[k], plan.num_drafts[i]);
+    const int32_t i = plan.seqs[k], end = view.end(i, plan.num_new_tokens[k], plan.max_drafts[i]);
     scheduled[static_cast<std::size_t>(i)] = 1;
     watched.rows -= end - view.start(i);
     watched.blocks -= view.new_blocks(i, end, plan.num_preempted > 0);

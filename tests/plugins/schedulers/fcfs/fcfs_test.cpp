@@ -74,7 +74,7 @@ struct Scene {
     out.num_new_tokens = new_tokens.data();
     out.preempted = victims.data();
     drafts = lookahead;
-    out.num_drafts = drafts.data();
+    out.max_drafts = drafts.data();
     scheduling::Planner planner(view, limits, fcfs::order_by_arrival(view));
     planner.plan();
     planner.write(out);
@@ -247,7 +247,7 @@ TEST(Fcfs, AloneItIsAdmittedWithWhateverIsFree) {
   EXPECT_THAT(scene.scheduled, ElementsAre(Pair(0, 32)));
 }
 
-TEST(Fcfs, CachedTokensAreNotRunAndTheirUnheldBlocksCountAsTaken) {
+TEST(Fcfs, CachedTokensAreNotRunAndTheirCachedFreeBlocksCountAsTaken) {
   Scene scene;
   scene.rows = {{kRunning, 20, 19, 2}, {kWaiting, 50, 0, 0, 0, 0, /*num_cached=*/48, /*cached_free=*/3}};
   scene.num_free_blocks = 4;
@@ -259,7 +259,7 @@ TEST(Fcfs, CachedTokensAreNotRunAndTheirUnheldBlocksCountAsTaken) {
   EXPECT_THAT(scene.scheduled, ElementsAre(Pair(0, 1), Pair(1, 2)));
 }
 
-TEST(Fcfs, UnheldBlocksThatSeveralStartWithAreTakenOnce) {
+TEST(Fcfs, CachedFreeBlocksThatSeveralStartWithAreTakenOnce) {
   Scene scene;
   // 3 whole blocks each, all of them or 2 as the first one's, and one to be computed.
   scene.rows = {{kWaiting, 50, 0, 0, 0, 0, 48, 3},

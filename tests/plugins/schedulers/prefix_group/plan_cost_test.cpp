@@ -69,7 +69,7 @@ class Host {
     plan.preempted = preempted.data();
     plan.pins = pins.data();
     plan.pin_tokens = pin_tokens.data();
-    plan.num_drafts = drafts.data();
+    plan.max_drafts = drafts.data();
     const auto start = std::chrono::steady_clock::now();
     scheduler_.plan(view, plan);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

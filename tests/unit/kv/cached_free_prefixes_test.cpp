@@ -1,4 +1,4 @@
-#include "kv/unheld_prefixes.hpp"
+#include "kv/cached_free_prefixes.hpp"
 
 #include <gmock/gmock.h>
 
@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 
 constexpr std::int32_t kBlockSize = 2;
 
-class UnheldPrefixesTest : public ::testing::Test {
+class CachedFreePrefixesTest : public ::testing::Test {
  protected:
   // The path of a new block behind `parent`, which nobody holds but, if asked for, the test.
   PrefixPath add(const PrefixPath& parent, bool held = false) {
@@ -34,46 +34,46 @@ class UnheldPrefixesTest : public ::testing::Test {
   }
 
   KvCache cache_{200, kBlockSize, true};
-  UnheldPrefixes unheld_{200};
+  CachedFreePrefixes cached_free_{200};
   std::int32_t next_token_ = 0;
 };
 
-TEST_F(UnheldPrefixesTest, ThoseOfOnePathShareTheShorterOne) {
+TEST_F(CachedFreePrefixesTest, ThoseOfOnePathShareTheShorterOne) {
   const PrefixPath stem = add({}, 3), whole = add(stem, 2), fork = add(stem, 1);
-  unheld_.find(std::vector<BlockId>{whole.last, kPrefixRoot, fork.last, stem.last, whole.last}, cache_);
-  EXPECT_THAT(unheld_.num_unheld(), ElementsAre(5, 0, 4, 3, 5));
-  EXPECT_THAT(unheld_.with(), ElementsAre(0, 1, 0, 0, 0));
-  EXPECT_THAT(unheld_.num_shared(), ElementsAre(0, 0, 3, 3, 5));
+  cached_free_.find(std::vector<BlockId>{whole.last, kPrefixRoot, fork.last, stem.last, whole.last}, cache_);
+  EXPECT_THAT(cached_free_.num_cached_free(), ElementsAre(5, 0, 4, 3, 5));
+  EXPECT_THAT(cached_free_.with(), ElementsAre(0, 1, 0, 0, 0));
+  EXPECT_THAT(cached_free_.num_shared(), ElementsAre(0, 0, 3, 3, 5));
 }
 
-TEST_F(UnheldPrefixesTest, OfNestedPathsTheLongestCommonOneCounts) {
+TEST_F(CachedFreePrefixesTest, OfNestedPathsTheLongestCommonOneCounts) {
   const PrefixPath stem = add({}, 1), a = add(stem, 10), b = add(stem, 10), below_b = add(b, 1);
-  unheld_.find(std::vector<BlockId>{a.last, b.last, b.last, below_b.last}, cache_);
-  EXPECT_THAT(unheld_.num_unheld(), ElementsAre(11, 11, 11, 12));
-  EXPECT_THAT(unheld_.with(), ElementsAre(0, 0, 1, 1));
-  EXPECT_THAT(unheld_.num_shared(), ElementsAre(0, 1, 11, 11));
+  cached_free_.find(std::vector<BlockId>{a.last, b.last, b.last, below_b.last}, cache_);
+  EXPECT_THAT(cached_free_.num_cached_free(), ElementsAre(11, 11, 11, 12));
+  EXPECT_THAT(cached_free_.with(), ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(cached_free_.num_shared(), ElementsAre(0, 1, 11, 11));
 }
 
-TEST_F(UnheldPrefixesTest, HeldBlocksAreNobodysShare) {
+TEST_F(CachedFreePrefixesTest, HeldBlocksAreNobodysShare) {
   const PrefixPath held = add(add({}, true), true), a = add(held, 2), b = add(held, 1);
-  unheld_.find(std::vector<BlockId>{held.last, a.last, b.last}, cache_);
-  EXPECT_THAT(unheld_.num_unheld(), ElementsAre(0, 2, 1));
-  EXPECT_THAT(unheld_.with(), ElementsAre(0, 1, 2));
+  cached_free_.find(std::vector<BlockId>{held.last, a.last, b.last}, cache_);
+  EXPECT_THAT(cached_free_.num_cached_free(), ElementsAre(0, 2, 1));
+  EXPECT_THAT(cached_free_.with(), ElementsAre(0, 1, 2));
 }
 
-TEST_F(UnheldPrefixesTest, EachCallStartsAnew) {
+TEST_F(CachedFreePrefixesTest, EachCallStartsAnew) {
   const PrefixPath path = add({}, 4);
   const std::vector<BlockId> paths = {path.last, path.last};
-  unheld_.find(paths, cache_);
-  EXPECT_THAT(unheld_.num_unheld(), ElementsAre(4, 4));
+  cached_free_.find(paths, cache_);
+  EXPECT_THAT(cached_free_.num_cached_free(), ElementsAre(4, 4));
   cache_.hold(cache_.tree().blocks(path));
-  unheld_.find(paths, cache_);
-  EXPECT_THAT(unheld_.num_unheld(), ElementsAre(0, 0));
-  EXPECT_THAT(unheld_.with(), ElementsAre(0, 1));
+  cached_free_.find(paths, cache_);
+  EXPECT_THAT(cached_free_.num_cached_free(), ElementsAre(0, 0));
+  EXPECT_THAT(cached_free_.with(), ElementsAre(0, 1));
 }
 
 // Random trees against sets, and what schedulers count from the numbers.
-TEST_F(UnheldPrefixesTest, SequencesInAnyOrderTakeTheirBlocksOnce) {
+TEST_F(CachedFreePrefixesTest, SequencesInAnyOrderTakeTheirBlocksOnce) {
   std::mt19937 random(7);
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
   std::vector<PrefixPath> nodes = {{}};
@@ -84,12 +84,12 @@ TEST_F(UnheldPrefixesTest, SequencesInAnyOrderTakeTheirBlocksOnce) {
     cache_.hold(held);
     std::vector<BlockId> paths;
     for (std::size_t i = below(12); i > 0; --i) paths.push_back(nodes[below(nodes.size())].last);
-    unheld_.find(paths, cache_);
+    cached_free_.find(paths, cache_);
     mortise_schedule_view view{};
     view.num_seqs = static_cast<std::int32_t>(paths.size());
-    view.num_cached_free_blocks = unheld_.num_unheld().data();
-    view.cached_free_with = unheld_.with().data();
-    view.cached_free_shared = unheld_.num_shared().data();
+    view.num_cached_free_blocks = cached_free_.num_cached_free().data();
+    view.cached_free_with = cached_free_.with().data();
+    view.cached_free_shared = cached_free_.num_shared().data();
     CachedFreeBlocks cached_free(view);
     std::set<BlockId> taken;
     std::vector<std::size_t> order(paths.size());
@@ -103,8 +103,8 @@ TEST_F(UnheldPrefixesTest, SequencesInAnyOrderTakeTheirBlocksOnce) {
         left += taken.insert(block).second ? 1 : 0;
       }
       const auto index = static_cast<std::int32_t>(i);
-      EXPECT_EQ(unheld_.num_unheld()[i], own);
-      EXPECT_LE(unheld_.with()[i], index);
+      EXPECT_EQ(cached_free_.num_cached_free()[i], own);
+      EXPECT_LE(cached_free_.with()[i], index);
       EXPECT_EQ(cached_free.left(index), left);
       cached_free.start(index);
       EXPECT_EQ(cached_free.left(index), 0);

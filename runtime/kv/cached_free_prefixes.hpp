@@ -1,4 +1,4 @@
-// runtime/kv/unheld_prefixes.hpp: counts the cached blocks that waiting sequences would begin with and that nobody
+// runtime/kv/cached_free_prefixes.hpp: counts the cached blocks that waiting sequences would begin with and that nobody
 // holds, and finds which sequences would share them. Cached blocks that no sequence holds count as free. Sequences that
 // share one are charged for it once. Engine thread only.
 #pragma once
@@ -12,34 +12,34 @@
 
 namespace mortise {
 
-class UnheldPrefixes {
+class CachedFreePrefixes {
  public:
-  explicit UnheldPrefixes(std::size_t num_blocks) : marks_(num_blocks) {}
+  explicit CachedFreePrefixes(std::size_t num_blocks) : marks_(num_blocks) {}
 
   // `paths`: the last block of each sequence's cached path; kPrefixRoot: it has none. Cost: one visit of each distinct
   // block.
   void find(std::span<const BlockId> paths, const KvCache& cache);
 
-  // The number of unheld blocks in each sequence's path. A holder of a block holds all blocks before it, so unheld
-  // blocks come last in a path.
-  const std::vector<std::int32_t>& num_unheld() const { return num_unheld_; }
-  // For each sequence: the earlier sequence that shares most of its unheld blocks, itself if none does; and how many
-  // they share. The shared blocks are the first unheld blocks of both.
+  // The number of cached free blocks in each sequence's path. A holder of a block holds all blocks before it, so
+  // cached free blocks come last in a path.
+  const std::vector<std::int32_t>& num_cached_free() const { return num_cached_free_; }
+  // For each sequence: the earlier sequence that shares most of its cached free blocks, itself if none does; and how
+  // many they share. The shared blocks are the first cached free blocks of both.
   const std::vector<std::int32_t>& with() const { return with_; }
   const std::vector<std::int32_t>& num_shared() const { return num_shared_; }
 
  private:
   struct Mark {
     std::uint64_t pass = 0;
-    std::int32_t sequence = 0;    // the first sequence with the block
-    std::int32_t num_unheld = 0;  // unheld blocks of its path up to this one
+    std::int32_t sequence = 0;         // the first sequence with the block
+    std::int32_t num_cached_free = 0;  // cached free blocks of its path up to this one
   };
   Mark& mark(BlockId block) { return marks_[static_cast<std::size_t>(block)]; }
 
   std::vector<Mark> marks_;  // by block
   std::uint64_t pass_ = 0;
   std::vector<BlockId> fresh_;  // newly seen blocks of one path, the last first
-  std::vector<std::int32_t> num_unheld_, with_, num_shared_;
+  std::vector<std::int32_t> num_cached_free_, with_, num_shared_;
 };
 
 }  // namespace mortise
