@@ -64,7 +64,7 @@ struct RandomScheduler {
       const std::int32_t remaining = view.num_tokens[i] - start;
       std::int32_t n = std::min(remaining, rows);
       if (random() % 2 == 0) n = 1 + static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(n));
-      std::int32_t& drafts = plan.num_drafts[i];  // cut at random, now and then
+      std::int32_t& drafts = plan.max_drafts[i];  // cut at random, now and then
       const bool cut = (view.flags & MORTISE_VIEW_WHOLE_DRAFTS) == 0 && random() % 3 == 0;
       drafts = view.lookahead[i];
       if (cut) drafts = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(drafts + 1));

@@ -56,8 +56,8 @@ class Rig {
     mortise_error error = empty_error();
     if (table_.open(&table_, &args, &runner_, &error) != MORTISE_OK) throw std::runtime_error(error.message);
     if (!options.activate) return;
-    service_.activate_models();
-    service_.activate_kv({options.target_blocks, options.block_size, options.rejection});
+    service_.activate_models([] {});
+    service_.activate_kv({options.target_blocks, options.block_size, options.rejection}, [] {});
   }
   ~Rig() {
     if (runner_ != nullptr) table_.close(runner_);

@@ -451,7 +451,7 @@ AT(mortise_schedule_plan, num_new_tokens, 32);
 AT(mortise_schedule_plan, preempted, 40);
 AT(mortise_schedule_plan, pins, 48);
 AT(mortise_schedule_plan, pin_tokens, 56);
-AT(mortise_schedule_plan, num_drafts, 64);
+AT(mortise_schedule_plan, max_drafts, 64);
 SIZE(mortise_schedule_events, 72);
 AT(mortise_schedule_events, struct_size, 0);
 AT(mortise_schedule_events, flags, 4);
