@@ -79,6 +79,7 @@ void deactivate(void* instance) {
   cudaStreamSynchronize(device->stream);
   device->reaper.reset();
   device->linear.reset();
+  device->row_uploader.reset();
   device->uploader.reset();
   device->gated.release();
   device->quantised.release();
