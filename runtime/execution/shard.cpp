@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "execution/warm_up_progress.hpp"
 
 namespace mortise {
 namespace {
@@ -17,6 +20,17 @@ std::vector<std::int32_t> logit_rows(const StepWork& work) {
   rows.insert(rows.end(), work.scores.rows.begin(), work.scores.rows.end());
   std::ranges::sort(rows);
   return rows;
+}
+
+// The rows of the steps that are tried at a start, ascending.
+std::vector<std::int32_t> warm_up_sizes(std::int32_t most) {
+  std::vector<std::int32_t> sizes;
+  for (std::int32_t rows = 1; rows <= most; rows *= 2) {
+    sizes.push_back(rows);
+    // Where rows cost time, devices tell sizes apart more finely.
+    if (rows >= 64 && rows + rows / 2 <= most) sizes.push_back(rows + rows / 2);
+  }
+  return sizes;
 }
 
 }  // namespace
@@ -126,18 +140,17 @@ void Shard::run_padding(std::int32_t rows, std::int32_t num_logits) {
 // head, for which a device may look for its fastest algorithms.
 void Shard::warm_up(const std::function<void()>& between) {
   const auto begin = std::chrono::steady_clock::now();
-  run_padding(limits_.max_batched_tokens, 0);
-  if (between) between();
-  const std::int32_t most = std::min(StepGraphs::kMaxRows, limits_.max_batched_tokens);
-  const auto run = [&](std::int32_t rows) {
-    if (rows > most) return;
-    run_padding(rows, std::min(rows, limits_.max_logit_rows));
+  const std::vector<std::int32_t> sizes = warm_up_sizes(std::min(StepGraphs::kMaxRows, limits_.max_batched_tokens));
+  // Others write to the terminal while a swap makes its parts.
+  std::optional<WarmUpProgress> progress;
+  if (!between) progress.emplace(parts_.device.name, 1 + sizes.size());
+  const auto run = [&](std::int32_t rows, std::int32_t num_logits) {
+    run_padding(rows, num_logits);
     if (between) between();
+    if (progress) progress->step_done();
   };
-  for (std::int32_t rows = 1; rows <= most; rows *= 2) {
-    run(rows);
-    if (rows >= 64) run(rows + rows / 2);  // where rows cost time, devices tell sizes apart more finely
-  }
+  run(limits_.max_batched_tokens, 0);
+  for (const std::int32_t rows : sizes) run(rows, std::min(rows, limits_.max_logit_rows));
   synchronize(parts_.device);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   if (took.count() > 1) spdlog::info("{}: steps of all sizes were tried in {:.1f} s", parts_.device.name, took.count());
