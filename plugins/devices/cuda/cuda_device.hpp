@@ -17,7 +17,8 @@
 struct mortise_device {
   int ordinal = 0;
   const mortise_host* host = nullptr;
-  bool graphs = true, tuning_file = true;  // options
+  bool graphs = true;  // options
+  mortise::cuda::TuningOption tuning;
 
   // From activate on.
   std::string name;
