@@ -173,7 +173,9 @@ void run(const RunOptions& options) {
     throw CLI::ValidationError(
         "--proposer and --max-draft-tokens go with one prompt: -p PROMPT; a dialogue has /proposer");
   }
-  Session session(options.session);
+  SessionOptions session_options = options.session;
+  session_options.trials = Trials::kWhenIdle;  // one user waits for one answer
+  Session session(session_options);
   OpenPipeline& pipeline = session.pipeline();
   SamplingParams defaults = pipeline.service.info().defaults;
   defaults.max_tokens = kDefaultMaxTokens;

@@ -158,6 +158,7 @@ EngineHooks Session::hooks_for(const OpenPipeline& pipeline) {
   hooks.name = "pipeline " + pipeline.name;
   hooks.trace = trace_.get();
   hooks.queue = queue_;
+  hooks.trials = options_.trials;
   if (kv_observer_) {
     const Assembly& assembly = pipeline.assembly;
     hooks.kv_observer = kv_observer_(model_name(pipeline.name, assembly), assembly.limits());

@@ -36,7 +36,8 @@ struct SessionOptions {
   std::vector<std::string> folders = {};  // further checkpoints' folders: a pipeline each
   // Commands bound what they submit (OrderedLinesLimits, kMaxOpenTokens), and a refused line would be a lost one.
   QueueLimits queue = QueueLimits::unbounded();
-  bool populate_kv = false;  // takes KV memory at the start where the script does not say
+  Trials trials = Trials::kAtOnce;  // kWhenIdle: the first token comes earlier
+  bool populate_kv = false;         // takes KV memory at the start where the script does not say
   // Gives the observer that measures the answers of a model. The observer must outlive the session. Empty: no observer.
   std::function<AnswerObserver*(const std::string& model)> observer = {};
   // Gives the observer for the prefix cache of a model. The observer must outlive the session. Empty: no observer.

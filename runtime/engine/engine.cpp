@@ -23,6 +23,9 @@ void prefetch(const Sequence& sequence, std::size_t bytes = 256) {
 // While nothing runs, how often a swap with verify_steps is asked whether somebody still waits for it.
 constexpr auto kLookAgain = std::chrono::milliseconds(100);
 
+// How long the engine is idle before it tries a step of another size: a start's first request comes within it.
+constexpr auto kTryAfter = std::chrono::milliseconds(20);
+
 // What ends a choice, of two that were found one after the other.
 FinishReason later(FinishReason first, FinishReason second) {
   return second == FinishReason::kNone ? first : second;
@@ -129,6 +132,10 @@ bool Engine::take_inbox() {
   const bool is_decided = verified_swap_ && verified_swap_->is_over();
   std::optional<Inbox::Clock::time_point> until;
   if (verified_swap_) until = std::min(verified_swap_->deadline(), Inbox::Clock::now() + kLookAgain);
+  if (setup_->execution->has_untried_sizes()) {
+    const Inbox::Clock::time_point idle = Inbox::Clock::now() + kTryAfter;
+    until = until ? std::min(*until, idle) : idle;
+  }
   const bool goes_on = take_requests(inbox_.take(/*waits=*/live_.empty() && !is_decided, until));
   while (!swap_orders_.empty()) {
     const std::shared_ptr<SwapOrder> order = std::move(swap_orders_.front());
@@ -251,7 +258,10 @@ void Engine::drop_pins() {
 
 void Engine::step() {
   in_step_.clear();
-  if (live_.empty()) return;
+  if (live_.empty()) {
+    if (setup_->execution->has_untried_sizes()) setup_->execution->try_next_size();
+    return;
+  }
   setup_->drafting->begin_step();
   trace_.phase(StepPhase::kPlan);
   const std::uint64_t step_id = counters_.num_steps++;

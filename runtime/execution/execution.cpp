@@ -1,23 +1,62 @@
 #include "execution/execution.hpp"
 
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <optional>
 #include <utility>
 
+#include "execution/warm_up_progress.hpp"
+
 namespace mortise {
+namespace {
+
+// The host's time for the largest batch, if the device knows its algorithms: checking four of them takes a tenth of it.
+constexpr std::chrono::milliseconds kLongestKnown{300};
+
+}  // namespace
 
 Execution::Execution(std::vector<ShardParts> shards, const ExecutionLimits& limits, std::uint64_t generation,
-                     const std::function<void()>& between)
-    : limits_(limits), snapshot_(std::make_shared<const PartsSnapshot>(PartsSnapshot{std::move(shards), generation})) {
+                     const std::function<void()>& between, Trials trials)
+    : limits_(limits),
+      trials_(trials),
+      snapshot_(std::make_shared<const PartsSnapshot>(PartsSnapshot{std::move(shards), generation})) {
   shards_ = make_shards(*snapshot(), between);
 }
 
 Execution::Shards Execution::make_shards(const PartsSnapshot& parts, const std::function<void()>& between) const {
+  const auto begin = std::chrono::steady_clock::now();
   Shards shards;
   const auto world = static_cast<std::int32_t>(parts.shards.size());
   for (std::int32_t rank = 0; rank < world; ++rank) {
     shards.push_back(std::make_unique<Shard>(parts.shards[static_cast<std::size_t>(rank)], rank, world,
                                              parts.generation, limits_, between));
   }
+  const bool searches = std::chrono::steady_clock::now() - begin > kLongestKnown;
+  if (trials_ == Trials::kAtOnce || searches || between) try_sizes(shards, between);
   return shards;
+}
+
+void Execution::try_sizes(const Shards& shards, const std::function<void()>& between) {
+  const Shard& first = *shards.front();
+  if (first.num_untried_sizes() == 0) return;
+  const auto begin = std::chrono::steady_clock::now();
+  // Others write to the terminal while a swap makes its parts.
+  std::optional<WarmUpProgress> progress;
+  if (!between) progress.emplace(first.device().name, first.num_untried_sizes());
+  while (first.num_untried_sizes() > 0) {
+    for (const auto& shard : shards) shard->try_next_size();
+    if (between) between();
+    if (progress) progress->step_done();
+  }
+  for (const auto& shard : shards) synchronize(shard->device());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  if (took.count() > 1)
+    spdlog::info("{}: steps of all sizes were tried in {:.1f} s", first.device().name, took.count());
+}
+
+void Execution::try_next_size() {
+  for (const auto& shard : shards_) shard->try_next_size();
 }
 
 std::optional<std::string> Execution::failure() const {

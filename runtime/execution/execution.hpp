@@ -24,13 +24,20 @@
 
 namespace mortise {
 
+// When steps of all sizes are tried, for which a device chooses its algorithms (Shard::try_next_size).
+enum class Trials {
+  kAtOnce,    // before the first step, so that no request waits for them
+  kWhenIdle,  // by calls of try_next_size(), so that the first token comes earlier. A device that has to search for its
+              // algorithms, which takes seconds, does so at once.
+};
+
 class Execution {
  public:
   // `shards` by rank, at least one. All parts are active, with models and KV memory of the same sizes. `generation` of
   // the parts is above that of every Execution that this one replaces. `between`, if set, is called between two passes
-  // of the warm-up. Throws a PartError, and what `between` throws.
+  // of the warm-up, all of which then comes at once. Throws a PartError, and what `between` throws.
   Execution(std::vector<ShardParts> shards, const ExecutionLimits& limits, std::uint64_t generation = 0,
-            const std::function<void()>& between = {});
+            const std::function<void()>& between = {}, Trials trials = Trials::kAtOnce);
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
 
@@ -47,6 +54,11 @@ class Execution {
   // Frees everything whose size depends on the parts, captured graphs too, because the parts' buffers are about to
   // move. No step can run until replace() has succeeded.
   void release() { shards_.clear(); }
+
+  // With Trials::kWhenIdle: tries a step of one more size. Throws a PartError. REQUIRES: no step is between launch and
+  // collect; has_untried_sizes().
+  bool has_untried_sizes() const { return !shards_.empty() && first().num_untried_sizes() > 0; }
+  void try_next_size();
 
   // Runs a step's forward, then queues the sampling and scoring of its rows. Calls `evaluating`, if set, between the
   // two. `beside`, if set, computes the same forward with a candidate and compares. If it throws a PartError, the step
@@ -72,9 +84,11 @@ class Execution {
  private:
   using Shards = std::vector<std::unique_ptr<Shard>>;
   Shards make_shards(const PartsSnapshot& parts, const std::function<void()>& between) const;
+  static void try_sizes(const Shards& shards, const std::function<void()>& between);
   const Shard& first() const { return *shards_.front(); }
 
   ExecutionLimits limits_;
+  const Trials trials_;
   Published<PartsSnapshot> snapshot_;
   Shards shards_;
 };

@@ -270,7 +270,18 @@ const mortise_weight_cache_table* ModelStack::open_weight_cache() {
   return table;
 }
 
+// Lets the device keep what it measures beside the checkpoint.
+void ModelStack::name_tuning_folder() {
+  const auto* table = static_cast<const mortise_tuning_table*>(device_->get_ext(MORTISE_EXT_TUNING));
+  if (table == nullptr) return;
+  const std::string folder = checkpoint().folder().string();
+  parts_.device.perform("tuning", [&](mortise_error* error) {
+    return table->keep_beside(parts_.device.self, {folder.data(), folder.size()}, error);
+  });
+}
+
 void ModelStack::load_weights() {
+  name_tuning_folder();
   const mortise_weight_cache_table* const cache = open_weight_cache();
   WeightReader weights(checkpoint());
   const mortise_weight_reader reader = weights.abi();

@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "execution/parts.hpp"
 #include "loader/part_instance.hpp"
+#include "mortise/ext/tuning.h"
 #include "mortise/ext/weight_cache.h"
 #include "pipeline/description.hpp"
 #include "tokenizer/tokenizer.hpp"
@@ -98,6 +99,7 @@ class ModelStack {
   void check_windows(const Component& attention) const;
   const mortise_graph_table* graph_table() const;
   const mortise_weight_cache_table* open_weight_cache();
+  void name_tuning_folder();
 
   const std::shared_ptr<const PartInstance> device_;
   std::shared_ptr<OpenModel> model_;

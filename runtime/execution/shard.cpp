@@ -1,9 +1,6 @@
 #include "execution/shard.hpp"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -19,6 +16,18 @@ std::vector<std::int32_t> logit_rows(const StepWork& work) {
   return rows;
 }
 
+// The rows of the steps that are tried at a start, descending.
+std::vector<std::int32_t> sizes_to_try(std::int32_t most) {
+  std::vector<std::int32_t> sizes;
+  for (std::int32_t rows = 1; rows <= most; rows *= 2) {
+    sizes.push_back(rows);
+    // Where rows cost time, devices tell sizes apart more finely.
+    if (rows >= 64 && rows + rows / 2 <= most) sizes.push_back(rows + rows / 2);
+  }
+  std::ranges::reverse(sizes);
+  return sizes;
+}
+
 }  // namespace
 
 Shard::Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint64_t generation,
@@ -32,7 +41,10 @@ Shard::Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint6
       batch_builder_(parts_, limits_),
       graphs_(parts_, limits_),
       evaluator_(parts_, limits_) {
-  if (limits_.padding_block >= 0) warm_up(between);
+  if (limits_.padding_block < 0) return;
+  run_padding(limits_.max_batched_tokens, 0);
+  if (between) between();
+  untried_sizes_ = sizes_to_try(std::min(StepGraphs::kMaxRows, limits_.max_batched_tokens));
 }
 
 bool Shard::differs_in_attention_alone(const ShardParts& parts) const {
@@ -121,26 +133,11 @@ void Shard::run_padding(std::int32_t rows, std::int32_t num_logits) {
   if (num_logits > 0) evaluator_.head().run(step, hidden, batch.device_logit_rows, num_logits);
 }
 
-// Runs batches of padding, so that nothing of this happens in a request: the largest batch, whose operations allocate
-// what they need beside the parts' own memory, or the start fails; and decode and verify steps of all sizes with their
-// head, for which a device may look for its fastest algorithms.
-void Shard::warm_up(const std::function<void()>& between) {
-  const auto begin = std::chrono::steady_clock::now();
-  run_padding(limits_.max_batched_tokens, 0);
-  if (between) between();
-  const std::int32_t most = std::min(StepGraphs::kMaxRows, limits_.max_batched_tokens);
-  const auto run = [&](std::int32_t rows) {
-    if (rows > most) return;
-    run_padding(rows, std::min(rows, limits_.max_logit_rows));
-    if (between) between();
-  };
-  for (std::int32_t rows = 1; rows <= most; rows *= 2) {
-    run(rows);
-    if (rows >= 64) run(rows + rows / 2);  // where rows cost time, devices tell sizes apart more finely
-  }
-  synchronize(parts_.device);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  if (took.count() > 1) spdlog::info("{}: steps of all sizes were tried in {:.1f} s", parts_.device.name, took.count());
+void Shard::try_next_size() {
+  if (untried_sizes_.empty()) return;
+  const std::int32_t rows = untried_sizes_.back();
+  untried_sizes_.pop_back();
+  run_padding(rows, std::min(rows, limits_.max_logit_rows));
 }
 
 }  // namespace mortise

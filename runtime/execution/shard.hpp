@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "execution/batch_builder.hpp"
 #include "execution/limits.hpp"
@@ -20,8 +21,9 @@ namespace mortise {
 
 class Shard {
  public:
-  // `limits` outlives the shard. If there is a padding block, runs batches of many sizes once and calls `between`, if
-  // set, after each; throws what these throw.
+  // `limits` outlives the shard. If there is a padding block, runs the largest batch once, whose operations allocate
+  // what they need beside the parts' own memory, or the start fails; then calls `between`, if set. Throws what these
+  // throw.
   Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint64_t generation,
         const ExecutionLimits& limits, const std::function<void()>& between = {});
 
@@ -31,6 +33,12 @@ class Shard {
   // padding with it; steps are captured again as they come. If that row throws, nothing has changed. REQUIRES:
   // differs_in_attention_alone(parts); no step is between forward() and collect().
   void replace_attention(ShardParts parts, std::uint64_t generation);
+
+  // Decode and verify steps of all sizes with their head, for which a device may look for its fastest algorithms, so
+  // that it need not in a request. Each call tries a step of one more size. REQUIRES: no step is between forward() and
+  // collect().
+  std::size_t num_untried_sizes() const { return untried_sizes_.size(); }
+  void try_next_size();
 
   // The three phases of a step, in this order; see Execution::launch and collect. `beside`, if set, computes the same.
   void forward(const StepWork& work, SideRun* beside = nullptr);
@@ -47,6 +55,7 @@ class Shard {
   HeadRows head_rows(std::int64_t first, std::int64_t count);
 
   bool computes_behind() const { return computes_behind_; }
+  const DevicePart& device() const { return parts_.device; }
   void copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to);
 
   // A step of these parts without a batch.
@@ -56,7 +65,6 @@ class Shard {
   const StepGraphs& graphs() const { return graphs_; }
 
  private:
-  void warm_up(const std::function<void()>& between);
   void run_padding(std::int32_t rows, std::int32_t num_logits);
 
   ShardParts parts_;
@@ -67,6 +75,7 @@ class Shard {
   BatchBuilder batch_builder_;
   StepGraphs graphs_;
   RowEvaluator evaluator_;
+  std::vector<std::int32_t> untried_sizes_;  // the next last
 
   // Of the running step.
   mortise_step step_{};

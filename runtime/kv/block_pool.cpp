@@ -4,7 +4,7 @@
 
 namespace mortise {
 
-BlockPool::BlockPool(std::size_t num_blocks) : holders_(num_blocks, 0) {
+BlockPool::BlockPool(std::size_t num_blocks) : holders_(num_blocks) {
   free_.reserve(num_blocks);
   // Ascending ids first, so that a lightly used pool touches little of its lazily taken memory.
   for (std::size_t i = num_blocks; i > 0; --i) free_.push_back(static_cast<BlockId>(i - 1));

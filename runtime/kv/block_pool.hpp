@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "kv/lazy_array.hpp"
+
 namespace mortise {
 
 using BlockId = std::int32_t;
@@ -28,7 +30,7 @@ class BlockPool {
   std::uint32_t num_holders(BlockId id) const { return holders_[static_cast<std::size_t>(id)]; }
 
  private:
-  std::vector<std::uint32_t> holders_;
+  LazyArray<std::uint32_t> holders_;
   std::vector<BlockId> free_;  // a stack: the block freed last is most likely still in a cache
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kv/kv_cache.hpp"
+#include "kv/lazy_array.hpp"
 
 namespace mortise {
 
@@ -30,13 +31,13 @@ class CachedFreePrefixes {
 
  private:
   struct Mark {
-    std::uint64_t pass = 0;
-    std::int32_t sequence = 0;         // the first sequence with the block
-    std::int32_t num_cached_free = 0;  // cached free blocks of its path up to this one
+    std::uint64_t pass;
+    std::int32_t sequence;         // the first sequence with the block
+    std::int32_t num_cached_free;  // cached free blocks of its path up to this one
   };
   Mark& mark(BlockId block) { return marks_[static_cast<std::size_t>(block)]; }
 
-  std::vector<Mark> marks_;  // by block
+  LazyArray<Mark> marks_;  // by block
   std::uint64_t pass_ = 0;
   std::vector<BlockId> fresh_;  // newly seen blocks of one path, the last first
   std::vector<std::int32_t> num_cached_free_, with_, num_shared_;

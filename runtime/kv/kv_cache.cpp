@@ -8,8 +8,8 @@ KvCache::KvCache(std::size_t num_blocks, std::int32_t block_size, bool prefix_ca
     : prefix_cache_(prefix_cache),
       pool_(num_blocks),
       tree_(num_blocks, block_size, observer),
-      holders_(num_blocks, 0),
-      last_used_(num_blocks, 0) {}
+      holders_(num_blocks),
+      last_used_(num_blocks) {}
 
 void KvCache::holder_came(BlockId block, KvHolder* holder) {
   std::uintptr_t& holders = holders_[static_cast<std::size_t>(block)];

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kv/block_pool.hpp"
+#include "kv/lazy_array.hpp"
 #include "kv/prefix_tree.hpp"
 
 namespace mortise {
@@ -87,11 +88,11 @@ class KvCache {
   PrefixTree tree_;
   // By block: the addresses of its holders, combined by exclusive or. If a block has one holder, it is that holder's
   // address.
-  std::vector<std::uintptr_t> holders_;
+  LazyArray<std::uintptr_t> holders_;
   std::size_t num_cached_ = 0;
   std::uint64_t num_evictions_ = 0;
-  std::uint64_t clock_ = 0;               // counts releases
-  std::vector<std::uint64_t> last_used_;  // by block
+  std::uint64_t clock_ = 0;             // counts releases
+  LazyArray<std::uint64_t> last_used_;  // by block
   // Cached leaves, the least recently used first. Of the blocks of one release only the deepest is a leaf, so it goes
   // first.
   std::set<std::pair<std::uint64_t, BlockId>> leaves_;

@@ -24,11 +24,11 @@ PrefixTree::PrefixTree(std::size_t num_blocks, std::int32_t block_size, KvObserv
       tokens_(num_blocks * block_size_) {}
 
 std::span<std::int32_t> PrefixTree::tokens_of(BlockId block) {
-  return std::span(tokens_).subspan(static_cast<std::size_t>(block) * block_size_, block_size_);
+  return std::span(tokens_.data(), tokens_.size()).subspan(static_cast<std::size_t>(block) * block_size_, block_size_);
 }
 
 std::span<const std::int32_t> PrefixTree::tokens_of(BlockId block) const {
-  return std::span(tokens_).subspan(static_cast<std::size_t>(block) * block_size_, block_size_);
+  return std::span(tokens_.data(), tokens_.size()).subspan(static_cast<std::size_t>(block) * block_size_, block_size_);
 }
 
 bool PrefixTree::is_there(const PrefixPath& path) const {
@@ -144,7 +144,10 @@ void PrefixTree::unlink(BlockId block) {
   (old.previous == kPrefixRoot ? first_child_of(old.parent) : node(old.previous).next) = old.next;
   if (old.parent != kPrefixRoot) --node(old.parent).num_children;
   old.present = false;
-  old.scores = {};
+  if (old.scores == 0) return;
+  scores_[old.scores - 1] = {};
+  free_scores_.push_back(old.scores - 1);
+  old.scores = 0;
 }
 
 void PrefixTree::erase(BlockId block) {
@@ -158,16 +161,25 @@ void PrefixTree::erase(BlockId block) {
 
 void PrefixTree::set_score(BlockId block, std::int32_t offset, const TokenInfo& info) {
   assert(contains(block));
-  std::vector<TokenInfo>& scores = node(block).scores;
-  if (scores.empty()) scores.resize(block_size_);
-  TokenInfo& slot = scores[static_cast<std::size_t>(offset)];
+  std::uint32_t& place = node(block).scores;
+  if (place == 0) {
+    if (free_scores_.empty()) {
+      free_scores_.push_back(static_cast<std::uint32_t>(scores_.size()));
+      scores_.emplace_back();
+    }
+    scores_[free_scores_.back()].resize(block_size_);
+    place = free_scores_.back() + 1;
+    free_scores_.pop_back();
+  }
+  TokenInfo& slot = scores_[place - 1][static_cast<std::size_t>(offset)];
   if (slot.rank == 0 || slot.top.size() < info.top.size()) slot = info;
 }
 
 const TokenInfo* PrefixTree::score(BlockId block, std::int32_t offset) const {
-  const std::vector<TokenInfo>& scores = node(block).scores;
-  if (scores.empty() || scores[static_cast<std::size_t>(offset)].rank == 0) return nullptr;
-  return &scores[static_cast<std::size_t>(offset)];
+  const std::uint32_t place = node(block).scores;
+  if (place == 0) return nullptr;
+  const TokenInfo& slot = scores_[place - 1][static_cast<std::size_t>(offset)];
+  return slot.rank == 0 ? nullptr : &slot;
 }
 
 }  // namespace mortise

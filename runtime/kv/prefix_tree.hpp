@@ -17,6 +17,7 @@
 
 #include "kv/block_pool.hpp"
 #include "kv/kv_observer.hpp"
+#include "kv/lazy_array.hpp"
 #include "sampling/token_info.hpp"
 
 namespace mortise {
@@ -79,18 +80,19 @@ class PrefixTree {
   const TokenInfo* score(BlockId block, std::int32_t offset) const;  // nullptr: unknown
 
  private:
+  // Zero bytes until the block becomes a node, which sets all of it.
   struct Node {
-    BlockId parent = kPrefixRoot;
-    std::uint32_t generation = 0;
-    std::int32_t num_children = 0;
-    std::int32_t num_tokens = 0;  // below block_size: a partial block
-    bool present = false;
-    std::uint64_t made_at = 0;                           // number of nodes made up to it, itself included
-    std::uint64_t child_made_at = 0;                     // of the latest child
-    BlockId first_child = kPrefixRoot;                   // the latest; kPrefixRoot: none
-    BlockId next = kPrefixRoot, previous = kPrefixRoot;  // of the parent's children
-    std::uint64_t key = 0;
-    std::vector<TokenInfo> scores;  // empty, or [block_size]
+    BlockId parent;
+    std::uint32_t generation;
+    std::int32_t num_children;
+    std::int32_t num_tokens;  // below block_size: a partial block
+    bool present;
+    std::uint64_t made_at;        // number of nodes made up to it, itself included
+    std::uint64_t child_made_at;  // of the latest child
+    BlockId first_child;          // the latest; kPrefixRoot: none
+    BlockId next, previous;       // of the parent's children
+    std::uint64_t key;
+    std::uint32_t scores;  // 1 + its place in scores_; 0: none
   };
 
   const Node& node(BlockId block) const { return nodes_[static_cast<std::size_t>(block)]; }
@@ -114,8 +116,10 @@ class PrefixTree {
 
   const std::size_t block_size_;
   KvObserver* const observer_;
-  std::vector<Node> nodes_;                           // by block
-  std::vector<std::int32_t> tokens_;                  // [num_blocks, block_size]
+  LazyArray<Node> nodes_;                             // by block
+  LazyArray<std::int32_t> tokens_;                    // [num_blocks, block_size]
+  std::vector<std::vector<TokenInfo>> scores_;        // each [block_size]
+  std::vector<std::uint32_t> free_scores_;            // places in scores_ that no node uses
   std::unordered_map<std::uint64_t, BlockId> table_;  // hash of (parent, tokens) to the child; no partial blocks
   BlockId first_child_ = kPrefixRoot;                 // of the root
   std::uint64_t child_made_at_ = 0;                   // of the root

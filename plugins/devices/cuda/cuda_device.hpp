@@ -8,6 +8,7 @@
 
 #include "devices/cuda/linear_plans.hpp"
 #include "devices/cuda/reaper.hpp"
+#include "devices/cuda/row_uploader.hpp"
 #include "devices/cuda/uploader.hpp"
 #include "devices/cuda/workspace.hpp"
 #include "kernels/cuda/int_weight.hpp"
@@ -16,7 +17,8 @@
 struct mortise_device {
   int ordinal = 0;
   const mortise_host* host = nullptr;
-  bool graphs = true, tuning_file = true;  // options
+  bool graphs = true;  // options
+  mortise::cuda::TuningOption tuning;
 
   // From activate on.
   std::string name;
@@ -26,7 +28,8 @@ struct mortise_device {
   mortise::cuda::Workspace gated, scratch, quantised;  // quantised: rows of x
   std::unique_ptr<mortise::cuda::Reaper> reaper;
   std::unique_ptr<mortise::cuda::LinearPlans> linear;
-  std::unique_ptr<mortise::cuda::Uploader> uploader;  // null before the first matrix
+  std::unique_ptr<mortise::cuda::RowUploader> row_uploader;  // null before the first matrix
+  std::unique_ptr<mortise::cuda::Uploader> uploader;         // null before the first quantised matrix
 };
 
 struct mortise_weight {

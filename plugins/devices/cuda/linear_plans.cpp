@@ -4,7 +4,9 @@
 
 #include "devices/cuda/algorithm_search.hpp"
 #include "devices/cuda/cublaslt.hpp"
+#include "devices/cuda/cublaslt_loading.hpp"
 #include "devices/cuda/errors.hpp"
+#include "devices/cuda/known_algorithms.hpp"
 #include "devices/cuda/lt_matmul.hpp"
 #include "kernels/cuda/linear_stream.hpp"
 
@@ -14,11 +16,6 @@ namespace {
 constexpr char kWhere[] = "linear";
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
 
-// The rows that algorithms are searched for; from 64 on finer, since there the products themselves take time: 192 rows
-// with what is best for 256 took 1.6 times as long on an H200 (8B's down projection).
-constexpr std::int64_t kBuckets[] = {1,   2,   4,   8,   16,   32,   64,   96,   128, 192,
-                                     256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192};
-
 // Of more than eight rows only large products are streamed: with the demo model and 68m's shape, whose weights come out
 // of the L2, steps of 16 and 32 rows took 4 to 14 % longer than with cuBLASLt, with 8B's 5 % less. The bits are the
 // same.
@@ -26,6 +23,10 @@ constexpr std::int64_t kFewRows = 8, kManyBytes = std::int64_t{32} << 20;
 bool better_streamed(const LinearArgs& args) {
   return args.m <= kFewRows || args.n * args.k * 2 >= kManyBytes;
 }
+
+// Of products that need not wait until cuBLASLt is loaded: more rows than the engine captures, and weights that a trial
+// makes for itself, since these may be gone when the algorithm is chosen.
+constexpr std::int64_t kMostCapturedRows = 512, kMostEarlyWeights = std::int64_t{128} << 20;
 
 // What algorithm 66 of cuBLASLt asks of addresses, strides and sizes.
 bool aligned_for_lt(const LinearArgs& args) {
@@ -55,6 +56,7 @@ struct LinearPlans::Lt {
   const CublasLt& functions;
   cublasLtHandle_t handle = nullptr;
   Workspace workspace;
+  std::optional<CublasLtLoading> loading;
 
   explicit Lt(const CublasLt& functions) : functions(functions) {
     const cublasStatus_t status = functions.cublasLtCreate(&handle);
@@ -62,8 +64,12 @@ struct LinearPlans::Lt {
       throw Failure(MORTISE_UNAVAILABLE, "cublasLtCreate",
                     "failed with status " + std::to_string(static_cast<int>(status)));
     }
+    loading.emplace(functions, handle);
   }
-  ~Lt() { functions.cublasLtDestroy(handle); }
+  ~Lt() {
+    loading->wait();
+    functions.cublasLtDestroy(handle);
+  }
   Lt(const Lt&) = delete;
   Lt& operator=(const Lt&) = delete;
 };
@@ -74,50 +80,54 @@ struct LinearPlans::Plan {
   LtConfig config{};
 };
 
-LinearPlans::LinearPlans(const std::string& gpu, const mortise_host* host, bool use_file) : host_(host) {
+LinearPlans::LinearPlans(const std::string& gpu, int multiprocessors, const mortise_host* host,
+                         const TuningOption& tuning)
+    : host_(host) {
   std::string reason;
   const CublasLt* functions = load_cublaslt(reason);
   if (functions == nullptr) {
-    warn("cuBLASLt cannot be loaded (" + reason +
-         "), so matrices are multiplied by Mortise's own kernel: the same bits, several times slower for many rows");
+    log(MORTISE_LOG_WARNING,
+        "cuBLASLt cannot be loaded (" + reason +
+            "), so matrices are multiplied by Mortise's own kernel: the same bits, several times slower for many rows");
     return;
   }
   lt_ = std::make_unique<Lt>(*functions);
   lt_->workspace.reserve(kWorkspaceBytes, nullptr, kWhere);
-  key_.gpu = gpu;
-  check_cuda(cudaDriverGetVersion(&key_.driver), kWhere);
-  key_.cublaslt = functions->cublasLtGetVersion();
-  if (!use_file) return;
-  file_ = tuning_path(key_);
-  if (!file_) return;
-  try {
-    from_file_ = read_tuning(*file_, key_);
-    chosen_ = from_file_;
-  } catch (const std::exception& exception) {
-    warn(file_->string() + " is not used and made anew: " + exception.what());
-  }
+  TuningKey key = {gpu, 0, functions->cublasLtGetVersion()};
+  check_cuda(cudaDriverGetVersion(&key.driver), kWhere);
+  shipped_ = shipped_choices(multiprocessors, key.cublaslt);
+  cache_ = std::make_unique<TuningCache>(key, tuning, host);
 }
 
 LinearPlans::~LinearPlans() = default;
 
-void LinearPlans::warn(const std::string& text) const {
-  if (host_ != nullptr) host_->log(host_, MORTISE_LOG_WARNING, view(std::string_view(text)));
+void LinearPlans::add_checkpoint(const std::filesystem::path& folder) {
+  if (cache_ != nullptr) cache_->add_checkpoint(folder);
+}
+
+void LinearPlans::log(std::int32_t level, const std::string& text) const {
+  if (host_ != nullptr) host_->log(host_, level, view(std::string_view(text)));
 }
 
 std::int64_t LinearPlans::bucket(std::int64_t rows) {
-  for (const std::int64_t size : kBuckets) {
+  for (const std::int64_t size : kRowBuckets) {
     if (rows <= size) return size;
   }
-  return kBuckets[std::size(kBuckets) - 1];
+  return kRowBuckets.back();
+}
+
+bool LinearPlans::is_streamed(const LinearArgs& args) {
+  return streams(args) && better_streamed(args);
 }
 
 void LinearPlans::run(const LinearArgs& args, const Bias& bias, cudaStream_t stream) {
   if (args.m == 0 || args.n == 0) return;
-  if (streams(args) && (lt_ == nullptr || better_streamed(args))) {
+  if (is_streamed(args) || (lt_ == nullptr && streams(args))) {
     check_cuda(launch_linear_stream(args, stream), kWhere);
     return;
   }
-  if (lt_ != nullptr && aligned_for_lt(args) && (bias.f32 == nullptr || bias.bf16 != nullptr)) {
+  if (lt_ != nullptr && aligned_for_lt(args) && (bias.f32 == nullptr || bias.bf16 != nullptr) &&
+      !comes_too_early(args, bias.f32 != nullptr, stream)) {
     Plan& plan = plan_for(args, bias.f32 != nullptr, stream);
     if (plan.matmul != nullptr) {
       const cublasStatus_t status =
@@ -131,6 +141,16 @@ void LinearPlans::run(const LinearArgs& args, const Bias& bias, cudaStream_t str
   check_cuda(launch_linear_mma(args, stream), kWhere);
 }
 
+// A start runs the largest batch once. With a small model cuBLASLt is not loaded by then, and waiting for it takes
+// longer than that batch with linear_mma. Not for fewer rows: their steps are captured as graphs, with what serves them
+// then.
+bool LinearPlans::comes_too_early(const LinearArgs& args, bool bias, cudaStream_t stream) {
+  if (args.m <= kMostCapturedRows || lt_->loading->is_done() || args.n * args.k > kMostEarlyWeights) return false;
+  if (capturing(stream)) return false;
+  early_.push_back({args, bias});
+  return true;
+}
+
 LinearPlans::Plan& LinearPlans::plan_for(const LinearArgs& args, bool bias, cudaStream_t stream) {
   const LinearShape shape = {args.n, args.k, args.y_type == ElementType::kF32, bias, bucket(args.m)};
   if (const auto known = plans_.find(shape); known != plans_.end()) return *known->second;
@@ -138,16 +158,14 @@ LinearPlans::Plan& LinearPlans::plan_for(const LinearArgs& args, bool bias, cuda
     throw Failure(MORTISE_FAILED_PRECONDITION, kWhere,
                   "no algorithm was chosen yet for " + text_of(shape) + "; run it once before it is captured");
   }
+  lt_->loading->wait();
+  for (const auto& [early, with_bias] : std::exchange(early_, {})) plan_for(early, with_bias, stream);
   auto plan = std::make_unique<Plan>();
-  const Choice choice = tune(shape, args, stream);
+  const Choice choice = choose(shape, args, stream);
   if (choice) {
     plan->matmul = std::make_unique<LtMatmul>(lt_->functions, lt_->handle, shape);
     plan->config = *choice;
     if (!plan->matmul->make(*choice, args, kWorkspaceBytes, plan->algorithm)) plan->matmul.reset();
-  }
-  if (const auto before = from_file_.find(shape); before == from_file_.end() || before->second != choice) {
-    chosen_[shape] = choice;
-    save();
   }
   return *plans_.emplace(shape, std::move(plan)).first->second;
 }
@@ -158,33 +176,41 @@ std::string LinearPlans::describe(const LinearShape& shape) const {
   return known->second->matmul == nullptr ? "linear_mma" : text_of(known->second->config);
 }
 
-void LinearPlans::save() {
-  if (!file_) return;
-  try {
-    write_tuning(*file_, key_, chosen_);
-  } catch (const std::exception& exception) {
-    warn(file_->string() + ": the chosen algorithms are not kept: " + exception.what());
-    file_.reset();
+std::optional<Choice> LinearPlans::known_choice(const LinearShape& shape, AlgorithmTrial& trial) {
+  std::optional<Choice> shipped;
+  if (const auto found = shipped_.find(shape); found != shipped_.end()) shipped = found->second;
+  for (const std::optional<Choice>& choice : {shipped, cache_->find(shape)}) {
+    if (!choice) continue;
+    // An algorithm with split-K may give the right bits for the numbers of the trial alone.
+    if (!*choice || (!splits_k(**choice) && trial.equal_bits(**choice))) return choice;
+    log(MORTISE_LOG_WARNING, text_of(**choice) + ", which was chosen before for " + text_of(shape) +
+                                 ", does not give the right bits here; another one is chosen");
   }
+  return std::nullopt;
 }
 
-// What the file names, if its bits are right; else what a search finds.
-Choice LinearPlans::tune(const LinearShape& shape, const LinearArgs& args, cudaStream_t stream) {
+void LinearPlans::tell_search() {
+  if (num_searched_++ > 0) return;
+  log(MORTISE_LOG_INFO,
+      "no algorithms of cuBLASLt are known yet for some products of this model on this GPU; they are "
+      "searched for at their first use and kept " +
+          cache_->place());
+}
+
+Choice LinearPlans::choose(const LinearShape& shape, const LinearArgs& args, cudaStream_t stream) {
   try {
     LtMatmul matmul(lt_->functions, lt_->handle, shape);
     AlgorithmTrial trial(matmul, shape, args, lt_->workspace.reserve(kWorkspaceBytes, stream, kWhere), kWorkspaceBytes,
                          stream);
-    if (const auto remembered = from_file_.find(shape); remembered != from_file_.end()) {
-      if (!remembered->second) return std::nullopt;
-      if (trial.equal_bits(*remembered->second)) return remembered->second;
-      warn(file_->string() + " names an algorithm for " + text_of(shape) +
-           " that does not give the right bits here; choosing anew");
-    }
-    return search_algorithm(trial, shape);
+    if (const std::optional<Choice> known = known_choice(shape, trial)) return *known;
+    tell_search();
+    const Choice found = search_algorithm(trial);
+    cache_->keep(shape, found);
+    return found;
   } catch (const Failure& failure) {
     if (failure.code != MORTISE_RESOURCE_EXHAUSTED) throw;
-    warn("no memory to choose an algorithm for " + text_of(shape) + " (" + failure.message +
-         "); Mortise's own kernel serves it: the same bits, slower");
+    log(MORTISE_LOG_WARNING, "no memory to choose an algorithm for " + text_of(shape) + " (" + failure.message +
+                                 "); Mortise's own kernel serves it: the same bits, slower");
     return std::nullopt;
   }
 }

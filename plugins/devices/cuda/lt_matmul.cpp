@@ -27,11 +27,11 @@ void check_lt(cublasStatus_t status, const char* what) {
                 std::string(what) + " of cuBLASLt failed with status " + std::to_string(static_cast<int>(status)));
 }
 
+}  // namespace
+
 bool splits_k(const LtConfig& config) {
   return config[kConfigSplitK] > 1 || config[kConfigReduction] != CUBLASLT_REDUCTION_SCHEME_NONE;
 }
-
-}  // namespace
 
 LtMatmul::LtMatmul(const CublasLt& lt, cublasLtHandle_t handle, const LinearShape& shape)
     : lt_(lt), handle_(handle), f32_out_(shape.f32_out), bias_(shape.bias) {
@@ -102,7 +102,6 @@ std::vector<cublasLtMatmulAlgo_t> LtMatmul::candidates(const LinearArgs& args, s
 
 bool LtMatmul::make(const LtConfig& config, const LinearArgs& args, std::size_t workspace_bytes,
                     cublasLtMatmulAlgo_t& algorithm) {
-  if (splits_k(config)) return false;
   describe(args);
   const cudaDataType_t out = f32_out_ ? CUDA_R_32F : CUDA_R_16BF;
   if (lt_.cublasLtMatmulAlgoInit(handle_, CUBLAS_COMPUTE_32F, CUDA_R_32F, CUDA_R_16BF, CUDA_R_16BF, out, out, config[0],

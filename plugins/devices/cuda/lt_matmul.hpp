@@ -10,6 +10,9 @@
 
 namespace mortise::cuda {
 
+// Adds parts of K in another order: other bits.
+bool splits_k(const LtConfig& config);
+
 class LtMatmul {
  public:
   // Throws Failure. `lt` and `handle` outlive it.

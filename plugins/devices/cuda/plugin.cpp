@@ -1,7 +1,10 @@
 // The component: options, life of an instance, table, entry.
 #include <cstring>
 #include <memory>
+#include <string>
+#include <thread>
 
+#include "devices/cuda/cublaslt.hpp"
 #include "devices/cuda/cuda_device.hpp"
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/ops.hpp"
@@ -11,6 +14,7 @@
 #include "kernels/cuda/linear_mma.hpp"
 #include "kernels/cuda/linear_stream.hpp"
 #include "kernels/cuda/rows.hpp"
+#include "mortise/ext/tuning.h"
 
 namespace mortise::cuda {
 namespace {
@@ -28,8 +32,8 @@ constexpr char kOptionsSchema[] = R"({
       "type": "boolean", "default": true
     },
     "tuning_cache": {
-      "title": "keep the choice of matrix algorithms in $XDG_CACHE_HOME/mortise or ~/.cache/mortise for later starts",
-      "type": "boolean", "default": true
+      "title": "keep the choice of matrix algorithms for later starts: in $XDG_CACHE_HOME/mortise or ~/.cache/mortise and beside the checkpoint, or in the folder that is named here",
+      "type": ["boolean", "string"], "format": "path", "minLength": 1, "default": true
     }
   }
 })";
@@ -59,6 +63,11 @@ std::string version_text(int version) {
   throw Failure(MORTISE_UNAVAILABLE, kWhere, why + "; the device cpu needs none");
 }
 
+TuningOption tuning_option(const nlohmann::json& value) {
+  if (value.is_string()) return {true, value.get<std::string>()};
+  return {value.get<bool>(), {}};
+}
+
 mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
                       mortise_error* error) {
   return guard(error, kWhere, [&] {
@@ -67,7 +76,7 @@ mortise_status create(const mortise_host* host, const mortise_create_args* args,
     device->host = host;
     if (options.has("device")) device->ordinal = options.get<int>("device");
     if (options.has("graphs")) device->graphs = options.get<bool>("graphs");
-    if (options.has("tuning_cache")) device->tuning_file = options.get<bool>("tuning_cache");
+    if (options.has("tuning_cache")) device->tuning = tuning_option(options.get<nlohmann::json>("tuning_cache"));
     *instance = device.release();
   });
 }
@@ -79,6 +88,7 @@ void deactivate(void* instance) {
   cudaStreamSynchronize(device->stream);
   device->reaper.reset();
   device->linear.reset();
+  device->row_uploader.reset();
   device->uploader.reset();
   device->gated.release();
   device->quantised.release();
@@ -93,6 +103,11 @@ void destroy(void* instance) {
 }
 
 void open_gpu(mortise_device& device) {
+  // Loading the library takes 80 ms of a processor, and so does CUDA's own start.
+  const std::jthread library([] {
+    std::string reason;
+    load_cublaslt(reason);
+  });
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) no_gpu(status);
@@ -120,7 +135,8 @@ void open_gpu(mortise_device& device) {
   check_cuda(prepare_stream_kernel(), kWhere);
   check_cuda(prepare_int_stream_kernels(), kWhere);
   check_cuda(prepare_int_wide_kernels(), kWhere);
-  device.linear = std::make_unique<LinearPlans>(device.name, device.host, device.tuning_file);
+  device.linear =
+      std::make_unique<LinearPlans>(device.name, properties.multiProcessorCount, device.host, device.tuning);
 }
 
 mortise_status activate(void* instance, const mortise_activate_args*, mortise_error* error) {
@@ -150,7 +166,18 @@ int32_t vocab_slice(mortise_device*) {
   return kVocabSlice;
 }
 
+mortise_status keep_tuning_beside(mortise_device* device, mortise_string_view folder, mortise_error* error) {
+  return guard(error, "tuning", [&] { device->linear->add_checkpoint(view(folder)); });
+}
+
+constexpr mortise_tuning_table kTuning = {
+    .struct_size = sizeof(mortise_tuning_table),
+    .flags = 0,
+    .keep_beside = keep_tuning_beside,
+};
+
 const void* get_ext(mortise_device* device, const char* id) {
+  if (std::strcmp(id, MORTISE_EXT_TUNING) == 0) return &kTuning;
   return device->graphs && std::strcmp(id, MORTISE_EXT_GRAPH) == 0 ? &kGraphTable : nullptr;
 }
 

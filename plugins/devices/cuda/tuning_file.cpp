@@ -21,13 +21,6 @@ constexpr int kVersion = 1;
 constexpr std::uintmax_t kMaxBytes = 1 << 20;  // some thousand choices
 constexpr std::int64_t kMaxSize = INT32_MAX;
 
-std::string file_name(const TuningKey& key) {
-  std::string gpu;
-  for (const char c : key.gpu) gpu += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '-';
-  return "linear-" + gpu + "-driver" + std::to_string(key.driver) + "-cublaslt" + std::to_string(key.cublaslt) +
-         ".json";
-}
-
 std::int64_t integer(const json& entry, const char* name, std::int64_t least, std::int64_t most) {
   const json& value = entry.at(name);
   if (!value.is_number_integer() || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most) {
@@ -56,18 +49,20 @@ Choice read_choice(const json& value) {
 
 }  // namespace
 
-std::optional<fs::path> tuning_path(const TuningKey& key) {
-  const auto variable = [](const char* name) -> std::string {
-    const char* value = std::getenv(name);
-    return value == nullptr ? "" : value;
-  };
-  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) {
-    return fs::path(cache) / "mortise" / file_name(key);
-  }
-  if (const std::string home = variable("HOME"); !home.empty()) {
-    return fs::path(home) / ".cache" / "mortise" / file_name(key);
-  }
-  return std::nullopt;
+std::optional<fs::path> user_tuning_folder() {
+  // The XDG base directory specification: a relative path is to be ignored.
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && fs::path(cache).is_absolute()) return fs::path(cache) / "mortise";
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || !fs::path(home).is_absolute()) return std::nullopt;
+  return fs::path(home) / ".cache" / "mortise";
+}
+
+std::string tuning_file_name(const TuningKey& key) {
+  std::string gpu;
+  for (const char c : key.gpu) gpu += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '-';
+  return "linear-" + gpu + "-driver" + std::to_string(key.driver) + "-cublaslt" + std::to_string(key.cublaslt) +
+         ".json";
 }
 
 Choices read_tuning(const fs::path& path, const TuningKey& key) {

@@ -1,6 +1,5 @@
-// tuning_file.hpp: what was chosen at earlier starts, in $XDG_CACHE_HOME/mortise or ~/.cache/mortise. A file belongs to
-// one GPU, driver and version of cuBLASLt; it is a hint and never trusted: whatever it says is checked for equal bits
-// before it is used, and one that cannot be read is a warning and made anew.
+// tuning_file.hpp: what was chosen at earlier starts. A file belongs to one GPU, driver and version of cuBLASLt; it is
+// a hint and never trusted: whatever it says is checked for equal bits before it is used.
 #pragma once
 
 #include <filesystem>
@@ -17,8 +16,9 @@ struct TuningKey {
   std::size_t cublaslt = 0;
 };
 
-// Where the file of `key` lies; nothing if the environment names no folder.
-std::optional<std::filesystem::path> tuning_path(const TuningKey& key);
+// $XDG_CACHE_HOME/mortise or ~/.cache/mortise; nothing if the environment names no absolute path.
+std::optional<std::filesystem::path> user_tuning_folder();
+std::string tuning_file_name(const TuningKey& key);
 
 // What the file says; empty if there is none. Throws std::runtime_error with what is wrong with the file.
 Choices read_tuning(const std::filesystem::path& path, const TuningKey& key);

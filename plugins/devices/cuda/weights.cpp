@@ -1,4 +1,5 @@
-// Weights: converted to bf16 on the host, row after row, and uploaded through page-locked buffers (uploader.hpp).
+// Weights: converted to bf16 on the host by several threads and uploaded through page-locked buffers
+// (row_uploader.hpp).
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -77,29 +78,33 @@ void convert_row(const Part& part, std::int64_t row, Bf16* out) {
   }
 }
 
-void upload_rows(const std::vector<Part>& parts, std::byte* to, Uploader& uploader) {
+// Rows [first, last) of a part, dense.
+void convert_rows(const Part& part, std::int64_t first, std::int64_t last, Bf16* out) {
+  if (part.dtype == MORTISE_BF16 && part.column_stride == 1 && part.row_stride == part.columns) {
+    const auto bytes = static_cast<std::size_t>((last - first) * part.columns) * sizeof(Bf16);
+    std::memcpy(out, part.data + static_cast<std::size_t>(first * part.columns) * sizeof(Bf16), bytes);
+    return;
+  }
+  for (std::int64_t row = first; row < last; ++row, out += part.columns) convert_row(part, row, out);
+}
+
+void upload_rows(const std::vector<Part>& parts, std::int64_t rows, std::byte* to, RowUploader& uploader) {
   const auto row_bytes = static_cast<std::size_t>(parts[0].columns) * sizeof(Bf16);
-  if (row_bytes > Uploader::kStageBytes) {
-    invalid(kWhere, "rows of " + std::to_string(row_bytes) + " bytes; up to " + std::to_string(Uploader::kStageBytes) +
-                        " are served");
+  if (row_bytes > RowUploader::kPieceBytes) {
+    invalid(kWhere, "rows of " + std::to_string(row_bytes) + " bytes; up to " +
+                        std::to_string(RowUploader::kPieceBytes) + " are served");
   }
-  std::byte* stage = uploader.begin();
-  std::size_t filled = 0;
-  const auto flush = [&] {
-    uploader.send(to, filled);
-    to += filled;
-    filled = 0;
-    stage = uploader.begin();
-  };
-  for (const Part& part : parts) {
-    for (std::int64_t row = 0; row < part.rows; ++row) {
-      if (filled + row_bytes > Uploader::kStageBytes) flush();
-      convert_row(part, row, reinterpret_cast<Bf16*>(stage + filled));
-      filled += row_bytes;
+  uploader.upload(to, rows, row_bytes, [&](std::int64_t first, std::int64_t last, std::byte* out) {
+    for (const Part& part : parts) {
+      const std::int64_t end = std::min(last, part.rows);
+      if (first < end) {
+        convert_rows(part, first, end, reinterpret_cast<Bf16*>(out));
+        out += static_cast<std::size_t>(end - first) * row_bytes;
+      }
+      first = std::max<std::int64_t>(0, first - part.rows);
+      last -= part.rows;
     }
-  }
-  flush();
-  uploader.wait();
+  });
 }
 
 void upload_vector(const std::vector<Part>& parts, const mortise_weight& weight) {
@@ -141,8 +146,8 @@ mortise_status prepare_weight(mortise_device* device, const mortise_weight_sourc
       prepared->wide = reinterpret_cast<float*>(static_cast<std::byte*>(memory.get()) + narrow_bytes);
       upload_vector(parts, *prepared);
     } else {
-      if (device->uploader == nullptr) device->uploader = std::make_unique<Uploader>(stream);
-      upload_rows(parts, static_cast<std::byte*>(memory.get()), *device->uploader);
+      if (device->row_uploader == nullptr) device->row_uploader = std::make_unique<RowUploader>(stream);
+      upload_rows(parts, prepared->n, static_cast<std::byte*>(memory.get()), *device->row_uploader);
     }
     memory.release();
     *weight = prepared.release();

@@ -26,6 +26,25 @@ TEST_F(EngineTest, GeneratesWhatTheModelSays) {
   EXPECT_EQ(choice.last.usage.completion_tokens, 20);
 }
 
+// Of a fake model whose forward says how often it was called, padding included.
+TEST_F(EngineTest, AnIdleEngineTriesStepsOfAllSizesAndARequestComesBetweenThem) {
+  EngineLimits padded = small_limits();
+  padded.padding_block = padded.num_blocks - 1;  // the last that a request would get
+  world = std::make_unique<FakeWorld>(padded);
+  std::atomic<std::int64_t> num_forwards = 0;
+  world->before_forward = [&](std::int64_t count) { num_forwards = count + 1; };
+  EngineHooks hooks;
+  hooks.trials = Trials::kWhenIdle;
+  start(padded, {}, hooks);
+  Collector collector;
+  engine->submit(greedy({1, 2, 3}, 20), collector.sink());
+  EXPECT_EQ(collector.wait().at(0).ids(), expected({1, 2, 3}, 20));
+  // The largest batch, 20 steps of the request, and sizes 1, 2, 4 .. max_batched_tokens.
+  std::int64_t num_sizes = 0;
+  for (std::int32_t rows = 1; rows <= padded.max_batched_tokens; rows *= 2) ++num_sizes;
+  while (num_forwards < 1 + 20 + num_sizes) std::this_thread::yield();  // for ever: an idle engine tries nothing
+}
+
 TEST_F(EngineTest, ManyRequestsInASmallPoolEachGetTheirOwnTokens) {
   std::mt19937 random(7);
   world = std::make_unique<FakeWorld>(small_limits());

@@ -205,6 +205,21 @@ TEST(ExecutionTest, PartsThatCannotBePutInLeaveTheOldOnesServing) {
   EXPECT_EQ(run(execution, step).draws[0].id, next_token({4, 5}));
 }
 
+TEST(ExecutionTest, SizesAreTriedBeforeTheFirstStepOrOneByOneWhenAsked) {
+  EngineLimits padded = limits();
+  padded.padding_block = padded.num_blocks - 1;
+  FakeWorld first(padded), second(padded);
+  Execution at_once({first.parts()}, padded);
+  EXPECT_FALSE(at_once.has_untried_sizes());
+  Execution when_idle({second.parts()}, padded, 0, {}, Trials::kWhenIdle);
+  EXPECT_EQ(second.num_forwards, 1);  // the largest batch: the start fails if there is no memory for it
+  while (when_idle.has_untried_sizes()) when_idle.try_next_size();
+  EXPECT_EQ(second.num_forwards, first.num_forwards);
+  Step step(four_prompts());
+  step.draw(1, -1);
+  EXPECT_EQ(run(when_idle, step).draws[0].id, next_token({4, 5}));
+}
+
 // Graphs that run nothing when they are replayed: the hidden rows are still those of the captured step.
 struct FakeGraphs {
   FakeGraphs() {

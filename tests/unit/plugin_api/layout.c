@@ -18,6 +18,7 @@
 #include "mortise/ext/kv_reads.h"
 #include "mortise/ext/runner.h"
 #include "mortise/ext/sequences.h"
+#include "mortise/ext/tuning.h"
 #include "mortise/ext/weight_cache.h"
 
 #define SIZE(type, bytes) MORTISE_STATIC_ASSERT(sizeof(type) == (bytes), "size of " #type)
@@ -490,6 +491,12 @@ SIZE(mortise_sequences_table, 16);
 AT(mortise_sequences_table, struct_size, 0);
 AT(mortise_sequences_table, flags, 4);
 AT(mortise_sequences_table, num_sequences, 8);
+
+/* ext/tuning.h */
+SIZE(mortise_tuning_table, 16);
+AT(mortise_tuning_table, struct_size, 0);
+AT(mortise_tuning_table, flags, 4);
+AT(mortise_tuning_table, keep_beside, 8);
 
 /* ext/weight_cache.h */
 SIZE(mortise_weight_cache_args, 56);

@@ -1,0 +1,39 @@
+// runtime/kv/lazy_array.hpp: an array of zeros that takes memory as its elements are touched. A GPU with a small model
+// has a million KV blocks and uses some thousand; to write an entry for each takes a tenth of a second of every start.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+namespace mortise {
+
+template <typename T>
+class LazyArray {
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>, "elements are zero bytes");
+
+ public:
+  explicit LazyArray(std::size_t size) : size_(size) {
+    // Large memory comes from the system, which zeroes a page when it is touched.
+    data_.reset(static_cast<T*>(std::calloc(std::max<std::size_t>(size, 1), sizeof(T))));
+    if (data_ == nullptr) throw std::bad_alloc();
+  }
+
+  std::size_t size() const { return size_; }
+  T& operator[](std::size_t i) { return data_.get()[i]; }
+  const T& operator[](std::size_t i) const { return data_.get()[i]; }
+  T* data() { return data_.get(); }
+  const T* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(T* data) const { std::free(data); }
+  };
+  std::size_t size_;
+  std::unique_ptr<T, Free> data_;
+};
+
+}  // namespace mortise

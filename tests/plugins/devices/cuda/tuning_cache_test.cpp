@@ -1,0 +1,136 @@
+// Where choices are kept between starts: in the user's cache folder and beside the checkpoint, or where an option says.
+#include "devices/cuda/tuning_cache.hpp"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mortise/plugin.hpp"
+#include "temp_folder.hpp"
+
+namespace mortise::cuda {
+namespace {
+
+constexpr LinearShape kShape = {4096, 288, true, false, 16};
+const Choice kChoice = LtConfig{66, 10, 35, 1, 0, 0, 3, 0, 2};
+
+class TuningCacheTest : public testing::Test {
+ protected:
+  TuningCacheTest() {
+    set("XDG_CACHE_HOME", nullptr);
+    set("HOME", home_.path().c_str());
+    host_.log = [](const mortise_host* host, int32_t, mortise_string_view text) {
+      static_cast<const Host*>(host)->lines.emplace_back(view(text));
+    };
+  }
+  ~TuningCacheTest() override {
+    set("XDG_CACHE_HOME", cache_before_ ? cache_before_->c_str() : nullptr);
+    set("HOME", home_before_ ? home_before_->c_str() : nullptr);
+  }
+
+  static void set(const char* name, const char* value) {
+    value == nullptr ? ::unsetenv(name) : ::setenv(name, value, 1);
+  }
+  static std::optional<std::string> value_of(const char* name) {
+    const char* value = ::getenv(name);
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  }
+  // What a start finds.
+  std::optional<Choice> found(const TuningOption& option, const std::filesystem::path& checkpoint = {}) {
+    TuningCache cache(key_, option, &host_);
+    if (!checkpoint.empty()) cache.add_checkpoint(checkpoint);
+    return cache.find(kShape);
+  }
+  // A start that keeps a choice.
+  void keep(const TuningOption& option, const std::filesystem::path& checkpoint = {}) {
+    TuningCache cache(key_, option, &host_);
+    if (!checkpoint.empty()) cache.add_checkpoint(checkpoint);
+    cache.keep(kShape, kChoice);
+  }
+
+  struct Host : mortise_host {
+    mutable std::vector<std::string> lines;
+  };
+  const std::optional<std::string> cache_before_ = value_of("XDG_CACHE_HOME"), home_before_ = value_of("HOME");
+  const test::TempFolder home_, checkpoint_, folder_;
+  const TuningKey key_ = {"NVIDIA H200", 13000, 130100};
+  Host host_{};
+};
+
+TEST_F(TuningCacheTest, AChoiceIsFoundAtTheNextStart) {
+  EXPECT_EQ(found({}), std::nullopt);
+  keep({});
+  EXPECT_EQ(found({}), kChoice);
+  EXPECT_TRUE(std::filesystem::exists(home_.path() / ".cache/mortise" / tuning_file_name(key_)));
+  EXPECT_TRUE(host_.lines.empty());
+}
+
+TEST_F(TuningCacheTest, AnotherHomeFindsItBesideTheCheckpoint) {
+  keep({}, checkpoint_.path());
+  const test::TempFolder another;
+  set("HOME", another.path().c_str());
+  EXPECT_EQ(found({}), std::nullopt);
+  EXPECT_EQ(found({}, checkpoint_.path()), kChoice);
+}
+
+TEST_F(TuningCacheTest, AFolderThatTheOptionNamesIsTheOnlyPlace) {
+  const TuningOption option = {true, (folder_.path() / "made").string()};
+  keep(option, checkpoint_.path());
+  EXPECT_EQ(found(option), kChoice);
+  EXPECT_EQ(found({}, checkpoint_.path()), std::nullopt);
+}
+
+TEST_F(TuningCacheTest, WithoutAFolderItIsToldOnceWhatKeepsThem) {
+  set("HOME", nullptr);
+  {
+    TuningCache cache(key_, {}, &host_);
+    EXPECT_TRUE(host_.lines.empty());  // nothing is lost yet
+    cache.keep(kShape, kChoice);
+    cache.keep({8, 8, false, false, 1}, kChoice);
+  }
+  ASSERT_EQ(host_.lines.size(), 1u);
+  EXPECT_NE(host_.lines[0].find("neither XDG_CACHE_HOME nor HOME names a folder"), std::string::npos);
+  EXPECT_NE(host_.lines[0].find("tuning_cache = \"FOLDER\""), std::string::npos);
+}
+
+TEST_F(TuningCacheTest, WithoutAHomeTheCheckpointsFolderIsEnough) {
+  set("HOME", nullptr);
+  keep({}, checkpoint_.path());
+  EXPECT_EQ(found({}, checkpoint_.path()), kChoice);
+  EXPECT_TRUE(host_.lines.empty());
+}
+
+TEST_F(TuningCacheTest, AFolderThatCannotBeMadeIsToldOnce) {
+  const std::string file = folder_.write("file", "").string();
+  {
+    TuningCache cache(key_, {true, file}, &host_);
+    cache.keep(kShape, kChoice);
+    cache.keep({8, 8, false, false, 1}, kChoice);
+  }
+  ASSERT_EQ(host_.lines.size(), 1u);
+  EXPECT_NE(host_.lines[0].find("the chosen algorithms are not kept: "), std::string::npos) << host_.lines[0];
+}
+
+TEST_F(TuningCacheTest, FalseReadsAndWritesNoFile) {
+  keep({});
+  EXPECT_EQ(found({false, {}}), std::nullopt);
+  keep({false, {}}, checkpoint_.path());
+  EXPECT_TRUE(std::filesystem::is_empty(checkpoint_.path()));
+}
+
+TEST_F(TuningCacheTest, ADamagedFileIsToldAndMadeAnew) {
+  keep({true, folder_.path().string()});
+  folder_.write(tuning_file_name(key_), "{");
+  EXPECT_EQ(found({true, folder_.path().string()}), std::nullopt);
+  ASSERT_EQ(host_.lines.size(), 1u);
+  EXPECT_NE(host_.lines[0].find("is not used and made anew"), std::string::npos);
+  keep({true, folder_.path().string()});
+  EXPECT_EQ(found({true, folder_.path().string()}), kChoice);
+}
+
+}  // namespace
+}  // namespace mortise::cuda
