@@ -1,6 +1,6 @@
-/* mortise/ext/tuning.h: what a device measures to choose between its kernels, kept beside the model. A device that offers
- * this has choices that change speed and no bit. It keeps them between starts, also where nothing but the checkpoint's
- * folder outlives the process. From the device's get_ext(MORTISE_EXT_TUNING). */
+/* mortise/ext/tuning.h: what a device measures to choose between its kernels, kept beside the model. A device that
+ * offers this has choices that change speed and no bit. It keeps them between starts, also where nothing but the
+ * checkpoint's folder outlives the process. From the device's get_ext(MORTISE_EXT_TUNING). */
 #ifndef MORTISE_EXT_TUNING_H
 #define MORTISE_EXT_TUNING_H
 
