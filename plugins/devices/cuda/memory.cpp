@@ -8,7 +8,7 @@ namespace mortise::cuda {
 mortise_status memory_info(mortise_device* device, uint64_t* free_bytes, uint64_t* total_bytes) {
   std::size_t free = 0, total = 0;
   native(device, nullptr);
-  device->reaper->finish();
+  if (device->reaper != nullptr) device->reaper->finish();  // null before activate
   if (cudaMemGetInfo(&free, &total) != cudaSuccess) return MORTISE_INTERNAL;
   *free_bytes = free;
   *total_bytes = total;
