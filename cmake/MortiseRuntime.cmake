@@ -26,7 +26,8 @@ function(mortise_add_library name)
 endfunction()
 
 # mortise_add_test(NAME SOURCES a_test.cpp ... [LINK lib ...] [INCLUDE dir ...]): one gtest program, one ctest entry a case,
-# which has its folder below tests/ as its label: ctest -L unit/engine.
+# whose label is its speed and its folder below tests/, as fast:unit/engine, for ctest -L unit/engine or -L fast. The fast ones take
+# less than a minute together; those of gpu are skipped where there is none.
 function(mortise_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK;INCLUDE")
   add_executable(${name} ${arg_SOURCES})
@@ -34,8 +35,14 @@ function(mortise_add_test name)
   target_compile_definitions(${name} PRIVATE MORTISE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MORTISE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  set(speed fast)
+  if(folder MATCHES "_cuda|/cuda$")
+    set(speed gpu)
+  elseif(folder MATCHES "^property|^unit/speculation$|^plugins/(kernels|devices)/cpu$|^plugins/attention/")
+    set(speed slow)
+  endif()
   # Hashes of checkpoints are kept in the build's cache folder, and not in the home of whoever runs the tests.
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT ${MORTISE_TEST_SECONDS} LABELS ${folder}
+                       PROPERTIES TIMEOUT ${MORTISE_TEST_SECONDS} LABELS "${speed}:${folder}"
                                   ENVIRONMENT XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/test-cache)
 endfunction()
