@@ -118,8 +118,8 @@ void Paged::bind(const mortise_attention_bind_args& args) {
   num_blocks_ = args.num_blocks;
   scale_ = cuda::span_scale(dims.attention_scale);
 
-  // Here and not in activate: the driver loads these kernels now, which takes as long as all of activate does, and steps
-  // of other parts may run between the two.
+  // Here and not in activate: the driver loads these kernels now, which takes as long as all of activate does, and
+  // steps of other parts may run between the two.
   check_cuda(cuda::span_decode_prepare(), "bind");
   plans_.clear();
   plan_index_.clear();

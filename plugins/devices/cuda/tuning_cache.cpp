@@ -13,8 +13,7 @@ namespace {
 constexpr auto kWriteAfter = std::chrono::milliseconds(200);
 constexpr char kNoFolder[] =
     "the chosen matrix algorithms are not kept for later starts: neither XDG_CACHE_HOME nor HOME names a folder, and "
-    "the "
-    "checkpoint's folder cannot be written; name one with tuning_cache = \"FOLDER\"";
+    "the checkpoint's folder cannot be written; name one with tuning_cache = \"FOLDER\"";
 
 }  // namespace
 

@@ -1,9 +1,12 @@
 #include "devices/cuda/tuning_file.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -106,8 +109,14 @@ void write_tuning(const fs::path& path, const TuningKey& key, const Choices& cho
   }
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
-  // Two processes may write at once: each its own file, and the last one stays.
-  const fs::path temporary = path.string() + "." + std::to_string(getpid());
+  // Two processes may write at once: each its own file, and the last one stays. A checkpoint's folder may come from
+  // anywhere, so the file is a new one: no link that lies there is followed.
+  std::string name = path.string() + ".XXXXXX";
+  const int descriptor = ::mkstemp(name.data());
+  if (descriptor < 0) throw std::runtime_error(std::string("cannot be written: ") + std::strerror(errno));
+  ::fchmod(descriptor, 0644);
+  ::close(descriptor);
+  const fs::path temporary = name;
   {
     std::ofstream file(temporary);
     file << all.dump(1) << '\n';

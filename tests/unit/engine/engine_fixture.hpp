@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/engine.hpp"
@@ -101,6 +103,12 @@ class EngineTest : public ::testing::Test {
     engine =
         std::make_unique<Engine>(world->parts(), world->limits, ModelInfo{kVocab, std::move(eos)}, tokenizer(), hooks);
     return *engine;
+  }
+  // Every step takes a moment, so that a request that runs still runs when a swap comes.
+  void start_slow(const EngineLimits& limits = small_limits()) {
+    world = std::make_unique<FakeWorld>(limits);
+    world->before_forward = [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+    start(limits);
   }
   std::unique_ptr<FakeWorld> world;
   std::unique_ptr<Engine> engine;

@@ -18,12 +18,6 @@ const Tokens kPrompt = {1, 2, 3, 4, 5};
 
 class FallbackTest : public EngineTest {
  protected:
-  // Every step takes a moment, so that a request that runs still runs when a swap comes.
-  void start_slow(const EngineLimits& limits = small_limits()) {
-    world = std::make_unique<FakeWorld>(limits);
-    world->before_forward = [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
-    start(limits);
-  }
   // The parts of `next` of that kind take the place of those of `world`, which are the way back.
   void swap_in(FakeWorld& next, PartKind kind) {
     engine->swap([&, kind](const StepUse&) {

@@ -20,12 +20,6 @@ const Tokens kPrompt = {1, 2, 3, 4, 5};
 
 class SwapMeanwhileTest : public EngineTest {
  protected:
-  // Every step takes a moment, so that a request that runs still runs when a swap comes.
-  void start_slow() {
-    world = std::make_unique<FakeWorld>(small_limits());
-    world->before_forward = [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(3)); };
-    start(small_limits());
-  }
   void begin(Collector& collector) {
     engine->submit(greedy(kPrompt, kLength), collector.sink());
     collector.wait_for_tokens(3);

@@ -44,12 +44,6 @@ class SwapTest : public EngineTest {
     engine->submit(std::move(request), collector.sink());
     collector.wait_for_tokens(3);
   }
-  // Every step takes a moment, so that a request that runs still runs when a swap comes.
-  void start_slow(const EngineLimits& limits = small_limits()) {
-    world = std::make_unique<FakeWorld>(limits);
-    world->before_forward = [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
-    start(limits);
-  }
   void expect_answer(Collector& collector) { EXPECT_EQ(collector.wait().at(0).ids(), expected(kPrompt, kLength)); }
 };
 

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -130,6 +132,21 @@ TEST_F(TuningCacheTest, ADamagedFileIsToldAndMadeAnew) {
   EXPECT_NE(host_.lines[0].find("is not used and made anew"), std::string::npos);
   keep({true, folder_.path().string()});
   EXPECT_EQ(found({true, folder_.path().string()}), kChoice);
+}
+
+// A checkpoint may come from anywhere, with links in its folder.
+TEST_F(TuningCacheTest, NoLinkInACheckpointIsWrittenThrough) {
+  const std::filesystem::path victim = home_.path() / "victim";
+  std::ofstream(victim) << "precious";
+  const std::filesystem::path file = checkpoint_.path() / ("mortise-" + tuning_file_name(key_));
+  for (const std::string& name : {file.string(), file.string() + "." + std::to_string(::getpid())}) {
+    std::filesystem::create_symlink(victim, name);
+  }
+  keep({}, checkpoint_.path());
+  std::string text;
+  std::getline(std::ifstream(victim), text);
+  EXPECT_EQ(text, "precious");
+  EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(file)));
 }
 
 }  // namespace
