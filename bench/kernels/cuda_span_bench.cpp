@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "attention/paged_cuda/plan.hpp"
+#include "attention/span_cuda/plan.hpp"
 #include "kernels/cuda/span.hpp"
 
 namespace {
@@ -137,10 +137,10 @@ void Bench::run(const Case& c) const {
   batch.group_shared_tokens = tokens.data();
   batch.group_parents = parents.data();
   const int32_t blocks = multiprocessors * cuda::kDecodeBlocksPerSm;
-  paged_cuda::PlanShape shape{kHeads, kKvHeads, 0, blocks, 1 << 17, true};
+  span_cuda::PlanShape shape{kHeads, kKvHeads, 0, blocks, 1 << 17, true};
   shape.num_shared_blocks = c.cascades ? blocks : 0;
   shape.max_shared_runs = shape.max_shared_rows = 1 << 16;
-  paged_cuda::Plan plan;
+  span_cuda::Plan plan;
   make_plan(batch, shape, plan);
 
   cuda::SpanArgs args{};

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "bench/peak.hpp"
-#include "bench/probes.hpp"
+#include "bench_command/peak.hpp"
+#include "bench_command/probes.hpp"
 
 namespace mortise::bench {
 namespace {

@@ -1,5 +1,5 @@
 // limits.hpp: how fast a kernel is at best, and what this machine allows in the same run (`mortise bench` measures the
-// latter with the same loops: runtime/bench/probes.hpp).
+// latter with the same loops: runtime/bench_command/probes.hpp).
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/kernels.hpp"
-#include "kernels/cpu/linear_pack.hpp"
+#include "kernels/cpu/linear/pack.hpp"
 #include "limits.hpp"
 
 namespace mortise::bench {

@@ -11,7 +11,7 @@
 
 #include "isas.hpp"
 #include "kernels/cpu/kernels.hpp"
-#include "kernels/cpu/linear_int_pack.hpp"
+#include "kernels/cpu/linear_int/pack.hpp"
 #include "limits.hpp"
 #include "linear_input.hpp"
 

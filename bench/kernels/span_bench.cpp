@@ -2,7 +2,7 @@
 // run. usage: span_bench [isa ...]   (without: all that the machine has but portable) Decode: 32 sequences of 1000
 // tokens; floor: K and V over the memory bandwidth. Prefill: 1024 rows of one sequence; floor: the two products over
 // the peak. `ratio` is floor / measured: 1 is the end. Times are of one layer, the fastest of many.
-// Append: rope of q and k, K and V into the cache, as plugins/attention/common_cpu/append.cpp does it, in time a row.
+// Append: rope of q and k, K and V into the cache, as plugins/attention/span_cpu/append.cpp does it, in time a row.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -6,7 +6,7 @@
 #include "chat_template/interpreter.hpp"
 #include "chat_template/json_values.hpp"
 #include "error.hpp"
-#include "tokenizer/utf8.hpp"
+#include "tokenizer/characters/utf8.hpp"
 
 namespace mortise {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tokenizer/utf8.hpp"
+#include "tokenizer/characters/utf8.hpp"
 
 namespace mortise::jinja {
 namespace {

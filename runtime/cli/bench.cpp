@@ -1,4 +1,5 @@
-// mortise bench: named scenarios, each figure beside its floor of the same run (runtime/bench, docs/performance.md).
+// mortise bench: named scenarios, each figure beside its floor of the same run (runtime/bench_command,
+// docs/performance.md).
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -6,8 +7,8 @@
 #include <fstream>
 #include <memory>
 
-#include "bench/bench.hpp"
-#include "bench/random_model.hpp"
+#include "bench_command/bench.hpp"
+#include "bench_command/random_model.hpp"
 #include "cli/commands.hpp"
 #include "error.hpp"
 

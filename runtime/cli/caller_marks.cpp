@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "error.hpp"
-#include "tokenizer/utf8.hpp"
+#include "tokenizer/characters/utf8.hpp"
 
 namespace mortise {
 namespace {

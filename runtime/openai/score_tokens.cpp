@@ -6,7 +6,7 @@
 
 #include "error.hpp"
 #include "openai/body.hpp"
-#include "tokenizer/utf8.hpp"
+#include "tokenizer/characters/utf8.hpp"
 
 namespace mortise {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "error.hpp"
+#include "tokenizer/characters/utf8.hpp"
 #include "tokenizer/tokenizer_parts.hpp"
-#include "tokenizer/utf8.hpp"
 
 namespace mortise {
 namespace {

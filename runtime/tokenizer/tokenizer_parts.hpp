@@ -9,14 +9,14 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/added_tokens.hpp"
-#include "tokenizer/decoder.hpp"
-#include "tokenizer/model.hpp"
-#include "tokenizer/normalizer.hpp"
-#include "tokenizer/post_processor.hpp"
-#include "tokenizer/pre_tokenizer.hpp"
+#include "tokenizer/added_tokens/added_tokens.hpp"
+#include "tokenizer/decoder/decoder.hpp"
+#include "tokenizer/file/tokenizer_file.hpp"
+#include "tokenizer/model/model.hpp"
+#include "tokenizer/normalizer/normalizer.hpp"
+#include "tokenizer/post_processor/post_processor.hpp"
+#include "tokenizer/pre_tokenizer/pre_tokenizer.hpp"
 #include "tokenizer/tokenizer.hpp"
-#include "tokenizer/tokenizer_file.hpp"
 
 namespace mortise {
 

@@ -12,7 +12,7 @@ def test_what_a_document_names_exists(path):
 
 def test_documents_of_all_folders_are_read():
     names = {str(path.relative_to(SOURCE)) for path in documents.documents()}
-    assert {"README.md", "docs/operations.md", "plugins/README.md", "plugins/attention/cascade/README.md"} <= names
+    assert {"README.md", "docs/operations.md", "plugins/README.md", "plugins/attention/cascade_cpu/README.md"} <= names
 
 
 RIGHT = """

@@ -6,7 +6,7 @@
 #include "error.hpp"
 #include "fuzz_input.hpp"
 #include "json/bounded_json.hpp"
-#include "tokenizer/utf8.hpp"
+#include "tokenizer/characters/utf8.hpp"
 
 using mortise::fuzz::require;
 

@@ -2,9 +2,9 @@
 // loads then encodes the text and decodes ids, whole and as a stream.
 #include "error.hpp"
 #include "fuzz_input.hpp"
+#include "tokenizer/characters/utf8.hpp"
 #include "tokenizer/incremental_decoder.hpp"
 #include "tokenizer/tokenizer.hpp"
-#include "tokenizer/utf8.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-// The real parts (devices/cpu, attention/paged, models/*) on every golden model: against transformers within the
+// The real parts (devices/cpu, attention/paged_cpu, models/*) on every golden model: against transformers within the
 // tolerances of tests/golden/README.md, and against themselves bit for bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // plugins/attention/cascade_cuda/plugin.cpp: the component table of cascade, which is paged that shares.
-#include "attention/paged_cuda/abi.hpp"
+#include "attention/span_cuda/component.hpp"
 
-namespace mortise::paged_cuda {
+namespace mortise::span_cuda {
 namespace {
 
 mortise_status create_cascade(const mortise_host*, const mortise_create_args* args, void** instance,
@@ -30,6 +30,6 @@ constexpr mortise_component kCascade = {
 };
 
 }  // namespace
-}  // namespace mortise::paged_cuda
+}  // namespace mortise::span_cuda
 
-MORTISE_PLUGIN("mortise.cascade-cuda", "Mortise", "0.1.0", "Apache-2.0", &mortise::paged_cuda::kCascade)
+MORTISE_PLUGIN("mortise.cascade-cuda", "Mortise", "0.1.0", "Apache-2.0", &mortise::span_cuda::kCascade)

@@ -1,7 +1,7 @@
 // plugins/attention/paged_cuda/plugin.cpp: the component table of paged.
-#include "attention/paged_cuda/abi.hpp"
+#include "attention/span_cuda/component.hpp"
 
-namespace mortise::paged_cuda {
+namespace mortise::span_cuda {
 namespace {
 
 mortise_status create_paged(const mortise_host*, const mortise_create_args* args, void** instance,
@@ -29,6 +29,6 @@ constexpr mortise_component kPaged = {
 };
 
 }  // namespace
-}  // namespace mortise::paged_cuda
+}  // namespace mortise::span_cuda
 
-MORTISE_PLUGIN("mortise.paged-cuda", "Mortise", "0.1.0", "Apache-2.0", &mortise::paged_cuda::kPaged)
+MORTISE_PLUGIN("mortise.paged-cuda", "Mortise", "0.1.0", "Apache-2.0", &mortise::span_cuda::kPaged)

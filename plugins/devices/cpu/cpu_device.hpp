@@ -33,11 +33,11 @@ struct mortise_weight {
   int32_t use;
   int32_t dtype;  // what the model computes in
   int64_t n, k;   // k = 1 for a vector
-  bool packed;    // in the order of linear_pack.hpp, else rows one after the other
+  bool packed;    // in the order of linear/pack.hpp, else rows one after the other
   void* data;
   std::shared_ptr<const mortise::cpu::PackedFile> file;  // that `data` lies in; null: in the arena
 
-  // Quantised, bits 8 or 4, in the order of linear_int_pack.hpp: `data` holds the values, and behind them lie the rest.
+  // Quantised, bits 8 or 4, in the order of linear_int/pack.hpp: `data` holds the values, and behind them lie the rest.
   int bits;  // 0: not quantised
   std::size_t group_size;
   const float* scales;

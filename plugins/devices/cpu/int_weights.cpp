@@ -1,4 +1,4 @@
-// Quantised weights in the order of linear_int_pack.hpp. Float rows are quantised here, rows of quantised checkpoints
+// Quantised weights in the order of linear_int/pack.hpp. Float rows are quantised here, rows of quantised checkpoints
 // are unpacked by whoever hands them in; both go through one thread's buffer of a few panels.
 #include "devices/cpu/int_weights.hpp"
 
@@ -9,7 +9,7 @@
 
 #include "devices/checks/quantized.hpp"
 #include "devices/cpu/weight_parts.hpp"
-#include "kernels/cpu/linear_int_pack.hpp"
+#include "kernels/cpu/linear_int/pack.hpp"
 
 namespace mortise::cpu {
 namespace {

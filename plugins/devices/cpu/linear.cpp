@@ -1,13 +1,13 @@
 // linear: columns, and rows where there are many, shared out over the threads. K is never split. A gated product is the
 // kernel's own, or goes through a tile of each thread's that stays in its cache.
-#include "kernels/cpu/linear.hpp"
+#include "kernels/cpu/linear/linear.hpp"
 
 #include <algorithm>
 
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/matrix.hpp"
 #include "devices/cpu/ops.hpp"
-#include "kernels/cpu/linear_pack.hpp"
+#include "kernels/cpu/linear/pack.hpp"
 
 namespace mortise::cpu {
 namespace {

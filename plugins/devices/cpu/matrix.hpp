@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/cpu/activation.hpp"
+#include "kernels/cpu/rows/activation.hpp"
 #include "mortise/plugin.hpp"
 
 namespace mortise::cpu {

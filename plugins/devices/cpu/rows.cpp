@@ -5,7 +5,7 @@
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/matrix.hpp"
 #include "devices/cpu/ops.hpp"
-#include "kernels/cpu/linear_pack.hpp"
+#include "kernels/cpu/linear/pack.hpp"
 
 namespace mortise::cpu {
 namespace {

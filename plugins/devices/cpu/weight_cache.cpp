@@ -8,7 +8,7 @@
 namespace mortise::cpu {
 namespace {
 
-// The orders of linear_pack.hpp and linear_int_pack.hpp, how weights are quantised, and what lies where in a weight's
+// The orders of linear/pack.hpp and linear_int/pack.hpp, how weights are quantised, and what lies where in a weight's
 // memory. Whoever changes one of them counts up here: files made before are then made anew. A test knows the bytes.
 constexpr char kLayout[] = "cpu-pack/1";
 

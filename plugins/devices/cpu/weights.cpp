@@ -1,5 +1,5 @@
 // Weights, brought once into the form that the kernels read: matrices that linear multiplies by in the packed order of
-// linear_pack.hpp (a tied embedding is looked up in the same memory), embeddings alone as rows, vectors as f32.
+// linear/pack.hpp (a tied embedding is looked up in the same memory), embeddings alone as rows, vectors as f32.
 // Quantised weights: int_weights.cpp.
 #include <algorithm>
 #include <cstring>
@@ -13,7 +13,7 @@
 #include "devices/cpu/matrix.hpp"
 #include "devices/cpu/ops.hpp"
 #include "devices/cpu/weight_parts.hpp"
-#include "kernels/cpu/linear_pack.hpp"
+#include "kernels/cpu/linear/pack.hpp"
 
 namespace mortise::cpu {
 namespace {

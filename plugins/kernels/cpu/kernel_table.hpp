@@ -1,15 +1,15 @@
 // kernel_table.hpp: what an instruction set offers: one group of function pointers per family of kernels.
 #pragma once
 
-#include "kernels/cpu/activation.hpp"
-#include "kernels/cpu/elementwise.hpp"
-#include "kernels/cpu/head_reduce.hpp"
-#include "kernels/cpu/linear.hpp"
-#include "kernels/cpu/linear_int.hpp"
-#include "kernels/cpu/norm.hpp"
-#include "kernels/cpu/rope.hpp"
-#include "kernels/cpu/sample_token.hpp"
-#include "kernels/cpu/span.hpp"
+#include "kernels/cpu/head/head_reduce.hpp"
+#include "kernels/cpu/head/sample_token.hpp"
+#include "kernels/cpu/linear/linear.hpp"
+#include "kernels/cpu/linear_int/linear_int.hpp"
+#include "kernels/cpu/rows/activation.hpp"
+#include "kernels/cpu/rows/elementwise.hpp"
+#include "kernels/cpu/rows/norm.hpp"
+#include "kernels/cpu/rows/rope.hpp"
+#include "kernels/cpu/span/span.hpp"
 
 namespace mortise::cpu {
 

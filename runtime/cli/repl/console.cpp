@@ -7,7 +7,7 @@
 
 #include "cli/repl/terminal.hpp"
 #include "environment.hpp"
-#include "tokenizer/utf8.hpp"
+#include "tokenizer/characters/utf8.hpp"
 
 namespace mortise {
 namespace {

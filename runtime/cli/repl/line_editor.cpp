@@ -14,7 +14,7 @@
 #include "cli/repl/terminal.hpp"
 #include "environment.hpp"
 #include "error.hpp"
-#include "tokenizer/utf8.hpp"
+#include "tokenizer/characters/utf8.hpp"
 
 namespace mortise {
 namespace {

@@ -11,7 +11,7 @@
 #include "cli/interrupt.hpp"
 #include "error.hpp"
 #include "jsonl/input_lines.hpp"
-#include "tokenizer/utf8.hpp"
+#include "tokenizer/characters/utf8.hpp"
 
 namespace mortise {
 namespace {

@@ -4,13 +4,13 @@
 #include <cstring>
 #include <set>
 
-#include "attention/common_cpu/component.hpp"
+#include "attention/span_cpu/component.hpp"
 #include "mortise/attention.h"
 #include "rogue.hpp"
 
 namespace {
 
-using mortise::span_attention::kPaged;
+using mortise::span_cpu::kPaged;
 
 const mortise_attention_table& paged() {
   return *static_cast<const mortise_attention_table*>(kPaged.table);

@@ -3,7 +3,7 @@
 // verify_steps is to find it.
 #include <vector>
 
-#include "attention/common_cpu/component.hpp"
+#include "attention/span_cpu/component.hpp"
 #include "mortise/attention.h"
 #include "mortise/plugin.hpp"
 #include "mortise/scheduler.h"
@@ -12,7 +12,7 @@
 namespace {
 
 namespace scheduling = mortise::scheduling;
-using mortise::span_attention::kPaged;
+using mortise::span_cpu::kPaged;
 
 struct Slips {
   int every, count = 0;

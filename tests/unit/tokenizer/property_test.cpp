@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "golden_files.hpp"
+#include "tokenizer/characters/utf8.hpp"
 #include "tokenizer/incremental_decoder.hpp"
 #include "tokenizer/tokenizer.hpp"
-#include "tokenizer/utf8.hpp"
 
 namespace mortise {
 namespace {

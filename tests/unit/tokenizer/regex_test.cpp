@@ -1,6 +1,6 @@
 // The meaning of patterns is tested against Oniguruma through golden_test.cpp; here is what must be refused or
 // survived.
-#include "tokenizer/regex.hpp"
+#include "tokenizer/regex/regex.hpp"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "tokenizer/utf8.hpp"
+#include "tokenizer/characters/utf8.hpp"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-// reference/linear.hpp: the scalar form of linear, the oracle of linear.cpp and linear_amx.cpp, bit by bit.
+// reference/linear.hpp: the scalar form of linear, the oracle of linear.cpp and linear/amx.cpp, bit by bit.
 //
 //   acc = 0;  for each tile of 32 k, in order, zeros after K:
 //     a = 0; for k = 0, 2, .. 30: a = fma(x[m,k], w[n,k], a)

@@ -1,5 +1,5 @@
 // reference/linear_int.hpp: the scalar form of linear_int and of the quantisation of rows, the oracle of
-// linear_int.cpp, linear_int_amx.cpp and linear_int_pack.cpp, bit by bit. docs/numerics.md, "Quantised linear", as
+// linear_int.cpp, linear_int/amx.cpp and linear_int/pack.cpp, bit by bit. docs/numerics.md, "Quantised linear", as
 // code.
 #pragma once
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/cpu/sample_token.hpp"
+#include "kernels/cpu/head/sample_token.hpp"
 
 namespace mortise::cpu::reference {
 

@@ -1,8 +1,8 @@
 // reference/scalar.hpp: what the scalar references share: bf16, the canonical NaN, the tree of sixteen lanes.
 #pragma once
 
-#include "kernels/cpu/soft_float.hpp"
 #include "kernels/cpu/types.hpp"
+#include "kernels/cpu/vec/soft_float.hpp"
 
 namespace mortise::cpu::reference {
 

@@ -1,10 +1,10 @@
-// emulated_tiles.hpp: the functions of tiles.hpp in software, so that the blocking of linear_amx.cpp is tested on
+// emulated_tiles.hpp: the functions of tiles.hpp in software, so that the blocking of linear/amx.cpp is tested on
 // machines without AMX. What the instruction computes is emulated after its specification, and checked on machines that
 // have it.
 #pragma once
 
-#include "kernels/cpu/soft_float.hpp"
-#include "kernels/cpu/vec.hpp"
+#include "kernels/cpu/vec/soft_float.hpp"
+#include "kernels/cpu/vec/vec.hpp"
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 

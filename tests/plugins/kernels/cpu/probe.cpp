@@ -1,7 +1,7 @@
 #include "probe.hpp"
 
-#include "kernels/cpu/io.hpp"
-#include "kernels/cpu/math.hpp"
+#include "kernels/cpu/vec/io.hpp"
+#include "kernels/cpu/vec/math.hpp"
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "kernel_test.hpp"
-#include "kernels/cpu/activation.hpp"
 #include "kernels/cpu/reference/math.hpp"
+#include "kernels/cpu/rows/activation.hpp"
 
 namespace mortise::cpu {
 

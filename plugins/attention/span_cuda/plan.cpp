@@ -1,0 +1,331 @@
+#include "attention/span_cuda/plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention/span_cuda/share.hpp"
+
+namespace mortise::span_cuda {
+namespace {
+
+using cuda::SpanRun;
+
+int32_t ceil_div(int32_t a, int32_t b) {
+  return (a + b - 1) / b;
+}
+
+// How the query heads of a kv head are cut into tiles of up to `max_rows` rows.
+struct TileShape {
+  int32_t parts, num_heads, num_tokens;  // heads: in all parts but perhaps the last
+};
+
+TileShape tile_shape(const PlanShape& shape, int32_t max_rows) {
+  const int32_t group = shape.num_heads / shape.num_kv_heads;
+  const int32_t parts = ceil_div(group, max_rows), heads = ceil_div(group, parts);
+  return {parts, heads, max_rows / heads};
+}
+
+// Appends a sequence's runs, each over all its spans: neighbours read the same K and V.
+void add_tiles(const mortise_batch& batch, const PlanShape& shape, int32_t seq, int32_t max_rows,
+               std::vector<SpanRun>& runs) {
+  const TileShape tile = tile_shape(shape, max_rows);
+  const int32_t group = shape.num_heads / shape.num_kv_heads;
+  const int32_t begin = batch.cu_seqlens_q[seq], end = batch.cu_seqlens_q[seq + 1];
+  for (int32_t kv_head = 0; kv_head < shape.num_kv_heads; ++kv_head) {
+    for (int32_t row = begin; row < end; row += tile.num_tokens) {
+      for (int32_t part = 0; part < tile.parts; ++part) {
+        SpanRun run{};
+        run.table = seq * batch.max_blocks;
+        run.row = row;
+        run.position = batch.seq_lens[seq] - (end - row);
+        run.num_tokens = static_cast<int16_t>(std::min(tile.num_tokens, end - row));
+        const int32_t head = part * tile.num_heads;
+        run.num_heads = static_cast<int16_t>(std::min(tile.num_heads, group - head));
+        if (run.num_heads <= 0) continue;
+        run.head = static_cast<int16_t>(kv_head * group + head);
+        run.kv_head = static_cast<int16_t>(kv_head);
+        const int32_t first_key = shape.window > 0 ? std::max(0, run.position - shape.window + 1) : 0;
+        run.span_begin = first_key / cuda::kSpan;
+        run.span_end = ceil_div(run.position + run.num_tokens, cuda::kSpan);
+        run.partial = -1;
+        runs.push_back(run);
+      }
+    }
+  }
+}
+
+// Rows that see nothing: zeros are written.
+void add_padding(const mortise_batch& batch, const PlanShape& shape, int32_t seq, std::vector<SpanRun>& padding) {
+  SpanRun run{};
+  run.num_heads = static_cast<int16_t>(shape.num_heads);
+  run.partial = -1;
+  const int32_t begin = batch.cu_seqlens_q[seq], end = batch.cu_seqlens_q[seq + 1];
+  for (run.row = begin; run.row < end; run.row += run.num_tokens) {
+    run.num_tokens = static_cast<int16_t>(std::min(end - run.row, 16));
+    padding.push_back(run);
+  }
+}
+
+constexpr int64_t kFullCost = cuda::kSpanChunks;
+// A span of a shared tile takes a block as long as this many chunks of a sequence's own.
+constexpr int64_t kSharedSpanCost = 12;
+
+// In chunks of keys: all spans are full but the last, and a window's first, whose whole is counted.
+int64_t cost_of(const SpanRun& tile) {
+  const int64_t last_chunk = (tile.position + tile.num_tokens - 1) / cuda::kKeyChunk;
+  return last_chunk + 1 - tile.span_begin * kFullCost;
+}
+
+// Deals tiles, cut or not, to workers in order. What the plan has of merges and partials belongs to tiles whose
+// sequences share what is before: these leave a partial a span from their `partial` on, however they are cut.
+class Dealer {
+ public:
+  Dealer(const PlanShape& shape, const std::vector<SpanRun>& tiles, const std::vector<SpanRun>& padding, Plan& plan)
+      : shape_(shape),
+        tiles_(tiles),
+        padding_(padding),
+        plan_(plan),
+        kept_merges_(plan.merges.size()),
+        kept_partials_(plan.partial_rows) {
+    for (const SpanRun& tile : tiles) {
+      cost_ += cost_of(tile);
+      spans_ += tile.span_end - tile.span_begin;
+    }
+    add_loads();
+  }
+
+  void deal() {
+    // Where whole tiles are nearly as even as parts of them, nothing is to be merged afterwards. Half of the workers
+    // still read as fast as the memory can be read. Tiles whose sequences share are merged anyway.
+    if (kept_merges_ == 0) {
+      if (deals_whole_tiles(shape_.num_workers) || deals_whole_tiles(shape_.num_workers / 2)) return;
+    }
+    workers_ = kept_merges_ == 0 ? std::min<int64_t>(spans_, shape_.num_workers) : shape_.num_workers;
+    if (!deal_evenly()) deal_whole_tiles();
+  }
+
+ private:
+  // Every worker gets as much as the others, give or take a span. False: the partials do not fit their memory.
+  bool deal_evenly() {
+    start();
+    int64_t before = 0;  // cost of the tiles before
+    for (const SpanRun& tile : tiles_) {
+      for (int32_t span = tile.span_begin; span < tile.span_end;) {
+        const int32_t end = end_within(tile, end_of(worker_) - before);
+        if (end <= span) {
+          close();
+          continue;
+        }
+        SpanRun run = tile;
+        run.span_begin = span;
+        run.span_end = end;
+        if (tile.partial >= 0) {
+          run.partial = tile.partial + (span - tile.span_begin) * tile.num_tokens * tile.num_heads;
+        } else if (span != tile.span_begin || end != tile.span_end) {
+          if (span == tile.span_begin) begin_merge(tile, run);
+          run.partial = next_partial(run, tile);
+        }
+        plan_.runs.push_back(run);
+        span = end;
+      }
+      before += cost_of(tile);
+    }
+    finish();
+    return plan_.partial_rows <= shape_.partial_rows;
+  }
+
+  // To the first `workers`, if that is nearly even.
+  bool deals_whole_tiles(int64_t workers) {
+    workers_ = std::min(spans_, workers);
+    return deal_whole_tiles() * workers_ * 16 <= cost_ * 17;
+  }
+
+  // No tile is cut: no partials. The cost of the worker that has most to do.
+  int64_t deal_whole_tiles() {
+    start();
+    int64_t before = 0, mine = 0, most = 0;
+    for (const SpanRun& tile : tiles_) {
+      const int64_t cost = cost_of(tile);
+      for (; worker_ + 1 < workers_ && before + cost / 2 >= end_of(worker_); mine = 0) close();
+      plan_.runs.push_back(tile);
+      before += cost;
+      mine += cost;
+      most = std::max(most, mine);
+    }
+    finish();
+    return most;
+  }
+
+  // What the workers have of shared spans, in chunks, and the level up to which what is to be dealt fills them all.
+  void add_loads() {
+    loads_.assign(static_cast<std::size_t>(shape_.num_workers), 0);
+    for (std::size_t block = 0; block + 1 < plan_.block_begin.size() && block < loads_.size(); ++block) {
+      for (int32_t i = plan_.block_begin[block]; i < plan_.block_begin[block + 1]; ++i) {
+        const cuda::SharedRun& run = plan_.shared_runs[static_cast<std::size_t>(i)];
+        loads_[block] += (run.span_end - run.span_begin) * kSharedSpanCost;
+      }
+    }
+    std::vector<int64_t> sorted = loads_;
+    std::sort(sorted.begin(), sorted.end());
+    int64_t below = 0;  // of the workers that are not full at the next one's load
+    for (std::size_t i = 0; i < sorted.size(); ++i) {
+      below += sorted[i];
+      level_ = static_cast<double>(cost_ + below) / static_cast<double>(i + 1);
+      if (i + 1 < sorted.size() && level_ <= static_cast<double>(sorted[i + 1])) break;
+    }
+  }
+
+  void start() {
+    plan_.worker_begin.assign(1, 0);
+    plan_.runs.clear();
+    plan_.merges.resize(kept_merges_);
+    plan_.partial_rows = kept_partials_;
+    worker_ = 0;
+    filled_ = 0;
+    end_ = 0;
+  }
+
+  // Where a worker's share ends, of all that is dealt.
+  int64_t end_of(int64_t worker) {
+    if (kept_merges_ == 0) return cost_ * (worker + 1) / workers_;
+    for (; filled_ <= worker; ++filled_) {
+      end_ += std::max(0.0, level_ - static_cast<double>(loads_[static_cast<std::size_t>(filled_)]));
+    }
+    return worker + 1 == workers_ ? cost_ : std::llround(end_);
+  }
+
+  // The span at which a worker stops whose share ends `share` after the tile's start: a span goes to whoever has its
+  // middle.
+  static int32_t end_within(const SpanRun& tile, int64_t share) {
+    const int32_t last = tile.span_end - 1;
+    const int64_t full = (std::max<int64_t>(share, 0) + kFullCost / 2 - 1) / kFullCost;
+    if (full < last - tile.span_begin) return tile.span_begin + static_cast<int32_t>(full);
+    const int64_t last_begin = (last - tile.span_begin) * kFullCost;
+    return last_begin + (cost_of(tile) - last_begin) / 2 < share ? tile.span_end : last;
+  }
+
+  // Padding goes round, idle workers first.
+  void close() {
+    for (auto i = static_cast<std::size_t>(shape_.num_workers - 1 - worker_); i < padding_.size();
+         i += static_cast<std::size_t>(shape_.num_workers)) {
+      plan_.runs.push_back(padding_[i]);
+    }
+    plan_.worker_begin.push_back(static_cast<int32_t>(plan_.runs.size()));
+    ++worker_;
+  }
+
+  void finish() {
+    while (worker_ < shape_.num_workers) close();
+  }
+
+  void begin_merge(const SpanRun& tile, const SpanRun& first) {
+    cuda::SpanMerge merge{};
+    merge.row = tile.row;
+    merge.num_tokens = tile.num_tokens;
+    merge.num_heads = tile.num_heads;
+    merge.head = tile.head;
+    merge.partial = static_cast<int32_t>(plan_.partial_rows);
+    merge.count = 1 + tile.span_end - first.span_end;
+    plan_.merges.push_back(merge);
+    plan_.partial_rows += static_cast<int64_t>(merge.count) * tile.num_tokens * tile.num_heads;
+  }
+
+  // The first run of a tile leaves one partial, the others one a span.
+  int32_t next_partial(const SpanRun& run, const SpanRun& tile) {
+    const int32_t rows = tile.num_tokens * tile.num_heads;
+    if (run.span_begin == tile.span_begin) after_first_ = run.span_end;
+    const int32_t before = run.span_begin == tile.span_begin ? 0 : 1 + run.span_begin - after_first_;
+    return plan_.merges.back().partial + before * rows;
+  }
+
+  const PlanShape& shape_;
+  const std::vector<SpanRun>& tiles_;
+  const std::vector<SpanRun>& padding_;
+  Plan& plan_;
+  const std::size_t kept_merges_;
+  const int64_t kept_partials_;
+  int64_t cost_ = 0, spans_ = 0, workers_ = 0, worker_ = 0;
+  std::vector<int64_t> loads_;  // of shared spans, by worker
+  double level_ = 0, end_ = 0;  // of all workers; where the share of worker filled_ - 1 ends
+  int64_t filled_ = 0;
+  int32_t after_first_ = 0;  // span after the first run of the tile that is being cut
+};
+
+// Tiles of a sequence, from `first` on, begin behind what it shares, and merge with it.
+void begin_behind(const Shares::Sequence& shared, std::size_t first, std::vector<SpanRun>& tiles, Plan& plan) {
+  for (std::size_t i = first; i < tiles.size(); ++i) {
+    SpanRun& tile = tiles[i];
+    const int32_t rows = tile.num_tokens * tile.num_heads;
+    tile.span_begin = shared.covered;
+    const int32_t count = shared.partials + tile.span_end - tile.span_begin;
+    const auto partial = static_cast<int32_t>(plan.partial_rows);
+    plan.merges.push_back({tile.row, tile.num_tokens, tile.num_heads, tile.head, partial, count});
+    tile.partial = partial + shared.partials * rows;
+    plan.partial_rows += int64_t{count} * rows;
+  }
+}
+
+}  // namespace
+
+bool is_decode(const mortise_batch& batch, const PlanShape& shape, int32_t seq) {
+  const int64_t tokens = batch.cu_seqlens_q[seq + 1] - batch.cu_seqlens_q[seq];
+  if (batch.seq_lens[seq] == 0) return false;
+  return !shape.prefill || tokens * (shape.num_heads / shape.num_kv_heads) < kPrefillFrom;
+}
+
+void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
+  const bool may_share = shape.num_shared_blocks > 0 && batch.num_groups > 0;
+  const Shares shares = may_share ? find_shares(batch, shape) : Shares{};
+  std::vector<SpanRun> tiles, padding;
+  std::vector<std::size_t> first_tile;  // of each sequence
+  plan.prefill.clear();
+  plan.merges.clear();
+  plan.partial_rows = 0;
+  for (int32_t seq = 0; seq < batch.num_seqs; ++seq) {
+    first_tile.push_back(tiles.size());
+    if (batch.seq_lens[seq] == 0) {
+      add_padding(batch, shape, seq, padding);
+    } else if (!is_decode(batch, shape, seq)) {
+      add_tiles(batch, shape, seq, cuda::kPrefillRows, plan.prefill);
+    } else {
+      add_tiles(batch, shape, seq, cuda::kDecodeRows, tiles);
+      if (shares.groups.empty()) continue;
+      const Shares::Sequence& shared = shares.sequences[static_cast<std::size_t>(seq)];
+      if (shared.partials > 0) begin_behind(shared, first_tile.back(), tiles, plan);
+    }
+  }
+  first_tile.push_back(tiles.size());
+  deal_shares(batch, shape, shares, tiles, first_tile, plan);
+  Dealer(shape, tiles, padding, plan).deal();
+  // The longest first: what starts last should be short.
+  std::stable_sort(plan.prefill.begin(), plan.prefill.end(), [](const SpanRun& a, const SpanRun& b) {
+    return a.span_end - a.span_begin > b.span_end - b.span_begin;
+  });
+}
+
+cuda::SpanMergeCounts merge_counts(const Plan& plan, int32_t head_dim) {
+  cuda::SpanMergeCounts counts{static_cast<int32_t>(plan.merges.size()), 0};
+  for (const cuda::SpanMerge& merge : plan.merges) {
+    counts.parts = std::max(counts.parts, cuda::span_merge_parts(merge, head_dim));
+  }
+  return counts;
+}
+
+namespace {
+
+int64_t max_tiles(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) {
+  const TileShape tile = tile_shape(shape, cuda::kDecodeRows);
+  return (max_tokens / tile.num_tokens + max_seqs) * tile.parts * shape.num_kv_heads;
+}
+
+}  // namespace
+
+int64_t max_runs(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) {
+  return max_tiles(shape, max_tokens, max_seqs) + shape.num_workers + max_tokens;  // cuts; padding
+}
+
+int64_t max_merges(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) {
+  return shape.num_workers + (shape.num_shared_blocks > 0 ? max_tiles(shape, max_tokens, max_seqs) : 0);
+}
+
+}  // namespace mortise::span_cuda

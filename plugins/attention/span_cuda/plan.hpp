@@ -1,0 +1,58 @@
+// plan.hpp: how the rows of one batch become the work of the span kernels (kernels/cuda/span.hpp). Made on the host
+// once a step, used by every layer. No choice made here changes a bit of the result: it is about balance alone.
+//
+// Decodes, drafts and short chunks become tiles of up to 16 rows for the decode kernel, whose workers share all spans
+// of all tiles evenly; a tile and kv head that falls to several workers leaves partials, which are merged afterwards.
+// Longer chunks become tiles of 128 rows for the prefill kernel, the longest contexts first. Whole spans that several
+// decodes share are work of other blocks, once for all of them (share.hpp): their tiles begin behind.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cuda/span.hpp"
+#include "mortise/batch.h"
+
+namespace mortise::span_cuda {
+
+// Rows (tokens times query heads of a kv head) of a sequence from which on the prefill kernel is used: below, a few
+// tiles of 16 read the cache faster, above, the tensor cores are better used.
+constexpr int32_t kPrefillFrom = 4 * cuda::kDecodeRows + 1;
+
+struct PlanShape {
+  int32_t num_heads, num_kv_heads;
+  int32_t window;        // of the layers that it serves; 0: none
+  int32_t num_workers;   // of the decode kernel
+  int64_t partial_rows;  // that there is memory for
+  bool prefill;          // false: all work goes to the decode kernel, whose launch does not depend on the batch
+  // Blocks of the decode kernel for spans that sequences share, and room for their lists (share.hpp); 0: none shares.
+  int32_t num_shared_blocks = 0;
+  int64_t max_shared_runs = 0, max_shared_rows = 0;
+  int32_t head_dim = 128;
+};
+
+struct Plan {
+  std::vector<int32_t> worker_begin;    // [num_workers + 1] into runs
+  std::vector<cuda::SpanRun> runs;      // of the decode kernel
+  std::vector<cuda::SpanMerge> merges;  // at most max_merges()
+  std::vector<cuda::SpanRun> prefill;
+  int64_t partial_rows;              // used
+  std::vector<int32_t> block_begin;  // [num_shared_blocks + 1] into shared_runs
+  std::vector<cuda::SharedRun> shared_runs;
+  std::vector<cuda::SharedRow> shared_rows;
+};
+
+// REQUIRES: the batch has been checked.
+void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan);
+
+cuda::SpanMergeCounts merge_counts(const Plan& plan, int32_t head_dim);
+
+// Whether a sequence's rows go to the decode kernel.
+bool is_decode(const mortise_batch& batch, const PlanShape& shape, int32_t seq);
+
+// The most runs (of both kernels) that a batch of so many rows and sequences can give.
+int64_t max_runs(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs);
+// The most merges: of tiles that are cut, and of all that share.
+int64_t max_merges(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs);
+
+}  // namespace mortise::span_cuda

@@ -1,0 +1,217 @@
+// linear for AVX-512, AVX2 and the portable path. Blocks of kRowBlock rows x kPanelBlock panels keep both chains of
+// every output in registers for the length of a tile; the accumulators, touched once per tile, lie in memory.
+#include "kernels/cpu/linear/linear.hpp"
+
+#include "kernels/cpu/vec/io.hpp"
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+namespace {
+
+// Registers: chains x rows x panels, the weights of a panel for each chain, and one broadcast.
+#if defined(MORTISE_ISA_AVX512)
+constexpr std::size_t kRowBlock = 6, kPanelBlock = 2;  // 24 + 4 + 1 of 32
+constexpr std::size_t kRowsOfBothChains = 6;
+#elif defined(MORTISE_ISA_AVX2)
+constexpr std::size_t kRowBlock = 6, kPanelBlock = 1;  // a vector is two registers: 12 + 2 + 1 of 16
+constexpr std::size_t kRowsOfBothChains = 3;           // more go chain by chain
+#else
+constexpr std::size_t kRowBlock = 1, kPanelBlock = 1;
+constexpr std::size_t kRowsOfBothChains = 1;
+#endif
+constexpr std::size_t kTile = 32;        // depth of a tile of K
+constexpr std::size_t kBlockTiles = 8;   // the weights of a block of K stay in the first-level cache for all rows
+constexpr std::size_t kChunkRows = 240;  // the accumulators of as many rows stay in the second
+
+constexpr std::size_t minimum(std::size_t a, std::size_t b) {
+  return a < b ? a : b;
+}
+constexpr std::size_t tiles_of(std::size_t k) {
+  return (k + kTile - 1) / kTile;
+}
+// Rows of the prepared input are a cache line longer than needed: a power of two would put them all in the same sets.
+constexpr std::size_t prepared_stride(std::size_t k) {
+  return tiles_of(k) * kTile + kLanes;
+}
+
+// Where the weights of a pair (even k, odd k) come from, and how they are multiplied.
+struct PackedBf16 {
+  using Element = Bf16;
+  static MORTISE_INLINE I32x16 both(const Bf16* w) { return load_i32(reinterpret_cast<const std::int32_t*>(w)); }
+  static MORTISE_INLINE F32x16 even(const Bf16* w) { return from_bits(shift_left<16>(both(w))); }
+  static MORTISE_INLINE F32x16 odd(const Bf16* w) {
+    return from_bits(both(w) & broadcast_i32(static_cast<std::int32_t>(0xffff0000u)));
+  }
+  static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma_exact_product(a, b, c); }
+};
+struct PackedF32 {
+  using Element = float;
+  static MORTISE_INLINE F32x16 even(const float* w) { return load(w); }
+  static MORTISE_INLINE F32x16 odd(const float* w) { return load(w + kLanes); }
+  static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma(a, b, c); }
+};
+
+template <std::size_t rows, std::size_t panels>
+struct Sums {
+  F32x16 of[rows][panels];
+};
+
+// sums[i][j] goes on by x[i] times the even or the odd k of a pair of panel j.
+template <class W, bool odd, std::size_t rows, std::size_t panels>
+MORTISE_INLINE void add_half(const float* x, std::size_t x_stride, const typename W::Element* w, std::size_t w_stride,
+                             Sums<rows, panels>& sums) {
+  F32x16 weights[panels];
+#pragma GCC unroll 4
+  for (std::size_t j = 0; j < panels; ++j) weights[j] = odd ? W::odd(w + j * w_stride) : W::even(w + j * w_stride);
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < rows; ++i) {
+    const F32x16 factor = broadcast(x[i * x_stride + odd]);
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < panels; ++j) sums.of[i][j] = W::multiply_add(factor, weights[j], sums.of[i][j]);
+  }
+}
+
+template <std::size_t rows, std::size_t panels>
+MORTISE_INLINE void clear(Sums<rows, panels>& sums) {
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < rows; ++i) {
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < panels; ++j) sums.of[i][j] = zero();
+  }
+}
+
+// One chain of a tile. Not inlined: beside anything else its sums would not all stay in registers, and a sum in memory
+// makes each multiplication wait for the last one's store.
+template <class W, bool odd, std::size_t rows, std::size_t panels>
+[[gnu::noinline]] void add_chain(const float* x, std::size_t x_stride, const typename W::Element* w,
+                                 std::size_t w_stride, Sums<rows, panels>& out) {
+  Sums<rows, panels> sums;
+  clear(sums);
+  for (std::size_t pair = 0; pair < kTile / 2; ++pair) {
+    // The next tile, while this one is multiplied for the first time.
+    if (!odd) __builtin_prefetch(w + (kTile + pair * 2) * kLanes);
+    add_half<W, odd>(x + pair * 2, x_stride, w + pair * 2 * kLanes, w_stride, sums);
+  }
+  out = sums;
+}
+
+// acc[i][j] += the tiles [0, tiles) of x rows i (x_stride apart) and panels j (w_stride apart), one tile after the
+// other.
+template <class W, std::size_t rows, std::size_t panels>
+void multiply_block(const float* x, std::size_t x_stride, const typename W::Element* w, std::size_t w_stride,
+                    std::size_t tiles, float* acc) {
+  for (std::size_t t = 0; t < tiles; ++t) {
+    Sums<rows, panels> a, b;
+    if constexpr (rows <= kRowsOfBothChains) {
+      clear(a);
+      clear(b);
+#pragma GCC unroll 2
+      for (std::size_t pair = 0; pair < kTile / 2; ++pair) {
+        add_half<W, false>(x + pair * 2, x_stride, w + pair * 2 * kLanes, w_stride, a);
+        add_half<W, true>(x + pair * 2, x_stride, w + pair * 2 * kLanes, w_stride, b);
+      }
+    } else {
+      add_chain<W, false>(x, x_stride, w, w_stride, a);
+      add_chain<W, true>(x, x_stride, w, w_stride, b);
+    }
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < rows; ++i) {
+#pragma GCC unroll 4
+      for (std::size_t j = 0; j < panels; ++j) {
+        float* sum = acc + i * kPanelBlock * kLanes + j * kLanes;
+        store(sum, load(sum) + (a.of[i][j] + b.of[i][j]));
+      }
+    }
+    x += kTile;
+    w += kTile * kLanes;
+  }
+}
+
+template <class W, std::size_t panels, std::size_t rows = kRowBlock>
+void multiply_rows(const float* x, std::size_t x_stride, std::size_t m, const typename W::Element* w,
+                   std::size_t w_stride, std::size_t tiles, float* acc) {
+  for (; m >= rows; m -= rows) {
+    multiply_block<W, rows, panels>(x, x_stride, w, w_stride, tiles, acc);
+    x += rows * x_stride;
+    acc += rows * kPanelBlock * kLanes;
+  }
+  if constexpr (rows > 1) {
+    if (m > 0) multiply_rows<W, panels, rows - 1>(x, x_stride, m, w, w_stride, tiles, acc);
+  }
+}
+
+template <class Y>
+void finish(const LinearArgs& args, std::size_t m0, std::size_t rows, std::size_t column, std::size_t panels,
+            const float* acc) {
+  for (std::size_t j = 0; j < panels; ++j) {
+    const std::size_t n = column + j * kLanes;
+    const std::size_t count = lanes_left(args.n - n);
+    const F32x16 bias = args.bias != nullptr ? load_tail(args.bias + n, count) : zero();
+    for (std::size_t i = 0; i < rows; ++i) {
+      F32x16 y = load(acc + (i * kPanelBlock + j) * kLanes);
+      if (args.bias != nullptr) y = y + bias;
+      write_tail(static_cast<Y*>(args.y) + (m0 + i) * args.y_stride + n, y, count);
+    }
+  }
+}
+
+// All of K for up to kChunkRows rows and `panels` panels.
+template <class W, std::size_t panels>
+void multiply_panels(const LinearArgs& args, std::size_t m0, std::size_t rows, std::size_t column, float* acc) {
+  const std::size_t tiles = tiles_of(args.k), x_stride = prepared_stride(args.k);
+  const float* x = static_cast<const float*>(args.scratch) + m0 * x_stride;
+  const auto* w = static_cast<const typename W::Element*>(args.w) + column * tiles * kTile;
+  std::memset(acc, 0, rows * kPanelBlock * kLanes * sizeof(float));
+  for (std::size_t t = 0; t < tiles; t += kBlockTiles) {
+    multiply_rows<W, panels>(x + t * kTile, x_stride, rows, w + t * kTile * kLanes, tiles * kTile * kLanes,
+                             minimum(kBlockTiles, tiles - t), acc);
+  }
+}
+
+template <class W, class Y>
+void run(const LinearArgs& args, const LinearRange& range) {
+  alignas(64) float acc[kChunkRows * kPanelBlock * kLanes];
+  for (std::size_t m = range.m0; m < range.m1; m += kChunkRows) {
+    const std::size_t rows = minimum(kChunkRows, range.m1 - m);
+    for (std::size_t n = range.n0; n < range.n1; n += kPanelBlock * kLanes) {
+      if (n + (kPanelBlock - 1) * kLanes < range.n1) {
+        multiply_panels<W, kPanelBlock>(args, m, rows, n, acc);
+        finish<Y>(args, m, rows, n, kPanelBlock, acc);
+      } else {
+        multiply_panels<W, 1>(args, m, rows, n, acc);
+        finish<Y>(args, m, rows, n, 1, acc);
+      }
+    }
+  }
+}
+
+std::size_t scratch_bytes(std::size_t m, std::size_t k) {
+  return m * prepared_stride(k) * sizeof(float);
+}
+
+template <class X>
+void prepare(const LinearArgs& args, std::size_t m0, std::size_t m1) {
+  const std::size_t stride = prepared_stride(args.k), padded = tiles_of(args.k) * kTile;
+  for (std::size_t m = m0; m < m1; ++m) {
+    const X* x = static_cast<const X*>(args.x) + m * args.x_stride;
+    float* out = static_cast<float*>(args.scratch) + m * stride;
+    std::size_t k = 0;
+    for (; k + kLanes <= args.k; k += kLanes) store(out + k, read(x + k));
+    if (k < args.k) store(out + k, read_tail(x + k, args.k - k)), k += kLanes;
+    if (k < padded) store(out + k, zero());
+  }
+}
+
+}  // namespace
+
+extern const LinearBf16Kernels kLinearBf16Kernels;
+constinit const LinearBf16Kernels kLinearBf16Kernels = {
+    .to_bf16 = {scratch_bytes, prepare<Bf16>, run<PackedBf16, Bf16>, nullptr},
+    .to_f32 = {scratch_bytes, prepare<Bf16>, run<PackedBf16, float>, nullptr},
+};
+
+extern const LinearF32Kernels kLinearF32Kernels;
+constinit const LinearF32Kernels kLinearF32Kernels = {
+    .to_f32 = {scratch_bytes, prepare<float>, run<PackedF32, float>, nullptr},
+};
+
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

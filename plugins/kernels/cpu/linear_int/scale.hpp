@@ -1,0 +1,51 @@
+// linear_int/scale.hpp: what makes a run of numbers int8 with one scale (docs/numerics.md, "Quantised linear",
+// Activations): rows of activations, and heads of K and V for an int8 cache.
+#pragma once
+
+#include "kernels/cpu/vec/io.hpp"
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+
+// The largest magnitude, as bits: integers order as the numbers do, NaN above infinity.
+template <class X>
+MORTISE_INLINE std::int32_t largest_magnitude(const X* x, std::size_t count) {
+  const I32x16 magnitude = broadcast_i32(INT32_MAX);
+  I32x16 most = broadcast_i32(0);
+  std::size_t k = 0;
+  if constexpr (sizeof(X) == sizeof(Bf16)) {
+    I32x16 odd = most;
+    for (; k + 2 * kLanes <= count; k += 2 * kLanes) {
+      F32x16 x0, x1;
+      read_even_odd(x + k, x0, x1);
+      most = max(most, bits(x0) & magnitude);
+      odd = max(odd, bits(x1) & magnitude);
+    }
+    most = max(most, odd);
+  }
+  for (; k < count; k += kLanes) most = max(most, bits(read_tail(x + k, lanes_left(count - k))) & magnitude);
+  alignas(64) std::int32_t lanes_of_most[kLanes];
+  store(lanes_of_most, most);
+  std::int32_t largest = 0;
+  for (std::size_t i = 0; i < kLanes; ++i) largest = lanes_of_most[i] > largest ? lanes_of_most[i] : largest;
+  return largest;
+}
+
+struct IntScale {
+  float scale, inverse;  // inverse 0: all int8 values are 0
+};
+
+// No operand and no result is a denormal.
+MORTISE_INLINE IntScale int_scale(std::int32_t largest) {
+  constexpr std::int32_t kInfinity = 0x7f800000, kNan = 0x7fc00000, kSmallest = (127 - 119) << 23;  // 2^-119
+  if (largest >= kInfinity) {
+    float nan;
+    std::memcpy(&nan, &kNan, sizeof nan);
+    return {nan, 0.0f};
+  }
+  if (largest < kSmallest) return {0.0f, 0.0f};
+  float most;
+  std::memcpy(&most, &largest, sizeof most);
+  return {most / 127.0f, 127.0f / most};
+}
+
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -1,0 +1,28 @@
+// gate.hpp: activations of sixteen values, and as a gate's: rounded to the type of what they gate.
+#pragma once
+
+#include "kernels/cpu/rows/activation.hpp"
+#include "kernels/cpu/vec/io.hpp"
+#include "kernels/cpu/vec/math.hpp"
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+
+template <Activation act>
+MORTISE_INLINE F32x16 evaluate(F32x16 x) {
+  if constexpr (act == Activation::kSilu) return silu(x);
+  if constexpr (act == Activation::kGelu) return gelu(x);
+  if constexpr (act == Activation::kGeluTanh) return gelu_tanh(x);
+  if constexpr (act == Activation::kRelu) return relu(x);
+}
+
+// round(act(x)) for x that is a T.
+template <Activation act, class T>
+MORTISE_INLINE F32x16 rounded_activation(F32x16 x) {
+  if constexpr (act == Activation::kSilu && sizeof(T) == sizeof(Bf16)) {
+    return rounded_silu_of_bf16(x);
+  } else {
+    return rounded<T>(evaluate<act>(x));
+  }
+}
+
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -1,0 +1,315 @@
+// The two products of a span of class bf16 on AMX. A group of K is a tile of B as it lies in the cache, and so is a
+// tile of V where its 32 tokens lie together; blocks of 16 tokens are copied, because two tiles of half the depth would
+// give other bits than one. Groups and tiles of int8 become bf16 in scratch.
+#include "kernels/cpu/span/dot.hpp"
+#include "kernels/cpu/span/tile_softmax.hpp"
+#if defined(MORTISE_EMULATED_TILES)  // the tests check the blocking on machines without AMX
+#include "emulated_tiles.hpp"
+#else
+#include "kernels/cpu/amx/tiles.hpp"
+#endif
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+namespace {
+
+constexpr std::size_t kTileRows = 16;
+constexpr std::size_t kRowBytes = 64;   // of a tile
+constexpr std::size_t kRowsAtOnce = 4;  // of softmax, before the tiles get their next work
+
+// Up to 16 rows: tiles 0-3 accumulate four column chunks, 4 takes rows, 5-7 columns in turn.
+// More: tiles 0-3 accumulate (row block, chunk) = (0,0) (0,1) (1,0) (1,1), 4 and 5 take rows, 6 and 7 columns.
+void configure(std::size_t num_rows) {
+  TileConfig config;
+  const bool few = num_rows <= kTileRows;
+  const std::uint8_t low = static_cast<std::uint8_t>(few ? num_rows : kTileRows);
+  const std::uint8_t high = static_cast<std::uint8_t>(few ? num_rows : num_rows - kTileRows);
+  const std::uint8_t whole = kTileRows;
+  const std::uint8_t rows[8] = {low, low, high, high, low, few ? whole : high, whole, whole};
+  for (int t = 0; t < 8; ++t) {
+    config.row_bytes[t] = kRowBytes;
+    config.rows[t] = rows[t];
+  }
+  tiles_configure(config);
+}
+
+// A product out[rows, 16 chunks] = a [rows, 32 depth] b, or, unless it is the first of a sum, += : strides in bytes.
+// Tile t of the depth is at a + t a_step.
+struct TileProduct {
+  const char* a;
+  std::size_t a_stride, a_step;
+  float* out;
+  std::size_t out_stride;
+  std::size_t depth;  // in tiles
+  bool first;
+};
+
+template <int t>
+MORTISE_INLINE void begin_sum(const TileProduct& p, const float* out) {
+  if (p.first) {
+    tile_zero<t>();
+  } else {
+    tile_load<t>(out, p.out_stride);
+  }
+}
+
+// B(chunk, t) is where tile t of the depth of a chunk of sixteen columns lies; its rows are b_stride apart.
+template <int chunks, class B>
+MORTISE_INLINE void multiply_few(const TileProduct& p, std::size_t chunk, std::size_t b_stride, const B& b) {
+  float* const out = p.out + chunk * kLanes;
+  begin_sum<0>(p, out);
+  if constexpr (chunks > 1) begin_sum<1>(p, out + kLanes);
+  if constexpr (chunks > 2) begin_sum<2>(p, out + 2 * kLanes);
+  if constexpr (chunks > 3) begin_sum<3>(p, out + 3 * kLanes);
+  for (std::size_t t = 0; t < p.depth; ++t) {
+    tile_load<4>(p.a + t * p.a_step, p.a_stride);
+    tile_load<5>(b(chunk, t), b_stride);
+    if constexpr (chunks > 1) tile_load<6>(b(chunk + 1, t), b_stride);
+    if constexpr (chunks > 2) tile_load<7>(b(chunk + 2, t), b_stride);
+    tile_multiply_bf16<0, 4, 5>();
+    if constexpr (chunks > 3) tile_load<5>(b(chunk + 3, t), b_stride);
+    if constexpr (chunks > 1) tile_multiply_bf16<1, 4, 6>();
+    if constexpr (chunks > 2) tile_multiply_bf16<2, 4, 7>();
+    if constexpr (chunks > 3) tile_multiply_bf16<3, 4, 5>();
+  }
+  tile_store<0>(out, p.out_stride);
+  if constexpr (chunks > 1) tile_store<1>(out + kLanes, p.out_stride);
+  if constexpr (chunks > 2) tile_store<2>(out + 2 * kLanes, p.out_stride);
+  if constexpr (chunks > 3) tile_store<3>(out + 3 * kLanes, p.out_stride);
+}
+
+template <int chunks, class B>
+MORTISE_INLINE void multiply_many(const TileProduct& p, std::size_t chunk, std::size_t b_stride, const B& b) {
+  const char* a_high = p.a + kTileRows * p.a_stride;
+  float* const low = p.out + chunk * kLanes;
+  float* const high = low + kTileRows * p.out_stride / sizeof(float);
+  begin_sum<0>(p, low), begin_sum<2>(p, high);
+  if constexpr (chunks > 1) begin_sum<1>(p, low + kLanes), begin_sum<3>(p, high + kLanes);
+  for (std::size_t t = 0; t < p.depth; ++t) {
+    tile_load<6>(b(chunk, t), b_stride);
+    tile_load<4>(p.a + t * p.a_step, p.a_stride);
+    tile_multiply_bf16<0, 4, 6>();
+    tile_load<5>(a_high + t * p.a_step, p.a_stride);
+    tile_multiply_bf16<2, 5, 6>();
+    if constexpr (chunks > 1) {
+      tile_load<7>(b(chunk + 1, t), b_stride);
+      tile_multiply_bf16<1, 4, 7>();
+      tile_multiply_bf16<3, 5, 7>();
+    }
+  }
+  tile_store<0>(low, p.out_stride), tile_store<2>(high, p.out_stride);
+  if constexpr (chunks > 1) tile_store<1>(low + kLanes, p.out_stride), tile_store<3>(high + kLanes, p.out_stride);
+}
+
+// A product comes in steps of as many chunks as the tiles hold sums of.
+constexpr std::size_t chunks_of_step(std::size_t num_rows) {
+  return num_rows <= kTileRows ? 4 : 2;
+}
+
+template <class B>
+MORTISE_INLINE void multiply_step(const TileProduct& p, std::size_t num_rows, std::size_t step, std::size_t chunks,
+                                  std::size_t b_stride, const B& b) {
+  std::size_t chunk = step * chunks_of_step(num_rows);
+  const std::size_t left = chunks - chunk;
+  if (num_rows > kTileRows) {
+    left >= 2 ? multiply_many<2>(p, chunk, b_stride, b) : multiply_many<1>(p, chunk, b_stride, b);
+  } else if (left >= 4) {
+    multiply_few<4>(p, chunk, b_stride, b);
+  } else {
+    for (; chunk < chunks; ++chunk) multiply_few<1>(p, chunk, b_stride, b);
+  }
+}
+
+// One row of a tile from int8: sixteen elements of each of two neighbours along the depth. A whole number up to 128 is
+// exact in bf16, so the lower half of its f32 is zero.
+MORTISE_INLINE void put_pairs(const std::int8_t* even, const std::int8_t* odd, Bf16* row) {
+  store(reinterpret_cast<std::int32_t*>(row), shift_right<16>(bits(read(even))) | bits(read(odd)));
+}
+
+// A group of K as tiles of B, in `room` unless it is as it lies.
+const char* key_tiles(const Bf16* group, std::size_t, Bf16*) {
+  return reinterpret_cast<const char*>(group);
+}
+const char* key_tiles(const std::int8_t* group, std::size_t depth, Bf16* room) {
+  for (std::size_t at = 0; at < depth * kLanes; at += 2 * kLanes) put_pairs(group + at, group + at + kLanes, room + at);
+  return reinterpret_cast<const char*>(room);
+}
+
+// The two groups of a tile of V as one tile of B, in `room` unless it lies so.
+const char* value_tile(const Bf16* const (&half)[2], std::size_t width, Bf16* room) {
+  const std::size_t size = kKeyGroup * width;
+  if (half[1] == half[0] + size) return reinterpret_cast<const char*>(half[0]);
+  std::memcpy(room, half[0], size * sizeof(Bf16));
+  std::memcpy(room + size, half[1], size * sizeof(Bf16));
+  return reinterpret_cast<const char*>(room);
+}
+const char* value_tile(const std::int8_t* const (&half)[2], std::size_t width, Bf16* room) {
+  Bf16* to = room;
+  for (const std::int8_t* group : half) {
+    for (const std::int8_t* row = group; row < group + kKeyGroup * width; row += 2 * width, to += 2 * width) {
+      for (std::size_t d = 0; d < width; d += kLanes) put_pairs(row + d, row + width + d, to + 2 * d);
+    }
+  }
+  return reinterpret_cast<const char*>(room);
+}
+
+template <class E>
+struct TileProducts {
+  using Stored = E;
+  struct Tiles {
+    std::size_t rows = 0;                    // that the tiles are configured for
+    const char* keys[kSpan / kKeyGroup];     // of B: a group's, one after the other
+    const char* values[kSpan / kTileDepth];  // of B: a row of chunks
+  };
+
+  // The queries as they are, row m = token * num_heads + head, padded with zeros to key_depth.
+  static void begin(const SpanUnit& unit, SpanScratch& scratch) {
+    const std::size_t depth = index(unit.layout->key_depth), head_dim = index(unit.layout->head_dim);
+    Bf16* q = reinterpret_cast<Bf16*>(scratch.q);
+    for (std::int32_t r = 0; r < unit.num_rows; ++r) {
+      const Bf16* from = static_cast<const Bf16*>(unit.q) + place_of(unit, r) * unit.q_row_stride;
+      for (std::int32_t h = 0; h < unit.num_heads; ++h, q += depth, from += unit.q_head_stride) {
+        std::size_t d = 0;
+        for (; d + kTileDepth <= head_dim; d += kTileDepth) std::memcpy(q + d, from + d, kRowBytes);
+        if (d == depth) continue;
+        std::memset(q + d, 0, kRowBytes);
+        std::memcpy(q + d, from + d, (head_dim - d) * sizeof(Bf16));
+      }
+    }
+  }
+  static void begin_part(std::size_t rows, Tiles& tiles) {
+    if (tiles.rows != rows) configure(rows);
+    tiles.rows = rows;
+  }
+  static void end() { tiles_release(); }
+
+  static void prepare_keys(const SpanReader<E>& reader, KeyRange keys, SpanScratch& scratch, Tiles& tiles) {
+    const std::size_t depth = index(reader.cache().layout.key_depth);
+    const std::size_t first = index(keys.begin) / kLanes, end = (index(keys.end) + kLanes - 1) / kLanes;
+    for (std::size_t group = first; group < end; ++group) {
+      Bf16* room = scratch.keys + group * kKeyGroup * depth;
+      tiles.keys[group] = key_tiles(reader.keys(static_cast<std::int32_t>(group)), depth, room);
+    }
+    // Half a block at either end, where no key is seen and there may be no group: any other does for it.
+    if (first % 2 != 0) tiles.keys[first - 1] = tiles.keys[first];
+    if (end % 2 != 0) tiles.keys[end] = tiles.keys[end - 1];
+  }
+
+  static void prepare_values(const SpanReader<E>& reader, const ValueTiles<E>& halves, std::size_t first,
+                             std::size_t end, SpanScratch& scratch, Tiles& tiles) {
+    const std::size_t width = index(reader.cache().layout.value_width);
+    for (std::size_t tile = first; tile < end; ++tile) {
+      tiles.values[tile] = value_tile(halves.half[tile], width, scratch.values + tile * kTileDepth * width);
+    }
+  }
+
+  // Scores and their maxima.
+  static void score(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles, SpanScratch& scratch) {
+    const std::size_t depth = index(p.part.unit.layout->key_depth), rows = p.part.rows();
+    const char* q = reinterpret_cast<const char*>(reinterpret_cast<const Bf16*>(scratch.q) + p.part.first * depth);
+    const std::int32_t end_group = (p.keys.end + kKeyGroup - 1) / kKeyGroup;
+    for (std::int32_t group = p.keys.begin / kKeyGroup; group < end_group; ++group) reader.fetch_values(group);
+    begin_softmax(p, scratch);
+    const std::size_t first = index(p.range.begin) / kTileDepth, end = index(p.range.end) / kTileDepth;
+    for (std::size_t block = first; block < end; ++block) {
+      const TileProduct product = {
+          q, depth * sizeof(Bf16), kRowBytes, scores_of(scratch, block), 2 * kRowBytes, depth / kTileDepth, true};
+      const auto key_tile = [&](std::size_t chunk, std::size_t t) {
+        return tiles.keys[2 * block + chunk] + t * kTileDepth * kLanes * sizeof(Bf16);
+      };
+      rows <= kTileRows ? multiply_few<2>(product, 0, kRowBytes, key_tile)
+                        : multiply_many<2>(product, 0, kRowBytes, key_tile);
+      if (block > first) join_maxima<E>(p, block - 1, scratch);
+    }
+    join_maxima<E>(p, end - 1, scratch);
+    reduce_maxima(p, scratch);
+  }
+
+  // Probabilities and P V. While a block is exponentiated, the one before is multiplied.
+  static void weigh(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles, SpanScratch& scratch) {
+    const std::size_t first = index(p.range.begin) / kTileDepth, end = index(p.range.end) / kTileDepth;
+    for (std::size_t block = first; block < end; ++block) {
+      reader.fetch_next_keys(block - first, end - first);
+      whole_block(p, block) ? weigh_block<true>(p, block, block > first, tiles, scratch)
+                            : weigh_block<false>(p, block, block > first, tiles, scratch);
+    }
+    const std::size_t steps = steps_of(p);
+    for (std::size_t step = 0; step < steps; ++step) multiply_values(p, end - 1, step, tiles, scratch);
+    reduce_sums(p, scratch);
+  }
+
+ private:
+  static std::size_t steps_of(const PartSpan& p) {
+    const std::size_t at_once = chunks_of_step(p.part.rows());
+    return (index(p.part.unit.layout->value_width) / kLanes + at_once - 1) / at_once;
+  }
+
+  template <bool whole>
+  static void weigh_block(const PartSpan& p, std::size_t block, bool multiply_last, const Tiles& tiles,
+                          SpanScratch& scratch) {
+    const std::size_t rows = p.part.rows(), steps = multiply_last ? steps_of(p) : 0;
+    std::size_t step = 0;
+    for (std::size_t m = 0; m < rows; m += kRowsAtOnce) {
+      const std::size_t next = m + kRowsAtOnce;
+      exponentiate_rows<E, whole>(p, block, m, next < rows ? next : rows, scratch);
+      // Not at once: the tiles would wait for the probabilities on their way to the cache.
+      for (; step < steps && (step + 1) * rows <= steps * next; ++step)
+        multiply_values(p, block - 1, step, tiles, scratch);
+    }
+  }
+
+  // A step of the product of a block.
+  static MORTISE_INLINE void multiply_values(const PartSpan& p, std::size_t block, std::size_t step, const Tiles& tiles,
+                                             SpanScratch& scratch) {
+    const std::size_t width = index(p.part.unit.layout->value_width);
+    const TileProduct product = {reinterpret_cast<const char*>(probabilities_of(scratch, block)),
+                                 kRowBytes,
+                                 0,
+                                 p.partial.o,
+                                 width * sizeof(float),
+                                 1,
+                                 block == index(p.range.begin) / kTileDepth};
+    multiply_step(product, p.part.rows(), step, width / kLanes, 2 * width * sizeof(Bf16),
+                  [&](std::size_t chunk, std::size_t) { return tiles.values[block] + chunk * kRowBytes; });
+  }
+};
+
+// Below this many rows memory is the limit, and the vector form, which needs no copies of V, is the better reader.
+constexpr std::int32_t kFewestRows = 3;
+
+bool on_tiles(const SpanUnit& unit) {
+  return unit.num_rows * unit.num_heads >= kFewestRows && unit.scale > 0.0f;  // see join_maxima
+}
+
+template <class E>
+void attend_with(const SpanUnit& unit, SpanScratch& scratch) {
+  on_tiles(unit) ? attend<Bf16, TileProducts<E>>(unit, scratch) : attend<Bf16, VecProducts<Bf16, E>>(unit, scratch);
+}
+
+template <class E>
+void fold_with(const SpanUnit& unit, SpanScratch& scratch) {
+  on_tiles(unit) ? fold<Bf16, TileProducts<E>>(unit, scratch) : fold<Bf16, VecProducts<Bf16, E>>(unit, scratch);
+}
+
+template <class E>
+void write_partials_with(const SpanUnit& unit, SpanScratch& scratch) {
+  on_tiles(unit) ? write_partials<Bf16, TileProducts<E>>(unit, scratch)
+                 : write_partials<Bf16, VecProducts<Bf16, E>>(unit, scratch);
+}
+
+}  // namespace
+
+extern const SpanKernels kSpanBf16Kernels;
+constinit const SpanKernels kSpanBf16Kernels = {
+    .attend = attend_with<Bf16>,
+    .fold = fold_with<Bf16>,
+    .partial = write_partials_with<Bf16>,
+};
+
+extern const SpanKernels kSpanBf16Int8Kernels;
+constinit const SpanKernels kSpanBf16Int8Kernels = {
+    .attend = attend_with<std::int8_t>,
+    .fold = fold_with<std::int8_t>,
+    .partial = write_partials_with<std::int8_t>,
+};
+
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

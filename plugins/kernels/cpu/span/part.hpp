@@ -1,0 +1,114 @@
+// span/part.hpp: the parts of a unit that are computed at once: which keys a row sees, and where its results lie.
+#pragma once
+
+#include "kernels/cpu/span/span.hpp"
+#include "kernels/cpu/vec/io.hpp"
+#include "kernels/cpu/vec/math.hpp"
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+namespace {
+
+constexpr std::size_t kTileDepth = 32;  // of both products
+
+constexpr std::int32_t minimum(std::int32_t a, std::int32_t b) {
+  return a < b ? a : b;
+}
+constexpr std::int32_t maximum(std::int32_t a, std::int32_t b) {
+  return a > b ? a : b;
+}
+constexpr std::size_t index(std::int32_t n) {
+  return static_cast<std::size_t>(n);
+}
+
+// Keys relative to a span's start; empty when end <= begin.
+struct KeyRange {
+  std::int32_t begin, end;
+};
+
+// Of a row at `position`.
+KeyRange keys_seen_from(std::int32_t position, const SpanUnit& unit, std::int32_t span) {
+  const std::int32_t start = span * kSpan, first = unit.window > 0 ? position - unit.window + 1 : 0;
+  return {maximum(first - start, 0), minimum(position + 1 - start, kSpan)};
+}
+KeyRange visible_keys(const SpanUnit& unit, std::int32_t row, std::int32_t span) {
+  return keys_seen_from(unit.positions == nullptr ? unit.position + row : unit.positions[row], unit, span);
+}
+std::int32_t last_position(const SpanUnit& unit) {
+  return unit.positions == nullptr ? unit.position + unit.num_rows - 1 : unit.last_position;
+}
+
+// The keys that any row sees: from the first that the first position sees to the last that the last one does.
+KeyRange keys_of_unit(const SpanUnit& unit, std::int32_t span) {
+  return {keys_seen_from(unit.position, unit, span).begin, keys_seen_from(last_position(unit), unit, span).end};
+}
+
+// Where row `row` of the unit is, in rows from q and out.
+std::ptrdiff_t place_of(const SpanUnit& unit, std::int32_t row) {
+  return unit.rows == nullptr ? row : unit.rows[row];
+}
+
+// Maxima, sums and O of a span, or of the spans so far.
+struct Partial {
+  float *max, *sum, *o;
+};
+Partial partial_at(float* memory) {
+  return {memory, memory + kSpanRows, memory + 2 * kSpanRows};
+}
+
+// The rows of a unit that are computed at once: a unit of their own, and where they are in the whole one.
+struct Part {
+  SpanUnit unit;
+  std::size_t number, first;  // first: rows times heads before
+
+  std::size_t rows() const { return index(unit.num_rows * unit.num_heads); }
+  // Of the whole unit's.
+  Partial partial(float* memory) const {
+    return partial_at(memory + number * 2 * kSpanRows + first * index(unit.layout->value_width));
+  }
+  // The record of the part's first row and head, number n.
+  float* record(const SpanPartials& partials, std::int32_t n) const {
+    return partials.records + n * partials.stride + first * record_floats(unit.layout->value_width);
+  }
+};
+
+// Calls f(part) for all parts of a unit.
+template <class T, class F>
+MORTISE_INLINE void over_parts(const SpanUnit& unit, const F& f) {
+  const std::int32_t rows = kSpanRows / unit.num_heads;
+  Part part = {unit, 0, 0};
+  for (std::int32_t row = 0; row < unit.num_rows; row += rows, ++part.number) {
+    if (unit.rows == nullptr) {
+      part.unit.q = static_cast<const T*>(unit.q) + row * unit.q_row_stride;
+      part.unit.out = static_cast<T*>(unit.out) + row * unit.out_row_stride;
+      part.unit.position = unit.position + row;
+    } else {  // the smallest and the largest position of all stand for the part's
+      part.unit.rows = unit.rows + row;
+      part.unit.positions = unit.positions + row;
+    }
+    part.unit.num_rows = minimum(rows, unit.num_rows - row);
+    part.first = index(row * unit.num_heads);
+    f(part);
+  }
+}
+
+// A part, and what it sees of a span. Keys count from the span's start.
+struct PartSpan {
+  const Part& part;
+  std::int32_t span;
+  KeyRange keys;   // that any row sees
+  KeyRange range;  // the same in whole tiles of 32
+  Partial partial;
+};
+
+template <class E>
+constexpr bool kHasScales = sizeof(E) == sizeof(std::int8_t);
+
+// 2^x for x <= 0 and the same bits as exp2 there; 0 for -infinity.
+MORTISE_INLINE F32x16 exp2_not_positive(F32x16 x) {
+  const I32x16 n = to_int(x);
+  const F32x16 r = exp2_of_parts(n, x - to_float(n));
+  return select(le(x, broadcast(-126.0f)), zero(), r);
+}
+
+}  // namespace
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -1,0 +1,69 @@
+// io.hpp: loads and stores named by the element type, for kernels that are templates over bf16 and f32.
+// What they write is determined to the bit: NaN is the canonical one.
+#pragma once
+
+#include "kernels/cpu/vec/vec.hpp"
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+
+MORTISE_INLINE F32x16 read(const Bf16* p) {
+  return load_bf16(p);
+}
+MORTISE_INLINE F32x16 read(const float* p) {
+  return load(p);
+}
+MORTISE_INLINE F32x16 read(const std::int8_t* p) {
+  return to_float(load_i8(p));
+}
+MORTISE_INLINE F32x16 read_tail(const Bf16* p, std::size_t n) {
+  return load_bf16_tail(p, n);
+}
+MORTISE_INLINE F32x16 read_tail(const float* p, std::size_t n) {
+  return load_tail(p, n);
+}
+// Of 32 neighbouring elements, those with even and with odd index: cheaper than in their order.
+MORTISE_INLINE void read_even_odd(const Bf16* p, F32x16& even, F32x16& odd) {
+  const I32x16 pairs = load_i32(reinterpret_cast<const std::int32_t*>(p));
+  even = from_bits(shift_left<16>(pairs));
+  odd = from_bits(pairs & broadcast_i32(static_cast<std::int32_t>(0xffff0000u)));
+}
+MORTISE_INLINE void write(Bf16* p, F32x16 a) {
+  store_bf16(p, a);
+}
+MORTISE_INLINE void write(float* p, F32x16 a) {
+  store(p, canonical_nan(a));
+}
+MORTISE_INLINE void write_tail(Bf16* p, F32x16 a, std::size_t n) {
+  store_bf16_tail(p, a, n);
+}
+MORTISE_INLINE void write_tail(float* p, F32x16 a, std::size_t n) {
+  store_tail(p, canonical_nan(a), n);
+}
+
+// 32 neighbouring elements.
+MORTISE_INLINE void write_pair(Bf16* p, F32x16 a, F32x16 b) {
+#if defined(__AVX512BF16__)
+  store_bf16_pair(p, a, b);
+#else
+  store_bf16(p, a);
+  store_bf16(p + kLanes, b);
+#endif
+}
+MORTISE_INLINE void write_pair(float* p, F32x16 a, F32x16 b) {
+  write(p, a);
+  write(p + kLanes, b);
+}
+
+// a rounded to the type and back: what a later reader of the stored value sees.
+template <class T>
+MORTISE_INLINE F32x16 rounded(F32x16 a);
+template <>
+MORTISE_INLINE F32x16 rounded<Bf16>(F32x16 a) {
+  return round_bf16(a);
+}
+template <>
+MORTISE_INLINE F32x16 rounded<float>(F32x16 a) {
+  return a;
+}
+
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -1,0 +1,99 @@
+// vec.hpp: sixteen lanes of f32 or of 32-bit integers, with the same bits on every instruction set.
+//
+// A kernel is written once over F32x16 and compiled once per instruction set (CMakeLists.txt). The build sets
+// MORTISE_ISA_AVX512, MORTISE_ISA_AVX2 or MORTISE_ISA_PORTABLE, and MORTISE_ISA_NAMESPACE, the inline namespace in
+// which everything here and every kernel lives: so the linker can never take an inline function compiled for AVX-512
+// for the portable path. For the same reason a kernel file instantiates no std:: template and calls no inline function
+// that lives outside this namespace. It calls no libm either: math.hpp has what is needed.
+//
+// Each operation is a lane-wise IEEE operation, rounded to nearest even, with denormals off: kernels run under
+// DenormalsOff (isa.hpp). Which NaN comes out of an operation is not specified: what a kernel writes to memory
+// therefore goes through store_bf16 or canonical_nan. Tails are masked, never scalar: a lane that is not loaded is
+// zero.
+//
+// What the three backends (vec/avx512.hpp, vec/avx2.hpp, vec/portable.hpp) define:
+//   F32x16  load, load_tail, store, store_tail, load_bf16, load_bf16_tail, store_bf16, store_bf16_tail, broadcast, zero
+//           + - * / (operators), fma(a, b, c) = a * b + c rounded once, sqrt
+//           fma_exact_product: fma where the product of a and b fits 24 bits (two bf16 values); cheaper in software
+//           min(a, b) = a < b ? a : b, max(a, b) = a > b ? a : b: the second one if either is NaN or both are zero;
+//           a denormal comes out as zero of its sign
+//           lt le gt ge eq (false on NaN) -> Mask16; select(mask, if_true, if_false) moves bits
+//           to_int: nearest even; out of range and NaN give INT32_MIN. bits / from_bits: reinterpretation
+//           sum(v), max(v): one fixed tree: lane i with lane i + 8, then + 4, + 2, + 1; max(lower lane, higher lane)
+//   I32x16  load_i32, load_i32_tail, store, store_tail, broadcast_i32, + - & | ^ (wrapping), mul_lo, mul_hi_u32,
+//           max (signed), add_products_i16(sum, a, b) = sum + low a * low b + high a * high b, signed halves, wrapping,
+//           shift_left<n>, shift_right<n> (zeros come in), shift_right_signed<n>, eq, gt (signed), select,
+//           to_float (nearest even); load_u8, load_i8: sixteen bytes, widened; store_i8: lanes of -128 .. 127,
+//           narrowed; store_i8_even_odd: those of two vectors in turn, 32 bytes
+//   Mask16  first_lanes(n): lanes 0 .. n-1; & | ! ; any(m); mask_bits(m): bit i is lane i
+// Everything ending in _tail takes n in 0..16 and touches the first n elements of memory only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cpu/types.hpp"
+
+#if !defined(MORTISE_ISA_NAMESPACE)
+#error "vec.hpp is for files compiled once per instruction set: add the file to kernel_sources in CMakeLists.txt"
+#endif
+
+#define MORTISE_INLINE inline __attribute__((always_inline))
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+constexpr std::size_t kLanes = 16;
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE
+
+#if defined(MORTISE_ISA_AVX512)
+#include "kernels/cpu/vec/avx512.hpp"
+#elif defined(MORTISE_ISA_AVX2)
+#include "kernels/cpu/vec/avx2.hpp"
+#elif defined(MORTISE_ISA_PORTABLE)
+#include "kernels/cpu/vec/portable.hpp"
+#else
+#error "MORTISE_ISA_AVX512, MORTISE_ISA_AVX2 or MORTISE_ISA_PORTABLE must be defined"
+#endif
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+
+MORTISE_INLINE F32x16 zero() {
+  return broadcast(0.0f);
+}
+MORTISE_INLINE F32x16 neg(F32x16 a) {
+  return from_bits(bits(a) ^ broadcast_i32(INT32_MIN));
+}
+MORTISE_INLINE F32x16 abs(F32x16 a) {
+  return from_bits(bits(a) & broadcast_i32(INT32_MAX));
+}
+// The magnitude of a with the sign of b.
+MORTISE_INLINE F32x16 copysign(F32x16 a, F32x16 b) {
+  return from_bits((bits(a) & broadcast_i32(INT32_MAX)) | (bits(b) & broadcast_i32(INT32_MIN)));
+}
+MORTISE_INLINE Mask16 is_nan(F32x16 a) {
+  return !eq(a, a);
+}
+
+// Every f32 that a kernel stores goes through this: instruction sets disagree on the sign and payload of a NaN.
+MORTISE_INLINE F32x16 canonical_nan(F32x16 a) {
+  return select(eq(a, a), a, from_bits(broadcast_i32(0x7fc00000)));
+}
+
+// a rounded to bf16 and back: nearest even; NaN becomes the canonical one.
+MORTISE_INLINE F32x16 round_bf16(F32x16 a) {
+#if defined(__AVX512BF16__)
+  return widen_bf16(narrow_bf16(a));
+#else
+  const I32x16 u = bits(a);
+  const I32x16 odd = shift_right<16>(u) & broadcast_i32(1);
+  const I32x16 rounded = (u + broadcast_i32(0x7fff) + odd) & broadcast_i32(static_cast<std::int32_t>(0xffff0000u));
+  return select(eq(a, a), from_bits(rounded), from_bits(broadcast_i32(0x7fc00000)));
+#endif
+}
+
+// How many of the next kLanes elements exist when `left` remain.
+MORTISE_INLINE std::size_t lanes_left(std::size_t left) {
+  return left < kLanes ? left : kLanes;
+}
+
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

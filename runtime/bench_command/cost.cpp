@@ -1,0 +1,90 @@
+#include "bench_command/cost.hpp"
+
+#include <algorithm>
+
+namespace mortise::bench {
+namespace {
+
+double attention_operations(const ModelCost& cost, double visible) {
+  return 4 * cost.attention_width * visible;  // q . k and p . v, a multiply and an add each
+}
+
+}  // namespace
+
+Work& Work::operator+=(const Work& other) {
+  bytes += other.bytes;
+  operations += other.operations;
+  return *this;
+}
+
+double visible_positions(const ModelCost& cost, std::int64_t context) {
+  double sum = 0;
+  for (const std::int32_t window : cost.windows) {
+    sum += static_cast<double>(window > 0 ? std::min<std::int64_t>(window, context) : context);
+  }
+  return sum;
+}
+
+Work decode_step(const ModelCost& cost, std::span<const std::int64_t> contexts) {
+  double visible = 0;
+  for (const std::int64_t context : contexts) visible += visible_positions(cost, context);
+  const auto rows = static_cast<double>(contexts.size());
+  return {.bytes = cost.weight_bytes + cost.kv_bytes * visible,
+          .operations = 2 * rows * (cost.body_elements + cost.head_elements) + attention_operations(cost, visible)};
+}
+
+Work prefill_rows(const ModelCost& cost, std::int64_t begin, std::int64_t end, std::int64_t num_logits) {
+  double visible = 0;
+  for (std::int64_t position = begin; position < end; ++position) visible += visible_positions(cost, position + 1);
+  return {.bytes = 0,
+          .operations = 2 * cost.body_elements * static_cast<double>(end - begin) +
+                        2 * cost.head_elements * static_cast<double>(num_logits) + attention_operations(cost, visible)};
+}
+
+std::optional<double> floor_seconds(const Work& work, const Limits& limits) {
+  const double read = work.bytes / limits.read_bytes_per_s;
+  if (limits.operations_per_s) return std::max(read, work.operations / *limits.operations_per_s);
+  if (work.bytes == 0) return std::nullopt;
+  return read;
+}
+
+double decode_floor_seconds(const ModelCost& cost, std::int64_t batch, std::int64_t prompt, std::int64_t output,
+                            const Limits& limits) {
+  double seconds = 0;
+  // The first token is the prompt's; the i-th step after it sees i more positions.
+  for (std::int64_t i = 1; i < output; ++i) {
+    const std::vector<std::int64_t> contexts(static_cast<std::size_t>(batch), prompt + i);
+    seconds += *floor_seconds(decode_step(cost, contexts), limits);
+  }
+  return seconds;
+}
+
+std::optional<double> batch_floor_seconds(const ModelCost& cost, std::span<const SequenceShape> sequences,
+                                          std::int64_t max_num_seqs, const Limits& limits) {
+  Work prompts;
+  for (const SequenceShape& s : sequences) prompts += prefill_rows(cost, s.cached, s.prompt, 1);
+  std::optional<double> seconds = floor_seconds(prompts, limits);
+  if (!seconds) return std::nullopt;
+
+  std::vector<SequenceShape> order(sequences.begin(), sequences.end());
+  std::sort(order.begin(), order.end(), [](auto& a, auto& b) { return a.output > b.output; });
+  const auto wave = static_cast<std::size_t>(max_num_seqs);
+  for (std::size_t begin = 0; begin < order.size(); begin += wave) {
+    const std::span running(order.data() + begin, std::min(wave, order.size() - begin));
+    for (std::int64_t i = 1; i < running.front().output; ++i) {
+      std::vector<std::int64_t> contexts;
+      double shared = 0;  // positions that are read with another sequence
+      for (const SequenceShape& s : running) {
+        if (s.output <= i) break;
+        contexts.push_back(s.prompt + i);
+        shared += visible_positions(cost, s.cached);
+      }
+      Work step = decode_step(cost, contexts);
+      step.bytes -= cost.kv_bytes * shared;
+      *seconds += *floor_seconds(step, limits);
+    }
+  }
+  return seconds;
+}
+
+}  // namespace mortise::bench

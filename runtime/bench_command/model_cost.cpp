@@ -1,0 +1,107 @@
+#include "bench_command/model_cost.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace mortise::bench {
+namespace {
+
+constexpr double kGroupBytes = 5;  // a scale in f32 and a zero point in a byte
+constexpr std::string_view kHead = "lm_head.weight";
+
+// As the device keeps it.
+struct Format {
+  int bits;
+  std::int64_t group_size;  // of integers; 0: a row is one group. Floats have none
+};
+
+struct Matrix {
+  std::int64_t rows, columns;
+  Format format;
+
+  double elements() const { return static_cast<double>(rows) * static_cast<double>(columns); }
+  double bytes() const {
+    const double values = elements() * format.bits / 8;
+    if (format.bits > 8) return values;
+    const std::int64_t group = format.group_size == 0 ? columns : format.group_size;
+    return values + static_cast<double>(rows * ((columns + group - 1) / group)) * kGroupBytes;
+  }
+};
+
+bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> ends) {
+  return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return name.ends_with(end); });
+}
+
+bool is_embedding(std::string_view name) {
+  return ends_with_any(name, {"embed_tokens.weight", "embed_positions.weight", "wte.weight", "wpe.weight"});
+}
+
+class Reader {
+ public:
+  Reader(const Checkpoint& checkpoint, const mortise_model_dims& dims)
+      : checkpoint_(checkpoint),
+        float_bits_(dims.dtype == MORTISE_BF16 ? 16 : 32),
+        // A quantised checkpoint's other matrices stay floats.
+        made_integer_(dims.weight_bits != 0 && !checkpoint.config().quantization),
+        dims_(dims) {}
+
+  // The matrix `P.weight` that a tensor is, or is the values of; nullopt for all others.
+  std::optional<Matrix> matrix_of(const std::string& tensor, const TensorView& view) const {
+    for (const std::string_view values : {".qweight", ".weight_packed", ".weight"}) {
+      if (!tensor.ends_with(values)) continue;
+      const std::string name = tensor.substr(0, tensor.size() - values.size()) + ".weight";
+      if (const auto integers = checkpoint_.find_quantized(name)) {
+        return Matrix{integers->rows(), integers->columns(), {integers->bits(), integers->group_size()}};
+      }
+      if (view.shape.size() != 2) return std::nullopt;
+      return Matrix{view.shape[0], view.shape[1], name == kHead ? head_format() : body_format()};
+    }
+    return std::nullopt;
+  }
+
+  Matrix tied_head() const { return {dims_.vocab_size, dims_.hidden_size, head_format()}; }
+
+ private:
+  Format body_format() const {
+    return made_integer_ ? Format{dims_.weight_bits, dims_.weight_group_size} : Format{float_bits_, 0};
+  }
+  // Has 8 bits with 4-bit layers too.
+  Format head_format() const { return {made_integer_ ? 8 : float_bits_, 0}; }
+
+  const Checkpoint& checkpoint_;
+  const int float_bits_;
+  const bool made_integer_;
+  const mortise_model_dims& dims_;
+};
+
+}  // namespace
+
+ModelCost model_cost(const Checkpoint& checkpoint, const mortise_model_dims& dims, double kv_bytes) {
+  const Reader reader(checkpoint, dims);
+  ModelCost cost;
+  Matrix head = reader.tied_head();
+  for (const auto& [name, view] : checkpoint.tensors()) {
+    if (is_embedding(name)) continue;
+    const auto matrix = reader.matrix_of(name, view);
+    if (!matrix) continue;
+    if (name.starts_with("lm_head.")) {
+      head = *matrix;
+      continue;
+    }
+    cost.body_elements += matrix->elements();
+    cost.weight_bytes += matrix->bytes();
+  }
+  cost.head_elements = head.elements();
+  cost.weight_bytes += head.bytes();
+  cost.kv_bytes = kv_bytes;
+  cost.attention_width = static_cast<double>(dims.num_heads) * dims.head_dim;
+  cost.windows.assign(static_cast<std::size_t>(dims.num_layers), 0);
+  if (dims.sliding_windows != nullptr) {
+    std::copy_n(dims.sliding_windows, cost.windows.size(), cost.windows.begin());
+  }
+  return cost;
+}
+
+}  // namespace mortise::bench

@@ -1,0 +1,40 @@
+// runtime/bench_command/model_shape.hpp: models that are known by their sizes alone: what a benchmark of a kernel
+// needs, since speed does not depend on the values of weights.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mortise::bench {
+
+// A Llama in bf16.
+struct ModelShape {
+  std::string_view name;
+  std::int64_t hidden_size, num_layers, num_heads, num_kv_heads, head_dim, vocab_size, intermediate_size;
+  std::int64_t max_position_embeddings;
+  bool tie_word_embeddings;
+  std::string_view rope;  // rope_parameters, JSON
+};
+
+// tiny, 68m, 160m, 1b (Llama-3.2-1B), 8b (Llama-3.1-8B). Throws an Error that lists them and names the `option`.
+const ModelShape& model_shape(std::string_view name, std::string_view option = "--shape");
+std::string model_shape_names();  // "tiny, 160m, ..."
+
+struct TensorShape {
+  std::string name;
+  std::vector<std::int64_t> shape;
+};
+std::vector<TensorShape> tensors_of(const ModelShape& shape);  // in the names of transformers
+
+// Bytes of the weights on a device: the layers' matrices and the head in `weight_bits` (4, 8, 16, 32; with 4 the head
+// has 8), the embedding in `float_bits`, once where it is the head too. Without scales.
+std::uint64_t device_bytes_of(const ModelShape& shape, int weight_bits, int float_bits);
+
+// Writes config.json, tokenizer.json and tokenizer_config.json: a checkpoint but for its weights. The tokenizer has a
+// token for each byte; the rest of the vocabulary are tokens that no text has.
+void write_model_description(const ModelShape& shape, const std::filesystem::path& folder);
+
+}  // namespace mortise::bench

@@ -1,0 +1,50 @@
+// runtime/tokenizer/model/merge_table.hpp: which pairs of tokens merge into which, and how early.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace mortise::tokenizer {
+
+struct Merge {
+  std::uint32_t rank;  // lower merges first
+  std::int32_t id;     // the token that the two become
+};
+
+// One open-addressing table, at most two thirds full.
+class MergeTable {
+ public:
+  explicit MergeTable(std::size_t num_merges);
+
+  // A pair that is there already gets the new merge. REQUIRES: ids >= 0 and at most `num_merges` calls.
+  void add(std::int32_t left, std::int32_t right, Merge merge);
+
+  // Null when the two do not merge.
+  const Merge* find(std::int32_t left, std::int32_t right) const {
+    const std::uint64_t key = key_of(left, right);
+    for (std::size_t at = first_slot(key);; at = (at + 1) & mask_) {
+      if (slots_[at].key == key) return &slots_[at].merge;
+      if (slots_[at].key == kFree) return nullptr;
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kFree = ~std::uint64_t{0};  // no pair: ids are not negative
+  struct Slot {
+    std::uint64_t key = kFree;
+    Merge merge{};
+  };
+
+  static std::uint64_t key_of(std::int32_t left, std::int32_t right) {
+    return static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint32_t>(right);
+  }
+  // Fibonacci hashing: the upper bits of the product are well mixed.
+  std::size_t first_slot(std::uint64_t key) const { return (key * 0x9E3779B97F4A7C15u) >> shift_; }
+
+  std::vector<Slot> slots_;
+  std::size_t mask_;
+  int shift_;
+};
+
+}  // namespace mortise::tokenizer

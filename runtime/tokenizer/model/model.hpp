@@ -1,0 +1,23 @@
+// runtime/tokenizer/model/model.hpp: the third stage: turns the pieces of a text into ids.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tokenizer/file/tokenizer_file.hpp"
+#include "tokenizer/pre_tokenizer/pre_tokenizer.hpp"
+
+namespace mortise::tokenizer {
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  // Appends the ids of all pieces. Called by many threads at once.
+  virtual void tokenize(const PreTokenized& text, std::vector<std::int32_t>& ids) const = 0;
+};
+
+// `file` must outlive the model. Throws Error for a model that is malformed or not supported.
+std::unique_ptr<const Model> make_model(const TokenizerFile& file);
+
+}  // namespace mortise::tokenizer

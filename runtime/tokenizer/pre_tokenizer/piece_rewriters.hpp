@@ -1,0 +1,46 @@
+// runtime/tokenizer/pre_tokenizer/piece_rewriters.hpp: the pre-tokenizers that change the text of pieces and not only
+// cut them.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tokenizer/file/config_node.hpp"
+#include "tokenizer/pre_tokenizer/pre_tokenizer.hpp"
+
+namespace mortise::tokenizer {
+
+// Splits by GPT-2's pattern unless told not to, and then writes each byte as a character of the byte alphabet.
+class ByteLevelPreTokenizer final : public PreTokenizer {
+ public:
+  explicit ByteLevelPreTokenizer(const ConfigNode& node);
+  void apply(PreTokenized& text) const override;
+
+ private:
+  bool add_prefix_space_;
+  std::unique_ptr<const PreTokenizer> split_;  // null with use_regex false
+};
+
+// SentencePiece's way with spaces, as pre-tokenizer and as decoder: each becomes a visible character, one more is put
+// in front, and a word starts with each of them.
+struct MetaspaceOptions {
+  enum class Prepend { kNever, kFirst, kAlways };
+  std::string replacement;  // one character
+  Prepend prepend;
+  bool split;
+
+  // In all spellings since the first release: prepend_scheme, or add_prefix_space before there was one; str_rep.
+  explicit MetaspaceOptions(const ConfigNode& node);
+};
+
+class MetaspacePreTokenizer final : public PreTokenizer {
+ public:
+  explicit MetaspacePreTokenizer(const ConfigNode& node);
+  void apply(PreTokenized& text) const override;
+
+ private:
+  MetaspaceOptions options_;
+  std::unique_ptr<const PreTokenizer> split_;  // null with split false
+};
+
+}  // namespace mortise::tokenizer

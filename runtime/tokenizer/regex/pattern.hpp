@@ -1,0 +1,44 @@
+// runtime/tokenizer/regex/pattern.hpp: what splits and replacements look for.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "tokenizer/file/config_node.hpp"
+#include "tokenizer/regex/regex.hpp"
+
+namespace mortise::tokenizer {
+
+class Pattern {
+ public:
+  using CharacterPredicate = bool (*)(char32_t);
+
+  // {"String": "..."} or {"Regex": "..."}.
+  explicit Pattern(const ConfigNode& node);
+  explicit Pattern(Regex regex) : pattern_(std::move(regex)) {}
+  // Each character of a set is a match of its own.
+  explicit Pattern(CharacterPredicate is_match) : pattern_(is_match) {}
+  // REQUIRES: `text` is not empty.
+  static Pattern of_text(std::string text) { return Pattern(std::move(text)); }
+
+  // As Regex::find_all.
+  void find_all(std::string_view text, const TimeLimit& time, std::vector<Match>& matches) const;
+
+  // `text` with each match replaced by `content`.
+  std::string replace_all(std::string_view text, std::string_view content, const TimeLimit& time) const;
+
+  // The text looked for, or null if this is no fixed text.
+  const std::string* literal() const { return std::get_if<std::string>(&pattern_); }
+
+  // At most how many times as long replace_all() makes a text.
+  std::size_t growth(std::size_t content_size) const;
+
+ private:
+  explicit Pattern(std::string text) : pattern_(std::move(text)) {}
+
+  std::variant<std::string, Regex, CharacterPredicate> pattern_;
+};
+
+}  // namespace mortise::tokenizer
