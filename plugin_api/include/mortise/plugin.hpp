@@ -15,6 +15,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "mortise/abi.h"
 #include "mortise/plugin.h"
@@ -67,6 +68,11 @@ mortise_status guard(mortise_error* error, const char* where, Body&& body) noexc
   } catch (...) {
     return set_error(error, MORTISE_INTERNAL, where, "unknown exception");
   }
+}
+
+// Throws INVALID_ARGUMENT. `where` must be static text.
+[[noreturn]] inline void invalid(const char* where, std::string message) {
+  throw Failure(MORTISE_INVALID_ARGUMENT, where, std::move(message));
 }
 
 // Throws a Failure if a call into the device returned a status other than OK.

@@ -22,7 +22,7 @@ void fetch(const T* from, int32_t elements) {
 // Rows of sequences without tokens are padding: they are not read, and may all point at one slot.
 void SpanAttention::plan_append(const mortise_batch& batch) {
   append_rows_.clear();
-  const int32_t columns = (dims_.num_heads + 2 * dims_.num_kv_heads) * dims_.head_dim;
+  const int32_t columns = (dims().num_heads + 2 * dims().num_kv_heads) * dims().head_dim;
   const int32_t even = (batch.num_tokens + num_threads_ * kAppendTasks - 1) / (num_threads_ * kAppendTasks);
   const int32_t least = std::max({1, even, kAppendElements / columns});
   const int32_t rows = least > cpu::kKeyGroup ? least / cpu::kKeyGroup * cpu::kKeyGroup : least;  // whole groups
@@ -45,10 +45,10 @@ const void* SpanAttention::norm_weight(const mortise_weight* weight, Bf16* narro
   int64_t n = 0;
   int32_t dtype = 0;
   const void* data = device_table_->vector_weight(device_, weight, &n, &dtype);
-  if (data == nullptr || n != dims_.head_dim) {
-    invalid("append", "q_norm and k_norm must be vectors of head_dim " + std::to_string(dims_.head_dim));
+  if (data == nullptr || n != dims().head_dim) {
+    invalid("append", "q_norm and k_norm must be vectors of head_dim " + std::to_string(dims().head_dim));
   }
-  if (dtype == dims_.dtype) return data;
+  if (dtype == dims().dtype) return data;
   if (dtype != MORTISE_F32) invalid("append", "a norm weight is neither f32 nor of the model's type");
   kernels_.elementwise.f32_to_bf16(static_cast<const float*>(data), narrowed, static_cast<std::size_t>(n));
   return narrowed;
@@ -56,27 +56,27 @@ const void* SpanAttention::norm_weight(const mortise_weight* weight, Bf16* narro
 
 // Norm and rotation of a row of q or of k, in place.
 template <typename T>
-void SpanAttention::prepare_row(const AppendWork& work, const Heads& heads, int32_t num_heads, const void* weight,
-                                int32_t row) const {
+void SpanAttention::prepare_row(const AppendWork& work, const AttentionHeads& heads, int32_t num_heads,
+                                const void* weight, int32_t row) const {
   constexpr bool kBf16 = sizeof(T) == sizeof(Bf16);
-  T* const x = reinterpret_cast<T*>(heads.data) + row * heads.row_stride;
+  T* const x = static_cast<T*>(heads.data) + row * heads.row_stride;
   if (weight != nullptr) {
     const auto stride = static_cast<std::size_t>(heads.head_stride);
     const cpu::NormArgs args = {
-        x, stride, nullptr, 0, weight, nullptr, x, stride, static_cast<std::size_t>(dims_.head_dim), work.norm_eps};
+        x, stride, nullptr, 0, weight, nullptr, x, stride, static_cast<std::size_t>(dims().head_dim), work.norm_eps};
     if constexpr (kBf16) {
       kernels_.norm.rms_norm_bf16(args, 0, static_cast<std::size_t>(num_heads));
     } else {
       kernels_.norm.rms_norm_f32(args, 0, static_cast<std::size_t>(num_heads));
     }
   }
-  if (work.rope == nullptr) return;
-  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(work.positions[row]) * (work.rope->rotary_dim / 2);
+  if (work.rope.rotary_dim == 0) return;
+  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(work.positions[row]) * (work.rope.rotary_dim / 2);
   const auto rotate = [&](auto kernel) {
-    kernel(x, static_cast<std::size_t>(num_heads), heads.head_stride, work.rope->cos + at, work.rope->sin + at,
-           static_cast<std::size_t>(work.rope->rotary_dim));
+    kernel(x, static_cast<std::size_t>(num_heads), heads.head_stride, work.rope.cos + at, work.rope.sin + at,
+           static_cast<std::size_t>(work.rope.rotary_dim));
   };
-  const bool interleaved = work.rope->interleaved != 0;
+  const bool interleaved = work.rope.interleaved != 0;
   if constexpr (kBf16) {
     rotate(interleaved ? kernels_.rope.rotate_interleaved_bf16 : kernels_.rope.rotate_bf16);
   } else {
@@ -87,10 +87,10 @@ void SpanAttention::prepare_row(const AppendWork& work, const Heads& heads, int3
 template <typename T>
 void SpanAttention::write_rows(const AppendWork& work, Task rows) const {
   cpu::KvWrite write{};
-  write.k = reinterpret_cast<const T*>(work.k.data) + rows.begin * work.k.row_stride;
+  write.k = static_cast<const T*>(work.k.data) + rows.begin * work.k.row_stride;
   write.k_row_stride = work.k.row_stride;
   write.k_head_stride = work.k.head_stride;
-  write.v = reinterpret_cast<const T*>(work.v.data) + rows.begin * work.v.row_stride;
+  write.v = static_cast<const T*>(work.v.data) + rows.begin * work.v.row_stride;
   write.v_row_stride = work.v.row_stride;
   write.v_head_stride = work.v.head_stride;
   write.num_rows = rows.end - rows.begin;
@@ -112,10 +112,10 @@ void SpanAttention::append_rows(const AppendWork& work, Task rows) const {
     const auto in_group = static_cast<int32_t>(work.slots[begin] % cpu::kKeyGroup);
     const int32_t end = std::min(begin + cpu::kKeyGroup - in_group, rows.end);
     for (int32_t row = begin; row < end; ++row) {
-      prepare_row<T>(work, work.q, dims_.num_heads, work.q_norm, row);
-      prepare_row<T>(work, work.k, dims_.num_kv_heads, work.k_norm, row);
-      const T* const v = reinterpret_cast<const T*>(work.v.data) + row * work.v.row_stride;
-      for (int32_t head = 0; head < dims_.num_kv_heads; ++head) fetch(v + head * work.v.head_stride, dims_.head_dim);
+      prepare_row<T>(work, work.q, dims().num_heads, work.q_norm, row);
+      prepare_row<T>(work, work.k, dims().num_kv_heads, work.k_norm, row);
+      const T* const v = static_cast<const T*>(work.v.data) + row * work.v.row_stride;
+      for (int32_t head = 0; head < dims().num_kv_heads; ++head) fetch(v + head * work.v.head_stride, dims().head_dim);
     }
     write_rows<T>(work, {begin, end});
     begin = end;
@@ -123,25 +123,18 @@ void SpanAttention::append_rows(const AppendWork& work, Task rows) const {
 }
 
 void SpanAttention::append(const mortise_step& step, const mortise_append_args& args) {
-  check_step(step, "append", args.layer);
+  kv_.require_planned(step, "append", args.layer);
   if (args.q == nullptr || args.k == nullptr || args.v == nullptr) invalid("append", "q, k and v must be given");
   const mortise_batch batch = known(step.batch);
   AppendWork work{};
-  work.q = as_heads(known(args.q), "append", "q", dims_.num_heads, batch.num_tokens);
-  work.k = as_heads(known(args.k), "append", "k", dims_.num_kv_heads, batch.num_tokens);
-  work.v = as_heads(known(args.v), "append", "v", dims_.num_kv_heads, batch.num_tokens);
+  work.q = kv_.heads(known(args.q), "append", "q", dims().num_heads, batch.num_tokens);
+  work.k = kv_.heads(known(args.k), "append", "k", dims().num_kv_heads, batch.num_tokens);
+  work.v = kv_.heads(known(args.v), "append", "v", dims().num_kv_heads, batch.num_tokens);
   Bf16 q_norm[cpu::kMaxHeadDim], k_norm[cpu::kMaxHeadDim];
   work.q_norm = norm_weight(args.q_norm, q_norm);
   work.k_norm = norm_weight(args.k_norm, k_norm);
   work.norm_eps = args.norm_eps;
-  mortise_rope rope{};
-  if (args.rope != nullptr) {
-    rope = known(args.rope);
-    if (rope.rotary_dim < 0 || rope.rotary_dim % 2 != 0 || rope.rotary_dim > dims_.head_dim) {
-      invalid("append", "rotary_dim " + std::to_string(rope.rotary_dim) + " is not even and at most head_dim");
-    }
-    work.rope = &rope;
-  }
+  work.rope = kv_.rope(args);
   work.positions = batch.device_positions;
   work.slots = batch.device_slot_mapping;
   work.kv = layer_memory(args.layer);

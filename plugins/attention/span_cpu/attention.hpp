@@ -1,8 +1,7 @@
 // attention.hpp: an instance of attention over a paged KV cache on the CPU: its cache layout, its plans of a step, its
 // memory. What paged and cascade have in common, which is all but what their plans make of prefix groups.
 //   attention.cpp  life: options, layout, binding, buffers     plan, plan_units, shared_prefix  rows -> units of work
-//   append.cpp  q/k norm, rope, writing K and V     run.cpp  attention, copies of blocks     component.cpp  the ABI's
-//   tables
+//   append.cpp  q/k norm, rope, writing K and V     run.cpp  attention, copies of blocks
 #pragma once
 
 #include <memory>
@@ -11,16 +10,12 @@
 
 #include "attention/span_cpu/plan.hpp"
 #include "kernels/cpu/kernels.hpp"
-#include "mortise/attention.h"
+#include "mortise/attention.hpp"
 #include "mortise/ext/parallel.h"
-#include "mortise/plugin.hpp"
 
 namespace mortise::span_cpu {
 
-[[noreturn]] void invalid(const char* where, std::string message);
-
-// What is served; throws Failure with the reason otherwise. Zeros are unknown and no reason.
-void require_supported(const char* name, const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size);
+enum class Sharing { kNone, kPrefixGroups };
 
 // Memory from the host, 64-byte aligned, for T that need no construction.
 template <typename T>
@@ -54,10 +49,15 @@ class HostBuffer {
   std::size_t size_ = 0;
 };
 
+// Attention over a paged cache on the CPU. bind() comes before activate(), and plan() before each step's append() and
+// run(). The host calls one function at a time; the work of a call is spread over the device's threads.
 class SpanAttention {
  public:
-  // `name` is the component's, for messages; with `shares_prefixes` plans use the batch's prefix groups.
-  SpanAttention(const mortise_host* host, const mortise_create_args& args, const char* name, bool shares_prefixes);
+  static constexpr const char* kDevice = "cpu";
+  static void require_supported(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size);
+  static const void* get_ext(const char* id);
+
+  SpanAttention(const mortise_host* host, const mortise_create_args& args, Sharing sharing);
 
   mortise_kv_layout kv_layout(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size) const;
   void bind(const mortise_attention_bind_args& args);
@@ -68,46 +68,37 @@ class SpanAttention {
   void run(const mortise_step& step, int32_t layer, const mortise_tensor& q, const mortise_tensor& out);
   // Of the step that was planned last; 0: none was.
   uint64_t kv_bytes_read(int32_t layer) const;
-  void copy_blocks(const int32_t* from, const int32_t* to, int32_t num_blocks);
+  void copy_blocks(mortise_stream* stream, const int32_t* from, const int32_t* to, int32_t num_blocks);
 
  private:
-  // [rows, heads, head_dim] of the model's type, as q, k, v and out come.
-  struct Heads {
-    std::byte* data;
-    std::ptrdiff_t row_stride, head_stride;  // elements
-  };
   struct AppendWork {
-    Heads q, k, v;
+    AttentionHeads q, k, v;
     const void *q_norm, *k_norm;  // [head_dim] of the model's type; null: none
     float norm_eps;
-    const mortise_rope* rope;  // null: none
+    mortise_rope rope;  // rotary_dim 0: none
     const int32_t* positions;
     const int64_t* slots;
     void* kv;  // at the layer
   };
 
-  Heads as_heads(const mortise_tensor& tensor, const char* where, const char* name, int32_t num_heads,
-                 int64_t num_rows) const;
-  void check_batch(const mortise_batch& batch) const;
-  void check_sequence(const mortise_batch& batch, int32_t seq) const;
-  void check_step(const mortise_step& step, const char* where, int32_t layer) const;
   void plan_append(const mortise_batch& batch);
   const void* norm_weight(const mortise_weight* weight, cpu::Bf16* narrowed) const;
   template <typename T>
-  void prepare_row(const AppendWork& work, const Heads& heads, int32_t num_heads, const void* weight,
+  void prepare_row(const AppendWork& work, const AttentionHeads& heads, int32_t num_heads, const void* weight,
                    int32_t row) const;
   template <typename T>
   void write_rows(const AppendWork& work, Task rows) const;
   template <typename T>
   void append_rows(const AppendWork& work, Task rows) const;
-  cpu::SpanUnit span_unit(const mortise_batch& batch, int32_t layer, const Heads& q, const Heads& out, const Plan& plan,
-                          const Unit& unit) const;
+  cpu::SpanUnit span_unit(const mortise_batch& batch, int32_t layer, const AttentionHeads& q, const AttentionHeads& out,
+                          const Plan& plan, const Unit& unit) const;
   cpu::SpanPartials placed(const Partials& partials) const {
     return {partials_.data() + partials.at, static_cast<std::ptrdiff_t>(partials.stride), partials.count};
   }
-  const Plan& plan_of(int32_t layer) const { return plans_[plan_index_[static_cast<std::size_t>(layer)]]; }
+  const Plan& plan_of(int32_t layer) const { return plans_[kv_.window_index(layer)]; }
   std::byte* layer_memory(int32_t layer) const;
-  bool bf16() const { return dims_.dtype == MORTISE_BF16; }
+  const mortise_model_dims& dims() const { return kv_.dims(); }
+  bool bf16() const { return dims().dtype == MORTISE_BF16; }
   bool int8() const { return layout_.element_bytes == 1; }
   const cpu::SpanKernels& span_kernels() const;
 
@@ -118,26 +109,20 @@ class SpanAttention {
         [](void* context, int32_t task, int32_t thread) { (*static_cast<F*>(context))(task, thread); }, &f);
   }
 
-  const char* const name_;
   mortise_device* const device_;
   const mortise_device_table* const device_table_;
   const mortise_parallel_table* const parallel_;
   const cpu::KernelTable& kernels_;
   const int32_t num_threads_;
-  const bool shares_prefixes_;
+  const Sharing sharing_;
 
-  mortise_model_dims dims_{};  // after bind
-  cpu::KvLayout layout_{};
-  std::byte* kv_ = nullptr;
-  int32_t num_blocks_ = 0;
+  PagedKv kv_;
+  cpu::KvLayout layout_{};  // after bind
   float scale_ = 0;
-  std::vector<std::size_t> plan_index_;  // [num_layers]
 
   bool active_ = false;
-  std::vector<Plan> plans_;        // one per width of window
-  std::vector<Task> append_rows_;  // runs of rows that belong to a sequence, one task each
-  uint64_t planned_step_ = 0;
-  bool planned_ = false;
+  std::vector<Plan> plans_;               // one for each of kv_.windows()
+  std::vector<Task> append_rows_;         // runs of rows that belong to a sequence, one task each
   HostBuffer<cpu::SpanScratch> scratch_;  // [num_threads]
   HostBuffer<float> partials_;
 };

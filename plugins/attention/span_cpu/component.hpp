@@ -1,11 +1,26 @@
-// component.hpp: the two components of this room; each plugin is a file that names one.
+// component.hpp: the components of paged and cascade on the CPU; each plugin.cpp names one.
 #pragma once
 
-#include "mortise/plugin.h"
+#include "attention/span_cpu/attention.hpp"
 
 namespace mortise::span_cpu {
 
-extern const mortise_component kPaged;    // attention/paged_cpu
-extern const mortise_component kCascade;  // attention/cascade_cpu
+struct Paged : SpanAttention {
+  Paged(const mortise_host* host, const mortise_create_args& args) : SpanAttention(host, args, Sharing::kNone) {}
+};
+struct Cascade : SpanAttention {
+  Cascade(const mortise_host* host, const mortise_create_args& args)
+      : SpanAttention(host, args, Sharing::kPrefixGroups) {}
+};
+
+inline constexpr uint64_t kCapabilities = MORTISE_CAP_EXACT | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_SLIDING_WINDOW;
+inline constexpr const char* kNumericsId = "attention-span256/1";
+
+inline constexpr mortise_component kPaged =
+    AttentionComponent<Paged>::component("paged", "paged KV cache in bf16, f32 or int8, attention in spans of 256 keys",
+                                         kBlockSizeSchema, kNumericsId, kCapabilities);
+inline constexpr mortise_component kCascade = AttentionComponent<Cascade>::component(
+    "cascade", "as paged; a prefix that sequences share is read once for all of them", kBlockSizeSchema, kNumericsId,
+    kCapabilities | MORTISE_CAP_CASCADE);
 
 }  // namespace mortise::span_cpu

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "attention/span_cpu/attention.hpp"
+#include "mortise/ext/kv_reads.h"
 
 namespace mortise::span_cpu {
 
@@ -10,15 +11,16 @@ const cpu::SpanKernels& SpanAttention::span_kernels() const {
   return bf16() ? kernels_.span_bf16 : kernels_.span_f32;
 }
 
-cpu::SpanUnit SpanAttention::span_unit(const mortise_batch& batch, int32_t layer, const Heads& q, const Heads& out,
-                                       const Plan& plan, const Unit& unit) const {
+cpu::SpanUnit SpanAttention::span_unit(const mortise_batch& batch, int32_t layer, const AttentionHeads& q,
+                                       const AttentionHeads& out, const Plan& plan, const Unit& unit) const {
   const Block& block = plan.blocks[static_cast<std::size_t>(unit.block)];
   const std::size_t kv_bytes = static_cast<std::size_t>(layout_.element_bytes);
-  const std::ptrdiff_t bytes = dtype_bytes(dims_.dtype);
-  const int32_t head = unit.kv_head * (dims_.num_heads / dims_.num_kv_heads) + block.head;
+  const std::ptrdiff_t bytes = dtype_bytes(dims().dtype);
+  const int32_t head = unit.kv_head * (dims().num_heads / dims().num_kv_heads) + block.head;
   const bool gathered = block.prefix >= 0;
-  const auto first = [&](const Heads& heads) {
-    return heads.data + ((gathered ? 0 : block.row) * heads.row_stride + head * heads.head_stride) * bytes;
+  const auto first = [&](const AttentionHeads& heads) {
+    return static_cast<std::byte*>(heads.data) +
+           ((gathered ? 0 : block.row) * heads.row_stride + head * heads.head_stride) * bytes;
   };
   cpu::SpanUnit span{};
   span.q = first(q);
@@ -51,10 +53,10 @@ cpu::SpanUnit SpanAttention::span_unit(const mortise_batch& batch, int32_t layer
 
 void SpanAttention::run(const mortise_step& step, int32_t layer, const mortise_tensor& q_tensor,
                         const mortise_tensor& out_tensor) {
-  check_step(step, "run", layer);
+  kv_.require_planned(step, "run", layer);
   const mortise_batch batch = known(step.batch);
-  const Heads q = as_heads(q_tensor, "run", "q", dims_.num_heads, batch.num_tokens);
-  const Heads out = as_heads(out_tensor, "run", "out", dims_.num_heads, batch.num_tokens);
+  const AttentionHeads q = kv_.heads(q_tensor, "run", "q", dims().num_heads, batch.num_tokens);
+  const AttentionHeads out = kv_.heads(out_tensor, "run", "out", dims().num_heads, batch.num_tokens);
   const Plan& plan = plan_of(layer);
   const cpu::SpanKernels& kernels = span_kernels();
   for (const Round& round : plan.rounds) {
@@ -81,24 +83,27 @@ void SpanAttention::run(const mortise_step& step, int32_t layer, const mortise_t
 }
 
 uint64_t SpanAttention::kv_bytes_read(int32_t layer) const {
-  if (!planned_ || layer < 0 || layer >= dims_.num_layers) return 0;
+  if (!kv_.is_planned() || layer < 0 || layer >= dims().num_layers) return 0;
   const std::size_t token_bytes = layout_.head_elements * static_cast<std::size_t>(layout_.element_bytes) /
                                   static_cast<std::size_t>(layout_.block_size);
   return static_cast<uint64_t>(keys_read(plan_of(layer))) * token_bytes;
 }
 
-void SpanAttention::copy_blocks(const int32_t* from, const int32_t* to, int32_t num_blocks) {
-  if (kv_ == nullptr) throw Failure(MORTISE_FAILED_PRECONDITION, "copy_blocks", "bind comes first");
-  for (int32_t i = 0; i < num_blocks; ++i) {
-    if (from[i] < 0 || from[i] >= num_blocks_ || to[i] < 0 || to[i] >= num_blocks_) {
-      invalid("copy_blocks",
-              "block " + std::to_string(from[i]) + " or " + std::to_string(to[i]) + " is not in the pool");
-    }
-  }
-  const std::size_t bytes = layout_.block_elements * static_cast<std::size_t>(layout_.element_bytes);
+void SpanAttention::copy_blocks(mortise_stream*, const int32_t* from, const int32_t* to, int32_t num_blocks) {
+  kv_.check_copies(from, to, num_blocks);
+  const std::size_t bytes = kv_.block_bytes();
   parallel(num_blocks, [&](int32_t i, int32_t) {
-    std::memcpy(kv_ + static_cast<std::size_t>(to[i]) * bytes, kv_ + static_cast<std::size_t>(from[i]) * bytes, bytes);
+    std::memcpy(kv_.data() + static_cast<std::size_t>(to[i]) * bytes,
+                kv_.data() + static_cast<std::size_t>(from[i]) * bytes, bytes);
   });
+}
+
+const void* SpanAttention::get_ext(const char* id) {
+  static constexpr mortise_kv_reads_table kReads = {
+      sizeof(mortise_kv_reads_table), 0, [](mortise_attention* attention, int32_t layer) {
+        return reinterpret_cast<SpanAttention*>(attention)->kv_bytes_read(layer);
+      }};
+  return std::string_view(id) == MORTISE_EXT_KV_READS ? &kReads : nullptr;
 }
 
 }  // namespace mortise::span_cpu

@@ -22,48 +22,7 @@ int32_t first_position(const mortise_batch& batch, int32_t seq) {
   return batch.seq_lens[seq] - num_rows_of(batch, seq);
 }
 
-std::string fault_of_group(const mortise_batch& batch, int32_t group, std::vector<int32_t>& group_of) {
-  const int32_t parent = batch.group_parents[group], shared = batch.group_shared_tokens[group];
-  const int32_t least = parent < 0 ? 0 : batch.group_shared_tokens[parent];
-  if (parent < -1 || parent >= group) return "its parent does not come before it";
-  if (shared <= least || shared % batch.block_size != 0)
-    return "its shared tokens are not whole blocks beyond its parent's";
-  const auto blocks = static_cast<std::ptrdiff_t>(shared / batch.block_size);
-  const auto members = members_of(batch, group);
-  for (const int32_t seq : members) {
-    const std::string name = "run " + std::to_string(seq);
-    if (seq < 0 || seq >= batch.num_seqs) return name + " is not in the batch";
-    // Groups of a run come one after the other, each the parent of the next.
-    if (group_of[static_cast<std::size_t>(seq)] != parent) return name + " is not in the parent, or in a sibling too";
-    group_of[static_cast<std::size_t>(seq)] = group;
-    if (num_rows_of(batch, seq) < 1 || first_position(batch, seq) < shared - 1) {
-      return name + " has a row that does not see all shared tokens";
-    }
-    const auto table = [&](int32_t i) { return batch.block_table + static_cast<std::ptrdiff_t>(i) * batch.max_blocks; };
-    if (!std::equal(table(seq), table(seq) + blocks, table(members.front()))) {
-      return name + " has other blocks than run " + std::to_string(members.front());
-    }
-  }
-  return {};
-}
-
 }  // namespace
-
-std::string fault_of_groups(const mortise_batch& batch) {
-  if (batch.num_groups == 0) return {};
-  const bool complete = batch.group_offsets != nullptr && batch.group_seqs != nullptr &&
-                        batch.group_shared_tokens != nullptr && batch.group_parents != nullptr;
-  if (batch.num_groups < 0 || !complete) return "an array is missing";
-  std::vector<int32_t> group_of(static_cast<std::size_t>(batch.num_seqs), -1);
-  for (int32_t group = 0; group < batch.num_groups; ++group) {
-    if (batch.group_offsets[group] < 0 || batch.group_offsets[group + 1] < batch.group_offsets[group]) {
-      return "group_offsets do not ascend";
-    }
-    const std::string fault = fault_of_group(batch, group, group_of);
-    if (!fault.empty()) return "group " + std::to_string(group) + ": " + fault;
-  }
-  return {};
-}
 
 int32_t first_visible_span(const mortise_batch& batch, int32_t seq, int32_t window) {
   return window > 0 ? std::max(0, first_position(batch, seq) - window + 1) / kSpan : 0;

@@ -1,7 +1,6 @@
 #include "attention/span_cuda/attention.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 namespace mortise::span_cuda {
@@ -18,37 +17,15 @@ uint64_t partial_row_bytes(int32_t head_dim) {
 
 }  // namespace
 
-void invalid(const char* where, std::string message) {
-  throw Failure(MORTISE_INVALID_ARGUMENT, where, std::move(message));
-}
-
 void check_cuda(cudaError_t error, const char* where) {
   if (error == cudaSuccess) return;
   throw Failure(MORTISE_INTERNAL, where, std::string("CUDA: ") + cudaGetErrorString(error));
 }
 
-void DeviceBuffer::allocate(uint64_t bytes) {
-  release();
-  mortise_error error = make_error();
-  const auto get = kind_ == Kind::kDevice ? table_->allocate : table_->host_allocate;
-  check(get(device_, bytes, &memory_, &error), error);
-}
-
-void DeviceBuffer::release() {
-  if (memory_ == nullptr) return;
-  (kind_ == Kind::kDevice ? table_->free : table_->host_free)(device_, memory_);
-  memory_ = nullptr;
-}
-
-void require_supported(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size) {
+void SpanAttention::require_supported(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size) {
   const auto refuse = [](const std::string& why) { throw Failure(MORTISE_UNIMPLEMENTED, "attention", why); };
   if (dims.head_dim != 0 && dims.head_dim != 64 && dims.head_dim != 128) {
     refuse("head_dim " + std::to_string(dims.head_dim) + " is not served on cuda; 64 and 128 are");
-  }
-  if (dims.num_heads < 0 || dims.num_kv_heads < 0 ||
-      (dims.num_kv_heads != 0 && dims.num_heads % dims.num_kv_heads != 0)) {
-    refuse(std::to_string(dims.num_heads) + " query heads cannot share " + std::to_string(dims.num_kv_heads) +
-           " kv heads evenly");
   }
   if (dims.dtype == MORTISE_F32) {
     refuse("the model computes in f32; attention on cuda serves bf16: use a bf16 checkpoint, or the cpu device");
@@ -62,18 +39,11 @@ void require_supported(const mortise_model_dims& dims, int32_t kv_dtype, int32_t
   if (kv_dtype != 0 && kv_dtype != MORTISE_BF16) {
     refuse("kv_cache.dtype code " + std::to_string(kv_dtype) + " is not served on cuda; use \"auto\" or \"bf16\"");
   }
-  if (block_size != 0 && block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128) {
-    refuse("block_size " + std::to_string(block_size) + " is none of 16, 32, 64, 128");
-  }
+  require_paged_shape("attention", dims, block_size);
 }
 
 SpanAttention::SpanAttention(const mortise_create_args& args, Sharing sharing)
-    : device_(args.device),
-      table_(args.device_table),
-      sharing_(sharing),
-      work_(args.device, args.device_table, DeviceBuffer::Kind::kDevice),
-      partials_(args.device, args.device_table, DeviceBuffer::Kind::kDevice),
-      pinned_(args.device, args.device_table, DeviceBuffer::Kind::kPinned) {
+    : device_(args.device), table_(args.device_table), sharing_(sharing) {
   if (device_ == nullptr || table_ == nullptr || !MORTISE_HAS(table_, host_allocate) ||
       !MORTISE_HAS(table_, vector_weight)) {
     throw Failure(MORTISE_FAILED_PRECONDITION, "attention",
@@ -87,9 +57,7 @@ SpanAttention::~SpanAttention() {
 
 mortise_kv_layout SpanAttention::kv_layout(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size) {
   require_supported(dims, kv_dtype, block_size);
-  if (dims.head_dim < 1 || dims.num_kv_heads < 1 || dims.num_layers < 1 || block_size < 1 || kv_dtype == 0) {
-    invalid("kv_layout", "the model's dimensions, kv_dtype and block_size must all be given");
-  }
+  require_layout_arguments(dims, kv_dtype, block_size);
   const cuda::SpanLayout layout = cuda::make_span_layout(dims.num_layers, dims.num_kv_heads, dims.head_dim, block_size);
   auto out = sized<mortise_kv_layout>();
   std::snprintf(out.layout_id, sizeof out.layout_id, "paged-cuda-bf16/1 s%d b%d l%d h%d d%d", cuda::kSpan, block_size,
@@ -99,53 +67,33 @@ mortise_kv_layout SpanAttention::kv_layout(const mortise_model_dims& dims, int32
 }
 
 void SpanAttention::bind(const mortise_attention_bind_args& args) {
-  if (args.dims == nullptr || args.kv == nullptr) invalid("bind", "dims and kv must be given");
+  if (args.dims == nullptr) invalid("bind", "dims and kv must be given");
   const mortise_model_dims dims = known(args.dims);
-  const mortise_kv_layout layout = kv_layout(dims, args.kv_dtype, args.block_size);
-  if (dims.dtype == 0) invalid("bind", "the model's dtype must be given");
-  if (dims.num_heads < 1) invalid("bind", "the model has no query heads");
-  if (!(dims.attention_scale > 0) || !std::isfinite(dims.attention_scale)) {
-    invalid("bind", "attention_scale " + std::to_string(dims.attention_scale) + " is not a positive number");
-  }
-  if (args.num_blocks < 1 || args.kv_bytes / layout.bytes_per_block < static_cast<uint64_t>(args.num_blocks)) {
-    invalid("bind", std::to_string(args.kv_bytes) + " bytes do not hold " + std::to_string(args.num_blocks) +
-                        " blocks of " + std::to_string(layout.bytes_per_block));
-  }
-  if (reinterpret_cast<std::uintptr_t>(args.kv) % 16 != 0) invalid("bind", "kv is not aligned to 16 bytes");
-  dims_ = dims;
+  kv_.bind(args, kv_layout(dims, args.kv_dtype, args.block_size), 16);
   layout_ = cuda::make_span_layout(dims.num_layers, dims.num_kv_heads, dims.head_dim, args.block_size);
-  kv_ = static_cast<std::byte*>(args.kv);
-  num_blocks_ = args.num_blocks;
   scale_ = cuda::span_scale(dims.attention_scale);
 
   // Here and not in activate: the driver loads these kernels now, which takes as long as all of activate does, and
   // steps of other parts may run between the two.
   check_cuda(cuda::span_decode_prepare(), "bind");
   plans_.clear();
-  plan_index_.clear();
-  for (int32_t layer = 0; layer < dims.num_layers; ++layer) {
-    const int32_t window = dims.sliding_windows == nullptr ? 0 : std::max(0, dims.sliding_windows[layer]);
-    const auto same =
-        std::find_if(plans_.begin(), plans_.end(), [=](const WindowPlan& plan) { return plan.window == window; });
-    plan_index_.push_back(static_cast<std::size_t>(same - plans_.begin()));
-    if (same == plans_.end()) plans_.emplace_back().window = window;
-  }
+  for (const int32_t window : kv_.windows()) plans_.emplace_back().window = window;
 }
 
 PlanShape SpanAttention::plan_shape() const {
   PlanShape shape{};
-  shape.num_heads = dims_.num_heads;
-  shape.num_kv_heads = dims_.num_kv_heads;
-  shape.head_dim = dims_.head_dim;
+  shape.num_heads = dims().num_heads;
+  shape.num_kv_heads = dims().num_kv_heads;
+  shape.head_dim = dims().head_dim;
   shape.num_workers = num_multiprocessors_ * cuda::kDecodeBlocksPerSm;
   shape.partial_rows = partial_rows_;
   if (sharing_ == Sharing::kNone) return shape;
   // A group in a group lists its rows once more: room for two levels of all. What goes beyond shares less.
-  const int64_t heads = dims_.num_heads / dims_.num_kv_heads;
+  const int64_t heads = dims().num_heads / dims().num_kv_heads;
   shape.num_shared_blocks = shape.num_workers;
   shape.max_shared_rows = 2 * max_tokens_ * heads;
   shape.max_shared_runs =
-      4 * shape.num_workers + (shape.max_shared_rows / cuda::kSharedRows + max_seqs_) * dims_.num_kv_heads;
+      4 * shape.num_workers + (shape.max_shared_rows / cuda::kSharedRows + max_seqs_) * dims().num_kv_heads;
   return shape;
 }
 
@@ -169,7 +117,7 @@ SpanAttention::Room SpanAttention::make_room() const {
 }
 
 void SpanAttention::activate(const mortise_activate_args& args) {
-  if (kv_ == nullptr) throw Failure(MORTISE_FAILED_PRECONDITION, "activate", "bind comes first");
+  kv_.require_bound("activate");
   int ordinal = 0, multiprocessors = 0;
   check_cuda(cudaGetDevice(&ordinal), "activate");
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, ordinal), "activate");
@@ -179,22 +127,23 @@ void SpanAttention::activate(const mortise_activate_args& args) {
   max_seqs_ = std::max(args.max_num_seqs, 1);
   // All rows of the largest batch of decodes, each of the longest context, cut everywhere.
   const uint64_t spans = static_cast<uint64_t>(std::max(args.max_model_len, 1)) / cuda::kSpan + 1;
-  const uint64_t rows = spans * static_cast<uint64_t>(dims_.num_heads) * static_cast<uint64_t>(max_tokens_);
-  const uint64_t row_bytes = partial_row_bytes(dims_.head_dim);
+  const uint64_t rows = spans * static_cast<uint64_t>(dims().num_heads) * static_cast<uint64_t>(max_tokens_);
+  const uint64_t row_bytes = partial_row_bytes(dims().head_dim);
   partial_rows_ = static_cast<int64_t>(std::min(rows, kMaxPartialBytes / row_bytes));
-  partials_.allocate(static_cast<uint64_t>(partial_rows_) * row_bytes);
+  const DeviceRef device{device_, table_};
+  partials_ = DeviceMemory(device, static_cast<uint64_t>(partial_rows_) * row_bytes);
   shape_ = plan_shape();
   room_ = make_room();
-  work_.allocate(room_.bytes * plans_.size());
-  pinned_.allocate(room_.bytes * plans_.size() * kStagings);
+  work_ = DeviceMemory(device, room_.bytes * plans_.size());
+  pinned_ = DeviceMemory::pinned(device, room_.bytes * plans_.size() * kStagings);
   for (std::size_t i = 0; i < plans_.size(); ++i) plans_[i].offset = i * room_.bytes;
   for (std::size_t i = 0; i < kStagings; ++i) {
     mortise_error error = make_error();
-    Staging staging{pinned_.data() + i * room_.bytes * plans_.size(), nullptr, false};
+    Staging staging{pinned_.bytes() + i * room_.bytes * plans_.size(), nullptr, false};
     check(table_->event_create(device_, &staging.event, &error), error);
     staging_.push_back(staging);
   }
-  planned_ = false;
+  kv_.clear_planned();
   active_ = true;
 }
 

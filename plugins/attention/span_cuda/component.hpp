@@ -1,36 +1,27 @@
-// component.hpp: what the component tables of paged and cascade on CUDA have in common: all but name, capabilities and
-// `create`.
+// component.hpp: the components of paged and cascade on CUDA; each plugin.cpp names one.
 #pragma once
 
 #include "attention/span_cuda/attention.hpp"
-#include "mortise/attention.h"
 
 namespace mortise::span_cuda {
 
+struct Paged : SpanAttention {
+  Paged(const mortise_host*, const mortise_create_args& args) : SpanAttention(args, Sharing::kNone) {}
+};
+struct Cascade : SpanAttention {
+  Cascade(const mortise_host*, const mortise_create_args& args) : SpanAttention(args, Sharing::kPrefixGroups) {}
+};
+
+inline constexpr uint64_t kCapabilities =
+    MORTISE_CAP_EXACT | MORTISE_CAP_CAPTURE | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_SLIDING_WINDOW;
 static_assert(cuda::kSpan == 128, "the numerics id names the span");
-constexpr const char* kNumericsId = "cuda-span128/1";
+inline constexpr const char* kNumericsId = "cuda-span128/1";
 
-// The host reads block_size too: it owns the blocks. The plugin takes it from bind.
-constexpr const char* kOptionsSchema = R"({
-  "$schema": "http://json-schema.org/draft-07/schema#",
-  "type": "object",
-  "additionalProperties": false,
-  "properties": {
-    "block_size": {
-      "title": "tokens of a KV block",
-      "type": "integer",
-      "enum": [16, 32, 64, 128],
-      "default": 16
-    }
-  }
-})";
-
-extern const mortise_attention_table kAttentionTable;
-
-mortise_status supports(const mortise_query* query, mortise_error* reason);
-mortise_status create(Sharing sharing, const mortise_create_args* args, void** instance, mortise_error* error);
-void destroy(void* instance);
-mortise_status activate(void* instance, const mortise_activate_args* args, mortise_error* error);
-void deactivate(void* instance);
+inline constexpr mortise_component kPaged = AttentionComponent<Paged>::component(
+    "paged", "paged KV cache in bf16, attention in spans of 128 keys on tensor cores", kBlockSizeSchema, kNumericsId,
+    kCapabilities);
+inline constexpr mortise_component kCascade = AttentionComponent<Cascade>::component(
+    "cascade", "as paged; what sequences share in whole spans of 128 keys is read once for all of them",
+    kBlockSizeSchema, kNumericsId, kCapabilities | MORTISE_CAP_CASCADE);
 
 }  // namespace mortise::span_cuda

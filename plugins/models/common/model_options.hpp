@@ -1,8 +1,8 @@
 // plugins/models/common/model_options.hpp: the options that every model of ours takes, and what they settle.
 #pragma once
 
-#include "models/common/config_section.hpp"
-#include "models/common/weights.hpp"
+#include "models/common/checkpoint_config.hpp"
+#include "mortise/weights.hpp"
 
 namespace mortise::models {
 

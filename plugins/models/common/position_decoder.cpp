@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/common/ops.hpp"
+#include "mortise/ops.hpp"
 
 namespace mortise::models {
 
-DecoderConfig shared_config(const Section& config, const char* default_activation) {
+DecoderConfig shared_config(const ConfigSection& config, const char* default_activation) {
   DecoderConfig out;
   out.activation = activation_of(config, "activation_function", default_activation);
   out.tied_embeddings = config.boolean("tie_word_embeddings", true);

@@ -9,8 +9,8 @@
 
 #include <vector>
 
-#include "models/common/buffers.hpp"
 #include "models/common/model_options.hpp"
+#include "mortise/device.hpp"
 
 namespace mortise::models {
 
@@ -37,7 +37,7 @@ struct DecoderConfig {
 
 // A configuration with what both families' config.json say in the same words: the activation, whether the head is the
 // embedding, and how the weights are stored.
-DecoderConfig shared_config(const Section& config, const char* default_activation);
+DecoderConfig shared_config(const ConfigSection& config, const char* default_activation);
 // What attention's scores are multiplied with unless a configuration has another scale: 1 / sqrt(head_dim).
 float usual_scale(int32_t head_dim);
 

@@ -3,10 +3,8 @@
 namespace mortise::gpt2 {
 namespace {
 
-using models::Section;
-
 // transformers takes the general name of a size as well as GPT-2's own.
-int32_t size(const Section& config, const char* key, const char* general, int64_t max) {
+int32_t size(const ConfigSection& config, const char* key, const char* general, int64_t max) {
   const bool own = config.find(key) != nullptr || config.find(general) == nullptr;
   const int32_t value = config.size(own ? key : general, max);
   if (own && config.find(general) != nullptr && config.size(general, max) != value) {
@@ -15,37 +13,35 @@ int32_t size(const Section& config, const char* key, const char* general, int64_
   return value;
 }
 
-void parse_sizes(const Section& config, models::DecoderConfig& out) {
-  out.num_layers = size(config, "n_layer", "num_hidden_layers", models::kMaxLayers);
-  out.hidden_size = size(config, "n_embd", "hidden_size", models::kMaxSize / 4);  // q, k and v; the default of n_inner
+void parse_sizes(const ConfigSection& config, models::DecoderConfig& out) {
+  out.num_layers = size(config, "n_layer", "num_hidden_layers", kMaxLayers);
+  out.hidden_size = size(config, "n_embd", "hidden_size", kMaxSize / 4);  // q, k and v; the default of n_inner
   out.embedding_size = out.hidden_size;
-  out.intermediate_size =
-      static_cast<int32_t>(config.integer("n_inner", 1, models::kMaxSize, 4 * int64_t{out.hidden_size}));
-  out.vocab_size = config.size("vocab_size", models::kMaxSize);
-  out.max_positions = size(config, "n_positions", "max_position_embeddings", models::kMaxPositions);
-  out.num_heads = size(config, "n_head", "num_attention_heads", models::kMaxSize);
+  out.intermediate_size = static_cast<int32_t>(config.integer("n_inner", 1, kMaxSize, 4 * int64_t{out.hidden_size}));
+  out.vocab_size = config.size("vocab_size", kMaxSize);
+  out.max_positions = size(config, "n_positions", "max_position_embeddings", kMaxPositions);
+  out.num_heads = size(config, "n_head", "num_attention_heads", kMaxSize);
   if (out.hidden_size % out.num_heads != 0) {
-    models::invalid_value("n_head", std::to_string(out.num_heads),
-                          "a divisor of n_embd " + std::to_string(out.hidden_size));
+    invalid_value("n_head", std::to_string(out.num_heads), "a divisor of n_embd " + std::to_string(out.hidden_size));
   }
   out.head_dim = out.hidden_size / out.num_heads;
 }
 
-void refuse_variants(const Section& config) {
+void refuse_variants(const ConfigSection& config) {
   if (config.boolean("add_cross_attention", false)) {
-    models::unsupported("add_cross_attention true makes a decoder that reads an encoder; expected false");
+    unsupported("add_cross_attention true makes a decoder that reads an encoder; expected false");
   }
   if (config.boolean("scale_attn_by_inverse_layer_idx", false)) {
-    models::unsupported("scale_attn_by_inverse_layer_idx true, a scale of its own for each layer, is not supported; " +
-                        std::string("expected false"));
+    unsupported("scale_attn_by_inverse_layer_idx true, a scale of its own for each layer, is not supported; " +
+                std::string("expected false"));
   }
 }
 
 }  // namespace
 
 models::DecoderConfig parse_config(std::string_view text) {
-  const nlohmann::json root = models::parse_object(text);
-  const Section config(root, "");
+  const nlohmann::json root = parse_object(text);
+  const ConfigSection config(root, "");
   models::family_of(config, {{"gpt2", "GPT2LMHeadModel"}});
   refuse_variants(config);
   models::DecoderConfig out = models::shared_config(config, "gelu_new");
@@ -72,7 +68,7 @@ const models::DecoderNames& tensor_names() {
       .mlp_norm = "ln_2",
       .up = "mlp.c_fc",
       .down = "mlp.c_proj",
-      .layout = models::MatrixLayout::kOutputColumns,
+      .layout = MatrixLayout::kOutputColumns,
   };
   return names;
 }

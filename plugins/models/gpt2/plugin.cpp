@@ -1,5 +1,5 @@
-#include "models/common/model_component.hpp"
 #include "models/gpt2/config.hpp"
+#include "mortise/model.hpp"
 
 namespace mortise::gpt2 {
 namespace {
@@ -11,8 +11,8 @@ class Model : public models::PositionDecoder {
   static void check_config(std::string_view config) { parse_config(config); }
 };
 
-constexpr mortise_component kGpt2 = models::ModelComponent<Model>::component(
-    "gpt2", "GPT-2 checkpoints in bf16 or f32, with weights in these, int8 or int4");
+constexpr mortise_component kGpt2 = ModelComponent<Model>::component(
+    "gpt2", "GPT-2 checkpoints in bf16 or f32, with weights in these, int8 or int4", models::kOptionsSchema);
 
 }  // namespace
 }  // namespace mortise::gpt2

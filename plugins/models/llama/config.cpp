@@ -6,16 +6,9 @@
 namespace mortise::llama {
 namespace {
 
-using models::invalid_value;
-using models::kMaxHeadDim;
-using models::kMaxLayers;
-using models::kMaxPositions;
-using models::kMaxSize;
-using models::Section;
-using models::unsupported;
 using nlohmann::json;
 
-Rope parse_rope(const Section& config, int64_t max_positions) {
+Rope parse_rope(const ConfigSection& config, int64_t max_positions) {
   static const json kNothing = json::object();
   const json* object = config.find("rope_parameters");
   if (object == nullptr) object = &kNothing;
@@ -23,7 +16,7 @@ Rope parse_rope(const Section& config, int64_t max_positions) {
   for (const auto& [key, value] : object->items()) {
     if (value.is_object()) unsupported("rope_parameters." + key + ": parameters per layer type are not supported");
   }
-  const Section section(*object, "rope_parameters.");
+  const ConfigSection section(*object, "rope_parameters.");
 
   Rope rope;
   // Below 1 the frequencies would exceed 1, beyond the range in which the table's sine is exact.
@@ -53,7 +46,7 @@ Rope parse_rope(const Section& config, int64_t max_positions) {
 }
 
 // Qwen: which layers have the window is listed, or follows from max_window_layers: the layers from there on.
-std::vector<int32_t> qwen_windows(const Section& config, int64_t num_layers) {
+std::vector<int32_t> qwen_windows(const ConfigSection& config, int64_t num_layers) {
   const bool used = config.boolean("use_sliding_window", false);
   const auto window = static_cast<int32_t>(used ? config.integer("sliding_window", 1, INT32_MAX, 4096) : 0);
   std::vector<int32_t> windows(static_cast<std::size_t>(num_layers), 0);
@@ -76,7 +69,7 @@ std::vector<int32_t> qwen_windows(const Section& config, int64_t num_layers) {
   return windows;
 }
 
-std::vector<int32_t> parse_windows(const Section& config, const std::string& family, const json& root,
+std::vector<int32_t> parse_windows(const ConfigSection& config, const std::string& family, const json& root,
                                    int64_t num_layers) {
   std::vector<int32_t> windows;
   if (family == "mistral") {
@@ -91,7 +84,7 @@ std::vector<int32_t> parse_windows(const Section& config, const std::string& fam
   return windows;
 }
 
-void parse_sizes(const Section& config, const std::string& family, Config& out) {
+void parse_sizes(const ConfigSection& config, const std::string& family, Config& out) {
   out.num_layers = config.size("num_hidden_layers", kMaxLayers);
   out.hidden_size = config.size("hidden_size", kMaxSize);
   out.intermediate_size = config.size("intermediate_size", kMaxSize);
@@ -125,8 +118,8 @@ void parse_sizes(const Section& config, const std::string& family, Config& out) 
 }  // namespace
 
 Config parse_config(std::string_view text) {
-  const json root = models::parse_object(text);
-  const Section config(root, "");
+  const json root = parse_object(text);
+  const ConfigSection config(root, "");
   const std::string family = models::family_of(config, {{"llama", "LlamaForCausalLM"},
                                                         {"mistral", "MistralForCausalLM"},
                                                         {"qwen2", "Qwen2ForCausalLM"},

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/common/config_section.hpp"
+#include "models/common/checkpoint_config.hpp"
 
 namespace mortise::llama {
 

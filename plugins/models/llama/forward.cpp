@@ -4,13 +4,10 @@
 //               x := down(silu(gate(x)) * up(x));  residual += x, x := norm(residual)   (the next layer's norm)
 // The order depends on nothing but the configuration, and every operation treats each row on its own.
 #include "models/common/model_options.hpp"
-#include "models/common/ops.hpp"
 #include "models/llama/model.hpp"
+#include "mortise/ops.hpp"
 
 namespace mortise::llama {
-
-using models::heads_of;
-using models::Ops;
 
 mortise_tensor Model::forward(const mortise_step& step) {
   const auto batch = known(step.batch);

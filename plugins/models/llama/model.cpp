@@ -98,7 +98,7 @@ void Model::build_rope_table(int64_t num_positions) {
   sin_ = DeviceMemory(device_, bytes);
 
   std::vector<float> staged;
-  if (!models::has_host_memory(device_)) staged.resize(2 * count);
+  if (!has_host_memory(device_)) staged.resize(2 * count);
   RopeJob job{frequencies, num_positions, static_cast<float*>(cos_.get()), static_cast<float*>(sin_.get())};
   if (!staged.empty()) {
     job.cos = staged.data();

@@ -5,14 +5,11 @@
 
 #include <string_view>
 
-#include "models/common/buffers.hpp"
 #include "models/llama/config.hpp"
 #include "models/llama/weights.hpp"
+#include "mortise/device.hpp"
 
 namespace mortise::llama {
-
-using models::DeviceMemory;
-using models::RowBuffer;
 
 // What a step writes, for max_batched_tokens rows.
 struct Buffers {

@@ -1,11 +1,13 @@
-#include "models/common/model_component.hpp"
+#include "models/common/model_options.hpp"
 #include "models/llama/model.hpp"
+#include "mortise/model.hpp"
 
 namespace mortise::llama {
 namespace {
 
-constexpr mortise_component kLlama = models::ModelComponent<Model>::component(
-    "llama", "Llama, Mistral, Qwen2 and Qwen3 checkpoints in bf16 or f32, with weights in these, int8 or int4");
+constexpr mortise_component kLlama = ModelComponent<Model>::component(
+    "llama", "Llama, Mistral, Qwen2 and Qwen3 checkpoints in bf16 or f32, with weights in these, int8 or int4",
+    models::kOptionsSchema);
 
 }  // namespace
 }  // namespace mortise::llama

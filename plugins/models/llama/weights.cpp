@@ -5,7 +5,7 @@
 namespace mortise::llama {
 namespace {
 
-LayerWeights load_layer(const Config& config, const models::WeightLoader& loader, const std::string& prefix) {
+LayerWeights load_layer(const Config& config, const WeightLoader& loader, const std::string& prefix) {
   const std::string attention = prefix + "self_attn.";
   const std::string mlp = prefix + "mlp.";
   const int64_t hidden = config.hidden_size;
@@ -33,9 +33,9 @@ LayerWeights load_layer(const Config& config, const models::WeightLoader& loader
 
 Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef device,
                      const mortise_weight_reader& reader) {
-  const models::WeightLoader loader(format, device, reader);
+  const WeightLoader loader(format, device, reader);
   const bool shared = config.tied_embeddings && format.bits == 0;
-  const models::Part embedding = {"model.embed_tokens.weight", config.vocab_size};
+  const Part embedding = {"model.embed_tokens.weight", config.vocab_size};
   Weights weights;
   weights.embedding = loader.embedding(embedding, config.hidden_size, shared);
   for (int32_t i = 0; i < config.num_layers; ++i) {
@@ -43,8 +43,8 @@ Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef
   }
   weights.final_norm = loader.vector({"model.norm.weight", config.hidden_size});
   if (!shared) {
-    weights.lm_head = loader.head(
-        config.tied_embeddings ? embedding : models::Part{"lm_head.weight", config.vocab_size}, config.hidden_size);
+    weights.lm_head =
+        loader.head(config.tied_embeddings ? embedding : Part{"lm_head.weight", config.vocab_size}, config.hidden_size);
   }
   return weights;
 }

@@ -4,15 +4,10 @@
 
 #include <vector>
 
-#include "models/common/weights.hpp"
 #include "models/llama/config.hpp"
+#include "mortise/weights.hpp"
 
 namespace mortise::llama {
-
-using models::DeviceRef;
-using models::Linear;
-using models::Weight;
-using models::WeightFormat;
 
 struct LayerWeights {
   Weight input_norm;
@@ -32,7 +27,7 @@ struct Weights {
   const mortise_weight* head() const { return lm_head ? lm_head.get() : embedding.get(); }
 };
 
-// Throws what models::WeightLoader does.
+// Throws what WeightLoader does.
 Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef device,
                      const mortise_weight_reader& reader);
 

@@ -3,19 +3,16 @@
 namespace mortise::opt {
 namespace {
 
-using models::Section;
-
 constexpr float kNormEps = 1e-5f;  // torch's default, which OPT's norms take; no configuration names it
 
-void parse_sizes(const Section& config, models::DecoderConfig& out) {
-  out.num_layers = config.size("num_hidden_layers", models::kMaxLayers);
-  out.hidden_size = config.size("hidden_size", models::kMaxSize / 3);  // q, k and v lie side by side
-  out.intermediate_size = config.size("ffn_dim", models::kMaxSize);
-  out.vocab_size = config.size("vocab_size", models::kMaxSize);
-  out.max_positions = config.size("max_position_embeddings", models::kMaxPositions);
-  out.embedding_size =
-      static_cast<int32_t>(config.integer("word_embed_proj_dim", 1, models::kMaxSize, out.hidden_size));
-  out.num_heads = config.size("num_attention_heads", models::kMaxSize);
+void parse_sizes(const ConfigSection& config, models::DecoderConfig& out) {
+  out.num_layers = config.size("num_hidden_layers", kMaxLayers);
+  out.hidden_size = config.size("hidden_size", kMaxSize / 3);  // q, k and v lie side by side
+  out.intermediate_size = config.size("ffn_dim", kMaxSize);
+  out.vocab_size = config.size("vocab_size", kMaxSize);
+  out.max_positions = config.size("max_position_embeddings", kMaxPositions);
+  out.embedding_size = static_cast<int32_t>(config.integer("word_embed_proj_dim", 1, kMaxSize, out.hidden_size));
+  out.num_heads = config.size("num_attention_heads", kMaxSize);
   if (out.hidden_size % out.num_heads != 0) {
     config.fail("num_attention_heads", "a divisor of hidden_size " + std::to_string(out.hidden_size));
   }
@@ -25,8 +22,8 @@ void parse_sizes(const Section& config, models::DecoderConfig& out) {
 }  // namespace
 
 models::DecoderConfig parse_config(std::string_view text) {
-  const nlohmann::json root = models::parse_object(text);
-  const Section config(root, "");
+  const nlohmann::json root = parse_object(text);
+  const ConfigSection config(root, "");
   models::family_of(config, {{"opt", "OPTForCausalLM"}});
   models::DecoderConfig out = models::shared_config(config, "relu");
   parse_sizes(config, out);
@@ -56,7 +53,7 @@ const models::DecoderNames& tensor_names() {
       .mlp_norm = "final_layer_norm",
       .up = "fc1",
       .down = "fc2",
-      .layout = models::MatrixLayout::kOutputRows,
+      .layout = MatrixLayout::kOutputRows,
   };
   return names;
 }

@@ -1,5 +1,5 @@
-#include "models/common/model_component.hpp"
 #include "models/opt/config.hpp"
+#include "mortise/model.hpp"
 
 namespace mortise::opt {
 namespace {
@@ -11,8 +11,8 @@ class Model : public models::PositionDecoder {
   static void check_config(std::string_view config) { parse_config(config); }
 };
 
-constexpr mortise_component kOpt = models::ModelComponent<Model>::component(
-    "opt", "OPT checkpoints in bf16 or f32, with weights in these, int8 or int4");
+constexpr mortise_component kOpt = ModelComponent<Model>::component(
+    "opt", "OPT checkpoints in bf16 or f32, with weights in these, int8 or int4", models::kOptionsSchema);
 
 }  // namespace
 }  // namespace mortise::opt

@@ -2,12 +2,9 @@
 
 #include <cmath>
 
-#include "models/common/config_section.hpp"
+#include "mortise/config_section.hpp"
 
 namespace mortise::mlp_speculator {
-
-using models::kMaxSize;
-using models::Section;
 
 constexpr int64_t kMaxStages = 64;  // far above any: each has a head of its own to run
 
@@ -20,12 +17,11 @@ double Config::emb_weight() const {
 }
 
 Config parse_config(std::string_view json) {
-  const nlohmann::json root = models::parse_object(json);
-  const Section config(root, "");
+  const nlohmann::json root = parse_object(json);
+  const ConfigSection config(root, "");
   if (const std::string type = config.text("model_type", ""); type != "mlp_speculator") {
-    models::unsupported("model type '" + type +
-                        "' is not mlp_speculator; a checkpoint that runs by itself is for the " +
-                        "proposer draft_model");
+    unsupported("model type '" + type + "' is not mlp_speculator; a checkpoint that runs by itself is for the " +
+                "proposer draft_model");
   }
   Config out;
   out.num_stages = config.size("n_predict", kMaxStages);

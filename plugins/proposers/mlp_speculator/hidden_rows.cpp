@@ -4,13 +4,12 @@
 
 namespace mortise::mlp_speculator {
 
-HiddenRows::HiddenRows(models::DeviceRef device, int32_t dtype, int32_t capacity, int32_t columns)
+HiddenRows::HiddenRows(DeviceRef device, int32_t dtype, int32_t capacity, int32_t columns)
     : device_(device),
       capacity_(capacity),
       dtype_(dtype),
       columns_(columns),
-      buffers_{models::RowBuffer(device, dtype, capacity, columns),
-               models::RowBuffer(device, dtype, capacity, columns)},
+      buffers_{RowBuffer(device, dtype, capacity, columns), RowBuffer(device, dtype, capacity, columns)},
       row_numbers_(device, static_cast<uint64_t>(capacity) * sizeof(int32_t)) {}
 
 const HiddenRows::Kept* HiddenRows::find(uint64_t seq_id, int64_t num_tokens) const {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "models/common/buffers.hpp"
+#include "mortise/device.hpp"
 #include "mortise/proposer.h"
 
 namespace mortise::mlp_speculator {
@@ -16,7 +16,7 @@ class HiddenRows {
   HiddenRows() = default;
   // Keeps the rows of up to `capacity` sequences: first the sequences of the latest step, then the others seen most
   // recently.
-  HiddenRows(models::DeviceRef device, int32_t dtype, int32_t capacity, int32_t columns);
+  HiddenRows(DeviceRef device, int32_t dtype, int32_t capacity, int32_t columns);
 
   // Throws a Failure for rows of another width or type, and when the device fails. All rows are dropped then.
   void observe(const mortise_observation& seen);
@@ -37,13 +37,13 @@ class HiddenRows {
   void drop_beyond(std::size_t room);
   void gather(const mortise_tensor& from, const std::vector<int32_t>& rows, const mortise_tensor& to);
 
-  models::DeviceRef device_;
+  DeviceRef device_;
   int32_t capacity_ = 0;
   int32_t dtype_ = 0, columns_ = 0;
   // Rows are gathered from one buffer into the other, because the device cannot scatter rows within a buffer.
-  std::array<models::RowBuffer, 2> buffers_;
+  std::array<RowBuffer, 2> buffers_;
   int current_ = 0;
-  models::DeviceMemory row_numbers_;  // i32 [capacity]
+  DeviceMemory row_numbers_;  // i32 [capacity]
   std::unordered_map<uint64_t, Kept> kept_;
   uint64_t num_observations_ = 0;
 };

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstddef>
 
-#include "models/common/ops.hpp"
+#include "mortise/ops.hpp"
 
 namespace mortise::mlp_speculator {
 namespace {
@@ -86,16 +86,15 @@ void Speculator::check_against(const mortise_model_dims& target) const {
 
 void Speculator::activate(const mortise_activate_args& args) {
   max_rows_ = std::max(1, std::min(args.max_num_seqs, args.max_logit_rows));
-  const auto buffer = [&](int32_t columns) { return models::RowBuffer(device_, format_.dtype, max_rows_, columns); };
+  const auto buffer = [&](int32_t columns) { return RowBuffer(device_, format_.dtype, max_rows_, columns); };
   rows_ = HiddenRows(device_, format_.dtype, std::max(1, args.max_num_seqs), config_.emb_dim);
   input_ = buffer(config_.emb_dim);
   state_ = buffer(config_.inner_dim);
   embedded_ = buffer(config_.inner_dim);
   const auto rows = static_cast<uint64_t>(max_rows_), stages = static_cast<uint64_t>(max_drafts_);
-  logits_ = models::DeviceMemory(device_, rows * static_cast<uint64_t>(config_.vocab_size) * sizeof(float));
-  drawn_ = models::DeviceMemory(device_, stages * rows * sizeof(int32_t));
-  uploaded_ =
-      models::DeviceMemory(device_, kNumArrays * aligned(rows * sizeof(uint64_t)) + stages * rows * sizeof(int64_t));
+  logits_ = DeviceMemory(device_, rows * static_cast<uint64_t>(config_.vocab_size) * sizeof(float));
+  drawn_ = DeviceMemory(device_, stages * rows * sizeof(int32_t));
+  uploaded_ = DeviceMemory(device_, kNumArrays * aligned(rows * sizeof(uint64_t)) + stages * rows * sizeof(int64_t));
   fill_biases();
 }
 
@@ -103,8 +102,7 @@ void Speculator::activate(const mortise_activate_args& args) {
 void Speculator::fill_biases() {
   bias_.clear();
   for (const std::vector<float>& bias : weights_.bias) {
-    const models::RowBuffer& buffer =
-        bias_.emplace_back(device_, format_.dtype, max_rows_, static_cast<int64_t>(bias.size()));
+    const RowBuffer& buffer = bias_.emplace_back(device_, format_.dtype, max_rows_, static_cast<int64_t>(bias.size()));
     const mortise_tensor rows = buffer.rows(max_rows_);
     const auto row_bytes = static_cast<std::size_t>(rows.stride[0] * dtype_bytes(rows.dtype));
     std::vector<std::byte> host(row_bytes * static_cast<std::size_t>(max_rows_));
@@ -195,7 +193,7 @@ void Speculator::draft(const mortise_step& step, const mortise_proposal_args& ar
   const mortise_device_table& table = *step.device_table;
   const mortise_tensor kept = rows_.rows(), input = input_.rows(count);
   check(table.gather_rows(step.device, step.stream, &kept, given.rows, &input, &error), error);
-  if (config_.scale_input) models::Ops(step).rms_norm(input, nullptr, weights_.input_scale, kNormEps, input);
+  if (config_.scale_input) Ops(step).rms_norm(input, nullptr, weights_.input_scale, kNormEps, input);
   for (int32_t stage = 0; stage < num_stages; ++stage) run_stage(step, stage, given, count);
 
   std::vector<int32_t> drawn(static_cast<std::size_t>(num_stages) * static_cast<std::size_t>(count));
@@ -214,7 +212,7 @@ void Speculator::draft(const mortise_step& step, const mortise_proposal_args& ar
 }
 
 void Speculator::run_stage(const mortise_step& step, int32_t stage, const Upload& given, int32_t count) {
-  models::Ops ops(step);
+  Ops ops(step);
   auto* const drawn = static_cast<int32_t*>(drawn_.get()) + int64_t{stage} * count;
   const mortise_tensor input = (stage == 0 ? input_ : embedded_).rows(count);
   const mortise_tensor state = state_.rows(count), sum = embedded_.rows(count);

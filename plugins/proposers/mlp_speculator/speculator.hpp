@@ -43,21 +43,21 @@ class Speculator {
   void run_stage(const mortise_step& step, int32_t stage, const Upload& given, int32_t count);
 
   const mortise_host& host_;
-  const models::DeviceRef device_;
+  const DeviceRef device_;
   const std::string path_;
   int32_t max_drafts_;  // 0 before bind(): the checkpoint's number of stages
   Config config_;
-  models::WeightFormat format_;
+  WeightFormat format_;
   Weights weights_;
   HiddenRows rows_;
 
-  int32_t max_rows_ = 0;                 // the most sequences that go through the stages together
-  models::RowBuffer input_;              // [emb_dim]
-  models::RowBuffer state_, embedded_;   // [inner_dim]
-  std::vector<models::RowBuffer> bias_;  // [inner_dim], one for each norm; every row is its bias
-  models::DeviceMemory logits_;          // f32 [max_rows, vocab_size]
-  models::DeviceMemory drawn_;           // i32 [num_stages, max_rows]
-  models::DeviceMemory uploaded_;
+  int32_t max_rows_ = 0;         // the most sequences that go through the stages together
+  RowBuffer input_;              // [emb_dim]
+  RowBuffer state_, embedded_;   // [inner_dim]
+  std::vector<RowBuffer> bias_;  // [inner_dim], one for each norm; every row is its bias
+  DeviceMemory logits_;          // f32 [max_rows, vocab_size]
+  DeviceMemory drawn_;           // i32 [num_stages, max_rows]
+  DeviceMemory uploaded_;
 };
 
 }  // namespace mortise::mlp_speculator

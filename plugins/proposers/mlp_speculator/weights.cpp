@@ -7,9 +7,9 @@ namespace mortise::mlp_speculator {
 
 // norm(state_weight * p + emb_weight * z) is norm(p * state_weight / emb_weight + z), with an epsilon that is divided
 // by emb_weight^2: so that the factor goes into proj, once, and stages need no scaling of their own.
-Weights load_weights(const Config& config, const models::WeightFormat& format, models::DeviceRef device,
+Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef device,
                      const mortise_weight_reader& reader) {
-  const models::WeightLoader loader(format, device, reader);
+  const WeightLoader loader(format, device, reader);
   const std::string prefix = loader.has("speculator.emb.0.weight") ? "speculator." : "";
   const auto name = [&](const char* part, int32_t stage, const char* what) {
     return prefix + part + "." + std::to_string(stage) + what;

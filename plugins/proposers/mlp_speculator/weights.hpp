@@ -3,25 +3,25 @@
 
 #include <vector>
 
-#include "models/common/weights.hpp"
+#include "mortise/weights.hpp"
 #include "proposers/mlp_speculator/config.hpp"
 
 namespace mortise::mlp_speculator {
 
 struct Weights {
-  models::Weight input_scale;  // null: the input is not scaled
+  Weight input_scale;  // null: the input is not scaled
   // One weight per stage. If weights are tied, one for all stages, except that proj has a first one of its own for the
   // target's rows.
-  std::vector<models::Weight> emb, proj, norm, head;
+  std::vector<Weight> emb, proj, norm, head;
   std::vector<std::vector<float>> bias;  // of norm
 
-  const models::Weight& of(const std::vector<models::Weight>& weights, int32_t stage) const {
+  const Weight& of(const std::vector<Weight>& weights, int32_t stage) const {
     return weights[std::min(static_cast<std::size_t>(stage), weights.size() - 1)];
   }
 };
 
-// Throws what models::WeightLoader does.
-Weights load_weights(const Config& config, const models::WeightFormat& format, models::DeviceRef device,
+// Throws what WeightLoader does.
+Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef device,
                      const mortise_weight_reader& reader);
 
 }  // namespace mortise::mlp_speculator

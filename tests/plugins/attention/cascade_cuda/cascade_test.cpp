@@ -165,26 +165,26 @@ TEST(CascadeCudaErrors, GroupsThatAreNoneAreNamed) {
     EXPECT_EQ(attention.plan(batch, &error), MORTISE_INVALID_ARGUMENT);
     return std::string(error.message);
   };
-  EXPECT_THAT(text(), HasSubstr("group_parents must be given"));
+  EXPECT_THAT(text(), HasSubstr("prefix groups: an array is missing"));
   batch.group_parents = parents.data();
   ASSERT_EQ(attention.plan(batch, &error), MORTISE_OK) << error.message;
   parents[0] = 1;
-  EXPECT_THAT(text(), HasSubstr("group 0: its parent 1 does not come before it"));
+  EXPECT_THAT(text(), HasSubstr("prefix group 0: its parent does not come before it"));
   parents[0] = -1;
   seqs[4] = 2;
-  EXPECT_THAT(text(), HasSubstr("group 1: sequence 2 has other blocks"));
+  EXPECT_THAT(text(), HasSubstr("group 1: run 2 has other blocks than run 0"));
   seqs[4] = 7;
-  EXPECT_THAT(text(), HasSubstr("group 1: sequence 7 is not in the batch"));
+  EXPECT_THAT(text(), HasSubstr("group 1: run 7 is not in the batch"));
   seqs[4] = 0;
-  EXPECT_THAT(text(), HasSubstr("group 1: sequence 0 is not in its parent, or in another group of it"));
+  EXPECT_THAT(text(), HasSubstr("group 1: run 0 is not in the parent, or in a sibling too"));
   seqs[4] = 1;
   tokens[1] = 24;
-  EXPECT_THAT(text(), HasSubstr("group 1: 24 shared tokens are not whole blocks"));
+  EXPECT_THAT(text(), HasSubstr("group 1: its shared tokens are not whole blocks beyond its parent's"));
   tokens[1] = 48;
-  EXPECT_THAT(text(), HasSubstr("group 1: sequence 0 is shorter than what is shared"));
+  EXPECT_THAT(text(), HasSubstr("group 1: run 0 has a row that does not see all shared tokens"));
   tokens[1] = 32;
   offsets[2] = 2;
-  EXPECT_THAT(text(), HasSubstr("group 1: group_offsets does not ascend"));
+  EXPECT_THAT(text(), HasSubstr("group 1: group_offsets do not ascend"));
 }
 
 }  // namespace

@@ -1,18 +1,31 @@
-// plugins/models/common/model_component.hpp: the component table of a model class; each entry unpacks its arguments
-// behind the exception barrier.
-//   constexpr mortise_component kLlama = ModelComponent<Model>::component("llama", "Llama, ... checkpoints");
-// Model has: Model(const mortise_create_args&), static check_config(config.json's text), dims(), load(reader),
-// activate(args), deactivate(), forward(step), head(step, hidden, vocab_begin, vocab_end, logits).
+// mortise/model.hpp: builds the component of a model from a C++ class. Not part of the ABI: compiled into the plugin,
+// like plugin.hpp.
+//   constexpr mortise_component kMine = mortise::ModelComponent<Mine>::component("mine", "... checkpoints",
+//   kOptionsSchema); MORTISE_PLUGIN("example.mine", "Example", "1.0.0", "Apache-2.0", &kMine)
+// The class Mine needs
+//   explicit Mine(const mortise_create_args&)
+//   static void check_config(std::string_view config_json)      throws Failure if it does not serve the checkpoint
+//   mortise_model_dims dims() const
+//   void load(const mortise_weight_reader&)
+//   void activate(const mortise_activate_args&) and void deactivate()
+//   mortise_tensor forward(const mortise_step&)                 returns the hidden rows
+//   void head(const mortise_step&, const mortise_tensor& hidden, int32_t vocab_begin, int32_t vocab_end,
+//             const mortise_tensor& logits)
+// model.h says on which thread each is called. guard() turns an exception into the status and message of the call.
 #pragma once
 
-#include "models/common/model_options.hpp"
+#include "mortise/model.h"
+#include "mortise/plugin.hpp"
 
-namespace mortise::models {
+namespace mortise {
 
+// The C functions and the table of one model class. An instance pointer is always a Model that `create` made. Has no
+// state: every thread tag of model.h and plugin.h holds as it is.
 template <typename Model>
 class ModelComponent {
  public:
-  static constexpr mortise_component component(const char* name, const char* summary) {
+  // The texts must be static.
+  static constexpr mortise_component component(const char* name, const char* summary, const char* options_schema) {
     return {sizeof(mortise_component),
             0,
             MORTISE_KIND_MODEL,
@@ -20,7 +33,7 @@ class ModelComponent {
             MORTISE_CAP_EXACT | MORTISE_CAP_CAPTURE,
             name,
             summary,
-            kOptionsSchema,
+            options_schema,
             nullptr,
             &kTable,
             supports,
@@ -80,4 +93,4 @@ class ModelComponent {
   static constexpr mortise_model_table kTable = {sizeof(mortise_model_table), 0, dims, load, forward, head};
 };
 
-}  // namespace mortise::models
+}  // namespace mortise

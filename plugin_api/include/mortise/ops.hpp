@@ -1,14 +1,16 @@
-// plugins/models/common/ops.hpp: the device's operations on a step's stream; a status becomes a Failure.
+// mortise/ops.hpp: the device's operations on a step's stream, with references and owners in place of argument structs
+// and statuses. Not part of the ABI: compiled into the plugin, like plugin.hpp. device.h says what each operation does.
 #pragma once
 
-#include "models/common/weights.hpp"
 #include "mortise/attention.h"
+#include "mortise/weights.hpp"
 
-namespace mortise::models {
+namespace mortise {
 
+// Borrows a step; for the duration of one forward or propose call. Each function queues its operation and throws a
+// Failure if the device refuses it.
 class Ops {
  public:
-  // Borrows the step.
   explicit Ops(const mortise_step& step) : step_(step), table_(*step.device_table) {}
 
   void embed(const int32_t* ids, const Weight& weight, const mortise_tensor& out) {
@@ -99,4 +101,4 @@ class Ops {
   mortise_error error_ = make_error();
 };
 
-}  // namespace mortise::models
+}  // namespace mortise

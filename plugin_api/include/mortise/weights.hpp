@@ -1,17 +1,102 @@
-#include "models/common/weights.hpp"
+// mortise/weights.hpp: C++ helpers for plugins that load a checkpoint (models, and proposers with weights of their
+// own). Not part of the ABI: they are compiled into the plugin, like plugin.hpp. model.h has the reader's contract.
+#pragma once
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
-namespace mortise::models {
-namespace {
+#include "mortise/device.hpp"
+#include "mortise/model.h"
 
-constexpr std::size_t kMaxParts = 3;  // q, k and v
+namespace mortise {
 
-std::string shape_text(const int64_t* shape, std::size_t ndim) {
+// One prepared matrix of a linear layer, its bias (null: none), and the number of output columns that it makes.
+struct Piece {
+  Weight weight, bias;
+  int64_t columns = 0;
+};
+// A linear layer: the columns of its output, from left to right, are those of its pieces. Mostly there is one piece.
+using Linear = std::vector<Piece>;
+
+// How a model keeps its weights: the dtype that it computes in, and the integers that the layers' matrices become
+// (bits 0: they stay in dtype). Norms, biases and the embedding stay in dtype. If the layers become integers, the head
+// becomes 8-bit integers with one scale for each row: it is more sensitive than a layer, and a small part of a large
+// model.
+struct WeightFormat {
+  int32_t dtype = 0;
+  int32_t bits = 0;
+  int32_t group_size = 0;
+};
+
+// A tensor of the checkpoint, or a module ("...q_proj") without ".weight", and the number of rows that it must have. A
+// vector's number of rows is its length.
+struct Part {
+  std::string name;
+  int64_t rows;
+};
+
+// How the checkpoint stores the matrix of a linear layer: torch's Linear has an output a row, GPT-2's Conv1D a column.
+enum class MatrixLayout { kOutputRows, kOutputColumns };
+
+// Reads tensors of a checkpoint, checks their shapes and prepares them on the device. Projections that read the same
+// input become one weight ([q; k; v]), which the device concatenates; in a quantised checkpoint only if they are
+// quantised alike. All functions throw Failure: DATA_LOSS for a missing or misshapen tensor, with its name, the shape
+// found and the shape expected; the device's status if it refuses.
+class WeightLoader {
+ public:
+  // The references must outlive the loader.
+  WeightLoader(const WeightFormat& format, DeviceRef device, const mortise_weight_reader& reader,
+               MatrixLayout layout = MatrixLayout::kOutputRows)
+      : format_(format), device_(device), reader_(reader), layout_(layout) {}
+
+  bool has(const std::string& tensor) const;
+
+  // The layer of up to three modules that read the same input of `columns`. Neighbours whose weights have the same kind
+  // become one piece.
+  Linear linear(std::initializer_list<Part> modules, int64_t columns, bool with_bias) const;
+  // [rows, columns], its rows looked up; `also_head`: it is the head as well. The first `skipped_rows` of the tensor,
+  // which has as many more, stay out.
+  Weight embedding(const Part& part, int64_t columns, bool also_head, int64_t skipped_rows = 0) const;
+  // A head of its own: int8 as soon as the layers are integers.
+  Weight head(const Part& part, int64_t columns) const;
+  Weight vector(const Part& part) const;
+  // A vector that is in no checkpoint.
+  Weight constant_vector(int64_t length, float value) const;
+  // One [rows, columns] matrix times a number.
+  Weight scaled_matrix(const Part& part, int64_t columns, float factor) const;
+  // The tensor in f32, dense. A vector's shape has one number.
+  std::vector<float> values(const std::string& name, std::span<const int64_t> shape) const;
+
+ private:
+  std::optional<mortise_quantized_matrix> find_quantized(const Part& part, int64_t columns) const;
+  Weight prepare_matrix(std::span<const Part> parts, int64_t columns) const;
+  Weight prepare_quantized(std::span<const Part> parts,
+                           std::span<const std::optional<mortise_quantized_matrix>> matrices) const;
+  Weight prepare_vectors(std::span<const Part> parts) const;
+  Weight prepare(std::span<const mortise_tensor> tensors, int32_t use, int32_t bits, int32_t group_size,
+                 std::string_view name) const;
+  Weight prepared(mortise_weight_source& source, std::string_view name) const;
+  mortise_tensor read(const std::string& name, std::span<const int64_t> shape) const;
+
+  const WeightFormat& format_;
+  const DeviceRef device_;
+  const mortise_weight_reader& reader_;
+  const MatrixLayout layout_;
+};
+
+namespace weights_detail {
+
+inline constexpr std::size_t kMaxParts = 3;  // q, k and v
+
+inline std::string shape_text(const int64_t* shape, std::size_t ndim) {
   std::string text = "[";
   for (std::size_t i = 0; i < std::min<std::size_t>(ndim, 4); ++i) {
     text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
@@ -19,13 +104,13 @@ std::string shape_text(const int64_t* shape, std::size_t ndim) {
   return text + "]";
 }
 
-std::string joined_names(std::span<const Part> parts) {
+inline std::string joined_names(std::span<const Part> parts) {
   std::string names;
   for (const Part& part : parts) names += (names.empty() ? "" : " ") + part.name;
   return names;
 }
 
-float f16_to_f32(uint16_t half) {
+inline float f16_to_f32(uint16_t half) {
   const int exponent = half >> 10 & 31, fraction = half & 1023;
   if (exponent == 31) return fraction != 0 ? NAN : (half & 0x8000) != 0 ? -INFINITY : INFINITY;
   const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
@@ -33,27 +118,27 @@ float f16_to_f32(uint16_t half) {
   return (half & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
-float widened(const mortise_tensor& tensor, int64_t at) {
+inline float widened(const mortise_tensor& tensor, int64_t at) {
   if (tensor.dtype == MORTISE_F32) return static_cast<const float*>(tensor.data)[at];
   const uint16_t half = static_cast<const uint16_t*>(tensor.data)[at];
   return tensor.dtype == MORTISE_F16 ? f16_to_f32(half) : std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
 }
 
-bool alike(const std::optional<mortise_quantized_matrix>& a, const std::optional<mortise_quantized_matrix>& b) {
+inline bool alike(const std::optional<mortise_quantized_matrix>& a, const std::optional<mortise_quantized_matrix>& b) {
   if (!a || !b) return !a && !b;
   const bool same_order = (a->order == nullptr) == (b->order == nullptr) &&
                           (a->order == nullptr || std::equal(a->order, a->order + a->k, b->order));
   return a->bits == b->bits && a->group_size == b->group_size && same_order;
 }
 
-}  // namespace
+}  // namespace weights_detail
 
-bool WeightLoader::has(const std::string& tensor) const {
+inline bool WeightLoader::has(const std::string& tensor) const {
   auto found = sized<mortise_tensor>();
   return reader_.get(reader_.context, view(std::string_view(tensor)), &found) == MORTISE_OK;
 }
 
-Linear WeightLoader::linear(std::initializer_list<Part> modules, int64_t columns, bool with_bias) const {
+inline Linear WeightLoader::linear(std::initializer_list<Part> modules, int64_t columns, bool with_bias) const {
   std::vector<Part> weights, biases;
   std::vector<std::optional<mortise_quantized_matrix>> quantized;
   for (const Part& module : modules) {
@@ -63,7 +148,7 @@ Linear WeightLoader::linear(std::initializer_list<Part> modules, int64_t columns
   }
   Linear out;
   for (std::size_t first = 0, end = 0; first < weights.size(); first = end) {
-    for (end = first + 1; end < weights.size() && alike(quantized[first], quantized[end]);) ++end;
+    for (end = first + 1; end < weights.size() && weights_detail::alike(quantized[first], quantized[end]);) ++end;
     const std::span<const Part> parts(&weights[first], end - first);
     Piece piece;
     piece.weight =
@@ -75,7 +160,7 @@ Linear WeightLoader::linear(std::initializer_list<Part> modules, int64_t columns
   return out;
 }
 
-Weight WeightLoader::embedding(const Part& part, int64_t columns, bool also_head, int64_t skipped_rows) const {
+inline Weight WeightLoader::embedding(const Part& part, int64_t columns, bool also_head, int64_t skipped_rows) const {
   const int64_t shape[] = {part.rows + skipped_rows, columns};
   mortise_tensor tensor = read(part.name, shape);
   const int64_t skipped_bytes = skipped_rows * tensor.stride[0] * dtype_bytes(tensor.dtype);
@@ -87,7 +172,7 @@ Weight WeightLoader::embedding(const Part& part, int64_t columns, bool also_head
                  part.name + from);
 }
 
-Weight WeightLoader::head(const Part& part, int64_t columns) const {
+inline Weight WeightLoader::head(const Part& part, int64_t columns) const {
   const auto quantized = find_quantized(part, columns);
   if (quantized) return prepare_quantized({&part, 1}, {&quantized, 1});
   const int64_t shape[] = {part.rows, columns};
@@ -95,18 +180,18 @@ Weight WeightLoader::head(const Part& part, int64_t columns) const {
   return prepare({&tensor, 1}, MORTISE_WEIGHT_LINEAR, format_.bits == 0 ? 0 : 8, 0, part.name);
 }
 
-Weight WeightLoader::vector(const Part& part) const {
+inline Weight WeightLoader::vector(const Part& part) const {
   return prepare_vectors({&part, 1});
 }
 
-Weight WeightLoader::constant_vector(int64_t length, float value) const {
+inline Weight WeightLoader::constant_vector(int64_t length, float value) const {
   std::vector<float> values(static_cast<std::size_t>(length), value);
   mortise_tensor tensor = make_tensor(values.data(), MORTISE_F32, length, 1);
   tensor.ndim = 1;
   return prepare({&tensor, 1}, MORTISE_WEIGHT_VECTOR, 0, 0, "");
 }
 
-Weight WeightLoader::scaled_matrix(const Part& part, int64_t columns, float factor) const {
+inline Weight WeightLoader::scaled_matrix(const Part& part, int64_t columns, float factor) const {
   const int64_t shape[] = {part.rows, columns};
   std::vector<float> scaled = values(part.name, shape);
   for (float& value : scaled) value *= factor;
@@ -115,7 +200,7 @@ Weight WeightLoader::scaled_matrix(const Part& part, int64_t columns, float fact
   return prepare({&tensor, 1}, MORTISE_WEIGHT_LINEAR, format_.bits, format_.group_size, "");
 }
 
-std::vector<float> WeightLoader::values(const std::string& name, std::span<const int64_t> shape) const {
+inline std::vector<float> WeightLoader::values(const std::string& name, std::span<const int64_t> shape) const {
   const mortise_tensor tensor = read(name, shape);
   const int64_t columns = shape.size() == 2 ? shape[1] : 1;
   std::vector<float> out;
@@ -123,14 +208,14 @@ std::vector<float> WeightLoader::values(const std::string& name, std::span<const
   for (int64_t i = 0; i < shape[0]; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
       const int64_t at = i * tensor.stride[0] + (shape.size() == 2 ? j * tensor.stride[1] : 0);
-      out.push_back(widened(tensor, at));
+      out.push_back(weights_detail::widened(tensor, at));
     }
   }
   return out;
 }
 
 // The matrix if the checkpoint has it quantised.
-std::optional<mortise_quantized_matrix> WeightLoader::find_quantized(const Part& part, int64_t columns) const {
+inline std::optional<mortise_quantized_matrix> WeightLoader::find_quantized(const Part& part, int64_t columns) const {
   if (!MORTISE_HAS(&reader_, get_quantized)) return std::nullopt;
   auto matrix = sized<mortise_quantized_matrix>();
   mortise_error error = make_error();
@@ -141,14 +226,14 @@ std::optional<mortise_quantized_matrix> WeightLoader::find_quantized(const Part&
   if (matrix.n != part.rows || matrix.k != columns) {
     const int64_t found[2] = {matrix.n, matrix.k}, expected[2] = {part.rows, columns};
     throw Failure(MORTISE_DATA_LOSS, "load",
-                  part.name + ": found quantised shape " + shape_text(found, 2) + ", expected " +
-                      shape_text(expected, 2) + " after config.json");
+                  part.name + ": found quantised shape " + weights_detail::shape_text(found, 2) + ", expected " +
+                      weights_detail::shape_text(expected, 2) + " after config.json");
   }
   return matrix;
 }
 
-Weight WeightLoader::prepare_matrix(std::span<const Part> parts, int64_t columns) const {
-  std::array<mortise_tensor, kMaxParts> tensors;
+inline Weight WeightLoader::prepare_matrix(std::span<const Part> parts, int64_t columns) const {
+  std::array<mortise_tensor, weights_detail::kMaxParts> tensors;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (layout_ == MatrixLayout::kOutputRows) {
       const int64_t shape[] = {parts[i].rows, columns};
@@ -161,12 +246,12 @@ Weight WeightLoader::prepare_matrix(std::span<const Part> parts, int64_t columns
     }
   }
   return prepare({tensors.data(), parts.size()}, MORTISE_WEIGHT_LINEAR, format_.bits, format_.group_size,
-                 joined_names(parts));
+                 weights_detail::joined_names(parts));
 }
 
-Weight WeightLoader::prepare_quantized(std::span<const Part> parts,
-                                       std::span<const std::optional<mortise_quantized_matrix>> matrices) const {
-  std::array<const mortise_quantized_matrix*, kMaxParts> pointers;
+inline Weight WeightLoader::prepare_quantized(std::span<const Part> parts,
+                                              std::span<const std::optional<mortise_quantized_matrix>> matrices) const {
+  std::array<const mortise_quantized_matrix*, weights_detail::kMaxParts> pointers;
   for (std::size_t i = 0; i < matrices.size(); ++i) pointers[i] = &*matrices[i];
   auto source = sized<mortise_weight_source>();
   source.use = MORTISE_WEIGHT_LINEAR;
@@ -174,18 +259,18 @@ Weight WeightLoader::prepare_quantized(std::span<const Part> parts,
   source.quantized = pointers.data();
   source.bits = matrices[0]->bits;
   source.group_size = matrices[0]->group_size;
-  return prepared(source, joined_names(parts));
+  return prepared(source, weights_detail::joined_names(parts));
 }
 
-Weight WeightLoader::prepare_vectors(std::span<const Part> parts) const {
-  std::array<mortise_tensor, kMaxParts> tensors;
+inline Weight WeightLoader::prepare_vectors(std::span<const Part> parts) const {
+  std::array<mortise_tensor, weights_detail::kMaxParts> tensors;
   for (std::size_t i = 0; i < parts.size(); ++i) tensors[i] = read(parts[i].name, {&parts[i].rows, 1});
-  return prepare({tensors.data(), parts.size()}, MORTISE_WEIGHT_VECTOR, 0, 0, joined_names(parts));
+  return prepare({tensors.data(), parts.size()}, MORTISE_WEIGHT_VECTOR, 0, 0, weights_detail::joined_names(parts));
 }
 
-Weight WeightLoader::prepare(std::span<const mortise_tensor> tensors, int32_t use, int32_t bits, int32_t group_size,
-                             std::string_view name) const {
-  std::array<const mortise_tensor*, kMaxParts> pointers;
+inline Weight WeightLoader::prepare(std::span<const mortise_tensor> tensors, int32_t use, int32_t bits,
+                                    int32_t group_size, std::string_view name) const {
+  std::array<const mortise_tensor*, weights_detail::kMaxParts> pointers;
   for (std::size_t i = 0; i < tensors.size(); ++i) pointers[i] = &tensors[i];
   auto source = sized<mortise_weight_source>();
   source.use = use;
@@ -196,7 +281,7 @@ Weight WeightLoader::prepare(std::span<const mortise_tensor> tensors, int32_t us
   return prepared(source, name);
 }
 
-Weight WeightLoader::prepared(mortise_weight_source& source, std::string_view name) const {
+inline Weight WeightLoader::prepared(mortise_weight_source& source, std::string_view name) const {
   source.dtype = format_.dtype;
   source.name = view(name);
   mortise_weight* weight = nullptr;
@@ -208,14 +293,14 @@ Weight WeightLoader::prepared(mortise_weight_source& source, std::string_view na
   return Weight(weight, WeightDeleter{device_});
 }
 
-mortise_tensor WeightLoader::read(const std::string& name, std::span<const int64_t> shape) const {
+inline mortise_tensor WeightLoader::read(const std::string& name, std::span<const int64_t> shape) const {
   auto tensor = sized<mortise_tensor>();
   const mortise_status status = reader_.get(reader_.context, view(std::string_view(name)), &tensor);
   if (status != MORTISE_OK) {
     const bool head = name == "lm_head.weight";
     throw Failure(MORTISE_DATA_LOSS, "load",
                   name + ": the checkpoint has no such tensor; expected shape " +
-                      shape_text(shape.data(), shape.size()) +
+                      weights_detail::shape_text(shape.data(), shape.size()) +
                       (head ? "; a model without it sets tie_word_embeddings in config.json" : ""));
   }
   const bool fits = tensor.ndim == static_cast<int32_t>(shape.size()) &&
@@ -223,8 +308,8 @@ mortise_tensor WeightLoader::read(const std::string& name, std::span<const int64
   if (!fits) {
     throw Failure(MORTISE_DATA_LOSS, "load",
                   name + ": found shape " +
-                      shape_text(tensor.shape, static_cast<std::size_t>(std::max(0, tensor.ndim))) + ", expected " +
-                      shape_text(shape.data(), shape.size()) + " after config.json");
+                      weights_detail::shape_text(tensor.shape, static_cast<std::size_t>(std::max(0, tensor.ndim))) +
+                      ", expected " + weights_detail::shape_text(shape.data(), shape.size()) + " after config.json");
   }
   if (tensor.dtype != MORTISE_BF16 && tensor.dtype != MORTISE_F16 && tensor.dtype != MORTISE_F32) {
     throw Failure(MORTISE_DATA_LOSS, "load", name + ": its type is not bf16, f16 or f32");
@@ -232,4 +317,4 @@ mortise_tensor WeightLoader::read(const std::string& name, std::span<const int64
   return tensor;
 }
 
-}  // namespace mortise::models
+}  // namespace mortise

@@ -1,0 +1,106 @@
+// mortise/device.hpp: C++ helpers for plugins that compute on a device: memory and weights with an owner, and matrices
+// for the rows of a step. Not part of the ABI: they are compiled into the plugin, like plugin.hpp. An object is for one
+// thread at a time; where a device call fails, a Failure with the device's message is thrown.
+#pragma once
+
+#include <memory>
+
+#include "mortise/device.h"
+#include "mortise/plugin.hpp"
+
+namespace mortise {
+
+// A device and its functions, as mortise_create_args gives them. Borrowed: both live until the instance is destroyed.
+struct DeviceRef {
+  mortise_device* device = nullptr;
+  const mortise_device_table* table = nullptr;
+};
+
+struct WeightDeleter {
+  DeviceRef owner;
+  void operator()(mortise_weight* weight) const { owner.table->free_weight(owner.device, weight); }
+};
+// A weight that the device prepared. Null: the model has no such weight.
+using Weight = std::unique_ptr<mortise_weight, WeightDeleter>;
+
+// Owns memory that the device allocated: its own memory, or (pinned) host memory that it copies at full speed. Moves.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  DeviceMemory(DeviceRef owner, uint64_t bytes)
+      : DeviceMemory(owner, bytes, owner.table->allocate, owner.table->free) {}
+  // REQUIRES: the device has host_allocate (MORTISE_HAS).
+  static DeviceMemory pinned(DeviceRef owner, uint64_t bytes) {
+    return DeviceMemory(owner, bytes, owner.table->host_allocate, owner.table->host_free);
+  }
+
+  void* get() const { return memory_.get(); }
+  std::byte* bytes() const { return static_cast<std::byte*>(memory_.get()); }
+  void release() { memory_.reset(); }
+
+ private:
+  using Allocate = mortise_status (*)(mortise_device*, uint64_t, void**, mortise_error*);
+  using Free = void (*)(mortise_device*, void*);
+  struct Deleter {
+    mortise_device* device;
+    Free free;
+    void operator()(void* memory) const { free(device, memory); }
+  };
+  DeviceMemory(DeviceRef owner, uint64_t bytes, Allocate allocate, Free free) {
+    void* memory = nullptr;
+    mortise_error error = make_error();
+    check(allocate(owner.device, bytes, &memory, &error), error);
+    memory_ = {memory, Deleter{owner.device, free}};
+  }
+
+  std::unique_ptr<void, Deleter> memory_{nullptr, Deleter{}};
+};
+
+// Whether the device computes in host memory.
+inline bool has_host_memory(const DeviceRef& ref) {
+  auto info = sized<mortise_device_info>();
+  return ref.table->describe(ref.device, &info) == MORTISE_OK && info.host_memory != 0;
+}
+
+// A matrix of up to max_rows rows in device memory. Devices take pages when they are touched, so unused rows are free.
+class RowBuffer {
+ public:
+  RowBuffer() = default;
+  RowBuffer(DeviceRef owner, int32_t dtype, int64_t max_rows, int64_t columns) : dtype_(dtype), columns_(columns) {
+    // Rows that begin at multiples of this share few sets of a processor's cache, so that a product that reads 32 of
+    // them at a time finds none of them there; a cache line more spreads them.
+    constexpr int64_t kRoundRowBytes = 1024, kCacheLine = 64;
+    const bool spread = has_host_memory(owner) && columns * dtype_bytes(dtype) % kRoundRowBytes == 0;
+    stride_ = spread ? columns + kCacheLine / dtype_bytes(dtype) : columns;
+    memory_ = DeviceMemory(owner, static_cast<uint64_t>(max_rows * stride_ * dtype_bytes(dtype)));
+  }
+
+  // The first rows, [num_rows, columns].
+  mortise_tensor rows(int64_t num_rows) const {
+    mortise_tensor tensor = make_tensor(memory_.get(), dtype_, num_rows, columns_);
+    tensor.stride[0] = stride_;
+    tensor.bytes = static_cast<uint64_t>(num_rows * stride_ * dtype_bytes(dtype_));
+    return tensor;
+  }
+
+ private:
+  DeviceMemory memory_;
+  int32_t dtype_ = 0;
+  int64_t columns_ = 0, stride_ = 0;
+};
+
+// Columns column .. column + num_heads * head_dim - 1 of a matrix [rows, columns], as [rows, num_heads, head_dim]. The
+// result points into the matrix.
+inline mortise_tensor heads_of(const mortise_tensor& matrix, int64_t column, int32_t num_heads, int32_t head_dim) {
+  mortise_tensor tensor = matrix;
+  const int64_t offset = column * dtype_bytes(matrix.dtype);
+  tensor.data = static_cast<char*>(matrix.data) + offset;
+  tensor.ndim = 3;
+  tensor.shape[1] = num_heads;
+  tensor.shape[2] = head_dim;
+  tensor.stride[1] = head_dim;
+  tensor.bytes = matrix.bytes - static_cast<uint64_t>(offset);
+  return tensor;
+}
+
+}  // namespace mortise

@@ -1,0 +1,73 @@
+#include "models/common/checkpoint_config.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "mortise/device.h"
+
+namespace mortise::models {
+
+using nlohmann::json;
+
+std::string family_of(const ConfigSection& config, std::initializer_list<Family> families) {
+  std::vector<std::string> architectures;
+  if (const json* list = config.find("architectures")) {
+    if (!list->is_array()) config.fail("architectures", "a list of strings");
+    for (const json& name : *list) {
+      if (!name.is_string()) config.fail("architectures", "a list of strings");
+      architectures.push_back(name.get<std::string>());
+    }
+  }
+  const std::string model_type = config.text("model_type", "");
+  std::string types, classes;
+  for (const Family& family : families) {
+    const bool named = std::count(architectures.begin(), architectures.end(), family.architecture) > 0;
+    if (model_type.empty() ? named : model_type == family.model_type && (named || architectures.empty())) {
+      return family.model_type;
+    }
+    types += (types.empty() ? "" : ", ") + std::string(family.model_type);
+    classes += (classes.empty() ? "" : ", ") + std::string(family.architecture);
+  }
+  const std::string architecture = architectures.empty() ? "" : " (" + architectures.front() + ")";
+  const std::string is_not = families.size() > 1 ? "is not one of " : "is not ";
+  unsupported("model type '" + model_type + "'" + architecture + " " + is_not + types + " with " + classes +
+              "; take another model plugin");
+}
+
+int32_t checkpoint_dtype(const ConfigSection& config) {
+  const std::string dtype = config.text("dtype", "float32");
+  if (dtype == "bfloat16") return MORTISE_BF16;
+  if (dtype == "float16") return MORTISE_F16;
+  if (dtype == "float32") return MORTISE_F32;
+  unsupported("dtype '" + dtype + "' is not one of bfloat16, float16, float32");
+}
+
+Quantization checkpoint_quantization(const ConfigSection& config) {
+  const json* object = config.find("quantization_config");
+  if (object == nullptr) return {};
+  if (!object->is_object()) config.fail("quantization_config", "an object");
+  const ConfigSection section(*object, "quantization_config.");
+  return {static_cast<int32_t>(section.integer("bits", 4, 8)),
+          static_cast<int32_t>(section.integer("group_size", 0, kMaxSize))};
+}
+
+int32_t activation_of(const ConfigSection& config, const char* key, const char* absent) {
+  struct Name {
+    const char* name;
+    int32_t activation;
+  };
+  // Several names of one function: transformers has an implementation for each.
+  static constexpr Name kNames[] = {{"relu", MORTISE_ACT_RELU},           {"gelu", MORTISE_ACT_GELU},
+                                    {"gelu_python", MORTISE_ACT_GELU},    {"gelu_new", MORTISE_ACT_GELU_TANH},
+                                    {"gelu_fast", MORTISE_ACT_GELU_TANH}, {"gelu_pytorch_tanh", MORTISE_ACT_GELU_TANH},
+                                    {"silu", MORTISE_ACT_SILU},           {"swish", MORTISE_ACT_SILU}};
+  const std::string wanted = config.text(key, absent);
+  std::string served;
+  for (const Name& entry : kNames) {
+    if (wanted == entry.name) return entry.activation;
+    served += (served.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  unsupported(std::string(key) + " '" + wanted + "' is not supported; expected one of " + served);
+}
+
+}  // namespace mortise::models
