@@ -80,7 +80,8 @@ std::string pipeline_text(const Served& model, const std::string& memory, const 
 std::string folder_list(std::span<const Served> models) {
   std::string list;
   for (const Served& model : models) list += (list.empty() ? "" : " ") + model.folder.string();
-  std::replace_if(list.begin(), list.end(), [](unsigned char c) { return c < 0x20; }, '?');
+  std::replace_if(
+      list.begin(), list.end(), [](unsigned char c) { return c < 0x20; }, '?');
   return list;
 }
 

@@ -5,13 +5,6 @@
 #include "error.hpp"
 
 namespace mortise {
-namespace {
-
-double gib(std::uint64_t bytes) {
-  return static_cast<double>(bytes) / (1 << 30);
-}
-
-}  // namespace
 
 void check_memory(const PipelineDescription& description, std::uint64_t kv_bytes, std::uint64_t weight_bytes,
                   std::uint64_t memory, const std::string& name) {

@@ -8,6 +8,11 @@
 
 namespace mortise {
 
+// For messages.
+inline double gib(std::uint64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 30);
+}
+
 // Throws an Error that names the pipeline's line if KV cache and weights together exceed `memory`, the whole memory of
 // the device `name`. Without this check they would be filled until the system kills the process.
 void check_memory(const PipelineDescription& description, std::uint64_t kv_bytes, std::uint64_t weight_bytes,

@@ -20,10 +20,6 @@ namespace {
 // Of a device whose KV cache is to fill it: what stays free for workspaces and captured graphs.
 constexpr std::uint64_t kKeptFree = std::uint64_t{1} << 30, kKeptShare = 12;
 
-double gib(std::uint64_t bytes) {
-  return static_cast<double>(bytes) / (1 << 30);
-}
-
 StackParts stack_parts(const PipelineDescription& description, Placement placement = Placement::kInPlace) {
   return {description.model,
           description.attention,

@@ -39,7 +39,7 @@ Json kv_cache_table(const KvCacheOptions& options) {
           {"populate", options.populate ? Json(*options.populate) : Json(nullptr)}};
 }
 
-Json speculation_table(const SpeculationOptions& options) {
+Json speculation_json(const SpeculationOptions& options) {
   return {{"verify", options.verify == Verify::kCoupled ? "coupled" : "rejection"},
           {"lengths", options.lengths == DraftLengths::kAdaptive ? "adaptive" : "fixed"},
           {"batch_expansion", options.batch_expansion}};
@@ -99,7 +99,7 @@ std::string script_text(const PipelineDescription& pipeline, std::span<const Set
   Json kv_cache = kv_cache_table(pipeline.kv_cache);
   apply(settings, "kv_cache", kv_cache);
   out += fmt::format("  kv_cache = {},\n", lua_value(kv_cache));
-  out += fmt::format("  speculation = {},\n", lua_value(speculation_table(pipeline.speculation)));
+  out += fmt::format("  speculation = {},\n", lua_value(speculation_json(pipeline.speculation)));
   return out + "}\n";
 }
 

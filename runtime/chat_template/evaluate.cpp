@@ -3,7 +3,7 @@
 
 namespace mortise::jinja {
 
-using Kind = Expression::Kind;
+using ExpressionKind = Expression::Kind;
 
 namespace {
 
@@ -28,43 +28,43 @@ Value Interpreter::evaluate(const Expression& expression) {
   line_ = expression.line;
   const auto operand = [&](std::size_t i) { return evaluate(*expression.operands[i]); };
   switch (expression.kind) {
-    case Kind::kConstant:
+    case ExpressionKind::kConstant:
       return expression.constant;
-    case Kind::kName:
+    case ExpressionKind::kName:
       return variable(expression);
-    case Kind::kAttribute:
+    case ExpressionKind::kAttribute:
       return runtime_.attribute(operand(0), expression.text);
-    case Kind::kItem: {
+    case ExpressionKind::kItem: {
       const Value value = operand(0);
       refuse_markup(value);
       return runtime_.item(value, operand(1));
     }
-    case Kind::kSlice: {
+    case ExpressionKind::kSlice: {
       const Value value = operand(0), begin = evaluate_or_none(expression.operands[1]);
       const Value end = evaluate_or_none(expression.operands[2]);
       refuse_markup(value);
       return runtime_.slice(value, begin, end, evaluate_or_none(expression.operands[3]));
     }
-    case Kind::kCall:
+    case ExpressionKind::kCall:
       return call(expression);
-    case Kind::kFilter:
+    case ExpressionKind::kFilter:
       return filtered(expression, nullptr);
-    case Kind::kTest:
+    case ExpressionKind::kTest:
       return tested(expression);
-    case Kind::kNegate:
-    case Kind::kPlus:
+    case ExpressionKind::kNegate:
+    case ExpressionKind::kPlus:
       return negated(expression);
-    case Kind::kNot:
+    case ExpressionKind::kNot:
       return !operand(0).truth();
-    case Kind::kAnd: {
+    case ExpressionKind::kAnd: {
       Value left = operand(0);
       return left.truth() ? operand(1) : left;
     }
-    case Kind::kOr: {
+    case ExpressionKind::kOr: {
       Value left = operand(0);
       return left.truth() ? left : operand(1);
     }
-    case Kind::kBinary: {
+    case ExpressionKind::kBinary: {
       const Value left = operand(0), right = operand(1);
       line_ = expression.line;
       if (expression.operators[0] != Operator::kAdd) {
@@ -73,18 +73,18 @@ Value Interpreter::evaluate(const Expression& expression) {
       }
       return runtime_.binary(expression.operators[0], left, right);
     }
-    case Kind::kConcat:
+    case ExpressionKind::kConcat:
       return concatenated(expression);
-    case Kind::kCompare:
+    case ExpressionKind::kCompare:
       return compared(expression);
-    case Kind::kConditional:
+    case ExpressionKind::kConditional:
       if (operand(1).truth()) return operand(0);
       return expression.operands[2] ? operand(2) : undefined("an 'if' without 'else' gave nothing");
-    case Kind::kList:
+    case ExpressionKind::kList:
       return runtime_.make().list(all(expression.operands, 0));
-    case Kind::kTuple:
+    case ExpressionKind::kTuple:
       return runtime_.make().tuple(all(expression.operands, 0));
-    case Kind::kDict:
+    case ExpressionKind::kDict:
       return made_dict(expression);
   }
   return {};
@@ -109,7 +109,7 @@ Arguments Interpreter::arguments_of(const Expression& expression) {
 
 Value Interpreter::call(const Expression& expression) {
   const Expression& callee = *expression.operands[0];
-  if (callee.kind == Kind::kAttribute) {
+  if (callee.kind == ExpressionKind::kAttribute) {
     // Without a function that would remember the value for this one call.
     const Value self = evaluate(*callee.operands[0]);
     const Method method = find_method(self, callee.text);
@@ -169,7 +169,7 @@ Value Interpreter::concatenated(const Expression& expression) {
 Value Interpreter::negated(const Expression& expression) {
   const Value value = evaluate(*expression.operands[0]);
   const Value zero(std::int64_t{0});
-  const bool minus = expression.kind == Kind::kNegate;
+  const bool minus = expression.kind == ExpressionKind::kNegate;
   if (minus && value.get_if<double>() != nullptr) return -*value.number();  // also of 0
   return runtime_.binary(minus ? Operator::kSubtract : Operator::kAdd, zero, value);
 }

@@ -8,8 +8,8 @@
 namespace mortise::jinja {
 namespace {
 
-using Kind = Expression::Kind;
-using Tokens = Token::Kind;
+using ExpressionKind = Expression::Kind;
+using TokenKind = Token::Kind;
 
 // Real templates chain some 40 additions. An evaluation takes the same nesting, within Limits::max_depth.
 constexpr std::size_t kMaxDepth = 200;
@@ -35,13 +35,14 @@ bool is_one_of(const TokenStream& tokens, std::initializer_list<std::string_view
 
 void TokenStream::refuse_next(std::string_view expected) const {
   const Token& token = peek();
-  const bool has_text = token.kind == Tokens::kName || token.kind == Tokens::kString || token.kind == Tokens::kSign ||
-                        token.kind == Tokens::kInteger || token.kind == Tokens::kFloat;
-  const std::string got = has_text                          ? quote(token.text)
-                          : token.kind == Tokens::kData     ? "text"
-                          : token.kind == Tokens::kEnd      ? "the end of the template"
-                          : token.kind == Tokens::kTagBegin ? "a tag"
-                                                            : "the end of the tag";
+  const bool has_text = token.kind == TokenKind::kName || token.kind == TokenKind::kString ||
+                        token.kind == TokenKind::kSign || token.kind == TokenKind::kInteger ||
+                        token.kind == TokenKind::kFloat;
+  const std::string got = has_text                             ? quote(token.text)
+                          : token.kind == TokenKind::kData     ? "text"
+                          : token.kind == TokenKind::kEnd      ? "the end of the template"
+                          : token.kind == TokenKind::kTagBegin ? "a tag"
+                                                               : "the end of the tag";
   refuse(fmt::format("expected {}, got {}", expected, got));
 }
 
@@ -54,7 +55,7 @@ ExpressionPointer ExpressionParser::measured(ExpressionPointer node) {
   return node;
 }
 
-ExpressionPointer ExpressionParser::make(Kind kind, std::vector<ExpressionPointer> operands) {
+ExpressionPointer ExpressionParser::make(ExpressionKind kind, std::vector<ExpressionPointer> operands) {
   auto node = std::make_unique<Expression>(Expression{.kind = kind, .line = tokens_.peek().line});
   node->operands = std::move(operands);
   if (!node->operands.empty() && node->operands.front()) node->line = node->operands.front()->line;
@@ -62,14 +63,14 @@ ExpressionPointer ExpressionParser::make(Kind kind, std::vector<ExpressionPointe
 }
 
 template <typename... Operands>
-ExpressionPointer ExpressionParser::node(Kind kind, Operands... operands) {
+ExpressionPointer ExpressionParser::node(ExpressionKind kind, Operands... operands) {
   std::vector<ExpressionPointer> list;
   (list.push_back(std::move(operands)), ...);
   return make(kind, std::move(list));
 }
 
 ExpressionPointer ExpressionParser::variable(const std::string& name) {
-  auto node = make(Kind::kName);
+  auto node = make(ExpressionKind::kName);
   node->text = name;
   node->name = tokens_.name_id(name);
   return node;
@@ -81,7 +82,7 @@ ExpressionPointer ExpressionParser::expression() {
   while (tokens_.skip_name("if")) {
     ExpressionPointer condition = any();
     ExpressionPointer otherwise = tokens_.skip_name("else") ? expression() : nullptr;
-    value = node(Kind::kConditional, std::move(value), std::move(condition), std::move(otherwise));
+    value = node(ExpressionKind::kConditional, std::move(value), std::move(condition), std::move(otherwise));
   }
   --nesting_;
   return value;
@@ -89,13 +90,13 @@ ExpressionPointer ExpressionParser::expression() {
 
 ExpressionPointer ExpressionParser::any() {
   ExpressionPointer left = all();
-  while (tokens_.skip_name("or")) left = node(Kind::kOr, std::move(left), all());
+  while (tokens_.skip_name("or")) left = node(ExpressionKind::kOr, std::move(left), all());
   return left;
 }
 
 ExpressionPointer ExpressionParser::all() {
   ExpressionPointer left = negation();
-  while (tokens_.skip_name("and")) left = node(Kind::kAnd, std::move(left), negation());
+  while (tokens_.skip_name("and")) left = node(ExpressionKind::kAnd, std::move(left), negation());
   return left;
 }
 
@@ -103,7 +104,7 @@ ExpressionPointer ExpressionParser::negation() {
   std::size_t count = 0;
   while (tokens_.skip_name("not")) ++count;
   ExpressionPointer value = comparison();
-  for (; count > 0; --count) value = node(Kind::kNot, std::move(value));
+  for (; count > 0; --count) value = node(ExpressionKind::kNot, std::move(value));
   return value;
 }
 
@@ -111,7 +112,7 @@ ExpressionPointer ExpressionParser::comparison() {
   ExpressionPointer first = sum();
   ExpressionPointer chain;
   const auto add = [&](Operator op) {
-    if (!chain) chain = node(Kind::kCompare, std::move(first));
+    if (!chain) chain = node(ExpressionKind::kCompare, std::move(first));
     chain->operators.push_back(op);
     chain->operands.push_back(sum());
     chain = measured(std::move(chain));
@@ -121,7 +122,7 @@ ExpressionPointer ExpressionParser::comparison() {
       add(operator_of(tokens_.next().text));
     } else if (tokens_.skip_name("in")) {
       add(Operator::kIn);
-    } else if (tokens_.is_name("not") && tokens_.peek(1).kind == Tokens::kName && tokens_.peek(1).text == "in") {
+    } else if (tokens_.is_name("not") && tokens_.peek(1).kind == TokenKind::kName && tokens_.peek(1).text == "in") {
       tokens_.next();
       tokens_.next();
       add(Operator::kNotIn);
@@ -135,7 +136,7 @@ ExpressionPointer ExpressionParser::sum() {
   ExpressionPointer left = concatenation();
   while (is_one_of(tokens_, {"+", "-"})) {
     const Operator op = operator_of(tokens_.next().text);
-    left = node(Kind::kBinary, std::move(left), concatenation());
+    left = node(ExpressionKind::kBinary, std::move(left), concatenation());
     left->operators = {op};
   }
   return left;
@@ -147,14 +148,14 @@ ExpressionPointer ExpressionParser::concatenation() {
   std::vector<ExpressionPointer> parts;
   parts.push_back(std::move(first));
   while (tokens_.skip_sign("~")) parts.push_back(product());
-  return make(Kind::kConcat, std::move(parts));
+  return make(ExpressionKind::kConcat, std::move(parts));
 }
 
 ExpressionPointer ExpressionParser::product() {
   ExpressionPointer left = power();
   while (is_one_of(tokens_, {"*", "/", "//", "%"})) {
     const Operator op = operator_of(tokens_.next().text);
-    left = node(Kind::kBinary, std::move(left), power());
+    left = node(ExpressionKind::kBinary, std::move(left), power());
     left->operators = {op};
   }
   return left;
@@ -163,7 +164,7 @@ ExpressionPointer ExpressionParser::product() {
 ExpressionPointer ExpressionParser::power() {
   ExpressionPointer left = unary();
   while (tokens_.skip_sign("**")) {
-    left = node(Kind::kBinary, std::move(left), unary());
+    left = node(ExpressionKind::kBinary, std::move(left), unary());
     left->operators = {Operator::kPower};
   }
   return left;
@@ -173,9 +174,9 @@ ExpressionPointer ExpressionParser::unary(bool with_filters) {
   if (++nesting_ > kMaxBrackets) tokens_.refuse(fmt::format("brackets nest deeper than {} levels", kMaxBrackets));
   ExpressionPointer value;
   if (tokens_.skip_sign("-")) {
-    value = node(Kind::kNegate, unary(false));
+    value = node(ExpressionKind::kNegate, unary(false));
   } else if (tokens_.skip_sign("+")) {
-    value = node(Kind::kPlus, unary(false));
+    value = node(ExpressionKind::kPlus, unary(false));
   } else {
     value = primary();
   }
@@ -186,30 +187,30 @@ ExpressionPointer ExpressionParser::unary(bool with_filters) {
 
 ExpressionPointer ExpressionParser::primary() {
   const auto constant = [&](Value value) {
-    auto node = make(Kind::kConstant);
+    auto node = make(ExpressionKind::kConstant);
     node->constant = std::move(value);
     return node;
   };
   const Token& token = tokens_.peek();
   switch (token.kind) {
-    case Tokens::kName: {
+    case TokenKind::kName: {
       if (token.text == "true" || token.text == "True") return tokens_.next(), constant(true);
       if (token.text == "false" || token.text == "False") return tokens_.next(), constant(false);
       if (token.text == "none" || token.text == "None") return tokens_.next(), constant(None{});
       return variable(tokens_.next().text);
     }
-    case Tokens::kString: {
+    case TokenKind::kString: {
       std::string text;
-      while (tokens_.is(Tokens::kString)) text += tokens_.next().text;
+      while (tokens_.is(TokenKind::kString)) text += tokens_.next().text;
       return constant(kConstants.text(text));
     }
-    case Tokens::kInteger: {
+    case TokenKind::kInteger: {
       std::int64_t whole = 0;
       const auto [end, code] = std::from_chars(token.text.data(), token.text.data() + token.text.size(), whole);
       if (code != std::errc{}) tokens_.refuse(fmt::format("{} has more than 64 bits", quote(token.text)));
       return tokens_.next(), constant(whole);
     }
-    case Tokens::kFloat: {
+    case TokenKind::kFloat: {
       double number = 0;
       const auto [end, error] = std::from_chars(token.text.data(), token.text.data() + token.text.size(), number);
       // Infinite or 0, as in Python.
@@ -220,17 +221,17 @@ ExpressionPointer ExpressionParser::primary() {
       break;
   }
   if (tokens_.skip_sign("(")) {
-    if (tokens_.skip_sign(")")) return make(Kind::kTuple);
+    if (tokens_.skip_sign(")")) return make(ExpressionKind::kTuple);
     ExpressionPointer inner = tuple();
     tokens_.expect_sign(")");
     return inner;
   }
-  if (tokens_.skip_sign("[")) return brackets(Kind::kList, "]");
+  if (tokens_.skip_sign("[")) return brackets(ExpressionKind::kList, "]");
   if (tokens_.skip_sign("{")) return dict();
   tokens_.refuse_next("a value");
 }
 
-ExpressionPointer ExpressionParser::brackets(Kind kind, std::string_view close) {
+ExpressionPointer ExpressionParser::brackets(ExpressionKind kind, std::string_view close) {
   std::vector<ExpressionPointer> items;
   while (!tokens_.is_sign(close)) {
     items.push_back(expression());
@@ -249,7 +250,7 @@ ExpressionPointer ExpressionParser::dict() {
     if (!tokens_.skip_sign(",")) break;
   }
   tokens_.expect_sign("}");
-  return make(Kind::kDict, std::move(items));
+  return make(ExpressionKind::kDict, std::move(items));
 }
 
 ExpressionPointer ExpressionParser::tuple(bool conditional) {
@@ -259,10 +260,10 @@ ExpressionPointer ExpressionParser::tuple(bool conditional) {
   std::vector<ExpressionPointer> items;
   items.push_back(std::move(first));
   while (tokens_.skip_sign(",")) {
-    if (tokens_.is(Tokens::kTagEnd) || tokens_.is(Tokens::kOutputEnd) || tokens_.is_sign(")")) break;
+    if (tokens_.is(TokenKind::kTagEnd) || tokens_.is(TokenKind::kOutputEnd) || tokens_.is_sign(")")) break;
     items.push_back(one());
   }
-  return make(Kind::kTuple, std::move(items));
+  return make(ExpressionKind::kTuple, std::move(items));
 }
 
 ExpressionPointer ExpressionParser::target(bool attribute) {
@@ -278,7 +279,7 @@ ExpressionPointer ExpressionParser::target(bool attribute) {
     }
     ExpressionPointer variable = this->variable(name);
     if (!attribute || !tokens_.skip_sign(".")) return variable;
-    ExpressionPointer node = this->node(Kind::kAttribute, std::move(variable));
+    ExpressionPointer node = this->node(ExpressionKind::kAttribute, std::move(variable));
     node->text = tokens_.expect_name();
     return node;
   };
@@ -289,11 +290,11 @@ ExpressionPointer ExpressionParser::target(bool attribute) {
   std::vector<ExpressionPointer> items;
   items.push_back(std::move(first));
   while (tokens_.skip_sign(",")) {
-    if (!tokens_.is(Tokens::kName) && !tokens_.is_sign("(")) break;
+    if (!tokens_.is(TokenKind::kName) && !tokens_.is_sign("(")) break;
     if (tokens_.is_name("in")) break;
     items.push_back(one());
   }
-  return make(Kind::kTuple, std::move(items));
+  return make(ExpressionKind::kTuple, std::move(items));
 }
 
 ExpressionPointer ExpressionParser::postfix(ExpressionPointer value) {
@@ -311,11 +312,11 @@ ExpressionPointer ExpressionParser::postfix(ExpressionPointer value) {
 }
 
 ExpressionPointer ExpressionParser::attribute(ExpressionPointer value) {
-  if (tokens_.is(Tokens::kInteger)) {
+  if (tokens_.is(TokenKind::kInteger)) {
     ExpressionPointer key = primary();
-    return node(Kind::kItem, std::move(value), std::move(key));
+    return node(ExpressionKind::kItem, std::move(value), std::move(key));
   }
-  ExpressionPointer access = node(Kind::kAttribute, std::move(value));
+  ExpressionPointer access = node(ExpressionKind::kAttribute, std::move(value));
   access->text = tokens_.expect_name();
   return access;
 }
@@ -327,13 +328,13 @@ ExpressionPointer ExpressionParser::item(ExpressionPointer value) {
     if (tokens_.is_sign(",")) tokens_.refuse("several keys between brackets are not supported");
     tokens_.expect_sign("]");
     if (!begin) tokens_.refuse_next("a key");
-    return node(Kind::kItem, std::move(value), std::move(begin));
+    return node(ExpressionKind::kItem, std::move(value), std::move(begin));
   }
   tokens_.expect_sign(":");
   ExpressionPointer end = ends() ? nullptr : expression();
   ExpressionPointer step = tokens_.skip_sign(":") && !ends() ? expression() : nullptr;
   tokens_.expect_sign("]");
-  return node(Kind::kSlice, std::move(value), std::move(begin), std::move(end), std::move(step));
+  return node(ExpressionKind::kSlice, std::move(value), std::move(begin), std::move(end), std::move(step));
 }
 
 // The opening bracket is taken.
@@ -341,7 +342,7 @@ void ExpressionParser::arguments(Expression& call) {
   while (!tokens_.is_sign(")")) {
     if (is_one_of(tokens_, {"*", "**"})) tokens_.refuse("arguments with * and ** are not supported");
     const Token& after = tokens_.peek(1);
-    if (tokens_.is(Tokens::kName) && after.kind == Tokens::kSign && after.text == "=") {
+    if (tokens_.is(TokenKind::kName) && after.kind == TokenKind::kSign && after.text == "=") {
       std::string name = tokens_.next().text;
       tokens_.next();
       call.named.emplace_back(std::move(name), expression());
@@ -355,10 +356,10 @@ void ExpressionParser::arguments(Expression& call) {
 }
 
 ExpressionPointer ExpressionParser::call(ExpressionPointer callee) {
-  if (callee->kind == Kind::kAttribute && is_unsupported_method(callee->text)) {
+  if (callee->kind == ExpressionKind::kAttribute && is_unsupported_method(callee->text)) {
     tokens_.refuse(fmt::format("the method '{}' is not supported", callee->text));
   }
-  ExpressionPointer call = node(Kind::kCall, std::move(callee));
+  ExpressionPointer call = node(ExpressionKind::kCall, std::move(callee));
   arguments(*call);
   return measured(std::move(call));
 }
@@ -384,7 +385,7 @@ void ExpressionParser::check_filter_name(const Expression& filter) const {
   const std::size_t at = attribute ? 2 : 1;
   if (filter.operands.size() <= at || !filter.operands[at]) return;
   const MarkedText* name = filter.operands[at]->constant.text();
-  if (name == nullptr || filter.operands[at]->kind != Kind::kConstant) return;
+  if (name == nullptr || filter.operands[at]->kind != ExpressionKind::kConstant) return;
   if (maps && find_filter(name->bytes()) == nullptr) {
     tokens_.refuse(fmt::format("the filter {} is not supported", quote(name->bytes())));
   }
@@ -394,7 +395,7 @@ void ExpressionParser::check_filter_name(const Expression& filter) const {
 }
 
 ExpressionPointer ExpressionParser::filter(ExpressionPointer value) {
-  ExpressionPointer filter = node(Kind::kFilter, std::move(value));
+  ExpressionPointer filter = node(ExpressionKind::kFilter, std::move(value));
   filter->line = tokens_.peek().line;
   filter->text = tokens_.expect_name();
   filter->filter = find_filter(filter->text);
@@ -406,14 +407,14 @@ ExpressionPointer ExpressionParser::filter(ExpressionPointer value) {
 
 bool ExpressionParser::argument_follows() const {
   const Token& token = tokens_.peek();
-  if (token.kind == Tokens::kName) return token.text != "else" && token.text != "or" && token.text != "and";
-  return token.kind == Tokens::kString || token.kind == Tokens::kInteger || token.kind == Tokens::kFloat ||
+  if (token.kind == TokenKind::kName) return token.text != "else" && token.text != "or" && token.text != "and";
+  return token.kind == TokenKind::kString || token.kind == TokenKind::kInteger || token.kind == TokenKind::kFloat ||
          is_one_of(tokens_, {"[", "{"});
 }
 
 ExpressionPointer ExpressionParser::test(ExpressionPointer value) {
   const bool negated = tokens_.skip_name("not");
-  ExpressionPointer test = node(Kind::kTest, std::move(value));
+  ExpressionPointer test = node(ExpressionKind::kTest, std::move(value));
   test->line = tokens_.peek().line;
   test->text = tokens_.expect_name();
   test->test = find_test(test->text);
@@ -425,7 +426,7 @@ ExpressionPointer ExpressionParser::test(ExpressionPointer value) {
     test->operands.push_back(postfix(primary()));
   }
   test = measured(std::move(test));
-  return negated ? node(Kind::kNot, std::move(test)) : std::move(test);
+  return negated ? node(ExpressionKind::kNot, std::move(test)) : std::move(test);
 }
 
 ExpressionPointer ExpressionParser::block_filter() {
@@ -454,7 +455,7 @@ std::vector<Parameter> ExpressionParser::parameters() {
 
 ExpressionPointer ExpressionParser::postfix_call() {
   ExpressionPointer value = expression();
-  if (value->kind != Kind::kCall) tokens_.refuse("{% call %} needs a call of a macro");
+  if (value->kind != ExpressionKind::kCall) tokens_.refuse("{% call %} needs a call of a macro");
   return value;
 }
 

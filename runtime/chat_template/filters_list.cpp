@@ -146,7 +146,7 @@ Value batch(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.make().generator(std::move(rows));
 }
 
-constexpr NamedFilter kFilters[] = {
+constexpr NamedFilter kListFilters[] = {
     {"length", length},      {"count", length},      {"list", list},        {"items", items}, {"first", first},
     {"last", last},          {"reverse", reverse},   {"join", join_filter}, {"sort", sort},   {"dictsort", dictsort},
     {"min", extreme<false>}, {"max", extreme<true>}, {"unique", unique},    {"batch", batch}};
@@ -154,7 +154,7 @@ constexpr NamedFilter kFilters[] = {
 }  // namespace
 
 std::span<const NamedFilter> list_filters() {
-  return kFilters;
+  return kListFilters;
 }
 
 }  // namespace mortise::jinja

@@ -121,13 +121,13 @@ Value sum(Runtime& runtime, const Value& value, Arguments& arguments) {
   return total;
 }
 
-constexpr NamedFilter kFilters[] = {
+constexpr NamedFilter kNumberFilters[] = {
     {"int", to_int}, {"float", to_float}, {"round", round}, {"abs", absolute}, {"sum", sum}};
 
 }  // namespace
 
 std::span<const NamedFilter> number_filters() {
-  return kFilters;
+  return kNumberFilters;
 }
 
 }  // namespace mortise::jinja

@@ -88,19 +88,19 @@ Value select(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.make().generator(std::move(kept));
 }
 
-constexpr NamedFilter kFilters[] = {{"default", default_value},
-                                    {"d", default_value},
-                                    {"attr", attr},
-                                    {"map", map},
-                                    {"select", select<false, true>},
-                                    {"reject", select<false, false>},
-                                    {"selectattr", select<true, true>},
-                                    {"rejectattr", select<true, false>}};
+constexpr NamedFilter kSelectFilters[] = {{"default", default_value},
+                                          {"d", default_value},
+                                          {"attr", attr},
+                                          {"map", map},
+                                          {"select", select<false, true>},
+                                          {"reject", select<false, false>},
+                                          {"selectattr", select<true, true>},
+                                          {"rejectattr", select<true, false>}};
 
 }  // namespace
 
 std::span<const NamedFilter> selecting_filters() {
-  return kFilters;
+  return kSelectFilters;
 }
 
 Value attribute_path(Runtime& runtime, const Value& item, const Value* path) {

@@ -134,22 +134,22 @@ Value tojson(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.make().text(to_json(value, json, runtime.budget()));
 }
 
-constexpr NamedFilter kFilters[] = {{"string", as_text},
-                                    {"safe", safe},
-                                    {"upper", cased<Case::kUpper>},
-                                    {"lower", cased<Case::kLower>},
-                                    {"capitalize", cased<Case::kCapitalized>},
-                                    {"title", title},
-                                    {"trim", trim},
-                                    {"replace", replaced},
-                                    {"indent", indent},
-                                    {"format", format},
-                                    {"tojson", tojson}};
+constexpr NamedFilter kTextFilters[] = {{"string", as_text},
+                                        {"safe", safe},
+                                        {"upper", cased<Case::kUpper>},
+                                        {"lower", cased<Case::kLower>},
+                                        {"capitalize", cased<Case::kCapitalized>},
+                                        {"title", title},
+                                        {"trim", trim},
+                                        {"replace", replaced},
+                                        {"indent", indent},
+                                        {"format", format},
+                                        {"tojson", tojson}};
 
 }  // namespace
 
 std::span<const NamedFilter> text_filters() {
-  return kFilters;
+  return kTextFilters;
 }
 
 }  // namespace mortise::jinja

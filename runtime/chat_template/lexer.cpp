@@ -11,7 +11,7 @@
 namespace mortise::jinja {
 namespace {
 
-using Kind = Token::Kind;
+using TokenKind = Token::Kind;
 
 // "\r\n" and "\r" are line ends too, and one at the very end does not count.
 std::string with_plain_lines(std::string_view source) {
@@ -50,7 +50,7 @@ class Lexer {
         take_tag();
       }
     }
-    add(Kind::kEnd, "");
+    add(TokenKind::kEnd, "");
     return std::move(tokens_);
   }
 
@@ -65,9 +65,9 @@ class Lexer {
                                          text_.begin() + static_cast<std::ptrdiff_t>(to), '\n'));
     at_ = to;
   }
-  void add(Kind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }
+  void add(TokenKind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }
   void add_data(std::string text) {
-    if (!text.empty()) add(Kind::kData, std::move(text));
+    if (!text.empty()) add(TokenKind::kData, std::move(text));
   }
 
   std::size_t find_tag() const {
@@ -120,7 +120,7 @@ class Lexer {
     if (peek() == '-' || peek() == '+') advance(at_ + 1);
     if (kind == '#') return take_comment(line);
     if (kind == '%' && take_raw()) return;
-    tokens_.push_back({kind == '{' ? Kind::kOutputBegin : Kind::kTagBegin, "", line});
+    tokens_.push_back({kind == '{' ? TokenKind::kOutputBegin : TokenKind::kTagBegin, "", line});
     while (!take_end(kind)) take_token(line);
   }
 
@@ -185,7 +185,7 @@ class Lexer {
     const char sign = peek();
     const bool has_sign = sign == '-' || (sign == '+' && kind == '%');
     if (text_.compare(std::min(at_ + has_sign, text_.size()), 2, end) != 0) return false;
-    add(kind == '{' ? Kind::kOutputEnd : Kind::kTagEnd, "");
+    add(kind == '{' ? TokenKind::kOutputEnd : TokenKind::kTagEnd, "");
     close(at_ + has_sign + 2, has_sign ? sign : '\0', kind == '%');
     return true;
   }
@@ -208,7 +208,7 @@ class Lexer {
                                   is_digit_byte(static_cast<unsigned char>(text_[end])))) {
       ++end;
     }
-    add(Kind::kName, text_.substr(at_, end - at_));
+    add(TokenKind::kName, text_.substr(at_, end - at_));
     advance(end);
   }
 
@@ -227,7 +227,7 @@ class Lexer {
     const auto digit_at = [&](std::size_t at) {
       return at < text_.size() && is_digit_byte(static_cast<unsigned char>(text_[at]));
     };
-    const bool after_dot = !tokens_.empty() && tokens_.back().kind == Kind::kSign && tokens_.back().text == ".";
+    const bool after_dot = !tokens_.empty() && tokens_.back().kind == TokenKind::kSign && tokens_.back().text == ".";
     if (!after_dot && end < text_.size() && text_[end] == '.' && digit_at(end + 1)) {
       end = digits_end(end + 1);
       is_float = true;
@@ -241,7 +241,7 @@ class Lexer {
     }
     std::string digits = text_.substr(at_, end - at_);
     std::erase(digits, '_');
-    add(is_float ? Kind::kFloat : Kind::kInteger, digits);
+    add(is_float ? TokenKind::kFloat : TokenKind::kInteger, digits);
     advance(end);
     if (is_name_start(static_cast<unsigned char>(peek()))) {
       refuse(fmt::format("{} is no number; hexadecimal ones are not supported", quote(digits + peek())));
@@ -254,7 +254,7 @@ class Lexer {
     while (end < text_.size() && text_[end] != quote) end += text_[end] == '\\' ? 2 : 1;
     if (end >= text_.size()) refuse("the string that begins here does not end");
     try {
-      add(Kind::kString, unescape(std::string_view(text_).substr(at_ + 1, end - at_ - 1)));
+      add(TokenKind::kString, unescape(std::string_view(text_).substr(at_ + 1, end - at_ - 1)));
     } catch (const Error& error) {
       refuse(error.what());
     }
@@ -265,7 +265,7 @@ class Lexer {
     static constexpr std::array<std::string_view, 6> kLong = {"==", "!=", "<=", ">=", "//", "**"};
     for (const std::string_view sign : kLong) {
       if (starts_with(sign)) {
-        add(Kind::kSign, std::string(sign));
+        add(TokenKind::kSign, std::string(sign));
         return advance(at_ + 2);
       }
     }
@@ -279,7 +279,7 @@ class Lexer {
       if (brackets_.empty() || brackets_.back() != open) refuse(fmt::format("'{}' closes nothing", c));
       brackets_.pop_back();
     }
-    add(Kind::kSign, std::string(1, c));
+    add(TokenKind::kSign, std::string(1, c));
     advance(at_ + 1);
   }
 

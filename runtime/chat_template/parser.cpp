@@ -9,8 +9,8 @@
 namespace mortise::jinja {
 namespace {
 
-using Kind = Statement::Kind;
-using Tokens = Token::Kind;
+using StatementKind = Statement::Kind;
+using TokenKind = Token::Kind;
 
 constexpr std::size_t kMaxBlocks = 60;  // nested
 
@@ -32,17 +32,17 @@ class Parser {
   Block block(Words ends) {
     if (++nesting_ > kMaxBlocks) tokens_.refuse(fmt::format("tags nest deeper than {} levels", kMaxBlocks));
     Block list;
-    while (!tokens_.is(Tokens::kEnd)) {
-      if (tokens_.is(Tokens::kData)) {
-        auto data = make(Kind::kData);
+    while (!tokens_.is(TokenKind::kEnd)) {
+      if (tokens_.is(TokenKind::kData)) {
+        auto data = make(StatementKind::kData);
         data->data = tokens_.next().text;
         list.push_back(std::move(data));
-      } else if (tokens_.is(Tokens::kOutputBegin)) {
+      } else if (tokens_.is(TokenKind::kOutputBegin)) {
         list.push_back(output());
       } else {
         tokens_.next();
         const std::string word = tokens_.peek().text;
-        if (tokens_.is(Tokens::kName) && std::ranges::find(ends, word) != ends.end()) {
+        if (tokens_.is(TokenKind::kName) && std::ranges::find(ends, word) != ends.end()) {
           tokens_.next();
           end_ = word;
           --nesting_;
@@ -61,17 +61,17 @@ class Parser {
     close();
     return block(ends);
   }
-  void close() { tokens_.expect(Tokens::kTagEnd, "the end of the tag"); }
+  void close() { tokens_.expect(TokenKind::kTagEnd, "the end of the tag"); }
 
-  std::unique_ptr<Statement> make(Kind kind) const {
+  std::unique_ptr<Statement> make(StatementKind kind) const {
     return std::make_unique<Statement>(Statement{.kind = kind, .line = tokens_.peek().line});
   }
 
   std::unique_ptr<Statement> output() {
     tokens_.next();
-    auto statement = make(Kind::kOutput);
+    auto statement = make(StatementKind::kOutput);
     statement->value = expressions_.tuple();
-    tokens_.expect(Tokens::kOutputEnd, "'}}'");
+    tokens_.expect(TokenKind::kOutputEnd, "'}}'");
     return statement;
   }
 
@@ -90,19 +90,19 @@ class Parser {
     } else if (word == "call") {
       statement = call_tag();
     } else if (word == "filter") {
-      statement = make(Kind::kFilterBlock);
+      statement = make(StatementKind::kFilterBlock);
       statement->value = expressions_.block_filter();
       statement->body = caught_body("endfilter");
     } else if (word == "with") {
       statement = with_tag();
     } else if (word == "generation") {  // transformers': marks what an assistant said; the text is the same
-      statement = make(Kind::kScope);
+      statement = make(StatementKind::kScope);
       statement->body = body({"endgeneration"});
     } else if (word == "break" || word == "continue") {
       if (num_loops_ == 0)
         tokens_.refuse(
             fmt::format("the tag '{}' stands outside of a loop, or in a block whose text is caught within one", word));
-      statement = make(word == "break" ? Kind::kBreak : Kind::kContinue);
+      statement = make(word == "break" ? StatementKind::kBreak : StatementKind::kContinue);
     } else {
       fail("line {}: the tag {} is not supported", line, quote(word));
     }
@@ -112,7 +112,7 @@ class Parser {
   }
 
   std::unique_ptr<Statement> if_tag() {
-    auto statement = make(Kind::kIf);
+    auto statement = make(StatementKind::kIf);
     end_ = "if";
     while (end_ != "endif") {
       Branch branch;
@@ -125,7 +125,7 @@ class Parser {
   }
 
   std::unique_ptr<Statement> for_tag() {
-    auto statement = make(Kind::kFor);
+    auto statement = make(StatementKind::kFor);
     statement->target = expressions_.target(/*attribute=*/false);
     if (!tokens_.skip_name("in")) tokens_.refuse_next("'in'");
     statement->value = expressions_.tuple(/*conditional=*/false);
@@ -139,21 +139,21 @@ class Parser {
   }
 
   std::unique_ptr<Statement> set_tag() {
-    auto statement = make(Kind::kSet);
+    auto statement = make(StatementKind::kSet);
     statement->target = expressions_.target(/*attribute=*/true);
     if (tokens_.skip_sign("=")) {
       statement->value = expressions_.tuple();
       return statement;
     }
-    statement->kind = Kind::kSetBlock;
+    statement->kind = StatementKind::kSetBlock;
     if (tokens_.skip_sign("|")) statement->value = expressions_.block_filter();
     statement->body = caught_body("endset");
     return statement;
   }
 
   std::unique_ptr<Statement> with_tag() {
-    auto statement = make(Kind::kScope);
-    while (!tokens_.is(Tokens::kTagEnd)) {
+    auto statement = make(StatementKind::kScope);
+    while (!tokens_.is(TokenKind::kTagEnd)) {
       ExpressionPointer target = expressions_.target(/*attribute=*/false);
       tokens_.expect_sign("=");
       statement->bindings.emplace_back(std::move(target), expressions_.expression());
@@ -172,7 +172,7 @@ class Parser {
   }
 
   std::unique_ptr<Statement> macro_tag() {
-    auto statement = make(Kind::kMacro);
+    auto statement = make(StatementKind::kMacro);
     statement->macro.text = tokens_.expect_name();
     statement->name = tokens_.name_id(statement->macro.text);
     statement->macro.parameters = expressions_.parameters();
@@ -181,7 +181,7 @@ class Parser {
   }
 
   std::unique_ptr<Statement> call_tag() {
-    auto statement = make(Kind::kCallBlock);
+    auto statement = make(StatementKind::kCallBlock);
     statement->macro.text = "caller";
     if (tokens_.is_sign("(")) statement->macro.parameters = expressions_.parameters();
     statement->value = expressions_.postfix_call();

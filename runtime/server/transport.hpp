@@ -6,7 +6,9 @@
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
+#include <boost/container/static_vector.hpp>
 #include <optional>
 #include <utility>
 
@@ -34,10 +36,17 @@ class Transport {
     return tls_ ? tls_->async_read_some(buffers, std::forward<Token>(token))
                 : tcp_.async_read_some(buffers, std::forward<Token>(token));
   }
+  // Every sequence of buffers becomes one type first: the operations of Asio and OpenSSL behind it take most of the
+  // compiler's time, and are needed once. What does not fit is the next write's.
   template <class Buffers, class Token>
   auto async_write_some(const Buffers& buffers, Token&& token) {
-    return tls_ ? tls_->async_write_some(buffers, std::forward<Token>(token))
-                : tcp_.async_write_some(buffers, std::forward<Token>(token));
+    constexpr std::size_t kMaxBuffers = 16;
+    boost::container::static_vector<boost::asio::const_buffer, kMaxBuffers> all;
+    for (const boost::asio::const_buffer buffer : boost::beast::buffers_range_ref(buffers)) {
+      if (all.size() < kMaxBuffers) all.push_back(buffer);
+    }
+    return tls_ ? tls_->async_write_some(all, std::forward<Token>(token))
+                : tcp_.async_write_some(all, std::forward<Token>(token));
   }
   // At the beginning, with what has been read of it. REQUIRES: is_tls().
   template <class Buffer>

@@ -10,10 +10,6 @@ namespace {
 
 using cuda::SpanRun;
 
-int32_t ceil_div(int32_t a, int32_t b) {
-  return (a + b - 1) / b;
-}
-
 // How the query heads of a kv head are cut into tiles of up to `max_rows` rows.
 struct TileShape {
   int32_t parts, num_heads, num_tokens;  // heads: in all parts but perhaps the last

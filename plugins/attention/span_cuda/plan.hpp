@@ -15,6 +15,10 @@
 
 namespace mortise::span_cuda {
 
+inline int32_t ceil_div(int32_t a, int32_t b) {
+  return (a + b - 1) / b;
+}
+
 // Rows (tokens times query heads of a kv head) of a sequence from which on the prefill kernel is used: below, a few
 // tiles of 16 read the cache faster, above, the tensor cores are better used.
 constexpr int32_t kPrefillFrom = 4 * cuda::kDecodeRows + 1;

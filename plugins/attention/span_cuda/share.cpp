@@ -14,10 +14,6 @@ constexpr double kSpanNs = 3500;             // a span of a shared tile at head_
 constexpr double kBytesPerNs = 4200;         // of K and V, by all
 constexpr double kPartialBytesPerNs = 8000;  // written once, read once
 
-int32_t ceil_div(int32_t a, int32_t b) {
-  return (a + b - 1) / b;
-}
-
 int32_t first_position(const mortise_batch& batch, int32_t seq) {
   return batch.seq_lens[seq] - (batch.cu_seqlens_q[seq + 1] - batch.cu_seqlens_q[seq]);
 }

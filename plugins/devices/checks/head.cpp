@@ -7,10 +7,6 @@ namespace {
 
 constexpr char kReduce[] = "head_reduce", kSample[] = "sample";
 
-[[noreturn]] void invalid(const char* where, const std::string& message) {
-  throw Failure(MORTISE_INVALID_ARGUMENT, where, message);
-}
-
 }  // namespace
 
 void check_head_reduce(const mortise_head_reduce_args& args, std::int64_t columns, const std::string& logits_text,

@@ -35,7 +35,7 @@ Generation stream(ReplState& state, Request request) {
   }
 }
 
-void complete(ReplState& state, const std::string& text) {
+void complete_text(ReplState& state, const std::string& text) {
   Request request;
   request.sampling = state.settings.params();
   request.speculation = state.speculation;
@@ -76,7 +76,7 @@ void reply(ReplState& state, const std::string& text) {
 }  // namespace
 
 void answer(ReplState& state, const std::string& text) {
-  state.dialogue.mode == Mode::kChat ? reply(state, text) : complete(state, text);
+  state.dialogue.mode == Mode::kChat ? reply(state, text) : complete_text(state, text);
 }
 
 void check_chat(ReplState& state) {

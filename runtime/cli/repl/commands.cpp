@@ -52,7 +52,7 @@ void chat(ReplState& state, const std::string& rest) {
       fmt::format("chat is on: {}; /complete ends it, /chat clear begins anew", num_messages(state.dialogue)));
 }
 
-void complete(ReplState& state, const std::string& rest) {
+void complete_command(ReplState& state, const std::string& rest) {
   no_argument("/complete", rest);
   state.dialogue.mode = Mode::kComplete;
   state.console.say("chat is off: the model continues each prompt; /chat goes on with the dialogue");
@@ -192,7 +192,8 @@ constexpr Command kCommands[] = {
     {"/chat", "[clear]", "lines become messages of a dialogue; clear forgets what was said",
      "  Needs a chat template, of the checkpoint or of the pipeline's script. /complete keeps the dialogue.\n",
      Argument::kChat, chat},
-    {"/complete", "", "the model continues each line; the dialogue waits for /chat", "", Argument::kNone, complete},
+    {"/complete", "", "the model continues each line; the dialogue waits for /chat", "", Argument::kNone,
+     complete_command},
     {"/clear", "", "forgets the dialogue, as /chat clear", "", Argument::kNone, clear},
     {"/score", "A | B", "log probability and rank of each token of B given A",
      "  /score The sky is | blue     scores \" blue\" behind \"The sky is\": "

@@ -6,7 +6,7 @@ namespace mortise {
 namespace {
 
 constexpr std::string_view kFence = "\"\"\"";
-constexpr std::string_view kSpace = " \t\r\n\v\f";
+constexpr std::string_view kBlanks = " \t\r\n\v\f";
 
 bool is_fence(std::string_view line) {
   return line.starts_with(kFence) && is_blank(line.substr(kFence.size()));
@@ -21,13 +21,13 @@ bool goes_on(std::string_view line) {
 }  // namespace
 
 bool is_blank(std::string_view text) {
-  return text.find_first_not_of(kSpace) == text.npos;
+  return text.find_first_not_of(kBlanks) == text.npos;
 }
 
 std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kSpace);
+  const std::size_t first = text.find_first_not_of(kBlanks);
   if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
 void EntryAssembler::clear() {
