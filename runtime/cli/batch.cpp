@@ -31,34 +31,26 @@ std::string result_begin(const InputLine& line, std::size_t) {
   return fmt::format(R"({{"id":"{}{}","custom_id":)", kIdPrefix, LineIdentity(line).hex);
 }
 
-// The fields of a line, checked.
-struct BatchLine {
-  Json custom_id;
-  std::string url;
-  Json body;
-};
-
-// Fills `batch` as far as it comes, so that the result of a bad line has its custom_id too.
-void read_line(const InputLine& line, std::size_t max_line_bytes, BatchLine& batch) {
+void read_line(const InputLine& line, std::size_t max_line_bytes, LineRequest& request) {
   Json json = parse_json_line(line, max_line_bytes);
   if (!json.is_object()) fail("expected a JSON object with custom_id, method, url and body");
   const Json custom_id = json.value("custom_id", Json());
   if (custom_id.is_structured()) fail_type("custom_id", "a string", custom_id);
-  batch.custom_id = custom_id;
+  request.id = custom_id;
   const Json method = json.value("method", Json("POST"));
   if (method != "POST") fail_type("method", "\"POST\"", method);
   const auto url = json.find("url");
   if (url == json.end())
     fail("url is missing; it is /v1/completions, /v1/chat/completions, /v1/score or /v1/decisions");
   if (!url->is_string()) fail_type("url", "a string", *url);
-  batch.url = url->get<std::string>();
+  request.url = url->get<std::string>();
   const auto body = json.find("body");
   if (body == json.end()) fail("body is missing");
   if (!body->is_object()) fail_type("body", "a JSON object", *body);
   if (body->value("stream", Json(false)) == true) {
     fail("stream is true; a batch writes whole answers: leave it out");
   }
-  batch.body = std::move(*body);
+  request.body = std::move(*body);
 }
 
 // In place of an answer for which a file has no room.
@@ -75,21 +67,16 @@ std::size_t start_batch_line(const LinesRun& run, const InputLine& line, const F
                              const std::string& client_id) {
   const LineIdentity identity(line);
   const std::string id = kIdPrefix + identity.hex;
-  BatchLine batch;
-  const auto read = [&]() -> Json& {
-    read_line(line, run.max_line_bytes, batch);
-    return batch.body;
-  };
-  if (const auto mistake = read_line_body(run, read)) {
+  LineRequest request;
+  if (const auto mistake = read_request(run, line, read_line, request)) {
     const std::string message = fmt::format("line {}: {}", line.number, *mistake);
     const OrderedJson why = {{"code", "invalid_line"}, {"message", message}, {"line", line.number}};
-    finish({result_line(id, batch.custom_id, nullptr, why), true, 0});
+    finish({result_line(id, request.id, nullptr, why), true, 0});
     return 0;
   }
-  Json& body = batch.body;
-  run.unknown_fields.note(batch.url, body);
+  Json& body = request.body;
   if (!body.contains("seed") || body["seed"].is_null()) body["seed"] = identity.seed;
-  const auto answered = [id, custom_id = batch.custom_id, finish](const Answer& answer) {
+  const auto answered = [id, custom_id = request.id, finish](const Answer& answer) {
     const auto text_of = [&](const Answer& of) {
       OrderedJson response = {{"status_code", of.status}, {"request_id", id}, {"body", of.body}};
       return result_line(id, custom_id, std::move(response), nullptr);
@@ -99,10 +86,8 @@ std::size_t start_batch_line(const LinesRun& run, const InputLine& line, const F
     if (text.size() > kMaxOutputLineBytes) return finish({text_of(too_long(text.size())), true, 0});
     finish({std::move(text), false, answer.body["usage"]["total_tokens"].get<std::uint64_t>()});
   };
-  run.session.pipeline_for(body).service.handle(
-      batch.url, body, answered,
-      {.id = identity.hex, .created = run.created, .schedule_figures = false, .client_id = client_id});
-  return num_sequences(batch.url, body);
+  return run_request(run, request, answered,
+                     {.id = identity.hex, .created = run.created, .schedule_figures = false, .client_id = client_id});
 }
 
 namespace {

@@ -14,6 +14,7 @@
 #include "jsonl/input_lines.hpp"
 #include "jsonl/output_lines.hpp"
 #include "jsonl/progress.hpp"
+#include "openai/body.hpp"
 
 namespace mortise {
 namespace {
@@ -147,15 +148,24 @@ class LinesRunner {
 
 }  // namespace
 
-std::optional<std::string> read_line_body(const LinesRun& run, const std::function<nlohmann::json&()>& read) {
+std::optional<std::string> read_request(const LinesRun& run, const InputLine& line, ReadLine read,
+                                        LineRequest& request) {
   try {
-    nlohmann::json& body = read();
-    run.session.route(body);
-    run.session.pipeline_name(body);
+    read(line, run.max_line_bytes, request);
+    run.session.route(request.body);
+    run.session.pipeline_name(request.body);
     return std::nullopt;
   } catch (const Error& error) {
     return error.what();
   }
+}
+
+std::size_t run_request(const LinesRun& run, const LineRequest& request, std::function<void(Answer)> done,
+                        const AnswerStamp& stamp) {
+  run.unknown_fields.note(request.url, request.body);
+  Service& service = run.session.pipeline_for(request.body).service;
+  service.handle(request.url, request.body, std::move(done), stamp);
+  return num_sequences(request.url, request.body);
 }
 
 void add_lines_command(CLI::App& app, const LinesCommand& description) {

@@ -13,6 +13,7 @@
 #include "jsonl/json_line.hpp"
 #include "jsonl/ordered_lines.hpp"
 #include "openai/known_fields.hpp"
+#include "openai/service.hpp"
 
 namespace mortise {
 
@@ -43,9 +44,25 @@ struct LinesCommand {
   std::function<nlohmann::json(const InputLine&, std::size_t max_line_bytes)> body;
 };
 
-// For `start`: reads a line with `read`, which returns the body of its request, and sees to its pipeline. What is wrong
-// with the line, if something is: a wrong name is the line's fault, a pipeline that does not open is not.
-std::optional<std::string> read_line_body(const LinesRun& run, const std::function<nlohmann::json&()>& read);
+// The request of a line.
+struct LineRequest {
+  nlohmann::json id;  // as the line names itself; null if it does not
+  std::string url;
+  nlohmann::json body;
+};
+
+// Fills the request as far as it comes, so that the result of a bad line has its id too. Throws an Error that says what
+// is wrong with the line.
+using ReadLine = void (*)(const InputLine& line, std::size_t max_line_bytes, LineRequest& request);
+
+// For `start`: reads a line, and sees to the pipeline of its request. Returns what is wrong with the line, if something
+// is: a wrong name is the line's fault, a pipeline that does not open is not.
+std::optional<std::string> read_request(const LinesRun& run, const InputLine& line, ReadLine read,
+                                        LineRequest& request);
+
+// For `start`: runs a request that was read; `done` is called once. Returns how many sequences it takes.
+std::size_t run_request(const LinesRun& run, const LineRequest& request, std::function<void(Answer)> done,
+                        const AnswerStamp& stamp);
 
 void add_lines_command(CLI::App& app, const LinesCommand& command);
 

@@ -18,19 +18,13 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr const char* kUrl = "/v1/score";
-
-struct ScoreLine {
-  Json id;
-  Json body;
-};
-
-void read_line(const InputLine& line, std::size_t max_line_bytes, ScoreLine& score) {
-  score.body = parse_json_line(line, max_line_bytes);
-  if (!score.body.is_object()) fail("expected a JSON object with prompt and completions");
-  const Json id = score.body.value("id", Json());
+void read_line(const InputLine& line, std::size_t max_line_bytes, LineRequest& request) {
+  request.url = "/v1/score";
+  request.body = parse_json_line(line, max_line_bytes);
+  if (!request.body.is_object()) fail("expected a JSON object with prompt and completions");
+  const Json id = request.body.value("id", Json());
   if (id.is_structured()) fail_type("id", "a string or a number", id);
-  score.id = id;
+  request.id = id;
 }
 
 // What every result of a line begins with.
@@ -39,12 +33,12 @@ OrderedJson head(const InputLine& line, const Json& id) {
 }
 
 std::string result_begin(const InputLine& line, std::size_t max_line_bytes) {
-  ScoreLine score;
+  LineRequest request;
   try {
-    read_line(line, max_line_bytes, score);
+    read_line(line, max_line_bytes, request);
   } catch (const Error&) {  // its result says what is wrong
   }
-  std::string text = dump_line(head(line, score.id));
+  std::string text = dump_line(head(line, request.id));
   text.back() = ',';
   return text;
 }
@@ -56,17 +50,12 @@ std::string error_line(OrderedJson result, std::size_t number, int status, const
 }
 
 std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& finish) {
-  ScoreLine score;
-  const auto read = [&]() -> Json& {
-    read_line(line, run.max_line_bytes, score);
-    return score.body;
-  };
-  if (const auto mistake = read_line_body(run, read)) {
-    finish({error_line(head(line, score.id), line.number, 400, *mistake), true, 0});
+  LineRequest request;
+  if (const auto mistake = read_request(run, line, read_line, request)) {
+    finish({error_line(head(line, request.id), line.number, 400, *mistake), true, 0});
     return 0;
   }
-  run.unknown_fields.note(kUrl, score.body);
-  const auto answered = [result = head(line, score.id), number = line.number, finish](Answer answer) mutable {
+  const auto answered = [result = head(line, request.id), number = line.number, finish](Answer answer) mutable {
     if (answer.status != 200) {
       const auto why = answer.body["error"]["message"].get<std::string>();
       return finish({error_line(result, number, answer.status, why), true, 0});
@@ -75,9 +64,7 @@ std::size_t start(const LinesRun& run, const InputLine& line, const FinishLine& 
     result["system_fingerprint"] = std::move(answer.body["system_fingerprint"]);
     finish({dump_line(result), false, answer.body["usage"]["total_tokens"].get<std::uint64_t>()});
   };
-  run.session.pipeline_for(score.body)
-      .service.handle(kUrl, score.body, answered, {std::nullopt, run.created, /*schedule_figures=*/false});
-  return num_sequences(kUrl, score.body);
+  return run_request(run, request, answered, {std::nullopt, run.created, /*schedule_figures=*/false});
 }
 
 LinesCommand::Result read_result(const Json& result) {

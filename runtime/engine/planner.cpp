@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "mortise/scheduler.hpp"
+#include "mortise/cached_free_blocks.hpp"
 
 namespace mortise {
 

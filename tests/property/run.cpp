@@ -12,7 +12,7 @@
 
 #include "loader/catalog.hpp"
 #include "mix.hpp"
-#include "mortise/scheduler.hpp"
+#include "mortise/cached_free_blocks.hpp"
 #include "pipeline/pipeline_script.hpp"
 #include "sampling/key.hpp"
 #include "temp_folder.hpp"

@@ -2,20 +2,30 @@
 
 #include <climits>
 
+#include "devices/checks/matrix.hpp"
+#include "mortise/plugin.hpp"
+
 namespace mortise {
 namespace {
 
 constexpr char kReduce[] = "head_reduce", kSample[] = "sample";
 
+void check_logits(const mortise_tensor* logits, const char* where) {
+  check_matrix(logits, where, "logits");
+  if (logits->dtype != MORTISE_F32) invalid(where, "logits are " + matrix_text(*logits) + "; expected f32");
+}
+
 }  // namespace
 
-void check_head_reduce(const mortise_head_reduce_args& args, std::int64_t columns, const std::string& logits_text,
-                       std::int32_t slice) {
+void check_head_reduce(const mortise_head_reduce_args& args, std::int32_t slice) {
+  check_logits(args.logits, kReduce);
   if (args.vocab_begin < 0 || (args.max != nullptr && args.vocab_begin % slice != 0)) {
     invalid(kReduce, "vocab_begin is " + std::to_string(args.vocab_begin) + "; max and sum need a multiple of " +
                          std::to_string(slice));
   }
-  if (columns > INT_MAX - args.vocab_begin) invalid(kReduce, "logits are " + logits_text + "; token ids are int32");
+  if (args.logits->shape[1] > INT_MAX - args.vocab_begin) {
+    invalid(kReduce, "logits are " + matrix_text(*args.logits) + "; token ids are int32");
+  }
   if ((args.max == nullptr) != (args.sum == nullptr)) invalid(kReduce, "max and sum go together");
   if (args.lse != nullptr && args.max == nullptr) invalid(kReduce, "lse needs max and sum");
   if (args.target_logits != nullptr && args.targets == nullptr) invalid(kReduce, "target_logits needs targets");
@@ -25,7 +35,8 @@ void check_head_reduce(const mortise_head_reduce_args& args, std::int64_t column
   }
 }
 
-void check_sample(const mortise_sample_args& args, std::int64_t columns, const std::string& logits_text) {
+void check_sample(const mortise_sample_args& args) {
+  check_logits(args.logits, kSample);
   const auto require = [](const void* array, const char* name) {
     if (array == nullptr) invalid(kSample, std::string(name) + " is missing");
   };
@@ -37,7 +48,7 @@ void check_sample(const mortise_sample_args& args, std::int64_t columns, const s
   require(args.positions, "positions");
   require(args.tokens, "tokens");
   if (args.allowed_index != nullptr) require(args.allowed_masks, "allowed_masks");
-  if (columns == 0 || columns > INT_MAX) invalid(kSample, "logits are " + logits_text);
+  if (args.logits->shape[1] == 0) invalid(kSample, "logits are " + matrix_text(*args.logits));
   if (args.edit_begins == nullptr) return;
   require(args.edit_counts, "edit_counts");
   require(args.edits, "edits");

@@ -3,20 +3,20 @@
 #include <algorithm>
 #include <string>
 
+#include "mortise/plugin.hpp"
+
 namespace mortise {
 namespace {
 
 [[noreturn]] void invalid(const std::string& message) {
-  throw Failure(MORTISE_INVALID_ARGUMENT, "prepare_weight", message);
+  mortise::invalid(kPrepareWeight, message);
 }
 
 std::string format_text(std::int32_t bits, std::int32_t group_size) {
   return std::to_string(bits) + " bits in groups of " + std::to_string(group_size);
 }
 
-}  // namespace
-
-std::vector<mortise_quantized_matrix> read_quantized(const mortise_weight_source& source) {
+std::vector<mortise_quantized_matrix> read_integers(const mortise_weight_source& source) {
   if (source.num_parts < 1) invalid("there are no parts");
   std::vector<mortise_quantized_matrix> parts;
   for (int i = 0; i < source.num_parts; ++i) {
@@ -38,10 +38,7 @@ std::vector<mortise_quantized_matrix> read_quantized(const mortise_weight_source
   return parts;
 }
 
-void check_quantized_format(const mortise_weight_source& source, std::int64_t n, std::int64_t k) {
-  if (source.use != MORTISE_WEIGHT_LINEAR) {
-    invalid("use " + std::to_string(source.use) + " of a quantised weight; expected linear");
-  }
+void check_format(const mortise_weight_source& source, std::int64_t n, std::int64_t k) {
   if (source.dtype != MORTISE_BF16 && source.dtype != MORTISE_F32) {
     invalid("dtype code " + std::to_string(source.dtype) + "; expected bf16 or f32");
   }
@@ -57,7 +54,7 @@ void check_quantized_format(const mortise_weight_source& source, std::int64_t n,
   if (n > INT32_MAX || k > INT32_MAX) invalid("more than 2^31 - 1 rows or columns");
 }
 
-void check_quantized_order(const std::int32_t* order, std::int64_t k) {
+void check_order(const std::int32_t* order, std::int64_t k) {
   std::vector<bool> seen(static_cast<std::size_t>(k));
   for (int64_t j = 0; j < k; ++j) {
     if (order[j] < 0 || order[j] >= k || seen[static_cast<std::size_t>(order[j])]) {
@@ -66,6 +63,29 @@ void check_quantized_order(const std::int32_t* order, std::int64_t k) {
     }
     seen[static_cast<std::size_t>(order[j])] = true;
   }
+}
+
+}  // namespace
+
+QuantizedSource read_quantized_source(const mortise_weight_source& source) {
+  if (source.use != MORTISE_WEIGHT_LINEAR) {
+    invalid("use " + std::to_string(source.use) + " of a quantised weight; expected linear");
+  }
+  QuantizedSource read = {};
+  if (source.quantized != nullptr) {
+    read.integers = read_integers(source);
+    for (const mortise_quantized_matrix& part : read.integers) read.n += part.n;
+    read.k = read.integers[0].k;
+    read.order = read.integers[0].order;
+  } else {
+    read.floats = read_parts(source);
+    read.n = read.floats.back().first_row + read.floats.back().rows;
+    read.k = read.floats[0].columns;
+  }
+  check_format(source, read.n, read.k);
+  if (read.order != nullptr) check_order(read.order, read.k);
+  read.group_size = source.group_size == 0 ? read.k : source.group_size;
+  return read;
 }
 
 }  // namespace mortise

@@ -1,25 +1,28 @@
-// quantized.hpp: what prepare_weight is given for a quantised weight, as far as every device checks it alike
-// (docs/numerics.md, "Quantised linear", says what there is). Each throws Failure(INVALID_ARGUMENT).
+// quantized.hpp: what prepare_weight gets for a weight that is kept in 8 or 4 bits (docs/numerics.md, "Quantised
+// linear", says what there is).
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "devices/checks/parts.hpp"
 #include "mortise/device.h"
-#include "mortise/plugin.hpp"
 
 namespace mortise {
 
 // No group is longer: 2 * 255 * 127 * 2^15 < 2^31, so that no sum of a group wraps.
 constexpr std::int64_t kMaxQuantizedGroup = 32768;
 
-// The parts of source.quantized, by value; all of one format and order. REQUIRES: source.quantized is not null.
-std::vector<mortise_quantized_matrix> read_quantized(const mortise_weight_source& source);
+// A weight [n, k]: floats that the device quantises, or else integers of a checkpoint, all of one format and order.
+struct QuantizedSource {
+  std::vector<Part> floats;
+  std::vector<mortise_quantized_matrix> integers;
+  std::int64_t n, k;
+  std::int64_t group_size;    // columns that share a scale; k if all do
+  const std::int32_t* order;  // [k] a permutation of 0 .. k - 1; null: as it is
+};
 
-// Use, type, bits and groups of the source, for a weight [n, k].
-void check_quantized_format(const mortise_weight_source& source, std::int64_t n, std::int64_t k);
-
-// A permutation of 0 .. k - 1.
-void check_quantized_order(const std::int32_t* order, std::int64_t k);
+// Throws Failure(INVALID_ARGUMENT) for a source that no device serves. REQUIRES: source.bits is not 0.
+QuantizedSource read_quantized_source(const mortise_weight_source& source);
 
 }  // namespace mortise

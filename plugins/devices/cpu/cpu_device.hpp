@@ -1,6 +1,7 @@
 // cpu_device.hpp: an instance of the CPU device: its kernels, threads and memory. One per pipeline.
 #pragma once
 
+#include "devices/checks/weight.hpp"
 #include "devices/cpu/machine.hpp"
 #include "devices/cpu/pages.hpp"
 #include "devices/cpu/thread_pool.hpp"
@@ -43,6 +44,8 @@ struct mortise_weight {
   const float* scales;
   const std::uint8_t* zeros;
   const std::int32_t* order;  // null: as it is
+
+  mortise::WeightShape shape() const { return {use, dtype, n, k, bits}; }
 
   // Of a vector: f32 [n], and behind it bf16 [n] if that is the dtype. Equal values.
   float* vector() const { return static_cast<float*>(data); }

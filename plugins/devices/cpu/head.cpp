@@ -12,12 +12,6 @@ namespace {
 
 constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
 
-Matrix logits_matrix(const mortise_tensor* tensor, const char* where) {
-  const Matrix logits = as_matrix(tensor, where, "logits");
-  if (logits.dtype != MORTISE_F32) invalid(where, "logits are " + shape_text(logits) + "; expected f32");
-  return logits;
-}
-
 // --- head_reduce ---
 
 constexpr char kReduce[] = "head_reduce";
@@ -126,9 +120,8 @@ mortise_status head_reduce(mortise_device* device, mortise_stream*, const mortis
                            mortise_error* error) {
   return guard(error, kReduce, [&] {
     const auto args = known(in);
-    const Matrix logits = logits_matrix(args.logits, kReduce);
-    check_head_reduce(args, static_cast<std::int64_t>(logits.columns), shape_text(logits),
-                      static_cast<std::int32_t>(kVocabSlice));
+    check_head_reduce(args, static_cast<std::int32_t>(kVocabSlice));
+    const Matrix logits = matrix_of(*args.logits);
     device->pool.for_each(static_cast<std::int32_t>(logits.rows), [&](std::int32_t task, std::int32_t) {
       reduce_row(device->kernels.head, args, logits, static_cast<std::size_t>(task));
     });
@@ -138,9 +131,9 @@ mortise_status head_reduce(mortise_device* device, mortise_stream*, const mortis
 mortise_status sample(mortise_device* device, mortise_stream*, const mortise_sample_args* in, mortise_error* error) {
   return guard(error, kSample, [&] {
     const auto args = known(in);
-    const Matrix logits = logits_matrix(args.logits, kSample);
+    check_sample(args);
+    const Matrix logits = matrix_of(*args.logits);
     if (logits.rows == 0) return;
-    check_sample(args, static_cast<std::int64_t>(logits.columns), shape_text(logits));
     check_edits(args, logits);
     const SampleMemory memory(*device, logits.columns);
     device->pool.for_each(static_cast<std::int32_t>(logits.rows), [&](std::int32_t task, std::int32_t thread) {

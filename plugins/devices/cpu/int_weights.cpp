@@ -34,17 +34,15 @@ struct Staging {
 
 class IntPacker {
  public:
-  IntPacker(mortise_device& device, const mortise_weight& weight, std::vector<Part> parts,
-            std::vector<mortise_quantized_matrix> quantized)
+  IntPacker(mortise_device& device, const mortise_weight& weight, const QuantizedSource& source)
       : device_(device),
         weight_(weight),
-        parts_(std::move(parts)),
-        quantized_(std::move(quantized)),
+        source_(source),
         n_(static_cast<std::size_t>(weight.n)),
         k_(static_cast<std::size_t>(weight.k)),
         groups_(groups_of(k_, weight.group_size)),
-        converters_(converters_for(device, parts_.empty() ? 0 : k_)) {
-    for (int i = 0; i < device.pool.num_threads(); ++i) staging_.emplace_back(k_, groups_, !parts_.empty());
+        converters_(converters_for(device, source_.floats.empty() ? 0 : k_)) {
+    for (int i = 0; i < device.pool.num_threads(); ++i) staging_.emplace_back(k_, groups_, !source_.floats.empty());
   }
 
   void run() {
@@ -52,8 +50,8 @@ class IntPacker {
     device_.pool.for_each(tasks, [&](std::int32_t task, std::int32_t thread) {
       const std::size_t first = static_cast<std::size_t>(task) * kRowsAtOnce;
       const std::size_t end = std::min(n_, first + kRowsAtOnce);
-      parts_.empty() ? read_rows(first, end, staging_[static_cast<std::size_t>(thread)])
-                     : quantise_rows(first, end, static_cast<std::size_t>(thread));
+      source_.floats.empty() ? read_rows(first, end, staging_[static_cast<std::size_t>(thread)])
+                             : quantise_rows(first, end, static_cast<std::size_t>(thread));
       for (std::size_t n = first; n < end; n += kPanelColumns) {
         pack(n, std::min(kPanelColumns, end - n), n - first, staging_[static_cast<std::size_t>(thread)]);
       }
@@ -63,7 +61,7 @@ class IntPacker {
  private:
   void read_rows(std::size_t first, std::size_t end, const Staging& to) {
     std::size_t begin = 0;
-    for (const mortise_quantized_matrix& part : quantized_) {
+    for (const mortise_quantized_matrix& part : source_.integers) {
       const std::size_t n0 = std::max(begin, first), n1 = std::min(begin + static_cast<std::size_t>(part.n), end);
       if (n0 < n1) {
         part.read(part.context, static_cast<int64_t>(n0 - begin), static_cast<int64_t>(n1 - begin),
@@ -77,8 +75,9 @@ class IntPacker {
   void quantise_rows(std::size_t first, std::size_t end, std::size_t thread) {
     const Staging& to = staging_[thread];
     for (std::size_t n = first; n < end; ++n) {
-      const Part& part = part_of(parts_, n);
-      converters_[thread].convert(part, n - part.first_row, MORTISE_F32, to.row.get());
+      const auto row = static_cast<std::int64_t>(n);
+      const Part& part = part_of(source_.floats, row);
+      converters_[thread].convert(part, row - part.first_row, MORTISE_F32, to.row.get());
       quantise_row(to.row.get(), k_, {weight_.bits, weight_.group_size}, to.values.get() + (n - first) * k_,
                    to.scales.get() + (n - first) * groups_, to.zeros.get() + (n - first) * groups_);
     }
@@ -103,8 +102,7 @@ class IntPacker {
 
   mortise_device& device_;
   const mortise_weight& weight_;
-  const std::vector<Part> parts_;
-  const std::vector<mortise_quantized_matrix> quantized_;
+  const QuantizedSource& source_;
   const std::size_t n_, k_, groups_;
   std::vector<RowConverter> converters_;  // a thread's own
   std::vector<Staging> staging_;          // a thread's own
@@ -139,27 +137,16 @@ void point_into(mortise_weight& weight, const Layout& layout, bool has_order) {
 }  // namespace
 
 std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const mortise_weight_source& source) {
-  std::vector<Part> parts;
-  std::vector<mortise_quantized_matrix> quantized;
+  const QuantizedSource read = read_quantized_source(source);
+  const int32_t* const order = read.order;
   auto weight = std::make_unique<mortise_weight>();
-  const int32_t* order = nullptr;
-  if (source.quantized != nullptr) {
-    quantized = read_quantized(source);
-    for (const mortise_quantized_matrix& part : quantized) weight->n += part.n;
-    weight->k = quantized[0].k;
-    order = quantized[0].order;
-  } else {
-    parts = read_parts(source, /*vector=*/false);
-    weight->n = static_cast<int64_t>(parts.back().first_row + parts.back().rows);
-    weight->k = static_cast<int64_t>(parts[0].columns);
-  }
-  check_quantized_format(source, weight->n, weight->k);
-  if (order != nullptr) check_quantized_order(order, weight->k);
+  weight->n = read.n;
+  weight->k = read.k;
   weight->use = source.use;
   weight->dtype = source.dtype;
   weight->packed = true;
   weight->bits = source.bits;
-  weight->group_size = static_cast<std::size_t>(source.group_size == 0 ? weight->k : source.group_size);
+  weight->group_size = static_cast<std::size_t>(read.group_size);
 
   const Layout layout(*weight, order != nullptr);
   const std::size_t order_bytes = layout.bytes - layout.order;
@@ -175,7 +162,7 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
     if (order_bytes > 0) std::memcpy(static_cast<std::byte*>(weight->data) + layout.order, order, order_bytes);
   }
   point_into(*weight, layout, order != nullptr);
-  if (!found) IntPacker(device, *weight, std::move(parts), std::move(quantized)).run();
+  if (!found) IntPacker(device, *weight, read).run();
   device.cache.keep(std::move(key), *weight, layout.bytes);
   return weight;
 }

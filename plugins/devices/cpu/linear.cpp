@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "devices/checks/linear.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/matrix.hpp"
 #include "devices/cpu/ops.hpp"
@@ -13,7 +14,6 @@ namespace mortise::cpu {
 namespace {
 
 constexpr char kWhere[] = "linear";
-constexpr std::size_t kColumnStep = 64;   // the ABI's ranges
 constexpr std::size_t kPanelsAtOnce = 4;  // what the kernels like best
 constexpr std::size_t kRowStep = 32;
 constexpr std::size_t kTasksPerThread = 4;
@@ -46,69 +46,16 @@ struct Product {
   }
 };
 
-std::string weight_text(const mortise_weight& weight) {
-  const std::string dtype = weight.bits != 0 ? "int" + std::to_string(weight.bits) + " for " : "";
-  return dtype + (weight.dtype == MORTISE_BF16 ? "bf16" : "f32") + " [" + std::to_string(weight.n) + ", " +
-         std::to_string(weight.k) + "]";
-}
-
-const mortise_weight& checked_weight(const mortise_weight* weight) {
-  if (weight == nullptr) invalid(kWhere, "weight is missing");
-  if ((weight->use & MORTISE_WEIGHT_LINEAR) == 0) {
-    invalid(kWhere, "weight " + weight_text(*weight) + " was not prepared for linear");
-  }
-  return *weight;
-}
-
-const float* checked_bias(const mortise_weight* bias, const mortise_weight& weight) {
-  if (bias == nullptr) return nullptr;
-  if (bias->use != MORTISE_WEIGHT_VECTOR || bias->n != weight.n) {
-    invalid(kWhere, "bias " + weight_text(*bias) + " does not fit weight " + weight_text(weight));
-  }
-  return bias->vector();
-}
-
-void check_gated(const mortise_linear_args& args, const Product& p) {
-  checked_activation(p.gate, kWhere);
-  if (args.column_begin != 0 || args.column_end != 0 || p.weight.n % 2 != 0) {
-    invalid(kWhere, "a gated product takes all columns of weight " + weight_text(p.weight) + ", half of them gates");
-  }
-  if (p.out.rows != p.x.rows || 2 * p.out.columns != static_cast<std::size_t>(p.weight.n) || p.out.dtype != p.x.dtype) {
-    invalid(kWhere, "out " + shape_text(p.out) + " does not fit x " + shape_text(p.x) + " times weight " +
-                        weight_text(p.weight) + ", half of it gates");
-  }
-}
-
 Product checked_product(const mortise_linear_args& args) {
-  Product p = {as_matrix(args.x, kWhere, "x"),
-               as_matrix(args.out, kWhere, "out"),
-               checked_weight(args.weight),
-               checked_bias(args.bias, *args.weight),
-               0,
-               0,
+  const ColumnRange columns = check_linear(args, shape_of(args.weight), shape_of(args.bias));
+  Product p = {matrix_of(*args.x),
+               matrix_of(*args.out),
+               *args.weight,
+               args.bias == nullptr ? nullptr : args.bias->vector(),
+               static_cast<std::size_t>(columns.begin),
+               static_cast<std::size_t>(columns.end),
                args.gate_activation};
-  const auto n = static_cast<std::size_t>(p.weight.n);
-  if (p.x.columns != static_cast<std::size_t>(p.weight.k) || p.x.dtype != p.weight.dtype) {
-    invalid(kWhere, "x " + shape_text(p.x) + " does not fit weight " + weight_text(p.weight));
-  }
-  if (p.gate != 0) {
-    check_gated(args, p);
-    p.n1 = n / 2;
-    return p;
-  }
-  const bool all = args.column_begin == 0 && args.column_end == 0;
-  p.n0 = static_cast<std::size_t>(std::max(args.column_begin, 0));
-  p.n1 = all ? n : static_cast<std::size_t>(std::max(args.column_end, 0));
-  if (args.column_begin < 0 || p.n0 > p.n1 || p.n1 > n || p.n0 % kColumnStep != 0 ||
-      (p.n1 % kColumnStep != 0 && p.n1 != n)) {
-    invalid(kWhere, "columns " + std::to_string(args.column_begin) + " to " + std::to_string(args.column_end) +
-                        " of weight " + weight_text(p.weight) + "; expected multiples of 64, or the end");
-  }
-  const bool dtype_fits = p.out.dtype == p.x.dtype || p.out.dtype == MORTISE_F32;
-  if (p.out.rows != p.x.rows || p.out.columns != p.n1 - p.n0 || !dtype_fits) {
-    invalid(kWhere, "out " + shape_text(p.out) + " does not fit x " + shape_text(p.x) + " times " +
-                        std::to_string(p.n1 - p.n0) + " columns of weight " + weight_text(p.weight));
-  }
+  if (p.gate != 0) p.n1 /= 2;
   return p;
 }
 

@@ -1,12 +1,9 @@
-// matrix.hpp: what operations are given, checked once: tensors (two dimensions, dense rows, within their memory) and
-// activations.
+// matrix.hpp: a tensor that operations get, as the kernels take it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
-#include "kernels/cpu/rows/activation.hpp"
 #include "mortise/plugin.hpp"
 
 namespace mortise::cpu {
@@ -26,18 +23,10 @@ struct Matrix {
   bool dense() const { return stride == columns || rows <= 1; }
 };
 
-std::string shape_text(const Matrix& matrix);
-
-[[noreturn]] void invalid(const char* where, const std::string& message);
-
-// A tensor as a matrix. Throws Failure(INVALID_ARGUMENT) if it is none of bf16 or f32 with unit columns inside its
-// `bytes`. `where` is the operation, `name` the tensor's in the header.
-Matrix as_matrix(const mortise_tensor* tensor, const char* where, const char* name);
-
-// Throws unless both have the same shape and dtype.
-void require_same(const char* where, const char* a_name, const Matrix& a, const char* b_name, const Matrix& b);
-
-// Throws unless it is one of MORTISE_ACT_*.
-Activation checked_activation(int32_t activation, const char* where);
+// REQUIRES: the tensor passed check_matrix.
+inline Matrix matrix_of(const mortise_tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data), tensor.dtype, static_cast<std::size_t>(tensor.shape[0]),
+          static_cast<std::size_t>(tensor.shape[1]), static_cast<std::size_t>(tensor.stride[0])};
+}
 
 }  // namespace mortise::cpu

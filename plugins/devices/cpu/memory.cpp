@@ -7,6 +7,13 @@
 
 namespace mortise::cpu {
 
+mortise_status memory_info(mortise_device*, uint64_t* free_bytes, uint64_t* total_bytes) {
+  const MachineMemory memory = machine_memory();
+  *free_bytes = memory.free_bytes;
+  *total_bytes = memory.total_bytes;
+  return MORTISE_OK;
+}
+
 mortise_status allocate(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error) {
   return guard(error, "allocate", [&] {
     if (bytes > device->memory_bytes) {
@@ -24,6 +31,10 @@ void free_memory(mortise_device* device, void* memory) {
 
 mortise_status host_allocate(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error) {
   return allocate(device, bytes, memory, error);
+}
+
+void host_free(mortise_device* device, void* memory) {
+  free_memory(device, memory);
 }
 
 mortise_status copy(mortise_device*, mortise_stream*, void* to, const void* from, uint64_t bytes, mortise_error*) {

@@ -69,71 +69,6 @@ void destroy(void* instance) {
   delete static_cast<mortise_device*>(instance);
 }
 
-mortise_status describe(mortise_device* device, mortise_device_info* info) {
-  auto full = sized<mortise_device_info>();
-  const std::string name = cpu_name();
-  std::strncpy(full.name, name.c_str(), sizeof full.name - 1);
-  std::strncpy(full.isa, isa_name(device->isa), sizeof full.isa - 1);
-  full.num_threads = device->pool.num_threads();
-  full.host_memory = 1;
-  full.memory_bytes = device->memory_bytes;
-  const uint32_t size = info->struct_size;
-  std::memcpy(info, &full, std::min<std::size_t>(size, sizeof full));
-  info->struct_size = size;
-  return MORTISE_OK;
-}
-
-const char* numerics_id(mortise_device*, int32_t dtype) {
-  switch (dtype) {
-    case MORTISE_BF16:
-      return "cpu-bf16/1";
-    case MORTISE_F32:
-      return "cpu-f32/1";
-    case MORTISE_I8:
-      return "cpu-int8/1";
-    default:
-      return nullptr;
-  }
-}
-
-mortise_status memory_info(mortise_device*, uint64_t* free_bytes, uint64_t* total_bytes) {
-  const MachineMemory memory = machine_memory();
-  *free_bytes = memory.free_bytes;
-  *total_bytes = memory.total_bytes;
-  return MORTISE_OK;
-}
-
-// Streams are synchronous: there is one, NULL, and whatever was queued on it has run.
-mortise_status stream_create(mortise_device*, mortise_stream** stream, mortise_error*) {
-  *stream = nullptr;
-  return MORTISE_OK;
-}
-void stream_destroy(mortise_device*, mortise_stream*) {}
-mortise_status stream_synchronize(mortise_device*, mortise_stream*, mortise_error*) {
-  return MORTISE_OK;
-}
-void* stream_native(mortise_device*, mortise_stream*) {
-  return nullptr;
-}
-mortise_status event_create(mortise_device*, mortise_event** event, mortise_error*) {
-  *event = nullptr;
-  return MORTISE_OK;
-}
-void event_destroy(mortise_device*, mortise_event*) {}
-mortise_status event_record(mortise_device*, mortise_event*, mortise_stream*, mortise_error*) {
-  return MORTISE_OK;
-}
-mortise_status event_wait(mortise_device*, mortise_event*, mortise_stream*, mortise_error*) {
-  return MORTISE_OK;
-}
-mortise_status event_synchronize(mortise_device*, mortise_event*, mortise_error*) {
-  return MORTISE_OK;
-}
-
-int32_t vocab_slice(mortise_device*) {
-  return static_cast<int32_t>(kVocabSlice);
-}
-
 int32_t num_threads(mortise_device* device) {
   return device->pool.num_threads();
 }
@@ -142,13 +77,6 @@ void run(mortise_device* device, int32_t num_tasks, mortise_task task, void* con
 }
 const char* isa(mortise_device* device) {
   return isa_name(device->isa);
-}
-
-const void* vector_weight(mortise_device*, const mortise_weight* weight, int64_t* n, int32_t* dtype) {
-  if (weight == nullptr || weight->use != MORTISE_WEIGHT_VECTOR) return nullptr;
-  *n = weight->n;
-  *dtype = weight->dtype;
-  return weight->dtype == MORTISE_BF16 ? static_cast<const void*>(weight->vector_bf16()) : weight->vector();
 }
 
 constexpr mortise_parallel_table kParallel = {
@@ -178,69 +106,55 @@ constexpr mortise_weight_cache_table kWeightCache = {
     .close = close_cache,
 };
 
+}  // namespace
+
+mortise_status describe(mortise_device* device, mortise_device_info* info) {
+  auto full = sized<mortise_device_info>();
+  const std::string name = cpu_name();
+  std::strncpy(full.name, name.c_str(), sizeof full.name - 1);
+  std::strncpy(full.isa, isa_name(device->isa), sizeof full.isa - 1);
+  full.num_threads = device->pool.num_threads();
+  full.host_memory = 1;
+  full.memory_bytes = device->memory_bytes;
+  const uint32_t size = info->struct_size;
+  std::memcpy(info, &full, std::min<std::size_t>(size, sizeof full));
+  info->struct_size = size;
+  return MORTISE_OK;
+}
+
+const char* numerics_id(mortise_device*, int32_t dtype) {
+  switch (dtype) {
+    case MORTISE_BF16:
+      return "cpu-bf16/1";
+    case MORTISE_F32:
+      return "cpu-f32/1";
+    case MORTISE_I8:
+      return "cpu-int8/1";
+    default:
+      return nullptr;
+  }
+}
+
+int32_t vocab_slice(mortise_device*) {
+  return static_cast<int32_t>(kVocabSlice);
+}
+
 const void* get_ext(mortise_device*, const char* id) {
   if (std::strcmp(id, MORTISE_EXT_PARALLEL) == 0) return &kParallel;
   if (std::strcmp(id, MORTISE_EXT_WEIGHT_CACHE) == 0) return &kWeightCache;
   return nullptr;
 }
 
-constexpr mortise_device_table kTable = {
-    .struct_size = sizeof(mortise_device_table),
-    .flags = 0,
-    .describe = describe,
-    .numerics_id = numerics_id,
-    .memory_info = memory_info,
-    .allocate = allocate,
-    .free = free_memory,
-    .copy = copy,
-    .fill = fill,
-    .stream_create = stream_create,
-    .stream_destroy = stream_destroy,
-    .stream_synchronize = stream_synchronize,
-    .stream_native = stream_native,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_wait = event_wait,
-    .event_synchronize = event_synchronize,
-    .prepare_weight = prepare_weight,
-    .free_weight = free_weight,
-    .linear = linear,
-    .embed = embed,
-    .rms_norm = rms_norm,
-    .layer_norm = layer_norm,
-    .gated_activation = gated_activation,
-    .activation = activation,
-    .add = add,
-    .gather_rows = gather_rows,
-    .head_reduce = head_reduce,
-    .sample = sample,
-    .vocab_slice = vocab_slice,
-    .get_ext = get_ext,
-    .host_allocate = host_allocate,
-    .host_free = free_memory,
-    .vector_weight = vector_weight,
-    .scatter_rows = scatter_rows,
-};
+namespace {
 
-constexpr mortise_component kComponent = {
-    .struct_size = sizeof(mortise_component),
-    .flags = 0,
-    .kind = MORTISE_KIND_DEVICE,
-    .reserved = 0,
-    .capabilities = MORTISE_CAP_EXACT,
-    .name = "cpu",
-    .summary = "the processors of this machine: AMX, AVX-512, AVX2 or portable code with the same bits",
-    .options_schema = kOptionsSchema,
-    .numerics_id = nullptr,
-    .table = &kTable,
-    .supports = [](const mortise_query*, mortise_error*) -> mortise_status { return MORTISE_OK; },
-    .create = create,
-    .destroy = destroy,
-    .activate = nullptr,
-    .deactivate = nullptr,
-    .get_ext = [](void* instance, const char* id) { return get_ext(static_cast<mortise_device*>(instance), id); },
-};
+constexpr mortise_component kComponent = [] {
+  mortise_component component =
+      device_component("cpu", "the processors of this machine: AMX, AVX-512, AVX2 or portable code with the same bits",
+                       kOptionsSchema, MORTISE_CAP_EXACT);
+  component.create = create;
+  component.destroy = destroy;
+  return component;
+}();
 
 }  // namespace
 }  // namespace mortise::cpu

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "devices/checks/matrix.hpp"
+#include "devices/checks/rows.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/matrix.hpp"
 #include "devices/cpu/ops.hpp"
@@ -35,11 +37,10 @@ void over_elements(std::size_t m0, std::size_t m1, F f, const Matrix& first, con
   for (std::size_t m = m0; m < m1; ++m) f(first.row_of<T>(m), others.template row_of<T>(m)..., first.columns);
 }
 
-const void* norm_vector(const mortise_weight* weight, const char* where, const char* name, const Matrix& x) {
-  if (weight->use != MORTISE_WEIGHT_VECTOR || weight->n != static_cast<int64_t>(x.columns) ||
-      weight->dtype != x.dtype) {
+const void* norm_vector(const mortise_weight* weight, const char* where, const char* name, const mortise_tensor& x) {
+  if (weight->use != MORTISE_WEIGHT_VECTOR || weight->n != x.shape[1] || weight->dtype != x.dtype) {
     invalid(where,
-            std::string(name) + " of " + std::to_string(weight->n) + " elements does not fit x " + shape_text(x));
+            std::string(name) + " of " + std::to_string(weight->n) + " elements does not fit x " + matrix_text(x));
   }
   return x.dtype == MORTISE_BF16 ? static_cast<const void*>(weight->vector_bf16()) : weight->vector();
 }
@@ -47,18 +48,16 @@ const void* norm_vector(const mortise_weight* weight, const char* where, const c
 using NormKernel = void (*)(const NormArgs& args, std::size_t m0, std::size_t m1);
 
 void norm(mortise_device& device, const mortise_norm_args& in, const char* where, NormKernel bf16, NormKernel f32) {
-  const Matrix x = as_matrix(in.x, where, "x"), out = as_matrix(in.out, where, "out");
-  require_same(where, "x", x, "out", out);
+  check_norm(in, where);
+  const Matrix x = matrix_of(*in.x), out = matrix_of(*in.out);
   NormArgs args = {};
   if (in.residual != nullptr) {
-    const Matrix residual = as_matrix(in.residual, where, "residual");
-    require_same(where, "x", x, "residual", residual);
+    const Matrix residual = matrix_of(*in.residual);
     args.residual = residual.data;
     args.residual_stride = residual.stride;
   }
-  if (in.weight == nullptr) invalid(where, "weight is missing");
-  args.weight = norm_vector(in.weight, where, "weight", x);
-  if (in.bias != nullptr) args.bias = norm_vector(in.bias, where, "bias", x);
+  args.weight = norm_vector(in.weight, where, "weight", *in.x);
+  if (in.bias != nullptr) args.bias = norm_vector(in.bias, where, "bias", *in.x);
   args.x = x.data;
   args.x_stride = x.stride;
   args.out = out.data;
@@ -71,7 +70,6 @@ void norm(mortise_device& device, const mortise_norm_args& in, const char* where
 
 // Ids come from device memory: a wrong one would read foreign memory, and checking costs nothing beside the copy.
 void check_ids(const int32_t* ids, std::size_t count, std::size_t rows, const char* where, const char* name) {
-  if (count > 0 && ids == nullptr) invalid(where, std::string(name) + " is missing");
   for (std::size_t i = 0; i < count; ++i) {
     if (ids[i] >= 0 && static_cast<std::size_t>(ids[i]) < rows) continue;
     invalid(where, std::string(name) + "[" + std::to_string(i) + "] is " + std::to_string(ids[i]) + "; expected 0 to " +
@@ -85,13 +83,8 @@ mortise_status embed(mortise_device* device, mortise_stream*, const int32_t* ids
                      const mortise_tensor* out_tensor, mortise_error* error) {
   constexpr char kWhere[] = "embed";
   return guard(error, kWhere, [&] {
-    const Matrix out = as_matrix(out_tensor, kWhere, "out");
-    if (weight == nullptr || (weight->use & MORTISE_WEIGHT_EMBEDDING) == 0) {
-      invalid(kWhere, "the weight was not prepared as an embedding");
-    }
-    if (static_cast<int64_t>(out.columns) != weight->k || out.dtype != weight->dtype) {
-      invalid(kWhere, "out " + shape_text(out) + " does not fit rows of " + std::to_string(weight->k) + " elements");
-    }
+    check_embed(ids, shape_of(weight), out_tensor);
+    const Matrix out = matrix_of(*out_tensor);
     check_ids(ids, out.rows, static_cast<std::size_t>(weight->n), kWhere, "ids");
     const auto k = static_cast<std::size_t>(weight->k);
     const std::size_t row_bytes = out.row_bytes();
@@ -130,13 +123,10 @@ mortise_status layer_norm(mortise_device* device, mortise_stream*, const mortise
 mortise_status gated_activation(mortise_device* device, mortise_stream*, int32_t activation,
                                 const mortise_tensor* x_tensor, const mortise_tensor* out_tensor,
                                 mortise_error* error) {
-  constexpr char kWhere[] = "gated_activation";
-  return guard(error, kWhere, [&] {
-    const Matrix x = as_matrix(x_tensor, kWhere, "x"), out = as_matrix(out_tensor, kWhere, "out");
-    const Activation act = checked_activation(activation, kWhere);
-    if (x.dtype != out.dtype || x.rows != out.rows || x.columns != 2 * out.columns) {
-      invalid(kWhere, "x is " + shape_text(x) + ", out is " + shape_text(out) + "; x must have twice out's columns");
-    }
+  return guard(error, "gated_activation", [&] {
+    check_gated_activation(activation, x_tensor, out_tensor);
+    const Matrix x = matrix_of(*x_tensor), out = matrix_of(*out_tensor);
+    const auto act = static_cast<Activation>(activation);
     const ActivationKernels& kernels = device->kernels.activation;
     over_rows(*device, out.rows, out.columns, [&](std::size_t m0, std::size_t m1) {
       for (std::size_t m = m0; m < m1; ++m) {
@@ -154,11 +144,10 @@ mortise_status gated_activation(mortise_device* device, mortise_stream*, int32_t
 
 mortise_status activation(mortise_device* device, mortise_stream*, int32_t activation, const mortise_tensor* x_tensor,
                           const mortise_tensor* out_tensor, mortise_error* error) {
-  constexpr char kWhere[] = "activation";
-  return guard(error, kWhere, [&] {
-    const Matrix x = as_matrix(x_tensor, kWhere, "x"), out = as_matrix(out_tensor, kWhere, "out");
-    const Activation act = checked_activation(activation, kWhere);
-    require_same(kWhere, "x", x, "out", out);
+  return guard(error, "activation", [&] {
+    check_activation(activation, x_tensor, out_tensor);
+    const Matrix x = matrix_of(*x_tensor), out = matrix_of(*out_tensor);
+    const auto act = static_cast<Activation>(activation);
     const ActivationKernels& kernels = device->kernels.activation;
     over_rows(*device, x.rows, x.columns, [&](std::size_t m0, std::size_t m1) {
       const auto apply_bf16 = [&](const Bf16* in, Bf16* to, std::size_t n) { kernels.apply_bf16(act, in, to, n); };
@@ -171,12 +160,9 @@ mortise_status activation(mortise_device* device, mortise_stream*, int32_t activ
 
 mortise_status add(mortise_device* device, mortise_stream*, const mortise_tensor* a_tensor,
                    const mortise_tensor* b_tensor, const mortise_tensor* out_tensor, mortise_error* error) {
-  constexpr char kWhere[] = "add";
-  return guard(error, kWhere, [&] {
-    const Matrix a = as_matrix(a_tensor, kWhere, "a"), b = as_matrix(b_tensor, kWhere, "b");
-    const Matrix out = as_matrix(out_tensor, kWhere, "out");
-    require_same(kWhere, "a", a, "b", b);
-    require_same(kWhere, "a", a, "out", out);
+  return guard(error, "add", [&] {
+    check_add(a_tensor, b_tensor, out_tensor);
+    const Matrix a = matrix_of(*a_tensor), b = matrix_of(*b_tensor), out = matrix_of(*out_tensor);
     const ElementwiseKernels& kernels = device->kernels.elementwise;
     over_rows(*device, a.rows, a.columns, [&](std::size_t m0, std::size_t m1) {
       a.dtype == MORTISE_BF16 ? over_elements<Bf16>(m0, m1, kernels.add_bf16, a, b, out)
@@ -185,18 +171,12 @@ mortise_status add(mortise_device* device, mortise_stream*, const mortise_tensor
   });
 }
 
-// Both of equal rows.
-void check_alike(const Matrix& x, const Matrix& out, const char* where) {
-  if (x.dtype == out.dtype && x.columns == out.columns) return;
-  invalid(where, "x is " + shape_text(x) + ", out is " + shape_text(out) + "; rows must be alike");
-}
-
 mortise_status gather_rows(mortise_device* device, mortise_stream*, const mortise_tensor* x_tensor, const int32_t* rows,
                            const mortise_tensor* out_tensor, mortise_error* error) {
   constexpr char kWhere[] = "gather_rows";
   return guard(error, kWhere, [&] {
-    const Matrix x = as_matrix(x_tensor, kWhere, "x"), out = as_matrix(out_tensor, kWhere, "out");
-    check_alike(x, out, kWhere);
+    check_gather_rows(x_tensor, rows, out_tensor);
+    const Matrix x = matrix_of(*x_tensor), out = matrix_of(*out_tensor);
     check_ids(rows, out.rows, x.rows, kWhere, "rows");
     over_rows(*device, out.rows, out.columns, [&](std::size_t m0, std::size_t m1) {
       for (std::size_t m = m0; m < m1; ++m) {
@@ -210,8 +190,8 @@ mortise_status scatter_rows(mortise_device* device, mortise_stream*, const morti
                             const int32_t* rows, const mortise_tensor* out_tensor, mortise_error* error) {
   constexpr char kWhere[] = "scatter_rows";
   return guard(error, kWhere, [&] {
-    const Matrix x = as_matrix(x_tensor, kWhere, "x"), out = as_matrix(out_tensor, kWhere, "out");
-    check_alike(x, out, kWhere);
+    check_scatter_rows(x_tensor, rows, out_tensor);
+    const Matrix x = matrix_of(*x_tensor), out = matrix_of(*out_tensor);
     check_ids(rows, x.rows, out.rows, kWhere, "rows");
     over_rows(*device, x.rows, x.columns, [&](std::size_t m0, std::size_t m1) {
       for (std::size_t m = m0; m < m1; ++m) {

@@ -10,7 +10,6 @@
 
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/int_weights.hpp"
-#include "devices/cpu/matrix.hpp"
 #include "devices/cpu/ops.hpp"
 #include "devices/cpu/weight_parts.hpp"
 #include "kernels/cpu/linear/pack.hpp"
@@ -74,24 +73,27 @@ class Packer {
   // A panel whose rows have one type that the kernel reads goes straight from the file's memory.
   void pack(std::size_t panel, std::size_t thread) {
     const std::size_t first = panel * kPanelColumns, count = std::min(kPanelColumns, n_ - first);
-    const Part& part = part_of(parts_, first);
+    const Part& part = part_of(parts_, static_cast<std::int64_t>(first));
     bool direct = true;
     for (std::size_t i = 0; i < count && direct; ++i) {
-      const Part& p = part_of(parts_, first + i);
+      const Part& p = part_of(parts_, static_cast<std::int64_t>(first + i));
       direct = p.dtype == part.dtype && packs_from(p, weight_.dtype);
     }
     const void* rows[kPanelColumns] = {};
-    for (std::size_t i = 0; i < count; ++i) rows[i] = direct ? source_row(first + i) : staged_row(first + i, i, thread);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto row = static_cast<std::int64_t>(first + i);
+      rows[i] = direct ? source_row(row) : staged_row(row, i, thread);
+    }
     pack_panel(weight_.dtype, direct ? part.dtype : weight_.dtype, rows, k_,
                static_cast<std::byte*>(weight_.data) + panel * panel_bytes_);
   }
 
-  const void* source_row(std::size_t row) const {
+  const void* source_row(std::int64_t row) const {
     const Part& part = part_of(parts_, row);
     return part.at(row - part.first_row, 0);
   }
 
-  const void* staged_row(std::size_t row, std::size_t i, std::size_t thread) {
+  const void* staged_row(std::int64_t row, std::size_t i, std::size_t thread) {
     const Part& part = part_of(parts_, row);
     float* const staged = staged_[thread].get() + i * k_;
     converters_[thread].convert(part, row - part.first_row, weight_.dtype, staged);
@@ -115,12 +117,13 @@ void copy_rows(mortise_device& device, const std::vector<Part>& parts, const mor
   device.pool.for_each(tasks, [&](std::int32_t task, std::int32_t thread) {
     const std::size_t first = static_cast<std::size_t>(task) * per_task;
     for (std::size_t row = first; row < std::min(n, first + per_task); ++row) {
-      const Part& part = part_of(parts, row);
+      const auto at = static_cast<std::int64_t>(row);
+      const Part& part = part_of(parts, at);
       std::byte* const out = static_cast<std::byte*>(weight.data) + row * row_bytes;
       if (part.dtype == weight.dtype && part.column_stride == 1) {
-        std::memcpy(out, part.at(row - part.first_row, 0), row_bytes);
+        std::memcpy(out, part.at(at - part.first_row, 0), row_bytes);
       } else {
-        converters[static_cast<std::size_t>(thread)].convert(part, row - part.first_row, weight.dtype, out);
+        converters[static_cast<std::size_t>(thread)].convert(part, at - part.first_row, weight.dtype, out);
       }
     }
   });
@@ -153,8 +156,8 @@ mortise_weight describe_weight(const mortise_weight_source& source, const std::v
   mortise_weight weight = {};
   weight.use = source.use;
   weight.dtype = source.dtype;
-  weight.n = static_cast<int64_t>(parts.back().first_row + parts.back().rows);
-  weight.k = static_cast<int64_t>(parts[0].columns);
+  weight.n = parts.back().first_row + parts.back().rows;
+  weight.k = parts[0].columns;
   weight.packed = (source.use & MORTISE_WEIGHT_LINEAR) != 0;
   constexpr int64_t kLargest = INT32_MAX;  // ids and columns are int32 in the ABI
   if (weight.n > kLargest || weight.k > kLargest) invalid(kPrepareWeight, "more than 2^31 - 1 rows or columns");
@@ -184,7 +187,7 @@ mortise_status prepare_weight(mortise_device* device, const mortise_weight_sourc
       *weight = prepare_int_weight(*device, known_source).release();
       return;
     }
-    const std::vector<Part> parts = read_parts(known_source, known_source.use == MORTISE_WEIGHT_VECTOR);
+    const std::vector<Part> parts = read_parts(known_source);
     auto prepared = std::make_unique<mortise_weight>(describe_weight(known_source, parts));
     const std::size_t bytes = weight_bytes(*prepared);
     std::string key = device->cache.key_of(known_source, *prepared);
@@ -202,6 +205,13 @@ void free_weight(mortise_device* device, mortise_weight* weight) {
   device->cache.forget(*weight);
   if (weight->file == nullptr) device->weights.free(weight->data);
   delete weight;
+}
+
+const void* vector_weight(mortise_device*, const mortise_weight* weight, int64_t* n, int32_t* dtype) {
+  if (weight == nullptr || weight->use != MORTISE_WEIGHT_VECTOR) return nullptr;
+  *n = weight->n;
+  *dtype = weight->dtype;
+  return weight->dtype == MORTISE_BF16 ? static_cast<const void*>(weight->vector_bf16()) : weight->vector();
 }
 
 }  // namespace mortise::cpu

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "devices/checks/weight.hpp"
 #include "devices/cuda/linear_plans.hpp"
 #include "devices/cuda/reaper.hpp"
 #include "devices/cuda/row_uploader.hpp"
@@ -46,6 +47,7 @@ struct mortise_weight {
   int32_t* order;  // null: as it is
   bool symmetric;  // 8 bits, every zero point 128
 
+  mortise::WeightShape shape() const { return {use, MORTISE_BF16, n, k, bits}; }
   mortise::cuda::IntFormat format() const { return {bits, group_size, n, k}; }
 };
 

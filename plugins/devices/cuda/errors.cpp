@@ -4,10 +4,6 @@
 
 namespace mortise::cuda {
 
-void invalid(const char* where, const std::string& message) {
-  throw Failure(MORTISE_INVALID_ARGUMENT, where, message);
-}
-
 void check_cuda(cudaError_t status, const char* where, const std::string& what) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // the next check is not to find it again

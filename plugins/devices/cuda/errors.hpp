@@ -9,8 +9,6 @@
 
 namespace mortise::cuda {
 
-[[noreturn]] void invalid(const char* where, const std::string& message);
-
 // Throws Failure unless `status` is success: RESOURCE_EXHAUSTED for memory, INTERNAL for anything else, after which the
 // device's state is unknown. `where` is a static text.
 void check_cuda(cudaError_t status, const char* where, const std::string& what = {});

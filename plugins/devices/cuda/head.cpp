@@ -1,6 +1,8 @@
 // What is done with logits: reductions over the vocabulary and the draw of a token.
 #include "devices/checks/head.hpp"
+#include "devices/checks/matrix.hpp"
 #include "devices/cuda/cuda_device.hpp"
+#include "devices/cuda/errors.hpp"
 #include "devices/cuda/matrix.hpp"
 #include "devices/cuda/ops.hpp"
 #include "kernels/cuda/head_reduce.hpp"
@@ -11,11 +13,11 @@ namespace {
 
 constexpr std::int64_t kMaxRows = 65535;  // a grid's second dimension
 
-Matrix logits_matrix(const mortise_tensor* tensor, const char* where) {
-  const Matrix logits = as_matrix(tensor, where, "logits");
-  if (logits.dtype != MORTISE_F32) invalid(where, "logits are " + shape_text(logits) + "; expected f32");
+// REQUIRES: checked.
+Matrix logits_matrix(const mortise_tensor& tensor, const char* where) {
+  const Matrix logits = matrix_of(tensor);
   if (logits.rows > kMaxRows) {
-    invalid(where, "logits are " + shape_text(logits) + "; this device takes up to " + std::to_string(kMaxRows) +
+    invalid(where, "logits are " + matrix_text(tensor) + "; this device takes up to " + std::to_string(kMaxRows) +
                        " rows at once");
   }
   return logits;
@@ -33,8 +35,8 @@ mortise_status head_reduce(mortise_device* device, mortise_stream* stream, const
                            mortise_error* error) {
   return guard(error, kReduce, [&] {
     const auto in = known(args);
-    const Matrix logits = logits_matrix(in.logits, kReduce);
-    check_head_reduce(in, logits.columns, shape_text(logits), kVocabSlice);
+    check_head_reduce(in, kVocabSlice);
+    const Matrix logits = logits_matrix(*in.logits, kReduce);
     if (logits.rows == 0) return;
     const cudaStream_t on = native(device, stream);
     const auto columns = static_cast<std::int32_t>(logits.columns);
@@ -63,8 +65,8 @@ mortise_status sample(mortise_device* device, mortise_stream* stream, const mort
                       mortise_error* error) {
   return guard(error, kSample, [&] {
     const auto in = known(args);
-    const Matrix logits = logits_matrix(in.logits, kSample);
-    check_sample(in, logits.columns, shape_text(logits));
+    check_sample(in);
+    const Matrix logits = logits_matrix(*in.logits, kSample);
     if (logits.rows == 0) return;
     const cudaStream_t on = native(device, stream);
     SampleArgs out = {};

@@ -8,7 +8,7 @@
 #include "devices/checks/quantized.hpp"
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/temporary.hpp"
-#include "devices/cuda/weight_parts.hpp"
+#include "devices/cuda/weight_memory.hpp"
 #include "kernels/cuda/int_pack.hpp"
 
 namespace mortise::cuda {
@@ -53,17 +53,14 @@ std::int64_t rows_at_once(std::int64_t row_bytes) {
 
 // Rows [begin, end) of a part, dense.
 void copy_rows(const Part& part, std::int64_t begin, std::int64_t end, std::byte* out) {
-  const auto bytes = static_cast<std::size_t>(dtype_bytes(part.dtype));
-  const auto row_bytes = static_cast<std::size_t>(part.columns) * bytes;
+  const std::size_t bytes = part.element_bytes(), row_bytes = static_cast<std::size_t>(part.columns) * bytes;
   for (std::int64_t row = begin; row < end; ++row, out += row_bytes) {
-    const std::byte* from = part.data + row * part.row_stride * static_cast<std::int64_t>(bytes);
     if (part.column_stride == 1) {
-      std::memcpy(out, from, row_bytes);
+      std::memcpy(out, part.at(row, 0), row_bytes);
       continue;
     }
     for (std::int64_t i = 0; i < part.columns; ++i) {
-      std::memcpy(out + static_cast<std::size_t>(i) * bytes,
-                  from + i * part.column_stride * static_cast<std::int64_t>(bytes), bytes);
+      std::memcpy(out + static_cast<std::size_t>(i) * bytes, part.at(row, i), bytes);
     }
   }
 }
@@ -77,18 +74,16 @@ FloatType float_type(int32_t dtype) {
 void quantise_parts(const std::vector<Part>& parts, const IntFormat& format, const PlainIntWeight& to,
                     Uploader& uploader, cudaStream_t stream) {
   const Temporary floats = weight_memory(Uploader::kStageBytes);
-  std::int64_t first = 0;
   for (const Part& part : parts) {
     const std::int64_t row_bytes = part.columns * dtype_bytes(part.dtype), most = rows_at_once(row_bytes);
     for (std::int64_t begin = 0; begin < part.rows; begin += most) {
       const std::int64_t end = std::min(part.rows, begin + most);
       copy_rows(part, begin, end, uploader.begin());
       uploader.send(static_cast<std::byte*>(floats.get()), static_cast<std::size_t>((end - begin) * row_bytes));
-      check_cuda(
-          launch_quantise_weights(floats.get(), float_type(part.dtype), end - begin, first + begin, format, to, stream),
-          kWhere);
+      check_cuda(launch_quantise_weights(floats.get(), float_type(part.dtype), end - begin, part.first_row + begin,
+                                         format, to, stream),
+                 kWhere);
     }
-    first += part.rows;
   }
   uploader.wait();
 }
@@ -149,29 +144,18 @@ bool upload_quantized(const std::vector<mortise_quantized_matrix>& parts, std::i
 }  // namespace
 
 std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const mortise_weight_source& source) {
-  std::vector<Part> parts;
-  std::vector<mortise_quantized_matrix> quantized;
-  auto weight = std::make_unique<mortise_weight>();
-  const int32_t* order = nullptr;
-  if (source.quantized != nullptr) {
-    quantized = read_quantized(source);
-    for (const mortise_quantized_matrix& part : quantized) weight->n += part.n;
-    weight->k = quantized[0].k;
-    order = quantized[0].order;
-  } else {
-    parts = checked_parts(source);
-    for (const Part& part : parts) weight->n += part.rows;
-    weight->k = parts[0].columns;
-  }
-  check_quantized_format(source, weight->n, weight->k);
-  if (order != nullptr) check_quantized_order(order, weight->k);
+  const QuantizedSource read = read_quantized_source(source);
+  const int32_t* const order = read.order;
   if (source.dtype != MORTISE_BF16) {
     throw Failure(MORTISE_UNIMPLEMENTED, kWhere,
                   "the device cuda multiplies rows in bf16 alone; set dtype = \"bf16\", or take the device cpu");
   }
+  auto weight = std::make_unique<mortise_weight>();
+  weight->n = read.n;
+  weight->k = read.k;
   weight->use = source.use;
   weight->bits = source.bits;
-  weight->group_size = source.group_size == 0 ? weight->k : source.group_size;
+  weight->group_size = read.group_size;
 
   const cudaStream_t stream = native(&device, nullptr);
   if (device.uploader == nullptr) device.uploader = std::make_unique<Uploader>(stream);
@@ -185,10 +169,11 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
     check_cuda(cudaMemcpy(weight->order, order, order_bytes, cudaMemcpyHostToDevice), kWhere);
   }
   const Plain plain(format, layout.groups);
-  if (parts.empty()) {
-    weight->symmetric = upload_quantized(quantized, layout.groups, plain.view(), *device.uploader) && weight->bits == 8;
+  if (read.floats.empty()) {
+    weight->symmetric =
+        upload_quantized(read.integers, layout.groups, plain.view(), *device.uploader) && weight->bits == 8;
   } else {
-    quantise_parts(parts, format, plain.view(), *device.uploader, stream);
+    quantise_parts(read.floats, format, plain.view(), *device.uploader, stream);
     weight->symmetric = weight->bits == 8;
   }
   check_cuda(launch_pack_weights(plain.view(), format, static_cast<std::byte*>(weight->data), stream), kWhere);

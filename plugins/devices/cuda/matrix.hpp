@@ -1,13 +1,11 @@
-// matrix.hpp: tensors that operations are given, checked once: two dimensions, dense rows, within their memory.
+// matrix.hpp: a tensor that operations get, as the kernels take it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
-#include "devices/cuda/errors.hpp"
 #include "kernels/cuda/types.hpp"
-#include "mortise/device.h"
+#include "mortise/tensor.h"
 
 namespace mortise::cuda {
 
@@ -22,16 +20,9 @@ struct Matrix {
   Rows view() const { return {data, stride}; }
 };
 
-std::string shape_text(const Matrix& matrix);
-
-// Throws Failure(INVALID_ARGUMENT) if it is none of bf16 or f32 with unit columns inside its `bytes`. `where` is the
-// operation, `name` the tensor's in the header.
-Matrix as_matrix(const mortise_tensor* tensor, const char* where, const char* name);
-
-// Throws unless both have the same shape and dtype.
-void require_same(const char* where, const char* a_name, const Matrix& a, const char* b_name, const Matrix& b);
-
-// Throws unless it is one of MORTISE_ACT_*.
-Activation checked_activation(int32_t activation, const char* where);
+// REQUIRES: the tensor passed check_matrix.
+inline Matrix matrix_of(const mortise_tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data), tensor.dtype, tensor.shape[0], tensor.shape[1], tensor.stride[0]};
+}
 
 }  // namespace mortise::cuda

@@ -145,6 +145,18 @@ mortise_status activate(void* instance, const mortise_activate_args*, mortise_er
   return status;
 }
 
+mortise_status keep_tuning_beside(mortise_device* device, mortise_string_view folder, mortise_error* error) {
+  return guard(error, "tuning", [&] { device->linear->add_checkpoint(view(folder)); });
+}
+
+constexpr mortise_tuning_table kTuning = {
+    .struct_size = sizeof(mortise_tuning_table),
+    .flags = 0,
+    .keep_beside = keep_tuning_beside,
+};
+
+}  // namespace
+
 mortise_status describe(mortise_device* device, mortise_device_info* info) {
   auto full = sized<mortise_device_info>();
   std::strncpy(full.name, device->name.c_str(), sizeof full.name - 1);
@@ -166,78 +178,23 @@ int32_t vocab_slice(mortise_device*) {
   return kVocabSlice;
 }
 
-mortise_status keep_tuning_beside(mortise_device* device, mortise_string_view folder, mortise_error* error) {
-  return guard(error, "tuning", [&] { device->linear->add_checkpoint(view(folder)); });
-}
-
-constexpr mortise_tuning_table kTuning = {
-    .struct_size = sizeof(mortise_tuning_table),
-    .flags = 0,
-    .keep_beside = keep_tuning_beside,
-};
-
 const void* get_ext(mortise_device* device, const char* id) {
   if (std::strcmp(id, MORTISE_EXT_TUNING) == 0) return &kTuning;
   return device->graphs && std::strcmp(id, MORTISE_EXT_GRAPH) == 0 ? &kGraphTable : nullptr;
 }
 
-constexpr mortise_device_table kTable = {
-    .struct_size = sizeof(mortise_device_table),
-    .flags = 0,
-    .describe = describe,
-    .numerics_id = numerics_id,
-    .memory_info = memory_info,
-    .allocate = allocate,
-    .free = free_memory,
-    .copy = copy,
-    .fill = fill,
-    .stream_create = stream_create,
-    .stream_destroy = stream_destroy,
-    .stream_synchronize = stream_synchronize,
-    .stream_native = stream_native,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_wait = event_wait,
-    .event_synchronize = event_synchronize,
-    .prepare_weight = prepare_weight,
-    .free_weight = free_weight,
-    .linear = linear,
-    .embed = embed,
-    .rms_norm = rms_norm,
-    .layer_norm = layer_norm,
-    .gated_activation = gated_activation,
-    .activation = activation,
-    .add = add,
-    .gather_rows = gather_rows,
-    .head_reduce = head_reduce,
-    .sample = sample,
-    .vocab_slice = vocab_slice,
-    .get_ext = get_ext,
-    .host_allocate = host_allocate,
-    .host_free = host_free,
-    .vector_weight = vector_weight,
-    .scatter_rows = scatter_rows,
-};
+namespace {
 
-constexpr mortise_component kComponent = {
-    .struct_size = sizeof(mortise_component),
-    .flags = 0,
-    .kind = MORTISE_KIND_DEVICE,
-    .reserved = 0,
-    .capabilities = MORTISE_CAP_EXACT | MORTISE_CAP_CAPTURE,
-    .name = "cuda",
-    .summary = "an NVIDIA GPU of compute capability 9.0 (H100, H200), in bf16",
-    .options_schema = kOptionsSchema,
-    .numerics_id = nullptr,
-    .table = &kTable,
-    .supports = [](const mortise_query*, mortise_error*) -> mortise_status { return MORTISE_OK; },
-    .create = create,
-    .destroy = destroy,
-    .activate = activate,
-    .deactivate = deactivate,
-    .get_ext = [](void* instance, const char* id) { return get_ext(static_cast<mortise_device*>(instance), id); },
-};
+constexpr mortise_component kComponent = [] {
+  mortise_component component =
+      device_component("cuda", "an NVIDIA GPU of compute capability 9.0 (H100, H200), in bf16", kOptionsSchema,
+                       MORTISE_CAP_EXACT | MORTISE_CAP_CAPTURE);
+  component.create = create;
+  component.destroy = destroy;
+  component.activate = activate;
+  component.deactivate = deactivate;
+  return component;
+}();
 
 }  // namespace
 }  // namespace mortise::cuda

@@ -5,12 +5,13 @@
 #include <memory>
 #include <vector>
 
+#include "devices/checks/parts.hpp"
 #include "devices/cuda/cuda_device.hpp"
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/int_weights.hpp"
 #include "devices/cuda/ops.hpp"
 #include "devices/cuda/temporary.hpp"
-#include "devices/cuda/weight_parts.hpp"
+#include "devices/cuda/weight_memory.hpp"
 
 namespace mortise::cuda {
 namespace {
@@ -59,13 +60,12 @@ void check_source(const mortise_weight_source& source) {
 
 // Row `row` of a part as bf16.
 void convert_row(const Part& part, std::int64_t row, Bf16* out) {
-  const std::byte* from = part.data + row * part.row_stride * dtype_bytes(part.dtype);
   if (part.dtype == MORTISE_BF16 && part.column_stride == 1) {
-    std::memcpy(out, from, static_cast<std::size_t>(part.columns) * sizeof(Bf16));
+    std::memcpy(out, part.at(row, 0), static_cast<std::size_t>(part.columns) * sizeof(Bf16));
     return;
   }
   for (std::int64_t i = 0; i < part.columns; ++i) {
-    const std::byte* at = from + i * part.column_stride * dtype_bytes(part.dtype);
+    const std::byte* at = part.at(row, i);
     if (part.dtype == MORTISE_F32) {
       float x;
       std::memcpy(&x, at, sizeof x);
@@ -82,7 +82,7 @@ void convert_row(const Part& part, std::int64_t row, Bf16* out) {
 void convert_rows(const Part& part, std::int64_t first, std::int64_t last, Bf16* out) {
   if (part.dtype == MORTISE_BF16 && part.column_stride == 1 && part.row_stride == part.columns) {
     const auto bytes = static_cast<std::size_t>((last - first) * part.columns) * sizeof(Bf16);
-    std::memcpy(out, part.data + static_cast<std::size_t>(first * part.columns) * sizeof(Bf16), bytes);
+    std::memcpy(out, part.at(first, 0), bytes);
     return;
   }
   for (std::int64_t row = first; row < last; ++row, out += part.columns) convert_row(part, row, out);
@@ -130,11 +130,11 @@ mortise_status prepare_weight(mortise_device* device, const mortise_weight_sourc
       return;
     }
     check_source(in);
-    const std::vector<Part> parts = checked_parts(in);
+    const std::vector<Part> parts = read_parts(in);
     auto prepared = std::make_unique<mortise_weight>();
     prepared->use = in.use;
     prepared->k = parts[0].columns;
-    for (const Part& part : parts) prepared->n += part.rows;
+    prepared->n = parts.back().first_row + parts.back().rows;
     if (prepared->n > INT32_MAX || prepared->k > INT32_MAX) invalid(kWhere, "more than 2^31 - 1 rows or columns");
     const cudaStream_t stream = native(device, nullptr);
     const bool vector = in.use == MORTISE_WEIGHT_VECTOR;

@@ -18,8 +18,7 @@ inline constexpr const char* kLimitsSchema = R"schema({
   }
 })schema";
 
-inline Limits limits_of(const mortise_create_args* args) {
-  const Options options(known(args).options);
+inline Limits limits_of(const Options& options) {
   return {options.get<int32_t>("max_num_seqs"), options.get<int32_t>("max_batched_tokens")};
 }
 

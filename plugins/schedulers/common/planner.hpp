@@ -20,7 +20,7 @@
 #include <span>
 #include <vector>
 
-#include "mortise/scheduler.hpp"
+#include "mortise/cached_free_blocks.hpp"
 
 namespace mortise::scheduling {
 

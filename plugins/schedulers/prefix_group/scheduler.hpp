@@ -2,19 +2,19 @@
 // Not thread-safe: the host makes one call at a time.
 #pragma once
 
-#include "schedulers/common/planner.hpp"
+#include "schedulers/common/options.hpp"
 #include "schedulers/prefix_group/backlog.hpp"
 
 namespace mortise::prefix_group {
 
 class Scheduler {
  public:
-  explicit Scheduler(const scheduling::Limits& limits) : limits_(limits) {}
+  Scheduler(const mortise_host*, const Options& options) : limits_(scheduling::limits_of(options)) {}
 
   void events(const mortise_schedule_events& events);
   void plan(const mortise_schedule_view& view, mortise_schedule_plan& out);
 
-  std::size_t num_requests() const { return backlog_.num_requests(); }
+  std::size_t num_sequences() const { return backlog_.num_requests(); }
   const Backlog& backlog() const { return backlog_; }
 
  private:

@@ -6,30 +6,18 @@
 
 #include "chat_template/chat_template.hpp"
 #include "error.hpp"
+#include "fixed_time.hpp"
 
 namespace mortise {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::tm golden_time() {
-  std::tm time{};
-  time.tm_year = 124;
-  time.tm_mon = 6;
-  time.tm_mday = 26;
-  time.tm_hour = 13;
-  time.tm_min = 5;
-  time.tm_sec = 9;
-  time.tm_wday = 5;
-  time.tm_yday = 207;
-  return time;
-}
-
 Json rendered(const std::string& source, const Json& variables) {
   ChatInput input;
   input.variables = variables;
   try {
-    return plain_text(ChatTemplate::compile(source, {.clock = golden_time}).render(input));
+    return plain_text(ChatTemplate::compile(source, {.clock = test::fixed_time}).render(input));
   } catch (const Error&) {
     return nullptr;
   }

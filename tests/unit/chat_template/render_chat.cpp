@@ -2,30 +2,18 @@
 //   {"template": text, "messages": [...], "tools": ..., "variables": {...}, "special_tokens": {...},
 //    "add_generation_prompt": bool, "continue_final_message": bool}
 //   -> {"text": text, "segments": [[text, from the template?], ...]}, {"refused": text} or {"error": text}
-// The clock of strftime_now stands at 2024-07-26 13:05:09, a Friday.
+// The clock of strftime_now stands still: fixed_time.hpp.
 #include <iostream>
 #include <map>
 #include <string>
 
 #include "chat_template/chat_template.hpp"
 #include "error.hpp"
+#include "fixed_time.hpp"
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::tm fixed_time() {
-  std::tm time{};
-  time.tm_year = 124;
-  time.tm_mon = 6;
-  time.tm_mday = 26;
-  time.tm_hour = 13;
-  time.tm_min = 5;
-  time.tm_sec = 9;
-  time.tm_wday = 5;
-  time.tm_yday = 207;
-  return time;
-}
 
 Json render(const mortise::ChatTemplate& chat, const Json& request) {
   mortise::ChatInput input;
@@ -56,7 +44,7 @@ int main() {
       if (at == compiled.end()) {
         mortise::ChatTemplateOptions options;
         options.special_tokens = request.value("special_tokens", Json::object());
-        options.clock = fixed_time;
+        options.clock = mortise::test::fixed_time;
         at = compiled.emplace(source, mortise::ChatTemplate::compile(source, std::move(options))).first;
       }
       std::cout << render(at->second, request).dump() << '\n';

@@ -5,18 +5,13 @@
 #include <stdexcept>
 #include <thread>
 
-#include "engine_fixture.hpp"
+#include "swap_fixture.hpp"
 
 namespace mortise::test {
 namespace {
 
 using ::testing::HasSubstr;
-using Tokens = std::vector<std::int32_t>;
-
-constexpr std::int32_t kLength = 40;  // tokens of an answer
-const Tokens kPrompt = {1, 2, 3, 4, 5};
-
-class FallbackTest : public EngineTest {
+class FallbackTest : public SwapFixture {
  protected:
   // The parts of `next` of that kind take the place of those of `world`, which are the way back.
   void swap_in(FakeWorld& next, PartKind kind) {
@@ -30,13 +25,10 @@ class FallbackTest : public EngineTest {
     });
   }
   Replacement with_parts_of(FakeWorld& next, PartKind kind) {
+    if (kind != PartKind::kModel) return policies_of(next);
     Parts parts = world->parts();
-    if (kind == PartKind::kModel) {
-      static_cast<ShardParts&>(parts) = next.parts();
-    } else {
-      static_cast<Policies&>(parts) = next.parts();
-    }
-    return {parts, world->limits, kind != PartKind::kModel};
+    static_cast<ShardParts&>(parts) = next.parts();
+    return {parts, world->limits, false};
   }
   void run_and_expect_the_same_tokens() {
     Collector first, second;

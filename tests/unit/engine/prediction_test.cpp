@@ -1,12 +1,11 @@
 // Requests that bring tokens which they expect: whatever these are, the answer is the one that comes without them.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <bit>
 #include <random>
 
 #include "engine_fixture.hpp"
 #include "error.hpp"
+#include "transcript.hpp"
 
 namespace mortise::test {
 namespace {
@@ -76,30 +75,6 @@ std::map<std::string, Request> all_kinds() {
   });
   add("scored prompt", {3, 4, 5, 6, 7}, 40, [](Request& r) { r.score_from = 1; });
   return kinds;
-}
-
-using Choices = std::map<std::int32_t, Collector::Choice>;
-
-// Everything that a request's choices brought, floats to the bit.
-std::string transcript(const Choices& choices) {
-  std::string text;
-  const auto add = [&](const std::vector<TokenInfo>& tokens) {
-    for (const TokenInfo& token : tokens) {
-      text += fmt::format(" {}/{:08x}/{}", token.id, std::bit_cast<std::uint32_t>(token.logprob), token.rank);
-      for (const auto& [id, logprob] : token.top) {
-        text += fmt::format(",{}:{:08x}", id, std::bit_cast<std::uint32_t>(logprob));
-      }
-    }
-  };
-  for (const auto& [index, choice] : choices) {
-    text += fmt::format("choice {}: prompt", index);
-    add(choice.prompt);
-    text += "; tokens";
-    add(choice.tokens);
-    text +=
-        fmt::format("; '{}' {} {}\n", choice.text, to_string(choice.last.finish), choice.last.stop_token.value_or(-1));
-  }
-  return text;
 }
 
 class PredictionTest : public EngineTest {

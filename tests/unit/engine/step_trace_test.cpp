@@ -17,7 +17,7 @@
 
 #include "delivery/mailbox.hpp"
 #include "engine/engine.hpp"
-#include "fake_parts.hpp"
+#include "engine_fixture.hpp"
 #include "temp_folder.hpp"
 
 namespace mortise {
@@ -55,13 +55,7 @@ class StepTraceTest : public ::testing::Test {
  protected:
   // Runs requests on a pool so small that some are preempted, and returns the trace.
   json run(int num_requests, std::int32_t n) {
-    EngineLimits limits;
-    limits.max_num_seqs = 4;
-    limits.max_batched_tokens = 16;
-    limits.max_logit_rows = 3;
-    limits.max_model_len = 64;
-    limits.block_size = 4;
-    limits.num_blocks = 24;
+    const EngineLimits limits = test::small_limits();
     FakeWorld world(limits);
     TraceFile file((folder / "trace.json").string());
     const Tokenizer tokenizer = Tokenizer::load(MORTISE_SOURCE_DIR "/models/demo");
@@ -188,12 +182,7 @@ TEST_F(StepTraceTest, ArgumentsAddUp) {
 }
 
 TEST_F(StepTraceTest, BeginsAndEndsWhileTheEngineRuns) {
-  EngineLimits limits;
-  limits.max_num_seqs = 4;
-  limits.max_batched_tokens = 16;
-  limits.max_logit_rows = 3;
-  limits.max_model_len = 64;
-  limits.block_size = 4;
+  EngineLimits limits = test::small_limits();
   limits.num_blocks = 64;
   FakeWorld world(limits);
   const Tokenizer tokenizer = Tokenizer::load(MORTISE_SOURCE_DIR "/models/demo");

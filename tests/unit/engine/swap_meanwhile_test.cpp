@@ -6,31 +6,15 @@
 #include <stdexcept>
 #include <thread>
 
-#include "engine_fixture.hpp"
 #include "error.hpp"
+#include "swap_fixture.hpp"
 
 namespace mortise::test {
 namespace {
 
 using ::testing::HasSubstr;
-using Tokens = std::vector<std::int32_t>;
 
-constexpr std::int32_t kLength = 40;  // tokens of an answer
-const Tokens kPrompt = {1, 2, 3, 4, 5};
-
-class SwapMeanwhileTest : public EngineTest {
- protected:
-  void begin(Collector& collector) {
-    engine->submit(greedy(kPrompt, kLength), collector.sink());
-    collector.wait_for_tokens(3);
-  }
-  void expect_answer(Collector& collector) { EXPECT_EQ(collector.wait().at(0).ids(), expected(kPrompt, kLength)); }
-  Replacement policies_of(FakeWorld& next) {
-    Parts parts = world->parts();
-    static_cast<Policies&>(parts) = next.parts();
-    return {parts, world->limits, true};
-  }
-};
+using SwapMeanwhileTest = SwapFixture;
 
 TEST_F(SwapMeanwhileTest, StepsRunBetweenTheCallsThatMakeAPart) {
   start_slow();

@@ -10,20 +10,16 @@
 #include <stdexcept>
 #include <thread>
 
-#include "engine_fixture.hpp"
 #include "error.hpp"
+#include "swap_fixture.hpp"
 
 namespace mortise::test {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Tokens = std::vector<std::int32_t>;
 
-constexpr std::int32_t kLength = 40;  // tokens of an answer
-const Tokens kPrompt = {1, 2, 3, 4, 5};
-
-class SwapTest : public EngineTest {
+class SwapTest : public SwapFixture {
  protected:
   // Puts in all parts of `next`, which the engine then runs with that world's limits.
   SwapFigures swap_to(FakeWorld& next, bool same_kv = false) {
@@ -31,20 +27,8 @@ class SwapTest : public EngineTest {
   }
   // The same, but device, model and attention stay.
   SwapFigures swap_policies(FakeWorld& next) {
-    return engine->swap([&](const StepUse&) {
-      Parts parts = world->parts();
-      static_cast<Policies&>(parts) = next.parts();
-      return Replacement{parts, world->limits, true};
-    });
+    return engine->swap([&](const StepUse&) { return policies_of(next); });
   }
-  // A request that has some tokens, and far to go.
-  void begin(Collector& collector, std::optional<std::string> proposer = {}) {
-    Request request = greedy(kPrompt, kLength);
-    request.speculation.proposer = std::move(proposer);
-    engine->submit(std::move(request), collector.sink());
-    collector.wait_for_tokens(3);
-  }
-  void expect_answer(Collector& collector) { EXPECT_EQ(collector.wait().at(0).ids(), expected(kPrompt, kLength)); }
 };
 
 TEST_F(SwapTest, ASchedulerIsFirstToldOfAllSequencesThatLive) {
@@ -141,7 +125,7 @@ TEST_F(SwapTest, ARequestWhoseProposerWentGoesOnWithoutDraftsAndTheFiguresStay) 
   start(limits);
   FakeWorld next(limits);  // without a proposer
   Collector collector;
-  begin(collector, "fake");
+  begin(collector, kLength, "fake");
   swap_policies(next);
   const std::uint64_t num_drafts = engine->stats().num_draft_tokens;
   EXPECT_GT(num_drafts, 0u);

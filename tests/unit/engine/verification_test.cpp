@@ -1,12 +1,11 @@
 // Drafts change nothing: requests of every kind, together in one batch with drafts of other lengths and qualities,
 // bring what they bring without a proposer. The proposer knows what will come and errs where it is told to.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <bit>
 #include <random>
 
 #include "engine_fixture.hpp"
+#include "transcript.hpp"
 
 namespace mortise::test {
 namespace {
@@ -65,30 +64,6 @@ std::vector<Case> all_cases() {
   });
   add("scored prompt", {3, 4, 5, 6, 7}, 10, [](Request& r) { r.score_from = 1; });
   return cases;
-}
-
-using Choices = std::map<std::int32_t, Collector::Choice>;
-
-// Everything that a request's choices brought, as text, floats to the bit.
-std::string transcript(const Choices& choices) {
-  std::string text;
-  const auto add = [&](const std::vector<TokenInfo>& tokens) {
-    for (const TokenInfo& token : tokens) {
-      text += fmt::format(" {}/{:08x}/{}", token.id, std::bit_cast<std::uint32_t>(token.logprob), token.rank);
-      for (const auto& [id, logprob] : token.top) {
-        text += fmt::format(",{}:{:08x}", id, std::bit_cast<std::uint32_t>(logprob));
-      }
-    }
-  };
-  for (const auto& [index, choice] : choices) {
-    text += fmt::format("choice {}: prompt", index);
-    add(choice.prompt);
-    text += "; tokens";
-    add(choice.tokens);
-    text +=
-        fmt::format("; '{}' {} {}\n", choice.text, to_string(choice.last.finish), choice.last.stop_token.value_or(-1));
-  }
-  return text;
 }
 
 class VerificationTest : public EngineTest {

@@ -13,19 +13,14 @@
 #include <utility>
 
 #include "engine/verified_swap.hpp"
-#include "engine_fixture.hpp"
 #include "error.hpp"
+#include "swap_fixture.hpp"
 
 namespace mortise::test {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Tokens = std::vector<std::int32_t>;
-
-constexpr std::int32_t kLength = 40;  // tokens of an answer
-const Tokens kPrompt = {1, 2, 3, 4, 5};
-
 // First come, first served, a chunk of what is left each, as far as rows and places go.
 void plan_fcfs(const mortise_schedule_view& view, mortise_schedule_plan& plan) {
   std::int32_t rows = view.token_budget, places = view.seq_budget;
@@ -46,7 +41,7 @@ void flip_lowest_bit(void* number) {
   *static_cast<std::uint32_t*>(number) ^= 1;
 }
 
-class VerifiedSwapTest : public EngineTest {
+class VerifiedSwapTest : public SwapFixture {
  protected:
   static EngineLimits drafting_limits() {
     EngineLimits limits = small_limits();
@@ -60,13 +55,6 @@ class VerifiedSwapTest : public EngineTest {
     EngineHooks hooks;
     if (patience.count() > 0) hooks.verify_patience = patience;
     start(limits, {}, hooks);
-  }
-  void begin(Collector& collector, std::int32_t length = kLength) {
-    engine->submit(greedy(kPrompt, length), collector.sink());
-    collector.wait_for_tokens(3);
-  }
-  void expect_answer(Collector& collector, std::int32_t length = kLength) {
-    EXPECT_EQ(collector.wait().at(0).ids(), expected(kPrompt, length));
   }
   SwapFigures verify(const Parts& parts, const EngineLimits& limits, std::int32_t steps) {
     return engine->swap([&](const StepUse&) { return Replacement{parts, limits, true}; }, steps);

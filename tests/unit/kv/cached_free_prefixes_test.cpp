@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "mortise/scheduler.hpp"
+#include "mortise/cached_free_blocks.hpp"
 
 namespace mortise {
 namespace {

@@ -25,6 +25,23 @@ std::vector<float> reference_product(const std::vector<float>& x, const std::vec
   return y;
 }
 
+// Of products of one shape in both types.
+struct Operands {
+  Operands(Device& device, std::mt19937& rng, Shape s)
+      : bias(random_values<float>(rng, s.n)),
+        x(random_values<float>(rng, s.m * s.k)),
+        w(random_values<float>(rng, s.n * s.k)),
+        xb(random_values<Bf16>(rng, s.m * s.k)),
+        wb(random_values<Bf16>(rng, s.n * s.k)),
+        f32(device, MORTISE_WEIGHT_LINEAR, MORTISE_F32, {matrix(w, s.n, s.k)}),
+        bf16(device, MORTISE_WEIGHT_LINEAR, MORTISE_BF16, {matrix(wb, s.n, s.k)}),
+        bias_weight(device, MORTISE_WEIGHT_VECTOR, MORTISE_F32, {vector_part(bias)}) {}
+
+  const std::vector<float> bias, x, w;
+  const std::vector<Bf16> xb, wb;
+  const Weight f32, bf16, bias_weight;
+};
+
 class Linear : public OnEachDevice {
  protected:
   template <typename Out, typename X>
@@ -79,12 +96,8 @@ TEST_P(Linear, HasTheReferencesBits) {
   std::mt19937 rng(1);
   for (const Shape& s : kShapes) {
     SCOPED_TRACE(testing::Message() << s.m << " " << s.n << " " << s.k);
-    const std::vector<float> bias = random_values<float>(rng, s.n);
-    const std::vector<float> x = random_values<float>(rng, s.m * s.k), w = random_values<float>(rng, s.n * s.k);
-    const std::vector<Bf16> xb = random_values<Bf16>(rng, s.m * s.k), wb = random_values<Bf16>(rng, s.n * s.k);
-    const Weight f32(device_, MORTISE_WEIGHT_LINEAR, MORTISE_F32, {matrix(w, s.n, s.k)});
-    const Weight bf16(device_, MORTISE_WEIGHT_LINEAR, MORTISE_BF16, {matrix(wb, s.n, s.k)});
-    const Weight bias_weight(device_, MORTISE_WEIGHT_VECTOR, MORTISE_F32, {vector_part(bias)});
+    const Operands operands(device_, rng, s);
+    const auto& [bias, x, w, xb, wb, f32, bf16, bias_weight] = operands;
 
     const std::vector<float> expected = reference_product(xb, wb, nullptr, s);
     std::vector<Bf16> narrow(expected.size());
@@ -132,12 +145,8 @@ TEST_P(Linear, AGatedProductHasTheBitsOfBothSteps) {
   // Halves of whole panels, of a rest, one too long for a tile, more rows than a tile has.
   for (const Shape& s : {Shape{1, 64, 32}, {3, 100, 33}, {17, 2, 96}, {65, 96, 64}, {200, 160, 40}, {70, 1400, 1000}}) {
     SCOPED_TRACE(testing::Message() << s.m << " " << s.n << " " << s.k);
-    const std::vector<float> bias = random_values<float>(rng, s.n);
-    const std::vector<float> x = random_values<float>(rng, s.m * s.k), w = random_values<float>(rng, s.n * s.k);
-    const std::vector<Bf16> xb = random_values<Bf16>(rng, s.m * s.k), wb = random_values<Bf16>(rng, s.n * s.k);
-    const Weight f32(device_, MORTISE_WEIGHT_LINEAR, MORTISE_F32, {matrix(w, s.n, s.k)});
-    const Weight bf16(device_, MORTISE_WEIGHT_LINEAR, MORTISE_BF16, {matrix(wb, s.n, s.k)});
-    const Weight bias_weight(device_, MORTISE_WEIGHT_VECTOR, MORTISE_F32, {vector_part(bias)});
+    const Operands operands(device_, rng, s);
+    const auto& [bias, x, w, xb, wb, f32, bf16, bias_weight] = operands;
     for (const Weight* b : {static_cast<const Weight*>(nullptr), &bias_weight}) {
       for (int32_t act : {MORTISE_ACT_SILU, MORTISE_ACT_GELU}) {
         EXPECT_TRUE(same_bits(in_two_steps(act, xb, bf16, b, s), gated_product(act, xb, bf16, b, s))) << act;

@@ -170,6 +170,23 @@ TEST_F(RowMistakes, AreRefusedWithBothShapes) {
   expect_invalid(table().layer_norm(device_.get(), nullptr, &args, &device_.error), "residual is f32 [20, 10]");
 }
 
+TEST_F(RowMistakes, TensorsThatCannotBeReadAreRefused) {
+  const std::vector<float> data(32);
+  mortise_tensor out = matrix(data, 2, 10), odd = out, large = out, flat = out, close = out;
+  odd.data = static_cast<std::byte*>(odd.data) + 2;
+  large.shape[0] = int64_t{1} << 31;
+  flat.ndim = 1;
+  close.stride[0] = 9;
+  const auto refused = [&](const mortise_tensor& x, const std::string& text) {
+    expect_invalid(table().activation(device_.get(), nullptr, MORTISE_ACT_RELU, &x, &out, &device_.error), text);
+  };
+  refused(odd, "x f32 [2, 10] does not begin at an element's boundary");
+  refused(large, "x has 2 dimensions, 2147483648 x 10; expected 2 below 2^31");
+  refused(flat, "x has 1 dimensions");
+  refused(close, "x f32 [2, 10] has strides 9, 1; expected rows of neighbouring elements");
+  refused(matrix(data, 4, 10), "x f32 [4, 10] does not fit its 128 bytes");
+}
+
 TEST_F(RowMistakes, RowNumbersOutsideTheTableAreRefused) {
   std::vector<float> data(100);
   const mortise_tensor x = matrix(data, 10, 10), out = matrix(data, 2, 10);

@@ -6,7 +6,7 @@
 
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/tuning_file.hpp"
-#include "devices/cuda/weight_parts.hpp"
+#include "devices/cuda/weight_memory.hpp"
 #include "devices/cuda/workspace.hpp"
 #include "temp_folder.hpp"
 

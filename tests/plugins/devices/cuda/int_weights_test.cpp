@@ -6,7 +6,7 @@
 
 #include "device_fixture.hpp"
 #include "kernels/cpu/reference/linear_int.hpp"
-#include "linear_int_problem.hpp"
+#include "linear_int/linear_int_problem.hpp"
 
 namespace mortise::cuda {
 namespace {

@@ -21,4 +21,12 @@ struct NaiveLog {
 };
 NaiveLog& naive_log();
 
+// The names of the operations that `step` calls.
+template <typename Step>
+std::vector<std::string> operations_of(const Step& step) {
+  naive_log().operations.clear();
+  step();
+  return naive_log().operations;
+}
+
 }  // namespace mortise::test

@@ -66,14 +66,7 @@ TEST(Gpt2Config, RefusesOtherModelsAndWhatItCannotCompute) {
 }
 
 TEST(Gpt2Config, HostileValuesAreRefusedWithKeyValueAndExpectation) {
-  for (const char* key : {"vocab_size", "n_embd", "n_layer", "n_head", "n_positions", "n_inner"}) {
-    for (const json& value :
-         {json(0), json(-1), json(1ll << 40), json(UINT64_MAX), json(64.0), json("64"), json(true)}) {
-      const std::string message = Refused::invalid(with(gpt2(), key, value));
-      EXPECT_THAT(message, HasSubstr(std::string(key) + " is " + value.dump()));
-      EXPECT_THAT(message, HasSubstr("; expected "));
-    }
-  }
+  Refused::expect_of_sizes(gpt2(), {"vocab_size", "n_embd", "n_layer", "n_head", "n_positions", "n_inner"});
   json config = gpt2();
   config.erase("n_positions");
   EXPECT_THAT(Refused::invalid(config), HasSubstr("n_positions is missing; expected an integer from 1"));

@@ -170,13 +170,8 @@ TEST(Llama, AnUntiedModelWithoutAHeadIsRefused) {
 TEST(Llama, OperationsDependOnNothingButTheConfiguration) {
   const GoldenModel golden = read_golden_model("llama_gqa4");
   Stack stack(naive_parts(), golden.folder, f32());
-  const auto operations = [&](const std::vector<Stack::Feed>& feeds) {
-    naive_log().operations.clear();
-    stack.step(feeds);
-    return naive_log().operations;
-  };
-  const auto prefill = operations({{1, golden.prompt}});
-  EXPECT_EQ(operations({{1, {3}}, {2, {4, 5}}}), prefill);
+  const auto prefill = operations_of([&] { stack.step({{1, golden.prompt}}); });
+  EXPECT_EQ(operations_of([&] { stack.step({{1, {3}}, {2, {4, 5}}}); }), prefill);
   EXPECT_EQ(std::count(prefill.begin(), prefill.end(), "linear"), 4 * 2 + 1);  // qkv, o, gate_up, down; the head
   EXPECT_EQ(std::count(prefill.begin(), prefill.end(), "rms_norm"), 2 * 2 + 1);
 }

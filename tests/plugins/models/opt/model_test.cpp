@@ -82,13 +82,8 @@ TEST(Opt, OperationsDependOnNothingButTheConfiguration) {
   StackOptions options;
   options.dtype = "f32";
   Stack stack(naive_parts(), golden.folder, options);
-  const auto operations = [&](const std::vector<Stack::Feed>& feeds) {
-    naive_log().operations.clear();
-    stack.step(feeds);
-    return naive_log().operations;
-  };
-  const auto prefill = operations({{1, golden.prompt}});
-  EXPECT_EQ(operations({{1, {3}}, {2, {4, 5}}}), prefill);
+  const auto prefill = operations_of([&] { stack.step({{1, golden.prompt}}); });
+  EXPECT_EQ(operations_of([&] { stack.step({{1, {3}}, {2, {4, 5}}}); }), prefill);
   EXPECT_EQ(std::count(prefill.begin(), prefill.end(), "linear"), 4 * 3 + 3);  // and project_in, project_out, the head
   EXPECT_EQ(std::count(prefill.begin(), prefill.end(), "layer_norm"), 2 * 3);  // none at the end
 }

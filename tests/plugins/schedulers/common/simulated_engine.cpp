@@ -5,9 +5,9 @@
 #include <stdexcept>
 
 #include "kv/cached_free_prefixes.hpp"
+#include "mortise/cached_free_blocks.hpp"
 #include "mortise/ext/sequences.h"
 #include "mortise/plugin.hpp"
-#include "mortise/scheduler.hpp"
 #include "schedulers/common/planner.hpp"
 
 namespace mortise::test {

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 
 #include "mortise/plugin.hpp"
+#include "random_arrivals.hpp"
 #include "schedulers/fcfs/order.hpp"
-#include "simulated_engine.hpp"
 
 namespace mortise::test {
 namespace {
@@ -313,11 +313,6 @@ TEST(Fcfs, AnEmptyViewGivesAnEmptyPlan) {
   EXPECT_THAT(scene.preempted, IsEmpty());
 }
 
-struct Mix {
-  const char* name;
-  SimulationOptions options;
-};
-
 class FcfsProperty : public ::testing::TestWithParam<Mix> {};
 INSTANTIATE_TEST_SUITE_P(
     Mixes, FcfsProperty,
@@ -348,19 +343,10 @@ TEST_P(FcfsProperty, EveryRequestFinishesAndNoBoundIsBroken) {
   std::mt19937_64 random(11);
   int64_t submitted = 0;
   while (engine.num_steps() < 10000) {
-    const bool burst = random() % 97 == 0;
-    uint64_t arriving = burst ? random() % 12 : random() % 24 == 0;
-    if (engine.num_live() > 30) arriving = 0;  // a longer queue tests nothing new, and the checks are quadratic
-    if (engine.idle()) arriving = 1;
-    for (; arriving > 0; --arriving, ++submitted) engine.submit_random();
+    submitted += submit_arrivals(engine, random);
     ASSERT_NO_THROW(engine.step()) << "step " << engine.num_steps();
   }
-  // No more arrivals: at least a row a step, so what is left cannot take longer than its rows, recomputed ones
-  // included.
-  for (int64_t steps = 0; !engine.idle(); ++steps) {
-    ASSERT_NO_THROW(engine.step());
-    ASSERT_LT(steps, 1000000) << "somebody is starved";
-  }
+  ASSERT_NO_FATAL_FAILURE(run_to_the_end(engine));
   EXPECT_EQ(engine.num_finished(), submitted);
   EXPECT_TRUE(engine.holds_nothing());
   RecordProperty("preemptions", std::to_string(engine.num_preemptions()));

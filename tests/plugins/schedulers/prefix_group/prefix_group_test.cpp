@@ -4,8 +4,8 @@
 #include <map>
 
 #include "mortise/plugin.hpp"
+#include "random_arrivals.hpp"
 #include "schedulers/prefix_group/backlog.hpp"
-#include "simulated_engine.hpp"
 
 namespace mortise::test {
 namespace {
@@ -273,11 +273,6 @@ TEST(PrefixGroup, AViewWithASequenceThatWasNotAddedIsRefusedWithItsId) {
   prefix_group().destroy(self);
 }
 
-struct Mix {
-  const char* name;
-  SimulationOptions options;
-};
-
 class PrefixGroupProperty : public ::testing::TestWithParam<Mix> {};
 INSTANTIATE_TEST_SUITE_P(
     Mixes, PrefixGroupProperty,
@@ -322,11 +317,7 @@ TEST_P(PrefixGroupProperty, EveryRequestFinishesAndNoBoundIsBroken) {
   std::mt19937_64 random(11);
   int64_t submitted = 0, aborted = 0;
   while (engine.num_steps() < 5000) {
-    const bool burst = random() % 97 == 0;
-    uint64_t arriving = burst ? random() % 12 : random() % 24 == 0;
-    if (engine.num_live() > 30) arriving = 0;  // a longer queue tests nothing new, and the checks are quadratic
-    if (engine.idle()) arriving = 1;
-    for (; arriving > 0; --arriving, ++submitted) engine.submit_random();
+    submitted += submit_arrivals(engine, random);
     if (random() % 200 == 0 && engine.num_live() > 1) {
       engine.abort_random();
       ++aborted;
@@ -334,10 +325,7 @@ TEST_P(PrefixGroupProperty, EveryRequestFinishesAndNoBoundIsBroken) {
     ASSERT_NO_THROW(engine.step()) << "step " << engine.num_steps();
     ASSERT_LE(engine.num_scheduler_sequences(), engine.num_live() + static_cast<std::size_t>(engine.num_untold()));
   }
-  for (int64_t steps = 0; !engine.idle(); ++steps) {
-    ASSERT_NO_THROW(engine.step());
-    ASSERT_LT(steps, 1000000) << "somebody is starved";
-  }
+  ASSERT_NO_FATAL_FAILURE(run_to_the_end(engine));
   engine.tell_events();
   EXPECT_EQ(engine.num_scheduler_sequences(), 0u);
   EXPECT_EQ(engine.num_finished() + aborted, submitted);

@@ -1,0 +1,19 @@
+// linear.hpp: checks of the arguments of linear.
+#pragma once
+
+#include <cstdint>
+
+#include "devices/checks/weight.hpp"
+#include "mortise/device.h"
+
+namespace mortise {
+
+// Columns of the weight; of a gated product all, gates first.
+struct ColumnRange {
+  std::int64_t begin, end;
+};
+
+// What a product takes of its weight. Throws Failure(INVALID_ARGUMENT). `weight` and `bias` are those of `args`.
+ColumnRange check_linear(const mortise_linear_args& args, const WeightShape& weight, const WeightShape& bias);
+
+}  // namespace mortise

@@ -1,0 +1,24 @@
+// weight.hpp: what checks need to know of a prepared weight, whose struct is each device's own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace mortise {
+
+struct WeightShape {
+  std::int32_t use = 0;    // MORTISE_WEIGHT_*; 0: there is no weight
+  std::int32_t dtype = 0;  // what it computes in
+  std::int64_t n = 0, k = 0;
+  std::int32_t bits = 0;  // 0: not quantised
+};
+
+// The shape of a device's weight, which may be null.
+template <typename Weight>
+WeightShape shape_of(const Weight* weight) {
+  return weight == nullptr ? WeightShape{} : weight->shape();
+}
+
+std::string weight_text(const WeightShape& weight);  // "bf16 [4096, 512]", "int4 for bf16 [4096, 512]"
+
+}  // namespace mortise
