@@ -8,8 +8,8 @@
 namespace mortise {
 namespace {
 
-[[noreturn]] void invalid(const std::string& message) {
-  mortise::invalid(kPrepareWeight, message);
+[[noreturn]] void invalid_source(const std::string& message) {
+  invalid(kPrepareWeight, message);
 }
 
 std::string format_text(std::int32_t bits, std::int32_t group_size) {
@@ -17,22 +17,22 @@ std::string format_text(std::int32_t bits, std::int32_t group_size) {
 }
 
 std::vector<mortise_quantized_matrix> read_integers(const mortise_weight_source& source) {
-  if (source.num_parts < 1) invalid("there are no parts");
+  if (source.num_parts < 1) invalid_source("there are no parts");
   std::vector<mortise_quantized_matrix> parts;
   for (int i = 0; i < source.num_parts; ++i) {
     const std::string name = "quantised part " + std::to_string(i);
-    if (source.quantized[i] == nullptr) invalid(name + " is missing");
+    if (source.quantized[i] == nullptr) invalid_source(name + " is missing");
     parts.push_back(known(source.quantized[i]));
     const mortise_quantized_matrix& part = parts.back();
-    if (part.n < 1 || part.k < 1 || part.read == nullptr) invalid(name + " is empty");
+    if (part.n < 1 || part.k < 1 || part.read == nullptr) invalid_source(name + " is empty");
     const int32_t whole = part.group_size >= part.k ? 0 : part.group_size;
     const int32_t wanted = source.group_size >= part.k ? 0 : source.group_size;
     const auto order_of = [&](const mortise_quantized_matrix& m) {
       return std::vector<int32_t>(m.order, m.order == nullptr ? m.order : m.order + m.k);
     };
     if (part.k != parts[0].k || part.bits != source.bits || whole != wanted || order_of(part) != order_of(parts[0])) {
-      invalid(name + " (" + format_text(part.bits, part.group_size) + ") does not fit part 0 and " +
-              format_text(source.bits, source.group_size) + "; prepare it as a weight of its own");
+      invalid_source(name + " (" + format_text(part.bits, part.group_size) + ") does not fit part 0 and " +
+                     format_text(source.bits, source.group_size) + "; prepare it as a weight of its own");
     }
   }
   return parts;
@@ -40,26 +40,26 @@ std::vector<mortise_quantized_matrix> read_integers(const mortise_weight_source&
 
 void check_format(const mortise_weight_source& source, std::int64_t n, std::int64_t k) {
   if (source.dtype != MORTISE_BF16 && source.dtype != MORTISE_F32) {
-    invalid("dtype code " + std::to_string(source.dtype) + "; expected bf16 or f32");
+    invalid_source("dtype code " + std::to_string(source.dtype) + "; expected bf16 or f32");
   }
   const int32_t group = source.group_size;
   if ((source.bits != 4 && source.bits != 8) || group < 0 || (group != 32 && group % 64 != 0 && group < k)) {
-    invalid(format_text(source.bits, group) +
-            "; expected 4 or 8 bits in groups of 32, a multiple of 64, or 0 for whole rows");
+    invalid_source(format_text(source.bits, group) +
+                   "; expected 4 or 8 bits in groups of 32, a multiple of 64, or 0 for whole rows");
   }
   if (std::min<int64_t>(group == 0 ? k : group, k) > kMaxQuantizedGroup) {
-    invalid("groups of " + std::to_string(group == 0 ? k : group) + " columns; at most " +
-            std::to_string(kMaxQuantizedGroup) + " sum without overflow: take a smaller group size");
+    invalid_source("groups of " + std::to_string(group == 0 ? k : group) + " columns; at most " +
+                   std::to_string(kMaxQuantizedGroup) + " sum without overflow: take a smaller group size");
   }
-  if (n > INT32_MAX || k > INT32_MAX) invalid("more than 2^31 - 1 rows or columns");
+  if (n > INT32_MAX || k > INT32_MAX) invalid_source("more than 2^31 - 1 rows or columns");
 }
 
 void check_order(const std::int32_t* order, std::int64_t k) {
   std::vector<bool> seen(static_cast<std::size_t>(k));
   for (int64_t j = 0; j < k; ++j) {
     if (order[j] < 0 || order[j] >= k || seen[static_cast<std::size_t>(order[j])]) {
-      invalid("order[" + std::to_string(j) + "] is " + std::to_string(order[j]) + "; expected a permutation of 0 .. " +
-              std::to_string(k - 1));
+      invalid_source("order[" + std::to_string(j) + "] is " + std::to_string(order[j]) +
+                     "; expected a permutation of 0 .. " + std::to_string(k - 1));
     }
     seen[static_cast<std::size_t>(order[j])] = true;
   }
@@ -69,7 +69,7 @@ void check_order(const std::int32_t* order, std::int64_t k) {
 
 QuantizedSource read_quantized_source(const mortise_weight_source& source) {
   if (source.use != MORTISE_WEIGHT_LINEAR) {
-    invalid("use " + std::to_string(source.use) + " of a quantised weight; expected linear");
+    invalid_source("use " + std::to_string(source.use) + " of a quantised weight; expected linear");
   }
   QuantizedSource read = {};
   if (source.quantized != nullptr) {
