@@ -18,7 +18,7 @@ constexpr Isa kAll[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
 
 #if defined(__x86_64__)
 
-// Bits of XCR0: which register state the operating system saves.
+// Bits of XCR0, which says which registers the operating system saves.
 constexpr std::uint64_t kYmmState = 0x6;
 constexpr std::uint64_t kZmmState = 0xe6;
 constexpr std::uint64_t kTileState = 0x60000;
@@ -33,14 +33,14 @@ bool has(std::uint32_t word, std::initializer_list<int> bits) {
   return std::all_of(bits.begin(), bits.end(), [=](int bit) { return (word >> bit & 1u) != 0; });
 }
 
-// Linux gives tile data (18 kB a thread) only to processes that ask for it.
+// Linux grants tile state (18 kB a thread) only to processes that request it.
 bool request_tile_data() {
   constexpr int kArchReqXcompPerm = 0x1023;
   constexpr int kXfeatureTileData = 18;
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureTileData) == 0;
 }
 
-// Leaves 0x1D and 0x1E, which describe AMX, are not asked: hypervisors hide them on machines where AMX works.
+// Does not read leaves 0x1D and 0x1E, which describe AMX: some hypervisors hide them although AMX works.
 std::vector<Isa> detect() {
   std::vector<Isa> found = {Isa::kPortable};
   std::uint32_t a, b, c, d;

@@ -1,5 +1,5 @@
-// isa.hpp: which instruction sets this machine has, which one to use, and the state of the FPU that kernels require.
-// All instruction sets give the same bits (docs/numerics.md): the choice is about speed alone.
+// isa.hpp: the instruction sets of this machine, the choice of one of them, and the FPU state that kernels require. All
+// instruction sets give the same bits (docs/numerics.md), so the choice only affects speed.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,24 @@ namespace mortise::cpu {
 // In ascending order of preference.
 enum class Isa { kPortable, kAvx2, kAvx512, kAmx };
 
-const char* isa_name(Isa isa);  // "portable", "avx2", "avx512", "amx": what MORTISE_ISA takes
+const char* isa_name(Isa isa);  // "portable", "avx2", "avx512", "amx": the values of MORTISE_ISA
 
-// What the machine has and the operating system lets this process use; kPortable is always there. The first call asks
-// the kernel for permission to use the AMX tiles, which holds for all threads of the process.
+// The instruction sets that the machine has and the operating system lets this process use; kPortable is always among
+// them. The first call asks Linux to allow AMX tiles, for all threads of the process.
 const std::vector<Isa>& available_isas();
 
-// Whether the machine has AVX-512 with VNNI, which the integer kernels of kAvx512 then use. All with AMX have it.
+// Whether the machine has AVX-512 with VNNI. The integer kernels of kAvx512 then use it. Every machine with AMX has it.
 bool has_vnni();
 
-// The best one, or the one that `forced` names. Null or empty: not forced. An unknown name, or one that this machine
-// lacks, gives nullopt and a text in `error` that names what there is.
+// The instruction set named by `forced`, or the best if `forced` is null or empty. Returns nullopt for an unknown or
+// unavailable name, with a text in `error` that lists the available ones.
 std::optional<Isa> choose_isa(const char* forced, std::string& error);
 
-// choose_isa with the environment's MORTISE_ISA.
+// choose_isa(getenv("MORTISE_ISA")).
 std::optional<Isa> choose_isa_from_environment(std::string& error);
 
-// Denormals off (flush to zero and denormals as zero) and rounding to nearest even for the calling thread, until the
-// end of the scope. Whoever calls a kernel holds one: the AMX unit works like this by itself, so everything else does
-// too.
+// For the calling thread, until the end of the scope: flush-to-zero, denormals-as-zero and rounding to nearest even.
+// Every caller of a kernel holds one. The AMX unit always works like this, so all other kernels must, too.
 class DenormalsOff {
  public:
   DenormalsOff();

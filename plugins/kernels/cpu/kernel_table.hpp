@@ -1,4 +1,4 @@
-// kernel_table.hpp: what an instruction set offers: one group of function pointers per family of kernels.
+// kernel_table.hpp: the kernels of one instruction set: one struct of function pointers per family.
 #pragma once
 
 #include "kernels/cpu/head/head_reduce.hpp"
@@ -13,8 +13,8 @@
 
 namespace mortise::cpu {
 
-// References, not copies: the tables are then constants of the file. Initialising them by code at load time would run
-// AVX-512 instructions on machines without.
+// Members are references, so that the tables are constants. A table that code filled at load time would run AVX-512
+// instructions on machines without AVX-512.
 struct KernelTable {
   const ActivationKernels& activation;
   const ElementwiseKernels& elementwise;
@@ -26,7 +26,7 @@ struct KernelTable {
   const SampleKernels& sampling;
   const KvWriteKernels& kv_write;
   const RopeKernels& rope;
-  const SpanKernels& span_bf16;  // the model's type, then the cache's where that is another
+  const SpanKernels& span_bf16;  // named by the model's type, then the cache's type if it differs
   const SpanKernels& span_bf16_int8;
   const SpanKernels& span_f32;
   const SpanKernels& span_f32_int8;

@@ -1,7 +1,7 @@
-// kernels.hpp: finds the CPU kernels of an instruction set; all sets give the same bits.
-// Every kernel works on plain pointers and takes a range of rows or columns: it runs on the calling thread, allocates
-// nothing and keeps nothing, and the caller decides which thread does which range. No split of the work changes a bit.
-// REQUIRES for every kernel: a DenormalsOff (isa.hpp) held by the calling thread.
+// kernels.hpp: finds the kernels of an instruction set. All instruction sets give the same bits. A kernel works on
+// plain pointers and a range of rows or columns. It runs on the calling thread, allocates nothing and keeps nothing.
+// The caller gives ranges to threads; no such division changes a bit.
+// REQUIRES for every kernel: the calling thread holds a DenormalsOff (isa.hpp).
 #pragma once
 
 #include "kernels/cpu/isa.hpp"

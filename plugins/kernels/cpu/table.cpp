@@ -1,4 +1,4 @@
-// The kernels of one instruction set, gathered; compiled once for each.
+// The kernel table of one instruction set. Compiled once per instruction set.
 #include "kernels/cpu/kernel_table.hpp"
 
 #if defined(MORTISE_ISA_AVX512)
@@ -52,7 +52,7 @@ constinit const KernelTable kKernelTable = {
 };
 
 #if defined(MORTISE_ISA_AVX512)
-// AVX-512 with VNNI: the same, but for integer products.
+// AVX-512 with VNNI: the AVX-512 kernels with integer products on VNNI.
 extern const KernelTable kVnniKernelTable;
 constinit const KernelTable kVnniKernelTable = {
     .activation = kActivationKernels,
@@ -71,7 +71,8 @@ constinit const KernelTable kVnniKernelTable = {
     .span_f32_int8 = kSpanF32Int8Kernels,
 };
 
-// AMX: the AVX-512 kernels, but for those that have a form on tiles, or gain from AVX512-BF16, which comes with AMX.
+// AMX: the AVX-512 kernels, except those that have an AMX form or gain from AVX512-BF16, which every machine with AMX
+// has.
 extern const KernelTable kAmxKernelTable;
 constinit const KernelTable kAmxKernelTable = {
     .activation = isa_amx::kActivationKernels,

@@ -1,4 +1,4 @@
-// types.hpp: the element types that kernels take, for headers that do not depend on an instruction set.
+// types.hpp: element types of kernels, for headers that do not depend on an instruction set.
 #pragma once
 
 #include <cstddef>

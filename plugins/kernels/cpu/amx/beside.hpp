@@ -1,5 +1,6 @@
-// beside.hpp: what the core does while the matrix unit multiplies, a little after every tile of K: work on the sums of
-// the tiles before, and asking for what comes next. And how much of the weights the unit reads again and again.
+// beside.hpp: work that the core does while the AMX unit multiplies. After each tile of K it does a little of two jobs:
+// it finishes the sums of earlier tiles, and it prefetches the data that is needed next. Also the number of panels that
+// share the second-level cache.
 #pragma once
 
 #include "kernels/cpu/linear/linear.hpp"
@@ -7,13 +8,15 @@
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
-// Work: rows(i0, i1) does the rows [i0, i1) of it.
+// Divides both jobs into steps; one step() follows each tile. `Work` has rows(i0, i1), which does rows [i0, i1) of the
+// job. Invariant: rows before row_ are done. Used by one thread.
 template <class Work>
 class Beside {
  public:
-  // Rows [0, rows) of `work` are to be done. REQUIRES: what there was before is finished.
+  // Starts a job of `rows` rows. REQUIRES: the job before is finished.
   void set_work(const Work& work, std::size_t rows) { work_ = work, row_ = 0, end_row_ = rows; }
-  // Lines [line, end) of rows that are `lines` long, `stride` bytes apart, from `first` on.
+  // Prefetches the cache lines [line, end) of a block of rows. A row has `lines` lines, rows are `stride` bytes apart,
+  // and row 0 is at `first`.
   void set_fetch(const char* first, std::size_t stride, std::size_t lines, std::size_t line, std::size_t end) {
     lines_ = lines, to_next_row_ = stride - lines * kLineBytes;
     to_fetch_ = end - line;
@@ -22,7 +25,7 @@ class Beside {
   }
   void set_no_fetch() { to_fetch_ = 0; }
 
-  // All is to be done within so many steps.
+  // Divides the work into `work_steps` steps and the prefetches into `fetch_steps` steps.
   void begin(std::size_t work_steps, std::size_t fetch_steps) {
     rows_a_step_ = work_steps == 0 ? 0 : (end_row_ + work_steps - 1) / work_steps;
     lines_a_step_ = fetch_steps == 0 ? 0 : (to_fetch_ + fetch_steps - 1) / fetch_steps;
@@ -53,7 +56,8 @@ class Beside {
   std::size_t to_next_row_ = 0, lines_ = 0, left_in_row_ = 0, to_fetch_ = 0, lines_a_step_ = 0;
 };
 
-// Panels whose weights stay in the second-level cache while all rows pass: chunks as equal as can be, of whole pairs.
+// The number of panels in a chunk. The weights of a chunk stay in the second-level cache while all rows pass. Chunks
+// are about equal and even, because panels are multiplied in pairs.
 inline std::size_t chunk_panels(std::size_t panels, std::size_t panel_bytes) {
   constexpr std::size_t kMinPanels = 4;
   std::size_t most = panel_bytes == 0 ? panels : kLinearChunkBytes / panel_bytes;

@@ -1,4 +1,5 @@
-// clean_logit.hpp: logits as head reductions and sampling see them: never NaN, never +infinity, one zero.
+// clean_logit.hpp: head reductions and sampling read logits through clean(), which leaves no NaN, no +infinity and only
+// one zero.
 #pragma once
 
 #include "kernels/cpu/vec/vec.hpp"
@@ -13,7 +14,7 @@ MORTISE_INLINE F32x16 clean(F32x16 x) {
   return min(select(eq(x, x), x, broadcast(kNoLogit)), broadcast(kLargestLogit)) + zero();
 }
 
-// n lanes of clean logits, the others -infinity.
+// The first n logits, cleaned; the other lanes are -infinity.
 MORTISE_INLINE F32x16 load_clean_tail(const float* p, std::size_t n) {
   return select(first_lanes(n), clean(load_tail(p, n)), broadcast(kNoLogit));
 }
@@ -21,7 +22,7 @@ MORTISE_INLINE F32x16 load_clean(const float* p, std::size_t left) {
   return left >= kLanes ? clean(load(p)) : load_clean_tail(p, left);
 }
 
-// One lane to a scalar and back, so that a scalar step is the same operation as a lane's.
+// One-lane versions of vector operations go through a whole vector, so that they are the same operations.
 MORTISE_INLINE float first_lane(F32x16 x) {
   float lanes_of_x[kLanes];
   store(lanes_of_x, x);

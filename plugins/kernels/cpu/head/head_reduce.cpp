@@ -10,8 +10,8 @@ void clean_one(const float* logit, float* out) {
   *out = first_lane(clean(broadcast(*logit)));
 }
 
-// Of the logits as they are: NaN counts as nothing, and max() makes zeros of denormals. Four maxima at a time: a single
-// one would wait for itself.
+// The maximum of raw logits: max() ignores NaN in its first operand and turns denormals into zeros. Four chains,
+// because one chain would wait for its own result.
 float raw_max(const float* logits, std::size_t n) {
   constexpr std::size_t kChains = 4;
   F32x16 m[kChains];
@@ -24,9 +24,9 @@ float raw_max(const float* logits, std::size_t n) {
   return max(max(max(m[0], m[1]), max(m[2], m[3])));
 }
 
-// exp(-infinity) is 0: lanes beyond the end add nothing. So NaN need not be made clean, and with a maximum subtracted
-// denormals and -0 give what +0 gives; what differs is +infinity. `next`: what is read then is asked for meanwhile, all
-// of it, since rows apart and pages apart the processor does not see it coming.
+// Sum of exp(logit - slice_max). NaN and lanes beyond the end count as exp(-infinity) = 0. Denormals and -0 need no
+// clean(), since subtracting the maximum gives the same result as for +0. Only a slice with +infinity must be cleaned.
+// `next` is prefetched meanwhile: the hardware prefetcher does not follow the jump to another row or page.
 float slice_sum(const float* logits, std::size_t n, float slice_max, bool has_infinity, const float* next) {
   const F32x16 m = broadcast(slice_max);
   F32x16 s = zero();
@@ -56,7 +56,7 @@ void log_sum_exp(const float* logits, std::size_t n, const float* next, float* m
     const std::size_t width = is_last ? n - begin : kVocabSlice;
     const float raw = raw_max(logits + begin, width);
     const float m = first_lane(clean(broadcast(raw)));
-    if (m == kNoLogit) continue;  // nothing in it; -infinity - -infinity would be NaN
+    if (m == kNoLogit) continue;  // no logit in this slice; -infinity - -infinity would be NaN
     merge(max_state, sum_state, m,
           slice_sum(logits + begin, width, m, raw == kInfinity, is_last ? next : logits + begin + kVocabSlice));
   }
@@ -66,7 +66,7 @@ void log_of_sum(float max_state, float sum_state, float* lse) {
   *lse = first_lane(broadcast(max_state) + log(broadcast(sum_state)));
 }
 
-// Of the tokens in `x`, the first `lower` of which have lower ids than the target.
+// Counts the lanes of `x` that come before the target. The first `lower` lanes have lower ids than the target.
 std::int32_t count_lanes(F32x16 x, F32x16 target_logit, std::size_t lower) {
   return __builtin_popcount(mask_bits(gt(x, target_logit) | (eq(x, target_logit) & first_lanes(lower))));
 }
@@ -101,14 +101,14 @@ std::int32_t count_before(const float* logits, std::size_t n, std::int32_t first
   const std::size_t lower =
       before_target <= 0 ? 0
                          : (before_target < static_cast<std::int64_t>(n) ? static_cast<std::size_t>(before_target) : n);
-  // Beside any other logit, one that is not clean compares as it does when it is: NaN like the smallest, +infinity like
-  // the largest.
+  // Raw logits can be compared unless the target's logit is the smallest or the largest. Only then does it matter that
+  // NaN counts as -infinity and +infinity as the largest finite number.
   const bool is_edge = target_logit == kNoLogit || target_logit == kLargestLogit;
   return is_edge ? count<false>(logits, n, lower, target_logit) : count<true>(logits, n, lower, target_logit);
 }
 
-// Puts a token into the sorted list of `size` entries, the last of which it pushes out. Ids come in ascending order, so
-// a token goes after those of equal logit.
+// Inserts a token into the sorted list of `size` entries and drops the last entry. Ids ascend, so a token goes after
+// entries with an equal logit.
 void insert(std::int32_t* ids, float* top_logits, std::size_t size, std::int32_t id, float logit) {
   std::size_t i = size - 1;
   for (; i > 0 && (ids[i - 1] < 0 || top_logits[i - 1] < logit); --i) {

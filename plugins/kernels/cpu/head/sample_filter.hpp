@@ -1,6 +1,6 @@
-// sample_filter.hpp: which tokens of a row top_k and top_p leave, without a sort: candidates are gathered above a bound
-// and the cut is found by partitioning. Integer weights make the result the same as that of any sort.
-// Compiled into sample_token.cpp.
+// sample_filter.hpp: the tokens of a row that top_k and top_p keep, found without a sort. Candidates above a bound are
+// collected, and partitioning finds the cut. Weights are integers, so their sums have no order and the result is that
+// of any sort. Included by sample_token.cpp alone.
 #pragma once
 
 #include "kernels/cpu/head/clean_logit.hpp"
@@ -9,7 +9,7 @@
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
-// exp(d) * 2^32 rounds to 0 from here on down.
+// For d up to this bound, exp(d) * 2^32 rounds to 0.
 constexpr float kWeightlessBelow = -23.0f;
 
 // --- keys: ascending in the order (logit descending, id ascending) ---
@@ -39,7 +39,7 @@ struct WeightLanes {
 
 MORTISE_INLINE WeightLanes weight_lanes(F32x16 e) {
   const F32x16 y = e * broadcast(0x1p32f);
-  const Mask16 large = ge(y, broadcast(0x1p31f));  // a multiple of 2^8 then, too large for to_int as it is
+  const Mask16 large = ge(y, broadcast(0x1p31f));  // a multiple of 2^8, too large for to_int
   const I32x16 i = to_int(select(large, y * broadcast(0x1p-8f), y));
   return {select(large, shift_right<8>(i), shift_right<16>(i)),
           select(large, shift_left<8>(i & broadcast_i32(0xff)), i & broadcast_i32(0xffff))};
@@ -91,11 +91,11 @@ inline std::uint64_t total_weight(const float* row, std::size_t n, float row_max
 
 // --- the cut ---
 
-// Moves the shortest prefix (in key order) whose weights sum to `need` or more to the front and returns its length; its
-// last element is the last in the order. REQUIRES: 1 <= need <= the sum of all weights; keys differ.
+// Finds the shortest prefix, in key order, whose weights sum to at least `need`. Moves it to the front and returns its
+// length. Its last element is the last in key order. REQUIRES: 1 <= need <= the sum of all weights; keys differ.
 inline std::size_t select_prefix(SampleCandidate* c, std::size_t n, std::uint64_t need) {
-  std::size_t begin = 0, end = n;  // before begin: in the prefix; from end on: not in it
-  std::uint64_t random = 1;        // the choice of pivots changes the time alone
+  std::size_t begin = 0, end = n;  // elements before begin are in the prefix, elements from end on are not
+  std::uint64_t random = 1;        // chooses pivots; changes only the time
   while (end - begin > 1) {
     random = random * 6364136223846793005u + 1442695040888963407u;
     const std::size_t at = begin + static_cast<std::size_t>((random >> 33) % (end - begin));
@@ -104,7 +104,7 @@ inline std::size_t select_prefix(SampleCandidate* c, std::size_t n, std::uint64_
     c[end - 1] = pivot;
     std::size_t middle = begin;
     std::uint64_t sum = 0;
-    for (std::size_t i = begin; i + 1 < end; ++i) {  // without branches: half of them would be mispredicted
+    for (std::size_t i = begin; i + 1 < end; ++i) {  // no branches: half of them would be mispredicted
       const SampleCandidate x = c[i];
       const bool before = x.key < pivot.key;
       c[i] = c[middle];
@@ -126,7 +126,7 @@ inline std::size_t select_prefix(SampleCandidate* c, std::size_t n, std::uint64_
   return begin + 1;
 }
 
-// Appends the lanes in `mask` of the block at token i.
+// Appends the lanes of x in `mask`; lane 0 is token i.
 MORTISE_INLINE std::size_t append(SampleCandidate* c, std::size_t n, std::size_t i, std::uint32_t mask, F32x16 x,
                                   const std::uint64_t (&weights)[kLanes]) {
   float lane[kLanes];
@@ -138,12 +138,12 @@ MORTISE_INLINE std::size_t append(SampleCandidate* c, std::size_t n, std::size_t
   return n;
 }
 
-// The first k of the logits >= bound, in no order; their number.
+// Collects the first k of the logits >= bound, unordered. Returns their number.
 inline std::size_t take_top_k(const float* row, std::size_t n, float bound, std::size_t k, SampleCandidate* c) {
   constexpr std::uint64_t kOnes[kLanes] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   const std::size_t capacity = n / 2 > k + 256 ? 2 * k + 512 : n + kLanes;
   const F32x16 least = broadcast(bound);
-  float below = kNoLogit;  // k candidates are larger, or equal with a lower id
+  float below = kNoLogit;  // k candidates come before a token with this logit
   std::size_t count = 0;
   for (std::size_t i = 0; i < n; i += kLanes) {
     const F32x16 x = load_clean(row + i, n - i);
@@ -157,7 +157,7 @@ inline std::size_t take_top_k(const float* row, std::size_t n, float bound, std:
   return count > k ? select_prefix(c, count, k) : count;
 }
 
-// ceil(top_p * total), with top_p as a multiple of 2^-32; at least 1.
+// ceil(top_p * total), at least 1. top_p counts as a multiple of 2^-32.
 MORTISE_INLINE std::uint64_t needed_weight(float top_p, std::uint64_t total) {
   const std::uint64_t p = any(gt(broadcast(top_p), zero())) ? weight_of(top_p) : 0;
   const std::uint64_t low = p * (total & 0xffffffffu);
@@ -179,17 +179,18 @@ inline std::uint64_t weigh(SampleCandidate* c, std::size_t n, float row_max) {
   return total;
 }
 
-// The shortest prefix of the logits >= bound that has top_p of their weight, in no order; its length.
+// Collects the shortest prefix of the logits >= bound that has top_p of their weight, unordered. Returns its length.
 inline std::size_t take_top_p(const float* row, std::size_t n, float row_max, float bound, float top_p,
                               SampleCandidate* c) {
   const std::uint64_t total = total_weight(row, n, row_max, bound);
   const std::uint64_t need = needed_weight(top_p, total);
-  // Tokens of weight <= `light` have at most total - need together: the others suffice, and come first in the order.
+  // Tokens of weight <= `light` weigh at most total - need together. So the other tokens suffice, and they come first
+  // in the order.
   const std::uint64_t light = (total - need) / n;
   float least_d = kWeightlessBelow;
   if (light > 0) {
     const F32x16 e = broadcast(static_cast<float>(light)) * broadcast(0x1p-32f);
-    least_d = first_lane(log(e) - broadcast(0.001f));  // exp and log err by far less
+    least_d = first_lane(log(e) - broadcast(0.001f));  // exp and log are off by far less than 0.001
   }
   std::size_t count = 0;
   for (std::size_t i = 0; i < n; i += kLanes) {

@@ -13,10 +13,10 @@ constexpr std::int32_t kLaneBit[kLanes] = {1 << 0, 1 << 1, 1 << 2,  1 << 3,  1 <
                                            1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15};
 
 bool above_zero(float x) {
-  return any(gt(broadcast(x), zero()));  // not `x > 0`: a denormal is zero on every machine
+  return any(gt(broadcast(x), zero()));  // not `x > 0`: with a denormal, that depends on the machine
 }
 
-// As mortise_logit_edit says.
+// Applies the edits as mortise_logit_edit specifies.
 void apply_edits(const SampleRow& row, float* x) {
   for (std::size_t i = 0; i < row.num_edits; i += kLanes) {
     const std::size_t n = lanes_left(row.num_edits - i);
@@ -35,7 +35,7 @@ void apply_edits(const SampleRow& row, float* x) {
   }
 }
 
-// x := clean(edited logit of an allowed token / temperature); returns the largest.
+// x = clean(edited logit / temperature), or -infinity for a token that is not allowed. Returns the largest.
 float prepare(const SampleRow& row, bool divide, float* x) {
   const float* from = row.logits;
   if (row.num_edits > 0) {
@@ -68,16 +68,16 @@ std::int32_t first_equal(const float* x, std::size_t n, float value) {
   return -1;
 }
 
-// The arg max of logit + noise over the tokens offered, the lowest id among equals; the order of offers does not
+// Keeps the arg max of logit + noise over the offered tokens; the lowest id wins ties. The order of the offers does not
 // matter.
 class Draw {
  public:
   Draw(std::uint64_t key, std::uint64_t position) : key_(key), position_(position) {}
 
-  // A lane without a token has the logit -infinity.
+  // Offers sixteen tokens. A lane without a token has the logit -infinity.
   MORTISE_INLINE void offer(F32x16 x, I32x16 ids) {
-    // Rounding is monotone, so a bound of the noise gives a bound of the score. Most tokens need no logarithm, and far
-    // ones no noise at all.
+    // Rounding is monotonic, so an upper bound of the noise gives an upper bound of the score. Most tokens therefore
+    // need no logarithm, and tokens far below the best need no noise at all.
     const F32x16 best = broadcast(score_);
     if (!any(ge(x + broadcast(kLargestNoise), best))) return;
     const I32x16 r = philox_first_word(key_, position_, ids);
@@ -114,7 +114,7 @@ std::int32_t draw_from_row(const SampleRow& row, const float* x, float row_max, 
     const I32x16 ids = broadcast_i32(static_cast<std::int32_t>(i)) + lane_index;
     draw.offer(select(ge(block, broadcast(bound)), block, broadcast(kNoLogit)), ids);
   };
-  // The likeliest token first: a high score to begin with spares most of the others.
+  // The likeliest token goes first: its high score lets most other tokens be skipped.
   offer(static_cast<std::size_t>(first_equal(x, row.vocab_size, row_max)) / kLanes * kLanes);
   for (std::size_t i = 0; i < row.vocab_size; i += kLanes) offer(i);
   return draw.id();

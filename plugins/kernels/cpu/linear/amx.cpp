@@ -1,17 +1,17 @@
-// linear of class cpu-bf16/1 on AMX. A tile of weights is 1 KiB of the packed order as it lies, a tile of x 16 rows of
-// 64 bytes of x as it lies.
-// - Up to 16 rows: one tile of x against four panels, which come from memory in streams that the hardware reads ahead.
-// - More: 32 rows x 2 panels, four accumulators for four loads, all of K at once; columns in chunks whose weights stay
-//   in the second-level cache. Meanwhile the pair of panels before is rounded, gated and stored (f32 as it is goes to y
-//   from the tiles), and what comes next is asked for: the next chunk's weights, rows of x where there are many, the
-//   next pair's weights up to 32.
-// What was measured and lost: K in blocks (stores of accumulators that miss the first-level cache stall the tile
-// loads); asking for y; 32 rows as twice 16, each against four panels.
+// linear of class cpu-bf16/1 on AMX. A tile of weights is 1 KiB of the packed weights, a tile of x is 16 rows of 64
+// bytes; both are loaded in place.
+// - Up to 16 rows: one tile of x times four panels. The panels are streams that the hardware prefetches.
+// - More rows: 32 rows times 2 panels, so four accumulators for four loads, over all of K. Columns are divided into
+//   chunks whose weights stay in the second-level cache. During the products the core finishes the pair of panels before
+//   (round, gate, store) and prefetches: weights of the next chunk, rows of x if there are many, and with up to 32 rows
+//   the weights of the next pair. f32 sums without bias are stored from the tiles to y directly. Measured and slower:
+//   blocks along K (accumulator stores that miss the first-level cache stall the tile loads); prefetching y; 32 rows as
+//   16 rows twice, each times four panels.
 #include "kernels/cpu/amx/beside.hpp"
 #include "kernels/cpu/linear/linear.hpp"
 #include "kernels/cpu/rows/gate.hpp"
 #include "kernels/cpu/vec/io.hpp"
-#if defined(MORTISE_EMULATED_TILES)  // the tests check the blocking on machines without AMX
+#if defined(MORTISE_EMULATED_TILES)  // tests run the blocking on machines without AMX
 #include "emulated_tiles.hpp"
 #else
 #include "kernels/cpu/amx/tiles.hpp"
@@ -20,15 +20,17 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::size_t kTile = 32;  // depth of a tile of K
+constexpr std::size_t kTile = 32;  // elements of K in a tile
 constexpr std::size_t kTileRows = 16;
 constexpr std::size_t kTileBytes = 1024;
-constexpr std::size_t kRowBytes = 64;  // of a tile
+constexpr std::size_t kRowBytes = 64;  // bytes in a row of a tile
 constexpr std::size_t kFewPanels = 4;
-// The weights of the next chunk are asked for beside the products of this one, so that several chunks share the cache.
-// Up to so many blocks of 32 rows they take about as long as the products: chunks are smaller, and rows wait.
+// The weights of the next chunk are prefetched during the products of this chunk, so several chunks share the cache.
+// With up to kFewBlocks blocks of 32 rows the prefetch takes about as long as the products: chunks are smaller then,
+// and rows are not prefetched.
 constexpr std::size_t kFewBlocks = 16, kChunksOfFew = 8, kChunksOfMany = 2;
-constexpr std::size_t kFetchColumns = 128;  // with fewer, asking for the next rows is more than the caches can take
+constexpr std::size_t kFetchColumns =
+    128;  // with fewer columns, prefetching the next rows exceeds what the caches can take
 constexpr std::size_t kAccumulator = kTileRows * kLanes;  // floats
 
 constexpr std::size_t minimum(std::size_t a, std::size_t b) {
@@ -38,14 +40,14 @@ constexpr std::size_t tiles_of(std::size_t k) {
   return (k + kTile - 1) / kTile;
 }
 
-// Where the tiles of up to 32 rows of x lie.
+// The tiles of up to 32 rows of x.
 struct TilesOfX {
   const char* first;
-  std::size_t row_stride;  // bytes
+  std::size_t row_stride;  // the last tile, padded with zeros, rows kRowBytes apart; null if K is a multiple of a tile
   const char* last;        // the tile that fills up K, rows kRowBytes apart; null if K is whole tiles
 };
 
-// The tiles of the rows [m, m + rows); the last one, if it must be filled up with zeros, is made in `last`.
+// The tiles of the rows [m, m + rows). If the last tile needs zero padding, it is built in `last`.
 TilesOfX tiles_of_x(const LinearArgs& args, std::size_t m, std::size_t rows, Bf16 (&last)[2 * kTileRows * kTile]) {
   const Bf16* x = static_cast<const Bf16*>(args.x) + m * args.x_stride;
   const std::size_t whole = args.k / kTile * kTile;
@@ -59,7 +61,8 @@ TilesOfX tiles_of_x(const LinearArgs& args, std::size_t m, std::size_t rows, Bf1
           filled ? reinterpret_cast<const char*>(last) : nullptr};
 }
 
-// Rows [i0, i1) of two panels' accumulators into y. Of neighbouring panels, the first at column n:
+// Writes rows [i0, i1) of a pair of panels from the accumulators to y. The panels are neighbours; the first begins at
+// column n.
 template <class Y>
 struct PairRows {
   static constexpr std::size_t kColumns = 2 * kLanes;  // of y
@@ -85,7 +88,8 @@ struct PairRows {
   }
 };
 
-// Of a panel of gates, and the one of what they gate, at column n of y and half of the weight's columns further.
+// The same for a panel of gates and the panel of the values that they gate. Column n of y comes from columns n and N /
+// 2 + n of the weight.
 template <class Y>
 struct GatedRows {
   static constexpr std::size_t kColumns = kLanes;
@@ -104,7 +108,7 @@ struct GatedRows {
       mortise::cpu::write(y, rounded_activation<act, Y>(rounded<Y>(gate)) * rounded<Y>(up));
     }
   }
-  // Not inline: the loop over K that calls it between its products stays small.
+  // noinline: keeps the loop over K small, which calls this between its products.
   [[gnu::noinline]] static void write(const LinearArgs& args, std::size_t m, std::size_t i0, std::size_t i1,
                                       std::size_t n, const float* gates, const float* ups) {
     switch (args.gate) {
@@ -131,7 +135,7 @@ void write_rows(const LinearArgs& args, std::size_t m, std::size_t rows, std::si
   }
 }
 
-// Tiles 0-3 accumulate, 4 is x, 5-7 take weights in turn.
+// Tiles 0-3 accumulate, tile 4 holds x, tiles 5-7 hold weights in turn.
 void configure_few(std::size_t rows) {
   TileConfig config;
   for (int t = 0; t < 8; ++t) {
@@ -154,7 +158,7 @@ MORTISE_INLINE void multiply_few_tile(const char* x, std::size_t row_stride, con
   if constexpr (panels > 3) tile_multiply_bf16<3, 4, 5>();
 }
 
-// Panels from w on, `to_next` bytes apart, into acc.
+// Multiplies `panels` panels, `to_next` bytes apart from w on, into acc.
 template <int panels>
 MORTISE_INLINE void accumulate_few(const LinearArgs& args, const TilesOfX& x, const char* w, std::size_t to_next,
                                    float (&acc)[panels][kAccumulator]) {
@@ -181,7 +185,7 @@ void multiply_few_panels(const LinearArgs& args, const TilesOfX& x, std::size_t 
   for (std::size_t j = 0; j < panels; ++j) write_rows<Y>(args, m, rows, n + j * kLanes, acc[j]);
 }
 
-// Up to 16 rows, the columns [n0, n1) of y.
+// Up to 16 rows times the columns [n0, n1) of y.
 template <class Y>
 void multiply_few(PairRows<Y>, const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows,
                   std::size_t n0, std::size_t n1) {
@@ -205,7 +209,7 @@ void multiply_few(GatedRows<Y>, const LinearArgs& args, const TilesOfX& x, std::
   }
 }
 
-// Tiles 0-3 accumulate (row block, panel) = (0,0) (0,1) (1,0) (1,1), 4 and 5 are x, 6 and 7 weights.
+// Tiles 0-3 accumulate (row block, panel) = (0,0) (0,1) (1,0) (1,1). Tiles 4 and 5 hold x, tiles 6 and 7 weights.
 void configure_many(std::size_t rows) {
   TileConfig config;
   const std::uint8_t low = kTileRows, high = static_cast<std::uint8_t>(rows - kTileRows);
@@ -231,14 +235,14 @@ MORTISE_INLINE void multiply_many_tile(const char* x, std::size_t row_stride, co
   }
 }
 
-// Whether y is the sums themselves, but for a bias.
+// Whether y is the sums themselves if there is no bias.
 template <class Rows>
 constexpr bool kSumsAreY = false;
 template <>
 constexpr bool kSumsAreY<PairRows<float>> = true;
 
-// Rows of a pair of panels that are complete: rounded and stored beside the products of the next pair. Sums that went
-// to y from the tiles are there already, and only their NaN are not those that a kernel writes.
+// Finishes a pair of panels (rounding, storing) during the products of the next pair. Sums that were stored to y
+// directly only need their NaN made canonical.
 template <class Rows>
 struct WritePair {
   MORTISE_INLINE void rows(std::size_t i0, std::size_t i1) const {
@@ -259,10 +263,10 @@ struct WritePair {
   const float* acc;  // [2 panels][32 rows][16]; null: the sums are in y
 };
 
-// Where the accumulators of 32 rows and two panels go.
+// Where the accumulators of 32 rows times two panels are stored.
 struct PairSums {
   float* first;
-  std::size_t row_stride, to_second;  // floats; to_second: from the first panel's to the second's
+  std::size_t row_stride, to_second;  // in floats; to_second: from the first panel's sums to the second's
 };
 PairSums in_buffer(float* acc) {  // [2 panels][32 rows][16]
   return {acc, kLanes, 2 * kAccumulator};
@@ -271,7 +275,7 @@ PairSums in_y(const LinearArgs& args, std::size_t m, std::size_t n) {
   return {static_cast<float*>(args.y) + m * args.y_stride + n, args.y_stride, kLanes};
 }
 
-// 17 to 32 rows and the one or two panels for column n of y.
+// 17 to 32 rows times the one or two panels at column n of y.
 template <int panels, class Rows>
 void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Beside<WritePair<Rows>>& beside,
                    const PairSums& sums) {
@@ -294,7 +298,7 @@ void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Bes
   beside.finish();
 }
 
-// The one panel that is left over.
+// A last panel without a partner.
 template <class Y>
 void multiply_last(PairRows<Y>, const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows,
                    std::size_t n, Beside<WritePair<PairRows<Y>>>& beside, float* acc) {
@@ -303,9 +307,9 @@ void multiply_last(PairRows<Y>, const LinearArgs& args, const TilesOfX& x, std::
 }
 template <class Y>
 void multiply_last(GatedRows<Y>, const LinearArgs&, const TilesOfX&, std::size_t, std::size_t, std::size_t,
-                   Beside<WritePair<GatedRows<Y>>>&, float*) {}  // there is none
+                   Beside<WritePair<GatedRows<Y>>>&, float*) {}  // gated panels always come in pairs
 
-// Where the pair of panels for column n of y lies, to be asked for.
+// Prefetches the pair of panels at column n of y.
 template <class Rows>
 void fetch_panels(const LinearArgs& args, std::size_t n, Beside<WritePair<Rows>>& beside) {
   const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes, lines = panel_bytes / kRowBytes;
@@ -313,18 +317,19 @@ void fetch_panels(const LinearArgs& args, std::size_t n, Beside<WritePair<Rows>>
                    2 * lines);
 }
 
-// Cache lines [begin, end) of rows that are `row_lines` long, `stride` bytes apart, to be asked for.
+// Cache lines [begin, end) to prefetch. Rows have `row_lines` lines and are `stride` bytes apart.
 struct Lines {
   const char* first;
   std::size_t stride, row_lines, begin, end;
 };
 
-// What is wanted after 32 rows and a chunk of columns.
+// Data to prefetch while 32 rows are multiplied by a chunk of columns.
 struct Next {
   Lines rows, weights;
 };
 
-// The share of the `pair`th of `pairs` pairs of panels: of rows and weights in turn, or of what there is.
+// Prefetches the share that belongs to pair number `pair` of `pairs`. If both rows and weights are wanted, they
+// alternate.
 template <class Rows>
 void fetch_next(const Next& next, std::size_t pair, std::size_t pairs, Beside<WritePair<Rows>>& beside) {
   const bool any_rows = next.rows.begin < next.rows.end, both = any_rows && next.weights.begin < next.weights.end;
@@ -336,14 +341,15 @@ void fetch_next(const Next& next, std::size_t pair, std::size_t pairs, Beside<Wr
                    lines.begin + count * (part + 1) / parts);
 }
 
-// 17 to 32 rows, the columns [n0, n1) of y. `fetch_weights`: each pair of panels comes from memory, and asks for the
-// one after it instead of what is wanted next.
+// 17 to 32 rows times the columns [n0, n1) of y. `fetch_weights`: the weights come from memory, so each pair of panels
+// prefetches the next pair instead of `next`.
 template <class Rows>
 void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows, std::size_t n0,
                    std::size_t n1, const Next& next, bool fetch_weights) {
   alignas(64) float acc[2][4 * kAccumulator];
   configure_many(rows);
-  constexpr std::size_t kStep = Rows::kColumns, kWhole = kStep - kLanes;  // columns of y; a pair has more than kWhole
+  constexpr std::size_t kStep = Rows::kColumns,
+                        kWhole = kStep - kLanes;  // columns of y; a pair of panels has more than kWhole
   const std::size_t pairs = (n1 - n0 + kStep - 1) / kStep;
   Beside<WritePair<Rows>> beside;
   std::size_t n = n0, pair = 0;
@@ -360,7 +366,7 @@ void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std
       beside.set_work({}, 0);
       continue;
     }
-    // Where y is the sums themselves, the tiles are stored to it: the way through a buffer is saved.
+    // Where y is the sums themselves, the tiles are stored to y without a buffer.
     const bool to_y = kSumsAreY<Rows> && args.bias == nullptr && n + kStep <= args.n;
     multiply_many<2>(args, x, n, beside, to_y ? in_y(args, m, n) : in_buffer(acc[pair % 2]));
     beside.set_work({&args, m, n, to_y ? nullptr : acc[pair % 2]}, rows);
@@ -369,15 +375,16 @@ void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std
 }
 
 template <class Rows>
-constexpr std::size_t kPanelsFor = 2 * kLanes / Rows::kColumns;  // of the weight, for sixteen columns of y
+constexpr std::size_t kPanelsFor = 2 * kLanes / Rows::kColumns;  // panels of the weight for sixteen columns of y
 
-// Of x, for the rows that follow from m on.
+// The rows of x that follow, from row m on.
 Lines lines_of_next_rows(const LinearArgs& args, const LinearRange& range, const TilesOfX& x, std::size_t m) {
   const std::size_t rows = minimum(range.m1 - m, 2 * kTileRows), row_lines = args.k * sizeof(Bf16) / kRowBytes;
   return {x.first + 2 * kTileRows * x.row_stride, x.row_stride, row_lines, 0, rows * row_lines};
 }
 
-// Of the weights for the columns from n on, up to a chunk, the share of the `block`th of `blocks` blocks of rows.
+// The weights of the next chunk, which begins at column n. Each of the `blocks` blocks of rows prefetches its share of
+// them.
 template <class Rows>
 Lines lines_of_next_chunk(const LinearArgs& args, const LinearRange& range, std::size_t n, std::size_t chunk,
                           std::size_t block, std::size_t blocks) {
@@ -418,7 +425,7 @@ void run_rows(const LinearArgs& args, const LinearRange& range) {
   tiles_release();
 }
 
-// x is read as it lies.
+// x is read in place.
 std::size_t scratch_bytes(std::size_t, std::size_t) {
   return 0;
 }

@@ -1,5 +1,5 @@
-// linear for AVX-512, AVX2 and the portable path. Blocks of kRowBlock rows x kPanelBlock panels keep both chains of
-// every output in registers for the length of a tile; the accumulators, touched once per tile, lie in memory.
+// linear for AVX-512, AVX2 and portable code. A block of kRowBlock rows x kPanelBlock panels keeps both chains of every
+// output in registers for one tile of K. The accumulators are used once per tile and stay in memory.
 #include "kernels/cpu/linear/linear.hpp"
 
 #include "kernels/cpu/vec/io.hpp"
@@ -7,20 +7,20 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-// Registers: chains x rows x panels, the weights of a panel for each chain, and one broadcast.
+// Registers: two chains x rows x panels, the weights of each panel for both chains, and one broadcast of x.
 #if defined(MORTISE_ISA_AVX512)
 constexpr std::size_t kRowBlock = 6, kPanelBlock = 2;  // 24 + 4 + 1 of 32
 constexpr std::size_t kRowsOfBothChains = 6;
 #elif defined(MORTISE_ISA_AVX2)
 constexpr std::size_t kRowBlock = 6, kPanelBlock = 1;  // a vector is two registers: 12 + 2 + 1 of 16
-constexpr std::size_t kRowsOfBothChains = 3;           // more go chain by chain
+constexpr std::size_t kRowsOfBothChains = 3;           // more rows: one chain after the other
 #else
 constexpr std::size_t kRowBlock = 1, kPanelBlock = 1;
 constexpr std::size_t kRowsOfBothChains = 1;
 #endif
-constexpr std::size_t kTile = 32;        // depth of a tile of K
-constexpr std::size_t kBlockTiles = 8;   // the weights of a block of K stay in the first-level cache for all rows
-constexpr std::size_t kChunkRows = 240;  // the accumulators of as many rows stay in the second
+constexpr std::size_t kTile = 32;        // elements of K in a tile
+constexpr std::size_t kBlockTiles = 8;   // the weights of so many tiles stay in the first-level cache for all rows
+constexpr std::size_t kChunkRows = 240;  // the accumulators of so many rows stay in the second-level cache
 
 constexpr std::size_t minimum(std::size_t a, std::size_t b) {
   return a < b ? a : b;
@@ -28,12 +28,12 @@ constexpr std::size_t minimum(std::size_t a, std::size_t b) {
 constexpr std::size_t tiles_of(std::size_t k) {
   return (k + kTile - 1) / kTile;
 }
-// Rows of the prepared input are a cache line longer than needed: a power of two would put them all in the same sets.
+// Prepared rows are one cache line longer than needed: rows a power of two apart would all share the same cache sets.
 constexpr std::size_t prepared_stride(std::size_t k) {
   return tiles_of(k) * kTile + kLanes;
 }
 
-// Where the weights of a pair (even k, odd k) come from, and how they are multiplied.
+// Where the weights of a pair (even k, odd k) are, and how they are multiplied.
 struct PackedBf16 {
   using Element = Bf16;
   static MORTISE_INLINE I32x16 both(const Bf16* w) { return load_i32(reinterpret_cast<const std::int32_t*>(w)); }
@@ -55,7 +55,7 @@ struct Sums {
   F32x16 of[rows][panels];
 };
 
-// sums[i][j] goes on by x[i] times the even or the odd k of a pair of panel j.
+// sums[i][j] += x[i] times the even or odd k of a pair of panel j: one step of a chain.
 template <class W, bool odd, std::size_t rows, std::size_t panels>
 MORTISE_INLINE void add_half(const float* x, std::size_t x_stride, const typename W::Element* w, std::size_t w_stride,
                              Sums<rows, panels>& sums) {
@@ -79,23 +79,22 @@ MORTISE_INLINE void clear(Sums<rows, panels>& sums) {
   }
 }
 
-// One chain of a tile. Not inlined: beside anything else its sums would not all stay in registers, and a sum in memory
-// makes each multiplication wait for the last one's store.
+// One chain of a tile. noinline: inlined, its sums would not all fit into registers, and with a sum in memory each
+// multiplication waits for the store before it.
 template <class W, bool odd, std::size_t rows, std::size_t panels>
 [[gnu::noinline]] void add_chain(const float* x, std::size_t x_stride, const typename W::Element* w,
                                  std::size_t w_stride, Sums<rows, panels>& out) {
   Sums<rows, panels> sums;
   clear(sums);
   for (std::size_t pair = 0; pair < kTile / 2; ++pair) {
-    // The next tile, while this one is multiplied for the first time.
+    // Prefetches the next tile during the first of this tile's two chains.
     if (!odd) __builtin_prefetch(w + (kTile + pair * 2) * kLanes);
     add_half<W, odd>(x + pair * 2, x_stride, w + pair * 2 * kLanes, w_stride, sums);
   }
   out = sums;
 }
 
-// acc[i][j] += the tiles [0, tiles) of x rows i (x_stride apart) and panels j (w_stride apart), one tile after the
-// other.
+// acc[i][j] += the tiles [0, tiles) in ascending order. Rows of x are x_stride apart, panels w_stride apart.
 template <class W, std::size_t rows, std::size_t panels>
 void multiply_block(const float* x, std::size_t x_stride, const typename W::Element* w, std::size_t w_stride,
                     std::size_t tiles, float* acc) {
@@ -154,7 +153,7 @@ void finish(const LinearArgs& args, std::size_t m0, std::size_t rows, std::size_
   }
 }
 
-// All of K for up to kChunkRows rows and `panels` panels.
+// Up to kChunkRows rows times `panels` panels over all of K.
 template <class W, std::size_t panels>
 void multiply_panels(const LinearArgs& args, std::size_t m0, std::size_t rows, std::size_t column, float* acc) {
   const std::size_t tiles = tiles_of(args.k), x_stride = prepared_stride(args.k);

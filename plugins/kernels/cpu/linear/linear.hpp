@@ -6,14 +6,15 @@
 //   bias  f32 [N], may be null  (a bf16 bias is widened when the model is loaded: that is exact)
 //   y     bf16 or f32 [M, N]   rows y_stride elements apart
 //
-// Order, which makes the bits: K in tiles of 32, the last one filled up with zeros. Per tile, each from 0:
+// Order: tiles of 32 k, ascending; the last tile is padded with zeros. For each tile, both chains starting at 0:
 //   a = fma chain over k = 0, 2, .. 30;  b = fma chain over k = 1, 3, .. 31;  acc = acc + (a + b)
-// then one addition of the bias and one rounding to the type of y. Denormals off throughout. With bf16 inputs this is
-// what the AMX instruction TDPBF16PS computes; every other instruction set does the same with f32 FMA.
-// So the bits of a row depend neither on M nor on how rows and columns are split among threads; K is never split.
+// Then one addition of the bias and one rounding to the type of y. Denormals are off. On bf16 this is what the AMX
+// instruction TDPBF16PS computes; the other instruction sets do the same with f32 FMA. K is never split, so the bits of
+// a row depend neither on M nor on how threads divide rows and columns.
 //
 // Cost: memory bound for few rows (reads the packed weights once per call and range), compute bound for many.
-// Oracle: reference/linear.hpp, bitwise; that one against a double loop.
+// Errors: none; the caller checks shapes.
+// Oracle: reference/linear.hpp, bitwise (linear_test.cpp, amx_test.cpp), which is itself compared with a double loop.
 #pragma once
 
 #include "kernels/cpu/rows/activation.hpp"
@@ -21,38 +22,39 @@
 namespace mortise::cpu {
 
 struct LinearArgs {
-  const void* x;  // bf16 or f32, by the kernel
+  const void* x;  // bf16 or f32, according to the kernel
   std::size_t x_stride;
   const void* w;  // packed
   const float* bias;
   void* y;
   std::size_t y_stride;
-  std::size_t m, n, k;  // the whole product; a call computes a range of it
+  std::size_t m, n, k;  // the whole product; each call computes a range of it
   void* scratch;        // scratch_bytes(m, k), 64-byte aligned; prepared for all rows of the range
-  Activation gate{};    // of run_gated
+  Activation gate{};    // for run_gated only
 };
 
-// Weights that a kernel reads again and again while many rows pass: what a second-level cache of 2 MiB keeps beside
-// rows on their way through. Who shares columns out gives a thread as many at a time, and no fewer.
+// The bytes of weights that a kernel reads repeatedly while many rows pass. A second-level cache of 2 MiB holds them
+// beside the rows. A caller that divides columns among threads should give each thread at least this much at a time.
 constexpr std::size_t kLinearChunkBytes = std::size_t{5} << 18;
 
-// Rows [m0, m1) and columns [n0, n1). REQUIRES: m0 is a multiple of 32 and n0 of 16; m1 and n1 are too, or are m and n.
+// Rows [m0, m1) and columns [n0, n1) of y. REQUIRES: m0 is a multiple of 32 and n0 of 16; m1 and n1 as well, unless
+// they equal m and n.
 struct LinearRange {
   std::size_t m0, m1, n0, n1;
-  std::size_t ahead = 0;  // columns from n1 on that this thread most likely takes next: their weights may be asked for
+  std::size_t ahead =
+      0;  // the columns from n1 on that this thread will probably take next; their weights may be prefetched
 };
 
-// Most instruction sets want x in another form (widened to f32). AMX reads it as it lies, best when rows begin at
-// multiples of 64 bytes that are no multiple of 1024 (those share the few sets of a cache). `prepare` makes it in
-// args.scratch for the rows [m0, m1), under the same rule as a range. It is the same for all columns, so threads that
-// split columns share it; but they must not start before it is complete. Where scratch_bytes gives 0 there is nothing
-// to prepare.
+// Most instruction sets need x in another form (widened to f32): `prepare` writes it to args.scratch for the rows [m0,
+// m1), which obey the same rule as a range. Threads that divide the columns share it, and must not start before it is
+// complete. If scratch_bytes is 0 there is nothing to prepare: AMX reads x in place. It is fastest when rows begin at
+// multiples of 64 bytes, but not of 1024, since such rows share a few cache sets.
 struct LinearKernel {
   std::size_t (*scratch_bytes)(std::size_t m, std::size_t k);
   void (*prepare)(const LinearArgs& args, std::size_t m0, std::size_t m1);
   void (*run)(const LinearArgs& args, const LinearRange& range);
-  // y [M, N / 2]: the columns of the range are y's, and out of w's rows n and N / 2 + n comes column n of y, with the
-  // bits of run and then gated (activation.hpp). REQUIRES: N / 2 is a multiple of 16. Null where it is no faster.
+  // y [M, N / 2]: the range counts columns of y. Column n of y comes from rows n and N / 2 + n of w, with the bits of
+  // run followed by gated (rows/activation.hpp). REQUIRES: N / 2 is a multiple of 16. Null if it would not be faster.
   void (*run_gated)(const LinearArgs& args, const LinearRange& range);
 };
 

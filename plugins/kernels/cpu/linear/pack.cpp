@@ -9,7 +9,7 @@ std::size_t ceil_div(std::size_t a, std::size_t b) {
   return (a + b - 1) / b;
 }
 
-// A vector of the compiler, not of an instruction set: this file is compiled for the baseline of every target.
+// A compiler vector (GCC extension), because this file is compiled for the baseline of every target.
 using U32x4 = std::uint32_t __attribute__((vector_size(16)));
 
 U32x4 load4(const std::uint32_t* p) {
@@ -53,7 +53,7 @@ std::uint32_t f16_to_f32_bits(F16 h) {
   return u | sign;
 }
 
-// Words of a tile row: pairs of bf16 as they lie in memory, or single f32.
+// The words in a row of a tile: pairs of bf16 in memory order, or single f32.
 struct PairsOfBf16 {
   using Source = Bf16;
   static constexpr std::size_t kElementsPerWord = 2;
@@ -85,7 +85,8 @@ struct SingleF16 {
 
 template <class Format>
 void pack_panel(const typename Format::Source* const (&rows)[kPanelColumns], std::size_t k, void* panel) {
-  constexpr std::size_t words = kTileDepth / Format::kElementsPerWord;  // a tile's: 16 or 32 rows of 16 columns
+  constexpr std::size_t words =
+      kTileDepth / Format::kElementsPerWord;  // in a tile row; a tile is 16 or 32 rows of 16 columns
   std::uint32_t* out = static_cast<std::uint32_t*>(panel);
   for (std::size_t first = 0; first < k; first += kTileDepth, out += words * kPanelColumns) {
     const std::size_t depth = k - first < kTileDepth ? k - first : kTileDepth;
@@ -98,7 +99,7 @@ void pack_panel(const typename Format::Source* const (&rows)[kPanelColumns], std
   }
 }
 
-// The k elements of a row lie in words of `Element`s, 16 words apart.
+// Reads the k elements of row n from the packed weights. Their words, of type `Element`, are 16 words apart.
 template <class Element>
 void unpack_row(const void* packed, std::size_t k, std::size_t n, Element* row) {
   constexpr std::size_t per_word = sizeof(std::uint32_t) / sizeof(Element);

@@ -1,13 +1,13 @@
-// linear_int on AMX: 32 rows x 2 panels of int8 tiles, K uncut or a group at a time; columns in chunks whose weights
-// stay in the second-level cache while all rows pass. 8-bit weights are tiles as they lie; 4-bit ones are unpacked, a
-// chunk for all rows. While the matrix unit multiplies, the sums that it made before become y (linear_int/sums.hpp).
-// Up to 16 rows take four panels at a time, which come from memory. Very few go to the VNNI kernels, which have no tile
-// to fill.
+// linear_int on AMX: 32 rows x 2 panels of int8 tiles, over all of K or over a group at a time. Columns are divided
+// into chunks whose weights stay in the second-level cache while all rows pass. 8-bit weights are loaded as tiles in
+// place; 4-bit weights are unpacked once per chunk, for all rows. While the AMX unit multiplies, the core turns the
+// sums before into y (linear_int/sums.hpp). Up to 16 rows take four panels at a time, straight from memory. Very few
+// rows go to the VNNI kernels, since they would leave tiles empty.
 #include "kernels/cpu/amx/beside.hpp"
 #include "kernels/cpu/linear_int/linear_int.hpp"
 #include "kernels/cpu/linear_int/rows.hpp"
 #include "kernels/cpu/linear_int/sums.hpp"
-#if defined(MORTISE_EMULATED_TILES)  // the tests check the blocking on machines without AMX
+#if defined(MORTISE_EMULATED_TILES)  // tests run the blocking on machines without AMX
 #include "emulated_tiles.hpp"
 namespace mortise::cpu::isa_portable {
 extern const LinearIntKernels kLinearIntKernels;
@@ -24,19 +24,20 @@ namespace vectors = mortise::cpu::isa_avx512_vnni;
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::size_t kRowBytes = 64;  // of a tile of weights or sums
+constexpr std::size_t kRowBytes = 64;  // bytes in a row of a tile of weights or sums
 constexpr std::size_t kFewPanels = 4;
-constexpr std::size_t kFetchColumns = 128;  // with fewer, asking for the next rows is more than the caches can take
+constexpr std::size_t kFetchColumns =
+    128;  // with fewer columns, prefetching the next rows exceeds what the caches can take
 constexpr std::size_t kUnpackedBytes = std::size_t{1} << 21;
 
-// 4-bit weights of a chunk, a byte each. Of the thread: it is far too large for a stack.
+// The unpacked 4-bit weights of a chunk, one byte each. thread_local, because it is too large for the stack.
 alignas(64) thread_local std::uint8_t unpacked_weights[kUnpackedBytes];
 
-// 4-bit weights [octets][16 n][4 bytes] as bytes [quads][16 n][4], less the zero point of each n.
+// Unpacks 4-bit weights [octets][16 n][4 bytes] to bytes [quads][16 n][4] and subtracts the zero point of each n.
 void unpack(const std::uint8_t* packed, const std::uint8_t* zeros, std::size_t depth, std::uint8_t* out) {
   const I32x16 nibble = broadcast_i32(0x0f0f0f0f), sign = broadcast_i32(static_cast<std::int32_t>(0x80808080u));
   const I32x16 zero = mul_lo(load_u8(zeros), broadcast_i32(0x01010101));
-  // Bytes of 0 .. 15 under a set bit 7: no difference borrows from its neighbour. Bit 7 then says "not negative".
+  // Bytes of 0 .. 15 with bit 7 set: a subtraction borrows nothing from the next byte. Bit 7 then says "not negative".
   const auto less_zero = [&](I32x16 quads) {
     const I32x16 raised = (quads | sign) - zero;
     return raised ^ sign;
@@ -49,7 +50,7 @@ void unpack(const std::uint8_t* packed, const std::uint8_t* zeros, std::size_t d
   }
 }
 
-// The panels of the columns [n0, n1), one after the other.
+// Unpacks the panels of the columns [n0, n1), in order.
 void unpack_chunk(const LinearIntArgs& args, std::size_t n0, std::size_t n1, std::uint8_t* out) {
   const std::size_t depth = int_depth(args.k), group = int_group(args.k, args.format.group_size);
   const std::size_t groups = int_groups(args.k, args.format.group_size);
@@ -63,7 +64,7 @@ void unpack_chunk(const LinearIntArgs& args, std::size_t n0, std::size_t n1, std
   }
 }
 
-// c += a times weights: 8 bits unsigned as they lie, 4 bits signed, unpacked.
+// c += a times weights: 8-bit weights are unsigned and in place, 4-bit weights signed and unpacked.
 template <int bits, int c, int a, int b>
 MORTISE_INLINE void multiply_tiles() {
   if constexpr (bits == 8) {
@@ -73,7 +74,7 @@ MORTISE_INLINE void multiply_tiles() {
   }
 }
 
-// Tiles 0-3 accumulate, 4 is x, 5-7 take weights in turn.
+// Tiles 0-3 accumulate, tile 4 holds x, tiles 5-7 hold weights in turn.
 void configure_few(std::size_t rows) {
   TileConfig config;
   for (int t = 0; t < 8; ++t) {
@@ -97,7 +98,7 @@ MORTISE_INLINE void multiply_few_tile(const std::int8_t* x, std::size_t x_stride
   if constexpr (panels > 3) multiply_tiles<bits, 3, 4, 5>();
 }
 
-// Up to 16 rows and the panels for column n of y, `to_next` bytes apart.
+// Up to 16 rows times `panels` panels at column n of y, `to_next` bytes apart.
 template <int bits, std::size_t panels, class Y, bool gated>
 void multiply_few_panels(const IntBlock& b, const std::int32_t* minus, std::size_t n, std::size_t to_next) {
   alignas(64) std::int32_t sums[(panels + 1) / 2][kPairSums];
@@ -134,7 +135,7 @@ void multiply_few(const IntBlock& b, const std::int32_t* minus) {
   }
 }
 
-// Tiles 0-3 accumulate (row tile, panel) = (0,0) (0,1) (1,0) (1,1), 4 and 5 are x, 6 and 7 weights.
+// Tiles 0-3 accumulate (row tile, panel) = (0,0) (0,1) (1,0) (1,1). Tiles 4 and 5 hold x, tiles 6 and 7 weights.
 void configure(std::size_t rows, std::size_t depth) {
   TileConfig config;
   const auto low = static_cast<std::uint8_t>(minimum(rows, kTileRows));
@@ -182,11 +183,11 @@ MORTISE_INLINE void store_sums(std::int32_t* sums) {
   if constexpr (row_tiles > 1 && panels > 1) tile_store<3>(sums + 3 * kTileSums, kRowBytes);
 }
 
-// Columns of y that a pair of panels makes.
+// Columns of y that come from a pair of panels.
 template <bool gated>
 constexpr std::size_t kPairColumns = gated ? kLanes : 2 * kLanes;
 
-// What comes next is asked for while the pair of panels for column n of y is multiplied.
+// Prefetches what follows, while the pair of panels at column n of y is multiplied.
 template <int bits, bool gated, class Work>
 void fetch_next(const IntBlock& b, std::size_t n, Beside<Work>& beside) {
   constexpr std::size_t kColumns = kPairColumns<gated>;
@@ -207,7 +208,7 @@ void fetch_next(const IntBlock& b, std::size_t n, Beside<Work>& beside) {
   }
 }
 
-// 17 to 32 rows and one or two panels, all of K, into sums.
+// 17 to 32 rows times one or two panels over all of K, into sums.
 template <int bits, int panels, class Work>
 void multiply_pair(const IntBlock& b, const std::uint8_t* w, Beside<Work>& beside, std::int32_t* sums) {
   const std::int8_t* x = b.rows.x + b.m * b.rows.x_stride;
@@ -238,10 +239,10 @@ void multiply_many(const IntBlock& b, const std::int32_t* minus) {
   beside.finish();
 }
 
-// Sums of a few groups at a time, in turn: those of the groups before are still there while the next ones are made.
+// Two buffers for the sums of a few groups: one is read while the other is written.
 using SumsOfGroups = std::int32_t[2][kGroupsAtOnce][kPairSums];
 
-// Two panels, or one, of weights in groups.
+// One or two panels of weights in groups.
 template <int bits, int row_tiles, int panels, class Work>
 void multiply_groups(const IntBlock& b, std::size_t n, Beside<Work>& beside, SumsOfGroups& sums, std::size_t& parity,
                      float* acc) {
@@ -293,7 +294,8 @@ void multiply_block(const IntBlock& b) {
   b.count > kTileRows ? multiply_many<bits, Y, gated>(b, minus) : multiply_few<bits, Y, gated>(b, minus);
 }
 
-// Panels whose weights are read again and again; of 4 bits read once, those that are unpacked at a time.
+// The number of panels whose weights are read repeatedly. For 4-bit weights that are read once: the number unpacked at
+// a time.
 template <int bits>
 std::size_t panels_at_once(std::size_t panels, std::size_t panel_bytes, std::size_t rows) {
   const std::size_t most = bits == 4 ? kUnpackedBytes / panel_bytes / 2 * 2 : panels;
@@ -303,7 +305,7 @@ std::size_t panels_at_once(std::size_t panels, std::size_t panel_bytes, std::siz
 
 template <int bits, class Y, bool gated>
 void run_tiles(const LinearIntArgs& args, const LinearRange& range) {
-  constexpr std::size_t kPanels = gated ? 2 : 1;  // of the weight, for sixteen columns of y
+  constexpr std::size_t kPanels = gated ? 2 : 1;  // panels of the weight for sixteen columns of y
   const std::size_t panel_bytes = int_depth(args.k) * kLanes, rows = range.m1 - range.m0;
   const std::size_t panels = (range.n1 - range.n0 + kLanes - 1) / kLanes * kPanels;
   const std::size_t chunk = panels_at_once<bits>(panels, panel_bytes, rows) / kPanels * kLanes;
@@ -331,8 +333,8 @@ void run_tiles(const LinearIntArgs& args, const LinearRange& range) {
   tiles_release();
 }
 
-// Where the vector unit keeps up with the memory, and most of a tile would be empty; 4 bits have no tile as they lie,
-// and two panels of them must fit where they are unpacked.
+// Whether the VNNI kernel takes the product: the vector unit keeps up with memory, and most of a tile would be empty.
+// 4-bit weights also go there if two unpacked panels do not fit into the buffer.
 bool is_for_vectors(const LinearIntArgs& args) {
   if (args.format.bits == 4 && 2 * kLanes * int_depth(args.k) > kUnpackedBytes) return true;
 #if defined(MORTISE_EMULATED_TILES)

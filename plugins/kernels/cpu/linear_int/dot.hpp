@@ -1,10 +1,11 @@
-// linear_int/dot.hpp: dot products of four bytes per lane: unsigned weights times signed activations, exact, no
-// saturation. A lane of an I32x16 holds four neighbouring k of one column. Per instruction set and width of weights:
-//   IntDot<bits>::Weights, weights(raw)   what is made once of 16 columns x 4 k of weights
-//   IntDot<bits>::kOffset                 what is taken off each weight value before the multiplication
-//   accumulate(partial, w, x)             partial is begun at zero, and takes at most 8 products
-//   finish(acc, partial)                  acc + what partial holds: 32-bit sums
-// x is in -127 .. 127, which the AVX2 and AVX-512 forms need: vpmaddubsw adds two products in 16 bits, and saturates.
+// linear_int/dot.hpp: dot products of four bytes per lane, unsigned weights times signed activations: exact, without
+// saturation. A lane of an I32x16 holds four neighbouring k of one column. For each instruction set and weight width:
+//   IntDot<bits>::Weights, weights(raw)   16 columns x 4 k of weights, prepared once
+//   IntDot<bits>::kOffset                 subtracted from each weight value before the multiplication
+//   accumulate(partial, w, x)             adds to `partial`, which starts at zero and takes at most 8 products
+//   finish(acc, partial)                  adds `partial` to 32-bit sums
+// REQUIRES: x is in -127 .. 127. On AVX2 and AVX-512 vpmaddubsw adds two products in 16 bits, and would saturate
+// otherwise.
 #pragma once
 
 #include "kernels/cpu/vec/vec.hpp"
@@ -34,7 +35,7 @@ struct IntDot<4> : VnniDot {};
 
 #else
 
-// |w| <= 128 as an unsigned byte, its sign moved to x: two products are at most 2 * 128 * 127 < 2^15.
+// |w| <= 128 as an unsigned byte, its sign moved to x: two products sum to at most 2 * 128 * 127 < 2^15.
 template <>
 struct IntDot<8> {
   struct Weights {
@@ -53,7 +54,7 @@ struct IntDot<8> {
   }
   static MORTISE_INLINE I32x16 finish(I32x16 acc, I32x16 partial) { return acc + partial; }
 };
-// Eight times two products of 15 * 127 fit 16 bits: 30480.
+// Eight sums of two products of at most 15 * 127 fit 16 bits: 30480.
 template <>
 struct IntDot<4> {
   using Weights = I32x16;
@@ -71,7 +72,7 @@ struct IntDot<4> {
 
 #elif defined(MORTISE_ISA_AVX2)
 
-// |w| <= 128 as an unsigned byte, its sign moved to x: two products are at most 2 * 128 * 127 < 2^15.
+// |w| <= 128 as an unsigned byte, its sign moved to x: two products sum to at most 2 * 128 * 127 < 2^15.
 template <>
 struct IntDot<8> {
   struct Weights {
@@ -92,7 +93,7 @@ struct IntDot<8> {
   }
   static MORTISE_INLINE I32x16 finish(I32x16 acc, I32x16 partial) { return acc + partial; }
 };
-// Eight times two products of 15 * 127 fit 16 bits: 30480.
+// Eight sums of two products of at most 15 * 127 fit 16 bits: 30480.
 template <>
 struct IntDot<4> {
   using Weights = I32x16;
@@ -110,8 +111,8 @@ struct IntDot<4> {
 
 #else
 
-// Pairs of 16-bit products, as vpmaddwd does: what compilers find vectors for. x is a broadcast: its bytes are those of
-// every lane.
+// Pairs of 16-bit products, as vpmaddwd computes them: compilers vectorise this form. x is a broadcast, so every lane
+// has the same bytes.
 struct ScalarDot {
   using Weights = I32x16;
   static constexpr std::int32_t kOffset = 0;

@@ -1,6 +1,6 @@
-// linear_int for AVX-512 (VNNI where this file is compiled with it), AVX2 and the portable path. Partial sums of
-// kIntStep k stay in registers; sums of a group, and the f32 sums over groups, lie in memory. For each group all rows
-// of a chunk pass by, so its weights stay in the first-level cache.
+// linear_int for AVX-512 (with VNNI if the file is compiled with it), AVX2 and portable code. Partial sums of kIntStep
+// k stay in registers. Sums of a group and f32 sums over groups stay in memory. All rows of a chunk pass before the
+// next group, so the weights of a group stay in the first-level cache.
 #include "kernels/cpu/linear_int/linear_int.hpp"
 
 #include "kernels/cpu/linear_int/dot.hpp"
@@ -9,7 +9,7 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-// Registers: a partial sum per row and panel, the weights of each panel (raw and as they are multiplied), and x.
+// Registers: one partial sum per row and panel, the weights of each panel (raw and prepared), and x.
 #if defined(MORTISE_ISA_AVX512)
 constexpr std::size_t kRowBlock = 4, kPanelBlock = 4;  // 16 + 8 + 1 of 32
 #elif defined(MORTISE_ISA_AVX2)
@@ -18,9 +18,9 @@ constexpr std::size_t kRowBlock = 4, kPanelBlock = 1;  // 8 + 4 + 1 of 16: a vec
 constexpr std::size_t kRowBlock = 1, kPanelBlock = 1;
 #endif
 constexpr std::size_t kChunkRows = 96;
-constexpr std::size_t kBlockSteps = 16;  // of a long group: 32 KiB of four panels
+constexpr std::size_t kBlockSteps = 16;  // steps of a long group at a time: 32 KiB of four panels
 
-// Bytes of 16 columns x kIntStep k.
+// Bytes of 16 columns x kIntStep k of weights.
 template <int bits>
 constexpr std::size_t kStepBytes = kLanes* kIntStep* bits / 8;
 
@@ -34,7 +34,7 @@ MORTISE_INLINE I32x16 load_line(const std::uint8_t* p) {
   return load_i32(reinterpret_cast<const std::int32_t*>(p));
 }
 
-// partial[i][j] += 4 k of x rows i times the weights w[j].
+// partial[i][j] += 4 k of row i of x times the weights w[j].
 template <int bits, std::size_t rows, std::size_t panels>
 MORTISE_INLINE void multiply_quad(const std::int8_t* x, std::size_t x_stride, const I32x16 (&raw)[panels],
                                   I32x16 (&partial)[rows][panels]) {
@@ -79,7 +79,8 @@ MORTISE_INLINE void multiply_step4(const std::int8_t* x, std::size_t x_stride, c
   }
 }
 
-// sums[i][j] += `steps` steps of x rows i (x_stride apart) and panels j (w_stride bytes apart); the first sets them.
+// Adds `steps` steps to sums[i][j]; the first step sets them. Rows of x are x_stride apart, panels w_stride bytes
+// apart.
 template <int bits, std::size_t rows, std::size_t panels>
 void multiply_block(const std::int8_t* x, std::size_t x_stride, const std::uint8_t* w, std::size_t w_stride,
                     std::size_t steps, bool first, std::int32_t* sums) {
@@ -120,16 +121,16 @@ void multiply_rows(const std::int8_t* x, std::size_t x_stride, std::size_t m, co
   }
 }
 
-// A chunk of rows and `panels` panels, on the way through K.
+// State of a chunk of rows times `panels` panels while K is processed.
 struct Chunk {
   const LinearIntArgs& args;
   IntRows rows;
   std::size_t m0, count, column;
-  std::int32_t* sums;  // [count][kPanelBlock][16], of the group
-  float* acc;          // the same, over groups
+  std::int32_t* sums;  // [count][kPanelBlock][16], sums of the current group
+  float* acc;          // the same shape: sums over groups
 };
 
-// acc += f32(sums - zero * sum of x) * scale, group g.
+// acc += f32(sums - zero * sum of x) * scale, for group g.
 template <int bits>
 void add_group(const Chunk& c, std::size_t g, std::size_t panels) {
   for (std::size_t j = 0; j < panels; ++j) {

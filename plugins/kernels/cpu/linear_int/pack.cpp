@@ -8,9 +8,10 @@
 namespace mortise::cpu {
 namespace {
 
-constexpr std::size_t kDepth = 64;      // K is filled up to it
-constexpr float kSmallest = 0x1p-119f;  // below it, a scale would be a denormal
-constexpr float kRounder = 0x1.8p23f;   // adding and taking it off rounds |x| < 2^22 to the nearest, ties to even
+constexpr std::size_t kDepth = 64;      // K is padded to a multiple of it
+constexpr float kSmallest = 0x1p-119f;  // with a smaller range, a scale would be a denormal
+constexpr float kRounder =
+    0x1.8p23f;  // adding and subtracting it rounds |x| < 2^22 to the nearest integer, ties to even
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
@@ -22,7 +23,7 @@ float nearest(float x) {
   return (x + kRounder) - kRounder;
 }
 
-// The largest of |w|; NaN and infinity give infinity.
+// The largest |w|; infinity if an element is NaN or infinite.
 float largest_magnitude(const float* w, std::size_t count) {
   std::uint32_t most = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -41,8 +42,7 @@ struct Group {
   std::uint8_t zero;
 };
 
-// What a group has whose range is nothing: all values at the zero point, and the scale says whether that means 0 or
-// NaN.
+// A group without range (zeros, or not finite): all values are the zero point. The scale is 0 or NaN.
 Group constant_group(float range, std::uint8_t zero, std::size_t count, std::uint8_t* values) {
   std::memset(values, zero, count);
   return {range <= kLargest ? 0.0f : kNan, zero};
@@ -63,7 +63,7 @@ Group quantise_group4(const float* w, std::size_t count, std::uint8_t* values) {
   constexpr float kSteps = 15;
   float low = 0, high = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    // By hand, for machines that cannot turn denormals off.
+    // Flushes denormals in code, because some machines cannot turn them off.
     const float x = std::fabs(w[i]) < std::numeric_limits<float>::min() ? 0.0f : w[i];
     low = x < low ? x : low;
     high = x > high ? x : high;
@@ -80,7 +80,7 @@ Group quantise_group4(const float* w, std::size_t count, std::uint8_t* values) {
   return {range / kSteps, static_cast<std::uint8_t>(static_cast<std::int32_t>(zero))};
 }
 
-// out[quad][n] = 4 k of row n: words of the rows, transposed.
+// out[quad][n] = 4 k of row n: a transposition of words.
 void pack_bytes(const std::uint8_t* const (&rows)[kPanelColumns], std::uint8_t* out) {
   for (std::size_t n = 0; n < kPanelColumns; ++n) {
     const std::uint8_t* row = rows[n];

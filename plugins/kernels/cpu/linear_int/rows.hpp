@@ -1,6 +1,6 @@
-// linear_int/rows.hpp: rows of x as int8, which every instruction set's linear_int begins with.
-// The scratch: int8 rows [M, x_stride], M filled up to whole pairs of AMX tiles (what lies there is never used), their
-// scales f32 [M], and the sums of the int8 values per group, i32 [M, groups].
+// linear_int/rows.hpp: rows of x as int8, the first step of linear_int on every instruction set. The scratch holds int8
+// rows [M, x_stride], their scales f32 [M], and the sums of the int8 values per group i32 [M, groups]. M is rounded up
+// to pairs of AMX tiles; the extra rows are never used.
 #pragma once
 
 #include "kernels/cpu/linear_int/linear_int.hpp"
@@ -9,8 +9,8 @@
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
-constexpr std::size_t kIntStep = 32;   // the depth that partial sums of linear_int/dot.hpp hold
-constexpr std::size_t kIntDepth = 64;  // packed K is filled up to it: the depth of an AMX tile
+constexpr std::size_t kIntStep = 32;   // elements of K in a partial sum of linear_int/dot.hpp
+constexpr std::size_t kIntDepth = 64;  // packed K is padded to a multiple of it: the depth of an AMX tile
 
 constexpr std::size_t minimum(std::size_t a, std::size_t b) {
   return a < b ? a : b;
@@ -22,12 +22,12 @@ constexpr std::size_t int_groups(std::size_t k, std::size_t group_size) {
   return group_size >= k ? 1 : (k + group_size - 1) / group_size;
 }
 
-// Columns of a group, filled up with the depth where a row is one group.
+// Columns of a group; the padded K if a row is one group.
 constexpr std::size_t int_group(std::size_t k, std::size_t group_size) {
   return group_size >= k ? int_depth(k) : group_size;
 }
 
-// Depth of a tile of K: no tile reaches from one group into the next.
+// Depth of a tile of K: a tile never spans two groups.
 constexpr std::size_t int_tile_depth(std::size_t group) {
   return group % kIntDepth == 0 ? kIntDepth : kIntStep;
 }
@@ -39,7 +39,7 @@ struct IntRows {
   std::int32_t* sums;
   std::size_t groups;
 
-  // An odd number of cache lines a row: a power of two would put all rows in the same sets.
+  // An odd number of cache lines a row: rows a power of two apart would all share the same cache sets.
   static constexpr std::size_t stride(std::size_t k) { return (int_depth(k) / 64 | 1) * 64; }
   static constexpr std::size_t bytes(std::size_t m, std::size_t k, std::size_t group_size) {
     return padded(m) * stride(k) + m * (sizeof(float) + int_groups(k, group_size) * sizeof(std::int32_t));
@@ -57,7 +57,7 @@ MORTISE_INLINE IntRows int_rows(const LinearIntArgs& args) {
   return rows;
 }
 
-// Sixteen elements of a row from k on, zeros after its end.
+// Sixteen elements of a row from k on, with zeros after the end of the row.
 template <class X>
 MORTISE_INLINE F32x16 read_sixteen(const LinearIntArgs& args, const X* x, std::size_t k) {
   if (args.order == nullptr) return read_tail(x + k, lanes_left(args.k - k));
@@ -66,7 +66,7 @@ MORTISE_INLINE F32x16 read_sixteen(const LinearIntArgs& args, const X* x, std::s
   return read(gathered);
 }
 
-// Columns [first, end) of a row, as a group has them, into out; returns their sum. Zeros follow column K.
+// Quantises the columns [first, end) of a row into out and returns their sum. Columns from K on are zeros.
 template <class X>
 MORTISE_INLINE std::int32_t quantise_columns(const LinearIntArgs& args, const X* x, F32x16 inverse, std::size_t first,
                                              std::size_t end, std::int8_t* out) {
@@ -113,7 +113,7 @@ void quantise_rows(const LinearIntArgs& args, std::size_t m0, std::size_t m1) {
     for (std::size_t first = 0; first < args.k; first += group) {
       *sums++ = quantise_columns(args, x, inverse, first, minimum(first + group, depth), out);
     }
-    // A group of 32 may end 32 before the depth of a tile.
+    // Groups of 32 may end 32 bytes before the end of a tile.
     for (std::size_t k = (args.k + group - 1) / group * group; k < depth; ++k) out[k] = 0;
   }
 }

@@ -1,12 +1,12 @@
-// linear_int/scale.hpp: what makes a run of numbers int8 with one scale (docs/numerics.md, "Quantised linear",
-// Activations): rows of activations, and heads of K and V for an int8 cache.
+// linear_int/scale.hpp: the scale that turns a run of numbers into int8 (docs/numerics.md, "Quantised linear",
+// Activations). Used for rows of activations, and for heads of K and V in an int8 cache.
 #pragma once
 
 #include "kernels/cpu/vec/io.hpp"
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
-// The largest magnitude, as bits: integers order as the numbers do, NaN above infinity.
+// The largest magnitude as the bits of an f32. Such integers have the order of the numbers, with NaN above infinity.
 template <class X>
 MORTISE_INLINE std::int32_t largest_magnitude(const X* x, std::size_t count) {
   const I32x16 magnitude = broadcast_i32(INT32_MAX);
@@ -34,7 +34,7 @@ struct IntScale {
   float scale, inverse;  // inverse 0: all int8 values are 0
 };
 
-// No operand and no result is a denormal.
+// Avoids denormals: neither an operand nor a result is one.
 MORTISE_INLINE IntScale int_scale(std::int32_t largest) {
   constexpr std::int32_t kInfinity = 0x7f800000, kNan = 0x7fc00000, kSmallest = (127 - 119) << 23;  // 2^-119
   if (largest >= kInfinity) {

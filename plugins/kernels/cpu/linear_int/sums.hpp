@@ -1,5 +1,5 @@
-// linear_int/sums.hpp: what linear_int/amx.cpp makes of the 32-bit sums that tiles hold: y. It is work for Beside.
-// Sums lie as [2 panels][32 rows][16], a tile's sixteen rows in one piece.
+// linear_int/sums.hpp: turns the 32-bit sums of AMX tiles into y, as jobs for Beside. Sums lie as [2 panels][32
+// rows][16]; the sixteen rows of a tile are contiguous.
 #pragma once
 
 #include "kernels/cpu/linear_int/linear_int.hpp"
@@ -8,33 +8,34 @@
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
-// Work in the middle of the loops over tiles keeps its registers to itself: inlined there, it makes the compiler hold
-// the loop's addresses in vector registers.
+// noinline: a job that is inlined into the loop over tiles makes the compiler hold the loop's addresses in vector
+// registers.
 #define MORTISE_NOINLINE __attribute__((noinline))
 
 constexpr std::size_t kTileRows = 16;
 constexpr std::size_t kPairRows = 2 * kTileRows;
 constexpr std::size_t kTileSums = kTileRows * kLanes;
 constexpr std::size_t kPairSums = 4 * kTileSums;
-constexpr std::size_t kGroupsAtOnce = 2;  // fewer f32 sums through memory; with more, sums crowd x out of the cache
+constexpr std::size_t kGroupsAtOnce =
+    2;  // 2: fewer f32 sums pass through memory; with more groups, sums push x out of the cache
 
-// Up to 32 rows of x for the columns [n0, n1) of y. Two panels are multiplied at a time: neighbours, or a panel of
-// gates and the one of what they gate.
+// Up to 32 rows of x times the columns [n0, n1) of y. Two panels are multiplied at a time: two neighbours, or a panel
+// of gates and the panel that it gates.
 struct IntBlock {
   const LinearIntArgs& args;
   IntRows rows;
   std::size_t m, count;
   std::size_t n0, n1;
-  const std::uint8_t* w;          // bytes that tiles take, of the panel at n0
+  const std::uint8_t* w;          // the weights as tiles read them, at the panel of n0
   std::size_t panel_bytes;        // from one panel to the next
-  std::size_t to_second;          // from a panel to the other one of its pair
-  std::size_t columns_to_second;  // the same in columns of the weight
-  std::size_t next_rows;          // of x, which are wanted next
-  std::size_t fetch_end;          // weights up to this column are read by these rows only, and are to be asked for
+  std::size_t to_second;          // bytes from a panel to the other panel of its pair
+  std::size_t columns_to_second;  // the same distance in columns of the weight
+  std::size_t next_rows;          // rows of x to prefetch
+  std::size_t fetch_end;          // weights up to this column are read for these rows only, and are prefetched
 };
 
-// -zero * sum of x, both of them cut at bit 7, in one add_products_i16: (zero, 128 zero) times (low, high) of -sum.
-// Exact: no group is longer than kMaxGroup, so that -sum / 128 fits 16 bits.
+// -zero * sum of x in one add_products_i16: sum and zero are split at bit 7 into (zero, 128 zero) times (low, high) of
+// -sum. Exact: no group is longer than kMaxGroup, so -sum / 128 fits 16 bits.
 static_assert(kMaxGroup * 127 / 128 < 32768);
 MORTISE_INLINE std::int32_t minus_halves(std::int32_t sum_of_x) {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(-sum_of_x >> 7) << 16 |
@@ -45,8 +46,8 @@ MORTISE_INLINE I32x16 zero_halves(const std::uint8_t* zeros) {
   return zero | shift_left<23>(zero);
 }
 
-// What becomes of one row's columns of two panels, or of one, summed up and scaled.
-// Neighbours are `columns` columns of y from n on: all that the panels have, or fewer.
+// Writes the finished f32 sums of one row: one or two neighbouring panels, which give up to `columns` columns of y from
+// n on.
 struct Neighbours {
   template <class Y, std::size_t panels>
   static MORTISE_INLINE void write(const LinearIntArgs& args, std::size_t m, std::size_t n, std::size_t columns,
@@ -65,7 +66,7 @@ struct Neighbours {
   }
 };
 
-// Sixteen gates, and what they gate.
+// Writes sixteen gated columns from a panel of gates and the panel that it gates.
 template <Activation act>
 struct Gated {
   template <class Y>
@@ -77,7 +78,7 @@ struct Gated {
   }
 };
 
-// Calls f(Gated of the activation).
+// Calls f with the Gated of the activation.
 template <class F>
 MORTISE_INLINE void with_gate(Activation gate, F f) {
   switch (gate) {
@@ -92,12 +93,13 @@ MORTISE_INLINE void with_gate(Activation gate, F f) {
   }
 }
 
-// Sums over all of K: a row of weights is one group.
+// Finishes sums over all of K, for weights with one group a row.
 template <class Y, bool gated>
 class WriteRows {
  public:
   WriteRows() = default;
-  // `panels` at column n of y. `minus`: minus_halves of each row of the block; 0 if weights have no zero point left.
+  // `panels` panels at column n. `minus`: minus_halves of each row of the block, or 0 if the weights have no zero point
+  // left.
   WriteRows(const IntBlock& block, const std::int32_t* minus, std::size_t n, std::size_t panels,
             const std::int32_t* sums)
       : args_(&block.args), scales_of_x_(block.rows.scales + block.m), minus_(minus), sums_(sums), panels_(panels) {
@@ -127,7 +129,7 @@ class WriteRows {
       for (std::size_t j = 0; j < panels; ++j) {
         const I32x16 sum = load_i32(sums_ + j * 2 * kTileSums + i * kLanes);
         const I32x16 dot = add_products_i16(sum, zeros[j], broadcast_i32(minus_[i]));
-        // 0 + dot * scale, rounded once: a product that is not 0 is not below the smallest normal number either.
+        // 0 + dot * scale in one rounding. A product that is not 0 is a normal number.
         y[j] = fma(to_float(dot), scale[j], zero()) * scale_of_x;
       }
       Output::template write<Y>(*args_, m_ + i, n_, columns_, y);
@@ -141,7 +143,7 @@ class WriteRows {
   alignas(64) std::int32_t zeros_[2 * kLanes];
 };
 
-// Rows of finished f32 sums [32 rows][2 panels][16].
+// Gates rows of finished f32 sums [32 rows][2 panels][16].
 template <class Y>
 MORTISE_NOINLINE void gate_rows(const LinearIntArgs& args, std::size_t m, std::size_t n, const float* acc,
                                 std::size_t i0, std::size_t i1) {
@@ -153,12 +155,12 @@ MORTISE_NOINLINE void gate_rows(const LinearIntArgs& args, std::size_t m, std::s
   });
 }
 
-// Sums of one group or two, added to f32 sums over groups; the last ones write y.
+// Adds the sums of one or two groups to the f32 sums over groups. After the last group it writes y.
 template <int bits, class Y, bool gated>
 class AddGroups {
  public:
   AddGroups() = default;
-  // sums [groups][2 panels][32 rows][16] of the groups from g on; acc [32 rows][2 panels][16] over groups.
+  // sums [groups][2 panels][32 rows][16] of the groups from g on; acc [32 rows][2 panels][16] are the sums over groups.
   AddGroups(const IntBlock& block, std::size_t n, std::size_t panels, std::size_t g, std::size_t groups,
             const std::int32_t* sums, float* acc)
       : block_(&block), n_(n), panels_(panels), g_(g), groups_(groups), sums_(sums), acc_(acc) {}

@@ -1,4 +1,5 @@
-// reference/head_reduce.hpp: the oracle of head_reduce.hpp over one row's whole vocabulary. REQUIRES: DenormalsOff.
+// reference/head_reduce.hpp: the scalar form of head/head_reduce.hpp for one row over the whole vocabulary.
+// REQUIRES: DenormalsOff.
 #pragma once
 
 #include <cstdint>

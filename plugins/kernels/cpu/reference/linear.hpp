@@ -1,11 +1,13 @@
-// reference/linear.hpp: the scalar form of linear, the oracle of linear.cpp and linear/amx.cpp, bit by bit.
+// reference/linear.hpp: the scalar form of linear/linear.hpp, which linear/linear.cpp and linear/amx.cpp equal bit by
+// bit.
 //
 //   acc = 0;  for each tile of 32 k, in order, zeros after K:
 //     a = 0; for k = 0, 2, .. 30: a = fma(x[m,k], w[n,k], a)
 //     b = 0; for k = 1, 3, .. 31: b = fma(x[m,k], w[n,k], b)
 //     acc = acc + (a + b)
 //   y[m,n] = bias is null ? acc : acc + bias[n]
-// x [m, k], w [n, k], y [m, n], dense and row-major, w not packed. REQUIRES: DenormalsOff. y has the canonical NaN.
+// x [m, k], w [n, k] (not packed) and y [m, n] are dense and row-major. y has the canonical NaN.
+// REQUIRES: DenormalsOff.
 #pragma once
 
 #include "kernels/cpu/types.hpp"

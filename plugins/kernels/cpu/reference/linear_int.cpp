@@ -9,7 +9,7 @@ namespace {
 
 constexpr float kSmallest = 0x1p-119f;
 
-// Whether x is a number, and not too large for one.
+// Neither NaN nor infinite.
 bool finite(float x) {
   return x - x == 0;
 }

@@ -1,6 +1,5 @@
-// reference/linear_int.hpp: the scalar form of linear_int and of the quantisation of rows, the oracle of
-// linear_int.cpp, linear_int/amx.cpp and linear_int/pack.cpp, bit by bit. docs/numerics.md, "Quantised linear", as
-// code.
+// reference/linear_int.hpp: the scalar form of quantisation and of linear_int (docs/numerics.md, "Quantised linear").
+// linear_int.cpp, amx.cpp and pack.cpp in linear_int/ equal it bit by bit.
 #pragma once
 
 #include <vector>
@@ -9,7 +8,7 @@
 
 namespace mortise::cpu::reference {
 
-// A quantised weight [n, k], not packed: values [n, k], scales and zeros [n, groups]; order [k] may be empty.
+// A quantised weight [n, k], not packed: values [n, k], scales and zeros [n, groups], order [k]. `order` may be empty.
 struct IntWeight {
   std::size_t n, k, group_size;
   std::vector<std::uint8_t> values;
@@ -18,7 +17,7 @@ struct IntWeight {
   std::vector<std::int32_t> order;
 };
 
-// A row of activations: q [k], and y's factor.
+// A quantised row of activations: q [k] and the factor of y.
 struct IntRow {
   std::vector<int> q;
   float scale;
@@ -27,7 +26,7 @@ struct IntRow {
 IntRow quantise_activations(const std::vector<float>& x);
 IntWeight quantise_weights(const std::vector<float>& w, std::size_t n, std::size_t k, int bits, std::size_t group_size);
 
-// y [m, n], dense. x [m, k]. REQUIRES: DenormalsOff. y has the canonical NaN.
+// x [m, k], y [m, n], both dense. y has the canonical NaN. REQUIRES: DenormalsOff.
 void linear_int(const Bf16* x, const IntWeight& w, const float* bias, float* y, std::size_t m);
 void linear_int(const float* x, const IntWeight& w, const float* bias, float* y, std::size_t m);
 

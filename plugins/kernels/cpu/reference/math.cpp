@@ -10,7 +10,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// c[0] + c[1] x + c[2] x^2 + .., from the highest power down.
+// c[0] + c[1] x + c[2] x^2 + .., evaluated from the highest power down.
 template <int n>
 float polynomial(float x, const float (&c)[n]) {
   float r = c[n - 1];
@@ -23,7 +23,7 @@ int nearest(float x) {
   return static_cast<int>((static_cast<double>(x) + 0x1.8p52) - 0x1.8p52);
 }
 
-// 2^n p for a p whose exponent n can be added to.
+// 2^n p. REQUIRES: the exponent of p plus n is that of a normal number.
 float times_power_of_two(float p, int n) {
   return bit_cast_to<float>(bit_cast_to<std::uint32_t>(p) + (static_cast<std::uint32_t>(n) << 23));
 }

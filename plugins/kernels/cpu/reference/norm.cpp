@@ -7,7 +7,7 @@
 namespace mortise::cpu::reference {
 namespace {
 
-// x, or residual = round(x + residual), as f32.
+// The row to normalise as f32: residual = round(x + residual), or x if there is no residual.
 template <class T>
 std::vector<float> row_of(const T* x, T* residual, std::size_t n) {
   std::vector<float> row(n);
@@ -18,7 +18,7 @@ std::vector<float> row_of(const T* x, T* residual, std::size_t n) {
   return row;
 }
 
-// sum of (v[i] - shift)^2: lane i % 16 by fma in ascending i, then the tree.
+// Sum of (v[i] - shift)^2: lane i % 16 by fma in ascending i, then the tree.
 float sum_of_squares(const std::vector<float>& v, float shift) {
   float lanes[16] = {};
   for (std::size_t i = 0; i < v.size(); ++i) {
@@ -32,7 +32,7 @@ float inverse_deviation(float squares, std::size_t n, float eps) {
   return 1.0f / __builtin_sqrtf(squares / static_cast<float>(n) + eps);
 }
 
-// The type's rounding, where the value stays f32.
+// Rounds to the type and returns an f32.
 float rounded(float x, Bf16) {
   return from_bf16(to_bf16(x));
 }

@@ -1,11 +1,12 @@
-// reference/norm.hpp: the scalar form of the norms of norm.hpp, row by row. T is Bf16 or float. REQUIRES: DenormalsOff.
+// reference/norm.hpp: the scalar form of rows/norm.hpp, one row at a time. T is Bf16 or float.
+// REQUIRES: DenormalsOff.
 #pragma once
 
 #include "kernels/cpu/types.hpp"
 
 namespace mortise::cpu::reference {
 
-// `residual` and `bias` may be null. One row of n elements.
+// One row of n elements. `residual` and `bias` may be null.
 template <class T>
 void rms_norm(const T* x, T* residual, const T* weight, T* out, std::size_t n, float eps);
 template <class T>

@@ -1,4 +1,5 @@
-// reference/sample_token.hpp: the oracle of sample_token.hpp: every step over the whole vocabulary, with a full sort.
+// reference/sample_token.hpp: the scalar form of head/sample_token.hpp: every step over the whole vocabulary, with a
+// full sort.
 // REQUIRES: DenormalsOff.
 #pragma once
 
@@ -11,7 +12,7 @@ namespace mortise::cpu::reference {
 struct Sampled {
   std::int32_t token;
   float logprob;
-  std::vector<std::int32_t> left;  // the tokens it was drawn from, in the order (logit descending, id ascending)
+  std::vector<std::int32_t> left;  // the tokens that remained, in the order (logit descending, id ascending)
 };
 
 Sampled sample_token(const SampleRow& row);

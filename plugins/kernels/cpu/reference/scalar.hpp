@@ -1,4 +1,4 @@
-// reference/scalar.hpp: what the scalar references share: bf16, the canonical NaN, the tree of sixteen lanes.
+// reference/scalar.hpp: helpers of the scalar references: bf16, the canonical NaN, the tree over sixteen lanes.
 #pragma once
 
 #include "kernels/cpu/types.hpp"
@@ -14,7 +14,7 @@ inline float from_bf16(Bf16 h) {
   return bit_cast_to<float>(static_cast<std::uint32_t>(h) << 16);
 }
 
-// Nearest, ties to even; NaN becomes the canonical one.
+// Rounds to nearest, ties to even; NaN becomes the canonical NaN.
 inline Bf16 to_bf16(float x) {
   if (x != x) return 0x7fc0;
   const std::uint32_t u = bit_cast_to<std::uint32_t>(x);
@@ -35,7 +35,7 @@ inline void put(float& out, float x) {
   out = canonical_nan(x);
 }
 
-// Sums and maxima over sixteen lanes: lane i with i + 8, then + 4, + 2, + 1.
+// The tree over sixteen lanes, for sums and maxima: lane i with i + 8, then + 4, + 2, + 1.
 inline float tree_sum(const float (&lanes)[16]) {
   float v[16];
   for (int i = 0; i < 16; ++i) v[i] = lanes[i];

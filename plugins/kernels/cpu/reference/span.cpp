@@ -17,7 +17,7 @@ float round_bf16(float x) {
   return from_bf16(to_bf16(x));
 }
 
-// The kernels' exp2 for x <= 0.
+// exp2 of the kernels, for x <= 0.
 float exp2_scalar(float x) {
   constexpr float c[] = {0x1.62e43p-1f,  0x1.ebfbdcp-3f,  0x1.c6aee8p-5f,
                          0x1.3b2d4cp-7f, 0x1.5f3e54p-10f, 0x1.41fbbcp-13f};
@@ -32,7 +32,7 @@ float exp2_scalar(float x) {
   return bit_cast_to<float>(bit_cast_to<std::uint32_t>(p) + (static_cast<std::uint32_t>(static_cast<int>(n)) << 23));
 }
 
-// Linear order: per tile of 32, even and odd chains from 0, then acc + (a + b).
+// A sum in the order of linear: per tile of 32 an even and an odd chain from 0, then acc + (a + b).
 template <class Left, class Right>
 float linear_order(int n, Left left, Right right) {
   float acc = 0.0f;
@@ -48,7 +48,7 @@ float linear_order(int n, Left left, Right right) {
   return acc;
 }
 
-// 16 lanes, lane i adds p[i], p[16 + i], ...; then the tree.
+// Lane i of sixteen adds p[i], p[16 + i], ..; then the tree.
 float sum_of(const std::vector<float>& p) {
   float lanes[kLanes] = {};
   for (std::size_t i = 0; i < p.size(); ++i) lanes[i % kLanes] = lanes[i % kLanes] + p[i];
@@ -94,7 +94,7 @@ bool span_partial(const SpanRow& row, int span, float* max, float* sum, float* o
     if (weight != 0) weight = rounded(weight * row.value_scales[key]);
   }
   for (int d = 0; d < row.head_dim; ++d) {
-    const int keys = end - start;  // an odd one is followed by a zero
+    const int keys = end - start;  // an odd number of keys is padded with a zero
     const float acc = linear_order(
         keys, [&](int i) { return i < keys ? p[static_cast<std::size_t>(i)] : 0.0f; },
         [&](int i) { return i < keys && start + i >= first ? v(start + i, d) : 0.0f; });

@@ -30,7 +30,7 @@ void convert(const In* in, Out* out, std::size_t n) {
   map(in, out, n, [](F32x16 x) { return x; });
 }
 
-// Bits alone: a denormal half is an ordinary f32, its mantissa times 2^-24.
+// Works on the bits alone. A denormal f16 becomes an ordinary f32: its mantissa times 2^-24.
 void f16_to_f32(const F16* in, float* out, std::size_t n) {
   for (std::size_t i = 0; i < n; i += kLanes) {
     const std::size_t count = lanes_left(n - i);

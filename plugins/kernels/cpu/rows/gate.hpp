@@ -1,4 +1,4 @@
-// gate.hpp: activations of sixteen values, and as a gate's: rounded to the type of what they gate.
+// gate.hpp: activations of sixteen values, rounded to the type of the values that they gate.
 #pragma once
 
 #include "kernels/cpu/rows/activation.hpp"
@@ -15,7 +15,7 @@ MORTISE_INLINE F32x16 evaluate(F32x16 x) {
   if constexpr (act == Activation::kRelu) return relu(x);
 }
 
-// round(act(x)) for x that is a T.
+// round(act(x)); x holds values of type T.
 template <Activation act, class T>
 MORTISE_INLINE F32x16 rounded_activation(F32x16 x) {
   if constexpr (act == Activation::kSilu && sizeof(T) == sizeof(Bf16)) {

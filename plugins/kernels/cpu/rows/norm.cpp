@@ -5,7 +5,7 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-// Calls f(first column, number of columns), whole vectors and then the tail.
+// Calls f(first column, number of columns) for each vector; the last one may be a tail.
 template <class F>
 MORTISE_INLINE void for_columns(std::size_t columns, F f) {
   for (std::size_t n = 0; n < columns; n += kLanes) f(n, lanes_left(columns - n));
@@ -24,7 +24,7 @@ MORTISE_INLINE void write_some(T* p, F32x16 a, std::size_t count) {
   }
 }
 
-// residual = round(x + residual); returns the row that the norm is taken of.
+// residual = round(x + residual), if there is one. Returns the row to normalise: residual, or else x.
 template <class T>
 const T* add_residual(const NormArgs& args, std::size_t m) {
   const T* x = static_cast<const T*>(args.x) + m * args.x_stride;

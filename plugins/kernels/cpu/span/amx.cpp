@@ -1,9 +1,9 @@
-// The two products of a span of class bf16 on AMX. A group of K is a tile of B as it lies in the cache, and so is a
-// tile of V where its 32 tokens lie together; blocks of 16 tokens are copied, because two tiles of half the depth would
-// give other bits than one. Groups and tiles of int8 become bf16 in scratch.
+// The two products of a span on AMX, for class cpu-bf16/1. In a bf16 cache a group of K is loaded as a B tile in place.
+// So is a tile of V, if its 32 tokens are contiguous. With blocks of 16 tokens V is copied to one tile, because two
+// tiles of half the depth would give other bits. int8 groups and tiles are converted to bf16 in scratch.
 #include "kernels/cpu/span/dot.hpp"
 #include "kernels/cpu/span/tile_softmax.hpp"
-#if defined(MORTISE_EMULATED_TILES)  // the tests check the blocking on machines without AMX
+#if defined(MORTISE_EMULATED_TILES)  // tests run the blocking on machines without AMX
 #include "emulated_tiles.hpp"
 #else
 #include "kernels/cpu/amx/tiles.hpp"
@@ -13,11 +13,12 @@ namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
 constexpr std::size_t kTileRows = 16;
-constexpr std::size_t kRowBytes = 64;   // of a tile
-constexpr std::size_t kRowsAtOnce = 4;  // of softmax, before the tiles get their next work
+constexpr std::size_t kRowBytes = 64;   // bytes in a row of a tile
+constexpr std::size_t kRowsAtOnce = 4;  // rows of softmax between two steps of the tiles
 
-// Up to 16 rows: tiles 0-3 accumulate four column chunks, 4 takes rows, 5-7 columns in turn.
-// More: tiles 0-3 accumulate (row block, chunk) = (0,0) (0,1) (1,0) (1,1), 4 and 5 take rows, 6 and 7 columns.
+// Up to 16 rows: tiles 0-3 accumulate four chunks of columns, tile 4 holds rows, tiles 5-7 hold columns in turn.
+// More: tiles 0-3 accumulate (row block, chunk) = (0,0) (0,1) (1,0) (1,1), tiles 4 and 5 hold rows, tiles 6 and 7
+// columns.
 void configure(std::size_t num_rows) {
   TileConfig config;
   const bool few = num_rows <= kTileRows;
@@ -32,8 +33,8 @@ void configure(std::size_t num_rows) {
   tiles_configure(config);
 }
 
-// A product out[rows, 16 chunks] = a [rows, 32 depth] b, or, unless it is the first of a sum, += : strides in bytes.
-// Tile t of the depth is at a + t a_step.
+// A product out [rows, 16 chunks] = a [rows, 32 depth] b, or += unless it is the first of a sum. Strides are in bytes;
+// tile t of the depth is at a + t * a_step.
 struct TileProduct {
   const char* a;
   std::size_t a_stride, a_step;
@@ -52,7 +53,7 @@ MORTISE_INLINE void begin_sum(const TileProduct& p, const float* out) {
   }
 }
 
-// B(chunk, t) is where tile t of the depth of a chunk of sixteen columns lies; its rows are b_stride apart.
+// B(chunk, t) returns the address of tile t of the depth for a chunk of sixteen columns. Its rows are b_stride apart.
 template <int chunks, class B>
 MORTISE_INLINE void multiply_few(const TileProduct& p, std::size_t chunk, std::size_t b_stride, const B& b) {
   float* const out = p.out + chunk * kLanes;
@@ -100,7 +101,7 @@ MORTISE_INLINE void multiply_many(const TileProduct& p, std::size_t chunk, std::
   if constexpr (chunks > 1) tile_store<1>(low + kLanes, p.out_stride), tile_store<3>(high + kLanes, p.out_stride);
 }
 
-// A product comes in steps of as many chunks as the tiles hold sums of.
+// A product is divided into steps; a step has as many chunks as the tiles can accumulate.
 constexpr std::size_t chunks_of_step(std::size_t num_rows) {
   return num_rows <= kTileRows ? 4 : 2;
 }
@@ -119,13 +120,13 @@ MORTISE_INLINE void multiply_step(const TileProduct& p, std::size_t num_rows, st
   }
 }
 
-// One row of a tile from int8: sixteen elements of each of two neighbours along the depth. A whole number up to 128 is
-// exact in bf16, so the lower half of its f32 is zero.
+// One row of a tile from int8: sixteen elements each of two neighbours along the depth. Integers up to 128 are exact in
+// bf16, so the lower half of their f32 is zero.
 MORTISE_INLINE void put_pairs(const std::int8_t* even, const std::int8_t* odd, Bf16* row) {
   store(reinterpret_cast<std::int32_t*>(row), shift_right<16>(bits(read(even))) | bits(read(odd)));
 }
 
-// A group of K as tiles of B, in `room` unless it is as it lies.
+// A group of K as B tiles: in place, or converted in `room`.
 const char* key_tiles(const Bf16* group, std::size_t, Bf16*) {
   return reinterpret_cast<const char*>(group);
 }
@@ -134,7 +135,7 @@ const char* key_tiles(const std::int8_t* group, std::size_t depth, Bf16* room) {
   return reinterpret_cast<const char*>(room);
 }
 
-// The two groups of a tile of V as one tile of B, in `room` unless it lies so.
+// The two groups of a tile of V as one B tile: in place if they are contiguous, otherwise in `room`.
 const char* value_tile(const Bf16* const (&half)[2], std::size_t width, Bf16* room) {
   const std::size_t size = kKeyGroup * width;
   if (half[1] == half[0] + size) return reinterpret_cast<const char*>(half[0]);
@@ -156,12 +157,12 @@ template <class E>
 struct TileProducts {
   using Stored = E;
   struct Tiles {
-    std::size_t rows = 0;                    // that the tiles are configured for
-    const char* keys[kSpan / kKeyGroup];     // of B: a group's, one after the other
-    const char* values[kSpan / kTileDepth];  // of B: a row of chunks
+    std::size_t rows = 0;                    // the number of rows that the tiles are configured for
+    const char* keys[kSpan / kKeyGroup];     // B tiles of each group, contiguous
+    const char* values[kSpan / kTileDepth];  // a row of B tiles for each 32 keys
   };
 
-  // The queries as they are, row m = token * num_heads + head, padded with zeros to key_depth.
+  // Copies the queries; row m = token * num_heads + head, padded with zeros to key_depth.
   static void begin(const SpanUnit& unit, SpanScratch& scratch) {
     const std::size_t depth = index(unit.layout->key_depth), head_dim = index(unit.layout->head_dim);
     Bf16* q = reinterpret_cast<Bf16*>(scratch.q);
@@ -189,7 +190,7 @@ struct TileProducts {
       Bf16* room = scratch.keys + group * kKeyGroup * depth;
       tiles.keys[group] = key_tiles(reader.keys(static_cast<std::int32_t>(group)), depth, room);
     }
-    // Half a block at either end, where no key is seen and there may be no group: any other does for it.
+    // A block of 32 keys of which only half is seen needs a second group. Any group will do: its keys are masked.
     if (first % 2 != 0) tiles.keys[first - 1] = tiles.keys[first];
     if (end % 2 != 0) tiles.keys[end] = tiles.keys[end - 1];
   }
@@ -202,7 +203,7 @@ struct TileProducts {
     }
   }
 
-  // Scores and their maxima.
+  // Computes scores and their maxima.
   static void score(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles, SpanScratch& scratch) {
     const std::size_t depth = index(p.part.unit.layout->key_depth), rows = p.part.rows();
     const char* q = reinterpret_cast<const char*>(reinterpret_cast<const Bf16*>(scratch.q) + p.part.first * depth);
@@ -224,7 +225,7 @@ struct TileProducts {
     reduce_maxima(p, scratch);
   }
 
-  // Probabilities and P V. While a block is exponentiated, the one before is multiplied.
+  // Computes probabilities and P V. While one block is exponentiated, the block before is multiplied.
   static void weigh(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles, SpanScratch& scratch) {
     const std::size_t first = index(p.range.begin) / kTileDepth, end = index(p.range.end) / kTileDepth;
     for (std::size_t block = first; block < end; ++block) {
@@ -251,13 +252,13 @@ struct TileProducts {
     for (std::size_t m = 0; m < rows; m += kRowsAtOnce) {
       const std::size_t next = m + kRowsAtOnce;
       exponentiate_rows<E, whole>(p, block, m, next < rows ? next : rows, scratch);
-      // Not at once: the tiles would wait for the probabilities on their way to the cache.
+      // Spread over the rows: issued at once, the tiles would wait for probabilities that are not in the cache yet.
       for (; step < steps && (step + 1) * rows <= steps * next; ++step)
         multiply_values(p, block - 1, step, tiles, scratch);
     }
   }
 
-  // A step of the product of a block.
+  // One step of a block's product with V.
   static MORTISE_INLINE void multiply_values(const PartSpan& p, std::size_t block, std::size_t step, const Tiles& tiles,
                                              SpanScratch& scratch) {
     const std::size_t width = index(p.part.unit.layout->value_width);
@@ -273,11 +274,11 @@ struct TileProducts {
   }
 };
 
-// Below this many rows memory is the limit, and the vector form, which needs no copies of V, is the better reader.
+// With fewer rows memory is the limit. The vector form needs no copies of V and reads faster.
 constexpr std::int32_t kFewestRows = 3;
 
 bool on_tiles(const SpanUnit& unit) {
-  return unit.num_rows * unit.num_heads >= kFewestRows && unit.scale > 0.0f;  // see join_maxima
+  return unit.num_rows * unit.num_heads >= kFewestRows && unit.scale > 0.0f;  // scale > 0: join_maxima relies on it
 }
 
 template <class E>

@@ -1,8 +1,8 @@
-// span/dot.hpp: the two products of a span over vec.hpp, in linear order: per 32-deep tile a = FMA chain over even
-// indices, b = FMA chain over odd ones, both from 0, then acc = acc + (a + b).
-// Q and P are f32 in scratch (exact copies of bf16 values in the bf16 class), broadcast; K and V, of type E, are read
-// as they lie, or, for many rows, widened to f32 once a tile. Both chains of a block of rows and chunks (sixteen keys
-// or columns) stay in registers for the length of a tile; the sums, touched once a tile, lie in memory.
+// span/dot.hpp: the two products of a span on vectors, in the order of linear: per tile of 32 an FMA chain a over even
+// indices and b over odd indices, both from 0, then acc = acc + (a + b). Q and P are f32 in scratch (exact copies of
+// bf16 values in class cpu-bf16/1) and are broadcast. K and V, of type E, are read in place, or, for many rows, widened
+// to f32 once per tile. Both chains of a block of rows and chunks (sixteen keys or columns) stay in registers for one
+// tile; the sums are used once per tile and stay in memory.
 #pragma once
 
 #include "kernels/cpu/span/softmax.hpp"
@@ -11,7 +11,8 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-// Rows of a block, in the order tried, and chunks: 2 chains x rows x chunks and a pair per chunk fill the registers.
+// Rows of a block, in descending order of preference, and its chunks: 2 chains x rows x chunks and a pair per chunk
+// fill the registers.
 #if defined(MORTISE_ISA_AVX512)
 constexpr int kBlockRows = 6;
 constexpr int next_rows(int rows) {
@@ -37,7 +38,8 @@ constexpr int chunks_of(int) {
   return 1;
 }
 #endif
-constexpr std::size_t kWidenRows = 12;  // from here on widening once is cheaper than splitting pairs per block of rows
+constexpr std::size_t kWidenRows =
+    12;  // from so many rows on, widening a tile once beats splitting its pairs per block of rows
 constexpr std::size_t kGroupsAtOnce = 4;
 constexpr std::size_t kHalfPairs = kTileDepth / 4;
 
@@ -57,10 +59,10 @@ MORTISE_INLINE F32x16 chain(const float*, F32x16 a, F32x16 b, F32x16 c) {
   return fma(a, b, c);
 }
 
-// The pairs of a tile: even(half, p, chunk) and odd(..), p < kHalfPairs, each where it is used: both at once would be
-// more than the registers of AVX2. T says how products are rounded.
+// The pairs of a tile: even(half, p, chunk) and odd(..), p < kHalfPairs. Each is loaded where it is used, since both
+// together would exceed the registers of AVX2. T decides how products are rounded.
 
-// K: neighbours along head_dim for the sixteen keys of each group.
+// K: pairs of neighbours along head_dim, for the sixteen keys of each group.
 template <class T, class E>
 struct KeyPairs {
   using Element = T;
@@ -85,7 +87,7 @@ struct KeyPairs {
   }
 };
 
-// V: neighbouring keys for sixteen columns.
+// V: pairs of neighbouring keys, for sixteen columns.
 template <class T, class E>
 struct ValuePairs {
   using Element = T;
@@ -109,7 +111,7 @@ struct ValuePairs {
   }
 };
 
-// A tile of bf16 or int8 that has been widened: [chunk][pair][2][16].
+// A tile of bf16 or int8 after widening: [chunk][pair][2][16].
 template <class T>
 struct WidePairs {
   using Element = T;
@@ -139,11 +141,11 @@ MORTISE_INLINE WidePairs<typename Pairs::Element> widen(const Pairs& pairs, std:
   return {tile};
 }
 
-// One tile of a product: x [rows, depth], sums [rows, 16 chunks]; `first` starts from 0 instead of from the sums.
+// One tile of a product: x [rows, depth], sums [rows, 16 chunks]. `first`: start from 0 instead of from the sums.
 struct TileSum {
   const float* x;
   std::size_t x_stride;
-  std::size_t depth;  // of the tile: kTileDepth, or what is left
+  std::size_t depth;  // of the tile: kTileDepth or less
   float* sums;
   std::size_t sums_stride;
   bool first;
@@ -192,7 +194,7 @@ MORTISE_INLINE void multiply_block(const TileSum& t, std::size_t row, std::size_
   }
 }
 
-// All chunks for R rows: C at a time, then the rest with fewer.
+// All chunks for R rows: C at a time, then the rest with smaller C.
 template <int R, int C, class Pairs>
 MORTISE_INLINE void multiply_chunks(const TileSum& t, std::size_t row, std::size_t chunk, std::size_t chunks,
                                     const Pairs& pairs) {
@@ -202,7 +204,7 @@ MORTISE_INLINE void multiply_chunks(const TileSum& t, std::size_t row, std::size
   }
 }
 
-// All rows: R at a time, then the rest with fewer.
+// All rows: R at a time, then the rest with smaller R.
 template <int R, class Pairs>
 MORTISE_INLINE void multiply_tile(const TileSum& t, std::size_t row, std::size_t rows, std::size_t chunks,
                                   const Pairs& pairs) {
@@ -215,9 +217,9 @@ MORTISE_INLINE void multiply_tile(const TileSum& t, std::size_t row, std::size_t
 template <class T, class E = T>
 struct VecProducts {
   using Stored = E;
-  using Tiles = ValueTiles<E>;  // K is read as it lies
+  using Tiles = ValueTiles<E>;  // K is read in place
 
-  // The queries as f32, row m = token * num_heads + head, padded with zeros to key_depth.
+  // Widens the queries to f32; row m = token * num_heads + head, padded with zeros to key_depth.
   static void begin(const SpanUnit& unit, SpanScratch& scratch) {
     const std::size_t depth = index(unit.layout->key_depth), head_dim = index(unit.layout->head_dim);
     float* q = scratch.q;

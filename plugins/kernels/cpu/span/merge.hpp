@@ -1,4 +1,4 @@
-// span/merge.hpp: partials of spans become one, and that one the result.
+// span/merge.hpp: merges the partials of spans and computes the result from the last one.
 #pragma once
 
 #include "kernels/cpu/span/part.hpp"
@@ -13,7 +13,7 @@ void clear(Partial partial) {
   }
 }
 
-// What is merged into another: maxima and sums, and where O of row m lies.
+// A partial to be merged: maxima, sums, and O of row m at o + m * o_stride.
 struct PartialRows {
   const float *max, *sum, *o;
   std::size_t o_stride;
@@ -24,8 +24,8 @@ struct PartialRows {
 };
 
 // M = max(m1, m2), w = exp2(m - M), sum = sum1 w1 + sum2 w2, O = O1 w1 + O2 w2: product, product, sum, no fma. A row
-// that has no partial yet takes the span's as it is; a row that sees nothing of the span keeps its own. O2 + 0 is part
-// of the partial: it makes a zero positive whose sign depends on how many tiles with P = 0 were added.
+// without a partial so far takes the span's partial unchanged. A row that sees no key of the span keeps its own. O2 + 0
+// belongs to the partial: it makes zeros positive, whose sign would depend on the number of tiles with P = 0.
 void merge_partial(const PartialRows& from, Partial into, std::size_t num_rows, std::size_t width) {
   alignas(64) float w1[kSpanRows], w2[kSpanRows];
   std::uint32_t had = 0, sees = 0;
@@ -54,7 +54,7 @@ void merge_partial(const PartialRows& from, Partial into, std::size_t num_rows, 
   }
 }
 
-// The same from the records of a part.
+// The same, from the records of a part.
 void merge_records(const float* records, Partial into, std::size_t num_rows, std::size_t width) {
   alignas(64) float maxima[kSpanRows], sums[kSpanRows];
   clear({maxima, sums, nullptr});
@@ -71,12 +71,12 @@ void put_records(Partial from, float* records, std::size_t num_rows, std::size_t
   for (std::size_t m = 0; m < num_rows; ++m, records += stride) {
     records[width] = from.max[m];
     records[width + 1] = from.sum[m];
-    if (from.sum[m] == 0.0f) continue;  // and O is never read
+    if (from.sum[m] == 0.0f) continue;  // O of such a row is never read
     for (std::size_t d = 0; d < width; d += kLanes) store(records + d, load(from.o + m * width + d));
   }
 }
 
-// out = O / sum; 0 for a row that has seen no key.
+// out = O / sum; 0 for a row without keys.
 template <class T>
 void write_out(const SpanUnit& unit, Partial total) {
   const std::size_t width = index(unit.layout->value_width), head_dim = index(unit.layout->head_dim);

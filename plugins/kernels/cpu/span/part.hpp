@@ -1,4 +1,5 @@
-// span/part.hpp: the parts of a unit that are computed at once: which keys a row sees, and where its results lie.
+// span/part.hpp: divides a unit into parts that are computed at once: the keys that their rows see, and where their
+// results are stored.
 #pragma once
 
 #include "kernels/cpu/span/span.hpp"
@@ -8,7 +9,7 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::size_t kTileDepth = 32;  // of both products
+constexpr std::size_t kTileDepth = 32;  // elements along the sum of either product
 
 constexpr std::int32_t minimum(std::int32_t a, std::int32_t b) {
   return a < b ? a : b;
@@ -20,12 +21,12 @@ constexpr std::size_t index(std::int32_t n) {
   return static_cast<std::size_t>(n);
 }
 
-// Keys relative to a span's start; empty when end <= begin.
+// Keys relative to the start of the span; empty if end <= begin.
 struct KeyRange {
   std::int32_t begin, end;
 };
 
-// Of a row at `position`.
+// The keys that a row at `position` sees.
 KeyRange keys_seen_from(std::int32_t position, const SpanUnit& unit, std::int32_t span) {
   const std::int32_t start = span * kSpan, first = unit.window > 0 ? position - unit.window + 1 : 0;
   return {maximum(first - start, 0), minimum(position + 1 - start, kSpan)};
@@ -37,17 +38,17 @@ std::int32_t last_position(const SpanUnit& unit) {
   return unit.positions == nullptr ? unit.position + unit.num_rows - 1 : unit.last_position;
 }
 
-// The keys that any row sees: from the first that the first position sees to the last that the last one does.
+// The keys that at least one row sees: from the first key of the first position to the last key of the last position.
 KeyRange keys_of_unit(const SpanUnit& unit, std::int32_t span) {
   return {keys_seen_from(unit.position, unit, span).begin, keys_seen_from(last_position(unit), unit, span).end};
 }
 
-// Where row `row` of the unit is, in rows from q and out.
+// The place of row `row` of the unit in q and out, in rows.
 std::ptrdiff_t place_of(const SpanUnit& unit, std::int32_t row) {
   return unit.rows == nullptr ? row : unit.rows[row];
 }
 
-// Maxima, sums and O of a span, or of the spans so far.
+// Maxima, sums and O of one span or of several merged spans.
 struct Partial {
   float *max, *sum, *o;
 };
@@ -55,17 +56,17 @@ Partial partial_at(float* memory) {
   return {memory, memory + kSpanRows, memory + 2 * kSpanRows};
 }
 
-// The rows of a unit that are computed at once: a unit of their own, and where they are in the whole one.
+// The rows of a unit that are computed at once, as a unit of their own, and their place in the whole unit.
 struct Part {
   SpanUnit unit;
-  std::size_t number, first;  // first: rows times heads before
+  std::size_t number, first;  // first: rows times heads before this part
 
   std::size_t rows() const { return index(unit.num_rows * unit.num_heads); }
-  // Of the whole unit's.
+  // This part's section of the whole unit's partial.
   Partial partial(float* memory) const {
     return partial_at(memory + number * 2 * kSpanRows + first * index(unit.layout->value_width));
   }
-  // The record of the part's first row and head, number n.
+  // Record n of the part's first row and head.
   float* record(const SpanPartials& partials, std::int32_t n) const {
     return partials.records + n * partials.stride + first * record_floats(unit.layout->value_width);
   }
@@ -81,7 +82,7 @@ MORTISE_INLINE void over_parts(const SpanUnit& unit, const F& f) {
       part.unit.q = static_cast<const T*>(unit.q) + row * unit.q_row_stride;
       part.unit.out = static_cast<T*>(unit.out) + row * unit.out_row_stride;
       part.unit.position = unit.position + row;
-    } else {  // the smallest and the largest position of all stand for the part's
+    } else {  // the part keeps the unit's smallest and largest position
       part.unit.rows = unit.rows + row;
       part.unit.positions = unit.positions + row;
     }
@@ -91,19 +92,19 @@ MORTISE_INLINE void over_parts(const SpanUnit& unit, const F& f) {
   }
 }
 
-// A part, and what it sees of a span. Keys count from the span's start.
+// A part together with the keys of a span that it sees. Keys count from the start of the span.
 struct PartSpan {
   const Part& part;
   std::int32_t span;
-  KeyRange keys;   // that any row sees
-  KeyRange range;  // the same in whole tiles of 32
+  KeyRange keys;   // keys that at least one row sees
+  KeyRange range;  // `keys` extended to whole tiles of 32
   Partial partial;
 };
 
 template <class E>
 constexpr bool kHasScales = sizeof(E) == sizeof(std::int8_t);
 
-// 2^x for x <= 0 and the same bits as exp2 there; 0 for -infinity.
+// exp2 for x <= 0, with the same bits as exp2. -infinity gives 0.
 MORTISE_INLINE F32x16 exp2_not_positive(F32x16 x) {
   const I32x16 n = to_int(x);
   const F32x16 r = exp2_of_parts(n, x - to_float(n));

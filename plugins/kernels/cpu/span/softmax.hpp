@@ -1,4 +1,4 @@
-// span/softmax.hpp: softmax of a part on vectors, row by row, for the products of span/dot.hpp.
+// span/softmax.hpp: the softmax of a part on vectors, row by row, for span/dot.hpp.
 #pragma once
 
 #include "kernels/cpu/span/part.hpp"
@@ -6,9 +6,9 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::size_t kSpanStride = kSpan;  // of a row of scores
+constexpr std::size_t kSpanStride = kSpan;  // floats from one row of scores to the next
 
-// Probabilities in place of the scores; rounded to the model's type, as they are returned.
+// Rounds probabilities to the model's type, stores them over the scores, and returns them.
 template <class T>
 MORTISE_INLINE F32x16 put(float* to, F32x16 p) {
   const F32x16 rounded_p = rounded<T>(p);
@@ -16,9 +16,9 @@ MORTISE_INLINE F32x16 put(float* to, F32x16 p) {
   return rounded_p;
 }
 
-// Turns the scores of row m into probabilities of the keys in `visible`, and 0 for the rest of `range` (whole tiles).
-// With scales: times V's scale, but for those that are 0, as they are for keys that the row does not see: the scale of
-// a slot that nobody has written may be anything.
+// Turns the scores of row m into probabilities: of the keys in `visible`, and 0 for the rest of `range` (whole tiles).
+// With an int8 cache they are multiplied by V's scale, except where they are 0: the scale of a slot that was never
+// written can be anything.
 template <class T, class E>
 MORTISE_INLINE void softmax_row(SpanScratch& scratch, std::size_t m, float scale, KeyRange visible, KeyRange range,
                                 Partial partial) {
@@ -31,7 +31,7 @@ MORTISE_INLINE void softmax_row(SpanScratch& scratch, std::size_t m, float scale
     for (std::size_t i = first; i < end; i += kLanes)
       store(scores + i, load(scores + i) * load(scratch.key_scales + i));
   }
-  // Masked lanes become -infinity before anything else: they lose every maximum and their exp2 is 0.
+  // Masked lanes become -infinity first: they never are the maximum, and their exp2 is 0.
   store(scores + first, select(first_lanes(index(visible.begin) - first), nothing, load(scores + first)));
   store(scores + last, select(first_lanes(end - last), load(scores + last), nothing));
 

@@ -1,12 +1,13 @@
-// span.hpp: attention over a paged KV cache, cut into spans of keys at absolute positions (docs/numerics.md,
+// span.hpp: attention over a paged KV cache, divided into spans of keys at absolute positions (docs/numerics.md,
 // "Attention").
 //
 //   out[r, h] = softmax_t(scale * q[r, h] . K[t]) V[t]      t: the keys that row r sees
+//   q, out    bf16 or f32 [rows, heads, head_dim]           with strides for rows and heads
 //
-// A unit of work is a run of rows of one sequence with the query heads of one kv head, and a range of spans; or rows of
-// several sequences that hold those spans in the same blocks. Whatever the units, a row's bits are those of the
-// reference (reference/span.hpp): each span gives a partial result (maximum, sum, O) that depends on the row alone, and
-// partials merge from left to right.
+// A unit of work is some rows of one sequence with the query heads of one kv head, and a range of spans. It can also be
+// rows of several sequences that hold those spans in the same blocks.
+// Order: each span gives a partial (maximum, sum, O) that depends on the row alone; partials merge from left to right.
+// So the bits of a row are the same in any unit.
 //
 // The KV cache of one block, one layer and one kv head; a group is 16 tokens, a pair two neighbours:
 //   K  [block_size / 16] groups of [key_depth / 2][16 tokens][2]   bf16: pairs along head_dim, zero from head_dim on
@@ -16,21 +17,25 @@
 // and in int8, for models of either type, with the f32 scales of each token behind K and V:
 //   K  [block_size / 16] groups of [key_depth][16 tokens], V [block_size][value_width], scales of K and of V
 //   [block_size]
-// V in the cache is always finite (docs/numerics.md, "What is written"), and memory is zero at first. So a tile may
-// hold tokens that a row does not see, of this sequence or of an earlier one: with P = 0 they add zeros. Blocks lie one
-// after the other, in each [layer][kv head]. So both products read rows of 64 bytes that serve AMX as they are (int8
-// becomes the model's type on the way); memory is touched block by block, and copying a block is one memcpy. Sources:
-// online softmax, arXiv:1805.02867; paged KV, arXiv:2309.06180.
+// Blocks are contiguous, each [layer][kv head], so a block is copied with one memcpy. Both products read rows of 64
+// bytes, which AMX loads in place (int8 is converted first). V in the cache is always finite (docs/numerics.md, "What
+// is written"), and memory starts as zeros. A tile may therefore hold tokens that a row does not see, of this sequence
+// or of an earlier one: with P = 0 they add zeros.
+//
+// Cost: a decode unit is memory bound and reads each key and value once for all its heads; a prefill unit is compute
+// bound.
+// Errors: none; the caller checks shapes. Sources: online softmax, arXiv:1805.02867; paged KV, arXiv:2309.06180.
+// Oracle: reference/span.hpp, bitwise (span_test.cpp).
 #pragma once
 
 #include "kernels/cpu/types.hpp"
 
 namespace mortise::cpu {
 
-constexpr std::int32_t kSpan = 256;      // keys; part of the numerics id
-constexpr std::int32_t kKeyGroup = 16;   // tokens that lie together
-constexpr std::int32_t kSpanRows = 32;   // rows times heads that are computed at once, at most: two AMX tiles
-constexpr std::int32_t kUnitRows = 128;  // rows times heads of one unit, at most: they share what is made of K and V
+constexpr std::int32_t kSpan = 256;      // keys in a span; part of the numerics id
+constexpr std::int32_t kKeyGroup = 16;   // tokens in a group
+constexpr std::int32_t kSpanRows = 32;   // the most rows times heads of a part, computed at once: two AMX tiles
+constexpr std::int32_t kUnitRows = 128;  // the most rows times heads of a unit; they share prepared K and V
 constexpr std::int32_t kMaxHeadDim = 256;
 
 struct KvLayout {
@@ -41,7 +46,7 @@ struct KvLayout {
   std::int32_t group_shift;  // log2 of the groups in a block
   // In elements.
   std::size_t value_offset;                          // from a head's K to its V
-  std::size_t key_scale_offset, value_scale_offset;  // and to their scales; int8 alone
+  std::size_t key_scale_offset, value_scale_offset;  // from a head's K to its scales; for int8 only
   std::size_t head_elements, layer_elements, block_elements;
 };
 
@@ -49,41 +54,42 @@ struct KvLayout {
 KvLayout make_kv_layout(std::int32_t element_bytes, std::int32_t num_layers, std::int32_t num_kv_heads,
                         std::int32_t head_dim, std::int32_t block_size);
 
-// Partials in memory: a record of record_floats() for each row and head, the heads of a row after each other. Number n
-// of a unit's first row and head is at `records` + n * stride. Each is of a span, or of several that have been merged;
-// they follow each other from left to right.
+// Partials in memory. Each row and head has a record of record_floats() floats; the heads of a row are contiguous.
+// Partial n of a unit begins at `records` + n * stride with its first row and head. A partial covers one span or
+// several merged spans; partials are in order from left to right.
 struct SpanPartials {
   float* records;
   std::ptrdiff_t stride;
   std::int32_t count;
 };
 
-// O, maximum and sum, in whole cache lines: two threads may write neighbours. A sum of 0: the row sees nothing.
+// O, maximum and sum, padded to whole cache lines, because two threads may write neighbouring records. Sum 0: the row
+// sees no key.
 constexpr std::size_t record_floats(std::int32_t value_width) {
   return static_cast<std::size_t>(value_width) + 16;
 }
 
 // Strides are in elements; q and out have the model's type.
 struct SpanUnit {
-  const void* q;  // first row, first head; of gathered rows: the row that `rows` counts from
+  const void* q;  // first row and head; for gathered rows the row from which `rows` counts
   std::ptrdiff_t q_row_stride, q_head_stride;
   void* out;
   std::ptrdiff_t out_row_stride, out_head_stride;
   // num_heads <= kSpanRows, num_rows * num_heads <= kUnitRows; all heads share one kv head.
   std::int32_t num_rows, num_heads;
-  std::int32_t position;  // of the first row; the next rows follow
-  // Gathered rows, of any sequences: where they are, and their positions [num_rows]; null: they follow each other.
+  std::int32_t position;  // of the first row; the following rows are at the next positions
+  // For gathered rows, of any sequences: their places and positions [num_rows]. Null: the rows are consecutive.
   const std::int32_t *rows, *positions;
-  std::int32_t last_position;  // gathered: the largest, as `position` is the smallest
-  std::int32_t seq_len;        // keys 0 .. seq_len - 1 are written; 0: out = 0
+  std::int32_t last_position;  // gathered rows: their largest position; `position` is the smallest
+  std::int32_t seq_len;        // keys 0 .. seq_len - 1 are in the cache; 0: out = 0
   std::int32_t window;         // a row at p sees p - window + 1 .. p; 0: 0 .. p
   float scale;                 // attention scale * log2(e), see span_scale()
   const void* kv;              // the cache at this layer and kv head, block 0
   const KvLayout* layout;
-  const std::int32_t* block_table;  // of the sequence
+  const std::int32_t* block_table;  // block table of the sequence
   std::int32_t first_span, end_span;
-  const SpanUnit* next;  // what this thread will compute next, a hint for reading ahead; may be null
-  // What the rows saw before first_span, [num_prior]: merged first. Of `attend` alone.
+  const SpanUnit* next;  // the unit that this thread computes next, to prefetch it; may be null
+  // Partials of the keys before first_span [num_prior], which `attend` merges first.
   const SpanPartials* prior;
   std::int32_t num_prior;
   SpanPartials partials;  // where `fold` and `partial` write
@@ -92,17 +98,17 @@ struct SpanUnit {
 // scale * log2(e), computed in double, rounded once.
 float span_scale(float attention_scale);
 
-// What one thread needs while it computes a unit. 64-byte aligned; contents do not matter.
+// Working memory of one thread for one unit. 64-byte aligned; the contents need not be initialised.
 struct alignas(64) SpanScratch {
   float q[kUnitRows * kMaxHeadDim];
-  float scores[kSpanRows * kSpan];                     // and the probabilities in their place
-  float maxima[kSpanRows * 16], sums[kSpanRows * 16];  // AMX: of each lane
-  float tile[32 * kMaxHeadDim];                        // a tile of K or V, widened
+  float scores[kSpanRows * kSpan];                     // the probabilities replace the scores
+  float maxima[kSpanRows * 16], sums[kSpanRows * 16];  // on AMX: one of each per lane
+  float tile[32 * kMaxHeadDim];                        // a widened tile of K or V
   float span[2 * kSpanRows + kSpanRows * kMaxHeadDim];
-  float total[kUnitRows * 2 * kSpanRows + kUnitRows * kMaxHeadDim];  // for one row a part
-  // AMX: tiles that it wants in one piece, and int8 as bf16.
+  float total[kUnitRows * 2 * kSpanRows + kUnitRows * kMaxHeadDim];  // enough for parts of a single row
+  // On AMX: tiles that must be contiguous, and int8 converted to bf16.
   std::uint16_t keys[kSpan * kMaxHeadDim], values[kSpan * kMaxHeadDim];
-  float key_scales[kSpan], value_scales[kSpan];  // int8
+  float key_scales[kSpan], value_scales[kSpan];  // for an int8 cache
 };
 
 // Writes K and V of rows to their slots (slot = block * block_size + offset).
@@ -117,22 +123,22 @@ struct KvWrite {
   const KvLayout* layout;
 };
 
-// One table for each type of the model, bf16 and f32, and of the cache: the model's, or int8.
+// One table for each type of the model (bf16 or f32) and of the cache (the model's type or int8).
 struct SpanKernels {
-  // Folds what is prior and then all spans in [first_span, end_span), which may be none, from left to right and writes
-  // out. REQUIRES: the rows see no other span.
+  // Merges the prior partials and all spans in [first_span, end_span), which may be none, from left to right, and
+  // writes `out`. REQUIRES: the rows see no other span.
   void (*attend)(const SpanUnit& unit, SpanScratch& scratch);
-  // The same, into one partial. REQUIRES: the rows see no span before.
+  // Merges the same spans into one partial, which it writes. REQUIRES: the rows see no span before first_span.
   void (*fold)(const SpanUnit& unit, SpanScratch& scratch);
   // Writes the partial of each span in [first_span, end_span).
   void (*partial)(const SpanUnit& unit, SpanScratch& scratch);
 };
 
 struct KvWriteKernels {
-  // Two threads may write different rows at the same time: no byte of another slot is written.
+  // Threads may write different rows at the same time: no byte of another slot is written.
   void (*bf16)(const KvWrite& write);
   void (*f32)(const KvWrite& write);
-  // From k and v of that type, each head with a scale of its own.
+  // Quantises k and v of that type, each head of a token with its own scale.
   void (*bf16_int8)(const KvWrite& write);
   void (*f32_int8)(const KvWrite& write);
 };

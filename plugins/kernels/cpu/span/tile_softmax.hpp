@@ -1,8 +1,8 @@
-// span/tile_softmax.hpp: softmax of a part on tiles, block by block of 32 keys, so that the vector unit has work
-// between the products of the blocks before and after: while block n + 1 is multiplied, the scores of n are scaled, and
-// while block n is exponentiated, the probabilities of n - 1 are multiplied. A block of scores is [32 rows][32 keys] of
-// f32, of probabilities the same of bf16: lines that follow each other. The probabilities take the place of the scores:
-// block n of them lies where block n / 2 of the scores was.
+// span/tile_softmax.hpp: the softmax of a part on AMX, in blocks of 32 keys, so that the vector unit and the AMX unit
+// work at the same time: while the scores of block n + 1 are multiplied, the maxima of block n are taken; while block n
+// is exponentiated, the probabilities of block n - 1 are multiplied. A block of scores is [32 rows][32 keys] of f32, a
+// block of probabilities the same of bf16, both contiguous. Probabilities replace scores: block n is stored where block
+// n / 2 of the scores was.
 #pragma once
 
 #include "kernels/cpu/span/part.hpp"
@@ -22,12 +22,12 @@ MORTISE_INLINE Bf16* probabilities_of(SpanScratch& scratch, std::size_t block) {
   return reinterpret_cast<Bf16*>(scratch.scores) + block * kBlockNumbers;
 }
 
-// The keys of a span that all rows see.
+// The keys of a span that every row sees.
 KeyRange keys_of_all(const SpanUnit& unit, std::int32_t span) {
   return {keys_seen_from(last_position(unit), unit, span).begin, keys_seen_from(unit.position, unit, span).end};
 }
 
-// All rows see all keys of the block.
+// Whether every row sees every key of the block.
 MORTISE_INLINE bool whole_block(const PartSpan& p, std::size_t block) {
   const KeyRange all = keys_of_all(p.part.unit, p.span);
   const std::int32_t begin = static_cast<std::int32_t>(block * kTileDepth);
@@ -43,10 +43,10 @@ MORTISE_INLINE Mask16 seen_lanes(const PartSpan& p, std::size_t m, std::size_t k
   return first_lanes(index(end)) & !first_lanes(index(begin));
 }
 
-// Of the sixteen vectors at `rows`: lane i is sum() or max() of number i.
+// Reduces the sixteen vectors at `rows`: lane i is sum() or max() of vector i.
 #if defined(MORTISE_ISA_AVX512)
-// The trees of sixteen vectors at once: a step halves each and puts two side by side, 46 instructions instead of some
-// 130.
+// All sixteen trees at once: each step halves the vectors and combines two in one register. 46 instructions instead of
+// about 130.
 template <class F>
 MORTISE_INLINE F32x16 trees(const float* rows, const F& f) {
   __m512 x8[8], x4[4], x2[2];
@@ -60,7 +60,7 @@ MORTISE_INLINE F32x16 trees(const float* rows, const F& f) {
     x4[i] = f(_mm512_shuffle_f32x4(x8[i], x8[i + 4], 0x88), _mm512_shuffle_f32x4(x8[i], x8[i + 4], 0xdd));
   }
 #pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) {  // and i + 2 beside each
+  for (int i = 0; i < 2; ++i) {  // the same rows, and those + 2
     const __m512d a = _mm512_castps_pd(x4[i]), b = _mm512_castps_pd(x4[i + 2]);
     x2[i] = f(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
   }
@@ -87,7 +87,7 @@ MORTISE_INLINE F32x16 maxima(const float* rows) {
 }
 #endif
 
-// Rows of the last sixteen that do not exist see nothing.
+// Rows that pad the last sixteen see no keys.
 void begin_softmax(const PartSpan& p, SpanScratch& scratch) {
   for (std::size_t m = 0; m < whole_vectors(p.part.rows()); ++m) {
     store(scratch.maxima + m * kLanes, broadcast(-kInfinity));
@@ -104,8 +104,8 @@ void reduce_sums(const PartSpan& p, const SpanScratch& scratch) {
   for (std::size_t m = 0; m < p.part.rows(); m += kLanes) store(p.partial.sum + m, sums(scratch.sums + m * kLanes));
 }
 
-// The maxima join the scores of a block, not scaled yet: for scale > 0 the largest score, scaled, is the largest scaled
-// score, because rounding is monotone.
+// Takes the maxima of unscaled scores. For scale > 0 the scaled maximum is the maximum of the scaled scores, because
+// rounding is monotonic.
 template <class E, bool whole>
 MORTISE_INLINE void join_maxima(const PartSpan& p, std::size_t block, SpanScratch& scratch) {
   const std::size_t key = block * kTileDepth;
@@ -127,9 +127,9 @@ MORTISE_INLINE void join_maxima(const PartSpan& p, std::size_t block, SpanScratc
   whole_block(p, block) ? join_maxima<E, true>(p, block, scratch) : join_maxima<E, false>(p, block, scratch);
 }
 
-// Rounds 32 numbers to memory, a line, and gives what is there.
+// Rounds 32 numbers to bf16, stores them (one cache line) and returns the rounded values.
 MORTISE_INLINE void put_probabilities(Bf16* to, F32x16 (&p)[2]) {
-#if defined(__AVX512BF16__)  // which NaN it is does not matter to a product
+#if defined(__AVX512BF16__)  // may give another NaN, which does not matter in a product
   const __m512i h = (__m512i)_mm512_cvtne2ps_pbh(p[1].v, p[0].v);
   _mm512_storeu_si512(to, h);
   p[0] = widen_bf16(_mm512_castsi512_si256(h));
@@ -142,8 +142,9 @@ MORTISE_INLINE void put_probabilities(Bf16* to, F32x16 (&p)[2]) {
 #endif
 }
 
-// n rows of a block from row m: scores become probabilities, 0 for what a row does not see, and join the sums. With
-// scales: times V's scale, but for those that are 0: the scale of a slot that nobody has written may be anything.
+// n rows of a block from row m on: turns scores into probabilities (0 for keys that the row does not see) and adds them
+// to the sums. With an int8 cache they are multiplied by V's scale, except where they are 0: the scale of a slot that
+// was never written can be anything.
 template <class E, bool whole, std::size_t n>
 MORTISE_INLINE void exponentiate(const PartSpan& p, std::size_t block, std::size_t m, SpanScratch& scratch) {
   const std::size_t key = block * kTileDepth;
@@ -158,7 +159,7 @@ MORTISE_INLINE void exponentiate(const PartSpan& p, std::size_t block, std::size
     e[row][i % 2] = exp2_not_positive(t * c - broadcast(p.partial.max[m + row]));
     if constexpr (!whole) e[row][i % 2] = select(seen_lanes(p, m + row, key + lane), e[row][i % 2], zero());
   }
-  // All scores have been read: the probabilities of block 0 take their place.
+  // All scores of these rows have been read, so the probabilities of block 0 may replace them.
 #pragma GCC unroll 2
   for (std::size_t row = 0; row < n; ++row) {
     float* const sums = scratch.sums + (m + row) * kLanes;
@@ -177,7 +178,7 @@ MORTISE_INLINE void exponentiate(const PartSpan& p, std::size_t block, std::size
   }
 }
 
-// Rows [first, end): two at once, so that the chain of one fills the gaps of the other.
+// Rows [first, end), two at a time, so that their dependency chains overlap.
 template <class E, bool whole>
 MORTISE_INLINE void exponentiate_rows(const PartSpan& p, std::size_t block, std::size_t first, std::size_t end,
                                       SpanScratch& scratch) {

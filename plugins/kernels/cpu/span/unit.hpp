@@ -1,7 +1,7 @@
-// span/unit.hpp: a unit of attention but for its two matrix products: reading the paged cache, the order of the work.
-// A `Products` (VecProducts in span/dot.hpp, TileProducts in span/amx.cpp) brings the products, for a
-// cache of its `Stored`, with the softmax between them, and says in what form they take queries, probabilities, and
-// tiles of K and V (its `Tiles`). T is the model's type, E is Stored.
+// span/unit.hpp: a unit of attention without its two matrix products: reading the paged cache, and the order of the
+// work. `Products` (VecProducts in span/dot.hpp, TileProducts in span/amx.cpp) provides the products and the softmax
+// between them for a cache of type `Stored`. It also defines the form of queries, probabilities and tiles of K and V
+// (`Tiles`). T is the model's type, E is Stored.
 #pragma once
 
 #include "kernels/cpu/span/merge.hpp"
@@ -9,12 +9,12 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-// Where the cache holds the group of sixteen tokens number `group` of the sequence.
+// Locates the groups of a sequence in the cache. Group `group` has its tokens 16 * group .. 16 * group + 15.
 template <class E>
 struct Cache {
   const SpanUnit& unit;
   const KvLayout& layout;
-  std::int32_t num_groups;  // that hold a token of the sequence
+  std::int32_t num_groups;  // groups with at least one token of the sequence
 
   explicit Cache(const SpanUnit& u) : unit(u), layout(*u.layout), num_groups((u.seq_len + kKeyGroup - 1) / kKeyGroup) {}
 
@@ -29,7 +29,7 @@ struct Cache {
   const E* values(std::int32_t group) const {
     return block_of(group) + layout.value_offset + group_in_block(group) * kKeyGroup * index(layout.value_width);
   }
-  // Of sixteen tokens: a cache line.
+  // The scales of a group: one cache line.
   const float* key_scales(std::int32_t group) const { return scales(group, layout.key_scale_offset); }
   const float* value_scales(std::int32_t group) const { return scales(group, layout.value_scale_offset); }
   const float* scales(std::int32_t group, std::size_t offset) const {
@@ -37,9 +37,9 @@ struct Cache {
   }
 };
 
-// The groups of one span, read and asked for ahead. A decode unit reads each key once, from memory: while it computes
-// with K of a span it asks for V of that span, and while it computes with V for K of the next span, or of the next
-// unit, so that memory never waits for arithmetic.
+// Reads the groups of one span and prefetches. A decode unit reads each key once, from memory. While it computes scores
+// it prefetches V of the span; while it multiplies by V it prefetches K of the next span or unit. So memory never waits
+// for arithmetic.
 template <class E>
 class SpanReader {
  public:
@@ -57,18 +57,18 @@ class SpanReader {
     next_end_ = minimum((next_span * kSpan + keys.end + kKeyGroup - 1) / kKeyGroup, next_.num_groups);
   }
 
-  // What the span's first part has asked for is there for the others.
+  // Called after the first part of a span, whose prefetches serve the other parts.
   void stop_fetching() { enabled_ = false; }
   const Cache<E>& cache() const { return cache_; }
   std::int32_t first_group() const { return first_; }
-  // K of the span's group number `group`.
+  // K of group number `group` of the span.
   const E* keys(std::int32_t group) const { return cache_.keys(first_ + group); }
   void fetch_values(std::int32_t group) const {
     if (!enabled_) return;
     fetch(cache_.values(first_ + group), cache_.layout.value_width);
     if constexpr (kHasScales<E>) __builtin_prefetch(cache_.value_scales(first_ + group), 0, 2);
   }
-  // Part `part` of `parts` of the keys that come next.
+  // Prefetches part `part` of `parts` of the keys that come next.
   void fetch_next_keys(std::size_t part, std::size_t parts) const {
     if (!enabled_) return;
     const std::int32_t count = next_end_ - next_begin_, i = static_cast<std::int32_t>(part);
@@ -80,7 +80,7 @@ class SpanReader {
   }
 
  private:
-  // Into the second-level cache: V of a span and K of the next would push out of the first what is at work.
+  // Into the second-level cache: in the first, these lines would evict the data in use.
   static void fetch(const E* from, std::int32_t row) {
     const char* bytes = reinterpret_cast<const char*>(from);
     const std::size_t size = kKeyGroup * index(row) * sizeof(E);
@@ -91,10 +91,11 @@ class SpanReader {
   std::int32_t first_;
   bool enabled_ = true;
   Cache<E> next_;
-  std::int32_t next_begin_ = 0, next_end_ = 0;  // groups; none
+  std::int32_t next_begin_ = 0, next_end_ = 0;  // groups; empty
 };
 
-// The scales of the groups that hold `keys`, as the scores lie: their blocks lie apart.
+// Copies the scales of the groups that hold `keys` to scratch, in the order of the scores, since the groups' blocks are
+// scattered.
 template <class E>
 void gather_scales(const SpanReader<E>& reader, KeyRange keys, SpanScratch& scratch) {
   const std::int32_t first = reader.first_group();
@@ -105,23 +106,23 @@ void gather_scales(const SpanReader<E>& reader, KeyRange keys, SpanScratch& scra
   }
 }
 
-// Where the two groups of each 32-key tile of V lie.
+// The addresses of the two groups of each 32-key tile of V.
 template <class E>
 struct ValueTiles {
   const E* half[index(kSpan) / kTileDepth][2];
 };
 
-// The V tile whose first group is `group`. From seq_len on a slot may hold V of any token, and meets P = 0 there: V in
-// the cache is finite (span/write.cpp). Behind the last group of a sequence there may be no block: any other group does
-// for it.
+// Locates the V tile whose first group is `group`. Slots from seq_len on may hold V of any token; there P = 0, and V in
+// the cache is finite (span/write.cpp). The sequence may have no block for the second group: then the first one stands
+// in for it.
 template <class E>
 void point_at_tile(const Cache<E>& cache, std::int32_t group, const E* (&half)[2]) {
   half[0] = cache.values(group);
   half[1] = group + 1 < cache.num_groups ? cache.values(group + 1) : half[0];
 }
 
-// A span of a unit: what its parts share of K and V is made once, when the first of them needs it. A decode unit reads
-// V from memory, and while it computes its scores it asks for V: so not before.
+// A span of a unit. Prepared K and V are shared by all parts, and made when the first part needs them: V not before the
+// scores, because a decode unit prefetches it during the scores.
 template <class T, class Products>
 class UnitSpan {
  public:
@@ -130,7 +131,7 @@ class UnitSpan {
   UnitSpan(const SpanUnit& unit, std::int32_t span, SpanScratch& scratch)
       : span_(span), keys_(keys_of_unit(unit, span)), reader_(unit, span), scratch_(scratch) {}
 
-  // The maxima, sums and O of a part into `partial`, O but for + 0 (merge_partial).
+  // Computes a part's maxima, sums and O. `+ 0` of O is left to merge_partial.
   void compute(const Part& part, Partial partial) {
     const KeyRange keys = keys_of_unit(part.unit, span_);
     const PartSpan p = {part, span_, keys, whole_tiles(keys), partial};
@@ -175,7 +176,7 @@ bool sees_span(const SpanUnit& unit, std::int32_t span) {
   return unit.seq_len > 0 && keys.begin < keys.end;
 }
 
-// The queries of the unit that comes next: they lie apart, too few for the hardware to see a pattern.
+// Prefetches the queries of the next unit: they are scattered and too few for the hardware prefetcher.
 template <class T>
 void fetch_queries(const SpanUnit* next) {
   if (next == nullptr) return;
@@ -189,7 +190,7 @@ void fetch_queries(const SpanUnit* next) {
   }
 }
 
-// What is prior and all spans of the unit into scratch.total, from left to right.
+// Merges the prior partials and then all spans of the unit into scratch.total, from left to right.
 template <class T, class Products>
 void fold_all(const SpanUnit& unit, SpanScratch& scratch) {
   const Partial partial = partial_at(scratch.span);

@@ -1,5 +1,5 @@
-// Writes K and V into the layout of span.hpp. V in the cache is always finite: a token whose V is not is kept as K of
-// NaN and V of zeros (docs/numerics.md, "What is written").
+// Writes K and V to the cache in the layout of span.hpp. A token whose V is not finite is stored as K of NaN and V of
+// zeros, so V in the cache is always finite (docs/numerics.md, "What is written").
 #include "kernels/cpu/linear_int/scale.hpp"
 #include "kernels/cpu/span/span.hpp"
 
@@ -10,12 +10,12 @@ constexpr std::size_t index(std::int32_t n) {
   return static_cast<std::size_t>(n);
 }
 
-// A slot of the cache, one kv head; T is the type of the cache.
+// The place of a token in the cache for one kv head. T is the type of the cache.
 template <class T>
 struct Slot {
-  T *keys, *values;  // the slot's first element of K; of V's group: bf16 the pair's row, else the token's
+  T *keys, *values;  // the token's first element of K; the token's row of V (bf16: the row of its pair)
   bool odd;
-  float *key_scale, *value_scale;  // int8
+  float *key_scale, *value_scale;  // for int8
 };
 
 template <class T>
@@ -31,11 +31,11 @@ Slot<T> slot_of(const KvWrite& write, std::int64_t slot, std::size_t head) {
           reinterpret_cast<float*>(base + layout.value_scale_offset) + offset};
 }
 
-// Whether the elements of n rows are finite. The exponent of a number that is not finite is all ones: adding one to the
-// exponent then carries into the sign's place, which has been cleared.
+// Whether all elements of n rows are finite. Only NaN and infinities have an exponent of ones: adding 1 to the exponent
+// then carries into the sign bit, which was cleared.
 template <class T>
 MORTISE_INLINE bool all_finite(const T* x, std::ptrdiff_t row_stride, std::int32_t n, std::size_t head_dim) {
-  constexpr bool kPairs = sizeof(T) == sizeof(Bf16);  // of elements in a word
+  constexpr bool kPairs = sizeof(T) == sizeof(Bf16);  // a word has two elements
   const I32x16 magnitude = broadcast_i32(kPairs ? 0x7fff7fff : 0x7fffffff);
   const I32x16 one = broadcast_i32(kPairs ? 0x00800080 : 0x00800000);
   const I32x16 sign = broadcast_i32(static_cast<std::int32_t>(kPairs ? 0x80008000u : 0x80000000u));
@@ -50,7 +50,7 @@ MORTISE_INLINE bool all_finite(const T* x, std::ptrdiff_t row_stride, std::int32
   return mask_bits(eq(carried & sign, broadcast_i32(0))) == 0xffffu;
 }
 
-// What is written in place of a token whose V is not finite: every score of the key is NaN, and no product with V is.
+// Written in place of a token whose V is not finite: scores become NaN, while products with V stay finite.
 template <class T>
 struct NotFinite {
   T key[kMaxHeadDim] = {}, value[kMaxHeadDim] = {};
@@ -67,7 +67,7 @@ struct NotFinite {
 template <class T>
 constexpr NotFinite<T> kNotFinite;
 
-// K and V of a token and head as they are written.
+// The K and V to write for a token and head.
 template <class T>
 struct Written {
   const T *k, *v;
@@ -94,7 +94,7 @@ void write_value(const float* v, std::size_t head_dim, const Slot<float>& slot) 
   std::memcpy(slot.values, v, head_dim * sizeof(float));
 }
 
-// Both tokens of a pair at once: whole words instead of half ones.
+// Writes both tokens of a pair at once, in whole words.
 void write_value_pair(const Bf16* even, const Bf16* odd, std::size_t head_dim, Bf16* values) {
   std::int32_t* words = reinterpret_cast<std::int32_t*>(values);
   std::size_t d = 0;
@@ -107,7 +107,7 @@ void write_value_pair(const Bf16* even, const Bf16* odd, std::size_t head_dim, B
   }
 }
 
-// Words of 32 bits: vectors of the compiler, not of an instruction set.
+// Compiler vectors (GCC extension) of 32-bit words, for any instruction set.
 template <int n>
 struct Words;
 template <>
@@ -127,13 +127,14 @@ struct Words<16> {
     return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
   }
 };
-constexpr int kMostTokens = 16;  // whole lines of a group
+constexpr int kMostTokens = 16;  // fills whole cache lines of a group
 #else
 constexpr int kMostTokens = 4;
 #endif
 
-// n pairs of n tokens, `row_stride` apart: the words of a token become a column of the group. A step interleaves word
-// by word rows that are n / 2 apart: it rotates the bits of (row, column) by one, and log2(n) of them swap the two.
+// A transposition: the n words (pairs of elements) of a token become a column of the group, for n tokens `row_stride`
+// apart. Each step interleaves the words of rows that are n / 2 apart, which rotates the bits of (row, column) by one;
+// log2(n) steps exchange row and column.
 template <int n>
 MORTISE_INLINE void write_keys_square(const Bf16* k, std::ptrdiff_t row_stride, Bf16* keys) {
   typename Words<n>::Vector rows[n], steps[n];
@@ -153,7 +154,7 @@ MORTISE_INLINE void write_keys_square(const Bf16* k, std::ptrdiff_t row_stride, 
   for (int i = 0; i < n; ++i) std::memcpy(keys + i * 2 * kKeyGroup, &rows[i], sizeof rows[i]);
 }
 
-// n neighbouring tokens, head_dim a multiple of 8. keys: the slot of the first.
+// n consecutive tokens; head_dim is a multiple of 8. `keys` is the slot of the first token.
 template <int n>
 void write_keys(const Bf16* k, std::ptrdiff_t row_stride, std::size_t head_dim, Bf16* keys) {
   std::size_t d = 0;
@@ -167,7 +168,8 @@ void write_keys(const Bf16* k, std::ptrdiff_t row_stride, std::size_t head_dim, 
   }
 }
 
-// Tokens of a prefill come with neighbouring slots: n of them, from one whose offset is a multiple of n.
+// Whether n tokens from `row` on have consecutive slots that begin at a multiple of n, as tokens of a prefill usually
+// do.
 bool are_neighbours(const KvWrite& write, std::int32_t row, std::int32_t n) {
   if (row + n > write.num_rows || write.slots[row] % n != 0) return false;
   for (std::int32_t i = 1; i < n; ++i) {
@@ -176,7 +178,7 @@ bool are_neighbours(const KvWrite& write, std::int32_t row, std::int32_t n) {
   return true;
 }
 
-// n tokens from row r, neighbours with finite V.
+// n consecutive tokens with finite V, from row r on.
 template <int n>
 void write_neighbours(const KvWrite& write, const Bf16* k, const Bf16* v, const Slot<Bf16>& slot) {
   const std::size_t head_dim = index(write.layout->head_dim), pair_row = 2 * index(write.layout->value_width);
@@ -220,12 +222,12 @@ void write_head(const KvWrite& write, std::size_t head, const float* k, const fl
   }
 }
 
-// A head as int8, to a multiple of sixteen; gives its scale.
+// Quantises a head to int8 and pads it to a multiple of sixteen. Returns the scale.
 template <class T>
 float quantise(const T* x, std::size_t head_dim, std::int8_t* q) {
   const IntScale scale = int_scale(largest_magnitude(x, head_dim));
   for (std::size_t d = 0; d < head_dim; d += kLanes) {
-    // Not x * 0: it may hold a NaN.
+    // Not x * 0: x may hold a NaN.
     const bool any = scale.inverse != 0.0f;
     const F32x16 steps = any ? read_tail(x + d, lanes_left(head_dim - d)) * broadcast(scale.inverse) : zero();
     store_i8(q + d, to_int(steps));
@@ -235,13 +237,13 @@ float quantise(const T* x, std::size_t head_dim, std::int8_t* q) {
 
 using Int8Head = std::int8_t[kMaxHeadDim];
 
-// Four neighbouring tokens: a word for each element instead of four bytes. keys: the slot of the first.
+// Four consecutive tokens, one word per element instead of four bytes. `keys` is the slot of the first token.
 void write_four_keys(const Int8Head (&q)[4], std::size_t head_dim, std::int8_t* keys) {
   const auto lanes_of = [&](std::size_t token, std::size_t d) {
     return load_u8(reinterpret_cast<const std::uint8_t*>(q[token] + d));
   };
   for (std::size_t d = 0; d < head_dim; d += kLanes) {
-    alignas(64) std::int32_t words[kLanes];  // x86 and AArch64: the first token in the lowest byte, and there in memory
+    alignas(64) std::int32_t words[kLanes];  // little-endian: the first token is in the lowest byte
     store(words, lanes_of(0, d) | shift_left<8>(lanes_of(1, d)) | shift_left<16>(lanes_of(2, d)) |
                      shift_left<24>(lanes_of(3, d)));
     for (std::size_t i = 0; i < lanes_left(head_dim - d); ++i) {

@@ -15,7 +15,7 @@ struct I32x16 {
   __m256i lo, hi;
 };
 struct Mask16 {
-  __m256 lo, hi;  // a lane is all ones or all zeros
+  __m256 lo, hi;  // each lane is all ones or all zeros
 };
 
 MORTISE_INLINE __m256i as_int(__m256 a) {
@@ -223,7 +223,7 @@ MORTISE_INLINE F32x16 load_bf16(const Bf16* p) {
   return {as_float(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(q)), 16)),
           as_float(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(q + 1)), 16))};
 }
-// AVX2 has no masked load or store of 16-bit elements, so a tail goes through a copy.
+// AVX2 has no masked load or store of 16-bit elements, so a tail is copied.
 MORTISE_INLINE F32x16 load_bf16_tail(const Bf16* p, std::size_t n) {
   Bf16 copy[kLanes] = {};
   for (std::size_t i = 0; i < n; ++i) copy[i] = p[i];

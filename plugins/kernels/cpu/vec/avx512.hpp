@@ -78,7 +78,7 @@ MORTISE_INLINE F32x16 fma_minus(F32x16 a, F32x16 b, F32x16 c) {
 MORTISE_INLINE F32x16 one_minus(F32x16 a, F32x16 b) {
   return {_mm512_fnmadd_ps(a.v, b.v, _mm512_set1_ps(1.0f))};
 }
-// 1 / a within 2^-14.
+// 1 / a with a relative error of at most 2^-14.
 MORTISE_INLINE F32x16 approximate_reciprocal(F32x16 a) {
   return {_mm512_rcp14_ps(a.v)};
 }
@@ -215,7 +215,8 @@ MORTISE_INLINE F32x16 load_bf16_tail(const Bf16* p, std::size_t n) {
   return widen_bf16(_mm256_maskz_loadu_epi16(first_lanes(n).v, p));
 }
 #if defined(__AVX512BF16__)
-// One instruction, but for NaN; it takes a denormal for zero: for results of arithmetic, which are never denormal.
+// One instruction. For results of arithmetic only: it treats denormals as zero, and its NaN differs from the canonical
+// NaN.
 MORTISE_INLINE __m256i narrow_bf16(F32x16 a) {
   const __m256i rounded = (__m256i)_mm512_cvtneps_pbh(a.v);
   return _mm256_mask_mov_epi16(rounded, _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), _mm256_set1_epi16(0x7fc0));
@@ -235,7 +236,7 @@ MORTISE_INLINE __m256i narrow_bf16(F32x16 a) {
       _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), rounded, _mm512_set1_epi32(0x7fc0)));
 }
 #endif
-// a rounded to bf16 and back, for an a that is no NaN.
+// Rounds a to bf16 and back. REQUIRES: a is not NaN.
 MORTISE_INLINE F32x16 round_bf16_number(F32x16 a) {
 #if defined(__AVX512BF16__)
   return widen_bf16((__m256i)_mm512_cvtneps_pbh(a.v));

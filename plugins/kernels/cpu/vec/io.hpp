@@ -1,5 +1,5 @@
-// io.hpp: loads and stores named by the element type, for kernels that are templates over bf16 and f32.
-// What they write is determined to the bit: NaN is the canonical one.
+// io.hpp: loads and stores that are overloaded by element type, for kernels that are templates over bf16 and f32.
+// Stores write the canonical NaN, so every stored bit is specified.
 #pragma once
 
 #include "kernels/cpu/vec/vec.hpp"
@@ -21,7 +21,8 @@ MORTISE_INLINE F32x16 read_tail(const Bf16* p, std::size_t n) {
 MORTISE_INLINE F32x16 read_tail(const float* p, std::size_t n) {
   return load_tail(p, n);
 }
-// Of 32 neighbouring elements, those with even and with odd index: cheaper than in their order.
+// Reads 32 consecutive elements: those with an even index and those with an odd index. Cheaper than reading them in
+// order.
 MORTISE_INLINE void read_even_odd(const Bf16* p, F32x16& even, F32x16& odd) {
   const I32x16 pairs = load_i32(reinterpret_cast<const std::int32_t*>(p));
   even = from_bits(shift_left<16>(pairs));
@@ -40,7 +41,7 @@ MORTISE_INLINE void write_tail(float* p, F32x16 a, std::size_t n) {
   store_tail(p, canonical_nan(a), n);
 }
 
-// 32 neighbouring elements.
+// Writes 32 consecutive elements.
 MORTISE_INLINE void write_pair(Bf16* p, F32x16 a, F32x16 b) {
 #if defined(__AVX512BF16__)
   store_bf16_pair(p, a, b);
@@ -54,7 +55,7 @@ MORTISE_INLINE void write_pair(float* p, F32x16 a, F32x16 b) {
   write(p + kLanes, b);
 }
 
-// a rounded to the type and back: what a later reader of the stored value sees.
+// Rounds to the type and back: the value that a later reader of the stored element sees.
 template <class T>
 MORTISE_INLINE F32x16 rounded(F32x16 a);
 template <>

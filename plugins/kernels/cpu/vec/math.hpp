@@ -1,10 +1,10 @@
 // math.hpp: exp2, exp, log, log1p, tanh, erf and the activations built from them, sixteen lanes at a time.
-// docs/numerics.md holds the same formulas; the order of every operation here is part of the specification. Largest
-// errors against long double, in units of the last place (tests/plugins/kernels/cpu/math_test.cpp asserts bounds a
-// little above):
+// docs/numerics.md has the same formulas; the order of the operations is part of the specification. Denormal arguments
+// count as zero and denormal results are zero. NaN gives NaN. Largest errors against long double, in units of the last
+// place (math_test.cpp asserts bounds a little above):
 //   exp2 0.95   exp 1.15   log 0.8   log1p 1.5   tanh 1.4   erf 1.1   sigmoid 2.3
-// Denormal arguments count as zero and denormal results are zero. NaN in, NaN out.
-// Coefficients: fit_math.py.
+// Source: coefficients from fit_math.py.
+// Oracle: reference/math.hpp, bitwise (tests/plugins/kernels/cpu/vec/math_test.cpp).
 #pragma once
 
 #include "kernels/cpu/vec/vec.hpp"
@@ -21,7 +21,7 @@ MORTISE_INLINE F32x16 polynomial(F32x16 x, const float (&c)[n]) {
   return r;
 }
 
-// 2^(n + f) for whole n in -126 .. 128 and f in [-1/2, 1/2], where the result is a finite normal number.
+// 2^(n + f). REQUIRES: n is a whole number in -126 .. 128, f in [-1/2, 1/2], and the result is a finite normal number.
 MORTISE_INLINE F32x16 exp2_of_parts(I32x16 n, F32x16 f) {
   constexpr float c[] = {0x1.62e43p-1f,  0x1.ebfbdcp-3f,  0x1.c6aee8p-5f,
                          0x1.3b2d4cp-7f, 0x1.5f3e54p-10f, 0x1.41fbbcp-13f};
@@ -29,7 +29,7 @@ MORTISE_INLINE F32x16 exp2_of_parts(I32x16 n, F32x16 f) {
   return from_bits(bits(p) + shift_left<23>(n));
 }
 
-// 0 where `exponent` <= -126, infinity where it is >= 128, NaN where it is NaN; elsewhere r.
+// r, except for extreme exponents: 0 if `exponent` <= -126, infinity if >= 128, NaN if NaN.
 MORTISE_INLINE F32x16 limit_exp2(F32x16 r, F32x16 exponent) {
   r = select(gt(exponent, broadcast(-126.0f)), r, zero());
   r = select(ge(exponent, broadcast(128.0f)), broadcast(kInfinity), r);
@@ -42,21 +42,22 @@ MORTISE_INLINE F32x16 exp2(F32x16 x) {
   return limit_exp2(exp2_of_parts(n, x - to_float(n)), x);
 }
 
-constexpr float kLog2e = 0x1.715476p+0f, kLog2eLow = 0x1.4ae0c0p-26f;  // the latter: log2(e) - kLog2e
+constexpr float kLog2e = 0x1.715476p+0f, kLog2eLow = 0x1.4ae0c0p-26f;  // kLog2eLow = log2(e) - kLog2e
 
-// What is left of x log2(e) beside n.
+// The fraction x log2(e) - n.
 MORTISE_INLINE F32x16 exp_fraction(F32x16 x, I32x16 n) {
   return fma(x, broadcast(kLog2eLow), fma(x, broadcast(kLog2e), neg(to_float(n))));
 }
 
-// e^x = 2^(x log2 e), the product in two parts. 0 or infinity where x log2(e), rounded to f32, is <= -126 or >= 128.
+// e^x = 2^(x log2 e), the product in two parts. If x log2(e), rounded to f32, is <= -126 the result is 0, if >= 128
+// infinity.
 MORTISE_INLINE F32x16 exp(F32x16 x) {
   const F32x16 t = x * broadcast(kLog2e);
   const I32x16 n = to_int(t);
   return limit_exp2(exp2_of_parts(n, exp_fraction(x, n)), t);
 }
 
-// The bits of exp for x <= 0 in fewer operations. NaN gives 0.
+// exp for x <= 0 with the same bits in fewer operations. NaN gives 0.
 MORTISE_INLINE F32x16 exp_of_negative(F32x16 x) {
   const F32x16 t = x * broadcast(kLog2e);
   const I32x16 n = to_int(t);
@@ -86,7 +87,7 @@ MORTISE_INLINE F32x16 log(F32x16 x) {
 // log(1 + x). -1 gives -infinity, x < -1 gives NaN.
 MORTISE_INLINE F32x16 log1p(F32x16 x) {
   const F32x16 u = x + broadcast(1.0f);
-  const F32x16 lost = x - (u - broadcast(1.0f));  // what rounding 1 + x to u lost; d log(u) = du / u
+  const F32x16 lost = x - (u - broadcast(1.0f));  // the part of 1 + x that rounding to u lost; d log(u) = du / u
   F32x16 r = log(u) + lost / u;
   r = select(eq(u, zero()), broadcast(-kInfinity), r);
   return select(lt(x, broadcast(kInfinity)), r, x);
@@ -108,7 +109,7 @@ MORTISE_INLINE F32x16 erf(F32x16 x) {
                          -0x1.e0f674p-9f, 0x1.596c4ap-12f, -0x1.8ef9aep-17f};
   const F32x16 a = abs(x);
   const F32x16 small = fma(x, polynomial(x * x, c), x);
-  const F32x16 t = min(a, broadcast(4.0f));  // from there on the result rounds to 1
+  const F32x16 t = min(a, broadcast(4.0f));  // for larger a the result rounds to 1
   const F32x16 large = broadcast(1.0f) - exp(t * polynomial(t, d));
   const F32x16 r = select(lt(a, broadcast(0.9375f)), small, copysign(large, x));
   return select(eq(x, x), r, x);
@@ -123,9 +124,9 @@ MORTISE_INLINE F32x16 sigmoid(F32x16 x) {
 MORTISE_INLINE F32x16 silu(F32x16 x) {
   const F32x16 divisor = broadcast(1.0f) + exp(neg(x));
 #if defined(MORTISE_ISA_AVX512)
-  // The same quotient from the rounded reciprocal (Markstein, IBM J. Res. Dev. 34(1), 1990), in half the time. Where
-  // the divisor's reciprocal cannot be rounded so (all bits set), where a step overflows, and for NaN, it divides.
-  // math_test goes through all x there are.
+  // The quotient from the rounded reciprocal (Markstein, IBM J. Res. Dev. 34(1), 1990) has the same bits and takes half
+  // the time. Exceptions divide: a divisor whose mantissa is all ones, an overflow in a step, and NaN. math_test.cpp
+  // tries every x.
   const Mask16 simple = ge(x, broadcast(-64.0f)) & lt(x, broadcast(0x1p100f)) & !eq(divisor, broadcast(0x1.fffffep0f));
   if (mask_bits(simple) == 0xffff) {
     F32x16 r = approximate_reciprocal(divisor);
@@ -139,8 +140,8 @@ MORTISE_INLINE F32x16 silu(F32x16 x) {
   return x / divisor;
 }
 
-// silu(x) rounded to bf16, of x that is a bf16. There are 65,536 of them, and a shorter exponential and a reciprocal of
-// one step round to the same bf16 for all (activation_test goes through them), though the values are not silu's.
+// silu(x) rounded to bf16, for x that is a bf16. A shorter exponential and a reciprocal of one step give the same bf16
+// for all 65,536 arguments (elementwise_test.cpp tries all), although the values before rounding differ from silu.
 MORTISE_INLINE F32x16 rounded_silu_of_bf16(F32x16 x) {
 #if defined(MORTISE_ISA_AVX512)
   if (mask_bits(lt(abs(x), broadcast(64.0f))) == 0xffff) {

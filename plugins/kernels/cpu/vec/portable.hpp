@@ -1,5 +1,5 @@
-// vec/portable.hpp: the backend of vec.hpp for every other machine, and on x86 for the SSE2 baseline: arrays and loops.
-// One loop per operation, so that a compiler can use whatever vectors the target has.
+// vec/portable.hpp: the backend of vec.hpp for all other machines, and for the SSE2 baseline of x86: arrays, and one
+// loop per operation that the compiler can vectorise.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct I32x16 {
   std::int32_t v[kLanes];
 };
 struct Mask16 {
-  std::uint32_t v[kLanes];  // all ones or all zeros
+  std::uint32_t v[kLanes];  // each is all ones or all zeros
 };
 
 // Applies `f` to each lane.
@@ -78,8 +78,8 @@ MORTISE_INLINE F32x16 broadcast(float x) {
   return lanes<F32x16>([=](std::size_t) { return x; });
 }
 
-// Where no control register turns denormals off: a tiny sum of two f32 values is exact, so flushing it afterwards is
-// right; a tiny product or quotient is not, so narrow() has to see it in double.
+// For machines that cannot turn denormals off. A tiny sum of two f32 values is exact, so it may be flushed afterwards.
+// A tiny product or quotient is not exact, so narrow() must get it in double.
 MORTISE_INLINE F32x16 operator+(F32x16 a, F32x16 b) {
   return lanes<F32x16>([&](std::size_t i) {
     return kHardwareFlush ? a.v[i] + b.v[i] : flush_denormal(operand(a.v[i]) + operand(b.v[i]));
@@ -194,7 +194,7 @@ MORTISE_INLINE I32x16 operator^(I32x16 a, I32x16 b) {
 MORTISE_INLINE I32x16 mul_lo(I32x16 a, I32x16 b) {
   return lanes<I32x16>([&](std::size_t i) { return signed_of(unsigned_of(a.v[i]) * unsigned_of(b.v[i])); });
 }
-// The halves' products are signed; their sum wraps like any other.
+// The products of halves are signed; their sum wraps.
 MORTISE_INLINE I32x16 add_products_i16(I32x16 sum, I32x16 a, I32x16 b) {
   const auto product = [](std::uint32_t x, std::uint32_t y) {
     return unsigned_of(static_cast<std::int16_t>(x) * static_cast<std::int16_t>(y));
@@ -234,7 +234,7 @@ MORTISE_INLINE Mask16 gt(I32x16 a, I32x16 b) {
 MORTISE_INLINE F32x16 to_float(I32x16 a) {
   return lanes<F32x16>([&](std::size_t i) { return static_cast<float>(a.v[i]); });
 }
-// Adding 1.5 * 2^52 leaves the nearest integer, ties to even, in the low bits of the double.
+// Adding 1.5 * 2^52 leaves the nearest integer (ties to even) in the low bits of the double.
 MORTISE_INLINE I32x16 to_int(F32x16 a) {
   return lanes<I32x16>([&](std::size_t i) {
     const float x = a.v[i];

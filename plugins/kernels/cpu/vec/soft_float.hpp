@@ -1,16 +1,17 @@
-// soft_float.hpp: single f32 operations of the numerics specification where the machine lacks them: a multiply-add
-// rounded once without FMA hardware, and denormals off where no control register does it.
-// Used by the portable backend and by the scalar references; REQUIRES what they require: DenormalsOff on x86.
+// soft_float.hpp: single f32 operations of the numerics specification in software: fused multiply-add without FMA
+// hardware, and flushing of denormals without a control register for it. Used by the portable backend and the scalar
+// references.
+// REQUIRES: DenormalsOff on x86.
 //
-// The FMAs. The product of two f32 values is exact in double (24 + 24 <= 53 bits; the exponent fits). What remains is
-// p + c, rounded once to f32.
+// The FMAs. The product of two f32 values is exact in double (24 + 24 <= 53 bits; the exponent fits). What remains is p
+// + c, rounded once to f32.
 // - Where the product has at most 24 bits (two bf16: 8 + 8), round(double(p + c)) to f32 is right: if p + c needs more
 //   than 53 bits, the smaller addend is below 2^-29 of the larger one, which is itself an f32 value; the sum, and its
-//   rounding to double, then lie far closer to that value than to the nearest midpoint of two f32 values (2^-25), so
-//   both roundings give it. Otherwise the double sum is exact and only one rounding happens.
+//   rounding to double, then lie far closer to that value than to the nearest midpoint of two f32 values (2^-25), so both
+//   roundings give it. Otherwise the double sum is exact and only one rounding happens.
 // - For any product: the double sum is rounded to odd (TwoSum gives the error; if it is not zero and the last bit of
 //   the sum is even, step towards the exact value), and 53 >= 24 + 2 makes the second rounding exact.
-//   Source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
+// Source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
 //   odd", IEEE Trans. Computers 57 (2008).
 //
 // Denormals. FMA hardware with flush-to-zero rounds to 24 bits with an unbounded exponent and then flushes what is
@@ -45,19 +46,19 @@ MORTISE_INLINE To bit_cast_to(From from) {
   return to;
 }
 
-// A denormal becomes zero of its sign.
+// Replaces a denormal by zero of the same sign.
 MORTISE_INLINE float flush_denormal(float x) {
   const std::uint32_t u = bit_cast_to<std::uint32_t>(x);
   return bit_cast_to<float>((u & 0x7f800000u) ? u : (u & 0x80000000u));
 }
 
-// An operand, as arithmetic sees it.
+// An operand as arithmetic sees it: denormals count as zero.
 MORTISE_INLINE float operand(float x) {
   return kHardwareFlush ? x : flush_denormal(x);
 }
 
-// A double, rounded to f32 with denormals off. Tiny is what is below 2^-126 after rounding to 24 bits, that is, what is
-// below 2^-126 - 2^-151 before (at that midpoint the even neighbour is 2^-126).
+// Rounds a double to f32 with denormals off. Results below 2^-126 after rounding to 24 bits are flushed, that is,
+// values below 2^-126 - 2^-151 (at that midpoint, rounding to even gives 2^-126).
 MORTISE_INLINE float narrow(double x) {
   if (kHardwareFlush) return static_cast<float>(x);
   const double magnitude = bit_cast_to<double>(bit_cast_to<std::uint64_t>(x) & 0x7fffffffffffffffu);
@@ -78,9 +79,10 @@ MORTISE_INLINE float soft_fma(float a, float b, float c) {
   const double d = static_cast<double>(operand(c));
   const double s = p + d;
   const double d_part = s - p;
-  const double error = (p - (s - d_part)) + (d - d_part);  // NaN where the sum is not finite
+  const double error = (p - (s - d_part)) + (d - d_part);  // NaN if the sum is not finite
   const std::uint64_t u = bit_cast_to<std::uint64_t>(s);
-  const std::uint64_t apart = (bit_cast_to<std::uint64_t>(error) ^ u) >> 63;  // 1: the exact value is nearer to zero
+  const std::uint64_t apart =
+      (bit_cast_to<std::uint64_t>(error) ^ u) >> 63;  // 1: the exact value is nearer to zero than the sum
   const std::uint64_t even = ~u & 1u;
   const std::uint64_t step = even - 2 * (apart & even);
   return narrow(bit_cast_to<double>(u + (error < 0 || error > 0 ? step : 0)));

@@ -1,17 +1,16 @@
 // vec.hpp: sixteen lanes of f32 or of 32-bit integers, with the same bits on every instruction set.
 //
 // A kernel is written once over F32x16 and compiled once per instruction set (CMakeLists.txt). The build sets
-// MORTISE_ISA_AVX512, MORTISE_ISA_AVX2 or MORTISE_ISA_PORTABLE, and MORTISE_ISA_NAMESPACE, the inline namespace in
-// which everything here and every kernel lives: so the linker can never take an inline function compiled for AVX-512
-// for the portable path. For the same reason a kernel file instantiates no std:: template and calls no inline function
-// that lives outside this namespace. It calls no libm either: math.hpp has what is needed.
+// MORTISE_ISA_AVX512, MORTISE_ISA_AVX2 or MORTISE_ISA_PORTABLE, and MORTISE_ISA_NAMESPACE, the inline namespace of
+// everything here and of every kernel. The namespace keeps the linker from using an inline function that was compiled
+// for AVX-512 on the portable path. For the same reason a kernel file instantiates no std:: template and calls no
+// inline function outside the namespace. It calls no libm; math.hpp replaces it.
 //
 // Each operation is a lane-wise IEEE operation, rounded to nearest even, with denormals off: kernels run under
-// DenormalsOff (isa.hpp). Which NaN comes out of an operation is not specified: what a kernel writes to memory
-// therefore goes through store_bf16 or canonical_nan. Tails are masked, never scalar: a lane that is not loaded is
-// zero.
+// DenormalsOff (isa.hpp). The NaN that an operation returns is not specified, so kernels write to memory through
+// store_bf16 or canonical_nan. Tails are masked, never scalar; lanes that are not loaded are zero.
 //
-// What the three backends (vec/avx512.hpp, vec/avx2.hpp, vec/portable.hpp) define:
+// Functions of the three backends (vec/avx512.hpp, vec/avx2.hpp, vec/portable.hpp):
 //   F32x16  load, load_tail, store, store_tail, load_bf16, load_bf16_tail, store_bf16, store_bf16_tail, broadcast, zero
 //           + - * / (operators), fma(a, b, c) = a * b + c rounded once, sqrt
 //           fma_exact_product: fma where the product of a and b fits 24 bits (two bf16 values); cheaper in software
@@ -66,7 +65,7 @@ MORTISE_INLINE F32x16 neg(F32x16 a) {
 MORTISE_INLINE F32x16 abs(F32x16 a) {
   return from_bits(bits(a) & broadcast_i32(INT32_MAX));
 }
-// The magnitude of a with the sign of b.
+// The magnitude of a and the sign of b.
 MORTISE_INLINE F32x16 copysign(F32x16 a, F32x16 b) {
   return from_bits((bits(a) & broadcast_i32(INT32_MAX)) | (bits(b) & broadcast_i32(INT32_MIN)));
 }
@@ -74,12 +73,12 @@ MORTISE_INLINE Mask16 is_nan(F32x16 a) {
   return !eq(a, a);
 }
 
-// Every f32 that a kernel stores goes through this: instruction sets disagree on the sign and payload of a NaN.
+// Every f32 that a kernel stores passes through this, because instruction sets differ in the sign and payload of a NaN.
 MORTISE_INLINE F32x16 canonical_nan(F32x16 a) {
   return select(eq(a, a), a, from_bits(broadcast_i32(0x7fc00000)));
 }
 
-// a rounded to bf16 and back: nearest even; NaN becomes the canonical one.
+// Rounds a to bf16 (nearest even) and back; NaN becomes the canonical NaN.
 MORTISE_INLINE F32x16 round_bf16(F32x16 a) {
 #if defined(__AVX512BF16__)
   return widen_bf16(narrow_bf16(a));
@@ -91,7 +90,7 @@ MORTISE_INLINE F32x16 round_bf16(F32x16 a) {
 #endif
 }
 
-// How many of the next kLanes elements exist when `left` remain.
+// The number of elements in the next vector when `left` remain.
 MORTISE_INLINE std::size_t lanes_left(std::size_t left) {
   return left < kLanes ? left : kLanes;
 }
