@@ -1,5 +1,5 @@
-// bf16.cuh: elements as kernels read and write them (docs/numerics.md, "Rules for everything"): bf16 by its bits, every
-// NaN that is stored the canonical one.
+// bf16.cuh: how kernels read and write elements (docs/numerics.md, "Rules for everything"): a bf16 is its 16 bits, and
+// every stored NaN is the canonical NaN.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ __device__ __forceinline__ float from_bf16(Bf16 h) {
   return __uint_as_float(static_cast<std::uint32_t>(h) << 16);
 }
 
-// Nearest, ties to even; NaN becomes the canonical one. Denormals stay: this is no arithmetic.
+// Rounds to nearest, ties to even; NaN becomes the canonical NaN. Keeps denormals, since a conversion is no arithmetic.
 __device__ __forceinline__ Bf16 to_bf16(float x) {
   const std::uint32_t u = __float_as_uint(x);
   if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
@@ -37,7 +37,7 @@ __device__ __forceinline__ void put(float& out, float x) {
   out = canonical_nan(x);
 }
 
-// The type's rounding, where the value stays f32.
+// Rounds to the type T and returns an f32.
 template <class T>
 __device__ __forceinline__ float rounded(float x) {
   if constexpr (sizeof(T) == sizeof(Bf16)) {

@@ -14,7 +14,7 @@ unsigned blocks_for(std::int64_t count) {
   return static_cast<unsigned>(std::clamp<std::int64_t>((count + kThreads - 1) / kThreads, 1, kMaxBlocks));
 }
 
-// Source of the mixing: splitmix64, Steele, Lea, Flood, OOPSLA 2014.
+// splitmix64. Source: Steele, Lea, Flood, OOPSLA 2014.
 __device__ std::uint64_t mix(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
@@ -25,7 +25,7 @@ __global__ void random_kernel(std::uint16_t* p, std::int64_t count, float scale,
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
     const std::uint64_t z = mix((static_cast<std::uint64_t>(i) + 1) * 0x9E3779B97F4A7C15ull + seed);
-    // Four uniform numbers: their sum is near enough to a normal one.
+    // The sum of four uniform numbers is close enough to a normal one.
     float sum = -2.0f;
     for (int j = 0; j < 4; ++j) sum += static_cast<float>(z >> (16 * j) & 0xffffu) * 0x1p-16f;
     p[i] = to_bf16(sum * 1.7320508f * scale);

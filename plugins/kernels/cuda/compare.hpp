@@ -1,4 +1,4 @@
-// compare.hpp: what verifying an algorithm takes: numbers to multiply, and whether two results have the same bits.
+// compare.hpp: helpers that verify a cuBLASLt algorithm: random inputs, and a bitwise comparison of two results.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,7 +7,7 @@
 
 namespace mortise::cuda {
 
-// Fills p with bf16 numbers of about normal distribution, times `scale`; a function of the seed and the place alone.
+// Fills p with roughly normal bf16 numbers times `scale`. Element i depends only on the seed and i.
 cudaError_t launch_random(std::uint16_t* p, std::int64_t count, float scale, std::uint32_t seed, cudaStream_t stream);
 
 // *differences += the number of 32-bit words in which a and b differ.

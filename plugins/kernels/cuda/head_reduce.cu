@@ -20,7 +20,7 @@ __host__ __device__ std::int32_t num_slices(std::int32_t columns) {
   return (columns + kVocabSlice - 1) / kVocabSlice;
 }
 
-// A slice's maximum and sum: exponentials by all threads, then the sixteen chains by sixteen of them.
+// The maximum and the sum of a slice. All threads compute exponentials; sixteen threads add the sixteen chains.
 __global__ void __launch_bounds__(kThreads) slice_kernel(const HeadReduceArgs args, Partial* partials) {
   __shared__ float e[kVocabSlice];
   __shared__ float scratch[kThreads / 32];
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads) slice_kernel(const HeadReduceArgs ar
   if (tid == 0) partials[static_cast<std::int64_t>(blockIdx.y) * gridDim.x + blockIdx.x] = {m, s};
 }
 
-// Folds a row's slices from left to right into the state; takes the target's logit on the way.
+// Merges a row's slices from left to right into the state, and copies the target's logit.
 __global__ void merge_kernel(const HeadReduceArgs args, const Partial* partials) {
   let_next_kernel_begin();
   wait_for_kernel_before();
@@ -56,7 +56,7 @@ __global__ void merge_kernel(const HeadReduceArgs args, const Partial* partials)
     const std::int32_t n = num_slices(args.columns);
     for (std::int32_t i = 0; i < n; ++i) {
       const Partial p = partials[r * n + i];
-      if (p.max == no_logit()) continue;  // nothing in it; -infinity - -infinity would be NaN
+      if (p.max == no_logit()) continue;  // no logit in this slice; -infinity - -infinity would be NaN
       const float merged = m > p.max ? m : p.max;
       const float left = __fmul_rn(sum, exp(__fadd_rn(m, -merged)));
       const float right = __fmul_rn(p.sum, exp(__fadd_rn(p.max, -merged)));
@@ -80,7 +80,7 @@ __global__ void merge_kernel(const HeadReduceArgs args, const Partial* partials)
   }
 }
 
-// Tokens of a slice that come before the target; counts have no order.
+// Counts the tokens of a slice that come before the target. Integers may be added in any order.
 __global__ void __launch_bounds__(kThreads) rank_kernel(const HeadReduceArgs args) {
   __shared__ int scratch[kThreads / 32];
   let_next_kernel_begin();
@@ -103,8 +103,8 @@ struct Candidate {
   std::uint32_t code, id;
 };
 
-// The first n of the tokens so far and those of this call: the cut, then what it keeps, each put where it belongs by
-// counting those before it.
+// Merges the columns of this call into the first n tokens of each row: finds the cut, collects the tokens that it
+// keeps, and places each token at the number of tokens before it.
 __global__ void __launch_bounds__(kSelectThreads) top_kernel(const HeadReduceArgs args, Candidate* candidates) {
   __shared__ SelectScratch scratch;
   __shared__ float maxima[kSelectThreads / 32];
@@ -118,9 +118,9 @@ __global__ void __launch_bounds__(kSelectThreads) top_kernel(const HeadReduceArg
   float* logits = args.top_logits + r * n;
   Candidate* own = candidates + r * n;
   if (tid == 0) taken = 0;
-  int before = 0;  // entries of the state
+  int before = 0;  // used entries of the state
   if (!args.first) {
-    int low = 0, high = n;  // unused entries are at the end
+    int low = 0, high = n;  // binary search: unused entries are at the end
     while (low < high) {
       const int middle = (low + high) / 2;
       ids[middle] >= 0 ? low = middle + 1 : high = middle;
@@ -177,7 +177,8 @@ cudaError_t launch_head_reduce(const HeadReduceArgs& args, cudaStream_t stream) 
       reinterpret_cast<Candidate*>(static_cast<std::byte*>(args.scratch) + partial_bytes(args.rows, args.columns));
   const auto rows = static_cast<unsigned>(args.rows), slices = static_cast<unsigned>(num_slices(args.columns));
   const dim3 all_slices(slices, rows);
-  constexpr unsigned kMergeThreads = 32;  // few rows, each a chain: on as many multiprocessors as there are warps
+  // Few rows, each a serial chain: one warp per block spreads them over the multiprocessors.
+  constexpr unsigned kMergeThreads = 32;
   const unsigned merge_blocks = (rows + kMergeThreads - 1) / kMergeThreads;
   cudaError_t error = cudaSuccess;
   const auto then = [&](bool wanted, auto kernel, dim3 grid, int threads, const auto&... arguments) {

@@ -1,5 +1,12 @@
-// head_reduce.hpp: what is taken from logits without keeping them (docs/numerics.md, "Head reductions"): log-sum-exp,
-// the target's logit, ranks, the first n tokens. The fields are those of mortise_head_reduce_args, checked.
+// head_reduce.hpp: log-sum-exp, target logit, rank and the first n tokens of rows of logits, without keeping the logits
+// (docs/numerics.md, "Head reductions").
+//   lse = log(sum_t exp(x[t])),  rank = number of tokens before the target,  x = clean(logits)
+//   logits  f32 [rows, columns]: a slice of the vocabulary from vocab_begin on. Slices ascend; `first` starts the state
+// Shapes: the fields of mortise_head_reduce_args, which the caller has checked.
+// Order: as on the CPU: sums within slices of kVocabSlice columns, merged from left to right; counts have no order.
+// Cost: memory bound; a few kernels, each of which reads the logits once.
+// Launches on `stream`, never waits, allocates nothing.
+// Oracle: kernels/cpu/reference/head_reduce.hpp, bitwise (tests/plugins/devices/cuda/head_test.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +16,7 @@
 
 namespace mortise::cuda {
 
-// Columns of one partial sum, as on the CPU: part of the specification.
+// Columns of one partial sum, as on the CPU. Part of the specification.
 constexpr std::int32_t kVocabSlice = 2048;
 
 struct HeadReduceArgs {

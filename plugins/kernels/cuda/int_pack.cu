@@ -21,14 +21,14 @@ __device__ __forceinline__ float wide(float x) {
   return x;
 }
 
-// Denormals count as zero, wherever they are compared.
+// Denormals count as zero in comparisons as well.
 __device__ __forceinline__ float flushed(float x) {
   return (__float_as_uint(x) & 0x7f800000u) == 0 ? 0.0f : x;
 }
 
 struct Range {
-  float low = 0, high = 0;    // over the numbers, and 0
-  std::uint32_t largest = 0;  // bits of the largest magnitude; of NaN and infinity, too
+  float low = 0, high = 0;    // over the numbers of a group and 0
+  std::uint32_t largest = 0;  // the largest magnitude as bits; NaN and infinity are larger than all numbers
   __device__ __forceinline__ void take(float x) {
     low = fminf(low, flushed(x)), high = fmaxf(high, flushed(x));
     largest = max(largest, __float_as_uint(x) & 0x7fffffffu);
@@ -52,7 +52,7 @@ struct Group {
 
 __device__ __forceinline__ Group group_of(const Range& range, int bits) {
   constexpr std::uint32_t kInfinity = 0x7f800000u;
-  constexpr float kSmallest = 0x1p-119f;  // below it, a scale would be a denormal
+  constexpr float kSmallest = 0x1p-119f;  // with a smaller range, a scale would be a denormal
   const float steps = bits == 8 ? 127.0f : 15.0f;
   const int nothing = bits == 8 ? 128 : 0;
   const float size = bits == 8 ? __uint_as_float(range.largest) : __fsub_rn(range.high, range.low);
@@ -63,7 +63,7 @@ __device__ __forceinline__ Group group_of(const Range& range, int bits) {
   return {__fdiv_rn(size, steps), inverse, bits == 8 ? 128 : __float2int_rn(__fmul_rn(-range.low, inverse))};
 }
 
-// A warp a group.
+// One warp per group.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     quantise_kernel(const T* rows, std::int64_t num_groups, std::int64_t first_row, IntFormat format,
@@ -94,13 +94,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One value; zero (of 8 bits: -128) where there is none.
+// The value at row n, column k. Outside of the matrix it is zero (-128 for 8 bits, as stored).
 __device__ __forceinline__ std::uint32_t value_at(const PlainIntWeight& from, const IntFormat& format, std::int64_t n,
                                                   std::int64_t k) {
   return n < format.n && k < format.k ? from.values[n * format.k + k] : 0u;
 }
 
-// Four values of a word of a step: columns on of row n.
+// A word of a step: the values of row n in four columns from k on.
 __device__ __forceinline__ std::uint32_t four_at(const PlainIntWeight& from, const IntFormat& format, std::int64_t n,
                                                  std::int64_t k) {
   std::uint32_t word = 0;
@@ -109,8 +109,8 @@ __device__ __forceinline__ std::uint32_t four_at(const PlainIntWeight& from, con
   return word;
 }
 
-// A warp a chunk: its values, then its sets. A set that is of no group has -0 for scales: its term, 0 times that,
-// changes no sum, not even the sign of a zero.
+// One warp per chunk: writes its values, then its sets. A set that belongs to no group has scales of -0: its term, 0
+// times -0, changes no sum, not even the sign of a zero.
 __global__ void __launch_bounds__(kThreads)
     pack_kernel(PlainIntWeight from, IntFormat format, IntLayout layout, std::byte* to) {
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
   };
   auto* const vectors = reinterpret_cast<uint4*>(out) + lane;
   if (format.bits == 8) {
-    constexpr std::uint32_t kSigned = 0x80808080u;  // value - 128
+    constexpr std::uint32_t kSigned = 0x80808080u;  // subtracts 128
 #pragma unroll
     for (int step = 0; step < kIntSteps; ++step) {
       vectors[32 * step] = {word(step, 0) ^ kSigned, word(step, 1) ^ kSigned, word(step, 2) ^ kSigned,
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// With one group a row: scales and zero points behind the panels.
+// Formats with one group a row: writes scales and zero points behind the panels.
 __global__ void __launch_bounds__(kThreads)
     pack_rows_kernel(PlainIntWeight from, IntFormat format, IntLayout layout, std::byte* to) {
   const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;

@@ -1,6 +1,6 @@
-// int_pack.hpp: quantised weights made on the GPU: float rows become integers, integers the order of int_weight.hpp.
-// Both work in "plain" form: values u8 [n, k], scales f32 and zeros u8 [n, groups], row-major.
-// Launch on `stream`, never wait, allocate nothing.
+// int_pack.hpp: quantises float weights on the GPU, and packs quantised weights into the order of int_weight.hpp. In
+// between they are "plain": values u8 [n, k], scales f32 and zeros u8 [n, groups], row-major.
+// Launches on `stream`, never waits, allocates nothing.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,14 +17,16 @@ struct PlainIntWeight {
 
 enum class FloatType : std::int32_t { kBf16, kF16, kF32 };
 
-// Rows of weights to integers with scales and zero points, each row and group alone (docs/numerics.md, "Quantised
-// linear", "Weights made from float ones"; each division, product and rounding an operation of its own).
-//   rows  [num_rows, k] of `type`, dense; to: rows first_row .. of a plain weight
-// Order: maxima have none. Cost: rows once or twice from memory. Oracle: kernels/cpu/reference/linear_int.hpp, bitwise.
+// Quantises rows of weights, each row and group on its own (docs/numerics.md, "Quantised linear", "Weights quantised at
+// load").
+//   rows  [num_rows, k] of `type`, dense; written to rows first_row .. of `to`
+// Order: maxima have none; each division, product and rounding is one operation.
+// Cost: memory bound, reads the rows once or twice.
+// Oracle: kernels/cpu/reference/linear_int.hpp, bitwise (tests/plugins/devices/cuda/int_weights_test.cpp).
 cudaError_t launch_quantise_weights(const void* rows, FloatType type, std::int64_t num_rows, std::int64_t first_row,
                                     const IntFormat& format, const PlainIntWeight& to, cudaStream_t stream);
 
-// to: IntLayout(format).bytes, of which every one is written.
+// Packs a plain weight. Writes all IntLayout(format).bytes of `to`.
 cudaError_t launch_pack_weights(const PlainIntWeight& from, const IntFormat& format, std::byte* to,
                                 cudaStream_t stream);
 

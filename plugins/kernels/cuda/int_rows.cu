@@ -1,4 +1,4 @@
-// A block a row. The kernels that use q may begin meanwhile (launch.cuh): they have weights to load.
+// One block per row. The kernels that read q may start early (launch.cuh), because they load weights first.
 #include "kernels/cuda/int_rows.hpp"
 
 #include "kernels/cuda/int_rows.cuh"
@@ -12,7 +12,7 @@ constexpr int kThreads = 256;
 struct QuantiseArgs {
   LinearIntArgs linear;
   IntRows to;
-  std::int32_t vectors, groups, group_size;  // of a row
+  std::int32_t vectors, groups, group_size;  // in a row
 };
 
 __global__ void __launch_bounds__(kThreads) quantise_rows_kernel(const __grid_constant__ QuantiseArgs args) {
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads) quantise_rows_kernel(const __grid_co
   for (int i = thread; i < args.vectors; i += kThreads) {
     const uint2 q = quantised(x.eight(i), scale.inverse);
     *reinterpret_cast<uint2*>(to + 8 * i) = q;
-    // Behind k there are zeros, which may belong to no group.
+    // Padding behind k is zero and may belong to no group.
     if (sums == nullptr || 8 * i >= args.linear.format.k) continue;
     const int sum = __dp4a(static_cast<int>(q.x), 0x01010101, __dp4a(static_cast<int>(q.y), 0x01010101, 0));
     atomicAdd(sums + (args.groups == 1 ? 0 : 8 * i / args.group_size) * args.to.rows_padded, sum);

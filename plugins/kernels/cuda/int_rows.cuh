@@ -1,5 +1,5 @@
-// int_rows.cuh: rows of x as signed bytes with one scale (docs/numerics.md, "Quantised linear", Activations), eight
-// elements at a time.
+// int_rows.cuh: quantises rows of x to signed bytes with one scale per row (docs/numerics.md, "Quantised linear",
+// Activations), eight elements at a time.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace mortise::cuda {
 
-// A row of x, column j of w with its element order[j].
+// A row of x in the order of w: column j of w is multiplied by element order[j].
 class IntRow {
  public:
   __device__ IntRow(const LinearIntArgs& args, std::int64_t row)
@@ -19,7 +19,7 @@ class IntRow {
         whole_vectors_(args.order == nullptr && args.x_stride % 8 == 0 &&
                        reinterpret_cast<std::uintptr_t>(args.x) % 16 == 0) {}
 
-  // Elements 8 i .. 8 i + 7, pairs of bf16; zeros behind the row.
+  // Elements 8 i .. 8 i + 7 as pairs of bf16. Zeros behind the row.
   __device__ __forceinline__ uint4 eight(int i) const {
     if (whole_vectors_ && 8 * i + 8 <= k_) return *reinterpret_cast<const uint4*>(x_ + 8 * i);
     std::uint32_t words[4];
@@ -38,7 +38,8 @@ class IntRow {
   bool whole_vectors_;
 };
 
-// The largest magnitude, as the bits of a bf16: numbers are in the order of their bits, NaN and infinity above.
+// The largest magnitude as the bits of a bf16. The bits order as the numbers do, with NaN and infinity above all
+// numbers.
 __device__ __forceinline__ std::uint32_t largest_of(const uint4& x) {
   const std::uint32_t words[4] = {x.x, x.y, x.z, x.w};
   std::uint32_t most = 0;
@@ -52,16 +53,17 @@ struct IntRowScale {
 };
 
 __device__ __forceinline__ IntRowScale scale_of(std::uint32_t largest) {
-  constexpr std::uint32_t kInfinity = 0x7f80u, kSmallest = (127u - 119u) << 7;  // 2^-119: below, scales are denormal
+  // 2^-119: below it, scales would be denormals.
+  constexpr std::uint32_t kInfinity = 0x7f80u, kSmallest = (127u - 119u) << 7;
   if (largest >= kInfinity) return {__uint_as_float(0x7fc00000u), 0.0f};
   if (largest < kSmallest) return {0.0f, 0.0f};
   const float a = from_bf16(static_cast<Bf16>(largest));
   return {__fdiv_rn(a, 127.0f), __fdiv_rn(127.0f, a)};
 }
 
-// Eight q, a byte each.
+// Quantises eight elements, one byte each.
 __device__ __forceinline__ uint2 quantised(const uint4& x, float inverse) {
-  if (inverse == 0.0f) return {0u, 0u};  // 0 times an infinity would be none
+  if (inverse == 0.0f) return {0u, 0u};  // infinity times 0 would not be 0
   const std::uint32_t words[4] = {x.x, x.y, x.z, x.w};
   std::uint32_t pairs[4];
 #pragma unroll

@@ -1,5 +1,5 @@
-// int_sums.cuh: what a warp of linear_int_stream has in registers: fragments of a chunk of weights and of q, and the
-// sums of a group and of a tile, sixteen columns of y.
+// int_sums.cuh: the registers of a warp of linear_int_stream: fragments of a chunk of weights and of q, and the sums of
+// a group and of a tile (sixteen columns of y).
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 
 namespace mortise::cuda {
 
-constexpr int kTileRows = 8;  // rows of the instruction's b
+constexpr int kTileRows = 8;  // rows in the b operand of the instruction
 
-// Which weights: the zero points of symmetric 8-bit ones cost nothing.
+// The kind of weights. Symmetric 8-bit weights need no work for zero points.
 enum class Kind { kSymmetric8, kAny8, k4 };
 constexpr bool has_zeros(Kind kind) {
   return kind != Kind::kSymmetric8;
 }
-// Chunks of a piece, even: two sets of fragments take turns. About 4 KiB.
+// Chunks in a piece, about 4 KiB. Even, because two sets of fragments alternate.
 constexpr int piece_chunks(Kind kind) {
   return kind == Kind::k4 ? 4 : 2;
 }
 
-// What a lane has of q for two steps.
+// A lane's part of q for two steps.
 template <int kTiles>
 struct RowFragments {
   std::uint32_t x[kTiles][4];
 
-  // `rows`: where this lane's rows begin; `column`: in bytes, of those that x has.
+  // `rows`: where this lane's rows begin; `column`: the byte offset within the rows that x has.
   __device__ __forceinline__ void load(const std::uint32_t (&rows)[kTiles], std::uint32_t has_row,
                                        std::uint32_t column) {
 #pragma unroll
@@ -36,13 +36,13 @@ struct RowFragments {
   }
 };
 
-// What a lane has of a chunk. Its rows of w are g and g + 8, g = lane / 4. q of more than one tile of rows has no room
-// in registers for a chunk beforehand.
+// A lane's part of a chunk: rows g and g + 8 of w, g = lane / 4. Registers hold q of a whole chunk only if there is one
+// tile of rows.
 template <Kind kKind, int kSets, int kTiles>
 struct Fragments {
   static constexpr int kVectors = kKind == Kind::k4 ? 2 : 4;
   uint4 w[kVectors];
-  RowFragments<1> x[2];  // with one tile
+  RowFragments<1> x[2];  // with one tile of rows
   float scale[kSets > 0 ? kSets : 1][2];
   int zero[kSets > 0 ? kSets : 1][2];
 
@@ -69,7 +69,8 @@ struct Fragments {
   }
 };
 
-// An element of a lane's part of a tile: 4 * row tile + j has column lane / 4 + 8 (j / 2) and row 2 (lane % 4) + j % 2.
+// A lane's element j of a tile is in column lane / 4 + 8 (j / 2) and row 2 (lane % 4) + j % 2, counted from 4 * row
+// tile.
 __device__ __forceinline__ int column_of(int j) {
   return static_cast<int>(threadIdx.x) % 32 / 4 + j / 2 % 2 * 8;
 }
@@ -90,15 +91,16 @@ __device__ __forceinline__ void write_one(const LinearIntArgs& args, int tile, i
   }
 }
 
-// Sums of a group: of q * value and, for zero points, of q; with one tile of rows over even and odd steps apart, so
-// that no instruction waits for the one before it. And the row's, in f32.
+// The sums of a group: of q * value, and of q if there are zero points. With one tile of rows, even and odd steps have
+// sums of their own, so that no instruction waits for the one before. Also the f32 sums of the row.
 template <Kind kKind, int kTiles>
 class Sums {
   static constexpr int kChains = kTiles == 1 ? 2 : 1;
-  static constexpr int kOffset = kKind == Kind::k4 ? 0 : 128;  // bytes are value - 128
+  static constexpr int kOffset = kKind == Kind::k4 ? 0 : 128;  // stored bytes are value - 128
 
  public:
-  // A chunk's step, the i-th of its group; with one group a row (kSets is 0) the sums began as 0.
+  // Adds step number `step` of a chunk, which is step i of its group. With one group a row (kSets is 0) the sums start
+  // as 0.
   template <int kSets>
   __device__ __forceinline__ void add(const Fragments<kKind, kSets, kTiles>& f, const RowFragments<kTiles>& rows,
                                       int step, int i) {
@@ -121,7 +123,7 @@ class Sums {
       }
     }
   }
-  // The exact sum of an element, of a group of so many steps.
+  // The exact sum of element j over a group of kSteps steps.
   template <int kSteps>
   __device__ __forceinline__ int take(int j, const int (&zero)[2]) const {
     int dot = dot_[j / 4][0][j % 4], sum = sum_[j / 4][0][j % 4];
@@ -132,7 +134,7 @@ class Sums {
     return has_zeros(kKind) ? dot - (zero[j / 2 % 2] - kOffset) * sum : dot;
   }
 
-  // One warp a tile.
+  // For tiles of a single warp: adds the group's term.
   template <int kSteps>
   __device__ __forceinline__ void end_group(const float (&scale)[2], const int (&zero)[2]) {
 #pragma unroll
@@ -145,7 +147,7 @@ class Sums {
     for (int j = 0; j < 4 * kTiles; ++j) write_one(args, tile, column_of(j), row_of(j), acc_[j], row_scales);
   }
 
-  // A team's: the group's terms to [kIntPanel][m] numbers.
+  // For tiles of a team: stores the group's terms as [kIntPanel][m].
   template <int kSteps>
   __device__ __forceinline__ void leave_terms(const float (&scale)[2], const int (&zero)[2], float* terms,
                                               int m) const {

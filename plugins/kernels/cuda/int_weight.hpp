@@ -1,16 +1,16 @@
-// int_weight.hpp: quantised weights as the GPU's kernels read them, and the arguments of a product with them. The class
-// is the CPU's, cpu-int8/1 (docs/numerics.md, "Quantised linear"): integer sums have no order, so tensor cores give its
+// int_weight.hpp: the order of quantised weights on the GPU, and the arguments of a product with them. The class is the
+// CPU's, cpu-int8/1 (docs/numerics.md, "Quantised linear"): integer sums have no order, so tensor cores give the same
 // bits.
 //
-// A panel is 16 rows of w (columns of y), a chunk 128 columns of it. A panel's chunks follow one another in memory:
-//   values, 8 bits  [4 steps][32 lanes][16]   a step is the a of mma.m16n8k32: word j of lane 4 g + t has row
+// A panel is 16 rows of w (columns of y), a chunk 128 columns of a panel. The chunks of a panel are contiguous:
+//   values, 8 bits  [4 steps][32 lanes][16]   a step is the a operand of mma.m16n8k32: word j of lane 4 g + t has row
 //                                             g + 8 (j % 2), columns 32 step + 16 (j / 2) + 4 t and the next three,
 //                                             each byte value - 128 (signed)
 //   values, 4 bits  [2][32 lanes][16]         two steps together: the first in the low halves of the bytes
-//   sets            [128 / span]: f32 scale[16], u8 zero[16] of a span of columns of the chunk's
-// The span is the largest of 128, 64 and 32 that divides the groups. With one group a row there are no sets, and scales
-// f32 [16 panels] and zeros u8 [16 panels] lie behind all panels. What lies beyond n and k is zero, as x is there, but
-// for scales of sets, which are -0.
+//   sets            [128 / span]: f32 scale[16], u8 zero[16] for a span of the chunk's columns
+// The span is the largest of 128, 64 and 32 that divides the groups. With one group a row there are no sets; scales f32
+// [16 panels] and zeros u8 [16 panels] are behind all panels. Everything beyond n and k is zero, as x is there, except
+// scales in sets, which are -0.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@
 namespace mortise::cuda {
 
 constexpr int kIntPanel = 16, kIntChunk = 128, kIntStep = 32;
-constexpr int kIntSteps = kIntChunk / kIntStep;  // of a chunk
+constexpr int kIntSteps = kIntChunk / kIntStep;  // in a chunk
 constexpr int kIntSetBytes = 5 * kIntPanel;      // scales, then zero points
 constexpr std::int64_t kMaxIntGroup = 32768;     // 2 * 255 * 127 * 2^15 < 2^31: no sum of a group wraps
-constexpr int kIntColumns = 256;                 // the most columns of y that a block of a kernel reads together
+constexpr int kIntColumns = 256;                 // the most columns of y for which a block reads weights together
 
 struct IntFormat {
   std::int32_t bits;        // 8 or 4
@@ -36,7 +36,7 @@ constexpr int int_chunk_bytes(int bits, int sets) {
   return kIntChunk * kIntPanel * bits / 8 + sets * kIntSetBytes;
 }
 
-// The numbers that follow from a format.
+// Sizes and offsets that follow from a format.
 struct IntLayout {
   explicit constexpr IntLayout(const IntFormat& format)
       : whole(format.group_size >= format.k),
@@ -46,7 +46,7 @@ struct IntLayout {
                                             : 32),
         groups(whole ? 1 : (format.k + format.group_size - 1) / format.group_size),
         chunks((format.k + kIntChunk - 1) / kIntChunk),
-        // A block may begin at any multiple of 64 columns and reads kIntColumns of them.
+        // A block may begin at any multiple of 64 columns and then reads kIntColumns columns.
         panels((format.n + 63) / 64 * 4 + (kIntColumns - 64) / kIntPanel),
         value_bytes(kIntChunk * kIntPanel * format.bits / 8),
         chunk_bytes(int_chunk_bytes(format.bits, whole ? 0 : kIntChunk / span)),
@@ -57,15 +57,15 @@ struct IntLayout {
 
   bool whole;           // one group a row
   std::int32_t span;    // columns of a set; 0 with one group a row
-  std::int64_t groups;  // of a row
-  std::int64_t chunks;  // of a panel
+  std::int64_t groups;  // in a row
+  std::int64_t chunks;  // in a panel
   std::int64_t panels;
   std::int64_t value_bytes, chunk_bytes, panel_bytes;
-  std::int64_t scales, zeros, bytes;  // where they begin; all in all
+  std::int64_t scales, zeros, bytes;  // offsets of the scales and zero points, and the total size
 };
 
-// y[m,n] = round((sum_g f32(dot[m,n,g]) * scale[n,g]) * sx[m] (+ bias[n])), columns first_column .. first_column + n
-//   x bf16 [m, k], rows x_stride apart; bias f32 [n] (of the first column on) or null
+// y[m,n] = round((sum_g f32(dot[m,n,g]) * scale[n,g]) * sx[m] (+ bias[n])), n columns from first_column on
+//   x bf16 [m, k], rows x_stride apart; bias f32 [n] (from the first column on) or null
 //   y bf16 or f32 [m, n], rows y_stride apart
 struct LinearIntArgs {
   const std::uint16_t* x;
@@ -78,7 +78,7 @@ struct LinearIntArgs {
   void* y;
   std::int64_t y_stride;
   ElementType y_type;
-  std::int64_t m, first_column, n;  // first_column: a multiple of 64
+  std::int64_t m, first_column, n;  // first_column is a multiple of 64
 };
 
 }  // namespace mortise::cuda

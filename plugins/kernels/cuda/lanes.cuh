@@ -1,5 +1,5 @@
-// lanes.cuh: the tree that ends every reduction of docs/numerics.md: sixteen partial results, lane i with lane i + 8,
-// then + 4, + 2, + 1. Whole warps call it; lanes 0 .. 15 hold the sixteen, the result is in lane 0.
+// lanes.cuh: the tree that ends every reduction of docs/numerics.md: of sixteen partial results, lane i with lane i +
+// 8, then + 4, + 2, + 1. Whole warps call it. Lanes 0 .. 15 hold the partial results; the result is in lane 0.
 #pragma once
 
 namespace mortise::cuda {
@@ -13,7 +13,7 @@ __device__ __forceinline__ float tree_sum(float lane) {
   return lane;
 }
 
-// The same over one element of each of sixteen neighbouring lanes of either half of the warp.
+// The same tree in each half of the warp, over sixteen neighbouring lanes.
 __device__ __forceinline__ float tree_sum_of_half(float lane) {
 #pragma unroll
   for (int half = kLanes / 2; half > 0; half /= 2)

@@ -1,6 +1,6 @@
-// launch.cuh: kernels that may begin before the one before them in the stream has ended ("programmatic dependent
-// launch"). Such a kernel starts on whatever multiprocessors are free, does what depends on no other kernel (barriers,
-// loads of weights and of lists that the host uploaded), and then waits for the kernels before it.
+// launch.cuh: launches a kernel that may start before the preceding kernel of the stream has ended ("programmatic
+// dependent launch"). Such a kernel starts on free multiprocessors, does work that depends on no kernel (barriers,
+// loading weights and uploaded lists), and then waits for the preceding kernels.
 #pragma once
 
 #include <cuda_runtime.h>

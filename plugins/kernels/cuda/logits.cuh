@@ -1,4 +1,5 @@
-// logits.cuh: logits as head reductions and sampling see them (docs/numerics.md, "Head reductions"), and their order.
+// logits.cuh: clean logits, as head reductions and sampling read them (docs/numerics.md, "Head reductions"), and the
+// order of tokens.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ __device__ __forceinline__ float clean(float x) {
   return __fadd_rn(y, 0.0f);
 }
 
-// Codes that ascend where clean logits descend: the order of tokens is that of (code, id).
+// A code that ascends as clean logits descend. Tokens are ordered by (code, id).
 __device__ __forceinline__ std::uint32_t descending_code(float x) {
   const std::uint32_t u = __float_as_uint(x);
   return (u >> 31) != 0 ? u : 0x7fffffffu - u;
@@ -28,7 +29,8 @@ __device__ __forceinline__ float logit_of_code(std::uint32_t code) {
   return __uint_as_float((code >> 31) != 0 ? code : 0x7fffffffu - code);
 }
 
-// A score and an id in one number, whose maximum is the largest score and among equals the lowest id. 0: none.
+// A score and an id in one number. The maximum of such numbers is the largest score, and among equal scores the lowest
+// id. 0 means no token.
 __device__ __forceinline__ std::uint64_t packed_best(float score, std::int32_t id) {
   return static_cast<std::uint64_t>(0xffffffffu - descending_code(score)) << 32 |
          (0xffffffffu - static_cast<std::uint32_t>(id));
@@ -40,12 +42,13 @@ __device__ __forceinline__ float score_of_best(std::uint64_t best) {
   return logit_of_code(0xffffffffu - static_cast<std::uint32_t>(best >> 32));
 }
 
-// round(e * 2^32), ties to even, for e in [0, 1]: the weight of a token in top_p. Exact: e has 24 bits.
+// round(e * 2^32), ties to even, for e in [0, 1]: the weight of a token for top_p. Exact, since e has 24 bits.
 __device__ __forceinline__ std::uint64_t weight_of(float e) {
   return __double2ull_rn(static_cast<double>(e) * 0x1p32);
 }
 
-// The largest of the block's values in every thread. `scratch` has a place a warp; kThreads is a multiple of 32.
+// The largest value of the block, returned to every thread. `scratch` has one element per warp; kThreads is a multiple
+// of 32.
 template <int kThreads, class T>
 __device__ __forceinline__ T block_max(T value, T* scratch) {
 #pragma unroll
@@ -53,7 +56,7 @@ __device__ __forceinline__ T block_max(T value, T* scratch) {
     const T other = __shfl_down_sync(0xffffffffu, value, half);
     value = other > value ? other : value;
   }
-  __syncthreads();  // scratch may still be read from the call before
+  __syncthreads();  // scratch may still be in use by the preceding call
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
   __syncthreads();
   value = scratch[0];
@@ -62,7 +65,7 @@ __device__ __forceinline__ T block_max(T value, T* scratch) {
   return value;
 }
 
-// The same with sums of integers.
+// The same for a sum of integers.
 template <int kThreads, class T>
 __device__ __forceinline__ T block_sum(T value, T* scratch) {
 #pragma unroll

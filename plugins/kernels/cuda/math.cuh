@@ -1,6 +1,7 @@
-// math.cuh: exp2, exp, log, log1p, tanh, erf and the activations of docs/numerics.md for one number: the same
-// operations in the same order as plugins/kernels/cpu/math.hpp, so the same bits. Every operation is named (__fadd_rn
-// ..): the compiler may neither fuse nor reorder them. -ftz=true: a denormal counts as zero and none comes out.
+// math.cuh: exp2, exp, log, log1p, tanh, erf and the activations of docs/numerics.md for one number: the operations of
+// plugins/kernels/cpu/vec/math.hpp in the same order, so the same bits. Every operation is a named intrinsic (__fadd_rn
+// ..), which the compiler may neither fuse nor reorder. With -ftz=true denormal operands and results are zero.
+// Oracle: kernels/cpu/reference/math.hpp, bitwise (tests/plugins/kernels/cuda/math_test.cpp).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ __device__ __forceinline__ float polynomial(float x, const float (&c)[n]) {
   return r;
 }
 
-// 2^n p for a p whose exponent n can be added to.
+// 2^n p.
+// REQUIRES: the exponent of p plus n is that of a normal number.
 __device__ __forceinline__ float times_power_of_two(float p, int n) {
   return __uint_as_float(__float_as_uint(p) + (static_cast<std::uint32_t>(n) << 23));
 }
@@ -78,7 +80,8 @@ __device__ __forceinline__ float log(float x) {
 // -1 gives -infinity, x < -1 NaN.
 __device__ __forceinline__ float log1p(float x) {
   const float u = __fadd_rn(x, 1.0f);
-  const float lost = __fadd_rn(x, -__fadd_rn(u, -1.0f));  // what rounding 1 + x to u lost; d log(u) = du / u
+  // The part of 1 + x that rounding to u lost; d log(u) = du / u.
+  const float lost = __fadd_rn(x, -__fadd_rn(u, -1.0f));
   float r = __fadd_rn(log(u), __fdiv_rn(lost, u));
   r = u == 0.0f ? -infinity() : r;
   return x < infinity() ? r : x;
@@ -113,7 +116,7 @@ __device__ __forceinline__ float erf(float x) {
   if (x != x) return quiet_nan();
   const float a = magnitude(x);
   if (a < 0.9375f) return __fmaf_rn(x, polynomial(__fmul_rn(x, x), c), x);
-  const float t = a < 4.0f ? a : 4.0f;  // from there on the result rounds to 1
+  const float t = a < 4.0f ? a : 4.0f;  // for larger a the result rounds to 1
   return with_sign_of(__fadd_rn(1.0f, -exp(__fmul_rn(t, polynomial(t, d)))), x);
 }
 

@@ -15,8 +15,7 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const std::uint32_t 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// The same of signed bytes with 32-bit sums, which are exact: a [16, 32], b [32, 8]. With t = 4 * (lane % 4) a lane
-// holds
+// The same for signed bytes with exact 32-bit sums: a [16, 32], b [32, 8]. With t = 4 * (lane % 4) a lane holds
 //   a: (g, t) (g + 8, t) (g, t + 16) (g + 8, t + 16), four along k;  b: (t, g) (t + 16, g), four along k;  d as above
 __device__ __forceinline__ void mma_m16n8k32(std::int32_t (&d)[4], const std::uint32_t (&a)[4],
                                              const std::uint32_t (&b)[2]) {
@@ -38,8 +37,8 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// ldmatrix: four 8 x 8 matrices of 16 bits; lane l gives the address of row l % 8 of matrix l / 8 (16 bytes), and gets
-// of each matrix elements 2 (l % 4) and the next of row l / 4.
+// ldmatrix: loads four 8 x 8 matrices of 16-bit elements. Lane l passes the address of row l % 8 of matrix l / 8 (16
+// bytes), and receives elements 2 (l % 4) and the next one of row l / 4 of each matrix.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

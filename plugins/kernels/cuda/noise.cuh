@@ -1,6 +1,7 @@
-// noise.cuh: Gumbel noise keyed by (key, position, token), as plugins/kernels/cpu/noise.hpp and philox.hpp, one token
-// at a time. Source of Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
-// 2011.
+// noise.cuh: Gumbel noise as a function of (key, position, token): plugins/kernels/cpu/head/noise.hpp and philox.hpp
+// for one token at a time.
+// Source of Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// Oracle: kernels/cpu/reference/noise.hpp, bitwise (tests/plugins/devices/cuda/head_test.cpp).
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ __device__ __forceinline__ std::uint32_t philox_first_word(std::uint64_t key, st
   return c0;
 }
 
-// v near 1 and 1 - v near 0 do not fit f32: each half of r is evaluated from its own end.
+// f32 cannot hold v near 1 or 1 - v near 0, so each half of r is evaluated from its own end.
 __device__ __forceinline__ float gumbel(std::uint32_t r) {
   const bool upper = r >= 0x80000000u;
   const std::uint32_t s = upper ? ~r : r;

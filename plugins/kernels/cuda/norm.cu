@@ -1,6 +1,6 @@
-// rms_norm and layer_norm: a block a row. The row goes to shared memory as f32; the sixteen chains of the specification
-// (element i to chain i mod 16, ascending) are sixteen lanes of the first warp, whose length, columns / 16 dependent
-// operations, is the time at small batches: about half a microsecond at 4096 columns.
+// rms_norm and layer_norm: one block per row. The row is copied to shared memory as f32. Sixteen lanes of the first
+// warp compute the sixteen chains of the specification (element i to chain i mod 16, ascending). The length of a chain,
+// columns / 16 dependent operations, determines the time of small batches: about half a microsecond at 4096 columns.
 #include "kernels/cuda/lanes.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.hpp"
@@ -10,9 +10,9 @@ namespace mortise::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kHeld = 2;  // vectors of weights that a thread loads while the kernels before are still at work
+constexpr int kHeld = 2;  // vectors of weights that a thread loads before the preceding kernels have ended
 
-// Lane `lane` of sixteen: op(chain, element) over elements lane, lane + 16, ..
+// The chain of lane `lane` of sixteen: q = op(q, element) over the elements lane, lane + 16, ..
 template <class Op>
 __device__ __forceinline__ float chain(const float* row, int n, int lane, Op op) {
   float q = 0.0f;
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(const NormArgs args) {
   }
   wait_for_kernel_before();
   if constexpr (kVectors) {
-    // All loads of a round before its first store, which they might otherwise have to wait for.
+    // All loads of a round come before its first store: behind a store they might have to wait for it.
     for (int begin = tid * kVector; begin < n; begin += kHeld * kThreads * kVector) {
       Vector v[kHeld], r[kHeld];
 #pragma unroll

@@ -1,5 +1,10 @@
-// rows.hpp: the operations that treat rows one by one. Shapes and memory were checked by the caller; launches on
-// `stream`, never waits, allocates nothing.
+// rows.hpp: operations on single rows: norms, activations, sums, copies by index (docs/numerics.md, "Norms").
+// Shapes: rows as in types.hpp, bf16 or f32; round() is to that type. The caller has checked shapes and memory.
+// Order: that of the CPU's rows/*.hpp; rows are independent.
+// Cost: memory bound; a norm of few rows takes the time of its chains.
+// Errors: cudaGetLastError() of the launch.
+// Launches on `stream`, never waits, allocates nothing.
+// Oracle: kernels/cpu/reference/norm.hpp and math.hpp, bitwise (tests/plugins/devices/cuda/rows_test.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,17 +15,17 @@
 
 namespace mortise::cuda {
 
-// out = norm(x) as in docs/numerics.md, "Norms"; with a residual, first residual := round(x + residual).
+// out = norm(x). With a residual, first residual = round(x + residual), which is normalised instead of x.
 struct NormArgs {
   Rows x, residual, out;  // residual.data may be null; out may be x
   const void* weight;     // [columns] of x's type
-  const void* bias;       // the same, or null
+  const void* bias;       // the same, or null; for layer_norm
   std::int64_t rows, columns;
   ElementType type;
   bool layer_norm;
   float eps;
 };
-constexpr std::int64_t kMaxNormColumns = 56 * 1024;  // a row as f32 in a block's shared memory
+constexpr std::int64_t kMaxNormColumns = 56 * 1024;  // a row must fit as f32 into the shared memory of a block
 cudaError_t launch_norm(const NormArgs& args, cudaStream_t stream);
 
 // out[m, i] = round(round(act(x[m, i])) * x[m, columns + i])
@@ -33,8 +38,8 @@ cudaError_t launch_activation(Activation activation, ElementType type, Rows x, R
 cudaError_t launch_add(ElementType type, Rows a, Rows b, Rows out, std::int64_t rows, std::int64_t columns,
                        cudaStream_t stream);
 
-// out[m] = from[ids[m]], rows of `row_bytes`. Both strides in bytes. An id outside of 0 .. num_from - 1 is a row of
-// zeros, so that a caller's mistake reads no foreign memory.
+// out[m] = from[ids[m]], for rows of `row_bytes`. Both strides are in bytes. An id outside of 0 .. num_from - 1 gives a
+// row of zeros, so a wrong id reads no foreign memory.
 struct GatherArgs {
   const std::byte* from;
   std::int64_t from_stride, num_from;
@@ -45,8 +50,8 @@ struct GatherArgs {
 };
 cudaError_t launch_gather(const GatherArgs& args, cudaStream_t stream);
 
-// out[ids[m]] = from[m], in the same way. A row whose id is outside of 0 .. num_out - 1 is dropped; ids that are equal
-// leave one of their rows.
+// out[ids[m]] = from[m], with the same units. A row whose id is outside of 0 .. num_out - 1 is dropped. If ids are
+// equal, one of their rows remains.
 struct ScatterArgs {
   const std::byte* from;
   std::int64_t from_stride;
@@ -57,7 +62,7 @@ struct ScatterArgs {
 };
 cudaError_t launch_scatter(const ScatterArgs& args, cudaStream_t stream);
 
-// A kernel takes more shared memory than 48 KiB only after it was told to: once, before anything is launched.
+// Allows kernels more than 48 KiB of shared memory. Call it once, before any launch.
 cudaError_t prepare_row_kernels();
 
 }  // namespace mortise::cuda

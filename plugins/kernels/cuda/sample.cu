@@ -1,7 +1,7 @@
-// Four passes: prepare (edits, allowed set, temperature; the largest of each row), filter (where min_p, top_k and top_p
-// cut the row), draw (the arg max of logit + noise over what is left) and finish. Maxima and integer sums have no
-// order, so blocks meet in atomics. Greedy rows are done after the first pass. Small vocabularies have one kernel
-// (sample_small.cu).
+// Four passes: prepare (edits, allowed set, temperature, the largest logit of each row), filter (where min_p, top_k and
+// top_p cut the row), draw (the arg max of logit + noise over the tokens left) and finish. Maxima and integer sums have
+// no order, so blocks combine them with atomics. Greedy rows need only the first pass and the last. For small
+// vocabularies one kernel does it all (sample_small.cu).
 #include "kernels/cuda/sample.hpp"
 
 #include "kernels/cuda/launch.cuh"
@@ -12,7 +12,7 @@ namespace mortise::cuda {
 namespace {
 
 constexpr int kThreads = 256, kFilterThreads = 1024;
-constexpr int kSlice = 2048;  // columns of a block; no bit depends on it
+constexpr int kSlice = 2048;  // columns per block; the bits do not depend on it
 
 struct RowState {
   unsigned long long largest;  // packed_best of the prepared row
@@ -68,7 +68,8 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const SampleArgs args
   if (threadIdx.x == 0 && largest != 0) atomicMax(&scratch_of(args).states[r].largest, largest);
 }
 
-// Where the filters cut a row. A block a row; rows without filters are left alone, but for the total if it is wanted.
+// Finds where the filters cut a row; one block per row. For a row without filters it only computes the total weight, if
+// that is wanted.
 __global__ void __launch_bounds__(kFilterThreads) filter_kernel(const SampleArgs args) {
   __shared__ SelectScratch scratch;
   let_next_kernel_begin();

@@ -1,5 +1,5 @@
-// sample_row.cuh: what sampling does with one row of logits (docs/numerics.md, "Sampling"): edits, the allowed set and
-// the temperature; where min_p, top_k and top_p cut; the score of a token; the answer. A block works on one row.
+// sample_row.cuh: sampling of one row of logits (docs/numerics.md, "Sampling"): edits, the allowed set and the
+// temperature; where min_p, top_k and top_p cut; the score of a token; the answer. A block works on one row.
 #pragma once
 
 #include "kernels/cuda/noise.cuh"
@@ -8,24 +8,24 @@
 
 namespace mortise::cuda {
 
-// exp(d) * 2^32 rounds to 0 from here on down.
+// For d up to this bound, exp(d) * 2^32 rounds to 0.
 constexpr float kWeightlessBelow = -23.0f;
-// Noise lies between -3.13 and 22.87, so what is further below the largest cannot win against it.
+// Noise lies between -3.13 and 22.87, so a token this far below the largest logit cannot win.
 constexpr float kHopelessBelow = -26.5f;
 
 __device__ inline bool greedy(const SampleArgs& args, std::int64_t r) {
   return !(args.temperatures[r] > 0.0f);  // a denormal is zero: -ftz
 }
 
-// As mortise_logit_edit says.
+// Applies an edit as mortise_logit_edit specifies.
 __device__ inline float edited(const LogitEdit& edit, float l) {
   l = __fadd_rn(l, edit.bias);
   l = l > 0.0f ? __fdiv_rn(l, edit.repetition) : __fmul_rn(l, edit.repetition);
   return __fadd_rn(l, -edit.subtract);
 }
 
-// Applies the row's edits of the columns [begin, begin + width) to `slice`. They come in any order, so each slice looks
-// at all of them; their tokens differ.
+// Applies the row's edits of the columns [begin, begin + width) to `slice`. Edits are in any order, so each slice reads
+// all of them. Each token has at most one edit.
 template <int kThreads>
 __device__ inline void apply_edits(const SampleArgs& args, std::int64_t r, int begin, int width, float* slice) {
   const auto* const edits = reinterpret_cast<const int4*>(args.edits + args.edit_begins[r]);
@@ -39,7 +39,8 @@ __device__ inline void apply_edits(const SampleArgs& args, std::int64_t r, int b
   }
 }
 
-// From an edited logit to a prepared one: clean, in the allowed set, divided by the temperature.
+// Turns an edited logit into a prepared one: cleaned, -infinity if the token is not allowed, divided by the
+// temperature.
 class Preparation {
  public:
   __device__ Preparation(const SampleArgs& args, std::int64_t r)
@@ -61,7 +62,7 @@ class Preparation {
   bool divide_;
 };
 
-// ceil(top_p * total), with top_p as a multiple of 2^-32; at least 1.
+// ceil(top_p * total), at least 1. top_p counts as a multiple of 2^-32.
 __device__ inline unsigned long long needed_weight(float top_p, unsigned long long total) {
   const unsigned long long p = top_p > 0.0f ? weight_of(top_p) : 0;
   const unsigned long long low = p * (total & 0xffffffffu);
@@ -74,14 +75,14 @@ __device__ inline unsigned long long token_weight(float x, float row_max) {
   return d >= kWeightlessBelow ? weight_of(exp(d)) : 0;
 }
 
-// What the filters leave of a row: tokens from `bound` on that `cut` keeps. `total` is their weight, if it is wanted.
+// The tokens that the filters leave: those >= `bound` that `cut` keeps. `total` is their weight, if it is wanted.
 struct Filtered {
   Cut cut;
   float bound;
   unsigned long long total;
 };
 
-// Where the filters cut a prepared row whose largest logit is `row_max`.
+// Finds where the filters cut a prepared row. `row_max` is its largest logit.
 template <int kThreads>
 __device__ inline Filtered filter_row(const SampleArgs& args, std::int64_t r, const float* row, float row_max,
                                       SelectScratch& scratch) {
@@ -89,7 +90,7 @@ __device__ inline Filtered filter_row(const SampleArgs& args, std::int64_t r, co
   const int k = args.top_ks[r];
   const float bound = min_p > 0.0f ? __fadd_rn(row_max, log(min_p < 1.0f ? min_p : 1.0f)) : no_logit();
   Cut cut = {kLastCode, kLastId};
-  const auto left = [&](auto f) {  // f(x, code, id) for what is left so far
+  const auto left = [&](auto f) {  // calls f(x, code, id) for each token left so far
     for (int i = static_cast<int>(threadIdx.x); i < args.vocab_size; i += kThreads) {
       const float x = row[i];
       if (!(x > no_logit() && x >= bound)) continue;
@@ -121,7 +122,7 @@ __device__ inline Filtered filter_row(const SampleArgs& args, std::int64_t r, co
   return {cut, bound, total};
 }
 
-// Scores of a row's tokens.
+// Computes the scores of a row's tokens.
 class Drawer {
  public:
   __device__ Drawer(const SampleArgs& args, std::int64_t r, float row_max, const Filtered& filtered)
@@ -132,12 +133,12 @@ class Drawer {
     hopeless_ = __fadd_rn(row_max, kHopelessBelow);
   }
 
-  // packed_best of the token's score; 0: it cannot be drawn.
+  // packed_best of the token's score, or 0 if the token cannot be drawn.
   __device__ unsigned long long offer(float x, int id) const {
     if (!(x > no_logit() && x >= bound_ && x >= hopeless_)) return 0;
     if (!cut_.keeps(descending_code(x), static_cast<std::uint32_t>(id))) return 0;
     const float noise = gumbel(philox_first_word(key_, position_, id));
-    return packed_best(__fadd_rn(__fadd_rn(x, noise), 0.0f), id);  // one zero
+    return packed_best(__fadd_rn(__fadd_rn(x, noise), 0.0f), id);  // + 0: only one zero
   }
 
  private:
@@ -146,7 +147,7 @@ class Drawer {
   float bound_, hopeless_;
 };
 
-// A row's answer. `largest` and `best` are packed_best of the prepared row and of its scores.
+// Writes a row's answer. `largest` and `best` are packed_best of the prepared logits and of the scores.
 __device__ inline void write_row(const SampleArgs& args, std::int64_t r, unsigned long long largest,
                                  unsigned long long best, const Filtered& filtered, const float* row) {
   std::int32_t token = -1;

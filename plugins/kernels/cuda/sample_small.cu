@@ -1,5 +1,5 @@
-// Sampling where a row of logits fits into a block's shared memory: all passes of sample.cu in one kernel, the same
-// functions of sample_row.cuh one after the other. Five kernels of a small model's step become one.
+// Sampling for rows of logits that fit into a block's shared memory: one kernel calls the functions of sample_row.cuh
+// one after the other. A step of a small model then has one kernel instead of five.
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/logits.cuh"
 #include "kernels/cuda/sample_row.cuh"
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads) sample_row_kernel(const SampleArgs a
   unsigned long long largest = 0;
   for (int id = tid; id < args.vocab_size; id += kThreads) {
     const float x = preparation.prepared(row[id], id);
-    row[id] = x;  // nobody else reads it before block_max
+    row[id] = x;  // no other thread reads it before block_max
     const unsigned long long own = x > no_logit() ? packed_best(x, id) : 0;
     largest = own > largest ? own : largest;
   }

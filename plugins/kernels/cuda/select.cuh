@@ -1,7 +1,7 @@
-// select.cuh: where a prefix of the order (logit descending, id ascending) ends, without a sort: a search for the last
-// token of the shortest prefix whose weights sum to `need`. Sums of integers have no order, so the cut is that of any
-// sort. A block works on one row. find_cut sorts tokens into bins by their distance from the largest logit and looks
-// closer at one bin; where too many tokens lie in it, select_cut searches digit by digit.
+// select.cuh: finds where a prefix of the order (logit descending, id ascending) ends, without a sort: the last token
+// of the shortest prefix whose weights sum to at least `need`. Integer sums have no order, so the cut is that of any
+// sort. A block works on one row. find_cut puts tokens into bins by their distance from the largest logit and then
+// examines one bin. If that bin has too many tokens, select_cut searches digit by digit instead.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ namespace mortise::cuda {
 
 constexpr int kDigitBits = 11, kNumBins = 1 << kDigitBits;
 
-// A place in the order: tokens at or before it are left. Ids beyond 31 bits do not exist.
+// A place in the order of tokens: it keeps the tokens at or before it. Ids have at most 31 bits.
 struct Cut {
   std::uint32_t code, id;
   __device__ bool keeps(std::uint32_t c, std::uint32_t i) const { return c < code || (c == code && i <= id); }
 };
 constexpr std::uint32_t kLastCode = 0xffffffffu, kLastId = 0x7fffffffu;
 
-constexpr int kMostListed = kNumBins / 2;  // tokens of a bin that find_cut compares with each other
+constexpr int kMostListed = kNumBins / 2;  // the most tokens of a bin that find_cut compares with each other
 
 struct WeighedToken {
-  unsigned long long place;  // code and id: ascends in the order of tokens
+  unsigned long long place;  // code and id; ascends in the order of tokens
   unsigned long long weight;
 };
 
@@ -38,7 +38,7 @@ struct SelectScratch {
   Cut cut;
 };
 
-// Sums of bins: up to this thread's last bin, of this thread's bins, of all.
+// Sums of bins: of the bins up to this thread's last one, of this thread's bins, and of all bins.
 struct BinSums {
   unsigned long long up_to, own, all;
 };
@@ -50,7 +50,7 @@ __device__ __forceinline__ BinSums sum_bins(SelectScratch& s) {
   const int tid = static_cast<int>(threadIdx.x), lane = tid % 32, warp = tid / 32;
   unsigned long long own = 0;
   for (int i = 0; i < kEach; ++i) own += s.bins[tid * kEach + i];
-  unsigned long long sum = own;  // of this warp's threads up to this one
+  unsigned long long sum = own;  // inclusive prefix sum within this warp
   for (int half = 1; half < 32; half *= 2) {
     const unsigned long long other = __shfl_up_sync(0xffffffffu, sum, half);
     if (lane >= half) sum += other;
@@ -66,7 +66,7 @@ __device__ __forceinline__ BinSums sum_bins(SelectScratch& s) {
   return {sum, own, all};
 }
 
-// The bin in which the running sum of `bins` first reaches `need`, and the sum before it. All threads get them.
+// Finds the bin in which the running sum of `bins` first reaches `need`, and the sum before it. All threads get both.
 template <int kThreads>
 __device__ inline void find_bin(SelectScratch& s, const BinSums& sums, unsigned long long need, std::uint32_t* digit,
                                 unsigned long long* before) {
@@ -89,7 +89,7 @@ __device__ inline void find_bin(SelectScratch& s, const BinSums& sums, unsigned 
   *before = s.before;
 }
 
-// Shared memory adds 32 bits at once, and 64 only by trying again and again.
+// Shared memory has 32-bit additions; a 64-bit one is a loop of compare-and-swap.
 template <bool kUnitWeights>
 __device__ __forceinline__ void add_to_bin(SelectScratch& s, std::uint32_t bin, unsigned long long weight) {
   auto* const words = reinterpret_cast<std::uint32_t*>(&s.bins[bin]);
@@ -103,13 +103,12 @@ __device__ __forceinline__ void add_to_bin(SelectScratch& s, std::uint32_t bin, 
   if (high != 0) atomicAdd(&words[1], high);
 }
 
-// The cut after the shortest prefix that weighs `need`. `items(f)` calls f(code, id, weigh) for the tokens of this
-// thread, where weigh() is the token's weight; together the threads go through each token once, the same way every
-// time.
-// REQUIRES: 1 <= need <= the sum of all weights; tokens of one code weigh the same; with kUnitWeights that is 1.
+// The cut behind the shortest prefix that weighs at least `need`. `items(f)` calls f(code, id, weigh) for this thread's
+// tokens; weigh() is the token's weight. Together the threads visit each token once, in the same way in every call.
+// REQUIRES: 1 <= need <= the sum of all weights; tokens with one code weigh the same; with kUnitWeights each weighs 1.
 template <int kThreads, bool kUnitWeights, class Items>
 __device__ Cut select_cut(SelectScratch& s, unsigned long long need, Items items) {
-  constexpr int kShifts[] = {21, 10, 0};  // of a 32-bit word: digits of 11, 11 and 10 bits
+  constexpr int kShifts[] = {21, 10, 0};  // digits of 11, 11 and 10 bits of a 32-bit word
   std::uint32_t word[2] = {0, 0};         // of the cut: code, id
   for (int part = 0; part < 2; ++part) {
     for (int step = 0; step < 3; ++step) {
@@ -131,7 +130,7 @@ __device__ Cut select_cut(SelectScratch& s, unsigned long long need, Items items
       find_bin<kThreads>(s, sum_bins<kThreads>(s), need, &digit, &before);
       need -= before;
       word[part] |= digit << shift;
-      // All that share these digits are left. Not if some may weigh nothing: they are not in the shortest prefix.
+      // All tokens with these digits are left, unless some may weigh nothing: those are not in the shortest prefix.
       if (s.bins[digit] == need && (kUnitWeights || part == 1 || step == 2)) {
         const std::uint32_t rest = ~(~0u << shift);
         return part == 0 ? Cut{word[0] | rest, kLastId} : Cut{word[0], (word[1] | rest) & kLastId};
@@ -141,15 +140,15 @@ __device__ Cut select_cut(SelectScratch& s, unsigned long long need, Items items
   return {word[0], word[1]};
 }
 
-// Bins of 1/64 from the largest logit down; the last one has all that is further below. The distance is rounded, but
-// descends nowhere: a token's bin is not before that of a token with a larger logit.
+// The bin of a token: bins are 1/64 wide, from the largest logit down; the last one has everything further below. The
+// distance is rounded, but monotonic: a token's bin never precedes that of a token with a larger logit.
 __device__ __forceinline__ std::uint32_t bin_below(float largest, std::uint32_t code) {
   const float distance = __fadd_rn(largest, -logit_of_code(code));
   return static_cast<std::uint32_t>(max(min(__float2int_rd(__fmul_rn(distance, 64.0f)), kNumBins - 1), 0));
 }
 
-// The same cut as select_cut's. `largest` is the largest logit of the items, need_of(sum of all weights) what the
-// prefix weighs; 0: everything is left.
+// The same cut as select_cut. `largest` is the largest logit of the items. need_of(sum of all weights) is the weight of
+// the prefix; 0 keeps everything.
 template <int kThreads, bool kUnitWeights, class NeedOf, class Items>
 __device__ Cut find_cut(SelectScratch& s, float largest, NeedOf need_of, Items items) {
   const int tid = static_cast<int>(threadIdx.x);
@@ -167,7 +166,7 @@ __device__ Cut find_cut(SelectScratch& s, float largest, NeedOf need_of, Items i
   std::uint32_t bin;
   unsigned long long before;
   find_bin<kThreads>(s, sums, need, &bin, &before);
-  // The list takes the place of the bins, which nobody reads any more.
+  // The list overwrites the bins, which are no longer needed.
   items([&](std::uint32_t code, std::uint32_t id, auto weigh) {
     if (bin_below(largest, code) != bin) return;
     const int at = atomicAdd(&s.num_listed, 1);

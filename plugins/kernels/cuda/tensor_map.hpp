@@ -1,4 +1,4 @@
-// tensor_map.hpp: descriptions of matrices in global memory for the copy engine.
+// tensor_map.hpp: descriptions of matrices in global memory (CUtensorMap) for the copy engine.
 #pragma once
 
 #include <cuda.h>
@@ -6,11 +6,11 @@
 
 namespace mortise::cuda {
 
-// cuTensorMapEncodeTiled, a function of the driver, which no library has that we link. Null: a driver that is too old.
+// cuTensorMapEncodeTiled, looked up in the driver, since no library that we link has it. Null if the driver is too old.
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 EncodeTiled encode_tiled();
 
-// Of the current device.
+// The number of multiprocessors of the current device.
 cudaError_t num_multiprocessors(int& count);
 
 }  // namespace mortise::cuda

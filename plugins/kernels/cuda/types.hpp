@@ -1,4 +1,4 @@
-// types.hpp: what kernels are told, for headers that host code reads too.
+// types.hpp: argument types of kernels, for headers that host code includes.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ constexpr std::int64_t element_bytes(ElementType type) {
 // The codes of mortise/device.h.
 enum class Activation : std::int32_t { kSilu = 1, kGelu = 2, kGeluTanh = 3, kRelu = 4 };
 
-// Rows of neighbouring elements in device memory, `stride` elements from one to the next.
+// A matrix in device memory: elements of a row are contiguous, rows are `stride` elements apart.
 struct Rows {
   void* data;
   std::int64_t stride;

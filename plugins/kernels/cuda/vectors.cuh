@@ -1,4 +1,5 @@
-// vectors.cuh: eight neighbouring elements at a time, in loads and stores of 16 bytes where addresses allow.
+// vectors.cuh: loads and stores of eight consecutive elements, 16 bytes at a time. For rows that rows_aligned()
+// accepts.
 #pragma once
 
 #include <cstdint>

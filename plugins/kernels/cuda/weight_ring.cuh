@@ -1,5 +1,5 @@
-// weight_ring.cuh: how weights come to one warp: pieces of them in the places of a ring in shared memory, asked for by
-// one lane in the order in which the warp uses them, the first ones while the kernels before are still at work.
+// weight_ring.cuh: how weights come to one warp: in pieces, through a ring of places in shared memory. One lane
+// requests the pieces in the order in which the warp uses them, the first ones before the preceding kernels have ended.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace mortise::cuda {
 
-// A place in a warp's ring.
+// A position in a warp's ring, and the phase of its barriers.
 struct Place {
   std::uint32_t memory, barriers;
   int places, piece_bytes, at = 0, phase = 0;
@@ -19,14 +19,15 @@ struct Place {
   }
 };
 
-// Asks for a warp's pieces. One lane uses it. `Pieces` has them in order: ended(), load(address, barrier).
+// Requests a warp's pieces; used by one lane. `Pieces` is the sequence of pieces: ended(), load(address, barrier).
 template <class Pieces>
 class Feeder {
  public:
   __device__ Feeder(const Pieces& pieces, const Place& first) : pieces_(pieces), next_(first), oldest_(first) {}
 
-  // While the kernels before are at work: at most `most` pieces on their way, so that those kernels need not queue for
-  // memory behind them. Returns when the ring is full or `ended` has come: the kernels before have ended.
+  // Fills the ring before the preceding kernels have ended. At most `most` pieces are in flight, so that those kernels'
+  // loads do not queue behind them. Returns when the ring is full, or when the barrier `ended` says that the preceding
+  // kernels have ended.
   __device__ __forceinline__ void fill_gently(int most, std::uint32_t ended) {
     while (free_ > 0 && !pieces_.ended()) {
       if (next_.places - free_ >= most) {
@@ -38,7 +39,7 @@ class Feeder {
       ask();
     }
   }
-  // After one more was multiplied. Two: the ring may not be full yet.
+  // Called after a piece was multiplied. Requests up to two pieces, since the ring may not be full yet.
   __device__ __forceinline__ void refill() {
     ++free_;
     for (int i = 0; i < 2 && free_ > 0 && !pieces_.ended(); ++i) ask();

@@ -1,5 +1,5 @@
-// wgmma.cuh: matrix products of a warpgroup (four warps) with a matrix in shared memory, in steps of 16 as mma.sync
-// takes them, which gives the same bits.
+// wgmma.cuh: matrix products of a warpgroup (four warps) with a matrix in shared memory. Along K they take steps of 16,
+// as mma.sync does, which gives the same bits.
 //
 // An accumulator of [64, 8 n] is float[n][4] in each lane: warp w has rows 16 w .. 16 w + 15, placed as `mma` places
 // them.
@@ -11,26 +11,27 @@
 
 namespace mortise::cuda {
 
-// A matrix in shared memory as the cache has its rows: 8 rows together, 128 bytes of each (128-byte swizzle).
-// `columns_stride`: bytes from 64 columns to the next 64; `rows_stride`: from 8 rows to the next 8.
+// Describes a matrix in shared memory whose rows are stored as in the cache: 8 rows together, 128 bytes of each
+// (128-byte swizzle). `columns_stride`: bytes from 64 columns to the next 64; `rows_stride`: from 8 rows to the next 8.
 __device__ __forceinline__ std::uint64_t matrix(std::uint32_t address, int columns_stride, int rows_stride) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
   return kSwizzle128 | static_cast<std::uint64_t>(rows_stride / 16) << 32 |
          static_cast<std::uint64_t>(columns_stride / 16) << 16 | (address & 0x3ffffu) / 16;
 }
 
-// b^T [8, 16] where no bytes are swizzled, in 256 bytes.
+// Describes b^T [8, 16] without swizzle, in 256 bytes.
 __device__ __forceinline__ std::uint64_t small_matrix(std::uint32_t address) {
   return std::uint64_t{128 / 16} << 16 | (address & 0x3ffffu) / 16;
 }
 
-// The same matrix so many bytes further. Both lie in one shared memory, so that nothing is carried.
+// The same matrix `bytes` further on. Both are in shared memory, so the addition carries into no other field.
 __device__ __forceinline__ std::uint64_t moved(std::uint64_t matrix, int bytes) {
   return matrix + static_cast<std::uint64_t>(bytes / 16);
 }
 
-// Around a batch of products: before, registers that they use have their values; after, they may be in work until
-// wait_products returns. `hold` keeps the compiler from moving what reads an accumulator across.
+// Fences around a batch of products. Before it: registers that the products use have their values. After it: the
+// products may be in flight until wait_products returns. `hold` keeps the compiler from moving reads of an accumulator
+// across.
 __device__ __forceinline__ void begin_products() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -64,7 +65,7 @@ __device__ __forceinline__ void hold(std::int32_t (&d)[n][4]) {
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, " \
   "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
-// d = a b or, if `adds`, d += a b: a [64, 16] and b^T [128, 16] in shared memory, 16 along their rows.
+// d = a b or, with `adds`, d += a b. a [64, 16] and b^T [128, 16] are in shared memory, 16 elements along their rows.
 __device__ __forceinline__ void product(float (&d)[16][4], std::uint64_t a, std::uint64_t b, bool adds) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
@@ -73,7 +74,7 @@ __device__ __forceinline__ void product(float (&d)[16][4], std::uint64_t a, std:
       : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
 }
 
-// The same with a in registers, as `mma` has it, and b [16, 128] or [16, 64], 16 rows of it.
+// The same with a in registers, laid out as for `mma`, and 16 rows of b [16, 128] or [16, 64].
 __device__ __forceinline__ void product(float (&d)[16][4], const std::uint32_t (&a)[4], std::uint64_t b, bool adds) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
@@ -91,7 +92,7 @@ __device__ __forceinline__ void product(float (&d)[8][4], const std::uint32_t (&
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
 }
 
-// The same with b^T [8, 16] without a swizzle: 16 bytes of 8 rows, then the next 16 of them.
+// The same with b^T [8, 16] without swizzle: 16 bytes of each of the 8 rows, then the next 16 bytes.
 __device__ __forceinline__ void product(float (&d)[1][4], const std::uint32_t (&a)[4], std::uint64_t b, bool adds) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %9, 0;\n"
@@ -100,8 +101,8 @@ __device__ __forceinline__ void product(float (&d)[1][4], const std::uint32_t (&
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
 }
 
-// Signed bytes with 32-bit sums, which are exact: d = a b or, if `adds`, d += a b; a [64, 32] in registers as `mma` has
-// it, b^T [n, 32] in shared memory, 32 bytes along its rows.
+// Signed bytes with exact 32-bit sums: d = a b or, with `adds`, d += a b. a [64, 32] is in registers, laid out as for
+// `mma`; b^T [n, 32] is in shared memory, 32 bytes along its rows.
 #define MORTISE_I1(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
 #define MORTISE_I4(i) MORTISE_I1(i), MORTISE_I1(i + 1), MORTISE_I1(i + 2), MORTISE_I1(i + 3)
 #define MORTISE_I16(i) MORTISE_I4(i), MORTISE_I4(i + 4), MORTISE_I4(i + 8), MORTISE_I4(i + 12)
@@ -156,7 +157,7 @@ __device__ __forceinline__ void product(std::int32_t (&d)[32][4], const std::uin
 #undef MORTISE_D32_NAMES
 #undef MORTISE_D64_NAMES
 
-// What this thread wrote to shared memory can be read by products, once a barrier has passed.
+// Makes this thread's writes to shared memory visible to products that start after a barrier.
 __device__ __forceinline__ void publish_writes() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -2,11 +2,11 @@
 // row.
 //
 //   lse = log(sum_t exp(x[t])),  rank = number of tokens before the target,  x = clean(logits)
-//   logits  f32 [n]: a slice of the vocabulary. The caller passes the slices in ascending order and keeps the state
-//   between calls.
+//   logits  f32 [n]: a slice of the vocabulary
 //
-// clean(): NaN counts as -infinity, +infinity as the largest finite number, -0 and denormals as +0. So every comparison
-// is a total order, and no sum is NaN. Tokens are ordered by (logit descending, id ascending).
+// The caller passes the slices in ascending order and keeps the state between calls. clean(): NaN counts as -infinity,
+// +infinity as the largest finite number, -0 and denormals as +0. So every comparison is a total order, and no sum is
+// NaN. Tokens are ordered by (logit descending, id ascending).
 // Order: sums within slices of kVocabSlice columns, merged left to right. The bits depend neither on the number of
 // slices in a call nor on other rows.
 // Cost: memory bound; log-sum-exp reads the logits twice, the second time from the first-level cache.

@@ -2,11 +2,11 @@
 // bytes; both are loaded in place.
 // - Up to 16 rows: one tile of x times four panels. The panels are streams that the hardware prefetches.
 // - More rows: 32 rows times 2 panels, so four accumulators for four loads, over all of K. Columns are divided into
-//   chunks whose weights stay in the second-level cache. During the products the core finishes the pair of panels before
-//   (round, gate, store) and prefetches: weights of the next chunk, rows of x if there are many, and with up to 32 rows
-//   the weights of the next pair. f32 sums without bias are stored from the tiles to y directly. Measured and slower:
-//   blocks along K (accumulator stores that miss the first-level cache stall the tile loads); prefetching y; 32 rows as
-//   16 rows twice, each times four panels.
+//   chunks whose weights stay in the second-level cache. During the products the core finishes the pair of panels
+//   before (round, gate, store) and prefetches: weights of the next chunk, rows of x if there are many, and with up to
+//   32 rows the weights of the next pair. f32 sums without bias are stored from the tiles to y directly.
+// Measured and slower: blocks along K (accumulator stores that miss the first-level cache stall the tile loads);
+// prefetching y; 32 rows as 16 rows twice, each times four panels.
 #include "kernels/cpu/amx/beside.hpp"
 #include "kernels/cpu/linear/linear.hpp"
 #include "kernels/cpu/rows/gate.hpp"
@@ -29,8 +29,8 @@ constexpr std::size_t kFewPanels = 4;
 // With up to kFewBlocks blocks of 32 rows the prefetch takes about as long as the products: chunks are smaller then,
 // and rows are not prefetched.
 constexpr std::size_t kFewBlocks = 16, kChunksOfFew = 8, kChunksOfMany = 2;
-constexpr std::size_t kFetchColumns =
-    128;  // with fewer columns, prefetching the next rows exceeds what the caches can take
+// With fewer columns, prefetching the next rows exceeds what the caches can take.
+constexpr std::size_t kFetchColumns = 128;
 constexpr std::size_t kAccumulator = kTileRows * kLanes;  // floats
 
 constexpr std::size_t minimum(std::size_t a, std::size_t b) {
@@ -349,7 +349,7 @@ void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std
   alignas(64) float acc[2][4 * kAccumulator];
   configure_many(rows);
   constexpr std::size_t kStep = Rows::kColumns,
-                        kWhole = kStep - kLanes;  // columns of y; a pair of panels has more than kWhole
+                        kWhole = kStep - kLanes;  // columns of y; pairs exceed kWhole
   const std::size_t pairs = (n1 - n0 + kStep - 1) / kStep;
   Beside<WritePair<Rows>> beside;
   std::size_t n = n0, pair = 0;

@@ -41,8 +41,8 @@ constexpr std::size_t kLinearChunkBytes = std::size_t{5} << 18;
 // they equal m and n.
 struct LinearRange {
   std::size_t m0, m1, n0, n1;
-  std::size_t ahead =
-      0;  // the columns from n1 on that this thread will probably take next; their weights may be prefetched
+  // The columns from n1 on that this thread will probably take next; their weights may be prefetched.
+  std::size_t ahead = 0;
 };
 
 // Most instruction sets need x in another form (widened to f32): `prepare` writes it to args.scratch for the rows [m0,

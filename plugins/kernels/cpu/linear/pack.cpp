@@ -85,8 +85,8 @@ struct SingleF16 {
 
 template <class Format>
 void pack_panel(const typename Format::Source* const (&rows)[kPanelColumns], std::size_t k, void* panel) {
-  constexpr std::size_t words =
-      kTileDepth / Format::kElementsPerWord;  // in a tile row; a tile is 16 or 32 rows of 16 columns
+  // In a tile row; a tile is 16 or 32 rows of 16 columns.
+  constexpr std::size_t words = kTileDepth / Format::kElementsPerWord;
   std::uint32_t* out = static_cast<std::uint32_t*>(panel);
   for (std::size_t first = 0; first < k; first += kTileDepth, out += words * kPanelColumns) {
     const std::size_t depth = k - first < kTileDepth ? k - first : kTileDepth;

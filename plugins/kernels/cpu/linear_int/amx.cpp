@@ -26,8 +26,8 @@ namespace {
 
 constexpr std::size_t kRowBytes = 64;  // bytes in a row of a tile of weights or sums
 constexpr std::size_t kFewPanels = 4;
-constexpr std::size_t kFetchColumns =
-    128;  // with fewer columns, prefetching the next rows exceeds what the caches can take
+// With fewer columns, prefetching the next rows exceeds what the caches can take.
+constexpr std::size_t kFetchColumns = 128;
 constexpr std::size_t kUnpackedBytes = std::size_t{1} << 21;
 
 // The unpacked 4-bit weights of a chunk, one byte each. thread_local, because it is too large for the stack.

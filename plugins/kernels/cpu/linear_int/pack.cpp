@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t kDepth = 64;      // K is padded to a multiple of it
 constexpr float kSmallest = 0x1p-119f;  // with a smaller range, a scale would be a denormal
-constexpr float kRounder =
-    0x1.8p23f;  // adding and subtracting it rounds |x| < 2^22 to the nearest integer, ties to even
+// Adding and subtracting it rounds |x| < 2^22 to the nearest integer, ties to even.
+constexpr float kRounder = 0x1.8p23f;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLargest = std::numeric_limits<float>::max();
 

@@ -16,8 +16,8 @@ constexpr std::size_t kTileRows = 16;
 constexpr std::size_t kPairRows = 2 * kTileRows;
 constexpr std::size_t kTileSums = kTileRows * kLanes;
 constexpr std::size_t kPairSums = 4 * kTileSums;
-constexpr std::size_t kGroupsAtOnce =
-    2;  // 2: fewer f32 sums pass through memory; with more groups, sums push x out of the cache
+// 2: fewer f32 sums pass through memory; with more groups, sums push x out of the cache.
+constexpr std::size_t kGroupsAtOnce = 2;
 
 // Up to 32 rows of x times the columns [n0, n1) of y. Two panels are multiplied at a time: two neighbours, or a panel
 // of gates and the panel that it gates.

@@ -38,8 +38,8 @@ constexpr int chunks_of(int) {
   return 1;
 }
 #endif
-constexpr std::size_t kWidenRows =
-    12;  // from so many rows on, widening a tile once beats splitting its pairs per block of rows
+// From so many rows on, widening a tile once beats splitting its pairs per block of rows.
+constexpr std::size_t kWidenRows = 12;
 constexpr std::size_t kGroupsAtOnce = 4;
 constexpr std::size_t kHalfPairs = kTileDepth / 4;
 

@@ -7,8 +7,8 @@
 // + c, rounded once to f32.
 // - Where the product has at most 24 bits (two bf16: 8 + 8), round(double(p + c)) to f32 is right: if p + c needs more
 //   than 53 bits, the smaller addend is below 2^-29 of the larger one, which is itself an f32 value; the sum, and its
-//   rounding to double, then lie far closer to that value than to the nearest midpoint of two f32 values (2^-25), so both
-//   roundings give it. Otherwise the double sum is exact and only one rounding happens.
+//   rounding to double, then lie far closer to that value than to the nearest midpoint of two f32 values (2^-25), so
+//   both roundings give it. Otherwise the double sum is exact and only one rounding happens.
 // - For any product: the double sum is rounded to odd (TwoSum gives the error; if it is not zero and the last bit of
 //   the sum is even, step towards the exact value), and 53 >= 24 + 2 makes the second rounding exact.
 // Source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
@@ -81,8 +81,8 @@ MORTISE_INLINE float soft_fma(float a, float b, float c) {
   const double d_part = s - p;
   const double error = (p - (s - d_part)) + (d - d_part);  // NaN if the sum is not finite
   const std::uint64_t u = bit_cast_to<std::uint64_t>(s);
-  const std::uint64_t apart =
-      (bit_cast_to<std::uint64_t>(error) ^ u) >> 63;  // 1: the exact value is nearer to zero than the sum
+  // 1: the exact value is nearer to zero than the sum.
+  const std::uint64_t apart = (bit_cast_to<std::uint64_t>(error) ^ u) >> 63;
   const std::uint64_t even = ~u & 1u;
   const std::uint64_t step = even - 2 * (apart & even);
   return narrow(bit_cast_to<double>(u + (error < 0 || error > 0 ? step : 0)));

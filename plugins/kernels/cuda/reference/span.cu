@@ -21,7 +21,7 @@ __device__ std::uint32_t element(const SpanArgs& args, const SpanRow& row, bool 
   return args.kv[at];
 }
 
-// The row is row 0 of its tile: lanes 0 to 3 hold it, the others zeros.
+// The row is row 0 of a tile: lanes 0 to 3 hold it, the other rows are zeros.
 template <int kHeadDim>
 struct Row {
   const SpanArgs& args;
@@ -71,7 +71,7 @@ struct Row {
     __syncwarp();
   }
 
-  // Columns 8 n + 2 t and the next of O; n = kHeadDim / 8: a column of ones.
+  // Columns 8 n + 2 t and the next one of O. With n = kHeadDim / 8 they are the product with a column of ones.
   __device__ float2 values(int start, int n) const {
     const int g = lane / 4, t = lane % 4 * 2;
     float d[4] = {};

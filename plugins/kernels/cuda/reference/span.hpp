@@ -1,6 +1,6 @@
-// reference/span.hpp: attention as docs/numerics.md says it ("Attention on CUDA"), one row of one head alone in its
-// tile of the tensor cores, one warp, nothing read that the row does not see: the oracle that the span kernels are
-// compared with, bit by bit.
+// reference/span.hpp: the plain form of attention on CUDA (docs/numerics.md, "Attention on CUDA"). One warp computes
+// one row of one head, alone in its tensor-core tile, and reads only keys that the row sees. The span kernels equal it
+// bit by bit.
 #pragma once
 
 #include "kernels/cuda/span.hpp"
@@ -14,12 +14,12 @@ struct SpanRow {
   std::int32_t head, kv_head;
 };
 
-// What the rows went through, [num_rows][num_spans] of each; null: not wanted.
+// Intermediate results, each [num_rows][num_spans]; null: not wanted.
 struct SpanTrace {
   std::int32_t num_spans;
   float* scores;            // [.., kSpan]
   Bf16Bits* probabilities;  // [.., kSpan]
-  float2* stats;            // (m, sum); untouched where a row sees nothing of a span
+  float2* stats;            // (m, sum); not written where a row sees no key of a span
 };
 
 cudaError_t span_rows(const SpanArgs& args, const SpanRow* rows, std::int32_t num_rows, const SpanTrace& trace,
