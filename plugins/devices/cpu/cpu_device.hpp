@@ -21,33 +21,34 @@ struct mortise_device {
 
   const mortise::cpu::Isa isa;
   const mortise::cpu::KernelTable& kernels;
-  const uint64_t memory_bytes;  // that this process could hold
+  const uint64_t memory_bytes;  // the most memory that this process could hold
   mortise::cpu::ThreadPool pool;
   mortise::cpu::PageAllocator pages;
   mortise::cpu::WeightArena weights;
-  mortise::cpu::ScratchBuffer scratch;  // of the operation that runs
+  mortise::cpu::ScratchBuffer scratch;  // for the operation that is running
   mortise::cpu::WeightCache cache;
 };
 
-// A prepared weight, its memory in the device's arena or in a file of packed weights.
+// A prepared weight. Its memory is in the device's arena or in a file of packed weights.
 struct mortise_weight {
   int32_t use;
-  int32_t dtype;  // what the model computes in
+  int32_t dtype;  // the type that the model computes in
   int64_t n, k;   // k = 1 for a vector
-  bool packed;    // in the order of linear/pack.hpp, else rows one after the other
+  bool packed;    // in the order of linear/pack.hpp, otherwise row-major
   void* data;
-  std::shared_ptr<const mortise::cpu::PackedFile> file;  // that `data` lies in; null: in the arena
+  std::shared_ptr<const mortise::cpu::PackedFile> file;  // the file that holds `data`; null: the arena holds it
 
-  // Quantised, bits 8 or 4, in the order of linear_int/pack.hpp: `data` holds the values, and behind them lie the rest.
+  // Quantised with 8 or 4 bits: `data` holds the values in the order of linear_int/pack.hpp; scales, zero points and
+  // order follow.
   int bits;  // 0: not quantised
   std::size_t group_size;
   const float* scales;
   const std::uint8_t* zeros;
-  const std::int32_t* order;  // null: as it is
+  const std::int32_t* order;  // null: 0, 1, 2, ..
 
   mortise::WeightShape shape() const { return {use, dtype, n, k, bits}; }
 
-  // Of a vector: f32 [n], and behind it bf16 [n] if that is the dtype. Equal values.
+  // For vectors: f32 [n], followed by the same values as bf16 [n] if that is the dtype.
   float* vector() const { return static_cast<float*>(data); }
   mortise::cpu::Bf16* vector_bf16() const { return reinterpret_cast<mortise::cpu::Bf16*>(vector() + n); }
 };

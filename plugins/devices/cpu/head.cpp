@@ -1,4 +1,4 @@
-// What is done with logits: reductions over the vocabulary and the draw of a token. Rows are shared out over threads.
+// Operations on logits: reductions over the vocabulary, and drawing tokens. Threads divide the rows.
 #include <algorithm>
 #include <limits>
 
@@ -93,7 +93,7 @@ SampleRow sample_row(const mortise_sample_args& args, const Matrix& logits, std:
   return row;
 }
 
-// Each thread's scratch, one after the other.
+// The scratch of all threads, one after the other.
 class SampleMemory {
  public:
   SampleMemory(mortise_device& device, std::size_t vocab_size)

@@ -1,5 +1,5 @@
-// Quantised weights in the order of linear_int/pack.hpp. Float rows are quantised here, rows of quantised checkpoints
-// are unpacked by whoever hands them in; both go through one thread's buffer of a few panels.
+// Prepares quantised weights in the order of linear_int/pack.hpp. Float rows are quantised here; rows of quantised
+// checkpoints come from the caller's read function. Both pass through a buffer of a few panels per thread.
 #include "devices/cpu/int_weights.hpp"
 
 #include <algorithm>
@@ -14,11 +14,12 @@
 namespace mortise::cpu {
 namespace {
 
-constexpr std::size_t kPanelsAtOnce = 4;  // 64 rows: a checkpoint that packs eight of them in a word is read by lines
+// 64 rows: checkpoints that pack eight rows in a word are then read in cache lines
+constexpr std::size_t kPanelsAtOnce = 4;
 constexpr std::size_t kRowsAtOnce = kPanelsAtOnce * kPanelColumns;
 static_assert(kMaxGroup == kMaxQuantizedGroup);
 
-// What one thread works in: some rows as values with scales and zero points, and one float row.
+// A thread's buffer: some rows as values with scales and zero points, and one float row.
 struct Staging {
   Staging(std::size_t k, std::size_t groups, bool floats)
       : values(std::make_unique_for_overwrite<std::uint8_t[]>(kRowsAtOnce * k)),
@@ -83,7 +84,7 @@ class IntPacker {
     }
   }
 
-  // The panel of rows n .. n + count - 1, which are `at` and on in the staging.
+  // Packs the panel of rows n .. n + count - 1, which begin at row `at` of the staging.
   void pack(std::size_t n, std::size_t count, std::size_t at, const Staging& from) {
     const std::uint8_t* rows[kPanelColumns] = {};
     auto* scales = const_cast<float*>(weight_.scales) + n * groups_;
@@ -112,7 +113,7 @@ std::size_t round_up(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-// Where the parts of a weight lie in its memory, which begins with the values.
+// The offsets of a weight's parts in its memory, which begins with the values.
 struct Layout {
   Layout(const mortise_weight& weight, bool has_order) {
     const auto n = static_cast<std::size_t>(weight.n), k = static_cast<std::size_t>(weight.k);
@@ -152,7 +153,7 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
   const std::size_t order_bytes = layout.bytes - layout.order;
   std::string key = device.cache.key_of(source, *weight);
   bool found = device.cache.find(key, *weight, layout.bytes);
-  // An order from a file is an index that nobody has checked.
+  // An order from a file is a list of indices that nothing has checked yet.
   if (found && order_bytes > 0) {
     found = std::memcmp(static_cast<std::byte*>(weight->data) + layout.order, order, order_bytes) == 0;
   }

@@ -1,4 +1,4 @@
-// int_weights.hpp: quantised weights, from float matrices or from a checkpoint that comes quantised.
+// int_weights.hpp: prepares quantised weights from float matrices or from a quantised checkpoint.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace mortise::cpu {
 
-// The weight of a source with `bits`, its memory in the device's arena. Throws Failure(INVALID_ARGUMENT).
+// Prepares a source with `bits`; the memory is in the device's arena. Throws Failure(INVALID_ARGUMENT).
 std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const mortise_weight_source& source);
 
 }  // namespace mortise::cpu

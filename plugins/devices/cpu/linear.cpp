@@ -1,5 +1,5 @@
-// linear: columns, and rows where there are many, shared out over the threads. K is never split. A gated product is the
-// kernel's own, or goes through a tile of each thread's that stays in its cache.
+// linear: threads divide the columns, and also the rows if there are many. K is never split. A gated product is done by
+// the kernel itself, or passes through a tile of each thread that stays in its cache.
 #include "kernels/cpu/linear/linear.hpp"
 
 #include <algorithm>
@@ -14,16 +14,16 @@ namespace mortise::cpu {
 namespace {
 
 constexpr char kWhere[] = "linear";
-constexpr std::size_t kPanelsAtOnce = 4;  // what the kernels like best
+constexpr std::size_t kPanelsAtOnce = 4;  // multiples of it suit the kernels best
 constexpr std::size_t kRowStep = 32;
 constexpr std::size_t kTasksPerThread = 4;
-// Multiplications of a task that takes about the microsecond it costs to hand it out.
+// Multiplications in a task of about one microsecond, which is the cost of handing out a task.
 constexpr std::size_t kTaskWork = std::size_t{1} << 17;
-constexpr std::size_t kFewRows = 4;  // fewer take as long: reading the weights is what costs
-// With as many for each thread, each takes the rows that it takes in every operation of a step: what it reads it has
-// written itself, into its own cache. With fewer, weights that each thread reads for itself cost more than that.
+constexpr std::size_t kFewRows = 4;  // fewer rows take as long, because reading the weights dominates
+// With so many rows for each thread, a thread takes the same rows in every operation of a step, which are in its cache
+// from its last write. With fewer rows this does not pay: each thread would have to read all weights.
 constexpr std::size_t kRowsOfThread = 256;
-constexpr std::size_t kGatedRows = 64;  // of the tile of a gated product
+constexpr std::size_t kGatedRows = 64;  // rows of the tile of a gated product
 
 std::size_t ceil_div(std::size_t a, std::size_t b) {
   return (a + b - 1) / b;
@@ -37,7 +37,7 @@ struct Product {
   int32_t gate;        // the activation, or 0
 
   std::size_t out_columns() const { return n1 - n0; }
-  // Of the weight that a column of out takes.
+  // Columns of the weight for each column of out.
   std::size_t weight_columns() const { return gate == 0 ? 1 : 2; }
   std::size_t panel_bytes() const {
     const std::size_t bits = weight.bits != 0 ? static_cast<std::size_t>(weight.bits)
@@ -64,19 +64,20 @@ const LinearKernel& kernel_for(const KernelTable& kernels, const Product& p) {
   return p.out.dtype == MORTISE_BF16 ? kernels.linear_bf16.to_bf16 : kernels.linear_bf16.to_f32;
 }
 
-// How the product is cut: `rows` and `columns` of a task.
+// The size of a task: rows and columns.
 struct Cut {
   std::size_t rows, columns;
 };
 
-// Panels of out whose weights stay in a cache.
+// The number of panels of out whose weights stay in a cache.
 std::size_t panels_in_cache(const Product& p) {
   return std::max<std::size_t>(2, kLinearChunkBytes / (p.panel_bytes() * p.weight_columns()));
 }
 
-// The same number of tasks for each thread, up to kTasksPerThread of them because threads are not equally fast, as long
-// as a task is worth handing out. Columns are cut first: then each weight is read by one thread. Of many rows each task
-// takes as many columns as the cache keeps, so that the rows are read as seldom as can be.
+// Every thread gets the same number of tasks: several, because threads are not equally fast, but at most
+// kTasksPerThread and only if a task is worth handing out. Columns are divided first, so that one thread reads each
+// weight. With many rows a task takes as many columns as the cache holds, so that the rows are read as rarely as
+// possible.
 Cut cut(const Product& p, std::size_t num_threads) {
   const std::size_t m = p.x.rows, n = p.out_columns(), k = p.x.columns;
   const std::size_t work = std::max(m, kFewRows) * n * p.weight_columns() * k;
@@ -89,7 +90,7 @@ Cut cut(const Product& p, std::size_t num_threads) {
     panels_each = std::max(panels_each, ceil_div(panels, ceil_div(panels, panels_in_cache(p))));
   }
   if (panels_each > 2 * kPanelsAtOnce) panels_each = ceil_div(panels_each, kPanelsAtOnce) * kPanelsAtOnce;
-  // A half that does not begin with a panel cannot be entered in the middle.
+  // A gated half that does not begin with a panel cannot be divided.
   if (p.gate != 0 && n % kPanelColumns != 0) panels_each = panels;
   const std::size_t column_tasks = ceil_div(panels, panels_each);
   const std::size_t of_threads = std::min(num_threads, m / kRowsOfThread);
@@ -99,7 +100,7 @@ Cut cut(const Product& p, std::size_t num_threads) {
   return {std::min(m, rows), panels_each * kPanelColumns};
 }
 
-// Calls f(m0, m1) so that all rows are covered, some tens of microseconds of work each.
+// Calls f(m0, m1) for blocks of rows until all rows are covered. A block is some tens of microseconds of work.
 template <typename F>
 void over_prepared_rows(ThreadPool& pool, std::size_t rows, std::size_t rows_each, F f) {
   const auto tasks = static_cast<std::int32_t>(ceil_div(rows, rows_each));
@@ -109,14 +110,14 @@ void over_prepared_rows(ThreadPool& pool, std::size_t rows, std::size_t rows_eac
   });
 }
 
-// Calls f(range of out, thread) so that all rows and columns are covered.
+// Calls f(range of out, thread) until all rows and columns are covered.
 template <typename F>
 void over_ranges(mortise_device& device, const Product& p, F f) {
   const Cut size = cut(p, static_cast<std::size_t>(device.pool.num_threads()));
   const std::size_t column_tasks = ceil_div(p.n1 - p.n0, size.columns);
   const std::size_t row_tasks = ceil_div(p.x.rows, size.rows);
   const bool rows_first = row_tasks >= static_cast<std::size_t>(device.pool.num_threads());
-  // After its columns a thread takes the next ones for its rows, of this call or of the one after it.
+  // After its columns a thread takes the next columns for the same rows, in this call or in the next.
   const std::size_t last = p.gate == 0 ? static_cast<std::size_t>(p.weight.n) : p.n1;
   device.pool.for_each(
       static_cast<std::int32_t>(column_tasks * row_tasks), [&](std::int32_t task, std::int32_t thread) {
@@ -129,10 +130,10 @@ void over_ranges(mortise_device& device, const Product& p, F f) {
       });
 }
 
-// The tile of a gated product: up to kGatedRows rows of gates, and beside them what they gate.
+// The tile of a gated product: up to kGatedRows rows, each with gates followed by the values that they gate.
 struct GatedTile {
   std::size_t columns;  // of out
-  std::size_t stride;   // elements; a cache line more than a round number, which would put all rows in the same sets
+  std::size_t stride;   // elements; one cache line more than needed: rows a power of two apart would share cache sets
   std::size_t bytes;
 };
 
@@ -144,14 +145,14 @@ GatedTile gated_tile(const Product& p) {
   return {columns, stride, kGatedRows * stride * static_cast<std::size_t>(dtype_bytes(p.out.dtype))};
 }
 
-// A range of a gated product, through `tile`: gates, what they gate, then the activation of both.
+// A range of a gated product: gates and gated values go into `tile`, then the activation combines them.
 template <typename Args, typename Run>
 void run_gated(const Product& p, const ActivationKernels& kernels, Args args, const LinearRange& range, Run run,
                const GatedTile& size, std::byte* tile) {
   const std::size_t half = p.out_columns(), bytes = static_cast<std::size_t>(dtype_bytes(p.out.dtype));
   const auto act = static_cast<Activation>(p.gate);
   args.y_stride = size.stride;
-  // Columns n0 .. n1 of the weight into the tile from `column` on.
+  // Multiplies columns n0 .. n1 of the weight into the tile, from `column` on.
   const auto multiply = [&](std::size_t m0, std::size_t m1, std::size_t n0, std::size_t n1, std::size_t column) {
     const std::size_t skipped = (m0 * size.stride + n0) * bytes;
     args.y = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(tile) + column * bytes - skipped);
@@ -181,7 +182,7 @@ void run_gated(const Product& p, const ActivationKernels& kernels, Args args, co
   }
 }
 
-// Room for `prepared` bytes that all threads read, and `tiles` for gated products.
+// Reserves `prepared` bytes that all threads read, and `tiles` bytes for gated products.
 std::byte* reserve_scratch(mortise_device& device, std::size_t prepared, std::size_t tiles) {
   return prepared + tiles == 0 ? nullptr : static_cast<std::byte*>(device.scratch.reserve(prepared + tiles));
 }
@@ -190,7 +191,7 @@ std::size_t bytes_of_gated_tiles(const mortise_device& device, const Product& p)
   return p.gate == 0 ? 0 : gated_tile(p).bytes * static_cast<std::size_t>(device.pool.num_threads());
 }
 
-// Covers the product by run(args, range). `tiles`: of a gated product that goes through them.
+// Computes the product by calls of run(args, range). `tiles`: the memory for gated products that need tiles.
 template <typename Args, typename Run>
 void run_ranges(mortise_device& device, const Product& p, const Args& args, Run run, std::byte* tiles) {
   if (tiles == nullptr) {
@@ -203,10 +204,10 @@ void run_ranges(mortise_device& device, const Product& p, const Args& args, Run 
   });
 }
 
-// What both kinds of weights have in common.
+// The arguments that both kinds of weights have in common.
 template <typename Args>
 Args args_of(const Product& p) {
-  // The kernel counts columns from the weight's first, `out` from column_begin.
+  // The kernel counts columns from the first column of the weight, `out` counts them from column_begin.
   const std::size_t skipped = p.n0 * static_cast<std::size_t>(dtype_bytes(p.out.dtype));
   Args args = {};
   args.x = p.x.data;
@@ -220,8 +221,8 @@ Args args_of(const Product& p) {
   return args;
 }
 
-// Whether a gated product is the kernel's. Few rows come with their weights from memory, in more streams at a time
-// where gates and what they gate are two products.
+// Whether the kernel computes the gated product itself. For few rows two products are faster: the weights come from
+// memory, and two products read more streams at a time.
 bool gated_by_kernel(const LinearKernel& kernel, const Product& p) {
   return p.gate != 0 && kernel.run_gated != nullptr && p.x.rows > kPanelColumns && p.out_columns() % kPanelColumns == 0;
 }

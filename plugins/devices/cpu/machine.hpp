@@ -1,4 +1,4 @@
-// machine.hpp: what this process may use of the machine: processors and memory, limits of its control group included.
+// machine.hpp: the processors and the memory that this process may use, considering the limits of its control group.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,16 @@
 
 namespace mortise::cpu {
 
-// The limits that Linux control groups, version 1 or 2, put on a process; absent where there is none.
+// The limits of the Linux control groups (version 1 or 2) of a process. nullopt: no limit.
 struct CgroupLimits {
-  std::optional<double> cpus;                 // processor time per time
+  std::optional<double> cpus;                 // processors' worth of time
   std::optional<std::uint64_t> memory_bytes;  // the tightest limit of the group and its parents ...
-  std::optional<std::uint64_t> used_bytes;    // ... and what that group holds, without file pages it can drop
+  // ... and the memory in use by that group, without file pages that it can drop
+  std::optional<std::uint64_t> used_bytes;
 };
 
-// `membership` is /proc/self/cgroup, `mount` /sys/fs/cgroup. A group that the mount does not show (a container that
-// sees the host's names) falls back to the mount's root.
+// `membership` is /proc/self/cgroup, `mount` is /sys/fs/cgroup. If the mount does not have the group (in a container
+// that shows the host's names), the mount's root is used.
 CgroupLimits read_cgroup_limits(const std::filesystem::path& membership, const std::filesystem::path& mount);
 
 struct MachineMemory {
@@ -24,7 +25,7 @@ struct MachineMemory {
   std::uint64_t free_bytes;   // what it could still take now
 };
 
-int usable_cpus();  // By affinity and control group; at least 1.
+int usable_cpus();  // by affinity and control group; at least 1
 std::string cpu_name();
 MachineMemory machine_memory();
 

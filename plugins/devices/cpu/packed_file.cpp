@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define XXH_INLINE_ALL  // the plugin needs no library beside it
+#define XXH_INLINE_ALL  // header-only, so the plugin depends on no library
 #include <xxhash.h>
 
 #include <algorithm>
@@ -25,15 +25,16 @@ constexpr char kMagic[8] = {'M', 'O', 'R', 'T', 'P', 'A', 'C', 'K'};
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLine = 64;
-constexpr std::size_t kPiece = std::size_t{1} << 20;     // some tens of microseconds of hashing
-constexpr std::size_t kMaxHead = std::size_t{64} << 20;  // of hashes of 8 TiB, and less than anybody waits for
+constexpr std::size_t kPiece = std::size_t{1} << 20;  // a piece takes some tens of microseconds to hash
+// Enough for the hashes of 8 TiB, and read in less than a noticeable time.
+constexpr std::size_t kMaxHead = std::size_t{64} << 20;
 
 struct FileHead {
   char magic[8];
   std::uint32_t version, reserved;
   std::uint64_t file_bytes, data_begin, num_weights;
   std::uint64_t identity[2];
-  std::uint64_t head_hash;  // of all before data_begin, this field as 0
+  std::uint64_t head_hash;  // of all bytes before data_begin, with this field as 0
 };
 static_assert(sizeof(FileHead) == 64);
 
@@ -61,21 +62,22 @@ std::uint64_t hash_of_head(std::span<const std::byte> head) {
   return XXH3_64bits_digest(&state);
 }
 
-// Hashes of all pieces, on all threads. Pages are taken a piece at a time: a fault for each would take longer.
+// Hashes all pieces on all threads. Each piece is paged in at once, since single page faults would take longer.
 std::vector<std::uint64_t> hashes_of(std::span<const std::byte> data, ThreadPool& pool) {
   std::vector<std::uint64_t> hashes(num_pieces(data.size()));
   pool.for_each(static_cast<std::int32_t>(hashes.size()), [&](std::int32_t task, std::int32_t) {
     const auto piece = data.subspan(static_cast<std::size_t>(task) * kPiece)
                            .first(std::min(kPiece, data.size() - static_cast<std::size_t>(task) * kPiece));
 #ifdef MADV_POPULATE_READ
-    madvise(const_cast<std::byte*>(piece.data()), piece.size(), MADV_POPULATE_READ);  // advice; older systems fault
+    // A hint; older systems fault page by page.
+    madvise(const_cast<std::byte*>(piece.data()), piece.size(), MADV_POPULATE_READ);
 #endif
     hashes[static_cast<std::size_t>(task)] = XXH3_64bits(piece.data(), piece.size());
   });
   return hashes;
 }
 
-// Reads fields one after the other and never beyond the end.
+// Reads fields in order, never beyond the end.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : left_(bytes) {}
@@ -103,7 +105,7 @@ class Reader {
   throw Failure(MORTISE_DATA_LOSS, "packed_cache", path.native() + ": is damaged (" + what + ")");
 }
 
-// The fields are compared before anything is hashed: what a file says of itself must not cost time.
+// Compares the fields before anything is hashed, so that a forged size costs no time.
 FileHead checked_head(const fs::path& path, std::span<const std::byte> file, std::string_view identity) {
   FileHead head;
   std::memcpy(&head, file.data(), sizeof head);
@@ -128,7 +130,7 @@ FileHead checked_head(const fs::path& path, std::span<const std::byte> file, std
 }  // namespace
 
 std::shared_ptr<const PackedFile> PackedFile::open(const fs::path& path, std::string_view identity, ThreadPool& pool) {
-  // O_NONBLOCK: a named pipe must be refused, not waited for.
+  // O_NONBLOCK: opening a named pipe must fail instead of waiting.
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0 && errno == ENOENT) return nullptr;
   struct stat status {};
@@ -166,7 +168,7 @@ void PackedFile::check(const fs::path& path, std::string_view identity, ThreadPo
     }
     weights_.insert_or_assign(std::move(key), data.subspan(offset, bytes));
   }
-  // So there are no more pieces than kMaxHead has room for, which is less than a number of tasks can say.
+  // Bounds the number of pieces by the room in kMaxHead, so it also fits a number of tasks.
   if (reader.left() / sizeof(std::uint64_t) < num_pieces(data.size())) {
     damaged(path, "its head has too few hashes for " + std::to_string(file.size()) + " bytes");
   }
@@ -199,10 +201,10 @@ void write_packed_file(const fs::path& path, std::string_view identity, const st
   const std::size_t data_begin =
       round_up(sizeof(FileHead) + table.size() + num_pieces(data_bytes) * sizeof(std::uint64_t), kPage);
   const std::size_t file_bytes = data_begin + data_bytes;
-  if (data_begin > kMaxHead) cannot_write(path, EFBIG);  // it would not be believed
+  if (data_begin > kMaxHead) cannot_write(path, EFBIG);  // read_head would refuse it
 
   TemporaryFile file(path);
-  // The whole size first: a full disk is told here, and not by a signal when the mapping below is read.
+  // Reserves the whole size first: a full disk is then an error here instead of a signal when the mapping is written.
   if (const int reason = ::posix_fallocate(file.fd(), 0, static_cast<off_t>(file_bytes)); reason != 0) {
     cannot_write(path, reason);
   }

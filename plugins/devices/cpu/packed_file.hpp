@@ -1,10 +1,10 @@
-// packed_file.hpp: prepared weights in a file, as they lie in memory. Little endian:
+// packed_file.hpp: prepared weights in a file, in the same form as in memory. Little endian:
 //   head       FileHead, then per weight: u32 length of its key, the key, u64 offset, u64 bytes; then a u64 hash (XXH3)
 //              of each MiB of the data; zeros up to a multiple of 4096; at most 64 MiB
 //   data       the weights one after the other, each a multiple of 64 bytes
-// FileHead has a hash of the whole head, so every byte of the file is under a hash, and all of them are checked when
-// the file is opened, on all threads. That finds damage. It is no seal: who may write the file may write other weights,
-// as in the checkpoint beside it; no offset or size in it is believed, though.
+// FileHead has a hash of the whole head, and the head has the hashes of the data, so every byte is covered. All hashes
+// are checked, on all threads, when the file is opened. This finds damage, not forgery: whoever can write the file can
+// change the weights, as in the checkpoint beside it. But no offset or size in the file is trusted.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace mortise::cpu {
 
-// Mapped memory, of which it is the owner.
+// Owns a mapping of memory.
 class Mapping {
  public:
   explicit Mapping(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -37,12 +37,14 @@ class Mapping {
 
 class PackedFile {
  public:
-  // The file, mapped and checked; null: there is none. Throws a Failure whose text says what is wrong with it and
-  // where. `identity` is what the weights were made of and how; another one in the file is a mistake like the others.
+  // Opens, maps and checks the file. Returns null if there is no file. Throws a Failure that says what is wrong and
+  // where. `identity` describes the source of the weights and how they were prepared; a file with another identity is
+  // an error, too.
   static std::shared_ptr<const PackedFile> open(const std::filesystem::path& path, std::string_view identity,
                                                 ThreadPool& pool);
 
-  // 64-byte aligned, read-only, as long as this object lives; empty when the file has none of that key.
+  // The bytes of a weight: 64-byte aligned, read-only, valid as long as this object. Empty if the file does not have
+  // the key.
   std::span<const std::byte> find(std::string_view key) const;
 
  private:
@@ -58,9 +60,9 @@ struct PackedWeight {
   std::span<const std::byte> bytes;  // a multiple of 64
 };
 
-// Writes the file under another name and gives it this one when it is complete, so that nobody ever sees a part of it
-// and processes that have the old one open keep it. Whoever may not read the checkpoint's weights (all *.safetensors of
-// the folder) may not read it either. Throws a Failure; then there is what was there before.
+// Writes the file under a temporary name and renames it when it is complete. So no process sees a partial file, and
+// processes that have the old file open keep it. The file is readable only for users who may read all *.safetensors of
+// the folder. Throws a Failure; the old file then remains.
 void write_packed_file(const std::filesystem::path& path, std::string_view identity,
                        const std::vector<PackedWeight>& weights, ThreadPool& pool);
 

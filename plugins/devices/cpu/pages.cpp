@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kHugeFrom = std::size_t{4} << 20;     // below, rounding up to huge pages wastes too much
-constexpr std::size_t kArenaBlock = std::size_t{32} << 20;  // pages that no weight touches are never taken
+constexpr std::size_t kHugeFrom = std::size_t{4} << 20;  // for less memory, rounding up to huge pages wastes too much
+constexpr std::size_t kArenaBlock = std::size_t{32} << 20;  // pages that no weight touches take no memory
 constexpr std::size_t kLine = 64;
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
@@ -26,14 +26,14 @@ std::byte* map(std::size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-// Huge pages need an address that is a multiple of them: map more, give back both ends.
+// Huge pages need an aligned address: maps more than needed and unmaps both ends.
 std::byte* map_huge(std::size_t bytes) {
   std::byte* const first = map(bytes + kHugePage);
   const std::size_t before = (kHugePage - reinterpret_cast<std::uintptr_t>(first) % kHugePage) % kHugePage;
   std::byte* const memory = first + before;
   if (before > 0) munmap(first, before);
   munmap(memory + bytes, kHugePage - before);
-  madvise(memory, bytes, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve as well
+  madvise(memory, bytes, MADV_HUGEPAGE);  // a hint; if it is refused, small pages serve as well
   return memory;
 }
 

@@ -1,5 +1,5 @@
-// pages.hpp: memory straight from the operating system: zero-filled, taken page by page when it is first touched, in
-// huge pages where that pays. Used by one thread at a time.
+// pages.hpp: memory directly from the operating system: zero-filled, committed page by page on first touch, in huge
+// pages where that pays. Each object is used by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace mortise::cpu {
 
-// Blocks with a size of their own: KV pools, activations, scratch.
+// Allocates single blocks: KV pools, activations, scratch.
 class PageAllocator {
  public:
   PageAllocator() = default;
@@ -20,15 +20,15 @@ class PageAllocator {
 
   // At least 4096-byte aligned. Throws std::bad_alloc when the system has no address space left.
   void* allocate(std::size_t bytes);
-  // REQUIRES: from allocate() of this object. NULL is fine.
+  // REQUIRES: `memory` is from allocate() of this object, or null.
   void free(void* memory);
 
  private:
   std::unordered_map<void*, std::size_t> sizes_;
 };
 
-// Many weights side by side in few large blocks: a model of some megabytes would otherwise consist of small pages, and
-// reading it would miss the address cache all the time. A block goes back when its last weight is freed.
+// Packs many weights into few large blocks. Otherwise a model of a few megabytes would consist of small pages, and
+// reading it would constantly miss the TLB. A block is unmapped when its last weight is freed.
 class WeightArena {
  public:
   explicit WeightArena(PageAllocator& pages) : pages_(pages) {}
@@ -46,12 +46,12 @@ class WeightArena {
   std::vector<Block> blocks_;
 };
 
-// A buffer that grows and is kept for the next call.
+// A buffer that grows and is reused by the next call.
 class ScratchBuffer {
  public:
   explicit ScratchBuffer(PageAllocator& pages) : pages_(pages) {}
 
-  // At least 64-byte aligned; contents do not matter. Valid until the next call.
+  // At least 64-byte aligned, contents undefined. Valid until the next call.
   void* reserve(std::size_t bytes);
 
  private:

@@ -31,7 +31,7 @@ constexpr char kOptionsSchema[] = R"({
   }
 })";
 
-// An environment variable is set for one run, by somebody who looks at that run; so it beats the script.
+// MORTISE_ISA beats the script's option: it is set for a single run by somebody who watches that run.
 Isa chosen_isa(const Options& options) {
   std::string text;
   if (const char* forced = std::getenv("MORTISE_ISA"); forced != nullptr && *forced != '\0') {
@@ -94,7 +94,7 @@ mortise_status open_cache(mortise_device* device, const mortise_weight_cache_arg
   return guard(error, "open", [&] { device->cache.open(known(args), device->pool); });
 }
 void close_cache(mortise_device* device, int32_t loaded) {
-  mortise_error ignored = make_error();  // nothing is thrown: what goes wrong is a warning
+  mortise_error ignored = make_error();  // cannot fail the call: every fault becomes a warning
   guard(&ignored, "close", [&] { device->cache.close(loaded != 0, device->pool); });
 }
 

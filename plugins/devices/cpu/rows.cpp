@@ -1,4 +1,4 @@
-// The operations that treat rows one by one, shared out over the threads when there is enough to do.
+// Operations on single rows. Threads divide the rows if there is enough work.
 #include <algorithm>
 #include <cstring>
 
@@ -12,10 +12,10 @@
 namespace mortise::cpu {
 namespace {
 
-// Elements that one thread does in the time it takes to wake another.
+// Elements that a thread computes in the time it takes to wake another thread.
 constexpr std::size_t kTaskElements = 16384;
 
-// Calls f(first row, end row) so that all `rows` are covered.
+// Calls f(first row, end row) until all `rows` are covered.
 template <typename F>
 void over_rows(mortise_device& device, std::size_t rows, std::size_t columns, F f) {
   const std::size_t wanted = rows * columns / kTaskElements;
@@ -68,7 +68,7 @@ void norm(mortise_device& device, const mortise_norm_args& in, const char* where
   over_rows(device, x.rows, x.columns, [&](std::size_t m0, std::size_t m1) { kernel(args, m0, m1); });
 }
 
-// Ids come from device memory: a wrong one would read foreign memory, and checking costs nothing beside the copy.
+// Checks ids, because a wrong id would read foreign memory. The check costs nothing beside the copy.
 void check_ids(const int32_t* ids, std::size_t count, std::size_t rows, const char* where, const char* name) {
   for (std::size_t i = 0; i < count; ++i) {
     if (ids[i] >= 0 && static_cast<std::size_t>(ids[i]) < rows) continue;

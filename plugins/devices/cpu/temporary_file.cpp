@@ -22,10 +22,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMark = ".tmp-";
-constexpr std::string_view kRandom = "XXXXXX";  // that mkostemp replaces
+constexpr std::string_view kRandom = "XXXXXX";  // replaced by mkostemp
 
-// Calls f(name) for what is in the folder; false: not all of it could be read. The library's iterator ends the process
-// when memory is out.
+// Calls f(name) for each entry of the folder. Returns false if not all could be read. Not std::filesystem's iterator,
+// which terminates the process when memory runs out.
 template <typename F>
 bool for_each_name(const fs::path& folder, F&& f) {
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(folder.c_str()), &::closedir);
@@ -38,7 +38,7 @@ bool for_each_name(const fs::path& folder, F&& f) {
   }
 }
 
-// umask() tells only what it changes, which other threads would see.
+// Reads /proc, because umask() can only tell the mask by changing it, which other threads would notice.
 mode_t process_umask() {
   std::ifstream in("/proc/self/status");
   for (std::string word; in >> word; in.ignore(1 << 16, '\n')) {
@@ -48,17 +48,18 @@ mode_t process_umask() {
   return 077;
 }
 
-// The mode of a file of `group` that nobody but its owner may read who may not read all files *EXTENSION of the folder.
+// The mode of a file of `group`: besides its owner, only users who may read all files *EXTENSION of the folder may read
+// it.
 mode_t mode_beside(const fs::path& folder, std::string_view extension, gid_t group) {
   bool any = false;
-  mode_t mode = 0644 & ~process_umask();  // it is replaced, never written to, so nobody needs more
+  mode_t mode = 0644 & ~process_umask();  // no write permission for others: the file is only ever replaced
   const bool all = for_each_name(folder, [&](std::string_view name) {
     if (!name.ends_with(extension)) return;
     any = true;
-    struct stat status {};  // what cannot be looked at is private
+    struct stat status {};  // a file that cannot be examined counts as private
     if (::stat((folder / name).c_str(), &status) != 0) status.st_mode = 0;
     const mode_t others = status.st_mode & 07;
-    // Another group's members are others to that file.
+    // If the file has another group, members of `group` count as others.
     const mode_t members = status.st_gid == group ? (status.st_mode >> 3) & 07 : others;
     mode &= 0600 | members << 3 | others;
   });
@@ -95,16 +96,16 @@ void cannot_write(const fs::path& path, int reason) {
 }
 
 TemporaryFile::TemporaryFile(const fs::path& final_path) : final_path_(final_path) {
-  // Another process may take the file for a leftover before it is locked; then it is removed, and another is made.
+  // Another process may remove the file as a leftover before it is locked. Then this tries again with a new file.
   constexpr int kMaxTries = 8;
   struct stat status {};
   for (int tries = 0; tries < kMaxTries && status.st_nlink == 0; ++tries) {
-    if (tries > 0) ::unlink(path_.c_str());  // file systems that count no links
+    if (tries > 0) ::unlink(path_.c_str());  // for file systems that do not count links
     path_ = final_path_.native() + std::string(kMark) + std::string(kRandom);
     fd_ = Descriptor(::mkostemp(path_.data(), O_CLOEXEC));
     if (fd_.get() < 0) cannot_write(final_path_, errno);
     while (::flock(fd_.get(), LOCK_EX) != 0 && errno == EINTR) {
-    }  // where there are no locks, nobody can take it for a leftover either
+    }  // without locks, no process removes leftovers either
     if (::fstat(fd_.get(), &status) != 0) break;
   }
 }
@@ -137,7 +138,7 @@ void remove_leftovers(const fs::path& folder, std::string_view prefix, std::stri
   for_each_name(folder, [&](std::string_view name) {
     if (!is_temporary(name, prefix, extension)) return;
     const fs::path path = folder / name;
-    // To be locked on a network it has to be open for writing.
+    // Locking over a network file system requires a file that is open for writing.
     const Descriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
     struct stat status {};
     if (fd.get() < 0 || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;

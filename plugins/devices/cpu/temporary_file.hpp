@@ -1,6 +1,6 @@
-// temporary_file.hpp: a file that gets its name when it is complete, so that nobody ever sees a part of it.
-// Until then it is NAME.tmp-XXXXXX and locked (flock). A writer that is killed leaves it behind without the lock: that
-// is how remove_leftovers() tells it from one that is being written.
+// temporary_file.hpp: a file that gets its name when it is complete, so that no process ever sees a partial file. Until
+// then it is named NAME.tmp-XXXXXX and locked (flock). A writer that is killed leaves the file behind without the lock,
+// which is how remove_leftovers() recognises it.
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +26,8 @@ class Descriptor {
   int fd_;
 };
 
-// Failures of all functions say that `final_path` cannot be written, and why. Removed unless published.
+// A temporary file, which is removed unless it is published. Failures say that `final_path` cannot be written, and why.
+// Used by one thread.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::filesystem::path& final_path);
@@ -37,19 +38,19 @@ class TemporaryFile {
   int fd() const { return fd_.get(); }
   void write(std::uint64_t at, std::span<const std::byte> bytes) const;
   // Renames the file to its final name. Processes that have the previous file open keep it. The owner may read the
-  // file, and so may those who may read all files `*EXTENSION` in the folder, as far as the umask allows; nobody else.
+  // file, and as far as the umask allows, also users who may read all files `*EXTENSION` of the folder.
   void publish(std::string_view extension);
 
  private:
   const std::filesystem::path final_path_;
-  std::string path_;  // empty: published
+  std::string path_;  // empty after publish()
   Descriptor fd_{-1};
 };
 
-[[noreturn]] void cannot_write(const std::filesystem::path& path, int reason);  // an errno
+[[noreturn]] void cannot_write(const std::filesystem::path& path, int reason);  // reason: an errno
 
-// Removes temporary files of PREFIX*EXTENSION in the folder that no process writes any more. What cannot be removed,
-// or locked (a file system without locks), stays.
+// Removes temporary files PREFIX*EXTENSION of the folder that no process is writing. Files that cannot be locked (on a
+// file system without locks) or removed remain.
 void remove_leftovers(const std::filesystem::path& folder, std::string_view prefix, std::string_view extension);
 
 }  // namespace mortise::cpu

@@ -11,10 +11,10 @@
 namespace mortise::cpu {
 namespace {
 
-// Longer than the engine's own work between two calls of a step, shorter than what a person calls busy.
+// Longer than the engine's work between two calls of a step, but too short to show as load on an idle machine.
 constexpr auto kSpin = std::chrono::microseconds(100);
-// From here on a waiting thread offers its processor at every look: nobody else wants it on a quiet machine, and on a
-// busy one the thread that it waits for may be the one that gets it.
+// After so long a waiting thread yields its processor in every round. On a quiet machine no other thread takes it; on a
+// busy one it may go to the thread that this one waits for.
 constexpr auto kSpinAlone = std::chrono::microseconds(50);
 
 void pause() {
@@ -23,7 +23,7 @@ void pause() {
 #endif
 }
 
-// The pool whose task this thread is in, and the thread's number there.
+// The pool whose task this thread runs, and the thread's number in that pool.
 struct Inside {
   const ThreadPool* pool = nullptr;
   std::int32_t thread = 0;
@@ -39,7 +39,7 @@ ThreadPool::ThreadPool(int num_threads, int num_processors)
   workers_.reserve(static_cast<std::size_t>(num_threads - 1));
   try {
     for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this, i] { work(i); });
-  } catch (...) {  // no more threads: those that started must end before their members do
+  } catch (...) {  // no more threads: those that started must end before their members are destroyed
     stop();
     throw;
   }
@@ -69,7 +69,8 @@ void ThreadPool::run(std::int32_t num_tasks, Task task, void* context) {
   wait_for_workers(static_cast<std::uint32_t>(num_tasks) - own);
 }
 
-// All tasks of the last job are done and counted, so nobody reads what is written here before its ticket tells it to.
+// All tasks of the last job have been counted, so no worker reads these fields before the store of its tickets
+// publishes them.
 void ThreadPool::publish(std::int32_t num_tasks, Task task, void* context) {
   done_.store(0, std::memory_order_relaxed);
   if (++generation_ == kStop) generation_ = 0;
@@ -83,9 +84,9 @@ void ThreadPool::publish(std::int32_t num_tasks, Task task, void* context) {
   }
 }
 
-// Workers that spin have seen the new generation. Of those that sleep, as many are woken as there are tasks and
-// processors for. A worker that goes to sleep counts itself in sleeping_workers_ and then looks once more. The caller
-// adds 0 there: whichever of the two comes first is seen by the other, so that no wake-up is lost.
+// Spinning workers see the new generation. Of the sleeping ones, as many are woken as there are tasks and processors
+// for. A worker that goes to sleep first increments sleeping_workers_ and then looks once more; the caller reads by
+// adding 0. Whichever comes first is seen by the other side, so no wake-up is lost.
 void ThreadPool::wake_workers(std::int32_t num_tasks) {
   const std::int32_t sleeping = sleeping_workers_.fetch_add(0, std::memory_order_acq_rel);
   if (sleeping == 0) return;
@@ -97,8 +98,8 @@ void ThreadPool::wake_workers(std::int32_t num_tasks) {
   for (std::int32_t i = 0; i < wanted; ++i) calls_.notify_one();
 }
 
-// Does what is left of a share; returns how many tasks that were. Tickets beyond the end are no harm: the next job
-// writes new ones.
+// Runs the remaining tasks of a share and returns their number. A ticket beyond the end is harmless: the next job
+// overwrites the tickets.
 std::uint32_t ThreadPool::take_tasks(Share& share, std::int32_t thread) noexcept {
   const Inside outside = std::exchange(inside, {this, thread});
   std::uint32_t taken = 0;
@@ -126,7 +127,8 @@ void ThreadPool::work(std::int32_t thread) {
   }
 }
 
-// Sequentially consistent with wait_for_workers: it sees these tasks, or this sees that it sleeps.
+// Sequentially consistent with wait_for_workers: either the caller sees these tasks, or this thread sees that the
+// caller sleeps.
 void ThreadPool::report(std::uint32_t num_tasks) {
   if (num_tasks == 0) return;
   done_.fetch_add(num_tasks, std::memory_order_seq_cst);
@@ -153,7 +155,7 @@ bool ThreadPool::crowded() const {
   return num_threads_ - sleeping_workers_.load(std::memory_order_relaxed) > num_processors_;
 }
 
-// Calls `ready` until it is true, kSpin is over, or more threads are awake than there are processors.
+// Calls `ready` until it returns true, kSpin has passed, or more threads are awake than there are processors.
 template <typename Ready>
 bool ThreadPool::spin_until(Ready ready) const {
   const auto begin = std::chrono::steady_clock::now();

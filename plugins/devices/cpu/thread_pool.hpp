@@ -1,11 +1,9 @@
-// thread_pool.hpp: the threads that a CPU device computes on.
-// A small model makes tens of calls per token, so handing out work has to cost well below a microsecond: workers that
-// have just finished look for more for a while before they sleep. An idle pool sleeps and uses no CPU. No more threads
-// are kept awake than there are processors, and who waits for long lets others run: a pool that is too large, or a
-// machine that others use too, costs little.
-// Each thread begins with a share of its own, the same for the same number of tasks, so that what it reads is still in
-// its cache from the last call; who is done early takes from the others. What a task computes must not depend on who
-// runs it.
+// thread_pool.hpp: the threads that a CPU device computes on. A small model makes tens of calls per token, so handing
+// out work must cost well below a microsecond. Workers therefore look for more work for a while before they sleep. An
+// idle pool sleeps and uses no CPU. At most as many threads stay awake as there are processors, and a thread that waits
+// for long yields: a pool that is too large, or a busy machine, costs little. Each thread starts with its own share of
+// the tasks, the same share for the same number of tasks, so that its data is still in its cache. A thread that
+// finishes early takes tasks from the others. The result of a task must not depend on the thread that runs it.
 #pragma once
 
 #include <atomic>
@@ -21,18 +19,20 @@ class ThreadPool {
  public:
   using Task = void (*)(void* context, std::int32_t task, std::int32_t thread);
 
-  // Starts num_threads - 1 threads; the caller of run() is the other one. Keeps at most `num_processors` of all awake
-  // between two runs. REQUIRES: both at least 1.
+  // Starts num_threads - 1 threads; the thread that calls run() is the last one. At most `num_processors` threads stay
+  // awake between two runs.
+  // REQUIRES: both at least 1.
   ThreadPool(int num_threads, int num_processors);
-  ~ThreadPool();  // Joins all of them. REQUIRES: no run() is under way.
+  ~ThreadPool();  // Joins all threads. REQUIRES: no run() is active.
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int num_threads() const { return num_threads_; }
 
-  // Calls task(context, i, thread) for 0 <= i < num_tasks and returns when all have returned. `thread` is 0 for the
-  // caller and below num_threads(). Tasks run with denormals off; one that throws ends the process. One task, and a run
-  // that a task of this pool makes, stay on the thread that calls. REQUIRES: one run() at a time but for the latter.
+  // Calls task(context, i, thread) for 0 <= i < num_tasks and returns when all calls have returned. `thread` is 0 for
+  // the caller and below num_threads(). Tasks run with denormals off; a task that throws ends the process. A single
+  // task runs on the calling thread, and so does a run() inside a task of this pool.
+  // REQUIRES: one run() at a time, except inside tasks.
   void run(std::int32_t num_tasks, Task task, void* context);
 
   // The same for a callable f(task, thread).
@@ -47,12 +47,12 @@ class ThreadPool {
   }
 
  private:
-  // A thread's tasks of the current job, and all that a thread needs to know of it: on one line, because the time that
-  // a line takes from one core to another is what a small job costs. Whoever takes a ticket below its end holds up the
-  // job, so `task` and `context` stay as they are until it has counted that task in done_. Nobody else reads them.
+  // A thread's tasks in the current job, in one cache line: moving a line between cores is the main cost of a small
+  // job. Whoever takes a ticket below the end keeps the job from completing, so `task` and `context` are valid until
+  // that task is counted in done_.
   struct alignas(64) Share {
     std::atomic<std::uint64_t> tickets{0};     // (next task << 32) + end; taking a ticket adds 1 << 32
-    std::atomic<std::uint32_t> generation{0};  // what its thread looks at: each job changes it, kStop ends the thread
+    std::atomic<std::uint32_t> generation{0};  // the thread waits for a change: each job has a new value, kStop ends it
     Task task = nullptr;
     void* context = nullptr;
   };
@@ -71,15 +71,15 @@ class ThreadPool {
   bool spin_until(Ready ready) const;
 
   std::unique_ptr<Share[]> shares_;  // one per thread
-  std::uint32_t generation_ = 0;     // of the last job; the caller's
+  std::uint32_t generation_ = 0;     // of the last job; used by the caller alone
   const std::int32_t num_threads_, num_processors_;
 
-  // Tasks of this job that workers have done; the caller looks at it, and sleeps on it after it has said so.
+  // Tasks of this job that workers have finished. The caller sleeps on it, after it has set caller_sleeps_.
   alignas(64) std::atomic<std::uint32_t> done_{0};
   std::atomic<bool> caller_sleeps_{false};
 
-  alignas(64) std::atomic<std::int32_t> sleeping_workers_{0};  // that sleep, or are about to
-  std::atomic<std::uint32_t> calls_{0};                        // what they sleep on
+  alignas(64) std::atomic<std::int32_t> sleeping_workers_{0};  // asleep, or about to be
+  std::atomic<std::uint32_t> calls_{0};                        // the workers sleep on it
   std::vector<std::jthread> workers_;
 };
 

@@ -8,8 +8,8 @@
 namespace mortise::cpu {
 namespace {
 
-// The orders of linear/pack.hpp and linear_int/pack.hpp, how weights are quantised, and what lies where in a weight's
-// memory. Whoever changes one of them counts up here: files made before are then made anew. A test knows the bytes.
+// Names the orders of linear/pack.hpp and linear_int/pack.hpp, the quantisation, and the parts of a weight's memory.
+// Increment the number with every change to one of them: older files are then written anew. A test knows the bytes.
 constexpr char kLayout[] = "cpu-pack/1";
 
 constexpr char kPrefix[] = "mortise-cpu-";
@@ -30,7 +30,7 @@ std::string part_text(const mortise_tensor& part) {
 
 }  // namespace
 
-// Nothing that goes wrong with a file may end a start that goes well without it, memory that is out included.
+// A problem with the file, even lack of memory, must not fail a start that succeeds without it.
 void WeightCache::open(const mortise_weight_cache_args& args, ThreadPool& pool) {
   if (!enabled_) return;
   end();
@@ -70,7 +70,7 @@ void WeightCache::close(bool loaded, ThreadPool& pool) {
 void WeightCache::end() noexcept {
   open_ = false;
   kept_.clear();
-  file_ = nullptr;  // weights that lie in it hold it
+  file_ = nullptr;  // weights in the file keep it alive
 }
 
 std::string WeightCache::key_of(const mortise_weight_source& source, const mortise_weight& weight) const {
@@ -91,7 +91,7 @@ bool WeightCache::find(const std::string& key, mortise_weight& weight, std::size
   if (file_ == nullptr || key.empty()) return false;
   const std::span<const std::byte> found = file_->find(key);
   if (found.size() != whole_lines(bytes)) return false;
-  weight.data = const_cast<std::byte*>(found.data());  // nobody writes to a weight that is complete
+  weight.data = const_cast<std::byte*>(found.data());  // no code writes to a complete weight
   weight.file = file_;
   return true;
 }
@@ -108,12 +108,12 @@ void WeightCache::forget(const mortise_weight& weight) {
 void WeightCache::warn(const std::exception& error, const char* consequence) const noexcept {
   if (host_ == nullptr) return;
   try {
-    // A Failure names the file; what the library throws does not.
+    // A Failure names the file; exceptions of the library do not.
     std::string text;
     if (dynamic_cast<const Failure*>(&error) == nullptr) text.append(path_.native()).append(": ");
     text.append(error.what()).append("; ").append(consequence);
     host_->log(host_, MORTISE_LOG_WARNING, view(std::string_view(text)));
-  } catch (const std::exception&) {  // no memory to say so
+  } catch (const std::exception&) {  // no memory for the message
     host_->log(host_, MORTISE_LOG_WARNING, view(std::string_view(consequence)));
   }
 }

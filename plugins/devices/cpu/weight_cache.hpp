@@ -1,5 +1,5 @@
-// weight_cache.hpp: the weights of a model that is being loaded, out of a file where one has them, and into it where
-// not (mortise/ext/weight_cache.h). Used by the thread that loads.
+// weight_cache.hpp: while a model is loaded, takes its weights from a file if they are in one, and writes them to a
+// file if not (mortise/ext/weight_cache.h). Used by the loading thread.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,19 @@ namespace mortise::cpu {
 
 class WeightCache {
  public:
-  // `host` may be null: then nobody is told of files that cannot be used.
+  // `host` takes the warnings about unusable files; it may be null.
   WeightCache(bool enabled, const mortise_host* host) : enabled_(enabled), host_(host) {}
 
   bool enabled() const { return enabled_; }
-  // Whatever goes wrong with the file in these two is a warning, and loading goes on as without it.
+  // Any problem with the file in these two functions is a warning; loading continues without the file.
   void open(const mortise_weight_cache_args& args, ThreadPool& pool);
   void close(bool loaded, ThreadPool& pool);
 
-  // The key of a weight that is described but for its data; empty: it is not kept.
+  // The key of a weight, made from its description without the data. Empty: the weight is not cached.
   std::string key_of(const mortise_weight_source& source, const mortise_weight& weight) const;
-  // Gives the weight its data if the file has `bytes` of that key.
+  // Points the weight to its data if the file has `bytes` bytes under the key.
   bool find(const std::string& key, mortise_weight& weight, std::size_t bytes) const;
-  // The weight is complete: its `bytes` go into the file at close, unless it is freed before.
+  // Declares a complete weight: close() writes its `bytes` to the file, unless it is freed before.
   void keep(std::string key, const mortise_weight& weight, std::size_t bytes);
   void forget(const mortise_weight& weight);
 

@@ -1,6 +1,6 @@
-// Weights, brought once into the form that the kernels read: matrices that linear multiplies by in the packed order of
-// linear/pack.hpp (a tied embedding is looked up in the same memory), embeddings alone as rows, vectors as f32.
-// Quantised weights: int_weights.cpp.
+// Prepares weights in the form that the kernels read: matrices for linear in the packed order of linear/pack.hpp (a
+// tied embedding is read from the same memory), other embeddings row-major, vectors as f32. Quantised weights:
+// int_weights.cpp.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -29,7 +29,8 @@ void pack_panel(Panel<T> pack, const void* const (&rows)[kPanelColumns], std::si
   pack(typed, k, panel);
 }
 
-// Packs a panel of `dtype` from rows of type `from`; see packs_from().
+// Packs a panel of `dtype` from rows of type `from`.
+// REQUIRES: packs_from() accepts them.
 void pack_panel(int32_t dtype, int32_t from, const void* const (&rows)[kPanelColumns], std::size_t k, void* panel) {
   if (dtype == MORTISE_BF16) return pack_panel<Bf16>(pack_panel_bf16, rows, k, panel);
   if (from == MORTISE_BF16) return pack_panel<Bf16>(pack_panel_f32_from_bf16, rows, k, panel);
@@ -37,7 +38,7 @@ void pack_panel(int32_t dtype, int32_t from, const void* const (&rows)[kPanelCol
   return pack_panel<float>(pack_panel_f32, rows, k, panel);
 }
 
-// Whether a row can be packed from where it lies.
+// Whether the kernel can pack the rows in place, without a conversion first.
 bool packs_from(const Part& part, int32_t dtype) {
   return part.column_stride == 1 && (dtype == MORTISE_F32 || part.dtype == MORTISE_BF16);
 }
@@ -70,7 +71,7 @@ class Packer {
   }
 
  private:
-  // A panel whose rows have one type that the kernel reads goes straight from the file's memory.
+  // Packs directly from the file's memory if all rows have one type that the kernel reads.
   void pack(std::size_t panel, std::size_t thread) {
     const std::size_t first = panel * kPanelColumns, count = std::min(kPanelColumns, n_ - first);
     const Part& part = part_of(parts_, static_cast<std::int64_t>(first));
@@ -104,8 +105,8 @@ class Packer {
   const std::vector<Part>& parts_;
   const mortise_weight& weight_;
   std::size_t n_, k_, panel_bytes_;
-  std::vector<RowConverter> converters_;          // a thread's own
-  std::vector<std::unique_ptr<float[]>> staged_;  // a thread's own: the rows of a panel
+  std::vector<RowConverter> converters_;          // one per thread
+  std::vector<std::unique_ptr<float[]>> staged_;  // one per thread: the rows of a panel
 };
 
 void copy_rows(mortise_device& device, const std::vector<Part>& parts, const mortise_weight& weight) {
@@ -129,8 +130,8 @@ void copy_rows(mortise_device& device, const std::vector<Part>& parts, const mor
   });
 }
 
-// A vector is one row whose elements are the parts' rows. In a bf16 model it is rounded to bf16, and kept in both
-// types: norms read bf16, linear adds its bias in f32.
+// A vector is one row: the rows of all parts, one after the other. In a bf16 model it is rounded to bf16 and kept in
+// both types, because norms read bf16, while linear adds its bias in f32.
 void copy_vector(mortise_device& device, const std::vector<Part>& parts, const mortise_weight& weight) {
   const DenormalsOff denormals_off;
   const auto n = static_cast<std::size_t>(weight.n);
@@ -144,7 +145,7 @@ void copy_vector(mortise_device& device, const std::vector<Part>& parts, const m
   device.kernels.elementwise.bf16_to_f32(weight.vector_bf16(), weight.vector(), n);
 }
 
-// The weight without its data; throws for what this device cannot prepare.
+// A weight without its data. Throws if this device cannot prepare it.
 mortise_weight describe_weight(const mortise_weight_source& source, const std::vector<Part>& parts) {
   constexpr int32_t kMatrixUses = MORTISE_WEIGHT_LINEAR | MORTISE_WEIGHT_EMBEDDING;
   if (source.use != MORTISE_WEIGHT_VECTOR && ((source.use & kMatrixUses) == 0 || (source.use & ~kMatrixUses) != 0)) {

@@ -1,4 +1,5 @@
-// algorithm.hpp: which algorithm serves a product: its configuration as numbers, as the tuning file keeps it.
+// algorithm.hpp: an algorithm of cuBLASLt as numbers, as the tuning file stores it, and the shapes that algorithms are
+// chosen for.
 #pragma once
 
 #include <array>
@@ -10,12 +11,12 @@
 
 namespace mortise::cuda {
 
-// The rows that algorithms are chosen for; from 64 on finer, since there the products themselves take time: 192 rows
-// with what is best for 256 took 1.6 times as long on an H200 (8B's down projection).
+// Numbers of rows that algorithms are chosen for. From 64 on they are closer together, because the products take longer
+// than the launch: 192 rows with the best algorithm for 256 took 1.6 times as long on an H200 (8B's down projection).
 constexpr std::array<std::int64_t, 19> kRowBuckets = {1,   2,   4,   8,   16,   32,   64,   96,   128, 192,
                                                       256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192};
 
-// What an algorithm is chosen for. `rows` is a bucket: the largest number of rows that it serves.
+// A shape that an algorithm is chosen for. `rows` is a bucket: the largest number of rows that it serves.
 struct LinearShape {
   std::int64_t n = 0, k = 0;
   bool f32_out = false, bias = false;
@@ -23,11 +24,11 @@ struct LinearShape {
   auto operator<=>(const LinearShape&) const = default;
 };
 
-// cublasLtMatmulAlgo_t as its attributes: id, tile, stages, splitk, reduction, swizzle, custom, inner, cluster.
+// The attributes of a cublasLtMatmulAlgo_t: id, tile, stages, splitk, reduction, swizzle, custom, inner, cluster.
 using LtConfig = std::array<std::int32_t, 9>;
 constexpr std::size_t kConfigSplitK = 3, kConfigReduction = 4;
 
-// Nothing: the kernel of linear_mma.hpp.
+// The algorithm for a shape; nullopt means the kernel of linear_mma.hpp.
 using Choice = std::optional<LtConfig>;
 using Choices = std::map<LinearShape, Choice>;
 

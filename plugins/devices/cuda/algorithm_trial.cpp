@@ -11,7 +11,7 @@ namespace mortise::cuda {
 namespace {
 
 constexpr char kWhere[] = "linear";
-// Of one matrix that a trial makes for itself: a shape with more rows is tried with as many as fit.
+// The most memory of one matrix that a trial allocates. A shape with more rows is tried with as many rows as fit.
 constexpr std::int64_t kTrialBytes = std::int64_t{128} << 20;
 constexpr std::int64_t kFlushBytes = std::int64_t{64} << 20;  // more than the L2 cache
 constexpr float kInfinite = std::numeric_limits<float>::infinity();
@@ -96,7 +96,7 @@ bool AlgorithmTrial::equal_bits(const cublasLtMatmulAlgo_t& algorithm, std::int6
   LinearArgs some = args_;
   some.m = rows;
   const std::int64_t size = y_bytes_ / args_.m * rows;
-  // What an algorithm does not write must not look right.
+  // Poisons y, so that elements which an algorithm does not write differ.
   check_cuda(cudaMemsetAsync(y_.get(), 0xff, static_cast<std::size_t>(y_bytes_), stream_), kWhere);
   check_cuda(cudaMemsetAsync(differences_.get(), 0, sizeof(unsigned long long), stream_), kWhere);
   if (!run(algorithm, some)) return false;
@@ -113,7 +113,7 @@ bool AlgorithmTrial::equal_bits(const cublasLtMatmulAlgo_t& algorithm, std::int6
 float AlgorithmTrial::time(const LtConfig& config, int runs) {
   cublasLtMatmulAlgo_t algorithm;
   if (flush_.get() == nullptr) flush_ = bytes(kFlushBytes);
-  // The first run of a kernel loads it, which counts as time of the stream.
+  // The first run of a kernel loads it, which would count as time of the stream.
   if (!matmul_.make(config, args_, workspace_bytes_, algorithm) || !run(algorithm, args_)) return kInfinite;
   float best = kInfinite;
   for (int i = 0; i < runs; ++i) {

@@ -1,5 +1,6 @@
-// algorithm_trial.hpp: tries algorithms of cuBLASLt on one product: are the bits those of linear_mma.hpp, and how long
-// does it take. The numbers are its own: x, and weights if they are small enough to make others than those given.
+// algorithm_trial.hpp: runs algorithms of cuBLASLt on one product: whether their bits equal those of linear_mma.hpp,
+// and how long they take. The trial makes its own x, and its own weights if they are small enough; otherwise it uses
+// the given weights.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,18 +14,19 @@ namespace mortise::cuda {
 
 class AlgorithmTrial {
  public:
-  // All that is given outlives it. Throws Failure, RESOURCE_EXHAUSTED where there is no memory for a trial.
+  // All arguments outlive the trial. Throws Failure, with RESOURCE_EXHAUSTED if there is no memory for a trial.
   AlgorithmTrial(LtMatmul& matmul, const LinearShape& shape, const LinearArgs& given, void* workspace,
                  std::size_t workspace_bytes, cudaStream_t stream);
   ~AlgorithmTrial();
   AlgorithmTrial(const AlgorithmTrial&) = delete;
   AlgorithmTrial& operator=(const AlgorithmTrial&) = delete;
 
-  // What the heuristic offers without split-K, best first.
+  // The heuristic's algorithms without split-K, best first.
   std::vector<LtConfig> offers();
-  // Whether the algorithm gives the bits of linear_mma at the shape's rows and at about half of them.
+  // Whether the algorithm gives the bits of linear_mma for the shape's rows and for about half of them.
   bool equal_bits(const LtConfig& config);
-  // Microseconds of a run whose weights do not lie in the cache, the least of `runs`; infinite if it cannot run.
+  // The shortest of `runs` times, in microseconds, with weights that are not in the cache. Infinite if the algorithm
+  // cannot run.
   float time(const LtConfig& config, int runs);
 
  private:

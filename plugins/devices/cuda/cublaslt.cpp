@@ -11,7 +11,7 @@ struct Loaded {
   std::string reason;
 
   Loaded() {
-    // As the linker finds it, else where the toolkit puts it.
+    // First by the linker's search path, then in the toolkit's folder.
     void* library = nullptr;
     for (const char* file : {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13"}) {
       library = dlopen(file, RTLD_LAZY | RTLD_LOCAL);

@@ -1,5 +1,5 @@
-// cublaslt.hpp: the few functions of cuBLASLt that linear uses, looked up at run time: the library has 500 MB and is
-// not everywhere, and a device without it still computes the same bits with its own kernel.
+// cublaslt.hpp: the few functions of cuBLASLt that linear uses, looked up at run time. The library has 500 MB and may
+// be missing; a device without it computes the same bits with its own kernels.
 #pragma once
 
 #include <cublasLt.h>
@@ -36,7 +36,7 @@ struct CublasLt {
 #undef MORTISE_DECLARE
 };
 
-// The library, loaded once a process and kept; null with the reason if it cannot be.
+// The library, loaded once per process and never unloaded. Null if it cannot be loaded, with the reason.
 const CublasLt* load_cublaslt(std::string& reason);
 
 }  // namespace mortise::cuda

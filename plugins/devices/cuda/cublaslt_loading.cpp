@@ -10,7 +10,7 @@
 namespace mortise::cuda {
 namespace {
 
-constexpr std::int64_t kSize = 64;  // of all sides of the products
+constexpr std::int64_t kSize = 64;  // all dimensions of the products
 
 void multiply(LtMatmul& matmul, const LinearArgs& args, cudaStream_t stream) {
   for (const LtConfig& config : known_algorithms()) {
@@ -43,7 +43,7 @@ CublasLtLoading::CublasLtLoading(const CublasLt& lt, cublasLtHandle_t handle) {
   int device = 0;
   cudaGetDevice(&device);
   thread_ = std::jthread([this, &lt, handle, device] {
-    // What goes wrong here goes wrong again, and is told, where a product needs it.
+    // Errors are ignored here: the product that needs the kernels fails again and reports them.
     cudaStream_t stream = nullptr;
     if (cudaSetDevice(device) == cudaSuccess &&
         cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess) {

@@ -1,6 +1,6 @@
-// cublaslt_loading.hpp: loads the kernels of cuBLASLt beside other work. Its first product with a type of output loads
-// a part of the library, which takes 90 and 60 ms on an H100: as long as the weights of a small model, and no time at
-// all beside those of a large one.
+// cublaslt_loading.hpp: loads the kernels of cuBLASLt in the background. The first product with each type of output
+// loads a part of the library, which takes 90 and 60 ms on an H100. That is as long as loading the weights of a small
+// model; beside a large model it takes no extra time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,10 +14,10 @@ namespace mortise::cuda {
 
 class CublasLtLoading {
  public:
-  // On the current device. Both outlive it.
+  // Loads on the current device. Both arguments outlive this object.
   CublasLtLoading(const CublasLt& lt, cublasLtHandle_t handle);
   bool is_done() const { return done_; }
-  void wait();  // before the handle is used for anything else
+  void wait();  // call it before any other use of the handle
 
  private:
   std::atomic<bool> done_ = false;

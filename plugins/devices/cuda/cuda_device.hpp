@@ -21,31 +21,31 @@ struct mortise_device {
   bool graphs = true;  // options
   mortise::cuda::TuningOption tuning;
 
-  // From activate on.
+  // Set by activate.
   std::string name;
   int compute_major = 0, compute_minor = 0;
   uint64_t memory_bytes = 0;
-  cudaStream_t stream = nullptr;  // what the stream NULL stands for: the legacy stream cannot be captured
-  mortise::cuda::Workspace gated, scratch, quantised;  // quantised: rows of x
+  cudaStream_t stream = nullptr;  // serves as the stream NULL, because the legacy stream cannot be captured
+  mortise::cuda::Workspace gated, scratch, quantised;  // quantised: rows of x as int8
   std::unique_ptr<mortise::cuda::Reaper> reaper;
   std::unique_ptr<mortise::cuda::LinearPlans> linear;
-  std::unique_ptr<mortise::cuda::RowUploader> row_uploader;  // null before the first matrix
-  std::unique_ptr<mortise::cuda::Uploader> uploader;         // null before the first quantised matrix
+  std::unique_ptr<mortise::cuda::RowUploader> row_uploader;  // null until the first matrix
+  std::unique_ptr<mortise::cuda::Uploader> uploader;         // null until the first quantised matrix
 };
 
 struct mortise_weight {
   int32_t use;
   int64_t n, k;  // k = 1 for a vector
-  // bf16, rows one after the other. Of a vector: [n], and the same values as f32 in `wide`: norms read bf16, linear
-  // adds its bias in f32.
+  // bf16, row-major. A vector has bf16 [n] here and the same values as f32 in `wide`, because norms read bf16, while
+  // linear adds its bias in f32.
   void* data;
   float* wide;
 
-  // Quantised, bits 8 or 4: `data` is in the order of kernels/cuda/int_weight.hpp, and behind it lies the order.
+  // Quantised with 8 or 4 bits: `data` is in the order of kernels/cuda/int_weight.hpp, followed by `order`.
   int32_t bits;  // 0: not quantised
   int64_t group_size;
-  int32_t* order;  // null: as it is
-  bool symmetric;  // 8 bits, every zero point 128
+  int32_t* order;  // null: 0, 1, 2, ..
+  bool symmetric;  // every zero point is 2^(bits - 1)
 
   mortise::WeightShape shape() const { return {use, MORTISE_BF16, n, k, bits}; }
   mortise::cuda::IntFormat format() const { return {bits, group_size, n, k}; }
@@ -53,7 +53,7 @@ struct mortise_weight {
 
 namespace mortise::cuda {
 
-// The stream that the ABI's stands for, on the device made current for this thread: threads of the host come and go.
+// The CUDA stream of an ABI stream. Makes the device current for this thread first, since host threads come and go.
 inline cudaStream_t native(mortise_device* device, mortise_stream* stream) {
   cudaSetDevice(device->ordinal);
   return stream == nullptr ? device->stream : reinterpret_cast<cudaStream_t>(stream);

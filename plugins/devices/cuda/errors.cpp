@@ -6,7 +6,7 @@ namespace mortise::cuda {
 
 void check_cuda(cudaError_t status, const char* where, const std::string& what) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // the next check is not to find it again
+  cudaGetLastError();  // clears the error, so that the next check does not report it again
   const std::string text = (what.empty() ? "" : what + ": ") + std::string(cudaGetErrorString(status)) + " (" +
                            cudaGetErrorName(status) + ")";
   throw Failure(status == cudaErrorMemoryAllocation ? MORTISE_RESOURCE_EXHAUSTED : MORTISE_INTERNAL, where, text);
@@ -19,7 +19,7 @@ void* allocate_for(const std::string& what, unsigned long long bytes, const char
     check_cuda(status, where, what);
     return memory;
   }
-  cudaGetLastError();  // the next check is not to find it again
+  cudaGetLastError();  // clears the error, so that the next check does not report it again
   std::size_t free_bytes = 0, total_bytes = 0;
   cudaMemGetInfo(&free_bytes, &total_bytes);
   throw Failure(MORTISE_RESOURCE_EXHAUSTED, where, no_memory_text(what, bytes, free_bytes, total_bytes, way_out));

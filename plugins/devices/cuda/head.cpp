@@ -1,4 +1,4 @@
-// What is done with logits: reductions over the vocabulary and the draw of a token.
+// Operations on logits: reductions over the vocabulary, and drawing tokens.
 #include "devices/checks/head.hpp"
 #include "devices/checks/matrix.hpp"
 #include "devices/cuda/cuda_device.hpp"

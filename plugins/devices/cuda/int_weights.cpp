@@ -15,16 +15,16 @@ namespace mortise::cuda {
 namespace {
 
 constexpr const char* kWhere = kPrepareWeight;
-constexpr std::int64_t kMostThreads = 8;      // that unpack rows of a checkpoint; more wait for memory
-constexpr std::int64_t kRowsOfThread = 64;    // a checkpoint that packs eight rows in a word is read by lines
-constexpr std::uint8_t kSymmetricZero = 128;  // of 8 bits
+constexpr std::int64_t kMostThreads = 8;      // threads that unpack a checkpoint's rows; with more, memory is the limit
+constexpr std::int64_t kRowsOfThread = 64;    // checkpoints that pack eight rows in a word are then read in cache lines
+constexpr std::uint8_t kSymmetricZero = 128;  // for 8 bits
 static_assert(kMaxIntGroup == kMaxQuantizedGroup);
 
 std::uint64_t round_up(std::uint64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
-// A whole weight in plain form, in device memory, for the time that it takes to pack it.
+// A whole weight in plain form (int_pack.hpp) in device memory, until it is packed.
 class Plain {
  public:
   Plain(const IntFormat& format, std::int64_t groups)
@@ -43,7 +43,7 @@ class Plain {
   Temporary memory_;
 };
 
-// Rows that fit into a buffer of the uploader.
+// The number of rows that fit into a buffer of the uploader.
 std::int64_t rows_at_once(std::int64_t row_bytes) {
   const auto rows = static_cast<std::int64_t>(Uploader::kStageBytes) / row_bytes;
   if (rows > 0) return rows;
@@ -51,7 +51,7 @@ std::int64_t rows_at_once(std::int64_t row_bytes) {
                       " are served");
 }
 
-// Rows [begin, end) of a part, dense.
+// Copies rows [begin, end) of a part without gaps.
 void copy_rows(const Part& part, std::int64_t begin, std::int64_t end, std::byte* out) {
   const std::size_t bytes = part.element_bytes(), row_bytes = static_cast<std::size_t>(part.columns) * bytes;
   for (std::int64_t row = begin; row < end; ++row, out += row_bytes) {
@@ -69,8 +69,8 @@ FloatType float_type(int32_t dtype) {
   return dtype == MORTISE_BF16 ? FloatType::kBf16 : dtype == MORTISE_F16 ? FloatType::kF16 : FloatType::kF32;
 }
 
-// Floats go up as they are and are quantised there, through one buffer of device memory: a copy into it comes after
-// the kernel that reads it, in the order of the stream.
+// Uploads floats unchanged through one buffer of device memory and quantises them there. Copies and kernels are on one
+// stream, so a copy cannot overwrite rows that a kernel still reads.
 void quantise_parts(const std::vector<Part>& parts, const IntFormat& format, const PlainIntWeight& to,
                     Uploader& uploader, cudaStream_t stream) {
   const Temporary floats = weight_memory(Uploader::kStageBytes);
@@ -88,14 +88,14 @@ void quantise_parts(const std::vector<Part>& parts, const IntFormat& format, con
   uploader.wait();
 }
 
-// Where the rows of a buffer have their values, scales and zero points.
+// The offsets of values, scales and zero points in a buffer.
 struct Staged {
   std::uint8_t* values;
   float* scales;
   std::uint8_t* zeros;
 };
 
-// Rows of a part, by several threads.
+// Reads rows of a part with several threads.
 void read_rows(const mortise_quantized_matrix& part, std::int64_t begin, std::int64_t end, std::int64_t groups,
                const Staged& to) {
   const std::int64_t count = end - begin;
@@ -113,7 +113,7 @@ void read_rows(const mortise_quantized_matrix& part, std::int64_t begin, std::in
   read(0);
 }
 
-// Integers of a checkpoint go up in plain form. Whether all their zero points are the symmetric one.
+// Uploads a checkpoint's integers in plain form. Returns whether all zero points are the symmetric one.
 bool upload_quantized(const std::vector<mortise_quantized_matrix>& parts, std::int64_t groups, const PlainIntWeight& to,
                       Uploader& uploader) {
   bool symmetric = true;

@@ -7,15 +7,15 @@
 namespace mortise::cuda {
 namespace {
 
-// Algorithm 66 has the warp-specialised kernels for Hopper. The other attributes are the same for all: stages 64xAUTO,
-// no split-K, no swizzle.
+// Algorithm 66 is the family of warp-specialised kernels for Hopper. Attributes that are not parameters are the same
+// for all: stages 64xAUTO, no split-K, no swizzle.
 constexpr LtConfig hopper(std::int32_t tile, std::int32_t custom, std::int32_t cluster) {
   return {66, tile, CUBLASLT_MATMUL_STAGES_64xAUTO, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, custom, 0, cluster};
 }
 
-// From times of 1,796 configurations: what the heuristic offers, the best of an exhaustive search on an H200, and the
-// neighbours of the best of these. The list is the one that loses least, grown one by one. The tiles are
-// CUBLASLT_MATMUL_TILE_*, the clusters CUBLASLT_CLUSTER_SHAPE_*.
+// Chosen from the times of 1,796 configurations: the heuristic's offers, the best of an exhaustive search on an H200,
+// and neighbours of the best. The list was grown one configuration at a time, each time by the one that gains most.
+// Tiles are CUBLASLT_MATMUL_TILE_*, clusters CUBLASLT_CLUSTER_SHAPE_*.
 constexpr LtConfig kKnown[] = {
     hopper(164, 0, 7),
     hopper(20, 1, 3),
@@ -53,7 +53,7 @@ constexpr LtConfig kKnown[] = {
     hopper(248, 4, 3),
     hopper(31, 4, 2),
     hopper(405, 1, 6),
-    // Offers of the heuristic that two other searches chose for 8192 rows of an 8B model.
+    // Offers of the heuristic that won two other searches, for 8192 rows of an 8B model.
     hopper(24, 7, 5),
     hopper(416, 5, 3),
     hopper(500, 5, 3),
@@ -61,13 +61,14 @@ constexpr LtConfig kKnown[] = {
 constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 static_assert(std::size(kKnown) <= kDigits.size());
 
-// H100 and H200, SXM and NVL. The PCIe card has 114.
+// The number of an H100 or H200, SXM or NVL. (The PCIe card has 114.)
 constexpr int kMeasuredMultiprocessors = 132;
 constexpr std::size_t kMeasuredCublasLt = 130100;
 
-// One line for a shape: for each bucket of rows the place in kKnown, as one of kDigits; '.': another kernel serves
-// these rows, or the start has to search. From 1024 rows on it has to with weights of more than 2^20 elements, but for
-// 8192 rows of an 8B model: measurements on different H100s disagreed on the best algorithm there, by up to a fifth.
+// A shape and its choices: a string with one character for each bucket of rows. A digit of kDigits is a place in
+// kKnown. '.' means that another kernel serves these rows, or that the start must search: this is so from 1024 rows on
+// for weights of more than 2^20 elements (except 8192 rows of an 8B model), since measurements on different H100s
+// disagreed there by up to a fifth.
 struct ShippedShape {
   std::int64_t n, k;
   bool f32_out, bias;

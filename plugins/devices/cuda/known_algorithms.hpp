@@ -1,5 +1,5 @@
-// known_algorithms.hpp: the algorithms of cuBLASLt that are worth trying, and which of them are the fastest for the
-// products of common models. A choice from here is a hint: its bits are checked at every start before it serves.
+// known_algorithms.hpp: the algorithms of cuBLASLt that are worth trying, and the fastest ones for the products of
+// common models. A choice from here is a hint: at every start its bits are checked before it is used.
 #pragma once
 
 #include <span>
@@ -8,15 +8,16 @@
 
 namespace mortise::cuda {
 
-// The most useful first, none with split-K. For 296 products of 28 shapes on an H100, the best of the first 36 takes
-// 1.001 of the time of the best of 1,796 configurations on average, and 1.05 at most.
+// The most useful algorithms first, none with split-K. Over 296 products of 28 shapes on an H100, the best of the first
+// 36 takes on average 1.001, at most 1.05 times as long as the best of 1,796 configurations.
 std::span<const LtConfig> known_algorithms();
-// How a line of shipped_choices.inc writes the algorithm at this place. REQUIRES: there is one.
+// The character for this place in shipped_choices.inc.
+// REQUIRES: the place exists.
 char known_algorithm_digit(std::size_t place);
 
-// The choices for products of common models (the list is in bench/kernels/cuda_algorithm_table.cpp). Empty unless the
-// GPU and the version of cuBLASLt are those that were measured: elsewhere the same numbers may mean slower kernels, or
-// none, and the search finds better ones in milliseconds.
+// The choices for products of common models (bench/kernels/cuda_algorithm_table.cpp lists them). Empty unless GPU and
+// version of cuBLASLt are those that were measured: elsewhere the same numbers may mean slower or missing kernels, and
+// a search finds better ones in milliseconds.
 Choices shipped_choices(int multiprocessors, std::size_t cublaslt);
 
 }  // namespace mortise::cuda

@@ -1,5 +1,5 @@
-// linear: the gated product as two steps: the product into a workspace, then its activation. Which kernel
-// multiplies quantised weights depends on the number of rows: integer sums are the same in both.
+// linear: checks the arguments and calls the kernels. A gated product is a product into a workspace, followed by its
+// activation. For quantised weights the number of rows decides between two kernels with equal bits.
 #include <algorithm>
 
 #include "devices/checks/linear.hpp"

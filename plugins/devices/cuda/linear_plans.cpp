@@ -14,21 +14,21 @@ namespace mortise::cuda {
 namespace {
 
 constexpr char kWhere[] = "linear";
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
+constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // NVIDIA's advice for Hopper
 
-// Of more than eight rows only large products are streamed: with the demo model and 68m's shape, whose weights come out
-// of the L2, steps of 16 and 32 rows took 4 to 14 % longer than with cuBLASLt, with 8B's 5 % less. The bits are the
-// same.
+// With more than eight rows only large products are streamed. The weights of the demo model and of 68m's shape stay in
+// the L2, where steps of 16 and 32 rows took 4 to 14 % longer than with cuBLASLt; those of 8B took 5 % less. The bits
+// are the same.
 constexpr std::int64_t kFewRows = 8, kManyBytes = std::int64_t{32} << 20;
 bool better_streamed(const LinearArgs& args) {
   return args.m <= kFewRows || args.n * args.k * 2 >= kManyBytes;
 }
 
-// Of products that need not wait until cuBLASLt is loaded: more rows than the engine captures, and weights that a trial
-// makes for itself, since these may be gone when the algorithm is chosen.
+// Limits for products that need not wait until cuBLASLt is loaded: more rows than the engine captures, and weights
+// small enough for a trial to make its own, since the given weights may be freed before the algorithm is chosen.
 constexpr std::int64_t kMostCapturedRows = 512, kMostEarlyWeights = std::int64_t{128} << 20;
 
-// What algorithm 66 of cuBLASLt asks of addresses, strides and sizes.
+// Whether addresses, strides and sizes meet the requirements of cuBLASLt's algorithm 66.
 bool aligned_for_lt(const LinearArgs& args) {
   const std::int64_t y_bytes = element_bytes(args.y_type);
   const auto addresses = reinterpret_cast<std::uintptr_t>(args.x) | reinterpret_cast<std::uintptr_t>(args.w) |
@@ -141,9 +141,9 @@ void LinearPlans::run(const LinearArgs& args, const Bias& bias, cudaStream_t str
   check_cuda(launch_linear_mma(args, stream), kWhere);
 }
 
-// A start runs the largest batch once. With a small model cuBLASLt is not loaded by then, and waiting for it takes
-// longer than that batch with linear_mma. Not for fewer rows: their steps are captured as graphs, with what serves them
-// then.
+// A start runs the largest batch once. With a small model cuBLASLt is not loaded yet, and waiting for it takes longer
+// than running that batch on linear_mma. Not for fewer rows: their steps are captured as graphs together with the
+// algorithm that they use.
 bool LinearPlans::comes_too_early(const LinearArgs& args, bool bias, cudaStream_t stream) {
   if (args.m <= kMostCapturedRows || lt_->loading->is_done() || args.n * args.k > kMostEarlyWeights) return false;
   if (capturing(stream)) return false;
@@ -181,7 +181,7 @@ std::optional<Choice> LinearPlans::known_choice(const LinearShape& shape, Algori
   if (const auto found = shipped_.find(shape); found != shipped_.end()) shipped = found->second;
   for (const std::optional<Choice>& choice : {shipped, cache_->find(shape)}) {
     if (!choice) continue;
-    // An algorithm with split-K may give the right bits for the numbers of the trial alone.
+    // Split-K is refused even if the trial's bits agree: they may agree for the trial's numbers only.
     if (!*choice || (!splits_k(**choice) && trial.equal_bits(**choice))) return choice;
     log(MORTISE_LOG_WARNING, text_of(**choice) + ", which was chosen before for " + text_of(shape) +
                                  ", does not give the right bits here; another one is chosen");

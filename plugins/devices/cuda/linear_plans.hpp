@@ -1,8 +1,8 @@
-// linear_plans.hpp: which algorithm multiplies what. Few rows go to linear_stream.hpp, which gives the bits of
+// linear_plans.hpp: chooses the algorithm of each product. Few rows go to linear_stream.hpp, which gives the bits of
 // linear_mma.hpp. Other products [M, N] of K run on an algorithm of cuBLASLt that gives those bits, or on linear_mma
-// itself. The choice is made once for each shape and bucket of M: one that comes with the program or that an earlier
-// start made, if it gives the right bits here; else the fastest with the right bits that a search finds. So M changes
-// the algorithm and no bit.
+// itself. The choice is made once for each shape and bucket of M: a shipped choice or one from an earlier start, if its
+// bits are right here; otherwise a search finds the fastest with the right bits. So M changes the algorithm, but no
+// bit.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,7 +24,9 @@ namespace mortise::cuda {
 
 class AlgorithmTrial;
 
-// A bias as both of its readers want it.
+// A bias in both forms.
+// Chooses and runs the algorithms of one device. Invariant: every algorithm in use gave the bits of linear_mma on this
+// GPU. Used by the thread that runs steps.
 struct Bias {
   const void* bf16 = nullptr;  // cuBLASLt's epilogue
   const float* f32 = nullptr;  // linear_mma
@@ -32,25 +34,24 @@ struct Bias {
 
 class LinearPlans {
  public:
-  // `gpu` is its name. `host` takes messages; may be null.
+  // `gpu` is the name of the GPU. `host` takes messages; it may be null.
   LinearPlans(const std::string& gpu, int multiprocessors, const mortise_host* host, const TuningOption& tuning);
   ~LinearPlans();
   LinearPlans(const LinearPlans&) = delete;
   LinearPlans& operator=(const LinearPlans&) = delete;
 
-  // y = x w^T (+ bias); args.bias is bias.f32. Throws Failure. At the first call of a shape's bucket it tunes, which
-  // allocates, waits, and cannot be captured.
+  // y = x w^T (+ bias); args.bias is bias.f32. Throws Failure. The first call for a bucket of a shape chooses the
+  // algorithm: it allocates, waits, and cannot be captured.
   void run(const LinearArgs& args, const Bias& bias, cudaStream_t stream);
 
-  // The folder of the checkpoint whose products come next, as a place for choices.
+  // Adds the folder of the checkpoint whose products come next: choices are read from there and stored there.
   void add_checkpoint(const std::filesystem::path& folder);
 
   // Whether the kernels for few rows serve this product, so that no algorithm is chosen for it.
   static bool is_streamed(const LinearArgs& args);
-  // The bucket that `rows` are served by.
+  // The bucket that serves `rows` rows.
   static std::int64_t bucket(std::int64_t rows);
-  // For tests: what serves this shape, after it has run once; how many products were searched for; other choices in
-  // the place of those that come with the program.
+  // For tests: the algorithm of a shape that has run; the number of searches; a replacement for the shipped choices.
   std::string describe(const LinearShape& shape) const;
   int num_searched() const { return num_searched_; }
   void set_shipped(Choices choices) { shipped_ = std::move(choices); }
@@ -59,10 +60,10 @@ class LinearPlans {
   struct Lt;
   struct Plan;
   Plan& plan_for(const LinearArgs& args, bool bias, cudaStream_t stream);
-  // Whether linear_mma is to serve this product until cuBLASLt is loaded.
+  // Whether linear_mma serves this product because cuBLASLt is not loaded yet.
   bool comes_too_early(const LinearArgs& args, bool bias, cudaStream_t stream);
   Choice choose(const LinearShape& shape, const LinearArgs& args, cudaStream_t stream);
-  // The choice that comes with the program or from an earlier start, if it gives the right bits.
+  // The shipped choice or that of an earlier start, if its bits are right.
   std::optional<Choice> known_choice(const LinearShape& shape, AlgorithmTrial& trial);
   void tell_search();
   void log(std::int32_t level, const std::string& text) const;
@@ -73,7 +74,8 @@ class LinearPlans {
   Choices shipped_;
   int num_searched_ = 0;
   std::map<LinearShape, std::unique_ptr<Plan>> plans_;
-  std::vector<std::pair<LinearArgs, bool>> early_;  // products that came too early, with or without a bias
+  // Products that ran before cuBLASLt was loaded, with or without a bias.
+  std::vector<std::pair<LinearArgs, bool>> early_;
 };
 
 }  // namespace mortise::cuda

@@ -18,7 +18,7 @@ constexpr cublasLtMatmulAlgoConfigAttributes_t kAttributes[] = {
     CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID,
     CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,
 };
-constexpr std::size_t kFirstShortAttribute = 7;  // inner shape and cluster shape are 16 bits wide
+constexpr std::size_t kFirstShortAttribute = 7;  // inner shape and cluster shape have 16 bits
 static_assert(std::size(kAttributes) == std::tuple_size_v<LtConfig>);
 
 void check_lt(cublasStatus_t status, const char* what) {
@@ -92,7 +92,7 @@ std::vector<cublasLtMatmulAlgo_t> LtMatmul::candidates(const LinearArgs& args, s
                                                                    kWanted, results.data(), &count);
   lt_.cublasLtMatmulPreferenceDestroy(preference);
   std::vector<cublasLtMatmulAlgo_t> algorithms;
-  if (status != CUBLAS_STATUS_SUCCESS) return algorithms;  // it has none for this shape
+  if (status != CUBLAS_STATUS_SUCCESS) return algorithms;  // no algorithm for this shape
   for (int i = 0; i < count; ++i) {
     const auto& result = results[static_cast<std::size_t>(i)];
     if (result.state == CUBLAS_STATUS_SUCCESS && !splits_k(config_of(result.algo))) algorithms.push_back(result.algo);
@@ -115,7 +115,8 @@ bool LtMatmul::make(const LtConfig& config, const LinearArgs& args, std::size_t 
     const void* value = is_short ? static_cast<const void*>(&narrow) : &wide;
     const std::size_t size = is_short ? sizeof narrow : sizeof wide;
     const cublasStatus_t status = lt_.cublasLtMatmulAlgoConfigSetAttribute(&algorithm, kAttributes[i], value, size);
-    if (status != CUBLAS_STATUS_SUCCESS && config[i] != 0) return false;  // algorithms lack attributes that are 0
+    // Attributes that an algorithm lacks must be 0.
+    if (status != CUBLAS_STATUS_SUCCESS && config[i] != 0) return false;
   }
   cublasLtMatmulHeuristicResult_t result = {};
   return lt_.cublasLtMatmulAlgoCheck(handle_, operation_, w_, x_, y_, y_, &algorithm, &result) ==

@@ -1,5 +1,5 @@
-// lt_matmul.hpp: one kind of product as cuBLASLt describes it: y [M, N] = x [M, K] w [N, K]^T, all row-major, so in its
-// column-major words y^T = w^T' x^T' with w transposed. bf16 in, f32 accumulation, bf16 or f32 out.
+// lt_matmul.hpp: a product y [M, N] = x [M, K] w [N, K]^T as cuBLASLt describes it. All are row-major here; cuBLASLt is
+// column-major, so it computes y^T = w x^T. bf16 in, f32 accumulation, bf16 or f32 out.
 #pragma once
 
 #include <vector>
@@ -10,20 +10,20 @@
 
 namespace mortise::cuda {
 
-// Adds parts of K in another order: other bits.
+// Whether the algorithm adds parts of K separately, which gives other bits.
 bool splits_k(const LtConfig& config);
 
 class LtMatmul {
  public:
-  // Throws Failure. `lt` and `handle` outlive it.
+  // Throws Failure. `lt` and `handle` outlive this object.
   LtMatmul(const CublasLt& lt, cublasLtHandle_t handle, const LinearShape& shape);
   ~LtMatmul();
   LtMatmul(const LtMatmul&) = delete;
   LtMatmul& operator=(const LtMatmul&) = delete;
 
-  // What the heuristic offers for these rows and addresses without split-K, best first.
+  // The heuristic's algorithms without split-K for these rows and addresses, best first.
   std::vector<cublasLtMatmulAlgo_t> candidates(const LinearArgs& args, std::size_t workspace_bytes);
-  // The algorithm of a configuration, if it can do this product with so much workspace.
+  // Builds the algorithm of a configuration. Returns false if it cannot do this product with the workspace.
   bool make(const LtConfig& config, const LinearArgs& args, std::size_t workspace_bytes,
             cublasLtMatmulAlgo_t& algorithm);
   LtConfig config_of(const cublasLtMatmulAlgo_t& algorithm) const;

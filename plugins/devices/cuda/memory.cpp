@@ -1,4 +1,4 @@
-// Memory of the device, and page-locked memory of the host.
+// Memory of the device, and page-locked host memory.
 #include "devices/cuda/cuda_device.hpp"
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/ops.hpp"
@@ -36,7 +36,7 @@ mortise_status allocate(mortise_device* device, uint64_t bytes, void** memory, m
     }
     check_cuda(status, "allocate");
     const cudaError_t filled = cudaMemsetAsync(result, 0, bytes, stream);
-    // Whatever stream uses it first: it is zero by then.
+    // Waits, so that any stream may use the memory: it is zero by then.
     const cudaError_t done = filled == cudaSuccess ? cudaStreamSynchronize(stream) : filled;
     if (done != cudaSuccess) cudaFree(result);
     check_cuda(done, "allocate");
@@ -60,7 +60,8 @@ void host_free(mortise_device* device, void* memory) {
   if (memory != nullptr) device->reaper->free_host(memory);
 }
 
-// From pageable memory the driver copies by way of its own page-locked buffers, and returns when it has read it.
+// Copies from pageable memory go through page-locked buffers of the driver, and return when the driver has read the
+// source.
 mortise_status copy(mortise_device* device, mortise_stream* stream, void* to, const void* from, uint64_t bytes,
                     mortise_error* error) {
   return guard(error, "copy", [&] {

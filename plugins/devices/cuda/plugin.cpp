@@ -44,7 +44,7 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Why there is no GPU to be used, in one line.
+// Says in one line why no GPU can be used.
 [[noreturn]] void no_gpu(cudaError_t status) {
   int driver = 0;
   cudaDriverGetVersion(&driver);
@@ -103,7 +103,7 @@ void destroy(void* instance) {
 }
 
 void open_gpu(mortise_device& device) {
-  // Loading the library takes 80 ms of a processor, and so does CUDA's own start.
+  // In the background, because loading the library takes 80 ms of a processor, and so does the start of CUDA.
   const std::jthread library([] {
     std::string reason;
     load_cublaslt(reason);
@@ -170,7 +170,7 @@ mortise_status describe(mortise_device* device, mortise_device_info* info) {
 }
 
 const char* numerics_id(mortise_device*, int32_t dtype) {
-  // Integer sums have no order: a quantised product has the processors' bits.
+  // int8: integer sums have no order, so quantised products have the CPU's bits.
   return dtype == MORTISE_BF16 ? "cuda-bf16/1" : dtype == MORTISE_I8 ? "cpu-int8/1" : nullptr;
 }
 

@@ -1,6 +1,6 @@
-// reaper.hpp: destroys in the background what no step needs any more. Freeing memory waits for all queued work, and
-// destroying a graph takes the driver 0.2 ms, so a part that goes would hold up the steps of those that stay. While the
-// driver destroys, launches wait, too, so there is a pause between two items.
+// reaper.hpp: destroys unused memory and graphs in the background. Freeing memory waits for all queued work, and
+// destroying a graph takes the driver 0.2 ms, so removing one part would delay the steps of the others.
+// Launches also wait while the driver destroys something, so the thread pauses between two items.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,7 +20,7 @@ class Reaper {
   Reaper(const Reaper&) = delete;
   Reaper& operator=(const Reaper&) = delete;
 
-  // Thread-safe, and return at once.
+  // Thread-safe; return at once.
   void free(void* memory) {
     add({memory, [](void* what) { cudaFree(what); }});
   }
@@ -31,7 +31,7 @@ class Reaper {
     add({graph, [](void* what) { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(what)); }});
   }
 
-  // Waits until all that was given so far is destroyed: its memory is free then.
+  // Waits until everything passed in so far is destroyed and its memory is free.
   void finish();
 
  private:
@@ -46,9 +46,9 @@ class Reaper {
   const int ordinal_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<Item> items_;  // its front is being destroyed
-  int num_waiting_ = 0;     // in finish()
-  std::jthread thread_;     // the last member: it uses the others
+  std::deque<Item> items_;  // the front item is being destroyed
+  int num_waiting_ = 0;     // threads in finish()
+  std::jthread thread_;     // the last member, because it uses the others
 };
 
 }  // namespace mortise::cuda

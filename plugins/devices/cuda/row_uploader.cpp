@@ -17,7 +17,7 @@ constexpr std::int64_t kPiecesOfThread = 2;  // with fewer, starting a thread ta
 
 }  // namespace
 
-// One upload. Threads take the pieces in their order, so that a file is read from its beginning to its end.
+// One upload. Threads take the pieces in order, so that a file is read from beginning to end.
 class RowUploader::Run {
  public:
   Run(RowUploader& uploader, std::byte* to, std::int64_t rows, std::size_t row_bytes, const Fill& fill)
@@ -95,7 +95,7 @@ class RowUploader::Run {
   int device_ = 0;
   std::atomic<std::int64_t> next_row_ = 0;
   std::mutex mutex_;
-  std::exception_ptr failure_;  // of any thread; under mutex_ until all have ended
+  std::exception_ptr failure_;  // the first failure of any thread; guarded by mutex_ until all have ended
 };
 
 RowUploader::~RowUploader() {

@@ -1,6 +1,6 @@
-// row_uploader.hpp: fills device memory with rows that several host threads make. One thread alone copies a checkpoint
-// from the page cache at 7 GB/s on a machine whose bus takes 38. Each thread has two page-locked pieces, fills one
-// while the other is on its way, and keeps them for the next weight.
+// row_uploader.hpp: fills device memory with rows that several host threads produce. A single thread copies a
+// checkpoint from the page cache at 7 GB/s on a machine whose bus takes 38. Each thread has two page-locked pieces and
+// fills one while the other is copied; they are kept for the next weight.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,15 +21,16 @@ class RowUploader {
   RowUploader(const RowUploader&) = delete;
   RowUploader& operator=(const RowUploader&) = delete;
 
-  // Writes rows [first, last) to `out`, dense. Several threads call it at once, each for other rows; must not throw.
+  // Writes rows [first, last) to `out` without gaps. Several threads call it at the same time for different rows. Must
+  // not throw.
   using Fill = std::function<void(std::int64_t first, std::int64_t last, std::byte* out)>;
-  // Fills `rows` rows of `row_bytes` bytes at `to`, and waits until they are there. Throws Failure.
+  // Fills `rows` rows of `row_bytes` bytes at `to` and waits until they are copied. Throws Failure.
   // REQUIRES: row_bytes <= kPieceBytes.
   void upload(std::byte* to, std::int64_t rows, std::size_t row_bytes, const Fill& fill);
 
  private:
-  static constexpr std::size_t kMaxThreads = 8;  // 4 threads took 1.6 times as long on 16 processors
-  struct Lane {                                  // of one thread
+  static constexpr std::size_t kMaxThreads = 8;  // on 16 processors, 4 threads took 1.6 times as long
+  struct Lane {                                  // one per thread
     std::byte* memory = nullptr;                 // two pieces
     std::array<cudaEvent_t, 2> sent{};
   };

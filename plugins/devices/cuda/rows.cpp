@@ -1,4 +1,4 @@
-// The operations that treat rows one by one.
+// Operations on single rows.
 #include "kernels/cuda/rows.hpp"
 
 #include "devices/checks/matrix.hpp"

@@ -68,7 +68,7 @@ cudaGraphExec_t exec_of(mortise_graph* graph) {
   return reinterpret_cast<cudaGraphExec_t>(graph);
 }
 
-// Thread local: what other threads allocate meanwhile is their own business.
+// Thread-local capture mode: allocations of other threads do not break it.
 mortise_status begin(mortise_device* device, mortise_stream* stream, mortise_error* error) {
   return guard(error, "graph begin", [&] {
     check_cuda(cudaStreamBeginCapture(native(device, stream), cudaStreamCaptureModeThreadLocal), "graph begin");

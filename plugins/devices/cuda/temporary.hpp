@@ -1,4 +1,4 @@
-// temporary.hpp: device memory for the length of a scope.
+// temporary.hpp: device memory that is freed at the end of a scope.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +14,7 @@ namespace mortise::cuda {
 class Temporary {
  public:
   Temporary() = default;
-  // For `what`, in the words of allocate_for.
+  // The arguments are those of allocate_for.
   Temporary(std::uint64_t bytes, const std::string& what, const char* where, const std::string& way_out)
       : memory_(allocate_for(what, bytes, where, way_out)) {}
   ~Temporary() { cudaFree(memory_); }

@@ -1,6 +1,6 @@
-// tuning_cache.hpp: keeps what searches chose between starts, in tuning files (tuning_file.hpp): in the user's cache
-// folder and beside the checkpoint, so that a container that starts anew finds them with its model; or in one folder
-// that an option names. Used by the thread that runs steps.
+// tuning_cache.hpp: keeps the results of searches between starts, in tuning files (tuning_file.hpp). A file is in the
+// user's cache folder, and another one beside the checkpoint, so that a new container finds it together with its model.
+// An option can name one folder instead. Used by the thread that runs steps.
 #pragma once
 
 #include <chrono>
@@ -17,27 +17,27 @@ namespace mortise::cuda {
 // The option tuning_cache.
 struct TuningOption {
   bool enabled = true;
-  std::string folder;  // empty: the standard ones
+  std::string folder;  // empty: the standard folders
 };
 
 class TuningCache {
  public:
-  // Reads the file of the folder that `option` names, else of the user's cache folder. `host` takes warnings; may be
+  // Reads the file in the folder of `option`, or else in the user's cache folder. `host` takes warnings; it may be
   // null.
   TuningCache(TuningKey key, const TuningOption& option, const mortise_host* host);
   ~TuningCache();  // writes what keep() has not written yet
   TuningCache(const TuningCache&) = delete;
   TuningCache& operator=(const TuningCache&) = delete;
 
-  // Reads the file beside a checkpoint, and writes there too if the folder can be written. Does nothing if the option
-  // names a folder or wants no file.
+  // Also reads the file beside a checkpoint, and writes there if the folder is writable. Does nothing if the option
+  // names a folder or switches the files off.
   void add_checkpoint(const std::filesystem::path& folder);
 
-  // What an earlier start chose; nullopt: nothing. The first files that were read come first.
+  // The choice of an earlier start, or nullopt. Files that were read first take precedence.
   std::optional<Choice> find(const LinearShape& shape) const;
-  // Keeps a choice for later starts. At most some writes a second: a model has dozens of products.
+  // Keeps a choice for later starts. Writes at most a few times a second, because a model has dozens of products.
   void keep(const LinearShape& shape, const Choice& choice);
-  // "in PATH", or why it is in no file.
+  // "in PATH", or the reason why nothing is stored.
   std::string place() const;
 
  private:
@@ -48,7 +48,7 @@ class TuningCache {
   const TuningKey key_;
   const TuningOption option_;
   const mortise_host* const host_;
-  std::vector<std::filesystem::path> paths_;  // that are written
+  std::vector<std::filesystem::path> paths_;  // the files to write
   Choices choices_;
   bool unwritten_ = false, told_ = false;
   std::chrono::steady_clock::time_point written_at_{};

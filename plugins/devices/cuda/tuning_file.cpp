@@ -53,7 +53,7 @@ Choice read_choice(const json& value) {
 }  // namespace
 
 std::optional<fs::path> user_tuning_folder() {
-  // The XDG base directory specification: a relative path is to be ignored.
+  // The XDG specification says that relative paths are ignored.
   const char* cache = std::getenv("XDG_CACHE_HOME");
   if (cache != nullptr && fs::path(cache).is_absolute()) return fs::path(cache) / "mortise";
   const char* home = std::getenv("HOME");
@@ -109,8 +109,8 @@ void write_tuning(const fs::path& path, const TuningKey& key, const Choices& cho
   }
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
-  // Two processes may write at once: each its own file, and the last one stays. A checkpoint's folder may come from
-  // anywhere, so the file is a new one: no link that lies there is followed.
+  // Two processes may write at the same time: each writes its own temporary file, and the last rename wins. The folder
+  // of a checkpoint is not trusted, so the temporary file is newly created and no planted link is followed.
   std::string name = path.string() + ".XXXXXX";
   const int descriptor = ::mkstemp(name.data());
   if (descriptor < 0) throw std::runtime_error(std::string("cannot be written: ") + std::strerror(errno));

@@ -1,5 +1,5 @@
-// tuning_file.hpp: what was chosen at earlier starts. A file belongs to one GPU, driver and version of cuBLASLt; it is
-// a hint and never trusted: whatever it says is checked for equal bits before it is used.
+// tuning_file.hpp: the choices of earlier starts in a file. A file belongs to one GPU, driver and version of cuBLASLt.
+// It is a hint: the bits of every choice are checked before it is used.
 #pragma once
 
 #include <filesystem>
@@ -16,11 +16,11 @@ struct TuningKey {
   std::size_t cublaslt = 0;
 };
 
-// $XDG_CACHE_HOME/mortise or ~/.cache/mortise; nothing if the environment names no absolute path.
+// $XDG_CACHE_HOME/mortise or ~/.cache/mortise; nullopt if the environment has no absolute path.
 std::optional<std::filesystem::path> user_tuning_folder();
 std::string tuning_file_name(const TuningKey& key);
 
-// What the file says; empty if there is none. Throws std::runtime_error with what is wrong with the file.
+// Reads the file; empty if there is none. Throws std::runtime_error that says what is wrong with the file.
 Choices read_tuning(const std::filesystem::path& path, const TuningKey& key);
 
 // Replaces the file as a whole. Throws std::runtime_error.

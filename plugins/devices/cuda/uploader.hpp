@@ -1,5 +1,5 @@
-// uploader.hpp: two page-locked buffers in turn: one is filled while the other is on its way. Locking 32 MiB takes
-// milliseconds, so a device makes them at its first weight and keeps them for the others.
+// uploader.hpp: two page-locked buffers in turn: one is filled while the other is copied to the device. Locking 32 MiB
+// takes milliseconds, so a device allocates them for its first weight and keeps them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,22 +15,22 @@ class Uploader {
   static constexpr std::size_t kStageBytes = std::size_t{16} << 20;
 
   explicit Uploader(cudaStream_t stream) : stream_(stream) {}
-  ~Uploader();  // waits for what is on its way
+  ~Uploader();  // waits for copies in flight
   Uploader(const Uploader&) = delete;
   Uploader& operator=(const Uploader&) = delete;
 
-  // Room for kStageBytes that nothing reads any more. Throws Failure, as the others.
+  // A buffer of kStageBytes that no copy reads any more. Throws Failure, as the other functions do.
   std::byte* begin();
-  // Sends the first bytes of what begin() gave.
+  // Copies the first bytes of the buffer from begin() to the device.
   void send(std::byte* to, std::size_t bytes);
-  // Sends pieces of it, each to a place of its own.
+  // Copies pieces of the buffer, each to its own address.
   struct Piece {
     std::byte* to;
     const void* from;
     std::size_t bytes;
   };
   void send_pieces(std::initializer_list<Piece> pieces);
-  void wait();  // until all that was sent is there
+  void wait();  // until all copies have ended
 
  private:
   struct Stage {

@@ -1,4 +1,4 @@
-// Weights: converted to bf16 on the host by several threads and uploaded through page-locked buffers
+// Prepares weights: several host threads convert them to bf16 and upload them through page-locked buffers
 // (row_uploader.hpp).
 #include <algorithm>
 #include <cstring>
@@ -26,7 +26,7 @@ float bits_to_float(std::uint32_t bits) {
   return x;
 }
 
-// Nearest, ties to even; NaN becomes the canonical one.
+// Rounds to nearest, ties to even; NaN becomes the canonical NaN.
 Bf16 narrow(float x) {
   std::uint32_t u;
   std::memcpy(&u, &x, sizeof u);
@@ -34,7 +34,7 @@ Bf16 narrow(float x) {
   return static_cast<Bf16>((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
 
-// An IEEE half, exactly.
+// Converts an IEEE half, exactly.
 float widen_f16(std::uint16_t h) {
   const std::uint32_t sign = static_cast<std::uint32_t>(h & 0x8000u) << 16, exponent = h >> 10 & 0x1fu;
   const std::uint32_t mantissa = h & 0x3ffu;
@@ -58,7 +58,7 @@ void check_source(const mortise_weight_source& source) {
   }
 }
 
-// Row `row` of a part as bf16.
+// Converts row `row` of a part to bf16.
 void convert_row(const Part& part, std::int64_t row, Bf16* out) {
   if (part.dtype == MORTISE_BF16 && part.column_stride == 1) {
     std::memcpy(out, part.at(row, 0), static_cast<std::size_t>(part.columns) * sizeof(Bf16));
@@ -78,7 +78,7 @@ void convert_row(const Part& part, std::int64_t row, Bf16* out) {
   }
 }
 
-// Rows [first, last) of a part, dense.
+// Converts rows [first, last) of a part, without gaps.
 void convert_rows(const Part& part, std::int64_t first, std::int64_t last, Bf16* out) {
   if (part.dtype == MORTISE_BF16 && part.column_stride == 1 && part.row_stride == part.columns) {
     const auto bytes = static_cast<std::size_t>((last - first) * part.columns) * sizeof(Bf16);
@@ -123,7 +123,7 @@ void upload_vector(const std::vector<Part>& parts, const mortise_weight& weight)
 mortise_status prepare_weight(mortise_device* device, const mortise_weight_source* source, mortise_weight** weight,
                               mortise_error* error) {
   return guard(error, kWhere, [&] {
-    device->reaper->finish();  // what went before may have left the memory for it
+    device->reaper->finish();  // may free the memory that this weight needs
     const auto in = known(source);
     if (in.bits != 0) {
       *weight = prepare_int_weight(*device, in).release();

@@ -18,16 +18,16 @@ void* Workspace::reserve(std::uint64_t bytes, cudaStream_t stream, const char* w
                   "needs a workspace of " + std::to_string(bytes) +
                       " bytes while it is captured; run it once with this shape before");
   }
-  // Half as much again: sizes that grow step by step must not leave a trail of blocks.
+  // At least 1.5 times the old size: sizes that grow step by step must not leave a trail of blocks.
   const std::uint64_t wanted = std::max(bytes, bytes_ + bytes_ / 2);
   void* const memory = allocate_for("a workspace", wanted, where,
                                     "it grows with the rows of a step: lower max_batched_tokens of the scheduler, or "
                                     "kv_cache.memory, which leaves more");
   blocks_.push_back(memory);
-  // Nobody reads what was not written; but compute-sanitizer's initcheck does not see what cuBLASLt's bulk stores
-  // write.
+  // The kernels read nothing that they have not written, but compute-sanitizer's initcheck does not see the bulk stores
+  // of cuBLASLt.
   check_cuda(cudaMemsetAsync(memory, 0, wanted, stream), where);
-  check_cuda(cudaStreamSynchronize(stream), where);  // whatever stream uses it next
+  check_cuda(cudaStreamSynchronize(stream), where);  // any stream may use it next
   bytes_ = wanted;
   return memory;
 }

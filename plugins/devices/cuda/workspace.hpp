@@ -1,6 +1,6 @@
-// workspace.hpp: device memory that an operation needs beside its tensors. It grows at the first call of a size and is
-// not given back while the device lives: captured graphs hold its address. One operation at a time uses it, so all work
-// of a device that needs workspaces belongs on one stream.
+// workspace.hpp: device memory that an operation needs beside its tensors. It grows when a size is needed for the first
+// time, and is freed with the device only, because captured graphs hold its address. One operation at a time uses it,
+// so all work of a device that needs workspaces must be on one stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,12 +17,14 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  // At least `bytes`, 256-byte aligned. Throws Failure: no memory, or it would have to grow while `stream` is captured.
+  // At least `bytes`, 256-byte aligned. Throws Failure if there is no memory, or if it would have to grow while
+  // `stream` is captured.
   void* reserve(std::uint64_t bytes, cudaStream_t stream, const char* where);
   void release();
 
  private:
-  std::vector<void*> blocks_;  // the last one is used; the others belong to graphs captured before it grew
+  // The last block is used; earlier ones belong to graphs that were captured before it grew.
+  std::vector<void*> blocks_;
   std::uint64_t bytes_ = 0;
 };
 

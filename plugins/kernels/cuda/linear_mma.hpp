@@ -1,10 +1,15 @@
-// linear_mma.hpp: y[m,n] = sum_k x[m,k] w[n,k] (+ bias[n]) in the arithmetic of class cuda-bf16/1 (docs/numerics.md):
-// mma.sync.m16n8k16, K ascending by 16 and never split, zeros after K. It is what algorithms of cuBLASLt are compared
-// with, bit by bit, before they are used, and what serves where none is equal or none takes the alignment.
+// linear_mma.hpp: the product that defines class cuda-bf16/1 (docs/numerics.md, "Linear on CUDA"). Algorithms of
+// cuBLASLt are used only if their bits equal this kernel's; where none does, or none takes the alignment, this kernel
+// computes the product.
+//   y[m,n] = sum_k x[m,k] w[n,k] (+ bias[n])
 //   x bf16 [m, k], rows x_stride apart; w bf16 [n, k], rows w_stride apart; bias f32 [n] or null
 //   y bf16 or f32 [m, n], rows y_stride apart; the bias is added in f32, before the one rounding to bf16
-// Any address that its type allows, any stride, any K. Launches on `stream`, never waits, allocates nothing.
-// Cost: for few rows the weights are read once; for many rows it reaches a fraction of what wgmma does.
+// Shapes: any k, any stride, any address that the type allows.
+// Order: mma.sync.m16n8k16 with K ascending by 16, never split, zeros beyond K.
+// Cost: reads the weights once for few rows; for many rows a fraction of the speed of wgmma.
+// Errors: cudaGetLastError() of the launch.
+// Launches on `stream`, never waits, allocates nothing.
+// Oracle: kernels/cuda/reference/linear.hpp, bitwise (tests/plugins/kernels/cuda/linear_mma_test.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,6 +33,6 @@ struct LinearArgs {
 };
 
 cudaError_t launch_linear_mma(const LinearArgs& args, cudaStream_t stream);
-cudaError_t prepare_linear_kernels();  // once, before anything is launched
+cudaError_t prepare_linear_kernels();  // once, before any launch
 
 }  // namespace mortise::cuda

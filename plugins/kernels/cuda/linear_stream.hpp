@@ -1,11 +1,15 @@
-// linear_stream.hpp: the product of linear_mma.hpp, the same bits, for few rows of x, where the time is that of reading
-// the weights. It begins to load them before the kernels before it have ended (launch.cuh), so that memory is busy
+// linear_stream.hpp: the product of linear_mma.hpp for few rows of x, with the same bits, as fast as the weights can be
+// read. It starts to load the weights before the preceding kernels have ended (launch.cuh), so that memory is busy
 // while attention and norms compute.
+//   y[m,n] = sum_k x[m,k] w[n,k] (+ bias[n])
 //   x bf16 [m, k], rows x_stride apart; w bf16 [n, k], rows w_stride apart; bias f32 [n] or null
 //   y bf16 or f32 [m, n], rows y_stride apart
-// REQUIRES: w and bias are constant, or were written by no kernel: they are read before the kernels before have ended.
+// Order: as linear_mma.hpp.
+// Cost: reads n * k * 2 bytes of weights once, on an H200 at the bandwidth of a copy.
+// REQUIRES: no kernel that may still run writes w or bias, because they are read before the preceding kernels have
+// ended.
 // Launches on `stream`, never waits, allocates nothing.
-// Cost: n * k * 2 bytes of weights once. An H200 reads them at the bandwidth of a copy.
+// Oracle: kernels/cuda/reference/linear.hpp, bitwise (tests/plugins/kernels/cuda/linear_stream_test.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,13 +20,13 @@ namespace mortise::cuda {
 
 constexpr std::int64_t kMostStreamedRows = 32;
 
-// Whether these kernels take the product: at most that many rows, k a multiple of 64, x and w and their rows at
-// multiples of 16 bytes.
+// Whether these kernels take the product: few enough rows, k a multiple of 64, and x, w and their rows at multiples of
+// 16 bytes.
 bool streams(const LinearArgs& args);
 
 // REQUIRES: streams(args).
 cudaError_t launch_linear_stream(const LinearArgs& args, cudaStream_t stream);
 
-cudaError_t prepare_stream_kernel();  // once, before anything is launched
+cudaError_t prepare_stream_kernel();  // once, before any launch
 
 }  // namespace mortise::cuda

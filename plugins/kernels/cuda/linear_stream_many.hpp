@@ -1,5 +1,5 @@
-// linear_stream_many.hpp: the kernels of linear_stream.hpp for rows that do not all lie in shared memory: nine and
-// more, or very long ones. For linear_stream.cu alone.
+// linear_stream_many.hpp: the product of linear_stream.hpp, with the same bits, for rows that do not all fit into
+// shared memory: nine or more rows, or very long ones. Called by linear_stream.cu alone.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,8 @@
 
 namespace mortise::cuda {
 
-// REQUIRES: streams(args), at least one row and column. At most `num_blocks` blocks, best one for each multiprocessor.
+// REQUIRES: streams(args), at least one row and column. Starts at most `num_blocks` blocks; best is one per
+// multiprocessor.
 cudaError_t launch_linear_stream_many(const LinearArgs& args, int num_blocks, cudaStream_t stream);
 cudaError_t prepare_stream_many_kernels();
 

@@ -38,9 +38,9 @@ __device__ __forceinline__ Bf16Bits* out_of(const SpanArgs& args, const SpanMerg
   return args.out + (merge.row + token) * args.out_row_stride + (merge.head + head) * args.out_head_stride;
 }
 
-// What is to the left of each partial is known from the maxima alone, so that the weights of `count` (a power of two)
-// are computed side by side, each `count` lanes their own: (left, right, sum of the partial), by lane. `m`: the maximum
-// before them, then that behind them.
+// The maximum to the left of each partial follows from the maxima alone, so the weights of `count` partials (a power of
+// two) are computed at the same time, in groups of `count` lanes: (left, right, sum of the partial), by lane. `m` is
+// the maximum before these partials, and on return the maximum behind them.
 __device__ __forceinline__ void put_weights(int count, float2 stats, int lane, float& m, float4* weights) {
   const int at = lane & (count - 1);
   float largest = larger(m, stats.x);  // of this lane's partial and all before it
@@ -76,8 +76,9 @@ struct Merged {
   }
 };
 
-// Few partials: all columns. Of so few that a batch has them all, 2 or 4 rows are a batch. One code for all numbers of
-// rows: behind the decode kernel this one is never in the instruction cache, and three codes took 2 us longer.
+// Few partials: a lane has some columns of a row. If a batch holds all partials of a row, 2 or 4 rows form a batch. One
+// code for all numbers of rows: after the decode kernel this code is never in the instruction cache, and three variants
+// took 2 us longer.
 template <int kHeadDim>
 __device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge& merge, int part, float4* weights) {
   constexpr int kColumns = kHeadDim / 32, kFourths = kFewAtATime / 4;
@@ -154,8 +155,8 @@ __device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge
   out_of(args, merge, index)[column] = to_bf16(quotient(result.o.at[0], result.sum));
 }
 
-// Of a bucket all launches are alike, so the warps share whatever merges there are: the first warp of each block, then
-// the second ones: few parts go to as many multiprocessors as there are.
+// All launches of a bucket are alike, so the warps divide the merges there are: first the first warp of each block,
+// then the second ones, so that a few parts are spread over all multiprocessors.
 template <int kHeadDim>
 __global__ void __launch_bounds__(kWarps * 32, 4)  // registers for four blocks on a multiprocessor
     merge_kernel(const __grid_constant__ SpanArgs args, const SpanMerge* merges, const SpanMergeCounts* counts) {

@@ -84,7 +84,7 @@ class OwnFeeder {
     load_block();
   }
 
-  // That of the lane's chunk in the next span, long before it is needed.
+  // Reads the block of the lane's chunk in the next span, long before it is needed.
   __device__ __forceinline__ void load_block() {
     const Chunks chunks = chunks_of(span_, run_.position, run_.position + run_.num_tokens - 1, args_.window);
     if (lane_ < chunks.begin || lane_ >= chunks.end) return;

@@ -41,15 +41,16 @@ __device__ __forceinline__ Chunks chunks_of(const SpanRun& run, int span, int wi
   return span::chunks_of(span, run.position, last_position(run), window);
 }
 
-// A block's n-th run. They are given longest first: who had a long one in this round has a short one in the next.
+// A block's n-th run. Runs are sorted by length, and alternate rounds go through the blocks in opposite directions, so
+// that a block with a long run in one round has a short run in the next.
 __device__ __forceinline__ int run_of(int n) {
   const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
   return n * blocks + (n % 2 == 0 ? block : blocks - 1 - block);
 }
 
-// One warp; lane i asks for chunk i. Chunks of K that none of the rows sees are left out: their scores are hidden.
-// Instead of such a chunk of V comes the nearest that is seen: with P = 0 it adds zeros, while what the ring held there
-// before could be NaN.
+// Fills the ring; one warp, lane i requests chunk i. Chunks of K that no row sees are left out, because their scores
+// are hidden. A chunk of V that no row sees is replaced by the nearest chunk that is seen: with P = 0 it adds zeros,
+// while old contents of the ring could be NaN.
 template <int kHeadDim>
 __device__ __forceinline__ void feed(const SpanArgs& args, const SpanRun& run, PrefillRing<kHeadDim>& ring) {
   const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -34,9 +34,9 @@ class Ring {
     publish_barriers();
   }
 
-  // For who fills it, all lanes of a warp: asks for chunks begin .. end of a half as soon as the place is free; chunk i
-  // is what lane i gives. `once`: it comes from memory and is not read again soon. `more_bytes`: of copies that are
-  // asked for besides, with full() as their barrier, before `advance`.
+  // For the warp that fills the ring, all lanes: requests chunks begin .. end of a half as soon as the place is free.
+  // Lane i passes the address of chunk i. `once`: the data is not read again soon. `more_bytes`: bytes of further
+  // copies that the caller requests with the barrier full() before it calls `advance`.
   __device__ __forceinline__ void ask(const Bf16Bits* from, int begin, int end, bool once = false,
                                       int more_bytes = 0) const {
     using Chunk = Piece<kHeadDim>;
@@ -49,9 +49,9 @@ class Ring {
     const std::uint32_t to = half() + lane * Chunk::kBytes;
     once ? copy_bulk_once(to, from, Chunk::kBytes, full()) : copy_bulk(to, from, Chunk::kBytes, full());
   }
-  // For who uses it: the half is there when this returns.
+  // For the warps that use the ring: waits until the half is complete.
   __device__ __forceinline__ void wait_full() const { wait_barrier(full(), phase_); }
-  // This lane is through with it.
+  // This lane no longer needs the half.
   __device__ __forceinline__ void leave() {
     arrive(free());
     advance();
@@ -63,8 +63,8 @@ class Ring {
   __device__ __forceinline__ std::uint32_t full() const { return barriers_ + 8 * place_; }
 
  private:
-  // Until the oldest half that may still be on its way has come. With one fewer under way all come as fast, and the
-  // queue to memory, in which everybody waits, is shorter.
+  // Waits for the oldest half that may be in flight. With one half fewer in flight the copies are as fast, and the
+  // queue to memory, in which all requests wait, is shorter.
   __device__ __forceinline__ void wait_for_oldest() const {
     const bool wraps = place_ + 1 == Shape::kPlaces;
     wait_barrier(barriers_ + (wraps ? 0 : 8 * (place_ + 1)), wraps ? phase_ : phase_ ^ 1);
@@ -75,13 +75,13 @@ class Ring {
   int place_ = 0, phase_ = 0;
 };
 
-// Of the decode kernel: the warps that use the ring wait for each other.
+// In the decode kernel: synchronises the warps that use the ring.
 __device__ __forceinline__ void sync_users() {
   asm volatile("bar.sync 1, %0;" ::"n"(kDecodeWarps * 32) : "memory");
 }
 
-// All warps of the block: those that use the ring and those that fill it come from different places in the code, which
-// __syncthreads does not allow.
+// Synchronises all warps of the block. Warps that use the ring and the warp that fills it call this at different places
+// in the code, which __syncthreads does not allow.
 __device__ __forceinline__ void sync_all() {
   asm volatile("barrier.sync 2, %0;" ::"n"(2 * kDecodeWarps * 32) : "memory");
 }

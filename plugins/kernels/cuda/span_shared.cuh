@@ -17,8 +17,8 @@ struct SharedShape {
   static constexpr int kBytes = kQueries + kSharedRows * kHeadDim * 2;
 };
 
-// Brings K and V of a block's runs, span after span. Lane i of its warp asks for chunk i. What is made before the
-// kernels before have ended has read the lists of the first run meanwhile.
+// Requests K and V of a block's runs, span after span. Lane i of its warp requests chunk i. The constructor may run
+// before the preceding kernels have ended: it reads the lists of the first run only.
 template <int kHeadDim>
 class SharedFeeder {
  public:

@@ -348,8 +348,8 @@ void multiply_rows(const LinearArgs& args, const TilesOfX& x, std::size_t m, std
                    std::size_t n1, const Next& next, bool fetch_weights) {
   alignas(64) float acc[2][4 * kAccumulator];
   configure_many(rows);
-  constexpr std::size_t kStep = Rows::kColumns,
-                        kWhole = kStep - kLanes;  // columns of y; pairs exceed kWhole
+  // Columns of y. The two panels of a pair give more than kWhole.
+  constexpr std::size_t kStep = Rows::kColumns, kWhole = kStep - kLanes;
   const std::size_t pairs = (n1 - n0 + kStep - 1) / kStep;
   Beside<WritePair<Rows>> beside;
   std::size_t n = n0, pair = 0;
