@@ -12,7 +12,7 @@ using cpu::kSpan;
 using cpu::kSpanRows;
 using cpu::kUnitRows;
 
-// The block once for each share of the query heads that a unit can take.
+// Adds the block once for each share of the query heads that a unit can take.
 void add_for_heads(Block block, const PlanShape& shape, Plan& plan) {
   const int32_t heads = std::min(shape.group, kSpanRows);
   for (block.head = 0; block.head < shape.group; block.head += heads) {
@@ -25,7 +25,7 @@ void add_blocks(const mortise_batch& batch, const PlanShape& shape, int32_t seq,
   const int32_t begin = batch.cu_seqlens_q[seq], end = batch.cu_seqlens_q[seq + 1];
   const int32_t seq_len = batch.seq_lens[seq];
   const int32_t rows = unit_rows(end - begin, shape);
-  // The last rows see most: their units start first.
+  // Later rows see more keys, so their units start first.
   for (int32_t row = begin + (std::max(end - begin, 1) - 1) / rows * rows; row >= begin && begin < end; row -= rows) {
     Block block{};
     block.seq = seq;
@@ -61,7 +61,7 @@ void add_gathered_blocks(const PlanShape& shape, int32_t index, Plan& plan) {
     block.last_position = *most;
     block.first_span = prefix.first_span;
     block.end_span = prefix.end_span;
-    block.seq_len = prefix.end_span * kSpan;  // all of it is written, and nothing behind it is read
+    block.seq_len = prefix.end_span * kSpan;  // the whole prefix is written, and nothing behind it is read
     add_for_heads(block, shape, plan);
   }
 }

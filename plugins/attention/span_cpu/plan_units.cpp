@@ -8,12 +8,12 @@ namespace {
 
 using cpu::kSpan;
 
-// Cost is counted in keys times rows; reading a key costs about as much as four rows of arithmetic with it.
+// Costs are in keys times rows. Reading a key costs about as much as its arithmetic for four rows.
 constexpr int64_t kReadCost = 4;
-constexpr int64_t kMergeCost = 4;        // of a row's partial: two lines and more, from memory
-constexpr int64_t kTaskCost = 4096;      // some ten microseconds: handing out a task costs about one
-constexpr int32_t kTasksPerThread = 8;   // enough that no thread waits long for the last one
-constexpr int32_t kPiecesPerThread = 4;  // a block that is more of the work than this gives is cut
+constexpr int64_t kMergeCost = 4;        // of a row's partial: two or more cache lines from memory
+constexpr int64_t kTaskCost = 4096;      // some ten microseconds of work; handing out a task costs about one
+constexpr int32_t kTasksPerThread = 8;   // enough that no thread waits long for the last task
+constexpr int32_t kPiecesPerThread = 4;  // a block larger than total work / (threads * this) is cut
 
 int64_t cost_of(const Block& block, int32_t first_span, int32_t end_span) {
   const int64_t keys = std::min(end_span * kSpan, block.last_position + 1) - first_span * kSpan;
@@ -54,14 +54,14 @@ UnitMaker::UnitMaker(const PlanShape& shape, Plan& plan)
   piece_cost_ = std::max(kTaskCost, total / (shape.num_threads * kPiecesPerThread));
 }
 
-// More than one: the block is cut.
+// The number of pieces that a block is cut into; 0 or 1: it is not cut.
 int32_t UnitMaker::pieces_of(const Block& block) const {
   if (shape_.num_threads == 1) return 1;
   return static_cast<int32_t>(std::min<int64_t>(block.end_span - block.first_span, cost_of(block) / piece_cost_));
 }
 
-// A prefix whose blocks are to be cut, or that follows another, has a partial for each span, else one for all: then
-// little is written and merged.
+// Reserves memory for the partials of shared prefixes. A prefix whose blocks are cut, or that follows another prefix,
+// has a partial per span. Any other prefix has one partial for all spans, so that little is written and merged.
 void UnitMaker::place_prefixes() {
   for (SharedPrefix& prefix : plan_.prefixes) prefix.count = prefix.follows ? prefix.end_span - prefix.first_span : 1;
   const auto floats = [&](const SharedPrefix& prefix, int32_t count) {
@@ -70,7 +70,7 @@ void UnitMaker::place_prefixes() {
   int64_t total = 0;
   for (const SharedPrefix& prefix : plan_.prefixes) total += floats(prefix, prefix.count);
   for (const Block& block : plan_.blocks) {
-    if (block.prefix < 0) break;  // they come first
+    if (block.prefix < 0) break;  // blocks of prefixes come first
     SharedPrefix& prefix = plan_.prefixes[static_cast<std::size_t>(block.prefix)];
     const int32_t spans = prefix.end_span - prefix.first_span;
     const int64_t more = floats(prefix, spans) - floats(prefix, prefix.count);
@@ -84,7 +84,7 @@ void UnitMaker::place_prefixes() {
   }
 }
 
-// Of the rows from `row` of a prefix, for the heads of a block.
+// The partials of a prefix for the rows from `row` on and the heads of a block.
 Partials UnitMaker::partials_of(const SharedPrefix& prefix, int32_t row, const Block& block, int32_t kv_head) const {
   const int64_t heads_before = int64_t{kv_head} * shape_.group + block.head;
   const int64_t records = heads_before * prefix.count * prefix.num_rows + int64_t{row} * block.num_heads;
@@ -113,7 +113,7 @@ void UnitMaker::add_gathered(int32_t index, int32_t kv_head) {
   }
 }
 
-// What the run's rows have of shared prefixes, from left to right.
+// Adds the partials of shared prefixes that the rows of a sequence must merge, from left to right.
 void UnitMaker::add_priors(const Block& block, int32_t kv_head) {
   const std::size_t first = plan_.priors.size();
   for (int32_t i = plan_.last_share[static_cast<std::size_t>(block.seq)]; i >= 0;) {
@@ -138,7 +138,7 @@ void UnitMaker::add_units(int32_t index, int32_t kv_head) {
     add_pieces(index, kv_head, pieces, own);
     plan_.partial_floats += own.count * stride;
     plan_.priors.push_back(own);
-    unit.first_span = unit.end_span;  // all of it is merged
+    unit.first_span = unit.end_span;  // the prior partials cover everything
   }
   unit.num_prior = static_cast<int32_t>(plan_.priors.size()) - unit.first_prior;
   plan_.rounds[unit.num_prior > 0 ? 1 : 0].units.push_back(unit);
@@ -183,7 +183,7 @@ void make_units(const PlanShape& shape, Plan& plan) {
   maker.place_prefixes();
   const auto num_blocks = static_cast<int32_t>(plan.blocks.size());
   for (int32_t begin = 0, end; begin < num_blocks; begin = end) {
-    // Blocks that share a kv head's K and V follow each other: these stay in the cache.
+    // Blocks that share K and V of a kv head are consecutive, so that these stay in the cache.
     const auto at = [&](int32_t i) -> const Block& { return plan.blocks[static_cast<std::size_t>(i)]; };
     const auto same = [&](int32_t i) { return at(i).seq == at(begin).seq && at(i).prefix == at(begin).prefix; };
     for (end = begin + 1; end < num_blocks && same(end);) ++end;

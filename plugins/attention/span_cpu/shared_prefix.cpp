@@ -36,11 +36,11 @@ int32_t first_own_span(const Plan& plan, int32_t seq) {
 
 namespace {
 
-// The spans [first, end) of a group, and what gathering its members' rows for them comes to.
+// The spans [first, end) of a group, and the cost of reading them together or apart.
 struct Candidate {
   int32_t first_span, end_span;
   int32_t num_rows;
-  int32_t units_apart;  // for each kv head
+  int32_t units_apart;  // units for each kv head if the members are not gathered
 };
 
 int32_t num_units(int32_t num_rows, const PlanShape& shape) {
@@ -48,7 +48,7 @@ int32_t num_units(int32_t num_rows, const PlanShape& shape) {
   return (num_rows + rows - 1) / rows;
 }
 
-// Members that see a span of it and do not fill units by themselves.
+// Whether a member sees a span of the group and has too few rows to fill units by itself.
 bool takes_part(const mortise_batch& batch, const PlanShape& shape, const Plan& plan, int32_t seq, int32_t end_span) {
   return num_rows_of(batch, seq) * std::min(shape.group, cpu::kSpanRows) < kUnitRows &&
          first_visible_span(batch, seq, plan.window) < end_span;
@@ -97,7 +97,8 @@ void add_prefix(const mortise_batch& batch, const PlanShape& shape, int32_t grou
 }  // namespace
 
 void find_shared_prefixes(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
-  std::vector<int32_t> shared_until(static_cast<std::size_t>(batch.num_groups));  // spans; of a group and its parents
+  // The shared spans of a group including its parents end here.
+  std::vector<int32_t> shared_until(static_cast<std::size_t>(batch.num_groups));
   int64_t floats = 0;
   for (int32_t group = 0; group < batch.num_groups; ++group) {
     const int32_t parent = batch.group_parents[group];

@@ -10,9 +10,9 @@ namespace {
 
 using cuda::SpanRun;
 
-// How the query heads of a kv head are cut into tiles of up to `max_rows` rows.
+// How the query heads of a kv head are divided into tiles of up to `max_rows` rows.
 struct TileShape {
-  int32_t parts, num_heads, num_tokens;  // heads: in all parts but perhaps the last
+  int32_t parts, num_heads, num_tokens;  // num_heads: in all parts, the last may have fewer
 };
 
 TileShape tile_shape(const PlanShape& shape, int32_t max_rows) {
@@ -21,7 +21,7 @@ TileShape tile_shape(const PlanShape& shape, int32_t max_rows) {
   return {parts, heads, max_rows / heads};
 }
 
-// Appends a sequence's runs, each over all its spans: neighbours read the same K and V.
+// Appends the tiles of a sequence, each with all its spans. Tiles that read the same K and V are consecutive.
 void add_tiles(const mortise_batch& batch, const PlanShape& shape, int32_t seq, int32_t max_rows,
                std::vector<SpanRun>& runs) {
   const TileShape tile = tile_shape(shape, max_rows);
@@ -50,7 +50,7 @@ void add_tiles(const mortise_batch& batch, const PlanShape& shape, int32_t seq, 
   }
 }
 
-// Rows that see nothing: zeros are written.
+// Appends rows that see nothing; zeros are written for them.
 void add_padding(const mortise_batch& batch, const PlanShape& shape, int32_t seq, std::vector<SpanRun>& padding) {
   SpanRun run{};
   run.num_heads = static_cast<int16_t>(shape.num_heads);
@@ -63,17 +63,19 @@ void add_padding(const mortise_batch& batch, const PlanShape& shape, int32_t seq
 }
 
 constexpr int64_t kFullCost = cuda::kSpanChunks;
-// A span of a shared tile takes a block as long as this many chunks of a sequence's own.
+// The time that a block needs for a span of a shared tile, in chunks of unshared work.
 constexpr int64_t kSharedSpanCost = 12;
 
-// In chunks of keys: all spans are full but the last, and a window's first, whose whole is counted.
+// The cost of a tile in chunks of keys. All spans count as full except the last one; so does the first span of a
+// window.
 int64_t cost_of(const SpanRun& tile) {
   const int64_t last_chunk = (tile.position + tile.num_tokens - 1) / cuda::kKeyChunk;
   return last_chunk + 1 - tile.span_begin * kFullCost;
 }
 
-// Deals tiles, cut or not, to workers in order. What the plan has of merges and partials belongs to tiles whose
-// sequences share what is before: these leave a partial a span from their `partial` on, however they are cut.
+// Divides tiles, in order, among workers, and cuts tiles where that is needed. Merges and partials that the plan
+// already has belong to tiles of sequences with shared spans: these write a partial per span from their `partial` on,
+// wherever they are cut.
 class Dealer {
  public:
   Dealer(const PlanShape& shape, const std::vector<SpanRun>& tiles, const std::vector<SpanRun>& padding, Plan& plan)
@@ -91,8 +93,8 @@ class Dealer {
   }
 
   void deal() {
-    // Where whole tiles are nearly as even as parts of them, nothing is to be merged afterwards. Half of the workers
-    // still read as fast as the memory can be read. Tiles whose sequences share are merged anyway.
+    // If whole tiles are nearly as even as cut ones, nothing has to be merged afterwards. Half of the workers can still
+    // read at the speed of the memory. Tiles with shared spans are merged in any case.
     if (kept_merges_ == 0) {
       if (deals_whole_tiles(shape_.num_workers) || deals_whole_tiles(shape_.num_workers / 2)) return;
     }
@@ -101,10 +103,10 @@ class Dealer {
   }
 
  private:
-  // Every worker gets as much as the others, give or take a span. False: the partials do not fit their memory.
+  // Gives every worker the same work, give or take a span. Returns false if the partials do not fit into their memory.
   bool deal_evenly() {
     start();
-    int64_t before = 0;  // cost of the tiles before
+    int64_t before = 0;  // cost of the preceding tiles
     for (const SpanRun& tile : tiles_) {
       for (int32_t span = tile.span_begin; span < tile.span_end;) {
         const int32_t end = end_within(tile, end_of(worker_) - before);
@@ -130,13 +132,13 @@ class Dealer {
     return plan_.partial_rows <= shape_.partial_rows;
   }
 
-  // To the first `workers`, if that is nearly even.
+  // Deals whole tiles to the first `workers`. Returns whether that is nearly even.
   bool deals_whole_tiles(int64_t workers) {
     workers_ = std::min(spans_, workers);
     return deal_whole_tiles() * workers_ * 16 <= cost_ * 17;
   }
 
-  // No tile is cut: no partials. The cost of the worker that has most to do.
+  // Deals whole tiles, which needs no partials. Returns the cost of the worker with the most work.
   int64_t deal_whole_tiles() {
     start();
     int64_t before = 0, mine = 0, most = 0;
@@ -152,7 +154,8 @@ class Dealer {
     return most;
   }
 
-  // What the workers have of shared spans, in chunks, and the level up to which what is to be dealt fills them all.
+  // Computes each worker's load of shared spans, and the level that all workers reach when the tiles are added, in
+  // chunks.
   void add_loads() {
     loads_.assign(static_cast<std::size_t>(shape_.num_workers), 0);
     for (std::size_t block = 0; block + 1 < plan_.block_begin.size() && block < loads_.size(); ++block) {
@@ -163,7 +166,7 @@ class Dealer {
     }
     std::vector<int64_t> sorted = loads_;
     std::sort(sorted.begin(), sorted.end());
-    int64_t below = 0;  // of the workers that are not full at the next one's load
+    int64_t below = 0;  // total load of the workers below the next one's load
     for (std::size_t i = 0; i < sorted.size(); ++i) {
       below += sorted[i];
       level_ = static_cast<double>(cost_ + below) / static_cast<double>(i + 1);
@@ -181,7 +184,7 @@ class Dealer {
     end_ = 0;
   }
 
-  // Where a worker's share ends, of all that is dealt.
+  // Where a worker's share ends, measured in the cost of all tiles.
   int64_t end_of(int64_t worker) {
     if (kept_merges_ == 0) return cost_ * (worker + 1) / workers_;
     for (; filled_ <= worker; ++filled_) {
@@ -190,8 +193,8 @@ class Dealer {
     return worker + 1 == workers_ ? cost_ : std::llround(end_);
   }
 
-  // The span at which a worker stops whose share ends `share` after the tile's start: a span goes to whoever has its
-  // middle.
+  // The span where a worker stops if its share ends `share` behind the start of the tile. A span belongs to the worker
+  // whose share contains its middle.
   static int32_t end_within(const SpanRun& tile, int64_t share) {
     const int32_t last = tile.span_end - 1;
     const int64_t full = (std::max<int64_t>(share, 0) + kFullCost / 2 - 1) / kFullCost;
@@ -200,7 +203,7 @@ class Dealer {
     return last_begin + (cost_of(tile) - last_begin) / 2 < share ? tile.span_end : last;
   }
 
-  // Padding goes round, idle workers first.
+  // Ends a worker's runs. Padding is dealt in turn, to idle workers first.
   void close() {
     for (auto i = static_cast<std::size_t>(shape_.num_workers - 1 - worker_); i < padding_.size();
          i += static_cast<std::size_t>(shape_.num_workers)) {
@@ -226,7 +229,7 @@ class Dealer {
     plan_.partial_rows += static_cast<int64_t>(merge.count) * tile.num_tokens * tile.num_heads;
   }
 
-  // The first run of a tile leaves one partial, the others one a span.
+  // The first run of a cut tile writes one partial, the other runs write one per span.
   int32_t next_partial(const SpanRun& run, const SpanRun& tile) {
     const int32_t rows = tile.num_tokens * tile.num_heads;
     if (run.span_begin == tile.span_begin) after_first_ = run.span_end;
@@ -241,13 +244,13 @@ class Dealer {
   const std::size_t kept_merges_;
   const int64_t kept_partials_;
   int64_t cost_ = 0, spans_ = 0, workers_ = 0, worker_ = 0;
-  std::vector<int64_t> loads_;  // of shared spans, by worker
-  double level_ = 0, end_ = 0;  // of all workers; where the share of worker filled_ - 1 ends
+  std::vector<int64_t> loads_;  // each worker's load of shared spans
+  double level_ = 0, end_ = 0;  // level_: of all workers; end_: where the share of worker filled_ - 1 ends
   int64_t filled_ = 0;
-  int32_t after_first_ = 0;  // span after the first run of the tile that is being cut
+  int32_t after_first_ = 0;  // the span behind the first run of the tile that is being cut
 };
 
-// Tiles of a sequence, from `first` on, begin behind what it shares, and merge with it.
+// Lets the tiles of a sequence (from tile `first` on) start behind its shared spans, and merge with their partials.
 void begin_behind(const Shares::Sequence& shared, std::size_t first, std::vector<SpanRun>& tiles, Plan& plan) {
   for (std::size_t i = first; i < tiles.size(); ++i) {
     SpanRun& tile = tiles[i];
@@ -273,7 +276,7 @@ void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
   const bool may_share = shape.num_shared_blocks > 0 && batch.num_groups > 0;
   const Shares shares = may_share ? find_shares(batch, shape) : Shares{};
   std::vector<SpanRun> tiles, padding;
-  std::vector<std::size_t> first_tile;  // of each sequence
+  std::vector<std::size_t> first_tile;  // first tile of each sequence
   plan.prefill.clear();
   plan.merges.clear();
   plan.partial_rows = 0;
@@ -293,7 +296,7 @@ void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
   first_tile.push_back(tiles.size());
   deal_shares(batch, shape, shares, tiles, first_tile, plan);
   Dealer(shape, tiles, padding, plan).deal();
-  // The longest first: what starts last should be short.
+  // The longest first, so that the last to start are short.
   std::stable_sort(plan.prefill.begin(), plan.prefill.end(), [](const SpanRun& a, const SpanRun& b) {
     return a.span_end - a.span_begin > b.span_end - b.span_begin;
   });

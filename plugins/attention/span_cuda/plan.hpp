@@ -1,10 +1,11 @@
-// plan.hpp: how the rows of one batch become the work of the span kernels (kernels/cuda/span.hpp). Made on the host
-// once a step, used by every layer. No choice made here changes a bit of the result: it is about balance alone.
+// plan.hpp: divides the rows of a batch into work for the span kernels (kernels/cuda/span.hpp). A plan is made once per
+// step, on the host, and used by every layer. It affects balance only: no choice in it changes a bit of the result.
 //
-// Decodes, drafts and short chunks become tiles of up to 16 rows for the decode kernel, whose workers share all spans
-// of all tiles evenly; a tile and kv head that falls to several workers leaves partials, which are merged afterwards.
-// Longer chunks become tiles of 128 rows for the prefill kernel, the longest contexts first. Whole spans that several
-// decodes share are work of other blocks, once for all of them (share.hpp): their tiles begin behind.
+// Decodes, drafts and short chunks become tiles of up to 16 rows for the decode kernel, whose workers divide all spans
+// of all tiles evenly. If several workers take spans of one tile and kv head, they write partials, which are merged
+// afterwards. Longer chunks become tiles of 128 rows for the prefill kernel, the longest contexts first. Whole spans
+// that several decodes share are computed once for all of them by separate blocks (share.hpp); the tiles of these
+// decodes start behind those spans.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +20,18 @@ inline int32_t ceil_div(int32_t a, int32_t b) {
   return (a + b - 1) / b;
 }
 
-// Rows (tokens times query heads of a kv head) of a sequence from which on the prefill kernel is used: below, a few
-// tiles of 16 read the cache faster, above, the tensor cores are better used.
+// A sequence with at least so many rows (tokens times query heads of a kv head) goes to the prefill kernel. With fewer
+// rows, a few tiles of 16 read the cache faster; with more, the prefill kernel uses the tensor cores better.
 constexpr int32_t kPrefillFrom = 4 * cuda::kDecodeRows + 1;
 
 struct PlanShape {
   int32_t num_heads, num_kv_heads;
-  int32_t window;        // of the layers that it serves; 0: none
+  int32_t window;        // sliding window of the layers that use the plan; 0: none
   int32_t num_workers;   // of the decode kernel
-  int64_t partial_rows;  // that there is memory for
+  int64_t partial_rows;  // rows of partials that memory was reserved for
   bool prefill;          // false: all work goes to the decode kernel, whose launch does not depend on the batch
-  // Blocks of the decode kernel for spans that sequences share, and room for their lists (share.hpp); 0: none shares.
+  // Blocks of the decode kernel for spans that sequences share, and room for their lists (share.hpp). 0: nothing is
+  // shared.
   int32_t num_shared_blocks = 0;
   int64_t max_shared_runs = 0, max_shared_rows = 0;
   int32_t head_dim = 128;
@@ -40,7 +42,7 @@ struct Plan {
   std::vector<cuda::SpanRun> runs;      // of the decode kernel
   std::vector<cuda::SpanMerge> merges;  // at most max_merges()
   std::vector<cuda::SpanRun> prefill;
-  int64_t partial_rows;              // used
+  int64_t partial_rows;              // rows of partials in use
   std::vector<int32_t> block_begin;  // [num_shared_blocks + 1] into shared_runs
   std::vector<cuda::SharedRun> shared_runs;
   std::vector<cuda::SharedRow> shared_rows;
@@ -51,12 +53,12 @@ void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan);
 
 cuda::SpanMergeCounts merge_counts(const Plan& plan, int32_t head_dim);
 
-// Whether a sequence's rows go to the decode kernel.
+// Whether the rows of a sequence go to the decode kernel.
 bool is_decode(const mortise_batch& batch, const PlanShape& shape, int32_t seq);
 
-// The most runs (of both kernels) that a batch of so many rows and sequences can give.
+// The most runs (of both kernels together) in a plan for so many rows and sequences.
 int64_t max_runs(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs);
-// The most merges: of tiles that are cut, and of all that share.
+// The most merges: of cut tiles, and of tiles with shared spans.
 int64_t max_merges(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs);
 
 }  // namespace mortise::span_cuda

@@ -9,15 +9,15 @@ namespace {
 
 using cuda::kSpan;
 
-// What things take on an H200, about: they decide how runs are cut, and no bit of the result.
-constexpr double kSpanNs = 3500;             // a span of a shared tile at head_dim 128, beside other blocks
-constexpr double kBytesPerNs = 4200;         // of K and V, by all
-constexpr double kPartialBytesPerNs = 8000;  // written once, read once
+// Approximate speeds of an H200. They decide how runs are cut, which changes no bit of the result.
+constexpr double kSpanNs = 3500;             // a span of a shared tile at head_dim 128, while other blocks run
+constexpr double kBytesPerNs = 4200;         // reading K and V, all multiprocessors together
+constexpr double kPartialBytesPerNs = 8000;  // a partial is written once and read once
 
 int32_t first_position(const mortise_batch& batch, int32_t seq) {
   return batch.seq_lens[seq] - (batch.cu_seqlens_q[seq + 1] - batch.cu_seqlens_q[seq]);
 }
-// The first span that a row sees, and that the first row of a sequence does.
+// The first span that a row at `position` sees; below, the first span that the first row of a sequence sees.
 int32_t span_seen_at(const PlanShape& shape, int32_t position) {
   return shape.window > 0 ? std::max(0, position - shape.window + 1) / kSpan : 0;
 }
@@ -25,7 +25,7 @@ int32_t first_span(const mortise_batch& batch, const PlanShape& shape, int32_t s
   return span_seen_at(shape, first_position(batch, seq));
 }
 
-// The decodes of each group; with `innermost`, each in the innermost of its groups alone.
+// The decodes of each group. With `innermost`, each decode is only in its innermost group.
 std::vector<std::vector<int32_t>> members_of_groups(const mortise_batch& batch, const PlanShape& shape,
                                                     bool innermost) {
   std::vector<std::vector<int32_t>> members(static_cast<std::size_t>(batch.num_groups));
@@ -48,15 +48,16 @@ std::vector<std::vector<int32_t>> members_of_groups(const mortise_batch& batch, 
   return members;
 }
 
-// A group without spans if there is nothing for it to share. `begin`: the spans before are those of the group in which
-// it lies. `sequences`: what is covered already.
+// Makes a group from those members that can share; the group has no spans if there are fewer than two. `begin`: the end
+// of the spans of its parent group. `sequences`: the spans that are covered already.
 SharedGroup make_group(const mortise_batch& batch, const PlanShape& shape, std::vector<int32_t> members, int32_t tokens,
                        int32_t begin, const std::vector<Shares::Sequence>& sequences) {
   SharedGroup group{};
-  // Each row has at least one key of its own, so that each of its tiles does: a prompt may be shared to its last token.
+  // Each row keeps at least one key of its own, so that each tile does. (A prompt may be shared to its last token.)
   for (const int32_t seq : members) tokens = std::min(tokens, first_position(batch, seq));
   const int32_t end = tokens / kSpan;
-  // With a window: every row must see a span of the group, and none before that nobody has.
+  // With a sliding window: every row must see a span of the group, and every span before the group that it sees must be
+  // covered.
   const auto out = [&](int32_t seq) {
     const int32_t covered = sequences[static_cast<std::size_t>(seq)].covered;
     return span_seen_at(shape, batch.seq_lens[seq] - 1) >= end ||
@@ -80,7 +81,7 @@ Shares share(const mortise_batch& batch, const PlanShape& shape, bool innermost)
   Shares shares;
   shares.sequences.resize(static_cast<std::size_t>(batch.num_seqs));
   const auto members = members_of_groups(batch, shape, innermost);
-  std::vector<int32_t> ends(members.size(), 0);  // of a group, or of that in which it lies
+  std::vector<int32_t> ends(members.size(), 0);  // end of the spans of a group, or of its parent
   for (std::size_t g = 0; g < members.size(); ++g) {
     const int32_t parent = batch.group_parents[g];
     if (!innermost && parent >= 0) ends[g] = ends[static_cast<std::size_t>(parent)];
@@ -98,7 +99,7 @@ int32_t runs_of(const SharedGroup& group, const PlanShape& shape, int32_t spans_
          ceil_div(group.span_end - group.span_begin, spans_a_run);
 }
 
-// The time of runs of so many spans each, and the memory that they need.
+// Estimates the time and the partials if each run has `spans_a_run` spans.
 void estimate(const mortise_batch& batch, const PlanShape& shape, int32_t spans_a_run, Shares& shares) {
   shares.spans_a_run = spans_a_run;
   for (auto& sequence : shares.sequences) sequence.partials = 0;
@@ -120,7 +121,8 @@ void estimate(const mortise_batch& batch, const PlanShape& shape, int32_t spans_
     const int64_t rows = int64_t{batch.cu_seqlens_q[seq + 1] - batch.cu_seqlens_q[seq]} * shape.num_heads;
     shares.partial_rows += rows * (sequence.partials + own);
   }
-  // Every block has its share of both, but none less than a run. Runs that do not go up evenly leave blocks idle.
+  // Each block takes its share of both kinds of work, but shared work in whole runs: an uneven number of runs leaves
+  // blocks idle.
   const double span_ns = kSpanNs * shape.head_dim / 128.0;
   const double own_ns = own_keys * shape.num_kv_heads * shape.head_dim * 4 / kBytesPerNs;
   const double turns = runs <= shape.num_shared_blocks
@@ -131,7 +133,7 @@ void estimate(const mortise_batch& batch, const PlanShape& shape, int32_t spans_
               static_cast<double>(shares.partial_rows) * shape.head_dim * 8 / kPartialBytesPerNs;
 }
 
-// The best cut of these groups into runs; false if there is none for which there is memory.
+// Finds the best length of runs for these groups. Returns false if there is no memory for any.
 bool cut(const mortise_batch& batch, const PlanShape& shape, Shares& shares) {
   int32_t longest = 0;
   for (const SharedGroup& group : shares.groups) longest = std::max(longest, group.span_end - group.span_begin);
@@ -156,7 +158,7 @@ bool cut(const mortise_batch& batch, const PlanShape& shape, Shares& shares) {
   return true;
 }
 
-// The rows of a group, its members' after each other. `partials`: how many a member has of the groups around it.
+// Appends the rows of a member of a group. `partials`: the number of its partials from the groups around this one.
 void add_rows(const PlanShape& shape, const std::vector<cuda::SpanRun>& tiles, std::size_t begin, std::size_t end,
               const Shares::Sequence& sequence, int32_t partials, std::vector<cuda::SharedRow>& rows) {
   const std::size_t num_tiles = (end - begin) / static_cast<std::size_t>(shape.num_kv_heads);
@@ -185,7 +187,7 @@ void add_runs(const mortise_batch& batch, const PlanShape& shape, const SharedGr
         run.span_end = std::min(run.span_begin + spans_a_run, group.span_end);
         const bool first = run.span_begin == group.span_begin;
         run.folds = group.folds && first ? 1 : 0;
-        // What a folding first run leaves is one partial.
+        // A first run that folds writes one partial.
         run.partial = first ? 0 : run.span_begin - group.span_begin - (group.folds ? spans_a_run - 1 : 0);
         runs.push_back(run);
       }
@@ -230,7 +232,7 @@ void deal_shares(const mortise_batch& batch, const PlanShape& shape, const Share
     }
     add_runs(batch, shape, group, first_row, shares.spans_a_run, runs);
   }
-  // The longest first, each to the block that has least to do.
+  // Deals the longest run first, each to the block with the least work.
   const auto spans = [](const cuda::SharedRun& run) { return run.span_end - run.span_begin; };
   std::stable_sort(runs.begin(), runs.end(),
                    [&](const cuda::SharedRun& a, const cuda::SharedRun& b) { return spans(a) > spans(b); });

@@ -19,7 +19,7 @@ Rope parse_rope(const ConfigSection& config, int64_t max_positions) {
   const ConfigSection section(*object, "rope_parameters.");
 
   Rope rope;
-  // Below 1 the frequencies would exceed 1, beyond the range in which the table's sine is exact.
+  // Below 1 the frequencies would exceed 1, and the table's sine would be outside the range in which it is exact.
   rope.theta = section.number("rope_theta", 1.0, 1e15, 10000.0);
   if (section.number("partial_rotary_factor", 0.0, 1.0, 1.0) != 1.0) {
     unsupported("rope_parameters.partial_rotary_factor other than 1 is not defined for these models");
@@ -45,7 +45,7 @@ Rope parse_rope(const ConfigSection& config, int64_t max_positions) {
   return rope;
 }
 
-// Qwen: which layers have the window is listed, or follows from max_window_layers: the layers from there on.
+// Qwen: layer_types lists the layers with a window; otherwise it is the layers from max_window_layers on.
 std::vector<int32_t> qwen_windows(const ConfigSection& config, int64_t num_layers) {
   const bool used = config.boolean("use_sliding_window", false);
   const auto window = static_cast<int32_t>(used ? config.integer("sliding_window", 1, INT32_MAX, 4096) : 0);
@@ -73,7 +73,7 @@ std::vector<int32_t> parse_windows(const ConfigSection& config, const std::strin
                                    int64_t num_layers) {
   std::vector<int32_t> windows;
   if (family == "mistral") {
-    // The one key whose absence means something else than null: Mistral's first configurations left out the default.
+    // For this key only, absent and null differ: Mistral's first configurations left out the default.
     const int64_t absent = root.contains("sliding_window") ? 0 : 4096;
     const auto window = static_cast<int32_t>(config.integer("sliding_window", 1, INT32_MAX, absent));
     windows.assign(static_cast<std::size_t>(num_layers), window);

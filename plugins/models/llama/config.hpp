@@ -1,6 +1,6 @@
-// plugins/models/llama/config.hpp: what the checkpoint's config.json says, checked, in the words of this plugin.
-// The families differ in a handful of facts (which biases there are, norms of q and k, windows); they are settled here,
-// and no other file of the plugin knows the families' names.
+// plugins/models/llama/config.hpp: reads and checks the checkpoint's config.json. The families differ in a few facts
+// (biases, norms of q and k, windows), which are settled here. No other file of the plugin knows the names of the
+// families.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct Config {
   bool tied_embeddings = false;
   models::Quantization quantization;
   Rope rope;
-  std::vector<int32_t> sliding_windows;  // [num_layers], 0 none; empty: no layer has one
+  std::vector<int32_t> sliding_windows;  // [num_layers], 0: no window; empty: no layer has a window
 
   int32_t q_columns() const { return num_heads * head_dim; }
   int32_t kv_columns() const { return num_kv_heads * head_dim; }
@@ -48,7 +48,7 @@ struct Config {
 };
 
 // Reads the normalised config.json. Throws Failure: UNIMPLEMENTED for a model that this plugin cannot compute exactly,
-// INVALID_ARGUMENT for a value that makes no model; the message names key, value and expectation.
+// INVALID_ARGUMENT for an invalid value. The message names the key, the value and the expected values.
 Config parse_config(std::string_view json);
 
 }  // namespace mortise::llama

@@ -22,7 +22,7 @@ constexpr uint64_t kMantissa = (uint64_t{1} << 52) - 1;
 constexpr uint64_t kOneBits = uint64_t{1023} << 52;
 
 // x = m 2^e with m in [1 / sqrt 2, sqrt 2);  log2 m = 2 / ln 2 * (s + s^3 / 3 + ...), s = (m - 1) / (m + 1).
-// |s| < 0.1716: the first term that is left out, s^25 / 25, is below 2^-68 of the result.
+// |s| < 0.1716, so the first omitted term, s^25 / 25, is below 2^-68 of the result.
 double log2_of(double x) {
   const uint64_t bits = std::bit_cast<uint64_t>(x);
   int64_t exponent = static_cast<int64_t>(bits >> 52) - 1023;
@@ -38,7 +38,7 @@ double log2_of(double x) {
   return static_cast<double>(exponent) + kTwoOverLn2 * (s * sum);
 }
 
-// 2^x = 2^n e^(f ln 2), |f| <= 1/2; Taylor to the 14th power leaves less than 2^-61.
+// 2^x = 2^n e^(f ln 2), |f| <= 1/2. The error of the Taylor polynomial of degree 14 is below 2^-61.
 double exp2_of(double x) {
   const int64_t n = static_cast<int64_t>(x + (x < 0 ? -0.5 : 0.5));
   assert(n > -1022 && n < 1023);
@@ -48,7 +48,7 @@ double exp2_of(double x) {
   return sum * std::bit_cast<double>(static_cast<uint64_t>(n + 1023) << 52);
 }
 
-// Taylor on |r| <= pi / 4: the first term that is left out, r^17 / 17! or r^18 / 18!, is below 2^-54.
+// Taylor polynomial for |r| <= pi / 4: the first omitted term, r^17 / 17! or r^18 / 18!, is below 2^-54.
 double sin_of(double r) {
   const double r2 = r * r;
   double sum = -1.0 / 1307674368000.0;

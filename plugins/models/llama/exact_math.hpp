@@ -1,6 +1,6 @@
 // plugins/models/llama/exact_math.hpp: powers, sine and cosine in double, with the same bits on every machine.
-// libm's differ from release to release, and one bit of a rope table is a bit of every token (docs/numerics.md). Only
-// + - * / of doubles, conversions and bit moves are used; the file is compiled with -ffp-contract=off.
+// libm's functions differ from release to release, and one bit of a rope table affects every token (docs/numerics.md).
+// This file uses only + - * / on doubles, conversions and bit operations, and is compiled with -ffp-contract=off.
 // Rounded to f32 the results are within 0.5000001 of a unit in the last place.
 #pragma once
 

@@ -2,7 +2,7 @@
 //   x := norm(residual := embedding[ids])
 //   per layer:  x := o(attention(qkv(x)));  residual += x, x := norm(residual)
 //               x := down(silu(gate(x)) * up(x));  residual += x, x := norm(residual)   (the next layer's norm)
-// The order depends on nothing but the configuration, and every operation treats each row on its own.
+// The order depends on the configuration alone, and every operation treats each row separately.
 #include "models/common/model_options.hpp"
 #include "models/llama/model.hpp"
 #include "mortise/ops.hpp"

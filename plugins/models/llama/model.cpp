@@ -11,15 +11,15 @@
 namespace mortise::llama {
 namespace {
 
-// A checkpoint may claim millions of positions, each of which takes a row of the rope table and a microsecond; a
-// sequence has no more than the KV pool holds. 0 blocks: the host did not say.
+// Limits the rope table. A checkpoint may claim millions of positions, each of which costs a row of the table and a
+// microsecond, but no sequence is longer than the KV pool. 0 blocks: the host did not say.
 int64_t usable_positions(const mortise_activate_args& args, const mortise_model_dims& dims) {
   const int64_t positions = std::clamp(args.max_model_len, 1, dims.max_model_len);
   const int64_t in_pool = int64_t{args.num_blocks} * args.block_size;
   return in_pool > 0 ? std::min(positions, in_pool) : positions;
 }
 
-// Rows of a rope table, shared out over the threads of the device.
+// Fills rows of the rope table on the device's threads.
 struct RopeJob {
   static constexpr int64_t kRowsPerTask = 1024;  // about a millisecond
   const std::vector<float>& frequencies;

@@ -1,6 +1,6 @@
-// plugins/models/llama/model.hpp: an instance of the model, from its configuration to hidden rows and logits.
-// It keeps weights, a rope table and buffers for one step, all in device memory, and nothing of any sequence. What a
-// step runs on (device table, attention, stream) comes with the step each time.
+// plugins/models/llama/model.hpp: an instance of the model, from its configuration to hidden rows and logits. It keeps
+// weights, a rope table and buffers for one step in device memory, and no state of any sequence. Everything that a step
+// runs on (device table, attention, stream) is an argument of the step. Used by the thread that runs steps.
 #pragma once
 
 #include <string_view>
@@ -11,13 +11,13 @@
 
 namespace mortise::llama {
 
-// What a step writes, for max_batched_tokens rows.
+// Outputs of the operations of a step, for max_batched_tokens rows.
 struct Buffers {
   RowBuffer residual;   // [hidden_size]
-  RowBuffer x;          // [hidden_size]: normed input of a block, its output, and at the end `hidden`
+  RowBuffer x;          // [hidden_size]: normed input of a block, its output, finally `hidden`
   RowBuffer qkv;        // [q_columns + 2 * kv_columns]
   RowBuffer attention;  // [q_columns]
-  RowBuffer gate_up;    // [2 * intermediate_size]; only if gate and up are weights of different kinds
+  RowBuffer gate_up;    // [2 * intermediate_size]; only if gate and up are separate weights
   RowBuffer activated;  // [intermediate_size]
 };
 
@@ -33,7 +33,7 @@ class Model {
   void activate(const mortise_activate_args& args);
   void deactivate();
 
-  // Runs all layers over the step's rows; returns `hidden`, valid until the next forward.
+  // Runs all layers on the rows of the step. Returns `hidden`, which is valid until the next forward.
   mortise_tensor forward(const mortise_step& step);
   void head(const mortise_step& step, const mortise_tensor& hidden, int32_t vocab_begin, int32_t vocab_end,
             const mortise_tensor& logits);

@@ -7,13 +7,13 @@ namespace {
 
 constexpr float kTwoPi = 6.283185307179586f;
 
-// Llama 3: long wavelengths are stretched by `factor`, short ones stay, those between are blended.
+// Llama 3: long wavelengths are stretched by `factor`, short ones are kept, those in between are interpolated.
 float llama3_scaled(float frequency, const Rope& rope) {
   const float factor = static_cast<float>(rope.factor);
   const float old_length = static_cast<float>(rope.original_max_positions);
   const float longest_kept = static_cast<float>(rope.original_max_positions / rope.high_freq_factor);
   const float shortest_stretched = static_cast<float>(rope.original_max_positions / rope.low_freq_factor);
-  // torch evaluates `number / tensor` as the tensor's reciprocal times the number.
+  // As torch does: it evaluates `number / tensor` as the reciprocal of the tensor times the number.
   const float wavelength = (1.0f / frequency) * kTwoPi;
   if (wavelength > shortest_stretched) return frequency / factor;
   if (wavelength < longest_kept) return frequency;

@@ -8,8 +8,9 @@
 
 namespace mortise::llama {
 
-// The angle of pair i grows by result[i] a position: [head_dim / 2]. Each step is rounded to f32 as transformers does
-// (modeling_rope_utils.py), so that a table made here differs from its table by no more than its libm does.
+// result[i], i < head_dim / 2, is the angle by which pair i turns from one position to the next. Each step is rounded
+// to f32 as in transformers (modeling_rope_utils.py), so this table differs from theirs only by the error of their
+// libm.
 std::vector<float> inverse_frequencies(const Rope& rope, int32_t head_dim);
 
 // Rows begin .. end of the table: cos[(p - begin) * n + i] = cos(angle), angle = p * frequencies[i] rounded to f32.

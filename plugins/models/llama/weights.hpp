@@ -1,5 +1,5 @@
-// plugins/models/llama/weights.hpp: the tensors of the family on the device. Projections that read the same input
-// become one weight: [q; k; v] and [gate; up].
+// plugins/models/llama/weights.hpp: the tensors of the family on the device. Projections with the same input become one
+// weight: [q; k; v] and [gate; up].
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ struct LayerWeights {
 
 struct Weights {
   Weight embedding;
-  Weight lm_head;  // null: tied and not quantised, the embedding is the head
+  Weight lm_head;  // null: tied to the embedding and not quantised
   Weight final_norm;
   std::vector<LayerWeights> layers;
 
