@@ -13,7 +13,7 @@ std::string dump(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// The part of `delta` that brings its choice from `seen` to `have`, cut off its front.
+// Cuts the front off `delta`: the part that takes its choice from `seen` to `have`.
 Delta cut_front(Delta& delta, const ChoiceProgress& seen, const ChoiceProgress& have) {
   const auto tokens = std::min<std::uint64_t>(delta.tokens.size(), have.num_tokens - seen.num_tokens);
   const auto bytes = std::min<std::uint64_t>(delta.text.size(), have.num_bytes - seen.num_bytes);
@@ -83,7 +83,7 @@ AnswerStream::~AnswerStream() {
   close_choices();
 }
 
-// Nobody reads what becomes of the choices that are still open; whoever measures answers hears that they were aborted.
+// Tells the observer that the choices which are still open were aborted, since no reader will see their ends.
 void AnswerStream::close_choices() {
   for (Prompt& prompt : prompts_) {
     for (Choice& choice : prompt.choices) {
@@ -139,7 +139,7 @@ void AnswerStream::take(Choice& choice, Delta&& delta, std::string& events) {
   bool begins = !std::exchange(choice.seen.begun, true);
   const ChoiceProgress& have = choice.sent;
   if (have.begun && (begins || choice.seen.num_tokens < have.num_tokens || choice.seen.num_bytes < have.num_bytes)) {
-    // The client has this part; the writer is to have seen it too.
+    // The client already has this part, but the writer must see it, too.
     const Delta front = cut_front(delta, choice.seen, have);
     choice.seen.num_tokens += front.tokens.size();
     choice.seen.num_bytes += front.text.size();
@@ -183,13 +183,15 @@ void AnswerStream::add_event(const nlohmann::ordered_json& choice, std::string& 
   events += "}\n\n";
 }
 
-// One choice has failed, and with it the stream.
+// Ends the stream because one choice has failed.
 void AnswerStream::end_early(const Delta& delta, std::string& events) {
-  const bool aborted = delta.finish == FinishReason::kAborted;  // nobody but the engine's end does that here
+  // While the stream is read, only the engine's end aborts a choice.
+  const bool aborted = delta.finish == FinishReason::kAborted;
   is_cut_ =
       aborted || (delta.code == ErrorCode::kUnavailable && engine_.health().state == EngineHealth::State::kDraining);
   if (is_cut_ && work_.stream.event_ids) {
-    // A comment, which no client takes for an event: an error would end those that go on when a connection breaks.
+    // A comment, which no client takes for an event. (An error event would end clients that resume after a broken
+    // connection.)
     events += ": the server ends before this answer does; send the body again with Last-Event-ID\n\n";
   } else if (aborted) {
     add_error(Error("the server ended before the answer did", ErrorCode::kUnavailable), events);

@@ -1,5 +1,4 @@
-// runtime/openai/answer_stream.hpp: the answer to a body as server-sent events, while it is made. What a client has not
-// taken is merged in the requests' channels, so a slow one never keeps more than its finished answer waiting.
+// runtime/openai/answer_stream.hpp: answers a body as server-sent events while the engine runs it.
 #pragma once
 
 #include <cstdint>
@@ -19,34 +18,37 @@ namespace mortise {
 
 enum class StreamState {
   kOpen,   // more will come
-  kWhole,  // the last event has come: "[DONE]"
-  // The process ends before the answer does. The last event is no "[DONE]", and the connection is to break off as well:
-  // then no client takes the part that it has for the whole, and one that has an event's id goes on elsewhere.
+  kWhole,  // the last event is "[DONE]"
+  // The process ends before the answer does. The last event is not "[DONE]", and the connection must be closed as well:
+  // a client then does not take its part for the whole answer, and a client that has an event's id resumes elsewhere.
   kCut,
 };
 
+// The stream of one body: owns its requests from their submission to their end. Deltas that the client has not taken
+// are merged in the requests' channels, so a slow client never holds more than its finished answer in memory. Used by
+// one thread at a time.
 class AnswerStream {
  public:
-  // Submits the requests. `head` is a chunk's JSON up to its choices. `have`: how much of each choice the client has of
-  // an earlier stream; none for a new one. `wake` is called when take() has something to give, on any thread; it must
-  // not block. Throws an Error when the engine refuses a request; then nothing of the body runs.
+  // Submits the requests. `head` is the JSON of a chunk up to its choices. `have` says how much of each choice the
+  // client has from a broken stream; empty for a new stream. `wake` is called on any thread when take() has something
+  // to return; it must not block. Throws an Error if the engine refuses a request; then no request of the body runs.
   AnswerStream(Engine& engine, Work work, StreamOrigin origin, std::string head, std::vector<ChoiceProgress> have,
                AnswerObserver* observer, std::function<void()> wake);
-  ~AnswerStream();  // aborts what has not ended
+  ~AnswerStream();  // aborts the requests that have not ended
   AnswerStream(const AnswerStream&) = delete;
   AnswerStream& operator=(const AnswerStream&) = delete;
 
-  // Appends the events of all that has come since the last call. Not to be called again when the stream has ended.
-  // [one thread at a time]
+  // Appends all events since the last call.
+  // REQUIRES: no call has returned kWhole or kCut. [one thread at a time]
   StreamState take(std::string& events);
 
  private:
   struct Choice {
     ChoicePlace place;
     ChoiceProgress sent;  // what the client has
-    ChoiceProgress seen;  // what the engine has made: behind `sent` while a broken stream is made again
+    ChoiceProgress seen;  // what the engine has generated; behind `sent` while a broken stream is generated again
     ChoiceTimes times;
-    Usage usage;  // so far only the tokens, until the finish
+    Usage usage;  // only token counts until the finish
     bool open = true;
   };
   struct Prompt {
@@ -67,8 +69,8 @@ class AnswerStream {
   Engine& engine_;
   Work work_;
   const std::string head_;
-  const std::string origin_;              // the first part of each event's id
-  std::vector<ChoiceProgress> progress_;  // of all choices, for that id
+  const std::string origin_;              // the common part of all event ids
+  std::vector<ChoiceProgress> progress_;  // of all choices, for the event ids
   std::unique_ptr<ChunkWriter> writer_;
   AnswerObserver* const observer_;
   std::vector<Prompt> prompts_;

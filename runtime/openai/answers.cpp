@@ -46,7 +46,7 @@ nlohmann::ordered_json UsageSum::json() const {
   nlohmann::ordered_json usage = {
       {"prompt_tokens", prompt}, {"completion_tokens", completion}, {"total_tokens", prompt + completion}};
   if (cached) usage["prompt_tokens_details"] = {{"cached_tokens", *cached}};
-  if (accepted + rejected > 0) {  // the body had a prediction
+  if (accepted + rejected > 0) {
     usage["completion_tokens_details"] = {{"accepted_prediction_tokens", accepted},
                                           {"rejected_prediction_tokens", rejected}};
   }

@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 
-constexpr std::size_t kMaxChoicesOfABody = 16384;  // OpenAI takes 2048 prompts; each choice has some KiB of state
+constexpr std::size_t kMaxChoicesOfABody = 16384;  // OpenAI allows 2048 prompts; each choice has a few KiB of state
 constexpr std::size_t kMaxCopiedBytes = std::size_t{256} << 20;
 
-// A number that no float holds becomes the largest one: it is out of every range then, too.
+// A number that is too large for a float becomes the largest float, which is also out of every range.
 float to_float(double number) {
   constexpr double kLargest = std::numeric_limits<float>::max();
   return static_cast<float>(std::clamp(number, -kLargest, kLargest));
@@ -52,8 +52,8 @@ std::vector<std::string> read_stop(const nlohmann::json& json) {
   return read_strings(json, "stop", "a string or a list of strings");
 }
 
-// The one field of vLLM's structured_outputs that is supported. The others would change the text as much, so that
-// leaving them out in silence would be a wrong answer.
+// The only supported field of vLLM's structured_outputs. The other fields would change the text, so ignoring them would
+// give a wrong answer.
 const nlohmann::json* find_structured_choice(const nlohmann::json& json) {
   const Body fields(json, "structured_outputs");
   for (const char* name : {"json", "regex", "grammar", "json_object", "structural_tag"}) {
@@ -63,7 +63,7 @@ const nlohmann::json* find_structured_choice(const nlohmann::json& json) {
   return fields.find("choice");
 }
 
-// Another way to bind the text. Those of other names: unserved_fields.
+// Refuses another form of guided output. Fields with other names: unserved_fields.
 void check_response_format(const Body& body) {
   const nlohmann::json* format = body.find("response_format");
   if (format == nullptr) return;
@@ -73,10 +73,10 @@ void check_response_format(const Body& body) {
 }
 
 std::uint64_t read_seed(const nlohmann::json& json) {
-  // A negative seed is a seed too: its 64 bits are what counts.
+  // A negative seed is valid: only its 64 bits matter.
   if (json.is_number_unsigned()) return json.get<std::uint64_t>();
   if (json.is_number_integer()) return static_cast<std::uint64_t>(json.get<std::int64_t>());
-  // 7.0 is an integer here as everywhere; from 2^53 on a double does not say which one.
+  // 7.0 is an integer, too. Doubles from 2^53 on do not identify an integer.
   const double number = json.is_number() ? json.get<double>() : std::nan("");
   if (!(std::fabs(number) < 0x1p53 && number == std::floor(number))) fail_type("seed", "an integer of 64 bits", json);
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(number));
@@ -100,7 +100,7 @@ std::vector<GuidedChoice> read_guided_choices(const nlohmann::json& json, const 
   return choices;
 }
 
-// `choices`, or what vLLM calls so.
+// `choices`, or vLLM's name for the field.
 std::vector<GuidedChoice> read_choices(const Body& body) {
   const nlohmann::json* structured = body.find("structured_outputs");
   if (structured != nullptr) structured = find_structured_choice(*structured);
@@ -124,7 +124,7 @@ void fail_type(const std::string& name, const char* what, const nlohmann::json& 
   std::string text = got.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   if (text.size() > 60) {
     std::size_t end = 57;
-    while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // whole characters
+    while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // cut at the start of a character
     text = text.substr(0, end) + "...";
   }
   fail("{}: expected {}, got {}", name, what, text);
@@ -155,7 +155,7 @@ std::optional<double> Body::number(const char* name) const {
 std::optional<std::int64_t> Body::integer(const char* name, std::int64_t low, std::int64_t high) const {
   const nlohmann::json* value = find(name);
   if (value == nullptr) return std::nullopt;
-  // 16.0 is an integer: JSON has one kind of number. Compared as a double, so that 1e300 does not overflow.
+  // 16.0 is an integer, too, since JSON has one type of number. Compared as a double, so that 1e300 does not overflow.
   const double number = value->is_number() ? value->get<double>() : std::nan("");
   if (!(number == std::floor(number))) fail_type(name, "an integer", *value);
   if (number < static_cast<double>(low) || number > static_cast<double>(high)) {
@@ -188,7 +188,7 @@ std::vector<std::int32_t> read_token_ids(const nlohmann::json& json, const std::
   std::vector<std::int32_t> ids;
   ids.reserve(json.size());
   for (const nlohmann::json& item : json) {
-    // 7.0 is an integer, as everywhere.
+    // 7.0 is an integer, too.
     const double id = item.is_number() ? item.get<double>() : -1;
     if (!(id >= 0 && id <= kMaxInt32 && id == std::floor(id))) fail_type(where, "token ids", item);
     ids.push_back(static_cast<std::int32_t>(id));
@@ -225,7 +225,7 @@ void check_count(std::size_t count, const std::string& of_what) {
 void check_amount(std::size_t num_prompts, const SamplingParams& params) {
   check_count(num_prompts * static_cast<std::size_t>(std::max(1, params.n)),
               fmt::format("choices ({} prompts, n = {})", num_prompts, params.n));
-  constexpr std::size_t kBiasBytes = 48;  // a node of the map
+  constexpr std::size_t kBiasBytes = 48;  // one entry of the map
   std::size_t bytes = params.logit_bias.size() * kBiasBytes;
   for (const std::string& stop : params.stop) bytes += stop.size() + sizeof stop;
   for (const GuidedChoice& choice : params.choices) bytes += num_bytes(choice) + sizeof choice;
@@ -250,7 +250,7 @@ std::size_t num_sequences(const std::string& url, const nlohmann::json& body) {
     const auto n = body.find(name);
     if (n != body.end() && n->is_number_unsigned()) num_each = std::max(num_each, n->get<std::size_t>());
   }
-  num_each = std::min<std::size_t>(num_each, kMaxChoices);  // the body is refused above
+  num_each = std::min<std::size_t>(num_each, kMaxChoices);  // a larger number is refused above
   if (const auto scored = body.find("choice_logprobs"); scored != body.end() && *scored == true) {
     num_each += length(body, "choices") + length(body, "guided_choice");
     if (const auto other = body.find("structured_outputs"); other != body.end()) num_each += length(*other, "choice");
@@ -284,7 +284,7 @@ SpeculationChoice read_speculation(const nlohmann::json& json) {
 
 void read_scheduling(const Body& body, Request& request) {
   request.priority = static_cast<std::int32_t>(body.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
-  // 0 is no group.
+  // 0 means no group.
   if (const auto group = body.string("group"))
     request.group = std::max<std::uint64_t>(1, XXH3_64bits(group->data(), group->size()));
   if (const nlohmann::json* speculation = body.find("speculation"))

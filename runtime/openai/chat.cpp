@@ -33,10 +33,10 @@ nlohmann::ordered_json logprobs_json(const TokenTexts& texts, const std::vector<
 
 struct ChatOptions {
   bool logprobs = false, return_token_ids = false, tokens_as_ids = false;
-  bool return_draft_info = false;  // of streams alone
+  bool return_draft_info = false;  // for streams only
 };
 
-// A role, then texts, then an empty delta with the finish reason.
+// Writes a role, then texts, then an empty delta with the finish reason.
 class ChatChunks : public ChunkWriter {
  public:
   ChatChunks(const Tokenizer& tokenizer, const ChatOptions& options)
@@ -69,8 +69,8 @@ class ChatChunks : public ChunkWriter {
 
 }  // namespace
 
-// The engine says how long a chat is that it cannot run, and /tokenize counts such ones too; beyond this many times the
-// model's length a chat is not tokenized to its end.
+// A chat that is longer than this many times the model's length is not tokenized to its end. Somewhat longer chats are:
+// the engine's error states their length, and /tokenize counts them.
 constexpr std::size_t kMaxModelLengths = 16;
 
 std::vector<std::int32_t> Service::chat_prompt(const ChatInput& input) const {

@@ -25,7 +25,7 @@ void check_content(const Body& message) {
   }
 }
 
-// OpenAI's clients send the arguments as the text that the model wrote; templates write them out as JSON.
+// OpenAI's clients send a tool call's arguments as the text that the model wrote, while templates expect JSON.
 void parse_arguments(Ordered& message) {
   if (!message.contains("tool_calls") || !message["tool_calls"].is_array()) return;
   for (Ordered& call : message["tool_calls"]) {
@@ -38,7 +38,7 @@ void parse_arguments(Ordered& message) {
   }
 }
 
-// As transformers does it: a thought has the standard name, and the one that some templates read.
+// Like transformers, gives a thought the standard name and also the name that some templates read.
 void name_thought(Ordered& message) {
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     if (!message.contains(name)) continue;
@@ -63,7 +63,7 @@ Ordered read_messages(const nlohmann::json& json) {
     Ordered message = {{"role", role}, {"content", ""}};
     auto& entries = message.get_ref<Ordered::object_t&>();
     for (const auto& [name, value] : from.items()) {
-      // `entries[name]` would look at all entries before. The names of `from` differ.
+      // Faster than `entries[name]`, which would search all entries; the names in `from` are distinct.
       if (name == "content" && !value.is_null()) entries["content"] = value;
       if (name != "role" && name != "content" && !value.is_null()) entries.push_back({name, value});
     }
@@ -98,7 +98,7 @@ ChatInput read_chat_input(const Body& body) {
 }
 
 std::vector<std::int32_t> chat_tokens(const ChatPrompt& prompt, const Tokenizer& tokenizer, std::size_t most) {
-  // One more than `most`, since the first may go.
+  // One more than `most`, because the first token may be removed.
   std::vector<std::int32_t> ids = tokenizer.encode(prompt.text, prompt.add_special_tokens, most + 1);
   const bool twice = ids.size() > 1 && ids[0] == ids[1] && tokenizer.is_special(ids[0]);
   if (prompt.add_special_tokens && twice) ids.erase(ids.begin());

@@ -10,7 +10,7 @@
 namespace mortise {
 namespace {
 
-// A choice to score: of which request, which one, and its tokens.
+// A choice to score: the index of its request, its own index, and its tokens.
 struct ScoredChoice {
   std::size_t request = 0;
   GuidedChoice choice;
@@ -18,14 +18,14 @@ struct ScoredChoice {
 };
 
 struct ChoiceWork {
-  std::vector<Request> prompts;  // of each request what its scores have in common
+  std::vector<Request> prompts;  // for each request, the part that all its scores have in common
   std::vector<ScoredChoice> choices;
 };
 
-// What an entry of a list takes beside its tokens, counted in log probabilities: names, brackets and the choice itself.
+// The size of a list entry besides its tokens, counted in log probabilities: names, brackets and the choice itself.
 constexpr std::size_t kEntrySize = 8;
 
-// Throws when so many lists would make an answer that neither memory nor a line can hold.
+// Throws if the lists would make an answer too large for memory or for a line.
 void check_lists(std::size_t num_logprobs, const std::vector<Request>& requests, std::size_t n) {
   if (num_logprobs <= kMaxLogprobs) return;
   fail(
@@ -42,7 +42,7 @@ std::shared_ptr<const ChoiceWork> make_work(const Engine& engine, const std::vec
     const Request& request = requests[i];
     std::vector<std::vector<std::int32_t>> tokens = engine.choice_tokens(request);
     for (std::size_t j = 0; j < tokens.size(); ++j) {
-      num_logprobs += (tokens[j].size() + kEntrySize) * n;  // each of the n has the list
+      num_logprobs += (tokens[j].size() + kEntrySize) * n;  // each of the n answers has the list
       work->choices.push_back({i, request.sampling.choices[j], std::move(tokens[j])});
     }
     check_lists(num_logprobs, requests, n);
@@ -77,7 +77,7 @@ ChoiceLogprobs lists_of(const ChoiceWork& work, const JobResult& scores) {
   return lists;
 }
 
-// Both halves, until they are there.
+// The results of both jobs, until both are complete.
 struct Halves {
   std::mutex mutex;
   JobResult answers, scores;
@@ -124,8 +124,8 @@ Abort run_job_with_choices(Engine& engine, std::vector<Request> requests, std::s
       halves->take(half, std::move(result), std::move(error));
     };
   };
-  // The answers first: their prompts are then in the cache, or on the way there. Where the engine takes a prompt with
-  // its choices it takes each of them behind it.
+  // The answers are submitted first, so that their prompts are in the cache, or being computed, when the choices
+  // follow. If the engine takes both at once, the choices run behind the prompt of their answer.
   Abort answers = run_job(engine, std::move(requests), observer, take(&Halves::answers));
   RequestSeries scores{halves->work->choices.size(),
                        [work = halves->work](std::size_t index) { return make_request(*work, index); }};

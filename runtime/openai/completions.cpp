@@ -18,8 +18,8 @@ struct CompletionOptions {
   std::vector<std::vector<std::int32_t>> prompts;
   bool echo = false;
   bool return_token_ids = false;
-  bool return_draft_info = false;  // of streams alone
-  bool tokens_as_ids = false;      // "token_id:123" for token texts: distinct tokens may print alike
+  bool return_draft_info = false;  // for streams only
+  bool tokens_as_ids = false;      // writes "token_id:123" as token texts, since distinct tokens may have equal texts
   bool skip_special_tokens = true;
   std::optional<std::int32_t> logprobs;
   std::size_t n = 1;  // choices in the answer
@@ -53,7 +53,7 @@ CompletionOptions read_options(const Body& body, const Tokenizer& tokenizer) {
   return options;
 }
 
-// `best_of` choices are generated, and those `n` of them returned that are the likeliest for each token.
+// `best_of` choices are generated. The `n` choices with the highest average log probability per token are returned.
 std::int32_t read_best_of(const Body& body, std::int32_t n) {
   const auto best_of = static_cast<std::int32_t>(body.integer("best_of", 1, kMaxChoices).value_or(n));
   if (best_of < n) fail("best_of is {} and n is {}; best_of must be at least n", best_of, n);
@@ -71,10 +71,10 @@ void keep_best(std::vector<ChoiceResult>& choices, std::size_t n) {
   choices.resize(n);
 }
 
-// tokens, token_logprobs, top_logprobs, text_offset of the echoed prompt and the generated tokens.
+// Builds the lists tokens, token_logprobs, top_logprobs and text_offset for the echoed prompt and the generated tokens.
 class LogprobLists {
  public:
-  // `before`: what the first token follows.
+  // `before`: the text in front of the first token.
   LogprobLists(const Tokenizer& tokenizer, const CompletionOptions& options, const DecodedPrefix& before)
       : text_(tokenizer, options.tokens_as_ids), decoder_(tokenizer, options.skip_special_tokens, before) {}
 
@@ -88,7 +88,7 @@ class LogprobLists {
     logprobs_.push_back(finite_logprob(info.logprob));
     auto alternatives = nlohmann::ordered_json::object();
     const auto put = [&](std::int32_t id, float logprob) {
-      // Distinct tokens may print alike: the likelier one stays, so that the largest value is the arg max's.
+      // Distinct tokens may have equal texts. The likelier token is kept, so that the largest value is the arg max's.
       auto [at, fresh] = alternatives.emplace(text_(id), finite_logprob(logprob));
       if (!fresh) *at = std::max(at->get<double>(), finite_logprob(logprob));
     };
@@ -96,7 +96,7 @@ class LogprobLists {
     put(info.id, info.logprob);
     top_.push_back(std::move(alternatives));
   }
-  // The lists of what was added since the last call.
+  // The lists for everything that was added since the last call.
   nlohmann::ordered_json take() {
     const auto list = [](nlohmann::ordered_json& from) { return std::exchange(from, nlohmann::ordered_json::array()); };
     return {{"tokens", list(tokens_)},
@@ -119,7 +119,7 @@ class LogprobLists {
                          top_ = nlohmann::ordered_json::array(), offsets_ = nlohmann::ordered_json::array();
 };
 
-// What the choices of a prompt share.
+// The part that all choices of a prompt share.
 struct PromptText {
   PromptText(const Tokenizer& tokenizer, const CompletionOptions& options, const std::vector<std::int32_t>& ids)
       : first(ids.front()) {
@@ -131,10 +131,10 @@ struct PromptText {
   }
   std::int32_t first;
   std::string echoed;
-  DecodedPrefix before;  // of what is not echoed
+  DecodedPrefix before;  // the text that is not echoed
 };
 
-// Writes the parts of one choice, in order: a whole answer is one part.
+// Writes the parts of one choice in order. A whole answer is one part.
 class CompletionChoice {
  public:
   CompletionChoice(const Tokenizer& tokenizer, const CompletionOptions& options, const PromptText& prompt)

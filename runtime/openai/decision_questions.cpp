@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// As OpenAI bounds them.
+// OpenAI's limits.
 constexpr std::size_t kMaxQuestions = 400, kMaxOptions = 255;
 
 std::string part_text(const Json& part, const char* name) {
@@ -25,7 +25,7 @@ std::string part_text(const Json& part, const char* name) {
   fail("{}: a part of type {} is not served; input_text and input_json are", name, quote(type));
 }
 
-// A text, or parts that are joined.
+// Reads a text, or parts, which are joined.
 std::string read_text(const Json& json, const char* name) {
   if (json.is_string()) return json.get<std::string>();
   if (!json.is_array() || json.empty()) fail_type(name, "a text, or a list of parts", json);
@@ -39,7 +39,7 @@ std::string option_line(const std::string& text, const Body& option) {
   return description && !description->empty() ? "- " + text + ": " + *description + "\n" : "- " + text + "\n";
 }
 
-// `read`, with the place before what its errors say.
+// Calls `read` and puts the place in front of the texts of its Errors.
 template <class Read>
 auto at_place(const std::string& where, const Read& read) {
   try {
@@ -57,7 +57,7 @@ DecisionOption read_option(const Json& json, const char* value_field, bool may_b
   return {value, text};
 }
 
-// Fills in the options and gives the lines that list them.
+// Fills in the options, and returns the lines that list them for the model.
 std::string read_options(const Json& list, const char* name, const char* value_field, DecisionQuestion& question) {
   if (!list.is_array() || list.size() < 2 || list.size() > kMaxOptions) {
     fail_type(name, "a list of 2 to 255 objects", list);

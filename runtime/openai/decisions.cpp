@@ -1,6 +1,6 @@
-// POST /v1/decisions: the probability of each value that the answer to a question may have. A value's log probability
-// is that of its tokens behind the rendered chat, exactly as /v1/score gives it; those of a question's values are
-// normalised, so they tell how likely each is given that the answer is one of them.
+// POST /v1/decisions: the probability of each value that the answer to a question may have. The log probability of a
+// value is that of its tokens behind the rendered chat, exactly as /v1/score gives it. The values of a question are
+// then normalised: each probability is conditional on the answer being one of them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// One value to score: of which question, and its tokens.
+// A value to score: the index of its question, and its tokens.
 struct ScoredValue {
   std::size_t question = 0;
   std::vector<std::int32_t> tokens;
@@ -26,7 +26,7 @@ struct ScoredValue {
 
 struct DecisionWork {
   std::vector<DecisionQuestion> questions;
-  std::vector<Request> prompts;  // of each question
+  std::vector<Request> prompts;  // one per question
   std::vector<ScoredValue> values;
 };
 
@@ -36,8 +36,8 @@ bool begins_another(const std::vector<std::int32_t>& tokens, const std::vector<s
   });
 }
 
-// Where one value's tokens begin another's, its probability would hold the other's too; an end token behind each tells
-// them apart.
+// If the tokens of one value begin another value's tokens, its probability would include the other's. An end token
+// behind each value of the question prevents that.
 void separate(std::vector<std::vector<std::int32_t>>& all, const Tokenizer& tokenizer, std::size_t question) {
   if (std::none_of(all.begin(), all.end(), [&](const auto& tokens) { return begins_another(tokens, all); })) return;
   const auto end = tokenizer.eos_id();
@@ -50,7 +50,7 @@ void separate(std::vector<std::vector<std::int32_t>>& all, const Tokenizer& toke
   for (std::vector<std::int32_t>& tokens : all) tokens.push_back(*end);
 }
 
-// The tokens of the question's values behind its prompt, as guided generation makes them.
+// The tokens of the question's values behind its prompt, as guided generation uses them.
 std::vector<std::vector<std::int32_t>> value_tokens(const Engine& engine, Request guided,
                                                     const DecisionQuestion& question, std::size_t index) {
   for (const DecisionOption& option : question.options) guided.sampling.choices.emplace_back(option.text);
@@ -69,7 +69,7 @@ Request make_request(const DecisionWork& work, std::size_t index) {
   return request;
 }
 
-// exp(logprob) over the sum of all.
+// exp(logprob) of each value, divided by the sum over all values.
 std::vector<double> normalised(const std::vector<double>& logprobs) {
   const double most = *std::max_element(logprobs.begin(), logprobs.end());
   std::vector<double> result;
@@ -114,7 +114,7 @@ Json usage_of(const DecisionWork& work, const JobResult& result, const AnswerSta
   for (std::size_t i = 0; i < work.questions.size(); ++i) {
     const std::size_t num_prompt = work.prompts[i].prompt.size();
     input += num_prompt;
-    // The first value's: the others find the prompt that it computed.
+    // Only the first value counts; the others reuse the prompt that it computed.
     cached += std::min(num_prompt, static_cast<std::size_t>(result[value].front().usage.cached_tokens));
     value += work.questions[i].options.size();
   }

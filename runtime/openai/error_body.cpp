@@ -11,7 +11,7 @@ const char* error_type(int status) {
   return status >= 500 ? "server_error" : "invalid_request_error";
 }
 
-// Empty: the message begins with no field.
+// The field that the message begins with, or "".
 std::string_view param_of(int status, std::string_view message) {
   if (status < 400 || status >= 500) return {};
   const std::string_view word = message.substr(0, message.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"));
@@ -26,7 +26,7 @@ nlohmann::ordered_json error_body(int status, const std::string& message, const 
       {"message", message}, {"type", error_type(status)}, {"param", nullptr}, {"code", nullptr}};
   if (!param.empty()) error["param"] = param;
   if (code) error["code"] = *code;
-  if (status == 404 && param == "model") error["code"] = "model_not_found";  // OpenAI's word for it
+  if (status == 404 && param == "model") error["code"] = "model_not_found";  // OpenAI's code
   return {{"error", std::move(error)}};
 }
 

@@ -1,4 +1,4 @@
-// runtime/openai/error_body.hpp: an error in OpenAI's form.
+// runtime/openai/error_body.hpp: the body of an error in OpenAI's form.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,8 +8,8 @@
 
 namespace mortise {
 
-// {"error": {"message", "type", "param", "code"}}. `param` is the field of the body that the message begins with, if it
-// begins with one: "temperature is 3; ...". Without a code it is null.
+// {"error": {"message", "type", "param", "code"}}. `param` is the field of the body with which the message begins, if
+// any: "temperature is 3; ...". `code` is null if it is absent.
 nlohmann::ordered_json error_body(int status, const std::string& message, const std::optional<std::string>& code);
 
 }  // namespace mortise

@@ -47,7 +47,7 @@ class Fields {
   bool done_ = false;
 };
 
-// "": nothing yet; "b": begun; "12-45": tokens and bytes; "12-45e": ended.
+// "": nothing sent; "b": begun; "12-45": tokens and bytes; "12-45e": ended.
 ChoiceProgress read_choice(std::string_view text) {
   ChoiceProgress progress;
   if (text.empty()) return progress;
@@ -96,7 +96,8 @@ EventId read_event_id(std::string_view text) {
   id.origin.seed_drawn = fields.number<int>(10) != 0;
   id.origin.prompts = fields.number<std::uint64_t>(16);
   for (const char c : id.origin.answer_id) {
-    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) Fields::malformed();  // it is repeated in answers
+    // Answers repeat it, so only hexadecimal digits are allowed.
+    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) Fields::malformed();
   }
   Fields choices(fields.next(), kChoiceEnd);
   if (!fields.at_end()) Fields::malformed();

@@ -1,5 +1,6 @@
-// runtime/openai/event_id.hpp: the `id` of a stream's event: all that a replica needs to go on behind it with the same
-// body. A client sends it back as Last-Event-ID (HTML standard, "Server-sent events").
+// runtime/openai/event_id.hpp: the `id` of a stream's event. It holds everything that a replica needs to resume the
+// stream behind this event, given the same body. A client sends it back as Last-Event-ID (HTML standard, "Server-sent
+// events").
 #pragma once
 
 #include <cstdint>
@@ -9,21 +10,21 @@
 
 namespace mortise {
 
-// How much of a choice a client has.
+// How much of a choice a client has received.
 struct ChoiceProgress {
-  bool begun = false;  // a role, or the echoed prompt
+  bool begun = false;  // a role or the echoed prompt
   bool ended = false;  // the finish reason
   std::uint64_t num_tokens = 0, num_bytes = 0;
 };
 
-// What all events of a stream have in common.
+// The part that all event ids of a stream have in common.
 struct StreamOrigin {
   std::string fingerprint;    // of the pipeline
-  std::string answer_id;      // without its prefix
+  std::string answer_id;      // without the prefix
   std::int64_t created = 0;   // Unix seconds
-  std::uint64_t seed = 0;     // of the first prompt
-  bool seed_drawn = false;    // the body had none: the next prompt's is one more
-  std::uint64_t prompts = 0;  // a hash of the prompts' tokens, so that another body is refused
+  std::uint64_t seed = 0;     // seed of the first prompt
+  bool seed_drawn = false;    // the body had no seed: prompts have consecutive seeds
+  std::uint64_t prompts = 0;  // hash of the prompts' tokens, so that a different body is refused
 };
 
 struct EventId {
@@ -31,11 +32,11 @@ struct EventId {
   std::vector<ChoiceProgress> choices;  // by index in the answer
 };
 
-// Printable ASCII without spaces: the origin's part is made once, the progress for each event.
+// The text forms of an id: printable ASCII without spaces. The origin's text is made once, the progress for each event.
 std::string origin_text(const StreamOrigin& origin);
 void append_progress(std::string& text, const std::vector<ChoiceProgress>& choices);
 
-// Throws an Error when `text` is no such id.
+// Throws an Error if `text` is not such an id.
 EventId read_event_id(std::string_view text);
 
 }  // namespace mortise

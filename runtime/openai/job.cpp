@@ -12,15 +12,15 @@ namespace mortise {
 namespace {
 
 struct Job {
-  std::mutex mutex;  // different requests are delivered at once, and beside submit()
+  std::mutex mutex;  // requests are delivered on several threads, also during submit()
   JobResult result;
   std::optional<Error> error;
-  std::size_t open = 0;  // choices that have not finished
+  std::size_t open = 0;  // choices that have not ended
   JobDone done;
   AnswerObserver* observer = nullptr;
   std::chrono::steady_clock::time_point arrival = std::chrono::steady_clock::now();
 
-  // A choice as a whole: the requests are submitted with News::kAtTheEnd.
+  // Takes a choice as a whole: the requests are submitted with News::kAtTheEnd.
   void take(std::size_t request, Delta&& delta) {
     ChoiceTimes times{.arrival = arrival};
     if (observer != nullptr) observer->saw(times, delta);
@@ -39,15 +39,16 @@ struct Job {
     done(std::move(result), std::move(error));
   }
 
-  // Does not wait for `n` choices. REQUIRES: others are open.
+  // Stops waiting for `n` choices that will not run.
+  // REQUIRES: other choices are open.
   void leave_out(std::size_t n) {
     const std::lock_guard lock(mutex);
     open -= n;
   }
 };
 
-// A job whose requests come in turns. The sinks hold it; whoever has a request ended starts those that have room then.
-// Sinks of several requests, and start(), run at once.
+// A job whose requests run in turn. The sinks of its requests keep it alive. The thread that delivers a request's end
+// starts the requests that then have room. Thread-safe: start() and the sinks of several requests run at the same time.
 class Turns : public std::enable_shared_from_this<Turns> {
  public:
   Turns(Engine& engine, RequestSeries requests, std::size_t max_open_tokens, JobDone done)
@@ -63,7 +64,7 @@ class Turns : public std::enable_shared_from_this<Turns> {
     }
   }
 
-  // Those that run hear of it, and with the first of them the rest is left out.
+  // Aborts the running requests; the first of them to end also drops the requests that have not started.
   void abort() {
     std::vector<RequestId> open;
     {
@@ -92,7 +93,7 @@ class Turns : public std::enable_shared_from_this<Turns> {
     return next;
   }
 
-  // False: the engine has no room, and whoever ends next starts it.
+  // Returns false if the engine has no room; the next request that ends starts this one again.
   bool submit(std::size_t index, Request request) {
     const std::size_t num_tokens = request.prompt.size();
     const auto take = [self = shared_from_this(), index, num_tokens](Delta&& delta) {
@@ -100,7 +101,7 @@ class Turns : public std::enable_shared_from_this<Turns> {
     };
     try {
       started(index, engine_.submit(std::move(request), take, News::kAtTheEnd));
-    } catch (const Error& error) {  // it passed the checks, so this is for want of something else
+    } catch (const Error& error) {  // it passed the checks, so the engine lacks room or memory
       if (error.code() == ErrorCode::kOverloaded && put_back(index, num_tokens)) return false;
       Delta delta;
       delta.finish = FinishReason::kError;
@@ -120,7 +121,7 @@ class Turns : public std::enable_shared_from_this<Turns> {
     if (aborted) engine_.abort(id);
   }
 
-  // False: no other request is open, so none would start it.
+  // Returns false if no other request is open, so that none would start this one.
   bool put_back(std::size_t index, std::size_t num_tokens) {
     const std::lock_guard lock(mutex_);
     if (num_open_ == 1) return false;
@@ -131,7 +132,7 @@ class Turns : public std::enable_shared_from_this<Turns> {
   }
 
   void take(std::size_t index, std::size_t num_tokens, Delta&& delta) {
-    // The answer is an error already, or the engine ends: the others would run for nothing, or never.
+    // The answer is an error already, or the engine ends: further requests would be useless, or would never run.
     if (delta.finish == FinishReason::kError || delta.finish == FinishReason::kAborted) leave_out_the_rest();
     job_.take(index, std::move(delta));
     {
@@ -154,12 +155,12 @@ class Turns : public std::enable_shared_from_this<Turns> {
   const RequestSeries requests_;
   const std::size_t max_open_tokens_;
   Job job_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::size_t next_ = 0;
-  std::vector<std::size_t> refused_;  // indices before next_ that the engine had no room for
+  std::vector<std::size_t> refused_;  // indices before next_ that the engine refused for lack of room
   std::size_t num_open_ = 0, open_tokens_ = 0;
-  std::map<std::size_t, RequestId> running_;  // by index
-  std::set<std::size_t> ended_early_;         // before submit() had returned their id
+  std::map<std::size_t, RequestId> running_;  // by index of the request
+  std::set<std::size_t> ended_early_;         // ended before submit() returned their id
   bool aborted_ = false;
 };
 
@@ -186,7 +187,7 @@ Abort run_job(Engine& engine, std::vector<Request> requests, AnswerObserver* obs
           std::move(requests[i]), [job, i](Delta&& delta) { job->take(i, std::move(delta)); }, News::kAtTheEnd));
     }
   } catch (...) {
-    // `done` is never called: the choices that were not submitted stay open.
+    // `done` is never called, because the choices that were not submitted stay open.
     for (RequestId id : submitted) engine.abort(id);
     throw;
   }

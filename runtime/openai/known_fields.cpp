@@ -26,7 +26,7 @@ constexpr KnownField kKnown[] = {
     {"group", kAll},
     {"speculation", kAll},
     {"add_special_tokens", kScored},
-    {"seed", kScored},  // of a score: nothing is drawn
+    {"seed", kScored},  // of scores: ignored, since no token is drawn
     {"prompt", kCompletions | kScore},
     {"completions", kScore},
     {"id", kScore},
@@ -69,7 +69,7 @@ constexpr KnownField kKnown[] = {
     {"stream_options", kGenerating},
     {"prediction", kGenerating},
     {"resume_token_ids", kGenerating},
-    // These say nothing about the answer here.
+    // Known fields without effect on the answer.
     {"user", kAll},
     {"metadata", kAll},
     {"request_id", kAll},
@@ -80,18 +80,18 @@ constexpr KnownField kKnown[] = {
     {"prompt_cache_retention", kGenerating},
     {"prompt_cache_options", kDecisions},
     {"parallel_tool_calls", kChat},   // there are no tools
-    {"length_penalty", kGenerating},  // of beam search
-    {"early_stopping", kGenerating},  // the same
-    {"truncation_side", kScored},     // of truncate_prompt_tokens
+    {"length_penalty", kGenerating},  // for beam search
+    {"early_stopping", kGenerating},  // for beam search
+    {"truncation_side", kScored},     // for truncate_prompt_tokens
     {"guided_decoding_backend", kGenerating},
 };
 
-// Of the objects in a body whose fields are all known; template variables and metadata may have any.
+// Fields of nested objects whose fields are all known. (Template variables and metadata may have any fields.)
 constexpr KnownField kNested[] = {
     {"stream_options.include_usage", kGenerating},
     {"stream_options.continuous_usage_stats", kGenerating},
     {"stream_options.include_event_ids", kGenerating},
-    {"stream_options.include_obfuscation", kGenerating},  // padding, which OpenAI's server sends
+    {"stream_options.include_obfuscation", kGenerating},  // padding that OpenAI's server sends
     {"prediction.type", kGenerating},
     {"prediction.content", kGenerating},
     {"prediction.token_ids", kGenerating},
@@ -161,7 +161,7 @@ std::string unknown_fields_text(std::string_view url, const std::vector<std::str
 }
 
 std::vector<std::string> UnknownFieldLog::note(std::string_view url, const nlohmann::json& body) {
-  constexpr std::size_t kMostSeen = 1000;  // who sends more has other problems
+  constexpr std::size_t kMostSeen = 1000;  // bounds the memory for names of one misbehaving client
   std::vector<std::string> names = unknown_fields(url, body), fresh;
   if (names.empty()) return names;
   {

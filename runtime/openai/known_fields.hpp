@@ -1,5 +1,5 @@
-// runtime/openai/known_fields.hpp: which fields of a body are known, and who hears of the others. Clients send fields
-// of many servers, so an unknown one is ignored; but it may be a slip of the keyboard, so it is named.
+// runtime/openai/known_fields.hpp: the known fields of bodies, and reports of unknown ones. Clients send fields of many
+// servers, so unknown fields are ignored. But an unknown name may be a typing error, so it is reported.
 #pragma once
 
 #include <mutex>
@@ -11,23 +11,22 @@
 
 namespace mortise {
 
-// The names of `body` that no code reads for this url, in the order of the alphabet; none for an unknown url and for
-// what is no object. Fields that are refused, and those that say nothing about the answer (`user`), are known.
-// Those of `stream_options` and `prediction` are among them: "stream_options.include_usge".
+// The names in `body` that no code reads for this url, in alphabetical order. Empty for an unknown url or a body that
+// is not an object. Refused fields and fields without effect on the answer (`user`) are known. Includes the fields of
+// `stream_options` and `prediction`: "stream_options.include_usge".
 std::vector<std::string> unknown_fields(std::string_view url, const nlohmann::json& body);
 
-// Whether a body of some url may have a field of this name, refused ones included.
+// Whether a body of any url may have this field, refused fields included.
 bool is_known_field(std::string_view name);
 
-// For a header or a line of a log: "unknown fields are ignored: tempreature (did you mean 'temperature'?), x".
-// Printable ASCII, without quotes that a header would have to escape; long names and long lists are cut. "" when there
-// are none.
+// For a header or a log line: "unknown fields are ignored: tempreature (did you mean 'temperature'?), x". Printable
+// ASCII, without quotes that a header would have to escape; long names and long lists are cut. "" if `names` is empty.
 std::string unknown_fields_text(std::string_view url, const std::vector<std::string>& names);
 
 // Logs each unknown name once. Thread-safe.
 class UnknownFieldLog {
  public:
-  // The unknown names of the body, whether they were logged before or not.
+  // Returns the unknown names of the body, logged before or not.
   std::vector<std::string> note(std::string_view url, const nlohmann::json& body);
 
  private:

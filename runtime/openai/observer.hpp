@@ -1,4 +1,4 @@
-// runtime/openai/observer.hpp: who measures answers while they are made.
+// runtime/openai/observer.hpp: the interface of metrics to the answers that are being made.
 #pragma once
 
 #include <chrono>
@@ -8,17 +8,18 @@
 
 namespace mortise {
 
-// Of one choice: kept by who reads its deltas, for the observer.
+// The times of one choice. The reader of its deltas keeps them for the observer.
 struct ChoiceTimes {
-  std::chrono::steady_clock::time_point arrival;  // of its body
-  // None: it has not come to that.
+  std::chrono::steady_clock::time_point arrival;  // arrival of its body
+  // nullopt: has not happened.
   std::optional<std::chrono::steady_clock::time_point> started = {}, first_token = {}, last_token = {};
 };
 
+// Sees all deltas of all answers. Thread-safe.
 class AnswerObserver {
  public:
   virtual ~AnswerObserver() = default;
-  // Each delta of a choice in order, before it is answered with. Must not throw. [any thread]
+  // Called for each delta of a choice, in order, before the delta is sent to the client. Must not throw. [any thread]
   virtual void saw(ChoiceTimes& times, const Delta& delta) = 0;
 };
 

@@ -36,8 +36,8 @@ std::string read_content(const nlohmann::json& json) {
   return text;
 }
 
-// A token of the answer may begin with what a token of the prompt ends with, and some tokenizers put a space before any
-// text: so the text is split together with the prompt's end. Where both grow together it is split alone.
+// Splits the text together with the end of the prompt, because a token may span both, and some tokenizers put a space
+// in front of any text. If a token does span both, the text is split alone.
 std::vector<std::int32_t> tokens_behind(const std::vector<std::int32_t>& prompt, const std::string& text,
                                         const Tokenizer& tokenizer) {
   const std::string context = decode_prefix(tokenizer, /*skip_special_tokens=*/false, prompt).text;

@@ -1,4 +1,4 @@
-// POST /v1/score: log probabilities of completions given one prompt. Their tokens: score_tokens.hpp.
+// POST /v1/score: log probabilities of completions behind one prompt. Splitting into tokens: score_tokens.hpp.
 #include <memory>
 #include <utility>
 
@@ -12,10 +12,10 @@
 namespace mortise {
 namespace {
 
-// What a body is scored with: shared, because its requests are made one by one.
+// Everything that the requests of a body are made from. Shared, because they are made one by one.
 struct ScoreWork {
   std::vector<ScoreTokens> completions;
-  Request plain;  // what all requests have in common
+  Request plain;  // the part that all requests have in common
 };
 
 std::shared_ptr<ScoreWork> read_work(const Body& body, const Tokenizer& tokenizer, const Engine& engine) {

@@ -11,7 +11,7 @@
 namespace mortise {
 namespace {
 
-// Python's str.rstrip also takes the four separators that Unicode does not count as white space.
+// Python's str.rstrip also removes four separators that Unicode does not count as white space.
 std::size_t stripped_size(std::string_view text) {
   std::size_t end = text.size();
   for (;;) {
@@ -22,12 +22,12 @@ std::size_t stripped_size(std::string_view text) {
   }
 }
 
-// The token that stands for "nothing before".
+// The token in front of a completion without prompt.
 std::optional<std::int32_t> prefix_token(const Tokenizer& tokenizer) {
   return tokenizer.bos_id() ? tokenizer.bos_id() : tokenizer.eos_id();
 }
 
-// Who spells out the first token does not get it twice.
+// Whether the text spells out the first token, which is then not added again.
 bool begins_with_prefix_token(std::string_view text, const Tokenizer& tokenizer) {
   const std::optional<std::int32_t> id = prefix_token(tokenizer);
   if (!id) return false;
@@ -69,7 +69,7 @@ ScoreTokens ScoreSplitter::split(const nlohmann::json& completion, const std::st
 
 ScoreTokens ScoreSplitter::behind_text(const std::string& completion) {
   const std::vector<std::int32_t> both = tokenizer_.encode(context_ + completion, add_special_tokens_);
-  if (context_ids_.empty()) return behind_nothing(own_tokens(completion));  // a text that normalisation takes away
+  if (context_ids_.empty()) return behind_nothing(own_tokens(completion));  // normalisation removed the whole prompt
   if (both.size() > context_ids_.size() || completion.empty()) {
     return {shared(context_ids_), from(both, context_ids_.size())};
   }

@@ -1,6 +1,5 @@
-// runtime/openai/score_tokens.hpp: the tokens of a prompt and of what is scored behind it, split as
-// lm-evaluation-harness splits them (0.4, TemplateLM._encode_pair and loglikelihood), so that both give one number for
-// one question.
+// runtime/openai/score_tokens.hpp: splits a prompt and the completions that are scored behind it into tokens, as
+// lm-evaluation-harness does (0.4, TemplateLM._encode_pair and loglikelihood), so that both give the same scores.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +13,31 @@ namespace mortise {
 
 using SharedTokens = std::shared_ptr<const std::vector<std::int32_t>>;
 
-// What one completion is scored with: the log probabilities of `completion` behind `prompt`, which is never empty.
+// The tokens of one score: the log probabilities of `completion` behind `prompt`, which is never empty.
 struct ScoreTokens {
-  SharedTokens prompt;  // one for all completions, as long as they agree on it
+  SharedTokens prompt;  // one list for all completions, unless they change it
   std::vector<std::int32_t> completion;
 };
 
-// Splits the completions of one prompt. Behind an empty one stands the tokenizer's first token, or else its end token;
-// a completion that begins with that one gives it away. Otherwise ids are taken as they are, and two texts are split
-// so:
-//   - white space at the end of the prompt belongs to the completion: tokens begin with a space, few end with one;
-//   - the completion's tokens are those of both texts together, from the number of the prompt's tokens on. Where the
-//     texts grow together so far that this leaves none, they are those behind the tokens that both have in common.
-// What the post-processor adds goes before the prompt (unless it begins with its text), never before a completion.
+// Splits the completions of one prompt. Used by one thread. If the prompt is empty, the tokenizer's first token, or
+// else its end token, stands for it; a completion that begins with that token then loses it. Token ids are not changed.
+// Two texts are split as follows:
+//   - White space at the end of the prompt belongs to the completion: many tokens begin with a space, few end with one.
+//   - Both texts are tokenized together. The completion's tokens are those behind the number of tokens of the prompt
+//     alone. If no token is left, they are those behind the tokens that the prompt and both texts together have in
+//     common.
+// Tokens of the post-processor go in front of the prompt (unless it begins with their text), never in front of a
+// completion.
 class ScoreSplitter {
  public:
-  // REQUIRES: `tokenizer` and `prompt` outlive it. Throws an Error when the prompt is neither text nor a list of ids.
+  // REQUIRES: `tokenizer` and `prompt` outlive this object. Throws an Error if the prompt is neither text nor a list of
+  // ids.
   ScoreSplitter(const nlohmann::json& prompt, const Tokenizer& tokenizer, bool add_special_tokens);
 
-  // Throws an Error when `completion`, called `name`, is neither text nor a list of ids, or nothing is there that could
-  // predict it.
+  // Throws an Error if `completion` (called `name` in the text) is neither text nor a list of ids, or if no token
+  // precedes it.
   ScoreTokens split(const nlohmann::json& completion, const std::string& name);
-  // The prompt's tokens, of a text without the white space at its end; none if it is empty.
+  // The prompt's tokens; for a text, without the white space at its end. Empty if the prompt is empty.
   const std::vector<std::int32_t>& prompt() const { return whole_ ? *whole_ : context_ids_; }
 
  private:
@@ -45,11 +47,11 @@ class ScoreSplitter {
   SharedTokens shared(std::vector<std::int32_t> prompt);
 
   const Tokenizer& tokenizer_;
-  const std::string* text_ = nullptr;  // of the prompt, if it has one
-  std::string context_, spaces_;       // that text without the white space at its end, and that
+  const std::string* text_ = nullptr;  // null: the prompt is a list of ids
+  std::string context_, spaces_;       // the text without the white space at its end; that white space
   bool add_special_tokens_;
   std::vector<std::int32_t> context_ids_;
-  SharedTokens whole_, last_;  // the whole prompt, as ids follow it; the last one that was used
+  SharedTokens whole_, last_;  // the whole prompt, for completions given as ids; the last prompt used
 };
 
 }  // namespace mortise

@@ -20,7 +20,7 @@ namespace mortise {
 
 namespace {
 
-// "code" of an error's body, for programs; none where OpenAI has none either.
+// The "code" in an error's body, for programs. nullopt where OpenAI has none.
 std::optional<std::string> code_name(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalid:
@@ -104,7 +104,7 @@ Abort Service::handle(const std::string& url, const nlohmann::json& body, std::f
     const auto answer = [this, stamp, work_write = std::move(work.write), prefix = work.id_prefix,
                          object = work.object](JobResult&& result, const ChoiceLogprobs& guided) {
       nlohmann::ordered_json json = answer_head(prefix, object, info_, stamp);
-      nlohmann::ordered_json usage = usage_json(result, stamp);  // of all that were generated
+      nlohmann::ordered_json usage = usage_json(result, stamp);  // of all generated choices
       work_write(result, guided, json);
       json["usage"] = std::move(usage);
       return json;
@@ -134,14 +134,14 @@ std::uint64_t hash_of_prompts(const std::vector<Request>& requests) {
   return hash;
 }
 
-// The seed of each prompt: the body's for all, or drawn ones, one behind the other.
+// Sets each prompt's seed: the body's seed for all, or consecutive drawn seeds.
 void set_seeds(std::vector<Request>& requests, const StreamOrigin& origin) {
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].sampling.seed = origin.seed + (origin.seed_drawn ? i : 0);
   }
 }
 
-// Where the broken stream began. Throws when this body cannot go on with it.
+// Reads the id from which a broken stream goes on. Throws an Error if this body cannot resume it.
 EventId resumed_from(const std::string& last_event_id, const StreamOrigin& here,
                      const std::optional<std::uint64_t>& seed) {
   EventId id = read_event_id(last_event_id);
@@ -170,7 +170,7 @@ std::unique_ptr<AnswerStream> Service::stream(const std::string& url, const nloh
   read_resumed_tokens(Body(body), last_event_id.has_value(), work.requests);
   for (Request& request : work.requests) {
     stamp.put_on(request);
-    engine_.check(request);  // before the writer sees it: an empty prompt has no first token
+    engine_.check(request);  // before the writer sees it, which expects a first token
   }
   if (work.num_guided_lists > 0) fail("choice_logprobs is not streamed; leave out stream, or choice_logprobs");
   nlohmann::ordered_json head = answer_head(work.id_prefix, work.chunk_object, info_, stamp);
@@ -211,7 +211,7 @@ std::size_t Service::max_generated(const SamplingParams& sampling, std::size_t n
   const auto room = static_cast<std::int64_t>(info_.max_model_len) - static_cast<std::int64_t>(num_prompt);
   std::int64_t most = sampling.max_tokens;
   if (!sampling.choices.empty()) {
-    // A token of a text has a byte of it at least, and an end token may follow.
+    // A token of a text has at least one byte; an end token may follow.
     std::size_t longest = 0;
     for (const GuidedChoice& choice : sampling.choices) {
       longest = std::max(longest, std::visit([](const auto& of) { return of.size(); }, choice));

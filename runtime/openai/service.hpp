@@ -1,5 +1,4 @@
-// runtime/openai/service.hpp: answers the bodies of OpenAI's API and of /v1/score, for every front end that has
-// them.
+// runtime/openai/service.hpp: answers the bodies of OpenAI's API and of /v1/score, for all front ends.
 #pragma once
 
 #include <chrono>
@@ -23,20 +22,20 @@ class Body;
 struct Work;
 
 struct Answer {
-  int status = 200;  // as HTTP's; other than 200 the body is {"error": {"message", "type", "param", "code"}}
+  int status = 200;  // an HTTP status; unless 200, the body is {"error": {"message", "type", "param", "code"}}
   nlohmann::ordered_json body;
-  std::optional<std::int32_t> retry_after_s;  // of 429: seconds
+  std::optional<std::int32_t> retry_after_s;  // for 429
 };
 
-// What a front end decides of an answer besides the body. By default it is drawn and looked up; who must get the same
-// answer again sets it.
+// Properties of an answer that a front end sets. By default they are drawn or looked up; a front end that must give the
+// same answer again sets them.
 struct AnswerStamp {
-  std::optional<std::string> id;        // without the prefix ("cmpl-"); none: random
-  std::optional<std::int64_t> created;  // Unix seconds; none: now
-  bool schedule_figures = true;         // usage.prompt_tokens_details: it depends on what else runs
-  std::optional<std::chrono::steady_clock::time_point> deadline = {};  // of its requests, as Request's; none: never
-  std::string client_id = {};                                          // of its requests, as Request's
-  std::optional<std::chrono::steady_clock::time_point> arrival = {};   // the same
+  std::optional<std::string> id;        // without the prefix "cmpl-"; nullopt: random
+  std::optional<std::int64_t> created;  // Unix seconds; nullopt: now
+  bool schedule_figures = true;         // usage.prompt_tokens_details, which depends on what else runs
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};  // of its requests; nullopt: none
+  std::string client_id = {};                                          // of its requests
+  std::optional<std::chrono::steady_clock::time_point> arrival = {};   // of its requests
 
   void put_on(Request& request) const {
     request.deadline = deadline;
@@ -45,47 +44,47 @@ struct AnswerStamp {
   }
 };
 
-// A chat as one text, before it is tokens.
+// A rendered chat: one text that is not tokenized yet.
 struct ChatPrompt {
   SegmentedText text;
-  bool add_special_tokens = false;  // what the tokenizer puts around a prompt: templates of checkpoints write it
+  bool add_special_tokens = false;  // false: the template has written the special tokens, as those of checkpoints do
 };
 
-// What an answer says of its model, and how requests are read.
+// What answers say about their model, and how requests are read.
 struct ServiceInfo {
   std::string model;               // name in answers
-  std::string system_fingerprint;  // same fingerprint and seed: same tokens
-  SamplingParams defaults;         // what absent sampling fields mean
+  std::string system_fingerprint;  // equal fingerprint and seed: equal tokens
+  SamplingParams defaults;         // values of absent sampling fields
   std::int32_t max_model_len = 0;
-  // Makes a prompt of a chat. Throws an Error when it cannot; unset: chat is refused.
+  // Renders the prompt of a chat. Throws an Error if it cannot. Unset: chat requests are refused.
   std::function<ChatPrompt(const ChatInput& input)> chat_template;
-  AnswerObserver* observer = nullptr;  // of all answers but scores; outlives the service
+  AnswerObserver* observer = nullptr;  // sees all answers except scores; outlives the service
 };
 
-// Ends the requests of a body whose answer nobody waits for any more; it is answered all the same. Empty: there is
-// nothing to end. [any thread, before the engine's end]
+// Ends the requests of a body whose client has gone. The body is still answered. May be empty. [any thread, before the
+// engine's end]
 using Abort = std::function<void()>;
 
 class Service {
  public:
-  // The service outlives the requests of `engine`, whose answers it makes, so it may be there before the engine and
-  // after it; handle() may not. `tokenizer` outlives both.
+  // The service outlives the requests of `engine`, whose answers it builds. It may be created before the engine and
+  // destroyed after it, but handle() needs the engine. `tokenizer` outlives both.
   Service(Engine& engine, const Tokenizer& tokenizer, ServiceInfo info);
 
-  // Starts what `url` asks ("/v1/completions", "/v1/chat/completions", "/v1/score", "/v1/decisions"); `done` is called
-  // once: here when the body is refused, else on a thread that delivers. Whether the body says `stream` makes no
-  // difference. Thread-safe if chat_template is.
+  // Starts the requests of a body for `url` ("/v1/completions", "/v1/chat/completions", "/v1/score", "/v1/decisions").
+  // `done` is called once: within this call if the body is refused, else on a delivery thread. The field `stream` is
+  // ignored. Thread-safe if chat_template is.
   Abort handle(const std::string& url, const nlohmann::json& body, std::function<void(Answer)> done,
                const AnswerStamp& stamp = {});
 
-  // Starts a body with `stream` at /v1/completions or /v1/chat/completions. `last_event_id`: of the event behind which
-  // a broken stream goes on; nothing of it is kept here. `wake` as in AnswerStream. Throws an Error when the body is
-  // refused. Thread-safe if chat_template is.
+  // Starts a body with `stream` for /v1/completions or /v1/chat/completions. `last_event_id` is the event behind which
+  // a broken stream resumes; its content is in the id, since the service keeps nothing. `wake` as in AnswerStream.
+  // Throws an Error if the body is refused. Thread-safe if chat_template is.
   std::unique_ptr<AnswerStream> stream(const std::string& url, const nlohmann::json& body,
                                        const std::optional<std::string>& last_event_id, std::function<void()> wake,
                                        const AnswerStamp& stamp = {});
 
-  // The tokens that a body at one of these two urls runs as its prompts. Throws an Error when the body is refused.
+  // The requests, with tokenized prompts, of a body for one of these two urls. Throws an Error if the body is refused.
   std::vector<Request> requests(const std::string& url, const nlohmann::json& body) const;
 
   const ServiceInfo& info() const { return info_; }
@@ -97,10 +96,11 @@ class Service {
   Abort score(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
   Abort decide(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
 
-  // The tokens of messages, rendered by the chat template. Throws an Error when there is none, or it refuses them.
+  // The tokens of messages, rendered by the chat template. Throws an Error if there is no template, or the template
+  // refuses the messages.
   std::vector<std::int32_t> chat_prompt(const ChatInput& input) const;
 
-  // Tokens that a choice may get behind so many of its prompt, at most.
+  // The most tokens that a choice can get behind `num_prompt` prompt tokens.
   std::size_t max_generated(const SamplingParams& sampling, std::size_t num_prompt) const;
 
   Engine& engine_;
@@ -108,8 +108,9 @@ class Service {
   const ServiceInfo info_;
 };
 
-// The one place where a code becomes a status: 400 invalid or too large, 404 not found, 409 conflict, 429 overloaded,
-// 500 internal, 503 unavailable, 504 deadline exceeded. Too large is 400 as with OpenAI, whose clients know no 413.
+// The only place that turns a code into a status: 400 invalid or too large, 404 not found, 409 conflict, 429
+// overloaded, 500 internal, 503 unavailable, 504 deadline exceeded. Too large is 400 as with OpenAI, whose clients do
+// not know 413.
 int status_of(ErrorCode code);
 Answer error_answer(const Error& error);
 

@@ -31,7 +31,7 @@ bool without_tools(const Json& value, const Json&) {
 bool when_text(const Json& value, const Json&) {
   return value == Json::array() || value == Json({"text"});
 }
-// They stand between special tokens, which the text has only when they are not skipped.
+// Whether the value has no effect: it applies to special tokens, and skip_special_tokens removes those from the text.
 bool without_special_tokens(const Json& value, const Json& body) {
   return value == true || body.value("skip_special_tokens", Json(true)) != false;
 }

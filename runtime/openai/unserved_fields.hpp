@@ -1,5 +1,5 @@
-// runtime/openai/unserved_fields.hpp: the fields of other servers' bodies that would change an answer and that this one
-// does not serve. To leave them out in silence would answer another question, so they are refused by name.
+// runtime/openai/unserved_fields.hpp: fields of other servers that would change the answer, but are not supported here.
+// Ignoring them silently would give a wrong answer, so they are refused by name.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,24 +8,24 @@
 
 namespace mortise {
 
-// One bit a url, for fields that several have.
+// One bit per url, so that a field can belong to several urls.
 enum BodyUrl : unsigned { kCompletions = 1, kChat = 2, kScore = 4, kDecisions = 8, kGenerating = kCompletions | kChat };
 
-// 0 for a url that is none of these.
+// The bit of a url; 0 for any other url.
 unsigned body_url(std::string_view url);
 
 struct UnservedField {
   const char* name;
   unsigned urls;
-  // Whether the answer is the same as without the field.
+  // Whether this value leaves the answer as it would be without the field.
   bool (*is_harmless)(const nlohmann::json& value, const nlohmann::json& body);
-  const char* message;  // follows the field's name
+  const char* message;  // text behind the field's name
 };
 
-// The whole table: OpenAI's fields, vLLM's, and the samplers of llama.cpp and its relatives.
+// All such fields: OpenAI's, vLLM's, and the samplers of llama.cpp and its relatives.
 std::span<const UnservedField> unserved_fields();
 
-// Throws an Error that names the first such field whose value would change the answer. Null is harmless everywhere.
+// Throws an Error that names the first such field whose value would change the answer. Null is always harmless.
 // REQUIRES: `body` is an object.
 void refuse_unserved_fields(std::string_view url, const nlohmann::json& body);
 

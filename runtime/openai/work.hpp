@@ -1,4 +1,4 @@
-// runtime/openai/work.hpp: what a body of completions or chat asks for, read and checked: its requests, and how their
+// runtime/openai/work.hpp: a body of completions or chat after it was read and checked: its requests, and how their
 // choices are written, as one answer or as the chunks of a stream. Internal to this folder.
 #pragma once
 
@@ -13,27 +13,28 @@
 
 namespace mortise {
 
-// Where a choice stands: behind which of the body's prompts, and at which index of the answer.
+// The place of a choice: the prompt that it continues, and its index in the answer.
 struct ChoicePlace {
   std::size_t prompt = 0, index = 0;
 };
 
-// One chunk's choice, and how far the choice has come with it.
+// The choice of one chunk, and how far the choice has come with this chunk.
 struct ChunkChoice {
   enum class Stage {
-    kBegun,   // nothing of what was generated has been sent yet: a role, an echoed prompt
-    kTokens,  // all tokens and the text of the delta have been sent
-    kEnded,   // and the finish reason
+    kBegun,   // a role or an echoed prompt; no generated text yet
+    kTokens,  // all tokens and the text of the delta
+    kEnded,   // also the finish reason
   };
   nlohmann::ordered_json json;
   Stage stage = Stage::kTokens;
 };
 
-// Writes the choices of a stream's chunks. It sees the deltas of each choice in order.
+// Writes the chunks of a stream. Sees the deltas of each choice in order. Used by one thread at a time.
 class ChunkWriter {
  public:
   virtual ~ChunkWriter() = default;
-  // `begins`: it is the choice's first delta. Appends to `chunks`; nothing when there is nothing to say yet.
+  // `begins`: this is the first delta of the choice. Appends to `chunks`; appends nothing if there is nothing to send
+  // yet.
   virtual void write(const ChoicePlace& place, const Delta& delta, bool begins, std::vector<ChunkChoice>& chunks) = 0;
 };
 
@@ -41,23 +42,23 @@ struct StreamOptions {
   bool wanted = false;
   bool usage_at_the_end = false;  // stream_options.include_usage
   bool usage_always = false;      // stream_options.continuous_usage_stats
-  bool event_ids = true;          // stream_options.include_event_ids: from which a broken stream goes on
+  bool event_ids = true;          // stream_options.include_event_ids; with them a broken stream can be resumed
 };
 
 struct Work {
   const char* id_prefix = "";
-  const char* object = "";        // of the whole answer
-  const char* chunk_object = "";  // of a chunk
+  const char* object = "";        // the object field of a whole answer
+  const char* chunk_object = "";  // the object field of a chunk
   StreamOptions stream = {};
   std::vector<Request> requests = {};  // one for each prompt
-  std::size_t num_guided_lists = 0;    // answers to each that get their choices' log probabilities
-  // Fills in `choices` of an answer whose head is there.
+  std::size_t num_guided_lists = 0;    // the number of answers per request that get choice_logprobs
+  // Fills in the `choices` of an answer that has its head.
   std::function<void(JobResult& result, const ChoiceLogprobs& guided, nlohmann::ordered_json& answer)> write = {};
-  // Makes the writer of a stream. Throws an Error when this body cannot be streamed.
+  // Creates the writer of a stream. Throws an Error if this body cannot be streamed.
   std::function<std::unique_ptr<ChunkWriter>()> chunks = {};
 };
 
-// `stream` and `stream_options`.
+// Reads `stream` and `stream_options`.
 StreamOptions read_stream_options(const Body& body);
 
 }  // namespace mortise
