@@ -1,4 +1,4 @@
-// runtime/counted.hpp: numbers of things in texts for people.
+// runtime/counted.hpp: writes numbers of things for people.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,7 +9,8 @@
 
 namespace mortise {
 
-// "1 token", "2 tokens". REQUIRES: the noun's plural has an s and no other change.
+// "1 token", "2 tokens".
+// REQUIRES: the plural of the noun only adds an s.
 template <std::integral Number>
 std::string counted(Number number, std::string_view noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");

@@ -1,5 +1,5 @@
-// runtime/environment.hpp: the environment variables that the program reads. Plugins read their own. An empty variable
-// counts as one that is not set. [any thread, as long as nobody sets variables]
+// runtime/environment.hpp: the environment variables that the program reads. (Plugins read their own.) An empty
+// variable counts as unset. [any thread, as long as no thread sets variables]
 #pragma once
 
 #include <cstdlib>
@@ -10,13 +10,13 @@
 namespace mortise::environment {
 
 inline constexpr const char* kPluginPath = "MORTISE_PLUGIN_PATH";      // folders of plugins, separated by colons
-inline constexpr const char* kPluginCopies = "MORTISE_PLUGIN_COPIES";  // a folder where private copies are kept
+inline constexpr const char* kPluginCopies = "MORTISE_PLUGIN_COPIES";  // folder for private copies of plugins
 inline constexpr const char* kLog = "MORTISE_LOG";                     // the log level
-inline constexpr const char* kCallLimit = "MORTISE_CALL_LIMIT";        // seconds before a plugin's call is reported
-inline constexpr const char* kIsa = "MORTISE_ISA";                     // read by the device cpu; benchmarks look at it
-inline constexpr const char* kApiKey = "MORTISE_API_KEY";              // of the server
-inline constexpr const char* kAdminKey = "MORTISE_ADMIN_KEY";          // of its admin endpoints, and of `ctl`
-inline constexpr const char* kNotifySocket = "NOTIFY_SOCKET";          // of the service manager, see sd_notify(3)
+inline constexpr const char* kCallLimit = "MORTISE_CALL_LIMIT";  // seconds until a slow call of a plugin is reported
+inline constexpr const char* kIsa = "MORTISE_ISA";               // read by the device cpu; benchmarks report it
+inline constexpr const char* kApiKey = "MORTISE_API_KEY";        // of the server
+inline constexpr const char* kAdminKey = "MORTISE_ADMIN_KEY";    // of the server's admin endpoints; also used by `ctl`
+inline constexpr const char* kNotifySocket = "NOTIFY_SOCKET";    // of the service manager, see sd_notify(3)
 inline constexpr const char* kTerminal = "TERM";
 inline constexpr const char* kNoColour = "NO_COLOR";  // https://no-color.org
 
@@ -34,8 +34,8 @@ inline std::optional<std::string> home() {
   return read("HOME");
 }
 
-// A folder of the XDG base directory specification, which says to ignore a relative path: `variable`, else
-// `below_home` in the home folder. nullopt: there is neither.
+// A folder of the XDG specification: `variable`, unless it is a relative path, which the specification says to ignore;
+// otherwise `below_home` in the home folder. nullopt: neither exists.
 inline std::optional<std::filesystem::path> xdg_folder(const char* variable, const std::filesystem::path& below_home) {
   if (const auto named = read(variable); named && std::filesystem::path(*named).is_absolute()) return *named;
   const std::optional<std::string> folder = home();

@@ -1,5 +1,5 @@
-// runtime/error.hpp: the one exception type of the host. A mistake of a user (script, checkpoint, request, plugin,
-// file) becomes an Error whose text says what is wrong, where, and what to do; a broken invariant of ours is an assert.
+// runtime/error.hpp: the only exception type of the host. A mistake in a script, checkpoint, request, plugin or file
+// becomes an Error, whose text says what is wrong, where, and what to do. A broken invariant of our own is an assert.
 // Errors never cross the C ABI: plugins return a mortise_status, and the host turns it into an Error.
 #pragma once
 
@@ -11,13 +11,12 @@
 
 namespace mortise {
 
-// What kind of failure an Error is, for whoever must answer with a number: a server with a status, a command with an
-// exit code.
+// The kind of failure. A server maps it to an HTTP status, a command to an exit code.
 enum class ErrorCode {
   kInvalid,           // the caller's mistake: the same request fails again
   kNotFound,          // a name that does not exist here
   kTooLarge,          // valid, but beyond a limit of this pipeline
-  kConflict,          // valid, but for another pipeline than this one
+  kConflict,          // valid, but for another pipeline
   kOverloaded,        // too much is waiting; the same request may be accepted later
   kDeadlineExceeded,  // the request's own deadline has passed
   kInternal,          // a part broke its contract
@@ -41,7 +40,7 @@ template <typename... Args>
   throw Error(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The same with a code other than kInvalid.
+// The same for a code other than kInvalid.
 template <typename... Args>
 [[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
   throw Error(fmt::format(format, std::forward<Args>(args)...), code);

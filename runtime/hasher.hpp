@@ -1,5 +1,5 @@
-// runtime/hasher.hpp: the hash behind fingerprints: XXH3 with 128 bits over a sequence of fields. It finds accidents,
-// not forgeries. A library that uses it links libxxhash.
+// runtime/hasher.hpp: the hash of fingerprints: 128-bit XXH3 over a sequence of fields. It detects accidents, not
+// forgeries. A library that includes this links libxxhash.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ class Hasher {
 
   void add(const void* data, std::size_t size) { XXH3_128bits_update(state_.get(), data, size); }
   void add(std::uint64_t value) { add(&value, sizeof value); }
-  // The length goes first, so that two adjacent fields cannot be confused with two others of the same joint text.
+  // Adds the length first, so that two fields differ from two others with the same concatenation.
   void add(std::string_view text) {
     add(std::uint64_t{text.size()});
     add(text.data(), text.size());

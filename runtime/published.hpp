@@ -1,4 +1,4 @@
-// runtime/published.hpp: a value that one thread replaces while others read it.
+// runtime/published.hpp: a pointer to a value that one thread replaces while others read it. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace mortise {
 
-// std::atomic<std::shared_ptr> is the same, but in libstdc++ 12 its load() ends with a relaxed store, so that a read of
-// the pointer and the next write are not ordered. Thread-safe.
+// Instead of std::atomic<std::shared_ptr>: in libstdc++ 12 its load() ends with a relaxed store, so a read of the
+// pointer and the next write are not ordered.
 template <typename T>
 class Published {
  public:

@@ -13,7 +13,7 @@ std::size_t at_least_one(std::int32_t num_choices) {
   return static_cast<std::size_t>(std::max(1, num_choices));
 }
 
-// The text of the exception that is being handled.
+// The text of the current exception.
 std::string current_exception_text() {
   try {
     throw;

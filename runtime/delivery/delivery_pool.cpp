@@ -50,7 +50,7 @@ void DeliveryPool::work() {
     const bool more = !channel->arm();
     if (!more) channel.reset();  // frees it here, not under the lock
     lock.lock();
-    if (more) queue_.push_back(std::move(channel));  // behind the others: none of them waits for a busy one
+    if (more) queue_.push_back(std::move(channel));  // at the end, so that other channels do not wait for a busy one
   }
 }
 

@@ -1,6 +1,6 @@
 // runtime/delivery/delivery_pool.hpp: the threads on which sinks build their answers, so that the engine's thread does
-// not. Deltas of one request are delivered in order and by one thread at a time; different requests' by several threads
-// at once. Thread-safe.
+// not. Deltas of one request are delivered in order, by one thread at a time; different requests are delivered by
+// several threads at once. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -24,13 +24,14 @@ class DeliveryPool {
   DeliveryPool(const DeliveryPool&) = delete;
   DeliveryPool& operator=(const DeliveryPool&) = delete;
 
-  // Reads these channels soon and empties the list. Wakes the threads once, however many channels there are.
+  // Delivers these channels soon, and empties the list. Wakes the threads once for the whole list.
   void read(std::vector<std::shared_ptr<SinkChannel>>& channels);
-  // Delivers what has come so far, then ends the threads. REQUIRES: nothing is appended any more.
+  // Delivers everything that has come, then ends the threads.
+  // REQUIRES: no delta is appended any more.
   void stop();
 
-  // Answers take far less than the tokens they are made of: one thread, and on large machines, where a GPU makes the
-  // tokens, a few.
+  // Building answers takes much less time than computing their tokens: one thread, and a few on large machines, which
+  // have a GPU.
   static std::size_t default_threads();
 
  private:
@@ -39,7 +40,7 @@ class DeliveryPool {
   const std::function<void(RequestId)> abort_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<SinkChannel>> queue_;  // a channel is in here or with a thread, never twice
+  std::deque<std::shared_ptr<SinkChannel>> queue_;  // each channel is in here or with one thread, never both
   bool stopping_ = false;
 
   std::vector<std::thread> threads_;

@@ -16,7 +16,7 @@ void Mailbox::wait_for(std::chrono::milliseconds timeout, std::vector<Delta>& de
   }
   channel_->take(deltas);
   const std::lock_guard lock(bell_->mutex);
-  bell_->rung = !channel_->arm();  // what came behind take() does not ring again
+  bell_->rung = !channel_->arm();  // a delta that came after take() does not ring again
 }
 
 }  // namespace mortise

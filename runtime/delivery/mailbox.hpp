@@ -1,4 +1,4 @@
-// runtime/delivery/mailbox.hpp: a channel that one thread waits on, for a front end that has a thread of its own.
+// runtime/delivery/mailbox.hpp: a channel for a front end that has a thread of its own, which waits for deltas.
 #pragma once
 
 #include <chrono>
@@ -15,10 +15,9 @@ class Mailbox {
  public:
   explicit Mailbox(std::int32_t num_choices);
 
-  // For Engine::submit. It may outlive the mailbox: deltas that come later go nowhere.
+  // For Engine::submit. It may outlive the mailbox; later deltas are lost then.
   const std::shared_ptr<PulledChannel>& channel() const { return channel_; }
-  // Waits until something has come, at most for `timeout`, and moves it into `deltas`, whose content goes; nothing has
-  // come when that is empty. [reader]
+  // Waits at most `timeout` for deltas, and replaces the content of `deltas` by them. Empty: none came. [reader]
   void wait_for(std::chrono::milliseconds timeout, std::vector<Delta>& deltas);
 
  private:

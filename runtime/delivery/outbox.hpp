@@ -1,5 +1,6 @@
-// runtime/delivery/outbox.hpp: the deltas of one step, on their way into the channels. The engine sends them when its
-// books are closed: who hears of a finish finds the request's blocks free in stats(). Engine thread only.
+// runtime/delivery/outbox.hpp: the deltas of one step on their way to the channels. The engine sends them after its
+// bookkeeping, so a reader that sees the finish of a request already finds its blocks free in stats(). Engine thread
+// only.
 #pragma once
 
 #include <memory>
@@ -16,7 +17,7 @@ class Outbox {
   explicit Outbox(DeliveryPool& pool) : pool_(pool) {}  // `pool` outlives it
 
   void add(const std::shared_ptr<Channel>& channel, Delta delta) { entries_.emplace_back(channel, std::move(delta)); }
-  // Appends everything to its channel, then wakes each reader that waits; the pool once for all of its channels.
+  // Appends all deltas to their channels, then wakes each waiting reader. The pool is woken once for all its channels.
   void send();
 
  private:

@@ -12,7 +12,7 @@ bool same_bits(float a, float b) {
   return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
 
-// Cut off by something that is no property of the request.
+// Whether the choice was ended by something outside of the request.
 bool ended_early(FinishReason finish) {
   return finish == FinishReason::kAborted || finish == FinishReason::kError;
 }
@@ -46,7 +46,7 @@ class ChoiceComparer {
     }
   }
 
-  // False when a token differs.
+  // Returns false if a token differs.
   bool compare_tokens(const RecordedChoice& recorded, const RecordedChoice& replayed) {
     for (std::size_t i = 0; i < std::min(recorded.tokens.size(), replayed.tokens.size()); ++i) {
       const TokenInfo& old_token = recorded.tokens[i];
@@ -127,7 +127,7 @@ std::optional<Request> request_to_replay(const RecordedRequest& recorded) {
   }
   if (!complete && longest == 0 && !scored) return std::nullopt;
   SamplingParams& sampling = request.sampling;
-  if (complete || !sampling.choices.empty()) return request;  // choices need room for each of them
+  if (complete || !sampling.choices.empty()) return request;  // guided choices need room for the longest choice
   sampling.max_tokens = std::min(sampling.max_tokens, static_cast<std::int32_t>(longest));
   sampling.min_tokens = std::min(sampling.min_tokens, sampling.max_tokens);
   return request;

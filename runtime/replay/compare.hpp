@@ -1,5 +1,5 @@
-// runtime/replay/compare.hpp: a request beside the same request run again: every token and every log probability, bit
-// by bit.
+// runtime/replay/compare.hpp: compares a recorded request with a replay of it: every token and every log probability,
+// bit by bit.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace mortise {
 
-// Where two results part.
+// The place of a difference.
 struct DifferencePlace {
   std::size_t choice = 0;
-  std::size_t position = 0;  // in the sequence: the prompt's tokens are before those that were generated
+  std::size_t position = 0;  // in the sequence, which begins with the prompt's tokens
 };
 
-// What texts call the two results.
+// Names of the two results in texts.
 struct ComparisonNames {
   const char* before = "recorded";
   const char* after = "replayed";
@@ -26,15 +26,16 @@ struct Comparison {
   std::uint64_t num_tokens = 0, num_logprobs = 0;  // compared
   std::uint64_t num_differences = 0;
   std::optional<std::string> first;      // choice, position, token ids, both values with their bits
-  std::optional<DifferencePlace> place;  // of the first one
+  std::optional<DifferencePlace> place;  // place of the first difference
 };
 
-// Choices that were aborted or failed when they were recorded are compared as far as they got. After the first token
-// that differs a choice is not compared further: what follows has another history. REQUIRES: both have as many choices.
+// Choices that were aborted or failed when they were recorded are compared as far as they got. A choice is compared up
+// to its first token that differs, because the following tokens depend on it.
+// REQUIRES: both have the same number of choices.
 Comparison compare(const RecordedRequest& recorded, const RecordedRequest& replayed, const ComparisonNames& names = {});
 
-// The request to submit: as recorded, with log probabilities, and no longer than what was recorded of an aborted one.
-// nullopt when nothing was recorded that could be compared.
+// The request to submit: the recorded one with log probabilities. If it was aborted, it ends where the record ends.
+// nullopt if nothing was recorded that could be compared.
 std::optional<Request> request_to_replay(const RecordedRequest& recorded);
 
 }  // namespace mortise

@@ -20,8 +20,8 @@ std::vector<std::string> parts_of(const std::string& numerics_id) {
 
 }  // namespace
 
-// The first parts are the devices'; of the others the first word says what they are of. Versions of this program may
-// list different parts.
+// The first parts are numerics ids of devices. The first word of each other part says what it is about. Versions of
+// this program may list different parts.
 std::string describe_change(const std::string& before, const std::string& now) {
   const auto kind = [](const std::vector<std::string>& parts, std::size_t i) {
     return i == 0 ? std::string() : parts[i].substr(0, parts[i].find(' '));

@@ -10,10 +10,10 @@
 namespace mortise {
 namespace {
 
-constexpr std::size_t kMaxItems = 4096;  // that wait to be written before submit() waits too
+constexpr std::size_t kMaxItems = 4096;  // items in the queue of the writer, before submit() waits
 constexpr std::string_view kHeaderBegin = R"({"mortise_log":)";
 
-// Bytes of whole lines of a log; throws when it is none.
+// The number of bytes in whole lines of a log. Throws if the file is not a log.
 std::uint64_t check_log(InputLines& lines) {
   InputLine line;
   std::uint64_t whole = 0;
@@ -38,7 +38,7 @@ Recorder::Recorder(const std::string& path) : out_(path) {
 Recorder::~Recorder() {
   try {
     close();
-  } catch (const Error&) {  // who wants to know calls close()
+  } catch (const Error&) {  // call close() to learn of errors
   }
 }
 

@@ -1,4 +1,5 @@
-// runtime/replay/recorder.hpp: writes the request log of everything that engines run, whoever submits it.
+// runtime/replay/recorder.hpp: writes the request log of all requests that engines run, whichever front end submits
+// them. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -19,17 +20,18 @@ namespace mortise {
 
 class Recorder {
  public:
-  // Creates the log, or continues one: requests of a run before stay, a line that a killed run left half-written goes.
-  // Throws an Error when the file cannot be written, is being written by another run, or holds something else.
+  // Creates the log or continues it. Requests of an earlier run stay; a line that a killed run left incomplete is
+  // removed. Throws an Error if the file cannot be written, is being written by another process, or is not a request
+  // log.
   explicit Recorder(const std::string& path);
-  ~Recorder();  // close(), with what goes wrong swallowed
+  ~Recorder();  // close(), ignoring errors
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  // Writes the header and returns the watcher for the pipeline's engine, which lives as long as the recorder. The
-  // watcher makes submit() wait while the disk is far behind.
+  // Writes the header, and returns the watcher for the pipeline's engine. The watcher lives as long as the recorder. It
+  // makes submit() wait while the disk is far behind.
   RequestWatcher& add_pipeline(const LogHeader& header);
-  // Waits until everything that has ended is in the file. Throws an Error when something could not be written.
+  // Waits until every ended request is in the file. Throws an Error if something could not be written.
   void close();
 
  private:
@@ -41,13 +43,13 @@ class Recorder {
   OutputLines out_;
   std::vector<std::unique_ptr<RequestCollector>> watchers_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<Item> items_;
   bool closing_ = false;
-  std::string error_;  // of the first write that failed; nothing is written after it
+  std::string error_;  // of the first failed write; nothing is written after it
 
-  std::thread writer_;  // formatting and writing would hold up the engine's readers
+  std::thread writer_;  // formats and writes, which would delay the delivery threads
 };
 
 }  // namespace mortise

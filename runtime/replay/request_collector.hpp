@@ -1,5 +1,5 @@
-// runtime/replay/request_collector.hpp: collects what becomes of each request of an engine, to the bit, whichever front
-// end submits it.
+// runtime/replay/request_collector.hpp: collects the exact results of each request of an engine, whichever front end
+// submits it.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,12 @@
 
 namespace mortise {
 
-// A request that wants no log probabilities gets them computed all the same; its front end does not see them. Outlives
-// the engine. Thread-safe as far as `take` and `before` are.
+// Computes log probabilities even for requests that do not ask for them; their front ends do not see them. Outlives the
+// engine. Thread-safe if `take` and `before` are.
 class RequestCollector : public RequestWatcher {
  public:
-  // `take` gets a request when its last choice has ended, before its front end hears of that end, on a thread that
-  // delivers. `before`, if set, is called by submit() and may make it wait.
+  // `take` gets a request when its last choice has ended, on a delivery thread, before its front end learns of the end.
+  // submit() calls `before`, if it is set, which may wait.
   RequestCollector(std::string pipeline, std::function<void(RecordedRequest)> take, std::function<void()> before = {});
 
   Tap watch(Request& request) override;

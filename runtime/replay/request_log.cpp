@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-// What Body::integer bounds as doubles, without rounding.
+// The largest integer that Body::integer can bound exactly, because it uses doubles.
 constexpr std::int64_t kMaxExact = std::int64_t{1} << 53;
 
 OrderedJson float_json(float value) {
@@ -56,8 +56,8 @@ const Json& read_list(const Body& body, const char* name) {
   return value;
 }
 
-// A structured binding names every member: a new one does not compile until it is written here, and read_sampling()
-// reads it back.
+// The structured binding names every member, so a new member does not compile until it is written here. read_sampling()
+// reads them back.
 OrderedJson sampling_json(const SamplingParams& params) {
   const auto& [temperature, top_p, top_k, min_p, repetition_penalty, frequency_penalty, presence_penalty, logit_bias,
                seed, n, max_tokens, min_tokens, ignore_eos, stop, stop_token_ids, choices, skip_special_tokens] =

@@ -9,12 +9,12 @@
 //    "choices": [{"finish_reason", "stop_token", "tokens": [ids],
 //                 "token_logprobs": [...], "top_logprobs": [[[id, value], ...], ...],
 //                 "prompt_logprobs": [...], "prompt_top_logprobs": [...], "error"}, ...]}
-// `sampling` has the names of a request body, and the seed that was used. `prompt_logprobs` are of the prompt's tokens
-// from `score_from` on. The lists of alternatives are there if `logprobs`, the number that the request asked for, is
-// above 0. `speculation` is there if the request had one,
-// `request_id` (X-Request-Id) if it came over HTTP. A prediction is not recorded: it changes no token, and a
-// replay is to make them without it. Log probabilities are 32-bit floats printed with the digits of a 64-bit one, which
-// is exact; what JSON cannot hold (infinities, NaN) is a string with the bits: "0xff800000".
+// `sampling` has the names of a request body, including the seed that was used. `prompt_logprobs` belong to the
+// prompt's tokens from `score_from` on. The lists of alternatives exist if `logprobs`, the number that the request
+// asked for, is above 0. `speculation` exists if the request had it, `request_id` (X-Request-Id) if the request came
+// over HTTP. A prediction is not recorded: it changes no token, and a replay must reproduce the tokens without it. Log
+// probabilities are 32-bit floats printed with the digits of a 64-bit float, which is exact. Values that JSON cannot
+// hold (infinities, NaN) are strings with the bits: "0xff800000".
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ namespace mortise {
 
 inline constexpr int kLogVersion = 1;
 
-// The pipeline that requests ran in.
+// Describes the pipeline in which requests ran.
 struct LogHeader {
   std::string pipeline;  // name in its script
   std::string model;
@@ -57,11 +57,11 @@ nlohmann::ordered_json to_json(const LogHeader& header);
 nlohmann::ordered_json to_json(const RecordedRequest& request);
 
 bool is_log_header(const nlohmann::json& line);
-// Throw an Error that names the field at fault.
+// Throw an Error that names the wrong field.
 LogHeader read_log_header(const nlohmann::json& line);
 RecordedRequest read_recorded_request(const nlohmann::json& line);
 
-// A 32-bit float as text: shortest digits that give it back, and its bits: "-1.25 (0xbfa00000)".
+// A 32-bit float as text: the shortest digits that give the same float, and its bits: "-1.25 (0xbfa00000)".
 std::string exact_text(float value);
 
 }  // namespace mortise

@@ -24,7 +24,8 @@ Runner::Runner(std::shared_ptr<ModelStack> stack, const RunnerSizes& sizes)
   limits_.max_logit_rows = stack_->max_logit_rows(sizes.max_batched_tokens);
   limits_.max_model_len = stack_->dims().max_model_len;
   limits_.block_size = stack_->block_size();
-  // After a full acceptance the last draft and the bonus token are run together; such steps are worth a graph.
+  // After a full acceptance the last draft and the bonus token run in one batch. Such steps are common enough for a
+  // graph.
   limits_.max_draft_tokens = 1;
 }
 
@@ -76,7 +77,7 @@ void Runner::update(const mortise_runner_tokens& tokens) {
     RunnerSequence& sequence = sequences_[tokens.seq_ids[i]];
     const std::span<const std::int32_t> fresh(tokens.tokens + tokens.offsets[i], tokens.tokens + tokens.offsets[i + 1]);
     const auto begin = sequence.tokens.begin() + tokens.begins[i];
-    // KV stays as far as the tokens do: drafts that were accepted need not be run again.
+    // KV stays valid for the common beginning of both token lists, so accepted drafts need not run again.
     const auto equal = std::mismatch(begin, sequence.tokens.end(), fresh.begin(), fresh.end()).first;
     kv_->cut(sequence, static_cast<std::int32_t>(equal - sequence.tokens.begin()));
     if (sequence.first_unknown >= tokens.begins[i]) sequence.first_unknown = RunnerSequence::kNone;
@@ -104,7 +105,7 @@ void Runner::end(std::span<const std::uint64_t> ids) {
   }
 }
 
-// The sequences that the step asks for, but for those that the model cannot run.
+// Collects the sequences of the step, except those that the model cannot run.
 void Runner::begin_step(const mortise_runner_step& step) {
   if (!active()) fail("the runner is not active: steps come after the proposer's activate");
   ++num_steps_;
@@ -119,9 +120,10 @@ void Runner::begin_step(const mortise_runner_step& step) {
     sequence.step_index = static_cast<std::size_t>(i);
     std::fill_n(step.sampled + static_cast<std::size_t>(i) * num_choices_of(step), num_choices_of(step), -1);
     if (sequence.num_tokens() > limits_.max_model_len || sequence.first_unknown != RunnerSequence::kNone) {
-      kv_->release(sequence);  // it will not be run again
+      kv_->release(sequence);  // it will not run again
     } else {
-      kv_->cut(sequence, sequence.num_tokens() - 1);  // the last token's row is what the next is drawn from
+      // The last token runs again, because the next one is drawn from its row.
+      kv_->cut(sequence, sequence.num_tokens() - 1);
       wanted_.push_back(&sequence);
     }
   }
@@ -137,7 +139,8 @@ void Runner::run_step(const mortise_runner_step& step) {
   }
 }
 
-// As many rows of the sequences from `next` on as a batch takes; `next` becomes the first that is not run to its end.
+// Adds as many rows of the sequences from `next` on as fit into a batch. `next` becomes the first sequence that is not
+// complete.
 void Runner::add_rows(std::span<RunnerSequence* const> runnable, std::size_t& next) {
   runs_.clear();
   running_.clear();
@@ -169,7 +172,7 @@ void Runner::add_rows(std::span<RunnerSequence* const> runnable, std::size_t& ne
 void Runner::run_pass(const mortise_runner_step& wanted) {
   set_draws(wanted);
   execution_->launch({num_passes_++, runs_, draws_, no_scores_, ended_});
-  ended_.clear();  // attention and model have been told
+  ended_.clear();  // attention and model know of them now
   num_rows_ += static_cast<std::uint64_t>(execution_->num_rows());
   const StepResults results = execution_->collect();
   for (std::size_t i = 0; i < running_.size(); ++i) running_[i]->num_computed += runs_[i].num_rows();
@@ -177,7 +180,7 @@ void Runner::run_pass(const mortise_runner_step& wanted) {
   for (RunnerSequence* sequence : running_) kv_->publish(*sequence);
 }
 
-// The sampling arguments of the rows of draws_, as the step has them for their sequences.
+// Sets the sampling arguments of the rows of draws_ to those of their sequences in the step.
 void Runner::set_draws(const mortise_runner_step& wanted) {
   SamplingArrays arrays;
   for (const RunnerSequence* sequence : drawing_) {
@@ -207,7 +210,7 @@ void Runner::set_draws(const mortise_runner_step& wanted) {
   };
 }
 
-// The next tokens of each sequence that draws, one choice after the other; the first is appended.
+// Takes the drawn tokens of each sequence, choice by choice, and appends the first.
 void Runner::take_tokens(const StepResults& results, const mortise_runner_step& wanted) {
   const std::size_t num_choices = num_choices_of(wanted);
   for (std::size_t i = 0; i < drawing_.size(); ++i) {
@@ -247,7 +250,7 @@ void Runner::fork(const mortise_runner_forks& forks) {
     fork.tokens.assign(origin.tokens.begin(), origin.tokens.end() - 1);
     fork.first_unknown = origin.first_unknown < fork.num_tokens() ? origin.first_unknown : RunnerSequence::kNone;
     fork.num_committed = std::min(origin.num_committed, fork.num_tokens());
-    // Without room it begins without KV, like any other sequence.
+    // If there is no room, the fork starts without KV, like a new sequence.
     kv_->fork(origin, std::min(origin.num_computed, fork.num_tokens()), fork, from, to);
     append(fork, forks.tokens[i]);
   }

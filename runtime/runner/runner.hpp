@@ -1,5 +1,5 @@
-// runtime/runner/runner.hpp: a second model beside the target: keeps the tokens of sequences, runs those without KV in
-// ragged batches, and draws what comes after them. What mortise/ext/runner.h promises is kept here.
+// runtime/runner/runner.hpp: a draft model that runs beside the target. It keeps the tokens of sequences, runs the
+// tokens that have no KV in ragged batches, and draws the next tokens. Implements the contract of mortise/ext/runner.h.
 #pragma once
 
 #include <cstdint>
@@ -16,36 +16,36 @@
 namespace mortise {
 
 struct RunnerSizes {
-  std::int32_t max_num_seqs;  // of a batch
+  std::int32_t max_num_seqs;  // in a batch
   std::int32_t max_batched_tokens;
   bool prefix_cache;
-  std::int32_t target_vocab_size;  // tokens from here on are none of the target
+  std::int32_t target_vocab_size;  // larger token ids do not exist in the target
 };
 
 struct RunnerStats {
   std::uint64_t num_steps = 0, num_passes = 0, num_rows = 0, num_graph_replays = 0;
   std::uint64_t num_forgotten = 0;  // sequences that lost their KV to others
   std::size_t num_sequences = 0;
-  // Free, cached (kept for their prefix, held by nobody) and held blocks make up all.
+  // Cached blocks are kept for their prefix and held by no sequence. The other blocks of num_blocks are held.
   std::size_t num_free_blocks = 0, num_cached_blocks = 0, num_blocks = 0;
 };
 
 class Runner {
  public:
-  // `stack` has its weights.
+  // `stack` has loaded its weights.
   Runner(std::shared_ptr<ModelStack> stack, const RunnerSizes& sizes);
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Makes what steps need: first the model's buffers, then, of what these leave, KV memory for `num_blocks` blocks.
-  // `step_meanwhile` is called between two calls of parts. Throws Errors.
+  // Prepare for steps: first the model's buffers, then KV memory for `num_blocks` blocks out of the remaining memory.
+  // `step_meanwhile` is called between two calls of parts. Throw Errors.
   void activate_model();
   void activate_kv(std::int32_t num_blocks, const std::function<void()>& step_meanwhile);
 
-  // As mortise/ext/runner.h has them; throw Errors. Engine thread only.
+  // As specified in mortise/ext/runner.h. Throw Errors. Engine thread only.
   void update(const mortise_runner_tokens& tokens);
-  // A step: what can be wrong with it is found by the first, and only then the second follows.
+  // A step in two calls: the first finds all errors of the arguments; the second may follow only if there were none.
   void begin_step(const mortise_runner_step& step);
   void run_step(const mortise_runner_step& step);
   void end(std::span<const std::uint64_t> ids);
@@ -73,17 +73,17 @@ class Runner {
   RunnerSequences sequences_;
   std::uint64_t num_steps_ = 0, num_passes_ = 0, num_rows_ = 0;
   std::uint64_t next_batch_id_ = 1;
-  std::vector<std::uint64_t> ended_;  // batch ids, to be told to model and attention in the next pass
+  std::vector<std::uint64_t> ended_;  // ids that model and attention learn of in the next batch
   bool warned_ = false;
 
-  // Of the running step; kept for their memory.
+  // State of the current step; members only to reuse their memory.
   std::vector<RunnerSequence*> wanted_;   // in the order in which they run
-  std::vector<RunnerSequence*> running_;  // in the running pass, parallel to `runs_`
+  std::vector<RunnerSequence*> running_;  // in the current batch, parallel to `runs_`
   std::vector<RunnerSequence*> drawing_;  // parallel to the rows of draws_
   std::vector<RowRun> runs_;
   DrawRows draws_;
   const ScoreRows no_scores_{};
-  // From activate_kv on.
+  // Set by activate_kv.
   std::unique_ptr<RunnerKv> kv_;
   std::unique_ptr<Execution> execution_;
 };

@@ -12,13 +12,13 @@ std::size_t RunnerKv::reserve(std::span<RunnerSequence*> wanted, RunnerSequences
   const auto first_new = std::stable_partition(
       wanted.begin(), wanted.end(), [](const RunnerSequence* sequence) { return !sequence->blocks.empty(); });
   auto num_holders = static_cast<std::size_t>(first_new - wanted.begin());
-  std::size_t end = wanted.size();  // from here on nobody gets anything
+  std::size_t end = wanted.size();  // sequences from here on get no blocks
   std::size_t count = 0;
   while (count < end) {
     RunnerSequence& sequence = *wanted[count];
     const bool holds = count < num_holders;
-    // A newcomer leaves a block to each of the others, or it would be displaced in one of the next steps, and what was
-    // computed for it would be lost.
+    // A new sequence must leave one block for each of the others. Otherwise it would be displaced in one of the next
+    // steps, and its computation would be lost.
     const std::size_t margin = holds ? 0 : count;
     const bool possible = num_blocks_for(sequence) + margin <= cache_.num_blocks();
     if (!holds && possible) start(sequence);
@@ -48,7 +48,7 @@ std::size_t RunnerKv::reserve(std::span<RunnerSequence*> wanted, RunnerSequences
   return count;
 }
 
-// The cached prefix that a sequence without blocks begins with; its last token is run in any case.
+// Gives a sequence without blocks its cached prefix. Its last token runs in any case.
 void RunnerKv::start(RunnerSequence& sequence) {
   const auto usable = std::span<const std::int32_t>(sequence.tokens).first(sequence.tokens.size() - 1);
   std::vector<BlockId> path = cache_.tree().blocks(cache_.tree().match(usable));
@@ -86,7 +86,7 @@ void RunnerKv::cut(RunnerSequence& sequence, std::int32_t num_tokens) {
   sequence.num_computed = num_tokens;
   const std::int32_t whole = num_tokens / block_size_;
   if (sequence.num_published <= whole) return;
-  // A block that the tree knows is not written again: others may read it.
+  // Blocks in the prefix tree are never written again, because other sequences may read them.
   cache_.release(std::span<const BlockId>(sequence.blocks).subspan(static_cast<std::size_t>(whole)));
   sequence.blocks.resize(static_cast<std::size_t>(whole));
   sequence.num_published = whole;

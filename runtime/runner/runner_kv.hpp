@@ -1,6 +1,6 @@
-// runtime/runner/runner_kv.hpp: a runner's KV blocks: which sequence holds which, what a cached prefix saves, and who
-// gives way when the pool is full. Nothing here fails for lack of memory: a sequence that gets no blocks is not run now
-// and is computed later. Engine thread only.
+// runtime/runner/runner_kv.hpp: the KV blocks of a runner: which sequence holds which, which prefixes are cached, and
+// which sequence gives way when the pool is full. Lack of memory is no failure: a sequence that gets no blocks is
+// computed later. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,23 @@ class RunnerKv {
   RunnerKv(std::int32_t num_blocks, std::int32_t block_size, bool prefix_cache)
       : block_size_(block_size), cache_(static_cast<std::size_t>(num_blocks), block_size, prefix_cache) {}
 
-  // Gives each of `wanted` blocks for all of its tokens, and takes those of whoever gets none. What `wanted` lacks
-  // comes from sequences of `all` outside of it, the least recently run first, then from its own: who holds blocks
-  // already comes before who does not, and earlier ones before later ones. Sorts `wanted` in this order, those that got
-  // nothing last; returns how many can run. REQUIRES: each of `wanted` has last_step == step, others less.
+  // Gives each of `wanted` the blocks for all of its tokens. If the pool is full, it takes blocks from sequences of
+  // `all` that are not wanted, the least recently run first, then from wanted ones: those without blocks give way to
+  // those with blocks, and later ones to earlier ones. Sequences that get nothing lose their blocks. Sorts `wanted`
+  // accordingly, those that got nothing last, and returns how many can run.
+  // REQUIRES: last_step == step for each of `wanted`, and less for all others.
   std::size_t reserve(std::span<RunnerSequence*> wanted, RunnerSequences& all, std::uint64_t step);
 
-  // KV behind the first `num_tokens` tokens is not valid any more.
+  // Declares the KV behind the first `num_tokens` tokens invalid.
   void cut(RunnerSequence& sequence, std::int32_t num_tokens);
-  // Lets others find the full blocks of committed tokens.
+  // Puts the full blocks of committed tokens into the prefix tree.
   void publish(RunnerSequence& sequence);
-  // Gives `fork`, which has no blocks, the KV of the first `num_computed` tokens of `origin`: published blocks are held
-  // by both, the others are to be copied, `from` to `to` each. False: there is no room, and the fork has no KV.
+  // Gives `fork`, which has no blocks, the KV of the first `num_computed` tokens of `origin`. Both hold the published
+  // blocks; the other blocks must be copied from `from` to `to`. Returns false if there is no room; the fork then has
+  // no KV.
   bool fork(const RunnerSequence& origin, std::int32_t num_computed, RunnerSequence& fork, std::vector<BlockId>& from,
             std::vector<BlockId>& to);
-  // Takes its blocks.
+  // Frees the blocks of the sequence.
   void release(RunnerSequence& sequence);
 
   const KvCache& cache() const { return cache_; }

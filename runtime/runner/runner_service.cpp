@@ -16,13 +16,13 @@ struct RunnerService::Table : mortise_runner_table {
 
 struct RunnerService::Slot {
   RunnerService* service;
-  std::optional<std::uint64_t> kv_bytes;  // nullopt: as many tokens as the target's cache has
+  std::optional<std::uint64_t> kv_bytes;  // nullopt: as many tokens as the target's cache
   std::unique_ptr<Runner> runner;
 };
 
 namespace {
 
-// Of a sequence in one pass: beyond it parts would keep memory for batches that are never worth it.
+// The most forks of a sequence in one pass. More would reserve memory for batches that are too large to be useful.
 constexpr std::int32_t kMaxForks = 15;
 
 const OptionsSchema& options_schema() {
@@ -37,8 +37,8 @@ const OptionsSchema& options_schema() {
   return schema;
 }
 
-// Runs `body` and turns what it throws into a status: the part's own if one failed, so that a caller learns that there
-// was no memory, else `code`.
+// Runs `body` and turns exceptions into a status: the part's own status if a part failed, so that a caller learns of
+// lack of memory; otherwise `code`.
 template <typename Body>
 mortise_status guarded(mortise_error* error, const char* where, mortise_status code, Body&& body) noexcept {
   try {
@@ -138,7 +138,7 @@ RunnerService::Slot& RunnerService::open(const mortise_runner_open_args& args) {
   sizes.prefix_cache = description_.kv_cache.prefix_cache;
   sizes.target_vocab_size = target_->dims.vocab_size;
   auto slot = std::make_unique<Slot>(Slot{this, kv_bytes, std::make_unique<Runner>(std::move(stack), sizes)});
-  if (target_pool_) {  // the pipeline runs already
+  if (target_pool_) {  // the pipeline is running already
     slot->runner->activate_model();
     activate_kv(*slot, [] {});
   }
@@ -152,7 +152,7 @@ std::shared_ptr<ModelStack> RunnerService::open_stack(const std::string& path, c
   const std::string config = files->checkpoint.config().json;
   query.model_config = {config.data(), config.size()};
   const PartDescription model = model_for(path, query), attention = attention_with(options["attention"]);
-  // Integers of the target's cache are the draft's as well; a float type is the model's own.
+  // An int8 cache of the target makes the draft's int8, too. With a float type, the draft model's own type is used.
   const KvDtype kv_dtype = description_.kv_cache.dtype == KvDtype::kInt8 ? KvDtype::kInt8 : KvDtype::kAuto;
   const std::int32_t block_size = attention.choices.front().options.value("block_size", description_.block_size);
   const bool populate = description_.kv_cache.populate.value_or(false);
@@ -160,7 +160,7 @@ std::shared_ptr<ModelStack> RunnerService::open_stack(const std::string& path, c
                                       StackParts{model, attention, kv_dtype, block_size, populate}, query);
 }
 
-// The pipeline's model plugin if it takes the checkpoint, else all that are installed.
+// The plugin of the pipeline's model if it accepts the checkpoint, otherwise any installed one that does.
 PartDescription RunnerService::model_for(const std::string& path, const mortise_query& query) const {
   std::vector<const Component*> components;
   for (const PartChoice& choice : description_.model.choices) components.push_back(choice.component);
@@ -233,8 +233,8 @@ void RunnerService::activate_kv(const TargetPool& target, const std::function<vo
 void RunnerService::activate_kv(Slot& slot, const std::function<void()>& step_meanwhile) const {
   const ModelStack& stack = slot.runner->stack();
   const std::int64_t tokens = std::int64_t{target_pool_->num_blocks} * target_pool_->block_size;
-  // Where a full pool would change tokens it has room for what each sequence takes beyond its tokens, too: the rest of
-  // its last block, and the block that newcomers leave to it (RunnerKv).
+  // Where a full pool would change tokens, it gets room for everything that a sequence needs beyond its tokens: the
+  // rest of its last block, and the block that new sequences leave to it (RunnerKv).
   const std::int64_t spare = target_pool_->rejection ? 2 * std::int64_t{description_.max_num_seqs} : 0;
   const std::int64_t wanted = (tokens + stack.block_size() - 1) / stack.block_size() + spare;
   const std::int64_t blocks =

@@ -1,5 +1,5 @@
-// runtime/runner/runner_service.hpp: the runners of one pipeline: what a proposer's get_ext(MORTISE_EXT_RUNNER) gives,
-// and who makes their memory when.
+// runtime/runner/runner_service.hpp: the runners of one pipeline. Implements get_ext(MORTISE_EXT_RUNNER) for proposers,
+// and reserves the runners' memory.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@
 
 namespace mortise {
 
-// Opens a checkpoint by its path; a benchmark has some that lie in no folder.
+// Opens a checkpoint by its path. Benchmarks replace it, because their checkpoints are not in a folder.
 using FileOpener = std::function<ModelFiles(const std::filesystem::path&)>;
 
-// The target's KV pool, which draft models' pools follow.
+// The target's KV pool, which determines the size of the draft models' pools.
 struct TargetPool {
   std::int32_t num_blocks = 0, block_size = 0;
-  bool rejection = false;  // drafts are verified by rejection sampling
+  bool rejection = false;  // rejection sampling verifies the drafts
 };
 
 class RunnerService {
@@ -37,20 +37,21 @@ class RunnerService {
   // The table for MORTISE_EXT_RUNNER; nullptr for any other id.
   const void* extension(const char* id) const;
 
-  // In this order, once the proposers are bound. Runners that are opened later are activated at once. `step_meanwhile`
-  // is called between two calls of parts: see StepUse.
+  // Call these in this order, once the proposers are bound. Runners that are opened later are activated at once.
+  // `step_meanwhile` is called between two calls of parts (see StepUse).
   void activate_models(const std::function<void()>& step_meanwhile);
-  // Memory for their KV that was asked for in bytes, and bytes beside each token of the target for the others.
+  // KV memory of the runners: a fixed part, for those with a size in bytes, and bytes per token of the target for the
+  // others.
   std::uint64_t fixed_kv_bytes() const;
   double kv_bytes_per_target_token() const;
   void activate_kv(const TargetPool& target, const std::function<void()>& step_meanwhile);
 
-  // Of each open runner.
+  // One entry for each open runner.
   std::vector<RunnerStats> stats() const;
 
  private:
   struct Table;
-  struct Slot;  // what a mortise_runner is
+  struct Slot;  // the implementation of mortise_runner
 
   static mortise_status open_slot(const mortise_runner_table* table, const mortise_runner_open_args* args,
                                   mortise_runner** runner, mortise_error* error);
@@ -68,7 +69,7 @@ class RunnerService {
   const std::shared_ptr<const OpenModel> target_;
   const FileOpener open_files_;
   std::unique_ptr<Table> table_;
-  std::optional<TargetPool> target_pool_;  // once the pools are made
+  std::optional<TargetPool> target_pool_;  // set when the pools are made
   std::vector<std::unique_ptr<Slot>> slots_;
 };
 

@@ -10,7 +10,7 @@ void AdminEvents::add(nlohmann::ordered_json event) {
   nlohmann::ordered_json timed = {
       {"time", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()}};
   timed.update(event);
-  // Names and texts may be a client's: what is no UTF-8 is replaced.
+  // Names and texts may come from a client: bytes that are not UTF-8 are replaced.
   const std::string line = timed.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   spdlog::info("{}", line);
   const std::lock_guard lock(mutex_);

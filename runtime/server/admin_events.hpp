@@ -1,4 +1,4 @@
-// runtime/server/admin_events.hpp: what was changed in a running server, and by whom. Thread-safe.
+// runtime/server/admin_events.hpp: the changes that were made to a running server, and who made them. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@ namespace mortise {
 
 class AdminEvents {
  public:
-  static constexpr std::size_t kMaxKept = 1000;  // the last ones
+  static constexpr std::size_t kMaxKept = 1000;  // older events are dropped
 
   // Adds the time to the event, and writes it into the log as one line.
   void add(nlohmann::ordered_json event);
-  // JSON, an event a line, the oldest first.
+  // One JSON event per line, the oldest first.
   std::string lines() const;
 
  private:

@@ -1,5 +1,5 @@
-// /admin/swap, /admin/parts, /admin/events, /admin/reload, /admin/drain: for whoever runs the server. Who may ask is
-// Route::Access::kAdmin's.
+// /admin/swap, /admin/parts, /admin/events, /admin/reload, /admin/drain: for the operator. Route::Access::kAdmin says
+// who may use them.
 #include <algorithm>
 #include <memory>
 #include <stop_token>
@@ -23,7 +23,7 @@ std::string text_of(const nlohmann::json& body, const char* field) {
   return value->get<std::string>();
 }
 
-// {"verify_steps": 100, "fallback": true} of a body.
+// Reads {"verify_steps": 100, "fallback": true} in a body.
 SwapOptions read_options(const nlohmann::json& body) {
   SwapOptions options;
   if (const auto value = body.find("fallback"); value != body.end() && !value->is_null()) {
@@ -66,7 +66,7 @@ void answer_swap(const Models& models, AdminEvents& events, const std::shared_pt
   const nlohmann::json body = read_json_body(*exchange);
   const PartChange change = read_change(body);
   SwapOptions options = read_options(body);
-  std::stop_source gone;  // a client that goes ends the comparison that it wants
+  std::stop_source gone;  // a client that goes away ends the comparison
   options.cancel = gone.get_token();
   exchange->pending([gone]() mutable { gone.request_stop(); });
   const ServedModelRef model = models.of(body);

@@ -1,5 +1,5 @@
-// What runs a model: /v1/completions, /v1/chat/completions, /v1/score, /v1/decisions, and the tokens that their bodies
-// mean.
+// The routes that run a model: /v1/completions, /v1/chat/completions, /v1/score, /v1/decisions; and /render, which
+// returns the tokens of a body.
 #include "openai/known_fields.hpp"
 #include "server/routes.hpp"
 
@@ -9,15 +9,15 @@ namespace {
 constexpr const char* kCompletions = "/v1/completions";
 constexpr const char* kChat = "/v1/chat/completions";
 
-// The body, read and routed; its text is gone.
+// Reads the body as JSON and applies the script's on_request. The body's text is freed.
 nlohmann::json read_routed(Exchange& exchange, const Models& models) {
   nlohmann::json json = read_json_body(exchange);
   models.route(json);
   return json;
 }
 
-// The benchmark client of vLLM (0.32) takes everything between two empty lines for "data: " and JSON, so that an event
-// with an id fails its request. It is known by the ids that it gives its requests.
+// vLLM's benchmark client (0.32) takes everything between two empty lines for "data: " and JSON, so an event with an id
+// fails its request. The client is recognised by its request ids.
 bool reads_no_event_ids(const HttpRequest& request) {
   return request.id.starts_with("bench-") && request.header("User-Agent").find("aiohttp") != std::string_view::npos;
 }
@@ -55,7 +55,7 @@ class Answering {
       try {
         http = http_answer(answer);
         http.headers.insert(http.headers.end(), headers.begin(), headers.end());
-      } catch (const std::exception& error) {  // too large for the memory: the client is not to wait for it
+      } catch (const std::exception& error) {  // too large for memory: answers now, so that the client does not wait
         http = error_answer(500, fmt::format("the answer cannot be written: {}", error.what()), "internal_error");
       }
       exchange->answer(std::move(http));
@@ -63,7 +63,7 @@ class Answering {
     exchange->pending(model->service.handle(url, body, done, stamp));
   }
 
-  // vLLM's form: the tokens of each prompt, for routers that choose a replica by prefix.
+  // In vLLM's form: the tokens of each prompt, for routers that choose a replica by prefix.
   void render(const std::string& url, const std::shared_ptr<Exchange>& exchange) {
     const nlohmann::json body = read_routed(*exchange, models_);
     const HeaderList headers = warn_of_unknown_fields(url, body);

@@ -1,4 +1,4 @@
-// runtime/server/api_keys.hpp: who may ask.
+// runtime/server/api_keys.hpp: the keys that requests must have. A key is compared by its SHA-256 hash.
 #pragma once
 
 #include <array>
@@ -8,11 +8,12 @@
 
 namespace mortise {
 
+// The keys of a server. Constant, so any thread may use it.
 class ApiKeys {
  public:
   explicit ApiKeys(const std::vector<std::string>& keys);
-  // Whether the value of the header Authorization ("Bearer KEY") has one of the keys. Without keys everybody may ask.
-  // How long it takes tells nothing about the keys: hashes are compared, all of them, in constant time.
+  // Whether the header Authorization ("Bearer KEY") has one of the keys. Without keys every request is allowed. The
+  // time reveals nothing about the keys: the hashes of all keys are compared, in constant time.
   bool allow(std::string_view authorization) const;
   bool empty() const { return hashes_.empty(); }
 
@@ -20,11 +21,11 @@ class ApiKeys {
   std::vector<std::array<unsigned char, 32>> hashes_;  // SHA-256
 };
 
-// Throws an Error, of `where`, when no header could bear the key.
+// Throws an Error, which names `where`, if no HTTP header can hold the key.
 void check_api_key(std::string_view key, const std::string& where);
 
-// One key a line; empty lines and lines that begin with '#' are left out. Throws an Error when the file cannot be read,
-// has no key, or has one with a space in it or beyond printable ASCII.
+// Reads one key per line; skips empty lines and lines that begin with '#'. Throws an Error if the file cannot be read,
+// has no key, or has a key with a space or a character outside of printable ASCII.
 std::vector<std::string> read_api_keys(const std::string& file);
 
 }  // namespace mortise

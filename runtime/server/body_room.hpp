@@ -1,4 +1,5 @@
-// runtime/server/body_room.hpp: a share of the memory that a server has for the bodies of all its connections.
+// runtime/server/body_room.hpp: one body's share of the memory that a server reserves for the bodies of all
+// connections.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@ namespace mortise {
 
 struct ServerState;
 
+// Invariant: the shares of all BodyRooms together are at most max_bodies_bytes. Used by one thread at a time.
 class BodyRoom {
  public:
   explicit BodyRoom(ServerState& state) : state_(state) {}
@@ -14,8 +16,8 @@ class BodyRoom {
   BodyRoom(const BodyRoom&) = delete;
   BodyRoom& operator=(const BodyRoom&) = delete;
 
-  // Makes the share as large as a body of so many bytes needs. False: there is no room now. Bodies of up to 64 KiB are
-  // not counted; the limit on connections bounds those.
+  // Makes the share as large as a body of `bytes` bytes needs. Returns false if there is no room now. Bodies of up to
+  // 64 KiB are not counted, because the limit on connections bounds them.
   bool grow_to(std::size_t bytes);
 
  private:

@@ -27,7 +27,7 @@ namespace http = beast::http;
 using Clock = std::chrono::steady_clock;
 using ErrorCodeOf = boost::system::error_code;
 
-// What a closing connection reads and drops, so that its client reads the answer before a reset.
+// How long a closing connection reads and drops data, so that its client reads the answer before it gets a reset.
 constexpr std::chrono::seconds kLinger{2};
 constexpr std::chrono::seconds kTlsTimeout{10};
 
@@ -35,7 +35,7 @@ std::string view(beast::string_view text) {
   return {text.data(), text.size()};
 }
 
-// The answer to a request whose head or body could not be read; nullopt: there is nobody to answer.
+// The answer to a request whose head or body could not be read. nullopt: no client is there to read it.
 std::optional<HttpAnswer> read_error(const ErrorCodeOf& error, const ServerOptions& options) {
   if (error == http::error::end_of_stream) return std::nullopt;
   if (error == beast::error::timeout) return error_answer(408, "the request did not come in time", "timeout");
@@ -54,8 +54,8 @@ std::optional<HttpAnswer> read_error(const ErrorCodeOf& error, const ServerOptio
   return std::nullopt;
 }
 
-// "http://localhost:8000": a page of this machine. A name may begin like an address: 127.0.0.1.example.org is
-// anybody's.
+// Whether the origin is a page of this machine, such as "http://localhost:8000". A name that merely begins like an
+// address, such as 127.0.0.1.example.org, can belong to anybody.
 bool is_local_origin(std::string_view origin) {
   const std::size_t scheme = origin.find("://");
   std::string_view host = scheme == origin.npos ? origin : origin.substr(scheme + 3);
@@ -66,7 +66,7 @@ bool is_local_origin(std::string_view origin) {
   return !error && address.is_loopback();
 }
 
-// A co_await stands in no condition and in no ?: here: GCC 12 then loses `this` (a crash in the first member function).
+// Do not use co_await in a condition or in ?: here: GCC 12 then loses `this` and crashes in the next member function.
 class HttpConnection : public Connection, public std::enable_shared_from_this<HttpConnection> {
  public:
   HttpConnection(asio::ip::tcp::socket socket, asio::ssl::context* tls, ServerState& state)
@@ -78,7 +78,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
   void close_if_idle() override {
     asio::post(executor_, [self = shared_from_this()] {
       ErrorCodeOf ignored;
-      if (!self->idle_ || self->stream_.socket().available(ignored) > 0) return;  // or a request has just come
+      if (!self->idle_ || self->stream_.socket().available(ignored) > 0) return;  // a request has just come
       self->stream_.socket().close(ignored);
     });
   }
@@ -124,7 +124,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     co_return !error;
   }
 
-  // False: the connection ends.
+  // Serves one request. Returns false if the connection must end.
   asio::awaitable<bool> serve_one() {
     const bool begun = co_await wait_for_request();
     if (!begun) co_return false;
@@ -143,8 +143,8 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     const Route* route = nullptr;
     std::optional<HttpAnswer> early = check_head(parser, request, route);
     if (early) {
-      // An answer before the body has come is the connection's last: what follows is no request. Nor is it sure to be
-      // one behind a head that is wrong.
+      // The connection ends after an answer that is sent before the body has come, because the rest of the body is not
+      // a request. The same holds after a malformed head.
       const bool last = !parser.is_done() || early->status == 400;
       co_return co_await send_whole(parser.get(), request, std::move(*early), last);
     }
@@ -173,7 +173,8 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     bool late = false, done = false;
   };
 
-  // A stream's own time-out closes its socket; here the client is still to be told. Sets `error` to timeout.
+  // Reads with a time limit; sets `error` to timeout. Not the stream's own time limit, which closes the socket: the
+  // client must still get an answer.
   template <class Read>
   asio::awaitable<void> read_within(std::chrono::seconds time, ErrorCodeOf& error, Read read) {
     stream_.tcp().expires_never();
@@ -185,7 +186,8 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     if (limit->late) error = beast::error::timeout;
   }
 
-  // Again and again: a read of several pieces goes on when the cancel comes between two of them.
+  // Cancels repeatedly, because a read that consists of several pieces continues if the cancel comes between two of
+  // them.
   void cancel_when_late(const std::shared_ptr<ReadLimit>& limit) {
     limit->timer.async_wait([self = shared_from_this(), limit](const ErrorCodeOf&) {
       if (limit->done) return;
@@ -197,7 +199,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     });
   }
 
-  // The rest of a request whose head is there. The memory of a body is taken as it comes.
+  // Reads the rest of a request whose head is there. Reserves the memory of the body as it comes.
   asio::awaitable<void> read_body(Parser& parser, HttpRequest& request, bool& has_room, ErrorCodeOf& error) {
     const auto room = std::make_shared<BodyRoom>(state_);
     has_room = room->grow_to(parser.content_length().get_value_or(0));
@@ -219,7 +221,8 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     co_return !error;
   }
 
-  // The end of a body in another coding than chunked is not known: what follows could be taken for a request.
+  // Refuses other transfer codings than chunked: the end of such a body is unknown, and the rest could be taken for a
+  // request.
   static std::optional<HttpAnswer> check_codings(const Parser& parser) {
     const auto& head = parser.get();
     const std::string transfer = view(head[http::field::transfer_encoding]);
@@ -236,8 +239,9 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     return std::nullopt;
   }
 
-  // A page whose name has come to mean this machine (DNS rebinding) runs in the browser of somebody who may ask; its
-  // requests bear its origin. With API keys it would need one.
+  // Whether a page of this origin may use the server. A page whose host name was changed to mean this machine (DNS
+  // rebinding) runs in the browser of a permitted user, but its requests have its own origin. With API keys the page
+  // would need a key, too.
   bool origin_may_ask(const std::string& origin) const {
     if (origin.empty() || !state_.api_keys.empty() || state_.cors.allows(origin)) return true;
     ErrorCodeOf error;
@@ -245,8 +249,8 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     return error || !here.address().is_loopback() || is_local_origin(origin);
   }
 
-  // What an admin may ask changes what everybody gets. Without a key only programs on this machine may: no page of a
-  // browser that came from elsewhere, and nobody whom a proxy on this machine passes on.
+  // Checks requests that change the server for all clients. Without an admin key only programs on this machine may send
+  // them, but no browser page of another origin, and no client behind a proxy on this machine.
   std::optional<HttpAnswer> check_admin(const http::request_header<>& head) const {
     if (!state_.admin_keys.empty()) {
       if (state_.admin_keys.allow(view(head[http::field::authorization]))) return std::nullopt;
@@ -269,7 +273,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
         "admin_only");
   }
 
-  // What can be said of a request before its body is there.
+  // Checks everything that is known before the body has been read.
   std::optional<HttpAnswer> check_head(const Parser& parser, HttpRequest& request, const Route*& route) {
     const auto& head = parser.get();
     if (const auto id = usable_request_id(view(head["X-Request-Id"]))) request.id = *id;
@@ -326,7 +330,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     PeerWatch watch(stream_.socket(), shared_from_this(), [weak = std::weak_ptr(exchange)] {
       if (const auto waiting = weak.lock()) waiting->notify();
     });
-    bool asked = false;  // whether one that sends no more is still there
+    bool asked = false;  // whether a client that sends no more was checked for being there
     while (true) {
       co_await exchange->wait_until(Clock::time_point::max());
       if (is_gone(watch) || closed_) {
@@ -348,7 +352,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     }
   }
 
-  // With TLS the end of what a client sends is the end of the connection.
+  // With TLS, a client that ends its side has ended the connection.
   bool is_gone(const PeerWatch& watch) const { return watch.gone() || (stream_.is_tls() && watch.sends_no_more()); }
 
   asio::awaitable<bool> send_interim() {
@@ -367,7 +371,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     co_return !error;
   }
 
-  // The whole message, or its head alone.
+  // Sends the whole message, or only its head.
   template <class Serializer>
   asio::awaitable<bool> send_message(Serializer& serializer, bool head_alone) {
     serializer.split(head_alone);
@@ -390,7 +394,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     message.keep_alive(to.keep_alive() && !last && !state_.closing && !state_.handed_over);
   }
 
-  // False: the connection ends.
+  // Sends a complete answer. Returns false if the connection must end.
   asio::awaitable<bool> send_whole(const http::request<http::string_body>& to, const HttpRequest& request,
                                    HttpAnswer answer, bool last) {
     http::response<http::string_body> message(static_cast<http::status>(answer.status), to.version());
@@ -400,7 +404,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     if (answer.status != 204) message.content_length(message.body().size());
     if (to.method() == http::verb::head) message.body().clear();
     http::response_serializer<http::string_body> serializer(message);
-    // Of HEAD the length is told and nothing sent.
+    // The answer to HEAD has the length, but no body.
     const bool sent = co_await send_message(serializer, to.method() == http::verb::head);
     log(request, answer.status);
     co_return sent&& message.keep_alive();
@@ -413,7 +417,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     add_headers(head, to, exchange.request, stream.headers, watch.sends_no_more() || !chunked);
     head.set(http::field::content_type, "text/event-stream; charset=utf-8");
     head.set(http::field::cache_control, "no-cache");
-    head.set("X-Accel-Buffering", "no");  // nginx passes each event on at once
+    head.set("X-Accel-Buffering", "no");  // nginx then forwards each event at once
     if (chunked) head.chunked(true);
     http::response_serializer<http::empty_body> serializer(head);
     bool is_open = co_await send_message(serializer, /*head_alone=*/true);
@@ -430,17 +434,17 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
         if (news && !ask) continue;
         events = ": ping\n\n";
       }
-      if (events.empty()) continue;  // it ended without another word
+      if (events.empty()) continue;  // the stream ended without further events
       if (chunked) {
         is_open = co_await send(http::make_chunk(asio::buffer(events)));
       } else {
         is_open = co_await send(asio::buffer(events));
       }
     }
-    stream.events.reset();  // aborts what has not ended
+    stream.events.reset();  // aborts the requests that have not ended
     if (is_open && state == StreamState::kCut) {
       log(exchange.request, 503);
-      co_return false;  // without the last chunk: the body is incomplete, and says so
+      co_return false;  // no last chunk, so the client sees that the body is incomplete
     }
     const bool is_whole = state == StreamState::kWhole;
     if (is_open && is_whole && chunked) is_open = co_await send(http::make_chunk_last());
@@ -448,7 +452,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     co_return is_open&& is_whole&& head.keep_alive();
   }
 
-  // A request of which not even the head or the whole body could be read.
+  // Answers a request whose head or body could not be read completely.
   asio::awaitable<bool> refuse_unread(ErrorCodeOf error, const std::string& id) {
     std::optional<HttpAnswer> answer = read_error(error, state_.options);
     if (!answer) co_return false;
@@ -488,7 +492,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
   const asio::any_io_executor executor_;
   ServerState& state_;
   beast::flat_buffer buffer_;
-  std::weak_ptr<Exchange> exchange_;  // of the request that is being answered
+  std::weak_ptr<Exchange> exchange_;  // of the request in progress
   bool idle_ = false, closed_ = false;
 };
 

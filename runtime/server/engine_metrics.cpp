@@ -11,7 +11,7 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
-// Families in the order of their first value.
+// Collects metric families in the order of their first value.
 class Families {
  public:
   void gauge(const char* name, const char* help, Labels labels, double value) {
@@ -58,7 +58,7 @@ void add_load(Families& to, const EngineStats& stats, const Labels& of) {
   to.counter("vllm:num_preemptions_total", "Sequences that gave their KV blocks up.", of, stats.num_preemptions);
 }
 
-// What an alert asks before anything else.
+// The metrics that an alert checks first.
 void add_health(Families& to, const ServedModel& model, bool draining, const Labels& of) {
   using State = EngineHealth::State;
   const State state = model.engine.health().state;
@@ -101,7 +101,7 @@ void add_tokens(Families& to, const EngineStats& stats, const Labels& of) {
              stats.num_evicted_blocks);
 }
 
-// vLLM has one proposer, so its names have the sum of ours.
+// vLLM has a single proposer, so the metrics with its names are sums over ours.
 void add_speculation(Families& to, const SpeculationStats& stats, const Labels& of) {
   ProposerStats sum;
   for (const ProposerStats& proposer : stats.proposers) {

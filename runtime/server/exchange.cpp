@@ -47,7 +47,7 @@ std::function<void()> Exchange::wake() {
 void Exchange::stream(std::unique_ptr<AnswerStream> stream, HeaderList headers) {
   {
     const std::lock_guard lock(mutex_);
-    if (answered_ || abandoned_) return;  // the stream's end aborts its requests
+    if (answered_ || abandoned_) return;  // a stream that is destroyed aborts its requests
     answered_ = true;
     stream_ = Stream{std::move(stream), std::move(headers)};
   }
@@ -89,7 +89,7 @@ std::optional<Exchange::Stream> Exchange::take_stream() {
 
 void Exchange::abandon() {
   Abort abort;
-  std::optional<Stream> stream;  // its end aborts what it asked for
+  std::optional<Stream> stream;  // destroying it aborts its requests
   {
     const std::lock_guard lock(mutex_);
     abandoned_ = true;

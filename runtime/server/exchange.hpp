@@ -1,5 +1,5 @@
-// runtime/server/exchange.hpp: one request's answer on its way from whoever makes it to the connection that sends it.
-// A handler works on another thread than the connection; it gives a whole answer, now or later, or a stream.
+// runtime/server/exchange.hpp: the answer to one request, on its way from the handler to the connection that sends it.
+// The handler runs on another thread than the connection. It gives a whole answer, at once or later, or a stream.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -19,32 +19,34 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // `executor`: the connection's strand.
   Exchange(boost::asio::any_io_executor executor, HttpRequest of);
 
-  HttpRequest request;  // its body is the handler's, and empty behind take_body()
-  // What the answer is made with, kept until the exchange is over. The handler sets it, before it gives an answer.
+  HttpRequest request;  // the body is empty after take_body()
+  // Keeps the objects that make the answer alive until the exchange ends. The handler sets it before it gives an
+  // answer.
   std::shared_ptr<const void> serving;
 
-  // The handler's side. [any thread]
+  // --- for the handler [any thread] ---
 
-  // The body, and the end of the memory that it takes of the server's when the handler has read it.
+  // The body, and its share of the server's memory for bodies. The handler frees `room` when it has read the body.
   struct RequestBody {
     std::string text;
     std::shared_ptr<void> room;
   };
   RequestBody take_body() { return {std::move(request.message.body()), std::move(request.body_room)}; }
-  // The whole answer; what comes after the first is ignored.
+  // Gives the whole answer. Later calls are ignored.
   void answer(HttpAnswer answer);
-  // The answer comes later; `abort` ends the work when the client goes away first.
+  // Announces that the answer comes later. `abort` ends the work if the client goes away first.
   void pending(Abort abort);
-  // What a stream's events are woken with; the exchange may be gone by then.
+  // The function that a stream calls when it has events. It may outlive the exchange.
   std::function<void()> wake();
-  // The answer is a stream, with these headers besides the usual ones.
+  // Gives a stream as the answer, with additional headers.
   void stream(std::unique_ptr<AnswerStream> stream, HeaderList headers);
-  // The client has gone: nothing is worth beginning any more.
+  // Whether the client has gone, so that no work should begin.
   bool abandoned() const;
 
-  // The connection's side. [its strand]
+  // --- for the connection [its strand] ---
 
-  // Waits until something was given, a stream has news, notify() was called, or `deadline` has passed. False: it has.
+  // Waits until the handler gives something, a stream has events, notify() is called, or `deadline` passes. Returns
+  // false after the deadline.
   boost::asio::awaitable<bool> wait_until(std::chrono::steady_clock::time_point deadline);
   void notify();  // ends the wait
   std::optional<HttpAnswer> take_answer();
@@ -53,7 +55,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     HeaderList headers;
   };
   std::optional<Stream> take_stream();
-  // Nobody waits for the answer any more.
+  // Called when the client has gone.
   void abandon();
 
  private:
@@ -63,14 +65,14 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   boost::asio::steady_timer timer_;
   bool news_ = false;  // since the last wait
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::optional<HttpAnswer> answer_;
   std::optional<Stream> stream_;
   Abort abort_;
   bool answered_ = false, abandoned_ = false;
 };
 
-// The request's body as JSON; its text is gone. Throws an Error when it is none.
+// Reads the request's body as JSON and frees its text. Throws an Error if it is not JSON.
 nlohmann::json read_json_body(Exchange& exchange);
 
 }  // namespace mortise

@@ -1,4 +1,4 @@
-// runtime/server/http.hpp: a request as handlers see it and an answer as they give it, without the socket.
+// runtime/server/http.hpp: requests and answers as handlers see them, independent of the socket.
 #pragma once
 
 #include <boost/beast/http.hpp>
@@ -20,13 +20,13 @@ using HeaderList = std::vector<std::pair<std::string, std::string>>;
 struct HttpRequest {
   boost::beast::http::request<boost::beast::http::string_body> message;
   std::string path;  // without the query
-  std::string id;    // X-Request-Id: the client's, or drawn
-  std::string peer;  // the address at the other end of the connection: "127.0.0.1"
+  std::string id;    // X-Request-Id of the client, or a random one
+  std::string peer;  // the client's address, "127.0.0.1"
   std::chrono::steady_clock::time_point arrival;
-  std::shared_ptr<void> body_room;  // what the body takes of the server's memory for bodies
+  std::shared_ptr<void> body_room;  // the body's share of the server's memory for bodies
 
-  std::string_view header(std::string_view name) const;  // "" when it is not there
-  std::string_view target() const;                       // the path with its query, as it was sent
+  std::string_view header(std::string_view name) const;  // "" if it is absent
+  std::string_view target() const;                       // the path with the query, as sent
 };
 
 struct HttpAnswer {
@@ -37,18 +37,18 @@ struct HttpAnswer {
 };
 
 HttpAnswer json_answer(const nlohmann::ordered_json& body, int status = 200);
-// With Retry-After, where the answer says when to come back.
+// Adds Retry-After if the answer says when to come back.
 HttpAnswer http_answer(const Answer& answer);
 // An error in OpenAI's shape. `code` may be empty.
 HttpAnswer error_answer(int status, const std::string& message, const std::string& code = "");
 
-// "/v1/models?x=1" and "http://host/v1/models" -> "/v1/models"; percent-encoded characters are decoded. nullopt when
-// they are malformed.
+// "/v1/models?x=1" and "http://host/v1/models" -> "/v1/models", with percent-encoding decoded. nullopt if the target is
+// malformed.
 std::optional<std::string> path_of(std::string_view target);
-// The value of a name in the query, decoded; nullopt when it is not there, or malformed.
+// The decoded value of a query parameter. nullopt if it is absent or malformed.
 std::optional<std::string> query_value(std::string_view target, std::string_view name);
 std::string draw_request_id();
-// The client's X-Request-Id when it is harmless in a header and a log: printable ASCII, 128 bytes at most.
+// The client's X-Request-Id if it is safe in a header and a log: printable ASCII, at most 128 bytes.
 std::optional<std::string> usable_request_id(std::string_view text);
 
 }  // namespace mortise

@@ -1,4 +1,5 @@
-// runtime/server/listen.hpp: the TCP socket at which a server listens: opened, or taken from another process.
+// runtime/server/listen.hpp: the TCP socket at which a server listens: newly opened, or taken over from another
+// process.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +9,10 @@
 
 namespace mortise {
 
-// Listens; connections wait in the socket's queue. Throws an Error: of the address.
+// Starts to listen; connections wait in the socket's queue. Throws an Error that names the address.
 FileDescriptor listen_at(const std::string& host, std::uint16_t port);
 
-// Throws an Error unless `fd` is a TCP socket that listens at the address `host` and `port` name; port 0 is any.
+// Throws an Error unless `fd` is a TCP socket that listens at `host` and `port`. Port 0 matches every port.
 void check_listens_at(int fd, const std::string& host, std::uint16_t port);
 
 // "127.0.0.1:8000", "[::1]:8000"

@@ -18,7 +18,7 @@ Histogram& histogram(prometheus::Registry& registry, const char* name, const cha
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({{"model_name", model}}, buckets);
 }
 
-// vLLM's, and two finer ones below for small models.
+// vLLM's buckets, and two smaller ones for small models.
 const Histogram::BucketBoundaries kFirstTokenBuckets = {0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,
                                                         0.5,   0.75,  1.0,   2.5,  5.0,  7.5,  10.0, 20.0, 40.0, 80.0};
 const Histogram::BucketBoundaries kBetweenTokensBuckets = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1,
@@ -55,7 +55,7 @@ AnswerMetrics::AnswerMetrics(prometheus::Registry& registry, const std::string& 
 
 void AnswerMetrics::saw(ChoiceTimes& times, const Delta& delta) {
   if (delta.started) times.started = delta.started;
-  if (delta.first_token) {  // a whole answer: the times between its tokens are not known
+  if (delta.first_token) {  // a whole answer: the times between its tokens are unknown
     saw_token(times, *delta.first_token);
     times.last_token = delta.sent;
   } else {
@@ -96,7 +96,7 @@ HttpAnswers::HttpAnswers(prometheus::Registry& registry)
                   .Name("mortise_http_answers_total")
                   .Help("Answers by HTTP status; 499: the client went away first.")
                   .Register(registry)) {
-  // There from the start, so that a rate sees the first one.
+  // These exist from the start, so that a rate includes their first increment.
   for (const int status : {200, 400, 429, 500, 503}) family_.Add({{"status", std::to_string(status)}});
 }
 

@@ -1,5 +1,5 @@
-// runtime/server/metrics.hpp: what Prometheus scrapes at /metrics (text format 0.0.4). The names are vLLM's where it
-// has one for the same thing, so that routers, dashboards and benchmark clients find them; others begin with mortise_.
+// runtime/server/metrics.hpp: the metrics that Prometheus reads at /metrics (text format 0.0.4). Metrics that vLLM has,
+// too, have vLLM's names, so that routers, dashboards and benchmark clients find them; all others begin with mortise_.
 #pragma once
 
 #include <prometheus/family.h>
@@ -15,7 +15,7 @@
 
 namespace mortise {
 
-// The times of one model's answers, as its service's observer. Thread-safe.
+// Measures the times of one model's answers. Thread-safe.
 class AnswerMetrics : public AnswerObserver {
  public:
   AnswerMetrics(prometheus::Registry& registry, const std::string& model);
@@ -37,7 +37,7 @@ class AnswerMetrics : public AnswerObserver {
   const std::string model_;
 };
 
-// Counts all answers by their HTTP status, those too that no model made. Thread-safe.
+// Counts all answers by HTTP status, including those of requests that reached no model. Thread-safe.
 class HttpAnswers {
  public:
   explicit HttpAnswers(prometheus::Registry& registry);
@@ -47,7 +47,7 @@ class HttpAnswers {
   prometheus::Family<prometheus::Counter>& family_;
 };
 
-// What the engines count, as of now. `draining`: the server takes no more requests.
+// The current figures of the engines. `draining`: the server takes no more requests.
 std::vector<prometheus::MetricFamily> engine_metrics(const Models& models, bool draining);
 
 }  // namespace mortise

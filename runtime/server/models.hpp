@@ -1,4 +1,4 @@
-// runtime/server/models.hpp: the models that a server answers with. One can take another's place while the server runs.
+// runtime/server/models.hpp: the models that a server serves. A model can be replaced while the server runs.
 #pragma once
 
 #include <functional>
@@ -17,56 +17,57 @@
 
 namespace mortise {
 
-// A part as people are told of it.
+// A part of a pipeline, for display.
 struct ServedPart {
   std::string role, name, version, file;  // "attention", "cascade", "1.2.0", the plugin's file
-  std::string hash;                       // of that file
+  std::string hash;                       // hash of that file
 };
 
 struct ServedModel;
-// Whoever has one may ask its engine: the pipeline stays until nobody has it any more, though another serves already.
+// Keeps a model usable: its pipeline exists until the last reference is gone, even if another model has replaced it.
 using ServedModelRef = std::shared_ptr<const ServedModel>;
 
-// What a swap has done, and which model serves behind it: the same, or the one that took its place.
+// The result of a swap, and the model that serves afterwards: the same model, or the one that replaced it.
 struct ServedSwap {
   SwapFigures figures;
   ServedModelRef serves;
 };
 
+// A model and the functions that the server needs of its pipeline.
 struct ServedModel {
-  std::string name;  // what bodies call it
+  std::string name;  // its name in request bodies
   Service& service;
   Engine& engine;
   const Tokenizer& tokenizer;
-  // What serves now: swaps change it. [any thread]
+  // The current parts; swaps change them. [any thread]
   std::function<std::vector<ServedPart>()> parts;
   std::function<std::int32_t()> block_size;  // tokens of a KV block
-  // Throws an Error when it is refused. [any thread that may wait]
+  // Swaps a part. Throws an Error if the swap is refused. [any thread that may wait]
   std::function<ServedSwap(const PartChange& change, const SwapOptions& options)> swap;
-  nlohmann::json kv_events;         // where they are published: endpoint, replay, topic; null: nowhere
-  std::size_t max_waiting = 0;      // requests that may wait for their first step
-  nlohmann::json tokenizer_config;  // tokenizer_config.json, {} when the checkpoint has none
+  nlohmann::json kv_events;         // endpoint, replay and topic of published events; null: none are published
+  std::size_t max_waiting = 0;      // the most requests that may wait for their first step
+  nlohmann::json tokenizer_config;  // tokenizer_config.json; {} if the checkpoint has none
 };
 
-// All functions may be called on any thread.
+// The list of models, and the model of each request. Invariant: the list is never empty. Thread-safe.
 class Models {
  public:
-  // At least one; the first is the default. `route` writes into a body what the script's on_request decides.
-  // [any thread]
+  // REQUIRES: `list` is not empty; its first model is the default. `route` applies the script's on_request to a body;
+  // it is called on any thread.
   Models(std::vector<ServedModelRef> list, std::function<void(nlohmann::json& body)> route);
 
   std::vector<ServedModelRef> list() const;
-  // Those whose place another one has taken, and that still answer somebody.
+  // Models that were replaced, but still answer requests.
   std::vector<ServedModelRef> leaving() const;
-  // Requests that come from now on are `next`'s. False: `old` is not served any more.
+  // From now on requests go to `next` instead of `old`. Returns false if `old` is not served any more.
   bool replace(const ServedModel& old, ServedModelRef next);
-  // The one that a body's `model` names. With one model, or without the field, it is the default: clients send names
-  // that mean nothing here. Throws an Error with kNotFound that lists the names.
+  // The model that a body's `model` names. With a single model, or without the field, it is the default, since many
+  // clients send names that mean nothing here. Throws an Error with kNotFound that lists the names.
   ServedModelRef of(const nlohmann::json& body) const;
-  // The one that a url's `model` names, as in "?model=demo". Throws an Error that lists the names when there are
-  // several and none is named.
+  // The model that a url's query names, as in "?model=demo". Throws an Error that lists the names if the name is
+  // unknown, or if there are several models and none is named.
   ServedModelRef of_query(const std::optional<std::string>& name) const;
-  // The one of this name alone; nullptr when there is none.
+  // The model with exactly this name, or nullptr.
   ServedModelRef find(std::string_view name) const;
   void route(nlohmann::json& body) const { route_(body); }
 

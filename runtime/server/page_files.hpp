@@ -1,4 +1,4 @@
-// runtime/server/page_files.hpp: the files of runtime/server/page/, which the program carries.
+// runtime/server/page_files.hpp: the files of runtime/server/page/, which are built into the program.
 #pragma once
 
 #include <span>

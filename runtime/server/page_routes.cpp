@@ -1,5 +1,5 @@
-// The page at /: its files. What it shows, it asks of /status and /v1/... as any client does, with an API key where one
-// is wanted.
+// Serves the files of the page at /. The page reads /status and /v1/... as any client does, with an API key if one is
+// needed.
 #include "server/page_files.hpp"
 #include "server/routes.hpp"
 
@@ -18,7 +18,7 @@ HttpAnswer file_answer(const PageFile& file) {
           .body = std::string(file.content),
           .headers = {
               {"Cache-Control", "no-cache"},  // a server of another version has another page
-              // Nothing runs or is loaded but these files, and no other site shows the page in a frame.
+              // The page runs and loads only these files, and no other site can show it in a frame.
               {"Content-Security-Policy",
                "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"},
               {"X-Content-Type-Options", "nosniff"},

@@ -28,7 +28,7 @@ asio::awaitable<void> watch(tcp::socket& socket, std::shared_ptr<void> /*owner*/
   co_await socket.async_wait(tcp::socket::wait_read, into(error));
   asio::steady_timer timer(socket.get_executor());
   while (!error && socket.is_open() && (events_of(socket) & (POLLRDHUP | POLLERR | POLLHUP)) == 0) {
-    // The next request is there: its bytes hide the end behind them from wait_read.
+    // The next request has come. Its bytes hide the end of the connection from wait_read.
     timer.expires_after(std::chrono::milliseconds(100));
     co_await timer.async_wait(into(error));
   }

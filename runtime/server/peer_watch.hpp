@@ -1,5 +1,5 @@
-// runtime/server/peer_watch.hpp: notices that a client goes away while its answer is made. Nothing is read meanwhile,
-// so a request that the client has sent already stays where it is.
+// runtime/server/peer_watch.hpp: notices that a client goes away while its answer is made. It reads nothing, so a
+// request that the client has already sent stays in the socket.
 #pragma once
 
 #include <boost/asio/cancellation_signal.hpp>
@@ -9,8 +9,8 @@
 
 namespace mortise {
 
-// A client that will send nothing more may still read (it has called shutdown()), or has ended. Only what is written to
-// it tells: one that has ended answers with a reset.
+// Watches one client. A client that sends no more may have ended, or may still read (after shutdown()). Only a write
+// can tell: a client that has ended answers it with a reset. Used on the socket's strand.
 class PeerWatch {
  public:
   struct State {
@@ -19,8 +19,8 @@ class PeerWatch {
     boost::asio::cancellation_signal stop;
   };
 
-  // Watches until it is destroyed. `socket` lives as long as `owner`; `changed` is called on the socket's strand when
-  // one of the two becomes true.
+  // Watches until this object is destroyed. `socket` lives as long as `owner`. `changed` is called on the socket's
+  // strand when gone() or sends_no_more() becomes true.
   PeerWatch(boost::asio::ip::tcp::socket& socket, std::shared_ptr<void> owner, std::function<void()> changed);
   ~PeerWatch();
   PeerWatch(const PeerWatch&) = delete;

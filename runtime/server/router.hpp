@@ -1,4 +1,4 @@
-// runtime/server/router.hpp: which handler answers which method and path.
+// runtime/server/router.hpp: finds the handler for a method and a path.
 #pragma once
 
 #include <functional>
@@ -12,35 +12,36 @@
 namespace mortise {
 
 struct Route {
-  std::string method;  // GET (which serves HEAD too) or POST
-  std::string path;    // one that ends in "/*" takes every path below it
+  std::string method;  // GET (which also serves HEAD) or POST
+  std::string path;    // a path that ends in "/*" matches every path below it
   enum class Access {
-    kOpen,     // no API key: what probes and scrapers ask
+    kOpen,     // no API key, for probes and scrapers
     kWithKey,  // any API key
-    kAdmin,    // an admin key; without any: this machine alone
+    kAdmin,    // an admin key; if there is none, requests from this machine only
   } access = Access::kWithKey;
   enum class Cost {
     kCheap,  // answered on the connection's thread
     kWork,   // on a worker; refused while the server drains
-    kWait,   // the same on a thread for those that wait, for steps of requests that need a worker themselves
+    kWait,   // like kWork, but on a thread that may wait for requests which need a worker themselves
   } cost = Cost::kWork;
   std::function<void(const std::shared_ptr<Exchange>&)> handle;
 };
 
+// The routes of a server. Constant while the server runs, so any thread may use it.
 class Router {
  public:
   void add(Route route) { routes_.push_back(std::move(route)); }
 
-  // nullptr when there is none.
+  // nullptr if there is none.
   const Route* find(std::string_view method, std::string_view path) const;
-  // The methods that the path has, "GET, HEAD, POST", for the header Allow; "" when there is no such path.
+  // The methods of a path, "GET, HEAD, POST", for the header Allow; "" if no route has the path.
   std::string methods_of(std::string_view path) const;
 
  private:
   std::vector<Route> routes_;
 };
 
-// Calls the route's handler; what it throws is the answer.
+// Calls the route's handler. An exception of the handler becomes the answer.
 void call_handler(const Route& route, const std::shared_ptr<Exchange>& exchange);
 
 }  // namespace mortise

@@ -26,15 +26,16 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-// For the last bytes of answers and the ends of connections, once all requests have ended.
+// For sending the last answers and closing connections, after all requests have ended.
 constexpr std::chrono::seconds kCloseTime{5};
-// From a hand-over until connections without a request are closed. A client that sends one just then would lose it, so
-// those that are in use are to have brought their next request, and to have learned that it was the last.
+// From a hand-over until idle connections are closed. A request that a client sends at that moment would be lost. So
+// connections in use get time for one more request, whose answer tells them that it was the last.
 constexpr std::chrono::seconds kHandOverTime{5};
-constexpr std::chrono::milliseconds kLook{20};  // between two looks at the connections
-// Connections beyond the limit that are told so at a time; more are closed without a word.
+constexpr std::chrono::milliseconds kLook{20};  // interval between checks of the connections
+// Connections beyond the limit that are refused with an answer at the same time. More are closed without an answer.
 constexpr std::size_t kMaxRefusals = 64;
-// Swaps and reloads. A model makes one at a time and refuses others beside one that takes long, so few are enough.
+// Threads for swaps and reloads. A model makes one swap at a time and refuses others meanwhile, so a few threads
+// suffice.
 constexpr std::size_t kWaiters = 4;
 
 std::size_t num_threads(std::size_t least) {
@@ -46,8 +47,9 @@ ServerOptions with_room_for_a_body(ServerOptions options) {
   return options;
 }
 
-// Always of a descriptor that was not opened here. asio takes one that it opened for its own, and at close leaves it to
-// the kernel to end its epoll events; of a socket that another process has too, the kernel would go on to send them.
+// Makes an acceptor for a descriptor that asio did not open. If asio had opened it, asio would leave it to the kernel
+// to end its epoll events when it closes the descriptor; but another process has the socket, too, so the kernel would
+// go on sending them.
 tcp::acceptor acceptor_of(asio::io_context& io, FileDescriptor listening) {
   sockaddr_storage at{};
   socklen_t size = sizeof at;
@@ -98,7 +100,8 @@ std::string Server::url() const {
 void Server::run(const Hooks& hooks) {
   drain_ = hooks.drain;
   reload_ = hooks.reload;
-  // Neither may end in silence: without the one nobody is served any more, without the other nothing ends the process.
+  // Neither `serving` nor the accept loop may end silently: without the one no client is served, without the other the
+  // process never ends.
   const auto end_with = [this](const std::exception_ptr& error) {
     if (!error) return;
     failure_ = error;
@@ -107,14 +110,14 @@ void Server::run(const Hooks& hooks) {
   asio::co_spawn(control_, accept(), end_with);
   asio::co_spawn(control_, wait_for_end(), end_with);
   asio::co_spawn(control_, wait_for_hangups(), end_with);
-  if (hooks.serving) asio::post(control_, [&] { start_serving(hooks.serving); });  // behind the first accept
+  if (hooks.serving) asio::post(control_, [&] { start_serving(hooks.serving); });  // after the first accept
   std::vector<std::thread> threads;
   for (std::size_t i = 1; i < num_threads(1); ++i) threads.emplace_back([this] { run_io(); });
   run_io();
   for (std::thread& thread : threads) thread.join();
   ended_ = true;
   if (starter_.joinable()) starter_.join();
-  // Bodies that still wait to be read have no connection any more.
+  // Bodies that wait to be parsed have no connection any more.
   for (asio::thread_pool* threads : {&workers_, &waiters_}) {
     threads->stop();
     threads->join();
@@ -122,7 +125,7 @@ void Server::run(const Hooks& hooks) {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-// What a library throws on this thread, beside any connection's coroutine, ends at most that connection.
+// Runs handlers. An exception from outside of a connection's coroutine ends that connection at most.
 void Server::run_io() {
   while (!io_.stopped()) {
     try {
@@ -138,11 +141,11 @@ asio::awaitable<void> Server::accept() {
     boost::system::error_code error;
     tcp::socket socket =
         co_await acceptor_.async_accept(asio::make_strand(io_), asio::redirect_error(asio::use_awaitable, error));
-    // Also when the acceptor has been closed meanwhile: this client is connected. Not even the refusals may be any
-    // number.
+    // Starts the connection even if the acceptor was closed meanwhile, since this client is connected. The number of
+    // refusals is limited, too.
     if (!error && num_connections_ < state_.options.max_connections + kMaxRefusals) start(std::move(socket));
     if (error == asio::error::operation_aborted || !acceptor_.is_open()) co_return;
-    if (error) {  // no descriptors left, for one
+    if (error) {  // for instance, no descriptors are left
       spdlog::warn("a connection cannot be accepted: {}", error.message());
       asio::steady_timer pause(io_, std::chrono::milliseconds(100));
       co_await pause.async_wait(asio::use_awaitable);
@@ -156,7 +159,7 @@ void Server::start(tcp::socket socket) {
   try {
     connections_.push_back(
         start_connection(std::move(socket), tls_ ? &*tls_ : nullptr, state_, refused, [this] { --num_connections_; }));
-  } catch (const std::exception& error) {  // no memory, for one
+  } catch (const std::exception& error) {  // for instance, no memory is left
     --num_connections_;
     spdlog::warn("a connection cannot be served: {}", error.what());
   }
@@ -190,12 +193,12 @@ void Server::start_serving(const std::function<void()>& serving) {
         asio::post(control_, [fail_with, error = std::current_exception()] { fail_with(error); });
       }
     });
-  } catch (...) {  // no thread is left
+  } catch (...) {  // no thread could be started
     fail_with(std::current_exception());
   }
 }
 
-// Waits until the control strand has done the work, or never will.
+// Waits until the control strand has done the work, or can never do it.
 void Server::call_on_control(std::function<void()> work) {
   const auto done = std::make_shared<std::promise<void>>();
   std::future<void> future = done->get_future();
@@ -208,7 +211,7 @@ void Server::call_on_control(std::function<void()> work) {
 }
 
 FileDescriptor Server::listener() {
-  const auto copy = std::make_shared<FileDescriptor>();  // the work may come when nobody waits any more
+  const auto copy = std::make_shared<FileDescriptor>();  // shared, because the work may run after the wait has ended
   call_on_control([this, copy] {
     if (acceptor_.is_open()) *copy = FileDescriptor(::fcntl(acceptor_.native_handle(), F_DUPFD_CLOEXEC, 0));
   });
@@ -238,7 +241,7 @@ asio::awaitable<void> Server::wait_for_news(Clock::duration time) {
 asio::awaitable<void> Server::wait_for_end() {
   signals_.async_wait(asio::bind_executor(control_, [this](const boost::system::error_code& error, int) {
     if (error) return;
-    signals_.clear();  // the next one finds the default action, which ends the process
+    signals_.clear();  // the next signal has its default action, which ends the process
     stops_ = true;
     news_.cancel();
   }));
@@ -253,7 +256,7 @@ asio::awaitable<void> Server::wait_for_end() {
 asio::awaitable<void> Server::serve_open_connections() {
   spdlog::info("another process accepts connections now; those that are open are served and end");
   const Clock::time_point end = handed_over_at_ + std::min<Clock::duration>(kHandOverTime, state_.options.drain);
-  do {  // one that was accepted just before the hand-over counts soon
+  do {  // a connection accepted just before the hand-over is counted soon
     co_await wait_for_news(kLook);
   } while (!stops_ && num_connections_ > 0 && Clock::now() < end);
 }
@@ -270,13 +273,13 @@ asio::awaitable<void> Server::drain() {
     });
   });
   while (!state_.closing) {
-    // No load balancer asks here any more whether this process is ready.
+    // After a hand-over no load balancer needs to learn that this process drains.
     if (state_.handed_over) close_idle_connections();
     co_await wait_for_news(state_.handed_over ? Clock::duration(kLook) : std::chrono::hours(1));
   }
 }
 
-// All of them are to have ended when this does: their streams need the engines, which end next.
+// Waits until all connections have ended, because their streams need the engines, which end next.
 asio::awaitable<void> Server::end_connections() {
   const Clock::time_point end = Clock::now() + kCloseTime;
   while (num_connections_ > 0) {

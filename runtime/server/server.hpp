@@ -1,5 +1,5 @@
 // runtime/server/server.hpp: serves the connections of a listening socket until a signal ends it or another process
-// takes the socket over. What is asked and answered: router.hpp and whoever fills one.
+// takes the socket over. Requests are handled by the routes of a router (router.hpp).
 #pragma once
 
 #include <atomic>
@@ -24,38 +24,40 @@
 
 namespace mortise {
 
+// An HTTP server. The thread that calls run() waits; io threads serve connections, workers run handlers, and a control
+// strand handles the life of the server.
 class Server {
  public:
-  // Connections of `listening` wait until run(). Throws an Error: of a certificate. `answers` outlives the server.
+  // Connections to `listening` wait until run(). Throws an Error about the certificate. `answers` outlives the server.
   Server(ServerOptions options, Router router, HttpAnswers& answers, FileDescriptor listening);
-  // Behind the end of all that answers its requests: their last answers may come when run() has returned.
+  // REQUIRES: everything that answers its requests has ended; last answers may come after run() has returned.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   std::string url() const;  // "http://127.0.0.1:8000"
-  // Whether SIGTERM or SIGINT has come, or another process serves in the place of this one. [any thread]
+  // Whether SIGTERM or SIGINT has come, or another process serves now. [any thread]
   bool draining() const { return state_.draining || state_.handed_over; }
 
   struct Hooks {
-    // Waits for what runs, and ends it at the deadline.
+    // Waits for running requests, and aborts them at the deadline.
     std::function<void(std::chrono::steady_clock::time_point deadline)> drain;
-    // Connections are accepted now. On a thread of its own. What it throws ends the server as SIGTERM does, and is
-    // thrown by run(). Empty: nobody asks.
+    // Called on a thread of its own when connections are accepted. An exception ends the server as SIGTERM does, and is
+    // thrown by run(). May be empty.
     std::function<void()> serving = {};
-    // SIGHUP has come. On a worker; throws nothing. Empty: the signal is ignored.
+    // Called on a worker after SIGHUP; throws nothing. Empty: the signal is ignored.
     std::function<void()> reload = {};
   };
-  // Serves until SIGTERM, SIGINT or hand_over(). Then `drain` is called; connections end behind their answers, and this
+  // Serves until SIGTERM, SIGINT or hand_over(). Then calls `drain`, lets connections end after their answers, and
   // returns. A second signal ends the process at once.
   void run(const Hooks& hooks);
 
-  // A copy of the listening socket; none when the server does not listen any more. [any thread, while run() runs or has
-  // returned]
+  // A copy of the listening socket; invalid if the server does not listen any more. [any thread, while run() runs or
+  // has returned]
   FileDescriptor listener();
-  // Another process accepts this one's connections: this one accepts none from now on. The open ones have kHandOverTime
-  // to bring one more request each, which is served; then it ends as at SIGTERM. Returns when nothing is accepted any
-  // more. [as listener()]
+  // Called when another process accepts connections instead. This server stops accepting. Each open connection may
+  // bring one more request within kHandOverTime; then the server ends as after SIGTERM. Returns when no connection is
+  // accepted any more. [as listener()]
   void hand_over();
 
  private:
@@ -79,20 +81,20 @@ class Server {
   std::optional<boost::asio::ssl::context> tls_;
   boost::asio::thread_pool workers_, waiters_;
   ServerState state_;
-  boost::asio::io_context io_;  // behind what its connections use
+  boost::asio::io_context io_;  // declared after everything that its connections use
   boost::asio::strand<boost::asio::io_context::executor_type> control_;
   boost::asio::ip::tcp::acceptor acceptor_;
   boost::asio::signal_set signals_, hangups_;
-  std::atomic<bool> ended_ = false;  // nothing runs on control_ any more
+  std::atomic<bool> ended_ = false;  // no more work runs on control_
   std::thread starter_, drainer_;
 
-  // On control_ from here on.
-  boost::asio::steady_timer news_;  // cancelled when one of the next three, or state_, has changed
+  // The members below are used on control_.
+  boost::asio::steady_timer news_;  // cancelled when state_ or one of the next three members has changed
   bool stops_ = false;              // a signal has come, or `serving` has failed
   Clock::time_point handed_over_at_;
   std::function<void(Clock::time_point)> drain_;
   std::function<void()> reload_;
-  std::exception_ptr failure_;  // for run()
+  std::exception_ptr failure_;  // thrown by run()
   std::list<std::weak_ptr<Connection>> connections_;
   std::atomic<std::size_t> num_connections_ = 0;
 };

@@ -1,4 +1,4 @@
-// How the server is: /health, /ready, /version for probes, /status for people.
+// The state of the server: /health, /ready, /version for probes, /status for people.
 #include "loader/host_services.hpp"
 #include "server/routes.hpp"
 #include "server/swaps.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What the first failed engine says; "" when all work.
+// The error of the first failed engine, or "".
 std::string failure_of(const Models& models) {
   for (const ServedModelRef& model : models.list()) {
     const EngineHealth health = model->engine.health();

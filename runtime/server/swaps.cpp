@@ -110,7 +110,7 @@ nlohmann::ordered_json swap_with_event(const ServedModel& model, nlohmann::order
       event["where"] = place_json(found->where());
     }
     events.add(std::move(event));
-    // A part that could not be opened is what was asked for, and no failure of the server.
+    // The client named a part that cannot be opened; that is not a failure of the server.
     if (error.code() == ErrorCode::kInternal) throw Error(error.what(), ErrorCode::kInvalid);
     throw;
   }

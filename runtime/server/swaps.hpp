@@ -1,4 +1,4 @@
-// runtime/server/swaps.hpp: swaps of a server's parts as events.
+// runtime/server/swaps.hpp: swaps parts of a served model and records each swap as an event.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,13 @@
 
 namespace mortise {
 
-// Makes the swap and tells it to `events`, or why it was refused; then throws the Error. Returns what is answered: the
-// event, with the parts that serve now. `what` says who wants what, beside the model. [any thread that may wait]
+// Makes the swap and adds an event to `events`. If the swap is refused, the event says why, and the Error is thrown.
+// Returns the event with the parts that serve now. `what` describes the change and who asked for it. [any thread that
+// may wait]
 nlohmann::ordered_json swap_with_event(const ServedModel& model, nlohmann::ordered_json what, AdminEvents& events,
                                        const std::function<ServedSwap()>& swap);
 
-// {"part", "step", "request", "choice", "layer", "position", "element", ...}: what there is of it.
+// {"part", "step", "request", "choice", "layer", "position", "element", ...}, as far as they are known.
 nlohmann::ordered_json place_json(const SwapDifference& where);
 
 // The parts that serve the model, as JSON.

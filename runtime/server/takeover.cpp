@@ -16,11 +16,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using State = TakeoverMessage::State;
 
-// The offer that answers a request.
+// Sends a request and returns the offer that answers it.
 TakeoverMessage request_offer(int peer, std::chrono::milliseconds time) {
   const nlohmann::json request = {
       {"takeover", {kTakeoverVersion}}, {"step", "request"}, {"pid", ::getpid()}, {"version", kVersion}};
-  send_takeover_message(peer, request);  // one that is gone does not answer
+  send_takeover_message(peer, request);  // a peer that has gone does not answer
   TakeoverMessage offer = receive_takeover_message(peer, kMaxTakeoverDescriptors, Clock::now() + time);
   if (offer.state == State::kLate)
     fail("it has not answered for {} s", std::chrono::ceil<std::chrono::seconds>(time).count());
@@ -66,10 +66,10 @@ nlohmann::ordered_json Takeover::serving(const std::string& address) {
   try {
     answer = receive_takeover_message(peer_.get(), 0, Clock::now() + times_.released);
   } catch (const Error& error) {
-    answer.state = State::kHere;  // and says nothing that is understood
+    answer.state = State::kHere;  // the peer is there, but its message is unreadable
   }
   if (answer.step() == "refusal") fail("process {} serves on: {}", pid_, answer.text("reason"));
-  // Whatever has become of it, somebody is to serve.
+  // If the other process has gone, this one must serve in any case.
   if (!sent || answer.state == State::kGone) {
     spdlog::warn("process {}, which served before, has ended without a word", pid_);
   } else if (answer.step() != "released") {

@@ -1,6 +1,6 @@
-// runtime/server/takeover.hpp: a new process's side of a takeover (takeover_message.hpp): gets the listening socket of
-// a process that serves, and tells it when this one does. Its model is loaded before it asks, so nobody waits for that,
-// and a process that cannot serve has changed nothing.
+// runtime/server/takeover.hpp: the new process's side of a takeover (takeover_message.hpp): gets the listening socket
+// of the serving process, and tells it when this process serves. The new process has loaded its model before it asks:
+// so no client waits for that, and a process that cannot serve changes nothing.
 #pragma once
 
 #include <chrono>
@@ -13,28 +13,32 @@
 
 namespace mortise {
 
+// A takeover in progress. Used by the thread that starts the server. Invariant: until serving() returns, the other
+// process serves.
 class Takeover {
  public:
   struct Times {
-    std::chrono::milliseconds offer{90'000};     // another takeover may be under way there
-    std::chrono::milliseconds released{30'000};  // it stops accepting, which takes no time, and lets go of ports
+    std::chrono::milliseconds offer{90'000};  // another takeover may be in progress there
+    // The other process stops accepting, which is fast, and frees its ports.
+    std::chrono::milliseconds released{30'000};
   };
 
-  // Asks whoever serves at the socket `path`. None: nobody does. Throws an Error when it refuses, or is no server of
-  // ours.
+  // Asks the server at the socket `path`. nullopt: no process listens there. Throws an Error if the server refuses, or
+  // is another program.
   static std::optional<Takeover> ask(const std::string& path, Times times);
   static std::optional<Takeover> ask(const std::string& path) { return ask(path, Times()); }
 
-  // The socket that it listens at. A descriptor that nobody has checked yet: check_listens_at() does.
+  // The listening socket. Nothing has checked the descriptor yet; use check_listens_at().
   FileDescriptor take_listener() { return std::move(listener_); }
-  // For the next takeover. REQUIRES: serving() has returned; until then the file is the other process's.
+  // The socket for the next takeover.
+  // REQUIRES: serving() has returned; until then the file belongs to the other process.
   TakeoverSocket take_socket() { return TakeoverSocket(path_, std::move(socket_)); }
-  // Of this process: one more than the other's.
+  // The generation of this process: one more than the other's.
   int generation() const { return generation_ + 1; }
 
-  // Says that this process accepts connections, and returns when the other one does not any more, or is gone. Throws an
-  // Error when it serves on: then this process is to end. What has happened, for the log: {"event": "takeover", "pid",
-  // "from_pid", ...}; `address` is in it.
+  // Tells the other process that this one accepts connections. Returns when the other one does not accept any more, or
+  // has gone. Throws an Error if the other one goes on serving; this process must then end. Returns an event for the
+  // log: {"event": "takeover", "pid", "from_pid", ...}, including `address`.
   nlohmann::ordered_json serving(const std::string& address);
 
  private:

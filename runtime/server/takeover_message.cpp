@@ -43,7 +43,7 @@ std::int64_t TakeoverMessage::number(const char* name) const {
   return found->get<std::int64_t>();
 }
 
-// It goes into logs and errors: what a peer says cannot play with a terminal there.
+// For logs and errors: control characters of a peer's text must not reach a terminal.
 std::string TakeoverMessage::text(const char* name) const {
   const auto found = fields.find(name);
   if (found == fields.end() || !found->is_string()) fail("its message '{}' has no text '{}'", step(), name);
@@ -114,9 +114,9 @@ TakeoverMessage receive_takeover_message(int socket, std::size_t max_descriptors
   while (size < 0 && errno == EINTR);
   if (size < 0) return {TakeoverMessage::State::kGone};
   TakeoverMessage got{TakeoverMessage::State::kHere, {}, descriptors_of(message)};
-  if (size == 0) return {TakeoverMessage::State::kGone};  // or an empty packet, which nobody sends who goes on
+  if (size == 0) return {TakeoverMessage::State::kGone};  // or an empty packet, which no peer sends that wants to go on
   if ((message.msg_flags & MSG_TRUNC) != 0) fail("it sent a message of more than {} bytes", kMaxTakeoverBytes);
-  // The kernel has closed those that found no room.
+  // The kernel has closed the descriptors that found no room.
   if ((message.msg_flags & MSG_CTRUNC) != 0 || got.descriptors.size() > max_descriptors) {
     fail("it sent more than {} file descriptors with a message", max_descriptors);
   }

@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using State = TakeoverMessage::State;
 
-// Whether the request lists the version that this process speaks. A later program lists its own beside it.
+// Whether the request lists the version of this process. A later program may list several versions.
 bool speaks_this_version(const TakeoverMessage& request) {
   const auto versions = request.fields.find("takeover");
   return versions != request.fields.end() && versions->is_array() &&
@@ -48,7 +48,7 @@ void TakeoverOffer::run() {
   try {
     while (wait_until_readable(socket_.fd(), Clock::time_point::max(), stop_.get()) != Wait::kStopped) {
       const FileDescriptor peer(::accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!peer && errno != EAGAIN && errno != EINTR) {  // no descriptors left, for one
+      if (!peer && errno != EAGAIN && errno != EINTR) {  // for instance, no descriptors are left
         spdlog::warn("a takeover cannot be answered: {}", std::strerror(errno));
         if (wait_until_readable(stop_.get(), Clock::now() + std::chrono::seconds(1), -1) != Wait::kLate) return;
       }
@@ -64,7 +64,8 @@ bool TakeoverOffer::serve(int peer) {
     const pid_t pid = peer_of_this_user(peer);
     const auto begin = Clock::now();
     TakeoverMessage request = receive_takeover_message(peer, 0, begin + times_.request, stop_.get());
-    if (request.state == State::kGone || request.state == State::kStopped) return false;  // it only looked who is here
+    // It only checked whether a server is here.
+    if (request.state == State::kGone || request.state == State::kStopped) return false;
     if (request.state == State::kLate) fail("process {} connected and asked for nothing", pid);
     if (request.step() != "request") fail("'{}' is not how a takeover begins", request.step());
     if (!speaks_this_version(request)) {
@@ -92,7 +93,7 @@ bool TakeoverOffer::hand_over(int peer, pid_t pid, const std::string& version, C
                                 {"generation", generation_}};
   send_takeover_message(peer, offer, descriptors);
   const TakeoverMessage answer = receive_takeover_message(peer, 0, Clock::now() + times_.serving, stop_.get());
-  if (answer.state == State::kStopped) {  // this process ends, and the other one has all that it needs to serve
+  if (answer.state == State::kStopped) {  // this process ends; the other one has everything that it needs
     socket_.handed_over();
     return true;
   }

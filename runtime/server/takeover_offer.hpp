@@ -1,6 +1,5 @@
-// runtime/server/takeover_offer.hpp: a serving process's side of a takeover: waits at its TakeoverSocket for a process
-// that wants the listening socket (takeover_message.hpp), one at a time. Whatever that process does before it says that
-// it serves, this one serves on as if nobody had asked.
+// runtime/server/takeover_offer.hpp: the serving process's side of a takeover. Waits at its TakeoverSocket for a
+// process that wants the listening socket (takeover_message.hpp), one at a time.
 #pragma once
 
 #include <chrono>
@@ -13,27 +12,29 @@
 
 namespace mortise {
 
+// Owns the waiting thread. Invariant: until the other process says that it serves, this server serves as if nothing had
+// been requested.
 class TakeoverOffer {
  public:
-  // What is asked of the server, on the offer's thread.
+  // The functions of the server that the offer's thread calls.
   struct Server {
-    // A copy of the socket that it listens at; none: it does not any more.
+    // A copy of the listening socket; invalid if the server does not listen any more.
     std::function<FileDescriptor()> listener;
-    // The other process serves: stops accepting, lets go of ports, and begins to drain. Returns when that is done.
+    // The other process serves: stops accepting, frees ports, and begins to drain. Returns when that is done.
     std::function<void()> hand_over;
-    // What has happened, for the log: {"event": "handed over", "pid", "to_pid", ...}
+    // Logs an event: {"event": "handed over", "pid", "to_pid", ...}
     std::function<void(const nlohmann::ordered_json&)> event;
   };
   struct Times {
-    std::chrono::milliseconds request{10'000};  // for the first message of a process that has connected
-    std::chrono::milliseconds serving{60'000};  // from the offer: the other one has loaded its model before it asks
+    std::chrono::milliseconds request{10'000};  // for the first message of a connected process
+    std::chrono::milliseconds serving{60'000};  // after the offer; the other process has loaded its model already
   };
 
-  // `generation`: 1 for a server that took over from none. The thread starts here.
+  // Starts the thread. `generation` is 1 for a server that took over from no other.
   TakeoverOffer(TakeoverSocket socket, int generation, Server server, Times times);
   TakeoverOffer(TakeoverSocket socket, int generation, Server server)
       : TakeoverOffer(std::move(socket), generation, std::move(server), Times()) {}
-  // Ends the thread. A process that has the sockets by then is told nothing, and serves.
+  // Ends the thread. A process that already has the sockets is not told, and serves.
   ~TakeoverOffer();
   TakeoverOffer(const TakeoverOffer&) = delete;
   TakeoverOffer& operator=(const TakeoverOffer&) = delete;

@@ -14,7 +14,7 @@
 namespace mortise {
 namespace {
 
-constexpr int kMaxWaiting = 8;  // takeovers; one is answered at a time
+constexpr int kMaxWaiting = 8;  // takeovers in the queue; one is answered at a time
 
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
@@ -33,7 +33,7 @@ FileDescriptor open_socket() {
   return fd;
 }
 
-// What lies at `path`; nothing: no file.
+// The file at `path`; nullopt: there is none.
 std::optional<struct stat> find_file(const std::string& path) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) == 0) return found;
@@ -107,10 +107,10 @@ TakeoverSocket::TakeoverSocket(const std::string& path) : path_(path) {
   if (connect_to_takeover_socket(path)) {
     fail("--takeover-socket {}: a server listens there; take over from it with --takeover, or give another path", path);
   }
-  if (find_file(path)) ::unlink(path.c_str());  // of this user, and nobody listens
+  if (find_file(path)) ::unlink(path.c_str());  // the file is this user's, and no process listens
   const sockaddr_un address = address_of(path);
   fd_ = open_socket();
-  // Before bind(), which makes the file with this mode: there is no moment in which others may connect.
+  // Before bind(), which creates the file with this mode, so that other users can never connect.
   if (::fchmod(fd_.get(), 0600) != 0 ||
       ::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(fd_.get(), kMaxWaiting) != 0) {

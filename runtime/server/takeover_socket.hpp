@@ -1,7 +1,6 @@
-// runtime/server/takeover_socket.hpp: the Unix socket at --takeover-socket, where a server waits for the process that
-// takes over from it. The file belongs to the user who serves, with mode 0600; each side also asks the kernel for the
-// user of the other. The process that takes over gets this socket too: the file stays, whoever serves, and takeovers
-// that wait in its queue are the next process's.
+// runtime/server/takeover_socket.hpp: the Unix socket at --takeover-socket, where a server waits for a process that
+// wants to take over. Only the user of the server may use it: the file has mode 0600, and each side also asks the
+// kernel for the other's user.
 #pragma once
 
 #include <sys/types.h>
@@ -13,20 +12,23 @@
 
 namespace mortise {
 
+// Owns the socket and its file. A takeover passes both on to the new process, including the takeovers that wait in the
+// queue. Used by one thread at a time.
 class TakeoverSocket {
  public:
-  // Listens at `path`. A socket of this user at which nobody listens any more, as a killed server leaves it, is
-  // replaced. Throws an Error when a server listens there, and when another user's or another kind of file lies there.
+  // Listens at `path`. Replaces a socket of this user at which no process listens, as a killed server leaves it. Throws
+  // an Error if a server listens there, or if the file is another user's or not a socket.
   explicit TakeoverSocket(const std::string& path);
-  // Goes on with the socket of the process that listened before. REQUIRES: check_takeover_socket().
+  // Continues with the socket of the previous process.
+  // REQUIRES: check_takeover_socket().
   TakeoverSocket(const std::string& path, FileDescriptor listening);
-  ~TakeoverSocket();  // removes the file, unless another process has the socket, or another file lies there
+  ~TakeoverSocket();  // removes the file, unless another process has the socket, or the file is another one
   TakeoverSocket(TakeoverSocket&&) = default;
   TakeoverSocket& operator=(TakeoverSocket&&) = delete;
 
   int fd() const { return fd_.get(); }  // non-blocking
   const std::string& path() const { return path_; }
-  void handed_over() { fd_.reset(); }  // The file is the other process's from now on.
+  void handed_over() { fd_.reset(); }  // From now on the file belongs to the other process.
 
  private:
   std::string path_;
@@ -35,18 +37,18 @@ class TakeoverSocket {
   ino_t inode_ = 0;
 };
 
-// Throws an Error when `path` can be no such socket: it is too long, or what lies there is another user's or another
-// kind of file. Nothing is opened: for a start that is to fail before it loads a model.
+// Throws an Error if `path` cannot be such a socket: it is too long, or the file there is another user's or not a
+// socket. Opens nothing, so that a start can fail before it loads a model.
 void check_takeover_path(const std::string& path);
 
-// Throws an Error unless `fd`, which another process has sent, is a socket as TakeoverSocket opens it.
+// Throws an Error unless `fd`, received from another process, is a socket like those that TakeoverSocket opens.
 void check_takeover_socket(int fd);
 
-// Connects to whoever listens at `path`; none: nobody does. Throws an Error as check_takeover_path() does, and when the
-// listener is another user's or another program's.
+// Connects to the server at `path`; nullopt: no process listens there. Throws an Error as check_takeover_path() does,
+// and if the listener belongs to another user or is another program.
 std::optional<FileDescriptor> connect_to_takeover_socket(const std::string& path);
 
-// The process at the other end of a connection. Throws an Error when it is another user's.
+// The process at the other end of the connection. Throws an Error if it belongs to another user.
 pid_t peer_of_this_user(int socket);
 
 }  // namespace mortise

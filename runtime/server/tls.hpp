@@ -1,4 +1,4 @@
-// runtime/server/tls.hpp: the certificate that a server shows.
+// runtime/server/tls.hpp: loads the server's certificate.
 #pragma once
 
 #include <boost/asio/ssl/context.hpp>
@@ -6,7 +6,8 @@
 
 namespace mortise {
 
-// TLS 1.2 and later. Throws an Error that names the file when certificate chain or key cannot be read, or are no pair.
+// For TLS 1.2 and later. Throws an Error that names the file if the certificate chain or key cannot be read, or they do
+// not match.
 boost::asio::ssl::context load_tls(const std::string& certificate, const std::string& key);
 
 }  // namespace mortise

@@ -1,4 +1,5 @@
-// /tokenize, /detokenize and /tokenizer_info, in vLLM's form: lm-evaluation-harness needs no tokenizer of its own then.
+// /tokenize, /detokenize and /tokenizer_info in vLLM's form, so that lm-evaluation-harness needs no tokenizer of its
+// own.
 #include "openai/body.hpp"
 #include "server/routes.hpp"
 
@@ -40,7 +41,7 @@ void detokenize(const Models& models, const std::shared_ptr<Exchange>& exchange)
   exchange->answer(json_answer({{"prompt", tokenizer.decode(tokens, /*skip_special_tokens=*/false)}}));
 }
 
-// tokenizer_config.json, with the special tokens as plain texts: some files write objects.
+// Returns tokenizer_config.json with the special tokens as plain texts, because some files have objects.
 void tokenizer_info(const Models& models, const std::shared_ptr<Exchange>& exchange) {
   const ServedModelRef served = models.of_query(query_value(exchange->request.target(), "model"));
   const ServedModel& model = *served;

@@ -1,4 +1,4 @@
-// runtime/server/transport.hpp: the bytes of a connection, with or without TLS: an AsyncStream of Beast.
+// runtime/server/transport.hpp: reads and writes a connection's bytes, with or without TLS. An AsyncStream for Beast.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -18,7 +18,7 @@ class Transport {
  public:
   using executor_type = boost::beast::tcp_stream::executor_type;
 
-  // `tls` null: plain; else it outlives this.
+  // `tls` null: no TLS. Otherwise it outlives this object.
   Transport(boost::asio::ip::tcp::socket socket, boost::asio::ssl::context* tls) : tcp_(std::move(socket)) {
     if (tls != nullptr) tls_.emplace(tcp_, *tls);
   }
@@ -26,7 +26,7 @@ class Transport {
   Transport& operator=(const Transport&) = delete;
 
   bool is_tls() const { return tls_.has_value(); }
-  boost::beast::tcp_stream& tcp() { return tcp_; }  // for time-outs, which close the socket
+  boost::beast::tcp_stream& tcp() { return tcp_; }  // for time limits, which close the socket
   boost::asio::ip::tcp::socket& socket() { return tcp_.socket(); }
   const boost::asio::ip::tcp::socket& socket() const { return tcp_.socket(); }
   executor_type get_executor() { return tcp_.get_executor(); }
@@ -48,7 +48,8 @@ class Transport {
     return tls_ ? tls_->async_write_some(all, std::forward<Token>(token))
                 : tcp_.async_write_some(all, std::forward<Token>(token));
   }
-  // At the beginning, with what has been read of it. REQUIRES: is_tls().
+  // Begins TLS. `buffer` has the bytes that were already read.
+  // REQUIRES: is_tls().
   template <class Buffer>
   boost::asio::awaitable<void> handshake(Buffer& read, boost::system::error_code& error) {
     const std::size_t used =
@@ -56,9 +57,10 @@ class Transport {
                                        boost::asio::redirect_error(boost::asio::use_awaitable, error));
     read.consume(used);
   }
-  // The client speaks no TLS: what follows goes as it is. REQUIRES: no handshake has begun.
+  // Continues without TLS, because the client does not speak it.
+  // REQUIRES: no handshake has begun.
   void go_plain() { tls_.reset(); }
-  // At the end; nothing happens without TLS.
+  // Ends TLS. Does nothing without TLS.
   boost::asio::awaitable<void> shut_down(boost::system::error_code& error) {
     if (tls_) co_await tls_->async_shutdown(boost::asio::redirect_error(boost::asio::use_awaitable, error));
   }

@@ -15,13 +15,13 @@ namespace mortise {
 namespace {
 
 constexpr std::size_t kFlushBytes = 1 << 16;
-constexpr std::int64_t kFlushAfterNs = 200'000'000;  // what a killed process loses at most
+constexpr std::int64_t kFlushAfterNs = 200'000'000;  // the most that a killed process loses
 constexpr std::string_view kEnd = "\n]\n";
 
 }  // namespace
 
 TraceFile::TraceFile(const std::string& path) : path_(path) {
-  // Not O_TRUNC: it may be the output of this very command, which holds a lock on it.
+  // Not O_TRUNC: the file may be this very command's output, which holds a lock on it.
   fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   struct stat status {};
   const bool known = fd_ >= 0 && ::fstat(fd_, &status) == 0;
@@ -40,7 +40,7 @@ TraceFile::TraceFile(const std::string& path) : path_(path) {
 TraceFile::~TraceFile() {
   try {
     close();
-  } catch (const Error&) {  // who wants to know calls close()
+  } catch (const Error&) {  // call close() to learn of errors
   }
 }
 

@@ -1,6 +1,6 @@
 // runtime/trace/trace_file.hpp: Chrome trace events (chrome://tracing, Perfetto), streamed to a file as one JSON array.
-// A regular file is valid JSON after every flush, whatever then happens to the process: the closing bracket is written
-// behind the events and the next events overwrite it. Elsewhere (a pipe) it comes with close().
+// A regular file is valid JSON after every flush, even if the process is killed: the closing bracket is written behind
+// the events, and the next events overwrite it. A pipe gets it with close().
 #pragma once
 
 #include <chrono>
@@ -13,20 +13,20 @@ namespace mortise {
 
 class TraceFile {
  public:
-  // Replaces the file. Throws an Error when it cannot be written.
+  // Replaces the file. Throws an Error if it cannot be written.
   explicit TraceFile(const std::string& path);
-  ~TraceFile();  // close(), with what goes wrong swallowed
+  ~TraceFile();  // close(), ignoring errors
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
-  // Names a process of the trace and its one thread; returns its pid. [any thread]
+  // Adds a process with one thread to the trace. Returns its pid. [any thread]
   int add_process(const std::string& name, const std::string& thread);
   // Time since the trace began. [any thread]
   std::int64_t now_ns() const;
-  // Adds events: JSON objects with ",\n" between them. They reach the file soon, or with flush(). [any thread]
+  // Adds events: JSON objects separated by ",\n". They reach the file soon, or with flush(). [any thread]
   void add(std::string_view events);
   void flush();
-  // The end. Throws an Error when anything could not be written, now or before.
+  // Ends the array. Throws an Error if anything could not be written, now or before.
   void close();
 
  private:
@@ -37,13 +37,13 @@ class TraceFile {
   int fd_ = -1;
   bool seekable_ = false;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::string pending_;
   std::int64_t end_ = 0;  // offset behind the last event in the file
   std::int64_t last_flush_ns_ = 0;
   bool any_event_ = false;
   int num_processes_ = 0;
-  int error_ = 0;  // the first errno of a write; nothing is written after it
+  int error_ = 0;  // errno of the first failed write; nothing is written after it
 };
 
 }  // namespace mortise
