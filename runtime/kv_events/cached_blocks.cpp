@@ -7,13 +7,13 @@
 namespace mortise {
 namespace {
 
-// Memory that attention reads directly. vLLM says "GPU" of it on every device: "CPU" is memory to which blocks have
-// been moved, which routers value less.
+// For memory that attention reads directly, vLLM says "GPU" on every device. "CPU" would mean memory to which blocks
+// were moved, which routers value less.
 constexpr const char* kMedium = "GPU";
 
 std::uint64_t hash_of(std::uint64_t parent, std::span<const std::int32_t> tokens) {
   const std::uint64_t hash = XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), parent) >> 1;
-  return std::max<std::uint64_t>(hash, 1);  // 0 says that there is none
+  return std::max<std::uint64_t>(hash, 1);  // 0 means no hash
 }
 
 }  // namespace

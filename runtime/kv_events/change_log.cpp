@@ -13,7 +13,7 @@
 namespace mortise {
 namespace {
 
-// Twice what compaction leaves at most, so that its cost is a constant for each change.
+// Twice the most that compaction leaves, so compaction has a constant cost per change.
 constexpr std::size_t kPendingPerBlock = 4;
 constexpr std::size_t kLeastPending = 1024;
 
@@ -33,7 +33,7 @@ KvChangeLog::~KvChangeLog() {
 
 void KvChangeLog::wake() const {
   const std::uint64_t one = 1;
-  // Fails when the count is full only: then it is readable already.
+  // Fails only if the counter is at its maximum; then the descriptor is readable already.
   [[maybe_unused]] const ssize_t written = ::write(fd_, &one, sizeof one);
 }
 
@@ -60,7 +60,7 @@ void KvChangeLog::add(const KvChange& change, std::span<const std::int32_t> toke
 
 void KvChangeLog::take(KvChanges& changes) {
   std::uint64_t count = 0;
-  // Before the swap: a change that comes between the two makes it readable again.
+  // Before the swap, so that a change between the two makes the descriptor readable again.
   [[maybe_unused]] const ssize_t got = ::read(fd_, &count, sizeof count);
   changes.list.clear();
   changes.tokens.clear();
@@ -68,9 +68,9 @@ void KvChangeLog::take(KvChanges& changes) {
   std::swap(changes, pending_);
 }
 
-// A removal counts if it is the first change of its block: the reader knows that block. A storage counts if it is the
-// block's last change. Its parent is still in the tree then, because children leave first, and if the parent's storage
-// is pending it counts too and comes before.
+// Keeps a removal if it is the first change of its block, because readers know that block. Keeps a storage if it is the
+// last change of its block. The parent of such a block is still in the tree, because children leave first; if the
+// parent's storage is pending, it is kept as well, and comes earlier.
 void KvChangeLog::compact() {
   std::vector<std::size_t> last(num_blocks_, 0);
   for (std::size_t i = 0; i < pending_.list.size(); ++i) last[static_cast<std::size_t>(pending_.list[i].block)] = i;

@@ -1,9 +1,8 @@
 // runtime/kv_events/change_log.hpp: carries changes of the prefix tree from the engine's thread to the thread that
-// publishes them. The engine's thread copies a block's tokens and goes on; it builds no message. The two share a lock
-// that is held for a copy or a swap.
-// Nothing is lost when the reader is slow, and memory stays bounded: a log that grows past its limit is compacted to
-// what changed in sum, which is at most a removal and a storage for each block. The reader then misses states in
-// between.
+// publishes them. The engine's thread only copies a block's tokens; it builds no message. Both share a lock that is
+// held for a copy or a swap. No change is lost if the reader is slow, and memory is bounded: a log that exceeds its
+// limit is compacted to the net changes, at most one removal and one storage for each block. The reader then misses
+// intermediate states.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +21,15 @@ struct KvChange {
   BlockId parent = kPrefixRoot;  // of a stored block
 };
 
-// In their order, but for a compacted log: removals come first there.
+// Changes in order, except in a compacted log, where removals come first.
 struct KvChanges {
   std::vector<KvChange> list;
-  std::vector<std::int32_t> tokens;  // of the stored blocks, block_size each, in the order of `list`
+  std::vector<std::int32_t> tokens;  // of the stored blocks: block_size tokens each, in the order of `list`
 };
 
 class KvChangeLog : public KvObserver {
  public:
-  // Throws an Error when the process has no file descriptor left.
+  // Throws an Error if the process has no file descriptor left.
   KvChangeLog(std::size_t num_blocks, std::int32_t block_size);
   ~KvChangeLog() override;
   KvChangeLog(const KvChangeLog&) = delete;
@@ -39,11 +38,11 @@ class KvChangeLog : public KvObserver {
   void stored(BlockId parent, std::span<const std::int32_t> tokens, BlockId block) override;
   void removed(BlockId block) override;
 
-  // Moves what is pending into `changes`, whose memory the log goes on with. [any thread]
+  // Moves the pending changes into `changes`, and reuses the memory of `changes`. [any thread]
   void take(KvChanges& changes);
   std::size_t num_blocks() const { return num_blocks_; }
   std::int32_t block_size() const { return static_cast<std::int32_t>(block_size_); }
-  // Readable, for poll(), from the first pending change until take(), and after wake(). [any thread]
+  // For poll(): readable from the first pending change until take(), and after wake(). [any thread]
   int ready_fd() const { return fd_; }
   void wake() const;  // Makes ready_fd() readable. [any thread]
 
@@ -54,7 +53,7 @@ class KvChangeLog : public KvObserver {
   const std::size_t num_blocks_, block_size_;
   const std::size_t max_pending_;
   int fd_ = -1;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   KvChanges pending_;
 };
 

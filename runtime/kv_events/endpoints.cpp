@@ -11,7 +11,7 @@
 namespace mortise {
 namespace {
 
-// "tcp://HOST:" and the port; nothing for other endpoints and for ports that are no number.
+// The "tcp://HOST:" and the port of an endpoint. nullopt for other endpoints, and if the port is not a number.
 struct TcpEndpoint {
   std::string_view address;
   std::int64_t port = 0;
@@ -48,7 +48,7 @@ bool is_any_address(std::string_view address) {
   return address == "tcp://*:" || address == "tcp://0.0.0.0:";
 }
 
-// Whether two sockets cannot both listen there.
+// Whether two sockets could not both listen at these endpoints.
 bool collide(const std::string& one, const std::string& other) {
   const auto a = parse_tcp(one), b = parse_tcp(other);
   if (!a || !b) return !one.empty() && one == other && !one.starts_with("tcp://");

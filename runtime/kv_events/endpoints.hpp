@@ -1,4 +1,4 @@
-// runtime/kv_events/endpoints.hpp: where each model's KV events are published when several models share the options.
+// runtime/kv_events/endpoints.hpp: the endpoints for each model's KV events, if several models share the options.
 #pragma once
 
 #include <cstddef>

@@ -7,9 +7,9 @@
 namespace mortise {
 namespace {
 
-// Of one frame that a reader sends. A request is 8 bytes, a subscription is a topic.
+// The most bytes of a frame from a reader. A request has 8 bytes, a subscription is a topic.
 constexpr std::int64_t kMaxReceivedBytes = 256;
-// A reader that takes nothing for so long while something waits for it is disconnected, and its queue is freed.
+// A reader that accepts no data for so long is disconnected, and its queue is freed.
 constexpr int kMaxStallMs = 30'000;
 
 }  // namespace
@@ -32,7 +32,7 @@ zmq::message_t copied_frame(std::string_view bytes) {
 
 zmq::message_t shared_frame(const Payload& payload) {
   auto held = std::make_unique<Payload>(payload);
-  // ZeroMQ takes a pointer to mutable bytes, and only reads them.
+  // ZeroMQ's interface takes a mutable pointer, but only reads.
   zmq::message_t frame(
       const_cast<char*>(payload->data()), payload->size(),
       [](void*, void* hint) { delete static_cast<Payload*>(hint); }, held.get());

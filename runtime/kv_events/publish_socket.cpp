@@ -9,7 +9,7 @@
 namespace mortise {
 namespace {
 
-// Returns when ZeroMQ's thread has closed the listening socket: until then its port is taken.
+// Closes the listening socket and waits until ZeroMQ's thread has done so, because the port is in use until then.
 void stop_listening(zmq::context_t& context, zmq::socket_t& socket, const std::string& endpoint) {
   constexpr const char* kMonitor = "inproc://publish-socket-closes";
   constexpr int kMaxWaitMs = 5000;
@@ -20,7 +20,7 @@ void stop_listening(zmq::context_t& context, zmq::socket_t& socket, const std::s
   closed.connect(kMonitor);
   socket.unbind(endpoint);
   zmq::message_t event;
-  static_cast<void>(closed.recv(event));  // without an event, the next bind says what is wrong
+  static_cast<void>(closed.recv(event));  // if no event comes, the next bind reports the problem
 }
 
 }  // namespace
@@ -31,11 +31,12 @@ PublishSocket::PublishSocket(zmq::context_t& context, const std::string& endpoin
 }
 
 void PublishSocket::open(const std::string& endpoint) {
-  socket_ = zmq::socket_t(context_, zmq::socket_type::xpub);  // PUB to readers; here it says who subscribes
-  socket_.set(zmq::sockopt::xpub_verbose, true);              // of every reader, not of the first of a topic alone
+  socket_ = zmq::socket_t(context_, zmq::socket_type::xpub);  // PUB for readers; XPUB also reports subscriptions
+  // Reports every reader's subscription, not only the first one of a topic.
+  socket_.set(zmq::sockopt::xpub_verbose, true);
   socket_.set(zmq::sockopt::sndhwm, kMaxWaiting);
-  // ZeroMQ stores subscriptions in one go for as long as a connection's queue holds some. A queue of one lets receive()
-  // count them before the next ones are stored.
+  // ZeroMQ stores all subscriptions in a connection's queue at once. With a queue of one, receive() can count each
+  // before the next is stored.
   socket_.set(zmq::sockopt::rcvhwm, 1);
   endpoint_ = listen_at(socket_, endpoint, "--kv-events");
   queued_bytes_ = std::make_shared<std::atomic<std::size_t>>(0);
@@ -53,9 +54,9 @@ void PublishSocket::send(std::uint64_t seq, const Payload& payload) {
 }
 
 bool PublishSocket::receive() {
-  constexpr int kMaxTaken = 1000;  // then it is the turn of events, however much readers send
+  constexpr int kMaxTaken = 1000;  // then events get their turn, however much readers send
   bool is_new = false;
-  zmq::message_t message;  // 1 and a topic, or 0 and a topic of a reader that goes
+  zmq::message_t message;  // 1 and a topic, or 0 and the topic of a leaving reader
   for (int i = 0; i < kMaxTaken && socket_.recv(message, zmq::recv_flags::dontwait); ++i) {
     const std::string_view text = message.to_string_view();
     if (!text.starts_with('\1')) continue;
@@ -64,13 +65,13 @@ bool PublishSocket::receive() {
     num_strange_ += is_ours ? 0 : 1;
     if (num_strange_ <= kMaxStrange) continue;
     reopen("readers subscribe to topics that it does not send");
-    return false;  // whoever subscribed does so again
+    return false;  // readers subscribe again
   }
   return is_new;
 }
 
 void PublishSocket::reopen(const char* why) {
-  constexpr std::chrono::seconds kLogGap{10};  // a reader that comes back and does the same must not fill the log
+  constexpr std::chrono::seconds kLogGap{10};  // a reader that repeats this must not fill the log
   const auto now = std::chrono::steady_clock::now();
   if (now - warned_at_ > kLogGap) {
     spdlog::warn("KV events at {}: {}; all readers are disconnected and may connect again", endpoint_, why);

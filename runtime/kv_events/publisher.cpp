@@ -22,8 +22,9 @@ namespace mortise {
 namespace {
 
 constexpr std::size_t kMaxReplayBytes = std::size_t{64} << 20;
-constexpr std::size_t kMaxEvents = 1000;  // of a message: readers apply one as a whole
-// Between two messages that tell everything: readers that come and go must not keep the thread busy.
+constexpr std::size_t kMaxEvents = 1000;  // in a message, which readers apply as a whole
+// The shortest time between two messages with the whole tree, so that readers that come and go do not keep the thread
+// busy.
 constexpr std::chrono::milliseconds kTellAllGap{1000};
 
 Payload payload_of(CachedBlocks::Json events) {
@@ -62,11 +63,11 @@ struct KvEventPublisher::Publishing {
   KvChangeLog& log;
   std::atomic<bool> stops = false;
 
-  // The thread's own from here on.
+  // The members below are used by the thread only.
   CachedBlocks blocks;
   ReplayBuffer sent;
   std::uint64_t next_seq = 0;
-  ReplayBuffer::Message everything;  // in one message; of the state behind message `everything.seq`
+  ReplayBuffer::Message everything;  // the whole tree in one message, as of message `everything.seq`
   KvChanges changes;
   zmq::context_t context;
   PublishSocket pub;
@@ -111,7 +112,7 @@ const KvEventOptions& KvEventPublisher::at() const {
 }
 
 void KvEventPublisher::Publishing::run() {
-  // The process's signals are other threads': here one would break off a wait with an error.
+  // Blocks signals on this thread, where they would interrupt a wait with an error. Other threads handle them.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
@@ -129,7 +130,7 @@ void KvEventPublisher::Publishing::run() {
       if (replay && items[2].revents != 0) answer_replay();
     }
   } catch (const std::exception& error) {
-    // Requests are served all the same: events are advice.
+    // The server goes on without events, which are only hints for routers.
     spdlog::error("KV events at {} end here: {}; routers see this server's cache as it was", options.endpoint,
                   error.what());
   }
@@ -146,8 +147,8 @@ void KvEventPublisher::Publishing::publish_changes() {
   }
 }
 
-// Routers do not ask for what was before them, and would never hear of what is cached already. Who knows it loses
-// nothing: the message clears and tells in one.
+// Sends the whole tree for new readers. Routers do not ask for earlier messages, and would never learn of blocks that
+// are cached already. Other readers lose nothing: the message clears the tree and describes it again.
 void KvEventPublisher::Publishing::tell_new_readers() {
   const auto now = std::chrono::steady_clock::now();
   if (now - told_all_at < kTellAllGap) return;

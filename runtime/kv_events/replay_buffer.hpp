@@ -1,4 +1,4 @@
-// runtime/kv_events/replay_buffer.hpp: the latest messages, for readers who missed some. Used by one thread.
+// runtime/kv_events/replay_buffer.hpp: the latest messages, for readers that missed some. Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,13 @@ class ReplayBuffer {
     Payload payload;
   };
 
-  // Holds at most so many messages and bytes of payloads; the latest message is kept whatever its size.
+  // Holds at most so many messages and bytes of payloads. The latest message is kept even if it is larger.
   ReplayBuffer(std::size_t max_messages, std::size_t max_bytes) : max_messages_(max_messages), max_bytes_(max_bytes) {}
 
-  // REQUIRES: `seq` is one more than that of the message before.
+  // REQUIRES: `seq` is one more than the preceding message's.
   void add(std::uint64_t seq, Payload payload);
-  // Whether no message from `seq` on is missing. REQUIRES: there is one.
+  // Whether it has all messages from `seq` on.
+  // REQUIRES: it is not empty.
   bool reaches_back_to(std::uint64_t seq) const { return messages_.front().seq <= seq; }
   const std::deque<Message>& messages() const { return messages_; }  // by seq
 

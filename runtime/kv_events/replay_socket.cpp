@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kEndSeq = ~std::uint64_t{0};
 
-// Empty if nothing has come.
+// Returns an empty list if no message has come.
 std::vector<std::string> receive_frames(zmq::socket_t& socket) {
   std::vector<std::string> frames;
   do {
@@ -25,14 +25,14 @@ std::vector<std::string> receive_frames(zmq::socket_t& socket) {
 ReplaySocket::ReplaySocket(zmq::context_t& context, const std::string& endpoint, std::string topic,
                            std::size_t max_answers)
     : topic_(std::move(topic)), max_answers_(max_answers), socket_(context, zmq::socket_type::router) {
-  socket_.set(zmq::sockopt::sndhwm, 0);  // may_answer() is the limit; ZeroMQ's would drop the middle of an answer
+  socket_.set(zmq::sockopt::sndhwm, 0);  // may_answer() is the limit; ZeroMQ's limit would drop the middle of an answer
   endpoint_ = listen_at(socket_, endpoint, "--kv-events-replay");
 }
 
 std::optional<ReplaySocket::Request> ReplaySocket::receive() {
   const std::vector<std::string> frames = receive_frames(socket_);
   if (frames.empty()) return std::nullopt;
-  // The reader's name, an empty frame that REQ sockets add, and the number.
+  // The reader's name, an empty frame (which REQ sockets add), and the number.
   if (frames.size() != 3 || !frames[1].empty() || frames[2].size() != 8) {
     spdlog::warn("{}: a replay request that is not an empty frame and a number of 8 bytes was ignored", endpoint_);
     return std::nullopt;
@@ -57,8 +57,7 @@ void ReplaySocket::answer(const Request& request, const std::vector<ReplayBuffer
   for (const ReplayBuffer::Message& message : messages) {
     send(copied_frame(topic_), copied_frame(seq_bytes(message.seq)), shared_frame(message.payload));
   }
-  // ZeroMQ lets go of this frame before it sends the one behind it. So a reader that has received the end may ask
-  // again.
+  // ZeroMQ releases this frame before it sends the next one, so a reader that has received the end may ask again.
   const auto end = std::make_shared<const std::string>(seq_bytes(kEndSeq));
   waiting_[request.reader] = end;
   send({}, shared_frame(end), {});

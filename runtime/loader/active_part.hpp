@@ -1,8 +1,7 @@
-// runtime/loader/active_part.hpp: an instance as the host calls it: instance, table and name, borrowed from the
-// PartInstance that owns it. Every call into a plugin goes through the functions here, which keep the rules of a
-// failure in one place: an exception that crosses the ABI counts as INTERNAL, and an instance that returned INTERNAL is
-// never called again. They also note the call as running (running_calls.hpp), for whoever reports calls that take too
-// long or end the process.
+// runtime/loader/active_part.hpp: calls into a plugin's instance. Every call goes through the functions here, which
+// keep the rules of failure in one place: an exception that crosses the ABI counts as INTERNAL, and an instance that
+// returned INTERNAL is never called again. They also record the running call (running_calls.hpp), so that calls which
+// take too long or end the process can be reported.
 #pragma once
 
 #include <atomic>
@@ -18,12 +17,12 @@
 
 namespace mortise {
 
-// A mortise_error that is ready to be passed to a plugin.
+// An empty mortise_error for a call of a plugin.
 mortise_error empty_error();
-// "INTERNAL" for MORTISE_INTERNAL, ...; "status 1001" for a number of the plugin's own.
+// "INTERNAL" for MORTISE_INTERNAL, ...; "status 1001" for a status that the plugin defines.
 std::string status_name(mortise_status status);
 
-// A call into a part that failed. The text names the part, the function, what the part said and the status.
+// A failed call into a part. The text names the part, the function, the part's message and the status.
 class PartError : public Error {
  public:
   PartError(const std::string& part, const char* function, mortise_status status, const mortise_error& error);
@@ -34,29 +33,29 @@ class PartError : public Error {
 
  private:
   std::string part_;
-  const char* function_;  // static
+  const char* function_;  // a static text
   mortise_status status_;
 };
 
-// Whether an instance may still be called, and what calls into it are. Shared by the instance's owner and all that call
-// it. Thread-safe.
+// Whether an instance may still be called, and whether calls into it are steps. Shared by the owner and all callers of
+// the instance. Thread-safe.
 class PartHealth {
  public:
   PartHealth() = default;
-  // `full_name`: with the plugin's file, for reports of calls: "proposer 'ngram' (ngram.so)".
+  // `full_name` includes the plugin's file, for reports of calls: "proposer 'ngram' (ngram.so)".
   explicit PartHealth(const std::string& full_name) : lasting_name_(lasting_text(full_name)) {}
 
   bool failed() const { return failed_.load(std::memory_order_acquire); }
-  std::string reason() const;  // what the instance said when it failed; empty while it has not
-  // The first reason stays; true for it.
+  std::string reason() const;  // the instance's message when it failed; empty if it has not
+  // Marks the instance as failed. Only the first reason is kept; returns true for it.
   bool fail(const std::string& reason);
 
-  // Calls are steps while the instance is active, else control calls.
+  // Calls count as steps while the instance is active, otherwise as control calls.
   void set_active(bool active) { active_.store(active, std::memory_order_relaxed); }
   CallKind kind_of_calls() const {
     return active_.load(std::memory_order_relaxed) ? CallKind::kStep : CallKind::kControl;
   }
-  // The full name, or `name` of an instance that was made without one.
+  // The full name; `name` for an instance that was made without one.
   const char* lasting_name(const std::string& name);
 
  private:
@@ -67,8 +66,8 @@ class PartHealth {
   std::string reason_;
 };
 
-// Runs `call` and returns its status. An exception must not leave a plugin (the ABI is C), but some author will let it;
-// it becomes INTERNAL with its text in `error`.
+// Runs `call` and returns its status. An exception must not leave a plugin, since the ABI is C; if one does, the status
+// is INTERNAL and `error` has its text.
 template <typename Call>
 mortise_status contain_exceptions(mortise_error& error, Call&& call) noexcept {
   const auto say = [&](const char* what) {
@@ -86,7 +85,7 @@ mortise_status contain_exceptions(mortise_error& error, Call&& call) noexcept {
   return MORTISE_INTERNAL;
 }
 
-// How a call into a part ended.
+// The result of a call into a part.
 struct CallResult {
   mortise_status status = MORTISE_OK;
   mortise_error error{};
@@ -94,12 +93,12 @@ struct CallResult {
   bool ok() const { return status == MORTISE_OK; }
 };
 
-// The failure of a call that is not made, since the instance has failed before: UNAVAILABLE with the reason.
+// The result of a call that is not made, because the instance has failed before: UNAVAILABLE with the reason.
 CallResult refused_call(const PartHealth& health);
-// Ends the use of an instance whose function, which has no status to return, threw; logs it.
+// Marks an instance as failed after an exception in a function that returns no status, and logs it.
 void fail_part(const std::string& part, PartHealth& health, const char* function, const mortise_error& error);
 
-// Calls `body(mortise_error*)`, which calls one function of a part and returns its status.
+// Calls `body(mortise_error*)`, which calls one function of a part and returns its status. Throws nothing.
 template <typename Body>
 CallResult attempt_call(const std::string& part, PartHealth& health, const char* function, Body&& body) {
   if (health.failed()) return refused_call(health);
@@ -111,8 +110,8 @@ CallResult attempt_call(const std::string& part, PartHealth& health, const char*
   return result;
 }
 
-// Calls `body()`, which calls one function of a part that cannot fail. The result is `otherwise` when it throws all the
-// same, or when the instance has failed before.
+// Calls `body()`, which calls one function of a part that cannot fail. Returns `otherwise` if it throws all the same,
+// or if the instance has failed before.
 template <typename Result, typename Body>
 Result value_of_call(const std::string& part, PartHealth& health, const char* function, Result otherwise, Body&& body) {
   if (health.failed()) return otherwise;
@@ -144,25 +143,27 @@ struct ActivePart {
   void call(const char* function, Args... args) const {
     throw_unless_ok(function, try_call<Slot>(function, args...));
   }
-  // The same, for callers that go on without the part. After a failure that ended the instance's use every call is
-  // UNAVAILABLE with the reason.
+  // The same for callers that can do without the part: returns the failure. After a failure that ended the instance's
+  // use, every call returns UNAVAILABLE with the reason.
   template <auto Slot, typename... Args>
   CallResult try_call(const char* function, Args... args) const {
     return attempt(function, [&](mortise_error* error) { return (api->*Slot)(self, args..., error); });
   }
-  // A function that returns no status: its value, or `otherwise` when it throws, which ends the instance's use.
+  // Calls a function that returns no status. Returns its value, or `otherwise` if it throws, which ends the instance's
+  // use:
   //   parts.device.value<&mortise_device_table::vocab_slice>("vocab_slice", 1024);
   template <auto Slot, typename Result, typename... Args>
   Result value(const char* function, Result otherwise, Args... args) const {
     return value_of(function, otherwise, [&] { return (api->*Slot)(self, args...); });
   }
-  // A function that returns nothing.
+  // Calls a function that returns nothing.
   template <auto Slot, typename... Args>
   void tell(const char* function, Args... args) const {
     value_of(function, 0, [&] { return (api->*Slot)(self, args...), 0; });
   }
 
-  // For functions of an extension's table, and those with other arguments: `body` makes the call. perform() throws.
+  // For functions of extensions, and functions with other arguments: `body` makes the call. perform() throws a
+  // PartError.
   template <typename Body>
   void perform(const char* function, Body&& body) const {
     throw_unless_ok(function, attempt(function, std::forward<Body>(body)));

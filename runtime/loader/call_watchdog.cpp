@@ -7,7 +7,7 @@
 namespace mortise {
 namespace {
 
-constexpr double kLongestInterval = 0.25;  // seconds between looks
+constexpr double kLongestInterval = 0.25;  // seconds between two looks
 
 double steady_seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -61,7 +61,7 @@ void CallWatchdog::run() {
   bool last = false;
   while (!last) {
     last = wake_.wait_for(lock, interval_, [&] { return stop_; });
-    calls_.look(steady_seconds_now());  // at the end, too: a reported call may have returned since
+    calls_.look(steady_seconds_now());  // also at the end, since a reported call may have returned
   }
 }
 

@@ -1,5 +1,5 @@
-// runtime/loader/call_watchdog.hpp: reports calls into plugins that run for too long: once while they run, and once
-// when they return. It ends nothing: a thread that is inside a plugin cannot be stopped safely.
+// runtime/loader/call_watchdog.hpp: reports calls into plugins that take too long: once while they run, and once when
+// they return. It ends no call, because a thread cannot be stopped safely inside a plugin.
 #pragma once
 
 #include <chrono>
@@ -26,13 +26,13 @@ struct CallLimits {
 
 using CallReport = std::function<void(const std::string& text)>;
 
-// What the watchdog does at each look; by itself it needs neither a thread nor a clock. One thread at a time.
+// Decides what to report. Has neither a thread nor a clock of its own. Used by one thread at a time.
 class LongCalls {
  public:
   LongCalls(const CallLimits& limits, CallReport report) : limits_(limits), report_(std::move(report)) {}
 
-  // Looks at all running calls. `now_s` grows from look to look; a call's time is counted from the first look that sees
-  // it.
+  // Looks at all running calls. `now_s` must grow from call to call. The time of a plugin's call starts with the first
+  // look that sees it.
   void look(double now_s);
 
  private:
@@ -48,7 +48,7 @@ class LongCalls {
   std::map<std::pair<const CallStack*, std::size_t>, Seen> seen_;  // by thread and depth
 };
 
-// A thread that looks several times a second, until destruction. A program has one.
+// A thread that looks several times a second, from construction to destruction. A process has one CallWatchdog.
 class CallWatchdog {
  public:
   explicit CallWatchdog(const CallLimits& limits, CallReport report);

@@ -32,7 +32,7 @@ PluginCatalog PluginCatalog::standard() {
   return PluginCatalog(std::move(folders));
 }
 
-// Files that may hold `name` ("" matches all), in search order, sorted within a folder.
+// Files that may have a component `name` ("" matches all), in search order, sorted within a folder.
 std::vector<fs::path> PluginCatalog::files_matching(std::string_view name) const {
   std::vector<fs::path> matching;
   for (const auto& folder : folders_) {
@@ -53,7 +53,7 @@ std::vector<fs::path> PluginCatalog::files_matching(std::string_view name) const
 
 namespace {
 
-// Opens the files; the same bytes under two paths count once, under the first.
+// Opens the files. If two paths have the same bytes, only the first counts.
 PluginCatalog::Listing open_files(const std::vector<fs::path>& paths) {
   PluginCatalog::Listing listing;
   std::set<std::string> hashes;
@@ -89,7 +89,7 @@ PluginCatalog::Found PluginCatalog::find(std::string_view name) const {
   Found found = named(open_files(files_matching(name)), name);
   if (found.components.empty()) {
     std::vector<RefusedFile> refused =
-        std::move(found.refused);  // of that name; the others' reasons do not matter here
+        std::move(found.refused);  // only files of that name; why others were refused does not matter here
     found = named(list(), name);
     found.refused = std::move(refused);
   }

@@ -1,5 +1,5 @@
-// runtime/loader/catalog.hpp: where plugins are found. A part named NAME lies in NAME.so or NAME-<anything>.so
-// (NAME-cpu.so, NAME-cuda.so), so that a pipeline opens the files that it names and no other.
+// runtime/loader/catalog.hpp: finds plugins. A part NAME is in NAME.so or NAME-<anything>.so (NAME-cpu.so,
+// NAME-cuda.so), so a pipeline opens only the files that it names.
 #pragma once
 
 #include <filesystem>
@@ -16,8 +16,8 @@ struct RefusedFile {
   std::string reason;  // begins with the path
 };
 
-// Holds folders only: files are looked for and read anew at each call, so a plugin that was added or rebuilt is seen.
-// What it returns lives for ever. One thread at a time.
+// Searches a list of folders. Keeps no other state: it reads the folders and files anew at each call, so an added or
+// rebuilt plugin is found. Results are never freed. Used by one thread at a time.
 class PluginCatalog {
  public:
   struct Found {
@@ -29,23 +29,23 @@ class PluginCatalog {
     std::vector<RefusedFile> refused;
   };
 
-  // Folders are searched in this order; one that does not exist is passed over.
+  // Folders are searched in this order. A folder that does not exist is skipped.
   explicit PluginCatalog(std::vector<std::filesystem::path> folders) : folders_(std::move(folders)) {}
 
-  // The folders of MORTISE_PLUGIN_PATH (colon separated), then lib/mortise/plugins beside the bin folder of an
-  // installed executable, or the executable's own folder in a build tree.
+  // Searches the folders of MORTISE_PLUGIN_PATH (separated by colons), then lib/mortise/plugins beside the bin folder
+  // of an installed executable, or the folder of the executable in a build tree.
   static PluginCatalog standard();
 
   const std::vector<std::filesystem::path>& folders() const { return folders_; }
 
-  // All components of the name, of any kind, in search order. When no file of that name has one, every file is opened:
-  // a file need not be named after its components, it is only found faster.
+  // All components with the name, of any kind, in search order. If no file of that name has one, every file is opened,
+  // because a file need not be named after its components.
   Found find(std::string_view name) const;
-  // The first component of that kind and name which supports the query. Throws an Error with all reasons.
+  // The first component of that kind and name that supports the query. Throws an Error with the reasons of all others.
   const Component& select(PartKind kind, std::string_view name, const mortise_query& query) const;
   // Opens every *.so of every folder.
   Listing list() const;
-  // Throws "no plugin 'x' ...", with the files of that name that were refused, the nearest name, and where it looked.
+  // Throws "no plugin 'x' ...", with the refused files of that name, the nearest name, and the folders searched.
   [[noreturn]] void fail_unknown(std::string_view name, const Found& found) const;
 
  private:

@@ -13,10 +13,10 @@
 namespace mortise {
 namespace {
 
-constexpr std::int32_t kMaxComponents = 64;  // a file with more is taken for a wild pointer
+constexpr std::int32_t kMaxComponents = 64;  // a larger number is taken for a wild pointer
 constexpr std::size_t kMaxSchemaBytes = 1 << 20;
 
-// A slot that must be there: its offset in the table and its name.
+// A required slot of a table: its offset and its name.
 struct Slot {
   std::size_t offset;
   const char* name;
@@ -90,7 +90,7 @@ std::span<const Slot> required_slots(PartKind kind) {
   return {};
 }
 
-// The bytes at `offset` of a table that says it has `size` bytes, taken as a pointer; NULL beyond the size.
+// The pointer at `offset` of a table with `size` bytes; NULL if it is beyond the size.
 const void* slot_at(const void* table, std::uint32_t size, std::size_t offset) {
   if (size < offset + sizeof(void*)) return nullptr;
   const void* slot;

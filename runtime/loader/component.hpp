@@ -1,4 +1,5 @@
-// runtime/loader/component.hpp: one component of a plugin file, checked and copied out of the plugin's memory.
+// runtime/loader/component.hpp: a component of a plugin file, after it was checked and copied out of the plugin's
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ inline constexpr PartKind kAllKinds[] = {PartKind::kDevice, PartKind::kModel, Pa
 
 const char* kind_name(PartKind kind);  // "device", ...
 
-// The words for MORTISE_CAP_* bits ("exact", "multi_query"); a bit that this host does not know is "bit 17".
+// Words for the MORTISE_CAP_* bits ("exact", "multi_query"). An unknown bit is "bit 17".
 std::vector<std::string> capability_words(std::uint64_t capabilities);
 
 struct Component {
@@ -35,17 +36,17 @@ struct Component {
   std::string name;
   std::string summary;
   std::uint64_t capabilities = 0;
-  std::string numerics_id;  // "" when it states none
+  std::string numerics_id;  // "" if it states none
   OptionsSchema schema;
-  const mortise_component* abi = nullptr;  // static: images stay for ever
-  std::filesystem::path file;              // where it came from, for messages
-  std::string version = {};                // of its plugin
-  std::string hash = {};                   // of that file's bytes: PluginFile's
-  int image = -1;                          // descriptor of a file with these bytes, open for ever
+  const mortise_component* abi = nullptr;  // static: images are never unloaded
+  std::filesystem::path file;              // its file, for messages
+  std::string version = {};                // of the plugin
+  std::string hash = {};                   // PluginFile::hash of the file's bytes
+  int image = -1;                          // descriptor of a file with these bytes, never closed
 
   // "attention 'paged'", for messages.
   std::string label() const;
-  // Why this component cannot serve the query, or nullopt when it can.
+  // The reason why this component cannot serve the query, or nullopt if it can.
   std::optional<std::string> refusal(const mortise_query& query) const;
 
   template <typename Table>  // mortise_attention_table for an attention, ...
@@ -54,16 +55,17 @@ struct Component {
   }
 };
 
-// The components of a module after checking everything that the host relies on: versions, sizes, kinds, names, required
-// slots, the options' schema. Throws an Error that reads on after the file's name.
+// Checks everything that the host relies on: versions, sizes, kinds, names, required slots, the options' schema.
+// Returns the module's components. Throws an Error whose text continues a sentence that begins with the file's name.
 std::vector<Component> check_module(const mortise_module* module, const std::filesystem::path& file);
 
-// The first of `candidates` that supports the query. Throws an Error with every reason when none does; `wanted`
-// ("attention 'paged'") opens it. REQUIRES: at least one candidate.
+// The first of `candidates` that supports the query. Throws an Error with every reason if there is none; its text
+// begins with `wanted` ("attention 'paged'").
+// REQUIRES: at least one candidate.
 const Component& select_component(std::span<const Component* const> candidates, const mortise_query& query,
                                   std::string_view wanted);
 
-// A text from a plugin: cut at `limit` bytes, control characters made spaces, so that it stays one line of a message.
+// Makes a plugin's text safe for a one-line message: cut at `limit` bytes, with spaces instead of control characters.
 std::string plugin_text(const char* text, std::size_t limit);
 
 }  // namespace mortise

@@ -20,10 +20,11 @@ constexpr std::uint16_t kMachine = EM_AARCH64;
 #error "which e_machine do shared objects of this architecture have?"
 #endif
 
-// Each symbol may name as much of the string table as it likes, and each section the same symbols, so that a file of a
-// megabyte could ask for gigabytes of names. A plugin exports one symbol; the largest libraries have 200,000.
+// Limits the names that a file can ask for. Symbols may overlap in the string table, and sections in the symbols, so a
+// file of a megabyte could ask for gigabytes of names. A plugin exports one symbol; the largest libraries export
+// 200,000.
 constexpr std::size_t kMaxExports = std::size_t{1} << 20;
-constexpr std::size_t kMaxNameBytes = 256;  // longer ones are cut: names are compared with short ones and shown
+constexpr std::size_t kMaxNameBytes = 256;  // longer names are cut; they are only compared with short ones and shown
 
 std::string machine_name(std::uint16_t machine) {
   switch (machine) {
@@ -61,7 +62,7 @@ class Reader {
  public:
   explicit Reader(std::span<const char> file) : file_(file) {}
 
-  // `count` entries of T at `offset`, if they all lie in the file. Copied: nothing promises alignment.
+  // Copies `count` entries of T at `offset`, if they are within the file. A copy, because they may not be aligned.
   template <typename T>
   std::vector<T> table(std::uint64_t offset, std::uint64_t count, const char* what) const {
     if (offset > file_.size() || count > (file_.size() - offset) / sizeof(T)) truncated(what);

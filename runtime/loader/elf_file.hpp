@@ -1,5 +1,5 @@
-// runtime/loader/elf_file.hpp: looks into a shared object before it is loaded, for a dlopen runs code and its own
-// messages do not help. Reads the bytes of the file only; every offset in them is checked, whoever wrote them.
+// runtime/loader/elf_file.hpp: inspects a shared object before it is loaded, because dlopen runs its code, and dlopen's
+// own messages do not help. Reads only the bytes of the file, and checks every offset in them.
 #pragma once
 
 #include <span>
@@ -9,13 +9,13 @@
 namespace mortise {
 
 struct ElfExports {
-  std::vector<std::string> symbols;  // what the file exports (defined, dynamic), in the order of the file
+  std::vector<std::string> symbols;  // exported symbols (defined, dynamic), in the order of the file
   std::vector<std::string> unique;   // those of them that are GNU unique symbols
 };
 
-// Throws an Error that says why `file` is no shared object for this machine; the text reads on after the file's name
-// ("is a 32-bit ELF file; ..."). Also refuses a file that is shorter than its headers say: mapping it would end in
-// SIGBUS.
+// Throws an Error if `file` is not a shared object for this machine; the text continues a sentence that begins with the
+// file's name ("is a 32-bit ELF file; ..."). Also refuses a file that is shorter than its headers say, since mapping it
+// would raise SIGBUS.
 ElfExports read_elf_exports(std::span<const char> file);
 
 }  // namespace mortise

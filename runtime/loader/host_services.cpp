@@ -12,10 +12,10 @@
 namespace mortise {
 namespace {
 
-// Stands before every block that a plugin gets.
+// Precedes every block of memory that a plugin gets.
 struct BlockHeader {
   std::uint64_t bytes;
-  void* start;  // what malloc returned
+  void* start;  // pointer from malloc
 };
 
 spdlog::level::level_enum log_level(std::int32_t level) {
@@ -49,7 +49,7 @@ HostServices::HostServices(std::string instance_name, ExtensionHook extensions)
     try {
       spdlog::log(log_level(level), "{}: {}", self(host).name_,
                   std::string_view(message.data, static_cast<std::size_t>(message.size)));
-    } catch (...) {  // A log line is never worth a crash in a plugin.
+    } catch (...) {  // a log line must not crash a plugin
     }
   };
   table_.allocate = [](const mortise_host* host, std::uint64_t bytes, std::uint64_t alignment) {

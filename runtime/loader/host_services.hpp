@@ -1,4 +1,4 @@
-// runtime/loader/host_services.hpp: the mortise_host of one instance: log, accounted memory, clock, extensions.
+// runtime/loader/host_services.hpp: implements mortise_host for one instance: log, accounted memory, clock, extensions.
 #pragma once
 
 #include <atomic>
@@ -12,19 +12,20 @@ namespace mortise {
 
 inline constexpr const char* kVersion = MORTISE_VERSION;
 
-// Finds an extension of the host by id; nullptr for one that it does not have. Called on any thread.
+// Finds an extension of the host by its id; nullptr if there is none. Called on any thread.
 using ExtensionHook = std::function<const void*(const char* id)>;
 
-// Lives until the instance that it was made for is destroyed; its address does not change.
+// The mortise_host of one instance. Lives until the instance is destroyed; its address does not change. The functions
+// of mortise_host may be called on any thread.
 class HostServices {
  public:
   HostServices(std::string instance_name, ExtensionHook extensions);
-  ~HostServices();  // Memory that the instance did not give back is logged, and leaked.
+  ~HostServices();  // Memory that the instance did not free is logged and leaked.
   HostServices(const HostServices&) = delete;
   HostServices& operator=(const HostServices&) = delete;
 
   const mortise_host* host() const { return &table_; }
-  // Bytes that the instance holds now. Thread-safe.
+  // Bytes that the instance holds at the moment. Thread-safe.
   std::uint64_t allocated_bytes() const { return allocated_bytes_.load(); }
 
  private:

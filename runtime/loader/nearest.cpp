@@ -26,7 +26,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::optional<std::string> nearest_name(std::string_view given, std::span<const std::string> names) {
-  constexpr std::size_t kLongestName = 64;  // the table is quadratic, and nobody slips in a name of that length
+  constexpr std::size_t kLongestName = 64;  // the table is quadratic, and a typing error rarely is in so long a name
   if (given.size() > kLongestName) return std::nullopt;
   std::size_t best = std::max<std::size_t>(1, given.size() / 3) + 1;
   std::optional<std::string> nearest;

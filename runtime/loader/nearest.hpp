@@ -8,8 +8,8 @@
 
 namespace mortise {
 
-// The name that `given` is most likely a slip of: at most a third of its letters (one at least) changed, added, dropped
-// or swapped with their neighbour. nullopt when nothing is that near.
+// The name that `given` is most likely a misspelling of: at most a third of its letters (but at least one) are changed,
+// added, dropped, or swapped with their neighbour. nullopt if no name is that close.
 std::optional<std::string> nearest_name(std::string_view given, std::span<const std::string> names);
 
 // "; did you mean 'x'?" or "".

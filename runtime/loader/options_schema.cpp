@@ -17,7 +17,7 @@ namespace {
 using valijson::adapters::NlohmannJsonAdapter;
 using Json = nlohmann::json;
 
-// valijson matches patterns with std::regex, which recurses for each character: 20,000 of them end the stack.
+// valijson matches patterns with std::regex, which recurses for each character: 20,000 of them overflow the stack.
 constexpr std::size_t kMaxMatchedBytes = 2048;
 
 std::shared_ptr<const valijson::Schema> compile(const Json& schema) {
@@ -120,7 +120,7 @@ struct OptionsSchema::Compiled {
 
 OptionsSchema::OptionsSchema(std::string_view text) try {
   const Json schema = parse_schema(text);
-  const auto ordered = nlohmann::ordered_json::parse(text);  // keeps the author's order of options
+  const auto ordered = nlohmann::ordered_json::parse(text);  // keeps the schema's order of options
   check_shape(schema);
   const Json required = schema.value("required", Json::array());
   auto compiled = std::make_shared<Compiled>();
@@ -146,11 +146,11 @@ OptionsSchema::OptionsSchema(std::string_view text) try {
     }
     options_.push_back(std::move(option));
   }
-  compiled->whole = compile(schema);  // last: the messages above are the clearer ones
+  compiled->whole = compile(schema);  // last, because the messages of the checks above are clearer
   compiled_ = std::move(compiled);
 } catch (const Error&) {
   throw;
-} catch (const std::exception& error) {  // nlohmann's and valijson's own
+} catch (const std::exception& error) {  // exceptions of nlohmann and valijson
   fail("cannot be read: {}", error.what());
 }
 
@@ -181,7 +181,7 @@ nlohmann::json OptionsSchema::complete(nlohmann::json given, std::string_view ow
            option.title);
     }
   }
-  // Rules between options (anyOf, dependencies, ...): the schema's own words are all there is to show.
+  // A rule between options (anyOf, dependencies, ...): only the schema's own words can be shown.
   valijson::ValidationResults results;
   valijson::Validator validator;
   if (!validator.validate(*compiled_->whole, NlohmannJsonAdapter(given), &results)) {

@@ -1,9 +1,9 @@
-// runtime/loader/options_schema.hpp: what options a component takes, read from its JSON Schema (draft 7). The one place
-// that knows schemas: it checks what a script gives, fills in defaults, and tells `plugin info` what there is.
+// runtime/loader/options_schema.hpp: the options of a component, defined by its JSON Schema (draft 7). The only place
+// that knows schemas: it checks options of a script, fills in defaults, and lists the options for `plugin info`.
 //
-// A schema is an object schema whose properties each have a "title" and, unless required, a "default"; keys that it
-// does not name are refused whatever its additionalProperties says. A string property of "format": "path" is a file
-// name: the pipeline resolves a relative one against the script's folder. "$ref" is not allowed.
+// A schema describes an object. Each property has a "title" and, unless it is required, a "default". Other keys are
+// refused, whatever additionalProperties says. A string property with "format": "path" is a file name; the pipeline
+// resolves a relative one against the script's folder. "$ref" is not allowed.
 #pragma once
 
 #include <memory>
@@ -19,23 +19,24 @@ struct Option {
   std::string title;
   std::string expected;                // in words: "an integer from 1 to 256"
   std::string type;                    // "integer", "string", "string or null", ...
-  nlohmann::json default_value;        // null when there is none
-  std::vector<nlohmann::json> values;  // when they are few: of an enum, true and false
+  nlohmann::json default_value;        // null if there is none
+  std::vector<nlohmann::json> values;  // all values if there are few: of an enum, or true and false
   bool required = false;
   bool is_path = false;
-  bool has_pattern = false;  // it, or something in it
+  bool has_pattern = false;  // this option, or a part of it, has a pattern
 };
 
 class OptionsSchema {
  public:
-  // Throws an Error that says what is wrong with the schema itself.
+  // Throws an Error that says what is wrong with the schema.
   explicit OptionsSchema(std::string_view text);
 
   // In the order of the schema.
   const std::vector<Option>& options() const { return options_; }
 
-  // `given` with the defaults of what it leaves out. Throws an Error that names the option, its value and what was
-  // expected; `owner` ("attention 'paged'") says whose option it is. REQUIRES: `given` is an object.
+  // Returns `given` with defaults for missing options. Throws an Error that names the option, its value and the
+  // expected values; `owner` ("attention 'paged'") says whose option it is.
+  // REQUIRES: `given` is a JSON object.
   nlohmann::json complete(nlohmann::json given, std::string_view owner) const;
 
  private:
@@ -47,7 +48,7 @@ class OptionsSchema {
   std::shared_ptr<const Compiled> compiled_;
 };
 
-// A value in an error message: JSON, shortened when long, with its type.
+// A value for an error message: its JSON, shortened if it is long, and its type.
 std::string show_value(const nlohmann::json& value);
 
 }  // namespace mortise

@@ -10,8 +10,8 @@
 namespace mortise {
 namespace {
 
-// Keeps an instance that must not be called, and its host, which what the instance left running may still call. They
-// stay reachable, so that leak checkers tell them from mistakes.
+// Keeps a failed instance, which must not be called, and its host, which threads of the instance may still call. Both
+// stay reachable, so that leak checkers do not report them.
 void keep_for_ever(void* instance, std::unique_ptr<HostServices> services) {
   static auto* mutex = new std::mutex;
   static auto* kept = new std::vector<std::pair<void*, std::unique_ptr<HostServices>>>;

@@ -14,48 +14,50 @@
 
 namespace mortise {
 
-// What an instance is made with besides its options. The device must outlive the instance.
+// Arguments for creating an instance, besides its options. The device must outlive the instance.
 struct CreateContext {
   mortise_device* device = nullptr;  // NULL for devices, and for parts that run on the host
   const mortise_device_table* device_table = nullptr;
-  // The device's: an instance is not destroyed when its device has failed, for it would call the device. Null: the
-  // instance uses none.
+  // Health of the device. If the device has failed, the instance is not destroyed, because it would call the device.
+  // Null: the instance uses no device.
   std::shared_ptr<PartHealth> device_health;
-  std::string_view model_config;  // normalised config.json, for models; read during the constructor only
+  std::string_view model_config;  // normalised config.json, for models; read only by the constructor
   std::int32_t rank = 0;
   std::int32_t world = 1;
-  ExtensionHook extensions;  // of the host; empty: none
+  ExtensionHook extensions;  // finds extensions of the host; may be empty
 };
 
-// Owns one instance: its mortise_host, its options, its state (created or active). The destructor deactivates an active
-// one and destroys it, unless it has failed (PartHealth): what a failed instance would do is not known, so it is leaked
-// with its mortise_host. Moving keeps the instance where it is. [control] calls only; not thread-safe.
+// Owns one instance with its mortise_host, its options and its state (created or active). The destructor deactivates
+// and destroys the instance. A failed instance (PartHealth) is leaked together with its mortise_host instead, because
+// calling it could do anything. Moving a PartInstance does not move the instance. [control] calls only; not
+// thread-safe.
 class PartInstance {
  public:
-  // Creates the instance. `options` must have passed the component's schema with defaults filled in. Throws an Error
-  // with the plugin's name when create fails.
+  // Creates the instance. Throws an Error with the plugin's name if that fails.
+  // REQUIRES: `options` passed the component's schema and has all defaults.
   PartInstance(const Component& component, nlohmann::json options, const CreateContext& context);
   ~PartInstance();
   PartInstance(PartInstance&& other) noexcept;
   PartInstance& operator=(PartInstance&&) = delete;
 
-  // To active. Throws an Error when the plugin refuses; the instance is then created, as before.
-  // REQUIRES: created, and its kind's binding calls are done.
+  // Activates the instance. Throws an Error if the plugin refuses; the instance then stays created.
+  // REQUIRES: it is created, and the binding calls of its kind have been made.
   void activate(const mortise_activate_args& args);
   void deactivate();  // Back to created. REQUIRES: active.
-  // Active for other sizes in the place of `before`. Throws an Error when the plugin refuses: it is active for `before`
-  // again, or has failed if it refuses these too. REQUIRES: active for `before`.
+  // Replaces the sizes `before` of an active instance. Throws an Error if the plugin refuses; the instance is then
+  // active for `before` again, or has failed if it refuses these as well.
+  // REQUIRES: active for `before`.
   void resize(const mortise_activate_args& now, const mortise_activate_args& before);
   bool active() const { return active_; }
 
-  // Calls `body(mortise_error*)`, which calls one function of the instance before it is active ("bind", "load"), under
+  // Calls `body(mortise_error*)`, which calls one function of the instance before it is active ("bind", "load"), with
   // the rules of active_part.hpp. Throws a PartError "attention 'paged' (FILE): bind: text of the plugin (STATUS)".
   template <typename Body>
   void perform(const char* function, Body&& body) const {
     const CallResult result = attempt_call(full_name(), *health_, function, std::forward<Body>(body));
     if (!result.ok()) throw PartError(full_name(), function, result.status, result.error);
   }
-  // Throws what perform() does, for a call that was made without it.
+  // Throws like perform() for a call that was made without it.
   void check(mortise_status status, const mortise_error& error, const char* doing) const;
 
   template <typename Handle>  // mortise_attention for an attention, ...
@@ -66,13 +68,12 @@ class PartInstance {
   const Table* table() const {
     return component_->table<Table>();
   }
-  // The instance as steps call it: ActivePart<mortise_attention, mortise_attention_table>. All of them share one
-  // health.
+  // The instance for steps: ActivePart<mortise_attention, mortise_attention_table>. All copies share one PartHealth.
   template <typename Handle, typename Table>
   ActivePart<Handle, Table> active_part() const {
     return {handle<Handle>(), table<Table>(), component_->label(), health_};
   }
-  const void* get_ext(const char* id) const;  // of the instance; nullptr: it has none of that id
+  const void* get_ext(const char* id) const;  // an extension of the instance; nullptr: none with this id
 
   const Component& component() const { return *component_; }
   std::string full_name() const;  // "attention 'paged' (paged-cpu.so)"

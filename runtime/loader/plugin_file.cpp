@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 using Entry = const mortise_module*();
 
 constexpr std::string_view kEntryPrefix = "mortise_plugin_entry_v";
-constexpr std::uintmax_t kMaxPluginBytes = std::uintmax_t{2} << 30;  // the largest GPU libraries have half of it
+constexpr std::uintmax_t kMaxPluginBytes = std::uintmax_t{2} << 30;  // twice the size of the largest GPU libraries
 
 std::vector<char> read_file(const fs::path& path) {
   std::error_code error;
@@ -53,8 +53,8 @@ std::string hash_of(std::span<const char> bytes) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-// The one symbol, and no other: a second exported symbol may be taken by, or taken from, another plugin, and a unique
-// one ties every copy of a plugin to the first (they would share static variables).
+// Requires exactly one exported symbol. Another exported symbol could be taken by, or from, another plugin. A unique
+// symbol ties every copy of a plugin to the first copy: they would share static variables.
 void check_exports(const ElfExports& exports) {
   if (!exports.unique.empty()) {
     fail(
@@ -85,7 +85,7 @@ void check_exports(const ElfExports& exports) {
   }
 }
 
-// What dlopen said, without the private copy's name, and with the remedy for the usual case.
+// The message of dlopen, without the private copy's name, and with advice for the usual case.
 std::string load_error(std::string text, const fs::path& copy) {
   // Boost: "boost::dll::shared_library::load() failed (dlerror system message: COPY: TEXT): Bad file descriptor"
   if (const auto at = text.find("system message: "); at != std::string::npos) text = text.substr(at + 16);
@@ -101,11 +101,12 @@ std::string load_error(std::string text, const fs::path& copy) {
   return text;
 }
 
-// An open image. Held for the life of the process and never copied: copying a shared_library opens its path again.
+// A loaded image. Kept for the life of the process and never copied, because copying a shared_library opens its path
+// again.
 struct Image {
   std::unique_ptr<boost::dll::shared_library> library;
   Entry* entry;
-  int descriptor;  // of the copy that is mapped
+  int descriptor;  // of the mapped copy
 };
 
 Image open_image(std::span<const char> bytes, const fs::path& path) {
@@ -142,7 +143,7 @@ struct Registry {
 };
 
 Registry& registry() {
-  static auto* instance = new Registry;  // never destroyed: instances may be used by static destructors
+  static auto* instance = new Registry;  // never destroyed: static destructors may use instances
   return *instance;
 }
 
@@ -183,7 +184,7 @@ const PluginFile& load_plugin_file(const fs::path& path, const fs::path& bytes) 
   try {
     return load(path, bytes);
   } catch (const Error& error) {
-    // "is empty" reads on, "no such file" and the like stand after a colon; both follow the name.
+    // The texts are "is empty" or "no such file" and the like; both can follow the file's name.
     fail("{}: {}", path.string(), error.what());
   }
 }

@@ -26,7 +26,7 @@ void write_all(int fd, std::span<const char> bytes) {
 }  // namespace
 
 PrivateCopy::PrivateCopy(std::span<const char> bytes, const std::string& stem) {
-  static std::atomic<unsigned> counter{0};  // mkostemps alone may repeat a name that was unlinked
+  static std::atomic<unsigned> counter{0};  // mkostemps alone may repeat the name of an unlinked file
   const std::optional<std::string> kept = environment::read(environment::kPluginCopies);
   keep_ = kept.has_value();
   const std::string folder = kept.value_or(environment::temporary_folder());

@@ -1,5 +1,5 @@
-// runtime/loader/private_copy.hpp: the file that dlopen really sees. A plugin's own file may be overwritten while it
-// runs (a rebuild), which kills a process that maps it, and dlopen takes a path or inode it has seen for the old image.
+// runtime/loader/private_copy.hpp: the copy of a plugin file that dlopen gets. Overwriting the original (a rebuild)
+// would kill a process that maps it, and dlopen would take a path or inode that it knows for the old image.
 #pragma once
 
 #include <filesystem>
@@ -8,13 +8,13 @@
 
 namespace mortise {
 
-// A copy of a plugin file on a path that this process never used before, in $TMPDIR (or /tmp), removed by the
-// destructor: an image that is mapped by then stays whole, and nothing is left behind when the process dies. With
-// MORTISE_PLUGIN_COPIES=DIR the copies go to DIR and stay, for debuggers, profilers and sanitizers, which want a file
-// to read symbols from, and for machines whose /tmp is mounted noexec.
+// A copy of a plugin file at a path that this process never used before, in $TMPDIR or /tmp. The destructor removes it;
+// an image that is mapped by then stays valid, and a process that dies leaves no file behind. With
+// MORTISE_PLUGIN_COPIES=DIR copies are made in DIR and stay there: for debuggers, profilers and sanitizers, which read
+// symbols from a file, and for machines whose /tmp is mounted noexec. Used by one thread.
 class PrivateCopy {
  public:
-  // `stem` becomes part of the name, so that a backtrace tells which plugin it is in. Throws an Error when it cannot be
+  // `stem` becomes part of the name, so that a backtrace shows the plugin. Throws an Error if the copy cannot be
   // written.
   PrivateCopy(std::span<const char> bytes, const std::string& stem);
   ~PrivateCopy();

@@ -16,7 +16,7 @@ namespace {
 
 std::atomic<bool> expected{false};
 
-// A line on standard error, put together without allocation: it is written in signal handlers.
+// Builds a line for standard error without allocating memory, as signal handlers must.
 class Line {
  public:
   Line& operator<<(const char* text) {
@@ -41,7 +41,7 @@ class Line {
   std::size_t size_ = 0;
 };
 
-// The innermost running call: the calling thread's, else any other's. `own` says which.
+// Finds the innermost running call: of the calling thread, else of any thread. `own` says which.
 bool innermost_call(CallInProgress& call, bool& own) {
   const CallStack* mine = CallStack::of_this_thread_if_any();
   own = mine != nullptr && mine->depth() > 0 && mine->read(mine->depth() - 1, call);
@@ -99,8 +99,8 @@ void report_crash(int signal) {
             << name)
         .write();
   }
-  // The handler was reset when it was entered, and the signal is blocked until it returns: then the process ends as it
-  // would have without the handler, with the core dump of the fault itself.
+  // Entering the handler reset it, and the signal is blocked until the handler returns. Then the process ends as it
+  // would have without the handler, including the core dump of the fault.
   ::raise(signal);
 }
 

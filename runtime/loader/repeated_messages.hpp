@@ -1,5 +1,5 @@
-// runtime/loader/repeated_messages.hpp: failures that come again and again fill no log: the first of each kind is
-// logged as it is, the others are counted, and one line for each kind says at the end how many there were.
+// runtime/loader/repeated_messages.hpp: keeps repeated failures from filling the log. The first of each kind is logged,
+// the others are counted, and at the end one line for each kind gives their number.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,24 @@ namespace mortise {
 struct CallResult;
 class PartError;
 
-// One thread at a time.
+// Counts failures by part, function and code. Used by one thread at a time.
 class RepeatedMessages {
  public:
-  // Who hears of every failure, "PART: FUNCTION: TEXT (CODE)"; empty: nobody.
+  // Gets every failure as "PART: FUNCTION: TEXT (CODE)"; may be empty.
   using Listener = std::function<void(const std::string& failure)>;
   explicit RepeatedMessages(Listener listener = {}) : listener_(std::move(listener)) {}
   ~RepeatedMessages() { summarise(); }
   RepeatedMessages(const RepeatedMessages&) = delete;
   RepeatedMessages& operator=(const RepeatedMessages&) = delete;
 
-  // A warning "PART: FUNCTION: TEXT (CODE); CONSEQUENCE" the first time that this part, function and code come
-  // together. A call that returned OK and broke a bound has the code OK.
+  // Logs a warning "PART: FUNCTION: TEXT (CODE); CONSEQUENCE" if this part, function and code occur together for the
+  // first time. A call that returned OK but invalid results has the code OK.
   void warn(const std::string& part, const char* function, mortise_status code, const std::string& text,
             const char* consequence);
-  // The same of a call that failed, with the text that the part gave.
+  // The same for a failed call, with the part's text.
   void warn(const std::string& part, const char* function, const CallResult& failed, const char* consequence);
   void warn(const PartError& failed, const char* consequence);
-  // One line for each kind that came more than once; then counting begins anew, with nothing logged yet.
+  // Logs a line for each kind that occurred more than once, then starts anew as if nothing had been logged.
   void summarise();
 
  private:

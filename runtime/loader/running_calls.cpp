@@ -13,11 +13,11 @@ namespace mortise {
 namespace {
 
 std::atomic<CallStack*> all_stacks{nullptr};
-CallRecord* record = nullptr;  // set once, before anything reads it
+CallRecord* record = nullptr;  // set once, before other threads read it
 
-// Of each part and function, both lasting texts: its calls until now.
+// The number of calls so far for each part and function. Both names are lasting texts.
 struct CallCounts {
-  std::mutex mutex;  // guards numbers, and the record's texts
+  std::mutex mutex;  // guards numbers and the texts of the record
   std::map<std::pair<const char*, const char*>, std::uint64_t> numbers;
 };
 CallCounts& counts() {
@@ -31,7 +31,7 @@ void copy_text(std::span<char> to, const char* from) {
   to[size] = '\0';
 }
 
-// With the lock of counts().
+// REQUIRES: the caller holds the lock of counts().
 void write_record(const char* part, const char* function, CallKind kind, std::uint64_t number) {
   record->kind.store(kind, std::memory_order_relaxed);
   record->number = number;
@@ -40,22 +40,23 @@ void write_record(const char* part, const char* function, CallKind kind, std::ui
   record->runs.store(true, std::memory_order_relaxed);
   record->num_changes.fetch_add(1, std::memory_order_release);
 }
-thread_local CallStack* own_stack = nullptr;  // a plain pointer: still there when the thread's destructors have run
+thread_local CallStack* own_stack = nullptr;  // a plain pointer, so it is valid even after the thread's destructors
 
 }  // namespace
 
 const char* lasting_text(std::string_view text) {
   static auto* mutex = new std::mutex;
-  static auto* texts = new std::set<std::string, std::less<>>;  // never destroyed, and its nodes do not move
+  static auto* texts = new std::set<std::string, std::less<>>;  // never destroyed; nodes do not move
   const std::lock_guard lock(*mutex);
   const auto known = texts->find(text);
   return (known != texts->end() ? known : texts->emplace(text).first)->c_str();
 }
 
-// Gives a thread's stack back when the thread ends.
+// Returns a thread's stack for reuse when the thread ends.
 struct CallStack::Owner {
   ~Owner() {
-    // exit() runs this before its handlers, also when a plugin calls it: the handlers are to find the running call.
+    // exit() runs this destructor before its handlers, even if a plugin calls it. The handlers must find the running
+    // call, so its stack is kept.
     if (own_stack->depth() != 0) return;
     own_stack->taken_.store(false, std::memory_order_release);
     own_stack = nullptr;
@@ -108,7 +109,7 @@ void CallStack::begin(const char* part, const char* function, CallKind kind) {
   depth_.store(depth + 1, std::memory_order_release);
 }
 
-// A call has returned to its caller, or to the one that it was made in.
+// Notes that a call has returned, to its caller or to the call that it was made in.
 void CallStack::note_end(std::size_t depth) const {
   const std::lock_guard lock(counts().mutex);
   if (depth == 0 || depth > kMaxDepth) {

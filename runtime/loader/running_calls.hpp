@@ -1,6 +1,6 @@
-// runtime/loader/running_calls.hpp: which calls into plugins are running at this moment, in every thread of the
+// runtime/loader/running_calls.hpp: the calls into plugins that are running at this moment, in every thread of the
 // process. A watchdog reads it to find calls that take too long, and the handlers of process_end.hpp to name the plugin
-// that ended the process. A call costs a few stores and no lock; nothing here allocates after a thread's first call.
+// that ended the process. A call costs a few stores and no lock. Only the first call of a thread allocates memory.
 #pragma once
 
 #include <array>
@@ -11,47 +11,48 @@
 
 namespace mortise {
 
-// A copy of the text that is never freed, NUL-terminated; equal texts share one. Handlers that run while the process
-// ends read names, so names must outlive everything. [any thread]
+// A NUL-terminated copy of the text that is never freed; equal texts share a copy. Handlers that run while the process
+// ends read names, so names must never be destroyed. [any thread]
 const char* lasting_text(std::string_view text);
 
 enum class CallKind : std::uint8_t {
-  kControl,  // into an instance that is not active: create, load, activate, ...
+  kControl,  // into an instance that is not active: create, load, activate, ..
   kStep,     // into an active instance
 };
 
-// A call as an observer sees it.
+// A running call as an observer sees it.
 struct CallInProgress {
-  std::uint64_t serial = 0;        // no two calls of a thread have the same
-  const char* part = nullptr;      // lasting: "proposer 'ngram' (ngram.so)"
-  const char* function = nullptr;  // static: "propose"
+  std::uint64_t serial = 0;        // unique among the calls of a thread
+  const char* part = nullptr;      // a lasting text: "proposer 'ngram' (ngram.so)"
+  const char* function = nullptr;  // a static text: "propose"
   CallKind kind = CallKind::kControl;
 };
 
-// The last call that began, in memory that another process maps too: it reads there which call ran when this process
-// came to its end. One record a process; calls of several threads at a time take turns in it.
+// The last call that began, in memory that another process maps, too. That process can read which call ran when this
+// process ended. There is one record per process; concurrent calls of several threads overwrite it in turn.
 struct CallRecord {
-  std::atomic<std::uint64_t> num_changes{0};  // calls that began or ended until now
-  std::atomic<bool> runs{false};              // it has not returned
+  std::atomic<std::uint64_t> num_changes{0};  // calls that have begun or ended
+  std::atomic<bool> runs{false};              // the call has not returned
   std::atomic<CallKind> kind{CallKind::kControl};
-  std::uint64_t number = 0;  // of the call among those of this part and function, from 1 on
-  char part[240] = {};       // NUL-terminated, as CallInProgress has them
+  std::uint64_t number = 0;  // the call's number among those of its part and function, from 1 on
+  char part[240] = {};       // NUL-terminated, as in CallInProgress
   char function[64] = {};
 };
-// From now on calls are noted there too, for good. The record outlives the process's calls.
+// From now on records calls in `record`, too. The record outlives all calls of the process.
 void record_calls(CallRecord& record);
 
-// The calls of one thread, innermost last. A plugin may call the host, which may call another plugin. Never freed: a
-// thread that ends leaves its stack to a later one.
+// The running calls of one thread, innermost last. (A plugin may call the host, which may call another plugin.) Never
+// freed: a thread that ends leaves its stack to a later thread. Written by its thread, read by any thread.
 class CallStack {
  public:
-  static constexpr std::size_t kMaxDepth = 8;  // deeper calls are not seen
+  static constexpr std::size_t kMaxDepth = 8;  // deeper calls are not recorded
 
-  // The calling thread's, made at its first call; never null.
+  // The calling thread's stack, created at its first call; never null.
   static CallStack& of_this_thread();
-  // The calling thread's, or null when it has made no call. Safe in a signal handler.
+  // The calling thread's stack, or null if it has made no call. Safe in a signal handler.
   static CallStack* of_this_thread_if_any();
-  // All of the process, in no order: `for (const CallStack* s = CallStack::first(); s != nullptr; s = s->next())`.
+  // All stacks of the process, in no order: `for (const CallStack* s = CallStack::first(); s != nullptr; s =
+  // s->next())`.
   static const CallStack* first();
   const CallStack* next() const { return next_; }
 
@@ -61,8 +62,8 @@ class CallStack {
     depth_.store(depth, std::memory_order_release);
     if (is_recorded()) note_end(depth);
   }
-  std::size_t depth() const;  // of the calls that are seen
-  // False: the call at this depth ended, or began, while it was read.
+  std::size_t depth() const;  // number of recorded calls
+  // Returns false if the call at this depth began or ended while it was read.
   bool read(std::size_t depth, CallInProgress& call) const;
 
  private:
@@ -72,7 +73,7 @@ class CallStack {
   inline static std::atomic<bool> recorded_{false};
   friend void record_calls(CallRecord& record);
   struct Frame {
-    std::atomic<std::uint64_t> serial{0};  // 0 while the rest is being written
+    std::atomic<std::uint64_t> serial{0};  // 0 while the other fields are being written
     std::atomic<const char*> part{nullptr};
     std::atomic<const char*> function{nullptr};
     std::atomic<CallKind> kind{CallKind::kControl};
@@ -80,12 +81,12 @@ class CallStack {
 
   std::array<Frame, kMaxDepth> frames_;
   std::atomic<std::size_t> depth_{0};
-  std::uint64_t next_serial_ = 1;  // its thread only
+  std::uint64_t next_serial_ = 1;  // used by its thread only
   std::atomic<bool> taken_{true};
-  CallStack* next_ = nullptr;  // set once, before others see this
+  CallStack* next_ = nullptr;  // set once, before other threads see this object
 };
 
-// Stands around one call into a plugin. `part` must be lasting, `function` static.
+// Records one call into a plugin for the length of a scope. `part` must be a lasting text, `function` a static one.
 class RunningCall {
  public:
   RunningCall(const char* part, const char* function, CallKind kind) : stack_(CallStack::of_this_thread()) {

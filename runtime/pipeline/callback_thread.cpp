@@ -18,7 +18,7 @@ void CallbackThread::run(const std::string& callback, std::chrono::milliseconds 
     }
     last_ = {};
   }
-  // What `work` owns is released before its end is known, so that a caller who waits for that end is the last owner.
+  // Releases everything that `work` owns before the task ends, so that the waiting caller is the last owner.
   std::packaged_task<void()> task([work = std::move(work)]() mutable { std::exchange(work, nullptr)(); });
   std::future<void> end = task.get_future();
   std::thread thread;

@@ -15,12 +15,13 @@ constexpr const char* kPartType = "mortise.part";
 constexpr const char* kProposersType = "mortise.proposers";
 constexpr const char* kPipelineType = "mortise.pipeline";
 
-// Parts are C++'s memory, not Lua's, so that the script's limit does not end a loop which makes them.
+// Parts are in C++'s memory, so the script's memory limit does not end a loop that makes them.
 constexpr std::size_t kMaxParts = 1000;
-// In instructions: a look-up reads plugin files, all of them when there is none of the name. It takes about as long.
+// In instructions. A look-up reads plugin files, all of them if no file has the name, which takes about as long as
+// this.
 constexpr std::int64_t kLookUpCost = 100'000;
 
-// Every function here has the ScriptParts as its upvalue 1.
+// The ScriptParts, upvalue 1 of every function here.
 ScriptParts& script_parts(lua_State* L) {
   return *static_cast<ScriptParts*>(lua_touserdata(L, lua_upvalueindex(1)));
 }
@@ -36,7 +37,7 @@ std::optional<std::size_t> index_at(lua_State* L, int index, const char* type) {
   return *static_cast<const std::size_t*>(data);
 }
 
-// The options table at index 1 of a constructor's call; none at all is an empty one.
+// The options table at index 1 of a constructor's call; without one, an empty table.
 nlohmann::json options_at_1(lua_State* L, const std::string& name) {
   if (lua_isnoneornil(L, 1)) return nlohmann::json::object();
   if (lua_type(L, 1) != LUA_TTABLE) {
@@ -52,14 +53,14 @@ nlohmann::json options_at_1(lua_State* L, const std::string& name) {
   return options;
 }
 
-// A part's own message begins with its line; `where` is for what is wrong between parts.
+// Puts `where` in front of an Error about several parts. (A part's own message already begins with its line.)
 [[noreturn]] void throw_located(const std::string& where, const Error& error) {
   const std::string text = error.what();
   if (text.starts_with(where.substr(0, where.rfind(':') + 1))) throw error;
   fail("{}: {}", where, text);
 }
 
-// paged { ... }. Upvalues: parts, index into constructors, how the script wrote it, and in which line.
+// paged { ... }. Upvalues: parts, index into constructors, the constructor's name in the script, and its line.
 int construct_part(lua_State* L) {
   return lua_barrier(L, [L] {
     ScriptParts& parts = script_parts(L);
@@ -96,7 +97,7 @@ void push_constructor(lua_State* L, ScriptParts& parts, std::size_t index, const
   lua_pushcclosure(L, &construct_part, 4);
 }
 
-// For a value on top that should be a part: when it is a constructor, says so with the line that names it.
+// If the value on top is a constructor instead of a part, raises an error that says so, with its line.
 void check_is_called(lua_State* L, const std::string& place) {
   if (lua_tocfunction(L, -1) != &construct_part) return;
   lua_getupvalue(L, -1, 3);
@@ -105,7 +106,7 @@ void check_is_called(lua_State* L, const std::string& place) {
   fail("{}: {} is {} without its options; write {} {{ ... }} (the {{ }} are missing)", where, place, name, name);
 }
 
-// plugin("./file.so") gives a constructor.
+// plugin("./file.so") returns a constructor.
 int plugin_from_file(lua_State* L) {
   return lua_barrier(L, [L] {
     ScriptParts& parts = script_parts(L);
@@ -127,7 +128,7 @@ int plugin_from_file(lua_State* L) {
   });
 }
 
-// __index of the globals: table, name.
+// __index of the globals. Arguments: table, name.
 int find_global(lua_State* L) {
   return lua_barrier(L, [L] {
     ScriptParts& parts = script_parts(L);
@@ -158,7 +159,7 @@ int find_global(lua_State* L) {
 
 constexpr const char* kForm = "first_of { ngram {}, draft_model { path = ... } }";
 
-// An item of first_of's list: the value on top.
+// Reads an item of first_of's list, which is on top.
 PartDescription read_alternative(lua_State* L, const ScriptParts& parts, std::size_t number) {
   const auto index = index_at(L, -1, kPartType);
   if (!index) {
@@ -187,7 +188,7 @@ std::vector<PartDescription> read_alternatives(lua_State* L, const ScriptParts& 
   return proposers;
 }
 
-// first_of { a {}, b {} }: each sequence's drafts are of the first that has any for it.
+// first_of { a {}, b {} }: for each sequence, the first proposer that returns drafts supplies all of them.
 int construct_alternatives(lua_State* L) {
   return lua_barrier(L, [L] {
     ScriptParts& parts = script_parts(L);
@@ -208,7 +209,7 @@ int construct_alternatives(lua_State* L) {
   });
 }
 
-// The parts among the keys of pipeline { ... }; only the proposer may be absent.
+// The keys of pipeline { ... } that are parts. Only the proposer may be absent.
 struct PartKey {
   const char* key;
   PartKind kind;
@@ -323,7 +324,7 @@ void set_function(lua_State* L, ScriptParts& parts, const char* field, lua_CFunc
 void make_type(lua_State* L, const char* type) {
   luaL_newmetatable(L, type);
   lua_pushboolean(L, 0);
-  lua_setfield(L, -2, "__metatable");  // a script can neither read nor change it
+  lua_setfield(L, -2, "__metatable");  // hides the metatable from scripts
 }
 
 }  // namespace

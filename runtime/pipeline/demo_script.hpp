@@ -1,9 +1,9 @@
-// runtime/pipeline/demo_script.hpp: the script that runs when none is given, compiled in.
+// runtime/pipeline/demo_script.hpp: the built-in script, which runs if no script is given.
 #pragma once
 
 namespace mortise {
 
 extern const char* const kDemoScript;    // the text of scripts/demo.lua
-extern const char* const kSourceFolder;  // of the source tree that this was built from
+extern const char* const kSourceFolder;  // the source tree of this build
 
 }  // namespace mortise

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The pipeline's own tables are described and checked the way plugins' options are.
+// The tables of a pipeline are described and checked like the options of plugins.
 const OptionsSchema& chat_schema() {
   static const OptionsSchema schema(R"({
     "type": "object",
@@ -33,7 +33,7 @@ Json resolve_paths(Json options, const OptionsSchema& schema, const std::filesys
   return options;
 }
 
-// An option that the engine reads too, or `fallback` when the part has no such option.
+// The value of an option that the engine needs, too; `fallback` if the part does not have the option.
 std::int32_t shared_option(const PartDescription& part, const char* option, std::int32_t fallback) {
   const auto& options = part.choices.front().options;
   const auto value = options.find(option);
@@ -68,7 +68,7 @@ const PartChoice& PartDescription::select(const mortise_query& query) const {
   for (const auto& choice : choices) {
     if (choice.component == &selected) return choice;
   }
-  return choices.front();  // Not reached: `selected` is one of them.
+  return choices.front();  // not reached: `selected` is one of the choices
 }
 
 mortise_query PipelineDescription::query() const {

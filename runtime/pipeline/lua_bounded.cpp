@@ -8,7 +8,8 @@
 namespace mortise {
 namespace {
 
-// More than fit the memory of a script. #t may be larger: a table with the keys 1, 2, 4, ..., 2^62 has that length.
+// More elements than fit into a script's memory. (#t may be larger: it is 2^62 for a table with the keys 1, 2, 4, ...,
+// 2^62.)
 constexpr lua_Integer kMaxElements = 1 << 22;
 
 int print_to_stderr(lua_State* L) {
@@ -25,8 +26,8 @@ int print_to_stderr(lua_State* L) {
   return 0;
 }
 
-// xpcall(f, handler, ...). The library calls the handler where the error is raised, and when that is the hook which
-// ends a script, no hook counts the handler's instructions. Here it is called afterwards, as any function.
+// xpcall(f, handler, ...). Lua's own xpcall runs the handler where the error is raised. If that is the hook which ends
+// a script, no hook counts the handler's instructions. So here the handler is called afterwards, like any function.
 int protected_call_with_handler(lua_State* L) {
   luaL_checktype(L, 2, LUA_TFUNCTION);
   const int num_args = lua_gettop(L) - 2;
@@ -80,7 +81,7 @@ int less_than(lua_State* L) {
   return 1;
 }
 
-// Always with a function to compare, so that each comparison is a call that is counted.
+// Always passes a comparison function, so that each comparison is a counted call.
 int sort(lua_State* L) {
   lua_settop(L, 2);
   if (lua_isnil(L, 2)) {

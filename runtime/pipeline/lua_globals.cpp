@@ -11,7 +11,7 @@ static_assert(LUA_VERSION_NUM == 504, "the format of compiled scripts is that of
 namespace mortise {
 namespace {
 
-// lundump.c and lopcodes.h of Lua 5.4: the format and the numbers are the same in all of its releases.
+// From lundump.c and lopcodes.h of Lua 5.4. The format and the numbers are the same in all 5.4 releases.
 constexpr std::string_view kSignature("\x1bLua\x54\x00\x19\x93\r\n\x1a\n", 12);
 constexpr unsigned kGetTabUp = 11, kSetTabUp = 15;
 constexpr std::uint8_t kInteger = 3, kFloat = 19, kShortText = 4, kLongText = 20;
@@ -25,7 +25,7 @@ class ChunkReader {
     if (take(kSignature.size()) != kSignature) broken();
     constexpr char kSizes[] = {4, sizeof(lua_Integer), sizeof(lua_Number)};
     if (take(sizeof kSizes) != std::string_view(kSizes, sizeof kSizes)) broken();
-    take(sizeof(lua_Integer) + sizeof(lua_Number) + 1);  // samples of both; the number of upvalues
+    take(sizeof(lua_Integer) + sizeof(lua_Number) + 1);  // sample values of both types; number of upvalues
     read_function(/*in_function=*/false);
     return std::move(uses_);
   }
@@ -34,10 +34,10 @@ class ChunkReader {
   struct Function {
     int first_line = 0;
     std::vector<std::uint32_t> code;
-    std::vector<std::string> constants;  // "" for those that are no texts
+    std::vector<std::string> constants;  // "" for constants that are not strings
     std::vector<std::string> upvalues;
     std::vector<std::string> locals;
-    std::vector<int> lines;  // of each instruction
+    std::vector<int> lines;  // line of each instruction
   };
 
   [[noreturn]] static void broken() { fail(ErrorCode::kInternal, "a compiled script is not of the form of Lua 5.4"); }
@@ -54,7 +54,7 @@ class ChunkReader {
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
     return value;
   }
-  std::size_t size() {  // seven bits a byte, the last one marked
+  std::size_t size() {  // seven bits a byte; the last byte is marked
     std::size_t value = 0;
     for (int i = 0; i < 10; ++i) {
       const auto byte = number<std::uint8_t>();
@@ -64,16 +64,16 @@ class ChunkReader {
     broken();
   }
   std::string text() {
-    const std::size_t length = size();  // with one for the text itself; 0 is none
+    const std::size_t length = size();  // length of the string plus 1; 0: no string
     return length == 0 ? "" : std::string(take(length - 1));
   }
 
   void read_function(bool in_function) {
     Function function;
-    text();  // the source's name
+    text();  // name of the source
     function.first_line = static_cast<int>(size());
     size();   // last line
-    take(3);  // parameters, is it variadic, stack
+    take(3);  // number of parameters, vararg flag, stack size
     function.code.resize(count(sizeof(std::uint32_t)));
     for (std::uint32_t& instruction : function.code) instruction = number<std::uint32_t>();
     read_constants(function);
@@ -84,7 +84,7 @@ class ChunkReader {
     find_uses(function, in_function);
   }
 
-  // The size of a list, whose entries have at least so many bytes each.
+  // The length of a list whose entries have at least `least` bytes each.
   std::size_t count(std::size_t least) {
     const std::size_t value = size();
     if (value > bytes_.size() / least) broken();
@@ -120,8 +120,8 @@ class ChunkReader {
     }
     for (std::size_t left = count(3); left > 0; --left) {
       function.locals.push_back(text());
-      size();  // from
-      size();  // to
+      size();  // start of scope
+      size();  // end of scope
     }
     for (std::size_t left = count(1); left > 0; --left) function.upvalues.push_back(text());
   }

@@ -1,4 +1,4 @@
-// runtime/pipeline/lua_globals.hpp: the global variables that a compiled Lua script names, without running it.
+// runtime/pipeline/lua_globals.hpp: finds the global variables of a compiled Lua script without running it.
 #pragma once
 
 #include <string>
@@ -12,12 +12,13 @@ struct GlobalUse {
   std::string name;
   int line = 0;
   bool written = false;
-  bool in_function = false;          // and not in the body of the script itself
-  std::vector<std::string> visible;  // local variables and upvalues of the function, of which it may be a misspelling
+  bool in_function = false;  // used in a function, not in the body of the script
+  // Local variables and upvalues at that place, since the name may be a misspelling of one.
+  std::vector<std::string> visible;
 };
 
-// Of `chunk`, the bytes that lua_dump writes with debug information. Finds what the compiler made of a plain name: an
-// access of _ENV with a constant. Throws an Error (kInternal) when the bytes are not those of Lua 5.4.
+// Finds the globals of `chunk`, the output of lua_dump with debug information: accesses of _ENV with a constant key.
+// Throws an Error (kInternal) if the bytes are not from Lua 5.4.
 std::vector<GlobalUse> find_globals(std::string_view chunk);
 
 }  // namespace mortise

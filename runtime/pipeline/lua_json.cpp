@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMaxDepth = 32;  // also ends tables that hold themselves
+constexpr int kMaxDepth = 32;  // also stops at tables that contain themselves
 constexpr std::size_t kMaxValues = 10'000;
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
 
@@ -61,7 +61,7 @@ class Reader {
     return number;
   }
 
-  // Looks at the keys that are there and not at 1 to #t: a table with the keys 1, 2, 4, ..., 2^62 has that length.
+  // Visits the existing keys instead of 1 to #t: a table with the keys 1, 2, 4, ..., 2^62 has the length 2^62.
   Json table(int index, int depth) {
     if (depth >= kMaxDepth) fail("holds tables more than {} deep", kMaxDepth);
     luaL_checkstack(L_, 4, "table");
@@ -81,7 +81,7 @@ class Reader {
     return list(index, length, depth);
   }
 
-  // With `length` whole numbers as keys, they are 1..n exactly if none of 1..n is absent.
+  // The table has `length` integer keys. They are 1..n exactly if none of 1..n is absent.
   Json list(int index, std::size_t length, int depth) {
     Json array = Json::array();
     for (std::size_t i = 1; i <= length; ++i) {

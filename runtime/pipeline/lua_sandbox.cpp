@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// load(text [, name [, mode [, env]]]): no functions as source, no bytecode.
+// load(text [, name [, mode [, env]]]): accepts neither a function as the source nor bytecode.
 int load_text(lua_State* L) {
   luaL_checktype(L, 1, LUA_TSTRING);
   lua_settop(L, lua_isnone(L, 4) ? 3 : 4);
@@ -32,14 +32,14 @@ int set_metatable(lua_State* L) {
   return call_original(L);
 }
 
-// Makes the file name at index 1 absolute. Upvalue 2: the script's folder.
+// Makes the file name at index 1 absolute. Upvalue 2 is the script's folder.
 void check_file_name(lua_State* L) {
   const char* name = luaL_checkstring(L, 1);
   const auto& folder = *static_cast<const fs::path*>(lua_touserdata(L, lua_upvalueindex(2)));
-  const fs::path path = folder / name;  // an absolute name stays as it is
+  const fs::path path = folder / name;  // an absolute name is unchanged
   std::error_code error;
   const auto status = fs::status(path, error);
-  // Devices and pipes can block or never end. A file that is missing is Lua's to report.
+  // Devices and pipes can block, or never end. Lua itself reports a missing file.
   if (fs::exists(status) && !fs::is_regular_file(status)) luaL_error(L, "'%s' is not a regular file", name);
   lua_pushstring(L, path.c_str());
   lua_replace(L, 1);
@@ -66,7 +66,7 @@ void remove_fields(lua_State* L, std::initializer_list<const char*> names) {  //
   }
 }
 
-// Makes the global `name` a table with these fields of the library.
+// Sets the global `name` to a table with some of the library's fields.
 void open_some(lua_State* L, const char* name, lua_CFunction open, std::initializer_list<const char*> fields) {
   luaL_requiref(L, name, open, 0);
   lua_newtable(L);
@@ -78,7 +78,7 @@ void open_some(lua_State* L, const char* name, lua_CFunction open, std::initiali
   lua_pop(L, 1);
 }
 
-// For io: with the script's folder as upvalue 2.
+// Wraps a function of io. The script's folder is upvalue 2.
 void wrap_with_folder(lua_State* L, const char* name, lua_CFunction wrapper, const fs::path& folder) {
   lua_getfield(L, -1, name);
   lua_pushlightuserdata(L, const_cast<fs::path*>(&folder));
@@ -111,7 +111,7 @@ void open_limited_libraries(lua_State* L, const fs::path& folder) {
   wrap_with_folder(L, "open", &open_for_reading, folder);
   wrap_with_folder(L, "lines", &read_lines, folder);
   lua_pop(L, 1);
-  // A script that got at the metatable of files could set its __gc.
+  // With the metatable of files a script could set its __gc, so it is hidden.
   luaL_getmetatable(L, LUA_FILEHANDLE);
   lua_pushboolean(L, 0);
   lua_setfield(L, -2, "__metatable");

@@ -16,11 +16,12 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::steady_clock;
 
-constexpr int kHookInterval = 100;            // instructions between two looks at the budget: one may take 10 ms
-constexpr std::int64_t kCallCost = 10;        // instructions that a call counts as, so that C functions that call end
-constexpr std::size_t kBytesPerCost = 64;     // memory that takes about as long to fill as an instruction
-constexpr std::size_t kMaxErrorBytes = 4096;  // of a text that a script may make as long as its memory
-constexpr std::size_t kMaxPrintedBytes = 1 << 20;  // a call: print is for a look, not for data
+constexpr int kHookInterval = 100;  // instructions between two checks of the budget; one may take 10 ms
+// A call counts as so many instructions, so that a C function which makes many calls (sort) ends, too.
+constexpr std::int64_t kCallCost = 10;
+constexpr std::size_t kBytesPerCost = 64;          // bytes that take about as long to fill as an instruction
+constexpr std::size_t kMaxErrorBytes = 4096;       // of an error text, which a script can make as long as its memory
+constexpr std::size_t kMaxPrintedBytes = 1 << 20;  // in one call: print is for debugging, not for data
 
 int run_body(lua_State* L) {
   const auto* body = static_cast<const std::function<void(lua_State*)>*>(lua_touserdata(L, 1));
@@ -31,7 +32,7 @@ int run_body(lua_State* L) {
   });
 }
 
-// Time that this thread has computed, not waited: a busy machine must not fail a good script.
+// Time that this thread has computed without waiting, so that a busy machine does not fail a good script.
 nanoseconds thread_cpu_time() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -44,7 +45,7 @@ LuaState::LuaState(std::size_t max_bytes) : max_bytes_(max_bytes) {
   state_ = lua_newstate(&LuaState::allocate, this);
   if (state_ == nullptr) throw std::bad_alloc();
   LuaState* self = this;
-  std::memcpy(lua_getextraspace(state_), &self, sizeof self);  // where of() finds it
+  std::memcpy(lua_getextraspace(state_), &self, sizeof self);  // for of()
 }
 
 LuaState::~LuaState() {
@@ -59,7 +60,7 @@ LuaState& LuaState::of(lua_State* L) {
 
 void* LuaState::allocate(void* self, void* block, std::size_t old_size, std::size_t new_size) {
   auto& state = *static_cast<LuaState*>(self);
-  if (block == nullptr) old_size = 0;  // Lua passes a type there
+  if (block == nullptr) old_size = 0;  // without a block, Lua passes a type here
   if (new_size == 0) {
     std::free(block);
     state.bytes_ -= old_size;
@@ -74,7 +75,7 @@ void* LuaState::allocate(void* self, void* block, std::size_t old_size, std::siz
 }
 
 bool LuaState::time_is_up() {
-  // The clock of the thread is a system call, so it is read only when the time could be up.
+  // Reading the thread's clock is a system call, so it is read only when the time may be up.
   if (steady_clock::now() < look_at_cpu_time_) return false;
   const nanoseconds used = thread_cpu_time() - cpu_begin_;
   if (used >= budget_.cpu_time) return true;
@@ -86,7 +87,7 @@ void LuaState::spend(std::int64_t instructions) {
   instructions_left_ -= instructions;
   const bool out_of_instructions = instructions_left_ < 0;
   if (!out_of_instructions && !time_is_up()) return;
-  // From here on every instruction ends in this error, so that a pcall in the script cannot go on for ever.
+  // From here on every instruction raises this error, so that a pcall in the script cannot continue forever.
   lua_sethook(state_, &LuaState::hook, LUA_MASKCOUNT | LUA_MASKCALL, 1);
   const std::string limit = out_of_instructions
                                 ? fmt::format("{} instructions", budget_.instructions)
@@ -133,12 +134,12 @@ void LuaState::call(const LuaBudget& budget, const std::function<void(lua_State*
 }
 
 std::string script_location(lua_State* L) {
-  constexpr std::size_t kMaxNameBytes = 512;  // load() takes a name of any length
+  constexpr std::size_t kMaxNameBytes = 512;  // load() accepts a name of any length
   lua_Debug frame;
   for (int level = 0; lua_getstack(L, level, &frame) != 0; ++level) {
     lua_getinfo(L, "Sl", &frame);
     if (frame.currentline <= 0) continue;
-    const std::string_view source = frame.source;  // "@file", or a text that load() was given
+    const std::string_view source = frame.source;  // "@file", or a text passed to load()
     const bool is_file = source.starts_with('@');
     return fmt::format("{}:{}", is_file ? source.substr(1, kMaxNameBytes) : frame.short_src, frame.currentline);
   }

@@ -1,14 +1,16 @@
-// runtime/pipeline/lua_state.hpp: a Lua state with limits on memory, instructions and time, and the one way into it.
+// runtime/pipeline/lua_state.hpp: a Lua state with limits on memory, instructions and time.
 //
-// Errors: Lua is compiled as C++ here, so its errors are exceptions of its own type, which nobody else may catch. C++
-// exceptions must not pass through Lua. So: Lua is entered by LuaState::call alone (Lua error -> Error), and C++ is
-// entered from Lua through lua_barrier alone (std::exception -> Lua error).
+// Errors: Lua is compiled as C++ here, so its errors are exceptions of a type of its own, which no other code may
+// catch. C++ exceptions must not pass through Lua. So Lua is entered only through LuaState::call, which turns a Lua
+// error into an Error, and C++ is entered from Lua only through lua_barrier, which turns a std::exception into a Lua
+// error.
 //
-// Limits: instructions of Lua are counted, and so is what makes one instruction long: memory that is taken, and calls,
-// of C functions too. So the same script meets the limit at the same place on every machine. What is left (comparing
-// long texts, say) is bounded by the time that the thread has computed. Both limits are checked between instructions:
-// no limit interrupts one call of a C function. lua_bounded.hpp keeps most of the library from running long within one
-// call. The pattern functions still can; callback_thread.hpp bounds the wait for a callback that calls them.
+// Limits: Lua instructions are counted. Memory that is taken and calls, also of C functions, count as further
+// instructions, because they make an instruction long. So a script meets the limit at the same place on every machine.
+// Other long operations (comparing long texts, for instance) are bounded by the thread's CPU time. Both limits are
+// checked between instructions, so neither interrupts a C function. lua_bounded.hpp keeps most library functions from
+// running long within one call. The pattern functions still can; callback_thread.hpp bounds the wait for callbacks that
+// use them.
 #pragma once
 
 #include <chrono>
@@ -30,15 +32,15 @@ class LuaState {
   LuaState(const LuaState&) = delete;
   LuaState& operator=(const LuaState&) = delete;
 
-  // Runs `body` protected, with an empty stack. Throws an Error with the text of whatever went wrong.
+  // Runs `body` in a protected call with an empty stack. Throws an Error with the text of any error.
   void call(const LuaBudget& budget, const std::function<void(lua_State*)>& body);
 
-  // The state that `L` belongs to.
+  // The LuaState of `L`.
   static LuaState& of(lua_State* L);
-  // Takes work of a C function that is worth so many instructions from the budget; raises a Lua error when it is used
+  // For C functions: takes work worth so many instructions from the budget. Raises a Lua error if the budget is used
   // up.
   void spend(std::int64_t instructions);
-  // Takes bytes from what a call may print; false: they are too many.
+  // Takes bytes from the amount that a call may print. Returns false if they are too many.
   bool may_print(std::size_t bytes);
 
  private:
@@ -54,13 +56,13 @@ class LuaState {
   std::int64_t instructions_left_ = 0;
   std::size_t printed_bytes_ = 0;
   std::chrono::nanoseconds cpu_begin_{};
-  std::chrono::steady_clock::time_point look_at_cpu_time_;  // no earlier can the CPU time be up
+  std::chrono::steady_clock::time_point look_at_cpu_time_;  // the CPU time cannot be used up earlier
 };
 
-// "demo.lua:6": the line of the innermost Lua function that is running, "?" when there is none.
+// "demo.lua:6": the line of the innermost running Lua function; "?" if there is none.
 std::string script_location(lua_State* L);
 
-// Runs the body of a C function. A std::exception becomes a Lua error with its text.
+// Runs the body of a C function. A std::exception becomes a Lua error with the same text.
 template <typename Body>
 int lua_barrier(lua_State* L, Body&& body) {
   try {

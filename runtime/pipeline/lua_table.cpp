@@ -12,7 +12,7 @@
 namespace mortise {
 namespace {
 
-// Every name that Lua does not know is a plugin, which a call gives its options.
+// Defines every unknown global as a plugin's constructor.
 constexpr std::string_view kPartNames =
     "local known, part = _G, nil "
     "function part(name) return setmetatable({plugin = name}, {__call = function(_, options) "
@@ -20,7 +20,7 @@ constexpr std::string_view kPartNames =
     "local _ENV = setmetatable({plugin = part}, {__index = function(_, name) "
     "local value = known[name] if value == nil then value = part(name) end return value end}) ";
 
-// The JSON of the value that the chunk returns.
+// The value that the chunk returns, as JSON.
 nlohmann::json evaluate(const std::string& chunk, const std::string& name) {
   const ScriptLimits limits;
   const std::filesystem::path folder = std::filesystem::current_path();
@@ -48,7 +48,7 @@ nlohmann::json evaluate_table(std::string_view text, const std::string& name) {
 
 nlohmann::json evaluate_parts(std::string_view text, const std::string& name) {
   nlohmann::json list = evaluate(std::string(kPartNames) + "return " + std::string(text), name);
-  if (list.is_object() && list.empty()) return nlohmann::json::array();  // {}, of which Lua does not say which it is
+  if (list.is_object() && list.empty()) return nlohmann::json::array();  // {}, which could also be an empty object
   if (!list.is_array())
     fail("{}: {} is no list of parts, {{ngram {{}}, draft_model {{path = ...}}}}", name, show_value(list));
   return list;

@@ -1,4 +1,4 @@
-// runtime/pipeline/lua_text.hpp: values as the text of a Lua script.
+// runtime/pipeline/lua_text.hpp: writes values as Lua text.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,10 +7,11 @@
 
 namespace mortise {
 
-// The text as a Lua string in double quotes. Bytes beyond ASCII stay as they are.
+// The text as a Lua string in double quotes. Bytes beyond ASCII are unchanged.
 std::string lua_quoted(std::string_view text);
 
-// The value as Lua writes it; null is nil. REQUIRES: it nests no deeper than options do.
+// The value in Lua's notation; null becomes nil.
+// REQUIRES: it is nested no deeper than options are.
 std::string lua_value(const nlohmann::json& value);
 
 }  // namespace mortise

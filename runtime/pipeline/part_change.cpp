@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kForm = "write KEY PLUGIN {option = value}, as in: attention cascade {block_size = 16}";
 
-// The first word of `text`, which loses it.
+// Removes the first word from `text` and returns it.
 std::string take_word(std::string_view& text) {
   constexpr std::string_view kSpace = " \t\n";
   text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
@@ -40,14 +40,14 @@ bool names_file(const std::string& plugin) {
   return plugin.find('/') != std::string::npos || plugin.ends_with(".so");
 }
 
-// The model's `path` stays unless another is named.
+// Keeps the model's `path` unless the options have another one.
 nlohmann::json model_options(nlohmann::json options, const PartDescription& running) {
   const nlohmann::json& known = running.choices.front().options;
   if (options.is_object() && !options.contains("path") && known.contains("path")) options["path"] = known["path"];
   return options;
 }
 
-// The items of first_of's list. `find` makes a proposer of a plugin's name and options.
+// Reads the list of first_of. `find` makes a proposer from a plugin's name and options.
 template <typename Find>
 std::vector<PartDescription> alternatives(const nlohmann::json& options, const Find& find) {
   const auto list = options.find("proposers");

@@ -39,7 +39,7 @@ std::string read_script(const fs::path& file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-// Where script_dir .. "/../models" leads to the demo models.
+// The script_dir of the demo script: script_dir .. "/../models" must be the demo models.
 fs::path demo_folder() {
   const fs::path installed = executable_folder().parent_path() / "share" / "mortise";
   const fs::path source = kSourceFolder;
@@ -103,11 +103,11 @@ struct PipelineScript::Impl {
   ScriptParts parts;
   LuaState lua;
   CallbackThread thread;
-  std::set<std::string> callbacks;  // that the script defined
+  std::set<std::string> callbacks;  // defined by the script
   std::vector<PipelineDescription> pipelines;
 };
 
-// What goes wrong at no line (memory, error(text, 0)) gets the script's name all the same.
+// Runs `body`. Errors without a line (out of memory, error(text, 0)) get the script's name.
 void PipelineScript::Impl::call(const LuaBudget& budget, const std::function<void(lua_State*)>& body) {
   try {
     lua.call(budget, body);
@@ -129,12 +129,12 @@ void PipelineScript::Impl::run(std::string_view script) {
     take_result(L);
     lua_settop(L, 0);
     find_callbacks(L);
-    lua_gc(L, LUA_GCCOLLECT);  // closes files that the script left open
+    lua_gc(L, LUA_GCCOLLECT);  // closes files that the script did not close
   });
   parts.loading = false;
 }
 
-// Of the whole script, as it compiles; `defined` gets the names of the globals that there are now.
+// The globals of the whole script, found by compiling it. `defined` gets the names of the existing globals.
 std::vector<GlobalUse> PipelineScript::Impl::global_uses(std::set<std::string>& defined) {
   std::vector<GlobalUse> uses;
   call(limits.load, [&](lua_State* L) {
@@ -154,11 +154,11 @@ std::vector<GlobalUse> PipelineScript::Impl::global_uses(std::set<std::string>& 
   return uses;
 }
 
-// The value on top: a pipeline, or a table of them.
+// Reads the value on top: a pipeline or a table of pipelines.
 void PipelineScript::Impl::take_result(lua_State* L) {
   if (const auto index = pipeline_at(L, -1)) {
     pipelines.push_back(parts.pipelines[*index]);
-    const fs::path file(name);  // a folder in the place of a script may have a "." in its name: "Llama-3.2-1B"
+    const fs::path file(name);  // a folder given instead of a script may have a "." in its name: "Llama-3.2-1B"
     pipelines.back().name = (file.extension() == ".lua" ? file.stem() : file.filename()).string();
     return;
   }
@@ -177,7 +177,7 @@ void PipelineScript::Impl::take_result(lua_State* L) {
   }
   if (named.empty()) fail("{}: returns an empty table; put a pipeline {{ ... }} in it", name);
   if (named.size() > kMaxPipelines) fail("{}: returns more than {} pipelines; return fewer", name, kMaxPipelines);
-  // Lua tables have no order, the script has: the pipeline that was made first is the default.
+  // Lua tables have no order, but pipelines have the order in which they were made; the first is the default.
   std::sort(named.begin(), named.end());
   std::stable_partition(named.begin(), named.end(), [](const auto& entry) { return entry.second == "default"; });
   for (const auto& [index, key] : named) {
@@ -190,7 +190,7 @@ void PipelineScript::Impl::find_callbacks(lua_State* L) {
   lua_pushglobaltable(L);
   for (const char* function : {"chat_template", "on_request"}) {
     lua_pushstring(L, function);
-    lua_rawget(L, -2);  // raw: an absent one is not a plugin to be looked for
+    lua_rawget(L, -2);  // raw, so that an absent name is not looked up as a plugin
     if (!lua_isnil(L, -1)) callbacks.insert(function);
     lua_pop(L, 1);
   }
@@ -218,7 +218,7 @@ PipelineScript PipelineScript::from_text(std::string_view text, const std::strin
   impl->parts.catalog = &catalog;
   impl->parts.folder = fs::absolute(folder).lexically_normal();
   impl->run(text);
-  impl->parts.catalog = nullptr;  // the catalog is the caller's; callbacks do not look for plugins
+  impl->parts.catalog = nullptr;  // the catalog is the caller's, and callbacks look up no plugins
   return PipelineScript(std::move(impl));
 }
 
@@ -240,9 +240,9 @@ std::vector<std::string> PipelineScript::unknown_variables(const PluginCatalog& 
   for (const GlobalUse& use : uses) {
     if (use.written) defined.insert(use.name);
   }
-  std::map<int, std::string> messages;  // by line: nested functions come before what follows them
+  std::map<int, std::string> messages;  // by line, since nested functions are reported before later lines
   for (const GlobalUse& use : uses) {
-    // The script itself has run, and what it did not reach may depend on the machine.
+    // Ignores the body of the script: it has run, and unreached code may depend on the machine.
     if (!use.in_function || use.written || defined.contains(use.name)) continue;
     std::string why = why_absent(use.name);
     if (why.empty()) {
@@ -267,7 +267,7 @@ bool PipelineScript::has_chat_template() const {
   return impl_->callbacks.contains("chat_template");
 }
 
-// The work of both callbacks has copies of all that it uses, since it may go on when the caller has stopped waiting.
+// The work of both callbacks owns copies of everything, because it may continue after the caller has stopped waiting.
 std::optional<std::string> PipelineScript::chat_template(const nlohmann::json& messages) {
   if (!impl_->callbacks.contains("chat_template")) return std::nullopt;
   const auto text = std::make_shared<std::string>();

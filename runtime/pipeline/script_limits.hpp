@@ -1,4 +1,4 @@
-// runtime/pipeline/script_limits.hpp: what a pipeline script may use.
+// runtime/pipeline/script_limits.hpp: the limits of pipeline scripts.
 #pragma once
 
 #include <chrono>
@@ -7,16 +7,16 @@
 
 namespace mortise {
 
-// For one call into Lua.
+// The budget of one call into Lua.
 struct LuaBudget {
-  std::int64_t instructions;           // see lua_state.hpp for what counts as one
+  std::int64_t instructions;           // lua_state.hpp says what counts as an instruction
   std::chrono::milliseconds cpu_time;  // of the thread
 };
 
-// The defaults are for people's scripts: about a second to load, which happens once, and a tenth for a callback, which
-// runs while a request waits. The times are longer, for slow machines: they end what instructions do not measure.
-// Neither interrupts a C function. So whoever needs a callback waits for it at most `callback_wait`, which is longer
-// than its CPU time because a busy machine must not fail a good script.
+// The default instructions suit scripts that people write: about a second to load the script, and a tenth of a second
+// for a callback, for which a request waits. The CPU times are longer, for slow machines; they end operations that no
+// instruction measures. Neither limit interrupts a C function, so callers wait for a callback at most `callback_wait`.
+// That is longer than its CPU time, because a busy machine must not fail a good script.
 struct ScriptLimits {
   std::size_t memory_bytes = std::size_t{64} << 20;
   LuaBudget load{100'000'000, std::chrono::seconds(20)};

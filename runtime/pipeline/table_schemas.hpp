@@ -1,4 +1,4 @@
-// runtime/pipeline/table_schemas.hpp: what the tables of pipeline { ... } hold, for whoever suggests their names.
+// runtime/pipeline/table_schemas.hpp: the schemas of the tables in pipeline { ... }, for suggestions of names.
 #pragma once
 
 #include "loader/options_schema.hpp"

@@ -6,9 +6,9 @@
 namespace mortise {
 namespace {
 
-// Of choices; what they come to takes some ten times as much. One request may have 4 MiB.
+// Limits the choices' bytes; their guides take about ten times as much. One request may have 4 MiB.
 constexpr std::size_t kMaxBytes = std::size_t{8} << 20;
-constexpr std::size_t kMaxGuides = 16;  // a look goes through all
+constexpr std::size_t kMaxGuides = 16;  // a look-up compares with all of them
 
 }  // namespace
 
@@ -29,7 +29,7 @@ std::shared_ptr<const ChoiceGuide> ChoiceGuides::get(const SamplingParams& param
 std::shared_ptr<const ChoiceGuide> ChoiceGuides::find(const SamplingParams& params, const ChoiceContext& context) {
   const std::lock_guard lock(mutex_);
   const auto at = std::ranges::find_if(kept_, [&](const Kept& kept) { return kept.key.is_of(params, context); });
-  // Which choice is too long now is told where it is made.
+  // If a choice is too long for this request, make_choice_guide() names it in an Error.
   if (at == kept_.end() || at->guide->trie.longest() > context.max_tokens) return nullptr;
   kept_.splice(kept_.begin(), kept_, at);
   return at->guide;

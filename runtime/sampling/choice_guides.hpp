@@ -1,6 +1,6 @@
-// runtime/sampling/choice_guides.hpp: what the last requests' `choices` came to. Files and clients that classify ask
-// for the same choices again and again, behind prompts that end alike; to tokenise thousands of them takes longer than
-// to choose one.
+// runtime/sampling/choice_guides.hpp: a cache of the guides of recent `choices`. Files and clients that classify use
+// the same choices again and again, behind prompts with equal ends, and tokenising thousands of choices takes longer
+// than generating one.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@
 
 namespace mortise {
 
-// May be used by many threads at once.
+// Invariant: a cached guide equals the one that make_choice_guide() would return. Thread-safe.
 class ChoiceGuides {
  public:
-  // As make_choice_guide(), which it is if none is kept that was made of the same.
+  // Like make_choice_guide(), but returns a cached guide if one was made from the same input.
   std::shared_ptr<const ChoiceGuide> get(const SamplingParams& params, const ChoiceContext& context);
 
  private:
-  // All that a guide depends on, but for max_tokens.
+  // Everything that a guide depends on, except max_tokens.
   struct Key {
     std::vector<GuidedChoice> choices;
     std::vector<std::string> stop;
@@ -34,14 +34,14 @@ class ChoiceGuides {
   };
   struct Kept {
     Key key;
-    std::size_t num_bytes;  // of the choices
+    std::size_t num_bytes;  // size of the choices
     std::shared_ptr<const ChoiceGuide> guide;
   };
   std::shared_ptr<const ChoiceGuide> find(const SamplingParams& params, const ChoiceContext& context);
   void keep(const SamplingParams& params, const ChoiceContext& context, std::shared_ptr<const ChoiceGuide> guide);
 
-  std::mutex mutex_;      // guards what follows
-  std::list<Kept> kept_;  // the last used first
+  std::mutex mutex_;      // guards the member below
+  std::list<Kept> kept_;  // most recently used first
   std::size_t num_bytes_ = 0;
 };
 

@@ -6,7 +6,7 @@
 namespace mortise {
 namespace {
 
-// A node under construction: the sorted choices [begin, end) that share its tokens.
+// A node under construction: the sorted choices [begin, end), which begin with its tokens.
 struct Range {
   std::size_t begin = 0, end = 0;
 };
@@ -65,7 +65,7 @@ std::optional<std::pair<std::size_t, std::size_t>> find_continued_choice(
   std::vector<std::size_t> order(choices.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return choices[a] < choices[b]; });
-  // Between a sequence and one that it begins, there are only others that it begins: neighbours are enough.
+  // Sequences between a sequence and one that continues it continue it as well, so comparing neighbours suffices.
   for (std::size_t i = 1; i < order.size(); ++i) {
     const std::vector<std::int32_t>&shorter = choices[order[i - 1]], &longer = choices[order[i]];
     if (shorter.size() < longer.size() && std::equal(shorter.begin(), shorter.end(), longer.begin())) {

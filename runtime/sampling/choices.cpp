@@ -13,7 +13,7 @@
 namespace mortise {
 namespace {
 
-// Choices may be long; a message shows their beginning, whole characters of it, or some of the ids.
+// A choice for a message: its first characters or ids, since it may be long.
 std::string shown(std::string_view text) {
   constexpr std::size_t kMaxBytes = 40;
   if (text.size() <= kMaxBytes) return fmt::format("\"{}\"", text);
@@ -41,12 +41,12 @@ std::string text_behind(const ChoiceContext& context, const SamplingParams& para
   return text + decoder.finish();
 }
 
-// A text that choices are tokenised behind.
+// A text in front of choices, for tokenising them.
 struct Anchor {
   Anchor(std::string anchor_text, const Tokenizer& tokenizer)
       : text(std::move(anchor_text)), ids(tokenizer.encode(text, /*add_special_tokens=*/false)) {}
 
-  // The tokens of `choice` where it follows; nullopt where a token has parts of both.
+  // The tokens of `choice` behind this text; nullopt if a token spans both.
   std::optional<std::vector<std::int32_t>> encode(const Tokenizer& tokenizer, const std::string& choice) const {
     std::vector<std::int32_t> both = tokenizer.encode(text + choice, /*add_special_tokens=*/false);
     if (both.size() <= ids.size() || !std::equal(ids.begin(), ids.end(), both.begin())) return std::nullopt;
@@ -58,8 +58,8 @@ struct Anchor {
   std::vector<std::int32_t> ids;
 };
 
-// The prompt's end, nothing, and, as some tokenizers put a space before what they take for the beginning of a text, a
-// line break and a full stop.
+// The end of the prompt, nothing, a line break and a full stop. (Some tokenizers put a space in front of any text that
+// they take for the beginning.)
 std::vector<Anchor> anchors_of(const ChoiceContext& context) {
   std::vector<Anchor> anchors;
   if (Anchor end(context.before.text, context.tokenizer); end.ids == context.before.ids) {
@@ -73,7 +73,7 @@ std::vector<std::int32_t> tokenise(const ChoiceContext& context, const SamplingP
                                    std::span<const Anchor> anchors) {
   if (const auto* ids = std::get_if<1>(&params.choices[index])) return *ids;
   const auto& choice = std::get<std::string>(params.choices[index]);
-  std::string made;  // by the last way but those behind other texts
+  std::string made;  // the text of the last attempt, for the message
   for (const Anchor& anchor : anchors) {
     auto ids = anchor.encode(context.tokenizer, choice);
     if (!ids) continue;

@@ -1,4 +1,4 @@
-// runtime/sampling/choices.hpp: the `choices` of a request as token sequences, checked and joined to a trie.
+// runtime/sampling/choices.hpp: tokenises and checks the `choices` of a request, and builds their trie.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,26 @@
 
 namespace mortise {
 
-// What the choices are held against. `end_tokens`, ascending: all that end the request.
+// The request that the choices belong to. `end_tokens`, in ascending order, are all tokens that end it.
 struct ChoiceContext {
   const Tokenizer& tokenizer;
-  const DecodedPrefix& before;               // of the prompt
+  const DecodedPrefix& before;               // decoder state at the end of the prompt
   std::span<const std::int32_t> end_tokens;  // ids of the vocabulary
   std::int32_t vocab_size = 0;               // of the model's head
-  std::int32_t max_tokens = 0;               // that may be generated
+  std::int32_t max_tokens = 0;               // the most tokens that may be generated
 };
 
 struct ChoiceGuide {
-  std::vector<std::vector<std::int32_t>> tokens;  // of each choice, in their order
+  std::vector<std::vector<std::int32_t>> tokens;  // of each choice, in the order of the request
   ChoiceTrie trie;
 };
 
-// Ids are taken as they are. A text's tokens are those that it has as the end of the prompt's last text and itself;
-// where both grow together (the prompt's tokens cannot be taken back), or that is not its text behind the prompt, those
-// that it has alone. Either way the text behind the prompt's is the choice to the byte. Throws an Error that names the
-// first choice which cannot be generated, and why: every choice is possible, or the request is refused, because leaving
-// one out in silence would answer another question. REQUIRES: validate(params) passed, and there are choices.
+// Token ids are used unchanged. A text is tokenised as a continuation of the prompt's last text. If a token would span
+// both, which is impossible because the prompt's tokens are fixed, or if the result is not the text behind the prompt,
+// the text is tokenised alone. Either way the text that is generated behind the prompt is the choice, byte by byte.
+// Throws an Error that names the first choice that cannot be generated, and the reason: leaving a choice out silently
+// would answer another question.
+// REQUIRES: validate(params) passed, and there are choices.
 ChoiceGuide make_choice_guide(const SamplingParams& params, const ChoiceContext& context);
 
 }  // namespace mortise

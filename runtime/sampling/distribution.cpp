@@ -14,7 +14,7 @@ float clean(float value) {
   return std::isnan(value) ? kNever : std::min(value, kLargest);
 }
 
-// Edits, the allowed set, the temperature: scores, -infinity for tokens that cannot be drawn.
+// Applies edits, the allowed set and the temperature. The score is -infinity for tokens that cannot be drawn.
 std::vector<float> scores_of(std::span<const float> logits, const RowSampling& row) {
   std::vector<float> scores(logits.begin(), logits.end());
   for (const LogitEdit& edit : row.edits) {
@@ -31,7 +31,7 @@ std::vector<float> scores_of(std::span<const float> logits, const RowSampling& r
   return scores;
 }
 
-// The shortest prefix of `left`, which is in order, whose integer weights reach the share `top_p` of all.
+// Keeps the shortest prefix of `left`, which is sorted, whose integer weights reach the share `top_p` of their sum.
 void keep_top_p(const std::vector<float>& scores, float top_p, std::vector<std::int32_t>& left) {
   constexpr double kOne = 4294967296.0;  // 2^32
   const double largest = scores[static_cast<std::size_t>(left.front())];
@@ -44,7 +44,7 @@ void keep_top_p(const std::vector<float>& scores, float top_p, std::vector<std::
     all += weights.back();
   }
   const auto share = static_cast<std::uint64_t>(std::nearbyint(std::max(static_cast<double>(top_p), 0.0) * kOne));
-  // ceil(share * all / 2^32), without the product's overflow: all is at most vocabulary * 2^32.
+  // ceil(share * all / 2^32) without an overflow of the product: all is at most vocabulary * 2^32.
   const std::uint64_t high = (all >> 32) * share, low = (all & 0xffffffffu) * share;
   const std::uint64_t need = high + (low >> 32) + ((low & 0xffffffffu) != 0 ? 1 : 0);
   std::uint64_t sum = 0;

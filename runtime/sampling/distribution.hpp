@@ -1,5 +1,5 @@
-// runtime/sampling/distribution.hpp: the distribution that a row's token is drawn from, after all sampling parameters,
-// as numbers. A device's `sample` draws from it without ever writing it down; rejection sampling has to see it.
+// runtime/sampling/distribution.hpp: the probabilities with which a row's token is drawn, after all sampling
+// parameters. A device's `sample` draws from them without computing them; rejection sampling needs them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace mortise {
 
-// The sampling arguments of one row, as mortise_sample_args has them. Borrowed.
+// The sampling arguments of one row, as in mortise_sample_args. Not owned.
 struct RowSampling {
   float temperature = 1.0f;
   float top_p = 1.0f;
@@ -20,8 +20,9 @@ struct RowSampling {
   std::span<const std::uint32_t> allowed;  // token t is bit t % 32 of allowed[t / 32]; empty: all
 };
 
-// The probability of each token, by the steps of docs/numerics.md, "Sampling", from edits to top_p; the sum is 1 up to
-// rounding, or 0 when no token is left. REQUIRES: temperature > 0.
+// The probability of each token, by the steps of docs/numerics.md, "Sampling", from edits to top_p. The sum is 1 up to
+// rounding, or 0 if no token is left.
+// REQUIRES: temperature > 0.
 std::vector<double> target_distribution(std::span<const float> logits, const RowSampling& row);
 
 }  // namespace mortise

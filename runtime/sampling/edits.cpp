@@ -14,7 +14,7 @@ SequenceEdits::SequenceEdits(const SamplingParams& params, std::span<const std::
   for (const std::int32_t token : prompt) edits_[place_of(token)].repetition = params.repetition_penalty;
 }
 
-// Where the token's edit is; one that leaves the logit alone is put there if it has none.
+// The index of the token's edit. Adds an edit without effect if there is none.
 std::size_t SequenceEdits::place_of(std::int32_t token) {
   if (2 * edits_.size() >= table_.size()) grow_table();
   std::int32_t& place = table_[slot_of(token)];
@@ -26,7 +26,7 @@ std::size_t SequenceEdits::place_of(std::int32_t token) {
   return static_cast<std::size_t>(place);
 }
 
-// The slot that the token has or is to get.
+// The slot of the hash table that holds the token, or that it would get.
 std::size_t SequenceEdits::slot_of(std::int32_t token) const {
   const std::size_t mask = table_.size() - 1;
   std::size_t slot = static_cast<std::uint32_t>(token) * std::uint32_t{2654435761} >> 7 & mask;
@@ -44,7 +44,7 @@ void SequenceEdits::add_generated(std::int32_t token) {
   const std::size_t place = place_of(token);
   const std::int32_t count = ++generated_[place];
   edits_[place].repetition = params_->repetition_penalty;
-  // From the count: adding up shares would round otherwise.
+  // Computed from the count, because adding up single penalties would round differently.
   edits_[place].subtract = params_->frequency_penalty * static_cast<float>(count) + params_->presence_penalty;
   changes_.push_back(static_cast<std::int32_t>(place));
 }

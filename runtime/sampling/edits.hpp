@@ -1,5 +1,5 @@
-// runtime/sampling/edits.hpp: penalties, biases and bans of one row, as the per-token edits that a device's `sample`
-// takes.
+// runtime/sampling/edits.hpp: turns penalties, biases and bans of a row into the per-token edits of a device's
+// `sample`.
 #pragma once
 
 #include <cstddef>
@@ -14,24 +14,24 @@ namespace mortise {
 
 using LogitEdit = mortise_logit_edit;
 
-// The edits of a sequence's next row. They are changed when a token comes, so that a step costs what differs and not
-// the whole history; a device keeps a copy, for which changes() tells the difference. An edit stays where it is.
-// Penalties follow vLLM: repetition counts prompt and output, frequency and presence the output alone.
+// The edits of a sequence's next row. They are updated with each generated token, so a step costs only the changes, and
+// changes() lets a device update its copy. The index of an edit never changes. Penalties follow vLLM: repetition counts
+// prompt and output, frequency and presence only the output. Used by one thread at a time.
 class SequenceEdits {
  public:
-  // `params` outlives this.
+  // `params` outlives this object.
   SequenceEdits(const SamplingParams& params, std::span<const std::int32_t> prompt);
 
   void add_generated(std::int32_t token);
 
-  // Whether a generated token may change or add an edit: some penalty is wanted.
+  // Whether a generated token may change or add an edit, that is, whether there is a penalty.
   bool grows() const { return counts_; }
-  // Of different tokens, in any order. Valid until the next call of add_generated().
+  // The edits, of distinct tokens, in any order. Valid until the next call of add_generated().
   std::span<const LogitEdit> current() const { return edits_; }
-  // Indices into current(): of each call of add_generated() that changed something, the edit that it changed or added.
+  // Indices into current(): the edits that calls of add_generated() changed or added, in order.
   std::span<const std::int32_t> changes() const { return changes_; }
-  // Those of a row behind `drafts`, which count as generated. `banned`, ascending, may not be drawn in it (end tokens
-  // before min_tokens).
+  // The edits of a row behind `drafts`, which count as generated. `banned`, in ascending order, are tokens that may not
+  // be drawn in it (end tokens before min_tokens).
   std::vector<LogitEdit> with(std::span<const std::int32_t> drafts, std::span<const std::int32_t> banned) const;
 
  private:
@@ -40,11 +40,11 @@ class SequenceEdits {
   void grow_table();
 
   const SamplingParams* params_;
-  bool counts_;  // some penalty is wanted
+  bool counts_;  // there is a penalty
   std::vector<LogitEdit> edits_;
-  std::vector<std::int32_t> generated_;  // parallel: how often the token was generated
-  // Where a token is in both: a hash table with open addressing, at most half full, -1 where nothing is. Each token of
-  // each sequence is looked up in it, out of cold memory.
+  std::vector<std::int32_t> generated_;  // parallel to edits_: how often the token was generated
+  // Finds a token's index in both: a hash table with open addressing, at most half full, -1 for an empty slot. Compact,
+  // because it is read for each token of each sequence and is not in the cache then.
   std::vector<std::int32_t> table_;
   std::vector<std::int32_t> changes_;
 };

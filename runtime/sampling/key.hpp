@@ -1,5 +1,5 @@
-// runtime/sampling/key.hpp: the key of a choice's noise. Noise is a function of (key, position, token), not a stream,
-// so a token does not depend on what was drawn before it (docs/numerics.md, "Sampling").
+// runtime/sampling/key.hpp: the key of a choice's noise. Noise is a function of (key, position, token) instead of a
+// stream, so a token does not depend on what was drawn before it (docs/numerics.md, "Sampling").
 #pragma once
 
 #include <cstdint>

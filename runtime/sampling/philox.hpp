@@ -1,5 +1,5 @@
 // runtime/sampling/philox.hpp: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011): random numbers as a function of a
-// key and a counter, so that what is drawn depends on nothing that was drawn before.
+// key and a counter, so that a draw does not depend on earlier draws.
 #pragma once
 
 #include <array>

@@ -10,7 +10,7 @@ namespace {
 
 enum class Purpose : std::uint32_t { kAccept = 0, kRecover = 1 };
 
-// In (0, 1), 53 bits. The noise of tokens has 0 in the counter's last word.
+// A number in (0, 1) with 53 bits. The counter's last word is not 0, which is the noise of tokens.
 double uniform(std::uint64_t key, std::int64_t position, Purpose purpose) {
   constexpr std::uint32_t kRejection = 1;
   const auto at = static_cast<std::uint64_t>(position);
@@ -31,13 +31,13 @@ std::int32_t rejection_sample(std::span<const double> p, std::span<const float> 
   };
   if (uniform(key, position, Purpose::kAccept) * q_of(drafted) < p[drafted]) return draft;
 
-  // The draft has p <= q, so it is not among what follows.
+  // p <= q for the draft, so its excess is 0 and it is not drawn again.
   const auto excess = [&](std::size_t id) { return std::max(0.0, p[id] - q_of(id)); };
   double total = 0;
   for (std::size_t id = 0; id < p.size(); ++id) total += excess(id);
   const double wanted = uniform(key, position, Purpose::kRecover) * total;
   double sum = 0;
-  std::int32_t last = -1;  // of positive excess: rounding must not lead beyond it
+  std::int32_t last = -1;  // the last token with a positive excess: rounding must not lead beyond it
   for (std::size_t id = 0; id < p.size(); ++id) {
     const double share = excess(id);
     if (share <= 0) continue;
@@ -45,7 +45,7 @@ std::int32_t rejection_sample(std::span<const double> p, std::span<const float> 
     if ((sum += share) > wanted) break;
   }
   if (last >= 0) return last;
-  // p equals q up to rounding, or there is nothing to draw at all.
+  // p equals q up to rounding, or no token can be drawn.
   return p[drafted] > 0 ? draft : -1;
 }
 

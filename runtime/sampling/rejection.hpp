@@ -1,10 +1,10 @@
-// runtime/sampling/rejection.hpp: rejection sampling of drafts (Leviathan et al., arXiv 2211.17192; Chen et al., arXiv
-// 2302.01318): a draft x drawn from q stands with probability min(1, p(x) / q(x)); in its place comes a token drawn
-// from max(0, p - q), normalised. Whatever q is, the result has the distribution p.
+// runtime/sampling/rejection.hpp: rejection sampling of drafts (Leviathan et al., arXiv:2211.17192; Chen et al.,
+// arXiv:2302.01318). A draft x drawn from q is accepted with probability min(1, p(x) / q(x)); otherwise a token drawn
+// from the normalised max(0, p - q) replaces it. For every q the result has the distribution p.
 //
-// What is drawn is a function of (key, position) and of the two distributions. The counters differ from those of the
-// sampling noise in their last word, so the decision does not depend on the noise that the draft was drawn with, which
-// is what the proof needs.
+// The result is a function of (key, position) and the two distributions. The last word of the counters differs from
+// that of the sampling noise, so the decision is independent of the noise with which the draft was drawn, as the proof
+// requires.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace mortise {
 
-// The token at `position`: `draft`, or the recovered one, which is never equal to it. -1 when no token can be drawn (p
-// is 0 everywhere). `q` need not be normalised; empty: the draft was certain, all of q lies on it. REQUIRES: draft is
-// an index into p; q is empty or as long as p, not negative, finite, and positive in sum.
+// The token at `position`: `draft`, or the recovered token, which never equals it. -1 if no token can be drawn (p is 0
+// everywhere). `q` need not be normalised; an empty q means that the draft was certain.
+// REQUIRES: draft is an index into p; q is empty or as long as p, finite, not negative, and its sum is positive.
 std::int32_t rejection_sample(std::span<const double> p, std::span<const float> q, std::int32_t draft,
                               std::uint64_t key, std::int64_t position);
 

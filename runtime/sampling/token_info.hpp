@@ -1,4 +1,4 @@
-// runtime/sampling/token_info.hpp: a token with what the model said of it.
+// runtime/sampling/token_info.hpp: a token of a sequence with its log probabilities.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ namespace mortise {
 struct TokenInfo {
   std::int32_t id = 0;
   float logprob = 0.0f;
-  std::int32_t rank = 0;  // 1 is the most likely; 0: log probabilities were not asked for
-  // It was drafted, by a proposer or in a prediction, and stood. Unlike all else here but the next it depends on what
-  // else runs.
+  std::int32_t rank = 0;  // 1 is the most likely; 0: no log probabilities were requested
+  // The token was an accepted draft of a proposer or of a prediction. This and replaced_draft are the only fields that
+  // depend on what else runs.
   bool accepted_draft = false;
-  // Another token was drafted for its place and rejected.
+  // Another draft for its place was rejected.
   bool replaced_draft = false;
   std::vector<std::pair<std::int32_t, float>> top;  // (id, log probability), most likely first
 };
