@@ -34,7 +34,7 @@ Value loop_attribute(Runtime& runtime, const Value& self, std::string_view name)
   if (name == "first") return loop.index == 0;
   if (name == "last") return loop.index + 1 == size;
   if (name == "length") return number(size);
-  if (name == "depth") return number(1);  // it counts the recursion of recursive loops, which are not served
+  if (name == "depth") return number(1);  // it counts the recursion of recursive loops, which are not supported
   if (name == "depth0") return number(0);
   if (name == "previtem") return loop.index == 0 ? undefined("there is no previous item") : loop.items[loop.index - 1];
   if (name == "nextitem") {
@@ -69,7 +69,7 @@ Value loop_attribute(Runtime& runtime, const Value& self, std::string_view name)
   return no_such(runtime, self, name);
 }
 
-// A position as Python counts it, from the end when it is negative, within [low, high].
+// A position as Python counts it (from the end if it is negative), limited to [low, high].
 std::int64_t place(const Value& value, std::int64_t otherwise, std::int64_t size, std::int64_t low, std::int64_t high) {
   if (value.is_none()) return otherwise;
   const auto given = value.integer();
@@ -77,7 +77,7 @@ std::int64_t place(const Value& value, std::int64_t otherwise, std::int64_t size
   return std::clamp(*given < 0 ? std::max(*given, -size - 1) + size : *given, low, high);
 }
 
-// The indices that begin:end:step takes of some items: `count` of them, the first, first + step ...
+// The indices that begin:end:step selects: first, first + step, .. (`count` of them).
 struct Slice {
   std::int64_t first, step, count;
 };
@@ -85,7 +85,7 @@ struct Slice {
 Slice sliced(std::int64_t size, const Value& begin, const Value& end, const Value& by) {
   std::int64_t step = by.is_none() ? 1 : by.integer().value_or(0);
   if (step == 0) fail("a slice has the step 0, or one that is no integer");
-  step = std::clamp(step, -size - 1, size + 1);  // a longer one takes no other items
+  step = std::clamp(step, -size - 1, size + 1);  // a longer step selects the same items
   const bool down = step < 0;
   const std::int64_t low = down ? -1 : 0, high = down ? size - 1 : size;
   const std::int64_t first = place(begin, down ? high : low, size, low, high);
@@ -108,7 +108,7 @@ MarkedText sliced_text(Runtime& runtime, const MarkedText& text, const Value& be
     return part;
   }
   const Counted room(&runtime.budget(), size * sizeof(std::size_t));
-  std::vector<std::size_t> starts;  // of characters
+  std::vector<std::size_t> starts;  // start of each character
   starts.reserve(size + 1);
   for (std::size_t at = 0; at < text.size(); next_character(text.bytes(), at)) starts.push_back(at);
   starts.push_back(text.size());

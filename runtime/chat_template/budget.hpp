@@ -1,5 +1,5 @@
-// runtime/chat_template/budget.hpp: what a rendering may take, so that neither a template nor messages can hold up a
-// server: every operation pays here in proportion to what it reads and writes.
+// runtime/chat_template/budget.hpp: limits the resources of a rendering, so that neither a template nor messages can
+// block a server. Every operation pays in proportion to the data that it reads and writes.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@ namespace mortise::jinja {
 
 struct Limits {
   std::size_t max_steps = 20'000'000;              // about a second
-  std::size_t max_bytes = std::size_t{256} << 20;  // of values that are alive, and of the text
-  std::size_t max_depth = 1000;  // nested evaluations: of a macro that calls itself, and within expressions
+  std::size_t max_bytes = std::size_t{256} << 20;  // of living values and of the text
+  std::size_t max_depth = 1000;                    // nested evaluations, in recursive macros and in expressions
 };
 
-// Lists in lists, in values that a template makes. A request's JSON is 100 deep at most.
+// Nesting of lists in values that a template makes. (JSON in a request is at most 100 deep.)
 inline constexpr std::size_t kMaxValueDepth = 200;
 
-// Its errors have no code but kInvalid: at kTooLarge clients cut their history and try again, which helps no template
-// that runs forever.
+// The account of one rendering. Its Errors always have the code kInvalid. With kTooLarge, clients would shorten their
+// history and try again, which does not help a template that runs forever. Used by one thread.
 class Budget {
  public:
   explicit Budget(const Limits& limits) : limits_(limits) {}
@@ -29,7 +29,7 @@ class Budget {
     steps_ += count;
     if (steps_ > limits_.max_steps) fail("rendering takes more than {} steps", limits_.max_steps);
   }
-  // For work on so many bytes: some 32 of them take as long as another step.
+  // Pays for work on so many bytes: about 32 bytes take as long as a step.
   void read(std::size_t num_bytes) { step(1 + num_bytes / 32); }
 
   void take(std::size_t num_bytes) {
@@ -56,7 +56,7 @@ class Budget {
   std::size_t depth_ = 0;
 };
 
-// A level of nesting, for the life of this.
+// Pays for a level of nesting for the length of a scope.
 class Level {
  public:
   explicit Level(Budget& budget) : budget_(budget) { budget.enter(); }
@@ -68,7 +68,7 @@ class Level {
   Budget& budget_;
 };
 
-// Pays for a text that grows, for the life of this.
+// Pays for a growing text for the length of a scope.
 class Growth {
  public:
   explicit Growth(Budget& budget) : budget_(budget) {}

@@ -36,7 +36,7 @@ SegmentedText segments_of(const MarkedText& text, Budget& budget) {
   return segments;
 }
 
-// A text that no message has by accident; the space behind it tells whether the template strips contents. As in
+// A text that no message contains by accident. The space behind it shows whether the template strips contents. As in
 // transformers.
 constexpr std::string_view kEndMark = "CONTINUE_FINAL_MESSAGE_TAG";
 
@@ -96,7 +96,7 @@ ChatTemplate ChatTemplate::compile(std::string_view source, ChatTemplateOptions 
   return result;
 }
 
-// As the text that it is, and not as a list is printed.
+// Whether the template prints such a content as its text, and not as a printed list.
 bool ChatTemplate::shows_content(const Json& content) const {
   ChatInput input;
   input.messages.push_back({{"role", "user"}, {"content", content}});

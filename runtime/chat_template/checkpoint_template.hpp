@@ -1,4 +1,4 @@
-// runtime/chat_template/checkpoint_template.hpp: the chat template that came with a checkpoint.
+// runtime/chat_template/checkpoint_template.hpp: compiles the chat template of a checkpoint.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace mortise {
 
-// nullopt when the checkpoint has none. Throws an Error when it is not supported.
+// nullopt if the checkpoint has none. Throws an Error if it is not supported.
 std::optional<ChatTemplate> checkpoint_template(const Tokenizer& tokenizer);
 
 }  // namespace mortise

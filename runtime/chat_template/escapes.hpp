@@ -1,4 +1,4 @@
-// runtime/chat_template/escapes.hpp: what the backslashes in a string of a template stand for.
+// runtime/chat_template/escapes.hpp: replaces the escape sequences in a template's string.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace mortise::jinja {
 
-// As Python's string literals. Throws an Error for an escape that is broken, or that names a character.
+// As in Python's string literals. Throws an Error for an invalid escape, and for one that names a character.
 std::string unescape(std::string_view text);
 
 }  // namespace mortise::jinja

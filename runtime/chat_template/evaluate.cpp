@@ -1,4 +1,4 @@
-// What expressions are worth.
+// Evaluates expressions.
 #include "chat_template/interpreter.hpp"
 
 namespace mortise::jinja {
@@ -7,7 +7,7 @@ using ExpressionKind = Expression::Kind;
 
 namespace {
 
-// Jinja's Markup escapes what it meets in each operation; here that is done for + alone.
+// Jinja's Markup escapes its operand in every operation. Here only + does that, so other operations refuse markup.
 void refuse_markup(const Value& value) {
   const String* text = value.object<String>();
   if (text == nullptr || !text->is_markup) return;
@@ -110,7 +110,7 @@ Arguments Interpreter::arguments_of(const Expression& expression) {
 Value Interpreter::call(const Expression& expression) {
   const Expression& callee = *expression.operands[0];
   if (callee.kind == ExpressionKind::kAttribute) {
-    // Without a function that would remember the value for this one call.
+    // Calls the method directly, without a bound function that would be made for this one call.
     const Value self = evaluate(*callee.operands[0]);
     const Method method = find_method(self, callee.text);
     const Value function = method != nullptr ? Value() : runtime_.attribute(self, callee.text);
@@ -127,7 +127,7 @@ Value Interpreter::call(const Expression& expression) {
 }
 
 Value Interpreter::filtered(const Expression& expression, const Value* block_text) {
-  // Of a filter block, the innermost filter has no value of its own.
+  // The innermost filter of a filter block has no value of its own.
   const ExpressionPointer& of = expression.operands[0];
   const Value value = !of ? *block_text : block_text != nullptr ? filtered(*of, block_text) : evaluate(*of);
   Arguments arguments = arguments_of(expression);
@@ -170,7 +170,7 @@ Value Interpreter::negated(const Expression& expression) {
   const Value value = evaluate(*expression.operands[0]);
   const Value zero(std::int64_t{0});
   const bool minus = expression.kind == ExpressionKind::kNegate;
-  if (minus && value.get_if<double>() != nullptr) return -*value.number();  // also of 0
+  if (minus && value.get_if<double>() != nullptr) return -*value.number();  // also for 0
   return runtime_.binary(minus ? Operator::kSubtract : Operator::kAdd, zero, value);
 }
 

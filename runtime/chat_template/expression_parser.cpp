@@ -11,9 +11,9 @@ namespace {
 using ExpressionKind = Expression::Kind;
 using TokenKind = Token::Kind;
 
-// Real templates chain some 40 additions. An evaluation takes the same nesting, within Limits::max_depth.
+// Real templates chain about 40 additions. Evaluation nests as deeply, which Limits::max_depth bounds.
 constexpr std::size_t kMaxDepth = 200;
-constexpr std::size_t kMaxBrackets = 60;  // each is a dozen functions deep
+constexpr std::size_t kMaxBrackets = 60;  // each bracket takes a dozen nested calls
 
 const Maker kConstants(nullptr);
 
@@ -213,7 +213,7 @@ ExpressionPointer ExpressionParser::primary() {
     case TokenKind::kFloat: {
       double number = 0;
       const auto [end, error] = std::from_chars(token.text.data(), token.text.data() + token.text.size(), number);
-      // Infinite or 0, as in Python.
+      // Infinity or 0, as in Python.
       if (error == std::errc::result_out_of_range) number = std::strtod(token.text.c_str(), nullptr);
       return tokens_.next(), constant(number);
     }
@@ -337,7 +337,7 @@ ExpressionPointer ExpressionParser::item(ExpressionPointer value) {
   return node(ExpressionKind::kSlice, std::move(value), std::move(begin), std::move(end), std::move(step));
 }
 
-// The opening bracket is taken.
+// REQUIRES: the opening bracket has been read.
 void ExpressionParser::arguments(Expression& call) {
   while (!tokens_.is_sign(")")) {
     if (is_one_of(tokens_, {"*", "**"})) tokens_.refuse("arguments with * and ** are not supported");
@@ -378,7 +378,7 @@ ExpressionPointer ExpressionParser::filters(ExpressionPointer value) {
   }
 }
 
-// map('upper'), select('string'): the name of a filter or test that is written as a text.
+// Checks the filter or test that map('upper') or select('string') names by a text.
 void ExpressionParser::check_filter_name(const Expression& filter) const {
   const bool maps = filter.text == "map", attribute = filter.text == "selectattr" || filter.text == "rejectattr";
   if (!maps && !attribute && filter.text != "select" && filter.text != "reject") return;

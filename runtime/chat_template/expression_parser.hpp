@@ -1,5 +1,5 @@
-// runtime/chat_template/expression_parser.hpp: what stands between {{ and }}, and within tags. Jinja's grammar, one
-// function for each level of precedence.
+// runtime/chat_template/expression_parser.hpp: parses expressions, between {{ and }} and inside tags. Jinja's grammar,
+// one function for each level of precedence.
 #pragma once
 
 #include <string>
@@ -15,15 +15,15 @@ class ExpressionParser {
   explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}
 
   ExpressionPointer expression();
-  // One expression, or several with commas between them: a tuple. `conditional`: "a if b" may stand there.
+  // An expression, or several with commas between them, which make a tuple. `conditional`: "a if b" is allowed.
   ExpressionPointer tuple(bool conditional = true);
-  // A variable, or a tuple of them; `attribute`: "ns.x" too.
+  // A variable or a tuple of variables. `attribute`: "ns.x" is allowed as well.
   ExpressionPointer target(bool attribute);
-  // Filters one behind another, for the text of a block: "upper | trim" in {% filter upper | trim %}.
+  // A chain of filters for the text of a block: "upper | trim" in {% filter upper | trim %}.
   ExpressionPointer block_filter();
-  // Names and defaults between brackets.
+  // Parameters with their defaults, in brackets.
   std::vector<Parameter> parameters();
-  ExpressionPointer postfix_call();  // what {% call %} calls
+  ExpressionPointer postfix_call();  // the call in a {% call %} tag
 
  private:
   ExpressionPointer any();
@@ -51,7 +51,7 @@ class ExpressionParser {
 
   ExpressionPointer make(Expression::Kind kind, std::vector<ExpressionPointer> operands = {});
   ExpressionPointer variable(const std::string& name);
-  // Depth and number, of what got more operands.
+  // Sets depth and size of a node that got more operands.
   ExpressionPointer measured(ExpressionPointer node);
   template <typename... Operands>
   ExpressionPointer node(Expression::Kind kind, Operands... operands);

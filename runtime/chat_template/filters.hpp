@@ -1,4 +1,4 @@
-// runtime/chat_template/filters.hpp: the filters, a table for each file of them.
+// runtime/chat_template/filters.hpp: the tables of filters, one for each file.
 #pragma once
 
 #include <span>
@@ -16,9 +16,10 @@ std::span<const NamedFilter> number_filters();
 std::span<const NamedFilter> list_filters();
 std::span<const NamedFilter> selecting_filters();
 
-// What a filter's `attribute` says of an item: "a.b.0", or a number; the item itself when it is null or none.
+// The part of an item that a filter's `attribute` selects: "a.b.0" or a number. The item itself if `path` is null or
+// none.
 Value attribute_path(Runtime& runtime, const Value& item, const Value* path);
-// Lower case of a text; any other value as it is.
+// A text in lower case; any other value unchanged.
 Value without_case(Runtime& runtime, const Value& value);
 
 }  // namespace mortise::jinja

@@ -60,7 +60,7 @@ Value join_filter(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.make().text(join(all, of.has(0) ? runtime.text_of(of.at(0)) : MarkedText(), runtime));
 }
 
-// Sorts by keys that are computed once.
+// Sorts by keys that were computed once.
 std::vector<Value> sorted(Runtime& runtime, std::vector<Value> all, const std::vector<Value>& keys, bool down) {
   std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), 0);
@@ -72,7 +72,7 @@ std::vector<Value> sorted(Runtime& runtime, std::vector<Value> all, const std::v
   return result;
 }
 
-// What items are compared by: an attribute, in lower case unless `case_sensitive`.
+// The sort key of an item: an attribute, in lower case unless `case_sensitive`.
 Value key_of(Runtime& runtime, const Value& item, const Value* attribute, bool case_sensitive) {
   const Value value = attribute_path(runtime, item, attribute);
   return case_sensitive ? value : without_case(runtime, value);

@@ -7,7 +7,7 @@
 namespace mortise::jinja {
 namespace {
 
-// Of a text as Python's int() and float() take it: with space around, and "_" between digits.
+// The digits of a text as Python's int() and float() accept it: with space around it, and "_" between digits.
 std::string digits_of(const MarkedText& text) {
   std::string digits;
   const MarkedText stripped = strip(text, nullptr, true, true);
@@ -80,7 +80,7 @@ double rounded(double value, std::int64_t precision, const std::string& method) 
   return std::strtod(fmt::format("{:.{}f}", value, static_cast<int>(precision)).c_str(), nullptr);
 }
 
-// To a multiple of 10 to the power of `digits`, the even one of two that are as near.
+// Rounds to a multiple of 10^digits, to the even one if two are equally near.
 std::int64_t rounded(std::int64_t value, std::int64_t digits) {
   __int128 unit = 1;
   for (; digits > 0; --digits) unit *= 10;

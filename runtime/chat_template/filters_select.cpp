@@ -1,4 +1,4 @@
-// Filters that take names of others (map, select ...), and the table of all.
+// Filters that take the names of other filters or tests (map, select, ..), and the table of all filters.
 #include <charconv>
 #include <unordered_map>
 
@@ -23,7 +23,7 @@ Value attr(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.attribute(value, name);
 }
 
-// The arguments from `begin` on, for a filter or test that is called for each item.
+// The arguments from `begin` on, for the filter or test that is called for each item.
 Arguments rest_of(const Arguments& arguments, std::size_t begin) {
   Arguments rest;
   rest.named = arguments.named;
@@ -42,7 +42,7 @@ const std::string& name_in(const Arguments& arguments, std::size_t at, std::stri
 
 Value map(Runtime& runtime, const Value& value, Arguments& arguments) {
   std::vector<Value> results;
-  if (!value.truth()) return runtime.make().generator({});  // none too, unlike in a loop
+  if (!value.truth()) return runtime.make().generator({});  // also for none, unlike a loop
   if (arguments.positional.empty()) {
     const Parameters of(arguments, "map", {"attribute", "default"});
     const Value path = of.at(0);

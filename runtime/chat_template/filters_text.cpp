@@ -23,7 +23,7 @@ Value cased(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.make().text(with_case(text, wanted));
 }
 
-// A word begins behind white space and opening brackets.
+// A word begins after white space or an opening bracket.
 Value title(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters none(arguments, "title", {});
   const MarkedText text = runtime.text_of(value);
@@ -67,7 +67,7 @@ Value replaced(Runtime& runtime, const Value& value, Arguments& arguments) {
                                      of.has(2) && of.at(2).is_none() ? -1 : of.integer(2, -1), runtime));
 }
 
-// Spaces, or the text itself.
+// So many spaces, or the given text.
 MarkedText indentation(Runtime& runtime, const Value* width, std::int64_t otherwise) {
   constexpr std::int64_t kMost = 1000;
   if (width != nullptr && width->text() != nullptr) {
@@ -87,7 +87,7 @@ Value indent(Runtime& runtime, const Value& value, Arguments& arguments) {
   if (value.text() == nullptr) fail("indent takes a text, not a {}", value.type_name());
   const MarkedText space = indentation(runtime, of.find(0), 4);
   const bool blank = of.truth(2, false);
-  const Counted room(&runtime.budget(), value.text()->memory());  // of the copy
+  const Counted room(&runtime.budget(), value.text()->memory());  // for the copy
   MarkedText text = *value.text(), out;
   runtime.budget().read(8 * text.size());
   text.append("\n", Source::kTemplate);

@@ -1,4 +1,4 @@
-// "{} {name:>5}".format(...) and "%s %d" % (...), with the specifications that texts, integers and floats have.
+// "{} {name:>5}".format(...) and "%s %d" % (...), with Python's format specifications for texts, integers and floats.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,7 @@ constexpr std::size_t kMaxWidth = 1000;
 
 struct Specification {
   MarkedText fill = {" ", Source::kTemplate};
-  char align = '\0';  // '<', '>', '^', '=' between sign and digits; none: by the value
+  char align = '\0';  // '<', '>', '^', or '=' (between sign and digits); '\0': depends on the value
   char sign = '-';
   bool grouped = false, alternate = false;
   std::size_t width = 0;
@@ -44,7 +44,7 @@ bool is_align(char c) {
   return c == '<' || c == '>' || c == '^' || c == '=';
 }
 
-// Of "{:...}", the bytes [begin, end) of a format.
+// Reads the specification of "{:...}" in the bytes [begin, end) of a format.
 Specification read_specification(const MarkedText& format, std::size_t begin, std::size_t end) {
   Specification of;
   const std::string_view text = std::string_view(format.bytes()).substr(begin, end - begin);
@@ -84,7 +84,7 @@ std::string grouped_by_thousands(const std::string& digits) {
   return out;
 }
 
-// Without a sign.
+// The digits of a number without its sign.
 std::string number_digits(const Value& value, const Specification& of) {
   const auto whole = value.integer();
   const auto magnitude =
@@ -148,7 +148,7 @@ void append_formatted(const Value& value, const Specification& of, Runtime& runt
   append_padded({sign, Source::kTemplate}, {digits, Source::kTemplate}, of, of.align == '\0' ? '>' : of.align, out);
 }
 
-// "name", "0", "name.x[0]" or nothing: the next one.
+// The value of a field: "name", "0", "name.x[0]", or "", which means the next argument.
 Value field(std::string_view name, const Arguments& arguments, std::size_t& next, Runtime& runtime) {
   const std::size_t end = std::min(name.find_first_of(".["), name.size());
   std::string_view head = name.substr(0, end), rest = name.substr(end);

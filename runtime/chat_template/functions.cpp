@@ -50,7 +50,7 @@ Value make_namespace(Runtime& runtime, Arguments& arguments) {
   return runtime.new_namespace(arguments);
 }
 
-// A function that gives nothing at first, and its separator from then on.
+// Returns a function whose first call gives "", and each later call the separator.
 Value joiner(Runtime& runtime, Arguments& arguments) {
   const Parameters of(arguments, "joiner", {"sep"});
   const Value separator = of.has(0) ? of.at(0) : runtime.make().text(", ");
@@ -70,7 +70,7 @@ Value cycler(Runtime& runtime, Arguments& arguments) {
   const auto current = [items, count] { return items.object<Sequence>()->items[*count]; };
   Namespace& cycle = *space.object<Namespace>();
   cycle.set("current", current());
-  // By address: the namespace outlives its own functions.
+  // By address, because the namespace outlives its functions.
   cycle.set("next", runtime.make().callable(
                         "next",
                         [items, count, current, &cycle](Runtime&, Arguments&) {
@@ -100,7 +100,7 @@ Value strftime_now(Runtime& runtime, Arguments& arguments) {
   const Parameters of(arguments, "strftime_now", {"format"});
   const std::string& format = of.text(0).bytes();
   if (format.size() > 200) fail("strftime_now() has a format of {} bytes; at most 200 are taken", format.size());
-  static const locale_t kPlain = newlocale(LC_ALL_MASK, "C", nullptr);  // months are English everywhere
+  static const locale_t kPlain = newlocale(LC_ALL_MASK, "C", nullptr);  // month names are always English
   char text[4096];
   const std::tm now = runtime.now();
   const std::size_t size = strftime_l(text, sizeof text, format.c_str(), &now, kPlain);

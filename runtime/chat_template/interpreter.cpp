@@ -1,4 +1,4 @@
-// Statements. What expressions are worth is in evaluate.cpp.
+// Executes statements. evaluate.cpp evaluates expressions.
 #include "chat_template/interpreter.hpp"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ Interpreter::Interpreter(const SyntaxTree& tree, Runtime& runtime)
   }
 }
 
-// Namespaces and scopes may hold each other: what they hold goes first.
+// Namespaces and scopes may refer to each other, so their contents are destroyed first.
 Interpreter::~Interpreter() {
   for (const auto& scope : kept_) scope->variables.clear();
   runtime_.clear_namespaces();
@@ -145,7 +145,7 @@ Interpreter::Flow Interpreter::run_if(const Statement& statement) {
 }
 
 Interpreter::Flow Interpreter::run_scope(const Statement& statement) {
-  std::vector<Value> values;  // computed in the scope around
+  std::vector<Value> values;  // evaluated in the surrounding scope
   for (const auto& [target, value] : statement.bindings) values.push_back(evaluate(*value));
   const Inner inner(*this);
   for (std::size_t i = 0; i < values.size(); ++i) assign(*statement.bindings[i].first, values[i]);
@@ -202,13 +202,13 @@ MarkedText Interpreter::captured(const Block& block) {
   Growth* const growth_before = std::exchange(growth_, &growth);
   const Inner inner(*this);
   run(block);
-  out_ = before;  // an error ends the rendering
+  out_ = before;  // not restored after an error, which ends the rendering
   growth_ = growth_before;
   return text;
 }
 
 Value Interpreter::make_macro(const MacroDefinition& macro) {
-  // By a weak pointer: the scope may hold the macro.
+  // A weak pointer, because the scope may hold the macro.
   if (kept_.empty() || kept_.back() != scope_) {
     runtime_.budget().take(kKeptScopeBytes);
     kept_.push_back(scope_);

@@ -1,4 +1,4 @@
-// runtime/chat_template/interpreter.hpp: runs a template once.
+// runtime/chat_template/interpreter.hpp: executes a template once. Used by one thread.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace mortise::jinja {
 
-// Variables that a block of the template sees: its own, and those around it.
+// The variables of a block, and the scope around it.
 struct Scope {
   explicit Scope(std::shared_ptr<Scope> around) : around(std::move(around)) {}
-  // Both look at one variable after another, and pay for it.
+  // Both search the variables one by one, and pay for it.
   Value* find(NameId name, Budget& budget);
   void set(NameId name, Value value, Budget& budget);
 
@@ -45,7 +45,7 @@ class Interpreter {
   void set(NameId name, Value value) { scope_->set(name, std::move(value), runtime_.budget()); }
   void assign(const Expression& target, const Value& value);
   void print(const Value& value);
-  // The text of a block, instead of printing it.
+  // Executes a block and returns its text instead of printing it.
   MarkedText captured(const Block& block);
   Value make_macro(const MacroDefinition& macro);
   Value call_macro(const MacroDefinition& macro, const std::shared_ptr<Scope>& defined_in, Arguments& arguments);
@@ -64,12 +64,12 @@ class Interpreter {
   std::vector<Value> all(const std::vector<ExpressionPointer>& expressions, std::size_t begin);
   Arguments arguments_of(const Expression& expression);
 
-  class Inner;  // a scope within the current one, for the life of this
+  class Inner;  // a scope inside of the current one, until the end of a C++ scope
 
   const SyntaxTree& tree_;
   Runtime& runtime_;
   std::shared_ptr<Scope> scope_;
-  std::vector<std::shared_ptr<Scope>> kept_;  // scopes of macros, which hold them by weak pointers
+  std::vector<std::shared_ptr<Scope>> kept_;  // scopes that macros refer to by weak pointers
   MarkedText* out_ = nullptr;
   MarkedText text_;
   Growth text_growth_;

@@ -27,7 +27,7 @@ class JsonWriter {
     out_.append(text);
   }
 
-  // Between items and around them: a line each when there is an indent.
+  // Writes a line break and the indentation, if there is an indent.
   void line(const MarkedText* before) {
     if (before != nullptr) put(*before);
     if (!format_.indent) return;
@@ -93,10 +93,10 @@ class JsonWriter {
 
   void write_text(const MarkedText& text) {
     budget_.read(4 * text.size());
-    // An escape has up to six bytes for one.
+    // An escape takes up to six bytes per byte.
     const Counted room(&budget_, 6 * text.size() + text.runs().size() * sizeof(MarkedText::Run));
     put("\"");
-    std::size_t plain = 0;  // what needs no escape is copied in one piece
+    std::size_t plain = 0;  // text without escapes is copied in one piece
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t begin = at;
       const std::int32_t character = next_character(text.bytes(), at);

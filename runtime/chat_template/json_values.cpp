@@ -16,7 +16,7 @@ Value text_value(std::string_view text, Source source, Runtime& runtime) {
   return runtime.make().text(valid, source);
 }
 
-// Words that cannot spell a token by themselves: "user", "tool_results".
+// Whether the role cannot spell a special token by itself, like "user" or "tool_results".
 bool is_plain_role(const Json& value) {
   if (!value.is_string()) return false;
   const auto& text = value.get_ref<const std::string&>();

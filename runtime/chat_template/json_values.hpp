@@ -1,4 +1,4 @@
-// runtime/chat_template/json_values.hpp: values of templates from JSON.
+// runtime/chat_template/json_values.hpp: converts JSON to values of templates.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,11 +7,11 @@
 
 namespace mortise::jinja {
 
-// All texts of it are marked as from `source`. What is no UTF-8 becomes U+FFFD. Throws an Error for an integer of more
-// than 64 bits, and when it takes more than the limits.
+// Marks all texts as coming from `source`. Invalid UTF-8 becomes U+FFFD. Throws an Error for an integer of more than 64
+// bits, and if the value exceeds the limits.
 Value from_json(const nlohmann::ordered_json& json, Source source, Runtime& runtime);
 
-// The same for the messages of a chat, which are a caller's, but for their roles.
+// The same for the messages of a chat: all texts come from the caller, except their roles.
 Value from_messages(const nlohmann::ordered_json& messages, Runtime& runtime);
 
 }  // namespace mortise::jinja

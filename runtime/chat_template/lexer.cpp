@@ -13,7 +13,7 @@ namespace {
 
 using TokenKind = Token::Kind;
 
-// "\r\n" and "\r" are line ends too, and one at the very end does not count.
+// "\r\n" and "\r" also end a line. A line end at the very end is dropped.
 std::string with_plain_lines(std::string_view source) {
   std::string text;
   for (std::size_t i = 0; i < source.size(); ++i) {
@@ -78,7 +78,7 @@ class Lexer {
     return text_.npos;
   }
 
-  // The text before the tag at `tag`, less the white space that the tag takes.
+  // Takes the text before the tag at `tag`, without the white space that the tag removes.
   void take_data(std::size_t tag) {
     const char sign = tag + 2 < text_.size() ? text_[tag + 2] : '\0';
     add_data(stripped(text_.substr(at_, tag - at_), sign, /*is_output=*/text_[tag + 1] == '{'));
@@ -88,7 +88,7 @@ class Lexer {
   std::string stripped(std::string data, char sign, bool is_output) const {
     if (sign == '-') return data.substr(0, end_without_space(data));
     if (sign == '+' || is_output) return data;
-    // A tag on a line of its own takes the space before it.
+    // A tag on a line of its own removes the space in front of it.
     const std::size_t newline = data.rfind('\n');
     const std::size_t line_begin = newline == data.npos ? 0 : newline + 1;
     const bool starts_line = line_begin > 0 || at_ == 0 || text_[at_ - 1] == '\n';
@@ -124,7 +124,7 @@ class Lexer {
     while (!take_end(kind)) take_token(line);
   }
 
-  // The end of a tag, with the white space that it takes: all behind "-", one newline unless "+" is there.
+  // Ends a tag and removes white space behind it: all after "-", otherwise one newline unless there is "+".
   void close(std::size_t end, char sign, bool trims_newline) {
     advance(end);
     if (sign == '-') {
@@ -140,12 +140,12 @@ class Lexer {
       line_ = line;
       refuse("the comment that begins here does not end; close it with #}");
     }
-    // "{#-#}": the sign belongs to the start, and is no sign of the end.
+    // In "{#-#}" the sign belongs to the start.
     const char sign = end > at_ ? text_[end - 1] : '\0';
     close(end + 2, sign == '-' || sign == '+' ? sign : '\0', true);
   }
 
-  // {% raw %} ... {% endraw %}, as data.
+  // {% raw %} ... {% endraw %}, whose content is text.
   bool take_raw() {
     const std::size_t body = after_word(at_, "raw");
     if (body == text_.npos) return false;
@@ -177,7 +177,7 @@ class Lexer {
     return text_.compare(at, 2, "%}") == 0 ? at + 2 : text_.npos;
   }
 
-  // Whether the tag ends here; within brackets "}}" closes two of them.
+  // Whether the tag ends here. Inside brackets "}}" closes two brackets instead.
   bool take_end(char kind) {
     skip_space();
     if (!brackets_.empty()) return false;
@@ -286,7 +286,7 @@ class Lexer {
   const std::string text_;
   std::size_t at_ = 0;
   int line_ = 1;
-  std::string brackets_;  // that are open in this tag
+  std::string brackets_;  // open brackets in this tag
   std::vector<Token> tokens_;
 };
 

@@ -1,5 +1,5 @@
-// runtime/chat_template/lexer.hpp: cuts a template into tokens, with Jinja's rules for white space as transformers sets
-// them: trim_blocks, lstrip_blocks, no newline at the end.
+// runtime/chat_template/lexer.hpp: divides a template into tokens, with Jinja's rules for white space as transformers
+// sets them: trim_blocks, lstrip_blocks, no newline at the end.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,12 @@ struct Token {
     kEnd
   };
   Kind kind;
-  std::string text;  // of a string: what it stands for
+  std::string text;  // for a string, its value
   int line;          // from 1
 };
 
-// The whole template, kEnd last. Throws an Error that begins with "line N: ". REQUIRES: valid UTF-8.
+// The tokens of the whole template; kEnd is last. Throws an Error that begins with "line N: ".
+// REQUIRES: valid UTF-8.
 std::vector<Token> tokenize(std::string_view source);
 
 }  // namespace mortise::jinja

@@ -1,6 +1,6 @@
-// runtime/chat_template/marked_text.hpp: a text that remembers where each of its bytes came from.
-// A chat prompt mixes the template's text, in which "<|im_end|>" is a special token, with texts of callers, in which it
-// must stay a text. All operations on strings keep the marks, so that the tokenizer can tell them apart at the end.
+// runtime/chat_template/marked_text.hpp: a text that records the source of each of its bytes. A chat prompt mixes the
+// template's text, in which "<|im_end|>" is a special token, with texts of callers, in which it must stay a text. All
+// string operations keep the marks, so that the tokenizer can distinguish them in the end.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 namespace mortise::jinja {
 
 enum class Source : unsigned char {
-  kTemplate,  // the template's own text, special tokens' names, numbers
+  kTemplate,  // the template's own text, names of special tokens, numbers
   kCaller,    // messages, tools, variables of a request
 };
 
 class MarkedText {
  public:
-  // The bytes from the end of the run before to `end`.
+  // The bytes between the end of the preceding run and `end`.
   struct Run {
     std::size_t end;
     Source source;
@@ -29,18 +29,19 @@ class MarkedText {
   const std::string& bytes() const { return bytes_; }
   std::size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
-  // What it takes: many short runs take more than the bytes.
+  // Bytes of memory. Many short runs take more than the text.
   std::size_t memory() const { return bytes_.size() + runs_.size() * sizeof(Run); }
-  // Neighbours differ in their source; none is empty.
+  // Neighbouring runs have different sources; no run is empty.
   const std::vector<Run>& runs() const { return runs_; }
-  // Of the byte at `at`. REQUIRES: at < size().
+  // The source of the byte at `at`.
+  // REQUIRES: at < size().
   Source source_at(std::size_t at) const;
-  // kCaller if any byte of it is.
+  // kCaller if any byte comes from the caller.
   Source source() const;
 
   void append(std::string_view text, Source source);
   void append(const MarkedText& text) { append(text, 0, text.size()); }
-  // The bytes [begin, end) of `text`, which may be this one.
+  // Appends the bytes [begin, end) of `text`, which may be this object.
   void append(const MarkedText& text, std::size_t begin, std::size_t end);
   MarkedText substr(std::size_t begin, std::size_t end) const;
   // Shortens the text. REQUIRES: size <= this->size().

@@ -1,4 +1,4 @@
-// The methods of dicts and lists, and where those of strings are found.
+// The methods of dicts and lists; finds the methods of all types.
 #include <algorithm>
 #include <unordered_map>
 
@@ -37,7 +37,7 @@ Value get(Runtime&, const Value& self, Arguments& arguments) {
   return found != nullptr ? *found : of.has(1) ? of.at(1) : Value();
 }
 Value copy(Runtime&, const Value& self, Arguments&) {
-  return self;  // nothing can change it
+  return self;  // a copy is not needed, since dicts never change
 }
 
 Value index(Runtime& runtime, const Value& self, Arguments& arguments) {

@@ -1,5 +1,5 @@
-// Which functions a template calls, and whether something gives them: one that is missing is told when the template is
-// loaded, and not by the first request that reaches it.
+// Checks that every function that a template calls exists, so that a missing one is an error when the template is
+// loaded instead of at the first request that reaches it.
 #include <set>
 
 #include "chat_template/syntax_tree.hpp"
@@ -71,14 +71,14 @@ class NameCheck {
     for (const auto& [name, value] : of->named) visit(value);
     if (of->operands.empty() || !of->operands[0] || of->operands[0]->kind != Expression::Kind::kName) return;
     if (of->kind == Expression::Kind::kCall) called_.push_back(of->operands[0].get());
-    // Who asks whether it is there may call it.
+    // A template that tests whether the function is defined may call it.
     if (of->kind == Expression::Kind::kTest && (of->text == "defined" || of->text == "undefined")) {
       given_.insert(of->operands[0]->text);
     }
   }
 
-  std::set<std::string> given_;  // somewhere: which block a name is visible in, only a run tells
-  std::set<std::string> used_;   // of the macro that is visited
+  std::set<std::string> given_;  // defined anywhere: which block sees a name is only known when the template runs
+  std::set<std::string> used_;   // by the macro that is being visited
   std::vector<const Expression*> called_;
 };
 

@@ -1,4 +1,4 @@
-// + - * / // % ** of values, as Python computes them; integers have 64 bits, and more is an error.
+// + - * / // % ** of values, as in Python, except that an integer of more than 64 bits is an error.
 #include <cmath>
 
 #include "chat_template/runtime.hpp"
@@ -56,7 +56,7 @@ Value whole(Operator op, std::int64_t a, std::int64_t b) {
   }
 }
 
-// As CPython does it: the quotient a / b may round up to the next whole number.
+// As in CPython: the quotient a / b may have been rounded up to the next whole number.
 double floor_divide(double a, double b) {
   const double rest = std::fmod(a, b);
   double quotient = (a - rest) / b;
@@ -91,7 +91,7 @@ Value real(Operator op, double a, double b) {
   }
 }
 
-// Of one repetition: a text of one run stays one.
+// The memory of one repetition. A text with one run keeps one run.
 std::size_t repeated_memory(const MarkedText& text) {
   return text.runs().size() > 1 ? text.memory() : text.size();
 }
@@ -99,7 +99,7 @@ std::size_t repeated_memory(const MarkedText& text) {
 Value repeated(Runtime& runtime, const Value& value, std::int64_t times) {
   const Sequence* list = value.object<Sequence>();
   const std::size_t size = list != nullptr ? list->items.size() * sizeof(Value) : repeated_memory(*value.text());
-  // Paid for before it is made.
+  // Pays before the text is made.
   const Counted room(
       &runtime.budget(),
       times <= 0 || size == 0 ? 0 : static_cast<std::size_t>(std::min<std::int64_t>(times, INT32_MAX)) * size);
@@ -111,7 +111,8 @@ Value repeated(Runtime& runtime, const Value& value, std::int64_t times) {
   if (times <= 0 || size == 0) return runtime.make().text("");
   MarkedText text = *value.text();
   std::int64_t done = 1;
-  for (; done <= times / 2; done *= 2) text.append(text);  // 200 million appends of one byte take seconds
+  // Doubling, because 200 million appends of one byte take seconds.
+  for (; done <= times / 2; done *= 2) text.append(text);
   text.append(text, 0, static_cast<std::size_t>(times - done) * value.text()->size());
   return runtime.make().text(std::move(text));
 }
@@ -133,7 +134,7 @@ MarkedText escaped(const Value& value) {
   return out;
 }
 
-// Of texts; where one of them is markup, the other becomes it.
+// Concatenates texts. If one of them is markup, the other is escaped.
 Value concatenated(Runtime& runtime, const Value& a, const Value& b) {
   const bool is_markup = a.object<String>()->is_markup || b.object<String>()->is_markup;
   if (is_markup) runtime.budget().read(16 * (a.text()->size() + b.text()->size()));

@@ -1,4 +1,4 @@
-// Tags and text to statements.
+// Parses tags and text to statements.
 #include <algorithm>
 
 #include "chat_template/expression_parser.hpp"
@@ -12,7 +12,7 @@ namespace {
 using StatementKind = Statement::Kind;
 using TokenKind = Token::Kind;
 
-constexpr std::size_t kMaxBlocks = 60;  // nested
+constexpr std::size_t kMaxBlocks = 60;  // nested blocks
 
 class Parser {
  public:
@@ -28,7 +28,8 @@ class Parser {
  private:
   using Words = std::initializer_list<std::string_view>;
 
-  // Statements up to a tag that begins with one of `ends`, whose name becomes end_. No ends: the whole template.
+  // The statements up to a tag that begins with one of `ends`, whose name is stored in end_. Empty `ends`: up to the
+  // end of the template.
   Block block(Words ends) {
     if (++nesting_ > kMaxBlocks) tokens_.refuse(fmt::format("tags nest deeper than {} levels", kMaxBlocks));
     Block list;
@@ -56,7 +57,7 @@ class Parser {
     return list;
   }
 
-  // The body of a tag that has been read but for its "%}", and what ends it.
+  // The body of a tag whose "%}" is still unread, up to one of `ends`.
   Block body(Words ends) {
     close();
     return block(ends);
@@ -95,7 +96,8 @@ class Parser {
       statement->body = caught_body("endfilter");
     } else if (word == "with") {
       statement = with_tag();
-    } else if (word == "generation") {  // transformers': marks what an assistant said; the text is the same
+    } else if (word == "generation") {
+      // A tag of transformers that marks the assistant's text; it does not change the text.
       statement = make(StatementKind::kScope);
       statement->body = body({"endgeneration"});
     } else if (word == "break" || word == "continue") {
@@ -163,7 +165,7 @@ class Parser {
     return statement;
   }
 
-  // A body whose text is caught, of a macro for example, is no part of the loops around it.
+  // A body whose text is captured (of a macro, for instance) is not part of the loops around it.
   Block caught_body(std::string_view end) {
     const std::size_t num_loops = std::exchange(num_loops_, 0);
     Block list = body({end});

@@ -83,7 +83,8 @@ class Printer {
     } else {
       out_.append(to_text(value, budget_));
     }
-    growth_.reach(out_.memory());  // one list in many places grows as no other text does
+    // Pays while printing, because a list that occurs in many places grows the text faster than anything else.
+    growth_.reach(out_.memory());
   }
 
  private:
@@ -132,8 +133,7 @@ class Printer {
 
 }  // namespace
 
-// The shortest digits that read back as `value`; an exponent for what is smaller than 0.0001 or has more than 16
-// digits.
+// The shortest digits that give the same `value` when read. With an exponent below 0.0001 and from 10^16 on.
 std::string float_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";

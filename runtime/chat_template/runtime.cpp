@@ -60,7 +60,7 @@ bool Runtime::contains(const Value& whole, const Value& part) {
     const MarkedText* sought = part.text();
     if (sought == nullptr) fail("a {} is sought in a text; only a text can be in one", part.type_name());
     budget_.read(text->size() + sought->size());
-    // memmem takes linear time, std::string::find does not.
+    // memmem takes linear time; std::string::find does not.
     return memmem(text->bytes().data(), text->size(), sought->bytes().data(), sought->size()) != nullptr;
   }
   if (const Dict* dict = whole.object<Dict>()) {

@@ -1,5 +1,5 @@
-// runtime/chat_template/runtime.hpp: what operators, filters, tests, methods and functions work with, and the
-// operations that several of them share.
+// runtime/chat_template/runtime.hpp: the state of one rendering, and operations that operators, filters, tests, methods
+// and functions share. Used by one thread.
 #pragma once
 
 #include <ctime>
@@ -13,10 +13,10 @@
 
 namespace mortise::jinja {
 
-// Throws: integers have 64 bits.
+// Throws an Error: integers have 64 bits.
 [[noreturn]] void fail_overflow();
 
-// For an error: a name that a template or a caller chose, without what plays with a terminal, and cut.
+// A name chosen by a template or a caller, for an error: shortened, and without control characters.
 std::string short_name(std::string_view name);
 
 class Runtime {
@@ -28,14 +28,14 @@ class Runtime {
   std::tm now() const { return clock_(); }
 
   Value call(const Value& callee, Arguments& arguments);
-  // x.name and x[key], as Jinja looks them up: methods before entries, or entries before methods.
+  // x.name and x[key] as Jinja looks them up: the one tries methods before entries, the other entries before methods.
   Value attribute(const Value& value, std::string_view name);
   Value item(const Value& value, const Value& key);
   Value slice(const Value& value, const Value& begin, const Value& end, const Value& step);
-  // What a loop over the value goes through. Takes it from a generator.
+  // The items of a loop over the value. Takes them from a generator.
   std::vector<Value> items_of(const Value& value);
   std::size_t length(const Value& value);
-  // `part` in `whole`.
+  // Whether `part` is in `whole`.
   bool contains(const Value& whole, const Value& part);
   Value binary(Operator op, const Value& a, const Value& b);
   bool compare(Operator op, const Value& a, const Value& b);
@@ -45,12 +45,12 @@ class Runtime {
     return text;
   }
 
-  // An undefined value. Pays for its text, which the budget does not count.
+  // An undefined value. Pays for its text, which the budget does not count otherwise.
   Value missing(std::string why) {
     budget_.step(8);
     return undefined(std::move(why));
   }
-  // A namespace that ends with the rendering, so that cycles of them do too.
+  // A namespace that is emptied when the rendering ends, so that cycles of namespaces are freed.
   Value new_namespace(const Arguments& arguments);
   void clear_namespaces();
 
@@ -61,20 +61,20 @@ class Runtime {
   std::vector<std::shared_ptr<Namespace>> namespaces_;
 };
 
-// The arguments of a call by the names of the parameters. Throws an Error when some have no parameter.
+// Assigns the arguments of a call to parameters by name. Throws an Error if an argument has no parameter.
 class Parameters {
  public:
   Parameters(const Arguments& arguments, std::string_view function, std::initializer_list<std::string_view> names);
 
-  // Null when it was not given.
+  // Null if the argument was not given.
   const Value* find(std::size_t index) const { return values_[index]; }
   bool has(std::size_t index) const { return values_[index] != nullptr; }
-  // Throws when it was not given.
+  // Throws if the argument was not given.
   const Value& at(std::size_t index) const;
   bool truth(std::size_t index, bool otherwise) const { return has(index) ? at(index).truth() : otherwise; }
   std::int64_t integer(std::size_t index, std::int64_t otherwise) const;
   const MarkedText& text(std::size_t index) const;
-  // Null when it is none or was not given.
+  // Null if the argument is none or was not given.
   const MarkedText* optional_text(std::size_t index) const;
 
  private:
@@ -84,15 +84,15 @@ class Parameters {
 };
 
 using Method = Value (*)(Runtime&, const Value& self, Arguments&);
-// Of this value; null when its type has none of that name.
+// A method of the value's type; null if there is none of that name.
 Method find_method(const Value& value, std::string_view name);
-// The function or variable of this name that every template has, if there is one.
+// The global function or variable of this name, which every template has.
 std::optional<Value> global_function(Runtime& runtime, std::string_view name);
 
 // Python's json.dumps with transformers' settings.
 struct JsonFormat {
   bool ensure_ascii = false, sort_keys = false;
-  std::optional<MarkedText> indent;  // of one level; none: all on one line
+  std::optional<MarkedText> indent;  // for each level; nullopt: all on one line
   MarkedText item_separator = {", ", Source::kTemplate}, key_separator = {": ", Source::kTemplate};
 };
 MarkedText to_json(const Value& value, const JsonFormat& format, Budget& budget);
@@ -106,10 +106,10 @@ MarkedText format_percent(const MarkedText& format, const std::vector<Value>& va
 MarkedText strip(const MarkedText& text, const MarkedText* characters, bool left, bool right);
 MarkedText replace(const MarkedText& text, const MarkedText& from, const MarkedText& to, std::int64_t count,
                    Runtime& runtime);
-// Calls `visit` with the [begin, end) of each line, with or without what ends it. The last line may be unended.
+// Calls `visit` with [begin, end) of each line, with or without its line end. The last line may have none.
 void each_line(const MarkedText& text, bool keep_ends, const std::function<void(std::size_t, std::size_t)>& visit);
 MarkedText join(const std::vector<Value>& items, const MarkedText& separator, Runtime& runtime);
-// Characters, one text each.
+// A text for each character.
 std::vector<Value> characters_of(const MarkedText& text, Runtime& runtime);
 
 }  // namespace mortise::jinja

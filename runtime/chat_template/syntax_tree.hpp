@@ -1,4 +1,4 @@
-// runtime/chat_template/syntax_tree.hpp: a template as it was parsed. Immutable, so many threads may render it at once.
+// runtime/chat_template/syntax_tree.hpp: a parsed template. Immutable, so any number of threads may render it.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace mortise::jinja {
 
-using NameId = std::uint32_t;  // variables by number
+using NameId = std::uint32_t;  // number of a variable's name
 
 // A filter gets the value before the bar, a test the value before `is`.
 using Filter = Value (*)(Runtime&, const Value&, Arguments&);
@@ -63,15 +63,15 @@ struct Expression {
   Kind kind;
   int line;
   std::size_t depth = 1;
-  // kItem: value, key. kSlice: value, begin, end, step, each but the first may be null. kCall: callee, arguments.
-  // kFilter and kTest: value, arguments; a filter block has null for its value. kConditional: then, condition, else or
-  // null. kDict: key, value, key, value ...
+  // kItem: value, key. kSlice: value, begin, end, step; all but the value may be null. kCall: callee, arguments.
+  // kFilter and kTest: value, arguments; a filter block has a null value. kConditional: then, condition, else (may be
+  // null). kDict: key, value, key, value, ..
   std::vector<Pointer> operands = {};
   Value constant = {};
-  std::string text = {};  // the name of a variable, attribute, filter or test
+  std::string text = {};  // name of a variable, attribute, filter or test
   NameId name = 0;
-  std::vector<Operator> operators = {};  // one of kBinary; of kCompare one before each further operand
-  std::vector<std::pair<std::string, Pointer>> named = {};  // arguments
+  std::vector<Operator> operators = {};                     // kBinary: one; kCompare: one before each further operand
+  std::vector<std::pair<std::string, Pointer>> named = {};  // named arguments
   Filter filter = nullptr;
   Test test = nullptr;
 };
@@ -86,7 +86,7 @@ struct Parameter {
   ExpressionPointer default_value;  // may be null
 };
 
-// Of a macro, or of the body of a call block.
+// A macro, or the body of a call block.
 struct MacroDefinition {
   std::string text;
   std::vector<Parameter> parameters;
@@ -95,7 +95,7 @@ struct MacroDefinition {
 };
 
 struct Branch {
-  ExpressionPointer condition;  // null: else
+  ExpressionPointer condition;  // null for else
   Block body;
 };
 
@@ -118,13 +118,13 @@ struct Statement {
   Kind kind;
   int line;
   std::string data = {};
-  ExpressionPointer target = {};  // of kFor and the sets: a name, a tuple of them, or an attribute of a namespace
-  ExpressionPointer value = {};   // what is printed, assigned, called or run through
+  ExpressionPointer target = {};  // for kFor and sets: a name, a tuple of names, or an attribute of a namespace
+  ExpressionPointer value = {};   // the printed, assigned, called or iterated value
   ExpressionPointer condition = {};
   std::vector<Branch> branches = {};
   Block body = {}, otherwise = {};
-  std::vector<std::pair<ExpressionPointer, ExpressionPointer>> bindings = {};  // of {% with %}
-  NameId name = 0;                                                             // of a macro
+  std::vector<std::pair<ExpressionPointer, ExpressionPointer>> bindings = {};  // for {% with %}
+  NameId name = 0;                                                             // for a macro
   MacroDefinition macro = {};
 };
 
@@ -133,17 +133,18 @@ struct SyntaxTree {
   std::vector<std::string> names;  // by NameId
 };
 
-// Throws an Error that begins with "line N: " for what is no Jinja and for what is not supported.
+// Throws an Error that begins with "line N: " if the source is not valid Jinja, or uses something that is not
+// supported.
 SyntaxTree parse(std::string_view source);
 
-// Throws when the template calls what nothing gives it, and notes what macros use. Part of parse().
+// Throws an Error if the template calls an unknown function, and records which variables macros use. A step of parse().
 void check_names(SyntaxTree& tree);
 
-// For the parser and for names that are looked up as the template runs: null when there is none.
+// For the parser, and for names that are looked up while the template runs. Null if there is none.
 Filter find_filter(std::string_view name);
 Test find_test(std::string_view name);
 bool is_global_function(std::string_view name);
-// Whether Python has a method of this name that is not supported.
+// Whether Python has a method of this name, but it is not supported.
 bool is_unsupported_method(std::string_view name);
 
 }  // namespace mortise::jinja

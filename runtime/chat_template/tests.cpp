@@ -1,4 +1,4 @@
-// What may follow `is`.
+// The tests behind `is`.
 #include <unordered_map>
 
 #include "chat_template/runtime.hpp"

@@ -29,7 +29,7 @@ Value stripped(Runtime& runtime, const Value& self, Arguments& arguments) {
   return runtime.make().text(strip(text(self), characters, left, right));
 }
 
-// Where white space separates; empty parts do not count.
+// Splits at white space, without empty parts.
 std::vector<Value> split_at_space(const MarkedText& whole, std::int64_t most, Runtime& runtime) {
   std::vector<Value> parts;
   const std::string& bytes = whole.bytes();
@@ -150,7 +150,7 @@ Value replaced(Runtime& runtime, const Value& self, Arguments& arguments) {
   return runtime.make().text(replace(text(self), of.text(0), of.text(1), of.integer(2, -1), runtime));
 }
 
-// In characters; -1 when it is not there.
+// The position of a text in characters; -1 if it is absent.
 template <bool last, bool must>
 Value position(Runtime& runtime, const Value& self, Arguments& arguments) {
   const MarkedText& sought = Parameters(arguments, "find", {"sub"}).text(0);
@@ -203,7 +203,7 @@ Value is_all(Runtime& runtime, const Value& self, Arguments& arguments) {
   return find_test(wanted == Case::kLower ? "lower" : "upper")(runtime, self, arguments);
 }
 
-// With `fill` up to a width in characters, at the left or the right; a sign stays in front of zeros.
+// Pads with `fill` to a width in characters, on the left or the right. A sign stays in front of zeros.
 template <bool left, bool zeros>
 Value padded(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters of(arguments, "ljust, rjust or zfill", {"width", "fillchar"});
@@ -211,7 +211,7 @@ Value padded(Runtime& runtime, const Value& self, Arguments& arguments) {
   of.at(0);
   const std::int64_t width = of.integer(0, 0);
   runtime.budget().read(text(self).size());
-  if (width <= size) return self;  // a difference of the two may have more than 64 bits
+  if (width <= size) return self;  // no subtraction, which could overflow
   const std::int64_t missing = width - size;
   const Counted room(&runtime.budget(), static_cast<std::size_t>(missing));
   const MarkedText space(" ", Source::kTemplate), zero("0", Source::kTemplate);

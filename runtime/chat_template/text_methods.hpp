@@ -7,7 +7,7 @@
 
 namespace mortise::jinja {
 
-// Null when there is none of this name.
+// Null if there is no method of this name.
 Method find_text_method(std::string_view name);
 
 }  // namespace mortise::jinja

@@ -1,4 +1,4 @@
-// strip, replace, join and lines: what filters and methods of strings share. All keep the marks.
+// strip, replace, join and lines: shared by filters and string methods. All keep the marks of the text.
 #include <cstring>
 
 #include "chat_template/runtime.hpp"
@@ -54,7 +54,7 @@ MarkedText replace(const MarkedText& text, const MarkedText& from, const MarkedT
     growth.reach(out.memory());
     done = end;
   };
-  if (from.empty()) {  // before each character, and at the end
+  if (from.empty()) {  // an empty text is found before each character and at the end
     for (std::size_t at = 0; count != 0; --count) {
       put(at, at);
       if (at >= bytes.size()) break;

@@ -1,4 +1,4 @@
-// runtime/chat_template/token_stream.hpp: the tokens of a template for its parser, with the errors of both parsers.
+// runtime/chat_template/token_stream.hpp: the tokens of a template, as both parsers read them, and the parsers' errors.
 #pragma once
 
 #include <map>

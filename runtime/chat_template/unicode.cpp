@@ -31,7 +31,7 @@ bool is_case_ignorable(std::int32_t character) {
   }
 }
 
-// A capital sigma at a word's end becomes another small one than elsewhere.
+// Whether a capital sigma is at the end of a word, where its lower case differs.
 bool is_final(const std::string& text, bool cased_before, std::size_t after) {
   if (!cased_before) return false;
   while (after < text.size()) {
@@ -102,7 +102,7 @@ MarkedText with_case(const MarkedText& text, Case wanted) {
     } else {
       append_character(utf8proc_tolower(character), source, out);
     }
-    // str.title() begins a word behind anything without case; only lower() looks through marks.
+    // str.title() begins a word behind any character without case; lower() looks past case-ignorable marks.
     cased_before = is_cased(character) || (wanted == Case::kLower && cased_before && is_case_ignorable(character));
     first = false;
   }

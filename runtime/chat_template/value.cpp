@@ -22,7 +22,7 @@ std::size_t depth_of(const Range& range, Depth depth) {
 
 constexpr std::size_t kPlaceBytes = 64;  // a node of a dict's `places`
 
-// Of the copy that a dict's table has of a key.
+// Bytes of the copy of a key in a dict's table.
 std::size_t key_bytes(const Value& key) {
   if (const MarkedText* text = key.text()) return text->size();
   std::size_t sum = 0;
@@ -94,7 +94,7 @@ const char* Value::type_name() const {
         break;
       case Sequence::Shape::kView:
       case Sequence::Shape::kGenerator:
-        return value->name.data();  // of a literal
+        return value->name.data();  // name of a literal
     }
   }
   return kNames[data_.index()];
@@ -171,7 +171,7 @@ std::string hash_key(const Value& key) {
   if (key.is_undefined()) return "u";
   if (const auto value = key.integer()) return "i" + std::to_string(*value);
   if (const auto* value = key.get_if<double>()) {
-    // 1.0 and 1 are one key.
+    // 1.0 and 1 are the same key.
     const bool is_whole = *value == std::floor(*value) && std::fabs(*value) < 0x1p62;
     return is_whole ? "i" + std::to_string(static_cast<std::int64_t>(*value)) : "f" + float_text(*value);
   }
@@ -181,7 +181,7 @@ std::string hash_key(const Value& key) {
   }
   std::string text = "(";
   for (const Value& item : tuple->items) {
-    // One tuple may be in many places of another.
+    // Nested tuples are refused, because one tuple may occur many times in another.
     if (item.object<Sequence>() != nullptr) fail("a tuple with a {} cannot be the key of a dict", item.type_name());
     const std::string part = hash_key(item);
     text += std::to_string(part.size()) + ":" + part;

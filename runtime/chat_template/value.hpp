@@ -1,6 +1,6 @@
-// runtime/chat_template/value.hpp: the values of a template, which are those of Python that templates can see.
-// Lists and dicts never change once made (transformers' sandbox forbids it); namespaces do. Values are shared, and what
-// they take is counted by the Budget of their rendering, which outlives them.
+// runtime/chat_template/value.hpp: the values of a template: those of Python that templates can use. Lists and dicts
+// never change after they are made (transformers' sandbox forbids it); namespaces do. Values are shared. The Budget of
+// their rendering, which outlives them, counts their memory. Used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -58,10 +58,10 @@ struct String : Counted {
   String(Budget* budget, MarkedText of, bool is_markup = false)
       : Counted(budget, sizeof(MarkedText) + of.memory()), text(std::move(of)), is_markup(is_markup) {}
   const MarkedText text;
-  const bool is_markup;  // came through `safe`: what is added to it is escaped for HTML, in Jinja too
+  const bool is_markup;  // result of `safe`: text that is added to it is escaped for HTML, as in Jinja
 };
 
-// Prints as nothing; whoever asks more of it gets `why` as an error.
+// Prints as nothing. Any other use is an error with the text `why`.
 struct Undefined {
   std::shared_ptr<const std::string> why;
 };
@@ -82,7 +82,7 @@ class Value {
   const T* get_if() const {
     return std::get_if<T>(&data_);
   }
-  // The object of a string, sequence, ...; null when it is of another kind.
+  // The object of a string, sequence, ..; null if the value is of another kind.
   template <typename Object>
   Object* object() const {
     const auto* pointer = std::get_if<std::shared_ptr<Object>>(&data_);
@@ -95,18 +95,18 @@ class Value {
     const String* string = object<String>();
     return string == nullptr ? nullptr : &string->text;
   }
-  // Of an integer, or a bool, which counts as one.
+  // The value of an integer, or of a bool, which counts as an integer.
   std::optional<std::int64_t> integer() const;
-  // Of any number.
+  // The value of any number.
   std::optional<double> number() const;
   bool is_number() const { return number().has_value(); }
   bool truth() const;
-  // Whether both are one object.
+  // Whether both refer to the same object.
   bool is_same(const Value& other) const;
-  // Python's name of the type, for errors.
+  // The name of the type in Python, for errors.
   const char* type_name() const;
-  // Levels of lists, dicts, functions and loops in it: so deep goes the end of the value. Namespaces end it, since they
-  // are emptied before they end (Runtime::clear_namespaces).
+  // Levels of nested lists, dicts, functions and loops, which is the depth of recursion when the value is destroyed.
+  // Namespaces count as leaves, because they are emptied before they are destroyed (Runtime::clear_namespaces).
   std::size_t depth() const;
 
  private:
@@ -123,16 +123,16 @@ struct Sequence : Counted {
   bool has_length() const { return shape != Shape::kGenerator; }
 
   const Shape shape;
-  const std::string_view name;  // of a view or generator when it is printed: "dict_items"
+  const std::string_view name;  // name of a view or generator when it is printed: "dict_items"
   const std::vector<Value> items;
   const std::size_t depth;
-  std::size_t num_taken = 0;  // of a generator, which gives each item once
+  std::size_t num_taken = 0;  // for a generator, which gives each item once
 };
 
-// In the order of insertion.
+// A dict in order of insertion.
 struct Dict : Counted {
   using Entries = std::vector<std::pair<Value, Value>>;
-  // Of entries with equal keys the last value counts. Throws when a key cannot be one (a list).
+  // If keys are equal, the last value counts. Throws if a value cannot be a key (a list).
   Dict(Budget* budget, Entries entries);
 
   const Value* find(const Value& key) const;
@@ -145,13 +145,13 @@ struct Dict : Counted {
 
 struct Namespace : Counted {
   explicit Namespace(Budget* budget) : Counted(budget, sizeof(Namespace)) {}
-  // Both look at one attribute after another, and pay for it.
+  // Both search the attributes one by one, and pay for it.
   Value* find(std::string_view name);
   void set(std::string_view name, Value value);
   std::vector<std::pair<std::string, Value>> attributes;
 };
 
-// The depth of what holds `value`. Throws an Error when it is more than kMaxValueDepth.
+// The depth of an object that holds `value`. Throws an Error if it is above kMaxValueDepth.
 std::size_t depth_around(const Value& value);
 
 struct Arguments {
@@ -161,7 +161,7 @@ struct Arguments {
 
 struct Callable : Counted {
   using Function = std::function<Value(Runtime&, Arguments&)>;
-  // `holds`: the value that the function remembers, if it remembers one.
+  // `holds`: the value that the function remembers, if any.
   Callable(Budget* budget, std::string name, Function function, const Value& holds)
       : Counted(budget, sizeof(Callable) + 64),
         name(std::move(name)),
@@ -172,16 +172,16 @@ struct Callable : Counted {
   const std::size_t depth;
 };
 
-// What `loop` is in a for loop. A namespace may keep it for longer than the loop runs.
+// The variable `loop` of a for loop. A namespace may keep it beyond the end of the loop.
 struct Loop : Counted {
   Loop(Budget* budget, std::vector<Value> items);
   const std::vector<Value> items;
   const std::size_t depth;
   std::size_t index = 0;
-  std::vector<Value> last_changed;  // of loop.changed(): texts and numbers
+  std::vector<Value> last_changed;  // arguments of the last loop.changed(): texts and numbers
 };
 
-// Makes values that `budget` pays for; null: nobody.
+// Makes values. `budget` pays for them, unless it is null.
 class Maker {
  public:
   explicit Maker(Budget* budget) : budget_(budget) {}
@@ -210,11 +210,11 @@ class Maker {
 
 Value undefined(std::string why);
 
-// Equal keys of a dict have equal texts. Throws an Error when the value cannot be a key: a list, or a tuple of more
-// than texts and numbers.
+// A text that is equal for equal keys of a dict. Throws an Error if the value cannot be a key: a list, or a tuple with
+// anything but texts and numbers.
 std::string hash_key(const Value& key);
 
-// Python's == and <. Comparing pays `budget`. `less` throws an Error when the two have no order.
+// Python's == and <. `budget` pays for the comparison. `less` throws an Error if the values have no order.
 bool equal(const Value& a, const Value& b, Budget& budget);
 bool less(const Value& a, const Value& b, Budget& budget);
 

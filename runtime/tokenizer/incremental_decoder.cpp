@@ -6,10 +6,10 @@
 #include "tokenizer/tokenizer_parts.hpp"
 
 namespace mortise {
-// The end of `ids` that decides what text may follow: from the last token on that is text by itself, and no part of a
-// character.
+// Keeps the end of `ids`, which determines how a following text is decoded: from the last token on that is text by
+// itself and not part of a character.
 DecodedPrefix decode_prefix(const Tokenizer& tokenizer, bool skip_special_tokens, std::span<const std::int32_t> ids) {
-  constexpr std::size_t kLongest = 1024;  // a prompt of broken characters may take this long and no longer
+  constexpr std::size_t kLongest = 1024;  // bounds the length for prompts of broken characters
   std::size_t length = 0;
   while (length < std::min(ids.size(), kLongest)) {
     ++length;
@@ -49,7 +49,7 @@ std::string IncrementalDecoder::take_text() {
   std::string text = stream_->take_text();
   if (due_.empty() || text.empty()) return text;
   const std::size_t shared = std::min(due_.size(), text.size());
-  // Not that text after all: a character that began in `before` is whole only now.
+  // The text differs: a character that began in `before` is complete only now.
   if (text.compare(0, shared, due_, 0, shared) != 0) {
     due_.clear();
     return text;

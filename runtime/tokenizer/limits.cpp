@@ -9,11 +9,11 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// The largest that an honest file asks for: NFKD makes 33 bytes of U+FDFA's 3, and the byte alphabet doubles them.
+// The largest growth with a normal file: NFKD turns the 3 bytes of U+FDFA into 33, and the byte alphabet doubles them.
 constexpr std::size_t kMaxGrowth = 64;
 constexpr std::size_t kAlwaysAllowed = 64 * 1024;
 
-// Published patterns take 0.1 microseconds for a byte, without JIT 1.
+// Published patterns take 0.1 microseconds per byte, and 1 without JIT.
 constexpr nanoseconds kTimePerByte{4000};
 constexpr nanoseconds kTimeAlways = std::chrono::seconds(2);
 

@@ -1,4 +1,4 @@
-// Builds a Tokenizer from the files of a folder: each member of tokenizer.json goes to its stage.
+// Builds a Tokenizer from the files of a folder; each stage reads its member of tokenizer.json.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -14,7 +14,7 @@ namespace {
 
 using namespace tokenizer;
 
-// The members of tokenizer_config.json that name one special token each.
+// The members of tokenizer_config.json that name a special token.
 constexpr const char* kNamedTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
 
@@ -29,9 +29,9 @@ AddedToken read_named_token(const ConfigNode& node) {
   return token;
 }
 
-// transformers adds what tokenizer_config.json declares beyond tokenizer.json: the tokens of added_tokens_decoder, by
-// id, and the named ones as special. Named tokens that are nowhere in the vocabulary are left alone: no model was
-// trained on them.
+// Like transformers, adds the tokens that only tokenizer_config.json declares: those of added_tokens_decoder, by id,
+// and the named ones as special tokens. Named tokens that are not in the vocabulary are ignored, because no model was
+// trained with them.
 void add_configured_tokens(const ConfigNode& config, Tokenizer::Parts& parts) {
   const auto add = [&](const AddedToken& token) {
     if (parts.added_tokens.find(token.content)) return;
@@ -91,7 +91,7 @@ std::string make_fingerprint(const Tokenizer::Parts& parts, nlohmann::json confi
 
 void read_stages(Tokenizer::Parts& parts) {
   const ConfigNode root = parts.file.root();
-  parts.model = make_model(parts.file);  // first: that a model is no BPE says more than that its normalizer is unknown
+  parts.model = make_model(parts.file);  // first, because "not BPE" explains more than an unknown normalizer
   if (const auto node = root.find("normalizer")) parts.normalizer = make_normalizer(*node);
   if (const auto node = root.find("pre_tokenizer")) parts.pre_tokenizer = make_pre_tokenizer(*node);
   if (const auto node = root.find("post_processor")) parts.post_processor = make_post_processor(*node);
@@ -119,7 +119,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
   auto parts = std::make_unique<Parts>();
   parts->file = read_tokenizer_file(model_dir / "tokenizer.json");
   read_stages(*parts);
-  parts->file.merges = {};  // in the model by now
+  parts->file.merges = {};  // the model has them now
   const std::filesystem::path config_path = model_dir / "tokenizer_config.json";
   nlohmann::json document = nlohmann::json::object();
   if (is_there(config_path)) document = read_json_file(config_path);

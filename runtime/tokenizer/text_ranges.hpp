@@ -16,7 +16,7 @@ class TextRanges {
     return all;
   }
 
-  // REQUIRES: [begin, end) lies behind what was added before, or touches it.
+  // REQUIRES: [begin, end) is behind the ranges added before, or touches the last one.
   void add(std::size_t begin, std::size_t end) {
     if (begin == end) return;
     if (!ranges_.empty() && ranges_.back().second == begin) {
@@ -26,13 +26,13 @@ class TextRanges {
     }
   }
 
-  // Whether one range has all of [begin, end).
+  // Whether a single range contains all of [begin, end).
   bool cover(std::size_t begin, std::size_t end) const {
     const auto behind = std::ranges::upper_bound(ranges_, begin, {}, &std::pair<std::size_t, std::size_t>::first);
     return behind != ranges_.begin() && end <= std::prev(behind)->second;
   }
 
-  // Those of the part [begin, end) of the text, counted from its begin.
+  // The ranges within [begin, end) of the text, counted from `begin`.
   TextRanges within(std::size_t begin, std::size_t end) const {
     TextRanges part;
     auto range = std::ranges::upper_bound(ranges_, begin, {}, &std::pair<std::size_t, std::size_t>::second);

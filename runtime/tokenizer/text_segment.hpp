@@ -1,4 +1,4 @@
-// runtime/tokenizer/text_segment.hpp: a part of a text of which some parts may spell special tokens and others may not.
+// runtime/tokenizer/text_segment.hpp: parts of a text that may, or may not, contain special tokens.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ struct TextSegment {
   bool special_tokens = true;  // whether "<|im_end|>" in it is the token of this name
 };
 
-// One text: words may reach from one part into the next, characters may not.
+// One text. Words may extend over several segments, characters may not.
 using SegmentedText = std::vector<TextSegment>;
 
 inline std::string plain_text(const SegmentedText& segments) {

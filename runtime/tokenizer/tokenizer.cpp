@@ -13,7 +13,7 @@ namespace {
 using tokenizer::AddedTokens;
 using tokenizer::TextRanges;
 
-constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;  // positions within a piece are 32 bits wide
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;  // positions within a piece have 32 bits
 
 void check_size(std::size_t num_bytes) {
   if (num_bytes > kMaxTextBytes) {
@@ -79,7 +79,8 @@ std::vector<std::int32_t> Tokenizer::Parts::encode(std::string_view text, const 
   return ids;
 }
 
-// Special tokens that are looked for in normalised text cannot be placed there: where they may stand, the text is cut.
+// Special tokens with `normalized` cannot be located in the original text, so the text is cut where one may begin or
+// end.
 void Tokenizer::Parts::encode_mixed(std::string_view text, const TextRanges& special, bool starts_input,
                                     const tokenizer::TimeLimit& time, std::vector<std::int32_t>& ids) const {
   std::vector<tokenizer::AddedTokenMatcher::Found> found;
@@ -98,8 +99,9 @@ void Tokenizer::Parts::encode_mixed(std::string_view text, const TextRanges& spe
   encode_part(text.size(), false);
 }
 
-// Should the model itself make a special token of a text that spells it (a vocabulary has it, and ignore_merges), the
-// text is cut within all that spells one. That is the text which the model sees: a normalizer makes "<" of "＜".
+// If the model itself makes a special token of a text that spells it (its vocabulary has the token, and ignore_merges
+// is set), the text is cut inside everything that spells one. This applies to the text that the model sees: a
+// normalizer may turn "＜" into "<".
 void Tokenizer::Parts::encode_plain(tokenizer::WorkingText part, std::vector<std::int32_t>& ids) const {
   if (normalizer) normalizer->apply(part);
   const std::size_t before = ids.size();
@@ -107,7 +109,7 @@ void Tokenizer::Parts::encode_plain(tokenizer::WorkingText part, std::vector<std
   const bool spells_one =
       std::any_of(ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end(), [&](std::int32_t id) {
         const tokenizer::AddedToken* token = added_tokens.token(id);
-        // It may also stand for an unknown character.
+        // The token may also stand for an unknown character.
         return token != nullptr && token->special && part.text.find(token->content) != std::string::npos;
       });
   if (!spells_one) return;

@@ -1,4 +1,4 @@
-// runtime/tokenizer/tokenizer_parts.hpp: what a loaded Tokenizer owns; private to this folder.
+// runtime/tokenizer/tokenizer_parts.hpp: the data of a loaded Tokenizer. Private to this folder.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,11 @@ struct Tokenizer::Parts {
   std::map<std::string, std::string> special_token_texts;
   std::string fingerprint;
 
-  // Finds special tokens where `special` covers them. Returns early once there are more than `enough` ids.
+  // Finds special tokens only where `special` covers them. Returns early once there are more than `enough` ids.
   std::vector<std::int32_t> encode(std::string_view text, const tokenizer::TextRanges& special, bool add_special_tokens,
                                    std::size_t enough) const;
-  // Append the ids of a stretch of text without raw added tokens: with special tokens in some ranges, nowhere, and
-  // everywhere or nowhere.
+  // Append the ids of a part of a text that has no raw added tokens. The first finds special tokens in some ranges, the
+  // second nowhere, the third everywhere or nowhere.
   void encode_mixed(std::string_view text, const tokenizer::TextRanges& special, bool starts_input,
                     const tokenizer::TimeLimit& time, std::vector<std::int32_t>& ids) const;
   void encode_plain(tokenizer::WorkingText part, std::vector<std::int32_t>& ids) const;
@@ -46,7 +46,7 @@ struct Tokenizer::Parts {
   // `part` is a view into the normalised text.
   void encode_normalized(const tokenizer::WorkingText& normalized, std::string_view part, bool special,
                          std::vector<std::int32_t>& ids) const;
-  // Hands a token to the stream; unknown ids and, if wanted, special tokens are left out.
+  // Passes a token to the stream, unless it is unknown, or special and skipped.
   void decode_token(std::int32_t id, bool skip_special_tokens, tokenizer::DecodeStream& stream) const;
 };
 

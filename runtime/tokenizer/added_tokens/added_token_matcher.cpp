@@ -19,8 +19,8 @@ void AddedTokenMatcher::finish() {
   }
 }
 
-// Narrows the sorted patterns down byte by byte; those that start with the same `depth` bytes stand side by side, the
-// one that ends there first.
+// Narrows the sorted patterns down byte by byte. Patterns with the same first `depth` bytes are adjacent; the one that
+// ends there comes first.
 const AddedTokenMatcher::Pattern* AddedTokenMatcher::longest_at(std::string_view whole, std::size_t at,
                                                                 const Allowed& allowed) const {
   const std::string_view text = whole.substr(at);

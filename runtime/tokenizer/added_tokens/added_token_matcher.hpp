@@ -1,5 +1,5 @@
-// runtime/tokenizer/added_tokens/added_token_matcher.hpp: finds many fixed texts at once, leftmost first and the
-// longest at a place.
+// runtime/tokenizer/added_tokens/added_token_matcher.hpp: finds many fixed texts at once: the leftmost match first, and
+// the longest at each position.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class AddedTokenMatcher {
     std::int32_t id;
   };
 
-  // Of two equal texts the one added first is found. An empty text is never found.
+  // If two texts are equal, the one added first is found. An empty text is never found.
   void add(std::string_view text, std::int32_t id);
   // Call after the last add(), before find_all().
   void finish();
@@ -29,9 +29,10 @@ class AddedTokenMatcher {
   // Filters matches. If it rejects the longest match at a position, the next shorter one is tried.
   using Allowed = std::function<bool(const Found&)>;
 
-  // Replaces `found` by the matches in `text`; none overlap. No `allowed`: all are.
+  // Replaces `found` by the matches in `text`, which do not overlap. Without `allowed` every match is accepted.
   void find_all(std::string_view text, std::vector<Found>& found, const Allowed& allowed = nullptr) const;
-  // Whether one of the texts stands at `at`. REQUIRES: at < text.size().
+  // Whether one of the texts begins at `at`.
+  // REQUIRES: at < text.size().
   bool is_at(std::string_view text, std::size_t at) const { return longest_at(text, at, nullptr) != nullptr; }
 
  private:
@@ -39,7 +40,7 @@ class AddedTokenMatcher {
     std::string text;
     std::int32_t id;
   };
-  // All patterns that start with one byte: [begin, end) of the sorted patterns.
+  // The patterns that start with one byte: [begin, end) of the sorted patterns.
   struct Bucket {
     std::uint32_t begin = 0;
     std::uint32_t end = 0;

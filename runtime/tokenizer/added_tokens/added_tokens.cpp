@@ -87,13 +87,13 @@ std::vector<std::size_t> AddedTokens::cuts_within_special(std::string_view text)
   return cuts;
 }
 
-// Deliberately as `tokenizers` does it: a token of white space that a neighbour with rstrip has swallowed is still
-// taken, but not if it has lstrip, which leaves nothing of it.
+// The same as `tokenizers` on purpose: a token of white space that a neighbour with rstrip has swallowed is still
+// taken, unless it has lstrip, which leaves nothing of it.
 void AddedTokens::split(std::string_view text, const AddedTokenMatcher& matcher, const TextRanges& special,
                         std::vector<Section>& sections) const {
   sections.clear();
   std::size_t done = 0;
-  std::size_t swallowed_end = 0;  // of the last white space that was swallowed: tokens inside it swallow to there, too
+  std::size_t swallowed_end = 0;  // end of the last swallowed white space; tokens inside it swallow up to there, too
   std::vector<AddedTokenMatcher::Found> all_found;
   AddedTokenMatcher::Allowed allowed;
   if (!special.cover(0, text.size())) {

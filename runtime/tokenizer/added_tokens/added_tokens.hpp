@@ -1,6 +1,6 @@
-// runtime/tokenizer/added_tokens/added_tokens.hpp: the tokens that are cut out of a text before the model sees it.
-// Those with `normalized` are looked for in the normalised text, in their own normalised form; the others in the text
-// as it came. `special` ones are what decoding may skip.
+// runtime/tokenizer/added_tokens/added_tokens.hpp: the added tokens, which are cut out of a text before the model sees
+// it. Tokens with `normalized` are searched in the normalised text, in their own normalised form; the others in the
+// original text. Decoding can skip `special` tokens.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct AddedToken {
   std::string content;
   bool single_word = false;  // not found inside a word
   bool lstrip = false;       // swallows white space on its left
-  bool rstrip = false;       // and on its right
+  bool rstrip = false;       // swallows white space on its right
   bool normalized = false;
   bool special = false;
 
@@ -37,34 +37,36 @@ AddedToken read_added_token(const ConfigNode& node);
 
 class AddedTokens {
  public:
-  // A part of a text: a token that was found, or (id < 0) text for the next stage.
+  // A part of a text: a token, or (id < 0) text for the next stage.
   struct Section {
     std::string_view text;
     std::int32_t id;
   };
 
-  // A token that the model has keeps the model's id; the others get the ids behind the model's and those given so far,
-  // as `tokenizers` does it. One that is added again changes, but is special if it ever was or will be in `tokens`.
+  // A token that the model has keeps the model's id. Others get consecutive ids behind the model's, as in `tokenizers`.
+  // A token that is added again is replaced, but stays special if it was special before, or is special anywhere in
+  // `tokens`.
   void add(std::span<const AddedToken> tokens, const Vocabulary& vocabulary);
-  // Call after the last ones. `normalizer` may be null. Throws Error when it leaves nothing of a token.
+  // Call after the last add(). `normalizer` may be null. Throws an Error if it leaves nothing of a token.
   void finish(const Normalizer* normalizer);
 
-  // Replaces `sections` by the parts of `text`; views into it. Special tokens are found where `special` covers all of
-  // them; the others everywhere. REQUIRES: valid UTF-8.
+  // Replaces `sections` by the parts of `text`, as views into it. Special tokens are found only where `special` covers
+  // them completely, other tokens everywhere.
+  // REQUIRES: valid UTF-8.
   void split_raw(std::string_view text, const TextRanges& special, std::vector<Section>& sections) const {
     split(text, raw_, special, sections);
   }
   void split_normalized(std::string_view text, const TextRanges& special, std::vector<Section>& sections) const {
     split(text, normalized_, special, sections);
   }
-  // The special tokens among those that are looked for in normalised text, where they are spelled out in `text`.
+  // Finds the special tokens with `normalized` where they are spelled out in `text`.
   void find_special_normalized(std::string_view text, const TextRanges& special,
                                std::vector<AddedTokenMatcher::Found>& found) const;
-  // Behind the first character of each special token that `text` spells, ascending.
+  // The position behind the first character of each special token that `text` spells, ascending.
   std::vector<std::size_t> cuts_within_special(std::string_view text) const;
 
   std::optional<std::int32_t> find(std::string_view content) const;
-  // Null if `id` is no added token.
+  // Null if `id` is not an added token.
   const AddedToken* token(std::int32_t id) const;
   std::int32_t max_id() const;
 
@@ -79,12 +81,12 @@ class AddedTokens {
   std::unordered_map<std::string, std::int32_t> ids_;
   std::int32_t max_given_id_ = -1;
   std::unordered_set<std::string> special_texts_;
-  std::vector<AddedToken> special_;  // as they were added: of two with one text, the first is found
+  std::vector<AddedToken> special_;  // in the order of add(); if two have one text, the first is found
   std::vector<AddedToken> plain_;
   AddedTokenMatcher raw_;
   AddedTokenMatcher normalized_;
-  AddedTokenMatcher special_written_;     // all special ones as they are written,
-  AddedTokenMatcher special_normalized_;  // and those among them with `normalized`
+  AddedTokenMatcher special_written_;     // all special tokens as they are written
+  AddedTokenMatcher special_normalized_;  // those of them with `normalized`
   std::optional<Regex> word_;             // compiled only for tokens with single_word
 };
 

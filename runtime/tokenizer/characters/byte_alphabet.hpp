@@ -1,6 +1,6 @@
-// runtime/tokenizer/characters/byte_alphabet.hpp: GPT-2's reversible alphabet: each of the 256 bytes as one printable
-// character. Printable Latin-1 bytes stand for themselves, the 68 others for U+0100 onwards (a space is U+0120, "Ġ"),
-// so that a byte-level vocabulary can be written as text.
+// runtime/tokenizer/characters/byte_alphabet.hpp: GPT-2's reversible alphabet, which writes each of the 256 bytes as a
+// printable character, so that a byte-level vocabulary is text. Printable Latin-1 bytes are written as themselves, the
+// 68 others as U+0100 and the following characters (a space is U+0120, "Ġ").
 #pragma once
 
 #include <array>
@@ -13,7 +13,8 @@ namespace mortise::tokenizer {
 // Appends each byte of `bytes` as its character.
 void append_byte_characters(std::string_view bytes, std::string& out);
 
-// The bytes that `characters` stand for; nullopt when one of them is not of the alphabet. REQUIRES: valid UTF-8.
+// The bytes of such characters; nullopt if a character is not in the alphabet.
+// REQUIRES: valid UTF-8.
 std::optional<std::string> bytes_of_characters(std::string_view characters);
 
 }  // namespace mortise::tokenizer

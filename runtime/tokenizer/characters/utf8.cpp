@@ -9,11 +9,11 @@ namespace {
 struct Scan {
   std::size_t length;  // bytes of the character, or of the maximal subpart that cannot be completed
   bool valid;
-  bool cut;  // the text ended inside a character that was valid so far
+  bool cut;  // the text ends inside a character that is valid so far
 };
 
-// The bytes that may follow a lead are a range for the second byte (it excludes overlong forms, surrogates and
-// everything over U+10FFFF) and 80..BF for the others: table 3-7 of the Unicode standard.
+// After a lead byte, the second byte must be in a range (which excludes overlong forms, surrogates and code points
+// above U+10FFFF), the others in 80..BF: table 3-7 of the Unicode standard.
 Scan scan_character(const unsigned char* text, std::size_t size) {
   const unsigned char lead = text[0];
   if (lead < 0x80) return {1, true, false};
@@ -30,7 +30,7 @@ Scan scan_character(const unsigned char* text, std::size_t size) {
   return {length, true, false};
 }
 
-// Most text is ASCII: eight bytes at a time.
+// Skips eight ASCII bytes at a time, since most text is ASCII.
 std::size_t skip_ascii(const unsigned char* text, std::size_t size) {
   std::size_t i = 0;
   for (; i + 8 <= size; i += 8) {

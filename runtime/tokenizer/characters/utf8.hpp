@@ -1,6 +1,5 @@
-// runtime/tokenizer/characters/utf8.hpp: the few steps between bytes and code points that the tokenizer needs itself.
-// Functions that take `text` as valid UTF-8 say REQUIRES: Tokenizer::encode replaces what is invalid at the door, so
-// the stages behind it never check again.
+// runtime/tokenizer/characters/utf8.hpp: conversions between bytes and code points. Functions with "REQUIRES: valid
+// UTF-8" do not check it: Tokenizer::encode replaces invalid bytes first, so the later stages need not check again.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +12,9 @@ inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+
 
 bool is_valid_utf8(std::string_view text);
 
-// Appends `bytes` to `out` with each maximal invalid part as one U+FFFD (Unicode 3.9, "U+FFFD substitution of maximal
-// subparts"; the same as Python's errors="replace" and Rust's from_utf8_lossy). Returns how many bytes it took: all of
-// them when `is_end`, else all but a tail of at most three bytes that later bytes can still complete.
+// Appends `bytes` to `out` with each maximal invalid part replaced by one U+FFFD (Unicode 3.9, "U+FFFD substitution of
+// maximal subparts"; the same as Python's errors="replace" and Rust's from_utf8_lossy). Returns the number of bytes
+// taken: all if `is_end`, otherwise all but a tail of at most three bytes that later bytes may complete.
 std::size_t append_lossy(std::string_view bytes, bool is_end, std::string& out);
 
 void append_utf8(char32_t code_point, std::string& out);
@@ -26,13 +25,15 @@ inline std::size_t character_length(char lead) {
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-// The code point at `position`, which moves behind it. REQUIRES: valid UTF-8 and position < text.size().
+// Returns the code point at `position`, and moves `position` behind it.
+// REQUIRES: valid UTF-8 and position < text.size().
 char32_t next_code_point(std::string_view text, std::size_t& position);
 
 // The position of the last character that starts before `position`. REQUIRES: valid UTF-8 and position > 0.
 std::size_t previous_character(std::string_view text, std::size_t position);
 
-// The first position at or behind `position` where a character starts (or the end). REQUIRES: valid UTF-8.
+// The first start of a character at or after `position`, or the end.
+// REQUIRES: valid UTF-8.
 std::size_t character_boundary(std::string_view text, std::size_t position);
 
 // Unicode's property White_Space (25 code points; it has not changed since Unicode 6.3).

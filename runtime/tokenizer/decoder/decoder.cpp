@@ -86,10 +86,10 @@ std::unique_ptr<const Decoder> make_word_suffix(const ConfigNode& suffix) {
   return std::make_unique<WordSuffixDecoder>(suffix.as_string());
 }
 
-// A step hands its text on by a call, so that a longer chain is a deeper stack; published ones have up to four.
+// Steps call each other, so a long chain is a deep stack. Published decoders have up to four steps.
 constexpr std::size_t kMaxSteps = 64;
 
-// Replacements that feed each other make a text longer with every step; published decoders have one or two.
+// Replacements that feed each other lengthen a text with every step. Published decoders have one or two.
 constexpr std::size_t kMaxGrowth = 4096;
 
 void check_growth(const ConfigNode& node, std::size_t growth, std::size_t& total) {

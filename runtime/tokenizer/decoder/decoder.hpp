@@ -1,8 +1,7 @@
-// runtime/tokenizer/decoder/decoder.hpp: the last stage: from tokens back to text, token by token.
-// A decoder of tokenizer.json is a chain of steps. Each step is a small machine that takes the text of tokens as it
-// comes and hands on what is final, so that a stream and a whole decode are the same code: what a machine withholds
-// (the first half of a character, a byte that may become part of one, a space that may be stripped) is what later
-// tokens can still change, and no more.
+// runtime/tokenizer/decoder/decoder.hpp: the last stage: turns tokens back into text, token by token. A decoder of
+// tokenizer.json is a chain of steps. Each step takes the text of tokens as it comes, and passes on the text that is
+// final, so the same code serves streams and whole texts. A step withholds only text that later tokens can change: the
+// first bytes of a character, a byte that may belong to a character, a space that may be stripped.
 #pragma once
 
 #include <memory>
@@ -15,8 +14,8 @@
 
 namespace mortise::tokenizer {
 
-// One running step. For each token: text() any number of times, then end_token(); after the last one finish().
-// A piece of text is valid UTF-8 in whole characters.
+// A running step. For each token: text() any number of times, then end_token(). After the last token: finish(). Each
+// text is valid UTF-8. Used by one thread.
 class DecodeStep {
  public:
   virtual ~DecodeStep() = default;
@@ -25,21 +24,21 @@ class DecodeStep {
   virtual void finish() = 0;
 };
 
-// A step as the file describes it; immutable, shared by all streams.
+// A step as the file defines it. Immutable, and shared by all streams.
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  // Starts a step that hands its text to `next`, which must outlive it.
+  // Starts a step that passes its text to `next`, which must outlive it.
   virtual std::unique_ptr<DecodeStep> start(DecodeStep& next) const = 0;
 };
 
 using DecoderChain = std::vector<std::unique_ptr<const Decoder>>;
 
-// The steps in order, sequences unfolded. A null `node` (no decoder) is one step that puts spaces between tokens.
-// Throws Error for a decoder that is malformed or not supported.
+// The steps in order, with nested sequences unfolded. A null `node` (the file has no decoder) gives one step that puts
+// spaces between tokens. Throws an Error for a malformed or unsupported decoder.
 DecoderChain make_decoder_chain(const ConfigNode* node);
 
-// A chain at work; collects the text that is final.
+// A running chain; collects the final text. Used by one thread.
 class DecodeStream {
  public:
   explicit DecodeStream(const DecoderChain& chain);
@@ -49,7 +48,7 @@ class DecodeStream {
     first_->end_token();
   }
   void finish() { first_->finish(); }
-  // The final text since the last call.
+  // The text that has become final since the last call.
   std::string take_text() { return std::exchange(sink_.collected, {}); }
 
  private:

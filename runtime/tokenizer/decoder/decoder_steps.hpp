@@ -1,4 +1,4 @@
-// runtime/tokenizer/decoder/decoder_steps.hpp: the steps that decoders are made of.
+// runtime/tokenizer/decoder/decoder_steps.hpp: the steps of decoders.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace mortise::tokenizer {
 
-// No decoder in the file: the tokens with a space between them.
+// For files without a decoder: puts a space between tokens.
 class JoinStep final : public DecodeStep {
  public:
   explicit JoinStep(DecodeStep& next) : next_(next) {}
@@ -24,8 +24,8 @@ class JoinStep final : public DecodeStep {
   bool is_first_ = true;
 };
 
-// Characters of the byte alphabet to bytes, and those to text, invalid ones as U+FFFD. A token with another character
-// stands for itself. All tokens become one.
+// Turns characters of the byte alphabet into bytes, and the bytes into text, with U+FFFD for invalid ones. A token with
+// any other character is text itself. Makes one token of all.
 class ByteLevelStep final : public DecodeStep {
  public:
   explicit ByteLevelStep(DecodeStep& next) : next_(next) {}
@@ -38,11 +38,11 @@ class ByteLevelStep final : public DecodeStep {
 
   DecodeStep& next_;
   std::string token_;
-  std::string bytes_;  // between tokens: at most three, the start of a character
+  std::string bytes_;  // between tokens at most three, the start of a character
 };
 
-// "<0xE2>" tokens to bytes. A run of them that is valid UTF-8 becomes one token; in any other run each byte becomes a
-// U+FFFD, so that a run is withheld until it ends.
+// Turns "<0xE2>" tokens into bytes. A run of such tokens that is valid UTF-8 becomes one token; in any other run each
+// byte becomes U+FFFD. So a run is withheld until it ends.
 class ByteFallbackStep final : public DecodeStep {
  public:
   explicit ByteFallbackStep(DecodeStep& next) : next_(next) {}
@@ -54,8 +54,8 @@ class ByteFallbackStep final : public DecodeStep {
   void end_run();
 
   DecodeStep& next_;
-  std::string token_;        // its start, as long as it can be a byte
-  bool is_passing_ = false;  // the current token is none and goes straight on
+  std::string token_;        // start of the token, while it may be a byte token
+  bool is_passing_ = false;  // the current token is not a byte token and is passed on directly
   std::string run_;
 };
 
@@ -71,7 +71,7 @@ class FuseStep final : public DecodeStep {
   DecodeStep& next_;
 };
 
-// Replaces a fixed text within each token; withholds what may be the start of one.
+// Replaces a fixed text within each token. Withholds a possible beginning of the text.
 class ReplaceTextStep final : public DecodeStep {
  public:
   ReplaceTextStep(const std::string& wanted, const std::string& content, DecodeStep& next)
@@ -87,7 +87,8 @@ class ReplaceTextStep final : public DecodeStep {
   std::string pending_;
 };
 
-// Replaces the matches of a regular expression within each token; withholds the token, since a match may look ahead.
+// Replaces matches of a regular expression within each token. Withholds the whole token, because a match may look
+// ahead.
 class ReplaceRegexStep final : public DecodeStep {
  public:
   ReplaceRegexStep(const Pattern& pattern, const std::string& content, DecodeStep& next)
@@ -103,7 +104,8 @@ class ReplaceRegexStep final : public DecodeStep {
   std::string token_;
 };
 
-// Takes up to `start` times the character `content` off the start of each token, and up to `stop` times off its end.
+// Removes the character `content` up to `start` times from the start of each token, and up to `stop` times from its
+// end.
 class StripStep final : public DecodeStep {
  public:
   StripStep(std::string_view content, std::size_t start, std::size_t stop, DecodeStep& next)
@@ -118,11 +120,11 @@ class StripStep final : public DecodeStep {
   std::size_t stop_;
   DecodeStep& next_;
   std::size_t num_stripped_ = 0;
-  bool is_started_ = false;       // something else than `content` was there
-  std::size_t num_withheld_ = 0;  // times `content` at the end so far, not handed on
+  bool is_started_ = false;       // the token had another character
+  std::size_t num_withheld_ = 0;  // occurrences of `content` at the end that are withheld
 };
 
-// Metaspace's character to spaces; in the first token it goes if Metaspace puts one there when it encodes.
+// Turns Metaspace's character into spaces. In the first token it is removed if Metaspace adds one when it encodes.
 class MetaspaceStep final : public DecodeStep {
  public:
   MetaspaceStep(std::string_view character, bool drop_in_first, DecodeStep& next)
@@ -137,8 +139,8 @@ class MetaspaceStep final : public DecodeStep {
   DecodeStep& next_;
 };
 
-// The suffix that marks the ends of words to spaces, in the last token to nothing: withholds a token from its first
-// suffix on until another token comes.
+// Turns the suffix that marks the end of a word into a space, and removes it in the last token. Withholds a token from
+// its first suffix on until another token comes.
 class WordSuffixStep final : public DecodeStep {
  public:
   WordSuffixStep(const Pattern& suffix, DecodeStep& next) : suffix_(suffix), next_(next) {}

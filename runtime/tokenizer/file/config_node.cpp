@@ -8,7 +8,7 @@
 namespace mortise::tokenizer {
 namespace {
 
-constexpr std::size_t kShownCharacters = 60;  // of a wrong value: enough to find it in the file
+constexpr std::size_t kShownCharacters = 60;  // characters shown of a wrong value, enough to find it in the file
 
 std::string shown(const nlohmann::json& value) {
   if (value.is_object()) return "an object";

@@ -1,5 +1,5 @@
-// runtime/tokenizer/file/config_node.hpp: a value of a JSON file that knows where it stands.
-// Reading through it turns each mistake in a file into an Error with the file, the key and what was expected:
+// runtime/tokenizer/file/config_node.hpp: a value of a JSON file together with its place in the file. Every mistake
+// that is found when reading through it becomes an Error with the file, the key and the expected value:
 //   /models/x/tokenizer.json: pre_tokenizer.behavior: expected a string, found 3
 #pragma once
 
@@ -15,7 +15,7 @@ namespace mortise::tokenizer {
 
 class ConfigNode {
  public:
-  // `value` must outlive the node; `where` is the file.
+  // `value` must outlive the node; `where` is the name of the file.
   ConfigNode(const nlohmann::json& value, std::string where) : value_(&value), where_(std::move(where)) {}
 
   const std::string& where() const { return where_; }
@@ -23,9 +23,9 @@ class ConfigNode {
   bool is_array() const { return value_->is_array(); }
   bool is_zero() const { return value_->is_number() && *value_ == 0; }
 
-  // The member `key`, or nullopt when it is missing or null.
+  // The member `key`; nullopt if it is missing or null.
   std::optional<ConfigNode> find(std::string_view key) const;
-  // The member `key`, which may not be missing or null.
+  // The member `key`. Throws an Error if it is missing or null.
   ConfigNode at(std::string_view key) const;
   // The elements of an array, the members of an object.
   std::vector<ConfigNode> elements() const;

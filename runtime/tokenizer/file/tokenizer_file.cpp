@@ -15,13 +15,13 @@ namespace {
 
 using nlohmann::json;
 
-// The largest files that are published have 35 MB and 1 MB; a hostile one takes up to 20 times its size in memory.
+// The largest published files have 35 MB and 1 MB. A hostile file takes up to 20 times its size in memory.
 constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{256} << 20;
 constexpr std::uintmax_t kMaxConfigBytes = std::uintmax_t{64} << 20;  // tokenizer_config.json, chat_template.jinja
 constexpr std::size_t kMaxDepth = kMaxJsonDepth;                      // nested sequences are read recursively later
 
-// Receives the parser's events. `path_` holds the containers that are open; values in the two big ones go to the
-// tables, all others become part of the document.
+// Receives the parser's events. `path_` holds the open containers. Values in the two large ones go to tables, all
+// others into the document.
 class Handler {
  public:
   explicit Handler(TokenizerFile& file) : file_(file) {}
@@ -109,7 +109,7 @@ class Handler {
     return path_.size() == 2 && path_[1].second == "model" && path_[1].first->is_object() && key_ == name;
   }
 
-  // Puts a value where the parser stands in the document.
+  // Adds a value at the parser's place in the document.
   json& place(json value) {
     if (path_.empty()) return file_.document = std::move(value);
     json& parent = *path_.back().first;
@@ -164,7 +164,7 @@ class Handler {
 
   TokenizerFile& file_;
   State state_ = State::kDocument;
-  std::vector<std::pair<json*, std::string>> path_;  // with the key under which each container stands
+  std::vector<std::pair<json*, std::string>> path_;  // each open container and its current key
   std::string key_;
   std::string left_;
   int num_halves_ = 0;
@@ -172,7 +172,7 @@ class Handler {
 
 std::string read_text_file(const std::filesystem::path& path, std::uintmax_t max_bytes) {
   std::error_code error;
-  // A pipe is not to be waited for.
+  // Opening a pipe would wait.
   const auto status = std::filesystem::status(path, error);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     fail("{}: is not a file; expected a file of a tokenizer here", path.string());

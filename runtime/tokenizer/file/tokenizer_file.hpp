@@ -1,6 +1,6 @@
-// runtime/tokenizer/file/tokenizer_file.hpp: tokenizer.json as read from disk.
-// The file's bulk, model.vocab and model.merges (hundreds of thousands of strings), goes straight from the parser into
-// flat tables and never becomes a JSON tree: that is what keeps loading within the time to the first token.
+// runtime/tokenizer/file/tokenizer_file.hpp: reads tokenizer.json. The bulk of the file, model.vocab and model.merges
+// (hundreds of thousands of strings), goes from the parser directly into flat tables and never becomes a JSON tree,
+// which keeps loading fast.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@
 
 namespace mortise::tokenizer {
 
-// The merges in the order of the file, as pairs of texts.
+// The merges as pairs of texts, in the order of the file.
 class MergeList {
  public:
   void add(std::string_view left, std::string_view right);
@@ -26,7 +26,7 @@ class MergeList {
   std::string_view right(std::size_t i) const {
     return text(merges_[i].offset + merges_[i].left_length, merges_[i].right_length);
   }
-  // Left and right as one text.
+  // The concatenation of left and right.
   std::string_view merged(std::size_t i) const {
     return text(merges_[i].offset, std::size_t{merges_[i].left_length} + merges_[i].right_length);
   }
@@ -47,9 +47,9 @@ class MergeList {
 
 struct TokenizerFile {
   std::string path;
-  std::string hash;         // of all its bytes
+  std::string hash;         // of all bytes of the file
   nlohmann::json document;  // everything but model.vocab and model.merges
-  Vocabulary vocabulary;    // of the model; the added tokens are in the document
+  Vocabulary vocabulary;    // of the model; added tokens are in the document
   MergeList merges;
   bool has_vocabulary = false;
   bool has_merges = false;
@@ -57,13 +57,13 @@ struct TokenizerFile {
   ConfigNode root() const { return {document, path}; }
 };
 
-// Throws Error when the file is missing, is no JSON, or has a vocabulary or merges of another form than BPE's.
+// Throws an Error if the file is missing, is not JSON, or has a vocabulary or merges in another form than BPE's.
 TokenizerFile read_tokenizer_file(const std::filesystem::path& path);
 
-// Reads a small JSON file (tokenizer_config.json). Throws Error when it is missing, too large or no JSON.
+// Reads a small JSON file (tokenizer_config.json). Throws an Error if it is missing, too large or not JSON.
 nlohmann::json read_json_file(const std::filesystem::path& path);
 
-// A whole small file as bytes (a chat template). Throws Error when it cannot be read or is too large.
+// Reads a small file as bytes (a chat template). Throws an Error if it cannot be read or is too large.
 std::string read_text_file(const std::filesystem::path& path);
 
 }  // namespace mortise::tokenizer

@@ -14,8 +14,8 @@ constexpr char32_t kNumFrequentCharacters = 0x800;  // all characters of one or 
 
 }  // namespace
 
-// The tokens of one piece while they merge: a doubly linked list in an array, and a heap of the pairs that may merge.
-// Entries of the heap grow stale when a neighbour merges; they are recognised when they come up.
+// The tokens of one piece while they are merged: a doubly linked list in an array, and a heap of candidate pairs.
+// Entries of the heap become stale when a neighbour merges; they are recognised when they are popped.
 class BpeModel::Word {
  public:
   void clear() { symbols_.clear(); }
@@ -50,7 +50,7 @@ class BpeModel::Word {
 
  private:
   struct Symbol {
-    std::int32_t id;  // kNone once it is part of the symbol on its left
+    std::int32_t id;  // kNone after it was merged into the symbol on its left
     std::int32_t previous;
     std::int32_t next;
   };
@@ -131,7 +131,7 @@ void BpeModel::read_merges(const TokenizerFile& file) {
       joined.assign(list.left(i)).append(right_text.substr(prefix_.size()));
       text = joined;
     }
-    // Trained vocabularies number their tokens in the order of the merges: mostly it is the next id.
+    // Trained vocabularies usually number tokens in the order of the merges, so the next id is tried first.
     merged = vocabulary_.text(merged + 1) == text ? merged + 1 : find(i, text);
     merges_.add(left, right, {static_cast<std::uint32_t>(i), merged});
   }
@@ -188,7 +188,7 @@ void BpeModel::add_character(std::string_view character, Word& word, bool& unk_p
   }
   const auto byte_id = [this](char byte) { return byte_ids_[static_cast<unsigned char>(byte)]; };
   if (byte_fallback_ && std::ranges::find(character, kNone, byte_id) == character.end()) {
-    // An unk that is pending comes out behind these bytes: an oddity of `tokenizers` that is kept.
+    // A pending unk is emitted behind these bytes, an oddity of `tokenizers` that is reproduced.
     for (const char byte : character) word.add(byte_id(byte));
     return;
   }

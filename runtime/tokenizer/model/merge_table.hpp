@@ -1,4 +1,4 @@
-// runtime/tokenizer/model/merge_table.hpp: which pairs of tokens merge into which, and how early.
+// runtime/tokenizer/model/merge_table.hpp: the pairs of tokens that merge, their results and their ranks.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,19 @@ namespace mortise::tokenizer {
 
 struct Merge {
   std::uint32_t rank;  // lower merges first
-  std::int32_t id;     // the token that the two become
+  std::int32_t id;     // the merged token
 };
 
-// One open-addressing table, at most two thirds full.
+// A hash table with open addressing, at most two thirds full. Thread-safe after the last add().
 class MergeTable {
  public:
   explicit MergeTable(std::size_t num_merges);
 
-  // A pair that is there already gets the new merge. REQUIRES: ids >= 0 and at most `num_merges` calls.
+  // Replaces the merge of a pair that exists.
+  // REQUIRES: ids >= 0, and at most `num_merges` calls.
   void add(std::int32_t left, std::int32_t right, Merge merge);
 
-  // Null when the two do not merge.
+  // Null if the pair does not merge.
   const Merge* find(std::int32_t left, std::int32_t right) const {
     const std::uint64_t key = key_of(left, right);
     for (std::size_t at = first_slot(key);; at = (at + 1) & mask_) {
@@ -30,7 +31,7 @@ class MergeTable {
   }
 
  private:
-  static constexpr std::uint64_t kFree = ~std::uint64_t{0};  // no pair: ids are not negative
+  static constexpr std::uint64_t kFree = ~std::uint64_t{0};  // not a pair, because ids are not negative
   struct Slot {
     std::uint64_t key = kFree;
     Merge merge{};

@@ -13,11 +13,11 @@ namespace mortise::tokenizer {
 class Model {
  public:
   virtual ~Model() = default;
-  // Appends the ids of all pieces. Called by many threads at once.
+  // Appends the ids of all pieces. Thread-safe.
   virtual void tokenize(const PreTokenized& text, std::vector<std::int32_t>& ids) const = 0;
 };
 
-// `file` must outlive the model. Throws Error for a model that is malformed or not supported.
+// `file` must outlive the model. Throws an Error for a malformed or unsupported model.
 std::unique_ptr<const Model> make_model(const TokenizerFile& file);
 
 }  // namespace mortise::tokenizer

@@ -1,6 +1,6 @@
-// runtime/tokenizer/model/vocabulary.hpp: the tokens of a model, by text and by id.
-// Built for loading speed: all texts stand in one buffer, and the index over them is one open-addressing table. Ids may
-// have holes; of two tokens with one id, the later one in the file is what the id reads as.
+// runtime/tokenizer/model/vocabulary.hpp: the tokens of a model, by text and by id. Built for fast loading: all texts
+// are in one buffer, and the index is a hash table with open addressing. Ids may have holes. If two tokens have one id,
+// the id stands for the later one in the file. Thread-safe after finish().
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace mortise::tokenizer {
 
 class Vocabulary {
  public:
-  // Ids index arrays; the largest vocabularies published have 2^18 tokens.
+  // Ids are array indices. The largest published vocabularies have 2^18 tokens.
   static constexpr std::uint64_t kMaxId = (1u << 24) - 1;
 
   // REQUIRES: id <= kMaxId. Call finish() after the last one, before any look-up.
@@ -24,7 +24,7 @@ class Vocabulary {
   std::optional<std::string_view> finish();
 
   std::optional<std::int32_t> find(std::string_view text) const;
-  // The token's text, nullopt for an id that is not in use.
+  // The token's text; nullopt for an unused id.
   std::optional<std::string_view> text(std::int32_t id) const;
 
   std::size_t num_tokens() const { return entries_.size(); }
@@ -37,7 +37,7 @@ class Vocabulary {
     std::int32_t id;
   };
   struct Slot {
-    std::uint32_t hash;  // upper half of the hash: spares most comparisons of texts
+    std::uint32_t hash;  // upper half of the hash, which avoids most comparisons of texts
     std::uint32_t entry_plus_one = 0;
   };
 
@@ -47,7 +47,7 @@ class Vocabulary {
 
   std::string texts_;
   std::vector<Entry> entries_;
-  std::vector<std::uint32_t> by_id_;  // index of the entry plus one, 0 for a hole
+  std::vector<std::uint32_t> by_id_;  // index of the entry plus one; 0 for a hole
   std::vector<Slot> slots_;           // a power of two, at most two thirds full
 };
 

@@ -14,7 +14,7 @@
 namespace mortise::tokenizer {
 namespace {
 
-// What rewrites characters without regard to where in the text they stand.
+// Normalizers that rewrite characters independently of their place in the text.
 class CharacterNormalizer final : public Normalizer {
  public:
   using Rewrite = std::string (*)(std::string_view);
@@ -24,7 +24,7 @@ class CharacterNormalizer final : public Normalizer {
     const std::size_t origin_size = rewrite_(std::string_view(text.text).substr(0, text.origin_end)).size();
     text.text = rewrite_(text.text);
     text.growth.check(text.text.size());
-    // The first character may have composed with the next.
+    // The first character may have been composed with the next one.
     text.origin_end = character_boundary(text.text, std::min(origin_size, text.text.size()));
   }
 
@@ -123,7 +123,8 @@ class ReplaceNormalizer final : public Normalizer {
   }
 
  private:
-  // `tokenizers` counts what stands for a match to the last character of it, or to the one in front of an empty match.
+  // `tokenizers` attributes a replacement to the last character of the match, or to the character in front of an empty
+  // match.
   static bool comes_from_origin(const WorkingText& text, const Match& match) {
     return match.end == 0 ? text.starts_input : previous_character(text.text, match.end) < text.origin_end;
   }

@@ -11,12 +11,12 @@ namespace mortise::tokenizer {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  // REQUIRES: valid UTF-8; leaves valid UTF-8. Throws Error when the text grows without measure or a regular expression
-  // fails on it.
+  // Throws an Error if the text grows too much, or if a regular expression fails on it. Thread-safe.
+  // REQUIRES: valid UTF-8; the result is valid UTF-8.
   virtual void apply(WorkingText& text) const = 0;
 };
 
-// Throws Error for a normalizer that is malformed or not supported.
+// Throws an Error for a malformed or unsupported normalizer.
 std::unique_ptr<const Normalizer> make_normalizer(const ConfigNode& node);
 
 }  // namespace mortise::tokenizer

@@ -32,7 +32,7 @@ int combining_class(utf8proc_int32_t code_point) {
   return utf8proc_get_property(code_point)->combining_class;
 }
 
-// Nothing under U+0300 composes with its neighbour, and U+00A0 is the first character that decomposes.
+// Characters below U+0300 do not compose with each other, and U+00A0 is the first character that decomposes.
 bool is_unchanged(std::string_view text, NormalForm form) {
   const unsigned char first_changed = form == NormalForm::kNfc ? 0xCC : 0x80;
   return std::ranges::all_of(text, [=](char c) { return static_cast<unsigned char>(c) < first_changed; });
@@ -84,7 +84,7 @@ class Normalizing {
   std::vector<utf8proc_int32_t> code_points_;
 };
 
-// Lower case with Unicode 16, which utf8proc does not have yet, and the one character whose lower case is two.
+// Lower case of Unicode 16, which is newer than utf8proc's, and the one character whose lower case has two characters.
 void append_lower_case(char32_t c, std::string& out) {
   switch (c) {
     case 0x130:

@@ -1,4 +1,4 @@
-// runtime/tokenizer/normalizer/working_text.hpp: a text on its way from the input to the pre-tokenizer.
+// runtime/tokenizer/normalizer/working_text.hpp: a text between the input and the pre-tokenizer.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace mortise::tokenizer {
 
-// `origin_end`: so many bytes at the start come from the first character of the whole input. Metaspace's prepend_scheme
-// "first" asks for that, and `tokenizers` answers it for the text as it came, not for what a normalizer made of it.
+// `origin_end`: the number of bytes at the start that come from the first character of the whole input. Metaspace's
+// prepend_scheme "first" needs it, because `tokenizers` looks at the original text instead of the normalised one.
 struct WorkingText {
   std::string text;
   std::size_t origin_end;
@@ -18,7 +18,7 @@ struct WorkingText {
   GrowthLimit growth;
   const TimeLimit* time;
 
-  // `section` is a part of the input, or all of it; `time` must outlive the text.
+  // `section` is a part of the input, or the whole input. `time` must outlive the text.
   WorkingText(std::string_view section, bool starts_input, const TimeLimit& time);
 };
 

@@ -11,7 +11,7 @@
 namespace mortise::tokenizer {
 namespace {
 
-// ByteLevel as a post-processor corrects offsets only, and there are none.
+// ByteLevel as a post-processor only corrects offsets, which are not computed here.
 class NoPostProcessor final : public PostProcessor {
  public:
   void apply(std::vector<std::int32_t>&, bool) const override {}
@@ -72,7 +72,7 @@ class TemplatePostProcessor final : public PostProcessor {
   std::vector<Piece> pieces_;
 };
 
-// BertProcessing and RobertaProcessing: one token in front, one behind. What else these two do is for pairs and
+// BertProcessing and RobertaProcessing: one token in front and one behind. Their other effects concern pairs and
 // offsets.
 class EnclosingPostProcessor final : public PostProcessor {
  public:
@@ -108,7 +108,8 @@ class SequencePostProcessor final : public PostProcessor {
   }
 
  private:
-  // `tokenizers` gives what follows a template the pieces of its result one by one, which loses or repeats text.
+  // Nothing may follow a template: `tokenizers` would give it the parts of the result one by one, which loses or
+  // repeats text.
   void append(const ConfigNode& list, bool& has_template) {
     for (const ConfigNode& node : list.elements()) {
       const std::string type = node.at("type").as_string();

@@ -1,5 +1,5 @@
-// runtime/tokenizer/post_processor/post_processor.hpp: the fourth stage: puts the model's special tokens around the ids
-// of a text. Single texts only; a tokenizer's template for pairs is not read.
+// runtime/tokenizer/post_processor/post_processor.hpp: the fourth stage: adds the model's special tokens to the ids of
+// a text. For single texts only; templates for pairs are not read.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class PostProcessor {
   virtual void apply(std::vector<std::int32_t>& ids, bool add_special_tokens) const = 0;
 };
 
-// Throws Error for a post-processor that is malformed or not supported.
+// Throws an Error for a malformed or unsupported post-processor.
 std::unique_ptr<const PostProcessor> make_post_processor(const ConfigNode& node);
 
 }  // namespace mortise::tokenizer

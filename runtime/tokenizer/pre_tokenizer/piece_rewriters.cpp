@@ -12,11 +12,11 @@
 namespace mortise::tokenizer {
 namespace {
 
-// GPT-2's own pattern: what ByteLevel splits by.
+// GPT-2's own pattern, at which ByteLevel splits.
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Rewrites all pieces: `prefix_of(piece, starts_input)` is put in front, `append(part, out)` writes any part of a
+// Rewrites all pieces: puts `prefix_of(piece, starts_input)` in front of each; `append(part, out)` writes a part of a
 // piece.
 template <typename Prefix, typename Append>
 void rewrite_pieces(PreTokenized& text, Prefix prefix_of, Append append) {
@@ -57,7 +57,7 @@ MetaspaceOptions::Prepend read_prepend(const ConfigNode& node) {
 
 ByteLevelPreTokenizer::ByteLevelPreTokenizer(const ConfigNode& node)
     : add_prefix_space_(node.at("add_prefix_space").as_bool()) {
-  node.at("trim_offsets").as_bool();  // offsets are not computed here, so that it has nothing to trim
+  node.at("trim_offsets").as_bool();  // there are no offsets to trim
   if (node.bool_or("use_regex", true)) {
     split_ = std::make_unique<SplitPreTokenizer>(Pattern(Regex(kGpt2Pattern, node.where())), SplitBehavior::kIsolated,
                                                  /*invert=*/false);

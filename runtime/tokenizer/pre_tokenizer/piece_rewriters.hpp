@@ -1,5 +1,5 @@
-// runtime/tokenizer/pre_tokenizer/piece_rewriters.hpp: the pre-tokenizers that change the text of pieces and not only
-// cut them.
+// runtime/tokenizer/pre_tokenizer/piece_rewriters.hpp: pre-tokenizers that change the text of pieces, besides
+// splitting.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace mortise::tokenizer {
 
-// Splits by GPT-2's pattern unless told not to, and then writes each byte as a character of the byte alphabet.
+// Splits by GPT-2's pattern (optional), then writes each byte as a character of the byte alphabet.
 class ByteLevelPreTokenizer final : public PreTokenizer {
  public:
   explicit ByteLevelPreTokenizer(const ConfigNode& node);
@@ -21,15 +21,15 @@ class ByteLevelPreTokenizer final : public PreTokenizer {
   std::unique_ptr<const PreTokenizer> split_;  // null with use_regex false
 };
 
-// SentencePiece's way with spaces, as pre-tokenizer and as decoder: each becomes a visible character, one more is put
-// in front, and a word starts with each of them.
+// SentencePiece's treatment of spaces, as a pre-tokenizer and as a decoder: each space becomes a visible character,
+// another one is put in front, and a word starts with each of them.
 struct MetaspaceOptions {
   enum class Prepend { kNever, kFirst, kAlways };
   std::string replacement;  // one character
   Prepend prepend;
   bool split;
 
-  // In all spellings since the first release: prepend_scheme, or add_prefix_space before there was one; str_rep.
+  // Reads all spellings since the first release: prepend_scheme, or formerly add_prefix_space; str_rep.
   explicit MetaspaceOptions(const ConfigNode& node);
 };
 

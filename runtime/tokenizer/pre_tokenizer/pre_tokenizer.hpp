@@ -1,5 +1,5 @@
-// runtime/tokenizer/pre_tokenizer/pre_tokenizer.hpp: the second stage: cuts a text into the pieces that the model sees
-// one by one.
+// runtime/tokenizer/pre_tokenizer/pre_tokenizer.hpp: the second stage: splits a text into pieces, which the model
+// encodes one by one.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace mortise::tokenizer {
 
-// A text and the pieces of it that are left, in order. Pieces are never empty; between them characters may be missing
-// (Split with Removed). `origin_end` is WorkingText's.
+// A text and its pieces, in order. Pieces are never empty, and there may be gaps between them (Split with Removed).
+// `origin_end` is that of WorkingText.
 struct PreTokenized {
   struct Piece {
     std::size_t begin;
@@ -26,7 +26,7 @@ struct PreTokenized {
   GrowthLimit growth;
   const TimeLimit* time;
 
-  // `whole` is a part of `from`, of which `origin_end` bytes come from the input's first character.
+  // `whole` is a part of `from`; its first `origin_end` bytes come from the input's first character.
   PreTokenized(std::string_view whole, std::size_t origin_end, const WorkingText& from)
       : text(whole), origin_end(origin_end), growth(from.growth), time(from.time) {
     if (!text.empty()) pieces.push_back({0, text.size()});
@@ -39,12 +39,12 @@ struct PreTokenized {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // REQUIRES: valid UTF-8; leaves valid UTF-8 and pieces that start and end between characters. Throws Error when the
-  // text grows without measure or a regular expression fails on it.
+  // Throws an Error if the text grows too much, or if a regular expression fails on it. Thread-safe.
+  // REQUIRES: valid UTF-8. The result is valid UTF-8, and pieces start and end between characters.
   virtual void apply(PreTokenized& text) const = 0;
 };
 
-// Throws Error for a pre-tokenizer that is malformed or not supported.
+// Throws an Error for a malformed or unsupported pre-tokenizer.
 std::unique_ptr<const PreTokenizer> make_pre_tokenizer(const ConfigNode& node);
 
 }  // namespace mortise::tokenizer

@@ -37,7 +37,7 @@ void Splitter::find_parts(std::string_view text) {
   if (end < text.size()) parts_.push_back({end, text.size(), invert_});
 }
 
-// Merges parts in place. Whether two neighbours belong together looks at the parts as they were found, not as merged.
+// Joins parts in place. Whether two neighbours are joined depends on the parts as they were found, not on joined ones.
 void Splitter::join_parts() {
   const auto joins = [this](const Part& left, const Part& right) {
     switch (behavior_) {

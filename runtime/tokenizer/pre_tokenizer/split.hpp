@@ -1,5 +1,5 @@
-// runtime/tokenizer/pre_tokenizer/split.hpp: cuts a text at the matches of a pattern, in the five ways of tokenizer
-// files.
+// runtime/tokenizer/pre_tokenizer/split.hpp: splits a text at the matches of a pattern, in the five ways that tokenizer
+// files define.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace mortise::tokenizer {
 
-// What becomes of a match, shown for "a-b--c" cut at "-":
+// The treatment of a match, shown for "a-b--c" split at "-":
 enum class SplitBehavior {
   kRemoved,             // a b c
   kIsolated,            // a - b - - c
@@ -23,7 +23,7 @@ enum class SplitBehavior {
 
 SplitBehavior read_split_behavior(const ConfigNode& node);
 
-// Split, and the pre-tokenizers that are a Split with a fixed pattern.
+// Split, and pre-tokenizers that are a Split with a fixed pattern.
 class SplitPreTokenizer final : public PreTokenizer {
  public:
   SplitPreTokenizer(Pattern pattern, SplitBehavior behavior, bool invert);
@@ -35,14 +35,14 @@ class SplitPreTokenizer final : public PreTokenizer {
   bool invert_;
 };
 
-// Splits many pieces with one set of buffers; `pattern` and `time` must outlive it.
+// Splits many pieces with one set of buffers. `pattern` and `time` must outlive it. Used by one thread.
 class Splitter {
  public:
-  // With `invert` the text between the matches counts as the match, and the other way round.
+  // With `invert`, the text between the matches is the match.
   Splitter(const Pattern& pattern, SplitBehavior behavior, bool invert, const TimeLimit& time)
       : pattern_(pattern), behavior_(behavior), invert_(invert), time_(time) {}
 
-  // Appends the pieces of `text`, which starts at `offset`; empty ones are left out.
+  // Appends the non-empty pieces of `text`, which starts at `offset`.
   void split(std::string_view text, std::size_t offset, std::vector<PreTokenized::Piece>& pieces);
 
  private:

@@ -9,7 +9,7 @@
 namespace mortise::tokenizer {
 namespace {
 
-// Looking for a text takes as many steps for each character as it is long; those of published files have a few bytes.
+// Searching for a text takes up to its length in steps for each character. Texts in published files have a few bytes.
 constexpr std::size_t kMaxTextBytes = 4096;
 
 std::variant<std::string, Regex, Pattern::CharacterPredicate> read(const ConfigNode& node) {
@@ -17,7 +17,7 @@ std::variant<std::string, Regex, Pattern::CharacterPredicate> read(const ConfigN
   const auto text = node.find("String");
   if (!text) node.fail_expected("{\"String\": ...} or {\"Regex\": ...}");
   std::string literal = text->as_string();
-  if (literal.empty()) return Regex("", text->where());  // `tokenizers` finds it between any two characters
+  if (literal.empty()) return Regex("", text->where());  // `tokenizers` finds an empty text between any two characters
   if (literal.size() > kMaxTextBytes) text->fail_expected(fmt::format("a text of at most {} bytes", kMaxTextBytes));
   return literal;
 }
@@ -63,7 +63,7 @@ std::string Pattern::replace_all(std::string_view text, std::string_view content
 }
 
 std::size_t Pattern::growth(std::size_t content_size) const {
-  // An expression may match nothing at each place, so that all of the text stays.
+  // An expression may match the empty text everywhere; then the whole text is kept, too.
   const std::string* wanted = literal();
   return wanted ? std::max<std::size_t>(1, (content_size + wanted->size() - 1) / wanted->size()) : content_size + 1;
 }

@@ -1,4 +1,4 @@
-// runtime/tokenizer/regex/pattern.hpp: what splits and replacements look for.
+// runtime/tokenizer/regex/pattern.hpp: the pattern of a split or a replacement.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ class Pattern {
   // {"String": "..."} or {"Regex": "..."}.
   explicit Pattern(const ConfigNode& node);
   explicit Pattern(Regex regex) : pattern_(std::move(regex)) {}
-  // Each character of a set is a match of its own.
+  // Each character of the set is a match.
   explicit Pattern(CharacterPredicate is_match) : pattern_(is_match) {}
   // REQUIRES: `text` is not empty.
   static Pattern of_text(std::string text) { return Pattern(std::move(text)); }
@@ -29,10 +29,10 @@ class Pattern {
   // `text` with each match replaced by `content`.
   std::string replace_all(std::string_view text, std::string_view content, const TimeLimit& time) const;
 
-  // The text looked for, or null if this is no fixed text.
+  // The fixed text, or null if the pattern is not a fixed text.
   const std::string* literal() const { return std::get_if<std::string>(&pattern_); }
 
-  // At most how many times as long replace_all() makes a text.
+  // The factor by which replace_all() lengthens a text at most.
   std::size_t growth(std::size_t content_size) const;
 
  private:

@@ -66,7 +66,7 @@ void RegexReader::take_literal_escape(std::string& out) {
     out += fmt::format("\\x{{{}}}", hexadecimal_digits(position_ + 2, 4));
     position_ += 6;
   } else if (letter == 'v') {
-    out += "\\x0B";  // in PCRE2 \v is a class of line ends
+    out += "\\x0B";  // in PCRE2, \v is a class of line ends
     position_ += 2;
   } else if (is_one_of(letter, "ntrfae")) {
     out += take(2);
@@ -87,7 +87,7 @@ void RegexReader::take_hexadecimal_escape(std::string& out) {
     position_ = close + 1;
     return;
   }
-  // One digit or two: a byte. Those over 7F are parts of characters to Oniguruma.
+  // One or two digits: a byte. To Oniguruma, bytes above 7F are parts of characters.
   const std::size_t count = std::isxdigit(static_cast<unsigned char>(peek(3))) ? 2 : 1;
   const std::string digits = hexadecimal_digits(position_ + 2, count);
   if (count == 2 && digits[0] >= '8') refuse("a byte that is no character (write \\x{..})");

@@ -1,5 +1,5 @@
-// runtime/tokenizer/regex/reader.hpp: reads a pattern in Oniguruma's syntax, with what is the same in and outside of
-// sets.
+// runtime/tokenizer/regex/reader.hpp: reads a pattern in Oniguruma's syntax: the constructs that are the same inside
+// and outside of sets.
 #pragma once
 
 #include <cstddef>
@@ -20,18 +20,18 @@ class RegexReader {
   std::size_t position() const { return position_; }
   void move_to(std::size_t position) { position_ = position; }
   void skip(std::size_t count) { position_ += count; }
-  // The offset of `text` at or behind the position, npos if there is none.
+  // The offset of `text` at or after the position; npos if there is none.
   std::size_t find(std::string_view text) const { return in_.find(text, position_); }
 
-  // Takes bytes, or one whole character.
+  // Takes `count` bytes, or one whole character.
   std::string_view take(std::size_t count);
   std::string_view take_character();
 
-  // \s, \P{L} and the like. Takes nothing and returns false if there is none.
+  // Takes \s, \P{L} and the like. Otherwise takes nothing and returns false.
   bool take_class(CharacterSet& set);
-  // The same inside of a set, where Oniguruma's \w has six characters less.
+  // The same inside of a set, where Oniguruma's \w has six characters fewer.
   bool take_class_in_set(CharacterSet& set);
-  // Takes an escape that stands for one character and appends it as PCRE2 spells it.
+  // Takes an escape for a single character, and appends PCRE2's spelling of it.
   void take_literal_escape(std::string& out);
 
   // Throws Error: "<what> at offset <position> of the regular expression is not supported".

@@ -13,11 +13,11 @@
 namespace mortise::tokenizer {
 namespace {
 
-// JIT code takes 32 KiB of the thread's own stack; what needs more is a pattern that backtracks over long texts.
+// JIT code takes 32 KiB of the thread's stack by default. Only patterns that backtrack over long texts need more.
 constexpr std::size_t kJitStackStart = 32 * 1024;
 constexpr std::size_t kJitStackMaximum = 16 * 1024 * 1024;
-// Bytes in which a match is looked for at a time: between two looks at the clock each of them may cost PCRE2's whole
-// match limit, a tenth of a second.
+// A match is searched from so many bytes at a time. Between two checks of the clock, each of them may cost PCRE2's
+// whole match limit, a tenth of a second.
 constexpr std::size_t kWindow = 16;
 constexpr std::size_t kMaxPatternBytes = 64 * 1024;  // the longest published have a few thousand
 
@@ -45,7 +45,7 @@ std::size_t character_start(std::string_view text, std::size_t offset) {
   return offset;
 }
 
-// The matches of one text: owns what PCRE2 writes while it matches.
+// Finds the matches of one text. Owns the memory that PCRE2 needs while it matches.
 class Matcher {
  public:
   Matcher(const pcre2_code* code, std::string_view text)
@@ -54,7 +54,8 @@ class Matcher {
         data_(pcre2_match_data_create(1, nullptr)),
         context_(pcre2_match_context_create(nullptr)) {}
 
-  // The first match that begins from `offset` to `last`: true and `match`, or false, or a PCRE2 error thrown as Error.
+  // Finds the first match that begins between `offset` and `last`. Returns whether there is one. Throws PCRE2's errors
+  // as an Error.
   bool find(std::size_t offset, std::size_t last, const std::string& where, Match& match) {
     pcre2_set_offset_limit(context_.get(), last);
     int result = match_from(offset);
@@ -118,7 +119,7 @@ Regex Regex::from_pcre2_syntax(const std::string& pattern, std::string where) {
   code->compiled.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), kOptions, &error,
                                      &offset, context.get()));
   if (!code->compiled) fail("{}: not a regular expression that can be used: {}", where, error_text(error));
-  // Without JIT (it may be forbidden by the system) the interpreter does the same, more slowly.
+  // Without JIT, which the system may forbid, the interpreter gives the same result more slowly.
   pcre2_jit_compile(code->compiled.get(), PCRE2_JIT_COMPLETE);
   return Regex(std::move(code), std::move(where));
 }

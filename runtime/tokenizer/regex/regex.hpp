@@ -1,7 +1,7 @@
-// runtime/tokenizer/regex/regex.hpp: a compiled regular expression of a tokenizer file (PCRE2 with JIT).
-// Immutable and shared by threads. Texts are hostile, patterns are trusted little more: PCRE2's match limit stops a
-// match that backtracks without end, a TimeLimit many matches that look far ahead for little, and the caller gets an
-// Error instead of a hung thread.
+// runtime/tokenizer/regex/regex.hpp: a compiled regular expression of a tokenizer file (PCRE2 with JIT). Immutable and
+// thread-safe. Texts may be hostile, and patterns are hardly trusted more. PCRE2's match limit stops a match that
+// backtracks endlessly; a TimeLimit stops many matches that look far ahead. The caller gets an Error instead of a
+// blocked thread.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +21,17 @@ struct Match {
 
 class Regex {
  public:
-  // Compiles a pattern in Oniguruma's syntax. `where` (file and key) starts the text of every Error, also later ones.
+  // Compiles a pattern in Oniguruma's syntax. The text of every Error, also later ones, begins with `where` (file and
+  // key).
   Regex(std::string_view pattern, std::string where);
 
   // Compiles a pattern that is in PCRE2's syntax already.
   static Regex from_pcre2_syntax(const std::string& pattern, std::string where);
 
-  // Replaces `matches` by the matches in `text`, leftmost first, none overlapping; an empty match right behind another
-  // match is left out. Lookbehind sees nothing in front of `text`. REQUIRES: valid UTF-8. Throws Error when PCRE2 gives
-  // up on a match or `time` is over.
+  // Replaces `matches` by the matches in `text`: leftmost first, not overlapping, without an empty match directly
+  // behind another match. Lookbehind sees nothing in front of `text`. Throws an Error if PCRE2 gives up on a match, or
+  // if `time` is used up.
+  // REQUIRES: valid UTF-8.
   void find_all(std::string_view text, const TimeLimit& time, std::vector<Match>& matches) const;
 
  private:

@@ -9,10 +9,10 @@
 namespace mortise::tokenizer {
 namespace {
 
-constexpr int kMaxDepth = 16;  // of nested sets, which are read recursively
+constexpr int kMaxDepth = 16;  // nesting of sets, which are read recursively
 constexpr const char* kEverything = "[\\x{0}-\\x{10FFFF}]";
 
-// A union: plain members, everything but the characters of each of `excluded`, and expressions for one character each.
+// A union of plain members, of the complement of each of `excluded`, and of expressions that match one character each.
 struct Union {
   std::string members;
   std::vector<std::string> excluded;
@@ -37,7 +37,7 @@ struct Union {
     return "(?:" + alternatives.substr(1) + ')';
   }
 
-  // What is in none of the parts.
+  // All characters that are in none of the parts.
   std::string complement() const {
     if (is_plain()) return CharacterSet{members, /*negated=*/true}.bracketed();
     std::string expression = "(?:";
@@ -57,7 +57,7 @@ class SetReader {
     in_.skip(1);
     const bool negated = in_.peek() == '^';
     if (negated) in_.skip(1);
-    std::vector<Union> parts(1);  // that are intersected
+    std::vector<Union> parts(1);  // to be intersected
     range_ = Range::kNone;
     for (bool first = true; in_.at_end() || in_.peek() != ']' || first; first = false) {
       if (in_.at_end()) in_.refuse("a set without ]");
@@ -126,7 +126,7 @@ class SetReader {
     }
   }
 
-  // [:alpha:], [:^digit:]. Whatever else starts so is a set that begins with a colon.
+  // [:alpha:], [:^digit:]. Anything else that starts like this is a set that begins with a colon.
   bool take_posix_bracket(Union& part) {
     if (!in_.next_is("[:")) return false;
     const std::size_t close = in_.find(":]");
@@ -148,13 +148,13 @@ class SetReader {
     return true;
   }
 
-  // Whether a - is followed by \d or the like: then it is no range, and PCRE2 wants it escaped.
+  // Whether a - is followed by \d or the like. Then it is not a range, and PCRE2 requires an escape.
   bool class_follows() const {
     return in_.peek(1) == '\\' && std::string_view("swdhpSWDHP").find(in_.peek(2)) != std::string_view::npos;
   }
 
   RegexReader& in_;
-  Range range_ = Range::kNone;  // what a - would mean here
+  Range range_ = Range::kNone;  // the meaning of a - at this place
 };
 
 }  // namespace

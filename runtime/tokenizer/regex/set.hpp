@@ -1,6 +1,6 @@
-// runtime/tokenizer/regex/set.hpp: a set in brackets, from Oniguruma's syntax to PCRE2's.
-// Oniguruma's sets nest ([a[b-d]]), intersect ([\w&&[^_]]) and unite with negated classes ([\S\r]); PCRE2 10.42 has
-// none of it, but has lookahead: what is not a plain set becomes an expression that matches one character.
+// runtime/tokenizer/regex/set.hpp: translates a set in brackets from Oniguruma's syntax to PCRE2's. Oniguruma's sets
+// can be nested ([a[b-d]]), intersected ([\w&&[^_]]) and combined with negated classes ([\S\r]). PCRE2 10.42 cannot,
+// but it has lookahead: a set that is not plain becomes an expression that matches one character.
 #pragma once
 
 #include <string>

@@ -13,11 +13,11 @@
 namespace mortise::tokenizer {
 namespace {
 
-// Each property becomes a few kilobytes of ranges; PCRE2 takes some tens of kilobytes of compiled pattern.
+// Each property becomes a few kilobytes of ranges; PCRE2 accepts some tens of kilobytes of compiled pattern.
 constexpr std::size_t kMaxTranslatedBytes = std::size_t{1} << 20;
 
-// One pass over the pattern. `out_` is PCRE2's spelling so far; `atom_` is where its last atom (what a quantifier would
-// repeat) starts, needed for quantifiers that must be put around a group of their own.
+// Translates the pattern in one pass. `out_` is the translation so far. `atom_` is the start of its last atom, to which
+// a quantifier would apply; some quantifiers need a group around it.
 class Translator {
  public:
   explicit Translator(std::string_view pattern) : in_(pattern) {}
@@ -82,7 +82,7 @@ class Translator {
     if (in_.next_is("(*")) in_.refuse("(*");
     if (!in_.next_is("(?")) {
       in_.skip(1);
-      out_ += "(?:";  // nothing here reads a captured group
+      out_ += "(?:";  // captured groups are not used
     } else if (in_.next_is("(?#")) {
       const std::size_t close = in_.find(")");
       if (close == std::string_view::npos) in_.refuse("a comment without )");
@@ -98,8 +98,8 @@ class Translator {
     groups_.push_back(start);
   }
 
-  // (?i:...) and (?i). The second form holds to the end of the group in both engines, but Oniguruma lets it swallow the
-  // alternatives that follow, so it is taken at the start of the pattern only, where that makes no difference. Returns
+  // (?i:...) and (?i). The second form extends to the end of the group in both engines, but in Oniguruma also over the
+  // following alternatives. So it is accepted only at the start of the pattern, where that makes no difference. Returns
   // whether a group was opened.
   bool options() {
     const std::size_t start = in_.position();
@@ -155,7 +155,7 @@ class Translator {
   RegexReader in_;
   std::string out_;
   std::size_t atom_ = 0;
-  std::vector<std::size_t> groups_;  // where each open one starts in `out_`
+  std::vector<std::size_t> groups_;  // start of each open group in `out_`
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ constexpr AddedRange kAddedSinceUnicode14[] = {
 #include "tokenizer/regex/unicode_supplement.inc"
 };
 
-// Long names of categories and properties, and the names that are known here.
+// Long names of categories and properties, and the names used here.
 constexpr std::pair<std::string_view, std::string_view> kLongNames[] = {
     {"letter", "L"},
     {"mark", "M"},
@@ -82,7 +82,7 @@ std::string category_body(std::string_view category) {
          added_since([&](const AddedRange& range) { return range.category.starts_with(category); });
 }
 
-// Names of properties are compared without case, spaces, hyphens and underscores.
+// Property names are compared without case, spaces, hyphens and underscores.
 std::string loose_name(std::string_view name) {
   std::string loose;
   for (const char c : name) {
@@ -105,7 +105,7 @@ std::string assigned_body() {
   return category_bodies({"L", "M", "N", "P", "S", "Z", "Cc", "Cf", "Co", "Cs"});
 }
 
-// The names that mean the same as \p{name} and as [[:name:]]; empty for another one.
+// Names that mean the same as \p{name} and as [[:name:]]; empty for any other name.
 std::string named_body(std::string_view name) {
   if (name == "alpha") return alphabetic_body();
   if (name == "digit") return category_body("Nd");
@@ -139,7 +139,7 @@ CharacterSet property_set(std::string_view name) {
   if (loose == "word") return shorthand_set('w');
   const auto is_this = [&](std::string_view category) { return loose_name(category) == loose; };
   if (const auto* it = std::ranges::find_if(kCategories, is_this); it != std::end(kCategories)) {
-    // Unassigned code points become fewer: they are what no other category has.
+    // As a complement, because newer Unicode versions have fewer unassigned code points.
     if (*it == "C") return {category_bodies({"L", "M", "N", "P", "S", "Z"}), /*negated=*/true};
     if (*it == "Cn") return {assigned_body(), /*negated=*/true};
     if (*it == "LC") return {category_bodies({"Lu", "Ll", "Lt"})};
@@ -152,7 +152,7 @@ CharacterSet property_set(std::string_view name) {
 bool posix_set(std::string_view name, CharacterSet& set) {
   set = {named_body(name)};
   if (name == "word") set = word_set_in_brackets();
-  if (name == "punct") set.body = category_bodies({"P", "S"});  // \p{Punct} has no symbols
+  if (name == "punct") set.body = category_bodies({"P", "S"});  // without symbols for \p{Punct}
   return !set.body.empty();
 }
 
@@ -168,7 +168,7 @@ CharacterSet shorthand_set(char letter) {
       return property_set("Nd");
     case 'h':
       return {"0-9A-Fa-f"};
-    default:  // 'w': Oniguruma counts superscripts and fractions of Latin-1 as word characters
+    default:  // 'w': Oniguruma includes superscripts and fractions of Latin-1
       return {word_body() + "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"};
   }
 }

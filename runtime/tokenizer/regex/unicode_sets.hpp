@@ -1,5 +1,5 @@
-// runtime/tokenizer/regex/unicode_sets.hpp: sets of characters by Unicode property, spelled for PCRE2.
-// A set is the text between [ and ]. A property's set adds what Unicode 15 and 16 assigned, for PCRE2s that are older.
+// runtime/tokenizer/regex/unicode_sets.hpp: sets of characters by Unicode property, in PCRE2's syntax. A set is the
+// text between [ and ]. A property's set includes the characters of Unicode 15 and 16, for older versions of PCRE2.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@ namespace mortise::tokenizer {
 
 struct CharacterSet {
   std::string body;
-  bool negated = false;  // the set is everything but `body`
+  bool negated = false;  // the set is the complement of `body`
 
-  // As it stands in a pattern: "[...]" or "[^...]".
+  // The set in a pattern: "[...]" or "[^...]".
   std::string bracketed() const;
 };
 
-// The set of \p{name}: a general category, a script, or a name of POSIX brackets. Names that are none of these come
-// back as scripts, and PCRE2 refuses them.
+// The set of \p{name}: a general category, a script, or a POSIX name. Any other name is returned as a script, which
+// PCRE2 then refuses.
 CharacterSet property_set(std::string_view name);
 
-// The set of [:name:]; false for a name that is none.
+// The set of [:name:]; returns false for an unknown name.
 bool posix_set(std::string_view name, CharacterSet& set);
 
 // The set of \w inside of a set.
