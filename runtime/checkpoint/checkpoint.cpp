@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
-// For a folder in which something is missing.
+// Gives a better message for a folder that lacks a file, but has a GGUF file.
 void check_has_no_gguf(const fs::path& folder) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
@@ -67,7 +67,7 @@ void check_folder(const fs::path& folder) {
   fail("{}: has no weights ({} or {}); download the checkpoint again", folder.native(), kSingleFile, kIndexFile);
 }
 
-// The index comes from a stranger: a shard is a plain file name, so that it cannot lead out of the folder.
+// The index is not trusted: a shard must be a plain file name, so that it cannot lead out of the folder.
 void check_shard_name(const std::string& shard, const std::string& where) {
   const bool plain = shard.find('/') == shard.npos && shard.find('\\') == shard.npos && shard.find('\0') == shard.npos;
   if (!plain || shard.starts_with('.') || !shard.ends_with(".safetensors")) {
@@ -75,7 +75,7 @@ void check_shard_name(const std::string& shard, const std::string& where) {
   }
 }
 
-// Shard -> names of the tensors to take from it.
+// Maps each shard to the names of its tensors.
 std::map<std::string, std::vector<std::string>> read_index(const fs::path& path) {
   const std::string& where = path.native();
   const nlohmann::json index = read_json_object(path);
@@ -103,7 +103,7 @@ std::string_view config_spelling(Dtype dtype) {
   }
 }
 
-// The floating-point dtype that most bytes have: a bf16 model may keep a few norms in f32.
+// The floating-point dtype of most bytes. (A bf16 model may keep a few norms in f32.)
 std::string_view prevailing_dtype(const TensorMap& tensors) {
   std::map<Dtype, std::size_t> bytes;
   for (const auto& [name, view] : tensors) {

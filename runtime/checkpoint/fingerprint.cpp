@@ -20,7 +20,7 @@ std::string config_without_origin(const std::string& text) {
   return config.dump();
 }
 
-// What the runtime reads of generation_config.json, one spelling for each meaning.
+// The fields of generation_config.json that the runtime reads, with one spelling for each meaning.
 std::string canonical(const GenerationConfig& defaults) {
   nlohmann::json json = {{"eos_token_id", defaults.eos_token_ids}};
   const auto add = [&](const char* name, const auto& value) {
@@ -37,7 +37,8 @@ std::string canonical(const GenerationConfig& defaults) {
   return json.dump();
 }
 
-// Made weights follow from their shapes; the views may repeat a little memory many times over, up to terabytes.
+// A sample, because made-up weights follow from their shapes, and their views may repeat a little memory up to
+// terabytes.
 std::string sample_hash(const TensorMap& tensors) {
   constexpr std::size_t kSampleBytes = 4096;
   Hasher hasher;
@@ -65,8 +66,8 @@ std::string Checkpoint::fingerprint() const {
                      hash_of(config_without_origin(config_.json)), hash_of(canonical(generation_config_)));
 }
 
-// The files say that the weights are the same ones; which tensors they are, and out of which file each is taken where
-// two have one of its name, is config.json's and the index's to say.
+// The files identify the weights. config.json and the index decide which tensors they are, and which file a tensor
+// comes from if two files have it.
 std::optional<std::string> Checkpoint::identity() const {
   if (files_ == nullptr || files_->empty()) return std::nullopt;
   Hasher hasher;

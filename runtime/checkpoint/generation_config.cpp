@@ -14,18 +14,18 @@ namespace {
 
 using nlohmann::json;
 
-// What a request may ask for (sampling/params.cpp), so that a default that no request could use is told when the model
-// is loaded and not with each request. The engine computes in float, so it is the float that has to fit.
+// The range that requests allow (sampling/params.cpp), so that an unusable default is an error when the model is loaded
+// and not at each request. The engine computes in float, so the float must be in range.
 struct Range {
   double low, high;
-  bool above_low = false;  // low itself is out
+  bool above_low = false;  // low itself is not allowed
 };
 
 std::optional<double> number(const json& object, const char* key, Range range, const std::string& where) {
   const json& value = member(object, key);
   if (value.is_null()) return std::nullopt;
   const double number = value.is_number() ? value.get<double>() : std::nan("");
-  // Beyond float's range the conversion is undefined, and the number out of every range here.
+  // Beyond float's range the conversion is undefined; such a number is out of every range.
   const double used = std::abs(number) <= FLT_MAX ? static_cast<float>(number) : std::nan("");
   if (!(used >= range.low && used <= range.high) || (range.above_low && used == range.low)) {
     fail("{}: {} is {}; expected a number {} {} to {}; correct the file", where, key, quote(value.dump()),

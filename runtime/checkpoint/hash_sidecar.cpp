@@ -24,9 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kVersion = 1;
-constexpr std::size_t kMaxBytes = std::size_t{1} << 20;  // thousands of shards
+constexpr std::size_t kMaxBytes = std::size_t{1} << 20;  // room for thousands of shards
 constexpr std::string_view kPrefix = "weights-", kExtension = ".json", kTemporaryMark = ".tmp-";
-constexpr std::chrono::hours kAbandonedAfter{1};  // writing takes milliseconds
+constexpr std::chrono::hours kAbandonedAfter{1};  // writing the file takes milliseconds
 
 struct Content {
   std::string folder, identity, hash;
@@ -73,7 +73,7 @@ std::string as_utf8(const std::string& text) {
   return nlohmann::json::parse(quoted).get<std::string>();
 }
 
-// Files of checkpoints that no longer exist, and temporary files of starts that were killed.
+// Removes files of checkpoints that no longer exist, and temporary files of killed starts.
 void remove_leftovers(const fs::path& cache_folder) {
   std::error_code error;
   fs::directory_iterator entries(cache_folder, error);

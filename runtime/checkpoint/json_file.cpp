@@ -10,7 +10,7 @@ namespace mortise {
 namespace {
 
 constexpr std::size_t kMaxJsonBytes = std::size_t{64} << 20;  // the index of the largest models has 20 MB
-constexpr std::size_t kMaxTokenIds = 1024;  // Llama 3 lists 3; each token that is drawn is compared with all of them
+constexpr std::size_t kMaxTokenIds = 1024;  // Llama 3 has 3; each drawn token is compared with all of them
 
 std::optional<std::int32_t> id_of(const nlohmann::json& value, const char* key, std::string_view where) {
   if (!value.is_number_integer()) {

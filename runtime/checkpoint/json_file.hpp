@@ -1,5 +1,5 @@
-// runtime/checkpoint/json_file.hpp: reads the small JSON files of a checkpoint, which come from strangers: the size and
-// the depth are limited. Internal to this library (it shows nlohmann's type).
+// runtime/checkpoint/json_file.hpp: reads the small JSON files of a checkpoint. They are not trusted, so size and depth
+// are limited. Internal to this library, because it exposes nlohmann's type.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,16 @@
 
 namespace mortise {
 
-// The object in `path`. Error when the file is missing, larger than 64 MiB, nested too deep, or no JSON object.
+// Reads the JSON object in `path`. Throws an Error if the file is missing, larger than 64 MiB, nested too deeply, or
+// not a JSON object.
 nlohmann::json read_json_object(const std::filesystem::path& path);
 
-// The member `key`, or null when it is absent. Checkpoints write null for absent, so callers need no third case.
+// The member `key`; null if it is absent. (Checkpoints write null for absent values.)
 const nlohmann::json& member(const nlohmann::json& object, const char* key);
 
-// Token ids as checkpoints write them: an integer, a list of them, or null. Negative ids mean "none" (early Llamas
-// write -1). `where` begins the error: the file's name.
+// Reads token ids as checkpoints write them: an integer, a list of integers, or null. Negative ids mean none (early
+// Llamas have -1).
+// Errors begin with `where`, the name of the file.
 std::vector<std::int32_t> token_ids(const nlohmann::json& object, const char* key, std::string_view where);
 std::optional<std::int32_t> token_id(const nlohmann::json& object, const char* key, std::string_view where);
 

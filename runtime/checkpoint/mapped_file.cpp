@@ -17,8 +17,8 @@
 namespace mortise {
 namespace {
 
-// Two changes of a file within one tick of its file system's clock have one time. Linux stamps with the timer's ticks
-// of up to 10 ms.
+// Two changes of a file within one tick of the file system's clock get the same time. Linux uses the timer's ticks of
+// up to 10 ms.
 constexpr std::int64_t kClockTick = 100'000'000;
 
 std::int64_t nanoseconds(const timespec& time) {
@@ -36,7 +36,7 @@ std::optional<std::string> identity_of(const struct stat& status) {
 
 class FileDescriptor {
  public:
-  // O_NONBLOCK: a named pipe in the folder must be refused below, not waited for.
+  // O_NONBLOCK: opening a named pipe must fail below instead of waiting.
   explicit FileDescriptor(const std::filesystem::path& path)
       : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd_ < 0) {

@@ -14,7 +14,7 @@ void check_type(bool ok, const std::string& where, const char* key, const json& 
   if (!ok) fail("{}: {} is {}; expected {}", where, key, quote(value.dump()), expected);
 }
 
-// Removes `key` and returns its value; null when it was absent.
+// Removes `key` and returns its value; null if it was absent.
 json take(json& object, const char* key) {
   json value = member(object, key);
   object.erase(key);
@@ -36,7 +36,8 @@ bool is_nested_by_layer_type(const json& rope) {
   return false;
 }
 
-// The rules of transformers 5, RotaryEmbeddingConfigMixin; tests/golden/make_configs.py checks them against it.
+// The rules of transformers 5, RotaryEmbeddingConfigMixin. tests/golden/make_configs.py compares them with
+// transformers.
 void normalise_rope(json& config, const std::string& where) {
   json scaling = take(config, "rope_scaling");
   json theta = take(config, "rope_theta");
@@ -72,7 +73,7 @@ void normalise_rope(json& config, const std::string& where) {
 std::optional<std::int64_t> positive(const json& config, const char* key, const std::string& where) {
   const json& value = member(config, key);
   if (value.is_null()) return std::nullopt;
-  // 2^31: ids and positions travel as 32-bit integers.
+  // Below 2^31, because ids and positions are 32-bit integers.
   const bool ok = value.is_number_unsigned() && value.get<std::uint64_t>() - 1 < (std::uint64_t{1} << 31) - 1;
   check_type(ok, where, key, value, "a whole number from 1 to 2147483647");
   return value.get<std::int64_t>();

@@ -1,6 +1,6 @@
-// runtime/checkpoint/model_config.hpp: config.json of a checkpoint. The model plugin interprets the architecture; the
-// host itself needs the few fields below. Plugins get the text in ONE spelling, that of transformers 5, whatever the
-// file uses:
+// runtime/checkpoint/model_config.hpp: reads config.json of a checkpoint. The model plugin interprets the architecture;
+// the host needs only the fields below. Plugins get the configuration in a single form, that of transformers 5,
+// whatever form the file has:
 //
 //   dtype            "bfloat16" | "float16" | "float32" | ...: `torch_dtype` of transformers 4; when the file has
 //                    neither, the dtype that most bytes of the weights have. Never absent, never null.
@@ -29,7 +29,7 @@
 namespace mortise {
 
 struct ModelConfig {
-  std::string json;  // normalised as above; compact, keys sorted, so equal configurations are equal strings
+  std::string json;  // normalised as above; compact with sorted keys, so equal configurations are equal strings
   std::vector<std::string> architectures;
   std::string model_type;
   std::string dtype;
@@ -40,7 +40,7 @@ struct ModelConfig {
   std::optional<QuantizationConfig> quantization;
 };
 
-// Reads `folder`/config.json. `weights_dtype` is what `dtype` becomes when the file does not say.
+// Reads `folder`/config.json. `weights_dtype` is used if the file has no dtype.
 ModelConfig read_model_config(const std::filesystem::path& folder, std::string_view weights_dtype);
 
 }  // namespace mortise

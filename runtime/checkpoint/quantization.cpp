@@ -14,7 +14,7 @@ constexpr const char* kSupported =
     "supported are gptq (4 or 8 bits), awq (version gemm, 4 bits) and compressed-tensors (pack-quantized or "
     "int-quantized, 4 or 8 bits); take such a checkpoint, or the unquantised one with weights = \"int8\"";
 
-// One object of the section, with the path to it for messages.
+// An object of the section, and its path for messages.
 struct Section {
   const json& object;
   std::string path;
@@ -44,7 +44,7 @@ struct Section {
     if (bits != 4 && bits != 8) refuse(key);
     return static_cast<int>(bits);
   }
-  // -1 and absent: a row is one group.
+  // If it is -1 or absent, a row is one group.
   std::int64_t group_size() const {
     const json& value = member(object, "group_size");
     if (value.is_null() || value == -1) return 0;
@@ -64,7 +64,7 @@ QuantizationConfig read_gptq(const Section& section) {
   const std::string format = section.text("checkpoint_format", "gptq");
   if (format != "gptq" && format != "gptq_v2") section.refuse("checkpoint_format");
   out.zeros_minus_one = format == "gptq";
-  // Other bits or groups for modules that match a pattern.
+  // Other bits or groups for modules that match a pattern are not supported.
   if (!member(section.object, "dynamic").empty()) section.refuse("dynamic");
   return out;
 }

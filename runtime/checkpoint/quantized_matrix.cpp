@@ -12,7 +12,7 @@
 namespace mortise {
 namespace {
 
-// Where column c of eight lies in a word of AWQ.
+// The place of column c of eight in a word of AWQ.
 constexpr std::int64_t kInterleave[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 constexpr std::int64_t kMaxColumns = std::int64_t{1} << 24;
 
@@ -92,7 +92,7 @@ class QuantizedMatrix::Finder {
     return tensor;
   }
 
-  // The one tensor from which the sizes follow.
+  // The tensor from which the sizes follow.
   const TensorView& words(const char* suffix) const {
     const TensorView& tensor = need(suffix);
     const bool fits = tensor.dtype == Dtype::kI32 && tensor.shape.size() == 2 && tensor.shape[0] > 0 &&
@@ -119,7 +119,7 @@ class QuantizedMatrix::Finder {
     out.scale_group_stride_ = out.n_;
   }
 
-  // The group of each column, as a permutation that sorts them; stable, so that every reader makes the same one.
+  // Computes the permutation that sorts columns by their group. It is stable, so that every reader gets the same one.
   void order_from(const char* suffix, QuantizedMatrix& out) const {
     const TensorView* tensor = optional(suffix);
     if (tensor == nullptr) return;
@@ -229,7 +229,7 @@ class QuantizedMatrix::Finder {
     }
   }
 
-  // [N, groups], [N, 1], [N] or [1]: the number of groups is what the checkpoint has.
+  // Scales [N, groups], [N, 1], [N] or [1]: the checkpoint determines the number of groups.
   void scales_by_row(QuantizedMatrix& out) const {
     const TensorView& tensor = need(".weight_scale");
     const std::vector<std::int64_t>& shape = tensor.shape;
@@ -282,7 +282,7 @@ std::uint8_t QuantizedMatrix::in_word(const TensorView& tensor, std::int64_t wor
   return static_cast<std::uint8_t>(element<std::uint32_t>(tensor, word) >> shift & ((1u << bits_) - 1));
 }
 
-// Word by word as they lie, each row of the tensor from left to right: the file is read in order.
+// Reads word by word, each row of the tensor from left to right, so that the file is read in order.
 void QuantizedMatrix::read_values(std::int64_t n0, std::int64_t n1, std::uint8_t* values) const {
   const std::int64_t per_word = 32 / bits_;
   const auto put = [&](std::int64_t n, std::int64_t k, std::uint8_t value) {
@@ -318,7 +318,7 @@ std::uint8_t QuantizedMatrix::zero(std::int64_t n, std::int64_t g) const {
   switch (zero_packing_) {
     case Packing::kConstant:
       return static_cast<std::uint8_t>(1u << (bits_ - 1));
-    case Packing::kSignedBytes:  // masked: a byte holds more than 4 bits, a kernel does not
+    case Packing::kSignedBytes:  // masked, because a byte can hold more than 4 bits, but kernels expect 4
       return static_cast<std::uint8_t>((element<std::uint8_t>(*zeros_, n * groups() + g) + (1u << (bits_ - 1))) &
                                        ((1u << bits_) - 1));
     case Packing::kInterleaved:
@@ -328,7 +328,7 @@ std::uint8_t QuantizedMatrix::zero(std::int64_t n, std::int64_t g) const {
   }
   const std::int64_t word = zeros_by_group_ ? g * ceil_div(n_, per_word) + n / per_word : n / per_word * groups() + g;
   const unsigned stored = in_word(*zeros_, word, n % per_word);
-  // QuantLinear wraps around as well: the largest stored value is zero point 0.
+  // Wraps around, as QuantLinear does: the largest stored value means zero point 0.
   return static_cast<std::uint8_t>((stored + (zeros_minus_one_ ? 1u : 0u)) & ((1u << bits_) - 1));
 }
 

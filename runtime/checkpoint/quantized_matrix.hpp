@@ -1,7 +1,7 @@
-// runtime/checkpoint/quantized_matrix.hpp: one matrix of a quantised checkpoint, whatever packs it, as rows of values,
-// scales and zero points:
+// runtime/checkpoint/quantized_matrix.hpp: reads a matrix of a quantised checkpoint in any of the supported formats, as
+// rows of values, scales and zero points:
 //   w[n, order[j]] = scale[n, g] * (value[n, j] - zero[n, g]),  g = j / group_size
-// Where the tensors of "P.weight" are, [shape], by layout; a word of 32 bits holds W = 32 / bits values, lowest bits
+// The tensors of "P.weight" with their shapes, by format. A word of 32 bits holds W = 32 / bits values, lowest bits
 // first:
 //   gptq        P.qweight i32 [K/W, N], word = W neighbouring k; P.qzeros i32 [groups, N/W], word = W neighbouring n;
 //               P.scales [groups, N]; P.g_idx i32 [K], the group of each k (act-order), may be absent
@@ -12,9 +12,9 @@
 //               W neighbouring n, or i8 [N, groups]; P.weight_g_idx i32 [K], may be absent. Values are signed +
 //               2^(bits-1).
 //   compressed-tensors, int8     P.weight i8 [N, K], the rest as above, zero points i8
-// Compared with public excerpts: the packing and unpacking of QuantLinear (gptq; its zero points wrap around), pack_awq
-// and unpack_awq, and compressed-tensors' PackedQuantizationCompressor. Not with vLLM's loaders, and not with a
-// released checkpoint.
+// Checked against excerpts of public code: packing and unpacking in QuantLinear (gptq; its zero points wrap around),
+// pack_awq and unpack_awq, and compressed-tensors' PackedQuantizationCompressor. Not checked against vLLM's loaders,
+// nor against a released checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -30,26 +30,27 @@ namespace mortise {
 
 class QuantizedMatrix {
  public:
-  // The matrix in place of tensor `name`; nullopt when the checkpoint has no such one. Error, with `where` and the
-  // tensor's name, when its tensors are missing, misshapen or of a wrong type. Views `tensors`, which must outlive it.
+  // The matrix that replaces tensor `name`; nullopt if the checkpoint has none. Throws an Error, with `where` and the
+  // tensor's name, if its tensors are missing, or have a wrong shape or type. Refers to `tensors`, which must outlive
+  // it.
   static std::optional<QuantizedMatrix> find(const TensorMap& tensors, const QuantizationConfig& config,
                                              std::string_view name, const std::string& where);
 
   std::int64_t rows() const { return n_; }
   std::int64_t columns() const { return k_; }
   int bits() const { return bits_; }
-  std::int64_t group_size() const { return group_size_; }            // columns() where a row is one group
-  const std::vector<std::int32_t>& order() const { return order_; }  // empty: as they are
+  std::int64_t group_size() const { return group_size_; }            // columns() if a row is one group
+  const std::vector<std::int32_t>& order() const { return order_; }  // empty: 0, 1, 2, ..
 
-  // Rows [n0, n1): values [n1 - n0, K], scales and zeros [n1 - n0, groups]. Any thread.
+  // Reads rows [n0, n1): values [n1 - n0, K], scales and zeros [n1 - n0, groups]. Thread-safe.
   void read(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales, std::uint8_t* zeros) const;
 
  private:
-  // How the words of a tensor hold the values, or zero points, of a matrix.
+  // How values or zero points are packed in a tensor.
   enum class Packing : std::uint8_t {
     kColumns,      // gptq, compressed-tensors: W neighbours
     kInterleaved,  // awq: 0 2 4 6 1 3 5 7
-    kSignedBytes,  // no words
+    kSignedBytes,  // a byte each, no words
     kConstant      // zero points only: 2^(bits - 1)
   };
   class Finder;
@@ -64,17 +65,17 @@ class QuantizedMatrix {
   int bits_ = 0;
   std::int64_t group_size_ = 0;
   std::vector<std::int32_t> order_;      // column j of the values is column order_[j] of the matrix
-  std::vector<std::int32_t> positions_;  // its inverse
+  std::vector<std::int32_t> positions_;  // the inverse of order_
 
   const TensorView* values_ = nullptr;
-  bool values_by_row_ = false;  // [N, K..], else [K.., N..]
+  bool values_by_row_ = false;  // [N, K..]; otherwise [K.., N..]
   bool words_along_k_ = false;
   Packing packing_ = Packing::kColumns;
   const TensorView* scales_ = nullptr;
   std::int64_t scale_row_stride_ = 0, scale_group_stride_ = 0;
   const TensorView* zeros_ = nullptr;
   Packing zero_packing_ = Packing::kConstant;
-  bool zeros_by_group_ = false;  // [groups, N/W], else [N/W, groups]
+  bool zeros_by_group_ = false;  // [groups, N/W]; otherwise [N/W, groups]
   bool zeros_minus_one_ = false;
 };
 

@@ -37,7 +37,7 @@ Dtype dtype_of(std::string_view name) {
   return found == std::end(kDtypes) ? Dtype::kOther : found->dtype;
 }
 
-// The header's text, or an Error that tells the usual accidents apart.
+// The text of the header. Throws an Error that distinguishes the usual defects.
 std::string_view header_text(std::span<const std::byte> file, const std::string& where) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   if (text.starts_with("version https://git-lfs")) {
@@ -59,7 +59,7 @@ std::string_view header_text(std::span<const std::byte> file, const std::string&
   return text.substr(kLengthBytes, length);
 }
 
-// Bytes that shape and dtype call for. For a dtype of unknown size: what the offsets say.
+// The number of bytes that follows from shape and dtype; for a dtype of unknown size, from the offsets.
 std::uint64_t expected_bytes(const HeaderEntry& entry, Dtype dtype, const std::string& where) {
   std::uint64_t count = dtype == Dtype::kOther ? 1 : dtype_size(dtype);
   for (const std::uint64_t extent : entry.shape) {
@@ -70,7 +70,7 @@ std::uint64_t expected_bytes(const HeaderEntry& entry, Dtype dtype, const std::s
   return dtype == Dtype::kOther ? entry.data_offsets[1] - entry.data_offsets[0] : count;
 }
 
-// The tensors tile the data without gap or overlap, in some order, to the last byte.
+// Checks that the tensors cover the data to the last byte without gap or overlap, in any order.
 void check_layout(std::vector<HeaderEntry>& entries, std::uint64_t data_begin, std::uint64_t file_bytes,
                   const std::string& where) {
   std::sort(entries.begin(), entries.end(),
@@ -89,7 +89,7 @@ void check_layout(std::vector<HeaderEntry>& entries, std::uint64_t data_begin, s
     }
     expected_begin = end;
   }
-  if (expected_begin > data_bytes) {  // told for the last tensor: its end is the size that the file should have
+  if (expected_begin > data_bytes) {  // reported for the last tensor, whose end is the size that the file should have
     fail("{}: {} bytes, but tensor {} ends at byte {}; the file is truncated: download it again", where, file_bytes,
          quote(entries.back().name), data_begin + expected_begin);
   }

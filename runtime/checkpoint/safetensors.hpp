@@ -1,8 +1,8 @@
-// runtime/checkpoint/safetensors.hpp: one safetensors file, mapped. A file is 8 bytes of header length (little endian),
-// a JSON header of that length, and the bytes of the tensors, which the header describes:
+// runtime/checkpoint/safetensors.hpp: a mapped safetensors file. The file is 8 bytes with the length of the header
+// (little endian), a JSON header of that length, and the bytes of the tensors, which the header describes:
 //   {"NAME": {"dtype": "BF16", "shape": [64, 32], "data_offsets": [begin, end]}, ..., "__metadata__": {"k": "v"}}
-// Nothing in a file is believed: every rule of the format is checked when it is opened, so a view never leaves the
-// file. A dtype that this runtime does not know is no error, since a model may never ask for that tensor.
+// The file is not trusted: every rule of the format is checked at opening, so a view never leaves the file. An unknown
+// dtype is not an error, because the model may not need that tensor. Immutable and thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -39,10 +39,10 @@ enum class Dtype : std::uint8_t {
 // Bytes of one element. REQUIRES: not kOther.
 std::size_t dtype_size(Dtype dtype);
 
-// A tensor of a mapped file: row-major, aligned to its element, read-only. Valid as long as the file is open.
+// A tensor of a mapped file: row-major, aligned to its element size, read-only. Valid as long as the file is open.
 struct TensorView {
   Dtype dtype = Dtype::kOther;
-  std::string dtype_name;  // as the file spells it: "BF16", "F8_E4M3"
+  std::string dtype_name;  // as in the file: "BF16", "F8_E4M3"
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
 };
@@ -51,7 +51,7 @@ using TensorMap = std::map<std::string, TensorView, std::less<>>;
 
 class SafetensorsFile {
  public:
-  // Checks the whole header; reads no tensor. Error names the file, what is wrong and what to do.
+  // Checks the whole header, but reads no tensor. Throws an Error that names the file, the problem and the remedy.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   const TensorMap& tensors() const { return tensors_; }

@@ -10,8 +10,8 @@
 namespace mortise {
 namespace {
 
-// The header has one shape, so the reader is a state machine over the parser's events; every event that a state does
-// not name is refused, which also bounds the depth.
+// A state machine over the parser's events, since all headers have one structure. An event that a state does not expect
+// is an error, which also bounds the depth.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderReader(SafetensorsHeader& header, std::string_view where) : header_(header), where_(where) {}
@@ -122,7 +122,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   };
   static constexpr const char* kRemedy = "the file is damaged: download it again";
   static constexpr std::size_t kMaxTensors = 1 << 18;  // the largest models have 100,000 in all their shards
-  static constexpr std::size_t kMaxDimensions = 64;    // as numpy and torch; a header of 100 MB could list 50 million
+  static constexpr std::size_t kMaxDimensions = 64;    // like numpy and torch; a header of 100 MB could list 50 million
 
   [[noreturn]] bool unexpected(const char* what) const {
     if (state_ == State::kStart) fail("{}: the header is {}; expected an object; {}", where_, what, kRemedy);
@@ -149,7 +149,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   std::string_view where_;
   State state_ = State::kStart;
   bool in_list_ = false;
-  unsigned seen_ = 0;  // of the current tensor: bit 0 dtype, 1 shape, 2 data_offsets
+  unsigned seen_ = 0;  // fields of the current tensor: bit 0 dtype, 1 shape, 2 data_offsets
   std::string name_, metadata_key_;
   std::unordered_set<std::string> names_;
 };

@@ -1,5 +1,5 @@
-// runtime/checkpoint/safetensors_header.hpp: the JSON header of a safetensors file -> a list. Syntax and types only;
-// what the numbers mean for the file is safetensors.cpp's to check. Internal to this library.
+// runtime/checkpoint/safetensors_header.hpp: parses the JSON header of a safetensors file to a list. Checks syntax and
+// types only; safetensors.cpp checks the numbers. Internal to this library.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,9 @@ struct SafetensorsHeader {
   std::map<std::string, std::string, std::less<>> metadata;
 };
 
-// Streams through the text without building a document: a header may have 100 MB, and most of what is wrong with a
-// hostile one shows early. `where` begins each Error: the file's name.
+// Parses the text as a stream without building a document, because a header may have 100 MB, and most defects of a
+// hostile one show early.
+// Errors begin with `where`, the name of the file.
 SafetensorsHeader parse_safetensors_header(std::string_view text, std::string_view where);
 
 }  // namespace mortise

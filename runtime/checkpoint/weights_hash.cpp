@@ -20,9 +20,9 @@ namespace mortise {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;  // half a millisecond of work
-constexpr unsigned kMaxThreads = 4;                        // more than that wait for the memory
+constexpr unsigned kMaxThreads = 4;                        // more threads only wait for memory
 
-// Maps the pages of a piece with one call: a fault for each of them takes longer. Older kernels refuse, and fault.
+// Maps all pages of a piece with one call, which is faster than single page faults. Older kernels refuse the call.
 void populate(std::span<const std::byte> piece) {
 #ifdef MADV_POPULATE_READ
   static const auto kPageMask = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)) - 1;
@@ -32,7 +32,7 @@ void populate(std::span<const std::byte> piece) {
 #endif
 }
 
-// The calling thread runs where others leave time: loading has to come first. On Linux the priority is a thread's own.
+// Lowers the priority of the calling thread, because loading comes first. (On Linux each thread has its own priority.)
 void yield_to_others() {
   constexpr int kNice = 10;
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
@@ -85,7 +85,7 @@ void WeightsHash::make_pieces() {
     }
   }
   hashes_.resize(pieces_.size());
-  // A disk is read fastest in the order of the file.
+  // Disks are read fastest in the order of the file.
   order_.resize(pieces_.size());
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   std::sort(order_.begin(), order_.end(),
@@ -94,7 +94,7 @@ void WeightsHash::make_pieces() {
 
 void WeightsHash::start_threads() {
   make_pieces();
-  // Half of the processors: the others load.
+  // Half of the processors; the other half loads.
   const unsigned num_threads = std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMaxThreads);
   try {
     while (threads_.size() < num_threads) {
@@ -103,7 +103,7 @@ void WeightsHash::start_threads() {
         hash_pieces();
       });
     }
-  } catch (const std::system_error&) {  // no thread to be had: value() does the work
+  } catch (const std::system_error&) {  // no thread could be started: value() does the work
   }
 }
 

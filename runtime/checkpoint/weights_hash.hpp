@@ -1,7 +1,7 @@
-// runtime/checkpoint/weights_hash.hpp: a hash of every byte of a checkpoint's weights, computed beside their loading.
-// Each tensor is cut into pieces of 4 MiB. Threads hash the pieces in any order; the hashes of the pieces, with each
+// runtime/checkpoint/weights_hash.hpp: a hash of every byte of a checkpoint's weights, computed while they are loaded.
+// Each tensor is divided into pieces of 4 MiB, which threads hash in any order. The hashes of the pieces, with each
 // tensor's name, dtype and shape, are then hashed in the order of names. So the value depends neither on the number of
-// threads, nor on how the tensors are distributed over files, nor on where the files lie.
+// threads nor on the files.
 #pragma once
 
 #include <xxhash.h>
@@ -23,15 +23,15 @@
 
 namespace mortise {
 
-// Name, dtype, shape and size of a tensor.
+// Adds name, dtype, shape and size of a tensor.
 void add_description(Hasher& hasher, const std::string& name, const TensorView& view);
 
 class WeightsHash {
  public:
-  // `memory` is that of the tensors. Reads nothing yet.
+  // `memory` keeps the memory of the tensors. Reads nothing yet.
   WeightsHash(TensorMap tensors, std::shared_ptr<const void> memory)
       : tensors_(std::move(tensors)), memory_(std::move(memory)) {}
-  // Ends threads that still hash; takes no longer than a piece does.
+  // Ends the hashing threads, which takes at most as long as one piece.
   ~WeightsHash();
   WeightsHash(const WeightsHash&) = delete;
   WeightsHash& operator=(const WeightsHash&) = delete;
@@ -40,7 +40,8 @@ class WeightsHash {
   // REQUIRES: called at most once, before value().
   void start(std::optional<HashSidecar> sidecar);
 
-  // 32 hexadecimal digits. Waits for the threads and helps them, then writes the sidecar if there is one. Any thread.
+  // The hash as 32 hexadecimal digits. Waits for the threads and helps them, then writes the sidecar if there is one.
+  // Thread-safe.
   std::string value();
 
  private:
@@ -59,7 +60,7 @@ class WeightsHash {
   std::atomic<bool> stop_ = false;
   std::vector<std::thread> threads_;
   std::optional<HashSidecar> sidecar_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   bool started_ = false;
   std::optional<std::string> value_;
 };

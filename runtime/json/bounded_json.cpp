@@ -7,9 +7,9 @@
 namespace mortise {
 namespace {
 
-constexpr std::size_t kMaxQuotedBytes = 120;  // enough to find the place in a file, and one line of a terminal
+constexpr std::size_t kMaxQuotedBytes = 120;  // enough to find the place in a file, and fits a line of a terminal
 
-// ASCII alone: an error travels into terminals and JSON answers, and what is damaged is seldom valid UTF-8.
+// ASCII only: errors go to terminals and into JSON answers, and damaged text is rarely valid UTF-8.
 std::string printable(std::string_view text) {
   std::string out(text.substr(0, kMaxQuotedBytes));
   std::replace_if(
@@ -37,7 +37,7 @@ std::string json_error_text(const nlohmann::json::exception& error) {
   return printable(tag == text.npos ? text : text.substr(tag + 2));
 }
 
-// Brackets outside of strings, counted; what is not JSON otherwise is the parser's to say.
+// Counts brackets outside of strings. Other syntax errors are left to the parser.
 std::optional<std::size_t> too_deep_at(std::string_view text) {
   std::size_t depth = 0;
   bool in_string = false;

@@ -39,7 +39,7 @@ void finish(Json::object_t& entries) {
   entries = std::move(kept);
 }
 
-// Takes what nlohmann's parser finds.
+// Receives the events of nlohmann's parser.
 class Builder : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return put(nullptr); }
@@ -79,7 +79,7 @@ class Builder : public nlohmann::json_sax<Json> {
     add(std::move(value));
     return true;
   }
-  // An open value stays where it is until it is closed: what is around it grows only then.
+  // An open value does not move until it is closed, because the values around it grow only then.
   bool open(Json value) {
     open_.push_back(add(std::move(value)));
     return true;

@@ -1,4 +1,4 @@
-// runtime/json/ordered_json.hpp: foreign JSON whose objects keep the order of their keys, for chat templates.
+// runtime/json/ordered_json.hpp: parses untrusted JSON and keeps the order of keys, for chat templates.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,9 +7,9 @@
 
 namespace mortise {
 
-// The value in `text`, or nothing where it is none, or nests deeper than kMaxJsonDepth. Of equal keys the last value
-// counts, at the first one's place. Takes O(n log n) time; nlohmann's own parser compares each key of an object with
-// all before it.
+// The value in `text`; nullopt if it is not JSON or is nested deeper than kMaxJsonDepth. If keys are equal, the last
+// value counts, at the place of the first. Takes O(n log n) time; nlohmann's own parser compares each key of an object
+// with all keys before it.
 std::optional<nlohmann::ordered_json> find_ordered_json(std::string_view text);
 
 }  // namespace mortise

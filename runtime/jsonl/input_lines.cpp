@@ -65,7 +65,7 @@ InputLines::Next InputLines::next(InputLine& line) {
     const ssize_t n = ::read(fd_, buffer_.data(), buffer_.size());
     const int error = errno;
     buffer_.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
-    if (n < 0 && error == EINTR) return Next::kNotYet;  // the caller looks whether it is to stop
+    if (n < 0 && error == EINTR) return Next::kNotYet;  // lets the caller check whether it should stop
     if (n < 0) fail("{}: cannot be read: {}", name_, std::strerror(error));
     ended_ = n == 0;
   }
@@ -110,7 +110,7 @@ void InputLines::finish_line(InputLine& line, bool terminated) {
   line.begin = line_begin_;
   line.end = offset_;
   line.text.swap(partial_);
-  partial_ = {};  // not clear(): one long line must not keep its memory for good
+  partial_ = {};  // not clear(): the memory of one long line must not be kept
   if (line.number == 1 && line.text.starts_with(kByteOrderMark)) line.text.erase(0, kByteOrderMark.size());
   if (!line.too_long && line.text.ends_with('\r')) line.text.pop_back();
   partial_too_long_ = false;

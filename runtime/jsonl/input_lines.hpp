@@ -1,5 +1,5 @@
-// runtime/jsonl/input_lines.hpp: reads a file or standard input line by line. Memory is bounded by one line's limit,
-// whatever the file holds.
+// runtime/jsonl/input_lines.hpp: reads a file or standard input line by line. Memory is bounded by the limit of one
+// line, whatever the file holds. Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace mortise {
 
-// Of what people and their programs write. More than any prompt that a model takes: what is longer is an accident, and
-// a stream without newlines must not fill the memory.
+// The limit for lines that people and programs write. No prompt is as long, so a longer line is an accident, and a
+// stream without newlines must not fill the memory.
 inline constexpr std::size_t kMaxInputLineBytes = std::size_t{16} << 20;
 
 struct InputLine {
-  std::size_t number = 0;   // from 1; blank lines count
+  std::size_t number = 0;   // from 1; includes blank lines
   std::string text;         // without the line end (\n or \r\n) and without a byte order mark
-  bool too_long = false;    // text holds the beginning only
-  bool terminated = true;   // false: the last line, without a line end
+  bool too_long = false;    // text has only the beginning
+  bool terminated = true;   // false: the last line has no line end
   std::uint64_t begin = 0;  // offset of its first byte
   std::uint64_t end = 0;    // offset behind its line end
   std::uint64_t num_bytes() const { return end - begin; }
@@ -26,25 +26,25 @@ struct InputLine {
 
 class InputLines {
  public:
-  // "-" is standard input. Throws an Error when `path` cannot be read. A line above `max_line_bytes` is passed on cut.
+  // "-" is standard input. Throws an Error if `path` cannot be read. A line above `max_line_bytes` is cut.
   InputLines(const std::string& path, std::size_t max_line_bytes);
   ~InputLines();
   InputLines(const InputLines&) = delete;
   InputLines& operator=(const InputLines&) = delete;
 
   enum class Next { kLine, kEnd, kNotYet };
-  // The next line that is not blank. kNotYet: a pipe or terminal has nothing to read now; poll fd() and ask again.
+  // Reads the next line that is not blank. kNotYet: a pipe or terminal has no data now; poll fd() and try again.
   Next next(InputLine& line);
-  // The same, but waits; false at the end.
+  // The same, but waits for data. Returns false at the end.
   bool wait_next(InputLine& line);
-  // Makes `line`, which was the last one read, the next one again.
+  // Makes the last line read the next one again.
   void put_back(InputLine line) { put_back_ = std::move(line); }
 
   const std::string& name() const { return name_; }  // for messages
   std::size_t max_line_bytes() const { return max_line_bytes_; }
   int fd() const { return fd_; }
-  std::optional<std::uint64_t> size() const { return size_; }  // of a regular file
-  // When a regular file was modified, in Unix seconds; else now.
+  std::optional<std::uint64_t> size() const { return size_; }  // nullopt: not a regular file
+  // When a regular file was last modified, in Unix seconds; otherwise the current time.
   std::int64_t modified() const { return modified_; }
 
  private:
@@ -59,9 +59,9 @@ class InputLines {
   std::optional<std::uint64_t> size_;
   std::int64_t modified_ = 0;
 
-  std::string buffer_;  // read, not yet taken
+  std::string buffer_;  // read, but not returned yet
   std::size_t buffer_begin_ = 0;
-  std::string partial_;  // of the line that is being read; at most max_line_bytes_
+  std::string partial_;  // part of the current line; at most max_line_bytes_
   bool partial_too_long_ = false;
   std::uint64_t line_begin_ = 0, offset_ = 0;
   std::size_t number_ = 0;

@@ -17,7 +17,7 @@ nlohmann::json parse_json_line(const InputLine& line, std::size_t max_line_bytes
     return nlohmann::json::parse(line.text);
   } catch (const nlohmann::json::parse_error& error) {
     const std::string_view what = error.what();
-    // nlohmann names invalid UTF-8 among others; users look for it by this name.
+    // Uses the name that users look for; nlohmann's message mentions UTF-8 among other things.
     if (what.find("UTF-8") != std::string_view::npos) fail("column {}: not UTF-8", error.byte);
     fail("column {}: not JSON", error.byte);
   } catch (const nlohmann::json::out_of_range&) {
@@ -26,7 +26,7 @@ nlohmann::json parse_json_line(const InputLine& line, std::size_t max_line_bytes
 }
 
 LineIdentity::LineIdentity(const InputLine& line) {
-  // Of a line above the limit only the beginning is kept: its length stands for the rest.
+  // A line above the limit is cut, so its length stands for the missing part.
   const std::uint64_t length = line.too_long ? line.num_bytes() : 0;
   const XXH128_hash_t hash = XXH3_128bits_withSeed(line.text.data(), line.text.size(), line.number ^ (length << 32));
   hex = fmt::format("{:016x}{:08x}", hash.high64, hash.low64 >> 32);

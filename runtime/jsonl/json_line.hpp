@@ -1,5 +1,5 @@
-// runtime/jsonl/json_line.hpp: one line of a file of requests as JSON, and what is derived from it. Lines come from
-// anybody, so depth and length are bounded.
+// runtime/jsonl/json_line.hpp: a line of a file of requests as JSON, and the values that are derived from it. Lines are
+// not trusted, so depth and length are bounded.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace mortise {
 
-// Throws an Error: too long, not JSON (with the column), or nested too deep.
+// Throws an Error if the line is too long, not JSON (with the column), or nested too deeply.
 nlohmann::json parse_json_line(const InputLine& line, std::size_t max_line_bytes);
 
-// What stands for a line wherever a run must come out the same when it is repeated: a function of the line's number and
+// Identifies a line in results that must be the same when a run is repeated. A function of the line's number and
 // content alone.
 struct LineIdentity {
   explicit LineIdentity(const InputLine& line);
@@ -22,7 +22,7 @@ struct LineIdentity {
   std::uint64_t seed = 0;  // at most 2^63 - 1: some clients read integers as signed
 };
 
-// Compact; bytes that are not UTF-8 become U+FFFD.
+// Compact JSON. Bytes that are not UTF-8 become U+FFFD.
 std::string dump_line(const nlohmann::ordered_json& json);
 
 }  // namespace mortise

@@ -8,7 +8,7 @@
 namespace mortise {
 
 struct LostLines::State {
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::optional<std::size_t> first;
 };
 

@@ -1,5 +1,5 @@
-// runtime/jsonl/lost_lines.hpp: notices lines that never get a result, because whoever was to make it has failed.
-// Without that a run would wait for them for ever.
+// runtime/jsonl/lost_lines.hpp: notices lines that will never get a result because the code that should make it has
+// failed. A run would otherwise wait for them forever.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@ namespace mortise {
 
 class LostLines {
  public:
-  // `finish` as it is; but the line is lost when all copies of the result are destroyed and none was called.
+  // Returns a copy of `finish`. If all its copies are destroyed without a call, the line is lost.
   FinishLine watch(FinishLine finish, std::size_t line_number) const;
-  // A line that was lost; the smallest number of those that are known. [any thread]
+  // The smallest number of a lost line, or nullopt. [any thread]
   std::optional<std::size_t> first() const;
 
  private:
   struct State;
   class Watch;
-  const std::shared_ptr<State> state_ = make_state();  // finishers may outlive this
+  const std::shared_ptr<State> state_ = make_state();  // shared, because the functions may outlive this object
   static std::shared_ptr<State> make_state();
 };
 

@@ -25,12 +25,12 @@ struct Slot {
   std::size_t num_sequences = 0;
   bool ready = false;
   bool written = false;
-  bool kept = false;  // the text of the result is among the waiting lines
+  bool kept = false;  // the text of the result is in the file of waiting lines
   LineResult result;
 };
 
-// What the threads that finish lines share with the one that runs them. They hold it too: a line may be finished when
-// the run is over.
+// The state that threads which finish lines share with the thread of the run. They keep it alive, because a line may be
+// finished after the run has ended.
 class Board {
  public:
   Board() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -47,14 +47,14 @@ class Board {
     bytes_ += slot->result.text.size();
     finished_.push_back(slot);
     const std::uint64_t one = 1;
-    // Only a full counter makes this fail, and then the reader wakes anyway.
+    // Fails only if the counter is full, and then the reader wakes anyway.
     if (::write(event_, &one, sizeof one) < 0) return;
   }
   bool is_ready(const Slot& slot) const {
     const std::lock_guard lock(mutex_);
     return slot.ready;
   }
-  // Those that were finished since the last call.
+  // The lines that were finished since the last call.
   std::vector<std::shared_ptr<Slot>> take_finished() {
     const std::lock_guard lock(mutex_);
     return std::exchange(finished_, {});
@@ -71,9 +71,9 @@ class Board {
     const std::lock_guard lock(mutex_);
     return bytes_;
   }
-  // Until a line is finished, `in` (unless -1) can be read, a signal or the next tick.
+  // Waits until a line is finished, `in` (unless -1) can be read, a signal comes, or the next tick is due.
   void wait(int in) {
-    pollfd events[2] = {{event_, POLLIN, 0}, {in, POLLIN, 0}};  // poll passes over -1
+    pollfd events[2] = {{event_, POLLIN, 0}, {in, POLLIN, 0}};  // poll ignores -1
     ::poll(events, 2, kTickMs);
     std::uint64_t count;
     if (::read(event_, &count, sizeof count) < 0) return;
@@ -113,7 +113,7 @@ class Run {
     return open_.empty() || (num_sequences_ < limits_.max_sequences && board_->bytes() < limits_.max_bytes);
   }
 
-  // Whether anything happened.
+  // Writes results that are next in order. Returns whether there were any.
   bool write_ready() {
     if (open_.empty() || !board_->is_ready(*open_.front())) return false;
     const std::shared_ptr<Slot> slot = std::move(open_.front());
@@ -127,10 +127,11 @@ class Run {
     return true;
   }
 
-  // What is finished and not the next to be written leaves the memory for the file.
+  // Moves finished results that are not next in order from memory to the file.
   void keep_waiting() {
     for (const std::shared_ptr<Slot>& slot : board_->take_finished()) {
-      // A line that failed runs again after a break: what failed may have been the run.
+      // Failed lines are not kept: they run again after an interruption, because the run itself may have been the
+      // cause.
       if (waiting_ == nullptr || slot->written || slot->result.failed) continue;
       std::string& text = slot->result.text;
       slot->kept = waiting_->contains(slot->line.number) || waiting_->keep(slot->line.number, text);

@@ -16,7 +16,7 @@
 namespace mortise {
 namespace {
 
-// Whether there is room for more now, or soon: in a file always, in a pipe if somebody reads it.
+// Whether there is room for more data, now or soon: always in a file, and in a pipe if a process reads it.
 bool has_room(int fd) {
   constexpr int kPatienceMs = 1000;
   pollfd ready{fd, POLLOUT, 0};
@@ -29,7 +29,7 @@ bool has_room(int fd) {
 }  // namespace
 
 OutputLines::OutputLines(const std::string& path) : name_(path == "-" ? "standard output" : path) {
-  // Not O_TRUNC: results of hours may be in it, and nothing has been checked yet.
+  // Not O_TRUNC: the file may have hours of results, and nothing has been checked yet.
   fd_ = path == "-" ? STDOUT_FILENO : ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) {
     fail("{}: cannot be written: {}; give a file in an existing folder, or - for standard output", path,
@@ -70,7 +70,8 @@ void OutputLines::write(std::string_view line, bool (*stopped)()) {
   std::string text(line);
   text += '\n';
   for (std::size_t done = 0; done < text.size();) {
-    // A write into a pipe waits for its reader, and a signal comes but once. For so much there is room if for any.
+    // Writing to a pipe waits for its reader, and a signal comes only once. If a pipe has any room, it has room for
+    // this much.
     const bool hurries = stopped != nullptr && stopped();
     if (hurries && !has_room(fd_)) return;
     const std::size_t left = text.size() - done, most = hurries ? std::min<std::size_t>(left, PIPE_BUF) : left;

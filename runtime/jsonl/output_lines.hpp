@@ -1,5 +1,5 @@
-// runtime/jsonl/output_lines.hpp: a file that gets line after line, each as soon as it is known. What an earlier run
-// left in it can be gone through and continued; nothing in the file changes before start().
+// runtime/jsonl/output_lines.hpp: a file to which lines are appended as soon as they are known. The lines of an earlier
+// run can be read and continued; the file does not change before start(). Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace mortise {
 
-// Log probabilities of long prompts with alternatives make long lines; a file is not continued behind a longer one.
+// Log probabilities of long prompts with alternatives make long lines. A file with a longer line is not continued.
 inline constexpr std::size_t kMaxOutputLineBytes = std::size_t{1} << 28;
 
 class OutputLines {
  public:
-  // "-" is standard output. Opens a file, creates it if need be, and takes a lock on it. Throws an Error: it cannot be
-  // written, or another run is writing it.
+  // "-" is standard output. Opens or creates the file and locks it. Throws an Error if it cannot be written, or another
+  // run is writing it.
   explicit OutputLines(const std::string& path);
   ~OutputLines();
   OutputLines(const OutputLines&) = delete;
@@ -26,16 +26,17 @@ class OutputLines {
 
   const std::string& name() const { return name_; }  // for messages
   bool is_same_file(int fd) const;
-  // The lines that are there; nullptr when there are none, or none can be: standard output, a pipe, a device.
+  // The existing lines; nullptr if there are none, or for standard output, a pipe or a device.
   InputLines* existing() { return existing_.get(); }
-  // Can a run that ends here be continued?
+  // Whether a run that is interrupted can be continued.
   bool can_continue() const { return regular_; }
 
-  // Keeps the first bytes of the file and goes on behind them; REQUIRES: write() comes after it.
+  // Keeps the first `keep_bytes` bytes of the file and continues behind them.
+  // REQUIRES: called before write().
   void start(std::uint64_t keep_bytes);
-  // Adds a line and hands it to the system: it stays when the process dies. Throws an Error. Once `stopped` says that
-  // the run is to end, a pipe that nobody reads is left with a part of the line. REQUIRES: it has at most
-  // kMaxOutputLineBytes.
+  // Appends a line and passes it to the system, so it survives the end of the process. Throws an Error. Once `stopped`
+  // returns true, a pipe that no process reads gets only a part of the line.
+  // REQUIRES: the line has at most kMaxOutputLineBytes.
   void write(std::string_view line, bool (*stopped)() = nullptr);
 
  private:

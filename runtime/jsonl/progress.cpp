@@ -46,7 +46,7 @@ std::size_t terminal_width() {
 }
 
 void write_to_stderr(const std::string& text) {
-  // A terminal that is gone must not end the run.
+  // Errors are ignored: losing the terminal must not end the run.
   if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
 }
 
@@ -69,7 +69,7 @@ std::string progress_bar(const ProgressState& state, double elapsed_s, std::size
     const std::uint64_t left = *state.bytes_total - std::min(*state.bytes_total, state.bytes_done);
     text += fmt::format(", {} left", duration(static_cast<double>(left) / bytes_per_s));
   }
-  // Where there is no room for everything, the bar is what the figures say anyway.
+  // If there is not enough room, the bar is left out, since the figures say the same.
   return (bar.size() + text.size() <= width ? bar + text : text).substr(0, width);
 }
 
@@ -94,7 +94,7 @@ void Progress::update(const ProgressState& state) {
   if (now - last_drawn_ < kRedrawAfter) return;
   last_drawn_ = now;
   drawn_ = true;
-  // One column stays free: a full last column makes some terminals wrap.
+  // Leaves one column free: some terminals wrap a line that fills the last column.
   const std::size_t width = std::max(terminal_width(), label_.size() + 2) - 1;
   write_to_stderr(kEraseLine + label_ + progress_bar(state, elapsed_s(), width - label_.size()));
 }

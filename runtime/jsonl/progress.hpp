@@ -1,5 +1,5 @@
-// runtime/jsonl/progress.hpp: how far a run over a file of lines is. On a terminal a bar that is drawn over itself;
-// elsewhere nothing until the closing line.
+// runtime/jsonl/progress.hpp: shows the progress of a run over a file of lines. On a terminal it is a bar that is
+// redrawn; elsewhere only the closing line.
 #pragma once
 
 #include <chrono>
@@ -11,16 +11,17 @@
 namespace mortise {
 
 struct ProgressState {
-  std::uint64_t num_lines = 0;                     // whose results are written, those of earlier runs included
-  std::uint64_t num_failed = 0;                    // of them
-  std::uint64_t lines_before = 0;                  // of them, by earlier runs
-  std::uint64_t num_tokens = 0;                    // prompt and generated, of this run
-  std::uint64_t bytes_done = 0, bytes_before = 0;  // of the input, by the same rules
-  std::optional<std::uint64_t> bytes_total;        // of the input, when it is known
+  std::uint64_t num_lines = 0;                     // with written results, including those of earlier runs
+  std::uint64_t num_failed = 0;                    // of num_lines
+  std::uint64_t lines_before = 0;                  // of num_lines, by earlier runs
+  std::uint64_t num_tokens = 0;                    // of prompts and results, in this run
+  std::uint64_t bytes_done = 0, bytes_before = 0;  // of the input; counted like lines
+  std::optional<std::uint64_t> bytes_total;        // of the input, if it is known
 };
 
-// "[=====>    ]  48%  1,234 lines, 56.7 lines/s, 8,901 tokens/s, 1:02 left" in `width` columns; if that is too narrow,
-// without the bar. Rates are of this run, `elapsed_s` long; without bytes_total there is neither bar nor time left.
+// "[=====>    ]  48%  1,234 lines, 56.7 lines/s, 8,901 tokens/s, 1:02 left" in `width` columns; without the bar if
+// there is no room. Rates are those of this run, which has taken `elapsed_s`. Without bytes_total there is neither a
+// bar nor a remaining time.
 std::string progress_bar(const ProgressState& state, double elapsed_s, std::size_t width);
 
 // "1,234 lines, 2 failed, in 21.8 s (56.7 lines/s, 8,901 tokens/s)"
@@ -28,13 +29,13 @@ std::string progress_summary(const ProgressState& state, double elapsed_s);
 
 class Progress {
  public:
-  // `label` begins every line: "mortise: batch: ".
+  // Every line begins with `label`: "mortise: batch: ".
   explicit Progress(std::string label);
 
   void begin(const ProgressState& state);
-  // Draws at most some times a second.
+  // Draws, but only a few times a second.
   void update(const ProgressState& state);
-  // Takes the bar away, so that other lines can follow on standard error.
+  // Removes the bar, so that other lines can be written to standard error.
   void clear();
   // clear(), then the closing line.
   void finish(const ProgressState& state);

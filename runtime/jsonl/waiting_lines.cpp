@@ -16,17 +16,18 @@
 namespace mortise {
 namespace {
 
-constexpr std::string_view kMark = R"({"mortise_waiting":1,)";  // how every file begins
+constexpr std::string_view kMark = R"({"mortise_waiting":1,)";  // the beginning of every file
 constexpr std::string_view kTail = "}\n";
 constexpr std::size_t kMaxRecordBytes = kMaxOutputLineBytes + 64;
-// The file is rewritten without the results that no longer wait when these take more than the others and this.
+// The file is rewritten without results that no longer wait, once these take more bytes than the others and more than
+// this.
 constexpr std::uint64_t kMaxIdleBytes = std::uint64_t{64} << 20;
 
 std::string record_begin(std::size_t line) {
   return fmt::format(R"({{"line":{},"result":)", line);
 }
 
-// Of the whole line of a record in the file.
+// The bytes of a record's whole line in the file.
 std::uint64_t record_bytes(std::size_t line, std::uint64_t result_bytes) {
   return record_begin(line).size() + result_bytes + kTail.size();
 }
@@ -64,14 +65,14 @@ WaitingLines::~WaitingLines() {
   if (fd_ >= 0 && records_.empty()) ::unlink(path_.c_str());
 }
 
-// What does not read as a record was cut off by a kill, or damaged; it and what follows run again.
+// Reads the records. A line that is not a record was cut off by a kill, or damaged; it and all later lines run again.
 void WaitingLines::read_records() {
   InputLines lines(path_, kMaxRecordBytes);
   InputLine line;
   if (!lines.wait_next(line) || !line.terminated) {
     const std::string_view begin = std::string_view(line.text).substr(0, kMark.size());
     if (!kMark.starts_with(begin)) fail_foreign(path_);
-    return;  // the kill came that early
+    return;  // a kill left less than the head
   }
   if (!line.text.starts_with(kMark)) fail_foreign(path_);
   try {
@@ -88,13 +89,13 @@ void WaitingLines::read_records() {
       return;
     }
     const std::string begin = record_begin(number);
-    // The exact form, with nothing between two records: then offsets follow from lengths.
+    // Requires the exact form with nothing between two records, so that offsets follow from lengths.
     if (line.begin != end_ || !line.text.starts_with(begin) || line.num_bytes() != line.text.size() + 1) return;
     Record record{line.begin + begin.size(), line.num_bytes() - begin.size() - kTail.size()};
     end_ = line.end;
     if (records_.contains(number)) waiting_bytes_ -= record_bytes(number, records_[number].bytes);
     waiting_bytes_ += line.num_bytes();
-    records_[number] = record;  // of a line that ran again the last result counts
+    records_[number] = record;  // if a line ran again, its last result counts
   }
 }
 
@@ -179,7 +180,8 @@ void WaitingLines::remove() {
   end_ = head_end_ = waiting_bytes_ = 0;
 }
 
-// Without this the file would grow to the size of the output.
+// Counts bytes of results that no longer wait, and rewrites the file when there are too many. Otherwise it would grow
+// to the size of the output.
 void WaitingLines::dropped(std::uint64_t bytes) {
   waiting_bytes_ -= bytes;
   const std::uint64_t idle = end_ - head_end_ - waiting_bytes_;
@@ -191,7 +193,7 @@ void WaitingLines::dropped(std::uint64_t bytes) {
   }
 }
 
-// Replaces the file as a whole, so that a kill leaves the old one or the new one.
+// Replaces the file as a whole, so that a kill leaves either the old or the new one.
 bool WaitingLines::rewrite() {
   const std::string temporary = temporary_path();
   const int fd = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);

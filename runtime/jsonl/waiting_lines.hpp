@@ -1,9 +1,9 @@
-// runtime/jsonl/waiting_lines.hpp: results that are ready but must wait for the results of earlier lines, in a file
-// beside the output, so that neither memory nor the end of the process limits them:
-//   HEAD                              one JSON line: what all results depend on; the caller decides what is in it
+// runtime/jsonl/waiting_lines.hpp: results that are ready but must wait for those of earlier lines, in a file beside
+// the output. So memory does not limit them, and they survive the process:
+//   HEAD                              one JSON line: the caller's description of everything that results depend on
 //   {"line": NUMBER, "result": TEXT}  a line for each result; TEXT is a JSON value, byte for byte as it was kept
-// The file exists only while results wait. A kill at any byte leaves whole lines and at most one part of a line, which
-// the next run cuts off. The lock on the output file covers this file. Used by one thread.
+// The file exists only while results wait. A kill leaves whole lines and at most one partial line, which the next run
+// cuts off. The lock on the output file also covers this file. Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -18,32 +18,32 @@ namespace mortise {
 
 class WaitingLines {
  public:
-  // Reads what an earlier run left in the file at `path`; changes nothing. Throws an Error when the file is something
-  // else, which is then left alone.
+  // Reads the file of an earlier run at `path`, without changing it. Throws an Error if it is another kind of file.
   explicit WaitingLines(std::string path);
-  // Removes the file if nothing waits in it.
+  // Removes the file if no result waits in it.
   ~WaitingLines();
   WaitingLines(const WaitingLines&) = delete;
   WaitingLines& operator=(const WaitingLines&) = delete;
 
   const std::string& path() const { return path_; }
-  // The head that an earlier run wrote; nullopt: there is no file.
+  // The head that an earlier run wrote; nullopt if there is no file.
   const std::optional<nlohmann::json>& head() const { return head_; }
-  std::size_t size() const { return records_.size(); }  // results that wait
+  std::size_t size() const { return records_.size(); }  // number of waiting results
 
-  // Continues the earlier run's file, or begins a new one with `head` as soon as a result is kept. REQUIRES: called
-  // before the functions below.
+  // Continues the file of the earlier run, or creates one with `head` when the first result is kept.
+  // REQUIRES: called before the functions below.
   void start(const nlohmann::json& head);
 
-  // Appends a result and hands it to the system: it stays when the process dies. REQUIRES: none of this line waits.
-  // False: the file cannot be written, so the caller has to keep the result.
+  // Appends a result and passes it to the system, so it survives the end of the process. Returns false if the file
+  // cannot be written; the caller must then keep the result.
+  // REQUIRES: no result of this line waits.
   bool keep(std::size_t line, std::string_view result);
   bool contains(std::size_t line) const { return records_.contains(line); }
-  // The result of a line; nullopt: none waits. Throws an Error when the file cannot be read.
+  // The result of a line; nullopt if none waits. Throws an Error if the file cannot be read.
   std::optional<std::string> read(std::size_t line) const;
-  void drop(std::size_t line);        // The result is not wanted.
-  void drop_up_to(std::size_t line);  // This result and those of earlier lines are in the output.
-  void remove();                      // Drops all results, and removes the file.
+  void drop(std::size_t line);        // The result is not needed.
+  void drop_up_to(std::size_t line);  // The results up to this line are in the output.
+  void remove();                      // Drops all results and removes the file.
 
  private:
   struct Record {
@@ -57,14 +57,14 @@ class WaitingLines {
   std::string temporary_path() const { return path_ + ".new"; }
 
   std::string path_;
-  bool exists_ = false;  // a file of ours, in whatever state
-  int fd_ = -1;          // open from start() or the first keep() on
+  bool exists_ = false;  // there is such a file, in any state
+  int fd_ = -1;          // opened by start() or the first keep()
   std::optional<nlohmann::json> head_;
   std::map<std::size_t, Record> records_;  // by line number
-  std::uint64_t end_ = 0;                  // of the last whole line
+  std::uint64_t end_ = 0;                  // end of the last whole line
   std::uint64_t head_end_ = 0;
   std::uint64_t waiting_bytes_ = 0;  // of the records' lines
-  bool failed_ = false;              // cannot be written: nothing more is kept
+  bool failed_ = false;              // the file cannot be written, so no more results are kept
 };
 
 }  // namespace mortise
