@@ -4,7 +4,8 @@
 //   out  {"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}
 //        in the order of the input
 //
-// A custom_id may come twice: order and ids, which are made from a line's number and content, tell the results apart.
+// A custom_id may occur twice. The results are told apart by their order, and by ids that are made from a line's number
+// and content.
 #include <nlohmann/json.hpp>
 
 #include "cli/batch_line.hpp"
@@ -53,7 +54,7 @@ void read_line(const InputLine& line, std::size_t max_line_bytes, LineRequest& r
   request.body = std::move(*body);
 }
 
-// In place of an answer for which a file has no room.
+// Replaces an answer that is too long for the file.
 Answer too_long(std::size_t bytes) {
   return error_answer(
       Error(fmt::format("the answer takes a line of {} bytes, and at most {} are written: ask for fewer "

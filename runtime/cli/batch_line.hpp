@@ -7,8 +7,8 @@
 
 namespace mortise {
 
-// As StartLine. The result is a line of the output file, without its line end. `client_id`: of its requests, for who
-// watches the engine; "": none.
+// Like StartLine. The result is a line of the output file without its line end. `client_id` marks its requests for
+// observers of the engine; may be "".
 std::size_t start_batch_line(const LinesRun& run, const InputLine& line, const FinishLine& finish,
                              const std::string& client_id);
 

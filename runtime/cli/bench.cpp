@@ -1,4 +1,4 @@
-// mortise bench: named scenarios, each figure beside its floor of the same run (runtime/bench_command,
+// mortise bench: named scenarios; each figure is shown beside its floor from the same run (runtime/bench_command,
 // docs/performance.md).
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -17,12 +17,12 @@ namespace {
 
 struct CommandOptions {
   bench::BenchOptions bench;
-  std::vector<std::string> words;  // the scenario and perhaps a script, in any order
+  std::vector<std::string> words;  // a scenario and optionally a script, in any order
   std::string json, compare;
-  std::string save_model;  // folder
+  std::string save_model;  // a folder
 };
 
-// One of the words is a scenario, the other a script.
+// Decides which word is the scenario and which the script.
 void read_words(CommandOptions& options) {
   const auto& names = bench::scenario_names();
   for (const std::string& word : options.words) {
@@ -52,7 +52,7 @@ void write_json(const std::string& file, const bench::Report& report) {
   if (!stream) fail("--json {}: cannot be written; check the folder and its permissions", file);
 }
 
-// For other programs: the same weights that a shape has here.
+// Writes the random weights of a shape for other programs.
 void save_model(const CommandOptions& options) {
   if (options.bench.shape.empty() || !options.words.empty()) {
     throw CLI::ValidationError("--save-model goes with --shape alone: mortise bench --shape 160m --save-model FOLDER");
@@ -74,7 +74,7 @@ void run(CommandOptions& options) {
     throw CLI::ValidationError("--compare goes with figures, and --against makes pairs; give one of them");
   }
   options.bench.command = command_line();
-  // Read first: a measurement may take minutes.
+  // Reads the old report first, since a measurement may take minutes.
   std::vector<bench::OldFigure> old;
   if (!options.compare.empty()) old = bench::read_report(options.compare);
   const bench::Report report = bench::run_bench(options.bench);

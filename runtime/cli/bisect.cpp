@@ -1,5 +1,5 @@
-// mortise bisect: names the operation in which two pipelines of one numerics id first differ over a request, and the
-// part that brings the difference. Standard output gets the report; the exit code is 1 when there is a difference.
+// mortise bisect: finds the operation in which two pipelines with one numerics id first differ for a request, and the
+// part that causes the difference. Writes the report to standard output; the exit code is 1 if there is a difference.
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
@@ -20,12 +20,12 @@
 namespace mortise {
 namespace {
 
-// How many lines around the chosen one run beside it in the last setting: more than one step takes.
+// The number of lines around the chosen one that run beside it in the last setting: more than a step takes.
 constexpr std::size_t kCompanyBefore = 256, kCompanyBehind = 64;
 
 struct BisectOptions {
   VerifyOptions verify;
-  std::size_t line = 0;  // 0: the first that differs
+  std::size_t line = 0;  // 0: the first line that differs
 };
 
 PipelineDescription pipeline_named(const std::string& script, const std::string& name) {
@@ -35,12 +35,12 @@ PipelineDescription pipeline_named(const std::string& script, const std::string&
   return found == all.end() ? all.front() : *found;
 }
 
-// The request to trace, among those around it.
+// The request to trace, and the requests around it.
 struct Chosen {
   std::size_t line = 0, request = 0, num_requests = 0;
   std::string pipeline, new_pipeline;
   std::vector<Request> requests;
-  std::size_t traced = 0;  // of requests
+  std::size_t traced = 0;  // index in requests
 };
 
 Chosen choose(const Verifier& verifier, std::size_t line_number, std::size_t request, const std::string& file) {
@@ -96,7 +96,7 @@ void print_difference(const Chosen& chosen, const Bisection& found) {
   std::cout << fmt::format("results            {}\n", found.results.first.value_or("equal in this run")) << std::flush;
 }
 
-// Which parts are to blame: their exchange brings the difference, or else the exchange back takes it away.
+// Prints which parts are to blame: exchanging them brings the difference, or else exchanging them back removes it.
 void print_exchanges(const Bisection& found) {
   std::vector<std::string> guilty;
   bool back = false, impossible = false;

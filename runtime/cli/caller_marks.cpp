@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// U+E000 to U+F8FF, three bytes each.
+// The private area: U+E000 to U+F8FF, three bytes each.
 constexpr std::size_t kFirstPrivate = 0xE000, kNumPrivate = 0xF900 - 0xE000;
 
 std::string private_character(std::size_t index) {
@@ -94,7 +94,7 @@ std::string CallerMarks::marked(const std::string& text) const {
   if (begin == valid.npos) begin = valid.size();
   std::size_t end = begin == valid.size() ? begin : valid.find_last_not_of(kSpace) + 1;
   const std::vector<std::size_t> cuts = tokenizer_.cuts_within_special_tokens(valid);
-  if (!cuts.empty()) {  // one of white space, perhaps
+  if (!cuts.empty()) {  // possibly a token of white space
     begin = 0;
     end = valid.size();
   }
@@ -112,7 +112,7 @@ std::string CallerMarks::marked(const std::string& text) const {
 SegmentedText CallerMarks::segments(const std::string& text) const {
   if (!tokenizer::is_valid_utf8(text)) fail_cut();
   SegmentedText segments;
-  std::size_t done = 0, depth = 0;  // a function may put one text into another
+  std::size_t done = 0, depth = 0;  // a function may put one text inside of another
   for (std::size_t begin = text.find(begin_), end = text.find(end_); begin != text.npos || end != text.npos;) {
     const std::size_t at = std::min(begin, end);
     if (at > done) segments.push_back({text.substr(done, at - done), depth == 0});

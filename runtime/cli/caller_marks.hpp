@@ -1,5 +1,4 @@
-// runtime/cli/caller_marks.hpp: finds which parts of the text that a script's chat_template returns were copied from
-// the messages.
+// runtime/cli/caller_marks.hpp: finds the parts that a script's chat_template copied from the messages into its text.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,17 +9,18 @@
 
 namespace mortise {
 
-// Puts two characters of Unicode's private area around each text of `messages`, which the function returns with them.
-// The characters are two that the messages do not have. They also stand around the first character of each special
-// token that a text spells: the function may cut this token out of the text. Not marked: roles and keys that are plain
-// words, since scripts ask for them, and white space at the ends of a text, since scripts strip it.
+// Marks each text of `messages` with two characters of Unicode's private area around it, which the function copies with
+// the text. The two characters do not occur in the messages. They also surround the first character of each special
+// token that a text spells, because the function may cut the token out of the text. Roles and keys that are plain words
+// are not marked, because scripts compare them; nor is white space at the ends of a text, because scripts strip it.
+// Used by one thread.
 class CallerMarks {
  public:
-  // `tokenizer` outlives it. Throws an Error when the messages have all characters of the private area.
+  // `tokenizer` outlives this object. Throws an Error if the messages use all characters of the private area.
   CallerMarks(const Tokenizer& tokenizer, nlohmann::ordered_json& messages);
 
-  // `text` without the characters; special tokens are not to be found in what stood between them. Throws an Error when
-  // the function kept one of a pair, or a part of one.
+  // Returns `text` without the marks; special tokens are not recognised in marked parts. Throws an Error if the
+  // function kept only one of a pair of marks, or a part of one.
   SegmentedText segments(const std::string& text) const;
 
  private:

@@ -1,4 +1,4 @@
-// runtime/cli/check.cpp: `mortise check script.lua`: everything that can be said of a pipeline without its weights.
+// runtime/cli/check.cpp: `mortise check script.lua`: checks a pipeline as far as possible without loading its weights.
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
@@ -30,8 +30,8 @@ void print_part(const char* key, const PartChoice& choice) {
              choice.options.dump());
 }
 
-// Asks the attention what the model's KV cache would take, and prints how much fits. The bytes of it; 0 where it fills
-// what the weights leave of the device's own memory.
+// Asks the attention for the size of the model's KV cache, and prints how much fits. Returns the size in bytes, or 0 if
+// the cache takes all device memory that the weights leave.
 std::uint64_t check_attention(const PipelineDescription& pipeline, const PartInstance& attention,
                               const mortise_model_dims& dims, bool fills_device) {
   mortise_kv_layout layout{};
@@ -62,7 +62,7 @@ std::uint64_t check_attention(const PipelineDescription& pipeline, const PartIns
   return blocks * layout.bytes_per_block;
 }
 
-// All that the device has; nullopt: it does not say so before it is active.
+// The total memory of the device; nullopt if it does not know that before it is active.
 std::optional<std::uint64_t> memory_of(const PartInstance& device) {
   std::uint64_t free_bytes = 0, total_bytes = 0;
   const auto* table = device.table<mortise_device_table>();
@@ -70,8 +70,8 @@ std::optional<std::uint64_t> memory_of(const PartInstance& device) {
   return status == MORTISE_OK ? std::optional(total_bytes) : std::nullopt;
 }
 
-// What a proposer drafts with: a checkpoint that is not there or damaged is told here, and not when its weights are
-// loaded. A folder or file without a config.json is of the plugin's own kind, which it checks itself.
+// Checks a proposer's checkpoint, so that a missing or damaged one is reported here instead of when its weights are
+// loaded. A folder or file without config.json is the plugin's own format, which the plugin checks.
 void check_draft_checkpoint(const PartInstance& proposer) {
   const auto path = proposer.options().find("path");
   if (path == proposer.options().end() || !path->is_string()) return;
@@ -85,7 +85,7 @@ void check_draft_checkpoint(const PartInstance& proposer) {
   }
 }
 
-// One that is not supported: all but chats is served.
+// An unsupported template is only a warning, because everything except chats works.
 void check_chat_template(const Tokenizer& tokenizer) {
   try {
     checkpoint_template(tokenizer);
@@ -94,7 +94,7 @@ void check_chat_template(const Tokenizer& tokenizer) {
   }
 }
 
-// The parts again, now with what the model's configuration says; instances are created but hold no weights.
+// Checks the parts again with the model's configuration. Instances are created, but hold no weights.
 void check_pipeline(const PipelineDescription& pipeline, bool has_own_chat) {
   mortise_query query = pipeline.query();
   const PartChoice& device_choice = pipeline.device.select(query);
@@ -104,7 +104,7 @@ void check_pipeline(const PipelineDescription& pipeline, bool has_own_chat) {
   context.device = device.handle<mortise_device>();
   context.device_table = device.table<mortise_device_table>();
 
-  // A model without a `path` has no checkpoint that could be looked at.
+  // A model without `path` has no checkpoint to check.
   const auto& model_options = pipeline.model.choices.front().options;
   std::optional<Checkpoint> checkpoint;
   if (model_options.contains("path") && model_options["path"].is_string()) {
@@ -152,7 +152,7 @@ void check_pipeline(const PipelineDescription& pipeline, bool has_own_chat) {
   }
 }
 
-// Of the script's functions, which nothing has run.
+// Checks the script's functions, which have not run.
 void check_variables(const PipelineScript& script, const PluginCatalog& catalog) {
   const std::vector<std::string> unknown = script.unknown_variables(catalog);
   if (unknown.empty()) return;

@@ -1,6 +1,6 @@
 // runtime/cli/commands.hpp: the sub-commands. Each function adds one to the program, with its options and a callback
-// that does the work. A callback writes the result to standard output and everything else to standard error; it throws
-// Error for exit code 1 with "mortise: text", and CLI::RuntimeError(1) when it has said itself what went wrong.
+// that does the work. A callback writes its result to standard output and everything else to standard error. It throws
+// an Error for exit code 1 with "mortise: text", or CLI::RuntimeError(1) if it has already reported the problem.
 #pragma once
 
 #include <CLI/App.hpp>

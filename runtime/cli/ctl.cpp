@@ -1,4 +1,4 @@
-// mortise ctl: a client of a running server's urls for operators.
+// mortise ctl: lets an operator control a running server over HTTP.
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
@@ -20,12 +20,12 @@ namespace {
 
 struct CtlOptions {
   std::string url = "http://127.0.0.1:8000";
-  std::string ca_file;  // of https
+  std::string ca_file;  // for https
   std::string key_file;
-  std::string model;               // of swap; empty: the server's first
-  std::vector<std::string> words;  // of swap: KEY PLUGIN {options}
-  std::int32_t verify_steps = 0;   // of swap and reload
-  std::optional<bool> fallback;    // of swap
+  std::string model;               // for swap; empty: the server's first model
+  std::vector<std::string> words;  // for swap: KEY PLUGIN {options}
+  std::int32_t verify_steps = 0;   // for swap and reload
+  std::optional<bool> fallback;    // for swap
 };
 
 std::string admin_key(const CtlOptions& options) {
@@ -33,7 +33,7 @@ std::string admin_key(const CtlOptions& options) {
   return environment::read(environment::kAdminKey).value_or("");
 }
 
-// What the server says of an answer that is none, in OpenAI's shape, or as it is.
+// The message in an error's body, if it has OpenAI's form; otherwise the body.
 std::string error_text(const std::string& body) {
   const std::optional<nlohmann::json> json = find_json(body);
   if (!json || !json->is_object() || !json->contains("error")) return body;
@@ -43,7 +43,7 @@ std::string error_text(const std::string& body) {
              : body;
 }
 
-// Prints the answer; an error of the server is thrown as one of ours.
+// Sends a request and prints the answer. Throws an Error of the server as an Error here.
 void ask(const CtlOptions& options, const char* method, const std::string& path, const std::string& body = "") {
   const HttpReply reply = ask_http({options.url, options.ca_file, method, path, admin_key(options), body});
   if (reply.status != 200) {

@@ -1,5 +1,5 @@
-// runtime/cli/earlier_results.hpp: what an earlier run of batch or score left in the output file, checked against the
-// input line by line.
+// runtime/cli/earlier_results.hpp: reads the results that an earlier run of batch or score left in the output file, and
+// checks each against its input line.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,19 @@
 namespace mortise {
 
 struct EarlierResults {
-  ProgressState progress;          // lines that are done
-  std::uint64_t output_bytes = 0;  // of whole lines; what is behind is a line that the end of that run cut off
-  bool complete = false;           // no input line is left
+  ProgressState progress;          // finished lines
+  std::uint64_t output_bytes = 0;  // of whole lines; the earlier run may have been killed within a line behind them
+  bool complete = false;           // every input line has a result
   std::optional<std::int64_t> created;
-  std::map<std::string, nlohmann::json> fingerprints;  // system_fingerprint -> the body of a request that got it
+  // System_fingerprint -> the body of a request with this fingerprint.
+  std::map<std::string, nlohmann::json> fingerprints;
 };
 
-// Takes the lines from `in` that have a result in `out`. Throws an Error when a result is not that of its line.
+// Reads the lines of `in` that have a result in `out`. Throws an Error if a result does not belong to its line.
 // REQUIRES: out.existing().
 EarlierResults check_earlier_results(const LinesCommand& command, InputLines& in, OutputLines& out);
 
-// Throws an Error when a pipeline of the session is not the one that gave the results.
+// Throws an Error if a pipeline of the session is not the one that gave the results.
 void check_fingerprints(const EarlierResults& earlier, Session& session, const OutputLines& out);
 
 }  // namespace mortise

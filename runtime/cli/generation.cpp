@@ -34,7 +34,7 @@ void add(Generation& result, Delta&& delta, Clock::time_point start) {
 
 std::vector<Generation> generate_choices(Engine& engine, Request request,
                                          const std::function<void(const Delta&)>& on_news) {
-  // A signal handler may not notify, so look every few milliseconds.
+  // A signal handler cannot notify a condition variable, so this polls every few milliseconds.
   constexpr std::chrono::milliseconds kLook(20);
   std::vector<Generation> results(static_cast<std::size_t>(request.sampling.n));
   Mailbox mailbox(request.sampling.n);

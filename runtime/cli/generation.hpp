@@ -1,4 +1,4 @@
-// runtime/cli/generation.hpp: one prompt at a time for a person: streams the text, and stops when told to.
+// runtime/cli/generation.hpp: generates an answer for a person: streams the text and can be interrupted.
 #pragma once
 
 #include <functional>
@@ -18,12 +18,12 @@ struct Generation {
   double total_s = 0;
 };
 
-// Runs the choices of a request to their ends, or aborts them when interrupted. `on_news` gets each piece of the first
-// one as it comes. Throws an Error when a choice ends with one.
+// Runs all choices of a request, or aborts them when interrupted. `on_news` gets each delta of the first choice. Throws
+// an Error if a choice ends with one.
 std::vector<Generation> generate_choices(Engine& engine, Request request,
                                          const std::function<void(const Delta&)>& on_news);
 
-// The same for a request of one choice.
+// The same for a request with one choice.
 Generation generate(Engine& engine, Request request, const std::function<void(const Delta&)>& on_news);
 
 // "42 tokens, 135.5 tokens/s; first after 12.0 ms; prompt 7 tokens; stop; seed 5" for standard error.

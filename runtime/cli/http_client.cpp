@@ -32,7 +32,8 @@ Address parse_url(const std::string& url) {
     fail("--url {}: expected http://HOST:PORT or https://HOST:PORT", url);
   std::string rest = url.substr(url.find("://") + 3);
   rest.resize(std::min(rest.find('/'), rest.size()));
-  const std::size_t colon = rest.ends_with(']') ? std::string::npos : rest.rfind(':');  // others are the address's
+  // Other colons belong to an IPv6 address.
+  const std::size_t colon = rest.ends_with(']') ? std::string::npos : rest.rfind(':');
   address.host = rest.substr(0, colon);
   if (address.host.starts_with('[') && address.host.ends_with(']')) {
     address.host = address.host.substr(1, address.host.size() - 2);
@@ -60,12 +61,12 @@ void connect(tcp::socket& socket, const Address& address, const std::string& url
   if (error) fail(ErrorCode::kUnavailable, "{} cannot be reached: {}; is the server running?", url, error.message());
 }
 
-// The server proves that it is the one that the url names.
+// Makes the TLS handshake, and checks that the certificate is for the url's host.
 void shake_hands(asio::ssl::stream<tcp::socket>& stream, const Address& address, const std::string& url) {
   error_code error;
   SSL* const tls = stream.native_handle();
   asio::ip::make_address(address.host, error);
-  if (error) {  // a name, not an address
+  if (error) {  // the host is a name, not an address
     SSL_set_tlsext_host_name(tls, address.host.c_str());
     SSL_set1_host(tls, address.host.c_str());
   } else {

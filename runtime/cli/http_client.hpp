@@ -1,4 +1,4 @@
-// runtime/cli/http_client.hpp: one request to a server over HTTP or HTTPS, as mortise ctl makes it.
+// runtime/cli/http_client.hpp: sends one request to a server over HTTP or HTTPS, for mortise ctl.
 #pragma once
 
 #include <string>
@@ -6,11 +6,12 @@
 namespace mortise {
 
 struct HttpQuestion {
-  std::string url;      // "http://127.0.0.1:8000", "https://example.org": scheme, host and port, and nothing else of it
-  std::string ca_file;  // of https: certificates of the authorities that are trusted; empty: the system's
+  // Scheme, host and port: "http://127.0.0.1:8000", "https://example.org".
+  std::string url;      // "http://127.0.0.1:8000", "https:
+  std::string ca_file;  // for https: certificates of trusted authorities; empty: the system's
   std::string method;   // "GET", "POST"
   std::string path;
-  std::string key;  // empty: none is sent
+  std::string key;  // empty: no key is sent
   std::string body;
 };
 
@@ -19,8 +20,8 @@ struct HttpReply {
   std::string body;
 };
 
-// Waits for the answer. Throws an Error: of a url that is none, and with kUnavailable when the server cannot be
-// reached, is not who its certificate says, or does not answer.
+// Waits for the answer. Throws an Error for an invalid url, and with kUnavailable if the server cannot be reached, has
+// the wrong certificate, or does not answer.
 HttpReply ask_http(const HttpQuestion& question);
 
 }  // namespace mortise

@@ -10,9 +10,9 @@
 namespace mortise {
 namespace {
 
-// A signal handler can reach nothing but globals.
+// Signal handlers can only access globals.
 volatile std::sig_atomic_t g_interrupted = 0;
-// A pipe that handlers write to: a signal may arrive on any thread, and just before the wait begins.
+// Handlers write to this pipe, because a signal may arrive on any thread, and just before the wait begins.
 std::array<int, 2> g_wake = {-1, -1};
 
 void open_wake_pipe() {
@@ -36,7 +36,7 @@ InterruptGuard::InterruptGuard() {
     wake_input();
   };
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;  // what waits for a person polls; nothing else is to end early
+  action.sa_flags = SA_RESTART;  // waits for a person use poll(); no other call should be interrupted
   sigaction(SIGINT, &action, &previous_);
 }
 InterruptGuard::~InterruptGuard() {
@@ -51,7 +51,7 @@ void InterruptGuard::clear() {
 
 void wake_input() {
   const int error = errno;
-  // A full pipe wakes as well as one more byte would.
+  // If the pipe is full, its reader wakes anyway.
   [[maybe_unused]] const ssize_t written = ::write(g_wake[1], "", 1);
   errno = error;
 }
@@ -59,11 +59,11 @@ void wake_input() {
 bool wait_for_input(int descriptor, bool (*arrived)()) {
   open_wake_pipe();
   while (true) {
-    drain_wake_pipe();  // before the look: what comes later stays in the pipe and ends the wait
+    drain_wake_pipe();  // before the check: a later signal stays in the pipe and ends the wait
     if (arrived()) return false;
     std::array<pollfd, 2> waited = {{{descriptor, POLLIN, 0}, {g_wake[0], POLLIN, 0}}};
     const int ready = ::poll(waited.data(), waited.size(), -1);
-    if (ready < 0 && errno != EINTR) return true;  // let the read say what is wrong
+    if (ready < 0 && errno != EINTR) return true;  // the read will report the problem
     if (ready > 0 && waited[0].revents != 0) return true;
   }
 }

@@ -1,11 +1,13 @@
-// runtime/cli/interrupt.hpp: Ctrl-C ends what runs, not the program; and waiting for input without missing a signal.
+// runtime/cli/interrupt.hpp: lets Ctrl-C end the current work instead of the program, and waits for input without
+// missing a signal.
 #pragma once
 
 #include <csignal>
 
 namespace mortise {
 
-// True from Ctrl-C on until cleared. While an InterruptGuard lives SIGINT sets it instead of ending the program.
+// While an InterruptGuard lives, SIGINT sets a flag instead of ending the program. The flag stays set until it is
+// cleared.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -20,8 +22,8 @@ class InterruptGuard {
   struct sigaction previous_;
 };
 
-// Waits until the descriptor has something to read, or is at its end. Returns false when `arrived()` is true. A signal
-// handler sets that state and then calls wake_input(), from any thread.
+// Waits until the descriptor has input or is at its end. Returns false if `arrived()` is true. A signal handler sets
+// that state and then calls wake_input(), from any thread.
 bool wait_for_input(int descriptor, bool (*arrived)());
 void wake_input();  // async-signal-safe
 

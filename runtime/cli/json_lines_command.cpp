@@ -25,8 +25,8 @@ struct LinesOptions {
   bool overwrite = false;
 };
 
-// Requests that share a prefix are grouped among those that wait (schedulers/prefix_group), so many more are at work
-// than run at a time: sixteen batches of them. Each costs some KiB and a moment of every step's plan.
+// The scheduler groups waiting requests that share a prefix (schedulers/prefix_group), so many more lines are at work
+// than run at a time: sixteen batches. Each takes a few KiB, and a moment of every step's plan.
 OrderedLinesLimits limits_of(std::int32_t max_num_seqs) {
   constexpr std::size_t kBatches = 16, kLeast = 1024, kMost = 16384;
   OrderedLinesLimits limits;
@@ -47,7 +47,7 @@ class LinesRunner {
     if (out_.can_continue()) waiting_.emplace(command, options.output);
   }
 
-  // The exit code.
+  // Returns the exit code.
   int run() {
     EarlierResults earlier;
     if (out_.existing() != nullptr && !options_.overwrite) earlier = check_earlier_results(command_, in_, out_);
@@ -59,7 +59,7 @@ class LinesRunner {
     state_.bytes_total = in_.size();
 
     Session session(options_.session);
-    session.pipeline();  // a broken model is one error, not one for each line
+    session.pipeline();  // so that a broken model is one error instead of one per line
     check_fingerprints(earlier, session, out_);
     const LinesRun lines{session, created(earlier), kMaxInputLineBytes, unknown_fields_};
     if (waiting_ && options_.overwrite) waiting_->discard();
@@ -75,19 +75,19 @@ class LinesRunner {
   }
 
  private:
-  // A run that goes on has the time of the one that began.
+  // A continued run has the time of the run that it continues.
   std::int64_t created(const EarlierResults& earlier) const {
     std::optional<std::int64_t> created = earlier.created;
     if (!created && waiting_ && !options_.overwrite) created = waiting_->created();
     return created.value_or(in_.modified());
   }
 
-  // False: stopped by a signal.
+  // Returns false if a signal stopped the run.
   bool run_lines(const LinesRun& lines) {
     const StopSignals signals;
     OrderedLinesEvents events;
-    // Lines that have no answer because a part failed are no results: the run ends before them, and the same command
-    // does them again.
+    // If a part failed, lines without an answer get no result. The run ends before them, and the same command can
+    // continue it.
     events.write = [&](const InputLine& line, LineResult result) {
       if (result.failed) lines.session.check_health();
       out_.write(result.text, StopSignals::received);
@@ -140,7 +140,7 @@ class LinesRunner {
   const std::string label_;
   InputLines in_;
   OutputLines out_;
-  std::optional<WaitingResults> waiting_;  // nullopt: the output is no file
+  std::optional<WaitingResults> waiting_;  // nullopt: the output is not a file
   Progress progress_;
   UnknownFieldLog unknown_fields_;
   ProgressState state_;

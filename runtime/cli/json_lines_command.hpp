@@ -1,6 +1,6 @@
-// runtime/cli/json_lines_command.hpp: what batch and score share: files in and out, order, progress, and going on where
-// an earlier run ended. A line of input has one line of output; results depend on the line and its number alone, so
-// that a run in pieces writes the same bytes as one without a break.
+// runtime/cli/json_lines_command.hpp: the common part of batch and score: files, order, progress, and continuing an
+// earlier run. Each input line has one output line. A result depends only on the line and its number, so a run in
+// several pieces writes the same bytes as a run without interruption.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -17,50 +17,51 @@
 
 namespace mortise {
 
-// What the answers of a run have in common.
+// The data that all answers of a run have in common.
 struct LinesRun {
   Session& session;
-  std::int64_t created;  // when the requests were: the input's time of modification
+  std::int64_t created;  // the time of the requests: when the input was last modified
   std::size_t max_line_bytes;
   UnknownFieldLog& unknown_fields;
 };
 
-// One of the commands. All functions but `start` work without a model.
+// The functions in which the two commands differ. All except `start` work without a model.
 struct LinesCommand {
   const char* name;
   const char* description;
-  // As StartLine.
+  // Like StartLine.
   std::function<std::size_t(const LinesRun&, const InputLine&, FinishLine)> start;
-  // How the result of a line begins, whatever else is in it: tells results of this line from all others.
+  // The beginning that every result of this line has, whatever follows. Distinguishes results of this line from all
+  // others.
   std::function<std::string(const InputLine&, std::size_t max_line_bytes)> result_begin;
-  // What an earlier run wrote about a line.
+  // A result that an earlier run wrote for a line.
   struct Result {
     bool failed = false;
     std::optional<std::int64_t> created;
     std::optional<std::string> system_fingerprint;
   };
   std::function<Result(const nlohmann::json& result)> read_result;
-  // The body of a line's request, to find its pipeline.
+  // The body of a line's request, which determines its pipeline.
   std::function<nlohmann::json(const InputLine&, std::size_t max_line_bytes)> body;
 };
 
 // The request of a line.
 struct LineRequest {
-  nlohmann::json id;  // as the line names itself; null if it does not
+  nlohmann::json id;  // the id in the line; null if there is none
   std::string url;
   nlohmann::json body;
 };
 
-// Fills the request as far as it comes, so that the result of a bad line has its id too. Throws an Error that says what
-// is wrong with the line.
+// Fills `request` as far as the line is valid, so that the result of an invalid line has its id as well. Throws an Error
+// that says what is wrong with the line.
 using ReadLine = void (*)(const InputLine& line, std::size_t max_line_bytes, LineRequest& request);
 
-// For `start`: reads a line, and sees to the pipeline of its request. Returns what is wrong with the line, if something
-// is: a wrong name is the line's fault, a pipeline that does not open is not.
+// For `start`: reads a line with `read` and opens the pipeline of its request. Returns the problem with the line, if any:
+// a wrong model name is the line's problem, a pipeline that does not open is not.
 std::optional<std::string> read_request(const LinesRun& run, const InputLine& line, ReadLine read,
                                         LineRequest& request);
 
-// For `start`: runs a request that was read; `done` is called once. Returns how many sequences it takes.
+// For `start`: runs a request from read_request; `done` is called once. Returns the number of its sequences.
 std::size_t run_request(const LinesRun& run, const LineRequest& request, std::function<void(Answer)> done,
                         const AnswerStamp& stamp);
 

@@ -17,7 +17,7 @@ KvObserver* KvEventPublishers::add(const std::string& model, const EngineLimits&
   own.endpoint = endpoints.publish;
   own.replay = endpoints.replay;
   Model& added = models_.emplace_back(model, own, limits);
-  // At a path ZeroMQ would take the place of who listens there, whose end then removes the file.
+  // At a file path, ZeroMQ would replace the socket of the other process, which removes the file when it ends.
   const bool is_tcp = own.endpoint.starts_with("tcp://") && (own.replay.empty() || own.replay.starts_with("tcp://"));
   const bool waits = in_use_ == PortsInUse::kWait;
   if (waits && !is_tcp) return &added.publisher.observer();

@@ -1,4 +1,5 @@
-// runtime/cli/kv_event_publishers.hpp: the KV events of the models that `mortise serve` has, a publisher each.
+// runtime/cli/kv_event_publishers.hpp: publishes the KV events of the models of `mortise serve`; each model has a
+// publisher.
 #pragma once
 
 #include <deque>
@@ -12,23 +13,23 @@ namespace mortise {
 
 class KvEventPublishers {
  public:
-  // What happens where another process has the ports.
+  // What to do if another process has the ports.
   enum class PortsInUse {
     kFail,  // add() throws
-    kWait,  // until listen(): the other process is the one that this one takes over from
+    kWait,  // until listen(): this process takes over from the other one
   };
-  // Without an endpoint in `options` none are published.
+  // Without an endpoint in `options` nothing is published.
   KvEventPublishers(const KvEventOptions& options, PortsInUse in_use) : options_(options), in_use_(in_use) {}
 
-  // The observer of the next model's engine, which the publishers outlive. Null: none are published. Throws an Error:
-  // of the endpoint.
+  // Returns the observer for the next model's engine; null: nothing is published. The publishers outlive the engine.
+  // Throws an Error about the endpoint.
   KvObserver* add(const std::string& model, const EngineLimits& limits);
-  // For /status: where the model's events are; null: nowhere.
+  // For /status: the endpoints of a model's events; null: there are none.
   nlohmann::json describe(std::size_t model) const;
 
-  // Listens where ports had to be waited for. What still cannot be listened at is logged: requests are served without.
+  // Listens at ports that had to be waited for. If that fails, it is only logged: requests are served without events.
   void listen();
-  // Ends all of them, and lets go of their ports.
+  // Ends all publishers and frees their ports.
   void stop();
 
  private:

@@ -1,5 +1,5 @@
-// runtime/cli/main.cpp: the program `mortise`. Exit codes: 0, 1 (it did not work; one line says why), 2 (wrong usage),
-// 3 (the engine could not take or finish the work; the same command may work later).
+// runtime/cli/main.cpp: the program `mortise`. Exit codes: 0, 1 (failed; one line says why), 2 (wrong usage), 3 (the
+// engine could not take or finish the work; the same command may succeed later).
 #include <fcntl.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -25,7 +25,7 @@
 namespace mortise {
 namespace {
 
-// Standard output is for results alone. MORTISE_LOG: debug, info, warning (the default), error.
+// Standard output is for results only. MORTISE_LOG: debug, info, warning (the default), error.
 void log_to_stderr() {
   auto logger = spdlog::stderr_color_mt("mortise");
   logger->set_pattern("mortise: %^%l%$: %v");
@@ -34,9 +34,9 @@ void log_to_stderr() {
   spdlog::set_default_logger(std::move(logger));
 }
 
-// A descriptor that the caller has closed would be the next file's: a checkpoint in the place of standard input. A
-// closed input is an empty one; to a closed output nothing can be written, also where it is opened as /dev/stdout, so
-// that no answer is lost in silence.
+// A file opened later would get a standard descriptor that the caller has closed: a checkpoint in place of standard
+// input, for instance. So a closed input becomes an empty one, and a closed output one that cannot be written, even as
+// /dev/stdout, so that no answer is lost silently.
 void open_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) < 0) [[maybe_unused]]
@@ -44,7 +44,7 @@ void open_standard_descriptors() {
   }
 }
 
-// The one place where a code becomes an exit code.
+// The only place that turns an error code into an exit code.
 int exit_code_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalid:
@@ -67,7 +67,8 @@ int report(int code, const char* text) {
   return code;
 }
 
-// MORTISE_CALL_LIMIT: seconds after which a call into an active part is reported; others have ten times as long.
+// MORTISE_CALL_LIMIT: the seconds after which a call into an active part is reported. For other calls it is ten times
+// as long.
 CallLimits call_limits() {
   CallLimits limits;
   const std::optional<std::string> text = environment::read(environment::kCallLimit);
@@ -80,7 +81,7 @@ CallLimits call_limits() {
   return {seconds, 10 * seconds};
 }
 
-// What is wrong with the first word when it is no sub-command; else "".
+// The error for a first word that is not a sub-command; "" if it is one.
 std::string unknown_command(const CLI::App& app, const std::string& word) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -96,7 +97,7 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
                      join_names(names));
 }
 
-// The sub-command that was given, of several the innermost.
+// The sub-command on the command line; the innermost one of several.
 const CLI::App& given_command(const CLI::App& app) {
   const CLI::App* command = &app;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
@@ -108,7 +109,7 @@ std::string full_name(const CLI::App& command) {
   return parent == nullptr ? command.get_name() : full_name(*parent) + " " + command.get_name();
 }
 
-// What is wrong with the command line, and where to read what is right.
+// The problem with the command line, and where to find help.
 std::string usage_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   if (std::string text = argc > 1 ? unknown_command(app, argv[1]) : ""; !text.empty()) return text;
   const CLI::App& command = given_command(app);
@@ -167,7 +168,7 @@ namespace {
 int guarded_run(int argc, char** argv) {
   try {
     mortise::open_standard_descriptors();
-    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write
+    std::signal(SIGXFSZ, SIG_IGN);  // writing to a file that may not grow is then an error
     mortise::log_to_stderr();
     mortise::name_plugins_that_end_the_process();
     return mortise::run(argc, argv);

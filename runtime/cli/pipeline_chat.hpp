@@ -1,5 +1,5 @@
-// runtime/cli/pipeline_chat.hpp: how a pipeline makes a prompt of a chat: by the script's function chat_template, or
-// else by the template of its checkpoint.
+// runtime/cli/pipeline_chat.hpp: renders the prompt of a chat, with the script's function chat_template if it has one,
+// otherwise with the checkpoint's template.
 #pragma once
 
 #include <functional>
@@ -15,15 +15,15 @@ namespace mortise {
 
 class PipelineChat {
  public:
-  // The script's function: messages, whose contents are texts, to the text of the chat. It sees CallerMarks, unless the
-  // pipeline takes special tokens in contents.
+  // The script's function. It gets messages whose contents are texts, and returns the text of the chat. The texts have
+  // CallerMarks, unless the pipeline accepts special tokens in contents.
   using Script = std::function<std::string(const nlohmann::json& messages)>;
 
-  // `tokenizer` outlives it. No `script`: the checkpoint's template; one that is not supported is logged, and each
-  // chat is refused with the reason, while everything else is served.
+  // `tokenizer` outlives this object. Without `script`, the checkpoint's template is used; if it is not supported, that
+  // is logged, and each chat is refused with the reason, while everything else works.
   PipelineChat(const Tokenizer& tokenizer, const PipelineDescription& description, Script script);
 
-  // Throws an Error when the template cannot, or does not want to. Thread-safe if `script` is.
+  // Throws an Error if the template fails or refuses the messages. Thread-safe if `script` is.
   ChatPrompt render(const ChatInput& input) const;
 
  private:

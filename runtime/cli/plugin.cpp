@@ -69,7 +69,7 @@ void print_options(const Component& component) {
   }
 }
 
-// A device tells what it found only when it is open.
+// A device describes the machine only after it was opened.
 void print_machine(const Component& component) {
   try {
     mortise_query query{};

@@ -1,4 +1,4 @@
-// runtime/cli/prompt.hpp: from what a person writes to the tokens of a prompt, for `run` and its dialogue.
+// runtime/cli/prompt.hpp: turns a person's text into the tokens of a prompt, for `run` and its dialogue.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace mortise {
 
-// The value of -p: the prompt, or "-" for all that `input` holds, without one newline at its end.
+// The value of -p: the prompt itself, or "-" for all of `input` without one newline at its end.
 std::string read_prompt(const std::string& value, std::istream& input);
 
-// A text that the model goes on with, with what the tokenizer puts around a prompt.
+// The tokens of a text to be continued, with the special tokens that the tokenizer adds to a prompt.
 std::vector<std::int32_t> text_prompt(const OpenPipeline& pipeline, const std::string& text);
 
-// Messages as a chat request has them, through the pipeline's chat template. Throws an Error when it has none or the
-// template refuses them.
+// The tokens of messages, rendered by the pipeline's chat template. Throws an Error if there is no template, or it
+// refuses the messages.
 std::vector<std::int32_t> chat_prompt(const OpenPipeline& pipeline, const nlohmann::json& messages);
 
 }  // namespace mortise

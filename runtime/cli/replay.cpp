@@ -1,5 +1,5 @@
-// mortise replay: runs a request log again, under the same parts or others, and compares every token and every log
-// probability bit by bit. Standard output gets the first differences and a summary.
+// mortise replay: runs a request log again, with the same or other parts, and compares every token and log probability
+// bit by bit. Writes the first differences and a summary to standard output.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -22,9 +22,9 @@
 namespace mortise {
 namespace {
 
-// Longer than batch's: a request's line has what came out of it too, up to three million log probabilities of 30 bytes.
+// Longer than batch's limit: a line of a log also has the results, up to three million log probabilities of 30 bytes.
 constexpr std::size_t kMaxLogLineBytes = std::size_t{256} << 20;
-constexpr std::uint64_t kMaxShown = 10;  // differences and errors that are printed; the rest is counted
+constexpr std::uint64_t kMaxShown = 10;  // differences and errors printed; the others are only counted
 constexpr const char* kLabel = "mortise: replay: ";
 
 struct ReplayOptions {
@@ -33,11 +33,11 @@ struct ReplayOptions {
 };
 
 struct Totals {
-  std::uint64_t num_requests = 0, num_different = 0;  // compared, and of them with a difference
+  std::uint64_t num_requests = 0, num_different = 0;  // num_requests: compared; num_different: those with a difference
   std::uint64_t num_tokens = 0, num_logprobs = 0, num_differences = 0;
-  std::uint64_t num_empty = 0;   // aborted before anything came out
-  std::uint64_t num_errors = 0;  // lines that are no request, requests that cannot run here
-  bool cut = false;              // the last line is cut off: the recording was killed
+  std::uint64_t num_empty = 0;   // aborted before there was any result
+  std::uint64_t num_errors = 0;  // lines that are no request, and requests that cannot run here
+  bool cut = false;              // the last line is incomplete, because the recording was killed
 };
 
 bool has_proposer(const OpenPipeline& pipeline, const std::string& name) {
@@ -93,7 +93,7 @@ class Replay {
         [this](const InputLine& line, const FinishLine& finish) { return start(line, finish); }, events);
   }
 
-  // Errors of a header end the replay; one of a request is counted and the rest runs.
+  // An error in a header ends the replay. An error in a request is counted, and the others run.
   std::size_t start(const InputLine& line, const FinishLine& finish) {
     const auto refuse = [&](const char* what) {
       const std::lock_guard lock(mutex_);
@@ -159,7 +159,7 @@ class Replay {
       finish({});
       return 0;
     }
-    // Who drafted is no part of what came out: other parts may well have other proposers.
+    // The choice of a proposer does not affect the result, and other parts may have other proposers.
     std::optional<std::string>& drafter = request->speculation.proposer;
     if (drafter && !has_proposer(*pipeline->second, *drafter)) drafter.reset();
     const auto num_choices = static_cast<std::size_t>(request->sampling.n);
@@ -175,13 +175,13 @@ class Replay {
     return num_choices;
   }
 
-  // On a thread that delivers.
+  // Runs on a delivery thread.
   LineResult compare_with(const RecordedRequest& recorded, const std::vector<ChoiceResult>& choices,
                           const std::string& error) {
     RecordedRequest replayed;
     std::uint64_t num_tokens = recorded.request.prompt.size();
     for (const ChoiceResult& choice : choices) {
-      if (choice.finish == FinishReason::kAborted) return {};  // this replay was stopped
+      if (choice.finish == FinishReason::kAborted) return {};  // the replay was stopped
       replayed.choices.push_back({choice.prompt, choice.tokens, choice.finish, choice.stop_token, error});
       num_tokens += choice.tokens.size();
     }
@@ -225,7 +225,7 @@ class Replay {
   ProgressState state_;
   std::mutex mutex_;  // guards totals_ while engines run
   Totals totals_;
-  Session session_;  // its engines end before what their sinks use
+  Session session_;  // its engines end before the members that their sinks use
   Progress progress_;
 };
 

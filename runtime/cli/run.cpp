@@ -1,5 +1,5 @@
-// mortise run: generates from one prompt (-p), or starts the REPL. The completion goes to standard output and nothing
-// else does; figures go to standard error.
+// mortise run: generates from one prompt (-p), or starts the REPL. Only the completion goes to standard output; figures
+// go to standard error.
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <filesystem>
@@ -21,7 +21,7 @@ namespace {
 struct RunOptions {
   SessionOptions session;
   std::optional<std::string> prompt;
-  nlohmann::json sampling = nlohmann::json::object();  // fields of a request body, as given
+  nlohmann::json sampling = nlohmann::json::object();  // fields of a request body as given on the command line
   SpeculationChoice speculation;
   std::optional<std::int32_t> logprobs;
   bool json = false;
@@ -29,7 +29,7 @@ struct RunOptions {
   bool print_script = false;
 };
 
-// Longer than most answers, short enough to wait for.
+// Longer than most answers, but short enough to wait for.
 constexpr std::int32_t kDefaultMaxTokens = 256;
 
 template <typename T>
@@ -37,7 +37,7 @@ void add_field(CLI::App& command, RunOptions& options, const char* flag, const c
   command
       .add_option_function<T>(
           flag, [&options, field](const T& value) { options.sampling[field] = value; }, description)
-      ->allow_extra_args(false);  // one value for each flag: what follows is the script
+      ->allow_extra_args(false);  // one value per flag; the next word is the script
 }
 
 void add_sampling_options(CLI::App& command, RunOptions& options) {
@@ -93,7 +93,7 @@ nlohmann::ordered_json generation_json(const OpenPipeline& pipeline, const std::
   return json;
 }
 
-// One object, or a list of them when there are several choices.
+// One object, or a list of objects if there are several choices.
 void print_json(const OpenPipeline& pipeline, const std::string& prompt, const std::vector<Generation>& choices) {
   auto list = nlohmann::ordered_json::array();
   for (const Generation& choice : choices) list.push_back(generation_json(pipeline, prompt, choice));
@@ -105,7 +105,7 @@ void print_choice_line(std::size_t index, std::size_t count) {
   if (count > 1) std::cout << fmt::format("--- choice {} of {} ---\n", index + 1, count);
 }
 
-// The choices behind the first, whose text came as it was made.
+// Prints the choices after the first, whose text was printed as it came.
 void print_others(const std::vector<Generation>& choices) {
   std::cout << '\n';
   for (std::size_t i = 1; i < choices.size(); ++i) {
@@ -117,7 +117,7 @@ void print_others(const std::vector<Generation>& choices) {
 
 constexpr int kInterrupted = 128 + SIGINT;
 
-// The exit code.
+// Returns the exit code.
 int run_once(OpenPipeline& pipeline, const RunOptions& options, Request request) {
   const std::string prompt = read_prompt(*options.prompt, std::cin);
   request.prompt =
@@ -141,8 +141,8 @@ int run_once(OpenPipeline& pipeline, const RunOptions& options, Request request)
   return exit_code;
 }
 
-// The exit code, as a script expects it of what it pipes in: an error in the middle is an error of the whole, Ctrl-C is
-// Ctrl-C.
+// Returns the exit code that a script expects for its piped input: 1 if any entry failed, and that of Ctrl-C if it was
+// interrupted.
 int hold_dialogue(Session& session, const RunOptions& options, const SamplingParams& defaults) {
   switch (run_repl(session, options.sampling, defaults)) {
     case ReplEnd::kSomeFailed:
@@ -174,7 +174,7 @@ void run(const RunOptions& options) {
         "--proposer and --max-draft-tokens go with one prompt: -p PROMPT; a dialogue has /proposer");
   }
   SessionOptions session_options = options.session;
-  session_options.trials = Trials::kWhenIdle;  // one user waits for one answer
+  session_options.trials = Trials::kWhenIdle;  // the first token of a single user should come early
   Session session(session_options);
   OpenPipeline& pipeline = session.pipeline();
   SamplingParams defaults = pipeline.service.info().defaults;

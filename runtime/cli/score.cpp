@@ -1,10 +1,10 @@
-// mortise score: log probabilities of completions given prompts.
+// mortise score: log probabilities of completions behind prompts.
 //   in   {"prompt": text | [ids], "completions": [text | [ids], ...]}, optional "id"
 //   out  {"id", "index", "request_id", "completions": [COMPLETION, ...], "system_fingerprint"}
 //        COMPLETION: {"logprob", "token_ids", "token_logprobs", "ranks", "is_greedy"}
-//   or   {"id", "index", "request_id", "error": {"message", "line", "status_code"}} of a bad line
+//   or   {"id", "index", "request_id", "error": {"message", "line", "status_code"}} for an invalid line
 //
-// index is the line of the input counted from 0, request_id is made from its content.
+// index is the number of the input line, from 0; request_id is made from the line's content.
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
@@ -27,7 +27,7 @@ void read_line(const InputLine& line, std::size_t max_line_bytes, LineRequest& r
   request.id = id;
 }
 
-// What every result of a line begins with.
+// The beginning of every result of a line.
 OrderedJson head(const InputLine& line, const Json& id) {
   return {{"id", id}, {"index", line.number - 1}, {"request_id", "score-" + LineIdentity(line).hex}};
 }
@@ -36,14 +36,14 @@ std::string result_begin(const InputLine& line, std::size_t max_line_bytes) {
   LineRequest request;
   try {
     read_line(line, max_line_bytes, request);
-  } catch (const Error&) {  // its result says what is wrong
+  } catch (const Error&) {  // the result of the line reports it
   }
   std::string text = dump_line(head(line, request.id));
   text.back() = ',';
   return text;
 }
 
-// `status`: as an answer's.
+// `status` as for an HTTP answer.
 std::string error_line(OrderedJson result, std::size_t number, int status, const std::string& why) {
   result["error"] = {{"message", fmt::format("line {}: {}", number, why)}, {"line", number}, {"status_code", status}};
   return dump_line(result);

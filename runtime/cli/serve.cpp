@@ -33,14 +33,14 @@ namespace {
 struct ServeOptions {
   SessionOptions session;
   ServerOptions server;
-  KvEventOptions kv_events;  // without an endpoint: none are published
+  KvEventOptions kv_events;  // without an endpoint nothing is published
   std::string api_key_file, admin_key_file;
   std::size_t max_waiting = 1024;
   std::string takeover_socket;  // empty: no process can take over from this one
   bool takes_over = false;
 };
 
-// A part has failed, and what served before it is back, or could not come back.
+// Describes that a part has failed, and whether the previous part could be restored.
 nlohmann::ordered_json fallback_event(const std::string& model, const FallbackNews& news) {
   nlohmann::ordered_json event = {{"event", news.error.empty() ? "fallback" : "fallback failed"},
                                   {"model", model},
@@ -59,7 +59,7 @@ nlohmann::ordered_json fallback_event(const std::string& model, const FallbackNe
   return event;
 }
 
-// Engines drain at the same time: each has until the deadline.
+// All engines drain at the same time, until the deadline.
 void drain_all(const Models& models, std::chrono::steady_clock::time_point deadline, AdminEvents& events) {
   using Seconds = std::chrono::duration<double>;
   const auto begin = std::chrono::steady_clock::now();
@@ -82,7 +82,7 @@ void drain_all(const Models& models, std::chrono::steady_clock::time_point deadl
               {"cut_off", any_cut.load()}});
 }
 
-// Of a file, "" if there is none, and of an environment variable.
+// The keys in a file ("": none) and in an environment variable.
 std::vector<std::string> keys_of(const std::string& file, const char* variable) {
   std::vector<std::string> keys;
   if (!file.empty()) keys = read_api_keys(file);
@@ -93,8 +93,8 @@ std::vector<std::string> keys_of(const std::string& file, const char* variable) 
   return keys;
 }
 
-// The socket that another process listens at; none: this process is to listen by itself. The model is loaded, so that
-// one that cannot be has changed nothing.
+// Asks the running server for its listening socket; nullopt: there is none, and this process must listen itself. Called
+// after the model was loaded, so that a start that fails to load one has changed nothing.
 std::optional<Takeover> take_over(const ServeOptions& options) {
   if (!options.takes_over) return std::nullopt;
   std::optional<Takeover> takeover = Takeover::ask(options.takeover_socket);
@@ -109,13 +109,13 @@ FileDescriptor listening_socket(std::optional<Takeover>& takeover, const ServerO
   return listener;
 }
 
-// Reads the script again and swaps what differs; what became of it are events. One at a time.
+// Reads the script again, swaps the parts that differ, and records events. One reload at a time.
 class Reloading {
  public:
   Reloading(Session& session, ServedModels& models, AdminEvents& events)
       : session_(session), models_(models), events_(events) {}
 
-  // The events of the swaps. Throws an Error when the script cannot be used.
+  // Returns the events of the swaps. Throws an Error if the script cannot be used.
   nlohmann::ordered_json run(const std::string& by, const SwapOptions& options = {}) {
     const std::lock_guard lock(mutex_);
     auto swaps = nlohmann::ordered_json::array();
@@ -123,11 +123,11 @@ class Reloading {
     try {
       session_.reload([&](OpenPipeline& pipeline, const Session::MakeWanted& wanted) {
         const ServedModelRef model = models_.find(pipeline);
-        if (model == nullptr) return;  // another model has its place by now
+        if (model == nullptr) return;  // another model has replaced it meanwhile
         const auto swap = [&] { return models_.swap(pipeline, wanted(), options); };
         try {
           swaps.push_back(swap_with_event(*model, what, events_, swap));
-        } catch (const Error& error) {  // the others go on; events_ has it
+        } catch (const Error& error) {  // recorded in events_; the other models continue
           swaps.push_back({{"event", "swap refused"}, {"model", model->name}, {"error", error.what()}});
           if (const auto* const found = dynamic_cast<const DifferenceError*>(&error)) {
             swaps.back()["where"] = place_json(found->where());
@@ -148,7 +148,7 @@ class Reloading {
   AdminEvents& events_;
 };
 
-// Serves until a signal comes, or another process that takes over.
+// Serves until a signal comes, or another process takes over.
 void run_server(Server& server, const ServeOptions& options, const Models& models, KvEventPublishers& kv_events,
                 AdminEvents& events, Reloading& reloading, std::optional<Takeover> takeover,
                 const std::string& address) {
@@ -164,14 +164,14 @@ void run_server(Server& server, const ServeOptions& options, const Models& model
   const auto serving = [&] {
     if (takeover) {
       add_event(takeover->serving(address));
-      socket.emplace(takeover->take_socket());  // it and its file are this process's now
+      socket.emplace(takeover->take_socket());  // the socket and its file now belong to this process
     }
     kv_events.listen();
     if (socket) {
       offer.emplace(std::move(*socket), takeover ? takeover->generation() : 1,
                     TakeoverOffer::Server{[&server] { return server.listener(); }, hand_over, add_event});
     }
-    std::cout << url << std::endl;  // for scripts that asked for --port 0
+    std::cout << url << std::endl;  // for scripts that passed --port 0
     notify_service_manager("READY=1");
   };
   const auto reload = [&reloading] {
@@ -196,7 +196,7 @@ void serve(ServeOptions options) {
   std::deque<AnswerMetrics> metrics;
   options.session.observer = [&](const std::string& model) { return &metrics.emplace_back(registry, model); };
   HttpAnswers http_answers(registry);
-  // Before the session: engines answer until their end, and what is answered to has to be there.
+  // Declared before the session, because engines answer requests until they end.
   std::optional<Server> server;
   using PortsInUse = KvEventPublishers::PortsInUse;
   KvEventPublishers kv_events(options.kv_events, options.takes_over ? PortsInUse::kWait : PortsInUse::kFail);
@@ -210,7 +210,7 @@ void serve(ServeOptions options) {
   const Models& models = served.models();
   Router router;
   add_answer_routes(router, models, options.server.request_timeout);
-  const auto draining = [&server] { return server->draining(); };  // asked by who is served
+  const auto draining = [&server] { return server->draining(); };  // only called while the server exists
   add_metrics_route(router, models, registry, draining);
   add_model_routes(router, models);
   add_token_routes(router, models);
@@ -272,7 +272,7 @@ void add_serve_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--max-header", server.max_header_bytes, "bytes of a request's headers")
       ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(1 << 10, 60 << 10))  // Beast holds no field of 64 KiB
+      ->check(CLI::Range(1 << 10, 60 << 10))  // Beast accepts no header field of 64 KiB
       ->capture_default_str();
   command->add_option("--max-body", server.max_body_bytes, "bytes of a request's body")
       ->transform(CLI::AsSizeValue(false))

@@ -17,7 +17,7 @@ nlohmann::json tokenizer_config(const Assembly& assembly) {
   std::ifstream in(assembly.checkpoint().folder() / "tokenizer_config.json");
   if (!in) return nlohmann::json::object();
   const std::string text{std::istreambuf_iterator<char>(in), {}};
-  const nlohmann::json config = parse_json(text);  // the tokenizer has read it already
+  const nlohmann::json config = parse_json(text);  // valid JSON, because the tokenizer has read it
   return config.is_object() ? config : nlohmann::json::object();
 }
 
@@ -88,7 +88,7 @@ ServedSwap ServedModels::swap(OpenPipeline& pipeline, const PipelineDescription&
   try {
     return {pipeline.swap(next, options), running};
   } catch (const AnotherModelError& error) {
-    if (options.verify_steps > 0) throw;  // there is nothing to compare it with
+    if (options.verify_steps > 0) throw;  // with another model there is nothing to compare
     if (!running->kv_events.is_null()) {
       fail(ErrorCode::kConflict,
            "{}; routers take the KV events at {} for those of the model that runs: start another server", error.what(),

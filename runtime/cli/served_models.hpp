@@ -1,5 +1,4 @@
-// runtime/cli/served_models.hpp: a session's pipelines as the models that `mortise serve` answers with, and swaps of
-// them.
+// runtime/cli/served_models.hpp: the pipelines of a session as the models of `mortise serve`, and swaps of their parts.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +10,20 @@
 
 namespace mortise {
 
-// Parts as people are told of them.
+// Descriptions of parts, for display.
 std::vector<ServedPart> served_parts(const std::vector<const Component*>& components);
 
 class ServedModels {
  public:
-  // Opens all pipelines. Session and publishers outlive it. `max_waiting`: as ServedModel's. Throws an Error.
+  // Opens all pipelines. Session and publishers outlive this object. `max_waiting` as in ServedModel. Throws an Error.
   ServedModels(Session& session, const KvEventPublishers& kv_events, std::size_t max_waiting);
 
   const Models& models() const { return models_; }
-  // Null when another model has its place.
+  // Null if another model has replaced it.
   ServedModelRef find(const OpenPipeline& pipeline) const;
-  // Has `pipeline` run `next`. With another model a second pipeline is opened beside it, which gets the requests from
-  // then on, and the first one ends when all that it has are answered. Throws an Error when it is
-  // refused; then nothing has changed. [any thread that may wait]
+  // Makes `pipeline` run `next`. If that has another model, a second pipeline is opened; it gets all further requests,
+  // and the first one ends when its requests are answered. Throws an Error if the swap is refused, without changing
+  // anything. [any thread that may wait]
   ServedSwap swap(OpenPipeline& pipeline, const PipelineDescription& next, const SwapOptions& options);
 
  private:
@@ -34,7 +33,7 @@ class ServedModels {
   Session& session_;
   const KvEventPublishers& kv_events_;
   const std::size_t max_waiting_;
-  std::mutex replacing_;  // one pipeline at a time gets another one in its place
+  std::mutex replacing_;  // one replacement of a pipeline at a time
   Models models_;
 };
 

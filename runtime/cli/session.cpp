@@ -63,7 +63,7 @@ PipelineDescription OpenPipeline::try_change(const PartChange& change) {
 }
 
 void OpenPipeline::try_out(const TrialOrder& order) {
-  if (engine.health().state != EngineHealth::State::kOk) return;  // the swap itself says why it cannot be
+  if (engine.health().state != EngineHealth::State::kOk) return;  // the swap itself reports the reason
   const TrialOutcome outcome = try_parts(
       order, [this] { return engine.health().state != EngineHealth::State::kOk || InterruptGuard::interrupted(); });
   if (outcome.was_made) return;
@@ -101,7 +101,7 @@ void Session::close() {
   }
   closing_.notify_all();
   for (Leaving& one : leaving) one.thread.join();
-  open.clear();  // engines write to both files until their end
+  open.clear();  // engines write to both files until they end
   const std::unique_ptr<Recorder> recorder = std::move(recorder_);
   const std::unique_ptr<TraceFile> trace = std::move(trace_);
   if (trace) trace->close();
@@ -128,14 +128,14 @@ std::optional<std::string> Session::end_trace() {
     }
     leaving.swap(leaving_);
   }
-  for (Leaving& one : leaving) one.thread.join();  // they write to the file until their end
+  for (Leaving& one : leaving) one.thread.join();  // they write to the file until they end
   const std::unique_ptr<TraceFile> trace = std::move(trace_);
   trace->close();
   return trace_path_;
 }
 
 std::string Session::model_name(const std::string& pipeline, const Assembly& assembly) const {
-  // Several pipelines of one checkpoint are several models.
+  // Several pipelines with one checkpoint are several models, named by pipeline.
   return script_.pipelines().size() > 1 ? pipeline : assembly.checkpoint().folder().filename().string();
 }
 
@@ -214,7 +214,7 @@ void Session::replace(OpenPipeline& old, std::unique_ptr<OpenPipeline> next, std
   Leaving& leaving = leaving_.emplace_back();
   try {
     leaving.thread = std::thread([this, &leaving, users = std::move(users)] { wait_for_end(leaving, users); });
-  } catch (...) {  // no thread is left
+  } catch (...) {  // no thread could be started
     leaving_.pop_back();
     throw;
   }
@@ -224,7 +224,7 @@ void Session::replace(OpenPipeline& old, std::unique_ptr<OpenPipeline> next, std
 void Session::wait_for_end(Leaving& leaving, const std::weak_ptr<const void>& users) {
   constexpr auto kLook = std::chrono::milliseconds(50);
   {
-    std::unique_lock lock(open_mutex_);  // the pipeline is there when replace() lets go of it
+    std::unique_lock lock(open_mutex_);  // the pipeline is in the list when replace() releases the lock
     while (!closes_ && (!users.expired() || num_reloading_ > 0)) closing_.wait_for(lock, kLook);
   }
   leaving.pipeline.reset();
@@ -237,7 +237,7 @@ std::vector<OpenPipeline*> Session::open_all() {
   return all;
 }
 
-// A pipeline that is looked at does not end.
+// Keeps an open pipeline from being ended while it is read.
 class Session::ReloadingMark {
  public:
   explicit ReloadingMark(Session& session) : session_(session) { count(1); }
@@ -261,7 +261,7 @@ std::vector<std::string> names_of(const PipelineScript& script) {
   return names;
 }
 
-// What front ends have taken from the script for as long as they run.
+// Front ends have copied these properties of the script, so they must not change.
 void check_same_shape(const PipelineScript& now, const PipelineScript& next) {
   if (names_of(now) != names_of(next)) {
     fail(ErrorCode::kConflict, "the script has the pipelines {}, and {} are served; start anew for others",
@@ -359,7 +359,7 @@ void Session::route(nlohmann::json& body) {
   if (!route->proposer && !route->max_draft_tokens) return;
   nlohmann::json& speculation = body["speculation"];
   if (speculation.is_null()) speculation = nlohmann::json::object();
-  if (!speculation.is_object()) return;  // who reads it says what is wrong
+  if (!speculation.is_object()) return;  // the reader of the field reports the problem
   const auto add = [&](const char* name, const auto& value) {
     if (value && !speculation.contains(name)) speculation[name] = *value;
   };

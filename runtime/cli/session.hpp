@@ -1,4 +1,4 @@
-// runtime/cli/session.hpp: a script's pipelines, opened and running, as every command that runs an engine uses them.
+// runtime/cli/session.hpp: the open pipelines of a script, for every command that runs an engine.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -32,12 +32,13 @@ struct OpenPipeline;
 struct SessionOptions {
   std::string script;                     // a script or a checkpoint's folder; empty: the embedded demo
   std::string trace;                      // file for a trace of the engines' steps; empty: none
-  std::string record;                     // file for a log of their requests; empty: none
-  std::vector<std::string> folders = {};  // further checkpoints' folders: a pipeline each
-  // Commands bound what they submit (OrderedLinesLimits, kMaxOpenTokens), and a refused line would be a lost one.
+  std::string record;                     // file for a log of the requests; empty: none
+  std::vector<std::string> folders = {};  // folders of further checkpoints, one pipeline each
+  // Unbounded, because commands limit their requests themselves (OrderedLinesLimits, kMaxOpenTokens), and a refused
+  // line would be lost.
   QueueLimits queue = QueueLimits::unbounded();
   Trials trials = Trials::kAtOnce;  // kWhenIdle: the first token comes earlier
-  bool populate_kv = false;         // takes KV memory at the start where the script does not say
+  bool populate_kv = false;         // take KV memory at the start, unless the script says otherwise
   // Gives the observer that measures the answers of a model. The observer must outlive the session. Empty: no observer.
   std::function<AnswerObserver*(const std::string& model)> observer = {};
   // Gives the observer for the prefix cache of a model. The observer must outlive the session. Empty: no observer.
@@ -50,27 +51,27 @@ struct SessionOptions {
   std::function<void(const OpenPipeline& pipeline, const FallbackNews& news)> fallback_observer = {};
 };
 
-// [script] and --trace, which every command that runs an engine has.
+// Adds [script] and --trace, which every command that runs an engine has.
 void add_session_options(CLI::App& command, SessionOptions& options);
-// --record, for commands whose requests are their user's.
+// Adds --record, for commands whose requests come from a user.
 void add_record_option(CLI::App& command, SessionOptions& options);
 
 // A pipeline whose parts are loaded and whose engine runs.
 struct OpenPipeline {
   OpenPipeline(const PipelineDescription& description, Session& session);
 
-  // What runs, with the change. Its parts are tried in a process of their own first: what that finds is thrown, and
-  // then nothing of them has been opened here. What is relative in the change is taken from the working folder. Throws
-  // an Error that names the key, plugin or option at fault. [any thread that may wait]
+  // The current description with the change. The parts are first tried in a separate process; its findings are thrown
+  // as an Error, and then nothing was opened here. Relative paths in the change are resolved against the working
+  // folder. Throws an Error that names the wrong key, plugin or option. [any thread that may wait]
   PipelineDescription try_change(const PartChange& change);
-  // Puts other parts in the place of those that run; see Assembly::swap. [any thread but the engine's and a sink's]
+  // Replaces running parts; see Assembly::swap. [any thread but the engine's and a sink's]
   SwapFigures swap(const PipelineDescription& next, const SwapOptions& options = {}) {
     return assembly.swap(engine, next, options);
   }
 
   const std::string name;  // of the description
   Assembly assembly;
-  Service service;  // before the engine, whose end still answers those who wait
+  Service service;  // declared before the engine, which still answers waiting requests when it ends
   Engine engine;
 
  private:
@@ -82,51 +83,51 @@ struct OpenPipeline {
 
 class Session {
  public:
-  // Nothing is loaded yet. Throws an Error: of the script, with file and line, or of a file that cannot be written.
+  // Loads nothing yet. Throws an Error about the script, with file and line, or about a file that cannot be written.
   explicit Session(const SessionOptions& options);
-  ~Session();  // close(), with what goes wrong logged
+  ~Session();  // close(), logging errors
 
-  // Ends the engines and completes trace and log. Throws an Error when one of them could not be written.
+  // Ends the engines and completes trace and log. Throws an Error if one of the files could not be written.
   void close();
 
-  // All pipelines, opened; the default is the first.
+  // Opens all pipelines; the default is the first.
   std::vector<OpenPipeline*> open_all();
-  // The default pipeline, opened by the first call.
+  // The default pipeline; the first call opens it.
   OpenPipeline& pipeline() { return open(0); }
-  // The pipeline that a body's `model` names. With one pipeline, or without the field, it is the default: clients send
-  // names that mean nothing here. Throws an Error that lists the names.
+  // The pipeline that a body's `model` names. With a single pipeline, or without the field, it is the default, since
+  // many clients send names that mean nothing here. Throws an Error that lists the names.
   OpenPipeline& pipeline_for(const nlohmann::json& body);
   // The name of that pipeline, without opening it.
   const std::string& pipeline_name(const nlohmann::json& body) const;
-  // The pipeline of this name, or of a script with one pipeline that one. Throws an Error that lists the names.
+  // The pipeline of this name; if the script has only one, that pipeline. Throws an Error that lists the names.
   OpenPipeline& pipeline_named(const std::string& name);
-  // Throws an Error with kUnavailable when a part that an open pipeline needs has failed: nothing runs there any more.
+  // Throws an Error with kUnavailable if a required part of an open pipeline has failed, so that nothing runs any more.
   void check_health() const;
-  // Reads the script again, callbacks too, and tells `each` of every open pipeline that the script has otherwise now.
-  // `wanted` gives its description, or throws the Error with which its parts were refused when they were tried. Throws
-  // an Error when the script cannot be read, or has other pipelines: then nothing has changed. [any thread but an
-  // engine's, one at a time]
+  // Reads the script again, including callbacks, and calls `each` for every open pipeline that the script now describes
+  // differently. `wanted` returns the new description, or throws the Error with which its parts were refused when they
+  // were tried. Throws an Error, without changing anything, if the script cannot be read or has other pipelines. [any
+  // thread but an engine's, one at a time]
   using MakeWanted = std::function<PipelineDescription()>;
   void reload(const std::function<void(OpenPipeline& pipeline, const MakeWanted& wanted)>& each);
-  // Another pipeline for the place of one that goes on running. Throws an Error, of `running` when it is not open any
-  // more, and of the description; then nothing has changed. [any thread but an engine's]
+  // Opens a pipeline that is to replace `running`, which continues meanwhile. Throws an Error, without changing
+  // anything, if `running` is not open any more, or about the description. [any thread but an engine's]
   std::unique_ptr<OpenPipeline> open_beside(const OpenPipeline& running, const PipelineDescription& description);
-  // The place of `old` is `next`'s. The old one ends when nobody has `users` any more, and with this session at the
-  // latest. REQUIRES: `old` is open. [any thread but an engine's]
+  // Replaces `old` by `next`. The old pipeline ends when `users` has expired, and at the latest with this session.
+  // REQUIRES: `old` is open. [any thread but an engine's]
   void replace(OpenPipeline& old, std::unique_ptr<OpenPipeline> next, std::weak_ptr<const void> users);
-  // Writes a trace of all steps from now on to the file, as --trace does from the start. Throws an Error, and nothing
-  // has changed, when a trace is being written already or the file cannot be. [the thread that opens pipelines]
+  // Writes a trace of all further steps to the file, like --trace from the start. Throws an Error, without changing
+  // anything, if a trace is being written already, or if the file cannot be written. [the thread that opens pipelines]
   void start_trace(const std::string& path);
-  // Ends the trace, --trace's too. Returns its file, or nullopt when none is written. Throws an Error when it could not
-  // be written to its end; it has ended then too. Waits for pipelines whose place another model has taken. [as
-  // start_trace()]
+  // Ends the trace, including that of --trace. Returns its file; nullopt if there was none. Throws an Error if the file
+  // could not be written completely; the trace has ended even then. Waits for replaced pipelines. [as start_trace()]
   std::optional<std::string> end_trace();
-  // What the script's on_request decides, written into the body where it does not say so itself. [any thread]
+  // Adds the decisions of the script's on_request to the body, except where the body sets the field itself. [any
+  // thread]
   void route(nlohmann::json& body);
 
  private:
   friend struct OpenPipeline;
-  // A pipeline whose place another one has taken. Its thread waits for its last user, and then ends it.
+  // A replaced pipeline. Its thread waits for its last user, then ends it.
   struct Leaving {
     std::unique_ptr<OpenPipeline> pipeline;
     std::atomic<bool> is_over = false;
@@ -152,12 +153,12 @@ class Session {
   std::string trace_path_;
   std::unique_ptr<TraceFile> trace_;
   std::unique_ptr<Recorder> recorder_;
-  mutable std::mutex open_mutex_;  // guards what follows
+  mutable std::mutex open_mutex_;  // guards the members below
   std::condition_variable closing_;
   std::map<std::size_t, std::unique_ptr<OpenPipeline>> open_;
   std::list<Leaving> leaving_;
-  bool closes_ = false;    // those that leave end at once
-  int num_reloading_ = 0;  // calls of reload() under way
+  bool closes_ = false;    // replaced pipelines must end at once
+  int num_reloading_ = 0;  // calls of reload() in progress
 };
 
 }  // namespace mortise

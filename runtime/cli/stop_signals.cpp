@@ -3,7 +3,7 @@
 namespace mortise {
 namespace {
 
-volatile std::sig_atomic_t g_signal = 0;  // a signal handler can reach nothing else
+volatile std::sig_atomic_t g_signal = 0;  // signal handlers can only access globals
 
 }  // namespace
 
@@ -11,7 +11,8 @@ StopSignals::StopSignals() {
   g_signal = 0;
   struct sigaction action {};
   action.sa_handler = [](int number) { g_signal = number; };
-  // Once: the next one finds the default action, which ends the program. No SA_RESTART: reads and polls return.
+  // SA_RESETHAND: the second signal has its default action, which ends the program. No SA_RESTART: reads and polls
+  // return.
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &previous_int_);

@@ -1,11 +1,11 @@
-// runtime/cli/stop_signals.hpp: Ctrl-C and SIGTERM for a command that has something to tidy up.
+// runtime/cli/stop_signals.hpp: handles Ctrl-C and SIGTERM for commands that have to clean up.
 #pragma once
 
 #include <csignal>
 
 namespace mortise {
 
-// While one lives, the first SIGINT or SIGTERM is remembered; the second one ends the program at once.
+// While a StopSignals lives, the first SIGINT or SIGTERM is recorded, and the second ends the program at once.
 class StopSignals {
  public:
   StopSignals();
@@ -14,7 +14,7 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 
   static bool received();
-  // As a shell reports a program that a signal ended: 128 + its number.
+  // The code with which a shell reports a program that a signal ended: 128 + the signal's number.
   static int exit_code();
 
  private:

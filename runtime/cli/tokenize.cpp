@@ -1,5 +1,5 @@
 // runtime/cli/tokenize.cpp: `mortise tokenize MODEL_DIR` and `mortise detokenize MODEL_DIR`. JSON lines in, JSON lines
-// out: a text to the list of its ids, as encode(add_special_tokens=False), and a list of ids to their text.
+// out: from a text to the list of its ids, as encode(add_special_tokens=False), and from a list of ids to their text.
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
@@ -36,8 +36,7 @@ Json detokenize(const Tokenizer& tokenizer, const Json& line) {
   return tokenizer.decode(ids, /*skip_special_tokens=*/false);
 }
 
-// Converts line by line. A bad line is reported with its number and left out; the others run. Blank lines are passed
-// over.
+// Converts line by line. An invalid line is reported with its number and skipped; blank lines are skipped silently.
 void convert_lines(const std::string& model_dir, const std::function<Json(const Tokenizer&, const Json&)>& convert) {
   const Tokenizer tokenizer = Tokenizer::load(model_dir);
   std::ios::sync_with_stdio(false);

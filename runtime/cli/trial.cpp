@@ -1,4 +1,4 @@
-// The hidden sub-command that a swap starts: see runtime/trial/trial.hpp.
+// The hidden sub-command that a swap starts; see runtime/trial/trial.hpp.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -11,11 +11,11 @@ namespace mortise {
 
 void add_trial_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(kTrialCommand, "try parts before a swap; mortise starts it by itself");
-  command->group("");  // not for people
+  command->group("");  // hidden from the help
   command->callback([] {
     SharedPage page{FileDescriptor(kTrialDescriptor)};
     run_trial(page);
-    ::_exit(0);  // the verdict is in the page; nothing of a plugin is to run any more
+    ::_exit(0);  // the result is in the page; no further code of a plugin must run
   });
 }
 

@@ -25,13 +25,14 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-// A line of a log has what came of it, too.
+// A line of a log also has the results.
 constexpr std::size_t kMaxLineBytes = std::size_t{256} << 20;
-constexpr std::size_t kTokensAround = 12;  // of text that is shown before a difference
+constexpr std::size_t kTokensAround = 12;  // tokens of text shown before a difference
 constexpr std::size_t kTokensBehind = 6;
 constexpr ComparisonNames kNames = {"old", "new"};
 
-// Names of models and scripts may differ, and fingerprints do where numerics ids do, which is reported once.
+// Removes names of models and scripts, which may differ, and fingerprints, which differ if numerics ids do (reported
+// once).
 void drop_names(OrderedJson& answer) {
   if (!answer.is_object() || !answer.contains("response") || !answer["response"].is_object()) return;
   OrderedJson& body = answer["response"]["body"];
@@ -40,7 +41,7 @@ void drop_names(OrderedJson& answer) {
   body.erase("model");
 }
 
-// The requests of a line come to their ends in any order.
+// The requests of a line end in any order, so they are sorted.
 void sort_requests(std::vector<RecordedRequest>& requests) {
   std::ranges::stable_sort(requests, [](const RecordedRequest& a, const RecordedRequest& b) {
     return a.request.prompt != b.request.prompt ? a.request.prompt < b.request.prompt : a.id < b.id;
@@ -58,7 +59,7 @@ std::string shortened(const std::string& text) {
   return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
 }
 
-// The first difference of two answers: "/response/body/choices/0/text is "a" in old and "b" in new".
+// Describes the first difference of two answers: "/response/body/choices/0/text is "a" in old and "b" in new".
 std::string answer_difference(const Json& before, const Json& after) {
   const Json changes = Json::diff(before, after);
   const Json::json_pointer path(changes.front().at("path").get<std::string>());
@@ -74,10 +75,10 @@ bool Verification::same_numerics() const {
   return std::ranges::all_of(numerics_ids, [](const auto& ids) { return ids.first == ids.second; });
 }
 
-// One pass over the file with one script.
+// One pass over the file with one of the scripts.
 class Verifier::Run {
  public:
-  // `take` gets what came of each line, in order.
+  // `take` gets the outcome of each line, in order.
   using Take = std::function<void(const InputLine& line, const Json& outcome, Session& session)>;
   using Opened = std::function<void(const std::string& pipeline, const std::string& numerics_id)>;
 
@@ -94,15 +95,15 @@ class Verifier::Run {
     session_ = std::make_unique<Session>(options);
   }
 
-  // False: stopped by a signal.
+  // Returns false if a signal stopped the run.
   bool run(const Take& take) {
-    session_->pipeline();  // a broken model is one error, not one for each line
+    session_->pipeline();  // so that a broken model is one error instead of one per line
     state_.bytes_total = in_.size();
     const LinesRun lines{*session_, /*created=*/0, kMaxInputLineBytes, unknown_fields_};
     const StopSignals signals;
     OrderedLinesEvents events;
     events.write = [&](const InputLine& line, const LineResult& result) {
-      if (result.failed) session_->check_health();  // no answer of the pipeline's: it has failed
+      if (result.failed) session_->check_health();  // without an answer, because the pipeline has failed
       ++state_.num_lines;
       state_.num_failed += result.failed ? 1 : 0;
       state_.num_tokens += result.num_tokens;
@@ -158,7 +159,7 @@ class Verifier::Run {
     return line.text.starts_with(R"({"mortise_log":)") || line.text.starts_with(R"({"request":)");
   }
 
-  // A line of a request log: its request alone, whatever came of it then.
+  // Runs the request of a line of a request log, regardless of the recorded result.
   std::size_t start_recorded(const InputLine& line, const std::string& key, const FinishLine& finish) {
     try {
       const Json json = parse_json_line(line, kMaxLineBytes);
@@ -183,19 +184,19 @@ class Verifier::Run {
 
   InputLines in_;
   const Opened opened_;
-  std::mutex mutex_;                                               // guards what follows
-  std::map<std::string, std::vector<RecordedRequest>> collected_;  // by line, of those that run
+  std::mutex mutex_;                                               // guards the member below
+  std::map<std::string, std::vector<RecordedRequest>> collected_;  // by line, for lines at work
 
   std::vector<std::unique_ptr<RequestCollector>> collectors_;
   UnknownFieldLog unknown_fields_;
   ProgressState state_;
-  std::unique_ptr<Session> session_;  // its engines end before what their watchers use
+  std::unique_ptr<Session> session_;  // its engines end before the members that their watchers use
   Progress progress_;
 };
 
 namespace {
 
-// The texts around a difference in what was generated.
+// Shows the texts around a difference in generated tokens.
 void show_texts(const Tokenizer& tokenizer, const RecordedRequest& before, const RecordedRequest& after,
                 LineDifference& difference) {
   const auto& [choice, position] = *difference.place;
@@ -219,7 +220,7 @@ void show_texts(const Tokenizer& tokenizer, const RecordedRequest& before, const
   difference.new_text = following(after);
 }
 
-// Compares a line; adds what was compared to the totals.
+// Compares a line, and adds the compared amounts to the totals.
 std::optional<LineDifference> compare_line(const Json& before, const Json& after, const Tokenizer& tokenizer,
                                            Verification& totals) {
   const std::vector<RecordedRequest> old_requests = read_requests(before), new_requests = read_requests(after);
@@ -275,7 +276,7 @@ Verifier::Verifier(VerifyOptions options) : options_(std::move(options)) {
   if (options_.input == "-") {
     fail("requests are read once for each pipeline, and standard input can be read once; give -i a file");
   }
-  // What is wrong with the second script is said before the first pipeline has run for hours.
+  // Checks both scripts first, so that a problem with the second is reported before the first pipeline runs for hours.
   for (const std::string& script : {options_.old_script, options_.new_script}) {
     load_pipelines(std::span(&script, 1), PluginCatalog::standard());
   }
@@ -283,7 +284,7 @@ Verifier::Verifier(VerifyOptions options) : options_(std::move(options)) {
 
 Verification Verifier::run(const std::function<void(const Verification&)>& numerics_known) {
   Verification result;
-  std::vector<std::pair<std::string, std::string>> old_ids;  // pipeline, id; in the order in which they were opened
+  std::vector<std::pair<std::string, std::string>> old_ids;  // (pipeline, id) in the order of opening
   {
     Run old_run(options_.old_script, options_.input, "mortise: old: ",
                 [&](const std::string& name, const std::string& id) { old_ids.emplace_back(name, id); });
@@ -291,7 +292,7 @@ Verification Verifier::run(const std::function<void(const Verification&)>& numer
         [&](const InputLine&, const Json& outcome, Session&) { store_.add(dump_line(OrderedJson(outcome))); });
     if (result.stopped) return result;
   }
-  // The first pipelines of both are compared whatever they are called, others by their names.
+  // The first pipelines of both scripts are compared whatever their names, others by name.
   const auto opened = [&](const std::string& name, const std::string& id) {
     const auto partner = result.numerics_ids.empty()
                              ? old_ids.begin()

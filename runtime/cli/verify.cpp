@@ -1,5 +1,5 @@
-// mortise verify: runs a file of requests in two pipelines and compares everything that comes out, bit by bit. Standard
-// output gets the first difference and a summary; the exit code is 1 when there is one.
+// mortise verify: runs a file of requests in two pipelines and compares all results bit by bit. Writes the first
+// difference and a summary to standard output; the exit code is 1 if there is a difference.
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
@@ -42,7 +42,7 @@ int run(const VerifyOptions& options, bool as_json) {
     std::cerr << "mortise: verify: stopped before the end of the file\n";
     return StopSignals::exit_code();
   }
-  const bool is_empty = result.num_lines == result.num_failed;  // equal, and it says nothing about the parts
+  const bool is_empty = result.num_lines == result.num_failed;  // equal, but this says nothing about the parts
   if (is_empty) {
     const std::string why = result.num_lines == 0
                                 ? "it has no request"

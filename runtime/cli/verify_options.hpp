@@ -1,5 +1,5 @@
-// runtime/cli/verify_options.hpp: what `verify` and `bisect` have in common: their arguments, and how they print what
-// was compared.
+// runtime/cli/verify_options.hpp: the common part of `verify` and `bisect`: their arguments, and how they print the
+// comparison.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -11,7 +11,8 @@ namespace mortise {
 
 void add_verify_options(CLI::App& command, VerifyOptions& options);
 
-// On standard output: the ids of the pipeline that was opened last, and the summary with the first difference.
+// Prints to standard output: the numerics ids of the pipeline that was opened last; the summary with the first
+// difference.
 void print_numerics(const Verification& result);
 void print_verification(const Verification& result);
 

@@ -1,4 +1,4 @@
-// runtime/cli/repl/answer.cpp: from a prompt or a message to an answer on the screen.
+// runtime/cli/repl/answer.cpp: runs a prompt or a message and shows the answer.
 #include "cli/generation.hpp"
 #include "cli/prompt.hpp"
 #include "cli/repl/state.hpp"
@@ -7,7 +7,8 @@
 namespace mortise {
 namespace {
 
-// Streams an answer. On an error in its middle the text so far ends with a newline, so that the message stands alone.
+// Streams an answer. If an error interrupts it, the text so far gets a newline, so that the message has a line of its
+// own.
 Generation stream(ReplState& state, Request request) {
   OpenPipeline& pipeline = state.session.pipeline();
   std::optional<DraftMarks> marks;
@@ -44,7 +45,7 @@ void complete_text(ReplState& state, const std::string& text) {
   state.dialogue.add({text, generation.text, to_string(generation.last.finish), generation.last.seed});
 }
 
-// A dialogue grows with each answer, so one day it does not fit: say which way out there is.
+// A dialogue grows with each answer until it no longer fits. The error says how to continue.
 void check_length(const Request& request, const ReplState& state) {
   const std::int32_t limit = state.session.pipeline().assembly.limits().max_model_len;
   if (request.prompt.size() < static_cast<std::size_t>(limit) || state.dialogue.messages.empty()) return;
@@ -68,7 +69,7 @@ void reply(ReplState& state, const std::string& text) {
   if (generation.last.finish == FinishReason::kAborted && generation.text.empty()) {
     return state.console.say("stopped before the first word; the message is not part of the dialogue");
   }
-  // What was stopped stays as far as it came: the model is to know what its reader has read.
+  // A stopped answer is kept as far as it came, so that the model knows what its reader has read.
   messages.push_back({{"role", "assistant"}, {"content", generation.text}});
   state.dialogue.messages = std::move(messages);
 }

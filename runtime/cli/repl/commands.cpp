@@ -1,4 +1,4 @@
-// runtime/cli/repl/commands.cpp: the table of commands, and those that are a few lines.
+// runtime/cli/repl/commands.cpp: the table of commands, and the short ones.
 #include <algorithm>
 
 #include "cli/repl/entry.hpp"
@@ -45,7 +45,7 @@ std::string num_messages(const Dialogue& dialogue) {
 void chat(ReplState& state, const std::string& rest) {
   if (rest == "clear") return clear(state, "");
   if (!rest.empty()) fail("/chat takes 'clear' or nothing, got '{}'; /complete ends the chat", rest);
-  // Asked now: a script without a template is to be told before a message is written.
+  // Checked now, so that a missing template is reported before a message is typed.
   check_chat(state);
   state.dialogue.mode = Mode::kChat;
   state.console.say(
@@ -73,7 +73,7 @@ void stats(ReplState& state, const std::string& rest) {
   state.console.say(state.figures.text(pipeline.engine.stats(), pipeline.assembly.limits()));
 }
 
-// The file that is meant: a name may stand between quotes and begin with "~/".
+// The file name in an argument, which may be quoted and begin with "~/".
 std::filesystem::path file_of(const std::string& rest) {
   std::string_view name = rest;
   if (name.size() >= 2 && (name.front() == '"' || name.front() == '\'') && name.front() == name.back()) {
@@ -116,7 +116,7 @@ void trace(ReplState& state, const std::string& rest) {
 void write(ReplState& state, const std::string& rest, const char* command, bool overwrite) {
   if (rest.empty() && !state.file) fail("{} takes the name of a file, as in: {} story.json", command, command);
   const std::filesystem::path file = rest.empty() ? *state.file : file_of(rest);
-  // The file that this dialogue came from or went to is its own.
+  // The file that this dialogue was loaded from or saved to may be overwritten.
   const std::filesystem::path whole = std::filesystem::absolute(file).lexically_normal();
   const bool is_own = state.file == whole;
   const ServiceInfo& info = state.session.pipeline().service.info();
@@ -253,7 +253,7 @@ constexpr Command kCommands[] = {
     {"/quit", "", "ends, as Ctrl-D does", "", Argument::kNone, quit},
 };
 
-// As they may be typed: a text without quotes, unless it would be something else without them.
+// Values as they can be typed: a text without quotes, unless it would then mean something else.
 std::vector<std::string> value_texts(const Option& option) {
   std::vector<std::string> texts;
   for (const nlohmann::json& value : option.values) {
@@ -312,7 +312,7 @@ void run_command(ReplState& state, const std::string& line) {
   const std::size_t end = line.find_first_of(" \t\n");
   const Command& command = find_command(line.substr(0, end));
   const std::string_view rest = end == std::string::npos ? "" : std::string_view(line).substr(end + 1);
-  // To /score white space is text.
+  // In /score, white space belongs to the text.
   command.run(state, std::string(command.run == score ? rest : trimmed(rest)));
 }
 

@@ -26,7 +26,7 @@ std::string harmless(std::string_view text) {
       out += '^';
       out += static_cast<char>(byte ^ 0x40);
     } else if (byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0) {
-      out += tokenizer::kReplacementCharacter;  // U+0080 to U+009F: control characters of eight bits
+      out += tokenizer::kReplacementCharacter;  // U+0080 to U+009F are control characters
       ++i;
     } else {
       out += text[i];

@@ -1,5 +1,5 @@
-// runtime/cli/repl/console.hpp: where a dialogue's output goes. Completions alone go to standard output; what commands
-// say, figures and errors go to standard error, so that a pipe gets the model's text and nothing else.
+// runtime/cli/repl/console.hpp: the output of a dialogue. Only completions go to standard output. Output of commands,
+// figures and errors go to standard error, so that a pipe gets the model's text and nothing else.
 #pragma once
 
 #include <span>
@@ -14,14 +14,14 @@ class Console {
  public:
   Console();
 
-  // A piece of a completion, as it comes; end_completion() ends its last line.
+  // Writes a piece of a completion as it comes. end_completion() ends its last line.
   void completion(std::string_view text);
-  // The same with drafts marked: shades where standard output is a terminal with colours and NO_COLOR is not set, else
-  // brackets.
+  // The same, with marks for drafts: shades if standard output is a terminal with colours and NO_COLOR is not set,
+  // otherwise brackets.
   void completion(std::span<const MarkedText> pieces);
-  void say_legend();  // what these marks mean
+  void say_legend();  // explains these marks
   void end_completion();
-  // Lines; each gets a newline if it has none.
+  // Writes lines. Adds a newline at the end if there is none.
   void say(std::string_view text);
   void error(std::string_view text);
 
@@ -31,8 +31,8 @@ class Console {
   bool has_shades_;
 };
 
-// `text` with control characters (but newline and tab) as "^[": what a model or a file says must not command a
-// terminal.
+// `text` with control characters (except newline and tab) written as "^[", so that text of a model or a file cannot
+// control the terminal.
 std::string harmless(std::string_view text);
 
 }  // namespace mortise

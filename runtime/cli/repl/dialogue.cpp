@@ -26,7 +26,7 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr const char* kFormat = "mortise dialogue 1";
 constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{64} << 20;
 
-// Reads the members of an object, each once, and names what it found where.
+// Reads the members of an object, each once. Its Errors name the value and its place.
 class Reader {
  public:
   Reader(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
@@ -97,7 +97,7 @@ struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
-// Writes a file that must not exist. On failure there is none, and errno says why.
+// Writes a file that must not exist. If that fails, no file is left, and errno says why.
 bool write_new(const fs::path& path, const std::string& text) {
   std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "wx"));
   if (!file) return false;
@@ -168,10 +168,10 @@ void save_dialogue(const SavedDialogue& saved, const fs::path& file, bool overwr
   }
   if (!fs::is_regular_file(status)) fail("{}: is not a file; name one to save to", file.string());
   if (!overwrite) fail("{}: exists; /save! {} writes over it", file.string(), file.string());
-  // Beside it first: a full disk must not cost the old one. A link stays a link.
+  // Writes a new file beside the old one first, so that a full disk does not destroy the old one. A link stays a link.
   const fs::path target = fs::canonical(file, error);
   const fs::path fresh = target.string() + "." + std::to_string(::getpid());
-  ::unlink(fresh.c_str());  // of a program that was killed here and had the same number
+  ::unlink(fresh.c_str());  // left by a killed program with the same number
   if (!write_new(fresh, text) || ::rename(fresh.c_str(), target.c_str()) != 0) {
     const int reason = errno;
     ::unlink(fresh.c_str());

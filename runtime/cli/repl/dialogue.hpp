@@ -1,4 +1,4 @@
-// runtime/cli/repl/dialogue.hpp: what has been said, and the file that /save writes and /load reads.
+// runtime/cli/repl/dialogue.hpp: the content of a dialogue, and the file that /save writes and /load reads.
 //
 // The file is JSON, made to be read and edited:
 //   { "format": "mortise dialogue 1",
@@ -7,7 +7,7 @@
 //     "settings": { "temperature": 0 },                       what /set would show with a star
 //     "messages": [ { "role": "user", "content": "..." } ],   the chat
 //     "completions": [ { "prompt", "text", "finish_reason", "seed" } ] }
-// A file may come from anybody: size and depth are limited and every field is checked before anything is taken.
+// The file is not trusted: size and depth are limited, and every field is checked before any is used.
 #pragma once
 
 #include <deque>
@@ -27,10 +27,10 @@ struct Completion {
 };
 
 struct Dialogue {
-  static constexpr std::size_t kMaxCompletions = 1000;  // the last ones; a pipe may bring millions
+  static constexpr std::size_t kMaxCompletions = 1000;  // older ones are dropped, since a pipe may bring millions
 
   Mode mode = Mode::kComplete;
-  nlohmann::json messages = nlohmann::json::array();  // of the chat, as a template takes them
+  nlohmann::json messages = nlohmann::json::array();  // the chat in the form that a template takes
   std::deque<Completion> completions;
 
   void add(Completion completion);
@@ -44,11 +44,11 @@ struct SavedDialogue {
 };
 
 std::string to_text(const SavedDialogue& saved);
-// `where` begins the texts of Errors: the file's name.
+// Errors begin with `where`, the name of the file.
 SavedDialogue parse_dialogue(const std::string& text, const std::string& where);
 
-// Throws an Error when the file exists and `overwrite` is false, or when it cannot be written; then there is no file,
-// or the old one as it was.
+// Throws an Error if the file exists and `overwrite` is false, or if it cannot be written. Then there is no file, or
+// the old one is unchanged.
 void save_dialogue(const SavedDialogue& saved, const std::filesystem::path& file, bool overwrite);
 SavedDialogue load_dialogue(const std::filesystem::path& file);
 

@@ -21,7 +21,8 @@ constexpr const char* kForm =
     "16}\"";
 constexpr std::string_view kSpace = " \t\n";
 
-// The text between quotes at the beginning of `text`, which loses it. A backslash keeps a quote from being the end.
+// Removes a quoted text from the beginning of `text` and returns it. A backslash in front of a quote makes it part of
+// the text.
 std::string take_quoted(std::string_view& text) {
   const char quote = text.front();
   std::string inside;
@@ -40,7 +41,7 @@ bool is_script(const std::string& set) {
   return set.ends_with(".lua") || (!set.empty() && std::filesystem::is_directory(expand_home(set), unknown));
 }
 
-// The pipeline of the same name, of a script with several; else the first.
+// The pipeline of the same name, if the script has several; otherwise its first.
 PipelineDescription pipeline_of(const std::string& script, const std::string& name) {
   const std::string path = expand_home(script);
   const std::vector<PipelineDescription> all =
@@ -62,14 +63,14 @@ PipelineDescription parts_of(const std::string& set, const PipelineDescription& 
   return parts;
 }
 
-// Has the pipeline run other parts; those of before come back with put_back(), or else with the destructor.
+// Makes the pipeline run other parts. put_back() or the destructor restores the previous parts.
 class OtherParts {
  public:
   explicit OtherParts(OpenPipeline& pipeline) : pipeline_(pipeline), before_(pipeline.assembly.description()) {}
   ~OtherParts() {
     try {
       put_back();
-    } catch (const Error&) {  // whoever wants to know calls put_back()
+    } catch (const Error&) {  // call put_back() to learn of errors
     }
   }
   OtherParts(const OtherParts&) = delete;
@@ -77,7 +78,7 @@ class OtherParts {
 
   const PipelineDescription& before() const { return before_; }
   void run(PipelineDescription parts) {
-    // What one run has cached must not be what the other one reads.
+    // One run must not read what the other one cached.
     parts.kv_cache.prefix_cache = false;
     pipeline_.assembly.swap(pipeline_.engine, parts);
   }
@@ -91,7 +92,7 @@ class OtherParts {
   const PipelineDescription before_;
 };
 
-// The request for these parts: a proposer that they do not have is nobody's choice.
+// The request for these parts. If it chose a proposer that they do not have, the choice is dropped.
 Request request_for(const Request& last, const PipelineDescription& parts) {
   Request request = last;
   request.logprobs = 0;
@@ -111,7 +112,7 @@ std::string show_token(const Tokenizer& tokenizer, std::span<const TokenInfo> to
                      token.logprob);
 }
 
-// What came of the two runs, in words. Throws an Error when they differ.
+// Reports how the two runs compare. Throws an Error if they differ.
 void compare(ReplState& state, const Generation& a, const Generation& b) {
   const Tokenizer& tokenizer = state.session.pipeline().assembly.tokenizer();
   const std::optional<std::size_t> index = first_difference(a.tokens, b.tokens);
@@ -130,7 +131,7 @@ void compare(ReplState& state, const Generation& a, const Generation& b) {
 std::vector<std::string> split_sets(std::string_view text) {
   std::vector<std::string> sets;
   text = trimmed(text);
-  // A change that was typed as for /swap.
+  // The text may be a change as in /swap.
   const std::string_view first = text.substr(0, text.find_first_of(kSpace));
   const bool is_change = first.size() < text.size() && first.find_first_of("\"'./") == first.npos && first != "now";
   if (is_change) return {std::string(text)};

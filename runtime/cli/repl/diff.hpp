@@ -1,5 +1,4 @@
-// runtime/cli/repl/diff.hpp: what /diff compares: two sets of parts as a person names them, and two runs token by
-// token.
+// runtime/cli/repl/diff.hpp: parses the arguments of /diff, two sets of parts, and compares two runs token by token.
 #pragma once
 
 #include <optional>
@@ -12,17 +11,17 @@
 
 namespace mortise {
 
-// The sets of "A B", as typed: each between quotes, or one word. One alone is compared with the parts as they are,
-// which "now" means too. Without quotes a change, attention cascade {block_size = 16}, is one set. Throws an Error that
-// says how it is written.
+// Splits "A B" into two sets; each is quoted or one word. A single set is compared with the current parts, which "now"
+// also means. An unquoted change, attention cascade {block_size = 16}, is one set. Throws an Error that explains the
+// syntax.
 std::vector<std::string> split_sets(std::string_view text);
 
-// The changes of a set, "attention cascade {block_size = 16}; scheduler fcfs": semicolons part them, but not those
-// inside of braces or quotes.
+// Splits a set into its changes, "attention cascade {block_size = 16}; scheduler fcfs", at semicolons outside of braces
+// and quotes.
 std::vector<std::string> split_changes(std::string_view text);
 
-// The index of the first token at which the runs are not the same: another token, another log probability in any bit,
-// or the end of one run alone. nullopt: there is none.
+// The index of the first token at which the runs differ: another token, a log probability that differs in any bit, or
+// the end of only one run. nullopt: none.
 std::optional<std::size_t> first_difference(std::span<const TokenInfo> a, std::span<const TokenInfo> b);
 
 }  // namespace mortise

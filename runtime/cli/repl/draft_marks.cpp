@@ -7,7 +7,8 @@
 namespace mortise {
 namespace {
 
-// Black on green, cyan and yellow: each palette has them far apart, and none depends on the terminal's ground.
+// Black on green, cyan and yellow. These differ clearly in each palette, and do not depend on the terminal's
+// background.
 std::string_view colour_of(TokenOrigin origin) {
   switch (origin) {
     case TokenOrigin::kAccepted:
@@ -38,7 +39,7 @@ std::string_view brackets_of(TokenOrigin origin) {
   return "";
 }
 
-// Neighbours of one origin as one piece.
+// Joins neighbouring pieces of one origin.
 std::vector<MarkedText> joined(std::span<const MarkedText> pieces) {
   std::vector<MarkedText> joined;
   for (const MarkedText& piece : pieces) {
@@ -53,8 +54,8 @@ std::vector<MarkedText> joined(std::span<const MarkedText> pieces) {
 DraftMarks::DraftMarks(const Tokenizer& tokenizer, bool skip_special_tokens, std::span<const std::int32_t> prompt)
     : decoder_(tokenizer, skip_special_tokens, decode_prefix(tokenizer, skip_special_tokens, prompt)) {}
 
-// A step ends with a token of the target's own, unless the answer ends in it: behind an accepted draft that is the
-// bonus token, or the one in the place of the next draft.
+// A step ends with a token of the target itself, unless the answer ends earlier. After an accepted draft that is either
+// the bonus token or the replacement of the next draft.
 TokenOrigin DraftMarks::origin_of(const TokenInfo& token) {
   const bool after_accepted = std::exchange(after_accepted_, token.accepted_draft);
   if (token.accepted_draft) return TokenOrigin::kAccepted;
@@ -97,7 +98,7 @@ std::string shaded(std::span<const MarkedText> pieces) {
       out += text;
       continue;
     }
-    // No colour at the end of a line: terminals would fill the next one with it.
+    // Ends colours before a newline, because terminals would fill the next line with the colour.
     while (!text.empty()) {
       const std::size_t end = std::min(text.find('\n'), text.size());
       if (end > 0) {

@@ -1,4 +1,4 @@
-// runtime/cli/repl/draft_marks.hpp: which parts of an answer's text were drafted, for /show drafts.
+// runtime/cli/repl/draft_marks.hpp: marks the drafted parts of an answer's text, for /show drafts.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace mortise {
 
-// How a token came.
+// The origin of a token.
 enum class TokenOrigin {
-  kPlain,     // of the target, in a step that had no draft for its place
-  kAccepted,  // drafted, and the target drew the same
-  kReplaced,  // of the target, where another token had been drafted: the draft was rejected
-  kBonus,     // of the target, behind the last draft of a step that accepted all of them
+  kPlain,     // from the target, in a step without a draft for its place
+  kAccepted,  // drafted, and the target drew the same token
+  kReplaced,  // from the target, where another token was drafted and rejected
+  kBonus,     // from the target, behind the last draft of a step that accepted all drafts
 };
 
 struct MarkedText {
@@ -29,14 +29,15 @@ struct MarkedText {
   bool operator==(const MarkedText&) const = default;
 };
 
-// Cuts the text of one answer into pieces by the origin of their tokens, while the text comes. A character that several
-// tokens make has the origin of the last one.
+// Divides the text of one answer into pieces by the origin of their tokens, as the text comes. A character that several
+// tokens make has the origin of the last one. Used by one thread.
 class DraftMarks {
  public:
-  // For an answer to this prompt. `tokenizer` outlives it.
+  // For an answer to this prompt. `tokenizer` outlives this object.
   DraftMarks(const Tokenizer& tokenizer, bool skip_special_tokens, std::span<const std::int32_t> prompt);
 
-  // The pieces of the delta's text: together they are that text. REQUIRES: deltas of one choice, in order.
+  // The pieces of the delta's text, in order and complete.
+  // REQUIRES: all deltas are of one choice, in order.
   std::vector<MarkedText> add(const Delta& delta);
 
  private:
@@ -44,14 +45,14 @@ class DraftMarks {
   std::vector<MarkedText> take(std::string_view text);
 
   IncrementalDecoder decoder_;
-  std::deque<MarkedText> due_;  // of tokens that came, not in a delta's text yet: it may be part of a stop string
+  std::deque<MarkedText> due_;  // tokens whose text is not in a delta yet, because it may be part of a stop string
   bool after_accepted_ = false;
 };
 
-// Pieces as a terminal shows them, with control sequences for colours: dark letters on a ground of the origin's colour,
-// so that they can be read whatever the terminal's own ground is.
+// Pieces with control sequences for colours: dark letters on a background of the origin's colour, readable on any
+// terminal.
 std::string shaded(std::span<const MarkedText> pieces);
-// Pieces with brackets around them, where there are no colours: [accepted] <bonus> {in place of a rejected draft}.
+// Pieces with brackets, for output without colours: [accepted] <bonus> {in place of a rejected draft}.
 std::string bracketed(std::span<const MarkedText> pieces);
 
 }  // namespace mortise

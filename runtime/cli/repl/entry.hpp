@@ -1,10 +1,10 @@
-// runtime/cli/repl/entry.hpp: from typed lines to entries. An entry is a command or a prompt; most are one line. Longer
-// ones are written in two ways:
-//   a line that ends in a backslash goes on in the next line (an odd number of them: "\\" at the end is text)
-//   """                      a block: everything between these two lines, as it stands,
-//   ...                      and always a prompt, whatever it begins with
+// runtime/cli/repl/entry.hpp: joins typed lines to entries. An entry is a command or a prompt, usually one line. There
+// are two ways to write a longer one:
+//   a line that ends in a backslash continues in the next line (an odd number of backslashes; "\\" at the end is text)
+//   """                      a block: everything between these two lines, unchanged;
+//   ...                      it is always a prompt, whatever it begins with
 //   """
-// A line may itself hold newlines: pasted text, or an earlier entry brought back. They do not end the entry.
+// A line may contain newlines itself (pasted text, or a recalled entry), which do not end the entry.
 #pragma once
 
 #include <optional>
@@ -22,10 +22,10 @@ struct Entry {
 
 class EntryAssembler {
  public:
-  // Takes a line without its newline; the entry when that completes one.
+  // Takes a line without its newline. Returns the entry if the line completes one.
   std::optional<Entry> add(std::string_view line);
 
-  // Lines have been taken and the entry is not complete.
+  // Whether an entry has begun and is not complete.
   bool is_open() const { return state_ != State::kEmpty; }
   bool in_block() const { return state_ == State::kBlock; }
   void clear();
@@ -41,10 +41,10 @@ class EntryAssembler {
 };
 
 bool is_blank(std::string_view text);
-// Without the white space at both ends.
+// `text` without white space at both ends.
 std::string_view trimmed(std::string_view text);
 
-// One line (with newlines in it, perhaps) that gives this entry again, for the history.
+// A single line (which may contain newlines) that gives this entry again, for the history.
 std::string as_one_line(const Entry& entry);
 
 }  // namespace mortise

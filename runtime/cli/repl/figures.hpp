@@ -1,4 +1,5 @@
-// runtime/cli/repl/figures.hpp: what /stats tells: speed of the last answer and of all, and the engine's counters.
+// runtime/cli/repl/figures.hpp: the figures of /stats: speed of the last answer and of all answers, and the engine's
+// counters.
 #pragma once
 
 #include <optional>
@@ -9,7 +10,7 @@
 
 namespace mortise {
 
-// How many of the drafts at each position were accepted, as bars: a line a position; none when nothing was drafted.
+// Bars with the acceptance rate at each draft position, one line per position; empty if nothing was drafted.
 std::string acceptance_bars(const ProposerStats& stats);
 
 class Figures {
@@ -22,9 +23,9 @@ class Figures {
   struct Speed {
     std::uint64_t num_answers = 0;
     std::uint64_t num_tokens = 0;
-    std::uint64_t num_timed = 0;  // tokens after the first of each answer, in decode_s
+    std::uint64_t num_timed = 0;  // tokens after the first of each answer, generated in decode_s
     double decode_s = 0;
-    double first_token_s = 0;  // sum
+    double first_token_s = 0;  // sum over all answers
   };
 
   static Speed speed_of(const Generation& generation);

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 class Descriptor {
  public:
-  // O_NONBLOCK: a pipe in the file's place must not make the dialogue wait for its other end.
+  // O_NONBLOCK: if the file is a pipe, opening it must not wait for its other end.
   Descriptor(const fs::path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0600)) {}
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
@@ -37,7 +37,7 @@ class Descriptor {
   fail("{}: {}", path.string(), std::strerror(errno));
 }
 
-// Size of a regular file.
+// The size of the file. Throws an Error if it is not a regular file.
 std::size_t size_of(const Descriptor& file, const fs::path& path) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) fail_errno(path);
@@ -54,7 +54,7 @@ void write_all(const Descriptor& file, std::string_view text, const fs::path& pa
   }
 }
 
-// The last `limit` bytes, from the beginning of a line.
+// The last `limit` bytes of the file, from the beginning of a line on.
 std::string read_tail(const Descriptor& file, std::size_t limit, const fs::path& path) {
   const std::size_t size = size_of(file, path);
   const std::size_t skipped = size > limit ? size - limit : 0;
@@ -64,7 +64,7 @@ std::string read_tail(const Descriptor& file, std::size_t limit, const fs::path&
     const ssize_t n = ::pread(file.get(), text.data() + have, text.size() - have, static_cast<off_t>(skipped + have));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_errno(path);
-    if (n == 0) break;  // somebody else has made it shorter
+    if (n == 0) break;  // another process has shortened it
     have += static_cast<std::size_t>(n);
   }
   text.resize(have);
@@ -79,7 +79,7 @@ std::string as_line(const std::string& entry) {
 void make_folders(const fs::path& folder) {
   if (folder.empty() || fs::exists(folder)) return;
   make_folders(folder.parent_path());
-  // As the XDG base directory specification wants it: private.
+  // Private, as the XDG specification requires.
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) fail_errno(folder);
 }
 
@@ -105,7 +105,7 @@ std::vector<std::string> HistoryFile::load() const {
                                             text.begin() + static_cast<std::ptrdiff_t>(end), nullptr,
                                             /*allow_exceptions=*/false);
     start = end + 1;
-    // A NUL would end the entry in libedit's hands.
+    // libedit would take a NUL for the end of the entry.
     if (!line.is_string() || line.get_ref<const std::string&>().find('\0') != std::string::npos) continue;
     entries.push_back(line.get<std::string>());
   }
@@ -124,15 +124,16 @@ void HistoryFile::append(const std::string& entry) {
   const Descriptor file(path_, O_RDWR | O_CREAT | O_APPEND);
   if (!file) fail_errno(path_);
   const std::size_t size = size_of(file, path_);
-  ::fchmod(file.get(), 0600);  // an older file may be wider open
+  ::fchmod(file.get(), 0600);  // an older file may have wider permissions
   char last = '\n';
   if (size > 0 && ::pread(file.get(), &last, 1, static_cast<off_t>(size - 1)) < 0) fail_errno(path_);
-  // One write, so that dialogues do not mix their lines. The last line may be half of one: a full disk, a power cut.
+  // A single write, so that lines of several dialogues do not mix. The last line may be incomplete after a full disk or
+  // a power cut.
   write_all(file, last == '\n' ? line : '\n' + line, path_);
   if (size > kMaxFileBytes) shorten();
 }
 
-// Rewrites the file with its newest half: not all of kMaxFileBytes, or the next entry would shorten it again.
+// Rewrites the file with its newest half. Keeping all of kMaxFileBytes would make the next entry shorten it again.
 void HistoryFile::shorten() const {
   std::vector<std::string> entries = load();
   std::string text;
@@ -143,7 +144,7 @@ void HistoryFile::shorten() const {
     --first;
   }
   for (; first != entries.end(); ++first) text += as_line(*first);
-  const fs::path target = fs::canonical(path_);  // the file itself may lie elsewhere, behind a link
+  const fs::path target = fs::canonical(path_);  // follows a link
   const fs::path fresh = target.string() + "." + std::to_string(::getpid());
   {
     const Descriptor file(fresh, O_WRONLY | O_CREAT | O_TRUNC);

@@ -19,7 +19,7 @@
 namespace mortise {
 namespace {
 
-constexpr std::size_t kMaxListed = 100;  // suggestions on the screen
+constexpr std::size_t kMaxListed = 100;  // suggestions shown on the screen
 
 std::size_t num_characters(std::string_view text) {
   return static_cast<std::size_t>(
@@ -31,7 +31,8 @@ std::size_t num_characters(std::string_view text) {
 LineEditor::LineEditor(int screen_fd, Suggester suggester)
     : suggester_(std::move(suggester)), has_escapes_(takes_control_sequences()) {
   use_utf8_locale();
-  // A stream of its own, buffered: libedit writes character by character, and standard error would send each alone.
+  // A buffered stream of its own: libedit writes single characters, which unbuffered standard error would send one by
+  // one.
   screen_.reset(::fdopen(::dup(screen_fd), "w"));
   if (!screen_) fail("the terminal cannot be opened for writing: {}", std::strerror(errno));
   history_.reset(history_init());
@@ -82,7 +83,7 @@ int LineEditor::read_character(EditLine* el, wchar_t* character) {
 }
 
 std::optional<Line> LineEditor::read(const std::string& prompt) {
-  if (InterruptGuard::interrupted()) {  // what was typed ahead was meant for what has been stopped
+  if (InterruptGuard::interrupted()) {  // text typed ahead was meant for the work that was stopped
     characters_.clear();
     bytes_.clear();
     InterruptGuard::clear();
@@ -92,14 +93,14 @@ std::optional<Line> LineEditor::read(const std::string& prompt) {
   cancelled_ = false;
   const TerminalSignals signals;
   columns_ = columns_of(screen_.get());
-  // Before the prompt: what is typed as soon as it shows must not be edited, echoed and converted by the driver.
+  // Before the prompt is shown: the terminal driver must not edit, echo or convert text that is typed at once.
   el_set(el_.get(), EL_PREP_TERM, 1);
   enter_terminal();
   int count = 0;
   const char* typed = el_gets(el_.get(), &count);
   leave_terminal();
   if (cancelled_) return Line{};
-  if (typed == nullptr) {  // Ctrl-D, or the terminal is gone
+  if (typed == nullptr) {  // Ctrl-D, or the terminal is closed
     std::fputc('\n', screen_.get());
     std::fflush(screen_.get());
     return std::nullopt;
@@ -118,7 +119,8 @@ void LineEditor::remember(const std::string& entry) {
 
 int LineEditor::next_character(wchar_t* character) {
   while (characters_.empty()) {
-    // Each prompt for a character gets a newline until libedit has ended the line: it may be in the middle of a search.
+    // Until libedit has ended the line, it gets a newline for each character that it asks for, since it may be in a
+    // search.
     if (cancelled_ || !attend_to_signals()) {
       *character = L'\n';
       return 1;
@@ -157,7 +159,7 @@ bool LineEditor::attend_to_signals() {
     cancelled_ = true;
     bytes_.clear();
     const LineInfoW* line = el_wline(el_.get());
-    if (line->cursor == line->lastchar) std::fputs("^C", screen_.get());  // elsewhere it would stand on the text
+    if (line->cursor == line->lastchar) std::fputs("^C", screen_.get());  // elsewhere it would overwrite the text
     return false;
   }
   if (const int signal = TerminalSignals::take_ending()) {
@@ -174,7 +176,7 @@ bool LineEditor::attend_to_signals() {
   return true;
 }
 
-// After a stop the terminal is as the shell likes it.
+// After a stop the terminal has the shell's settings.
 void LineEditor::resume() {
   el_set(el_.get(), EL_PREP_TERM, 0);
   el_set(el_.get(), EL_PREP_TERM, 1);
@@ -182,7 +184,7 @@ void LineEditor::resume() {
   el_set(el_.get(), EL_REFRESH);
 }
 
-// Rows between the prompt's and the cursor's on a screen of so many columns.
+// Rows between the prompt's row and the cursor's row on a screen with `columns` columns.
 int LineEditor::rows_above_cursor(int columns) const {
   const LineInfoW* line = el_wline(el_.get());
   int row = 0, column = 0;
@@ -207,8 +209,8 @@ int LineEditor::rows_above_cursor(int columns) const {
 void LineEditor::redraw_after_resize() {
   const int columns = columns_of(screen_.get());
   if (has_escapes_) {
-    // Terminals that wrap anew have the line where the new width says, others where the old one did. Too few rows up
-    // leave something of it behind, too many would wipe out what stands above.
+    // After a change of width some terminals wrap the line anew, others do not. Moving up too few rows leaves a part of
+    // the line on the screen, too many would erase text above it.
     const int rows = std::min(rows_above_cursor(columns_), rows_above_cursor(columns));
     std::fputc('\r', screen_.get());
     if (rows > 0) std::fprintf(screen_.get(), "\033[%dA", rows);
@@ -230,7 +232,7 @@ void LineEditor::leave_terminal() {
 
 // --- keys ---
 
-// From ESC [ 200 ~ to ESC [ 201 ~: a paste goes into the line as it is, newlines too.
+// Takes a paste, from ESC [ 200 ~ to ESC [ 201 ~, into the line unchanged, including newlines.
 unsigned char LineEditor::paste(EditLine* el, int /*key*/) {
   static constexpr std::wstring_view kEnd = L"\033[201~";
   LineEditor* self = nullptr;
@@ -246,11 +248,11 @@ unsigned char LineEditor::paste(EditLine* el, int /*key*/) {
   std::wstring clean;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == L'\r' || text[i] == L'\n') {
-      // Terminals send a newline as CR, some as CR LF; libedit lets the driver turn each into the other.
+      // Terminals send a newline as CR or CR LF; libedit's driver settings may exchange the two.
       if (i + 1 < text.size() && text[i] + text[i + 1] == L'\r' + L'\n') ++i;
       clean += L'\n';
     } else if (text[i] == L'\t' || (text[i] >= L' ' && text[i] != 0x7f)) {
-      clean += text[i];  // other control characters are nothing that a prompt can mean
+      clean += text[i];  // drops other control characters
     }
   }
   while (clean.ends_with(L'\n')) clean.pop_back();
@@ -266,7 +268,7 @@ unsigned char LineEditor::complete(EditLine* el, int /*key*/) {
   try {
     return self->offer(self->suggester_(before), before.size());
   } catch (const std::exception&) {
-    return CC_ERROR;  // a beep; a plugin folder that cannot be read will be said by the command itself
+    return CC_ERROR;  // a beep; the command itself will report an unreadable plugin folder
   }
 }
 

@@ -1,8 +1,9 @@
-// runtime/cli/repl/line_editor.hpp: lines from a person at a terminal, by libedit: editing, history, search (Ctrl-R),
-// TAB.
+// runtime/cli/repl/line_editor.hpp: reads lines from a person at a terminal, using libedit: editing, history, search
+// (Ctrl-R), TAB.
 //
-// What libedit does not do is here: whole pastes (bracketed paste: newlines in one do not send it), bytes that are not
-// UTF-8, and signals. libedit's own handlers are not used: they pass each signal on to the whole process group.
+// Handles what libedit does not: pastes as a whole (bracketed paste: a newline in one does not send it), bytes that are
+// not UTF-8, and signals. libedit's own signal handlers are not used, because they pass each signal on to the whole
+// process group.
 #pragma once
 
 #include <histedit.h>
@@ -19,13 +20,14 @@
 
 namespace mortise {
 
-// One at a time: signal handlers and the terminal belong to the process.
+// At most one exists at a time, because signal handlers and the terminal belong to the process. Used by one thread.
 class LineEditor : public LineSource {
  public:
   using Suggester = std::function<Suggestions(std::string_view before_cursor)>;
 
-  // Reads standard input; prompts and echo go to the terminal `screen_fd`. ~/.editrc is honoured. Throws an Error when
-  // libedit cannot be started. REQUIRES: an InterruptGuard lives while it reads.
+  // Reads standard input; prompts and echo go to the terminal `screen_fd`. Reads ~/.editrc. Throws an Error if libedit
+  // cannot be started.
+  // REQUIRES: an InterruptGuard lives while it reads.
   LineEditor(int screen_fd, Suggester suggester);
   ~LineEditor() override;
   LineEditor(const LineEditor&) = delete;
@@ -35,7 +37,7 @@ class LineEditor : public LineSource {
   void remember(const std::string& entry) override;
 
  private:
-  // What libedit calls; `self` is found through its client data.
+  // Functions for libedit, which finds the object through its client data.
   static char* prompt_of(EditLine* el);
   static int read_character(EditLine* el, wchar_t* character);
   static unsigned char complete(EditLine* el, int key);
@@ -43,14 +45,14 @@ class LineEditor : public LineSource {
 
   void bind_keys();
   int next_character(wchar_t* character);
-  bool read_bytes();         // false at the end of the input
-  bool attend_to_signals();  // false when the line is over: Ctrl-C
+  bool read_bytes();         // returns false at the end of the input
+  bool attend_to_signals();  // returns false if Ctrl-C ended the line
   void resume();
   void redraw_after_resize();
   int rows_above_cursor(int columns) const;
   unsigned char offer(const Suggestions& suggestions, std::size_t cursor);
   void list(const Suggestions& suggestions);
-  void enter_terminal();  // what is not libedit's: bracketed paste
+  void enter_terminal();  // settings beyond libedit's: bracketed paste
   void leave_terminal();
 
   struct CloseFile {
@@ -67,11 +69,11 @@ class LineEditor : public LineSource {
   std::unique_ptr<std::FILE, CloseFile> screen_;
   std::unique_ptr<History, EndHistory> history_;
   std::unique_ptr<EditLine, EndEdit> el_;
-  bool has_escapes_;  // the terminal understands control sequences
+  bool has_escapes_;  // whether the terminal understands control sequences
   int columns_ = 80;
   std::string prompt_;
-  std::string bytes_;               // read, and not yet a character
-  std::deque<wchar_t> characters_;  // not yet taken by libedit
+  std::string bytes_;               // read, but not a complete character yet
+  std::deque<wchar_t> characters_;  // read, but not passed to libedit yet
   std::size_t num_replaced_ = 0;
   bool cancelled_ = false;
 };

@@ -1,4 +1,4 @@
-// runtime/cli/repl/line_source.hpp: where a dialogue's lines come from: a terminal (LineEditor) or a pipe (PipeLines).
+// runtime/cli/repl/line_source.hpp: the source of a dialogue's lines: a terminal (LineEditor) or a pipe (PipeLines).
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,19 @@ namespace mortise {
 
 struct Line {
   std::string text;              // valid UTF-8, without the newline at its end
-  std::size_t num_replaced = 0;  // parts that were not UTF-8 and are U+FFFD now
+  std::size_t num_replaced = 0;  // invalid UTF-8 that was replaced by U+FFFD
 };
 
 class LineSource {
  public:
   virtual ~LineSource() = default;
 
-  // The next line, nullopt at the end of the input. Also returns, with nothing of use, when Ctrl-C is pressed
-  // meanwhile: InterruptGuard::interrupted() says so. Throws an Error for a line that cannot be taken; the next call
-  // goes on.
+  // The next line; nullopt at the end of the input. If Ctrl-C is pressed meanwhile, it returns an unspecified line, and
+  // InterruptGuard::interrupted() is true. Throws an Error for an invalid line; the next call continues.
   virtual std::optional<Line> read(const std::string& prompt) = 0;
-  // Keeps an entry, as it would be typed in one line, for whoever wants to go back to it.
+  // Adds an entry, in its form as a single line, to the history if there is one.
   virtual void remember(const std::string& /*entry*/) {}
-  // Before messages about the line that was read last: "line 3: ", or "" where the user sees what is meant.
+  // Prefix of messages about the last line: "line 3: ", or "" if the user sees the line.
   virtual std::string where() const { return ""; }
 };
 

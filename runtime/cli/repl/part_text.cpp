@@ -9,7 +9,8 @@
 namespace mortise {
 namespace {
 
-// The words of a line: spaces part them but between double quotes (where a backslash keeps a quote from being one).
+// Splits a line into words at spaces outside of double quotes. A backslash in front of a quote makes it part of the
+// text.
 std::vector<std::string> split_words(std::string_view text) {
   std::vector<std::string> words;
   bool in_word = false, quoted = false;

@@ -1,4 +1,4 @@
-// runtime/cli/repl/part_text.hpp: a part as it is typed: NAME [option=value ...], and as it is shown.
+// runtime/cli/repl/part_text.hpp: the text form of a part: NAME [option=value ...].
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,8 +15,8 @@ struct PartText {
   nlohmann::json options = nlohmann::json::object();
 };
 
-// A value is JSON, or else the text that it is; one with spaces stands between double quotes. Throws an Error for what
-// has no '=', and for an option that is given twice.
+// A value is JSON, or else plain text; a value with spaces is in double quotes. Throws an Error for a word without '='
+// and for an option that is given twice.
 PartText parse_part_text(std::string_view text);
 
 // "draft max_tokens=4 path=\"/models/x\""

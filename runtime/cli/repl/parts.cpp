@@ -23,7 +23,7 @@ namespace {
 using Components = std::vector<const Component*>;
 
 bool is_in_use(const Component& component, const Components& used) {
-  // Files with the same bytes share one image, so the table tells the part, whichever file it was found in.
+  // Files with equal bytes share one image, so the address of the table identifies the component, whatever its file.
   return std::ranges::any_of(used, [&](const Component* part) { return part->abi->table == component.abi->table; });
 }
 
@@ -54,7 +54,7 @@ std::string describe_component(const Component& component, const Components& use
   return text;
 }
 
-// What drafts from here on, and what else the pipeline has.
+// The proposer for the following prompts, and the other proposers of the pipeline.
 std::string show_proposer(const ReplState& state) {
   const auto proposers = state.session.pipeline().assembly.description().proposers;
   if (proposers.empty()) return "proposer: none";
@@ -68,7 +68,7 @@ std::string show_proposer(const ReplState& state) {
   return fmt::format("proposer: {}; the pipeline has {}", chosen, names);
 }
 
-// Whether the pipeline has what is to draft: then the next prompt is drafted for so.
+// Chooses the proposer for the following prompts. Returns false if the pipeline does not have it.
 bool choose_proposer(ReplState& state, const std::string& name) {
   const auto proposers = state.session.pipeline().assembly.description().proposers;
   const bool known =
@@ -83,7 +83,7 @@ bool choose_proposer(ReplState& state, const std::string& name) {
   return true;
 }
 
-// The keys of the script as they are now.
+// The keys of the script with their current parts.
 std::string show_parts(const ReplState& state) {
   const PipelineDescription now = state.session.pipeline().assembly.description();
   std::string text;
@@ -93,11 +93,11 @@ std::string show_parts(const ReplState& state) {
   return text + show_proposer(state);
 }
 
-// Of "scheduler fcfs {} verify_steps = 20" the end, which the text loses; 0: it has none.
+// Removes the end of "scheduler fcfs {} verify_steps = 20" from the text, and returns the number; 0: there is none.
 std::int32_t take_verify_steps(std::string& text) {
   constexpr std::string_view kKey = "verify_steps";
   const std::size_t key = text.rfind(kKey);
-  if (key == std::string::npos || text.find('}', key) != std::string::npos) return 0;  // an option of the plugin's
+  if (key == std::string::npos || text.find('}', key) != std::string::npos) return 0;  // it is an option of the plugin
   std::string value = text.substr(key + kKey.size());
   std::erase_if(value, [](char c) { return c == ' ' || c == '=' || c == '\t'; });
   std::int32_t steps = 0;
@@ -109,8 +109,8 @@ std::int32_t take_verify_steps(std::string& text) {
   return steps;
 }
 
-// Steps are made only while something runs, and here nobody asks meanwhile: the last prompt runs again and again, and
-// what it answers is not shown. Ctrl-C ends the comparison.
+// Steps run only while there are requests, and in a dialogue there are none meanwhile. So the last prompt runs again
+// and again during the comparison, and its answers are not shown. Ctrl-C ends the comparison.
 SwapFigures swap_while_it_runs(const ReplState& state, OpenPipeline& pipeline, const PipelineDescription& next,
                                SwapOptions options) {
   const Tokenizer& tokenizer = pipeline.assembly.tokenizer();
@@ -144,14 +144,14 @@ SwapFigures swap_while_it_runs(const ReplState& state, OpenPipeline& pipeline, c
   return swap.get();
 }
 
-// Another model is opened as another pipeline, before the first one ends. The dialogue stays; what depends on the model
-// does not.
+// Opens another model as another pipeline before the first one ends. The dialogue is kept, except for everything that
+// depends on the model.
 SwapFigures swap_or_replace(ReplState& state, OpenPipeline& pipeline, const PipelineDescription& next,
                             const SwapOptions& options) {
   try {
     return options.verify_steps > 0 ? swap_while_it_runs(state, pipeline, next, options) : pipeline.swap(next, options);
   } catch (const AnotherModelError&) {
-    if (options.verify_steps > 0) throw;  // there is nothing to compare it with
+    if (options.verify_steps > 0) throw;  // with another model there is nothing to compare
   }
   std::unique_ptr<OpenPipeline> other = state.session.open_beside(pipeline, next);
   Settings settings = state.settings.for_model(other->service.info().defaults, other->assembly.dims().vocab_size);

@@ -57,7 +57,7 @@ std::optional<Line> PipeLines::read(const std::string& /*prompt*/) {
   while ((end = buffer_.find('\n', searched)) == buffer_.npos) {
     buffer_.erase(0, start_);
     start_ = 0;
-    if (buffer_.size() > kMaxInputLineBytes) {  // read on to its end, but keep nothing of it
+    if (buffer_.size() > kMaxInputLineBytes) {  // skips the rest of the line
       too_long = true;
       buffer_.clear();
     }

@@ -1,4 +1,5 @@
-// runtime/cli/repl/pipe_lines.hpp: lines of a pipe or file, for a dialogue without a terminal.
+// runtime/cli/repl/pipe_lines.hpp: reads the lines of a pipe or file for a dialogue without a terminal. Used by one
+// thread.
 #pragma once
 
 #include "cli/repl/line_source.hpp"
@@ -7,23 +8,24 @@ namespace mortise {
 
 class PipeLines : public LineSource {
  public:
-  // Reads the descriptor, which stays open. REQUIRES: an InterruptGuard lives, so that Ctrl-C ends a read.
+  // Reads the descriptor and does not close it.
+  // REQUIRES: an InterruptGuard lives, so that Ctrl-C ends a read.
   explicit PipeLines(int descriptor) : descriptor_(descriptor) {}
 
   std::optional<Line> read(const std::string& prompt) override;
   std::string where() const override;
 
  private:
-  bool fill();  // false at the end of the input, or when interrupted
+  bool fill();  // returns false at the end of the input, or when interrupted
 
   int descriptor_;
   std::string buffer_;
-  std::size_t start_ = 0;  // of what was not handed out
+  std::size_t start_ = 0;  // start of the data that was not returned yet
   std::size_t number_ = 0;
   bool ended_ = false;
 };
 
-// `bytes` with each part that is not UTF-8 as U+FFFD, as Python's errors="replace".
+// `bytes` with U+FFFD for each part that is not UTF-8, like Python's errors="replace".
 Line to_line(std::string_view bytes);
 
 }  // namespace mortise

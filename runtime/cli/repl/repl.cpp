@@ -15,7 +15,8 @@
 namespace mortise {
 namespace {
 
-// The terminal that a person sees: standard error, since standard output may be collected in a file. nullopt without.
+// The terminal for the person: standard error, because standard output may be redirected to a file. nullopt: it is no
+// terminal.
 std::optional<int> find_screen() {
   if (isatty(STDIN_FILENO) == 0) return std::nullopt;
   for (const int descriptor : {STDERR_FILENO, STDOUT_FILENO}) {
@@ -56,7 +57,7 @@ class Repl {
   }
 
  private:
-  // False at the end of the input.
+  // Returns false at the end of the input.
   bool take_line() {
     const bool is_chat = state_.dialogue.mode == Mode::kChat;
     const std::optional<Line> line = source_->read(assembler_.is_open() ? "... " : is_chat ? "chat> " : "> ");
@@ -109,12 +110,12 @@ class Repl {
 
   void remember(const std::string& entry) {
     source_->remember(entry);
-    if (entry == last_entry_) return;  // as the history in memory
+    if (entry == last_entry_) return;  // as in the history in memory
     last_entry_ = entry;
     keep_history([&] { history_->append(entry); });
   }
 
-  // A history that cannot be kept is said once; the dialogue goes on without.
+  // Reports a problem with the history file once; the dialogue continues without it.
   template <typename Action>
   void keep_history(Action action) {
     if (!history_) return;

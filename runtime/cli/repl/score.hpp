@@ -15,12 +15,12 @@ struct ScoreText {
   std::string completion;
 };
 
-// Splits at the first bar that has no backslash before it; "\|" is a bar of the text. The bar may be set off by a space
-// on its left, which is dropped; the one on its right belongs to B, so that "the sky is | blue" scores " blue" behind
-// "the sky is". Throws an Error when there is no bar or nothing behind it.
+// Splits at the first bar that is not escaped; "\|" is a bar in the text. One space on the left of the bar is dropped.
+// A space on its right belongs to B, so that "the sky is | blue" scores " blue" behind "the sky is". Throws an Error if
+// there is no bar, or nothing behind it.
 ScoreText parse_score(std::string_view text);
 
-// Tokens of A as any prompt's, those of B as its own text's: as `mortise score` does.
+// Tokenizes A like any prompt, and B as a text of its own, as `mortise score` does.
 Request score_request(const ScoreText& text, const Tokenizer& tokenizer);
 
 // A line for each token of B with its log probability and rank, then the sum.

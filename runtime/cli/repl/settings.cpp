@@ -16,11 +16,11 @@ struct Field {
   const char* name;
   const char* what;
   Json (*value)(const SamplingParams&);
-  bool takes_text = false;  // what is no JSON is meant as it stands
+  bool takes_text = false;  // a value that is not JSON is plain text
   std::vector<std::string> values = {};
 };
 
-// A float as it was written: 0.7, not 0.699999988.
+// A float as it was typed: 0.7, not 0.699999988.
 Json number(float value) {
   return Json::parse(fmt::format("{}", value));
 }
@@ -67,7 +67,7 @@ const Field& find_field(std::string_view name) {
        nearest_name(name, names) ? " there are " : "; there are ", join_names(names));
 }
 
-// What `text` says. Text that looks like another type stays text where only text is taken: /set stop 42.
+// The value of `text`. For a field that takes only text, text that looks like another type is text: /set stop 42.
 Json parse_value(const Field& field, std::string_view text) {
   const std::optional<Json> value = find_json(text);
   const bool is_taken = value && (!field.takes_text || value->is_string() || value->is_array());

@@ -1,4 +1,4 @@
-// runtime/cli/repl/settings.hpp: the sampling fields of a dialogue, as /set, /seed and the program's flags give them.
+// runtime/cli/repl/settings.hpp: the sampling fields of a dialogue, set by /set, /seed and the program's options.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,29 @@ namespace mortise {
 
 class Settings {
  public:
-  // `fields` are those of a request body; a field that is absent has its value of `defaults`. Throws an Error when one
-  // is wrong.
+  // `fields` are fields of a request body; absent fields have their value of `defaults`. Throws an Error for an invalid
+  // field.
   Settings(nlohmann::json fields, SamplingParams defaults, std::int32_t vocab_size);
 
-  // The fields that are set, for another model. The default of max_tokens stays. Throws an Error when a field does not
-  // suit that model: an id that it does not have.
+  // The same fields for another model; the default of max_tokens is kept. Throws an Error if a field does not suit the
+  // model, such as a token id that it does not have.
   Settings for_model(SamplingParams defaults, std::int32_t vocab_size) const;
 
-  // `text` is a JSON value, or plain text for fields that take text; "default" unsets. Throws an Error that names the
-  // field and changes nothing.
+  // `text` is a JSON value, or plain text for fields that take text; "default" unsets the field. Throws an Error that
+  // names the field, without changing anything.
   void set(std::string_view name, std::string_view text);
-  // Puts other fields in the place of all. Throws an Error and changes nothing.
+  // Replaces all fields. Throws an Error, without changing anything.
   void replace(nlohmann::json fields);
 
   SamplingParams params() const;
-  const nlohmann::json& fields() const { return fields_; }  // those that are set
+  const nlohmann::json& fields() const { return fields_; }  // the fields that are set
 
-  // "temperature  0.7", a line for each field; '*' marks those that are set.
+  // A line for each field, "temperature  0.7"; '*' marks fields that are set.
   std::string table() const;
   // "temperature is 0.7". Throws an Error for an unknown field.
   std::string show(std::string_view name) const;
 
-  // All names, with their values where they are few.
+  // The names of all fields, with their values if there are few.
   static std::vector<std::pair<std::string, std::vector<std::string>>> words();
 
  private:

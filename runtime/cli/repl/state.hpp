@@ -1,4 +1,4 @@
-// runtime/cli/repl/state.hpp: what the commands of a dialogue work on. Internal to this folder.
+// runtime/cli/repl/state.hpp: the state of a dialogue, and the commands that work on it. Internal to this folder.
 #pragma once
 
 #include <filesystem>
@@ -21,11 +21,11 @@ struct ReplState {
   Dialogue dialogue;
   Figures figures;
   Console console;
-  SpeculationChoice speculation = {};               // of the prompts that follow: /proposer
-  std::optional<std::filesystem::path> file = {};   // that /save without a name writes: the last saved or loaded
-  std::optional<Request> last_request = {};         // with the seed that it ran with: what /diff runs again
+  SpeculationChoice speculation = {};               // for the following prompts, set by /proposer
+  std::optional<std::filesystem::path> file = {};   // default of /save: the file last saved or loaded
+  std::optional<Request> last_request = {};         // with the seed that it ran with; /diff repeats it
   bool shows_drafts = false;                        // /show drafts
-  std::optional<std::filesystem::path> trace = {};  // the file of the last /trace, which may be written again
+  std::optional<std::filesystem::path> trace = {};  // file of the last /trace, which may be overwritten
   bool quit = false;
 };
 
@@ -34,30 +34,30 @@ struct Command {
   const char* arguments;  // "[FIELD [VALUE]]"
   const char* summary;    // one line for /help
   const char* details;    // more lines for /help NAME, or ""
-  Argument completes;     // what TAB offers behind it
-  // `rest` is what follows the name, without white space at both ends unless the command wants it as it stands.
+  Argument completes;     // suggestions for TAB behind the command
+  // `rest` is the text behind the name, without white space at both ends, unless the command needs it unchanged.
   void (*run)(ReplState& state, const std::string& rest);
 };
 
-// One line of repl/commands.cpp each.
+// One entry for each line in repl/commands.cpp.
 std::span<const Command> all_commands();
 
-// Runs "/name rest". Throws an Error when there is no such command, or when it fails; then nothing has changed.
+// Runs "/name rest". Throws an Error if there is no such command, or if it fails, without changing anything.
 void run_command(ReplState& state, const std::string& line);
 
-// The command of that name, with or without its slash. Throws an Error with the nearest name.
+// Finds a command by its name, with or without the slash. Throws an Error that suggests the nearest name.
 const Command& find_command(const std::string& name);
 
-// What TAB knows.
+// The words that TAB suggests.
 Words command_words();
 
-// Sends a prompt, or in a chat a message, and prints the answer as it comes.
+// Sends a prompt, or a message in a chat, and prints the answer as it comes.
 void answer(ReplState& state, const std::string& text);
 
-// Throws an Error when the pipeline has no chat template.
+// Throws an Error if the pipeline has no chat template.
 void check_chat(ReplState& state);
 
-// Handlers that have files of their own.
+// Commands that are defined in other files.
 void show_plugins(ReplState& state, const std::string& name);
 void change_proposer(ReplState& state, const std::string& text);
 void swap_part(ReplState& state, const std::string& text);

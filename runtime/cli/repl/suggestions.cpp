@@ -39,7 +39,8 @@ bool can_be_typed(const std::string& name) {
   return tokenizer::is_valid_utf8(name) && std::none_of(name.begin(), name.end(), is_control);
 }
 
-// Files whose names go on from `given`, at `start` of the line. Hidden ones only when asked for.
+// Files whose names begin with `given`, which is at `start` of the line. Hidden files only if `given` begins with a
+// dot.
 Suggestions suggest_files(std::size_t start, std::string_view given) {
   Collector found(start, given);
   const std::size_t slash = given.rfind('/');
@@ -83,12 +84,12 @@ std::vector<PartWords> parts_of(std::string_view key, const Words& words) {
   return parts;
 }
 
-// `start` is where the word under the cursor begins, `index` how many stand between the command and it.
+// `start` is the start of the word at the cursor, `index` the number of words between the command and that word.
 Suggestions suggest_proposer(std::string_view before, std::size_t start, std::size_t index, const Words& words) {
   const std::vector<PartWords> proposers = parts_of("proposer", words);
   const std::string_view given = before.substr(start);
   if (index == 0) {
-    if (given.find('/') != given.npos) return suggest_files(start, given);  // a plugin's file
+    if (given.find('/') != given.npos) return suggest_files(start, given);  // file of a plugin
     Collector names(start, given);
     names.offer("none");
     names.offer("first_of");
@@ -103,13 +104,13 @@ Suggestions suggest_proposer(std::string_view before, std::size_t start, std::si
   return {};
 }
 
-// A value as Lua says it: a text between quotes.
+// A value in Lua's notation: text in quotes.
 std::string lua_value(const std::string& value) {
   const bool is_text = !value.starts_with('"') && !nlohmann::json::accept(value);
   return is_text ? "\"" + value + "\"" : value;
 }
 
-// An option or its value within the braces of a change.
+// Suggests an option, or its value, inside the braces of a change.
 Suggestions suggest_in_table(std::string_view before, std::size_t open, const std::vector<OptionWords>& options) {
   const std::size_t comma = before.find_last_of("{,;");
   const std::size_t equals = before.find_last_of('=');
@@ -125,7 +126,8 @@ Suggestions suggest_in_table(std::string_view before, std::size_t open, const st
   const std::size_t start = std::min(before.find_first_not_of(' ', equals + 1), before.size());
   for (const OptionWords& option : options) {
     if (option.name != name) continue;
-    if (option.is_path && start < before.size()) return suggest_files(start + 1, before.substr(start + 1));  // a quote
+    // Behind the quote.
+    if (option.is_path && start < before.size()) return suggest_files(start + 1, before.substr(start + 1));
     Collector values(start, before.substr(start));
     for (const std::string& value : option.values) values.offer(lua_value(value), /*is_whole=*/false);
     return values.take();
@@ -149,7 +151,7 @@ std::string_view word_at(std::string_view text, std::size_t index) {
   }
 }
 
-// Of the innermost braces that are not closed; npos: all are.
+// The position of the innermost open brace; npos if there is none.
 std::size_t open_brace(std::string_view text) {
   std::vector<std::size_t> open;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -159,14 +161,14 @@ std::size_t open_brace(std::string_view text) {
   return open.empty() ? text.npos : open.back();
 }
 
-// A change, KEY PLUGIN {option = value}, that begins at `begin`.
+// Suggests the parts of a change, KEY PLUGIN {option = value}, that begins at `begin`.
 Suggestions suggest_change(std::string_view before, std::size_t begin, const Words& words) {
   const std::string_view change = before.substr(begin);
   const std::string_view key = word_at(change, 0);
   if (change.find('{') != change.npos) {
     const std::size_t open = open_brace(change);
     if (open == change.npos) return {};
-    // What the braces belong to stands before them: a plugin, first_of, or the key of a table.
+    // The name in front of the braces: a plugin, first_of, or the key of a table.
     const std::size_t end = change.substr(0, open).find_last_not_of(' ') + 1;
     const std::size_t name_start = change.substr(0, end).find_last_of(" {,") + 1;
     const std::string_view name = change.substr(name_start, end - name_start);
@@ -192,16 +194,16 @@ Suggestions suggest_change(std::string_view before, std::size_t begin, const Wor
     return found.take();
   }
   if (index > 1) return {};
-  if (given.find('/') != given.npos) return suggest_files(start, given);  // a plugin's file
+  if (given.find('/') != given.npos) return suggest_files(start, given);  // file of a plugin
   if (key == "proposer") found.offer_all({"none", "first_of"});
   for (const PartWords& part : parts_of(key, words)) found.offer(part.name);
   return found.take();
 }
 
-// Sets of parts: a change between quotes, or without them a change, a script, "now".
+// Suggests sets of parts: a change, with or without quotes, a script, or "now".
 Suggestions suggest_sets(std::string_view before, const Words& words) {
   const std::size_t first = std::min(before.find_first_not_of(' ', before.find(' ')), before.size());
-  std::size_t open = before.npos;  // the quote that is not closed
+  std::size_t open = before.npos;  // position of an open quote
   for (std::size_t i = first; i < before.size(); ++i) {
     if (before[i] != '"' && before[i] != '\'') continue;
     if (open == before.npos) {
@@ -246,8 +248,8 @@ Suggestions suggest_field(std::string_view before, std::size_t start, std::size_
 
 Suggestions suggest_argument(Argument argument, std::string_view before, const Words& words) {
   const std::size_t start = before.rfind(' ') + 1;
-  const std::size_t index = count_words(before.substr(0, start)) - 1;  // the command is a word too
-  if (argument == Argument::kFile) {                                   // names may have spaces: all of the rest is one
+  const std::size_t index = count_words(before.substr(0, start)) - 1;  // without the command
+  if (argument == Argument::kFile) {  // names may have spaces, so the whole rest is one name
     const std::size_t first = std::min(before.find_first_not_of(' ', before.find(' ')), before.size());
     return suggest_files(first, before.substr(first));
   }
@@ -284,7 +286,7 @@ std::string Suggestions::common_prefix() const {
     const auto differ = std::mismatch(prefix.begin(), prefix.end(), item.text.begin(), item.text.end()).first;
     prefix.erase(differ, prefix.end());
   }
-  // Not half a character.
+  // Drops an incomplete character.
   while (!prefix.empty() && prefix.size() < items.front().text.size() &&
          (static_cast<unsigned char>(items.front().text[prefix.size()]) & 0xC0) == 0x80) {
     prefix.pop_back();

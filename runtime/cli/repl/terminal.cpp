@@ -14,7 +14,7 @@
 namespace mortise {
 namespace {
 
-// Handlers reach nothing else.
+// Signal handlers can only access globals.
 volatile std::sig_atomic_t g_resized = 0;
 volatile std::sig_atomic_t g_continued = 0;
 volatile std::sig_atomic_t g_ending = 0;
@@ -48,7 +48,7 @@ TerminalSignals::TerminalSignals() {
   action.sa_flags = SA_RESTART;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], nullptr, &previous_[i]);
-    // Ignored by whoever started this program (nohup): it stays so.
+    // A signal that the caller of this program ignored (nohup) stays ignored.
     if (previous_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
   }
 }
@@ -78,7 +78,7 @@ void TerminalSignals::let_happen(int signal) {
   sigaction(signal, &plain, &noting);
   ::raise(signal);
   sigaction(signal, &noting, nullptr);
-  take(g_continued);  // that was the end of this stop
+  take(g_continued);  // the end of this stop was seen here
 }
 
 void use_utf8_locale() {

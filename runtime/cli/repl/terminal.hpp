@@ -1,5 +1,5 @@
-// runtime/cli/repl/terminal.hpp: what LineEditor has to know of the terminal and libedit does not tell: its signals,
-// its width, whether it takes control sequences, and that it speaks UTF-8.
+// runtime/cli/repl/terminal.hpp: properties of the terminal that LineEditor needs besides libedit: signals, width,
+// control sequences, UTF-8.
 #pragma once
 
 #include <array>
@@ -8,8 +8,9 @@
 
 namespace mortise {
 
-// While a line is edited the terminal is in a state that no shell wants to find: signals that end or stop the program
-// are noted, so that it can be put right first. One at a time: handlers belong to the process.
+// While a line is edited, the terminal's settings would disturb a shell. So signals that end or stop the program are
+// recorded, and the settings are restored first. At most one object exists at a time, because handlers belong to the
+// process.
 class TerminalSignals {
  public:
   TerminalSignals();
@@ -17,14 +18,14 @@ class TerminalSignals {
   TerminalSignals(const TerminalSignals&) = delete;
   TerminalSignals& operator=(const TerminalSignals&) = delete;
 
-  // Whether one has come that was not taken, Ctrl-C included.
+  // Whether a signal has come and was not taken, Ctrl-C included.
   static bool any();
   // Each tells of its signal once.
   static bool take_resized();
   static bool take_continued();
-  static int take_ending();  // the signal that is to end or stop the program, 0 for none
+  static int take_ending();  // the signal that should end or stop the program; 0: none
 
-  // Lets a signal do what it does without a handler. Returns when that was a stop, and it is over.
+  // Lets a signal have its default effect. If that is a stop, returns when the program continues.
   static void let_happen(int signal);
 
  private:
@@ -32,11 +33,11 @@ class TerminalSignals {
   std::array<struct sigaction, kSignals.size()> previous_;
 };
 
-// libedit converts by the locale. One that is not UTF-8 is most often none at all (a container, ssh), on a terminal
-// that speaks UTF-8 like all.
+// libedit uses the locale's encoding. A locale without UTF-8 is usually just unset (in a container, over ssh), while
+// the terminal uses UTF-8.
 void use_utf8_locale();
 
-bool takes_control_sequences();  // by TERM
+bool takes_control_sequences();  // depends on TERM
 int columns_of(std::FILE* screen);
 
 }  // namespace mortise
