@@ -1,4 +1,4 @@
-// attention: paged and cascade over one cache, in turns.
+// attention: paged and cascade over one cache, alternating.
 #include "bench_command/prefix_attention.hpp"
 #include "bench_command/scenarios.hpp"
 #include "error.hpp"
@@ -13,7 +13,7 @@ std::int64_t in_range(const char* option, std::int64_t value, std::int64_t least
   return value;
 }
 
-// Floors are of reading each token's K and V once, which is not what paged sets out to do: it has none.
+// The floor is for reading each token's K and V once. paged does not aim at that, so it has no floor.
 Case time_case(const std::shared_ptr<PrefixAttention>& attention, std::size_t side, std::string name) {
   Case out;
   out.name = std::move(name);

@@ -58,7 +58,7 @@ SubjectChoice first_choice(const BenchOptions& options) {
   return choice;
 }
 
-// The same but for what --against says: settings on top, or another script.
+// The second side of --against: the same pipeline with further settings, or another script.
 SubjectChoice second_choice(const BenchOptions& options) {
   SubjectChoice choice = first_choice(options);
   for (const std::string& text : options.against) {
@@ -71,7 +71,7 @@ SubjectChoice second_choice(const BenchOptions& options) {
   return choice;
 }
 
-// A pipeline with the scenario over it; in the order of making.
+// A pipeline and the scenario that runs on it. Members are destroyed in reverse order.
 struct Side {
   std::unique_ptr<Subject> subject;
   Scenario scenario;
@@ -107,7 +107,7 @@ ReportLimits summary(const std::vector<Limits>& samples, const LimitProbes& prob
   return out;
 }
 
-// Of the device of the script; without one, or where that is the processors: of these.
+// Measures the limits of the script's device; of the processors if there is no script, or if they are the device.
 void measure_limits_of(const BenchOptions& options, Report& report) {
   if (!options.script.empty()) {
     const PipelineScript script = load_subject_script(first_choice(options));
@@ -123,7 +123,7 @@ void measure_limits_of(const BenchOptions& options, Report& report) {
   report.figures = measure_limits(report.repeats);
 }
 
-// Pairs of different work would compare nothing.
+// Throws an Error if the sides do different work, because their pairs could not be compared.
 void check_same_work(const Scenario& a, const Scenario& b) {
   for (std::size_t i = 0; i < a.cases.size(); ++i) {
     if (a.cases[i].name != b.cases.at(i).name) {

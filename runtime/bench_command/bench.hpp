@@ -1,4 +1,5 @@
-// runtime/bench_command/bench.hpp: one run of `mortise bench`: which scenario, of what, how often, against what.
+// runtime/bench_command/bench.hpp: a run of `mortise bench`: the scenario, the pipeline, the number of repeats, the
+// other side.
 #pragma once
 
 #include <string>
@@ -14,18 +15,18 @@ const std::vector<std::string>& scenario_names();
 
 struct BenchOptions {
   std::string scenario;
-  std::string script, shape;          // empty: none
+  std::string script, shape;          // empty: not given
   std::string draft_shape;            // --draft-shape
   std::vector<std::string> settings;  // --set PART.OPTION=VALUE
-  std::vector<std::string> against;   // --against: settings, or one script, of the other side; empty: no other side
-  std::vector<std::string> urls;      // --url: of the scenario serve
+  std::vector<std::string> against;   // --against: settings, or one script, of the other side; empty: no comparison
+  std::vector<std::string> urls;      // --url, for the scenario serve
   Sizes sizes;
   int repeats = 0;  // 0: 5, or 15 pairs
   std::string trace;
   std::string command;  // for the report
 };
 
-// Runs it. Throws an Error of what is wrong with the options, or of what failed.
+// Runs it. Throws an Error about wrong options or a failure.
 Report run_bench(const BenchOptions& options);
 
 }  // namespace mortise::bench

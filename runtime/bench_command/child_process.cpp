@@ -45,7 +45,7 @@ pid_t start(const std::filesystem::path& program, const std::vector<std::string>
   return pid;
 }
 
-// Reads on to the end, so that the process can write all of it.
+// Reads to the end, so that the process can write everything.
 void drain(int descriptor) {
   char buffer[4096];
   ssize_t got = 0;
@@ -54,7 +54,7 @@ void drain(int descriptor) {
   } while (got > 0 || (got < 0 && errno == EINTR));
 }
 
-// A child with its output on a pipe.
+// A child process with its output in a pipe.
 struct Child {
   pid_t pid = 0;
   int output = -1;
@@ -75,7 +75,7 @@ Child start_piped(const std::filesystem::path& program, const std::vector<std::s
   }
 }
 
-// Reads the rest, waits for the end and says what the process took.
+// Reads the rest, waits for the end, and returns the resources that the process used.
 rusage finish(const Child& child, const std::vector<std::string>& arguments, const std::filesystem::path& errors) {
   drain(child.output);
   ::close(child.output);

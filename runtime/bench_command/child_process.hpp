@@ -1,4 +1,4 @@
-// runtime/bench_command/child_process.hpp: another run of this program, measured from outside.
+// runtime/bench_command/child_process.hpp: runs this program as another process and measures it from outside.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,23 @@
 
 namespace mortise::bench {
 
-// Starts the program with these arguments, nothing on standard input, and returns the seconds until its first byte on
-// standard output, or its end. Waits for the end. Throws an Error with the last line on standard error when that was
-// not exit code 0. `scratch` is a folder for that text.
+// Starts the program with these arguments and empty standard input. Returns the seconds until its first byte on
+// standard output, or until its end. Waits for the end. Throws an Error with the last line on standard error if the
+// exit code is not 0. `scratch` is a folder for that text.
 double seconds_to_first_output(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                                const std::filesystem::path& scratch);
 
-// Starts the program in the same way and returns the most memory that it had resident at a time, once it has ended.
+// Starts the program in the same way, waits for its end, and returns its largest resident memory.
 std::uint64_t peak_bytes(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                          const std::filesystem::path& scratch);
 
-// A program that prints a line when it is ready, and ends well at SIGTERM: a server.
+// A program, such as a server, that prints a line when it is ready, and ends normally after SIGTERM.
 class BackgroundProcess {
  public:
-  // Waits for that line. Throws an Error with the last line on standard error when the program ends before it.
+  // Waits for that line. Throws an Error with the last line on standard error if the program ends first.
   BackgroundProcess(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                     const std::filesystem::path& scratch);
-  ~BackgroundProcess();  // ends it and waits for that
+  ~BackgroundProcess();  // ends the program and waits for its end
   BackgroundProcess(const BackgroundProcess&) = delete;
   BackgroundProcess& operator=(const BackgroundProcess&) = delete;
 

@@ -6,7 +6,7 @@ namespace mortise::bench {
 namespace {
 
 double attention_operations(const ModelCost& cost, double visible) {
-  return 4 * cost.attention_width * visible;  // q . k and p . v, a multiply and an add each
+  return 4 * cost.attention_width * visible;  // q . k and p . v, each a multiplication and an addition
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ std::optional<double> floor_seconds(const Work& work, const Limits& limits) {
 double decode_floor_seconds(const ModelCost& cost, std::int64_t batch, std::int64_t prompt, std::int64_t output,
                             const Limits& limits) {
   double seconds = 0;
-  // The first token is the prompt's; the i-th step after it sees i more positions.
+  // The first token comes from the prompt; step i after it sees i more positions.
   for (std::int64_t i = 1; i < output; ++i) {
     const std::vector<std::int64_t> contexts(static_cast<std::size_t>(batch), prompt + i);
     seconds += *floor_seconds(decode_step(cost, contexts), limits);
@@ -73,7 +73,7 @@ std::optional<double> batch_floor_seconds(const ModelCost& cost, std::span<const
     const std::span running(order.data() + begin, std::min(wave, order.size() - begin));
     for (std::int64_t i = 1; i < running.front().output; ++i) {
       std::vector<std::int64_t> contexts;
-      double shared = 0;  // positions that are read with another sequence
+      double shared = 0;  // positions that are read together with another sequence
       for (const SequenceShape& s : running) {
         if (s.output <= i) break;
         contexts.push_back(s.prompt + i);

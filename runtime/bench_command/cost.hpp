@@ -1,5 +1,5 @@
-// runtime/bench_command/cost.hpp: the floors. What a model's work must read and compute, and how long the machine's
-// limits make that take at least. Arithmetic alone; docs/performance.md tells the equations.
+// runtime/bench_command/cost.hpp: computes floors: the data that a model's work must read, the operations that it must
+// compute, and the shortest time that the machine's limits allow. docs/performance.md has the equations.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace mortise::bench {
 
-// Of the same run as what is compared with it.
+// Limits measured in the same run as the figures that are compared with them.
 struct Limits {
-  double read_bytes_per_s = 0;             // of memory, or of the cache that the model fits
-  std::optional<double> operations_per_s;  // a multiply-add is two; none: not measured for this arithmetic
+  double read_bytes_per_s = 0;             // of memory, or of the cache that holds the model
+  std::optional<double> operations_per_s;  // a multiply-add is two; nullopt: not measured for this arithmetic
 };
 
-// What a step of a model reads and computes, by its parts.
+// The sizes from which the cost of a model's step follows.
 struct ModelCost {
-  double body_elements = 0;           // of the matrices that every row is multiplied by
-  double head_elements = 0;           // of the product with the vocabulary, for rows that want logits
-  double weight_bytes = 0;            // of both; what a step reads whatever its rows
+  double body_elements = 0;           // matrices that every row is multiplied by
+  double head_elements = 0;           // product with the vocabulary, for rows that want logits
+  double weight_bytes = 0;            // of both; a step reads them whatever its number of rows
   double kv_bytes = 0;                // of one position in one layer
   double attention_width = 0;         // num_heads * head_dim
-  std::vector<std::int32_t> windows;  // [num_layers] positions that a row sees at most; 0: all before it
+  std::vector<std::int32_t> windows;  // [num_layers] the most positions that a row sees; 0: all
 };
 
 struct Work {
@@ -32,33 +32,33 @@ struct Work {
   Work& operator+=(const Work& other);
 };
 
-// Positions that a row with `context` known positions (its own included) sees, summed over the layers.
+// The positions that a row sees, summed over the layers, if `context` positions are known, including its own.
 double visible_positions(const ModelCost& cost, std::int64_t context);
 
-// One step in which sequences of these contexts decode a token each. Their KV is read once each.
+// A step in which sequences with these contexts decode a token each. The KV of each is read once.
 Work decode_step(const ModelCost& cost, std::span<const std::int64_t> contexts);
 
-// Rows [begin, end) of one prompt and logits for `num_logits` of them: operations alone, because the weights are read
-// once for as many rows as a batch holds.
+// Rows [begin, end) of a prompt, with logits for `num_logits` of them. Counts operations only, because the weights are
+// read once for a whole batch of rows.
 Work prefill_rows(const ModelCost& cost, std::int64_t begin, std::int64_t end, std::int64_t num_logits);
 
-// The larger of two times: bytes at the bandwidth, operations at the peak. Without a measured peak: the bytes' alone,
-// and nullopt for work that reads nothing.
+// The larger of two times: bytes at the bandwidth, and operations at the peak. Without a measured peak: the time of the
+// bytes, or nullopt if there are none.
 std::optional<double> floor_seconds(const Work& work, const Limits& limits);
 
-// `batch` sequences that have their first token after `prompt` tokens and decode to `output` tokens together.
+// `batch` sequences that have their first token after `prompt` tokens and decode together to `output` tokens.
 double decode_floor_seconds(const ModelCost& cost, std::int64_t batch, std::int64_t prompt, std::int64_t output,
                             const Limits& limits);
 
-// A sequence of a batch that begins at once: its first `cached` prompt tokens are computed by another.
+// A sequence of a batch in which all begin at once. Another sequence computes its first `cached` prompt tokens.
 struct SequenceShape {
   std::int64_t prompt = 0;
   std::int64_t output = 0;
   std::int64_t cached = 0;
 };
-// All of them: prompts first, then steps in which up to `max_num_seqs` decode, longest first (any order takes as many
-// steps or more). KV of cached tokens is read with the sequence that computed it, as an attention with shared prefixes
-// can. nullopt when the operations' peak is not known.
+// The whole batch: prompts first, then steps in which up to `max_num_seqs` sequences decode, the longest first (no
+// order needs fewer steps). KV of cached tokens is read together with the sequence that computed it, as an attention
+// with shared prefixes can do. nullopt if the peak of operations is unknown.
 std::optional<double> batch_floor_seconds(const ModelCost& cost, std::span<const SequenceShape> sequences,
                                           std::int64_t max_num_seqs, const Limits& limits);
 

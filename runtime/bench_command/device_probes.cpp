@@ -10,7 +10,7 @@
 namespace mortise::bench {
 namespace {
 
-constexpr std::int64_t kPatternRows = 64;  // the same random rows again and again
+constexpr std::int64_t kPatternRows = 64;  // the same random rows are repeated
 constexpr std::int64_t kBf16Bytes = 2;
 constexpr std::uint64_t kUploadBytes = std::uint64_t{64} << 20;
 
@@ -108,7 +108,7 @@ ProductProbe::ProductProbe(ProbedDevice& device, const ProductSizes& sizes) : de
   for (std::int64_t row = 0; row < sizes.rows; row += kPatternRows) {
     device.copy(static_cast<std::uint16_t*>(x_.get()) + row * sizes.k, part.data, part.bytes);
   }
-  // A copy is of x, so the room of the product holds either.
+  // The memory for the product also serves for copies of x.
   out_ = device.allocate(static_cast<std::uint64_t>(sizes.rows * std::max(sizes.n, sizes.k) * kBf16Bytes));
   const std::vector<const mortise_tensor*> parts(static_cast<std::size_t>(sizes.n / kPatternRows), &part);
   mortise_weight_source source{};
@@ -119,7 +119,7 @@ ProductProbe::ProductProbe(ProbedDevice& device, const ProductSizes& sizes) : de
   source.dtype = MORTISE_BF16;
   weight_ = device.prepare_weight(source);
   try {
-    // An operation's first run at a size is slow: it chooses its algorithm.
+    // The first run of an operation at a size chooses its algorithm and is slow.
     for (const std::int64_t rows : {std::int64_t{1}, sizes.rows}) product(rows);
   } catch (...) {
     device.free_weight(weight_);
@@ -165,7 +165,8 @@ double ProductProbe::operations_per_s() {
 
 UploadProbe::UploadProbe(ProbedDevice& device)
     : device_(device), from_(device.host_allocate(kUploadBytes)), to_(device.allocate(kUploadBytes)) {
-  std::fill_n(static_cast<std::byte*>(from_.get()), kUploadBytes, std::byte{1});  // pages that are there
+  // Writes the pages, so that they exist.
+  std::fill_n(static_cast<std::byte*>(from_.get()), kUploadBytes, std::byte{1});
 }
 
 std::size_t UploadProbe::bytes() {
@@ -180,7 +181,7 @@ double UploadProbe::bytes_per_s() {
 DeviceStepProbes::DeviceStepProbes(std::unique_ptr<ProbedDevice> device, const ProductSizes& sizes)
     : device_(std::move(device)), product_(*device_, sizes) {}
 
-// Either way of using the memory's bandwidth may leave some of it unused: the better one is nearer to it.
+// Two ways to use the memory's bandwidth. Either may leave some of it unused, so the better one is closer to the limit.
 Limits DeviceStepProbes::sample() {
   Limits limits;
   limits.read_bytes_per_s = std::max(product_.row_bytes_per_s(), product_.copy_bytes_per_s());

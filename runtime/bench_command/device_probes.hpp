@@ -1,6 +1,6 @@
-// runtime/bench_command/device_probes.hpp: the limits of a device with memory of its own (a GPU), measured through its
-// table and so with its own operations: what they reach on matrices that suit them best. There is no loop that does
-// nothing else, as there is for processors; docs/performance.md tells what that means for the floors.
+// runtime/bench_command/device_probes.hpp: measures the limits of a device with its own memory (a GPU) through its
+// table, that is, with the device's own operations on matrices that suit them best. (For processors there are loops
+// that do nothing else.) docs/performance.md says what that means for the floors.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,14 @@
 
 namespace mortise::bench {
 
-// A pipeline's device opened once more, for measuring alone: so no call meets one of the engine's thread.
+// A second instance of a pipeline's device, used only for measuring, so that its calls do not meet those of the
+// engine's thread. Used by one thread.
 class ProbedDevice {
  public:
   using Memory = std::unique_ptr<void, std::function<void(void*)>>;
 
-  // nullptr: its memory is the host's, so that probes.hpp measures it, or it does not compute in bf16, and nothing is
-  // known of it. Throws an Error when it does not open.
+  // Returns nullptr if the device's memory is the host's (probes.hpp measures it then), or if the device does not
+  // compute in bf16, so nothing can be measured. Throws an Error if the device does not open.
   static std::unique_ptr<ProbedDevice> open(const PipelineDescription& description);
 
   explicit ProbedDevice(PartInstance instance);
@@ -31,14 +32,14 @@ class ProbedDevice {
   ProbedDevice& operator=(const ProbedDevice&) = delete;
 
   mortise_device_info info() const;
-  Memory allocate(std::uint64_t bytes);       // of the device
+  Memory allocate(std::uint64_t bytes);       // device memory
   Memory host_allocate(std::uint64_t bytes);  // page-locked
   void copy(void* to, const void* from, std::uint64_t bytes);
   mortise_weight* prepare_weight(const mortise_weight_source& source);
   void free_weight(mortise_weight* weight) { table_.free_weight(self_, weight); }
   void linear(const mortise_linear_args& args);
 
-  // Seconds of one run of what `enqueue` queues, over about as many as one sample should have.
+  // Seconds of one run of the work that `enqueue` queues, measured over as many runs as a sample should have.
   double seconds_of(const std::function<void()>& enqueue);
 
  private:
@@ -49,18 +50,18 @@ class ProbedDevice {
   const mortise_device_table& table_;
 };
 
-// x [rows, k] times the transpose of a weight [n, k], all bf16 and random: with zeros a GPU draws less power, and is
-// faster than it can be at work.
+// x [rows, k] times the transpose of a weight [n, k], all bf16 and random. (With zeros a GPU draws less power, and is
+// faster than with real data.)
 struct ProductSizes {
-  // 512 MiB of weights and 128 MiB of x and of the product: what a cache keeps and what starting a kernel costs are
-  // small beside them.
+  // 512 MiB of weights, 128 MiB of x and of the product: large compared with caches, and with the cost of starting a
+  // kernel.
   std::int64_t n = 16384, k = 16384, rows = 4096;
 };
 
 class ProductProbe {
  public:
-  // Takes its memory, and lets the device choose its algorithms. `device` outlives this. REQUIRES: n is a multiple of
-  // 64, rows too. Throws an Error when there is not that much memory.
+  // Allocates memory, and lets the device choose its algorithms. `device` outlives this object.
+  // REQUIRES: n and rows are multiples of 64. Throws an Error if there is not enough memory.
   ProductProbe(ProbedDevice& device, const ProductSizes& sizes);
   ~ProductProbe();
   ProductProbe(const ProductProbe&) = delete;
@@ -69,7 +70,7 @@ class ProductProbe {
   std::size_t weight_bytes() const;
   std::string name() const;   // "bf16 product 4096 x 16384 x 16384"
   double row_bytes_per_s();   // of a product with one row, which reads all weights
-  double copy_bytes_per_s();  // from memory to memory: those read and those written
+  double copy_bytes_per_s();  // from memory to memory: bytes read and bytes written
   double operations_per_s();  // of a product with all rows
 
  private:
@@ -81,10 +82,10 @@ class ProductProbe {
   mortise_weight* weight_ = nullptr;
 };
 
-// Copies from page-locked memory of the host to the device's, again and again.
+// Repeats copies from page-locked host memory to the device.
 class UploadProbe {
  public:
-  explicit UploadProbe(ProbedDevice& device);  // `device` outlives this
+  explicit UploadProbe(ProbedDevice& device);  // `device` outlives this object
 
   static std::size_t bytes();
   double bytes_per_s();
@@ -94,12 +95,12 @@ class UploadProbe {
   ProbedDevice::Memory from_, to_;
 };
 
-// What steps run into. Made before the pipeline is, whose KV cache may be told to take all memory that is left.
+// The limits of steps. Created before the pipeline, whose KV cache may take all memory that is left.
 class DeviceStepProbes : public LimitProbes {
  public:
   DeviceStepProbes(std::unique_ptr<ProbedDevice> device, const ProductSizes& sizes);
 
-  // For models that compute in another type than bf16: floors are of reading alone.
+  // For models that compute in another type than bf16: their floors only count reading.
   void leave_out_products() { with_products_ = false; }
 
   Limits sample() override;
@@ -113,7 +114,7 @@ class DeviceStepProbes : public LimitProbes {
   bool with_products_ = true;
 };
 
-// What a start runs into: weights have to come from the host's memory.
+// The limits of a start, in which the weights come from the host's memory.
 class UploadProbes : public LimitProbes {
  public:
   explicit UploadProbes(std::unique_ptr<ProbedDevice> device) : device_(std::move(device)), upload_(*device_) {}

@@ -1,4 +1,4 @@
-// decode, prefill, batch, groups: requests through a running engine.
+// decode, prefill, batch, groups: requests that run through an engine.
 #include <algorithm>
 
 #include "bench_command/load.hpp"
@@ -27,7 +27,7 @@ Case decode_case(Subject& subject, std::int64_t batch, const SequenceShape& shap
   return out;
 }
 
-// Requests of many shapes at once; the figure is generated tokens over the whole time, or the time.
+// Requests of many shapes at once. The figure is generated tokens over the whole time, or the time.
 Case load_case(Subject& subject, std::string name, std::vector<SequenceShape> shapes, bool per_token,
                std::optional<std::int64_t> num_different, std::function<std::vector<Request>(std::uint32_t)> make) {
   std::int64_t num_tokens = 0;
@@ -53,7 +53,7 @@ Case load_case(Subject& subject, std::string name, std::vector<SequenceShape> sh
 
 Scenario decode_scenario(Subject& subject, const Sizes& sizes) {
   const SequenceShape shape = sequence_of(subject, sizes, 128, sizes.output.value_or(128));
-  check_at_least(2, "--output", shape.output);  // the first token is the prompt's
+  check_at_least(2, "--output", shape.output);  // the first token comes from the prompt
   Scenario scenario{"decode", {}, {}, subject.make_probes()};
   const std::int64_t most = subject.assembly().limits().max_num_seqs;
   for (const std::int64_t batch : sizes.batches.empty() ? std::vector<std::int64_t>{1, 8, 32} : sizes.batches) {
@@ -76,7 +76,7 @@ Scenario prefill_scenario(Subject& subject, const Sizes& sizes) {
 
 Scenario batch_scenario(Subject& subject, const Sizes& sizes) {
   const SequenceShape most = sequence_of(subject, sizes, 512, sizes.output.value_or(128));
-  constexpr std::uint32_t kShapeSeed = 1;  // the same lengths in each run: only the tokens are other ones
+  constexpr std::uint32_t kShapeSeed = 1;  // the lengths are the same in each run; only the tokens differ
   std::vector<SequenceShape> shapes = mixed_shapes(one_batch(sizes, 64), most.prompt, most.output, kShapeSeed);
   Scenario scenario{"batch", {}, {}, subject.make_probes()};
   scenario.cases.push_back(load_case(subject, fmt::format("batch, {} mixed", shapes.size()), shapes, /*per_token=*/true,

@@ -22,7 +22,7 @@ namespace mortise::bench {
 namespace {
 
 constexpr std::string_view kEvent = "data: ", kEnd = "data: [DONE]", kError = "{\"error\"";
-// What is kept of a stream: its last event has the number of tokens, and other servers put more fields behind it.
+// The bytes of a stream that are kept: its last event has the number of tokens, and other servers add fields behind it.
 constexpr std::size_t kMaxTail = 1024;
 
 int open_connection(const HttpAddress& address) {
@@ -54,7 +54,7 @@ std::string request_text(const HttpAddress& address, const std::string& model, c
       address.host, address.port, text.size(), text);
 }
 
-// N of the last "completion_tokens": N, whatever spaces are there. A text that has these words has \" for their quotes.
+// N of the last "completion_tokens": N, with any spaces. (In a generated text, these quotes would be escaped.)
 std::optional<std::int64_t> num_completed(std::string_view events) {
   constexpr std::string_view kKey = "\"completion_tokens\"";
   const std::size_t key = events.rfind(kKey);
@@ -66,7 +66,7 @@ std::optional<std::int64_t> num_completed(std::string_view events) {
   return read.ec == std::errc() ? std::optional(count) : std::nullopt;
 }
 
-// One connection: what it is to send, and how far its answer has come.
+// A connection: the request to send, and the state of its answer.
 class Stream {
  public:
   Stream(const HttpAddress& address, const std::string& model, const Request& request)
@@ -90,7 +90,7 @@ class Stream {
     }
   }
 
-  // Takes what is there. Throws when the server ends the stream early, by whatever means.
+  // Reads the available data. Throws if the server ends the stream early in any way.
   void receive() {
     char buffer[65536];
     const ssize_t got = ::recv(socket_, buffer, sizeof buffer, 0);
@@ -99,7 +99,7 @@ class Stream {
     if (got > 0) tail_.append(buffer, static_cast<std::size_t>(got));
     if (!begun_) check_status();
     if (got <= 0) fail("bench: the server ended a stream before its [DONE]");
-    // What comes in two parts is found with the second.
+    // Begins a little earlier, because the marker may have come in two parts.
     const std::size_t from = num_searched - std::min(num_searched, kEnd.size());
     const std::size_t error = tail_.find(kError, from);
     if (error != tail_.npos) fail("bench: a stream failed: {}", tail_.substr(error, 400));
@@ -117,7 +117,7 @@ class Stream {
          body == tail_.npos ? "" : ": " + tail_.substr(body + 4, 400));
   }
 
-  // A stream that ends early has few tokens in little time, and would count as a fast one.
+  // Throws if the number of tokens is wrong. A stream that ends early would count as a fast one.
   void check_count() const {
     const std::optional<std::int64_t> count = num_completed(tail_);
     if (!count) {
@@ -156,14 +156,14 @@ StreamTimes run_streams(const HttpAddress& address, const std::string& model, co
   StreamTimes times;
   std::size_t num_begun = 0, num_ended = 0;
   while (num_ended < streams.size()) {
-    if (::poll(waiting.data(), waiting.size(), -1) < 0) continue;  // a signal
+    if (::poll(waiting.data(), waiting.size(), -1) < 0) continue;  // interrupted by a signal
     for (std::size_t i = 0; i < streams.size(); ++i) {
       if (waiting[i].revents == 0) continue;
       const bool had_begun = streams[i]->begun();
       streams[i]->receive();
       if (!had_begun && streams[i]->begun() && ++num_begun == streams.size()) times.all_first_s = seconds();
       if (!streams[i]->ended()) continue;
-      waiting[i].fd = -1;  // poll passes it over
+      waiting[i].fd = -1;  // poll ignores it
       ++num_ended;
     }
   }

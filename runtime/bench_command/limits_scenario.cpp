@@ -1,4 +1,4 @@
-// limits: what the machine allows, without an engine.
+// limits: the limits of the machine, without an engine.
 #include <algorithm>
 
 #include "bench_command/machine.hpp"
@@ -12,11 +12,11 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 struct Place {
   std::string name;
-  std::size_t bytes;  // to read, of all threads together
+  std::size_t bytes;  // read by all threads together
 };
 
-// What to read so that it comes from there: half of a cache, since other things live in it too; of one that all
-// processors share, more than the caches before it hold.
+// The sizes for reading from each cache and from memory. For a cache: half of it, since other data is in it, too. For a
+// cache shared by all processors: more than the smaller caches hold.
 std::vector<Place> places(std::size_t num_threads) {
   std::vector<Place> out;
   std::size_t below = 0, last = 0;

@@ -32,7 +32,8 @@ Request make_request(std::vector<std::int32_t> prompt, std::int64_t output) {
   return request;
 }
 
-// What the sinks of one load write. Times are those at which the engine sent the tokens, however late they are read.
+// Collects what the sinks of one load receive. Times are those at which the engine sent the tokens, however late they
+// are read. Thread-safe.
 class Progress {
  public:
   explicit Progress(std::size_t num_requests) : num_requests_(num_requests) {}
@@ -76,7 +77,7 @@ class Progress {
 
   const std::size_t num_requests_;
   const Clock::time_point start_ = Clock::now();
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable all_finished_;
   LoadResult result_;
   Clock::time_point all_first_ = start_, end_ = start_;
@@ -152,7 +153,7 @@ std::vector<SequenceShape> mixed_shapes(std::int64_t count, std::int64_t prompt,
 LoadResult run_load(Engine& engine, std::vector<Request> requests) {
   const EngineStats before = engine.stats();
   std::vector<RequestId> submitted;
-  // Shared with the sinks: when one request is refused, those before it still end.
+  // Shared with the sinks: if a request is refused, those submitted before it still end.
   const auto progress = std::make_shared<Progress>(requests.size());
   try {
     for (Request& request : requests) {

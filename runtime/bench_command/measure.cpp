@@ -5,7 +5,7 @@
 namespace mortise::bench {
 namespace {
 
-// Samples of one case as they come.
+// The samples of one case.
 struct Series {
   explicit Series(const Case& measured) : measured(measured) {
     figure.name = measured.name;
@@ -37,7 +37,7 @@ struct Series {
   std::vector<double> floors, ratios;
 };
 
-// What each of the values costs: itself if it is a time, of a rate the time for one.
+// The cost of each value: a time itself; for a rate, the time for one.
 std::vector<double> costs_of(const Series& series, const std::vector<double>& values) {
   std::vector<double> costs;
   for (const double value : values) costs.push_back(series.figure.higher_is_better ? 1 / value : value);
@@ -69,7 +69,7 @@ Figure relate(const Relation& relation, const std::vector<Series>& series) {
   return figure;
 }
 
-// Seeds that no two runs of a process share: the prefix cache would answer the second one.
+// Seeds are unique within a process. Otherwise the prefix cache would serve the second run with a seed.
 std::uint32_t next_seed() {
   static std::uint32_t last = 0;
   return ++last;
@@ -104,7 +104,7 @@ std::vector<Comparison> measure_pairs(const Scenario& a, const Scenario& b, int 
     a.cases[i].run(warm_up);
     b.cases[i].run(warm_up);
     for (int pair = 0; pair < num_pairs; ++pair) {
-      const std::uint32_t seed = next_seed();  // the same work for both
+      const std::uint32_t seed = next_seed();  // both sides do the same work
       (pair % 2 == 0 ? of_a : of_b).take(seed, std::nullopt);
       (pair % 2 == 0 ? of_b : of_a).take(seed, std::nullopt);
     }

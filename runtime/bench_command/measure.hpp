@@ -1,5 +1,5 @@
-// runtime/bench_command/measure.hpp: cases are run again and again, each time right after the limits of that moment
-// were measured; two subjects are run in turns.
+// runtime/bench_command/measure.hpp: runs cases repeatedly, each right after measuring the limits of that moment. Two
+// subjects run alternately.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,19 @@ struct Outcome {
   std::string note;  // "3 preemptions", or empty
 };
 
-// One thing to measure.
+// A quantity to measure.
 struct Case {
   std::string name;  // "decode, batch 8"
   std::string unit;  // "tokens/s"
   bool higher_is_better = true;
-  // Runs it once. Another seed, other prompts.
+  // Runs the case once. A different seed gives different prompts.
   std::function<Outcome(std::uint32_t seed)> run;
-  // What the limits allow at best, in the same unit; nullopt: not known for them. May be empty.
+  // The best value that the limits allow, in the same unit; nullopt: unknown. May be empty.
   std::function<std::optional<double>(const Limits&)> floor;
 };
 
-// Of two cases, how much slower the second is: what scoring costs over prefill. With `also` over two together, whose
-// values are of the same amount of work.
+// How much slower the second of two cases is, for example scoring over prefill. With `also`: over two cases together.
+// All are measured for the same amount of work.
 struct Relation {
   std::string name;
   std::size_t base, other;  // indices of cases
@@ -43,34 +43,35 @@ struct Scenario {
   std::string name;
   std::vector<Case> cases;
   std::vector<Relation> relations;
-  std::shared_ptr<LimitProbes> probes;  // null: no limits are known of the device
+  std::shared_ptr<LimitProbes> probes;  // null: the limits of the device are unknown
 };
 
 struct Figure {
   std::string name, unit;
   bool higher_is_better = true;
   std::vector<double> samples;
-  double value = 0;             // their median
-  std::optional<double> floor;  // the median floor of the same moments
-  std::optional<double> ratio;  // the median of each sample's nearness to its own floor: 1 is the end
-  std::optional<Bound> bound;   // of a relation's value
-  std::string note;             // of the last sample that had one
+  double value = 0;             // median of the samples
+  std::optional<double> floor;  // median floor at the same moments
+  std::optional<double> ratio;  // median ratio of each sample to its own floor; 1 is the best
+  std::optional<Bound> bound;   // of the value of a relation
+  std::string note;             // of the last sample that had a note
 };
 
 struct Measurement {
   std::vector<Figure> figures;
-  std::vector<Limits> limits;  // a sample a repetition and case
+  std::vector<Limits> limits;  // one for each repetition and case
 };
 
-// A warm-up run of each case, then all cases `repeats` times in turns.
+// Runs each case once to warm up, then all cases in turn, `repeats` times.
 Measurement measure(const Scenario& scenario, int repeats);
 
-// One case of two subjects.
+// A case of two subjects.
 struct Comparison {
   Figure a, b;
-  PairedRatio speed;  // b's over a's: above 1, b is faster
+  PairedRatio speed;  // speed of b over that of a: above 1, b is faster
 };
-// The cases of two subjects in pairs, A first and B first in turns. REQUIRES: scenarios of the same cases.
+// Measures the cases of two subjects in pairs, beginning with A and B alternately.
+// REQUIRES: the scenarios have the same cases.
 std::vector<Comparison> measure_pairs(const Scenario& a, const Scenario& b, int num_pairs);
 
 }  // namespace mortise::bench

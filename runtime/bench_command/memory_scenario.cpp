@@ -1,5 +1,5 @@
-// memory: the most memory that a process has at a time, of one that runs prompts through the model and of one that also
-// scores all of their tokens.
+// memory: the largest memory of a process that runs prompts through the model, and of a process that also scores all of
+// their tokens.
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ struct MemoryLoad {
   std::int32_t vocab_size;
 };
 
-// A line of `mortise score`, or of `mortise batch`, for each prompt.
+// Writes a line of `mortise score`, or of `mortise batch`, for each prompt.
 void write_lines(const std::filesystem::path& path, const MemoryLoad& load, bool score, std::uint32_t seed) {
   std::ofstream stream(path);
   const std::vector<SequenceShape> shapes(static_cast<std::size_t>(load.batch), {load.prompt, 1, 0});
@@ -65,7 +65,8 @@ Scenario memory_scenario(const SubjectChoice& choice, const Sizes& sizes) {
   const ModelConfig config = Checkpoint::open(files->model).config();
   MemoryLoad load{one_batch(sizes, 10), sizes.prompt.value_or(4000), 0};
   check_at_least(2, "--prompt", load.prompt);
-  load.vocab_size = static_cast<std::int32_t>(config.vocab_size.value_or(1));  // without it no process opens the model
+  // Without it no process can open the model.
+  load.vocab_size = static_cast<std::int32_t>(config.vocab_size.value_or(1));
   Scenario scenario{"memory", {}, {}, nullptr};
   scenario.cases.push_back(memory_case(files, load, /*score=*/false));
   scenario.cases.push_back(memory_case(files, load, /*score=*/true));

@@ -11,10 +11,10 @@ namespace {
 constexpr double kGroupBytes = 5;  // a scale in f32 and a zero point in a byte
 constexpr std::string_view kHead = "lm_head.weight";
 
-// As the device keeps it.
+// The format of a matrix on the device.
 struct Format {
   int bits;
-  std::int64_t group_size;  // of integers; 0: a row is one group. Floats have none
+  std::int64_t group_size;  // for integers; 0: a row is one group. Floats have no groups
 };
 
 struct Matrix {
@@ -43,11 +43,11 @@ class Reader {
   Reader(const Checkpoint& checkpoint, const mortise_model_dims& dims)
       : checkpoint_(checkpoint),
         float_bits_(dims.dtype == MORTISE_BF16 ? 16 : 32),
-        // A quantised checkpoint's other matrices stay floats.
+        // The other matrices of a quantised checkpoint stay floats.
         made_integer_(dims.weight_bits != 0 && !checkpoint.config().quantization),
         dims_(dims) {}
 
-  // The matrix `P.weight` that a tensor is, or is the values of; nullopt for all others.
+  // The matrix `P.weight` that the tensor is, or whose values it holds; nullopt for any other tensor.
   std::optional<Matrix> matrix_of(const std::string& tensor, const TensorView& view) const {
     for (const std::string_view values : {".qweight", ".weight_packed", ".weight"}) {
       if (!tensor.ends_with(values)) continue;
@@ -67,7 +67,7 @@ class Reader {
   Format body_format() const {
     return made_integer_ ? Format{dims_.weight_bits, dims_.weight_group_size} : Format{float_bits_, 0};
   }
-  // Has 8 bits with 4-bit layers too.
+  // The head has 8 bits even if the layers have 4.
   Format head_format() const { return {made_integer_ ? 8 : float_bits_, 0}; }
 
   const Checkpoint& checkpoint_;

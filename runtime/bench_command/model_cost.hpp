@@ -1,4 +1,5 @@
-// runtime/bench_command/model_cost.hpp: what the steps of a model read and compute, from the tensors of its checkpoint.
+// runtime/bench_command/model_cost.hpp: the bytes and operations of a model's steps, computed from the tensors of its
+// checkpoint.
 #pragma once
 
 #include "bench_command/cost.hpp"
@@ -7,9 +8,9 @@
 
 namespace mortise::bench {
 
-// Products are with matrices, embeddings excepted; a head that is tied to them counts. Integer matrices count as what
-// the device reads of them: their bits, and of each group a scale and a zero point. Those of a quantised checkpoint say
-// so themselves; `dims` tells what becomes of the others. `kv_bytes`: of one position in one layer.
+// Counts products with matrices; not embeddings, unless they are also the head. Integer matrices count as the bytes
+// that the device reads: their bits, and a scale and a zero point for each group. Matrices of a quantised checkpoint
+// define their own format; `dims` defines that of the others. `kv_bytes`: of one position in one layer.
 ModelCost model_cost(const Checkpoint& checkpoint, const mortise_model_dims& dims, double kv_bytes);
 
 }  // namespace mortise::bench

@@ -1,5 +1,5 @@
-// runtime/bench_command/model_shape.hpp: models that are known by their sizes alone: what a benchmark of a kernel
-// needs, since speed does not depend on the values of weights.
+// runtime/bench_command/model_shape.hpp: models that are defined by their sizes alone. Benchmarks of kernels need no
+// more, since speed does not depend on the values of weights.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct ModelShape {
   std::string_view rope;  // rope_parameters, JSON
 };
 
-// tiny, 68m, 160m, 1b (Llama-3.2-1B), 8b (Llama-3.1-8B). Throws an Error that lists them and names the `option`.
+// tiny, 68m, 160m, 1b (Llama-3.2-1B), 8b (Llama-3.1-8B). Throws an Error that lists them and names `option`.
 const ModelShape& model_shape(std::string_view name, std::string_view option = "--shape");
 std::string model_shape_names();  // "tiny, 160m, ..."
 
@@ -29,12 +29,12 @@ struct TensorShape {
 };
 std::vector<TensorShape> tensors_of(const ModelShape& shape);  // in the names of transformers
 
-// Bytes of the weights on a device: the layers' matrices and the head in `weight_bits` (4, 8, 16, 32; with 4 the head
-// has 8), the embedding in `float_bits`, once where it is the head too. Without scales.
+// Bytes of the weights on a device, without scales: the layers' matrices and the head in `weight_bits` (4, 8, 16, 32;
+// with 4 the head has 8), the embedding in `float_bits`, counted once if it is also the head.
 std::uint64_t device_bytes_of(const ModelShape& shape, int weight_bits, int float_bits);
 
-// Writes config.json, tokenizer.json and tokenizer_config.json: a checkpoint but for its weights. The tokenizer has a
-// token for each byte; the rest of the vocabulary are tokens that no text has.
+// Writes config.json, tokenizer.json and tokenizer_config.json: a checkpoint without weights. The tokenizer has a token
+// for each byte; its other tokens occur in no text.
 void write_model_description(const ModelShape& shape, const std::filesystem::path& folder);
 
 }  // namespace mortise::bench

@@ -12,12 +12,12 @@
 namespace mortise::bench {
 namespace {
 
-// What any compiler makes of multiplies and adds for the machine that this was built for.
+// Multiplications and additions, as any compiler optimises them for the target of this build.
 double f32_rounds(std::size_t rounds) {
   constexpr std::size_t kChains = 48;
   float chains[kChains];
   for (float& c : chains) c = 1.0f;
-  volatile float half = 0.5f;  // or the compiler knows the result
+  volatile float half = 0.5f;  // volatile, so that the compiler does not know the result
   const float factor = half;
   for (std::size_t i = 0; i < rounds; ++i) {
     for (float& c : chains) c = c * factor + factor;
@@ -29,7 +29,7 @@ double f32_rounds(std::size_t rounds) {
 
 #if defined(__x86_64__)
 
-// Twelve chains hide the latency and leave registers for the operands.
+// Twelve chains hide the latency, and leave registers for the operands.
 #define MORTISE_TWELVE(instruction)                                                                              \
   asm volatile(instruction " %12,%13,%0\n" instruction " %12,%13,%1\n" instruction " %12,%13,%2\n" instruction   \
                            " %12,%13,%3\n" instruction " %12,%13,%4\n" instruction " %12,%13,%5\n" instruction   \
@@ -45,8 +45,8 @@ __attribute__((target("avx2,fma"))) double avx2_fma_rounds(std::size_t rounds) {
   return 12 * 2.0 * 8 * static_cast<double>(rounds);
 }
 
-// Bytes to sums of 16 bits, the most that there is without VNNI. 4-bit weights may stay in 16 bits for a while; 8-bit
-// ones need more instructions (linear_int/dot.hpp), so that no kernel can reach this.
+// Sums bytes to 16 bits, the fastest way without VNNI. 4-bit weights may stay in 16 bits for a while. 8-bit weights
+// need more instructions (linear_int/dot.hpp), so no kernel can reach this peak.
 __attribute__((target("avx2"))) double avx2_int8_rounds(std::size_t rounds) {
   __m256i c[8] = {}, x = _mm256_setzero_si256(), product;
 #define MORTISE_BYTES(sum) "vpmaddubsw %9,%9,%8\nvpaddw %8," sum "," sum "\n"
@@ -102,7 +102,8 @@ double amx_int8_rounds(std::size_t rounds) {
 #undef MORTISE_TWELVE
 #undef MORTISE_FOUR_TILES
 
-// CPUID leaf 7 tells it where virtual machines hide the leaves 0x1D and 0x1E; the kernel has the last word.
+// CPUID leaf 7 reports AMX even where virtual machines hide the leaves 0x1D and 0x1E. The kernel decides whether it may
+// be used.
 void add_amx_units(std::vector<Unit>& units) {
   std::uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx >> 24 & 1) == 0) return;

@@ -1,4 +1,4 @@
-// runtime/bench_command/pipeline_files.hpp: a pipeline as files, for scenarios that run other processes.
+// runtime/bench_command/pipeline_files.hpp: writes a pipeline to files, for scenarios that run other processes.
 #pragma once
 
 #include <filesystem>
@@ -9,13 +9,13 @@
 
 namespace mortise::bench {
 
-// The script that the processes run, and what has to live as long as they are started.
+// The script for the processes, and everything that must live as long as they are started.
 struct PipelineFiles {
   TemporaryFolder folder;
   std::filesystem::path script, model;
 };
 
-// With a shape, its weights are written too. Throws an Error.
+// For a shape, also writes its weights. Throws an Error.
 std::shared_ptr<const PipelineFiles> write_pipeline_files(const SubjectChoice& choice);
 
 }  // namespace mortise::bench

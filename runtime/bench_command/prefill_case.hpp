@@ -1,5 +1,5 @@
-// runtime/bench_command/prefill_case.hpp: what scenarios of requests share: sizes, checked, and the case that prefill
-// and score both have.
+// runtime/bench_command/prefill_case.hpp: checked sizes for scenarios of requests, and the case that prefill and score
+// have in common.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,21 @@
 
 namespace mortise::bench {
 
-// Throws an Error when the value of an option is below the least.
+// Throws an Error if the value of an option is below `least`.
 void check_at_least(std::int64_t least, const char* option, std::int64_t value);
-// Throws an Error when the model does not take so many tokens; `what` tells the options that made the sum.
+// Throws an Error if the model cannot hold so many tokens; `what` names the options that add up to them.
 void check_fits(const Subject& subject, std::int64_t prompt, std::int64_t output, const std::string& what);
-// `prompt` if it was given, else the default as far as the model goes.
+// `prompt` if it was given, otherwise the default, limited by the model's length.
 SequenceShape sequence_of(const Subject& subject, const Sizes& sizes, std::int64_t default_prompt, std::int64_t output);
-// --batch of a scenario that takes one.
+// The value of --batch in a scenario that takes only one.
 std::int64_t one_batch(const Sizes& sizes, std::int64_t otherwise);
 
-// `num_different`: prompt tokens when shared ones count once; nullopt: nothing is shared.
+// `num_different`: the number of prompt tokens with shared ones counted once; nullopt: none are shared.
 std::string note_of(const LoadResult& result, std::optional<std::int64_t> num_different);
 std::optional<double> rate(std::int64_t tokens, std::optional<double> seconds);
 
-// All prompts at once until each has its first token; with `score` also the log probabilities of all their tokens.
+// Runs all prompts at once until each has its first token. With `score`, also computes the log probabilities of all
+// their tokens.
 Case prefill_case(Subject& subject, std::int64_t batch, std::int64_t prompt, bool score);
 
 }  // namespace mortise::bench

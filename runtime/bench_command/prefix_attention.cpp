@@ -13,9 +13,9 @@
 namespace mortise::bench {
 namespace {
 
-// So many that a step finds nothing of its first layer's cache in the processor's when it comes back.
+// So many layers that the cache of the first layer has left the processor's caches when the next step begins.
 constexpr std::int32_t kLayers = 4;
-constexpr std::int64_t kRowsAtOnce = 512;  // that are written into the cache
+constexpr std::int64_t kRowsAtOnce = 512;  // rows written into the cache at a time
 constexpr const char* kNames[] = {"paged", "cascade"};
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
@@ -90,7 +90,7 @@ PrefixSide::PrefixSide(const DevicePart& device, const Component& component, con
   const auto rows = static_cast<std::size_t>(limits.max_batched_tokens);
   const auto put = [&](std::int32_t num_heads) {
     std::vector<std::uint16_t> values = random_bf16(rows * row_elements(dims, num_heads));
-    // As large as after a norm: softmax then has something to choose.
+    // Values as large as after a norm, so that softmax is not nearly uniform.
     for (std::uint16_t& x : values) x = static_cast<std::uint16_t>(x + (5 << 7));  // times 32
     return upload_.put(std::span<const std::uint16_t>(values));
   };
@@ -230,7 +230,7 @@ PrefixAttention::PrefixAttention(const PipelineDescription& description, const M
   }
 }
 
-// Block ids as a pool would have handed them out: first the prefix, then members in turns.
+// Assigns block ids as a pool would: first the prefix, then the members in turn.
 void PrefixAttention::make_runs() {
   const std::int64_t block_size = limits_.block_size, whole = work_.shared / block_size;
   const std::int64_t all = ceil_div(work_.shared + work_.own, block_size);
@@ -247,7 +247,7 @@ void PrefixAttention::make_runs() {
   }
 }
 
-// All tokens of the first member, and those that the others do not share.
+// Writes all tokens of the first member, and the unshared tokens of the others.
 void PrefixAttention::fill() {
   const std::uint64_t bytes = static_cast<std::uint64_t>(limits_.num_blocks) * kv_bytes_per_block_;
   kv_ = std::make_unique<DeviceBuffer>(device_);

@@ -1,5 +1,5 @@
-// runtime/bench_command/prefix_attention.hpp: attention alone, without a model: sequences that share a prefix decode a
-// token each, with `paged`, which reads the prefix for each of them, and with `cascade`, which reads it once.
+// runtime/bench_command/prefix_attention.hpp: attention without a model: sequences that share a prefix decode a token
+// each, with `paged`, which reads the prefix for each of them, and with `cascade`, which reads it once.
 #pragma once
 
 #include <cstdint>
@@ -19,34 +19,35 @@
 namespace mortise::bench {
 
 struct PrefixWork {
-  std::int64_t members, shared, own;  // sequences; tokens that all have; tokens of its own that each has
+  std::int64_t members, shared, own;  // sequences; tokens that all share; further tokens of each
 };
 
-// One attention over the cache, and the step that is measured.
+// One attention on the cache, and the step to be measured.
 class PrefixSide {
  public:
   PrefixSide(const DevicePart& device, const Component& component, const mortise_model_dims& dims,
              const ExecutionLimits& limits, std::int32_t kv_dtype);
 
   mortise_kv_layout layout() const;
-  // Gives it the cache and makes it ready. REQUIRES: kv holds limits.num_blocks blocks of the layout.
+  // Binds the cache and activates the attention.
+  // REQUIRES: kv holds limits.num_blocks blocks of the layout.
   void bind(void* kv, std::uint64_t bytes);
-  // Writes the tokens of these runs into the cache, random ones.
+  // Writes random tokens for these runs into the cache.
   void append(std::span<const RowRun> runs, std::int64_t num_rows);
-  // A step of these runs: the plan, and attention of all layers, into `out`. Queued; wait() for its end.
+  // Queues a step of these runs: the plan and the attention of all layers, into `out`. wait() waits for its end.
   void run(std::span<const RowRun> runs, std::int64_t num_rows);
   void wait() const;
 
-  // Of the last step, all layers; nullopt: the plugin does not count.
+  // Of the last step, over all layers; nullopt: the plugin does not count them.
   std::optional<std::uint64_t> kv_bytes_read() const;
-  // What the last step gave.
+  // The output of the last step.
   std::vector<std::uint16_t> out(std::int64_t num_rows);
 
  private:
   void plan(std::span<const RowRun> runs);
   mortise_tensor heads(void* data, std::int64_t num_rows, std::int32_t num_heads) const;
 
-  ShardParts parts_;  // the device; the batches of a cascade tell their groups
+  ShardParts parts_;  // the device; batches for cascade list their groups
   PartInstance instance_;
   mortise_attention* self_;
   const mortise_attention_table& table_;
@@ -59,20 +60,20 @@ class PrefixSide {
   Download download_;
   mortise_step step_{};
   std::uint64_t num_steps_ = 0;
-  std::size_t q_ = 0, k_ = 0, v_ = 0;  // of upload_
+  std::size_t q_ = 0, k_ = 0, v_ = 0;  // offsets in upload_
 };
 
-// Both of them over one cache.
+// Both attentions on one cache.
 class PrefixAttention {
  public:
-  // On the pipeline's device, with its block size and type of cache, and the heads of `shape`. Throws an Error when
-  // they do not give the same bits.
+  // Uses the pipeline's device, its block size and cache type, and the heads of `shape`. Throws an Error if the
+  // attentions give different bits.
   PrefixAttention(const PipelineDescription& description, const ModelShape& shape, const PrefixWork& work);
 
   static constexpr std::size_t kPaged = 0, kCascade = 1;
   double seconds(std::size_t side);  // of a step
   std::optional<std::uint64_t> kv_bytes_read(std::size_t side) const { return sides_[side]->kv_bytes_read(); }
-  // Each token's K and V read once, and what the rows compute with them.
+  // Reading each token's K and V once, and the rows' computations with them.
   Work least_work() const;
   std::shared_ptr<LimitProbes> make_probes(const PipelineDescription& description) const;
   mortise_device_info device() const;

@@ -24,10 +24,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kSampleSeconds = 0.02;  // long beside a thread's start, short beside what is measured
-constexpr std::size_t kStride = 512;     // bytes of one turn of the reading loops
+constexpr double kSampleSeconds = 0.02;  // long compared with the start of a thread, short compared with a measurement
+constexpr std::size_t kStride = 512;     // bytes of one round of the reading loops
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-// Beyond every cache, as far as they are ours: more would measure the same and take the model's memory.
+// Larger than any cache that this process has for itself. More would measure the same, and take memory from the model.
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
 std::uint64_t read_words(const std::byte* p, std::size_t bytes) {
@@ -70,8 +70,8 @@ __attribute__((target("avx512f"))) std::uint64_t read_avx512(const std::byte* p,
 
 }  // namespace
 
-// The fastest of a few trials on one thread: one that the system interrupts says nothing, and too few repeats would
-// measure how threads start.
+// From the fastest of a few trials on one thread: an interrupted trial says nothing, and too few repeats would measure
+// the start of threads.
 std::size_t repeats_of_sample(const std::function<void()>& body) {
   double fastest = kSampleSeconds;
   for (int trial = 0; trial < 3; ++trial) {
@@ -121,7 +121,8 @@ ReadProbe::ReadProbe(std::size_t bytes, std::size_t num_threads) : num_threads_(
   mapping_ = static_cast<std::byte*>(mapping);
   memory_ = mapping_ + (kHugePage - reinterpret_cast<std::uintptr_t>(mapping) % kHugePage) % kHugePage;
   ::madvise(memory_, this->bytes(), MADV_HUGEPAGE);
-  // Written, since pages that were only read are all the one zero page; each part by the thread that reads it.
+  // Writes the memory, because pages that were only read all map to the zero page. Each part is written by the thread
+  // that reads it.
   run_on_threads(num_threads_, [&](std::size_t t) { std::memset(memory_ + t * part_bytes_, 1, part_bytes_); });
   std::uint64_t any = 0;
   passes_ = repeats_of_sample([&] { any |= read_bytes(memory_, part_bytes_); });
@@ -136,7 +137,7 @@ double ReadProbe::bytes_per_s() {
   const double seconds = run_on_threads(num_threads_, [&](std::size_t t) {
     for (std::size_t pass = 0; pass < passes_; ++pass) {
       const std::uint64_t any = read_bytes(memory_ + t * part_bytes_, part_bytes_);
-      asm volatile("" ::"r"(any) : "memory");  // or one pass would do for all
+      asm volatile("" ::"r"(any) : "memory");  // keeps the compiler from reusing one pass for all
     }
   });
   return static_cast<double>(bytes()) * static_cast<double>(passes_) / seconds;

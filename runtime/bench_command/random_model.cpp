@@ -23,7 +23,8 @@ constexpr std::size_t kPatternBytes = std::size_t{4} << 20;
 constexpr std::size_t kBf16Bytes = 2;
 
 std::uint16_t to_bf16(float value) {
-  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);  // cut: random numbers need no rounding
+  // Truncates, since random numbers need no rounding.
+  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
 }
 
 std::size_t bytes_of(const TensorShape& tensor) {
@@ -32,7 +33,7 @@ std::size_t bytes_of(const TensorShape& tensor) {
   return bytes;
 }
 
-// The same kPatternBytes of random numbers again and again, over at least `bytes` of address space.
+// Repeats the same kPatternBytes of random numbers over at least `bytes` of address space.
 class RepeatedPattern {
  public:
   explicit RepeatedPattern(std::size_t bytes) : bytes_((bytes / kPatternBytes + 1) * kPatternBytes) {
@@ -101,7 +102,7 @@ Weights make_weights(const ModelShape& shape) {
   return weights;
 }
 
-// With the config.json of the folder.
+// Uses the config.json of the folder.
 Checkpoint make_checkpoint(const ModelShape& shape, const std::filesystem::path& folder) {
   Weights weights = make_weights(shape);
   return Checkpoint::from_memory(std::string(shape.name), read_model_config(folder, "bfloat16"),
@@ -123,7 +124,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorMap& tenso
     begin += view.bytes.size();
   }
   header += "}";
-  header.resize((header.size() + 7) / 8 * 8, ' ');  // so that the tensors are aligned
+  header.resize((header.size() + 7) / 8 * 8, ' ');  // aligns the tensors
   const std::uint64_t length = header.size();
 
   std::ofstream stream(path, std::ios::binary);

@@ -12,10 +12,10 @@
 
 namespace mortise::bench {
 
-// A folder of its own under TMPDIR (or /tmp), removed with the object.
+// A new folder in TMPDIR (or /tmp), which is removed with the object.
 class TemporaryFolder {
  public:
-  TemporaryFolder();  // throws an Error when none can be made
+  TemporaryFolder();  // throws an Error if none can be created
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
@@ -26,27 +26,28 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-std::vector<std::uint16_t> random_bf16(std::size_t count);  // normal(0, 0.02), the same ones each time
+std::vector<std::uint16_t> random_bf16(std::size_t count);  // normal(0, 0.02), the same numbers each time
 
-// Weights normal(0, 0.02) in bf16, norms 1. They take a few megabytes however large the model is: all tensors are views
-// of the same numbers, which repeat in the address space, at another place each. What the model packs on its device is
-// as large as ever.
+// Weights are normal(0, 0.02) in bf16, norms 1. They take only a few megabytes, whatever the model's size: all tensors
+// are views, at different offsets, of the same numbers, which repeat in the address space. The weights that the model
+// packs on its device have their full size.
 ModelFiles make_random_model(const ModelShape& shape);
 
-Tokenizer make_tokenizer(const ModelShape& shape);  // that of make_random_model
+Tokenizer make_tokenizer(const ModelShape& shape);  // the tokenizer of make_random_model
 
-// A draft model for a target with that tokenizer: of its vocabulary, whatever the shape's own is.
+// A draft model for a target with that tokenizer. It has the target's vocabulary, whatever the shape says.
 ModelFiles make_random_draft(ModelShape shape, Tokenizer target);
 
-// Bytes that such a model packs (with the options `dtype` and `weights` of a model plugin). Throws an Error, with the
-// figures, when they are more than are there: loading it would end with a process killed by the system, minutes later.
+// Returns the bytes that such a model packs (with the options `dtype` and `weights` of a model plugin). Throws an Error
+// with the figures if that is more than the available memory: loading the model would end minutes later with the
+// process killed by the system.
 std::uint64_t check_fits_memory(const ModelShape& shape, const nlohmann::json& model_options,
                                 std::uint64_t available_bytes);
-// The same check for a draft model, against the memory that the target leaves free.
+// The same check for a draft model, with the memory that the target leaves.
 void check_draft_fits_memory(const ModelShape& shape, std::uint64_t available_bytes);
 
-// The same as a checkpoint that any program loads: config.json, tokenizer.json, model.safetensors. Throws an Error when
-// it cannot be written.
+// Writes the model as a checkpoint that any program can load: config.json, tokenizer.json, model.safetensors. Throws an
+// Error if it cannot be written.
 void write_random_model(const ModelShape& shape, const std::filesystem::path& folder);
 
 }  // namespace mortise::bench

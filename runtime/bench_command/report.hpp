@@ -1,4 +1,5 @@
-// runtime/bench_command/report.hpp: what a run of `mortise bench` found, as a table, as JSON, and beside an older one.
+// runtime/bench_command/report.hpp: the results of a run of `mortise bench`, as a table, as JSON, and beside those of
+// an older run.
 //
 // The JSON: {"format": 1, "scenario", "subject", "against" (or null), "device", "command", "started" (UTC), "repeats",
 //  "limits": null | {"movement": "read" | "upload", "read_bytes_per_s" (of that movement), "working_set_bytes",
@@ -26,7 +27,7 @@ namespace mortise::bench {
 
 struct ReportLimits {
   Limits limits;                  // medians of the run
-  std::string movement = "read";  // this and the rest: as the probes name them
+  std::string movement = "read";  // this and the members below are from the probes
   std::size_t working_set_bytes = 0;
   std::optional<std::string> unit;
 };
@@ -41,7 +42,8 @@ struct Report {
   std::vector<SpeculationRow> speculation;
 };
 
-// Columns as wide as their widest cell; all but the first to the right, the last as it is.
+// Makes columns as wide as their widest cell. The first column is left-aligned, the last unchanged, all others
+// right-aligned.
 std::string aligned(const std::vector<std::vector<std::string>>& rows);
 
 std::string table_of(const Report& report);
@@ -54,11 +56,11 @@ struct OldFigure {
   double value = 0;
   std::optional<double> ratio;
 };
-// The figures in a file that --json wrote. Throws an Error that names the file and what is wrong with it.
+// Reads the figures in a file of --json. Throws an Error that names the file and the problem.
 std::vector<OldFigure> read_report(const std::filesystem::path& file);
 
-// The figures of the same name beside each other. Speeds are compared as they are and, where both have a floor, by
-// their nearness to it, which a machine that became slower meanwhile does not change.
+// Shows figures of the same name beside each other. Speeds are compared directly and, if both have a floor, relative to
+// their floors, which is independent of a machine that has become slower.
 std::string comparison_table(const Report& report, const std::vector<OldFigure>& old);
 
 }  // namespace mortise::bench

@@ -1,5 +1,5 @@
-// score: what log probabilities cost over the prefill of the same tokens and the head's own product for the scored
-// rows: of all tokens of prompts, and of many choices behind each of some long contexts.
+// score: the cost of log probabilities relative to the prefill of the same tokens plus the head's product for the
+// scored rows. For all tokens of prompts, and for many choices behind each of several long contexts.
 #include <memory>
 #include <random>
 
@@ -10,10 +10,10 @@
 namespace mortise::bench {
 namespace {
 
-constexpr std::int64_t kNumChoices = 16;  // of a context
+constexpr std::int64_t kNumChoices = 16;  // for each context
 
 struct ChoiceLoad {
-  std::int64_t num_contexts, context, choice;  // tokens of each
+  std::int64_t num_contexts, context, choice;  // context, choice: numbers of tokens
 
   std::int64_t num_scored() const { return num_contexts * kNumChoices * choice; }
   std::int64_t num_unique() const { return num_contexts * context + num_scored(); }
@@ -35,8 +35,8 @@ std::vector<Request> make_choice_requests(const ChoiceLoad& load, std::int32_t v
   return choices;
 }
 
-// The head's product for so many rows, without the engine, which is idle meanwhile. In tokens/s of the work that they
-// belong to, as what it is added to.
+// Measures the head's product for so many rows without the engine, which is idle meanwhile. In tokens/s of the work
+// that the rows belong to, to be comparable.
 class HeadProduct {
  public:
   explicit HeadProduct(Subject& subject)
@@ -120,7 +120,7 @@ Case choices_case(Subject& subject, const ChoiceLoad& load) {
   return out;
 }
 
-// Prefill, the head's product and the score of one work, and what the score costs over the other two.
+// Adds prefill, head's product and score of one work, and the cost of scoring over the other two.
 void add_cases(Scenario& scenario, Case prefill, Case head, Case score, const std::string& what) {
   const std::size_t first = scenario.cases.size();
   scenario.cases.push_back(std::move(prefill));
@@ -135,7 +135,7 @@ void add_cases(Scenario& scenario, Case prefill, Case head, Case score, const st
 Scenario score_scenario(Subject& subject, const Sizes& sizes) {
   const std::int64_t most = subject.assembly().limits().max_model_len;
   const SequenceShape shape = sequence_of(subject, sizes, 1024, 1);
-  check_at_least(2, "--prompt", shape.prompt);  // nothing predicts the first token
+  check_at_least(2, "--prompt", shape.prompt);  // the first token has no prediction
   const std::int64_t batch = one_batch(sizes, 16);
   ChoiceLoad load{sizes.num_groups.value_or(2), 0, sizes.own.value_or(20)};
   check_at_least(1, "--groups", load.num_contexts);

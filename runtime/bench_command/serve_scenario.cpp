@@ -1,5 +1,5 @@
-// serve: what `mortise serve` adds to its engine: tokens/s of many streams and the time to a first token, of the engine
-// alone in this process and of a server over the same pipeline in another. Servers at --url are measured beside them.
+// serve: the cost of `mortise serve` over its engine: tokens/s of many streams, and the time to a first token, for an
+// engine in this process and for a server with the same pipeline in another. Servers at --url are measured beside them.
 #include <memory>
 #include <utility>
 
@@ -24,7 +24,7 @@ struct StreamLoad {
   }
 };
 
-// Both take the first token's and the whole time of requests: of the engine, or of a server.
+// Returns the time to the first token and the total time of requests, on the engine or on a server.
 using RunLoad = std::function<std::pair<double, double>(std::vector<Request>)>;
 
 Case streams_case(const std::string& who, const StreamLoad& load, const RunLoad& run) {
@@ -38,7 +38,7 @@ Case streams_case(const std::string& who, const StreamLoad& load, const RunLoad&
   return out;
 }
 
-// The mean of several, one behind the other.
+// The mean over several requests, one after the other.
 Case first_token_case(const std::string& who, const StreamLoad& load, const RunLoad& run) {
   constexpr std::uint32_t kTurns = 10;
   Case out;

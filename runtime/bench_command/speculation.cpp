@@ -12,7 +12,8 @@
 namespace mortise::bench {
 namespace {
 
-// What is measured together: requests, the proposer that they choose, and the pipelines with both sorts of lengths.
+// The work of one measurement: requests, the proposer that they choose, and the pipelines with fixed and with adaptive
+// lengths.
 struct Work {
   std::string name, proposer;
   std::vector<Request> requests;
@@ -37,7 +38,7 @@ std::unique_ptr<Pipelines> open_both(const SubjectChoice& choice, const Change& 
                                                   Subject(changed(choice, change, DraftLengths::kAdaptive), nullptr)});
 }
 
-// Samples of one side as they come.
+// The samples of one side.
 struct Series {
   Engine& engine;
   std::vector<Request> requests;
@@ -57,7 +58,7 @@ struct Series {
   SpeculationSide finish() {
     side.value = median(side.tokens_per_s);
     if (drafted > 0) side.acceptance_rate = static_cast<double>(accepted) / static_cast<double>(drafted);
-    // Every step of a sequence brings its accepted drafts and one token more.
+    // Every step of a sequence gives its accepted drafts and one more token.
     side.mean_acceptance_length = static_cast<double>(decoded) / static_cast<double>(decoded - accepted);
     return std::move(side);
   }
@@ -75,7 +76,8 @@ std::vector<Request> requests_of(const Work& work, std::int64_t batch, const std
 
 SpeculationRow measure_row(Pipelines& pipelines, const Work& work, std::int64_t batch, const Sizes& sizes,
                            int repeats) {
-  // Two engines of one process differ by some percent, by where their memory lies: each is compared with itself.
+  // Two engines in one process differ by a few percent, depending on where their memory is, so each is compared with
+  // itself.
   std::array<Series, 4> series = {
       Series{pipelines.fixed.engine(), requests_of(work, batch, "none", sizes), {}},
       Series{pipelines.fixed.engine(), requests_of(work, batch, work.proposer, sizes), {}},
@@ -83,7 +85,7 @@ SpeculationRow measure_row(Pipelines& pipelines, const Work& work, std::int64_t 
       Series{pipelines.adaptive.engine(), requests_of(work, batch, work.proposer, sizes), {}}};
   for (Series& one : series) one.run(/*counts=*/false);
   for (int repeat = 0; repeat < repeats; ++repeat) {
-    // Forwards and backwards in turns, so that a drift of the machine favours nobody.
+    // Alternately forwards and backwards, so that a drift of the machine favours no side.
     for (std::size_t i = 0; i < series.size(); ++i) series[repeat % 2 == 0 ? i : series.size() - 1 - i].run(true);
   }
   SpeculationRow row{work.name,
@@ -98,7 +100,7 @@ SpeculationRow measure_row(Pipelines& pipelines, const Work& work, std::int64_t 
                      {}};
   row.fixed_speed = paired_ratio(row.none.tokens_per_s, row.fixed.tokens_per_s);
   row.adaptive_speed = paired_ratio(row.none_beside_adaptive.tokens_per_s, row.adaptive.tokens_per_s);
-  // The better one of the whole row: the better one of each pair would be noise's pick.
+  // Chooses the better one from the whole row; choosing it in each pair would pick noise.
   const auto gains = [](const SpeculationSide& none, const SpeculationSide& side) {
     std::vector<double> ratios;
     for (std::size_t i = 0; i < side.tokens_per_s.size(); ++i) {
@@ -133,7 +135,7 @@ class SpeculationRuns {
         sizes_(sizes),
         repeats_(repeats),
         output_(static_cast<std::int32_t>(sizes.output.value_or(64))) {
-    if (output_ < 2) fail("--output {}: expected 2 or more", output_);  // the first token is the prompt's
+    if (output_ < 2) fail("--output {}: expected 2 or more", output_);  // the first token comes from the prompt
     for (const double rate : sizes.rates) {
       if (!(rate >= 0 && rate <= 1)) fail("--rates {}: expected shares from 0 to 1", rate);
     }
@@ -152,12 +154,12 @@ class SpeculationRuns {
   void measure(Pipelines& pipelines, const Work& work) {
     for (const std::int64_t batch : batches_of(sizes_, pipelines.fixed)) {
       rows_.push_back(measure_row(pipelines, work, batch, sizes_, repeats_));
-      // A table may take many minutes: what is known so far comes row by row.
+      // A table may take many minutes, so each row is shown at once.
       std::fputs((speculation_table({rows_.back()}) + "\n").c_str(), stderr);
     }
   }
 
-  // The proposers that the script has, on stories; ngram on texts that quote.
+  // The proposers of the script on stories, and ngram on texts that quote.
   void measure_texts(std::string& device) {
     const auto with_ngram = [](PipelineDescription& pipeline) {
       const auto is_ngram = [](const PartDescription& part) { return part.name == "ngram"; };
@@ -175,7 +177,7 @@ class SpeculationRuns {
     measure(*pipelines, {"quoted text", "ngram", quote_requests(tokenizer, most)});
   }
 
-  // Oracles of known rates, whatever the model; and what ngram costs where it finds nothing.
+  // Oracles with given rates, for any model; and the cost of ngram where it finds nothing.
   void measure_rates(std::string& device) {
     const TemporaryFolder folder;
     const std::filesystem::path log = folder.path() / "requests.log";
@@ -215,7 +217,7 @@ class SpeculationRuns {
   nlohmann::json oracle_options(const std::filesystem::path& log, double rate) const {
     nlohmann::json options = {{"log", log.string()}, {"rate", rate}};
     if (sizes_.draft_tokens) options["max_tokens"] = *sizes_.draft_tokens;
-    if (choice_.draft_shape != nullptr) options["path"] = choice_.draft_shape->name;  // which is no folder: see Subject
+    if (choice_.draft_shape != nullptr) options["path"] = choice_.draft_shape->name;  // not a folder: see Subject
     return options;
   }
 

@@ -18,7 +18,7 @@ const char* pick(const char* const (&texts)[N], std::mt19937& random) {
   return texts[random() % N];
 }
 
-// In the words of the demo model's training (scripts/train).
+// Words that the demo model was trained on (scripts/train).
 constexpr const char* kTraits[] = {"clever", "brave", "small", "quiet", "cheerful", "gentle", "proud", "curious"};
 constexpr const char* kAnimals[] = {"otter", "fox", "rabbit", "bear", "mouse", "owl", "hedgehog", "goose"};
 constexpr const char* kNames[] = {"Miro", "Pip", "Lina", "Toby", "Nora", "Juno", "Bram", "Wren"};

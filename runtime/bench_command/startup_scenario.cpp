@@ -1,4 +1,4 @@
-// startup: a process from its start to its first token, the files warm in the page cache.
+// startup: the time from the start of a process to its first token, with all files in the page cache.
 #include "bench_command/child_process.hpp"
 #include "bench_command/machine.hpp"
 #include "bench_command/pipeline_files.hpp"
@@ -18,7 +18,7 @@ std::size_t threads_of(const PipelineScript& script) {
   return threads->get<std::size_t>();
 }
 
-// The weights' way to the processors, or to a device with memory of its own.
+// The limits of bringing the weights to the processors, or to a device with its own memory.
 std::shared_ptr<LimitProbes> make_probes(const SubjectChoice& choice, double bytes) {
   const PipelineScript script = load_subject_script(choice);
   if (auto device = ProbedDevice::open(script.pipelines().front())) {
@@ -51,7 +51,7 @@ Scenario startup_scenario(const SubjectChoice& choice) {
                                            files->folder.path()),
                    ""};
   };
-  // Each weight has to be read once, or to be brought to the device.
+  // Each weight must be read once, or brought to the device.
   startup.floor = [bytes](const Limits& limits) { return floor_seconds({bytes, 0}, limits); };
   Scenario scenario{"startup", {}, {}, make_probes(choice, bytes)};
   scenario.cases.push_back(std::move(startup));

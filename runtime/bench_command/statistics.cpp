@@ -14,7 +14,7 @@ double median(std::vector<double> values) {
 }
 
 std::optional<std::size_t> signed_rank_critical(std::size_t n) {
-  // probability[w] of W = w: each rank is in the sum or not, like the toss of a coin.
+  // probability[w] of W = w: each rank is in the sum with probability 1/2.
   std::vector<double> probability(n * (n + 1) / 2 + 1, 0.0);
   probability[0] = 1;
   for (std::size_t rank = 1; rank <= n; ++rank) {

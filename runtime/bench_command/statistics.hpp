@@ -1,4 +1,4 @@
-// runtime/bench_command/statistics.hpp: medians, and what pairs of measurements say about a ratio.
+// runtime/bench_command/statistics.hpp: medians, and ratios from pairs of measurements.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +14,24 @@ struct Bound {
   double low, high;
 };
 
-// How many times as large b is as a, from pairs that were measured one right after the other. What slows the machine
-// for longer than a pair takes slows both and cancels; order within the pairs is to alternate, so that a drift cancels
-// too.
+// The ratio of b to a, from pairs that were measured directly after each other. A slowdown of the machine that lasts
+// longer than a pair affects both and cancels. The order within pairs should alternate, so that a drift cancels as
+// well.
 struct PairedRatio {
   double ratio = 1;
-  // The true ratio lies in it with at least 95 % probability: the interval that belongs to Wilcoxon's signed-rank test
-  // on the logarithms (Hodges and Lehmann 1963), which assumes no distribution, only that noise favours neither side.
-  // None with fewer than 6 pairs, which cannot say that much whatever they are.
+  // Contains the true ratio with a probability of at least 95 %: the interval of Wilcoxon's signed-rank test on the
+  // logarithms (Hodges and Lehmann 1963). It assumes no distribution, only that noise favours neither side. nullopt
+  // with fewer than 6 pairs, which are not enough.
   std::optional<Bound> bound;
 };
-PairedRatio paired_ratio(std::span<const double> a, std::span<const double> b);  // REQUIRES: as many, above 0
+// REQUIRES: equal sizes, values above 0.
+PairedRatio paired_ratio(std::span<const double> a, std::span<const double> b);
 
-// The largest c with P(W <= c) <= 2.5 %, where W is the sum of the ranks of positive differences of n pairs when
-// neither side is larger; nullopt when even W = 0 is likelier than that.
+// The largest c with P(W <= c) <= 2.5 %, where W is the sum of the ranks of positive differences among n pairs if
+// neither side is larger. nullopt if even P(W = 0) is larger.
 std::optional<std::size_t> signed_rank_critical(std::size_t n);
 
 inline constexpr std::size_t kMinPairs = 6;
-inline constexpr std::size_t kMaxPairs = 200;  // the averages of all pairs of pairs are sorted
+inline constexpr std::size_t kMaxPairs = 200;  // because the averages of all pairs of pairs are sorted
 
 }  // namespace mortise::bench

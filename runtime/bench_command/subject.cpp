@@ -11,7 +11,7 @@
 namespace mortise::bench {
 namespace {
 
-// For shapes without a script. A sequence for each request of the largest scenario; blocks for all of their tokens.
+// For shapes without a script. Has a sequence for each request of the largest scenario, and blocks for all tokens.
 constexpr const char* kShapeScript = R"(return pipeline {
   device    = cpu {},
   model     = llama { path = script_dir },  -- the shape's random weights take its place
@@ -28,7 +28,8 @@ PipelineScript load_script(const SubjectChoice& choice, const PluginCatalog& cat
   return PipelineScript::load_demo(catalog);
 }
 
-// The variable beats the option: an instruction set that was asked for would silently not be measured.
+// MORTISE_ISA beats the option, so an instruction set of the option would silently not be measured. Throws an Error
+// then.
 void check_environment(const SubjectChoice& choice) {
   const std::optional<std::string> forced = environment::read(environment::kIsa);
   if (!forced) return;
@@ -39,13 +40,13 @@ void check_environment(const SubjectChoice& choice) {
   }
 }
 
-// What the attention keeps of a position in a layer, scales and all.
+// Bytes that the attention keeps for a position in a layer, including scales.
 double kv_bytes_of(const Assembly& assembly) {
   const double positions = static_cast<double>(assembly.limits().block_size) * assembly.dims().num_layers;
   return static_cast<double>(assembly.kv_bytes_per_block()) / positions;
 }
 
-// Asked of a device that lives as long as the question: the weights are made before there is an assembly.
+// Opens the device only for this question, because the weights are made before there is an assembly.
 std::optional<std::uint64_t> available_memory_of(const PipelineDescription& description) {
   const PartChoice& choice = description.device.select(description.query());
   const PartInstance device(*choice.component, choice.options, CreateContext{});
@@ -68,7 +69,7 @@ std::optional<ModelFiles> files_of(const SubjectChoice& choice, const PipelineDe
   return choice.shape == nullptr ? std::nullopt : std::optional(make_random_model(*choice.shape));
 }
 
-// Whatever folder a proposer names, with a draft shape its model is of that shape.
+// With a draft shape, every draft model has that shape, whatever folder its proposer names.
 FileOpener draft_opener_of(const SubjectChoice& choice, const PipelineDescription& description) {
   if (choice.draft_shape == nullptr) return ModelFiles::open;
   const auto target_tokenizer = [shape = choice.shape, options = description.model.choices.front().options] {
@@ -144,7 +145,7 @@ std::shared_ptr<LimitProbes> Subject::make_probes() const {
     if (device_probes_ && (dims.dtype != MORTISE_BF16 || dims.weight_bits != 0)) device_probes_->leave_out_products();
     return device_probes_;
   }
-  // As many bytes as a step reads: a model that fits a cache is held against the cache.
+  // As many bytes as a step reads, so that a model that fits a cache is compared with the cache.
   return std::make_shared<ProcessorProbes>(static_cast<std::size_t>(cost_.weight_bytes),
                                            static_cast<std::size_t>(std::max(device_.num_threads, 1)),
                                            unit_of_isa(device_.isa, dims.weight_bits != 0 ? MORTISE_I8 : dims.dtype));
@@ -158,10 +159,10 @@ std::optional<Unit> unit_of_isa(std::string_view isa, std::int32_t dtype) {
   const bool integers = dtype == MORTISE_I8;
   if (isa == "amx" && dtype == MORTISE_BF16) return available(Unit::kAmxBf16);
   if (isa == "amx" && integers) return available(Unit::kAmxInt8);
-  // Tiles have no f32: its products are those of AVX-512.
+  // AMX tiles have no f32, so f32 products run on AVX-512.
   if (isa == "amx" || isa == "avx512") return available(integers ? Unit::kAvx512Int8 : Unit::kAvx512Fma);
   if (isa == "avx2") return available(integers ? Unit::kAvx2Int8 : Unit::kAvx2Fma);
-  // The portable path has no unit of its own: its floor is what the machine's floats can do.
+  // The portable path has no unit of its own; its floor is the machine's fastest unit for floats.
   if (isa == "portable" && !integers) return available(Unit::kAvx2Fma).value_or(Unit::kF32);
   return std::nullopt;
 }

@@ -1,4 +1,5 @@
-// runtime/bench_command/subject.hpp: what is measured: a pipeline with its settings, opened, and what its work costs.
+// runtime/bench_command/subject.hpp: the subject of a measurement: an open pipeline with its settings, and the cost of
+// its work.
 #pragma once
 
 #include <functional>
@@ -17,15 +18,15 @@
 
 namespace mortise::bench {
 
-// Which pipeline: a script's, with another model if a shape is named, with some options changed.
+// The choice of a pipeline: a script's, with another model if a shape is given, and with changed options.
 struct SubjectChoice {
-  std::string script;                 // empty: the demo, or with a shape one that suits benchmarks
-  const ModelShape* shape = nullptr;  // random weights in place of the script's model
-  // Random weights, of the target's vocabulary, in place of every draft model.
+  std::string script;                 // empty: the demo, or with a shape a script for benchmarks
+  const ModelShape* shape = nullptr;  // random weights instead of the script's model
+  // Random weights, with the target's vocabulary, instead of every draft model.
   const ModelShape* draft_shape = nullptr;
   std::vector<Setting> settings;
-  std::function<void(PipelineDescription&)> change;  // of the pipeline, before the settings; may be empty
-  ProductSizes probe_sizes;                          // of what a device with memory of its own is measured with
+  std::function<void(PipelineDescription&)> change;  // changes the pipeline before the settings; may be empty
+  ProductSizes probe_sizes;                          // for measuring a device with its own memory
 
   std::string label() const;  // "160m (random weights), draft model tiny, model.weights=int8"
 };
@@ -35,7 +36,7 @@ PipelineScript load_subject_script(const SubjectChoice& choice);
 
 class Subject {
  public:
-  // Opens it; the engine runs. Throws an Error.
+  // Opens the pipeline and starts its engine. Throws an Error.
   Subject(const SubjectChoice& choice, TraceFile* trace);
 
   const PipelineDescription& description() const { return script_.pipelines().front(); }
@@ -43,12 +44,12 @@ class Subject {
   Engine& engine() { return engine_; }
   const ModelCost& cost() const { return cost_; }
   const mortise_device_info& device() const { return device_; }
-  // What bounds its steps; null: nothing is known of its device.
+  // The limits of its steps; null: nothing is known about its device.
   std::shared_ptr<LimitProbes> make_probes() const;
 
  private:
   PipelineScript script_;
-  std::shared_ptr<DeviceStepProbes> device_probes_;  // null: its memory is the host's, or it computes no bf16
+  std::shared_ptr<DeviceStepProbes> device_probes_;  // null: its memory is the host's, or it does not compute in bf16
   Assembly assembly_;
   mortise_device_info device_;
   ModelCost cost_;
@@ -58,8 +59,8 @@ class Subject {
 // "cpu, amx, 2 threads"
 std::string device_text(const mortise_device_info& info);
 
-// The unit that the cpu device's instruction set ("amx", ...) multiplies weights of such a type in (MORTISE_I8:
-// integers of 8 or 4 bits), if it is measured here.
+// The unit with which the cpu device's instruction set ("amx", ..) multiplies weights of this type (MORTISE_I8:
+// integers of 8 or 4 bits), if the unit is measured here.
 std::optional<Unit> unit_of_isa(std::string_view isa, std::int32_t dtype);
 
 }  // namespace mortise::bench

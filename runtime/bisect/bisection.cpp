@@ -19,7 +19,7 @@ bool same_proposers(const PipelineDescription& a, const PipelineDescription& b) 
                             [](const PartDescription& x, const PartDescription& y) { return same_part(x, y); });
 }
 
-// What of a pipeline can be exchanged by itself.
+// A part of a pipeline that can be exchanged by itself.
 struct ExchangeablePart {
   const char* name;
   bool (*same)(const PipelineDescription& a, const PipelineDescription& b);
@@ -53,7 +53,7 @@ constexpr ExchangeablePart kParts[] = {
      }},
 };
 
-// One setting, with the runs that were made in it.
+// One setting, and the runs that were made in it.
 class Trial {
  public:
   Trial(BisectSetting setting, const PipelineDescription& old_pipeline, const PipelineDescription& new_pipeline,
@@ -80,7 +80,7 @@ class Trial {
     return result_.differs();
   }
 
-  // Runs both again and keeps what the operation wrote that differs.
+  // Runs both pipelines again and keeps the differing output of the operation.
   void read_elements() {
     if (!result_.traces.first) return;
     const FirstDifference& first = *result_.traces.first;
@@ -97,7 +97,7 @@ class Trial {
     for (const ExchangeablePart& part : kParts) {
       if (!part.same(old_, new_)) different.push_back(&part);
     }
-    if (different.size() == 1) {  // the new pipeline is that exchange
+    if (different.size() == 1) {  // exchanging the only different part would give the new pipeline
       result_.exchanges.push_back({different.front()->name, false, Exchange::Outcome::kDiffers, ""});
       return;
     }

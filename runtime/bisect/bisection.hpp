@@ -1,6 +1,6 @@
-// runtime/bisect/bisection.hpp: finds the operation in which two pipelines of one numerics id first differ over a
-// request, and the part that brings the difference. It runs the request in both, first with as much held equal as can
-// be, then with less, until a difference shows.
+// runtime/bisect/bisection.hpp: finds the operation in which two pipelines with one numerics id first differ for a
+// request, and the part that causes the difference. Runs the request in both pipelines, first with as much as possible
+// held equal, then with less, until there is a difference.
 #pragma once
 
 #include <cstddef>
@@ -17,41 +17,41 @@
 
 namespace mortise {
 
-// How the two pipelines run the request. Each holds less equal than the one before.
+// How the two pipelines run the request. Each setting holds less equal than the preceding one.
 enum class BisectSetting {
-  kSameSteps,   // alone, without drafts, with the old scheduler in both
-  kOwnSteps,    // alone, with scheduler and drafts as each script has them
-  kWithOthers,  // so, among the requests around it
+  kSameSteps,   // alone, without drafts, both with the old scheduler
+  kOwnSteps,    // alone, with each script's scheduler and drafts
+  kWithOthers,  // like kOwnSteps, among other requests
 };
 const char* describe(BisectSetting setting);
 
-// One pipeline with one part of the other. The old one gets each part of the new one that differs; if none of these
-// exchanges brings a difference, the new one gets each of the old one's.
+// A pipeline with one part of the other one. The old pipeline gets each differing part of the new one. If none of these
+// exchanges brings a difference, the new pipeline gets each part of the old one.
 struct Exchange {
   std::string part;                                              // "attention", "kv_cache", ...
-  bool back = false;                                             // the new pipeline with the old one's part
-  enum class Outcome { kDiffers, kEqual, kImpossible } outcome;  // beside the old pipeline
-  std::string detail;  // kImpossible: why; kDiffers: "" or which place is the first here
+  bool back = false;                                             // the new pipeline with a part of the old one
+  enum class Outcome { kDiffers, kEqual, kImpossible } outcome;  // compared with the old pipeline
+  std::string detail;  // kImpossible: the reason; kDiffers: the first place, or ""
 };
 
 struct Bisection {
-  BisectSetting setting;  // in which the difference showed; the last one if it did not
+  BisectSetting setting;  // in which the difference appeared; the last setting if there is none
   TraceComparison traces;
   Comparison results;               // of the request itself, in this setting
-  std::string elements;             // of the first difference: what the operation wrote, in both
-  std::vector<Exchange> exchanges;  // of the parts that differ; empty without a difference
+  std::string elements;             // of the first difference: both outputs of the operation
+  std::vector<Exchange> exchanges;  // of the parts that differ; empty if there is no difference
 
   bool differs() const { return traces.first.has_value() || results.first.has_value(); }
 };
 
-// Who follows a search.
+// Callbacks that report the progress of a search.
 struct BisectEvents {
-  std::function<void(const std::string&)> runs;  // what is about to run
-  std::function<void(const Bisection&)> found;   // the place of a difference is known; parts are exchanged next
+  std::function<void(const std::string&)> runs;  // called before each run, with its description
+  std::function<void(const Bisection&)> found;   // the place of a difference is known; exchanges follow
 };
 
-// `requests[traced]` is the request to trace; the others run beside it in the last setting. Each run opens its pipeline
-// and closes it, so one model at a time is in memory. Throws what run_traced() throws.
+// `requests[traced]` is the request to trace; the others run beside it in the last setting. Each run opens and closes
+// its pipeline, so only one model at a time is in memory. Throws the Errors of run_traced().
 Bisection bisect(const PipelineDescription& old_pipeline, const PipelineDescription& new_pipeline,
                  std::span<const Request> requests, std::size_t traced, const BisectEvents& events);
 

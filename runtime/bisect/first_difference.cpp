@@ -16,7 +16,7 @@
 namespace mortise {
 namespace {
 
-// The operations of one stretch, by key, in their order.
+// The operations of each stretch, by key, in order.
 using Stretches = std::map<std::int32_t, std::vector<const TracedOp*>>;
 
 Stretches stretches_of(const RowTrace& trace) {
@@ -31,7 +31,7 @@ bool same_operations(const std::vector<const TracedOp*>& a, const std::vector<co
   return std::ranges::equal(a, b, [](const TracedOp* x, const TracedOp* y) { return x->key == y->key; });
 }
 
-// The layers of the attention's calls, in the order of a forward: stretch i + 1 begins behind the i-th.
+// The layers of the attention's calls in the order of a forward. Stretch i + 1 begins behind call i.
 std::vector<std::int32_t> attention_layers(const RowTrace& trace) {
   std::vector<std::int32_t> layers;
   for (const TracedOp& op : trace.ops()) {
@@ -59,9 +59,9 @@ bool looks_alike(const TracedOp& a, const TracedOp& b) {
   return a.name == b.name && a.output == b.output && a.row == b.row && a.dtype == b.dtype;
 }
 
-// The layer of an operation between two calls into the attention. A model's layers are alike, so what comes before the
-// attention of the first one comes before that of each: the end that a stretch shares with the first stretch belongs to
-// the next layer.
+// The layer of an operation between two calls of the attention. The layers of a model are alike, so the operations in
+// front of the first layer's attention also precede that of each other layer. The end of a stretch that equals the end
+// of the first stretch therefore belongs to the next layer.
 std::string layer_name(const TracedOp& op, const Stretches& stretches, const std::vector<std::int32_t>& layers) {
   if (op.layer >= 0) return fmt::format("layer {}", op.layer);
   if (op.stretch < 0 || op.is_anchor) return "behind the layers";
@@ -72,7 +72,7 @@ std::string layer_name(const TracedOp& op, const Stretches& stretches, const std
   const auto own_begin = [&](const std::vector<const TracedOp*>& a, const std::vector<const TracedOp*>& b) {
     std::size_t same = 0;
     while (same < std::min(a.size(), b.size()) && looks_alike(*a[a.size() - 1 - same], *b[b.size() - 1 - same])) ++same;
-    return a.size() - same;  // the first operation of the next layer
+    return a.size() - same;  // index of the next layer's first operation
   };
   if (op.stretch == 0) {
     const auto next = stretches.upper_bound(0);  // of the second layer
@@ -103,7 +103,7 @@ std::string describe_op(const TracedOp& op, const Stretches& stretches, const st
   return text;
 }
 
-// Which operations of the two traces are the same, by the old one's number.
+// Matches the operations of both traces, by the number in the old one.
 class Alignment {
  public:
   Alignment(const RowTrace& before, const RowTrace& after) : stretches_(stretches_of(before)) {
@@ -137,7 +137,7 @@ class Alignment {
   std::vector<std::optional<std::uint32_t>> partners_;
 };
 
-// The order in which a run computes: whole operations of a step, each with its rows.
+// The order in which a run computes: each operation of a step, and its rows.
 using Moment =
     std::tuple<std::uint64_t, std::uint32_t, std::int32_t, std::int32_t>;  // step, operation, choice, position
 
@@ -149,8 +149,8 @@ struct Visit {
   std::uint32_t op;
 };
 
-// Calls `visit` for each output of an operation that both rows have. Of a row that another choice computed for this
-// one, only the forward counts: what is drawn from it is each choice's own.
+// Calls `visit` for each output of an operation that both rows have. If another choice computed the row for this one,
+// only the forward counts, because each choice draws its own token.
 template <typename Function>
 void visit_row(const Alignment& alignment, const RowTrace& before, const TracedRow& a, const TracedRow& b,
                const Function& visit) {
@@ -167,7 +167,7 @@ void visit_row(const Alignment& alignment, const RowTrace& before, const TracedR
   }
 }
 
-// The row of the new run for a row of the old one: prompts may be computed by any choice.
+// The row of the new run that corresponds to a row of the old one. Any choice may have computed a row of the prompt.
 template <typename Rows>
 const TracedRow* partner_row(const RowTrace& trace, const Rows& rows, const TracedRow& row, std::size_t num_choices) {
   if (const auto same = rows.find({row.choice, row.position}); same != rows.end()) return &trace.rows()[same->second];
@@ -178,7 +178,7 @@ const TracedRow* partner_row(const RowTrace& trace, const Rows& rows, const Trac
   return nullptr;
 }
 
-// Whether two choices have the same tokens up to and with a position.
+// Whether two choices have the same tokens up to and including a position.
 bool shares(const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b, std::int32_t position) {
   const auto count = static_cast<std::size_t>(position) + 1;
   return a.size() >= count && b.size() >= count &&
@@ -219,7 +219,7 @@ TraceComparison compare_traces(const TraceView& old_run, const TraceView& new_ru
       const TracedRow& a = old_run.trace.rows()[index];
       const TracedRow* const b = partner_row(new_run.trace, new_rows, a, new_run.sequences.size());
       if (b == nullptr) continue;
-      // Behind a token that differs, rows have another history.
+      // Behind a token that differs, rows have different histories.
       if (!shares(old_run.sequences[static_cast<std::size_t>(a.choice)],
                   new_run.sequences[static_cast<std::size_t>(b->choice)], a.position)) {
         continue;

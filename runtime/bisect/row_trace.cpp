@@ -25,7 +25,7 @@ void RowTrace::begin_step(const mortise_batch& batch) {
       if (row > batch.cu_seqlens_q[run]) {
         traced.behind = static_cast<std::int32_t>(rows_.size()) - 1;
       } else if (const auto before = seen.find({choice, traced.position - 1}); before != seen.end()) {
-        traced.behind = static_cast<std::int32_t>(before->second);  // a run of drafts
+        traced.behind = static_cast<std::int32_t>(before->second);  // a row of a run of drafts
       }
       seen.insert_or_assign({choice, traced.position}, rows_.size());
       batch_rows_.push_back(row);

@@ -14,14 +14,14 @@ std::int64_t element_bytes(std::int32_t dtype) {
   return (dtype & 0xff) / 8;
 }
 
-// Elements of a row, and the bytes from its first to behind its last.
+// The elements of a row; below, the bytes from the first to behind the last.
 std::vector<std::int64_t> row_shape(const mortise_tensor& tensor) {
   return {tensor.shape + 1, tensor.shape + std::max(tensor.ndim, 1)};
 }
 
 }  // namespace
 
-// The functions of the tables that the tap hands out. Each instance that they get is a StepTap.
+// The functions in the tables that the tap provides. Each instance that they get is a StepTap.
 struct TapCalls {
   template <typename Handle>
   static StepTap& tap(Handle* self) {
@@ -30,7 +30,7 @@ struct TapCalls {
   static mortise_device* device(StepTap& tap) { return tap.parts_.device.self; }
   static const mortise_device_table& api(StepTap& tap) { return *tap.parts_.device.api; }
 
-  // What goes to the device as it is.
+  // Passes a call on to the device unchanged.
   template <auto Slot>
   struct Passed;
   template <typename R, typename... Args, R (*mortise_device_table::*Slot)(mortise_device*, Args...)>
@@ -38,7 +38,7 @@ struct TapCalls {
     static R call(mortise_device* self, Args... args) { return (api(tap(self)).*Slot)(device(tap(self)), args...); }
   };
 
-  // No exception may cross the plugin that called.
+  // Runs `body` and turns exceptions into a status, because none may cross the calling plugin.
   template <typename Body>
   static mortise_status guarded(mortise_error* error, Body&& body) noexcept {
     try {
@@ -51,7 +51,7 @@ struct TapCalls {
       return MORTISE_INTERNAL;
     }
   }
-  // Makes a call, then records what it wrote.
+  // Makes a call, then records its output.
   template <typename Call, typename Record>
   static mortise_status traced(mortise_error* error, Call&& call, Record&& record) {
     const mortise_status status = call();
@@ -129,7 +129,8 @@ struct TapCalls {
         error, [&] { return api(t).head_reduce(device(t), stream, args, error); },
         [&] { return record_reduced(t, stream, *args, error); });
   }
-  // All but the targets' logits where only one of several slices writes them: they are among the logits.
+  // Records all outputs. Logits of targets are left out if only one of several slices writes them; they are among the
+  // logits.
   static mortise_status record_reduced(StepTap& t, mortise_stream* stream, const mortise_head_reduce_args& args,
                                        mortise_error* error) {
     const auto rows = t.rows_of(t.logits_, *args.logits);
@@ -260,7 +261,7 @@ struct TapCalls {
 };
 
 StepTap::StepTap(const Parts& parts, RowTrace& trace) : parts_(parts), trace_(trace) {
-// A device may lack what its callers ask for before they use it.
+// Callers check whether the device has a function, so the tap must lack what the device lacks.
 #define MORTISE_IF_THERE(slot, function) .slot = MORTISE_HAS(&device, slot) ? function : nullptr
 #define MORTISE_PASS(slot) MORTISE_IF_THERE(slot, (TapCalls::Passed<&mortise_device_table::slot>::call))
   const mortise_device_table& device = *parts_.device.api;
@@ -333,7 +334,7 @@ const mortise_step* StepTap::own_step(const mortise_step* step) {
   return &own_step_;
 }
 
-// Into host memory that is nobody's: the copy is there when the device's call returns.
+// Copies to pageable host memory: the copy is complete when the device's call returns.
 mortise_status StepTap::read(mortise_stream* stream, const void* from, std::uint64_t bytes, mortise_error* error) {
   buffer_.resize(bytes);
   return parts_.device.api->copy(parts_.device.self, stream, buffer_.data(), from, bytes, error);
@@ -381,7 +382,7 @@ mortise_status StepTap::record_rows(const std::string& name, const char* output,
 
 mortise_status StepTap::record(const TracedOp& op, mortise_stream* stream, const mortise_tensor& tensor,
                                const std::vector<std::int32_t>& rows, mortise_error* error) {
-  // From the first row that is traced to the last one: one copy, whatever lies in between.
+  // Reads from the first to the last traced row with one copy, including rows in between.
   const std::vector<std::int32_t>& traced = trace_.batch_rows();
   const auto is_traced = [&](std::int32_t row) { return std::ranges::binary_search(traced, row); };
   std::size_t first = 0, end = rows.size();
@@ -413,7 +414,7 @@ mortise_status StepTap::record(const TracedOp& op, mortise_stream* stream, const
   return MORTISE_OK;
 }
 
-// Empty where the tensor lies elsewhere.
+// Returns an empty list if the tensor is elsewhere.
 std::vector<std::int32_t> StepTap::rows_of(const KnownRows& known, const mortise_tensor& tensor) const {
   const auto* const at = static_cast<const std::byte*>(tensor.data);
   if (known.stride <= 0 || at < known.begin) return {};

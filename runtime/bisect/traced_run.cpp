@@ -13,7 +13,7 @@
 namespace mortise {
 namespace {
 
-// What comes of the traced request. Deltas come on threads that deliver.
+// Collects the results of the traced request. Deltas come on delivery threads.
 class Ends {
  public:
   explicit Ends(std::size_t num_choices) : choices_(num_choices), num_open_(num_choices) {}
@@ -59,7 +59,7 @@ Request prepared(Request request, const PipelineDescription& pipeline) {
 TracedRun run_traced(const PipelineDescription& pipeline, std::span<const Request> requests, std::size_t traced,
                      std::optional<WantedOutput> wanted) {
   Assembly assembly(pipeline);
-  // The engine numbers sequences from 1 on, in the order in which their requests were submitted.
+  // The engine numbers sequences from 1, in the order of their submission.
   std::uint64_t first_sequence = 1;
   for (std::size_t i = 0; i < traced; ++i) first_sequence += static_cast<std::uint64_t>(requests[i].sampling.n);
   const Request& request = requests[traced];

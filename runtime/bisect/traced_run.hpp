@@ -1,4 +1,4 @@
-// runtime/bisect/traced_run.hpp: runs requests through a pipeline of its own, with the rows of one of them traced.
+// runtime/bisect/traced_run.hpp: runs requests through a pipeline of their own, and traces the rows of one request.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ namespace mortise {
 
 struct TracedRun {
   std::unique_ptr<RowTrace> trace;
-  std::vector<std::vector<std::int32_t>> sequences;  // of each choice of the traced request, prompt included
-  RecordedRequest result;                            // of it
+  std::vector<std::vector<std::int32_t>> sequences;  // of each choice of the traced request, including the prompt
+  RecordedRequest result;                            // of the traced request
 
   TraceView view() const { return {*trace, sequences}; }
 };
 
-// Opens the pipeline, submits all requests in their order, and waits for requests[traced]; what runs then is aborted.
-// The pipeline is closed when this returns. A request that asks for a proposer that the pipeline lacks runs without
-// that wish. Throws an Error when the pipeline cannot be opened, when it refuses the request, or when that fails.
+// Opens the pipeline, submits all requests in order, waits for requests[traced], and aborts the others. Closes the
+// pipeline before it returns. If the pipeline does not have the proposer that a request chooses, the choice is ignored.
+// Throws an Error if the pipeline cannot be opened, or if the traced request is refused or fails.
 TracedRun run_traced(const PipelineDescription& pipeline, std::span<const Request> requests, std::size_t traced,
                      std::optional<WantedOutput> wanted = {});
 

@@ -1,4 +1,4 @@
-// runtime/trial/memory_use.hpp: how much memory a process has for itself.
+// runtime/trial/memory_use.hpp: measures the private memory of a process.
 #pragma once
 
 #include <sys/types.h>
@@ -7,8 +7,8 @@
 
 namespace mortise {
 
-// Bytes that are resident and of no file: mapped weights are the page cache's, which all processes share. 0: there is
-// no such process.
+// Resident bytes that do not belong to a file (mapped weights are in the page cache, which processes share). 0: there
+// is no such process.
 std::uint64_t process_memory(pid_t process);
 
 }  // namespace mortise

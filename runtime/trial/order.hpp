@@ -1,4 +1,4 @@
-// runtime/trial/order.hpp: what is to be tried, as one process tells it to another.
+// runtime/trial/order.hpp: the order of a trial, in a form that can be passed to another process.
 #pragma once
 
 #include <cstddef>
@@ -12,27 +12,27 @@
 
 namespace mortise {
 
-// A pipeline script that was read again. The other process reads it, too: Lua functions cannot be handed over.
+// A script that was read again. The other process reads it as well, because Lua functions cannot be passed on.
 struct ScriptChange {
-  std::vector<std::string> names;  // as load_pipelines takes them
-  std::size_t index = 0;           // of the pipeline
+  std::vector<std::string> names;  // arguments of load_pipelines
+  std::size_t index = 0;           // index of the pipeline
   bool populate_kv = false;        // SessionOptions::populate_kv
 };
 
 struct TrialOrder {
   PipelineDescription serving;
-  // One of the two. Neither has been looked at: to open a plugin file is to run its code.
+  // Exactly one is set. Neither has been checked, because checking a plugin file runs its code.
   std::optional<PartChange> change;
   std::optional<ScriptChange> script;
 
-  // The parts that serve are named by descriptors of this process, whose images may be in no file any more.
+  // Names the serving parts by file descriptors of this process, because their images may be in no file any more.
   std::string to_text() const;
-  // In a child of that process. Throws an Error when the parts that serve cannot be opened.
+  // For a child of that process. Throws an Error if the serving parts cannot be opened.
   static TrialOrder from_text(std::string_view text);
 };
 
-// What the order asks for. Opens plugin files. Throws an Error that names part, file or option at fault; nullopt: the
-// script has no such pipeline any more, which is for its reader to refuse.
+// The description that the order asks for. Opens plugin files. Throws an Error that names the wrong part, file or
+// option. nullopt: the script does not have the pipeline any more, which its reader must refuse.
 std::optional<PipelineDescription> wanted_by(const TrialOrder& order);
 
 }  // namespace mortise

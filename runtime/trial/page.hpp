@@ -1,5 +1,5 @@
-// runtime/trial/page.hpp: memory that the process of a trial and the one that waits for it both map. It needs no
-// message that a plugin could disturb, and it can be read when the trial's process is dead.
+// runtime/trial/page.hpp: memory that the process of a trial shares with the process that waits for it. It needs no
+// messages, which a plugin could disturb, and can be read after the trial's process has died.
 #pragma once
 
 #include <atomic>
@@ -15,18 +15,19 @@ namespace mortise {
 
 enum class TrialState : std::uint32_t {
   kRuns,
-  kPassed,   // text: a JSON object of what was tried
-  kRefused,  // text: why; code: of that Error
-  kNotMade,  // text: why the parts that serve could not be tried
+  kPassed,   // text: a JSON object that describes what was tried
+  kRefused,  // text: the reason; code: of the Error
+  kNotMade,  // text: why the serving parts could not be tried
 };
 
 struct TrialPage {
   std::atomic<TrialState> state{TrialState::kRuns};
   std::atomic<std::int32_t> code{0};
-  std::atomic<bool> has_candidate{false};     // what is tried is being opened, or has been
-  std::atomic<bool> is_read{false};           // it is known what is tried
-  std::atomic<std::uint64_t> most_memory{0};  // bytes that the process may take; 0: no candidate has been opened yet
-  std::uint64_t order_size = 0;               // of the text behind the page
+  std::atomic<bool> has_candidate{false};  // the candidate is being opened, or has been
+  std::atomic<bool> is_read{false};        // the candidate is known
+  // The most bytes that the process may take; 0: no candidate was opened yet.
+  std::atomic<std::uint64_t> most_memory{0};
+  std::uint64_t order_size = 0;  // bytes of the text behind the page
   CallRecord call;
   char text[64 << 10] = {};  // NUL-terminated
 
@@ -34,12 +35,12 @@ struct TrialPage {
   std::string read_text() const;
 };
 
-// The page with the order of a trial behind it.
+// Maps a page and the order of a trial behind it. Used by one thread; the page itself is shared by two processes.
 class SharedPage {
  public:
-  // Makes both. Throws an Error when there is no memory.
+  // Creates both. Throws an Error if there is no memory.
   explicit SharedPage(std::string_view order);
-  // Maps what another process has made; the descriptor is closed. Throws an Error when it is no such thing.
+  // Maps the page that another process made, and closes the descriptor. Throws an Error if it is something else.
   explicit SharedPage(FileDescriptor made);
   ~SharedPage();
   SharedPage(const SharedPage&) = delete;

@@ -12,10 +12,10 @@
 namespace mortise {
 namespace {
 
-constexpr std::int32_t kMostPrompt = 600;  // of the longest
-constexpr std::int32_t kShort = 40;        // of the others
+constexpr std::int32_t kMostPrompt = 600;  // tokens of the longest prompt
+constexpr std::int32_t kShort = 40;        // tokens of the other prompts
 
-// Numbers that look like nothing in particular.
+// Pseudo-random tokens.
 std::vector<std::int32_t> some_tokens(std::int32_t count, std::uint32_t seed, std::int32_t vocab_size) {
   std::vector<std::int32_t> tokens;
   for (std::int32_t i = 0; i < count; ++i) {
@@ -25,7 +25,7 @@ std::vector<std::int32_t> some_tokens(std::int32_t count, std::uint32_t seed, st
   return tokens;
 }
 
-// The same few again and again, which proposers that look back have drafts for.
+// A few tokens that repeat, so that proposers which look back find drafts.
 std::vector<std::int32_t> repeated_tokens(std::int32_t count, std::int32_t vocab_size) {
   const std::vector<std::int32_t> few = some_tokens(5, 11, vocab_size);
   std::vector<std::int32_t> tokens;
@@ -41,7 +41,7 @@ bool same_bits(const TokenInfo& a, const TokenInfo& b) {
   return a.id == b.id && std::bit_cast<std::uint32_t>(a.logprob) == std::bit_cast<std::uint32_t>(b.logprob);
 }
 
-// What comes of requests that run at the same time.
+// Collects the results of requests that run at the same time. Thread-safe.
 class Collected {
  public:
   explicit Collected(std::size_t num_open) : num_open_(num_open) {}
@@ -69,7 +69,7 @@ class Collected {
   }
 
  private:
-  std::mutex mutex_;  // guards all, and the answers
+  std::mutex mutex_;  // guards all members, and the answers
   std::condition_variable changed_;
   std::size_t num_open_, num_tokens_ = 0;
   std::string error_;
@@ -91,7 +91,7 @@ TrialRequests::TrialRequests(const EngineLimits& limits, std::int32_t vocab_size
     made.logprobs = 0;
     return made;
   };
-  // Longer than a step takes, where that costs little.
+  // For a small model, longer than one step can take.
   const std::int32_t longest = is_small ? std::min(limits.max_batched_tokens + 100, kMostPrompt) : 200;
   const std::vector<std::int32_t> common = some_tokens(prompt(kShort), 3, vocab_size);
   requests_.push_back(request(some_tokens(prompt(longest), 1, vocab_size), 0));
@@ -112,7 +112,7 @@ TrialRequests::TrialRequests(const EngineLimits& limits, std::int32_t vocab_size
 TrialRequests::Answers TrialRequests::run(Engine& engine, const std::function<void()>& meanwhile) const {
   std::size_t num_choices = 1;
   for (const Request& request : requests_) num_choices += static_cast<std::size_t>(request.sampling.n);
-  // Sinks may run until the engine ends, so what they write to is theirs too.
+  // Shared, because sinks may run until the engine ends.
   struct Run {
     explicit Run(std::size_t num_choices) : answers(num_choices - 1), collected(num_choices) {}
     Answers answers;

@@ -1,6 +1,6 @@
-// runtime/trial/requests.hpp: a few short requests that make the parts of a pipeline do what serving makes them do:
-// prompts in chunks, decoding side by side, choices that share a prompt, prefixes of each other, drafts, seeds, prompt
-// log probabilities, an abort. The same at every run, so that two sets of parts can be compared.
+// runtime/trial/requests.hpp: a few short requests that make the parts of a pipeline do everything that serving needs:
+// prompts in chunks, decoding in batches, choices that share a prompt, prompts that are prefixes of others, drafts,
+// seeds, prompt log probabilities, an abort. They are the same in every run, so that two sets of parts can be compared.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace mortise {
 
 class TrialRequests {
  public:
-  // `is_small`: the model computes a thousand rows in no time.
+  // `is_small`: the model computes a thousand rows quickly.
   TrialRequests(const EngineLimits& limits, std::int32_t vocab_size, bool is_small);
 
-  // Of each choice of each request that is not aborted: the scored tokens of its prompt, then those that it generated.
+  // For each choice of each request that is not aborted: its scored prompt tokens, then its generated tokens.
   using Answers = std::vector<std::vector<TokenInfo>>;
-  // Runs them all. `meanwhile`, if set, is called once while they run. Throws an Error when one of them ends with one,
-  // and what `meanwhile` throws; then some may run on.
+  // Runs all requests. `meanwhile`, if set, is called once while they run. Throws an Error if a request ends with one,
+  // and everything that `meanwhile` throws; some requests may then still run.
   Answers run(Engine& engine, const std::function<void()>& meanwhile = {}) const;
 
-  // Where `found` is another answer than `expected`, bit by bit; nullopt: nowhere.
+  // Describes where `found` differs from `expected`, bit by bit; nullopt: nowhere.
   static std::optional<std::string> difference(const Answers& expected, const Answers& found);
 
-  // KV blocks of that size that hold all of them, whatever the limits.
+  // The number of KV blocks of this size that hold all requests, for any limits.
   static std::int32_t num_blocks(std::int32_t block_size);
 
  private:

@@ -33,7 +33,7 @@ std::string signal_name(int number) {
   return name == nullptr ? fmt::format("signal {}", number) : fmt::format("SIG{}", name);
 }
 
-// "proposer 'mine' (mine.so): propose (call 7): "; "" when there was none.
+// "proposer 'mine' (mine.so): propose (call 7): "; "" if there was no call.
 std::string last_call(const TrialPage& page) {
   const CallRecord& call = page.call;
   if (call.num_changes.load(std::memory_order_acquire) == 0) return "";
@@ -46,13 +46,13 @@ double gib(std::uint64_t bytes) {
   return static_cast<double>(bytes) / (1 << 30);
 }
 
-// Watches one process until its end, or until it is to be ended.
+// Watches a process until it ends, or must be ended.
 class Watch {
  public:
   Watch(TrialProcess& process, TrialPage& page, const TrialLimits& limits)
       : process_(process), page_(page), limits_(limits) {}
 
-  // Why it is to be ended; nullopt: not yet.
+  // The reason to end the process; nullopt: none yet.
   std::optional<std::string> look() {
     const Clock::time_point now = Clock::now();
     const std::uint64_t changes = page_.call.num_changes.load(std::memory_order_acquire);
@@ -100,7 +100,7 @@ std::string end_of(int status) {
   return fmt::format("the plugin ended the process with exit code {}", WEXITSTATUS(status));
 }
 
-// What was tried is what will be opened.
+// Checks that the files are still the ones that were tried.
 void check_files(const TrialPage& page) {
   const auto report = nlohmann::json::parse(page.read_text(), nullptr, /*allow_exceptions=*/false);
   if (!report.is_object() || !report.contains("files")) fail("the trial of these parts has left no report");
@@ -114,7 +114,7 @@ void check_files(const TrialPage& page) {
 
 TrialLimits trial_limits() {
   TrialLimits limits;
-  const std::optional<std::string> text = environment::read(environment::kCallLimit);  // main() has checked it
+  const std::optional<std::string> text = environment::read(environment::kCallLimit);  // checked by main()
   if (!text) return limits;
   limits.step_s = std::strtod(text->c_str(), nullptr);
   limits.control_s = 4 * limits.step_s;

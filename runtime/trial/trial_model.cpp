@@ -8,11 +8,11 @@ namespace mortise {
 namespace {
 
 constexpr std::uint64_t kSmallBytes = std::uint64_t{32} << 20;   // of weights
-constexpr std::uint64_t kWholeBytes = std::uint64_t{128} << 20;  // up to here all layers run
+constexpr std::uint64_t kWholeBytes = std::uint64_t{128} << 20;  // smaller models run with all layers
 constexpr std::int64_t kFirstLayers = 2;
 
-// The configuration of a model of fewer layers, under the names that transformers has for them. A list with an entry
-// for each layer loses the others.
+// The configuration with fewer layers, under the names that transformers uses. Lists with an entry per layer are
+// shortened.
 std::string with_first_layers(const std::string& config) {
   nlohmann::json json = nlohmann::json::parse(config);
   for (const char* key : {"num_hidden_layers", "n_layer"}) {
@@ -33,7 +33,7 @@ TrialModel open_trial_model(const std::filesystem::path& folder) {
   for (const auto& [name, tensor] : checkpoint.tensors()) bytes += tensor.bytes.size();
   ModelConfig config = checkpoint.config();
   if (bytes > kWholeBytes) config.json = with_first_layers(config.json);
-  // As made weights they are not hashed, which would read all of them.
+  // from_memory: so the weights are not hashed, which would read all of them.
   Checkpoint trial = Checkpoint::from_memory(folder.string(), std::move(config), checkpoint.tensors(), whole);
   return {{std::move(trial), std::move(whole->tokenizer)}, bytes <= kSmallBytes};
 }

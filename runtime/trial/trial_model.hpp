@@ -1,4 +1,4 @@
-// runtime/trial/trial_model.hpp: the model that a trial runs.
+// runtime/trial/trial_model.hpp: opens the model that a trial runs.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ struct TrialModel {
   bool is_small = false;  // TrialRequests
 };
 
-// The checkpoint in the folder with its weights, which are mapped and not read; of a large one the first layers alone,
-// so that a second copy of it, in the layout that its device computes with, costs little. Each layer does the same, so
-// the plugins' code runs all the same. Its fingerprint is not the checkpoint's. Throws an Error that names the file.
+// The checkpoint in the folder with its weights, which are mapped but not read. A large model is reduced to its first
+// layers, so that a second copy in the device's layout costs little memory. All layers are alike, so the plugins' code
+// runs in the same way. Its fingerprint differs from the checkpoint's. Throws an Error that names the file.
 TrialModel open_trial_model(const std::filesystem::path& folder);
 
 }  // namespace mortise

@@ -25,7 +25,7 @@ constexpr std::size_t kMostWritten = 4096, kMostLine = 200;
   fail(ErrorCode::kUnavailable, "the parts cannot be tried: there is {} to be had: {}", what, std::strerror(error));
 }
 
-// The actions and attributes of a start.
+// The file actions and attributes for starting a process.
 struct Start {
   Start(int page, int output) {
     ::posix_spawn_file_actions_init(&actions);
@@ -89,7 +89,7 @@ void TrialProcess::end() {
   if (!status_) reap();
 }
 
-// What it has started is in its group, which is its own for as long as it has not been waited for.
+// Waits for the process and ends its group. The group id stays reserved until the process has been waited for.
 void TrialProcess::reap() {
   ::kill(-id_, SIGKILL);
   int status = 0;
@@ -101,7 +101,7 @@ void TrialProcess::reap() {
 
 void TrialProcess::read_output() {
   char buffer[4096];
-  for (int i = 0; output_ && i < 64; ++i) {  // a process that writes all the time does not keep the caller here
+  for (int i = 0; output_ && i < 64; ++i) {  // bounded, since a process may write all the time
     const ssize_t got = ::read(output_.get(), buffer, sizeof buffer);
     if (got == 0) output_.reset();
     if (got <= 0) return;

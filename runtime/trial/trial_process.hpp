@@ -1,4 +1,4 @@
-// runtime/trial/trial_process.hpp: this program once more, as the process of a trial.
+// runtime/trial/trial_process.hpp: runs this program again as the process of a trial.
 #pragma once
 
 #include <sys/types.h>
@@ -11,26 +11,26 @@
 
 namespace mortise {
 
-// The hidden sub-command that such a process runs, and where it finds its page.
+// The hidden sub-command of such a process, and the descriptor of its page.
 inline constexpr const char* kTrialCommand = "trial-of-parts";
 inline constexpr int kTrialDescriptor = 3;
 
-// Nothing of this process is handed on but the page: no lock that another thread holds, no socket. Of what it writes
-// the last lines are kept. It has a process group of its own: Ctrl-C on a terminal is not for it, and what it starts
-// ends with it.
+// The process of a trial. It inherits only the page: no lock that another thread holds, and no socket. The last lines
+// of its output are kept. It has a process group of its own, so Ctrl-C on a terminal does not reach it, and processes
+// that it starts end with it. Used by one thread.
 class TrialProcess {
  public:
-  // Throws an Error with kUnavailable when none can be started.
+  // Throws an Error with kUnavailable if no process can be started.
   explicit TrialProcess(int page);
-  ~TrialProcess();  // ends it
+  ~TrialProcess();  // ends the process
   TrialProcess(const TrialProcess&) = delete;
   TrialProcess& operator=(const TrialProcess&) = delete;
 
   pid_t id() const { return id_; }
-  // Waits that long for the end. The status as waitpid() has it; nullopt: it runs.
+  // Waits up to `time` for the end. Returns the status of waitpid(); nullopt: the process is running.
   std::optional<int> wait(std::chrono::milliseconds time);
   void end();  // kills it if it runs
-  // The last line that it wrote, shortened; lines that the host itself writes are left out.
+  // The last line of its output, shortened; without lines that the host itself writes.
   std::string last_line() const;
 
  private:
@@ -40,7 +40,7 @@ class TrialProcess {
   FileDescriptor output_;
   pid_t id_ = 0;
   std::optional<int> status_;
-  std::string written_;  // the end of it
+  std::string written_;  // the end of its output
 };
 
 }  // namespace mortise

@@ -27,10 +27,11 @@ namespace mortise {
 namespace {
 
 constexpr std::uint64_t kAllowance = std::uint64_t{1} << 30;  // memory that any part may take
-constexpr std::uint64_t kAnyMemory = std::uint64_t{1} << 40;  // of a KV cache: its number of blocks decides
-constexpr int kNice = 5;  // streams of the parent come first, and a busy machine still gets it done
+constexpr std::uint64_t kAnyMemory = std::uint64_t{1} << 40;  // for a KV cache whose number of blocks is fixed
+constexpr int kNice = 5;  // the parent's streams come first, but the trial still progresses on a busy machine
 
-// It goes with its parent, gives way to it, is the first that a machine without memory ends, and leaves no core dump.
+// Sets up the process: it ends with its parent, yields to it, is the first to be killed if memory runs out, and leaves
+// no core dump.
 void be_a_trial() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::setpriority(PRIO_PROCESS, 0, kNice);
@@ -39,22 +40,23 @@ void be_a_trial() {
   std::ofstream("/proc/self/oom_score_adj") << 1000;
 }
 
-// The same pipeline with room for the trial's requests, and no more. Whether the cache that is wanted has room for
-// those that are served is known where they are.
+// The same pipeline with just enough room for the trial's requests. Whether the new cache has room for the served
+// requests is checked by the parent.
 PipelineDescription reduced(PipelineDescription pipeline, const TrialOrder& order) {
-  // Threads that wait for each other get nowhere on cores that the server's threads keep busy. They change no result.
+  // One thread: threads that wait for each other would hardly progress while the server keeps the cores busy. The
+  // number of threads changes no result.
   const bool tries_device = order.change && order.change->key == "device";
   for (PartChoice& choice : pipeline.device.choices) {
     if (choice.options.contains("threads") && !tries_device) choice.options["threads"] = 1;
   }
   pipeline.kv_cache.populate = false;
-  pipeline.kv_cache.fills_device = false;  // what serves may have filled it
+  pipeline.kv_cache.fills_device = false;  // the serving pipeline may have filled it
   pipeline.kv_cache.memory_bytes = kAnyMemory;
   pipeline.kv_cache.most_blocks = TrialRequests::num_blocks(pipeline.block_size);
   return pipeline;
 }
 
-// What the files of draft models and the like hold, which parts read into memory.
+// Bytes of the files of draft models and the like, which parts read into memory.
 std::uint64_t bytes_of_files(const PipelineDescription& pipeline) {
   std::uint64_t bytes = 0;
   for (const PartDescription& proposer : pipeline.proposers) {
@@ -72,7 +74,7 @@ std::string model_folder(const PipelineDescription& pipeline) {
   return pipeline.model.choices.front().options.value("path", "");
 }
 
-// The first rule that a scheduler or a proposer broke.
+// Records the first rule that a scheduler or a proposer broke.
 class Breaches {
  public:
   void add(const std::string& what) {
@@ -93,7 +95,7 @@ class Breaches {
   std::string first_;
 };
 
-// The parts that serve, with answers of theirs.
+// The serving parts and their answers.
 class Trial {
  public:
   explicit Trial(const TrialOrder& order)
@@ -123,18 +125,18 @@ class Trial {
     } catch (const AnotherModelError&) {
       return run_alone(*wanted);
     }
-    // Now from the beginning, without what the parts of before have left in the prefix cache.
+    // Again from the beginning, with an empty prefix cache, so that the new parts compute everything.
     engine_.swap([&](const StepUse&) { return Replacement{assembly_.parts(), assembly_.limits(), false}; });
     compare(requests_.run(engine_));
   }
 
-  // The files that its parent is going to read, with the hashes of what was tried.
+  // Lists the files that the parent will read, with the hashes of those that were tried.
   std::string report() const {
     return nlohmann::json({{"files", files_}}).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
 
  private:
-  // A script's are all read again, of another change those alone that do not serve.
+  // For a script, all parts are read again; for any other change only those that do not serve.
   void note_files(const PipelineDescription& wanted) {
     const std::vector<const Component*> serving = assembly_.components();
     const auto note = [&](const PartDescription& part) {
@@ -152,7 +154,7 @@ class Trial {
     hooks.breach = [this](const std::string& what) { breaches_.add(what); };
     return hooks;
   }
-  // Another model, which has other answers: that it has any is all that is asked.
+  // Another model has other answers, so the trial only checks that it has some.
   void run_alone(const PipelineDescription& wanted) {
     TrialModel model = open_trial_model(model_folder(wanted));
     Assembly assembly(reduced(wanted, order_), std::move(model.files));
@@ -161,7 +163,7 @@ class Trial {
     check(engine);
   }
   void check(const Engine& engine) const {
-    breaches_.check();  // it says more than what follows from it
+    breaches_.check();  // first, because other errors may follow from a broken rule
     const EngineHealth health = engine.health();
     if (health.state != EngineHealth::State::kOk) throw Error(health.reason);
   }
@@ -203,7 +205,7 @@ void run_trial(SharedPage& page) {
     return page->end(is_candidate ? TrialState::kRefused : TrialState::kNotMade, error.what(),
                      static_cast<std::int32_t>(ErrorCode::kInvalid));
   }
-  page->end(TrialState::kPassed, report);  // all parts are gone by now, and nothing has gone wrong with that
+  page->end(TrialState::kPassed, report);  // all parts have been destroyed without a problem
 }
 
 }  // namespace mortise

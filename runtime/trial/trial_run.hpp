@@ -5,9 +5,9 @@
 
 namespace mortise {
 
-// Runs the parts that serve, then swaps those that are wanted in while requests run, and runs them alone; the answers
-// must be equal to the bit, and no rule of a plugin may be broken. What came of it is in the page. Whatever a plugin
-// does to the process on the way is its parent's to find out. For a process that does nothing else.
+// Runs the serving parts, swaps the wanted parts in while requests run, then runs the wanted parts alone. The answers
+// must be bitwise equal, and no plugin may break a rule. The result is written to the page. If a plugin ends the
+// process, the parent notices. For a process that does nothing else.
 void run_trial(SharedPage& page);
 
 }  // namespace mortise
