@@ -1,6 +1,6 @@
 // runtime/bench_command/device_probes.hpp: measures the limits of a device with its own memory (a GPU) through its
 // table, that is, with the device's own operations on matrices that suit them best. (For processors there are loops
-// that do nothing else.) docs/performance.md says what that means for the floors.
+// that do nothing else.) docs/performance.md says what that means for the floors. Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -58,6 +58,7 @@ struct ProductSizes {
   std::int64_t n = 16384, k = 16384, rows = 4096;
 };
 
+// Measures products on a device. Used by one thread.
 class ProductProbe {
  public:
   // Allocates memory, and lets the device choose its algorithms. `device` outlives this object.

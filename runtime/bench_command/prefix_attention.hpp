@@ -1,5 +1,6 @@
 // runtime/bench_command/prefix_attention.hpp: attention without a model: sequences that share a prefix decode a token
-// each, with `paged`, which reads the prefix for each of them, and with `cascade`, which reads it once.
+// each, with `paged`, which reads the prefix for each of them, and with `cascade`, which reads it once. Used by one
+// thread.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,7 @@
 
 namespace mortise::jinja {
 
+// Parses the expressions of one template. Used by one thread.
 class ExpressionParser {
  public:
   explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}

@@ -15,6 +15,7 @@ enum class Source : unsigned char {
   kCaller,    // messages, tools, variables of a request
 };
 
+// A text and its runs of equal source. Invariant: the runs cover the text. Not thread-safe.
 class MarkedText {
  public:
   // The bytes between the end of the preceding run and `end`.

@@ -13,6 +13,7 @@
 
 namespace mortise::jinja {
 
+// A position in the list of tokens. Used by one thread.
 class TokenStream {
  public:
   explicit TokenStream(std::string_view source) : tokens_(tokenize(source)) {}

@@ -13,6 +13,7 @@
 
 namespace mortise {
 
+// The file of one checkpoint folder. Each call opens it anew, so processes and threads may use it at the same time.
 class HashSidecar {
  public:
   // $XDG_CACHE_HOME/mortise or ~/.cache/mortise; nullopt if the environment has no absolute path.

@@ -11,6 +11,7 @@
 
 namespace mortise {
 
+// Owns one mapping. Immutable and thread-safe.
 class MappedFile {
  public:
   // Throws an Error if it cannot be opened or is not a regular file.

@@ -28,6 +28,7 @@
 
 namespace mortise {
 
+// A view of the tensors of one matrix. Invariant: their shapes and types fit together. Immutable and thread-safe.
 class QuantizedMatrix {
  public:
   // The matrix that replaces tensor `name`; nullopt if the checkpoint has none. Throws an Error, with `where` and the

@@ -11,6 +11,7 @@
 
 namespace mortise {
 
+// The publishers, in the order of the models. Used by one thread; publishing has threads of its own.
 class KvEventPublishers {
  public:
   // What to do if another process has the ports.

@@ -13,6 +13,7 @@
 
 namespace mortise {
 
+// Renders chats for one pipeline. Constant after construction.
 class PipelineChat {
  public:
   // The script's function. It gets messages whose contents are texts, and returns the text of the chat. The texts have

@@ -81,6 +81,8 @@ struct OpenPipeline {
   std::mutex trying_;  // one trial at a time
 };
 
+// Owns the open pipelines of a script. Invariant: a pipeline in the list runs until replace() or close(). One thread
+// opens pipelines; other functions say their thread.
 class Session {
  public:
   // Loads nothing yet. Throws an Error about the script, with file and line, or about a file that cannot be written.

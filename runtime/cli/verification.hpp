@@ -49,6 +49,7 @@ struct VerifiedLine {
   std::string new_pipeline;  // the pipeline of the new script that ran the line; "": none
 };
 
+// Runs both pipelines and keeps the results of the old one in a file. Used by one thread.
 class Verifier {
  public:
   explicit Verifier(VerifyOptions options);

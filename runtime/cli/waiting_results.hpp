@@ -15,6 +15,7 @@
 
 namespace mortise {
 
+// The waiting results of one command. Used by the thread of the run.
 class WaitingResults {
  public:
   // Throws an Error if the file is of another kind, or another command's.

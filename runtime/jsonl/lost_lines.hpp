@@ -10,6 +10,7 @@
 
 namespace mortise {
 
+// The lines that have lost their result. Thread-safe.
 class LostLines {
  public:
   // Returns a copy of `finish`. If all its copies are destroyed without a call, the line is lost.

@@ -26,6 +26,7 @@ struct Option {
   bool has_pattern = false;  // this option, or a part of it, has a pattern
 };
 
+// The checked schema of one component. Immutable after construction.
 class OptionsSchema {
  public:
   // Throws an Error that says what is wrong with the schema.

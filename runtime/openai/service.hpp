@@ -65,6 +65,7 @@ struct ServiceInfo {
 // engine's end]
 using Abort = std::function<void()>;
 
+// Answers bodies with an engine. It keeps no state of a body after its answer. Thread-safe as the functions say.
 class Service {
  public:
   // The service outlives the requests of `engine`, whose answers it builds. It may be created before the engine and

@@ -30,6 +30,8 @@ struct RunnerStats {
   std::size_t num_free_blocks = 0, num_cached_blocks = 0, num_blocks = 0;
 };
 
+// A draft model and the tokens of its sequences. Invariant: a sequence has KV for a prefix of its tokens. Engine thread
+// only.
 class Runner {
  public:
   // `stack` has loaded its weights.

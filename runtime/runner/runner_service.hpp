@@ -25,6 +25,8 @@ struct TargetPool {
   bool rejection = false;  // rejection sampling verifies the drafts
 };
 
+// Opens, activates and closes the runners that proposers ask for. Used by the thread that opens the pipeline, then by
+// the engine's thread.
 class RunnerService {
  public:
   // `device` is active. The service outlives the proposers.

@@ -10,6 +10,7 @@
 
 namespace mortise {
 
+// The origins whose pages may read answers. Constant, so any thread may use it.
 class Cors {
  public:
   explicit Cors(std::vector<std::string> origins) : origins_(std::move(origins)) {}

@@ -14,6 +14,8 @@
 
 namespace mortise {
 
+// The socket of a connection. Invariant: is_tls() does not change once the handshake has begun. Used on the
+// connection's strand.
 class Transport {
  public:
   using executor_type = boost::beast::tcp_stream::executor_type;

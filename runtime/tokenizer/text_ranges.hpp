@@ -8,6 +8,7 @@
 
 namespace mortise::tokenizer {
 
+// Ranges of bytes, ascending and without overlap. Not thread-safe while ranges are added.
 class TextRanges {
  public:
   static TextRanges everywhere() {

@@ -11,6 +11,7 @@
 
 namespace mortise {
 
+// One trace file. Thread-safe.
 class TraceFile {
  public:
   // Replaces the file. Throws an Error if it cannot be written.

@@ -13,6 +13,7 @@
 
 namespace mortise {
 
+// The requests, made once. Constant after construction.
 class TrialRequests {
  public:
   // `is_small`: the model computes a thousand rows quickly.

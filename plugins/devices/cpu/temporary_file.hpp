@@ -14,6 +14,7 @@
 
 namespace mortise::cpu {
 
+// Owns a file descriptor. Used by one thread.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}

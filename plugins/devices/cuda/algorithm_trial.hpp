@@ -12,6 +12,7 @@
 
 namespace mortise::cuda {
 
+// The buffers of one product for trials. Used by the thread that runs steps.
 class AlgorithmTrial {
  public:
   // All arguments outlive the trial. Throws Failure, with RESOURCE_EXHAUSTED if there is no memory for a trial.

@@ -12,6 +12,7 @@
 
 namespace mortise::cuda {
 
+// Owns the loading thread; the destructor waits for it. Used by one thread.
 class CublasLtLoading {
  public:
   // Loads on the current device. Both arguments outlive this object.

@@ -25,13 +25,13 @@ namespace mortise::cuda {
 class AlgorithmTrial;
 
 // A bias in both forms.
-// Chooses and runs the algorithms of one device. Invariant: every algorithm in use gave the bits of linear_mma on this
-// GPU. Used by the thread that runs steps.
 struct Bias {
   const void* bf16 = nullptr;  // cuBLASLt's epilogue
   const float* f32 = nullptr;  // linear_mma
 };
 
+// Chooses and runs the algorithms of one device. Invariant: every algorithm in use gave the bits of linear_mma on this
+// GPU. Used by the thread that runs steps.
 class LinearPlans {
  public:
   // `gpu` is the name of the GPU. `host` takes messages; it may be null.

@@ -13,6 +13,7 @@ namespace mortise::cuda {
 // Whether the algorithm adds parts of K separately, which gives other bits.
 bool splits_k(const LtConfig& config);
 
+// The descriptors of one product. Used by the thread that runs steps.
 class LtMatmul {
  public:
   // Throws Failure. `lt` and `handle` outlive this object.

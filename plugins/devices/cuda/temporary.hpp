@@ -11,6 +11,7 @@
 
 namespace mortise::cuda {
 
+// Owns one allocation of device memory. Used by one thread.
 class Temporary {
  public:
   Temporary() = default;

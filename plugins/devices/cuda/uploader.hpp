@@ -10,6 +10,8 @@
 
 namespace mortise::cuda {
 
+// The two buffers and their stream. Invariant: begin() never returns a buffer that a copy still reads. Used by the
+// loading thread.
 class Uploader {
  public:
   static constexpr std::size_t kStageBytes = std::size_t{16} << 20;

@@ -10,6 +10,8 @@
 
 namespace mortise::cuda {
 
+// A growing buffer of one device. Invariant: memory that it returned stays allocated. Used by the thread that runs
+// steps.
 class Workspace {
  public:
   Workspace() = default;

@@ -27,7 +27,7 @@ struct Weights {
   const mortise_weight* head() const { return lm_head ? lm_head.get() : embedding.get(); }
 };
 
-// Throws what WeightLoader does.
+// Throws the Failures of WeightLoader.
 Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef device,
                      const mortise_weight_reader& reader);
 

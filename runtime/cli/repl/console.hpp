@@ -10,6 +10,7 @@
 
 namespace mortise {
 
+// Writes the output of a dialogue. Used by one thread.
 class Console {
  public:
   Console();

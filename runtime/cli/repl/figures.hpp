@@ -13,6 +13,7 @@ namespace mortise {
 // Bars with the acceptance rate at each draft position, one line per position; empty if nothing was drafted.
 std::string acceptance_bars(const ProposerStats& stats);
 
+// Sums of the answers' times and tokens. Used by one thread.
 class Figures {
  public:
   void add(const Generation& generation);

@@ -10,6 +10,7 @@
 
 namespace mortise {
 
+// One history file. Several processes may use the same file at the same time; each object is used by one thread.
 class HistoryFile {
  public:
   // The same limit as LineEditor's.

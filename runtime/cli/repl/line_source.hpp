@@ -12,6 +12,7 @@ struct Line {
   std::size_t num_replaced = 0;  // invalid UTF-8 that was replaced by U+FFFD
 };
 
+// Reads lines one after the other. Used by one thread.
 class LineSource {
  public:
   virtual ~LineSource() = default;

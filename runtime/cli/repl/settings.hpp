@@ -12,6 +12,7 @@
 
 namespace mortise {
 
+// The fields that are set. Invariant: all of them are valid for the model. Used by one thread.
 class Settings {
  public:
   // `fields` are fields of a request body; absent fields have their value of `defaults`. Throws an Error for an invalid

@@ -12,6 +12,7 @@
 
 namespace mortise::tokenizer {
 
+// A sorted list of texts. Immutable and thread-safe after finish().
 class AddedTokenMatcher {
  public:
   struct Found {

@@ -35,6 +35,7 @@ struct AddedToken {
 
 AddedToken read_added_token(const ConfigNode& node);
 
+// The added tokens of a tokenizer. Immutable and thread-safe after finish().
 class AddedTokens {
  public:
   // A part of a text: a token, or (id < 0) text for the next stage.

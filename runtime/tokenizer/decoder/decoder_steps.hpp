@@ -1,4 +1,4 @@
-// runtime/tokenizer/decoder/decoder_steps.hpp: the steps of decoders.
+// runtime/tokenizer/decoder/decoder_steps.hpp: the steps of decoders. A running step is used by one thread.
 #pragma once
 
 #include <cstddef>

@@ -13,6 +13,7 @@
 
 namespace mortise::tokenizer {
 
+// A view of a value in a document that must outlive it. Immutable.
 class ConfigNode {
  public:
   // `value` must outlive the node; `where` is the name of the file.

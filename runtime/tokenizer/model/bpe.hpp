@@ -20,6 +20,7 @@
 
 namespace mortise::tokenizer {
 
+// A BPE model. Immutable and thread-safe.
 class BpeModel final : public Model {
  public:
   BpeModel(const TokenizerFile& file, const ConfigNode& node);

@@ -10,6 +10,7 @@
 
 namespace mortise::tokenizer {
 
+// A model of tokenizer.json. Immutable.
 class Model {
  public:
   virtual ~Model() = default;

@@ -8,6 +8,7 @@
 
 namespace mortise::tokenizer {
 
+// A normalizer of tokenizer.json. Immutable.
 class Normalizer {
  public:
   virtual ~Normalizer() = default;

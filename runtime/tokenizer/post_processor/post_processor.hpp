@@ -10,6 +10,7 @@
 
 namespace mortise::tokenizer {
 
+// A post-processor of tokenizer.json. Immutable and thread-safe.
 class PostProcessor {
  public:
   virtual ~PostProcessor() = default;

@@ -1,5 +1,5 @@
 // runtime/tokenizer/pre_tokenizer/piece_rewriters.hpp: pre-tokenizers that change the text of pieces, besides
-// splitting.
+// splitting. Immutable and thread-safe.
 #pragma once
 
 #include <memory>

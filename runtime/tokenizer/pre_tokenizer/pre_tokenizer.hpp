@@ -36,6 +36,7 @@ struct PreTokenized {
   }
 };
 
+// A pre-tokenizer of tokenizer.json. Immutable.
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;

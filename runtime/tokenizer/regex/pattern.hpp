@@ -11,6 +11,7 @@
 
 namespace mortise::tokenizer {
 
+// A regular expression, a fixed text or a set of characters. Immutable and thread-safe.
 class Pattern {
  public:
   using CharacterPredicate = bool (*)(char32_t);

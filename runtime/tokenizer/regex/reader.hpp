@@ -10,6 +10,7 @@
 
 namespace mortise::tokenizer {
 
+// A position in a pattern. Used by one thread.
 class RegexReader {
  public:
   explicit RegexReader(std::string_view pattern) : in_(pattern) {}
