@@ -57,7 +57,7 @@ void read_line(const InputLine& line, std::size_t max_line_bytes, LineRequest& r
 // Replaces an answer that is too long for the file.
 Answer too_long(std::size_t bytes) {
   return error_answer(
-      Error(fmt::format("the answer takes a line of {} bytes, and at most {} are written: ask for fewer "
+      Error(fmt::format("the answer is a line of {} bytes, and the limit is {}: ask for fewer "
                         "log probabilities, or send several bodies",
                         bytes, kMaxOutputLineBytes)));
 }

@@ -86,26 +86,25 @@ void run(CommandOptions& options) {
 void add_sizes(CLI::App& command, bench::Sizes& sizes) {
   command
       .add_option("--batch", sizes.batches,
-                  "sequences at a time: of decode several, 1,8,32; of speculation 1,4,16,64; of groups those of one; "
-                  "of attention 64")
+                  "sequences at a time; defaults: decode 1,8,32; speculation 1,4,16,64; attention 64; for groups: "
+                  "sequences in a group")
       ->delimiter(',')
       ->allow_extra_args(false);
   command.add_option("--prompt", sizes.prompt, "tokens of a prompt");
   command.add_option("--output", sizes.output, "tokens to generate for each");
-  command.add_option("--groups", sizes.num_groups, "groups: how many (32); score: contexts of choices (2)");
-  command.add_option("--largest-group", sizes.largest_group, "groups: one more, of so many (none)")
+  command.add_option("--groups", sizes.num_groups, "groups: number of groups (32); score: number of contexts (2)");
+  command.add_option("--largest-group", sizes.largest_group, "groups: add a group of this many sequences (none)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20));
   command.add_option(
       "--shared", sizes.shared,
-      "groups, attention: tokens that those of one group share (512; 2000 and 8192); score: of a context (2000)");
-  command
-      .add_option("--rates", sizes.rates, "speculation: shares of an oracle's drafts that are right; 0,0.5,0.8,0.95")
+      "groups, attention: tokens that a group shares (512; 2000 and 8192); score: tokens of a context (2000)");
+  command.add_option("--rates", sizes.rates, "speculation: acceptance rates of the oracles (0,0.5,0.8,0.95)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command.add_option("--draft-tokens", sizes.draft_tokens, "speculation: drafts for a sequence and step, at most")
+  command.add_option("--draft-tokens", sizes.draft_tokens, "speculation: the most drafts of a sequence in a step")
       ->check(CLI::Range(1, INT32_MAX));
   command.add_option("--own", sizes.own,
-                     "groups, attention: tokens of its own that each has (64; 208); score: of a choice (20)");
+                     "groups, attention: unshared tokens of each sequence (64; 208); score: tokens of a choice (20)");
 }
 
 }  // namespace

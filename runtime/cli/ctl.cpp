@@ -74,8 +74,7 @@ void add_ctl_command(CLI::App& app) {
   const auto options = std::make_shared<CtlOptions>();
   ctl->add_option("--url", options->url, "of the server, http or https")->capture_default_str();
   ctl->add_option("--cacert", options->ca_file,
-                  "certificates in PEM form of the authorities that an https server may have its certificate from "
-                  "(default: the system's)");
+                  "PEM file of the certificate authorities to trust for https (default: the system's)");
   ctl->add_option("--admin-key-file", options->key_file, "file whose first key is sent (default: $MORTISE_ADMIN_KEY)");
   ctl->require_subcommand(1);
   ctl->fallthrough();

@@ -82,7 +82,7 @@ ServedSwap ServedModels::swap(OpenPipeline& pipeline, const PipelineDescription&
   const auto find_running = [&] {
     ServedModelRef found = find(pipeline);
     if (found != nullptr) return found;
-    fail(ErrorCode::kConflict, "another model has taken the place of the one that was to be changed; ask again");
+    fail(ErrorCode::kConflict, "another swap has replaced this model meanwhile; send the request again");
   };
   const ServedModelRef running = find_running();
   try {

@@ -67,8 +67,8 @@ void OpenPipeline::try_out(const TrialOrder& order) {
   const TrialOutcome outcome = try_parts(
       order, [this] { return engine.health().state != EngineHealth::State::kOk || InterruptGuard::interrupted(); });
   if (outcome.was_made) return;
-  spdlog::warn("{}: the new parts were not tried, because those that serve could not be opened a second time: {}", name,
-               outcome.why_not);
+  spdlog::warn("{}: the new parts were not tried, because the running parts could not be opened a second time: {}",
+               name, outcome.why_not);
 }
 
 Session::Session(const SessionOptions& options)
@@ -273,8 +273,7 @@ void check_same_shape(const PipelineScript& now, const PipelineScript& next) {
   }
   if (!same_chat) {
     fail(ErrorCode::kConflict,
-         "the script has another 'chat', or a chat_template where there was none or none where there was one; start "
-         "anew for that");
+         "the script's 'chat' has changed, or a chat_template was added or removed; restart the program to use it");
   }
 }
 

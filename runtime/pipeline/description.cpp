@@ -17,7 +17,7 @@ const OptionsSchema& chat_schema() {
   static const OptionsSchema schema(R"({
     "type": "object",
     "properties": {
-      "special_tokens_in_content": {"title": "special tokens that a message spells out are taken for such",
+      "special_tokens_in_content": {"title": "special tokens spelled out in a message count as special tokens",
                                     "type": "boolean", "default": false}
     }})");
   return schema;
@@ -167,9 +167,9 @@ const OptionsSchema& kv_cache_schema() {
     "properties": {
       "memory": {"title": "memory for KV blocks: bytes, a text such as \"512MiB\" with KiB, MiB or GiB, or auto: what a GPU has left; 512MiB on the CPU",
                  "type": ["integer", "string"], "default": "auto"},
-      "dtype": {"title": "what keys and values are stored in; auto is the model's own", "default": "auto",
+      "dtype": {"title": "type of keys and values; auto is the model's type", "default": "auto",
                 "enum": ["auto", "bf16", "f32", "int8"]},
-      "prefix_cache": {"title": "requests share the blocks of equal beginnings", "type": "boolean", "default": true},
+      "prefix_cache": {"title": "requests with an equal prefix share its blocks", "type": "boolean", "default": true},
       "populate": {"title": "take all of the memory at the start, not as it is used; by default a server on processors does",
                    "type": ["boolean", "null"], "default": null}
     }})");
@@ -181,7 +181,7 @@ const OptionsSchema& speculation_schema() {
     "type": "object",
     "properties": {
       "verify": {"title": "how drafts are verified", "default": "coupled", "enum": ["coupled", "rejection"]},
-      "lengths": {"title": "of drafts; auto is fixed for rejection, else adaptive", "default": "auto",
+      "lengths": {"title": "numbers of drafts; auto is fixed for rejection, else adaptive", "default": "auto",
                   "enum": ["auto", "adaptive", "fixed"]},
       "batch_expansion": {"title": "verify each draft position as a row of its own sequence", "type": "boolean",
                           "default": false}

@@ -16,9 +16,9 @@ constexpr const char* kOptionsSchema = R"schema({
              "type": "string", "minLength": 1, "format": "path"},
     "max_model_len": {"title": "longest sequence in tokens; null: the checkpoint's max_position_embeddings",
                       "type": ["integer", "null"], "minimum": 1, "default": null},
-    "dtype": {"title": "what to compute in; auto: bf16 checkpoints in bf16, f32 and f16 ones in f32",
+    "dtype": {"title": "type of activations; auto: bf16 checkpoints in bf16, f32 and f16 ones in f32",
               "enum": ["auto", "bf16", "f32"], "default": "auto"},
-    "weights": {"title": "what the layers' matrices are kept as; auto: as in the checkpoint; int8: a scale a row; int4: a scale a group",
+    "weights": {"title": "type of the layers' matrices; auto: the checkpoint's; int8: one scale per row; int4: one scale per group",
                 "enum": ["auto", "int8", "int4"], "default": "auto"},
     "group_size": {"title": "columns that share a scale in int4 weights", "enum": [32, 64, 128], "default": 64}
   }

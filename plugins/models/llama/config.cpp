@@ -27,8 +27,8 @@ Rope parse_rope(const ConfigSection& config, int64_t max_positions) {
   const std::string type = section.text("rope_type", "default");
   if (type == "default") return rope;
   if (type == "dynamic" || type == "longrope") {
-    unsupported("rope type '" + type + "' depends on the length that a sequence has grown to, so that equal prefixes " +
-                "get unequal keys; supported are default, linear, llama3");
+    unsupported("rope type '" + type + "' makes keys depend on the length of the sequence, so that equal prefixes " +
+                "have different keys; supported are default, linear, llama3");
   }
   if (type != "linear" && type != "llama3") {
     unsupported("rope type '" + type + "' is not one of default, linear, llama3");

@@ -6,7 +6,7 @@ namespace mortise::llama {
 namespace {
 
 constexpr mortise_component kLlama = ModelComponent<Model>::component(
-    "llama", "Llama, Mistral, Qwen2 and Qwen3 checkpoints in bf16 or f32, with weights in these, int8 or int4",
+    "llama", "Llama, Mistral, Qwen2 and Qwen3 checkpoints in bf16 or f32, with weights in bf16, f32, int8 or int4",
     models::kOptionsSchema);
 
 }  // namespace

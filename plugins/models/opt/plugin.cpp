@@ -12,7 +12,7 @@ class Model : public models::PositionDecoder {
 };
 
 constexpr mortise_component kOpt = ModelComponent<Model>::component(
-    "opt", "OPT checkpoints in bf16 or f32, with weights in these, int8 or int4", models::kOptionsSchema);
+    "opt", "OPT checkpoints in bf16 or f32, with weights in bf16, f32, int8 or int4", models::kOptionsSchema);
 
 }  // namespace
 }  // namespace mortise::opt

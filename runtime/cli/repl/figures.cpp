@@ -80,10 +80,11 @@ std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) 
   }
   const std::uint64_t failures = stats.num_proposer_failures;
   if (failures > 0)
-    text += fmt::format("proposer     failed {}; a warning told why it did first\n", counted(failures, "time"));
+    text +=
+        fmt::format("proposer     failed {}; the first failure was logged as a warning\n", counted(failures, "time"));
   const std::uint64_t rejected = stats.num_rejected_plans;
   if (rejected > 0)
-    text += fmt::format("scheduler    {}; a warning told what was wrong first\n", counted(rejected, "bad plan"));
+    text += fmt::format("scheduler    {}; the first one was logged as a warning\n", counted(rejected, "bad plan"));
   return text;
 }
 
