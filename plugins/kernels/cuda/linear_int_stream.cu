@@ -1,8 +1,7 @@
-// As in linear_stream.cu weights come to rings of single warps in shared memory, and one more warp waits for the
-// kernels before. A tile, a panel of sixteen columns of y, is computed by a team of warps, which take its pieces in
-// turn: where there are few tiles for a block, one warp for each would wait for itself. What a team's warps sum meets
-// in shared memory: integers with one group a row, else the terms of all groups, which the team's first warp adds in
-// their order.
+// Weights come to rings of single warps in shared memory, as in linear_stream.cu, and one more warp waits for the
+// preceding kernels. A team of warps computes a tile (a panel of sixteen columns of y) by taking its pieces in turn: a
+// block has few tiles, and a single warp per tile would wait for its own results. The team's sums meet in shared
+// memory: integers with one group a row, otherwise the terms of all groups, which the team's first warp adds in order.
 #include "kernels/cuda/linear_int_stream.hpp"
 
 #include <algorithm>
@@ -18,52 +17,53 @@
 namespace mortise::cuda {
 namespace {
 
-// Of a block; with one more the kernel may have 128 registers. Fewer leave their schedulers idle.
+// Multiplying warps of a block. Together with the waiting warp they may have 128 registers per thread. Fewer warps
+// would leave schedulers idle.
 constexpr int kWarps = 15, kThreads = (kWarps + 1) * 32;
-constexpr int kMostTiles = 2;                       // of rows
+constexpr int kMostTiles = 2;                       // tiles of rows
 constexpr int kFewestPlaces = 2, kMostPlaces = 32;  // as in linear_stream.cu
-constexpr int kZeroBytes = 16;                      // the rows of b that x does not have
-constexpr int kSharedBytes = 203 << 10;             // the rest is for a block of the kernel before or after
-constexpr int kEarlyBytes = 48 << 10;               // of weights on their way while the kernels before are at work
-constexpr int kMostTermBytes = 64 << 10;            // of what teams sum
-// With fewer warps at work for so many rows linear_int_wide is faster (H100, shapes of an 8B model).
+constexpr int kZeroBytes = 16;                      // stands for rows of b that x does not have
+constexpr int kSharedBytes = 203 << 10;             // leaves room for a block of the preceding or following kernel
+constexpr int kEarlyBytes = 48 << 10;     // bytes of weights in flight before the preceding kernels have ended
+constexpr int kMostTermBytes = 64 << 10;  // bytes of the teams' sums
+// If fewer warps are busy, linear_int_wide is faster (H100, shapes of an 8B model).
 constexpr int kFewestWarps = 4, kFewestWarpsOfTwoTiles = 6;
-// Named barriers: of the warps that multiply, of the first team.
+// Named barriers: one for all multiplying warps, one for the first team (each further team has the next number).
 constexpr int kAllReady = 1, kTeams = 2;
 
 struct Split {
-  std::int32_t teams;   // of a block: tiles that it computes at a time
-  std::int32_t team;    // warps of a team
-  std::int32_t places;  // of a warp's ring
-  std::int32_t early;   // pieces that a warp has on their way while the kernels before are at work
-  std::int32_t terms;   // numbers that a team keeps for each element of its tile; 0: it is one warp
+  std::int32_t teams;   // teams in a block: tiles that it computes at a time
+  std::int32_t team;    // warps in a team
+  std::int32_t places;  // places in a warp's ring
+  std::int32_t early;   // pieces that a warp has in flight before the preceding kernels have ended
+  std::int32_t terms;   // numbers per element of the tile that a team keeps; 0: a single warp
 };
 
 struct StreamArgs {
   LinearIntArgs linear;
   Split split;
-  std::int32_t chunks, chunk_bytes;  // of a panel; of a chunk
+  std::int32_t chunks, chunk_bytes;  // chunks in a panel; bytes of a chunk
   std::int64_t panel_bytes;
-  const float* scales;  // one group a row: its scales and zero points
+  const float* scales;  // with one group a row: scales and zero points
   const std::uint8_t* zeros;
-  IntRows rows;  // null with one row of x
+  IntRows rows;  // null if x has one row
 };
 
-// Shared memory: rings, q, zeros, terms, the row's scale, the largest of each warp, the barriers.
+// Shared memory holds: rings, q, zeros, terms, the row's scale, the largest magnitude of each warp, the barriers.
 __host__ __device__ constexpr std::int32_t row_pitch(std::int32_t chunks) {
-  return chunks * kIntChunk + 16;  // ldmatrix of 8 rows meets all banks
+  return chunks * kIntChunk + 16;  // so that ldmatrix of 8 rows reads from all banks
 }
 __host__ __device__ constexpr std::int32_t bytes_of_rows(std::int64_t m, std::int32_t chunks) {
   return static_cast<std::int32_t>(m) * row_pitch(chunks) + kZeroBytes;
 }
-// Of a team.
+// Per team.
 __host__ __device__ constexpr std::int32_t bytes_of_terms(std::int32_t terms, std::int64_t m) {
   return terms * kIntPanel * static_cast<std::int32_t>(m) * 4;
 }
-constexpr int kLargest = (kWarps + 1) / 2 * 2;  // barriers lie behind them, at multiples of 8 bytes
+constexpr int kLargest = (kWarps + 1) / 2 * 2;  // followed by barriers, at multiples of 8 bytes
 constexpr std::int32_t kBarrierBytes = 16 + kLargest * 4 + 8 + kWarps * kMostPlaces * 8;
 
-// The pieces of a warp in the order in which it uses them: every team-th of a tile, tile after tile. One lane has this.
+// The pieces of a warp in the order of their use: every team-th piece of a tile, tile after tile. Used by one lane.
 template <int kPieceChunks>
 class Pieces {
  public:
@@ -101,9 +101,9 @@ __device__ __forceinline__ void wait_for_warps(int barrier, int warps) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(warps * 32) : "memory");
 }
 
-// q of the one row and its scale, by all warps.
+// All warps together quantise the only row of x.
 __device__ __forceinline__ void quantise_row(const StreamArgs& args, char* q, float* scale, std::uint32_t* largest) {
-  constexpr int kStep = kWarps * 32, kKept = 4;  // vectors of a thread that stay in registers
+  constexpr int kStep = kWarps * 32, kKept = 4;  // vectors that a thread keeps in registers
   const int thread = static_cast<int>(threadIdx.x), vectors = args.chunks * (kIntChunk / 8);
   const IntRow x(args.linear, 0);
   uint4 kept[kKept];
@@ -133,7 +133,7 @@ __device__ __forceinline__ void quantise_row(const StreamArgs& args, char* q, fl
   wait_for_warps(kAllReady, kWarps);
 }
 
-// The team's first warp: adds what all have left.
+// The team's first warp adds the terms that all its warps have left.
 __device__ __forceinline__ void add_terms(const StreamArgs& args, int tile, const char* terms, const float* row_scales,
                                           bool integers) {
   const int m = static_cast<int>(args.linear.m), elements = kIntPanel * m;
@@ -156,7 +156,7 @@ __device__ __forceinline__ void add_terms(const StreamArgs& args, int tile, cons
   }
 }
 
-// kSetsOfChunk: 0 is one group a row.
+// kSetsOfChunk: 0 means one group a row.
 template <Kind kKind, int kSetsOfChunk, int kTiles>
 __global__ void __launch_bounds__(kThreads, 1) int_stream_kernel(const __grid_constant__ StreamArgs args) {
   extern __shared__ __align__(1024) char memory[];
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kThreads, 1) int_stream_kernel(const __grid_co
   const int slot = warp / team, member = warp % team, stride = args.split.teams * static_cast<int>(gridDim.x);
   const int first = slot < args.split.teams ? slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x) : tiles;
   constexpr int kPieceChunks = piece_chunks(kKind);
-  constexpr int kSteps = kSetsOfChunk == 0 ? kIntSteps : kIntSteps / kSetsOfChunk;  // of a set, which is a group
+  constexpr int kSteps = kSetsOfChunk == 0 ? kIntSteps : kIntSteps / kSetsOfChunk;  // steps in a set, which is a group
   const int piece_bytes = kPieceChunks * args.chunk_bytes, ring_bytes = args.split.places * piece_bytes;
   char* const rows = memory + args.split.teams * team * ring_bytes;
   char* const terms = rows + bytes_of_rows(m, chunks) + slot * bytes_of_terms(args.split.terms, m);
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(kThreads, 1) int_stream_kernel(const __grid_co
     }
     return;
   }
-  // Weights depend on no other kernel.
+  // Starts before the preceding kernels have ended, because weights do not depend on them.
   Feeder<Pieces<kPieceChunks>> feeder(Pieces<kPieceChunks>(args, member, first, tiles, stride), ring);
   if (lane == 0) feeder.fill_gently(args.split.early, rows_came);
   __syncwarp();
@@ -211,7 +211,8 @@ __global__ void __launch_bounds__(kThreads, 1) int_stream_kernel(const __grid_co
   wait_barrier(rows_came, 0);
   const float* const row_scales = args.rows.q == nullptr ? row_scale : args.rows.scales;
 
-  // Where this lane's rows begin for ldmatrix: row lane % 8, sixteen columns lane / 8. Rows that x has not are zeros.
+  // Where this lane's rows begin for ldmatrix: row lane % 8, sixteen columns from lane / 8 on. Rows that x does not
+  // have are zeros.
   std::uint32_t x[kTiles], has_row = 0;
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
@@ -226,7 +227,7 @@ __global__ void __launch_bounds__(kThreads, 1) int_stream_kernel(const __grid_co
     piece = place.piece();
     place.advance();
   };
-  // The fragments of the next chunk, of the next piece too, are loaded before this chunk's products.
+  // Fragments are loaded one chunk ahead of the products, also across pieces.
   const int first_chunk = member * kPieceChunks, piece_step = team * kPieceChunks;
   Fragments<kKind, kSetsOfChunk, kTiles> fragments[2];
   RowFragments<kTiles> pair;
@@ -257,7 +258,7 @@ __global__ void __launch_bounds__(kThreads, 1) int_stream_kernel(const __grid_co
             next.load(piece + (i + 1) * args.chunk_bytes, x, has_row, (chunk + 1) * kIntChunk);
           }
         } else {
-          __syncwarp();  // all lanes have read the piece
+          __syncwarp();  // all lanes have read the piece, so its place can be refilled
           if (lane == 0) feeder.refill();
           const bool same_tile = begin + piece_step < chunks;
           if (same_tile || tile + stride < tiles) {
@@ -312,8 +313,8 @@ std::int64_t sets_of(const IntLayout& layout) {
   return layout.whole ? 0 : kIntChunk / layout.span;
 }
 
-// `teams` teams with the most warps, a power of two, that shared memory allows: each warp has pieces and two places for
-// them, and there is room for the terms.
+// For `teams` teams, as many warps per team (a power of two) as shared memory allows: each warp needs pieces and two
+// places, and there must be room for the terms.
 Split split_in_teams(const LinearIntArgs& args, const IntLayout& layout, std::int64_t teams) {
   const std::int64_t piece = piece_chunks(kind_of(args)), piece_bytes = piece * layout.chunk_bytes;
   const std::int64_t pieces = (layout.chunks + piece - 1) / piece;
@@ -330,7 +331,8 @@ Split split_in_teams(const LinearIntArgs& args, const IntLayout& layout, std::in
   }
 }
 
-// As many teams as take the same number of tiles, as far as it goes; fewer where x leaves little for their rings.
+// Chooses the number of teams so that all have the same number of tiles if possible, and fewer if x leaves little room
+// for the rings.
 Split split_of(const LinearIntArgs& args, int num_blocks) {
   const IntLayout layout(args.format);
   const std::int64_t of_a_block = (num_tiles(args) + num_blocks - 1) / num_blocks;
@@ -379,7 +381,7 @@ bool streams_int(const LinearIntArgs& args) {
   if (num_multiprocessors(most) != cudaSuccess) return false;
   const Split split = split_of(args, most);
   if (split.places < kFewestPlaces) return false;
-  // A small product is soon done anyway, and of one row this kernel makes q besides.
+  // A small product is fast anyway, and with one row this kernel also saves the kernel that makes q.
   const std::int64_t tiles = num_tiles(args);
   if (args.m == 1 || tiles <= most / 4) return true;
   return split.teams * split.team >= (args.m > kTileRows ? kFewestWarpsOfTwoTiles : kFewestWarps) &&

@@ -1,7 +1,7 @@
-// Weights are the instruction's a (64 columns of y a warpgroup), from registers, since their bytes may have to be
-// unpacked; rows of q are its b. A block computes tile after tile: one warpgroup asks for chunks of weights and q in a
-// ring of shared memory, one, two or four multiply. While a chunk is multiplied the fragments of the next one are
-// loaded.
+// Weights are the a operand of the instruction (64 columns of y per warpgroup). They come from registers, because their
+// bytes may have to be unpacked first. Rows of q are the b operand. A block computes tile after tile. One warpgroup
+// loads chunks of weights and q into a ring in shared memory; one, two or four warpgroups multiply, and load the
+// fragments of the next chunk meanwhile.
 #include "kernels/cuda/linear_int_wide.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr int kSharedBytes = 200 << 10;
 constexpr int kMostPlaces = 16;
 constexpr std::int64_t kRowsOfLargeTiles = 2048;
 
-// kSetsOfChunk: 0 is one group a row: sums stay integers to the end, so that there is room for 256 rows.
+// kSetsOfChunk: 0 means one group a row. Sums then stay integers to the end, which leaves registers for 256 rows.
 template <int kBits, int kSetsOfChunk, int kTileRows, int kNumGroups>
 struct Shape {
   static constexpr int kGroups = kNumGroups;  // warpgroups that multiply
@@ -30,15 +30,15 @@ struct Shape {
   static constexpr int kPanels = kGroups * kWarpgroupPanels;
   static constexpr int kRowBytes = kTileRows * kIntChunk;
   static constexpr int kChunkBytes = int_chunk_bytes(kBits, kSetsOfChunk);
-  // Rows of q at multiples of 1024 bytes: so the copy engine swizzles them.
+  // Rows of q begin at multiples of 1024 bytes, as the swizzle of the copy engine requires.
   static constexpr int kPlaceBytes = (kRowBytes + kPanels * kChunkBytes + 1023) / 1024 * 1024;
   static constexpr int kPlaces = kSharedBytes / kPlaceBytes < kMostPlaces ? kSharedBytes / kPlaceBytes : kMostPlaces;
   static_assert(kIntRowsPadded % kTileRows == 0);
-  static constexpr int kBarriers = kPlaces * kPlaceBytes;  // full, then free
+  static constexpr int kBarriers = kPlaces * kPlaceBytes;  // "full" barriers, then "free" barriers
   static constexpr int kBytes = kBarriers + 2 * 8 * kPlaces;
-  static constexpr int kUsers = kGroups * 4;  // warps that leave a place
-  // Of a thread that asks and of one that multiplies, where there are several warpgroups of these. All together no more
-  // than the block began with (threads times registers of a thread at the launch), or they would wait for ever.
+  static constexpr int kUsers = kGroups * 4;  // warps that release a place
+  // Registers of a loading thread and of a multiplying thread, if several warpgroups multiply. Their total must not
+  // exceed the registers of the block at its launch, or the threads would wait forever.
   static constexpr int kFewRegisters = kGroups == 4 ? 32 : 40, kManyRegisters = kGroups == 4 ? 112 : 232;
   static constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;
   static_assert(kGroups == 1 || kFewRegisters + kGroups * kManyRegisters <= (kGroups + 1) * kLaunchRegisters);
@@ -48,16 +48,16 @@ struct WideArgs {
   CUtensorMap q;  // [m][chunks * kIntChunk] bytes
   LinearIntArgs linear;
   const float* row_scales;
-  const std::int32_t* row_sums;  // [groups][rows_padded], sums of q: for 8 bits with zero points, else null
+  const std::int32_t* row_sums;  // [groups][rows_padded], sums of q; null unless weights have 8 bits and zero points
   std::int64_t rows_padded, panel_bytes;
-  std::int32_t chunks, group_sets, row_sets;  // of a panel; sets of a group, of a row
+  std::int32_t chunks, group_sets, row_sets;  // chunks in a panel; sets in a group; sets in a row
   std::int32_t row_tiles, tiles;
-  const float* scales;  // one group a row: its scales and zero points
+  const float* scales;  // with one group a row: scales and zero points
   const std::uint8_t* zeros;
 };
 
-// Which tile comes when: bands of rows, in each column after column, so that blocks at work at the same time share both
-// rows and weights, and a band's rows stay in the L2.
+// The order of the tiles: bands of rows, and in each band column after column. So blocks that run at the same time
+// share rows and weights, and the rows of a band stay in the L2.
 struct TilePosition {
   int row, column;  // in tiles
 };
@@ -77,7 +77,7 @@ __device__ __forceinline__ void copy_rows(std::uint32_t to, const CUtensorMap& f
       : "memory");
 }
 
-// The next place, and whether all were passed an even number of times.
+// A place in the ring, and whether the ring has been passed an even number of times.
 template <class S>
 struct Place {
   std::uint32_t memory;
@@ -91,7 +91,8 @@ struct Place {
   }
 };
 
-// One of the four warps that ask: of each warpgroup's four panels it brings one, the first warp rows of q besides.
+// One of the four loading warps. It loads one of the four panels of each warpgroup; the first warp also loads rows of
+// q.
 template <class S>
 __device__ __forceinline__ void feed(const WideArgs& args, Place<S> place, int warp, int tile_rows) {
   const std::byte* const first = args.linear.w + args.linear.first_column / kIntPanel * args.panel_bytes;
@@ -116,13 +117,14 @@ __device__ __forceinline__ void feed(const WideArgs& args, Place<S> place, int w
   }
 }
 
-// Scales and zero points of a lane's two rows of w, lane / 4 and that + 8.
+// Scales and zero points of a lane's two rows of w, lane / 4 and lane / 4 + 8.
 struct Group {
   float scale[2];
   std::uint32_t zero[2];
 };
 
-// What a lane has of a chunk: bytes of a for each step, the zero point taken off 4-bit values.
+// A lane's part of a chunk: the bytes of the a operand for each step. The zero point of 4-bit values has been
+// subtracted.
 template <int kBits, int kSets>
 struct Fragments {
   std::uint32_t a[kIntSteps][4];
@@ -153,7 +155,8 @@ struct Fragments {
   }
 
  private:
-  // value - zero as a signed byte: with the top bit set nothing is borrowed from the next byte.
+  // value - zero as a signed byte. The top bit is set before the subtraction, so that nothing is borrowed from the next
+  // byte.
   __device__ __forceinline__ void unpack(const std::uint32_t (&words)[4], int step, const Group& group) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -163,7 +166,7 @@ struct Fragments {
   }
 };
 
-// A warpgroup's tile of y.
+// A warpgroup's tile of y: 64 columns times kTileRows rows.
 template <int kBits, int kSets, int kTileRows, int kGroups>
 class Tile {
   using S = Shape<kBits, kSets, kTileRows, kGroups>;
@@ -202,7 +205,7 @@ class Tile {
   }
 
  private:
-  // The fragments of the chunk that `reading_` is at.
+  // Loads the fragments of the chunk at `reading_`.
   __device__ __forceinline__ void fetch(ItsFragments& fragments) {
     wait_barrier(place_.full(), place_.phase);
     fragments.load(place_.panel(warp_), whole_row_);
@@ -228,7 +231,7 @@ class Tile {
       if (last && more) fetch(next);
       bool ends = false;
       if constexpr (kSets > 0) {
-        // Sets beyond the row's last belong to no group.
+        // The set is beyond the last one of the row and belongs to no group.
         --sets_left_, ++set_;
         ends = set_ <= args_.row_sets && (sets_left_ == 0 || set_ == args_.row_sets);
       }
@@ -254,7 +257,7 @@ class Tile {
     adds_ = false;
   }
 
-  // kZeros: bytes are value - 128, and zero points may be others.
+  // kZeros: bytes are value - 128, and zero points may differ from 128.
   template <bool kZeros>
   __device__ __forceinline__ void add_terms(const Group& group) {
     const std::int32_t* const sums = args_.row_sums + group_ * args_.rows_padded + row_ + lane_ % 4 * 2;
@@ -307,8 +310,9 @@ class Tile {
   Place<S>& place_;
   const int warp_, lane_, row_, column_;
   Group whole_row_ = {};
-  std::uint32_t rows_ = 0, free_ = 0;  // of the place that was fetched last
-  std::int32_t dot_[kEights][4];       // of the group; with one group a row, in the end its sums in f32
+  // Addresses of the rows and of the "free" barrier of the last place that was fetched.
+  std::uint32_t rows_ = 0, free_ = 0;
+  std::int32_t dot_[kEights][4];  // sums of the group; with one group a row, at the end the sums in f32
   float acc_[kSets == 0 ? 1 : kEights][4] = {};
   int sets_left_, set_ = 0, group_ = 0;
   bool adds_ = false;
@@ -327,10 +331,11 @@ __global__ void __launch_bounds__((Shape<kBits, kSets, kTileRows, kGroups>::kThr
   }
   publish_barriers();
   __syncthreads();
-  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);  // which the compiler knows
+  // __shfl_sync tells the compiler that it is uniform.
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp >= S::kUsers) {
     if constexpr (S::kGroups > 1) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(S::kFewRegisters));
-    // Weights depend on no other kernel; the first of these warps brings q too.
+    // Weights do not depend on preceding kernels, so they are loaded at once. The first of these warps also loads q.
     if (warp == S::kUsers) {
       wait_for_kernel_before();
       see_writes();
@@ -357,8 +362,8 @@ Choice choice() {
   using S = Shape<kBits, kSets, kTileRows, kGroups>;
   return {int_wide_kernel<kBits, kSets, kTileRows, kGroups>, kTileRows, S::kPanels * kIntPanel, S::kThreads, S::kBytes};
 }
-// The tiles that there are. With 4 bits in groups, whose weights are few bytes, up to 64 rows are faster with four
-// warpgroups (H100): more warps unpack.
+// The available tile sizes. For 4-bit weights in groups, which have few bytes, four warpgroups are faster up to 64 rows
+// (H100), because more warps unpack.
 constexpr int kChoices = 4;
 constexpr std::int64_t kRowsOfManyGroups = 64;
 template <int kBits, int kSets>
@@ -388,13 +393,13 @@ Choice choice_of(int bits, std::int32_t span, int size) {
   }
 }
 
-// The tile whose blocks bring the fewest bytes one after the other; what it is changes no bit.
+// The tile size with which a block loads the fewest bytes in sequence. The choice changes no bit.
 Choice cheapest(const LinearIntArgs& args, std::int32_t span, int num_blocks) {
   Choice best = {};
   std::int64_t least = INT64_MAX;
   for (int size = 0; size < kChoices; ++size) {
     const Choice one = choice_of(args.format.bits, span, size);
-    // Tiles of 256 rows pay where each block has many of them.
+    // Tiles of 256 rows only pay if each block has many of them.
     if (one.tile_rows == 256 && args.m < kRowsOfLargeTiles) continue;
     if (one.columns == kIntColumns && args.m > kRowsOfManyGroups) continue;
     const std::int64_t rows = one.tile_rows,

@@ -1,6 +1,6 @@
-// Weights are the instruction's a (sixteen columns of y a warp), rows of x its b (eight at a time), so that few rows
-// waste little. Tiles of kDepth along K pass through shared memory in kStages buffers, the loads of the next ones in
-// flight while one is multiplied.
+// Weights are the a operand of the instruction (sixteen columns of y per warp), rows of x are the b operand (eight at a
+// time), so that few rows waste little. Tiles of kDepth along K go through kStages buffers in shared memory; the next
+// tiles are loaded while one is multiplied.
 #include "kernels/cuda/linear_mma.hpp"
 
 #include "kernels/cuda/bf16.cuh"
@@ -10,11 +10,11 @@ namespace mortise::cuda {
 namespace {
 
 constexpr int kDepth = 64, kStages = 4;
-constexpr int kPitch = kDepth + 8;  // 144 bytes: the eight rows of a fragment lie in different banks
+constexpr int kPitch = kDepth + 8;  // 144 bytes, so that the eight rows of a fragment are in different banks
 
 __device__ __forceinline__ void copy_async(Bf16* to, const Bf16* from, bool valid) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  const int bytes = valid ? 16 : 0;  // the rest of the sixteen becomes zero
+  const int bytes = valid ? 16 : 0;  // the other bytes become zero
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes));
 }
 __device__ __forceinline__ void commit_copies() {
@@ -25,7 +25,7 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending));
 }
 
-// Rows first .. first + kRows of `from`, columns depth .. depth + kDepth, zeros where there are none.
+// Loads rows first .. first + kRows of `from`, columns depth .. depth + kDepth, with zeros outside of the matrix.
 template <int kThreads, int kRows, bool kAligned>
 __device__ __forceinline__ void load_tile(Bf16* to, const Bf16* from, std::int64_t stride, std::int64_t first,
                                           std::int64_t rows, std::int64_t depth, std::int64_t k) {
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kWarps * 32) linear_kernel(const LinearArgs ar
   for (int i = 0; i < kStages - 1; ++i) load(i);
   for (std::int64_t step = 0; step * kDepth < args.k; ++step) {
     if constexpr (kAligned) wait_for_copies<kStages - 2>();
-    __syncthreads();  // the tile is there, and everybody has done with the one that is overwritten next
+    __syncthreads();  // the tile has arrived, and no warp needs the tile that is overwritten next
     load(step + kStages - 1);
     const Bf16* const w = stages + step % kStages * S::kStageElements + warp * 16 * kPitch;
     const Bf16* const x = stages + step % kStages * S::kStageElements + S::kColumns * kPitch;
@@ -133,7 +133,7 @@ cudaError_t allow_shared_memory() {
 
 }  // namespace
 
-// Which shape runs changes no bit: an output is the same chain of instructions in each.
+// All tile shapes give the same bits, because each output is the same chain of instructions.
 cudaError_t launch_linear_mma(const LinearArgs& args, cudaStream_t stream) {
   if (args.m == 0 || args.n == 0) return cudaSuccess;
   if (args.m <= 8) return launch<2, 1>(args, stream);

@@ -1,6 +1,6 @@
-// Up to eight rows, all of which lie in shared memory. Each warp has tiles of its own and brings their weights into a
-// ring of its own in shared memory, piece by piece along K, so that no warp waits for another; one more warp brings x.
-// A multiprocessor has one block. More rows, or longer ones: linear_stream_many.cu.
+// For up to eight rows of x that all fit into shared memory. Each warp has its own tiles, and loads their weights into
+// its own ring in shared memory, piece by piece along K, so that no warp waits for another. One more warp loads x. A
+// multiprocessor runs one block. More or longer rows: linear_stream_many.cu.
 #include "kernels/cuda/linear_stream.hpp"
 
 #include <algorithm>
@@ -16,27 +16,27 @@ namespace {
 
 using namespace stream;
 
-constexpr int kWarps = 8, kThreads = (kWarps + 1) * 32;  // one more brings x
+constexpr int kWarps = 8, kThreads = (kWarps + 1) * 32;  // one more warp loads x
 constexpr int kMostRows = 8;
-constexpr int kDepth = 256;  // elements along K of a piece
+constexpr int kDepth = 256;  // elements along K in a piece
 constexpr int kSwizzledBytes = kColumns * kSwizzled * 2;
 constexpr int kPieceBytes = kColumns * kDepth * 2;
 constexpr int kGroup = 4;  // instructions whose fragments are loaded together
 constexpr int kGroups = kDepth / kStep / kGroup;
-// Places of a warp's ring. With fewer nothing would be on its way while a piece is multiplied; a lane makes the barrier
-// of each.
+// Places in a warp's ring. With fewer than two, nothing would be in flight while a piece is multiplied. At most 32,
+// because each lane initialises one barrier.
 constexpr int kFewestPlaces = 2, kMostPlaces = 32;
-constexpr int kZeroBytes = 16;  // the rows of b that x does not have
-// Pieces of a block that are on their way while the kernels before are at work: as much as keeps memory busy. With the
-// whole ring a norm takes 7 us instead of 4: its loads queue behind.
+constexpr int kZeroBytes = 16;  // stands for rows of b that x does not have
+// Pieces that a block has in flight before the preceding kernels have ended: enough to keep memory busy. With the whole
+// ring in flight a norm takes 7 us instead of 4, because its loads queue behind the pieces.
 constexpr int kEarlyPieces = 6;
 static_assert(kGroup * kStep == kSwizzled);
 
 // How a launch divides its work; computed on the host.
 struct Split {
-  std::int32_t warps;   // of a block that have tiles
-  std::int32_t places;  // of a warp's ring
-  std::int32_t early;   // pieces that a warp has on their way while the kernels before are at work
+  std::int32_t warps;   // warps in a block that have tiles
+  std::int32_t places;  // places in a warp's ring
+  std::int32_t early;   // pieces that a warp has in flight before the preceding kernels have ended
 };
 
 struct StreamArgs {
@@ -45,9 +45,9 @@ struct StreamArgs {
   Split split;
 };
 
-// Shared memory: rings, x, zeros, the barrier of x, the barriers of the rings.
+// Shared memory holds: rings, x, zeros, the barrier of x, the barriers of the rings.
 __host__ __device__ constexpr std::int32_t x_pitch(std::int64_t k) {
-  return static_cast<std::int32_t>(k) * 2 + 16;  // ldmatrix of 8 rows meets all banks
+  return static_cast<std::int32_t>(k) * 2 + 16;  // so that ldmatrix of 8 rows reads from all banks
 }
 __host__ __device__ constexpr std::int32_t bytes_of_x(std::int64_t m, std::int64_t k) {
   return static_cast<std::int32_t>(m) * x_pitch(k) + kZeroBytes;
@@ -56,7 +56,7 @@ __host__ __device__ constexpr std::int32_t bytes_beside_rings(std::int64_t m, st
   return bytes_of_x(m, k) + 8 + kWarps * kMostPlaces * 8;
 }
 
-// The pieces of a warp's tiles in the order in which they are used. One lane has this.
+// The pieces of a warp's tiles in the order of their use. Used by one lane.
 class Pieces {
  public:
   __device__ Pieces(const StreamArgs& args, int first_tile, int tiles, int stride)
@@ -66,7 +66,7 @@ class Pieces {
 
   __device__ __forceinline__ bool ended() const { return tile_ >= tiles_; }
 
-  // Asks for the next one. Beyond the last row there are zeros.
+  // Requests the next piece. Elements beyond the last row are zeros.
   __device__ __forceinline__ void load(std::uint32_t to, std::uint32_t barrier) {
     expect_bytes(barrier, kPieceBytes);
     copy_piece(to, args_.weights, tile_ * kColumns, depth_ / kSwizzled, barrier, policy_);
@@ -82,11 +82,11 @@ class Pieces {
   int depth_ = 0;
 };
 
-// What kGroup steps multiply.
+// The operands of kGroup steps.
 struct Fragments {
   std::uint32_t w[kGroup][4], x[kGroup / 2][4];
 
-  // `unit`: of the lane's row, as the piece begins; the next ones are exchanged alike.
+  // `unit`: the 16-byte unit in the lane's row where the piece begins. Further units are swizzled in the same way.
   __device__ __forceinline__ void load(std::uint32_t piece, std::uint32_t unit, std::uint32_t from_x,
                                        std::uint32_t x_step, int group) {
 #pragma unroll
@@ -139,15 +139,16 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
     wait_for_kernel_before();
     return;
   }
-  // Weights depend on no other kernel.
+  // Starts before the preceding kernels have ended, because weights do not depend on them.
   Feeder<Pieces> feeder(Pieces(args, first, tiles, stride), ring);
   if (lane == 0) feeder.fill_gently(args.split.early, x_barrier);
   __syncwarp();
   wait_for_kernel_before();
   wait_barrier(x_barrier, 0);
 
-  // Where this lane's rows begin for ldmatrix: of x row lane % 8, elements 8 (lane / 8) on; of a piece rows 0-7 and
-  // 8-15 at its first eight elements, then at its second. Rows that x has not are zeros wherever they are read.
+  // Where this lane's rows begin for ldmatrix. Of x: row lane % 8, from element 8 (lane / 8) on. Of a piece: rows 0-7
+  // and 8-15 at their first eight elements, then at their second eight. Rows that x does not have are read from the
+  // zeros.
   const bool has_row = lane % 8 < m;
   const std::uint32_t x = x_at + (has_row ? lane % 8 * x_pitch(k) + lane / 8 * 16 : m * x_pitch(k));
   const std::uint32_t x_step = has_row ? 1 : 0;
@@ -159,7 +160,7 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
     piece = place.piece() + row;
     place.advance();
   };
-  // The fragments of the next group, of the next piece too, are loaded before this group's products.
+  // Fragments are loaded one group ahead of the products, also across pieces.
   Fragments fragments[2];
   wait_for_piece();
   fragments[0].load(piece, unit, x, x_step, 0);
@@ -175,7 +176,7 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
         if (group + 1 < kGroups) {
           next.load(piece, unit, x_here, x_step, group + 1);
         } else {
-          __syncwarp();  // all lanes have read the piece
+          __syncwarp();  // all lanes have read the piece, so its place can be refilled
           if (lane == 0) feeder.refill();
           const bool same_tile = depth + kDepth < k;
           if (same_tile || tile + stride < tiles) {
@@ -190,7 +191,8 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
   }
 }
 
-// As many warps as take the same number of tiles, as far as it goes; fewer where x leaves little for their rings.
+// Chooses the number of warps so that all have the same number of tiles if possible, and fewer if x leaves little room
+// for the rings.
 Split split_of(const LinearArgs& args, int num_blocks) {
   const std::int64_t of_a_block = (num_tiles(args) + num_blocks - 1) / num_blocks;
   const std::int64_t pieces = (kSharedBytes - bytes_beside_rings(args.m, args.k)) / kPieceBytes;
@@ -206,7 +208,7 @@ Split split_of(const LinearArgs& args, int num_blocks) {
   return split;
 }
 
-// Whether x lies in shared memory beside rings of at least two places.
+// Whether x fits into shared memory beside rings of at least two places.
 bool holds_x(const LinearArgs& args, int num_blocks) {
   constexpr std::int64_t kMostK = kSharedBytes / 2;
   return args.m <= kMostRows && args.k <= kMostK && split_of(args, num_blocks).places >= kFewestPlaces;

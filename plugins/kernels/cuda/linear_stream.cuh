@@ -1,10 +1,10 @@
-// linear_stream.cuh: what the kernels of linear_stream.hpp share: pieces of weights that the copy engine brings, and
-// what a lane writes of y.
+// linear_stream.cuh: the common part of the kernels of linear_stream.hpp: pieces of weights that the copy engine loads,
+// and the elements of y that a lane writes.
 //
-// Weights are the instruction's a (sixteen columns of y, a "tile"), rows of x its b. One lane asks for a whole piece
-// (cp.async.bulk.tensor): asked for row by row, a piece costs its warp 900 cycles, more than multiplying it. The copy
-// engine exchanges 16-byte units so that ldmatrix meets all banks ("128-byte swizzle"): a piece is
-// [depth / 64][rows][64], unit u of row r at u ^ (r % 8).
+// Weights are the a operand of the instruction (sixteen columns of y, a "tile"), rows of x the b operand. One lane
+// requests a whole piece (cp.async.bulk.tensor). Requested row by row, a piece would cost its warp 900 cycles, more
+// than multiplying it. The copy engine permutes 16-byte units so that ldmatrix reads from all banks ("128-byte
+// swizzle"): a piece is [depth / 64][rows][64], with unit u of row r at u ^ (r % 8).
 #pragma once
 
 #include "kernels/cuda/bf16.cuh"
@@ -14,18 +14,19 @@
 
 namespace mortise::cuda::stream {
 
-constexpr int kColumns = 16;   // of y, a tile
-constexpr int kStep = 16;      // elements along K of an instruction
+constexpr int kColumns = 16;   // columns of y in a tile
+constexpr int kStep = 16;      // elements along K per instruction
 constexpr int kSwizzled = 64;  // elements along K that are swizzled together
-// Of 227 KiB that a block of Hopper may have: the rest is for a block of the kernel before or after, such as a norm.
+// A block on Hopper may have 227 KiB. The rest is left for a block of the preceding or following kernel, such as a
+// norm.
 constexpr int kSharedBytes = 203 << 10;
 
 inline std::int64_t num_tiles(const LinearArgs& args) {
   return (args.n + kColumns - 1) / kColumns;
 }
 
-// Describes a bf16 matrix [rows, k], rows `stride` elements apart, in pieces of `piece_rows` rows and `depth` elements.
-// Beyond the last row and element there are zeros.
+// Describes a bf16 matrix [rows, k], with rows `stride` elements apart, in pieces of `piece_rows` rows and `depth`
+// elements. Elements outside of the matrix are zeros.
 inline cudaError_t describe(const std::uint16_t* matrix, std::int64_t rows, std::int64_t k, std::int64_t stride,
                             int piece_rows, int depth, CUtensorMap& map) {
   const EncodeTiled encode = encode_tiled();
@@ -34,14 +35,14 @@ inline cudaError_t describe(const std::uint16_t* matrix, std::int64_t rows, std:
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(stride) * 2, kSwizzled * 2};  // bytes
   const cuuint32_t box[] = {kSwizzled, static_cast<cuuint32_t>(piece_rows), static_cast<cuuint32_t>(depth / kSwizzled)};
   const cuuint32_t steps[] = {1, 1, 1};
-  // With L2_PROMOTION_L2_256B weights come at 4.2 TB/s instead of 4.4 (H200).
+  // L2_PROMOTION_L2_256B would reduce the rate of the weights from 4.4 to 4.2 TB/s (H200).
   const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<std::uint16_t*>(matrix), sizes,
                                  strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                  CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-// Of a described matrix: the piece that begins at `row` and at element 64 * `group` of its rows.
+// Copies the piece of a described matrix that begins at `row` and at element 64 * `group` of its rows.
 __device__ __forceinline__ void copy_piece(std::uint32_t to, const CUtensorMap& from, int row, int group,
                                            std::uint32_t barrier) {
   asm volatile(
@@ -59,7 +60,7 @@ __device__ __forceinline__ void copy_piece(std::uint32_t to, const CUtensorMap& 
       : "memory");
 }
 
-// What the warp has of a tile and of eight rows of x, `first_row` and the next.
+// Writes the warp's part of a tile for eight rows of x, from `first_row` on.
 __device__ __forceinline__ void write(const LinearArgs& args, int tile, int first_row, const float (&d)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll

@@ -1,6 +1,6 @@
-// Tiles next to each other are a "group", one for each of a block's warps. Along K a group's weights and the rows of x
-// come in pieces into two rings, each filled by a warp of its own; those that multiply go along K together. All blocks
-// read all of x, once for each of their groups: it is in the L2.
+// Neighbouring tiles form a "group", one tile for each of a block's warps. The weights of a group and the rows of x
+// come in pieces along K into two rings, each filled by its own warp; the multiplying warps go along K together. All
+// blocks read all of x, once for each of their groups, from the L2.
 #include "kernels/cuda/linear_stream_many.hpp"
 
 #include <algorithm>
@@ -15,12 +15,13 @@ namespace {
 
 using namespace stream;
 
-constexpr int kWarps = 8;                                            // that multiply, at most
-constexpr int kThreads = (kWarps + 2) * 32;                          // one more brings x, one weights
-constexpr int kDepth = 256;                                          // elements along K of a piece
-constexpr int kMostPlaces = 32;                                      // of the ring of weights
-constexpr int kRowsPlaces = 3;                                       // of the ring of x
-constexpr int kFree = kMostPlaces * 8, kRowsFree = kRowsPlaces * 8;  // from the barrier "is full" to "is free"
+constexpr int kWarps = 8;                    // that multiply, at most
+constexpr int kThreads = (kWarps + 2) * 32;  // one more warp loads x, another loads weights
+constexpr int kDepth = 256;                  // elements along K in a piece
+constexpr int kMostPlaces = 32;              // in the ring of weights
+constexpr int kRowsPlaces = 3;               // in the ring of x
+// From a place's "full" barrier to its "free" barrier.
+constexpr int kFree = kMostPlaces * 8, kRowsFree = kRowsPlaces * 8;
 constexpr int kBarrierBytes = 2 * (kFree + kRowsFree);
 constexpr int kTogether = 2;  // instructions along K whose fragments are loaded together: a step
 constexpr int kSteps = kDepth / kStep / kTogether, kStepsOfSwizzled = kSwizzled / kStep / kTogether;
@@ -28,8 +29,8 @@ constexpr int kSteps = kDepth / kStep / kTogether, kStepsOfSwizzled = kSwizzled 
 // How a launch divides its work; computed on the host.
 struct Split {
   std::int32_t warps;   // that multiply
-  std::int32_t groups;  // of that many tiles
-  std::int32_t places;  // of the ring of weights
+  std::int32_t groups;  // of so many tiles each
+  std::int32_t places;  // in the ring of weights
 };
 
 struct ManyArgs {
@@ -46,13 +47,13 @@ constexpr int weights_piece_bytes(int warps) {
   return warps * kColumns * kDepth * 2;
 }
 
-// What a step multiplies: of a tile of weights, and of kRowTiles times eight rows of x.
+// The operands of a step: of a tile of weights, and of kRowTiles times eight rows of x.
 template <int kRowTiles>
 struct Fragments {
   std::uint32_t w[kTogether][4], x[kTogether][kRowTiles / 2][4];
 
-  // `weights`, `rows`: where the lane's row begins in the pieces; `w_unit`, `x_unit`: in it, as the piece begins;
-  // `swizzled_bytes`: of the weights of all warps that are swizzled together.
+  // `weights`, `rows`: where the lane's rows begin in the pieces. `w_unit`, `x_unit`: the 16-byte unit in the row where
+  // the piece begins. `swizzled_bytes`: bytes of all warps' weights that are swizzled together.
   __device__ __forceinline__ void load(std::uint32_t weights, std::uint32_t w_unit, int swizzled_bytes,
                                        std::uint32_t rows, std::uint32_t x_unit, int step) {
     const int swizzled = step / kStepsOfSwizzled, first = step % kStepsOfSwizzled * kTogether;
@@ -78,8 +79,8 @@ struct Fragments {
   }
 };
 
-// One lane: a block's pieces of x or of weights, in the order in which they are used. load(group, depth, place) asks
-// for one; `free` lies behind the barrier that tells that a place is full.
+// Loads a block's pieces of x or of weights in the order of their use; used by one lane. load(group, depth, place)
+// requests a piece. `free` is the distance from a place's "full" barrier to its "free" barrier.
 template <class Load>
 __device__ __forceinline__ void feed(const ManyArgs& args, Place place, int free, const Load& load) {
   const int k = static_cast<int>(args.linear.k);
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
   }
   publish_barriers();
   __syncthreads();
-  if (warp == kWarps + 1) {  // weights depend on no other kernel
+  if (warp == kWarps + 1) {  // weights do not depend on preceding kernels
     if (lane == 0) {
       const std::uint64_t policy = policy_of_what_is_read_once();
       feed(args, weights, kFree, [&](int group, int at, const Place& to) {
@@ -140,12 +141,12 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
   }
   if (warp >= split.warps) return;
 
-  // For ldmatrix: of weights rows 0-7 and 8-15 at their first eight elements, then at their second; of x rows 0-7 at
-  // their first and second eight elements, then rows 8-15.
+  // For ldmatrix. Of weights: rows 0-7 and 8-15 at their first eight elements, then at their second eight. Of x: rows
+  // 0-7 at their first and second eight elements, then rows 8-15.
   const std::uint32_t w_row = (warp * kColumns + lane % 16) * kSwizzled * 2, w_unit = (lane / 16 ^ lane % 8) * 16;
   const std::uint32_t x_row = (lane / 16 * 8 + lane % 8) * kSwizzled * 2, x_unit = (lane / 8 % 2 ^ lane % 8) * 16;
   std::uint32_t w_piece = 0, x_piece = 0, w_free = 0, x_free = 0;
-  // The fragments of the next step, of the next piece too, are loaded before this step's products.
+  // Fragments are loaded one step ahead of the products, also across pieces.
   Fragments<kRowTiles> fragments[2];
   const auto wait_for_pieces = [&] {
     w_piece = weights.piece() + w_row, w_free = weights.barrier() + kFree;
@@ -168,14 +169,14 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
         if (step + 1 < kSteps) {
           fragments[(step + 1) % 2].load(w_piece, w_unit, swizzled_bytes, x_piece, x_unit, step + 1);
         } else {
-          __syncwarp();  // all lanes have read the pieces
+          __syncwarp();  // all lanes have read the pieces, so their places can be refilled
           if (lane == 0) {
             arrive(w_free);
             arrive(x_free);
           }
           if (depth + kDepth < k || !last_group) wait_for_pieces();
         }
-        // Nothing is added after K: a zero would change the sign of another.
+        // Products beyond K are skipped: adding a zero could change the sign of a zero.
         if (depth + step * kTogether * kStep < k) fragments[step % 2].multiply(d);
       }
     }
@@ -184,8 +185,8 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
   }
 }
 
-// The number of warps for which the busiest block has least to do. A group costs as much as one more tile would, since
-// it reads x again.
+// The number of warps with which the busiest block has the least work. A group costs as much as an additional tile,
+// because it reads x again.
 int best_warps(std::int64_t tiles, int num_blocks) {
   int best = 0;
   std::int64_t least = 0;
@@ -216,7 +217,7 @@ cudaError_t launch(const LinearArgs& args, int num_blocks, cudaStream_t stream) 
 
 template <int kRowTiles>
 cudaError_t prepare() {
-  // With the most warps and rows the ring of weights has two places.
+  // With the most warps and rows, the ring of weights still has two places.
   static_assert(kRowsPlaces * rows_piece_bytes(kRowTiles) + kBarrierBytes + 2 * weights_piece_bytes(kWarps) <=
                 kSharedBytes);
   return cudaFuncSetAttribute(many_kernel<kRowTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
