@@ -52,12 +52,12 @@ struct LineRequest {
   nlohmann::json body;
 };
 
-// Fills `request` as far as the line is valid, so that the result of an invalid line has its id as well. Throws an Error
-// that says what is wrong with the line.
+// Fills `request` as far as the line is valid, so that the result of an invalid line has its id as well. Throws an
+// Error that says what is wrong with the line.
 using ReadLine = void (*)(const InputLine& line, std::size_t max_line_bytes, LineRequest& request);
 
-// For `start`: reads a line with `read` and opens the pipeline of its request. Returns the problem with the line, if any:
-// a wrong model name is the line's problem, a pipeline that does not open is not.
+// For `start`: reads a line with `read` and opens the pipeline of its request. Returns the problem with the line, if
+// any: a wrong model name is the line's problem, a pipeline that does not open is not.
 std::optional<std::string> read_request(const LinesRun& run, const InputLine& line, ReadLine read,
                                         LineRequest& request);
 
