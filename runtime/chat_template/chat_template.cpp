@@ -60,7 +60,7 @@ MarkedText cut_at_mark(const MarkedText& text) {
   }
   const MarkedText kept = text.substr(0, at);
   const bool keeps_space = text.bytes().compare(at + kEndMark.size(), 1, " ") == 0;
-  return keeps_space ? kept : strip(kept, nullptr, false, true);
+  return keeps_space ? kept : strip(kept, nullptr, Ends::kRight);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 // The digits of a text as Python's int() and float() accept it: with space around it, and "_" between digits.
 std::string digits_of(const MarkedText& text) {
   std::string digits;
-  const MarkedText stripped = strip(text, nullptr, true, true);
+  const MarkedText stripped = strip(text, nullptr, Ends::kBoth);
   const std::string& bytes = stripped.bytes();
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const bool between = i > 0 && i + 1 < bytes.size() && std::isalnum(static_cast<unsigned char>(bytes[i - 1])) &&

@@ -58,7 +58,7 @@ Value trim(Runtime& runtime, const Value& value, Arguments& arguments) {
   const MarkedText text = runtime.text_of(value);
   const MarkedText* characters = of.optional_text(0);
   if (characters != nullptr) runtime.budget().read(std::min(characters->size() * text.size(), std::size_t{1} << 40));
-  return runtime.make().text(strip(text, characters, true, true));
+  return runtime.make().text(strip(text, characters, Ends::kBoth));
 }
 
 Value replaced(Runtime& runtime, const Value& value, Arguments& arguments) {

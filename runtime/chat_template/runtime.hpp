@@ -103,7 +103,9 @@ MarkedText format_percent(const MarkedText& format, const std::vector<Value>& va
                           Runtime& runtime);
 
 // Text operations that filters and methods share.
-MarkedText strip(const MarkedText& text, const MarkedText* characters, bool left, bool right);
+enum class Ends { kLeft, kRight, kBoth };
+// Without white space, or without `characters` if they are given, at these ends.
+MarkedText strip(const MarkedText& text, const MarkedText* characters, Ends ends);
 MarkedText replace(const MarkedText& text, const MarkedText& from, const MarkedText& to, std::int64_t count,
                    Runtime& runtime);
 // Calls `visit` with [begin, end) of each line, with or without its line end. The last line may have none.

@@ -20,13 +20,13 @@ Value cased(Runtime& runtime, const Value& self, Arguments& arguments) {
   return runtime.make().text(with_case(text(self), wanted));
 }
 
-template <bool left, bool right>
+template <Ends ends>
 Value stripped(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters of(arguments, "strip", {"chars"});
   const MarkedText* characters = of.optional_text(0);
   const std::size_t each = characters == nullptr ? 1 : characters->size();
   if (!text(self).empty()) runtime.budget().read(std::min<std::size_t>(each * text(self).size(), std::size_t{1} << 40));
-  return runtime.make().text(strip(text(self), characters, left, right));
+  return runtime.make().text(strip(text(self), characters, ends));
 }
 
 // Splits at white space, without empty parts.
@@ -42,7 +42,7 @@ std::vector<Value> split_at_space(const MarkedText& whole, std::int64_t most, Ru
   };
   for (std::size_t begin = skip(0, true); begin < bytes.size();) {
     if (most >= 0 && static_cast<std::int64_t>(parts.size()) >= most) {
-      parts.push_back(runtime.make().text(strip(whole.substr(begin, bytes.size()), nullptr, false, true)));
+      parts.push_back(runtime.make().text(strip(whole.substr(begin, bytes.size()), nullptr, Ends::kRight)));
       break;
     }
     const std::size_t end = skip(begin, false);
@@ -234,9 +234,9 @@ bool is_letter_or_digit(std::int32_t character) {
 }  // namespace
 
 Method find_text_method(std::string_view name) {
-  static const std::unordered_map<std::string_view, Method> kMethods = {{"strip", stripped<true, true>},
-                                                                        {"lstrip", stripped<true, false>},
-                                                                        {"rstrip", stripped<false, true>},
+  static const std::unordered_map<std::string_view, Method> kMethods = {{"strip", stripped<Ends::kBoth>},
+                                                                        {"lstrip", stripped<Ends::kLeft>},
+                                                                        {"rstrip", stripped<Ends::kRight>},
                                                                         {"split", split},
                                                                         {"rsplit", rsplit},
                                                                         {"partition", partition<false>},

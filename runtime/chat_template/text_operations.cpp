@@ -23,15 +23,15 @@ std::size_t previous(const std::string& text, std::size_t at) {
 
 }  // namespace
 
-MarkedText strip(const MarkedText& text, const MarkedText* characters, bool left, bool right) {
+MarkedText strip(const MarkedText& text, const MarkedText* characters, Ends ends) {
   const std::string& bytes = text.bytes();
   std::size_t begin = 0, end = bytes.size();
-  while (left && begin < end) {
+  while (ends != Ends::kRight && begin < end) {
     std::size_t next = begin;
     if (!is_one_of(next_character(bytes, next), characters)) break;
     begin = next;
   }
-  while (right && begin < end) {
+  while (ends != Ends::kLeft && begin < end) {
     const std::size_t last = previous(bytes, end);
     std::size_t at = last;
     if (!is_one_of(next_character(bytes, at), characters)) break;

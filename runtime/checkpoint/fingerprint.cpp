@@ -37,8 +37,8 @@ std::string canonical(const GenerationConfig& defaults) {
   return json.dump();
 }
 
-// A sample, because made-up weights follow from their shapes, and their views may repeat a little memory up to
-// terabytes.
+// Hashes the beginning of each tensor only. Random weights follow from their shapes, and views that repeat a few
+// megabytes may span terabytes.
 std::string sample_hash(const TensorMap& tensors) {
   constexpr std::size_t kSampleBytes = 4096;
   Hasher hasher;

@@ -97,7 +97,7 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
   mortise_proposal_args args{};
   args.struct_size = sizeof args;
   args.num_seqs = static_cast<std::int32_t>(asked.size());
-  args.max_draft = static_cast<std::int32_t>(width);
+  args.draft_stride = static_cast<std::int32_t>(width);
   args.seq_ids = ids.data();
   args.max_drafts = max_drafts.data();
   args.keys = keys.data();

@@ -94,7 +94,7 @@ std::int32_t Drafting::room_for_drafts(const Sequence& sequence) const {
 
 // The drafts that its prediction has for it, also in the step that runs the end of its prompt.
 std::span<const std::int32_t> Drafting::predicted(const Sequence& sequence) const {
-  // With rejection sampling a draft that stands is another token than the one that would have come without it. And none
+  // With rejection sampling an accepted draft is another token than the one that would have come without it. And none
   // may be cut, so that hundreds of them could wait for ever.
   if (!sequence.is_predicted || limits_.rejection) return {};
   if (!sequence.wants_tokens() || sequence.wants_scores()) return {};
@@ -102,23 +102,23 @@ std::span<const std::int32_t> Drafting::predicted(const Sequence& sequence) cons
   return drafts.first(std::min(drafts.size(), static_cast<std::size_t>(room_for_drafts(sequence))));
 }
 
-std::vector<std::int32_t> Drafting::lookaheads(std::span<Sequence* const> candidates) {
-  std::vector<std::int32_t> result(candidates.size());
-  std::vector<char> is_predicted(candidates.size());
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    if (!candidates[i]->is_predicted) continue;
-    result[i] = static_cast<std::int32_t>(predicted(*candidates[i]).size());
+std::vector<std::int32_t> Drafting::lookaheads(std::span<Sequence* const> runnable) {
+  std::vector<std::int32_t> result(runnable.size());
+  std::vector<char> is_predicted(runnable.size());
+  for (std::size_t i = 0; i < runnable.size(); ++i) {
+    if (!runnable[i]->is_predicted) continue;
+    result[i] = static_cast<std::int32_t>(predicted(*runnable[i]).size());
     is_predicted[i] = result[i] > 0;
   }
   if (drafters_.empty()) return result;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    if (!is_predicted[i]) result[i] = lookahead(*candidates[i]);
+  for (std::size_t i = 0; i < runnable.size(); ++i) {
+    if (!is_predicted[i]) result[i] = lookahead(*runnable[i]);
   }
   if (!limits_.adaptive_lengths) return result;
   // Those that decode share the step's time; whoever is still in its prompt gets no drafts yet.
   std::vector<AdaptiveLengths::Candidate> decoding;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    Sequence& sequence = *candidates[i];
+  for (std::size_t i = 0; i < runnable.size(); ++i) {
+    Sequence& sequence = *runnable[i];
     sequence.draft_state.length = 0;
     if (is_predicted[i]) continue;
     if (sequence.running() && sequence.num_tokens() - sequence.num_computed == 1 && sequence.num_generated() > 0) {
@@ -127,8 +127,8 @@ std::vector<std::int32_t> Drafting::lookaheads(std::span<Sequence* const> candid
     }
   }
   lengths_.choose(decoding);
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    if (!is_predicted[i]) result[i] = candidates[i]->draft_state.length;
+  for (std::size_t i = 0; i < runnable.size(); ++i) {
+    if (!is_predicted[i]) result[i] = runnable[i]->draft_state.length;
   }
   return result;
 }

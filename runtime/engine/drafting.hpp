@@ -40,7 +40,7 @@ class Drafting {
   // The number of drafts that each candidate may use, chosen before the plan. A sequence with drafts from its
   // prediction gets as many as the prediction has. Otherwise adaptive lengths decide; with fixed lengths a sequence
   // gets all that it can use.
-  std::vector<std::int32_t> lookaheads(std::span<Sequence* const> candidates);
+  std::vector<std::int32_t> lookaheads(std::span<Sequence* const> runnable);
   // Fills `drafts` of the scheduled sequences that decode in this step. A prediction comes first. For each other
   // sequence, the first allowed proposer that returns drafts supplies all of them.
   void propose(const mortise_step& step, std::span<ScheduledSequence> scheduled);

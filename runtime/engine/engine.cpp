@@ -125,17 +125,17 @@ StepPlan Engine::plan(std::uint64_t step_id) {
     if (i + kAhead < live_.size()) prefetch(*live_[i + kAhead]);
     if (!live_[i]->running()) setup_->kv->look_up(*live_[i]);
   }
-  std::vector<Sequence*> candidates;
+  std::vector<Sequence*> runnable;
   if (setup_->limits.prefix_cache) {
-    candidates = without_held_back(live_, setup_->limits.block_size);
+    runnable = without_held_back(live_, setup_->limits.block_size);
   } else {
-    for (const auto& sequence : live_) candidates.push_back(sequence.get());
+    for (const auto& sequence : live_) runnable.push_back(sequence.get());
   }
-  const std::vector<std::int32_t> lookahead = setup_->drafting->lookaheads(candidates);
-  if (!verified_swap_) return setup_->planner->plan(step_id, candidates, lookahead, setup_->kv->cache());
+  const std::vector<std::int32_t> lookahead = setup_->drafting->lookaheads(runnable);
+  if (!verified_swap_) return setup_->planner->plan(step_id, runnable, lookahead, setup_->kv->cache());
   const double begin = steady_seconds();
-  StepPlan plan = setup_->planner->plan(step_id, candidates, lookahead, setup_->kv->cache());
-  verified_swap_->plan(step_id, candidates, lookahead, setup_->kv->cache(), steady_seconds() - begin);
+  StepPlan plan = setup_->planner->plan(step_id, runnable, lookahead, setup_->kv->cache());
+  verified_swap_->plan(step_id, runnable, lookahead, setup_->kv->cache(), steady_seconds() - begin);
   return plan;
 }
 
@@ -144,6 +144,36 @@ void Engine::preempt(Sequence& sequence) {
   setup_->kv->release(sequence);
   ++counters_.num_preemptions;
   trace_.mark(sequence, "preempted");
+}
+
+// Starts the planned sequences that do not run yet; returns them. All are admitted before any block is allocated,
+// because an allocation may evict cached blocks that they begin with.
+std::vector<Sequence*> Engine::admit(const StepPlan& plan) {
+  std::vector<Sequence*> admitted;
+  std::optional<std::chrono::steady_clock::time_point> now;
+  for (const PlannedSequence& planned : plan.scheduled) {
+    if (planned.sequence->running()) continue;
+    if (!planned.sequence->admitted) {
+      if (!now) now = std::chrono::steady_clock::now();
+      planned.sequence->gathered.started = now;
+    }
+    requests_.started(*planned.sequence);
+    books_changed_ = true;
+    setup_->kv->admit(*planned.sequence);
+    counters_.num_admitted_tokens += static_cast<std::uint64_t>(planned.sequence->num_tokens());
+    counters_.num_cached_tokens += static_cast<std::uint64_t>(planned.sequence->num_cached);
+    admitted.push_back(planned.sequence);
+  }
+  return admitted;
+}
+
+// While the device computes a step: texts and news of the step before it.
+void Engine::send_previous_step() {
+  trace_.phase(StepPhase::kText);
+  write_texts();
+  trace_.phase(StepPhase::kStream);
+  send_outbox();
+  trace_.phase(StepPhase::kWait);
 }
 
 void Engine::set_pins(const std::vector<Pin>& pins) {
@@ -178,22 +208,7 @@ void Engine::step() {
     in_step_.push_back(planned.sequence);
   }
   for (Sequence* sequence : plan.preempted) preempt(*sequence);
-  std::vector<Sequence*> admitted;
-  std::optional<std::chrono::steady_clock::time_point> now;
-  for (const PlannedSequence& planned : plan.scheduled) {
-    if (planned.sequence->running()) continue;
-    if (!planned.sequence->admitted) {
-      if (!now) now = std::chrono::steady_clock::now();
-      planned.sequence->gathered.started = now;
-    }
-    requests_.started(*planned.sequence);
-    books_changed_ = true;
-    setup_->kv->admit(*planned.sequence);  // all before blocks are allocated, which may evict cached ones
-    counters_.num_admitted_tokens += static_cast<std::uint64_t>(planned.sequence->num_tokens());
-    counters_.num_cached_tokens += static_cast<std::uint64_t>(planned.sequence->num_cached);
-    admitted.push_back(planned.sequence);
-  }
-  copy_partial_blocks(admitted);
+  copy_partial_blocks(admit(plan));
   if (plan.drop_pins) drop_pins();
 
   trace_.phase(StepPhase::kPropose);
@@ -217,13 +232,7 @@ void Engine::step() {
   SideRun* const beside = verified_swap_ ? verified_swap_->side_run() : nullptr;
   setup_->execution->launch(
       work, [this] { trace_.phase(StepPhase::kSample); }, beside);
-  if (setup_->execution->computes_behind()) {
-    trace_.phase(StepPhase::kText);
-    write_texts();  // of the step before, while the device computes this one
-    trace_.phase(StepPhase::kStream);
-    send_outbox();
-    trace_.phase(StepPhase::kWait);
-  }
+  if (setup_->execution->computes_behind()) send_previous_step();
   counters_.num_rows += static_cast<std::uint64_t>(setup_->execution->num_rows());
   count_rows(counters_.last_batch, counters_);
   counters_.num_graph_replays = carried_.num_graph_replays + setup_->execution->num_graph_replays();
@@ -271,8 +280,8 @@ void Engine::copy_partial_blocks(std::span<Sequence* const> admitted) {
   copy_blocks(from, to);
 }
 
-// Of a sequence with a draft tree: leaves the rows of the path of which most stands. If that is a fork, its drafts and
-// blocks become the sequence's.
+// For a sequence with a draft tree: keeps only the rows of the path with the most accepted drafts. If that path is a
+// fork, its drafts and blocks become the sequence's.
 void Engine::take_best_path(Sequence& sequence, std::vector<LogitRow>& rows, std::vector<TokenInfo>& infos) {
   // What was drawn behind the last known token, which all paths begin with, then behind each of the path's drafts.
   const auto drawn = [&](std::int32_t path) {
@@ -339,7 +348,7 @@ void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<c
   if (verified_swap_) verified_swap_->observe(outcomes_, ended_ids_, &setup_->execution->hidden());
 }
 
-// A draft stands while it equals the token of its row: with coupled verification the one that the target itself drew,
+// A draft is accepted if it equals the token of its row: with coupled verification the one that the target itself drew,
 // with rejection sampling the outcome of that, which is another token exactly when the draft is rejected. The first
 // that differs is replaced by that token, and after the last comes the bonus token.
 void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows, std::span<TokenInfo> infos,
@@ -366,14 +375,14 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     last_row = rows[i].row;
     finish = end_of(sequence, token);
     if (finish == FinishReason::kStop) news.stop_token = token;
-    const bool stands = draft < drafts.size() && drafts[draft] == token;
-    infos[i].accepted_draft = stands;
-    infos[i].replaced_draft = !stands && draft < drafts.size();
+    const bool is_accepted = draft < drafts.size() && drafts[draft] == token;
+    infos[i].accepted_draft = is_accepted;
+    infos[i].replaced_draft = !is_accepted && draft < drafts.size();
     news.tokens.push_back(std::move(infos[i]));
     if (sequence.choice_is_complete()) finish = FinishReason::kStop;
     // Which of several tokens a stop string ends with must be known here; else the text can wait: see write_texts().
     if (!drafts.empty()) finish = later(finish, sequence.write_text());
-    if (!stands) break;
+    if (!is_accepted) break;
     ++num_accepted;
     if (finish == FinishReason::kNone) ++sequence.num_computed;  // the draft's row was this token's
   }

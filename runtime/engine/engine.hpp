@@ -116,10 +116,11 @@ class Engine {
   // every sequence that ran has its next token (GapWatch). The engine pauses only while `make` runs and the parts are
   // exchanged. Sequences keep their tokens; if the new parts have other KV memory, their KV is computed again. Throws
   // what `make` throws, what Inbox::put throws, and an Error with kConflict if a live request could not go on; nothing
-  // has changed then. [any thread but the engine's and a sink's] With `verify_steps` the new parts first run beside the
+  // has changed then. With `verify_steps` the new parts first run beside the
   // old ones for that many steps and are compared with them (VerifiedSwap); the call blocks meanwhile. Throws a
   // DifferenceError that says what differs, and an Error with kConflict when no step could be compared for
-  // EngineHooks::verify_patience, when `cancel` was requested, or while another such swap is under way.
+  // EngineHooks::verify_patience, when `cancel` was requested, or while another such swap is under way. [any thread but
+  // the engine's and a sink's]
   SwapFigures swap(MakeReplacement make, std::int32_t verify_steps = 0, std::stop_token cancel = {});
   // Traces the following steps to `file`; null ends the trace. When it returns, nothing more is written to the previous
   // file. In the new file the live sequences begin now. REQUIRES: `file` outlives the engine, or the next call. [any
@@ -151,6 +152,8 @@ class Engine {
   void step();
   StepPlan plan(std::uint64_t step_id);
   void preempt(Sequence& sequence);
+  std::vector<Sequence*> admit(const StepPlan& plan);
+  void send_previous_step();
   void set_pins(const std::vector<Pin>& pins);
   void drop_pins();
   void fork_drafts(std::span<const ScheduledSequence> scheduled);

@@ -274,19 +274,19 @@ CallResult Planner::send_events() {
 
 // Tells the scheduler what has happened, and calls `work` with what it sees of a step and how it took the events.
 template <typename Work>
-auto Planner::with_view(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
+auto Planner::with_view(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
                         const std::vector<std::int32_t>& lookahead, const KvCache& cache, const Work& work) {
   const CallResult sent = send_events();
   events_.clear();  // even if nobody was left to receive them
   std::vector<BlockId> paths;
-  paths.reserve(candidates.size());
-  for (const Sequence* sequence : candidates) paths.push_back(last_cached(*sequence, limits_.block_size, cache.tree()));
+  paths.reserve(runnable.size());
+  for (const Sequence* sequence : runnable) paths.push_back(last_cached(*sequence, limits_.block_size, cache.tree()));
   cached_free_.find(paths, cache);
-  const View view(candidates, limits_, lookahead, cached_free_, cache);
+  const View view(runnable, limits_, lookahead, cached_free_, cache);
   return work(view, view.abi(step_id), sent);
 }
 
-StepPlan Planner::plan(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
+StepPlan Planner::plan(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
                        const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
   const auto choose = [&](const View& view, const mortise_schedule_view& abi_view, const CallResult&) -> StepPlan {
     if (starved_) {
@@ -307,10 +307,10 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<Sequence*>& cand
     }
     return std::move(*plan);
   };
-  return with_view(step_id, candidates, lookahead, cache, choose);
+  return with_view(step_id, runnable, lookahead, cache, choose);
 }
 
-std::optional<Planner::Fault> Planner::rehearse(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
+std::optional<Planner::Fault> Planner::rehearse(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
                                                 const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
   const auto failure = [](const char* function, const CallResult& result) {
     return Fault{fmt::format("{} failed: {} ({})", function, result.error.message, status_name(result.status)), {}};
@@ -325,7 +325,7 @@ std::optional<Planner::Fault> Planner::rehearse(std::uint64_t step_id, const std
     if (!starved) return std::nullopt;
     return Fault{starved->why, view.ids[starved->index]};
   };
-  return with_view(step_id, candidates, lookahead, cache, judge);
+  return with_view(step_id, runnable, lookahead, cache, judge);
 }
 
 // The scheduler's plan, checked.
@@ -347,15 +347,15 @@ Planner::Answer Planner::ask_scheduler(const View& view, const mortise_schedule_
     if (!is_empty || !first_come_first_served(view, abi_view).drop_pins) answer.breach = std::move(breach);
     return answer;
   }
-  const std::vector<Sequence*>& candidates = view.live;
+  const std::vector<Sequence*>& runnable = view.live;
   StepPlan& checked = answer.plan.emplace();
-  for (std::int32_t i = 0; i < plan.num_preempted; ++i) checked.preempted.push_back(candidates[arrays.preempted[i]]);
+  for (std::int32_t i = 0; i < plan.num_preempted; ++i) checked.preempted.push_back(runnable[arrays.preempted[i]]);
   for (std::int32_t i = 0; i < plan.num_scheduled; ++i) {
     const std::int32_t index = arrays.seqs[i], n = arrays.new_tokens[i];
-    checked.scheduled.push_back({candidates[index], n, view.drafts(index, n, arrays.drafts[index])});
+    checked.scheduled.push_back({runnable[index], n, view.drafts(index, n, arrays.drafts[index])});
   }
   for (std::int32_t i = 0; i < plan.num_pins; ++i) {
-    checked.pins.push_back({candidates[arrays.pins[i]], arrays.pin_tokens[i]});
+    checked.pins.push_back({runnable[arrays.pins[i]], arrays.pin_tokens[i]});
   }
   return answer;
 }
@@ -412,7 +412,7 @@ std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, 
   for (std::size_t i = 0; i < view.live.size(); ++i) {
     if (!view.running(i)) continue;
     --watched.places;
-    // What the running ones need for their known tokens, and a block each, is not to be had.
+    // Running sequences keep the blocks for their known tokens and one more each; these do not count as room.
     watched.blocks -= std::max<std::int64_t>(0, view.blocks_for(i, view.remaining(i)) - view.held[i]) + 1;
   }
   if (!plan.preempted.empty()) watched.blocks = -1;  // whoever preempts has no room to give

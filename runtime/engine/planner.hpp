@@ -46,13 +46,14 @@ class Planner {
   // `messages` outlives this. When a swap puts a scheduler in, the engine tells it of the live sequences by added().
   Planner(ActiveScheduler scheduler, const EngineLimits& limits, RepeatedMessages& messages);
 
+  // Queued: the scheduler gets these four events before the next plan.
   void added(const std::shared_ptr<const Sequence>& sequence);
   void ended(std::uint64_t seq_id);
   void prefix_resident(std::uint64_t seq_id, std::int32_t num_tokens);
   void prefix_evicted(std::uint64_t seq_id);
-  // `candidates`: sequences that may run, in order of arrival, at least one. `lookahead`, parallel to them: how many
+  // `runnable`: sequences that may run, in order of arrival, at least one. `lookahead`, parallel to them: how many
   // draft tokens each may use.
-  StepPlan plan(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
+  StepPlan plan(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
                 const std::vector<std::int32_t>& lookahead, const KvCache& cache);
 
   // A bound that a plan breaks.
@@ -64,7 +65,7 @@ class Planner {
   // and checks it by the same rules; nullopt: it is good. These plans never run, so the first plan that schedules a
   // waiting sequence counts as its start, and later plans do not. The candidate's pins are not kept, and it is told of
   // none.
-  std::optional<Fault> rehearse(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
+  std::optional<Fault> rehearse(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
                                 const std::vector<std::int32_t>& lookahead, const KvCache& cache);
 
   const ActiveScheduler& scheduler() const { return scheduler_; }
@@ -85,7 +86,7 @@ class Planner {
   };
   CallResult send_events();
   template <typename Work>
-  auto with_view(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
+  auto with_view(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
                  const std::vector<std::int32_t>& lookahead, const KvCache& cache, const Work& work);
   // The scheduler's answer: a plan, or the reason why there is none. Neither: it had no room for a plan, which is no
   // fault.
@@ -109,7 +110,7 @@ class Planner {
   std::optional<std::uint64_t> starved_;                // a starved sequence, until it ends
   std::unordered_set<std::uint64_t> rehearsed_starts_;  // live sequences that a rehearsed plan has started
   std::vector<Event> events_;
-  CachedFreePrefixes cached_free_;  // of the candidates
+  CachedFreePrefixes cached_free_;  // of the runnable
   std::uint64_t num_rejected_ = 0, num_starved_ = 0;
   std::string last_breach_;
 };

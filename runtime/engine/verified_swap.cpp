@@ -104,13 +104,13 @@ void VerifiedSwap::differs(SwapDifference difference, std::optional<std::uint64_
   seq_id_ = seq_id;
 }
 
-void VerifiedSwap::plan(std::uint64_t step_id, const std::vector<Sequence*>& candidates,
+void VerifiedSwap::plan(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
                         const std::vector<std::int32_t>& lookahead, const KvCache& cache, double serving_s) {
   step_id_ = step_id;
   has_planned_ = true;
   if (!planner_ || is_over()) return;
   const double begin = steady_seconds();
-  const std::optional<Planner::Fault> fault = planner_->rehearse(step_id, candidates, lookahead, cache);
+  const std::optional<Planner::Fault> fault = planner_->rehearse(step_id, runnable, lookahead, cache);
   plans_.candidate_s += steady_seconds() - begin;
   plans_.serving_s += serving_s;
   ++plans_.num_plans;

@@ -50,7 +50,7 @@ class VerifiedSwap {
                const mortise_tensor* hidden);
 
   // The phases of a step, in this order. `serving_s`: seconds that the serving plan took.
-  void plan(std::uint64_t step_id, const std::vector<Sequence*>& candidates, const std::vector<std::int32_t>& lookahead,
+  void plan(std::uint64_t step_id, const std::vector<Sequence*>& runnable, const std::vector<std::int32_t>& lookahead,
             const KvCache& cache, double serving_s);
   void propose(const mortise_step& step, std::span<const ScheduledSequence> scheduled);
   SideRun* side_run() const { return side_run_.get(); }

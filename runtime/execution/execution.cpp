@@ -77,7 +77,7 @@ void Execution::replace(std::vector<ShardParts> shards, std::uint64_t generation
   snapshot_.store(std::move(parts));
 }
 
-// Shards run one after the other here: there is one until models can be cut.
+// Runs the shards one after the other. Today there is only one, because models cannot be split yet.
 void Execution::launch(const StepWork& work, const std::function<void()>& evaluating, SideRun* beside) {
   for (const auto& shard : shards_) shard->forward(work, beside);
   if (evaluating) evaluating();

@@ -180,7 +180,7 @@ void Runner::run_pass(const mortise_runner_step& wanted) {
   for (RunnerSequence* sequence : running_) kv_->publish(*sequence);
 }
 
-// Sets the sampling arguments of the rows of draws_ to those of their sequences in the step.
+// Gives each row of draws_ the sampling arguments that the step has for the row's sequence.
 void Runner::set_draws(const mortise_runner_step& wanted) {
   SamplingArrays arrays;
   for (const RunnerSequence* sequence : drawing_) {

@@ -117,18 +117,18 @@ void AdaptiveLengths::collect_items(std::span<const Candidate> candidates) {
     const DraftState& state = *candidates[i].state;
     Kind& kind = kind_of(state);
     const double rows = state.acceptance.yield(kind.acceptance);
-    double stands = 1, tokens = 1;
+    double chance = 1, tokens = 1;
     for (std::int32_t depth = 1; depth <= candidates[i].limit; ++depth) {
-      stands *= state.acceptance.rate(depth - 1, kind.acceptance);
-      tokens += rows * stands;
-      items_.push_back({stands, rows, 0, &kind, static_cast<std::int32_t>(i), depth});
+      chance *= state.acceptance.rate(depth - 1, kind.acceptance);
+      tokens += rows * chance;
+      items_.push_back({chance, rows, 0, &kind, static_cast<std::int32_t>(i), depth});
     }
     if (candidates[i].limit == 0) continue;
     // What it has to catch up with is paid for by all the steps that it has left.
     const double steps = std::max(1.0, tokens_left(candidates[i]) / tokens);
     (items_.end() - candidates[i].limit)->catch_up_s = kind.catch_up_s * state.num_unseen / steps;
   }
-  std::ranges::stable_sort(items_, std::greater<>(), &Item::stands);
+  std::ranges::stable_sort(items_, std::greater<>(), &Item::chance);
 }
 
 // The best number of items of those whose depth is at most `most`.
@@ -146,7 +146,7 @@ AdaptiveLengths::Choice AdaptiveLengths::best_choice(std::int32_t most) {
   for (const Item& item : items_) {
     if (item.depth > most) continue;
     ++taken;
-    tokens += item.stands * item.rows;
+    tokens += item.chance * item.rows;
     rows += item.rows;
     if (item.depth == 1) {
       ++item.kind->num_drafting;

@@ -84,7 +84,7 @@ class AdaptiveLengths {
     double rate() const { return seconds > 0 ? tokens / seconds : 0; }
   };
   struct Item {
-    double stands;      // probability that it is accepted, if it is made
+    double chance;      // probability that it is accepted, if it is made
     double rows;        // expected cost in rows: the probability that it is made
     double catch_up_s;  // its share of a step
     Kind* kind;

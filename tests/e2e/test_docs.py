@@ -61,3 +61,15 @@ def test_a_right_text_has_no_faults():
 def test_each_kind_of_mistake_is_found(text):
     found = documents.faults(SOURCE / "docs/new.md", f"{text}\n")
     assert len(found) == 1 and WRONG[text] in found[0]  # several: one mistake is told more than once
+
+
+def test_every_room_has_a_readme_of_one_screen():
+    # The folders of one part below these share its README; a test folder that mirrors a source folder has that folder's.
+    rooms = [SOURCE / name for name in ("plugin_api", "runtime", "plugins", "tests", "bench", "models", "scripts")]
+    rooms += [path for group in ("runtime/*", "plugins/*", "plugins/*/*", "tests/*", "bench/*") for path in SOURCE.glob(group)]
+    rooms = [path for path in rooms if path.is_dir() and not path.name.startswith((".", "_"))]
+    assert len(rooms) > 60
+    without = [str(path.relative_to(SOURCE)) for path in rooms if not (path / "README.md").is_file()]
+    long = [str(path.relative_to(SOURCE)) for path in rooms
+            if (path / "README.md").is_file() and len((path / "README.md").read_text().splitlines()) > 65]
+    assert (without, long) == ([], ["models"])  # models: how each demo model was trained

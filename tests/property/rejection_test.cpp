@@ -58,7 +58,7 @@ struct SkewedProposer {
             mix64(mix64(args.keys[i]) ^ static_cast<std::uint64_t>(args.positions[i] + count)) % 100;
         const std::size_t other = (favourite + 1 + random % 3) % kTopK;
         const std::int32_t token = at->second.ids[random < 70 ? favourite : other];
-        const std::int64_t row = std::int64_t{i} * args.max_draft + count;
+        const std::int64_t row = std::int64_t{i} * args.draft_stride + count;
         args.tokens[row] = token;
         // Below 70: the favourite. 70 to 99, ten of each remainder: one of the others.
         for (std::size_t k = 0; tells && k < kTopK; ++k) {

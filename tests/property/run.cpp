@@ -141,9 +141,9 @@ struct OracleProposer {
         const std::size_t next = static_cast<std::size_t>(done + count);
         const bool correct = static_cast<int>(random() % 100) < correct_percent && next < answer.tokens.size();
         const auto any = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(vocab_size));
-        args.tokens[i * args.max_draft + count] = correct                                 ? answer.tokens[next]
-                                                  : wrong_draft >= 0 && random() % 2 == 0 ? wrong_draft
-                                                                                          : any;
+        args.tokens[i * args.draft_stride + count] = correct                                 ? answer.tokens[next]
+                                                     : wrong_draft >= 0 && random() % 2 == 0 ? wrong_draft
+                                                                                             : any;
       }
     }
     return MORTISE_OK;

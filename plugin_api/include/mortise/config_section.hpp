@@ -1,5 +1,5 @@
-// mortise/config_section.hpp: C++ helpers that read a checkpoint's config.json, which comes from strangers. Not part of
-// the ABI: compiled into the plugin, like plugin.hpp.
+// mortise/config_section.hpp: C++ helpers that read a checkpoint's config.json, which comes from strangers. An object
+// is for one thread at a time. Not part of the ABI: compiled into the plugin, like plugin.hpp.
 #pragma once
 
 #include <cstdint>
@@ -51,13 +51,13 @@ class ConfigSection {
 };
 
 inline void unsupported(const std::string& what) {
-  throw Failure(MORTISE_UNIMPLEMENTED, "config.nlohmann::json", what);
+  throw Failure(MORTISE_UNIMPLEMENTED, "config.json", what);
 }
 
 inline void invalid_value(const std::string& key, const std::string& found, const std::string& expected) {
   constexpr std::size_t kShown = 80;  // a hostile value may be megabytes
   const std::string value = found.size() > kShown ? found.substr(0, kShown) + "..." : found;
-  throw Failure(MORTISE_INVALID_ARGUMENT, "config.nlohmann::json", key + " is " + value + "; expected " + expected);
+  throw Failure(MORTISE_INVALID_ARGUMENT, "config.json", key + " is " + value + "; expected " + expected);
 }
 
 inline nlohmann::json parse_object(std::string_view text) {

@@ -67,8 +67,8 @@ class RowBuffer {
  public:
   RowBuffer() = default;
   RowBuffer(DeviceRef owner, int32_t dtype, int64_t max_rows, int64_t columns) : dtype_(dtype), columns_(columns) {
-    // Rows that begin at multiples of this share few sets of a processor's cache, so that a product that reads 32 of
-    // them at a time finds none of them there; a cache line more spreads them.
+    // If rows begin at multiples of this, they compete for few sets of the cache, and a product that reads 32 rows at a
+    // time always misses. One more cache line per row spreads them.
     constexpr int64_t kRoundRowBytes = 1024, kCacheLine = 64;
     const bool spread = has_host_memory(owner) && columns * dtype_bytes(dtype) % kRoundRowBytes == 0;
     stride_ = spread ? columns + kCacheLine / dtype_bytes(dtype) : columns;

@@ -1,7 +1,8 @@
 // mortise/model.hpp: builds the component of a model from a C++ class. Not part of the ABI: compiled into the plugin,
 // like plugin.hpp.
-//   constexpr mortise_component kMine = mortise::ModelComponent<Mine>::component("mine", "... checkpoints",
-//   kOptionsSchema); MORTISE_PLUGIN("example.mine", "Example", "1.0.0", "Apache-2.0", &kMine)
+//   constexpr mortise_component kMine =
+//       mortise::ModelComponent<Mine>::component("mine", "... checkpoints", kOptionsSchema);
+//   MORTISE_PLUGIN("example.mine", "Example", "1.0.0", "Apache-2.0", &kMine)
 // The class Mine needs
 //   explicit Mine(const mortise_create_args&)
 //   static void check_config(std::string_view config_json)      throws Failure if it does not serve the checkpoint

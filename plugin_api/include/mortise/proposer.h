@@ -47,9 +47,9 @@ typedef struct mortise_proposal_args {
   uint32_t struct_size;
   uint32_t flags;
   int32_t num_seqs;
-  int32_t max_draft;       /* row length of the output arrays */
+  int32_t draft_stride;    /* row length of the output arrays, in drafts */
   const uint64_t* seq_ids; /* [num_seqs] */
-  /* [num_seqs] the most drafts wanted, <= max_draft; 0: none. With parents: the longest path. */
+  /* [num_seqs] the most drafts wanted, <= draft_stride; 0: none. With parents: the longest path. */
   const int32_t* max_drafts;
   /* How the target will sample: its key, its temperature, and the position of the first draft. A proposer that samples
    * with them agrees with the target as often as the two distributions allow. */
@@ -57,14 +57,14 @@ typedef struct mortise_proposal_args {
   const float* temperatures; /* [num_seqs] 0: arg max */
   const int64_t* positions;  /* [num_seqs] */
   /* The following output arrays are the host's memory. */
-  int32_t* tokens;     /* [num_seqs, max_draft] */
-  int32_t* num_drafts; /* [num_seqs] 0 .. max_drafts[i], 0 before the call. With parents: 0 .. max_draft */
-  /* [num_seqs, max_draft] the parent of each draft: the index of an earlier draft of its row, or -1 for a first draft.
-   * max_draft is then the largest of max_drafts times the option `branches`, 2 to MORTISE_MAX_DRAFT_PATHS.
+  int32_t* tokens;     /* [num_seqs, draft_stride] */
+  int32_t* num_drafts; /* [num_seqs] 0 .. max_drafts[i], 0 before the call. With parents: 0 .. draft_stride */
+  /* [num_seqs, draft_stride] the parent of each draft: the index of an earlier draft of its row, or -1 for a first
+   * draft. draft_stride is then the largest of max_drafts times the option `branches`, 2 to MORTISE_MAX_DRAFT_PATHS.
    * NULL: each draft follows the one before it. Given only to a component with MORTISE_CAP_TREE whose `branches` is
    * above 1, and not when the host verifies by rejection. */
   int32_t* parents;
-  /* [num_seqs, max_draft, vocab_size of the target] row (i, j): the distribution that tokens[i, j] was drawn from.
+  /* [num_seqs, draft_stride, vocab_size of the target] row (i, j): the distribution that tokens[i, j] was drawn from.
    * Entries are finite and at least 0, and the draft's own is above 0. Rows without a draft, and rows of sequences with
    * temperature 0, are not read. NULL unless the host verifies by rejection and the component has
    * MORTISE_CAP_DISTRIBUTION. The host gives drafts of other components probability 1. Since 0.3 */

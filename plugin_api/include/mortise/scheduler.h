@@ -75,8 +75,8 @@ typedef struct mortise_schedule_view {
    * Its own index if no earlier sequence shares any. Running: its own index. Since 0.4 */
   const int32_t* cached_free_with;
   /* How many blocks it shares with that sequence; they are the first ones of both. A plan that preempts nobody is
-   * charged once for a block that several starting sequences share; mortise/scheduler.hpp does the counting. Running:
-   * 0. Since 0.4 */
+   * charged once for a block that several starting sequences share; mortise/cached_free_blocks.hpp counts that.
+   * Running: 0. Since 0.4 */
   const int32_t* cached_free_shared;
 } mortise_schedule_view;
 

@@ -49,7 +49,7 @@ enum class MatrixLayout { kOutputRows, kOutputColumns };
 // Reads tensors of a checkpoint, checks their shapes and prepares them on the device. Projections that read the same
 // input become one weight ([q; k; v]), which the device concatenates; in a quantised checkpoint only if they are
 // quantised alike. All functions throw Failure: DATA_LOSS for a missing or misshapen tensor, with its name, the shape
-// found and the shape expected; the device's status if it refuses.
+// found and the shape expected; the device's status if it refuses. An object is for one thread at a time.
 class WeightLoader {
  public:
   // The references must outlive the loader.
@@ -62,8 +62,8 @@ class WeightLoader {
   // The layer of up to three modules that read the same input of `columns`. Neighbours whose weights have the same kind
   // become one piece.
   Linear linear(std::initializer_list<Part> modules, int64_t columns, bool with_bias) const;
-  // [rows, columns], its rows looked up; `also_head`: it is the head as well. The first `skipped_rows` of the tensor,
-  // which has as many more, stay out.
+  // The embedding [rows, columns], from which rows are looked up. `also_head`: the same weight is the head. The tensor
+  // has `skipped_rows` more rows at its beginning, which are not loaded.
   Weight embedding(const Part& part, int64_t columns, bool also_head, int64_t skipped_rows = 0) const;
   // A head of its own: int8 as soon as the layers are integers.
   Weight head(const Part& part, int64_t columns) const;

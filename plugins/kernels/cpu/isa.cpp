@@ -1,7 +1,6 @@
 #include "kernels/cpu/isa.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #if defined(__x86_64__)
@@ -118,10 +117,6 @@ std::optional<Isa> choose_isa(const char* forced, std::string& error) {
           (known ? "this machine does not have that instruction set" : "no such instruction set") + "; it has " +
           names + "; leave MORTISE_ISA unset to use " + isa_name(found.back());
   return std::nullopt;
-}
-
-std::optional<Isa> choose_isa_from_environment(std::string& error) {
-  return choose_isa(std::getenv("MORTISE_ISA"), error);
 }
 
 #if defined(__x86_64__)

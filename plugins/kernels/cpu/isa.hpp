@@ -25,9 +25,6 @@ bool has_vnni();
 // unavailable name, with a text in `error` that lists the available ones.
 std::optional<Isa> choose_isa(const char* forced, std::string& error);
 
-// choose_isa(getenv("MORTISE_ISA")).
-std::optional<Isa> choose_isa_from_environment(std::string& error);
-
 // For the calling thread, until the end of the scope: flush-to-zero, denormals-as-zero and rounding to nearest even.
 // Every caller of a kernel holds one. The AMX unit always works like this, so all other kernels must, too.
 class DenormalsOff {

@@ -5,6 +5,7 @@
 // Shapes: the fields of mortise_head_reduce_args, which the caller has checked.
 // Order: as on the CPU: sums within slices of kVocabSlice columns, merged from left to right; counts have no order.
 // Cost: memory bound; a few kernels, each of which reads the logits once.
+// Errors: the cudaError_t of the launch.
 // Launches on `stream`, never waits, allocates nothing.
 // Oracle: kernels/cpu/reference/head_reduce.hpp, bitwise (tests/plugins/devices/cuda/head_test.cpp).
 #pragma once

@@ -1,5 +1,6 @@
 // int_pack.hpp: quantises float weights on the GPU, and packs quantised weights into the order of int_weight.hpp. In
 // between they are "plain": values u8 [n, k], scales f32 and zeros u8 [n, groups], row-major.
+// Errors: the cudaError_t of the launch.
 // Launches on `stream`, never waits, allocates nothing.
 #pragma once
 
@@ -26,7 +27,8 @@ enum class FloatType : std::int32_t { kBf16, kF16, kF32 };
 cudaError_t launch_quantise_weights(const void* rows, FloatType type, std::int64_t num_rows, std::int64_t first_row,
                                     const IntFormat& format, const PlainIntWeight& to, cudaStream_t stream);
 
-// Packs a plain weight. Writes all IntLayout(format).bytes of `to`.
+// Packs a plain weight. Writes all IntLayout(format).bytes of `to`. Oracle: as above; the products that read the packed
+// weight are compared.
 cudaError_t launch_pack_weights(const PlainIntWeight& from, const IntFormat& format, std::byte* to,
                                 cudaStream_t stream);
 

@@ -6,6 +6,7 @@
 //   sums  i32 [groups][rows_padded], sums of q by group
 // Order: maxima and integer sums have none; each division, product and rounding is one operation.
 // Cost: reads x twice, the second time from the caches.
+// Errors: the cudaError_t of the launch.
 // Launches on `stream`, never waits, allocates nothing.
 // Oracle: kernels/cpu/reference/linear_int.hpp, bitwise, through the products
 // (tests/plugins/devices/cuda/int_weights_test.cpp).

@@ -9,6 +9,7 @@
 // groups of 64.
 // REQUIRES: no kernel that may still run writes w, order or bias, because they are read before the preceding kernels
 // have ended.
+// Errors: the cudaError_t of the launch; cudaErrorNotSupported if the driver has no tensor maps.
 // Launches on `stream`, never waits, allocates nothing.
 // Oracle: kernels/cpu/reference/linear_int.hpp, bitwise (tests/plugins/devices/cuda/int_weights_test.cpp).
 #pragma once

@@ -8,6 +8,7 @@
 // Cost: reads n * k * 2 bytes of weights once, on an H200 at the bandwidth of a copy.
 // REQUIRES: no kernel that may still run writes w or bias, because they are read before the preceding kernels have
 // ended.
+// Errors: the cudaError_t of the launch.
 // Launches on `stream`, never waits, allocates nothing.
 // Oracle: kernels/cuda/reference/linear.hpp, bitwise (tests/plugins/kernels/cuda/linear_stream_test.cpp).
 #pragma once

@@ -15,7 +15,11 @@
 
 namespace mortise::cuda {
 
-// out = norm(x). With a residual, first residual = round(x + residual), which is normalised instead of x.
+// With a residual, first residual = round(x + residual), which is normalised instead of x.
+//   rms_norm:    inv = 1 / sqrt(sum(x^2) / columns + eps);  out = round(weight * round(x * inv))
+//   layer_norm:  mean = sum(x) / columns;  d = x - mean;  inv = 1 / sqrt(sum(d^2) / columns + eps)
+//                out = round((d * inv) * weight + bias), the last product and sum fused; without bias only the product
+// Source: arXiv:1910.07467 (RMS norm), arXiv:1607.06450 (layer norm).
 struct NormArgs {
   Rows x, residual, out;  // residual.data may be null; out may be x
   const void* weight;     // [columns] of x's type

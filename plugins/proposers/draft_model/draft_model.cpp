@@ -80,7 +80,7 @@ void DraftModel::take(const mortise_proposal_args& args, std::int32_t num_choice
 void DraftModel::take_distribution(const mortise_proposal_args& args, const Branch& branch, std::size_t index) const {
   const float temperature = args.temperatures[branch.row];
   if (temperature == 0) return;
-  const auto at = static_cast<std::size_t>(branch.row * args.max_draft + branch.last);
+  const auto at = static_cast<std::size_t>(branch.row * args.draft_stride + branch.last);
   float* const row = args.distributions + at * target_vocab_size_;
   std::fill_n(row, target_vocab_size_, 0.0f);
   const std::size_t count = std::min(vocab_size_, target_vocab_size_);
@@ -101,8 +101,8 @@ void DraftModel::take_distribution(const mortise_proposal_args& args, const Bran
 // The index of the new draft in its row; -1 if there is none.
 std::int32_t DraftModel::add_draft(const mortise_proposal_args& args, const Branch& branch, std::int32_t token) const {
   std::int32_t& count = args.num_drafts[branch.row];
-  if (token < 0 || count == args.max_draft) return -1;
-  const std::int32_t at = branch.row * args.max_draft + count;
+  if (token < 0 || count == args.draft_stride) return -1;
+  const std::int32_t at = branch.row * args.draft_stride + count;
   args.tokens[at] = token;
   if (args.parents != nullptr) args.parents[at] = branch.last;
   return count++;

@@ -11,7 +11,8 @@ namespace {
 
 constexpr float kNormEps = 1e-6f;  // of all published speculators; no configuration names it
 
-// Arrays of an upload that have an element a sequence; positions, which have one a stage, follow.
+// The arrays in Upload with one element per sequence. `positions` comes behind them, with one element per stage and
+// sequence.
 constexpr std::size_t kNumArrays = 7;
 
 std::size_t aligned(std::size_t bytes) {
@@ -206,7 +207,7 @@ void Speculator::draft(const mortise_step& step, const mortise_proposal_args& ar
     for (; length < asks[i].max_drafts; ++length) {
       const int32_t token = drawn[static_cast<std::size_t>(length * count + i)];
       if (token < 0) break;  // no logit was a number
-      args.tokens[int64_t{index} * args.max_draft + length] = token;
+      args.tokens[int64_t{index} * args.draft_stride + length] = token;
     }
   }
 }

@@ -56,7 +56,7 @@ class Ngram {
       args.num_drafts[i] = 0;
       const auto at = sequences_.find(args.seq_ids[i]);
       if (at == sequences_.end() || at->second->num_tokens() != args.positions[i]) continue;
-      int32_t* const row = args.tokens + static_cast<int64_t>(i) * args.max_draft;
+      int32_t* const row = args.tokens + static_cast<int64_t>(i) * args.draft_stride;
       const auto most = static_cast<std::size_t>(std::clamp(args.max_drafts[i], 0, max_tokens_));
       args.num_drafts[i] = at->second->draft({row, most});
     }

@@ -71,7 +71,7 @@ void Oracle::propose(const mortise_proposal_args& args) {
     if (model_) run_model(args);
     for (const Growing& one : growing_) {
       const int32_t row = one.row;
-      args.tokens[static_cast<int64_t>(row) * args.max_draft + depth] =
+      args.tokens[static_cast<int64_t>(row) * args.draft_stride + depth] =
           draft(one.text, static_cast<std::size_t>(args.positions[row] + depth));
       args.num_drafts[row] = depth + 1;
     }
@@ -117,7 +117,7 @@ void Oracle::tell_model(const mortise_proposal_args& args, int32_t depth) {
     const int32_t row = one.row;
     ids_.push_back(one.seq_id);
     begins_.push_back(static_cast<int32_t>(args.positions[row]) + depth);
-    tokens_.push_back(args.tokens[static_cast<int64_t>(row) * args.max_draft + depth]);
+    tokens_.push_back(args.tokens[static_cast<int64_t>(row) * args.draft_stride + depth]);
     offsets_.push_back(static_cast<int32_t>(tokens_.size()));
   }
   auto drafts = sized<mortise_runner_tokens>();

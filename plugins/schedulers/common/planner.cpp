@@ -75,7 +75,7 @@ void Planner::take(int32_t i, int32_t n) {
   ++num_scheduled_;
 }
 
-// Drafts for a run that was taken without them, as far as rows and free blocks go.
+// Grants drafts to sequence `i`, whose tokens are already planned: as many as the remaining rows and free blocks allow.
 void Planner::grant_drafts(int32_t i) {
   if (!cuts_drafts_ || new_tokens_[i] == 0 || new_tokens_[i] != remaining(i)) return;
   const int64_t end = end_of(i, new_tokens_[i]);

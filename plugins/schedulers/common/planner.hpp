@@ -35,6 +35,7 @@ struct Place {
   int64_t keep_free = 0;  // blocks that this sequence and later ones leave to sequences that cannot be admitted yet
 };
 
+// Builds one plan within the budgets of one view. Used by one thread, for one plan.
 class Planner {
  public:
   // The view outlives the planner. The smaller of the view's budgets and `limits` applies. REQUIRES: `order` has all

@@ -96,6 +96,8 @@ struct PlannedStart {
   Charge charge;
 };
 
+// The requests that the scheduler knows, and what it has booked of each. A plan books nothing: settle() books the
+// result of the last plan from the next view, so a plan that the host changed is booked as it ran. One thread.
 class Backlog {
  public:
   void add(uint64_t id, std::span<const int32_t> tokens, int32_t max_new_tokens, int32_t priority, uint64_t group);

@@ -24,8 +24,8 @@ struct Hostile {
   }
   void propose(const mortise_proposal_args& args) {
     for (std::int32_t i = 0; i < args.num_seqs; ++i) {
-      std::int32_t* const row = args.tokens + i * args.max_draft;
-      for (std::int32_t k = 0; k < args.max_draft; ++k) {
+      std::int32_t* const row = args.tokens + i * args.draft_stride;
+      for (std::int32_t k = 0; k < args.draft_stride; ++k) {
         row[k] = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(vocab_size));
       }
       args.num_drafts[i] = args.max_drafts[i];

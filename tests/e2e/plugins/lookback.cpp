@@ -44,7 +44,7 @@ class Lookback {
       if (known == history_.end() || !eager_) continue;
       const auto& tokens = known->second;
       for (std::size_t at = find(tokens); at < tokens.size() && args.num_drafts[i] < args.max_drafts[i]; ++at) {
-        args.tokens[i * args.max_draft + args.num_drafts[i]++] = tokens[at];
+        args.tokens[i * args.draft_stride + args.num_drafts[i]++] = tokens[at];
       }
     }
   }

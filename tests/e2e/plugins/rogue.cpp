@@ -82,7 +82,7 @@ mortise_status propose(mortise_proposer* self, const mortise_step*, const mortis
                        mortise_error* error) {
   for (int32_t i = 0; i < args->num_seqs; ++i) {
     args->num_drafts[i] = args->max_drafts[i];
-    std::fill_n(args->tokens + i * args->max_draft, args->max_drafts[i], 5);
+    std::fill_n(args->tokens + i * args->draft_stride, args->max_drafts[i], 5);
   }
   const mortise_status status = of(self).commit("propose", error);
   if (of(self).spoils()) args->tokens[0] = -1;

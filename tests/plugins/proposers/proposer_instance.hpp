@@ -74,7 +74,7 @@ class ProposerInstance {
     const Tokens top_ks(ids.size(), 0);
     mortise_proposal_args args = sized<mortise_proposal_args>();
     args.num_seqs = static_cast<int32_t>(ids.size());
-    args.max_draft = width;
+    args.draft_stride = width;
     args.seq_ids = ids.data();
     args.keys = keys.data();
     args.temperatures = temperatures.data();

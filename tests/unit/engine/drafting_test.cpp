@@ -61,7 +61,7 @@ struct ScriptedProposer {
       most_asked = std::max(most_asked, args.max_drafts[i]);
       const Tokens drafts = draft(known[args.seq_ids[i]], args.max_drafts[i]);
       args.num_drafts[i] = static_cast<std::int32_t>(drafts.size());
-      std::copy(drafts.begin(), drafts.end(), args.tokens + i * args.max_draft);
+      std::copy(drafts.begin(), drafts.end(), args.tokens + i * args.draft_stride);
     }
     return propose_status();
   }

@@ -255,8 +255,8 @@ mortise_status propose(mortise_proposer* self, const mortise_step*, const mortis
   for (int32_t i = 0; i < args->num_seqs; ++i) {
     const std::vector<int32_t> drafts = world(self).propose(args->seq_ids[i], args->max_drafts[i]);
     args->num_drafts[i] = static_cast<int32_t>(drafts.size());
-    for (std::size_t j = 0; j < drafts.size() && j < static_cast<std::size_t>(args->max_draft); ++j) {
-      args->tokens[static_cast<std::size_t>(i * args->max_draft) + j] = drafts[j];
+    for (std::size_t j = 0; j < drafts.size() && j < static_cast<std::size_t>(args->draft_stride); ++j) {
+      args->tokens[static_cast<std::size_t>(i * args->draft_stride) + j] = drafts[j];
     }
   }
   return MORTISE_OK;
@@ -266,10 +266,10 @@ mortise_status propose_tree(mortise_proposer* self, const mortise_step*, const m
                             mortise_error*) {
   for (int32_t i = 0; i < args->num_seqs; ++i) {
     const FakeWorld::Tree tree = world(self).propose_tree(args->seq_ids[i], args->max_drafts[i]);
-    args->num_drafts[i] = std::min(args->max_draft, static_cast<int32_t>(tree.tokens.size()));
+    args->num_drafts[i] = std::min(args->draft_stride, static_cast<int32_t>(tree.tokens.size()));
     for (int32_t j = 0; j < args->num_drafts[i]; ++j) {
-      args->tokens[i * args->max_draft + j] = tree.tokens[static_cast<std::size_t>(j)];
-      args->parents[i * args->max_draft + j] = tree.parents[static_cast<std::size_t>(j)];
+      args->tokens[i * args->draft_stride + j] = tree.tokens[static_cast<std::size_t>(j)];
+      args->parents[i * args->draft_stride + j] = tree.parents[static_cast<std::size_t>(j)];
     }
   }
   return MORTISE_OK;

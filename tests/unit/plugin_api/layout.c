@@ -394,7 +394,7 @@ SIZE(mortise_proposal_args, 112);
 AT(mortise_proposal_args, struct_size, 0);
 AT(mortise_proposal_args, flags, 4);
 AT(mortise_proposal_args, num_seqs, 8);
-AT(mortise_proposal_args, max_draft, 12);
+AT(mortise_proposal_args, draft_stride, 12);
 AT(mortise_proposal_args, seq_ids, 16);
 AT(mortise_proposal_args, max_drafts, 24);
 AT(mortise_proposal_args, keys, 32);

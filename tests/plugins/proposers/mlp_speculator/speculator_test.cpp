@@ -6,9 +6,9 @@
 #include <cstring>
 #include <map>
 
+#include "assembly/checkpoint_service.hpp"
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/safetensors.hpp"
-#include "assembly/checkpoint_service.hpp"
 #include "golden/write_safetensors.hpp"
 #include "mortise/ext/sequences.h"
 #include "mortise/plugin.hpp"
@@ -166,7 +166,7 @@ class Instance {
     const std::vector<float> temperatures(ids.size(), temperature);
     auto args = sized<mortise_proposal_args>();
     args.num_seqs = static_cast<int32_t>(ids.size());
-    args.max_draft = width;
+    args.draft_stride = width;
     args.seq_ids = ids.data();
     args.max_drafts = most.data();
     args.keys = keys.data();
