@@ -15,7 +15,7 @@
 
 namespace mortise::cpu {
 
-// A test case per instruction set of this machine; instruction_sets_test.cpp prints which there are and which are not.
+// A test case per instruction set of this machine; isa_test.cpp prints which there are and which are not.
 class OnEachIsa : public testing::TestWithParam<Isa> {
  protected:
   const KernelTable& kernels() const { return mortise::cpu::kernels(GetParam()); }

@@ -311,7 +311,7 @@ INSTANTIATE_TEST_SUITE_P(
              .percent_replaced = 5}}),
     [](const auto& info) { return info.param.name; });
 
-// As fcfs_test's, with aborts: the simulated engine throws at any breach, and asks for each plan twice.
+// As that of fcfs, with aborts: the simulated engine throws at any breach, and asks for each plan twice.
 TEST_P(PrefixGroupProperty, EveryRequestFinishesAndNoBoundIsBroken) {
   SimulatedEngine engine(prefix_group(), GetParam().options, /*seed=*/7);
   std::mt19937_64 random(11);
