@@ -255,5 +255,20 @@ TEST(ChatRequest, ManyKeysTakeNoSquareOfTime) {
   EXPECT_EQ(read["tool_calls"][0]["function"]["arguments"].size(), 200'000u);
 }
 
+TEST(CheckRole, OtherRolesAreNamed) {
+  for (const char* role : {"system", "developer", "user", "assistant", "tool", "function"}) check_role(role);
+  const auto role_error = [](const std::optional<std::string>& role) -> std::string {
+    try {
+      check_role(role);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(role_error("wizard"),
+            "messages: role 'wizard' is not one of system, developer, user, assistant, tool, function");
+  EXPECT_THAT(role_error(std::nullopt), HasSubstr("a message has no role"));
+}
+
 }  // namespace
 }  // namespace mortise

@@ -1,5 +1,4 @@
-// What a dialogue prints.
-#include "cli/repl/console.hpp"
+// The table of commands; tests/e2e/test_repl.py runs each of them.
 #include "cli/repl/state.hpp"
 #include "test_support.hpp"
 
@@ -8,14 +7,6 @@ namespace {
 
 using namespace test;
 using testing::HasSubstr;
-
-TEST(Harmless, ControlCharactersCannotCommandATerminal) {
-  EXPECT_EQ(harmless("a\n\tb"), "a\n\tb");
-  EXPECT_EQ(harmless("\033[2J\r\a\x7f"), "^[[2J^M^G^?");
-  EXPECT_EQ(harmless("\u009b2J"), "\uFFFD2J");  // CSI of eight bits
-  EXPECT_EQ(harmless("é 中 😀 \u00a0"), "é 中 😀 \u00a0");
-  EXPECT_EQ(harmless("\xc2"), "\xc2");
-}
 
 TEST(Commands, AnUnknownOneIsToldWithTheNearest) {
   EXPECT_EQ(error_of([] { find_command("/sett"); }),
