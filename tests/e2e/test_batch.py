@@ -1,3 +1,4 @@
+# Covers: runtime/cli/{batch,batch_line}
 import json
 
 PROMPT = "Once upon a time"

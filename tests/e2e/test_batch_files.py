@@ -1,4 +1,5 @@
 """What batch and score do with files: odd input, unwritable output, order, one answer a line, progress."""
+# Covers: runtime/cli/{batch,json_lines_command,score}
 import json
 import os
 import pty

@@ -1,4 +1,7 @@
 """mortise bench: every scenario on a small shape, what it writes, and its errors. No test asserts a time: a machine may be slow."""
+# Covers: runtime/bench_command/{attention_scenario,bench,generation_scenarios,limits_scenario,memory_scenario,pipeline_files,prediction_scenario}
+# Covers: runtime/bench_command/{prefill_case,prefix_attention,random_model,scenarios,score_scenario,serve_scenario,speculation_work,startup_scenario}
+# Covers: runtime/bench_command/subject runtime/cli/bench runtime/pipeline/demo_script
 import json
 
 import pytest

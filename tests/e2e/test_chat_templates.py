@@ -1,4 +1,5 @@
 """Chat templates beside jinja2, and the way of a chat from messages to tokens."""
+# Covers: runtime/chat_template/{checkpoint_template,interpreter,parser}
 import json
 import os
 import pathlib

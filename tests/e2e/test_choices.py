@@ -1,4 +1,5 @@
 """Guided choices through the program."""
+# Covers: runtime/openai/choice_logprobs
 import json
 
 CHOICES = ["yes", "no", " maybe", "maybe not", "yes, but", "12", "1234", "Zürich 你好 🦀"]

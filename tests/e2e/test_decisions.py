@@ -1,4 +1,5 @@
 """/v1/decisions: probabilities of the values that an answer may have, by the openai package."""
+# Covers: runtime/openai/decisions
 import math
 
 import openai

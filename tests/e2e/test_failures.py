@@ -1,4 +1,5 @@
 """What a plugin's failure costs (abi.h): requests of no other step, and one message with the plugin, the function and the code."""
+# Covers: runtime/loader/{call_watchdog,process_end}
 import json
 import re
 import subprocess

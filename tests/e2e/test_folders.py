@@ -1,4 +1,5 @@
 """A checkpoint's folder in the place of a script, and what else `run` takes on the command line."""
+# Covers: runtime/assembly/{default_parts,default_script} runtime/cli/{prompt,run,session}
 import json
 import shutil
 

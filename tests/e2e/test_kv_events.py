@@ -1,4 +1,5 @@
 """KV events as vLLM publishes them: whoever follows them knows what the prefix cache holds."""
+# Covers: runtime/cli/kv_event_publishers runtime/kv_events/{cached_blocks,publisher}
 import contextlib
 import pathlib
 import re

@@ -1,4 +1,5 @@
 """The page at /, in headless Chromium (scripts/install.sh tests): what a user types, sees and stops."""
+# Covers: runtime/server/{page_files,page_routes}
 import json
 import shutil
 import threading

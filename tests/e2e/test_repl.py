@@ -1,4 +1,5 @@
 """The dialogue of `mortise run` without a prompt, through a pipe."""
+# Covers: runtime/cli/repl/{answer,commands,parts,repl,state} runtime/cli/generation
 import json
 import re
 import shutil

@@ -1,4 +1,5 @@
 """The dialogue of `mortise run` with a person at a terminal."""
+# Covers: runtime/cli/repl/{line_editor,line_source,terminal} runtime/cli/interrupt
 import json
 import os
 import re

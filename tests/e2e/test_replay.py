@@ -1,4 +1,5 @@
 """--record and mortise replay: what ran comes out again, bit by bit, or the first difference is named."""
+# Covers: runtime/cli/replay runtime/replay/request_collector
 import json
 import os
 import re

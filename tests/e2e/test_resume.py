@@ -1,4 +1,5 @@
 """batch and score go on where a run ended, and the file comes out as if it had never ended."""
+# Covers: runtime/cli/{earlier_results,json_lines_command,stop_signals}
 import array
 import fcntl
 import json

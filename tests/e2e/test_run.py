@@ -1,3 +1,4 @@
+# Covers: runtime/cli/{generation,interrupt,prompt,run}
 import json
 import signal
 import subprocess

@@ -1,3 +1,4 @@
+# Covers: runtime/cli/score
 import json
 import math
 import os

@@ -1,4 +1,6 @@
 """mortise serve, asked by the openai package and by hand."""
+# Covers: runtime/cli/{serve,served_models}
+# Covers: runtime/server/{answer_routes,api_keys,cors,exchange,model_routes,models,peer_watch,routes,status_routes,token_routes}
 import http.client
 import json
 import shutil

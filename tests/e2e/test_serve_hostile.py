@@ -1,4 +1,5 @@
 """Clients that mean harm, or are broken: each gets the right status, and the server serves the next one."""
+# Covers: runtime/server/{connection,http,peer_watch,router,tls,transport}
 import json
 import re
 import socket

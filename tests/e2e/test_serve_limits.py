@@ -1,4 +1,5 @@
 """What a server takes and for how long: codings, bodies, time-outs, origins, bodies of many prompts, several models' tokenizers."""
+# Covers: runtime/server/{body_room,connection,cors,options}
 import json
 import shutil
 import signal

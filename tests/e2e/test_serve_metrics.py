@@ -1,4 +1,5 @@
 """/metrics of mortise serve, read as Prometheus reads it, and whether the dashboard and the alerts in docs/ ask for what it has."""
+# Covers: runtime/openai/observer runtime/server/{engine_metrics,metrics,metrics_route}
 import contextlib
 import http.client
 import json

@@ -1,4 +1,6 @@
 """Parts are swapped while a server streams: every answer stays the one of a server whose parts nobody touches."""
+# Covers: runtime/assembly/{another_model,part_set,proposer_set} runtime/cli/{ctl,http_client,served_models}
+# Covers: runtime/server/{admin_events,admin_routes,models,swaps}
 import json
 import signal
 import socket

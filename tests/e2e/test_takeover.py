@@ -1,4 +1,5 @@
 """A new mortise serve takes over from one that serves: nothing is refused, no stream is lost."""
+# Covers: runtime/cli/{serve,service_manager} runtime/server/{takeover,takeover_offer}
 import asyncio
 import collections
 import contextlib

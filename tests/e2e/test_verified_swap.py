@@ -1,5 +1,6 @@
 """Swaps with verify_steps under streaming clients: what is equal bit by bit comes in, what is wrong once in a thousand
 calls is refused with the place, and no stream changes."""
+# Covers: runtime/assembly/{part_set,swap_options} runtime/server/{admin_routes,swaps}
 import json
 import subprocess
 import threading

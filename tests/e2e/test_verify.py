@@ -1,4 +1,5 @@
 """mortise verify and mortise bisect: two pipelines over one file of requests, bit by bit, and where they begin to differ."""
+# Covers: runtime/bisect/{bisection,traced_run} runtime/cli/{batch_line,bisect,verification,verify,verify_options}
 import json
 import re
 import subprocess

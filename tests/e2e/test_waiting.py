@@ -1,5 +1,6 @@
 """Finished lines that wait for an earlier one survive the end of a run: they are in a file beside the output.
 tests/unit/jsonl/waiting_lines_test.cpp has the file itself."""
+# Covers: runtime/cli/waiting_results
 import json
 import random
 import signal

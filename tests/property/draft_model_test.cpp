@@ -1,5 +1,6 @@
 // draft_model in a pipeline of real parts: what it drafts is what its model says, however it got there, and what ended
 // leaves nothing behind, in it and in the other proposers.
+// Covers: plugins/proposers/draft_model/{draft_model,plugin} plugins/proposers/common/draft_runner
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

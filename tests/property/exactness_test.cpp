@@ -3,6 +3,7 @@
 // longer and other runs, MORTISE_PROPERTY_160M=1 runs a model of 160 million parameters in place of the small ones,
 // MORTISE_PROPERTY_DEVICE=cuda runs on a GPU: together as captured graphs, alone without. A failure prints the seed of
 // its mix.
+// Covers: runtime/assembly/{assembly,part_set,proposer_set} runtime/execution/{model_stack,weight_reader}
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

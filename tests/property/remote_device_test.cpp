@@ -2,6 +2,7 @@
 // graphs (remote/README.md): every request gets the bits that it gets alone on the CPU. A host access to device memory
 // ends the program here; a buffer that is reused too early, a padding row that is read or a graph that is replayed
 // wrongly shows in the bits.
+// Covers: runtime/execution/device_memory
 #include <gmock/gmock.h>
 
 #include <cstdlib>

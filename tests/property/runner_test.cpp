@@ -1,6 +1,7 @@
 // The runner against itself: whatever was accepted, rejected, forgotten, shared or cut into passes before, the logits
 // of a step are bit for bit those of a runner that computes the sequence from its first token on. On the CPU, and on
 // the device whose memory the host cannot touch (remote/README.md).
+// Covers: runtime/runner/{runner,runner_sequence,runner_service}
 #include "runner/runner_service.hpp"
 
 #include <fmt/format.h>

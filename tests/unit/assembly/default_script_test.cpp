@@ -1,3 +1,4 @@
+// Covers: runtime/assembly/default_parts
 #include "assembly/default_script.hpp"
 
 #include "test_support.hpp"

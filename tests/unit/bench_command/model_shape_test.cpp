@@ -1,3 +1,4 @@
+// Covers: runtime/bench_command/random_model
 #include "bench_command/model_shape.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// Covers: runtime/bench_command/peak
 #include "bench_command/probes.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Covers: runtime/bench_command/bench
 #include "bench_command/script_text.hpp"
 
 #include "bench_command/bench.hpp"

@@ -1,3 +1,4 @@
+// Covers: runtime/bench_command/speculation_work
 #include "bench_command/speculation.hpp"
 
 #include "bench_command/speculation_work.hpp"

@@ -1,4 +1,5 @@
 // What jinja2 makes of the same templates is compared in tests/e2e/test_chat_templates.py; here is what it cannot say.
+// Covers: runtime/chat_template/{budget,functions,marked_text,names,text_operations,value}
 #include "chat_template/chat_template.hpp"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,9 @@
 // Small templates, each of which shows a feature, beside what transformers' jinja2 makes of them
 // (tests/golden/make_chat_templates.py).
+// Covers: runtime/chat_template/{access,compare,evaluate,expression_parser,filters,filters_list,filters_number}
+// Covers: runtime/chat_template/{filters_select,filters_text,format,functions,interpreter,json_text,json_values,lexer}
+// Covers: runtime/chat_template/{methods,operators,parser,print,runtime,syntax_tree,tests,text_methods,text_operations}
+// Covers: runtime/chat_template/{token_stream,unicode,value}
 #include <gmock/gmock.h>
 
 #include <fstream>

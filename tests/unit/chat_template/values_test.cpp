@@ -1,4 +1,5 @@
 // Errors of values as a template runs: what, and at which line.
+// Covers: runtime/chat_template/{access,methods,operators,text_methods,value}
 #include <gmock/gmock.h>
 
 #include "rendering.hpp"

@@ -1,4 +1,5 @@
 // The checkpoint's fingerprint and the file that keeps its costly part between starts.
+// Covers: runtime/checkpoint/{hash_sidecar,weights_hash}
 #include <gmock/gmock.h>
 #include <unistd.h>
 

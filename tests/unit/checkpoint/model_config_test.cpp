@@ -1,3 +1,4 @@
+// Covers: runtime/checkpoint/json_file
 #include "checkpoint/model_config.hpp"
 
 #include <gmock/gmock.h>

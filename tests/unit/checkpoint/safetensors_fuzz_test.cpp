@@ -1,3 +1,4 @@
+// Covers: runtime/checkpoint/{safetensors,safetensors_header}
 #include <random>
 
 #include "checkpoint/safetensors.hpp"

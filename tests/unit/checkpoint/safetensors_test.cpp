@@ -1,3 +1,4 @@
+// Covers: runtime/checkpoint/{mapped_file,safetensors_header}
 #include "checkpoint/safetensors.hpp"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Covers: runtime/cli/commands
 #include "test_command.hpp"
 
 namespace mortise {

@@ -1,4 +1,5 @@
 // Chats through a script's function.
+// Covers: runtime/cli/caller_marks
 #include "cli/pipeline_chat.hpp"
 
 #include <gmock/gmock.h>

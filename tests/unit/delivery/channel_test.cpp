@@ -1,3 +1,4 @@
+// Covers: runtime/delivery/{delta,mailbox}
 #include "delivery/channel.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Covers: runtime/delivery/outbox
 #include "delivery/delivery_pool.hpp"
 
 #include <gtest/gtest.h>

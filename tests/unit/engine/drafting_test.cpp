@@ -1,4 +1,5 @@
 // Several proposers in one engine: who is asked, who is told, and what a request may choose.
+// Covers: runtime/engine/drafter
 #include <gmock/gmock.h>
 
 #include <map>

@@ -1,3 +1,4 @@
+// Covers: runtime/engine/{parts,planner,request,row_work,sequence,submit} runtime/execution/{row_scores,score_pass}
 #include "engine/engine.hpp"
 
 #include <gmock/gmock.h>

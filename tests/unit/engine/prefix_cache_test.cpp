@@ -1,4 +1,5 @@
 // The prefix cache as requests see it: the same tokens and scores as without it, for fewer rows.
+// Covers: runtime/engine/{in_flight,sequence,sequence_kv}
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Covers: runtime/engine/{hooks,phase_times}
 #include "engine/step_trace.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // Parts are replaced while requests run: tokens stay the same, new parts are told what they must know, and a swap that
 // fails changes nothing.
+// Covers: runtime/engine/{gap_watch,setup}
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // Steps of an Execution over fake parts: what comes back belongs to the row that it was asked for, and parts can be
 // replaced between two steps.
+// Covers: runtime/execution/{batch_builder,device_memory,head_pass,limits,parts,row_evaluator,row_scores,shard}
+// Covers: runtime/execution/step_work
 #include "execution/execution.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // Buckets that batches are padded to, and what padding looks like to the parts.
+// Covers: runtime/execution/{batch_bucket,batch_builder}
 #include "execution/step_graphs.hpp"
 
 #include <gtest/gtest.h>

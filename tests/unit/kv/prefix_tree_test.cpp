@@ -1,3 +1,4 @@
+// Covers: runtime/kv/kv_observer
 #include "kv/prefix_tree.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Covers: runtime/loader/{call_watchdog,repeated_messages,running_calls}
 #include "loader/active_part.hpp"
 
 #include <spdlog/sinks/ostream_sink.h>

@@ -1,3 +1,4 @@
+// Covers: runtime/loader/{component,private_copy}
 #include "loader/plugin_file.hpp"
 
 #include <dlfcn.h>

@@ -1,5 +1,6 @@
 // Streams: their chunks say what the whole answer says, and one that breaks goes on behind any event, on the same
 // bytes.
+// Covers: runtime/openai/{answers,event_id,work}
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// Covers: runtime/openai/chat_request
 #include "openai/body.hpp"
 #include "openai/chat_request.hpp"
 

@@ -1,4 +1,5 @@
 // Bodies as clients send them, and the answers they read, over an engine with fake parts.
+// Covers: runtime/openai/{answers,chat,completions,score,work}
 #include <gmock/gmock.h>
 
 #include "service_fixture.hpp"

@@ -1,3 +1,4 @@
+// Covers: runtime/pipeline/table_schemas
 #include "pipeline/description.hpp"
 
 #include "test_support.hpp"

@@ -1,3 +1,4 @@
+// Covers: runtime/pipeline/{lua_json,lua_sandbox}
 #include "pipeline/lua_state.hpp"
 
 #include "lua_fixture.hpp"

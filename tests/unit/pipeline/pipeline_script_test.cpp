@@ -1,3 +1,4 @@
+// Covers: runtime/pipeline/{constructors,script_limits}
 #include "pipeline/pipeline_script.hpp"
 
 #include <sys/stat.h>

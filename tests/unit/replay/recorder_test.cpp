@@ -1,3 +1,4 @@
+// Covers: runtime/replay/request_collector
 #include "replay/recorder.hpp"
 
 #include <gtest/gtest.h>

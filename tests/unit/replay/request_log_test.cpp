@@ -1,3 +1,4 @@
+// Covers: runtime/sampling/token_info
 #include "replay/request_log.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // A server whose listening socket another one takes over, with connections that were open before.
+// Covers: runtime/server/{connection,listen}
 #include "server/server.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // Both sides of a takeover: with each other, and each with peers that are broken or hostile.
+// Covers: runtime/server/{listen,takeover_offer}
 #include "server/takeover.hpp"
 
 #include <gmock/gmock.h>

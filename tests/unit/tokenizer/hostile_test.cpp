@@ -1,4 +1,5 @@
 // Tokenizer files and texts that were written to do harm: each ends in an Error or in good time.
+// Covers: runtime/tokenizer/limits
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,4 +1,5 @@
 // What load() refuses, with which words, and what it takes from tokenizer_config.json.
+// Covers: runtime/tokenizer/file/{config_node,tokenizer_file} runtime/tokenizer/model/vocabulary
 #include <filesystem>
 #include <string>
 

@@ -1,4 +1,5 @@
 // What holds for every text and every list of ids. Seeds are printed with a failure.
+// Covers: runtime/tokenizer/{incremental_decoder,tokenizer}
 #include <cstdint>
 #include <random>
 #include <string>

@@ -1,4 +1,5 @@
 // Texts in which special tokens may stand in some parts alone.
+// Covers: runtime/tokenizer/tokenizer runtime/tokenizer/added_tokens/added_tokens
 #include <gmock/gmock.h>
 
 #include "golden_files.hpp"

@@ -1,5 +1,6 @@
 // Cascade attention through its ABI: whatever is read for several sequences at once, each row has the bits of the
 // reference, and those that paged gives it.
+// Covers: plugins/attention/span_cpu/{attention,run,shared_prefix}
 #include <gtest/gtest.h>
 
 #include <algorithm>

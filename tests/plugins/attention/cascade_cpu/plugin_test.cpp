@@ -1,4 +1,5 @@
 // What cascade says of itself, and which prefix groups it refuses: a host that lies gets no wrong rows.
+// Covers: plugins/attention/span_cpu/{attention,component}
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
 // cascade through its ABI: with groups the bits are those without, which are paged's; graphs; what is refused.
+// Covers: plugins/attention/span_cuda/{attention,component,share,step}
 #include <gmock/gmock.h>
 
 #include <random>

@@ -1,4 +1,5 @@
 // Paged attention through its ABI, row by row against the references: no schedule changes a bit.
+// Covers: plugins/attention/span_cpu/{append,attention,plan_units,run}
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // What paged attention refuses, and with which words; what it holds after an error; ids of layouts.
+// Covers: plugins/attention/span_cpu/{attention,component}
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

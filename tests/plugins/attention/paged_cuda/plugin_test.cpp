@@ -1,4 +1,5 @@
 // The plugin through its ABI: any schedule of the same sequences gives the same bits; what is refused, and how.
+// Covers: plugins/attention/span_cuda/{attention,component,step}
 #include <gmock/gmock.h>
 
 #include <random>

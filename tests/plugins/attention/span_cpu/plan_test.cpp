@@ -1,3 +1,4 @@
+// Covers: plugins/attention/span_cpu/{plan_units,shared_prefix}
 #include "attention/span_cpu/plan.hpp"
 
 #include <gtest/gtest.h>

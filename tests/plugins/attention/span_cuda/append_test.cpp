@@ -1,4 +1,5 @@
 // append: q in place, K and V in their slots, with the bits of the scalar references of the CPU's kernels.
+// Covers: plugins/kernels/cuda/{span,span_append,span_layout}
 #include <cmath>
 #include <random>
 

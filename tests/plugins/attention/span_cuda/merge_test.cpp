@@ -1,5 +1,6 @@
 // The merge kernel alone: partials of any number, tiles of any number of rows, and what is merged has the bits of a
 // fold on the host, partial after partial.
+// Covers: plugins/kernels/cuda/{span_math,span_merge,span_rows}
 #include <algorithm>
 #include <cmath>
 #include <limits>

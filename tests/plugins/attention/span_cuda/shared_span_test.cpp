@@ -1,5 +1,6 @@
 // Shared spans on the GPU: whatever groups there are, however they are cut into runs, rows have the bits of the
 // reference, which computes each alone.
+// Covers: plugins/kernels/cuda/{span_decode,span_shared}
 #include <algorithm>
 #include <random>
 

@@ -1,4 +1,5 @@
 // head_reduce and sample through the device: rows are independent, calls may cover any number of slices.
+// Covers: plugins/devices/checks/head
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,6 @@
 // What can be wrong with a file of packed weights and with writing one: no damage, no stranger's file and no full disk
 // does more than a warning.
+// Covers: plugins/devices/cpu/temporary_file
 #include "devices/cpu/packed_file.hpp"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // Options, description and memory of the CPU device.
+// Covers: plugins/devices/cpu/{cpu_device,memory,ops,pages}
 #include <algorithm>
 #include <chrono>
 #include <filesystem>

@@ -1,5 +1,6 @@
 // The choice of an algorithm: choices that come with the program or from an earlier start serve only with the right
 // bits, and whatever is chosen, the bits are the same.
+// Covers: plugins/devices/cuda/{algorithm,algorithm_trial,cublaslt,known_algorithms,linear_plans,lt_matmul}
 #include <algorithm>
 #include <limits>
 #include <string>

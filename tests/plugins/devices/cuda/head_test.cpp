@@ -1,4 +1,6 @@
 // Head reductions and sampling against the scalar references of the CPU, bit by bit.
+// Covers: plugins/devices/checks/head
+// Covers: plugins/kernels/cuda/{head_reduce,lanes,logits,noise,sample,sample_row,sample_small,select}
 #include <algorithm>
 #include <cmath>
 #include <limits>

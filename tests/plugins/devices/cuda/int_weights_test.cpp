@@ -1,5 +1,8 @@
 // Quantised weights through the device: the bits of the CPU's class, whether made from float parts or handed in
 // quantised, by both kernels and at every number of rows.
+// Covers: plugins/devices/checks/quantized
+// Covers: plugins/kernels/cuda/{int_loads,int_pack,int_rows,int_sums,int_weight,linear_int_stream,linear_int_wide}
+// Covers: plugins/kernels/cuda/wgmma
 #include <algorithm>
 #include <array>
 #include <numeric>

@@ -1,4 +1,5 @@
 // The operations on rows against the scalar references of the CPU, bit by bit: the specification is one.
+// Covers: plugins/devices/cuda/matrix plugins/kernels/cuda/{elementwise,lanes,launch,norm,rows,vectors}
 #include <cmath>
 
 #include "device_fixture.hpp"

@@ -1,4 +1,5 @@
 // Which instruction sets the tests of this program run on, and how one is chosen.
+// Covers: plugins/kernels/cpu/{kernel_table,kernels,table}
 #include "kernel_test.hpp"
 
 namespace mortise::cpu {

@@ -1,4 +1,5 @@
 // The kernel that streams weights against the plain one, bit by bit, on every kind of tile and alignment.
+// Covers: plugins/kernels/cuda/mma plugins/kernels/cuda/reference/linear
 #include "kernels/cuda/linear_mma.hpp"
 
 #include "gpu_fixture.hpp"

@@ -1,4 +1,5 @@
 // The functions of math.cuh and the operations under them against the CPU's, bit by bit, on numbers of every exponent.
+// Covers: plugins/kernels/cuda/{bf16,noise}
 #include "kernels/cpu/reference/math.hpp"
 #include "gpu_fixture.hpp"
 #include "kernels/cpu/reference/noise.hpp"

@@ -1,4 +1,5 @@
 // The plugin under test on naive parts in double: what it computes against transformers, on every golden model of its.
+// Covers: plugins/models/common/position_decoder plugins/models/llama/{forward,weights}
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Covers: plugins/models/common/checkpoint_config
 #include "models/gpt2/config.hpp"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Covers: plugins/models/common/checkpoint_config
 #include "models/llama/config.hpp"
 
 #include <gmock/gmock.h>

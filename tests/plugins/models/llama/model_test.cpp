@@ -1,5 +1,6 @@
 // The plugin through its entry function, on naive parts: what it asks of a device, and its failures. What it computes
 // is common/golden_test.cpp's.
+// Covers: plugins/models/common/model_options plugins/models/llama/{forward,plugin,weights}
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -1,5 +1,6 @@
 // The plugin through its entry function, on naive parts: which tensors it asks for, and what it says when one is not
 // there. What it computes is common/golden_test.cpp's.
+// Covers: plugins/models/common/position_decoder
 #include <gmock/gmock.h>
 
 #include "plugins/models/common/model_instance.hpp"

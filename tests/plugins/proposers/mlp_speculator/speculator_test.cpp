@@ -1,5 +1,6 @@
 // The plugin through its entry function on the device cpu: logits and drafts against tests/golden/speculators, which an
 // implementation of its own computed in double (make_speculators.py); what it keeps of sequences; what it refuses.
+// Covers: plugins/proposers/mlp_speculator/{hidden_rows,plugin,weights} runtime/assembly/checkpoint_service
 #include <gmock/gmock.h>
 
 #include <cmath>

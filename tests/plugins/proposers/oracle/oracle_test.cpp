@@ -1,3 +1,4 @@
+// Covers: plugins/proposers/oracle/{plugin,recorded_texts} plugins/proposers/common/draft_runner
 #include <gmock/gmock.h>
 
 #include <filesystem>

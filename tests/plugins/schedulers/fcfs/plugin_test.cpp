@@ -1,3 +1,4 @@
+// Covers: plugins/schedulers/common/{options,planner} plugins/schedulers/fcfs/order
 #include <gmock/gmock.h>
 
 #include "mortise/plugin.hpp"

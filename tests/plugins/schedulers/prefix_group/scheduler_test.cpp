@@ -1,3 +1,4 @@
+// Covers: plugins/schedulers/prefix_group/{admission,backlog,pins,plugin}
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // The bound of the README: a request that finds A older ones of its priority waiting, of R rows, is passed by younger
 // ones of at most R + (4 A + 1) G rows, G = 16 steps of max_batched_tokens.
+// Covers: plugins/schedulers/prefix_group/{admission,backlog}
 #include <gtest/gtest.h>
 
 #include <algorithm>

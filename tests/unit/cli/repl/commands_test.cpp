@@ -1,4 +1,5 @@
 // The table of commands; tests/e2e/test_repl.py runs each of them.
+// Covers: runtime/cli/repl/state
 #include "cli/repl/state.hpp"
 #include "test_support.hpp"
 

@@ -1,3 +1,4 @@
+// Covers: runtime/cli/interrupt
 #include "cli/repl/pipe_lines.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 // The meaning of patterns is tested against Oniguruma through golden_test.cpp; here is what must be refused or
 // survived.
+// Covers: runtime/tokenizer/regex/{reader,set,syntax,unicode_sets}
 #include "tokenizer/regex/regex.hpp"
 
 #include <string>

@@ -1,4 +1,5 @@
 // Head reductions against the scalar reference, bit by bit, and against plain double arithmetic.
+// Covers: plugins/kernels/cpu/head/clean_logit plugins/kernels/cpu/reference/head_reduce
 #include "kernels/cpu/head/head_reduce.hpp"
 
 #include <algorithm>

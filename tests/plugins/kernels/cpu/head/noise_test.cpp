@@ -1,4 +1,5 @@
 // Keyed noise: Philox against its published vectors, the scalar reference bit by bit, the Gumbel distribution.
+// Covers: plugins/kernels/cpu/head/philox plugins/kernels/cpu/reference/noise
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,5 @@
 // Sampling against the scalar reference, bit by bit; the reference against double arithmetic; the distribution.
+// Covers: plugins/kernels/cpu/head/{clean_logit,sample_filter} plugins/kernels/cpu/reference/sample_token
 #include "kernels/cpu/head/sample_token.hpp"
 
 #include <algorithm>

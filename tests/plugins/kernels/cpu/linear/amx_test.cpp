@@ -1,4 +1,5 @@
 // The blocking of linear/amx.cpp on emulated tiles, on every machine: chunks of columns, blocks of K, rests of rows.
+// Covers: plugins/kernels/cpu/amx/{beside,tiles}
 #include "linear/linear_problem.hpp"
 #include "reference_activation.hpp"
 

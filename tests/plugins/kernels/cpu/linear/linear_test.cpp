@@ -1,4 +1,5 @@
 // linear on every instruction set against its scalar reference, bit by bit, and that one against a double loop.
+// Covers: plugins/kernels/cpu/linear/pack plugins/kernels/cpu/reference/{linear,scalar}
 #include <cmath>
 
 #include "linear/linear_problem.hpp"

@@ -1,4 +1,5 @@
 // Sums, scaling, conversions, activations and row copies, bit by bit.
+// Covers: plugins/kernels/cpu/rows/{activation,gate} plugins/kernels/cpu/types
 #include "kernels/cpu/rows/elementwise.hpp"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // Norms against their scalar reference, bit by bit, and that one against a double loop.
+// Covers: plugins/kernels/cpu/reference/norm
 #include "kernels/cpu/rows/norm.hpp"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // Rope on every instruction set against its scalar reference, bit by bit.
+// Covers: plugins/kernels/cpu/reference/rope
 #include <gmock/gmock.h>
 
 #include "kernel_test.hpp"

@@ -1,5 +1,6 @@
 // The functions of math.hpp through the kernels that use them, against the scalar reference, bit by bit; and the
 // reference against long double over all f32 arguments of its range, sampled.
+// Covers: plugins/kernels/cpu/reference/math
 #include <cmath>
 #include <limits>
 

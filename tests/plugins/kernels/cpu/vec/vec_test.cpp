@@ -1,5 +1,6 @@
 // Every operation of vec.hpp on every instruction set, against one lane at a time in plain C++ on this machine's FPU
 // (fused multiply-add: against integer arithmetic), bit by bit.
+// Covers: plugins/kernels/cpu/vec/{avx2,avx512,io,portable}
 #include <array>
 #include <cmath>
 
