@@ -1,5 +1,5 @@
 // linear through the device: the reference's bits for every instruction set, thread count and cut of the work.
-// Covers: plugins/devices/cpu/matrix
+// Covers: plugins/devices/checks/{linear,matrix,weight} plugins/devices/cpu/matrix
 #include "kernels/cpu/reference/linear.hpp"
 #include "device_fixture.hpp"
 

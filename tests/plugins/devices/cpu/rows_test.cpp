@@ -1,6 +1,6 @@
 // Norms, activations, sums and gathered rows through the device: the reference's bits for every instruction set and
 // thread count. Tensors are large enough to be shared out, and strided.
-// Covers: plugins/devices/cpu/matrix
+// Covers: plugins/devices/checks/{matrix,rows} plugins/devices/cpu/matrix
 #include "device_fixture.hpp"
 #include "kernels/cpu/reference/math.hpp"
 #include "kernels/cpu/reference/norm.hpp"

@@ -1,4 +1,5 @@
 // linear: whatever algorithm serves, the bits are those of the plain mma.sync reference, at every number of rows.
+// Covers: plugins/devices/checks/{linear,matrix,weight}
 // Covers: plugins/devices/cuda/{cublaslt,cublaslt_loading,linear_plans,lt_matmul,matrix}
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // The device's memory, streams and graphs, weights, and what is said where something is missing.
 // Covers: plugins/devices/cuda/{cuda_device,errors,memory,ops,reaper,row_uploader,streams,temporary,tuning_file}
-// Covers: plugins/devices/cuda/{uploader,weight_parts,weights,workspace}
+// Covers: plugins/devices/cuda/{uploader,weight_memory,weights,workspace}
 #include "device_fixture.hpp"
 
 #include <filesystem>

@@ -1,5 +1,6 @@
 // The operations on rows against the scalar references of the CPU, bit by bit: the specification is one.
-// Covers: plugins/devices/cuda/matrix plugins/kernels/cuda/{elementwise,lanes,launch,norm,rows,vectors}
+// Covers: plugins/devices/checks/{matrix,rows} plugins/devices/cuda/matrix
+// Covers: plugins/kernels/cuda/{elementwise,lanes,launch,norm,rows,vectors}
 #include <cmath>
 
 #include "device_fixture.hpp"
