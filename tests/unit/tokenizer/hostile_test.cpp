@@ -26,7 +26,7 @@ Tokenizer load_spans(const json& patch) {
   return Tokenizer::load(folder.path());
 }
 
-std::string load_error(const json& patch) {
+std::string hostile_load_error(const json& patch) {
   try {
     load_spans(patch);
   } catch (const Error& error) {
@@ -78,7 +78,7 @@ TEST(HostileTokenizer, MayNotMakeATextLongerAndLonger) {
 
 TEST(HostileTokenizer, MayNotMakeADecodedTextLongerAndLonger) {
   const auto decoders = [](const json& list) {
-    return load_error({{"decoder", {{"type", "Sequence"}, {"decoders", list}}}});
+    return hostile_load_error({{"decoder", {{"type", "Sequence"}, {"decoders", list}}}});
   };
   EXPECT_EQ(decoders(repeated(replace({{"String", "a"}}, "aa"), 12)), "loaded");
   EXPECT_THAT(decoders(repeated(replace({{"String", "a"}}, "aa"), 13)),
@@ -93,13 +93,13 @@ TEST(HostileTokenizer, MayNotRepeatTheTextInATemplate) {
   const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
   const json processor = {
       {"type", "TemplateProcessing"}, {"single", repeated(text, 257)}, {"special_tokens", json::object()}};
-  EXPECT_THAT(load_error({{"post_processor", processor}}),
+  EXPECT_THAT(hostile_load_error({{"post_processor", processor}}),
               HasSubstr("post_processor.single: expected at most 256 pieces, found an array"));
 }
 
 TEST(HostileTokenizer, MayNotSearchForLongTexts) {
   const json pattern = {{"String", std::string(4097, 'a')}};
-  EXPECT_THAT(load_error({{"normalizer", replace(pattern, "")}}),
+  EXPECT_THAT(hostile_load_error({{"normalizer", replace(pattern, "")}}),
               HasSubstr("normalizer.pattern.String: expected a text of at most 4096 bytes, found \"aaa"));
 }
 
@@ -107,7 +107,7 @@ TEST(HostileTokenizer, MayNotMatchForEver) {
   EXPECT_THAT(
       encode_error({{"pre_tokenizer", split("(?:a|a)*[bc]")}}, std::string(1000, 'a')),
       HasSubstr("pre_tokenizer.pattern.Regex: the regular expression fails on a text of 1000 bytes (match limit"));
-  EXPECT_THAT(load_error({{"pre_tokenizer", split("(((((a{1000}){1000}){1000}){1000}){1000})")}}),
+  EXPECT_THAT(hostile_load_error({{"pre_tokenizer", split("(((((a{1000}){1000}){1000}){1000}){1000})")}}),
               HasSubstr("not a regular expression that can be used"));
 }
 
