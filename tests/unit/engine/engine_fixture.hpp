@@ -22,6 +22,9 @@ inline const Tokenizer& tokenizer() {
   return value;
 }
 
+// The end token of tests that need one: 'w', which is in no choice of guided_test.cpp.
+inline constexpr std::int32_t kEnd = 90;
+
 inline EngineLimits small_limits() {
   EngineLimits limits;
   limits.max_num_seqs = 4;

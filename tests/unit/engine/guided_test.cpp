@@ -15,8 +15,6 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 using ::testing::HasSubstr;
 
-constexpr std::int32_t kEnd = 90;  // 'w': in no choice
-
 // Of characters that the demo's tokenizer merges with nothing; some are the beginning of others.
 const std::vector<std::string> kChoices = {"x", "xq", "xqz", "xqzQ", "zQ", "ZqZ", "Q7", "q", "J"};
 

@@ -13,8 +13,6 @@ namespace {
 using testing::HasSubstr;
 using Ids = std::vector<std::int32_t>;
 
-constexpr std::int32_t kEnd = 90;
-
 EngineLimits roomy_limits() {
   EngineLimits limits = small_limits();
   limits.max_batched_tokens = 400;

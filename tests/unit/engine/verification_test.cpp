@@ -12,8 +12,6 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-constexpr std::int32_t kEnd = 90;
-
 struct Case {
   std::string name;
   Request request;  // no two have the same prompt

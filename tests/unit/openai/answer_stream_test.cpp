@@ -18,8 +18,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char *kChat = "/v1/chat/completions", *kCompletions = "/v1/completions";
-
 struct Event {
   std::string id;
   std::string data;

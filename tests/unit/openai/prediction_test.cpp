@@ -8,8 +8,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char *kChat = "/v1/chat/completions", *kCompletions = "/v1/completions";
-
 class PredictionFieldTest : public ServiceTest {
  protected:
   std::string refusal_of(const Json& prediction) { return refusal(kChat, {{"prediction", prediction}}); }

@@ -15,6 +15,8 @@ namespace mortise::test {
 
 using Json = nlohmann::json;
 
+inline constexpr const char *kChat = "/v1/chat/completions", *kCompletions = "/v1/completions";
+
 inline const Json kPrompt = {68, 69, 70};  // "abc"
 
 class ServiceTest : public EngineTest {

@@ -15,7 +15,7 @@ namespace {
 using State = TakeoverMessage::State;
 using testing::HasSubstr;
 
-std::string failure_of(int socket, std::size_t max_descriptors = kMaxTakeoverDescriptors) {
+std::string receive_failure(int socket, std::size_t max_descriptors = kMaxTakeoverDescriptors) {
   return test::failure_of([&] { receive(socket, max_descriptors); });
 }
 
@@ -59,16 +59,16 @@ TEST(TakeoverMessage, WhatIsNoneIsAnError) {
         std::string("\0\xff\x1b[2J", 6), std::string(2000, '[')}) {
     const auto [one, other] = connected_sockets();
     ASSERT_TRUE(send_bytes(one.get(), bytes));
-    const std::string failure = failure_of(other.get());
+    const std::string failure = receive_failure(other.get());
     EXPECT_THAT(failure, HasSubstr("which is no message of a takeover"));
     EXPECT_EQ(failure.find('\x1b'), std::string::npos);
   }
   const auto [first, second] = connected_sockets();
   ASSERT_TRUE(send_bytes(first.get(), "{\"step\": "));
-  EXPECT_THAT(failure_of(second.get()), HasSubstr("which is no message of a takeover: "));
+  EXPECT_THAT(receive_failure(second.get()), HasSubstr("which is no message of a takeover: "));
   const auto [one, other] = connected_sockets();
   ASSERT_TRUE(send_bytes(one.get(), "{\"step\": \"" + std::string(kMaxTakeoverBytes, 'x') + "\"}"));
-  EXPECT_THAT(failure_of(other.get()), HasSubstr("more than 4096 bytes"));
+  EXPECT_THAT(receive_failure(other.get()), HasSubstr("more than 4096 bytes"));
 }
 
 TEST(TakeoverMessage, FieldsOfAnotherTypeAreAnError) {
@@ -88,7 +88,7 @@ TEST(TakeoverMessage, DescriptorsBeyondThoseThatAreWantedAreClosed) {
       if (*bytes == '\0') {
         EXPECT_EQ(receive(other.get(), wanted).state, State::kGone);
       } else {
-        EXPECT_THAT(failure_of(other.get(), wanted), HasSubstr("file descriptors with a message"));
+        EXPECT_THAT(receive_failure(other.get(), wanted), HasSubstr("file descriptors with a message"));
       }
     }
   }

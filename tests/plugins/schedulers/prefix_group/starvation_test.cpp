@@ -12,7 +12,7 @@
 namespace mortise::test {
 namespace {
 
-const mortise_component& prefix_group() {
+const mortise_component& scheduler_under_test() {
   return *mortise_plugin_entry_v0()->components[0];
 }
 
@@ -64,7 +64,7 @@ class Watch {
 // A request without a prefix comes when a group of which there is no end has begun: it waits for a turn, no longer.
 TEST(Starvation, AGroupThatNeverEndsGivesWay) {
   constexpr int32_t kBudget = 32;
-  SimulatedEngine engine(prefix_group(),
+  SimulatedEngine engine(scheduler_under_test(),
                          {.num_blocks = 256, .token_budget = kBudget, .seq_budget = 4, .hides_followers = true}, 1);
   const std::vector<int32_t> prefix = engine.draw_tokens(320);
   Watch watch(engine, kBudget);
@@ -126,7 +126,7 @@ TEST_P(StarvationProperty, NobodyIsPassedByMoreThanTheBound) {
   const SimulationOptions& options = GetParam().options;
   int64_t most = 0;
   for (const uint64_t seed : {1u, 2u, 3u}) {
-    SimulatedEngine engine(prefix_group(), options, seed);
+    SimulatedEngine engine(scheduler_under_test(), options, seed);
     Watch watch(engine, options.token_budget);
     std::mt19937_64 random(seed + 100);
     while (engine.num_steps() < 4000) {
