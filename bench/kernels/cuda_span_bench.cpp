@@ -1,7 +1,7 @@
-// cuda_span_bench: attention of one layer of the 8B shape (32 heads, 8 kv heads of 128, bf16) on the GPU, each figure
+// cuda_span_bench: attention of one layer of the 8B shape (32 heads, 8 kv heads, bf16) on the GPU, each figure
 // beside its floor: bytes of K and V over the bandwidth of a copy in the same run, or operations over the peak of the
 // tensor cores. Layers alternate, so that nothing is still in the L2 from the call before.
-//   ./cuda_span_bench
+//   ./cuda_span_bench [HEAD_DIM]      128, as 8B has
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 using namespace mortise;
 using Bf16 = uint16_t;
 
-constexpr int32_t kHeads = 32, kKvHeads = 8, kHeadDim = 128, kBlockSize = 16, kLayers = 2;
+constexpr int32_t kHeads = 32, kKvHeads = 8, kBlockSize = 16, kLayers = 2;
 constexpr double kPeakFlops = 784e12;  // bf16, one H200, measured (a large matrix product)
 
 void check(cudaError_t error, const char* what) {
@@ -97,7 +97,11 @@ struct Case {
 };
 
 struct Bench {
-  cuda::SpanLayout layout = cuda::make_span_layout(kLayers, kKvHeads, kHeadDim, kBlockSize);
+  explicit Bench(int32_t head_dim)
+      : head_dim(head_dim), layout(cuda::make_span_layout(kLayers, kKvHeads, head_dim, kBlockSize)) {}
+
+  const int32_t head_dim;
+  const cuda::SpanLayout layout;
   Bf16* kv = nullptr;
   int32_t num_blocks = 0;
   int32_t multiprocessors = 0;
@@ -136,32 +140,33 @@ void Bench::run(const Case& c) const {
   batch.group_seqs = members.data();
   batch.group_shared_tokens = tokens.data();
   batch.group_parents = parents.data();
-  const int32_t blocks = multiprocessors * cuda::kDecodeBlocksPerSm;
+  const int32_t blocks = multiprocessors * cuda::span_decode_blocks_per_sm(head_dim);
   span_cuda::PlanShape shape{kHeads, kKvHeads, 0, blocks, 1 << 17, true};
+  shape.head_dim = head_dim;
   shape.num_shared_blocks = c.cascades ? blocks : 0;
   shape.max_shared_runs = shape.max_shared_rows = 1 << 16;
   span_cuda::Plan plan;
   make_plan(batch, shape, plan);
 
   cuda::SpanArgs args{};
-  const std::size_t elements = static_cast<std::size_t>(batch.num_tokens) * kHeads * kHeadDim;
+  const std::size_t elements = static_cast<std::size_t>(batch.num_tokens) * kHeads * head_dim;
   Bf16* const q = allocate<Bf16>(elements);
   fill_random(q, elements);
   args.q = q;
   args.out = allocate<Bf16>(elements);
-  args.q_row_stride = args.out_row_stride = kHeads * kHeadDim;
-  args.q_head_stride = args.out_head_stride = kHeadDim;
+  args.q_row_stride = args.out_row_stride = kHeads * head_dim;
+  args.q_head_stride = args.out_head_stride = head_dim;
   args.block_table = upload(table);
   args.layout = layout;
   args.heads_per_kv_head = kHeads / kKvHeads;
-  args.scale = cuda::span_scale(1.0f / std::sqrt(static_cast<float>(kHeadDim)));
-  args.partials = allocate<float>(static_cast<std::size_t>(plan.partial_rows) * kHeadDim);
+  args.scale = cuda::span_scale(1.0f / std::sqrt(static_cast<float>(head_dim)));
+  args.partials = allocate<float>(static_cast<std::size_t>(plan.partial_rows) * head_dim);
   args.partial_stats = allocate<float2>(static_cast<std::size_t>(plan.partial_rows));
   const cuda::SharedWork shared{upload(plan.block_begin), upload(plan.shared_runs), upload(plan.shared_rows),
                                 shape.num_shared_blocks};
   const cuda::SpanWork work{upload(plan.worker_begin), upload(plan.runs), blocks, shared};
   const cuda::SpanMerge* const merges = upload(plan.merges);
-  const cuda::SpanMergeCounts* const counts = upload(std::vector<cuda::SpanMergeCounts>{merge_counts(plan, kHeadDim)});
+  const cuda::SpanMergeCounts* const counts = upload(std::vector<cuda::SpanMergeCounts>{merge_counts(plan, head_dim)});
   const cuda::SpanRun* const prefill = upload(plan.prefill);
   const auto at_layer = [&](int layer) {
     cuda::SpanArgs at = args;
@@ -177,9 +182,9 @@ void Bench::run(const Case& c) const {
     check(cuda::span_prefill(at_layer(layer), prefill, num_runs, multiprocessors, nullptr), "prefill");
   };
   const double tokens_read = static_cast<double>(c.num_seqs) * (c.length - c.shared) + c.shared;
-  const double bytes = 2.0 * 2 * tokens_read * kKvHeads * kHeadDim;
+  const double bytes = 2.0 * 2 * tokens_read * kKvHeads * head_dim;
   const double keys = c.rows * (c.length - c.rows + (c.rows + 1) / 2.0);  // seen by all rows of a sequence
-  const double flops = 4.0 * c.num_seqs * keys * kHeads * kHeadDim;
+  const double flops = 4.0 * c.num_seqs * keys * kHeads * head_dim;
   const double floor = std::max(bytes / bandwidth, flops / kPeakFlops * 1e6);
   double us = 0;
   if (!plan.runs.empty()) {
@@ -205,22 +210,22 @@ void Bench::append(int32_t rows) const {
     positions[static_cast<std::size_t>(i)] = i;
     slots[static_cast<std::size_t>(i)] = i;
   }
-  const int32_t columns = (kHeads + 2 * kKvHeads) * kHeadDim;
+  const int32_t columns = (kHeads + 2 * kKvHeads) * head_dim;
   Bf16* const qkv = allocate<Bf16>(static_cast<std::size_t>(rows) * columns);
   fill_random(qkv, static_cast<std::size_t>(rows) * columns);
   cuda::SpanAppend append{};
   append.q = qkv;
-  append.k = qkv + kHeads * kHeadDim;
-  append.v = append.k + kKvHeads * kHeadDim;
+  append.k = qkv + kHeads * head_dim;
+  append.v = append.k + kKvHeads * head_dim;
   append.q_row_stride = append.k_row_stride = append.v_row_stride = columns;
-  append.q_head_stride = append.k_head_stride = append.v_head_stride = kHeadDim;
+  append.q_head_stride = append.k_head_stride = append.v_head_stride = head_dim;
   append.num_tokens = rows;
   append.num_heads = kHeads;
   append.positions = upload(positions);
   append.slots = upload(slots);
-  append.cos = upload(std::vector<float>(static_cast<std::size_t>(rows) * kHeadDim / 2, 0.8f));
-  append.sin = upload(std::vector<float>(static_cast<std::size_t>(rows) * kHeadDim / 2, 0.6f));
-  append.rotary_dim = kHeadDim;
+  append.cos = upload(std::vector<float>(static_cast<std::size_t>(rows) * head_dim / 2, 0.8f));
+  append.sin = upload(std::vector<float>(static_cast<std::size_t>(rows) * head_dim / 2, 0.6f));
+  append.rotary_dim = head_dim;
   append.kv = kv;
   append.layout = layout;
   const double us = median_us([&](int) { check(cuda::span_append(append, nullptr), "append"); });
@@ -231,20 +236,25 @@ void Bench::append(int32_t rows) const {
 
 }  // namespace
 
-int main() {
-  Bench bench;
+int main(int argc, char** argv) {
+  const int32_t head_dim = argc > 1 ? std::atoi(argv[1]) : 128;
+  if (!cuda::is_span_head_dim(head_dim)) {
+    std::fprintf(stderr, "cuda_span_bench: no kernel for heads of %s\n", argv[1]);
+    return 2;
+  }
+  Bench bench(head_dim);
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, 0), "no GPU");
   bench.multiprocessors = properties.multiProcessorCount;
-  check(cuda::span_decode_prepare(), "prepare");
-  check(cuda::span_prefill_prepare(), "prepare");
+  check(cuda::span_decode_prepare(head_dim), "prepare");
+  check(cuda::span_prefill_prepare(head_dim), "prepare");
   bench.num_blocks = 256 * 138;
   const std::size_t elements = static_cast<std::size_t>(bench.num_blocks) * bench.layout.block_elements;
   bench.kv = allocate<Bf16>(elements);
   fill_random(bench.kv, elements);
   bench.bandwidth = copy_bytes_per_us(bench.kv, elements * 2);
-  std::printf("%s, %d multiprocessors, spans of %d; a copy moves %.2f TB/s\n", properties.name, bench.multiprocessors,
-              cuda::kSpan, bench.bandwidth * 1e-6);
+  std::printf("%s, %d multiprocessors, heads of %d, spans of %d; a copy moves %.2f TB/s\n", properties.name,
+              bench.multiprocessors, head_dim, cuda::kSpan, bench.bandwidth * 1e-6);
   for (const Case& c :
        {Case{"decode 1 x 32000", 1, 1, 32000}, Case{"decode 64 x 2200", 64, 1, 2200},
         Case{"decode 256 x 2200", 256, 1, 2200}, Case{"64 x 2208, 2000 shared, as paged", 64, 1, 2208, 2000},

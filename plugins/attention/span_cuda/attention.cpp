@@ -24,11 +24,16 @@ void check_cuda(cudaError_t error, const char* where) {
 
 void SpanAttention::require_supported(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size) {
   const auto refuse = [](const std::string& why) { throw Failure(MORTISE_UNIMPLEMENTED, "attention", why); };
-  if (dims.head_dim != 0 && dims.head_dim != 64 && dims.head_dim != 128) {
-    refuse("head_dim " + std::to_string(dims.head_dim) + " is not served on cuda; 64 and 128 are");
+  if (dims.head_dim != 0 && !cuda::is_span_head_dim(dims.head_dim)) {
+    std::string served;
+    for (const int32_t head_dim : cuda::kSpanHeadDims)
+      served += (served.empty() ? "" : ", ") + std::to_string(head_dim);
+    refuse("head_dim " + std::to_string(dims.head_dim) + " is not served on cuda; these are: " + served);
   }
   if (dims.dtype == MORTISE_F32) {
-    refuse("the model computes in f32; attention on cuda serves bf16: use a bf16 checkpoint, or the cpu device");
+    refuse(
+        "the model computes in f32; attention on cuda serves bf16: set the model's dtype = \"bf16\", which rounds the "
+        "weights of f32 and f16 checkpoints, or take the cpu device");
   }
   if (dims.dtype != 0 && dims.dtype != MORTISE_BF16) {
     refuse("the model computes in dtype code " + std::to_string(dims.dtype) + "; attention on cuda serves bf16");
@@ -75,7 +80,7 @@ void SpanAttention::bind(const mortise_attention_bind_args& args) {
 
   // Here and not in activate: the driver loads these kernels now, which takes as long as all of activate does, and
   // steps of other parts may run between the two.
-  check_cuda(cuda::span_decode_prepare(), "bind");
+  check_cuda(cuda::span_decode_prepare(dims.head_dim), "bind");
   plans_.clear();
   for (const int32_t window : kv_.windows()) plans_.emplace_back().window = window;
 }
@@ -85,7 +90,7 @@ PlanShape SpanAttention::plan_shape() const {
   shape.num_heads = dims().num_heads;
   shape.num_kv_heads = dims().num_kv_heads;
   shape.head_dim = dims().head_dim;
-  shape.num_workers = num_multiprocessors_ * cuda::kDecodeBlocksPerSm;
+  shape.num_workers = num_multiprocessors_ * cuda::span_decode_blocks_per_sm(dims().head_dim);
   shape.partial_rows = partial_rows_;
   if (sharing_ == Sharing::kNone) return shape;
   // A group in a group lists its rows once more: room for two levels of all. What goes beyond shares less.
@@ -121,7 +126,7 @@ void SpanAttention::activate(const mortise_activate_args& args) {
   int ordinal = 0, multiprocessors = 0;
   check_cuda(cudaGetDevice(&ordinal), "activate");
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, ordinal), "activate");
-  check_cuda(cuda::span_prefill_prepare(), "activate");
+  check_cuda(cuda::span_prefill_prepare(dims().head_dim), "activate");
   num_multiprocessors_ = multiprocessors;
   max_tokens_ = std::max(args.max_batched_tokens, 1);
   max_seqs_ = std::max(args.max_num_seqs, 1);

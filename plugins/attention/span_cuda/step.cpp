@@ -176,7 +176,7 @@ cuda::SpanWork SpanAttention::span_work(const Plan& plan, const std::byte* work,
   cuda::SpanWork lists{};
   lists.worker_begin = reinterpret_cast<const int32_t*>(work);
   lists.runs = reinterpret_cast<const cuda::SpanRun*>(work + room_.runs);
-  lists.num_blocks = num_multiprocessors_ * cuda::kDecodeBlocksPerSm;
+  lists.num_blocks = num_multiprocessors_ * cuda::span_decode_blocks_per_sm(dims().head_dim);
   lists.shared.block_begin = reinterpret_cast<const int32_t*>(work + room_.block_begin);
   lists.shared.runs = reinterpret_cast<const cuda::SharedRun*>(work + room_.shared_runs);
   lists.shared.rows = reinterpret_cast<const cuda::SharedRow*>(work + room_.shared_rows);

@@ -10,12 +10,12 @@
 // So the bits of a row are the same however spans are divided among runs and kernels.
 //
 // The cache of one block, one layer and one kv head is K, then V, each
-//   [block_size / 8][head_dim / 64][8 tokens][64]   where the 16-byte unit u (of 8) of token t lies at u ^ (t % 8)
-// Blocks are contiguous, each [layer][kv head]. So 16 tokens are one piece of 32 * head_dim bytes, which is copied to
-// shared memory unchanged. There ldmatrix reads it without bank conflicts, and wgmma reads it as 128-byte swizzle, K by
-// rows and V by columns. V in the cache is always finite (docs/numerics.md, "What is written"), and memory starts as
-// zeros. A piece may therefore hold tokens that a row does not see, of this sequence or of an earlier one: with P = 0
-// they add zeros.
+//   [block_size / 8][head_dim / C][8 tokens][C]   C = span_columns(head_dim): 64, 32 or 16
+// where the 16-byte unit u (of C / 8) of token t lies at u ^ (t % 8 / (64 / C)). Blocks are contiguous, each
+// [layer][kv head]. So 16 tokens are one piece of 32 * head_dim bytes, which is copied to shared memory unchanged.
+// There ldmatrix reads it without bank conflicts, and wgmma reads it as a swizzle of 2 C bytes, K by rows and V by
+// columns. V in the cache is always finite (docs/numerics.md, "What is written"), and memory starts as zeros. A piece
+// may therefore hold tokens that a row does not see, of this sequence or of an earlier one: with P = 0 they add zeros.
 //
 // Cost: decode is memory bound and reads each key and value once per tile; prefill is compute bound.
 // Launches on `stream`, never waits.
@@ -42,7 +42,18 @@ constexpr std::int32_t kSharedRows = 64;    // rows of a tile of shared spans: o
 constexpr std::int32_t kPrefillRows = 128;  // rows of a tile of the prefill kernel: two wgmma
 constexpr std::int32_t kDecodeWarps =
     4;  // of a block of the decode kernel, which is one worker; one more brings K and V
-constexpr std::int32_t kDecodeBlocksPerSm = 2;
+
+constexpr std::int32_t kSpanHeadDims[] = {32, 64, 80, 96, 128, 192, 256};
+constexpr bool is_span_head_dim(std::int32_t head_dim) {
+  for (const std::int32_t served : kSpanHeadDims) {
+    if (head_dim == served) return true;
+  }
+  return false;
+}
+// Blocks of the decode kernel that a multiprocessor has room for at a time.
+constexpr std::int32_t span_decode_blocks_per_sm(std::int32_t head_dim) {
+  return head_dim > 128 ? 1 : 2;
+}
 
 using Bf16Bits = std::uint16_t;
 
@@ -52,13 +63,25 @@ struct SpanLayout {
   std::size_t head_elements, layer_elements, block_elements;  // K and V of a head, a layer, all layers of one block
 };
 
-// REQUIRES: head_dim 64 or 128; block_size a power of two from 16 on.
+// REQUIRES: is_span_head_dim(head_dim); block_size a power of two from 16 on.
 SpanLayout make_span_layout(std::int32_t num_layers, std::int32_t num_kv_heads, std::int32_t head_dim,
                             std::int32_t block_size);
 
+// Columns of a head that lie together: as many as the widest swizzle that divides head_dim has.
+constexpr std::int32_t span_columns(std::int32_t head_dim) {
+  return head_dim % 64 == 0 ? 64 : head_dim % 32 == 0 ? 32 : 16;
+}
+
+template <std::int32_t kColumns>
+constexpr std::int32_t span_offset_of(std::int32_t head_dim, std::int32_t token, std::int32_t d) {
+  return token / 8 * 8 * head_dim + d / kColumns * (8 * kColumns) + token % 8 * kColumns +
+         ((d / 8 % (kColumns / 8)) ^ (token % 8 / (64 / kColumns))) * 8 + d % 8;
+}
 // The place of an element of K in a block of one kv head. V is block_size * head_dim elements further on.
 constexpr std::int32_t span_offset(std::int32_t head_dim, std::int32_t token, std::int32_t d) {
-  return token / 8 * 8 * head_dim + d / 64 * 512 + token % 8 * 64 + ((d / 8 % 8) ^ (token % 8)) * 8 + d % 8;
+  return span_columns(head_dim) == 64   ? span_offset_of<64>(head_dim, token, d)
+         : span_columns(head_dim) == 32 ? span_offset_of<32>(head_dim, token, d)
+                                        : span_offset_of<16>(head_dim, token, d);
 }
 
 // Spans [span_begin, span_end) of a tile for one kv head. A run without spans is padding: out = 0.
@@ -109,16 +132,20 @@ struct SpanMergeCounts {
   std::int32_t merges, parts;  // parts: the most parts of any merge
 };
 // A part is the work of one warp. With more than kFewPartials partials it is 32 columns of a row. Otherwise it is a
-// row, or several rows that have kPartialsOfAPart partials or fewer together.
+// slice of columns of a row, or of several rows that have kPartialsOfAPart partials or fewer together.
 constexpr std::int32_t kFewPartials = 48, kPartialsOfAPart = 16;
 constexpr std::int32_t span_rows_of_a_part(std::int32_t num_partials) {
   return num_partials > kPartialsOfAPart / 2 ? 1 : num_partials > kPartialsOfAPart / 4 ? 2 : 4;
 }
+// Slices of a row, of 128 columns or fewer.
+constexpr std::int32_t span_merge_slices(std::int32_t head_dim) {
+  return (head_dim + 127) / 128;
+}
 constexpr std::int32_t span_merge_parts(const SpanMerge& merge, std::int32_t head_dim) {
   const std::int32_t rows = merge.num_tokens * merge.num_heads;
-  if (merge.count > kFewPartials) return rows * (head_dim / 32);
+  if (merge.count > kFewPartials) return rows * ((head_dim + 31) / 32);
   const std::int32_t of_a_part = span_rows_of_a_part(merge.count);
-  return (rows + of_a_part - 1) / of_a_part;
+  return (rows + of_a_part - 1) / of_a_part * span_merge_slices(head_dim);
 }
 
 // Arguments of all kernels of one layer. Strides are in elements; rows and heads of q begin at multiples of 16 bytes.
@@ -158,9 +185,9 @@ struct SpanWork {
 };
 
 // Each function launches on `stream` and returns cudaGetLastError(), except the two _prepare functions. Call those
-// first, once per process and device: they request more than 48 KiB of shared memory.
-cudaError_t span_decode_prepare();
-cudaError_t span_prefill_prepare();
+// first, once per process, device and head size: they request more than 48 KiB of shared memory.
+cudaError_t span_decode_prepare(std::int32_t head_dim);
+cudaError_t span_prefill_prepare(std::int32_t head_dim);
 // Attention for tiles of up to kDecodeRows rows, and for shared tiles. Long contexts are divided among several workers
 // by whole spans.
 cudaError_t span_decode(const SpanArgs& args, const SpanWork& work, cudaStream_t stream);

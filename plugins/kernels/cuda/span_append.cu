@@ -1,9 +1,10 @@
 // Norm and rotation of q and k, K and V to their slots (docs/numerics.md, "Norms", "Rope", "What is written"): the
-// arithmetic is that of the CPU, bit by bit. A group of head_dim / 8 lanes has a query head, or K and V of a kv head;
-// a lane has eight neighbouring elements.
+// arithmetic is that of the CPU, bit by bit. A group of lanes has a query head, or K and V of a kv head; a lane has
+// eight neighbouring elements. Groups are powers of two, so that of some head sizes the last lanes have none.
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/span.hpp"
+#include "kernels/cuda/span_head_dim.hpp"
 
 namespace mortise::cuda {
 namespace {
@@ -13,6 +14,12 @@ constexpr int kVector = 8;
 constexpr int kLanes = 16;  // partial results of a reduction
 constexpr unsigned kWarp = 0xffffffffu;
 constexpr std::uint32_t kNans = 0x7fc07fc0u;  // two in bf16
+
+template <int kHeadDim>
+constexpr int kGroupLanes = kHeadDim <= 32    ? 4
+                            : kHeadDim <= 64  ? 8
+                            : kHeadDim <= 128 ? 16
+                                              : 32;
 
 __device__ __forceinline__ void unpack(const uint4& u, float (&x)[kVector]) {
   const std::uint32_t words[4] = {u.x, u.y, u.z, u.w};
@@ -37,37 +44,39 @@ __device__ __forceinline__ bool all_finite(const uint4& u) {
   return ((carried(u.x) | carried(u.y) | carried(u.z) | carried(u.w)) & 0x80008000u) == 0;
 }
 
-// 1 / sqrt(mean of squares + eps). Sixteen lanes: lane i takes elements i, i + 16, ..; then the tree. Here every lane
-// of the group has one of the sixteen, with 8 lanes a group each has two of them.
+// 1 / sqrt(mean of squares + eps). Sixteen chains: chain i takes elements i, i + 16, ..; then the tree. Here a lane of
+// the group has chains lane, lane + group, ..; in groups of 32 the upper half does the same as the lower.
 template <int kHeadDim>
 __device__ float inverse_rms(const Bf16* row, int lane, float eps) {
-  constexpr int kGroup = kHeadDim / kVector, kEach = kLanes / kGroup;
+  constexpr int kGroup = kGroupLanes<kHeadDim>, kEach = kGroup < kLanes ? kLanes / kGroup : 1;
   float q[kEach];
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {
     q[e] = 0.0f;
 #pragma unroll
     for (int i = 0; i < kHeadDim; i += kLanes) {
-      const float x = from_bf16(row[i + e * kGroup + lane]);
+      const float x = from_bf16(row[i + e * kGroup + lane % kLanes]);
       q[e] = __fmaf_rn(x, x, q[e]);
     }
   }
-  float sum = q[0];
-  if constexpr (kEach == 2) {
-    sum = __fadd_rn(q[0], q[1]);
-  } else {
-    sum = __fadd_rn(sum, __shfl_xor_sync(kWarp, sum, 8));
+  // The tree: chains 8 apart, 4, 2, 1; those of one lane first, which are the ones farthest apart.
+#pragma unroll
+  for (int half = kEach / 2; half > 0; half /= 2) {
+#pragma unroll
+    for (int e = 0; e < half; ++e) q[e] = __fadd_rn(q[e], q[e + half]);
   }
-  sum = __fadd_rn(sum, __shfl_xor_sync(kWarp, sum, 4));
-  sum = __fadd_rn(sum, __shfl_xor_sync(kWarp, sum, 2));
-  sum = __fadd_rn(sum, __shfl_xor_sync(kWarp, sum, 1));
+  float sum = q[0];
+#pragma unroll
+  for (int distance = kLanes / kEach / 2; distance > 0; distance /= 2) {
+    sum = __fadd_rn(sum, __shfl_xor_sync(kWarp, sum, distance));
+  }
   return __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(sum, static_cast<float>(kHeadDim)), eps)));
 }
 
 // x[d] of the lane that has it. Where all elements of a vector want a neighbour at one distance, that is one exchange.
 template <int kHeadDim>
 __device__ __forceinline__ float element(const float (&x)[kVector], int i, int d, bool aligned) {
-  constexpr int kGroup = kHeadDim / kVector;
+  constexpr int kGroup = kGroupLanes<kHeadDim>;
   if (aligned) return __shfl_sync(kWarp, x[i], d / kVector, kGroup);
   float taken = 0.0f;
 #pragma unroll
@@ -145,12 +154,13 @@ __device__ __forceinline__ void rotate(const SpanAppend& a, int position, int la
 
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant__ SpanAppend a) {
-  constexpr int kGroup = kHeadDim / kVector;
+  constexpr int kGroup = kGroupLanes<kHeadDim>;
   let_next_kernel_begin();
   const int kv_heads = a.layout.num_kv_heads, heads = a.num_heads + kv_heads;
   const int all = a.num_tokens * heads;
   const int group = static_cast<int>(blockIdx.x * (kThreads / kGroup) + threadIdx.x / kGroup);
   const int lane = threadIdx.x % kGroup;
+  const bool has_elements = lane * kVector < kHeadDim;
   // All lanes of a warp stay: they exchange elements. Groups beyond the end redo the last head without writing.
   const bool real = group < all;
   const int item = real ? group : all - 1;
@@ -160,9 +170,9 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
   const Bf16Bits* row = is_q ? a.q + token * a.q_row_stride + head * a.q_head_stride
                              : a.k + token * a.k_row_stride + head * a.k_head_stride;
   wait_for_kernel_before();
-  const uint4 raw = *reinterpret_cast<const uint4*>(row + lane * kVector);
+  const uint4 raw = has_elements ? *reinterpret_cast<const uint4*>(row + lane * kVector) : uint4{};
   uint4 value = {};
-  if (!is_q) {
+  if (!is_q && has_elements) {
     value = *reinterpret_cast<const uint4*>(a.v + token * a.v_row_stride + head * a.v_head_stride + lane * kVector);
   }
   uint4 result = raw;
@@ -173,7 +183,7 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
     const Bf16Bits* norm = is_q ? a.q_norm : a.k_norm;
     if (normed) {
       const float inverse = inverse_rms<kHeadDim>(row, lane, a.eps);
-      if (norm != nullptr) {
+      if (norm != nullptr && has_elements) {
         float weight[kVector];
         unpack(*reinterpret_cast<const uint4*>(norm + lane * kVector), weight);
 #pragma unroll
@@ -186,10 +196,10 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
     if (norm != nullptr || a.cos != nullptr) result = packed(x);
   }
   // All lanes of the group learn whether all of V is finite.
-  const unsigned of_group = ((1u << kGroup) - 1) << (threadIdx.x % 32 / kGroup * kGroup);
+  const unsigned of_group = (kWarp >> (32 - kGroup)) << (threadIdx.x % 32 / kGroup * kGroup);
   const bool finite = (__ballot_sync(kWarp, all_finite(value)) & of_group) == of_group;
   __syncwarp();  // q is changed in place: all lanes have read it
-  if (!real) return;
+  if (!real || !has_elements) return;
   if (is_q) {
     *reinterpret_cast<uint4*>(a.q + token * a.q_row_stride + head * a.q_head_stride + lane * kVector) = result;
     return;
@@ -211,7 +221,7 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
 
 template <int kHeadDim>
 cudaError_t launch(const SpanAppend& append, cudaStream_t stream) {
-  constexpr std::int64_t kPerBlock = kThreads / (kHeadDim / kVector);
+  constexpr std::int64_t kPerBlock = kThreads / kGroupLanes<kHeadDim>;
   const std::int64_t heads = append.num_heads + append.layout.num_kv_heads;
   const std::int64_t blocks = (append.num_tokens * heads + kPerBlock - 1) / kPerBlock;
   return launch_overlapped(append_kernel<kHeadDim>, static_cast<unsigned>(blocks), kThreads, 0, stream, append);
@@ -221,7 +231,8 @@ cudaError_t launch(const SpanAppend& append, cudaStream_t stream) {
 
 cudaError_t span_append(const SpanAppend& append, cudaStream_t stream) {
   if (append.num_tokens == 0) return cudaSuccess;
-  return append.layout.head_dim == 128 ? launch<128>(append, stream) : launch<64>(append, stream);
+  return with_head_dim(append.layout.head_dim,
+                       [&](auto head_dim) { return launch<decltype(head_dim)::value>(append, stream); });
 }
 
 }  // namespace mortise::cuda

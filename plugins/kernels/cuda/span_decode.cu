@@ -1,10 +1,12 @@
 // The decode kernel: few rows, long contexts. Each block first has runs of spans that sequences share, limited by
 // arithmetic (span_shared.cuh), then runs of what a sequence has of its own, limited by how fast the cache can be read
-// (span_own.cuh). Two blocks are on a multiprocessor at a time, and no block waits for another.
+// (span_own.cuh). All blocks are on the multiprocessors at a time, of large heads one each, else two; no block waits
+// for another.
 #include <algorithm>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/span.hpp"
+#include "kernels/cuda/span_head_dim.hpp"
 #include "kernels/cuda/span_own.cuh"
 #include "kernels/cuda/span_ring.cuh"
 #include "kernels/cuda/span_shared.cuh"
@@ -15,7 +17,7 @@ namespace {
 using namespace span;
 
 // Two groups of four warps: those that compute, with many registers, and one warp that brings K and V, whose group
-// needs few. What a block has are 128 a thread.
+// needs few. Where two blocks share a multiprocessor a block has 128 a thread; else there are enough for all.
 constexpr int kThreads = 2 * kDecodeWarps * 32;
 constexpr int kManyRegisters = 200, kFewRegisters = 56;
 
@@ -24,12 +26,15 @@ struct Shape {
   static constexpr int kBarriers = std::max(SharedShape<kHeadDim>::kBytes, OwnShape<kHeadDim>::kBytes);
   static constexpr int kOnes = kBarriers + RingShape<kHeadDim>::kBarrierBytes;
   static constexpr int kBytes = kOnes + kOnesBytes;
+  static constexpr int kBlocksPerSm = span_decode_blocks_per_sm(kHeadDim);
+  static_assert(kBlocksPerSm * (kBytes + 1024) <= 228 << 10, "what a multiprocessor has, 1 KiB of each block its own");
 };
 
 template <int kHeadDim>
-__global__ void __launch_bounds__(kThreads, kDecodeBlocksPerSm)
+__global__ void __launch_bounds__(kThreads, Shape<kHeadDim>::kBlocksPerSm)
     decode_kernel(const __grid_constant__ SpanArgs args, const __grid_constant__ SpanWork work) {
   extern __shared__ __align__(1024) char memory[];
+  constexpr bool kShares = Shape<kHeadDim>::kBlocksPerSm > 1;
   let_next_kernel_begin();
   const std::uint32_t at = shared_address(memory), barriers = at + Shape<kHeadDim>::kBarriers;
   if (threadIdx.x == 0) Ring<kHeadDim>::make(barriers);
@@ -44,7 +49,7 @@ __global__ void __launch_bounds__(kThreads, kDecodeBlocksPerSm)
   Ring<kHeadDim> ring(at, barriers);
   // Between both there is one place for q.
   if (threadIdx.x / 32 >= kDecodeWarps) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
+    if constexpr (kShares) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
     if (threadIdx.x / 32 == kDecodeWarps) {
       SharedFeeder<kHeadDim> feeder(args, shared, shared_end, ring);
       OwnFeeder<kHeadDim> own_feeder(args, run, end, ring, at);
@@ -58,7 +63,7 @@ __global__ void __launch_bounds__(kThreads, kDecodeBlocksPerSm)
       if (shared != shared_end) sync_all();
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
+    if constexpr (kShares) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
     SharedTile<kHeadDim> tile(args, work.shared.rows, ring, memory, at + Shape<kHeadDim>::kOnes);
     if (shared != shared_end) tile.enter(*shared);
     wait_for_kernel_before();
@@ -87,12 +92,12 @@ cudaError_t prepare() {
 }  // namespace
 
 cudaError_t span_decode(const SpanArgs& args, const SpanWork& work, cudaStream_t stream) {
-  return args.layout.head_dim == 128 ? launch<128>(args, work, stream) : launch<64>(args, work, stream);
+  return with_head_dim(args.layout.head_dim,
+                       [&](auto head_dim) { return launch<decltype(head_dim)::value>(args, work, stream); });
 }
 
-cudaError_t span_decode_prepare() {
-  const cudaError_t error = prepare<64>();
-  return error != cudaSuccess ? error : prepare<128>();
+cudaError_t span_decode_prepare(std::int32_t head_dim) {
+  return with_head_dim(head_dim, [](auto d) { return prepare<decltype(d)::value>(); });
 }
 
 }  // namespace mortise::cuda

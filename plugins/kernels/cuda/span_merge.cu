@@ -2,6 +2,7 @@
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/span.hpp"
+#include "kernels/cuda/span_head_dim.hpp"
 #include "kernels/cuda/span_math.cuh"
 #include "kernels/cuda/span_mma.cuh"
 #include "kernels/cuda/span_rows.cuh"
@@ -76,14 +77,17 @@ struct Merged {
   }
 };
 
-// Few partials: a lane has some columns of a row. If a batch holds all partials of a row, 2 or 4 rows form a batch. One
-// code for all numbers of rows: after the decode kernel this code is never in the instruction cache, and three variants
-// took 2 us longer.
+// Few partials: a warp has a slice of columns of a row, a lane some of them. If a batch holds all partials of a row, 2
+// or 4 rows form a batch. One code for all numbers of rows: after the decode kernel this code is never in the
+// instruction cache, and three variants took 2 us longer.
 template <int kHeadDim>
 __device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge& merge, int part, float4* weights) {
-  constexpr int kColumns = kHeadDim / 32, kFourths = kFewAtATime / 4;
+  constexpr int kSlices = span_merge_slices(kHeadDim), kOfASlice = kHeadDim / kSlices;
+  constexpr int kColumns = kOfASlice > 64 ? 4 : 2, kFourths = kFewAtATime / 4;  // columns of a lane
   const int lane = static_cast<int>(threadIdx.x) % 32, together = span_rows_of_a_part(merge.count);
-  const int first = part * together, num_rows = min(together, merge.num_tokens * merge.num_heads - first);
+  const int first = part / kSlices * together, column = part % kSlices * kOfASlice + lane * kColumns;
+  const bool has_columns = lane * kColumns < kOfASlice;
+  const int num_rows = min(together, merge.num_tokens * merge.num_heads - first);
   const int count = kFewAtATime / together, shift = 31 - __clz(count);  // of a row, in a batch
   const Rows rows(args, merge, first, kHeadDim);
   float m = -infinity();
@@ -94,9 +98,9 @@ __device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge&
 #pragma unroll
     for (int i = 0; i < kFewAtATime; ++i) {
       const int row = i >> shift, partial = begin + (i & (count - 1));
-      const float* const from = rows.o + (partial * rows.stride + row) * kHeadDim + lane * kColumns;
-      o[i] = partial < merge.count && row < num_rows ? *reinterpret_cast<const Columns<kColumns>*>(from)
-                                                     : Columns<kColumns>{};
+      const float* const from = rows.o + (partial * rows.stride + row) * kHeadDim + column;
+      o[i] = has_columns && partial < merge.count && row < num_rows ? *reinterpret_cast<const Columns<kColumns>*>(from)
+                                                                    : Columns<kColumns>{};
     }
     const int row = lane >> shift, partial = row < num_rows ? begin + (lane & (count - 1)) : merge.count;
     put_weights(count, rows.stats_at(partial, row), lane, m, weights);
@@ -116,7 +120,8 @@ __device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge&
     for (int fourth = 1; fourth < 4; ++fourth) {
       if (fourth == last) row = after[fourth];
     }
-    Bf16Bits* const out = out_of(args, merge, first + r) + lane * kColumns;
+    if (!has_columns) continue;
+    Bf16Bits* const out = out_of(args, merge, first + r) + column;
 #pragma unroll
     for (int c = 0; c < kColumns; c += 2) store_pair(out + c, row.o.at[c], row.o.at[c + 1], row.sum);
   }
@@ -125,8 +130,10 @@ __device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge&
 // Many: 32 columns of a row, one a lane. The next batch is on its way meanwhile.
 template <int kHeadDim>
 __device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge& merge, int part, float4* weights) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, index = part / (kHeadDim / 32);
-  const int column = part % (kHeadDim / 32) * 32 + lane;
+  constexpr int kSlices = (kHeadDim + 31) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32, index = part / kSlices;
+  const int column = part % kSlices * 32 + lane;
+  const bool has_column = kHeadDim % 32 == 0 || column < kHeadDim;
   const Rows rows(args, merge, index, kHeadDim);
   struct Batch {
     Columns<1> o[kManyAtATime];
@@ -136,7 +143,7 @@ __device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge
     batch.stats = rows.stats_at(begin + lane, 0);
 #pragma unroll
     for (int i = 0; i < kManyAtATime; ++i) {
-      const bool real = begin + i < merge.count;
+      const bool real = has_column && begin + i < merge.count;
       batch.o[i].at[0] = real ? rows.o[(begin + i) * rows.stride * kHeadDim + column] : 0.0f;
     }
   };
@@ -152,7 +159,7 @@ __device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge
 #pragma unroll
     for (int i = 0; i < kManyAtATime; ++i) result.add(weights[i], batch.o[i]);
   }
-  out_of(args, merge, index)[column] = to_bf16(quotient(result.o.at[0], result.sum));
+  if (has_column) out_of(args, merge, index)[column] = to_bf16(quotient(result.o.at[0], result.sum));
 }
 
 // All launches of a bucket are alike, so the warps divide the merges there are: first the first warp of each block,
@@ -188,8 +195,10 @@ __global__ void __launch_bounds__(kWarps * 32, 4)  // registers for four blocks 
 
 cudaError_t span_merge(const SpanArgs& args, const SpanMerge* merges, const SpanMergeCounts* counts,
                        std::int32_t num_blocks, cudaStream_t stream) {
-  const auto kernel = args.layout.head_dim == 128 ? merge_kernel<128> : merge_kernel<64>;
-  return launch_overlapped(kernel, num_blocks, kWarps * 32, 0, stream, args, merges, counts);
+  return with_head_dim(args.layout.head_dim, [&](auto head_dim) {
+    return launch_overlapped(merge_kernel<decltype(head_dim)::value>, num_blocks, kWarps * 32, 0, stream, args, merges,
+                             counts);
+  });
 }
 
 }  // namespace mortise::cuda

@@ -52,11 +52,14 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   return r;
 }
 
-// Rows of head_dim elements in shared memory as the cache has them: 8 rows together, 128 bytes of each, 16-byte units
-// exchanged. Of 16 rows a lane gives ldmatrix the addresses of four 8 x 8 matrices.
+// Rows of head_dim elements in shared memory as the cache has them: 8 rows together, kColumns elements of each, 16-byte
+// units exchanged. Of 16 rows a lane gives ldmatrix the addresses of four 8 x 8 matrices.
 template <int kHeadDim>
 struct Piece {
   static constexpr int kBytes = kKeyChunk * kHeadDim * 2;
+  static constexpr int kColumns = span_columns(kHeadDim);
+  static constexpr int kColumnsStride = 8 * kColumns * 2, kRowsStride = 8 * kHeadDim * 2;  // bytes to the next ones
+  static constexpr int kPairs = kColumns / 16;                                             // of units that lie together
 
   // Matrices in the order (rows 0-7, unit 0) (0-7, 1) (8-15, 0) (8-15, 1): transposed, V as A of V^T P^T.
   static __device__ __forceinline__ std::uint32_t lane_by_units(int lane) {
@@ -68,13 +71,14 @@ struct Piece {
   }
   // The address for units 2 i and 2 i + 1, `lane_part` one of the above.
   static __device__ __forceinline__ std::uint32_t address(std::uint32_t piece, std::uint32_t lane_part, int i) {
-    return piece + i / 4 * 1024 + (lane_part ^ (i % 4 * 32));
+    return piece + i / kPairs * kColumnsStride + (lane_part ^ (i % kPairs * 32));
   }
 
  private:
   static __device__ __forceinline__ std::uint32_t lane_at(int lane, int upper_rows, int unit) {
     const int row = lane % 8;
-    return static_cast<std::uint32_t>(upper_rows * 16 * kHeadDim + row * 128 + ((unit ^ row) * 16));
+    return static_cast<std::uint32_t>(upper_rows * kRowsStride + row * kColumns * 2 +
+                                      ((unit ^ (row / (64 / kColumns))) * 16));
   }
 };
 

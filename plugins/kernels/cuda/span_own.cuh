@@ -18,7 +18,9 @@ struct OwnShape {
   static constexpr int kTileBytes = kDecodeRows * kRowBytes;
   static constexpr int kColumnsBytes = kSpan * 16;  // P of 8 rows, [key][row]
   static constexpr int kQueries = RingShape<kHeadDim>::kBytes;
-  static constexpr int kProbabilities = kQueries + 2 * kTileBytes;  // q of this run and of the next
+  static constexpr int kTiles = 2;  // q of this run and of the next
+  static_assert(RingShape<kHeadDim>::kPlaces <= 2 * kTiles, "q of a run is overwritten once the ring has left its K");
+  static constexpr int kProbabilities = kQueries + kTiles * kTileBytes;
   static constexpr int kMaxima = kProbabilities + kDecodeRows / 8 * kColumnsBytes;
   static constexpr int kBytes = kMaxima + kDecodeWarps * kDecodeRows * 4;
 };
@@ -104,10 +106,12 @@ class OwnFeeder {
 };
 
 // A partial, or what is folded so far, of kTiles times 8 rows: lane l has rows 8 t + 2 (l % 4) and the next, and of
-// them elements 16 i + l / 4 (o[..][0], o[..][1]) and 8 further (o[..][2], o[..][3]) of the warp's part of head_dim.
+// them elements l / 4 (o[..][0], o[..][1]) and 8 further (o[..][2], o[..][3]) of each of the warp's steps of head_dim.
 template <int kHeadDim, int kTiles>
 struct OwnPartial {
-  static constexpr int kSteps = kHeadDim / 16 / kDecodeWarps;  // of 16 elements, a warp
+  // Of 16 elements, a warp: steps warp, warp + kDecodeWarps, ..; some warps have one less.
+  static constexpr int kAll = kHeadDim / 16, kSteps = (kAll + kDecodeWarps - 1) / kDecodeWarps;
+  static constexpr bool kAlike = kAll % kDecodeWarps == 0;
   float m[kTiles][2], sum[kTiles][2], o[kTiles][kSteps][4];
 };
 
@@ -191,7 +195,7 @@ class OwnWorker {
         std::uint32_t q[4];
         load_matrices(q, tile + (8 * t + lane_ % 8) * Shape::kRowBytes + (2 * step + lane_ / 8) * 16);
         rows.q[t][step][0] = q[0], rows.q[t][step][1] = q[1];
-        rows.q[t][step + 1][0] = q[2], rows.q[t][step + 1][1] = q[3];
+        if (step + 1 < kQuerySteps) rows.q[t][step + 1][0] = q[2], rows.q[t][step + 1][1] = q[3];
       }
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -330,9 +334,10 @@ class OwnWorker {
         if (pair + c < chunks.begin || pair + c >= chunks.end) continue;
 #pragma unroll
         for (int i = 0; i < kSteps; ++i) {
+          if (!has(i)) continue;
           std::uint32_t v[4];
           load_matrices_transposed(
-              v, Piece<kHeadDim>::address(values + (pair + c) * Piece<kHeadDim>::kBytes, by_units, warp_ * kSteps + i));
+              v, Piece<kHeadDim>::address(values + (pair + c) * Piece<kHeadDim>::kBytes, by_units, step_of(i)));
 #pragma unroll
           for (int t = 0; t < kTiles; ++t) mma(out.o[t][i], v, p[t][2 * c], p[t][2 * c + 1]);
         }
@@ -375,11 +380,12 @@ class OwnWorker {
       for (int r = 0; r < 2; ++r) {
         const int row = 8 * t + 2 * (lane_ % 4) + r;
         if (row >= num_rows) continue;
-        float* const to = args_.partials + (std::int64_t{first} + row) * kHeadDim + element(0);
+        float* const to = args_.partials + (std::int64_t{first} + row) * kHeadDim + lane_ / 4;
 #pragma unroll
         for (int i = 0; i < Partial<kTiles>::kSteps; ++i) {
-          to[16 * i] = partial.o[t][i][r];
-          to[16 * i + 8] = partial.o[t][i][2 + r];
+          if (!has(i)) continue;
+          to[16 * step_of(i)] = partial.o[t][i][r];
+          to[16 * step_of(i) + 8] = partial.o[t][i][2 + r];
         }
         if (warp_ == 0 && lane_ < 4) args_.partial_stats[first + row] = {partial.m[t][r], partial.sum[t][r]};
       }
@@ -395,18 +401,23 @@ class OwnWorker {
         const int row = 8 * t + 2 * (lane_ % 4) + r, token = row / run.num_heads, head = row - token * run.num_heads;
         if (row >= run.num_tokens * run.num_heads) continue;
         Bf16Bits* const to = args_.out + (run.row + token) * args_.out_row_stride +
-                             (run.head + head) * args_.out_head_stride + element(0);
+                             (run.head + head) * args_.out_head_stride + lane_ / 4;
 #pragma unroll
         for (int i = 0; i < Partial<kTiles>::kSteps; ++i) {
-          to[16 * i] = to_bf16(quotient(partial.o[t][i][r], partial.sum[t][r]));
-          to[16 * i + 8] = to_bf16(quotient(partial.o[t][i][2 + r], partial.sum[t][r]));
+          if (!has(i)) continue;
+          to[16 * step_of(i)] = to_bf16(quotient(partial.o[t][i][r], partial.sum[t][r]));
+          to[16 * step_of(i) + 8] = to_bf16(quotient(partial.o[t][i][2 + r], partial.sum[t][r]));
         }
       }
     }
   }
 
-  __device__ __forceinline__ int element(int step) const {
-    return (warp_ * OwnPartial<kHeadDim, 1>::kSteps + step) * 16 + lane_ / 4;
+  // The i-th of the warp's steps, if it has so many.
+  __device__ __forceinline__ int step_of(int i) const {
+    return Partial<1>::kAlike ? warp_ * Partial<1>::kSteps + i : warp_ + i * kDecodeWarps;
+  }
+  __device__ __forceinline__ bool has(int i) const {
+    return Partial<1>::kAlike || step_of(i) < Partial<1>::kAll;
   }
   __device__ __forceinline__ std::uint32_t maxima(int tile) const {
     return memory_ + Shape::kMaxima + tile * 32;

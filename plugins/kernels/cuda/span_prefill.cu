@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/span.hpp"
+#include "kernels/cuda/span_head_dim.hpp"
 #include "kernels/cuda/span_ring.cuh"
 #include "kernels/cuda/span_rows.cuh"
 #include "kernels/cuda/span_warpgroup.cuh"
@@ -22,13 +23,15 @@ constexpr int kManyRegisters = 232, kFewRegisters = 40;  // launched with 168 ea
 
 template <int kHeadDim>
 struct Shape {
-  using RingShape = span::RingShape<kHeadDim, 4, kUsers>;
+  // As many halves of spans, and tiles of q (this one's, and the next one's), as fit in shared memory.
+  static constexpr int kPlaces = kHeadDim <= 128 ? 4 : kHeadDim <= 192 ? 3 : 2, kQueryTiles = kHeadDim <= 128 ? 2 : 1;
+  using RingShape = span::RingShape<kHeadDim, kPlaces, kUsers>;
   static constexpr int kQueries = RingShape::kBytes;
   static constexpr int kGroupQueryBytes = kWarpgroupRows * kHeadDim * 2;
   static constexpr int kTileQueryBytes = kGroups * kGroupQueryBytes;
-  static constexpr int kBarriers = kQueries + 2 * kTileQueryBytes;             // q of this tile and of the next
+  static constexpr int kBarriers = kQueries + kQueryTiles * kTileQueryBytes;
   static constexpr int kQueryBarriers = kBarriers + RingShape::kBarrierBytes;  // q is there (of both), q is read
-  static constexpr int kOnes = kQueryBarriers + 4 * 8;
+  static constexpr int kOnes = kQueryBarriers + 2 * kQueryTiles * 8;
   static constexpr int kBytes = kOnes + kOnesBytes;
 };
 template <int kHeadDim>
@@ -80,16 +83,17 @@ __device__ __forceinline__ void feed(const SpanArgs& args, const SpanRun& run, P
 // Where q of a block's n-th tile lies, and its barriers.
 template <int kHeadDim>
 struct Queries {
+  static constexpr int kTiles = Shape<kHeadDim>::kQueryTiles;
   std::uint32_t memory, is_there, is_read;
   int phase;
   __device__ Queries(std::uint32_t block_memory, int n)
-      : memory(block_memory + Shape<kHeadDim>::kQueries + n % 2 * Shape<kHeadDim>::kTileQueryBytes),
-        is_there(block_memory + Shape<kHeadDim>::kQueryBarriers + n % 2 * 8),
-        is_read(is_there + 16),
-        phase(n / 2 % 2) {}
+      : memory(block_memory + Shape<kHeadDim>::kQueries + n % kTiles * Shape<kHeadDim>::kTileQueryBytes),
+        is_there(block_memory + Shape<kHeadDim>::kQueryBarriers + n % kTiles * 8),
+        is_read(is_there + kTiles * 8),
+        phase(n / kTiles % 2) {}
 
   static __device__ void make_barriers(std::uint32_t block_memory) {
-    for (int n = 0; n < 2; ++n) {
+    for (int n = 0; n < kTiles; ++n) {
       const Queries queries(block_memory, n);
       make_barrier(queries.is_there, kQueryThreads);
       make_barrier(queries.is_read, kUsers);
@@ -160,12 +164,11 @@ class Rows {
         pass();
         continue;
       }
-      WarpgroupPartial<kHeadDim> next;
+      WarpgroupStats stats;
       Probabilities p;
       const bool masked = !sees_all(span, warp_first, warp_last, args_.window);
-      weigh_span<kHeadDim>(ring_, q, span, sees, masked, args_.scale, next.m, p);
-      add_span<kHeadDim>(ring_, ones_, p, next);
-      fold(folded, next);
+      weigh_span<kHeadDim>(ring_, q, span, sees, masked, args_.scale, stats.m, p);
+      add_span<kHeadDim>(ring_, ones_, p, stats, SpanFold<kHeadDim>(folded, stats));
     }
     arrive(queries_.is_read);
     write(folded);
@@ -265,13 +268,13 @@ cudaError_t prepare() {
 cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, std::int32_t num_blocks,
                          cudaStream_t stream) {
   if (num_runs == 0) return cudaSuccess;
-  return args.layout.head_dim == 128 ? launch<128>(args, runs, num_runs, num_blocks, stream)
-                                     : launch<64>(args, runs, num_runs, num_blocks, stream);
+  return with_head_dim(args.layout.head_dim, [&](auto head_dim) {
+    return launch<decltype(head_dim)::value>(args, runs, num_runs, num_blocks, stream);
+  });
 }
 
-cudaError_t span_prefill_prepare() {
-  const cudaError_t error = prepare<64>();
-  return error != cudaSuccess ? error : prepare<128>();
+cudaError_t span_prefill_prepare(std::int32_t head_dim) {
+  return with_head_dim(head_dim, [](auto d) { return prepare<decltype(d)::value>(); });
 }
 
 }  // namespace mortise::cuda

@@ -9,8 +9,13 @@
 
 namespace mortise::cuda::span {
 
+// Places of the decode kernel's ring: as many as fit, and enough to keep memory busy.
+constexpr int decode_places(int head_dim) {
+  return head_dim == 32 || head_dim == 80 || head_dim == 96 || head_dim == 192 ? 4 : 3;
+}
+
 // kUsers: the threads that use it.
-template <int kHeadDim, int kNumPlaces = 3, int kUsers = 32 * kDecodeWarps>
+template <int kHeadDim, int kNumPlaces = decode_places(kHeadDim), int kUsers = 32 * kDecodeWarps>
 struct RingShape {
   static constexpr int kPlaces = kNumPlaces, kNumUsers = kUsers;
   static constexpr int kHalfBytes = kSpan * kHeadDim * 2;

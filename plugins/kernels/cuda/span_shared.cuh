@@ -98,29 +98,35 @@ class SharedTile {
 #pragma unroll 1
     for (int span = run_.span_begin; span < run_.span_end; ++span) {
       const bool masked = __any_sync(kWarp, max(sees_[0].low, sees_[1].low) > span * kSpan);
-      Partial next;
+      WarpgroupStats stats;
       Probabilities p;
-      weigh_span<kHeadDim>(ring_, shared_address(queries_), span, sees_, masked, args_.scale, next.m, p);
-      add_span<kHeadDim>(ring_, ones_, p, next);
-      if (run_.folds != 0) {
-        fold(folded, next);
-      } else {
-        write(next, partial++);
-      }
+      weigh_span<kHeadDim>(ring_, shared_address(queries_), span, sees_, masked, args_.scale, stats.m, p);
+      SpanFold<kHeadDim> fold(folded, stats);
+      constexpr int kTiles = SpanFold<kHeadDim>::kTiles;
+      add_span<kHeadDim>(ring_, ones_, p, stats, [&](int pass, const float(&o)[kTiles][4]) {
+        if (run_.folds != 0) {
+          fold(pass, o);
+        } else {
+          write(o, pass * kTiles * 8, stats.m, stats.sum, partial);
+          if ((pass + 1) * kTiles * 8 == kHeadDim) ++partial;
+        }
+      });
     }
-    if (run_.folds != 0) write(folded, partial);
+    if (run_.folds != 0) write(folded.o, 0, folded.m, folded.sum, partial);
   }
 
  private:
   using Partial = WarpgroupPartial<kHeadDim>;
   static constexpr int kUnits = kHeadDim / 8, kThreads = kDecodeWarps * 32, kEach = kSharedRows * kUnits / kThreads;
+  static_assert(kSharedRows * kUnits % kThreads == 0);
 
   // Of the rows of q that a thread loads a part of.
   __device__ static int row_of(int i) {
     return (i * kThreads + static_cast<int>(threadIdx.x)) / kUnits;
   }
-  __device__ static int unit() {
-    return static_cast<int>(threadIdx.x) % kUnits;
+  __device__ static int unit_of(int i) {
+    const int at = static_cast<int>(threadIdx.x) + (kThreads % kUnits == 0 ? 0 : i * kThreads);
+    return at % kUnits;
   }
 
   __device__ __forceinline__ void find_queries() {
@@ -128,7 +134,7 @@ class SharedTile {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const SharedRow& from = rows_[run_.first_row + min(row_of(i), run_.num_rows - 1)];
-      queries_at_[i] = from.row * args_.q_row_stride + (group_head + from.head) * args_.q_head_stride + unit() * 8;
+      queries_at_[i] = from.row * args_.q_row_stride + (group_head + from.head) * args_.q_head_stride + unit_of(i) * 8;
     }
   }
 
@@ -141,7 +147,7 @@ class SharedTile {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       if (row_of(i) >= run_.num_rows) values[i] = uint4{0, 0, 0, 0};
-      *reinterpret_cast<uint4*>(queries_ + span_offset(kHeadDim, row_of(i), unit() * 8) * 2) = values[i];
+      *reinterpret_cast<uint4*>(queries_ + span_offset(kHeadDim, row_of(i), unit_of(i) * 8) * 2) = values[i];
     }
     publish_writes();
     sync_users();
@@ -162,18 +168,19 @@ class SharedTile {
     }
   }
 
-  // To that many of the rows' partials behind their first.
-  __device__ __forceinline__ void write(const Partial& from, int partial) const {
+  // Columns from first_column on, and with the first ones maxima and sums, to that many of the rows' partials behind
+  // their first.
+  template <int kTiles>
+  __device__ __forceinline__ void write(const float (&o)[kTiles][4], int first_column, const float (&m)[2],
+                                        const float (&sum)[2], int partial) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (!real_[half]) continue;
       const std::int64_t row = first_partial_[half] + partial * partial_stride_[half];
-      float* to = args_.partials + row * kHeadDim + 2 * (lane_ % 4);
+      float* to = args_.partials + row * kHeadDim + first_column + 2 * (lane_ % 4);
 #pragma unroll
-      for (int i = 0; i < kHeadDim / 8; ++i) {
-        *reinterpret_cast<float2*>(to + 8 * i) = {from.o[i][2 * half], from.o[i][2 * half + 1]};
-      }
-      if (lane_ % 4 == 0) args_.partial_stats[row] = {from.m[half], from.sum[half]};
+      for (int i = 0; i < kTiles; ++i) *reinterpret_cast<float2*>(to + 8 * i) = {o[i][2 * half], o[i][2 * half + 1]};
+      if (first_column == 0 && lane_ % 4 == 0) args_.partial_stats[row] = {m[half], sum[half]};
     }
   }
 

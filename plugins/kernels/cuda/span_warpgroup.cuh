@@ -26,25 +26,15 @@ __device__ __forceinline__ void clear(WarpgroupPartial<kHeadDim>& partial) {
   for (int i = 0; i < kHeadDim / 8; ++i) partial.o[i][0] = partial.o[i][1] = partial.o[i][2] = partial.o[i][3] = 0.0f;
 }
 
-template <int kHeadDim>
-__device__ __forceinline__ void fold(WarpgroupPartial<kHeadDim>& left, const WarpgroupPartial<kHeadDim>& right) {
-  const Weights w[2] = {merge_weights(left.m[0], right.m[0]), merge_weights(left.m[1], right.m[1])};
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    left.sum[half] = merged(left.sum[half], right.sum[half], w[half]);
-    left.m[half] = w[half].m;
-  }
-#pragma unroll
-  for (int i = 0; i < kHeadDim / 8; ++i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) left.o[i][j] = merged(left.o[i][j], right.o[i][j], w[j / 2]);
-  }
-}
-
-template <int kHeadDim>
-struct WarpgroupMatrix {
-  static constexpr int kColumnsStride = 1024, kRowsStride = kHeadDim / 64 * 1024;  // of the cache and of q
+// Maxima and sums of one span's partial, of the lane's two rows.
+struct WarpgroupStats {
+  float m[2], sum[2];
 };
+
+// O of a span comes in passes of so many columns: of large heads only some at a time have room in a thread's registers
+// beside what is folded.
+template <int kHeadDim>
+constexpr int kPassColumns = kHeadDim <= 128 ? kHeadDim : 64;
 
 // A matrix of ones in shared memory, whose product with P are the sums of its rows. Once a block, before a
 // __syncthreads.
@@ -58,14 +48,15 @@ __device__ __forceinline__ void make_ones(char* memory) {
 template <int kHeadDim, typename Ring>
 __device__ __forceinline__ void weigh_span(Ring& ring, std::uint32_t queries, int span, const Visible (&sees)[2],
                                            bool masked, float scale, float (&m)[2], Probabilities& p) {
-  constexpr int kRowsStride = WarpgroupMatrix<kHeadDim>::kRowsStride;
+  using Rows = Piece<kHeadDim>;
   Scores s;
   ring.wait_full();
-  const std::uint64_t q = matrix(queries, 16, kRowsStride), k = matrix(ring.half(), 16, kRowsStride);
+  const std::uint64_t q = matrix(queries, 16, Rows::kRowsStride, Rows::kColumns);
+  const std::uint64_t k = matrix(ring.half(), 16, Rows::kRowsStride, Rows::kColumns);
   begin_products();
 #pragma unroll
   for (int step = 0; step < kHeadDim / 16; ++step) {
-    const int at = step / 4 * 1024 + step % 4 * 32;
+    const int at = step / Rows::kPairs * Rows::kColumnsStride + step % Rows::kPairs * 32;
     product(s, moved(q, at), moved(k, at), step != 0);
   }
   commit_products();
@@ -81,27 +72,71 @@ __device__ __forceinline__ void weigh_span(Ring& ring, std::uint32_t queries, in
   if (masked) hide(p, sees, first_key);
 }
 
-// The rest of the partial, whose maxima are there; takes V from the ring. The sums are products with `ones` (an address
-// that make_ones had) on wgmma too: `mma` would wait for the other warpgroup's.
-template <int kHeadDim, typename Ring>
-__device__ __forceinline__ void add_span(Ring& ring, std::uint32_t ones, const Probabilities& p,
-                                         WarpgroupPartial<kHeadDim>& out) {
-  using Matrix = WarpgroupMatrix<kHeadDim>;
+// The rest of the partial, whose maxima are in `stats`; takes V from the ring. Calls use(pass, o) with O of the pass's
+// columns, with the sums in `stats` from the first pass on. The sums are products with `ones` (an address that
+// make_ones had) on wgmma too: `mma` would wait for the other warpgroup's.
+template <int kHeadDim, typename Ring, typename Use>
+__device__ __forceinline__ void add_span(Ring& ring, std::uint32_t ones, const Probabilities& p, WarpgroupStats& stats,
+                                         Use&& use) {
+  using Rows = Piece<kHeadDim>;
+  constexpr int kColumns = kPassColumns<kHeadDim>, kPasses = kHeadDim / kColumns;
+  static_assert(kPasses == 1 || kColumns % Rows::kColumns == 0);
   ring.wait_full();
-  const std::uint64_t values = matrix(ring.half(), Matrix::kColumnsStride, Matrix::kRowsStride);
-  float sums[1][4];
-  begin_products();
+  const std::uint64_t values = matrix(ring.half(), Rows::kColumnsStride, Rows::kRowsStride, Rows::kColumns);
 #pragma unroll
-  for (int c = 0; c < kSpanChunks; ++c) {
-    product(out.o, p[c], moved(values, c * Piece<kHeadDim>::kBytes), c != 0);
-    product(sums, p[c], small_matrix(ones), c != 0);
+  for (int pass = 0; pass < kPasses; ++pass) {
+    float o[kColumns / 8][4], sums[1][4];
+    begin_products();
+#pragma unroll
+    for (int c = 0; c < kSpanChunks; ++c) {
+      product(o, p[c], moved(values, c * Rows::kBytes + pass * kColumns / Rows::kColumns * Rows::kColumnsStride),
+              c != 0);
+      if (pass == 0) product(sums, p[c], small_matrix(ones), c != 0);
+    }
+    commit_products();
+    wait_products();
+    hold(o);
+    if (pass == 0) hold(sums);
+    if (pass == kPasses - 1) ring.leave();
+    if (pass == 0) {
+      stats.sum[0] = checked_sum(sums[0][0], stats.m[0]);
+      stats.sum[1] = checked_sum(sums[0][2], stats.m[1]);
+    }
+    use(pass, o);
   }
-  commit_products();
-  wait_products();
-  hold(out.o);
-  hold(sums);
-  ring.leave();
-  out.sum[0] = checked_sum(sums[0][0], out.m[0]), out.sum[1] = checked_sum(sums[0][2], out.m[1]);
 }
+
+// Merges what add_span gives, pass after pass, from the first on.
+template <int kHeadDim>
+class SpanFold {
+ public:
+  static constexpr int kTiles = kPassColumns<kHeadDim> / 8;
+  __device__ SpanFold(WarpgroupPartial<kHeadDim>& folded, const WarpgroupStats& stats)
+      : folded_(folded), stats_(stats) {}
+
+  __device__ __forceinline__ void operator()(int pass, const float (&o)[kTiles][4]) {
+    if (pass == 0) {
+      w_[0] = merge_weights(folded_.m[0], stats_.m[0]), w_[1] = merge_weights(folded_.m[1], stats_.m[1]);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        folded_.sum[half] = merged(folded_.sum[half], stats_.sum[half], w_[half]);
+        folded_.m[half] = w_[half].m;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        float& left = folded_.o[pass * kTiles + i][j];
+        left = merged(left, o[i][j], w_[j / 2]);
+      }
+    }
+  }
+
+ private:
+  WarpgroupPartial<kHeadDim>& folded_;
+  const WarpgroupStats& stats_;
+  Weights w_[2];
+};
 
 }  // namespace mortise::cuda::span

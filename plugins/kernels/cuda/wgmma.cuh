@@ -11,11 +11,13 @@
 
 namespace mortise::cuda {
 
-// Describes a matrix in shared memory whose rows are stored as in the cache: 8 rows together, 128 bytes of each
-// (128-byte swizzle). `columns_stride`: bytes from 64 columns to the next 64; `rows_stride`: from 8 rows to the next 8.
-__device__ __forceinline__ std::uint64_t matrix(std::uint32_t address, int columns_stride, int rows_stride) {
-  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
-  return kSwizzle128 | static_cast<std::uint64_t>(rows_stride / 16) << 32 |
+// Describes a matrix in shared memory whose rows are stored as in the cache: 8 rows together, `columns` (64, 32 or 16)
+// of each, with a swizzle of twice as many bytes. `columns_stride`: bytes from these columns to the next;
+// `rows_stride`: from 8 rows to the next 8.
+__device__ __forceinline__ std::uint64_t matrix(std::uint32_t address, int columns_stride, int rows_stride,
+                                                int columns = 64) {
+  const std::uint64_t swizzle = columns == 64 ? 1 : columns == 32 ? 2 : 3;
+  return swizzle << 62 | static_cast<std::uint64_t>(rows_stride / 16) << 32 |
          static_cast<std::uint64_t>(columns_stride / 16) << 16 | (address & 0x3ffffu) / 16;
 }
 
@@ -74,7 +76,7 @@ __device__ __forceinline__ void product(float (&d)[16][4], std::uint64_t a, std:
       : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
 }
 
-// The same with a in registers, laid out as for `mma`, and 16 rows of b [16, 128] or [16, 64].
+// The same with a in registers, laid out as for `mma`, and 16 rows of b [16, n].
 __device__ __forceinline__ void product(float (&d)[16][4], const std::uint32_t (&a)[4], std::uint64_t b, bool adds) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
@@ -89,6 +91,33 @@ __device__ __forceinline__ void product(float (&d)[8][4], const std::uint32_t (&
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" MORTISE_D32_NAMES
       "}, {%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}"
       : MORTISE_D8(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
+}
+
+__device__ __forceinline__ void product(float (&d)[12][4], const std::uint32_t (&a)[4], std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %53, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {" MORTISE_D32_NAMES
+      ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, {%48, %49, %50, %51}, %52, "
+      "p, "
+      "1, 1, 1;\n}"
+      : MORTISE_D8(0), MORTISE_D1(8), MORTISE_D1(9), MORTISE_D1(10), MORTISE_D1(11)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
+}
+__device__ __forceinline__ void product(float (&d)[10][4], const std::uint32_t (&a)[4], std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %45, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {" MORTISE_D32_NAMES
+      ", %32, %33, %34, %35, %36, %37, %38, %39}, {%40, %41, %42, %43}, %44, p, 1, 1, 1;\n}"
+      : MORTISE_D8(0), MORTISE_D1(8), MORTISE_D1(9)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
+}
+__device__ __forceinline__ void product(float (&d)[4][4], const std::uint32_t (&a)[4], std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
+      "%13, %14, %15}, {%16, %17, %18, %19}, %20, p, 1, 1, 1;\n}"
+      : MORTISE_D1(0), MORTISE_D1(1), MORTISE_D1(2), MORTISE_D1(3)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/cuda/reference/span.hpp"
 
 #include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/span_head_dim.hpp"
 #include "kernels/cuda/span_math.cuh"
 #include "kernels/cuda/span_mma.cuh"
 
@@ -141,12 +142,10 @@ cudaError_t span_rows(const SpanArgs& args, const SpanRow* rows, std::int32_t nu
                       cudaStream_t stream) {
   if (num_rows == 0) return cudaSuccess;
   const auto blocks = static_cast<unsigned>(num_rows);
-  if (args.layout.head_dim == 128) {
-    rows_kernel<128><<<blocks, 32, 0, stream>>>(args, rows, trace);
-  } else {
-    rows_kernel<64><<<blocks, 32, 0, stream>>>(args, rows, trace);
-  }
-  return cudaGetLastError();
+  return with_head_dim(args.layout.head_dim, [&](auto head_dim) {
+    rows_kernel<decltype(head_dim)::value><<<blocks, 32, 0, stream>>>(args, rows, trace);
+    return cudaGetLastError();
+  });
 }
 
 }  // namespace mortise::cuda::reference

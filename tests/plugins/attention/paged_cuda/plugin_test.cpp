@@ -167,10 +167,20 @@ AbiConfig normed() {
   config.num_layers = 1;
   return config;
 }
+AbiConfig heads_of(int32_t head_dim) {
+  AbiConfig config;
+  config.num_layers = 1;
+  config.num_heads = 4;
+  config.head_dim = head_dim;
+  config.qk_norm = true;
+  return config;
+}
 std::string model_name(const testing::TestParamInfo<AbiConfig>& info) {
+  if (info.param.num_heads == 4) return "heads" + std::to_string(info.param.head_dim);
   return info.param.qk_norm ? "norms" : info.param.windows.empty() ? "plain" : "windows";
 }
-INSTANTIATE_TEST_SUITE_P(Models, PagedCuda, testing::Values(AbiConfig{}, windowed(), normed()), model_name);
+INSTANTIATE_TEST_SUITE_P(Models, PagedCuda,
+                         testing::Values(AbiConfig{}, windowed(), normed(), heads_of(80), heads_of(256)), model_name);
 
 // ---- what is refused; no GPU needed ----
 
@@ -202,11 +212,13 @@ TEST(PagedCudaSupports, SaysWhatItDoesNotServe) {
   EXPECT_THAT(refusal("cuda", dims(), MORTISE_F32, 16), HasSubstr("use \"auto\" or \"bf16\""));
   EXPECT_THAT(refusal("cuda", dims(), MORTISE_BF16, 24), HasSubstr("block_size 24 is none of 16, 32, 64, 128"));
   mortise_model_dims d = dims();
-  d.head_dim = 80;
-  EXPECT_THAT(refusal("cuda", d, MORTISE_BF16, 16), HasSubstr("head_dim 80 is not served on cuda; 64 and 128 are"));
+  d.head_dim = 48;
+  EXPECT_THAT(refusal("cuda", d, MORTISE_BF16, 16),
+              HasSubstr("head_dim 48 is not served on cuda; these are: 32, 64, 80, 96, 128, 192, 256"));
   d = dims();
   d.dtype = MORTISE_F32;
-  EXPECT_THAT(refusal("cuda", d, 0, 16), HasSubstr("the model computes in f32"));
+  EXPECT_THAT(refusal("cuda", d, 0, 16),
+              HasSubstr("the model computes in f32; attention on cuda serves bf16: set the model's dtype = \"bf16\""));
   d = dims();
   d.num_heads = 7;
   EXPECT_THAT(refusal("cuda", d, MORTISE_BF16, 16), HasSubstr("7 query heads cannot share 2 kv heads evenly"));

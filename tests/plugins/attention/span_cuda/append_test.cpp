@@ -173,13 +173,16 @@ TEST_P(Append, GivesTheBitsOfTheScalarReferences) {
   EXPECT_EQ(kv.values(), expected_kv);  // every other slot is as it was
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Append,
-                         testing::Values(Case{128, 0, false, false, 16}, Case{128, 128, false, false, 16},
-                                         Case{128, 128, true, false, 32}, Case{64, 64, false, false, 64},
-                                         Case{128, 128, false, true, 16}, Case{64, 64, false, true, 16},
-                                         Case{64, 64, true, true, 128}, Case{128, 0, false, true, 16},
-                                         Case{128, 64, false, false, 16}, Case{128, 40, false, true, 16},
-                                         Case{64, 36, false, false, 16}, Case{64, 22, true, false, 16}));
+INSTANTIATE_TEST_SUITE_P(
+    Cases, Append,
+    testing::Values(Case{128, 0, false, false, 16}, Case{128, 128, false, false, 16}, Case{128, 128, true, false, 32},
+                    Case{64, 64, false, false, 64}, Case{128, 128, false, true, 16}, Case{64, 64, false, true, 16},
+                    Case{64, 64, true, true, 128}, Case{128, 0, false, true, 16}, Case{128, 64, false, false, 16},
+                    Case{128, 40, false, true, 16}, Case{64, 36, false, false, 16}, Case{64, 22, true, false, 16},
+                    Case{32, 32, false, true, 16}, Case{32, 32, true, false, 64}, Case{80, 80, false, true, 16},
+                    Case{80, 32, false, false, 32}, Case{80, 0, false, true, 16}, Case{96, 96, false, true, 16},
+                    Case{96, 24, true, true, 128}, Case{192, 192, false, true, 16}, Case{192, 64, false, false, 16},
+                    Case{256, 256, false, true, 16}, Case{256, 64, true, true, 32}, Case{256, 0, false, true, 16}));
 
 }  // namespace
 }  // namespace mortise::test

@@ -165,7 +165,7 @@ TEST_P(Merge, OfNothingWritesNothing) {
   expect_equal({}, rng, 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(HeadDims, Merge, testing::Values(64, 128));
+INSTANTIATE_TEST_SUITE_P(HeadDims, Merge, testing::ValuesIn(cuda::kSpanHeadDims));
 
 }  // namespace
 }  // namespace mortise::test

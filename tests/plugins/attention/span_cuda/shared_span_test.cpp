@@ -187,7 +187,9 @@ std::string shape_name(const testing::TestParamInfo<Shape>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, SharedSpans,
                          testing::Values(Shape{8, 2, 128, 16, 0}, Shape{4, 4, 64, 32, 0}, Shape{20, 1, 128, 128, 0},
-                                         Shape{6, 2, 64, 16, 300}, Shape{8, 2, 128, 64, 900}),
+                                         Shape{6, 2, 64, 16, 300}, Shape{8, 2, 128, 64, 900}, Shape{8, 2, 32, 16, 0},
+                                         Shape{6, 2, 80, 16, 300}, Shape{8, 2, 96, 32, 0}, Shape{8, 2, 192, 16, 0},
+                                         Shape{20, 1, 256, 16, 0}, Shape{4, 4, 256, 64, 300}),
                          shape_name);
 
 }  // namespace

@@ -170,7 +170,11 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Span,
                                          Shape{24, 1, 64, 128, 0},   // 24: more than a tile of the decode kernel
                                          Shape{8, 2, 128, 32, 100},  // window within a span
                                          Shape{4, 4, 64, 16, 1},     // itself alone
-                                         Shape{8, 2, 64, 16, 1024}));
+                                         Shape{8, 2, 64, 16, 1024}, Shape{8, 2, 32, 16, 0}, Shape{24, 1, 32, 64, 100},
+                                         Shape{4, 4, 80, 16, 0}, Shape{14, 2, 80, 128, 1024}, Shape{8, 2, 96, 16, 0},
+                                         Shape{24, 1, 96, 32, 100}, Shape{8, 2, 192, 16, 0}, Shape{14, 2, 192, 64, 1},
+                                         Shape{8, 2, 256, 16, 0}, Shape{24, 1, 256, 32, 1024},
+                                         Shape{4, 4, 256, 128, 100}));
 
 // Sharp softmax: weights down to nothing, maxima that jump from span to span.
 TEST(SpanExtremes, LargeScoresGiveTheBitsOfTheReference) {

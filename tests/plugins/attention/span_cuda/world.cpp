@@ -59,8 +59,8 @@ std::vector<RowKey> rows_of(const std::vector<Chunk>& batch) {
 World::World(const Config& config)
     : config_(config),
       layout_(cuda::make_span_layout(kLayers, config.num_kv_heads, config.head_dim, config.block_size)) {
-  check_cuda(cuda::span_decode_prepare(), "prepare");
-  check_cuda(cuda::span_prefill_prepare(), "prepare");
+  check_cuda(cuda::span_decode_prepare(config.head_dim), "prepare");
+  check_cuda(cuda::span_prefill_prepare(config.head_dim), "prepare");
   int32_t num_blocks = 1;
   for (const int32_t length : config.lengths) {
     const int32_t blocks = (length + config.block_size - 1) / config.block_size;

@@ -1,0 +1,30 @@
+// span_head_dim.hpp: from a head size that is known at run time to the kernel that has it as a constant.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace mortise::cuda {
+
+// f(std::integral_constant<int, head_dim>). REQUIRES: is_span_head_dim(head_dim).
+template <typename F>
+auto with_head_dim(std::int32_t head_dim, const F& f) {
+  switch (head_dim) {
+    case 32:
+      return f(std::integral_constant<int, 32>{});
+    case 64:
+      return f(std::integral_constant<int, 64>{});
+    case 80:
+      return f(std::integral_constant<int, 80>{});
+    case 96:
+      return f(std::integral_constant<int, 96>{});
+    case 192:
+      return f(std::integral_constant<int, 192>{});
+    case 256:
+      return f(std::integral_constant<int, 256>{});
+    default:
+      return f(std::integral_constant<int, 128>{});
+  }
+}
+
+}  // namespace mortise::cuda
