@@ -43,6 +43,13 @@ constexpr Shape kGpuShapes[] = {
     {"llama bf16 odd sizes", "llama", "bfloat16", 68, 3, 1, 64, 90, 1},  // rows that cuBLASLt does not take
     {"opt bf16 tied", "opt", "bfloat16", 128, 2, 2, 64, 96, 2, 0, true},
     {"gpt2 bf16 tied", "gpt2", "bfloat16", 64, 1, 1, 64, 256, 1, 0, true},
+    {"llama bf16 heads of 32", "llama", "bfloat16", 64, 4, 2, 32, 96, 2},
+    {"opt bf16 heads of 80", "opt", "bfloat16", 160, 2, 2, 80, 96, 1, 0, true},
+    {"mistral bf16 heads of 96, window 100", "mistral", "bfloat16", 64, 4, 1, 96, 128, 2, 100},
+    {"qwen3 bf16 heads of 192, q/k norm", "qwen3", "bfloat16", 64, 2, 1, 192, 96, 1},
+    {"llama f16 heads of 64, in bf16", "llama", "float16", 64, 4, 2, 64, 96, 1},
+    {"llama f32 heads of 128, in bf16", "llama", "float32", 64, 2, 1, 128, 96, 1},
+    {"llama bf16 heads of 256", "llama", "bfloat16", 64, 4, 2, 256, 96, 1},
 };
 
 constexpr Shape kLarge = {"llama 160m", "llama", "bfloat16", 768, 12, 12, 64, 3072, 12, 0, false, 32000};
@@ -54,15 +61,20 @@ class Writer {
   void add(const std::string& name, std::vector<std::int64_t> shape, float mean, float deviation) {
     std::int64_t count = 1;
     for (std::int64_t n : shape) count *= n;
-    const bool bf16 = std::string(shape_.dtype) == "bfloat16";
-    std::string bytes(static_cast<std::size_t>(count) * (bf16 ? 2 : 4), '\0');
+    const std::string dtype = shape_.dtype;
+    const std::size_t size = dtype == "float32" ? 4 : 2;
+    std::string bytes(static_cast<std::size_t>(count) * size, '\0');
     std::normal_distribution<float> normal(mean, deviation);
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-      const auto bits = std::bit_cast<std::uint32_t>(normal(random_));
-      const std::uint16_t half = static_cast<std::uint16_t>(bits >> 16);
-      bf16 ? std::memcpy(&bytes[2 * i], &half, 2) : std::memcpy(&bytes[4 * i], &bits, 4);
+      const float number = normal(random_);
+      // The upper half of an f32 is a bf16, in the lower half of a register.
+      const std::uint32_t bits = dtype == "float32"   ? std::bit_cast<std::uint32_t>(number)
+                                 : dtype == "float16" ? std::bit_cast<std::uint16_t>(static_cast<_Float16>(number))
+                                                      : std::bit_cast<std::uint32_t>(number) >> 16;
+      std::memcpy(&bytes[size * i], &bits, size);
     }
-    tensors.push_back({name, bf16 ? "BF16" : "F32", std::move(shape), std::move(bytes)});
+    const char* const type = dtype == "float32" ? "F32" : dtype == "float16" ? "F16" : "BF16";
+    tensors.push_back({name, type, std::move(shape), std::move(bytes)});
   }
 
   std::vector<TensorToWrite> tensors;

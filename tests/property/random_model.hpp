@@ -18,7 +18,7 @@ struct RandomModel {
 
 // Writes all of them below `root`; the same bytes at every call. The embedding of `nan_token` is NaN; -1: of none.
 std::vector<RandomModel> write_random_models(const std::filesystem::path& root, std::int32_t nan_token = -1);
-// The same for the device cuda: bf16, head sizes 64 and 128.
+// The same for the device cuda: all head sizes that it serves; f16 and f32 ones are for dtype = "bf16".
 std::vector<RandomModel> write_random_gpu_models(const std::filesystem::path& root, std::int32_t nan_token = -1);
 // 162 million parameters in bf16: 325 MB.
 RandomModel write_large_model(const std::filesystem::path& root);

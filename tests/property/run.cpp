@@ -245,14 +245,15 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
   const std::string proposers = proposers_of(config);
   const std::string proposer = proposers.empty() ? "" : ", proposer = " + proposers;
   const std::string script = fmt::format(
-      "return pipeline {{ device = {}, model = {} {{ path = '{}', weights = '{}' "
-      "}}, "
-      "attention = {} {{ block_size = {} }}, scheduler = {} {{ max_num_seqs = {}, max_batched_tokens = {} }}, "
+      "return pipeline {{ device = {}, model = {} {{ path = '{}', weights = '{}', "
+      "dtype = '{}' }}, attention = {} {{ block_size = {} }}, scheduler = {} {{ max_num_seqs = {}, max_batched_tokens "
+      "= {} }}, "
       "kv_cache = {{ memory = '{}', prefix_cache = {}, dtype = '{}' }}{}, "
       "speculation = {{ verify = '{}', lengths = '{}', batch_expansion = {} }} }}",
-      device, model_plugin(model), model.string(), config.weights, config.attention, config.block_size,
-      config.scheduler, config.max_num_seqs, config.max_batched_tokens, config.kv_memory, config.prefix_cache,
-      config.kv_dtype, proposer, config.verify, config.adaptive ? "adaptive" : "fixed", config.batch_expansion);
+      device, model_plugin(model), model.string(), config.weights, config.device == "cuda" ? "bf16" : "auto",
+      config.attention, config.block_size, config.scheduler, config.max_num_seqs, config.max_batched_tokens,
+      config.kv_memory, config.prefix_cache, config.kv_dtype, proposer, config.verify,
+      config.adaptive ? "adaptive" : "fixed", config.batch_expansion);
   // A machine that the tests were carried to has the plugins above the program (scripts/gpu_bundle.sh).
   const std::filesystem::path built = MORTISE_BINARY_DIR;
   const std::filesystem::path folder =

@@ -12,8 +12,13 @@
 //   mortise_tensor forward(const mortise_step&)                 returns the hidden rows
 //   void head(const mortise_step&, const mortise_tensor& hidden, int32_t vocab_begin, int32_t vocab_end,
 //             const mortise_tensor& logits)
+// and may have
+//   void tell(const mortise_host*) const   writes to the host's log what an operator is to know of a new instance; the
+//                                          host may be null
 // model.h says on which thread each is called. guard() turns an exception into the status and message of the call.
 #pragma once
+
+#include <memory>
 
 #include "mortise/model.h"
 #include "mortise/plugin.hpp"
@@ -62,9 +67,13 @@ class ModelComponent {
       if (asked.model_config.size != 0) Model::check_config(view(asked.model_config));
     });
   }
-  static mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance,
-                               mortise_error* error) {
-    return guard(error, "create", [&] { *instance = new Model(known(args)); });
+  static mortise_status create([[maybe_unused]] const mortise_host* host, const mortise_create_args* args,
+                               void** instance, mortise_error* error) {
+    return guard(error, "create", [&] {
+      auto model = std::make_unique<Model>(known(args));
+      if constexpr (requires { model->tell(host); }) model->tell(host);
+      *instance = model.release();
+    });
   }
   static void destroy(void* instance) { delete &model_of(instance); }
   static mortise_status activate(void* instance, const mortise_activate_args* args, mortise_error* error) {

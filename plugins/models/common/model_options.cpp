@@ -51,12 +51,22 @@ WeightFormat apply_options(const Options& options, int32_t checkpoint_dtype, con
   return format;
 }
 
+void tell_rounding(const mortise_host* host, int32_t checkpoint_dtype, int32_t dtype) {
+  if (host == nullptr || dtype != MORTISE_BF16 || checkpoint_dtype == MORTISE_BF16) return;
+  const bool f16 = checkpoint_dtype == MORTISE_F16;
+  const std::string text = std::string("the checkpoint is in ") + (f16 ? "f16" : "f32") +
+                           ", and is computed in bf16 (dtype = \"bf16\"): its weights are rounded from " +
+                           (f16 ? "11" : "24") + " significant bits to 8";
+  host->log(host, MORTISE_LOG_INFO, view(std::string_view(text)));
+}
+
 void require_numerics(const DeviceRef& device, const mortise_model_dims& dims) {
   if (device.table->numerics_id(device.device, dims.dtype) == nullptr) {
     const bool bf16 = dims.dtype == MORTISE_BF16;
     throw Failure(MORTISE_FAILED_PRECONDITION, "dtype",
                   std::string("the device cannot compute in ") +
-                      (bf16 ? "bf16; set dtype = \"f32\"" : "f32; set dtype = \"bf16\""));
+                      (bf16 ? "bf16; set dtype = \"f32\""
+                            : "f32; set dtype = \"bf16\", which rounds the weights of f32 and f16 checkpoints"));
   }
   if (dims.weight_bits != 0 && device.table->numerics_id(device.device, MORTISE_I8) == nullptr) {
     throw Failure(MORTISE_FAILED_PRECONDITION, "weights",

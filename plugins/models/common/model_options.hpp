@@ -16,7 +16,7 @@ constexpr const char* kOptionsSchema = R"schema({
              "type": "string", "minLength": 1, "format": "path"},
     "max_model_len": {"title": "longest sequence in tokens; null: the checkpoint's max_position_embeddings",
                       "type": ["integer", "null"], "minimum": 1, "default": null},
-    "dtype": {"title": "type of activations; auto: bf16 checkpoints in bf16, f32 and f16 ones in f32",
+    "dtype": {"title": "type of activations; auto: bf16 checkpoints in bf16, f32 and f16 ones in f32; bf16 rounds their weights",
               "enum": ["auto", "bf16", "f32"], "default": "auto"},
     "weights": {"title": "type of the layers' matrices; auto: the checkpoint's; int8: one scale per row; int4: one scale per group",
                 "enum": ["auto", "int8", "int4"], "default": "auto"},
@@ -28,6 +28,9 @@ constexpr const char* kOptionsSchema = R"schema({
 // rest of it is the model's. Throws Failure for what does not go together.
 WeightFormat apply_options(const Options& options, int32_t checkpoint_dtype, const Quantization& quantization,
                            int32_t max_positions, mortise_model_dims& dims);
+
+// Tells the log if the checkpoint's numbers are rounded to compute in `dtype`. `host` may be null.
+void tell_rounding(const mortise_host* host, int32_t checkpoint_dtype, int32_t dtype);
 
 // Throws Failure if the device cannot compute in what `dims` says.
 void require_numerics(const DeviceRef& device, const mortise_model_dims& dims);

@@ -67,6 +67,7 @@ class PositionDecoder {
                   const char* plugin);
 
   const mortise_model_dims& dims() const { return dims_; }
+  void tell(const mortise_host* host) const { tell_rounding(host, config_.checkpoint_dtype, dims_.dtype); }
   void load(const mortise_weight_reader& reader);
   void activate(const mortise_activate_args& args);
   void deactivate();

@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "models/common/model_options.hpp"
 #include "models/llama/config.hpp"
 #include "models/llama/weights.hpp"
 #include "mortise/device.hpp"
@@ -29,6 +30,7 @@ class Model {
   static void check_config(std::string_view config) { parse_config(config); }  // throws what parse_config does
 
   const mortise_model_dims& dims() const { return dims_; }
+  void tell(const mortise_host* host) const { models::tell_rounding(host, config_.checkpoint_dtype, dims_.dtype); }
   void load(const mortise_weight_reader& reader);
   void activate(const mortise_activate_args& args);
   void deactivate();

@@ -28,7 +28,8 @@ struct Instance {
   mortise_error error = make_error();
   mortise_status status = MORTISE_OK;
 
-  explicit Instance(const std::string& config, nlohmann::json options = nlohmann::json::object(), int32_t world = 1) {
+  explicit Instance(const std::string& config, nlohmann::json options = nlohmann::json::object(), int32_t world = 1,
+                    const mortise_host* host = nullptr) {
     options["path"] = "x";
     if (!options.contains("dtype")) options["dtype"] = "auto";
     const std::string text = options.dump();
@@ -39,7 +40,7 @@ struct Instance {
     args.device = static_cast<mortise_device*>(device);
     args.device_table = static_cast<const mortise_device_table*>(kNaiveDevice.table);
     args.world = world;
-    status = model_under_test().create(nullptr, &args, &model, &error);
+    status = model_under_test().create(host, &args, &model, &error);
   }
   ~Instance() {
     if (model != nullptr) model_under_test().destroy(model);

@@ -59,6 +59,26 @@ TEST(Llama, ComputesInTheCheckpointsTypeUnlessTold) {
   EXPECT_EQ(dtype_of("bfloat16", "f32"), MORTISE_F32);
 }
 
+TEST(Llama, TellsWhenWeightsAreRounded) {
+  struct Log : mortise_host {
+    std::string text;
+  };
+  const auto told = [](const std::string& checkpoint, const std::string& option) {
+    Log log;
+    log.log = [](const mortise_host* host, int32_t, mortise_string_view message) {
+      const_cast<Log*>(static_cast<const Log*>(host))->text += view(message);
+    };
+    nlohmann::json config = nlohmann::json::parse(config_of("llama_mha"));
+    config["dtype"] = checkpoint;
+    Instance instance(config.dump(), {{"dtype", option}}, /*world=*/1, &log);
+    return log.text;
+  };
+  EXPECT_THAT(told("float16", "bf16"), HasSubstr("the checkpoint is in f16, and is computed in bf16"));
+  EXPECT_THAT(told("float32", "bf16"), HasSubstr("rounded from 24 significant bits to 8"));
+  EXPECT_EQ(told("float16", "auto"), "");
+  EXPECT_EQ(told("bfloat16", "bf16"), "");
+}
+
 TEST(Llama, AMaximumLengthBeyondTheCheckpointsIsRefused) {
   Instance instance(config_of("llama_mha"), {{"max_model_len", 513}});
   EXPECT_EQ(instance.status, MORTISE_INVALID_ARGUMENT);
