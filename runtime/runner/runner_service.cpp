@@ -32,7 +32,8 @@ const OptionsSchema& options_schema() {
       "kv_memory": {"title": "memory for KV blocks: bytes, a text such as \"512MiB\" with KiB, MiB or GiB, or auto: as many tokens as the target's KV cache holds",
                     "type": ["integer", "string"], "default": "auto"},
       "attention": {"title": "options of the pipeline's attention that are to be others here", "type": "object",
-                    "default": {}}
+                    "default": {}},
+      "dtype": {"title": "what the model computes in", "enum": ["auto", "bf16", "f32"], "default": "auto"}
     }})");
   return schema;
 }
@@ -151,7 +152,8 @@ std::shared_ptr<ModelStack> RunnerService::open_stack(const std::string& path, c
   mortise_query query = description_.query();
   const std::string config = files->checkpoint.config().json;
   query.model_config = {config.data(), config.size()};
-  const PartDescription model = model_for(path, query), attention = attention_with(options["attention"]);
+  const PartDescription model = model_for(path, options["dtype"], query);
+  const PartDescription attention = attention_with(options["attention"]);
   // An int8 cache of the target makes the draft's int8, too. With a float type, the draft model's own type is used.
   const KvDtype kv_dtype = description_.kv_cache.dtype == KvDtype::kInt8 ? KvDtype::kInt8 : KvDtype::kAuto;
   const std::int32_t block_size = attention.choices.front().options.value("block_size", description_.block_size);
@@ -161,7 +163,8 @@ std::shared_ptr<ModelStack> RunnerService::open_stack(const std::string& path, c
 }
 
 // The plugin of the pipeline's model if it accepts the checkpoint, otherwise any installed one that does.
-PartDescription RunnerService::model_for(const std::string& path, const mortise_query& query) const {
+PartDescription RunnerService::model_for(const std::string& path, const std::string& dtype,
+                                         const mortise_query& query) const {
   std::vector<const Component*> components;
   for (const PartChoice& choice : description_.model.choices) components.push_back(choice.component);
   const auto takes = [&](const Component* component) { return !component->refusal(query); };
@@ -172,7 +175,9 @@ PartDescription RunnerService::model_for(const std::string& path, const mortise_
       }
     }
   }
-  return make_part(components, description_.model.name, {{"path", path}}, {}, "");
+  nlohmann::json options = {{"path", path}};
+  if (dtype != "auto") options["dtype"] = dtype;  // a model of others need not have the option
+  return make_part(components, description_.model.name, options, {}, "");
 }
 
 PartDescription RunnerService::attention_with(const nlohmann::json& options) const {

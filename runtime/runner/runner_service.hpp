@@ -61,7 +61,7 @@ class RunnerService {
   static Runner& runner_of(mortise_runner* runner);
   Slot& open(const mortise_runner_open_args& args);
   std::shared_ptr<ModelStack> open_stack(const std::string& path, const nlohmann::json& options) const;
-  PartDescription model_for(const std::string& path, const mortise_query& query) const;
+  PartDescription model_for(const std::string& path, const std::string& dtype, const mortise_query& query) const;
   PartDescription attention_with(const nlohmann::json& options) const;
   void check_vocabulary(const Tokenizer& draft, const std::string& path) const;
   void activate_kv(Slot& slot, const std::function<void()>& step_meanwhile) const;

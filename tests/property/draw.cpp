@@ -51,14 +51,15 @@ void draw_sampling(std::mt19937& random, std::int32_t vocab_size, SamplingParams
 }
 
 // One path or a tree; its KV may be short. The first model, whose drafts are good, comes more often.
-std::string draw_draft_model(std::mt19937& random, const std::vector<std::filesystem::path>& models) {
+std::string draw_draft_model(std::mt19937& random, const std::vector<std::filesystem::path>& models,
+                             const char* dtype) {
   constexpr int kBlockSizes[] = {16, 32, 64};
   const char* memory = chance(random, 40) ? "288KiB" : "auto";
   return fmt::format(
       "draft_model {{ path = '{}', max_tokens = {}, branches = {}, kv_memory = '{}', "
-      "attention = {{ block_size = {} }} }}",
+      "attention = {{ block_size = {} }}, dtype = '{}' }}",
       models[chance(random, 40) ? 0 : random() % models.size()].string(), between(random, 1, 8),
-      chance(random, 50) ? 1 : between(random, 2, 4), memory, kBlockSizes[between(random, 0, 2)]);
+      chance(random, 50) ? 1 : between(random, 2, 4), memory, kBlockSizes[between(random, 0, 2)], dtype);
 }
 
 // Several completions of one prompt, to be scored.
@@ -142,7 +143,7 @@ std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size
 }
 
 RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas,
-                      const std::vector<std::filesystem::path>& draft_models) {
+                      const std::vector<std::filesystem::path>& draft_models, const char* draft_dtype) {
   constexpr int kBlockSizes[] = {16, 32, 64};
   constexpr int kBudgets[] = {17, 64, 256, 300, 2048};
   RunConfig config;
@@ -162,8 +163,9 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   // One token that stood before is a match: random texts hold hardly any longer ones.
   const std::string ngram =
       fmt::format("ngram {{ min_match = 1, max_match = 3, max_tokens = {} }}", between(random, 1, 8));
-  const std::string proposers[] = {"", "", ngram, draw_draft_model(random, draft_models),
-                                   fmt::format("first_of {{ {}, {} }}", ngram, draw_draft_model(random, draft_models))};
+  const std::string proposers[] = {
+      "", "", ngram, draw_draft_model(random, draft_models, draft_dtype),
+      fmt::format("first_of {{ {}, {} }}", ngram, draw_draft_model(random, draft_models, draft_dtype))};
   config.proposer = proposers[between(random, 0, 4)];
   config.choose_proposers = chance(random, 30);
   config.batch_expansion = chance(random, 30);

@@ -51,7 +51,7 @@ class Exactness : public ::testing::TestWithParam<int> {
                                    std::mt19937& random) {
     std::vector<std::filesystem::path> draft_models = {model.folder};
     draft_models.insert(draft_models.end(), draft_models_.begin(), draft_models_.end());
-    RunConfig config = draw_config(random, isas, draft_models);
+    RunConfig config = draw_config(random, isas, draft_models, cuda_ ? "bf16" : "auto");
     if (model.name == "demo" && random() % 2 == 0) {
       config.proposer = fmt::format("mlp_speculator {{ path = '{}-mlp-speculator', max_tokens = {} }}",
                                     model.folder.string(), 1 + random() % 4);

@@ -69,7 +69,7 @@ using Outcomes = std::map<std::pair<std::size_t, std::int32_t>, ChoiceOutcome>;
 std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size, int max_prompt, int max_total);
 // `draft_models`: checkpoints of which any may draft, first the model itself.
 RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas,
-                      const std::vector<std::filesystem::path>& draft_models);
+                      const std::vector<std::filesystem::path>& draft_models, const char* draft_dtype = "auto");
 
 // A mix that is certain to do what the others do by chance, whatever is drawn: its requests share cached blocks, their
 // answers do not fit beside each other, so that some are preempted, and drafts are accepted and rejected. Of `config`

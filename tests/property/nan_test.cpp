@@ -93,7 +93,7 @@ TEST_P(Nan, InARequestHarmsNoOtherInAnyMix) {
     const std::vector<Request> requests = draw_mix(random, model, num_finite);
     std::vector<std::filesystem::path> draft_models = {model.folder};
     draft_models.insert(draft_models.end(), draft_models_.begin(), draft_models_.end());
-    RunConfig config = draw_config(random, isas, draft_models);
+    RunConfig config = draw_config(random, isas, draft_models, cuda_ ? "bf16" : "auto");
     if (cuda_) {
       config.device = "cuda";
       config.kv_dtype = "auto";

@@ -10,7 +10,8 @@ namespace {
 // What the host checks and uses: the options of the runner, as it wants them.
 std::string runner_options(const Options& options) {
   return nlohmann::json{{"kv_memory", options.get<nlohmann::json>("kv_memory")},
-                        {"attention", options.get<nlohmann::json>("attention")}}
+                        {"attention", options.get<nlohmann::json>("attention")},
+                        {"dtype", options.get<std::string>("dtype")}}
       .dump();
 }
 

@@ -19,6 +19,8 @@ constexpr const char* kOptionsSchema = R"schema({
                  "type": "integer", "minimum": 1, "maximum": 8, "default": 1},
     "kv_memory": {"title": "memory for the draft model's KV blocks: bytes, a text such as \"512MiB\", or auto: as many tokens as the target's KV cache holds",
                   "type": ["integer", "string"], "default": "auto"},
+    "dtype": {"title": "what the draft model computes in; auto: bf16 checkpoints in bf16, f32 and f16 ones in f32",
+              "enum": ["auto", "bf16", "f32"], "default": "auto"},
     "attention": {"title": "options of the pipeline's attention that are to be others for the draft model",
                   "type": "object", "default": {}}
   }
