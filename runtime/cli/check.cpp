@@ -70,16 +70,53 @@ std::optional<std::uint64_t> memory_of(const PartInstance& device) {
   return status == MORTISE_OK ? std::optional(total_bytes) : std::nullopt;
 }
 
-// Checks a proposer's checkpoint, so that a missing or damaged one is reported here instead of when its weights are
-// loaded. A folder or file without config.json is the plugin's own format, which the plugin checks.
-void check_draft_checkpoint(const PartInstance& proposer) {
+mortise_model_dims dims_of(const PartInstance& model) {
+  mortise_model_dims dims{};
+  dims.struct_size = sizeof dims;
+  model.perform("dims", [&](mortise_error* error) {
+    return model.table<mortise_model_table>()->dims(model.handle<mortise_model>(), &dims, error);
+  });
+  return dims;
+}
+
+// Checks a draft model that one of the pipeline's model plugins accepts: the device must compute in its type, and the
+// attention must serve its heads. Does nothing for another checkpoint: it is in the proposer's own format, or a start
+// searches the installed plugins.
+void check_draft_model(const PipelineDescription& pipeline, const PartInstance& device, const nlohmann::json& options,
+                       const Checkpoint& checkpoint) {
+  CreateContext context;
+  context.device = device.handle<mortise_device>();
+  context.device_table = device.table<mortise_device_table>();
+  context.model_config = checkpoint.config().json;
+  mortise_query query = pipeline.query();
+  query.model_config = {context.model_config.data(), context.model_config.size()};
+  nlohmann::json model_options = {{"path", checkpoint.folder().string()}};
+  const auto dtype = options.find("dtype");
+  if (dtype != options.end() && *dtype != "auto") model_options["dtype"] = *dtype;
+  for (const PartChoice& choice : pipeline.model.choices) {
+    const Component& component = *choice.component;
+    if (component.refusal(query)) continue;
+    const PartInstance model(component, component.schema.complete(model_options, component.label()), context);
+    const mortise_model_dims dims = dims_of(model);
+    require_numerics(device.active_part<mortise_device, mortise_device_table>(), "the draft model", dims.dtype);
+    query.dims = &dims;
+    query.kv_dtype = pipeline.kv_cache.dtype == KvDtype::kInt8 ? MORTISE_I8 : dims.dtype;
+    pipeline.attention.select(query);
+    return;
+  }
+}
+
+// Checks a proposer's checkpoint, so that a missing, damaged or unsupported one is reported here instead of when its
+// weights are loaded. A folder or file without config.json is the plugin's own format, which the plugin checks.
+void check_draft_checkpoint(const PipelineDescription& pipeline, const PartInstance& device,
+                            const PartInstance& proposer) {
   const auto path = proposer.options().find("path");
   if (path == proposer.options().end() || !path->is_string()) return;
   const std::filesystem::path folder = path->get<std::string>();
   std::error_code ignored;
   if (std::filesystem::exists(folder, ignored) && !std::filesystem::exists(folder / "config.json", ignored)) return;
   try {
-    Checkpoint::open(folder);
+    check_draft_model(pipeline, device, proposer.options(), Checkpoint::open(folder));
   } catch (const Error& error) {
     fail("{}: {}", proposer.full_name(), error.what());
   }
@@ -114,11 +151,7 @@ void check_pipeline(const PipelineDescription& pipeline, bool has_own_chat) {
   }
   const PartChoice& model_choice = pipeline.model.select(query);
   const PartInstance model(*model_choice.component, model_choice.options, context);
-  mortise_model_dims dims{};
-  dims.struct_size = sizeof dims;
-  model.perform("dims", [&](mortise_error* error) {
-    return model.table<mortise_model_table>()->dims(model.handle<mortise_model>(), &dims, error);
-  });
+  const mortise_model_dims dims = dims_of(model);
   const auto active_device = device.active_part<mortise_device, mortise_device_table>();
   require_numerics(active_device, model.component().label(), dims.dtype);
   print_part("model", model_choice);
@@ -137,7 +170,7 @@ void check_pipeline(const PipelineDescription& pipeline, bool has_own_chat) {
   for (const PartDescription& part : pipeline.proposers) {
     const PartChoice& choice = part.select(query);
     const PartInstance proposer(*choice.component, choice.options, context);
-    check_draft_checkpoint(proposer);
+    check_draft_checkpoint(pipeline, device, proposer);
     print_part("proposer", choice);
   }
   const bool fills_device = pipeline.kv_cache.fills_device && !shares_host_memory(active_device);

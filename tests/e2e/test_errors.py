@@ -1,4 +1,5 @@
 """Mistakes of a user end in one message that says what, where and what to do."""
+import json
 import shutil
 
 import pytest
@@ -143,3 +144,20 @@ def test_check_does_not_size_a_gpus_cache_as_the_cpus(mortise, script):
     assert process.returncode == 0, process.stderr
     assert "fills what weights and buffers leave of the device's memory: blocks of 16 tokens in 0.06 MiB" in process.stdout
     assert "512 MiB" not in process.stdout
+
+
+@needs_cuda
+def test_check_finds_a_draft_model_that_the_device_does_not_compute(mortise, script, tmp_path):
+    draft = shutil.copytree(SOURCE / "models/demo-draft", tmp_path / "draft")
+    config = json.loads((draft / "config.json").read_text())
+    (draft / "config.json").write_text(json.dumps(config | {"dtype": "float32"}))
+    drafting = GPU.replace("}} }}", "}}, proposer = draft_model {{ path = 'DRAFT'{options_of_draft} }} }}").replace("DRAFT", str(draft))
+    process = mortise("check", script(drafting.format(options="", options_of_draft="")))
+    assert process.returncode == 1
+    assert "proposer 'draft_model'" in process.stderr and "the draft model: computes in f32, which device 'cuda' cannot; " in process.stderr
+    process = mortise("check", script(drafting.format(options="", options_of_draft=", dtype = 'bf16'")))
+    assert process.returncode == 0, process.stderr
+    (draft / "config.json").write_text(json.dumps(config | {"head_dim": 48}))
+    process = mortise("check", script(drafting.format(options="", options_of_draft="")))
+    assert process.returncode == 1
+    assert "proposer 'draft_model'" in process.stderr and "head_dim 48 is not served on cuda" in process.stderr
