@@ -239,8 +239,9 @@ void PartSet::bind_attention(const std::function<void()>& give_up) {
     target_->bind_kv(limits_.num_blocks, give_up);
   } catch (const Error& error) {
     const std::uint64_t kv_bytes = static_cast<std::uint64_t>(limits_.num_blocks) * target_->kv_bytes_per_block();
-    fail("{}: {:.1f} GiB of KV cache beside {:.1f} GiB of weights: {}; lower kv_cache.memory", description_.where,
-         gib(kv_bytes), gib(target_->weight_bytes()), error.what());
+    fail("{}: {:.1f} GiB of KV cache beside {:.1f} GiB of weights: {}; {}", description_.where, gib(kv_bytes),
+         gib(target_->weight_bytes()), error.what(),
+         fills_device() ? "kv_cache.memory is all that was free; set it to less" : "lower kv_cache.memory");
   }
 }
 

@@ -1,6 +1,32 @@
 #include "execution/device_memory.hpp"
 
+#include <fmt/format.h>
+
+#include <string>
+
+#include "loader/component.hpp"
+
 namespace mortise {
+namespace {
+
+// A PartError that tells what lowers the bytes, in place of one that only tells them.
+template <typename Allocate>
+void* allocate_for_step(const DevicePart& device, const char* function, const Allocate& allocate) {
+  void* data = nullptr;
+  CallResult result = allocate(&data);
+  if (result.status == MORTISE_RESOURCE_EXHAUSTED) {
+    const std::string told = plugin_text(result.error.message, sizeof result.error.message);
+    const auto end = fmt::format_to_n(result.error.message, sizeof result.error.message - 1,
+                                      "{}: arrays of a step grow with the scheduler's max_batched_tokens and "
+                                      "max_num_seqs; lower these, or kv_cache.memory, which leaves more",
+                                      told);
+    *end.out = '\0';
+  }
+  if (!result.ok()) throw PartError(device.name, function, result.status, result.error);
+  return data;
+}
+
+}  // namespace
 
 mortise_tensor matrix(void* data, std::int32_t dtype, std::int64_t rows, std::int64_t columns) {
   mortise_tensor tensor{};
@@ -22,7 +48,9 @@ void* DeviceBuffer::reserve(std::uint64_t bytes) {
   device_.tell<&mortise_device_table::free>("free", data_);
   data_ = nullptr;
   bytes_ = 0;
-  device_.call<&mortise_device_table::allocate>("allocate", bytes, &data_);
+  data_ = allocate_for_step(device_, "allocate", [&](void** data) {
+    return device_.try_call<&mortise_device_table::allocate>("allocate", bytes, data);
+  });
   bytes_ = bytes;
   return data_;
 }
@@ -36,7 +64,9 @@ void* HostBuffer::reserve(std::uint64_t bytes) {
   if (data_ != nullptr) device_.tell<&mortise_device_table::host_free>("host_free", data_);
   data_ = nullptr;
   bytes_ = 0;
-  device_.call<&mortise_device_table::host_allocate>("host_allocate", bytes, &data_);
+  data_ = allocate_for_step(device_, "host_allocate", [&](void** data) {
+    return device_.try_call<&mortise_device_table::host_allocate>("host_allocate", bytes, data);
+  });
   bytes_ = bytes;
   return data_;
 }

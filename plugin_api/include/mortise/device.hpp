@@ -23,15 +23,19 @@ struct WeightDeleter {
 // A weight that the device prepared. Null: the model has no such weight.
 using Weight = std::unique_ptr<mortise_weight, WeightDeleter>;
 
+// What makes the buffers of a step smaller, for the message when there is no memory for them.
+constexpr const char* kLowerBatch = "buffers of a step grow with the scheduler's max_batched_tokens; lower it";
+
 // Owns memory that the device allocated: its own memory, or (pinned) host memory that it copies at full speed. Moves.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  DeviceMemory(DeviceRef owner, uint64_t bytes)
-      : DeviceMemory(owner, bytes, owner.table->allocate, owner.table->free) {}
+  // Throws Failure. If there is no memory, its message ends with `way_out`: which option lowers the bytes.
+  DeviceMemory(DeviceRef owner, uint64_t bytes, const char* way_out = kLowerBatch)
+      : DeviceMemory(owner, bytes, way_out, owner.table->allocate, owner.table->free) {}
   // REQUIRES: the device has host_allocate (MORTISE_HAS).
-  static DeviceMemory pinned(DeviceRef owner, uint64_t bytes) {
-    return DeviceMemory(owner, bytes, owner.table->host_allocate, owner.table->host_free);
+  static DeviceMemory pinned(DeviceRef owner, uint64_t bytes, const char* way_out = kLowerBatch) {
+    return DeviceMemory(owner, bytes, way_out, owner.table->host_allocate, owner.table->host_free);
   }
 
   void* get() const { return memory_.get(); }
@@ -46,10 +50,14 @@ class DeviceMemory {
     Free free;
     void operator()(void* memory) const { free(device, memory); }
   };
-  DeviceMemory(DeviceRef owner, uint64_t bytes, Allocate allocate, Free free) {
+  DeviceMemory(DeviceRef owner, uint64_t bytes, const char* way_out, Allocate allocate, Free free) {
     void* memory = nullptr;
     mortise_error error = make_error();
-    check(allocate(owner.device, bytes, &memory, &error), error);
+    const mortise_status status = allocate(owner.device, bytes, &memory, &error);
+    if (status == MORTISE_RESOURCE_EXHAUSTED) {
+      throw Failure(status, error.where, std::string(error.message) + ": " + way_out);
+    }
+    check(status, error);
     memory_ = {memory, Deleter{owner.device, free}};
   }
 
@@ -66,13 +74,14 @@ inline bool has_host_memory(const DeviceRef& ref) {
 class RowBuffer {
  public:
   RowBuffer() = default;
-  RowBuffer(DeviceRef owner, int32_t dtype, int64_t max_rows, int64_t columns) : dtype_(dtype), columns_(columns) {
+  RowBuffer(DeviceRef owner, int32_t dtype, int64_t max_rows, int64_t columns, const char* way_out = kLowerBatch)
+      : dtype_(dtype), columns_(columns) {
     // If rows begin at multiples of this, they compete for few sets of the cache, and a product that reads 32 rows at a
     // time always misses. One more cache line per row spreads them.
     constexpr int64_t kRoundRowBytes = 1024, kCacheLine = 64;
     const bool spread = has_host_memory(owner) && columns * dtype_bytes(dtype) % kRoundRowBytes == 0;
     stride_ = spread ? columns + kCacheLine / dtype_bytes(dtype) : columns;
-    memory_ = DeviceMemory(owner, static_cast<uint64_t>(max_rows * stride_ * dtype_bytes(dtype)));
+    memory_ = DeviceMemory(owner, static_cast<uint64_t>(max_rows * stride_ * dtype_bytes(dtype)), way_out);
   }
 
   // The first rows, [num_rows, columns].

@@ -11,6 +11,10 @@ constexpr std::size_t kStagings = 4;  // steps whose work lists may be on their 
 // does not fit is not cut (plan.cpp).
 constexpr uint64_t kMaxPartialBytes = uint64_t{64} << 20;
 
+constexpr const char* kLower =
+    "the attention's lists of work and partial results grow with the scheduler's max_batched_tokens and max_num_seqs; "
+    "lower these, or kv_cache.memory, which leaves more";
+
 uint64_t partial_row_bytes(int32_t head_dim) {
   return static_cast<uint64_t>(head_dim) * sizeof(float) + sizeof(float2);
 }
@@ -136,11 +140,11 @@ void SpanAttention::activate(const mortise_activate_args& args) {
   const uint64_t row_bytes = partial_row_bytes(dims().head_dim);
   partial_rows_ = static_cast<int64_t>(std::min(rows, kMaxPartialBytes / row_bytes));
   const DeviceRef device{device_, table_};
-  partials_ = DeviceMemory(device, static_cast<uint64_t>(partial_rows_) * row_bytes);
+  partials_ = DeviceMemory(device, static_cast<uint64_t>(partial_rows_) * row_bytes, kLower);
   shape_ = plan_shape();
   room_ = make_room();
-  work_ = DeviceMemory(device, room_.bytes * plans_.size());
-  pinned_ = DeviceMemory::pinned(device, room_.bytes * plans_.size() * kStagings);
+  work_ = DeviceMemory(device, room_.bytes * plans_.size(), kLower);
+  pinned_ = DeviceMemory::pinned(device, room_.bytes * plans_.size() * kStagings, kLower);
   for (std::size_t i = 0; i < plans_.size(); ++i) plans_[i].offset = i * room_.bytes;
   for (std::size_t i = 0; i < kStagings; ++i) {
     mortise_error error = make_error();

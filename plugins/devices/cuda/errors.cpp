@@ -7,8 +7,14 @@ namespace mortise::cuda {
 void check_cuda(cudaError_t status, const char* where, const std::string& what) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // clears the error, so that the next check does not report it again
-  const std::string text = (what.empty() ? "" : what + ": ") + std::string(cudaGetErrorString(status)) + " (" +
-                           cudaGetErrorName(status) + ")";
+  std::string text = (what.empty() ? "" : what + ": ") + std::string(cudaGetErrorString(status)) + " (" +
+                     cudaGetErrorName(status) + ")";
+  // Callers without a text of their own allocate GPU memory indirectly, as for a graph or a stream.
+  std::size_t free_bytes = 0, total_bytes = 0;
+  if (what.empty() && status == cudaErrorMemoryAllocation && cudaMemGetInfo(&free_bytes, &total_bytes) == cudaSuccess) {
+    text += "; " + gib_text(free_bytes) + " of the GPU's " + gib_text(total_bytes) +
+            " are free: lower kv_cache.memory, which leaves more";
+  }
   throw Failure(status == cudaErrorMemoryAllocation ? MORTISE_RESOURCE_EXHAUSTED : MORTISE_INTERNAL, where, text);
 }
 

@@ -94,8 +94,9 @@ void Model::build_rope_table(int64_t num_positions) {
   const std::vector<float> frequencies = inverse_frequencies(config_.rope, config_.head_dim);
   const std::size_t count = static_cast<std::size_t>(num_positions) * frequencies.size();
   const uint64_t bytes = count * sizeof(float);
-  cos_ = DeviceMemory(device_, bytes);
-  sin_ = DeviceMemory(device_, bytes);
+  constexpr const char* kLowerLength = "the angles of all positions grow with the model's max_model_len; lower it";
+  cos_ = DeviceMemory(device_, bytes, kLowerLength);
+  sin_ = DeviceMemory(device_, bytes, kLowerLength);
 
   std::vector<float> staged;
   if (!has_host_memory(device_)) staged.resize(2 * count);

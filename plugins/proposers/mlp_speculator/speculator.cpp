@@ -87,15 +87,19 @@ void Speculator::check_against(const mortise_model_dims& target) const {
 
 void Speculator::activate(const mortise_activate_args& args) {
   max_rows_ = std::max(1, std::min(args.max_num_seqs, args.max_logit_rows));
-  const auto buffer = [&](int32_t columns) { return RowBuffer(device_, format_.dtype, max_rows_, columns); };
+  constexpr const char* kLowerSequences = "the speculator's buffers grow with the scheduler's max_num_seqs; lower it";
+  const auto buffer = [&](int32_t columns) {
+    return RowBuffer(device_, format_.dtype, max_rows_, columns, kLowerSequences);
+  };
   rows_ = HiddenRows(device_, format_.dtype, std::max(1, args.max_num_seqs), config_.emb_dim);
   input_ = buffer(config_.emb_dim);
   state_ = buffer(config_.inner_dim);
   embedded_ = buffer(config_.inner_dim);
   const auto rows = static_cast<uint64_t>(max_rows_), stages = static_cast<uint64_t>(max_drafts_);
-  logits_ = DeviceMemory(device_, rows * static_cast<uint64_t>(config_.vocab_size) * sizeof(float));
-  drawn_ = DeviceMemory(device_, stages * rows * sizeof(int32_t));
-  uploaded_ = DeviceMemory(device_, kNumArrays * aligned(rows * sizeof(uint64_t)) + stages * rows * sizeof(int64_t));
+  logits_ = DeviceMemory(device_, rows * static_cast<uint64_t>(config_.vocab_size) * sizeof(float), kLowerSequences);
+  drawn_ = DeviceMemory(device_, stages * rows * sizeof(int32_t), kLowerSequences);
+  uploaded_ = DeviceMemory(device_, kNumArrays * aligned(rows * sizeof(uint64_t)) + stages * rows * sizeof(int64_t),
+                           kLowerSequences);
   fill_biases();
 }
 

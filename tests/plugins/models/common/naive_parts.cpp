@@ -61,7 +61,10 @@ const char* numerics_id(mortise_device*, int32_t dtype) {
   return dtype == MORTISE_F32 ? "naive-f32/1" : nullptr;
 }
 
-mortise_status allocate(mortise_device*, uint64_t bytes, void** memory, mortise_error*) {
+mortise_status allocate(mortise_device*, uint64_t bytes, void** memory, mortise_error* error) {
+  if (!naive_log().has_memory) {
+    return guard(error, "allocate", [] { throw Failure(MORTISE_RESOURCE_EXHAUSTED, "allocate", "no memory"); });
+  }
   ++naive_log().num_allocations;
   *memory = std::calloc(bytes, 1);
   return MORTISE_OK;

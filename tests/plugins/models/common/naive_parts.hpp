@@ -18,6 +18,7 @@ struct NaiveLog {
   std::vector<std::string> operations;  // names, in order of their calls
   int num_weights = 0;                  // prepared and not freed
   int num_allocations = 0;              // allocated and not freed
+  bool has_memory = true;               // false: allocate fails
 };
 NaiveLog& naive_log();
 

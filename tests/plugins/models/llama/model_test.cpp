@@ -79,6 +79,19 @@ TEST(Llama, TellsWhenWeightsAreRounded) {
   EXPECT_EQ(told("bfloat16", "bf16"), "");
 }
 
+TEST(Llama, BuffersThatDoNotFitNameTheOptionThatLowersThem) {
+  Instance instance(config_of("llama_mha"));
+  auto args = sized<mortise_activate_args>();
+  args.max_batched_tokens = 64;
+  args.max_model_len = 64;
+  naive_log().has_memory = false;
+  const mortise_status status = model_under_test().activate(instance.model, &args, &instance.error);
+  naive_log().has_memory = true;
+  EXPECT_EQ(status, MORTISE_RESOURCE_EXHAUSTED);
+  EXPECT_STREQ(instance.error.message,
+               "no memory: buffers of a step grow with the scheduler's max_batched_tokens; lower it");
+}
+
 TEST(Llama, AMaximumLengthBeyondTheCheckpointsIsRefused) {
   Instance instance(config_of("llama_mha"), {{"max_model_len", 513}});
   EXPECT_EQ(instance.status, MORTISE_INVALID_ARGUMENT);
