@@ -1,7 +1,7 @@
 // cuda_span_bench: attention of one layer of the 8B shape (32 heads, 8 kv heads, bf16) on the GPU, each figure
 // beside its floor: bytes of K and V over the bandwidth of a copy in the same run, or operations over the peak of the
 // tensor cores. Layers alternate, so that nothing is still in the L2 from the call before.
-//   ./cuda_span_bench [HEAD_DIM]      128, as 8B has
+//   ./cuda_span_bench [HEAD_DIM [int8]]      128, as 8B has; a cache in int8
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -97,8 +97,8 @@ struct Case {
 };
 
 struct Bench {
-  explicit Bench(int32_t head_dim)
-      : head_dim(head_dim), layout(cuda::make_span_layout(kLayers, kKvHeads, head_dim, kBlockSize)) {}
+  Bench(int32_t head_dim, cuda::SpanCache cache)
+      : head_dim(head_dim), layout(cuda::make_span_layout(kLayers, kKvHeads, head_dim, kBlockSize, cache)) {}
 
   const int32_t head_dim;
   const cuda::SpanLayout layout;
@@ -182,7 +182,7 @@ void Bench::run(const Case& c) const {
     check(cuda::span_prefill(at_layer(layer), prefill, num_runs, multiprocessors, nullptr), "prefill");
   };
   const double tokens_read = static_cast<double>(c.num_seqs) * (c.length - c.shared) + c.shared;
-  const double bytes = 2.0 * 2 * tokens_read * kKvHeads * head_dim;
+  const double bytes = 4.0 * tokens_read * kKvHeads * static_cast<double>(layout.head_elements) / 2 / kBlockSize;
   const double keys = c.rows * (c.length - c.rows + (c.rows + 1) / 2.0);  // seen by all rows of a sequence
   const double flops = 4.0 * c.num_seqs * keys * kHeads * head_dim;
   const double floor = std::max(bytes / bandwidth, flops / kPeakFlops * 1e6);
@@ -242,19 +242,20 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "cuda_span_bench: no kernel for heads of %s\n", argv[1]);
     return 2;
   }
-  Bench bench(head_dim);
+  const bool int8 = argc > 2 && std::strcmp(argv[2], "int8") == 0;
+  Bench bench(head_dim, int8 ? cuda::SpanCache::kInt8 : cuda::SpanCache::kBf16);
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, 0), "no GPU");
   bench.multiprocessors = properties.multiProcessorCount;
-  check(cuda::span_decode_prepare(head_dim), "prepare");
-  check(cuda::span_prefill_prepare(head_dim), "prepare");
+  check(cuda::span_decode_prepare(head_dim, bench.layout.cache), "prepare");
+  check(cuda::span_prefill_prepare(head_dim, bench.layout.cache), "prepare");
   bench.num_blocks = 256 * 138;
   const std::size_t elements = static_cast<std::size_t>(bench.num_blocks) * bench.layout.block_elements;
   bench.kv = allocate<Bf16>(elements);
   fill_random(bench.kv, elements);
   bench.bandwidth = copy_bytes_per_us(bench.kv, elements * 2);
-  std::printf("%s, %d multiprocessors, heads of %d, spans of %d; a copy moves %.2f TB/s\n", properties.name,
-              bench.multiprocessors, head_dim, cuda::kSpan, bench.bandwidth * 1e-6);
+  std::printf("%s, %d multiprocessors, heads of %d%s, spans of %d; a copy moves %.2f TB/s\n", properties.name,
+              bench.multiprocessors, head_dim, int8 ? ", int8" : "", cuda::kSpan, bench.bandwidth * 1e-6);
   for (const Case& c :
        {Case{"decode 1 x 32000", 1, 1, 32000}, Case{"decode 64 x 2200", 64, 1, 2200},
         Case{"decode 256 x 2200", 256, 1, 2200}, Case{"64 x 2208, 2000 shared, as paged", 64, 1, 2208, 2000},

@@ -56,10 +56,7 @@ class Exactness : public ::testing::TestWithParam<int> {
       config.proposer = fmt::format("mlp_speculator {{ path = '{}-mlp-speculator', max_tokens = {} }}",
                                     model.folder.string(), 1 + random() % 4);
     }
-    if (cuda_) {
-      config.device = "cuda";
-      config.kv_dtype = "auto";
-    }
+    if (cuda_) config.device = "cuda";
     return config;
   }
 

@@ -19,6 +19,10 @@ uint64_t partial_row_bytes(int32_t head_dim) {
   return static_cast<uint64_t>(head_dim) * sizeof(float) + sizeof(float2);
 }
 
+cuda::SpanCache cache_of(int32_t kv_dtype) {
+  return kv_dtype == MORTISE_I8 ? cuda::SpanCache::kInt8 : cuda::SpanCache::kBf16;
+}
+
 }  // namespace
 
 void check_cuda(cudaError_t error, const char* where) {
@@ -42,11 +46,9 @@ void SpanAttention::require_supported(const mortise_model_dims& dims, int32_t kv
   if (dims.dtype != 0 && dims.dtype != MORTISE_BF16) {
     refuse("the model computes in dtype code " + std::to_string(dims.dtype) + "; attention on cuda serves bf16");
   }
-  if (kv_dtype == MORTISE_I8) {
-    refuse("kv_cache.dtype \"int8\" is not served on cuda yet; use \"auto\" or \"bf16\"");
-  }
-  if (kv_dtype != 0 && kv_dtype != MORTISE_BF16) {
-    refuse("kv_cache.dtype code " + std::to_string(kv_dtype) + " is not served on cuda; use \"auto\" or \"bf16\"");
+  if (kv_dtype != 0 && kv_dtype != MORTISE_BF16 && kv_dtype != MORTISE_I8) {
+    refuse("kv_cache.dtype code " + std::to_string(kv_dtype) +
+           " is not served on cuda; use \"auto\", \"bf16\" or \"int8\"");
   }
   require_paged_shape("attention", dims, block_size);
 }
@@ -67,10 +69,12 @@ SpanAttention::~SpanAttention() {
 mortise_kv_layout SpanAttention::kv_layout(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size) {
   require_supported(dims, kv_dtype, block_size);
   require_layout_arguments(dims, kv_dtype, block_size);
-  const cuda::SpanLayout layout = cuda::make_span_layout(dims.num_layers, dims.num_kv_heads, dims.head_dim, block_size);
+  const cuda::SpanLayout layout =
+      cuda::make_span_layout(dims.num_layers, dims.num_kv_heads, dims.head_dim, block_size, cache_of(kv_dtype));
   auto out = sized<mortise_kv_layout>();
-  std::snprintf(out.layout_id, sizeof out.layout_id, "paged-cuda-bf16/1 s%d b%d l%d h%d d%d", cuda::kSpan, block_size,
-                dims.num_layers, dims.num_kv_heads, dims.head_dim);
+  std::snprintf(out.layout_id, sizeof out.layout_id, "paged-cuda-%s/1 s%d b%d l%d h%d d%d",
+                kv_dtype == MORTISE_I8 ? "int8" : "bf16", cuda::kSpan, block_size, dims.num_layers, dims.num_kv_heads,
+                dims.head_dim);
   out.bytes_per_block = layout.block_elements * sizeof(cuda::Bf16Bits);
   return out;
 }
@@ -79,12 +83,13 @@ void SpanAttention::bind(const mortise_attention_bind_args& args) {
   if (args.dims == nullptr) invalid("bind", "dims and kv must be given");
   const mortise_model_dims dims = known(args.dims);
   kv_.bind(args, kv_layout(dims, args.kv_dtype, args.block_size), 16);
-  layout_ = cuda::make_span_layout(dims.num_layers, dims.num_kv_heads, dims.head_dim, args.block_size);
+  layout_ = cuda::make_span_layout(dims.num_layers, dims.num_kv_heads, dims.head_dim, args.block_size,
+                                   cache_of(args.kv_dtype));
   scale_ = cuda::span_scale(dims.attention_scale);
 
   // Here and not in activate: the driver loads these kernels now, which takes as long as all of activate does, and
   // steps of other parts may run between the two.
-  check_cuda(cuda::span_decode_prepare(dims.head_dim), "bind");
+  check_cuda(cuda::span_decode_prepare(dims.head_dim, layout_.cache), "bind");
   plans_.clear();
   for (const int32_t window : kv_.windows()) plans_.emplace_back().window = window;
 }
@@ -130,7 +135,7 @@ void SpanAttention::activate(const mortise_activate_args& args) {
   int ordinal = 0, multiprocessors = 0;
   check_cuda(cudaGetDevice(&ordinal), "activate");
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, ordinal), "activate");
-  check_cuda(cuda::span_prefill_prepare(dims().head_dim), "activate");
+  check_cuda(cuda::span_prefill_prepare(dims().head_dim, layout_.cache), "activate");
   num_multiprocessors_ = multiprocessors;
   max_tokens_ = std::max(args.max_batched_tokens, 1);
   max_seqs_ = std::max(args.max_num_seqs, 1);

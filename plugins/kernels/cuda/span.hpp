@@ -16,6 +16,7 @@
 // There ldmatrix reads it without bank conflicts, and wgmma reads it as a swizzle of 2 C bytes, K by rows and V by
 // columns. V in the cache is always finite (docs/numerics.md, "What is written"), and memory starts as zeros. A piece
 // may therefore hold tokens that a row does not see, of this sequence or of an earlier one: with P = 0 they add zeros.
+// In an int8 cache, each piece is replaced by 16 tokens of head_dim bytes, followed by a scale (f32) for each token.
 //
 // Cost: decode is memory bound and reads each key and value once per tile; prefill is compute bound.
 // Launches on `stream`, never waits.
@@ -57,15 +58,29 @@ constexpr std::int32_t span_decode_blocks_per_sm(std::int32_t head_dim) {
 
 using Bf16Bits = std::uint16_t;
 
+enum class SpanCache { kBf16, kInt8 };
+
 struct SpanLayout {
   std::int32_t num_layers, num_kv_heads, head_dim, block_size;
-  std::int32_t block_shift;                                   // log2(block_size)
-  std::size_t head_elements, layer_elements, block_elements;  // K and V of a head, a layer, all layers of one block
+  SpanCache cache;
+  std::int32_t block_shift;  // log2(block_size)
+  // K and V of a head, a layer, all layers of one block, in units of 2 bytes.
+  std::size_t head_elements, layer_elements, block_elements;
 };
 
 // REQUIRES: is_span_head_dim(head_dim); block_size a power of two from 16 on.
 SpanLayout make_span_layout(std::int32_t num_layers, std::int32_t num_kv_heads, std::int32_t head_dim,
-                            std::int32_t block_size);
+                            std::int32_t block_size, SpanCache cache = SpanCache::kBf16);
+
+// K (or V) of 16 tokens of one kv head in the cache, in units of 2 bytes.
+template <int kHeadDim, SpanCache kCache>
+struct CacheChunk {
+  static constexpr std::int32_t kElements = kCache == SpanCache::kInt8 ? 8 * kHeadDim + 32 : kKeyChunk * kHeadDim;
+  // Of a token, a multiple of 16, from the block's first; of block_size: V.
+  static constexpr std::int32_t offset(std::int32_t token) {
+    return kCache == SpanCache::kInt8 ? token / kKeyChunk * kElements : token * kHeadDim;
+  }
+};
 
 // Columns of a head that lie together: as many as the widest swizzle that divides head_dim has.
 constexpr std::int32_t span_columns(std::int32_t head_dim) {
@@ -185,9 +200,9 @@ struct SpanWork {
 };
 
 // Each function launches on `stream` and returns cudaGetLastError(), except the two _prepare functions. Call those
-// first, once per process, device and head size: they request more than 48 KiB of shared memory.
-cudaError_t span_decode_prepare(std::int32_t head_dim);
-cudaError_t span_prefill_prepare(std::int32_t head_dim);
+// first, once per process, device, head size and cache: they request more than 48 KiB of shared memory.
+cudaError_t span_decode_prepare(std::int32_t head_dim, SpanCache cache = SpanCache::kBf16);
+cudaError_t span_prefill_prepare(std::int32_t head_dim, SpanCache cache = SpanCache::kBf16);
 // Attention for tiles of up to kDecodeRows rows, and for shared tiles. Long contexts are divided among several workers
 // by whole spans.
 cudaError_t span_decode(const SpanArgs& args, const SpanWork& work, cudaStream_t stream);

@@ -2,6 +2,7 @@
 // arithmetic is that of the CPU, bit by bit. A group of lanes has a query head, or K and V of a kv head; a lane has
 // eight neighbouring elements. Groups are powers of two, so that of some head sizes the last lanes have none.
 #include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/int_rows.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/span.hpp"
 #include "kernels/cuda/span_head_dim.hpp"
@@ -152,7 +153,23 @@ __device__ __forceinline__ void rotate(const SpanAppend& a, int position, int la
   }
 }
 
+// K or V of a token in a cache in int8, of the group's lanes: eight bytes each, and the scale. All lanes of the warp
+// call it: they exchange what is largest.
 template <int kHeadDim>
+__device__ __forceinline__ void write_int8(const uint4& x, int lane, bool writes, Bf16Bits* chunk, int token) {
+  std::uint32_t largest = largest_of(x);
+#pragma unroll
+  for (int distance = kGroupLanes<kHeadDim> / 2; distance > 0; distance /= 2) {
+    largest = max(largest, __shfl_xor_sync(kWarp, largest, distance));
+  }
+  if (!writes) return;
+  const IntRowScale scale = scale_of(largest);
+  char* const bytes = reinterpret_cast<char*>(chunk);
+  *reinterpret_cast<uint2*>(bytes + token * kHeadDim + lane * kVector) = quantised(x, scale.inverse);
+  if (lane == 0) reinterpret_cast<float*>(bytes + kKeyChunk * kHeadDim)[token] = scale.scale;
+}
+
+template <int kHeadDim, SpanCache kCache>
 __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant__ SpanAppend a) {
   constexpr int kGroup = kGroupLanes<kHeadDim>;
   let_next_kernel_begin();
@@ -199,40 +216,48 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
   const unsigned of_group = (kWarp >> (32 - kGroup)) << (threadIdx.x % 32 / kGroup * kGroup);
   const bool finite = (__ballot_sync(kWarp, all_finite(value)) & of_group) == of_group;
   __syncwarp();  // q is changed in place: all lanes have read it
-  if (!real || !has_elements) return;
-  if (is_q) {
-    *reinterpret_cast<uint4*>(a.q + token * a.q_row_stride + head * a.q_head_stride + lane * kVector) = result;
-    return;
-  }
-  if (!finite) {
+  if (!is_q && !finite) {
     result = {kNans, kNans, kNans, kNans};
     value = {};
   }
+  const bool writes = real && has_elements;
+  if (is_q && writes) {
+    *reinterpret_cast<uint4*>(a.q + token * a.q_row_stride + head * a.q_head_stride + lane * kVector) = result;
+  }
+  using Chunk = CacheChunk<kHeadDim, kCache>;
   const std::int64_t slot = a.slots[token];
-  if (slot < 0) return;
+  const bool is_written = writes && !is_q && slot >= 0;
   const std::int64_t block = slot >> a.layout.block_shift;
   const int in_block = static_cast<int>(slot & (a.layout.block_size - 1));
-  Bf16Bits* to = a.kv + block * static_cast<std::int64_t>(a.layout.block_elements) +
-                 head * static_cast<std::int64_t>(a.layout.head_elements) +
-                 span_offset(kHeadDim, in_block, lane * kVector);
-  *reinterpret_cast<uint4*>(to) = result;
-  *reinterpret_cast<uint4*>(to + a.layout.block_size * kHeadDim) = value;
+  Bf16Bits* const to = a.kv + block * static_cast<std::int64_t>(a.layout.block_elements) +
+                       head * static_cast<std::int64_t>(a.layout.head_elements);
+  if constexpr (kCache == SpanCache::kInt8) {
+    if (!has_elements) result = {};  // no number of the head
+    Bf16Bits* const chunk = to + Chunk::offset(in_block / kKeyChunk * kKeyChunk);
+    write_int8<kHeadDim>(result, lane, is_written, chunk, in_block % kKeyChunk);
+    write_int8<kHeadDim>(value, lane, is_written, chunk + Chunk::offset(a.layout.block_size), in_block % kKeyChunk);
+  } else if (is_written) {
+    Bf16Bits* const at = to + span_offset(kHeadDim, in_block, lane * kVector);
+    *reinterpret_cast<uint4*>(at) = result;
+    *reinterpret_cast<uint4*>(at + Chunk::offset(a.layout.block_size)) = value;
+  }
 }
 
-template <int kHeadDim>
+template <int kHeadDim, SpanCache kCache>
 cudaError_t launch(const SpanAppend& append, cudaStream_t stream) {
   constexpr std::int64_t kPerBlock = kThreads / kGroupLanes<kHeadDim>;
   const std::int64_t heads = append.num_heads + append.layout.num_kv_heads;
   const std::int64_t blocks = (append.num_tokens * heads + kPerBlock - 1) / kPerBlock;
-  return launch_overlapped(append_kernel<kHeadDim>, static_cast<unsigned>(blocks), kThreads, 0, stream, append);
+  return launch_overlapped(append_kernel<kHeadDim, kCache>, static_cast<unsigned>(blocks), kThreads, 0, stream, append);
 }
 
 }  // namespace
 
 cudaError_t span_append(const SpanAppend& append, cudaStream_t stream) {
   if (append.num_tokens == 0) return cudaSuccess;
-  return with_head_dim(append.layout.head_dim,
-                       [&](auto head_dim) { return launch<decltype(head_dim)::value>(append, stream); });
+  return with_head_dim(append.layout.head_dim, append.layout.cache, [&](auto head_dim, auto cache) {
+    return launch<decltype(head_dim)::value, decltype(cache)::value>(append, stream);
+  });
 }
 
 }  // namespace mortise::cuda

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda/span.hpp"
+
 namespace mortise::cuda {
 
 // f(std::integral_constant<int, head_dim>). REQUIRES: is_span_head_dim(head_dim).
@@ -25,6 +27,15 @@ auto with_head_dim(std::int32_t head_dim, const F& f) {
     default:
       return f(std::integral_constant<int, 128>{});
   }
+}
+
+// f(std::integral_constant<int, head_dim>, std::integral_constant<SpanCache, cache>).
+template <typename F>
+auto with_head_dim(std::int32_t head_dim, SpanCache cache, const F& f) {
+  return with_head_dim(head_dim, [&](auto d) {
+    return cache == SpanCache::kInt8 ? f(d, std::integral_constant<SpanCache, SpanCache::kInt8>{})
+                                     : f(d, std::integral_constant<SpanCache, SpanCache::kBf16>{});
+  });
 }
 
 }  // namespace mortise::cuda

@@ -5,14 +5,16 @@
 namespace mortise::cuda {
 
 SpanLayout make_span_layout(std::int32_t num_layers, std::int32_t num_kv_heads, std::int32_t head_dim,
-                            std::int32_t block_size) {
+                            std::int32_t block_size, SpanCache cache) {
   SpanLayout layout{};
   layout.num_layers = num_layers;
   layout.num_kv_heads = num_kv_heads;
   layout.head_dim = head_dim;
   layout.block_size = block_size;
+  layout.cache = cache;
   while (1 << layout.block_shift < block_size) ++layout.block_shift;
-  layout.head_elements = 2 * static_cast<std::size_t>(head_dim) * static_cast<std::size_t>(block_size);
+  const auto chunk = static_cast<std::size_t>(cache == SpanCache::kInt8 ? 8 * head_dim + 32 : kKeyChunk * head_dim);
+  layout.head_elements = 2 * chunk * static_cast<std::size_t>(block_size / kKeyChunk);
   layout.layer_elements = layout.head_elements * static_cast<std::size_t>(num_kv_heads);
   layout.block_elements = layout.layer_elements * static_cast<std::size_t>(num_layers);
   return layout;

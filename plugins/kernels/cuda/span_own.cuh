@@ -12,14 +12,16 @@
 
 namespace mortise::cuda::span {
 
-template <int kHeadDim>
+template <int kHeadDim, SpanCache kCache>
 struct OwnShape {
   static constexpr int kRowBytes = kHeadDim * 2 + 16;  // of q: ldmatrix of 8 rows meets all banks
   static constexpr int kTileBytes = kDecodeRows * kRowBytes;
   static constexpr int kColumnsBytes = kSpan * 16;  // P of 8 rows, [key][row]
-  static constexpr int kQueries = RingShape<kHeadDim>::kBytes;
+  static constexpr int kQueries = DecodeRing<kHeadDim, kCache>::Shape::kBytes;
   static constexpr int kTiles = 2;  // q of this run and of the next
-  static_assert(RingShape<kHeadDim>::kPlaces <= 2 * kTiles, "q of a run is overwritten once the ring has left its K");
+  static constexpr int kAheadSlots = kCache == SpanCache::kInt8 ? DecodeStageShape<kHeadDim>::kSlots : 0;
+  static_assert(DecodeRing<kHeadDim, kCache>::Shape::kPlaces + kAheadSlots / 2 <= 2 * kTiles,
+                "q of a run is overwritten once the ring has left its K");
   static constexpr int kProbabilities = kQueries + kTiles * kTileBytes;
   static constexpr int kMaxima = kProbabilities + kDecodeRows / 8 * kColumnsBytes;
   static constexpr int kBytes = kMaxima + kDecodeWarps * kDecodeRows * 4;
@@ -27,12 +29,13 @@ struct OwnShape {
 
 // Brings K and V of a worker's runs, span after span, and q along with a run's first K. Lane i of its warp asks for
 // chunk i, and for row i.
-template <int kHeadDim>
+template <int kHeadDim, SpanCache kCache>
 class OwnFeeder {
  public:
-  using Shape = OwnShape<kHeadDim>;
-  __device__ OwnFeeder(const SpanArgs& args, const SpanRun* run, const SpanRun* end, Ring<kHeadDim>& ring,
-                       std::uint32_t memory)
+  using Shape = OwnShape<kHeadDim, kCache>;
+  using Chunk = CacheChunk<kHeadDim, kCache>;
+  __device__ OwnFeeder(const SpanArgs& args, const SpanRun* run, const SpanRun* end,
+                       DecodeSource<kHeadDim, kCache>& ring, std::uint32_t memory)
       : args_(args),
         next_run_(run),
         end_(end),
@@ -54,7 +57,7 @@ class OwnFeeder {
       const Bf16Bits* from =
           args_.kv + block_ * static_cast<std::int64_t>(args_.layout.block_elements) +
           static_cast<std::int64_t>(run.kv_head) * static_cast<std::int64_t>(args_.layout.head_elements) +
-          (key & (args_.layout.block_size - 1)) * kHeadDim;
+          Chunk::offset(key & (args_.layout.block_size - 1));
       if (++span_ == run.span_end) {
         enter_run();
       } else {
@@ -67,7 +70,7 @@ class OwnFeeder {
         copy_bulk(tile + lane_ * Shape::kRowBytes, q, kHeadDim * 2, ring_.full());
       }
       ring_.advance();
-      ring_.ask(from + args_.layout.block_size * kHeadDim, chunks.begin, chunks.end, true);
+      ring_.ask(from + Chunk::offset(args_.layout.block_size), chunks.begin, chunks.end, true);
       ring_.advance();
     }
   }
@@ -96,7 +99,7 @@ class OwnFeeder {
   const SpanArgs& args_;
   const SpanRun* next_run_;
   const SpanRun* const end_;
-  Ring<kHeadDim>& ring_;
+  DecodeSource<kHeadDim, kCache>& ring_;
   const std::uint32_t memory_;
   const int lane_;
   SpanRun run_, upcoming_;
@@ -115,11 +118,11 @@ struct OwnPartial {
   float m[kTiles][2], sum[kTiles][2], o[kTiles][kSteps][4];
 };
 
-template <int kHeadDim>
+template <int kHeadDim, SpanCache kCache>
 class OwnWorker {
  public:
-  using Shape = OwnShape<kHeadDim>;
-  __device__ OwnWorker(const SpanArgs& args, Ring<kHeadDim>& ring, std::uint32_t memory)
+  using Shape = OwnShape<kHeadDim, kCache>;
+  __device__ OwnWorker(const SpanArgs& args, DecodeRing<kHeadDim, kCache>& ring, std::uint32_t memory)
       : args_(args),
         ring_(ring),
         memory_(memory),
@@ -427,7 +430,7 @@ class OwnWorker {
   }
 
   const SpanArgs& args_;
-  Ring<kHeadDim>& ring_;
+  DecodeRing<kHeadDim, kCache>& ring_;
   const std::uint32_t memory_;
   const int warp_, lane_;
   int tile_ = 1;
@@ -445,10 +448,10 @@ __device__ inline void write_zeros(const SpanArgs& args, const SpanRun& run) {
 }
 
 // A block's runs, for the warps that use the ring.
-template <int kHeadDim>
+template <int kHeadDim, SpanCache kCache>
 __device__ __forceinline__ void do_own_spans(const SpanArgs& args, const SpanRun* run, const SpanRun* end,
-                                             Ring<kHeadDim>& ring, std::uint32_t memory) {
-  OwnWorker<kHeadDim> self(args, ring, memory);
+                                             DecodeRing<kHeadDim, kCache>& ring, std::uint32_t memory) {
+  OwnWorker<kHeadDim, kCache> self(args, ring, memory);
   if (run == end) return;
   SpanRun next = *run;
 #pragma unroll 1

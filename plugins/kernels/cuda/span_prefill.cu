@@ -18,24 +18,38 @@ using namespace span;
 
 constexpr int kGroups = kPrefillRows / kWarpgroupRows, kGroupThreads = 128;
 constexpr int kUsers = kGroups * kGroupThreads, kThreads = kUsers + kGroupThreads;
-constexpr int kQueryThreads = kGroupThreads - 32;        // that bring q
-constexpr int kManyRegisters = 232, kFewRegisters = 40;  // launched with 168 each
+constexpr int kQueryThreads = kGroupThreads - 32;  // that bring q
+// Launched with 168 each. Warps that convert a cache in int8 need more than those that load q alone.
+constexpr int many_registers(SpanCache cache) {
+  return cache == SpanCache::kInt8 ? 224 : 232;
+}
+constexpr int few_registers(SpanCache cache) {
+  return cache == SpanCache::kInt8 ? 56 : 40;
+}
 
-template <int kHeadDim>
+template <int kHeadDim, SpanCache kCache>
 struct Shape {
   // As many halves of spans, and tiles of q (this one's, and the next one's), as fit in shared memory.
   static constexpr int kPlaces = kHeadDim <= 128 ? 4 : kHeadDim <= 192 ? 3 : 2, kQueryTiles = kHeadDim <= 128 ? 2 : 1;
-  using RingShape = span::RingShape<kHeadDim, kPlaces, kUsers>;
+  static constexpr bool kStages = kCache == SpanCache::kInt8;
+  using Stage = StageShape<kHeadDim, kHeadDim <= 128 ? 3 : 2>;  // of a cache in int8
+  using RingShape = span::RingShape<kHeadDim, kPlaces, kUsers, kStages ? kConverters : 1>;
   static constexpr int kQueries = RingShape::kBytes;
   static constexpr int kGroupQueryBytes = kWarpgroupRows * kHeadDim * 2;
   static constexpr int kTileQueryBytes = kGroups * kGroupQueryBytes;
-  static constexpr int kBarriers = kQueries + kQueryTiles * kTileQueryBytes;
+  static constexpr int kStage = kQueries + kQueryTiles * kTileQueryBytes;
+  static constexpr int kBarriers = kStage + (kStages ? Stage::kBytes : 0);
   static constexpr int kQueryBarriers = kBarriers + RingShape::kBarrierBytes;  // q is there (of both), q is read
-  static constexpr int kOnes = kQueryBarriers + 2 * kQueryTiles * 8;
+  static constexpr int kStageBarriers = kQueryBarriers + 2 * kQueryTiles * 8;
+  static constexpr int kOnes = (kStageBarriers + (kStages ? Stage::kBarrierBytes : 0) + 15) / 16 * 16;
   static constexpr int kBytes = kOnes + kOnesBytes;
 };
-template <int kHeadDim>
-using PrefillRing = Ring<kHeadDim, typename Shape<kHeadDim>::RingShape>;
+template <int kHeadDim, SpanCache kCache>
+using PrefillRing = Ring<kHeadDim, typename Shape<kHeadDim, kCache>::RingShape>;
+template <int kHeadDim, SpanCache kCache>
+using PrefillSource =
+    std::conditional_t<kCache == SpanCache::kInt8, Stage<kHeadDim, typename Shape<kHeadDim, kCache>::Stage>,
+                       PrefillRing<kHeadDim, kCache>>;
 
 __device__ __forceinline__ int last_position(const SpanRun& run) {
   return run.position + run.num_tokens - 1;
@@ -54,8 +68,9 @@ __device__ __forceinline__ int run_of(int n) {
 // Fills the ring; one warp, lane i requests chunk i. Chunks of K that no row sees are left out, because their scores
 // are hidden. A chunk of V that no row sees is replaced by the nearest chunk that is seen: with P = 0 it adds zeros,
 // while old contents of the ring could be NaN.
-template <int kHeadDim>
-__device__ __forceinline__ void feed(const SpanArgs& args, const SpanRun& run, PrefillRing<kHeadDim>& ring) {
+template <int kHeadDim, SpanCache kCache>
+__device__ __forceinline__ void feed(const SpanArgs& args, const SpanRun& run, PrefillSource<kHeadDim, kCache>& ring) {
+  using Chunk = CacheChunk<kHeadDim, kCache>;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto key_of = [&](int span) {
     const Chunks chunks = chunks_of(run, span, args.window);
@@ -71,24 +86,25 @@ __device__ __forceinline__ void feed(const SpanArgs& args, const SpanRun& run, P
     const Bf16Bits* const keys =
         args.kv + block * static_cast<std::int64_t>(args.layout.block_elements) +
         static_cast<std::int64_t>(run.kv_head) * static_cast<std::int64_t>(args.layout.head_elements) +
-        (key_of(span) & (args.layout.block_size - 1)) * kHeadDim;
+        Chunk::offset(key_of(span) & (args.layout.block_size - 1));
     if (span + 1 < run.span_end) block = block_of(span + 1);  // long before it is needed
     ring.ask(keys, chunks.begin, chunks.end);
     ring.advance();
-    ring.ask(keys + args.layout.block_size * kHeadDim, 0, kSpanChunks);
+    ring.ask(keys + Chunk::offset(args.layout.block_size), 0, kSpanChunks);
     ring.advance();
   }
 }
 
 // Where q of a block's n-th tile lies, and its barriers.
-template <int kHeadDim>
+template <int kHeadDim, SpanCache kCache>
 struct Queries {
-  static constexpr int kTiles = Shape<kHeadDim>::kQueryTiles;
+  static constexpr int kTiles = Shape<kHeadDim, kCache>::kQueryTiles;
   std::uint32_t memory, is_there, is_read;
   int phase;
   __device__ Queries(std::uint32_t block_memory, int n)
-      : memory(block_memory + Shape<kHeadDim>::kQueries + n % kTiles * Shape<kHeadDim>::kTileQueryBytes),
-        is_there(block_memory + Shape<kHeadDim>::kQueryBarriers + n % kTiles * 8),
+      : memory(block_memory + Shape<kHeadDim, kCache>::kQueries +
+               n % kTiles * Shape<kHeadDim, kCache>::kTileQueryBytes),
+        is_there(block_memory + Shape<kHeadDim, kCache>::kQueryBarriers + n % kTiles * 8),
         is_read(is_there + kTiles * 8),
         phase(n / kTiles % 2) {}
 
@@ -103,9 +119,9 @@ struct Queries {
 };
 
 // Some warps: rows of q as the cache has its rows. Rows that are not there are zeros.
-template <int kHeadDim>
-__device__ __forceinline__ void load_queries(const SpanArgs& args, const SpanRun& run, const Queries<kHeadDim>& to,
-                                             int thread) {
+template <int kHeadDim, SpanCache kCache>
+__device__ __forceinline__ void load_queries(const SpanArgs& args, const SpanRun& run,
+                                             const Queries<kHeadDim, kCache>& to, int thread) {
   constexpr int kUnits = kHeadDim / 8, kAll = kPrefillRows * kUnits, kTogether = 4;  // loads, of which each takes long
   const int num_rows = run.num_tokens * run.num_heads;
   wait_barrier(to.is_read, to.phase ^ 1);
@@ -129,12 +145,58 @@ __device__ __forceinline__ void load_queries(const SpanArgs& args, const SpanRun
   arrive(to.is_there);
 }
 
+// One warp: K and V of all runs of the block.
+template <int kHeadDim, SpanCache kCache>
+__device__ __forceinline__ void bring(const SpanArgs& args, const SpanRun* runs, int num_runs, std::uint32_t memory,
+                                      PrefillRing<kHeadDim, kCache>& ring) {
+  using ItsShape = Shape<kHeadDim, kCache>;
+  const auto feed_all = [&](PrefillSource<kHeadDim, kCache>& source) {
+#pragma unroll 1
+    for (int n = 0; run_of(n) < num_runs; ++n) {
+      const SpanRun run = runs[run_of(n)];
+      feed<kHeadDim, kCache>(args, run, source);
+    }
+  };
+  if constexpr (ItsShape::kStages) {
+    PrefillSource<kHeadDim, kCache> stage(memory + ItsShape::kStage, memory + ItsShape::kStageBarriers);
+    feed_all(stage);
+  } else {
+    feed_all(ring);
+  }
+}
+
+// The other warps beside it: q of all runs and, of a cache in int8, K and V in bf16.
+template <int kHeadDim, SpanCache kCache>
+__device__ __forceinline__ void prepare_tiles(const SpanArgs& args, const SpanRun* runs, int num_runs,
+                                              std::uint32_t memory, PrefillRing<kHeadDim, kCache>& ring) {
+  using ItsShape = Shape<kHeadDim, kCache>;
+  const int thread = static_cast<int>(threadIdx.x) - kUsers - 32;
+  const auto load = [&](const SpanRun& run, int n) {
+    load_queries<kHeadDim, kCache>(args, run, Queries<kHeadDim, kCache>(memory, n), thread);
+  };
+  if constexpr (ItsShape::kStages) {
+    static_assert(kQueryThreads == kConverters);
+    Converter<kHeadDim, typename ItsShape::Stage, PrefillRing<kHeadDim, kCache>> converter(
+        memory + ItsShape::kStage, memory + ItsShape::kStageBarriers, ring, thread);
+#pragma unroll 1
+    for (int n = 0; run_of(n) < num_runs; ++n) {
+      const SpanRun run = runs[run_of(n)];
+      load(run, n);
+#pragma unroll 1
+      for (int half = 2 * run.span_begin; half < 2 * run.span_end; ++half) converter.convert_half();
+    }
+  } else {
+#pragma unroll 1
+    for (int n = 0; run_of(n) < num_runs; ++n) load(runs[run_of(n)], n);
+  }
+}
+
 // 64 rows of the tile, those of one warpgroup.
-template <int kHeadDim>
+template <int kHeadDim, SpanCache kCache>
 class Rows {
  public:
-  __device__ Rows(const SpanArgs& args, const SpanRun& run, PrefillRing<kHeadDim>& ring,
-                  const Queries<kHeadDim>& queries, std::uint32_t ones, int warp)
+  __device__ Rows(const SpanArgs& args, const SpanRun& run, PrefillRing<kHeadDim, kCache>& ring,
+                  const Queries<kHeadDim, kCache>& queries, std::uint32_t ones, int warp)
       : args_(args),
         run_(run),
         ring_(ring),
@@ -147,7 +209,7 @@ class Rows {
         num_rows_(run.num_tokens * run.num_heads) {}
 
   __device__ __forceinline__ void attend() {
-    const std::uint32_t q = queries_.memory + group_ * Shape<kHeadDim>::kGroupQueryBytes;
+    const std::uint32_t q = queries_.memory + group_ * Shape<kHeadDim, kCache>::kGroupQueryBytes;
     wait_barrier(queries_.is_there, queries_.phase);
     const Visible sees[2] = {visible_at(position_of(tile_row(0)), args_.window),
                              visible_at(position_of(tile_row(1)), args_.window)};
@@ -205,62 +267,61 @@ class Rows {
 
   const SpanArgs& args_;
   const SpanRun& run_;
-  PrefillRing<kHeadDim>& ring_;
-  const Queries<kHeadDim>& queries_;
+  PrefillRing<kHeadDim, kCache>& ring_;
+  const Queries<kHeadDim, kCache>& queries_;
   const std::uint32_t ones_;
   const int group_, lane_;
   const int first_row_, warp_row_;  // of the tile: this warpgroup's, this warp's
   const int num_rows_;
 };
 
-template <int kHeadDim>
+template <int kHeadDim, SpanCache kCache>
 __global__ void __launch_bounds__(kThreads, 1)
     prefill_kernel(const __grid_constant__ SpanArgs args, const SpanRun* runs, int num_runs) {
   extern __shared__ __align__(1024) char memory[];
-  const std::uint32_t at = shared_address(memory), barriers = at + Shape<kHeadDim>::kBarriers;
+  const std::uint32_t at = shared_address(memory), barriers = at + Shape<kHeadDim, kCache>::kBarriers;
   if (threadIdx.x == 0) {
-    PrefillRing<kHeadDim>::make(barriers);
-    Queries<kHeadDim>::make_barriers(at);
+    if constexpr (Shape<kHeadDim, kCache>::kStages) {
+      StageSlots<typename Shape<kHeadDim, kCache>::Stage>::make(at + Shape<kHeadDim, kCache>::kStageBarriers);
+    }
+    PrefillRing<kHeadDim, kCache>::make(barriers);
+    Queries<kHeadDim, kCache>::make_barriers(at);
   }
-  make_ones(memory + Shape<kHeadDim>::kOnes);
+  make_ones(memory + Shape<kHeadDim, kCache>::kOnes);
   __syncthreads();
-  PrefillRing<kHeadDim> ring(at, barriers);
+  PrefillRing<kHeadDim, kCache> ring(at, barriers);
   const int warp = __shfl_sync(kWarp, static_cast<int>(threadIdx.x) / 32, 0);  // which the compiler knows to be one
   if (warp >= kUsers / 32) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
-    if (warp == kUsers / 32) see_writes();
-#pragma unroll 1
-    for (int n = 0; run_of(n) < num_runs; ++n) {
-      const SpanRun run = runs[run_of(n)];
-      if (warp == kUsers / 32) {
-        feed<kHeadDim>(args, run, ring);
-      } else {
-        load_queries<kHeadDim>(args, run, Queries<kHeadDim>(at, n), static_cast<int>(threadIdx.x) - kUsers - 32);
-      }
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(few_registers(kCache)));
+    if (warp == kUsers / 32) {
+      see_writes();
+      bring<kHeadDim, kCache>(args, runs, num_runs, at, ring);
+    } else {
+      prepare_tiles<kHeadDim, kCache>(args, runs, num_runs, at, ring);
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(many_registers(kCache)));
 #pragma unroll 1
     for (int n = 0; run_of(n) < num_runs; ++n) {
       const SpanRun run = runs[run_of(n)];
-      const Queries<kHeadDim> queries(at, n);
-      Rows<kHeadDim>(args, run, ring, queries, at + Shape<kHeadDim>::kOnes, warp).attend();
+      const Queries<kHeadDim, kCache> queries(at, n);
+      Rows<kHeadDim, kCache>(args, run, ring, queries, at + Shape<kHeadDim, kCache>::kOnes, warp).attend();
     }
   }
 }
 
-template <int kHeadDim>
+template <int kHeadDim, SpanCache kCache>
 cudaError_t launch(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, std::int32_t num_blocks,
                    cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(std::min(num_runs, num_blocks));
-  prefill_kernel<kHeadDim><<<blocks, kThreads, Shape<kHeadDim>::kBytes, stream>>>(args, runs, num_runs);
+  prefill_kernel<kHeadDim, kCache><<<blocks, kThreads, Shape<kHeadDim, kCache>::kBytes, stream>>>(args, runs, num_runs);
   return cudaGetLastError();
 }
 
-template <int kHeadDim>
+template <int kHeadDim, SpanCache kCache>
 cudaError_t prepare() {
-  return cudaFuncSetAttribute(prefill_kernel<kHeadDim>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              Shape<kHeadDim>::kBytes);
+  return cudaFuncSetAttribute(prefill_kernel<kHeadDim, kCache>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              Shape<kHeadDim, kCache>::kBytes);
 }
 
 }  // namespace
@@ -268,13 +329,14 @@ cudaError_t prepare() {
 cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, std::int32_t num_blocks,
                          cudaStream_t stream) {
   if (num_runs == 0) return cudaSuccess;
-  return with_head_dim(args.layout.head_dim, [&](auto head_dim) {
-    return launch<decltype(head_dim)::value>(args, runs, num_runs, num_blocks, stream);
+  return with_head_dim(args.layout.head_dim, args.layout.cache, [&](auto head_dim, auto cache) {
+    return launch<decltype(head_dim)::value, decltype(cache)::value>(args, runs, num_runs, num_blocks, stream);
   });
 }
 
-cudaError_t span_prefill_prepare(std::int32_t head_dim) {
-  return with_head_dim(head_dim, [](auto d) { return prepare<decltype(d)::value>(); });
+cudaError_t span_prefill_prepare(std::int32_t head_dim, SpanCache cache) {
+  return with_head_dim(head_dim, cache,
+                       [](auto d, auto c) { return prepare<decltype(d)::value, decltype(c)::value>(); });
 }
 
 }  // namespace mortise::cuda

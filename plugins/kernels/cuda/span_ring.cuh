@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/span.hpp"
 #include "kernels/cuda/span_mma.cuh"
+#include "kernels/cuda/span_stage.cuh"
 #include "kernels/cuda/wgmma.cuh"
 
 namespace mortise::cuda::span {
@@ -14,10 +15,10 @@ constexpr int decode_places(int head_dim) {
   return head_dim == 32 || head_dim == 80 || head_dim == 96 || head_dim == 192 ? 4 : 3;
 }
 
-// kUsers: the threads that use it.
-template <int kHeadDim, int kNumPlaces = decode_places(kHeadDim), int kUsers = 32 * kDecodeWarps>
+// kUsers: the threads that use it. kFillers: those that fill a place, 1 where copies do.
+template <int kHeadDim, int kNumPlaces = decode_places(kHeadDim), int kUsers = 32 * kDecodeWarps, int kFillers = 1>
 struct RingShape {
-  static constexpr int kPlaces = kNumPlaces, kNumUsers = kUsers;
+  static constexpr int kPlaces = kNumPlaces, kNumUsers = kUsers, kNumFillers = kFillers;
   static constexpr int kHalfBytes = kSpan * kHeadDim * 2;
   static constexpr int kBytes = kPlaces * kHalfBytes;
   static constexpr int kBarrierBytes = 2 * 8 * kPlaces;
@@ -33,7 +34,7 @@ class Ring {
   // One thread, before anybody uses a ring.
   static __device__ void make(std::uint32_t barriers) {
     for (int i = 0; i < Shape::kPlaces; ++i) {
-      make_barrier(barriers + 8 * i, 1);
+      make_barrier(barriers + 8 * i, Shape::kNumFillers);
       make_barrier(barriers + 8 * (Shape::kPlaces + i), Shape::kNumUsers);
     }
     publish_barriers();
@@ -53,6 +54,13 @@ class Ring {
     if (lane < begin || lane >= end) return;
     const std::uint32_t to = half() + lane * Chunk::kBytes;
     once ? copy_bulk_once(to, from, Chunk::kBytes, full()) : copy_bulk(to, from, Chunk::kBytes, full());
+  }
+  // For threads that fill a place without copies: wait_free() waits until the place is free. The half is complete once
+  // all of them have called fill().
+  __device__ __forceinline__ void wait_free() const { wait_barrier(free(), phase_ ^ 1); }
+  __device__ __forceinline__ void fill() {
+    arrive(full());
+    advance();
   }
   // For the warps that use the ring: waits until the half is complete.
   __device__ __forceinline__ void wait_full() const { wait_barrier(full(), phase_); }
@@ -79,6 +87,19 @@ class Ring {
   const std::uint32_t memory_, barriers_;
   int place_ = 0, phase_ = 0;
 };
+
+// In the decode kernel: the ring, and what the warp that requests K and V uses, which is a stage for an int8 cache.
+constexpr int decode_slots(int head_dim) {
+  return head_dim == 80 || head_dim == 96 || head_dim == 128 || head_dim == 256 ? 3 : 4;
+}
+template <int kHeadDim>
+using DecodeStageShape = StageShape<kHeadDim, decode_slots(kHeadDim)>;
+template <int kHeadDim, SpanCache kCache>
+using DecodeRing = Ring<kHeadDim, RingShape<kHeadDim, kCache == SpanCache::kInt8 ? 2 : decode_places(kHeadDim),
+                                            32 * kDecodeWarps, kCache == SpanCache::kInt8 ? kConverters : 1>>;
+template <int kHeadDim, SpanCache kCache>
+using DecodeSource = std::conditional_t<kCache == SpanCache::kInt8, Stage<kHeadDim, DecodeStageShape<kHeadDim>>,
+                                        DecodeRing<kHeadDim, kCache>>;
 
 // In the decode kernel: synchronises the warps that use the ring.
 __device__ __forceinline__ void sync_users() {

@@ -11,18 +11,20 @@ namespace mortise::cuda::span {
 
 static_assert(kSharedRows == kWarpgroupRows);
 
-template <int kHeadDim>
+template <int kHeadDim, SpanCache kCache>
 struct SharedShape {
-  static constexpr int kQueries = RingShape<kHeadDim>::kBytes;
+  static constexpr int kQueries = DecodeRing<kHeadDim, kCache>::Shape::kBytes;
   static constexpr int kBytes = kQueries + kSharedRows * kHeadDim * 2;
 };
 
 // Requests K and V of a block's runs, span after span. Lane i of its warp requests chunk i. The constructor may run
 // before the preceding kernels have ended: it reads the lists of the first run only.
-template <int kHeadDim>
+template <int kHeadDim, SpanCache kCache>
 class SharedFeeder {
  public:
-  __device__ SharedFeeder(const SpanArgs& args, const SharedRun* run, const SharedRun* end, Ring<kHeadDim>& ring)
+  using Chunk = CacheChunk<kHeadDim, kCache>;
+  __device__ SharedFeeder(const SpanArgs& args, const SharedRun* run, const SharedRun* end,
+                          DecodeSource<kHeadDim, kCache>& ring)
       : args_(args), next_run_(run), end_(end), ring_(ring), lane_(static_cast<int>(threadIdx.x) % 32) {
     enter_run();
   }
@@ -35,9 +37,9 @@ class SharedFeeder {
         const Bf16Bits* from =
             args_.kv + block_ * static_cast<std::int64_t>(args_.layout.block_elements) +
             static_cast<std::int64_t>(run_.kv_head) * static_cast<std::int64_t>(args_.layout.head_elements) +
-            (key(span) & (args_.layout.block_size - 1)) * kHeadDim;
+            Chunk::offset(key(span) & (args_.layout.block_size - 1));
         if (span + 1 < run_.span_end) block_ = block_of(span + 1);  // long before it is needed
-        for (const Bf16Bits* half : {from, from + args_.layout.block_size * kHeadDim}) {
+        for (const Bf16Bits* half : {from, from + Chunk::offset(args_.layout.block_size)}) {
           ring_.ask(half, 0, kSpanChunks);
           ring_.advance();
         }
@@ -62,18 +64,18 @@ class SharedFeeder {
   const SpanArgs& args_;
   const SharedRun* next_run_;
   const SharedRun* const end_;
-  Ring<kHeadDim>& ring_;
+  DecodeSource<kHeadDim, kCache>& ring_;
   const int lane_;
   bool done_ = false;
   SharedRun run_;
   std::int64_t block_ = 0;
 };
 
-template <int kHeadDim>
+template <int kHeadDim, SpanCache kCache>
 class SharedTile {
  public:
-  using Shape = SharedShape<kHeadDim>;
-  __device__ SharedTile(const SpanArgs& args, const SharedRow* rows, Ring<kHeadDim>& ring, char* memory,
+  using Shape = SharedShape<kHeadDim, kCache>;
+  __device__ SharedTile(const SpanArgs& args, const SharedRow* rows, DecodeRing<kHeadDim, kCache>& ring, char* memory,
                         std::uint32_t ones)
       : args_(args),
         rows_(rows),
@@ -186,7 +188,7 @@ class SharedTile {
 
   const SpanArgs& args_;
   const SharedRow* const rows_;
-  Ring<kHeadDim>& ring_;
+  DecodeRing<kHeadDim, kCache>& ring_;
   char* const queries_;
   const std::uint32_t ones_;
   const int warp_, lane_;

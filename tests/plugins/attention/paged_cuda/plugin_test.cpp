@@ -175,12 +175,20 @@ AbiConfig heads_of(int32_t head_dim) {
   config.qk_norm = true;
   return config;
 }
+AbiConfig int8() {
+  AbiConfig config;
+  config.kv_dtype = MORTISE_I8;
+  config.head_dim = 128;
+  return config;
+}
 std::string model_name(const testing::TestParamInfo<AbiConfig>& info) {
+  if (info.param.kv_dtype == MORTISE_I8) return "int8";
   if (info.param.num_heads == 4) return "heads" + std::to_string(info.param.head_dim);
   return info.param.qk_norm ? "norms" : info.param.windows.empty() ? "plain" : "windows";
 }
 INSTANTIATE_TEST_SUITE_P(Models, PagedCuda,
-                         testing::Values(AbiConfig{}, windowed(), normed(), heads_of(80), heads_of(256)), model_name);
+                         testing::Values(AbiConfig{}, windowed(), normed(), heads_of(80), heads_of(256), int8()),
+                         model_name);
 
 // ---- what is refused; no GPU needed ----
 
@@ -208,8 +216,8 @@ std::string refusal(const char* device, const mortise_model_dims& d, int32_t kv_
 TEST(PagedCudaSupports, SaysWhatItDoesNotServe) {
   EXPECT_EQ(refusal("cuda", dims(), MORTISE_BF16, 16), "");
   EXPECT_THAT(refusal("cpu", dims(), MORTISE_BF16, 16), HasSubstr("serves the device cuda, not cpu"));
-  EXPECT_THAT(refusal("cuda", dims(), MORTISE_I8, 16), HasSubstr("\"int8\" is not served on cuda yet; use \"auto\""));
-  EXPECT_THAT(refusal("cuda", dims(), MORTISE_F32, 16), HasSubstr("use \"auto\" or \"bf16\""));
+  EXPECT_EQ(refusal("cuda", dims(), MORTISE_I8, 16), "");
+  EXPECT_THAT(refusal("cuda", dims(), MORTISE_F32, 16), HasSubstr("use \"auto\", \"bf16\" or \"int8\""));
   EXPECT_THAT(refusal("cuda", dims(), MORTISE_BF16, 24), HasSubstr("block_size 24 is none of 16, 32, 64, 128"));
   mortise_model_dims d = dims();
   d.head_dim = 48;
@@ -232,8 +240,10 @@ TEST(PagedCudaSupports, TheLayoutNamesWhatItDependsOn) {
   ASSERT_EQ(table.kv_layout(nullptr, &d, MORTISE_BF16, 32, &layout, &error), MORTISE_OK) << error.message;
   EXPECT_STREQ(layout.layout_id, "paged-cuda-bf16/1 s128 b32 l2 h2 d64");
   EXPECT_EQ(layout.bytes_per_block, 2u * 2 * 2 * 32 * 64 * 2);
-  EXPECT_EQ(table.kv_layout(nullptr, &d, MORTISE_I8, 32, &layout, &error), MORTISE_UNIMPLEMENTED);
-  EXPECT_THAT(error.message, HasSubstr("int8"));
+  ASSERT_EQ(table.kv_layout(nullptr, &d, MORTISE_I8, 32, &layout, &error), MORTISE_OK) << error.message;
+  EXPECT_STREQ(layout.layout_id, "paged-cuda-int8/1 s128 b32 l2 h2 d64");
+  EXPECT_EQ(layout.bytes_per_block, 2u * 2 * 2 * 32 * (64 + 4));
+  EXPECT_EQ(table.kv_layout(nullptr, &d, MORTISE_F32, 32, &layout, &error), MORTISE_UNIMPLEMENTED);
 }
 
 TEST(PagedCudaSupports, ADeviceWithoutPinnedMemoryIsRefused) {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "gpu.hpp"
+#include "int8_cache.hpp"
 #include "kernels/cpu/isa.hpp"
 #include "kernels/cpu/reference/norm.hpp"
 #include "kernels/cpu/reference/rope.hpp"
@@ -18,10 +19,12 @@ struct Case {
   int32_t head_dim, rotary_dim;
   bool interleaved, norm;
   int32_t block_size;
+  cuda::SpanCache cache = cuda::SpanCache::kBf16;
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << "heads of " << c.head_dim << ", rotary_dim " << c.rotary_dim << (c.interleaved ? " interleaved" : "")
-             << (c.norm ? ", norms" : "") << ", blocks of " << c.block_size;
+             << (c.norm ? ", norms" : "") << ", blocks of " << c.block_size
+             << (c.cache == cuda::SpanCache::kInt8 ? ", int8" : "");
 }
 
 class Append : public testing::TestWithParam<Case> {};
@@ -88,7 +91,7 @@ TEST_P(Append, GivesTheBitsOfTheScalarReferences) {
   const cpu::DenormalsOff off;
   const Case& c = GetParam();
   std::mt19937 rng(31);
-  const cuda::SpanLayout layout = cuda::make_span_layout(2, kKvHeads, c.head_dim, c.block_size);
+  const cuda::SpanLayout layout = cuda::make_span_layout(2, kKvHeads, c.head_dim, c.block_size, c.cache);
   // q, k and v are views of one matrix, as a fused product leaves them. Some rows are huge, some tiny.
   const int32_t columns = (kHeads + 2 * kKvHeads) * c.head_dim;
   std::vector<Bf16> qkv;
@@ -161,8 +164,13 @@ TEST_P(Append, GivesTheBitsOfTheScalarReferences) {
       const auto [key, value] = written(head_values, x + kKvHeads * c.head_dim);
       const std::size_t at = static_cast<std::size_t>(slot / c.block_size) * layout.block_elements +
                              layout.layer_elements + static_cast<std::size_t>(head - kHeads) * layout.head_elements;
+      const int32_t token = static_cast<int32_t>(slot % c.block_size);
+      if (c.cache == cuda::SpanCache::kInt8) {
+        put_int8_row(int8_row(key), layout, token, false, &expected_kv[at]);
+        put_int8_row(int8_row(value), layout, token, true, &expected_kv[at]);
+        continue;
+      }
       for (int32_t d = 0; d < c.head_dim; ++d) {
-        const int32_t token = static_cast<int32_t>(slot % c.block_size);
         Bf16* const to = &expected_kv[at + static_cast<std::size_t>(cuda::span_offset(c.head_dim, token, d))];
         to[0] = key[static_cast<std::size_t>(d)];
         to[layout.head_elements / 2] = value[static_cast<std::size_t>(d)];
@@ -183,6 +191,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{80, 32, false, false, 32}, Case{80, 0, false, true, 16}, Case{96, 96, false, true, 16},
                     Case{96, 24, true, true, 128}, Case{192, 192, false, true, 16}, Case{192, 64, false, false, 16},
                     Case{256, 256, false, true, 16}, Case{256, 64, true, true, 32}, Case{256, 0, false, true, 16}));
+
+constexpr cuda::SpanCache kInt8 = cuda::SpanCache::kInt8;
+INSTANTIATE_TEST_SUITE_P(Int8, Append,
+                         testing::Values(Case{32, 32, false, true, 16, kInt8}, Case{64, 64, false, false, 32, kInt8},
+                                         Case{80, 80, false, true, 16, kInt8}, Case{96, 24, true, true, 128, kInt8},
+                                         Case{128, 128, false, true, 16, kInt8}, Case{128, 0, false, false, 64, kInt8},
+                                         Case{192, 64, false, false, 16, kInt8},
+                                         Case{256, 256, false, true, 32, kInt8}));
 
 }  // namespace
 }  // namespace mortise::test

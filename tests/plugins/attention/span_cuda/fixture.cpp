@@ -115,13 +115,13 @@ Attention::Attention(const AbiConfig& config)
   check(attention_component()->create(nullptr, &create, &instance, &error), error);
   attention_ = static_cast<mortise_attention*>(instance);
   auto layout = sized<mortise_kv_layout>();
-  check(table_->kv_layout(attention_, &dims_, MORTISE_BF16, config.block_size, &layout, &error), error);
+  check(table_->kv_layout(attention_, &dims_, config.kv_dtype, config.block_size, &layout, &error), error);
   // Slots that nothing was written to hold numbers as large as can be: finite, as V of an earlier sequence would be.
   kv_.resize(layout.bytes_per_block / 2 * static_cast<std::size_t>(config.num_blocks));
-  kv_.fill(0x7f);
+  kv_.fill(config.kv_dtype == MORTISE_I8 ? 0x7b : 0x7f);  // as a scale 1e36, which 127 does not make infinite
   auto bind = sized<mortise_attention_bind_args>();
   bind.dims = &dims_;
-  bind.kv_dtype = MORTISE_BF16;
+  bind.kv_dtype = config.kv_dtype;
   bind.block_size = config.block_size;
   bind.num_blocks = config.num_blocks;
   bind.kv = kv_.data();

@@ -29,7 +29,7 @@ const mortise_device_table* device_table();
 
 struct AbiConfig {
   int32_t num_layers = 2, num_heads = 8, num_kv_heads = 2, head_dim = 64;
-  int32_t block_size = 16, num_blocks = 600;
+  int32_t block_size = 16, num_blocks = 600, kv_dtype = MORTISE_BF16;
   bool qk_norm = false;
   bool groups = false;                // batches tell which sequences share blocks
   std::vector<int32_t> windows = {};  // [num_layers] or empty
@@ -38,7 +38,8 @@ struct AbiConfig {
 inline std::ostream& operator<<(std::ostream& out, const AbiConfig& config) {
   return out << config.num_heads << " heads, " << config.num_kv_heads << " kv heads of " << config.head_dim
              << ", blocks of " << config.block_size << ", " << config.num_layers << " layers"
-             << (config.qk_norm ? ", norms" : "") << (config.windows.empty() ? "" : ", windows");
+             << (config.kv_dtype == MORTISE_I8 ? ", int8" : "") << (config.qk_norm ? ", norms" : "")
+             << (config.windows.empty() ? "" : ", windows");
 }
 
 // `count` next tokens of sequence `seq`.

@@ -38,6 +38,7 @@ std::vector<Chunk> ends(const Config& config, std::mt19937& rng, int32_t most) {
 
 struct Shape {
   int32_t num_heads, num_kv_heads, head_dim, block_size, window;
+  cuda::SpanCache cache = cuda::SpanCache::kBf16;
 };
 std::ostream& operator<<(std::ostream& out, const Shape& shape) {
   return out << shape.num_heads << " heads, " << shape.num_kv_heads << " kv heads of " << shape.head_dim
@@ -64,6 +65,7 @@ class SharedSpans : public testing::TestWithParam<Shape> {
     config.head_dim = shape.head_dim;
     config.block_size = shape.block_size;
     config.window = shape.window;
+    config.cache = shape.cache;
     return config;
   }
   // Any batches, on any numbers of blocks and with any room.
@@ -183,13 +185,17 @@ std::string shape_name(const testing::TestParamInfo<Shape>& info) {
   const Shape& s = info.param;
   std::string name = "h";  // and not a temporary: gcc 12 warns of what it makes of `"h" + std::to_string`
   return name + std::to_string(s.num_heads) + "kv" + std::to_string(s.num_kv_heads) + "d" + std::to_string(s.head_dim) +
-         "b" + std::to_string(s.block_size) + "w" + std::to_string(s.window);
+         "b" + std::to_string(s.block_size) + "w" + std::to_string(s.window) +
+         (s.cache == cuda::SpanCache::kInt8 ? "int8" : "");
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, SharedSpans,
                          testing::Values(Shape{8, 2, 128, 16, 0}, Shape{4, 4, 64, 32, 0}, Shape{20, 1, 128, 128, 0},
                                          Shape{6, 2, 64, 16, 300}, Shape{8, 2, 128, 64, 900}, Shape{8, 2, 32, 16, 0},
                                          Shape{6, 2, 80, 16, 300}, Shape{8, 2, 96, 32, 0}, Shape{8, 2, 192, 16, 0},
-                                         Shape{20, 1, 256, 16, 0}, Shape{4, 4, 256, 64, 300}),
+                                         Shape{20, 1, 256, 16, 0}, Shape{4, 4, 256, 64, 300},
+                                         Shape{8, 2, 64, 16, 0, cuda::SpanCache::kInt8},
+                                         Shape{20, 1, 128, 16, 300, cuda::SpanCache::kInt8},
+                                         Shape{8, 2, 192, 32, 0, cuda::SpanCache::kInt8}),
                          shape_name);
 
 }  // namespace

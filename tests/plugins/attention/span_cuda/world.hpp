@@ -27,6 +27,7 @@ struct Config {
   int32_t num_heads = 8, num_kv_heads = 2, head_dim = 128;
   int32_t block_size = 16;
   int32_t window = 0;
+  cuda::SpanCache cache = cuda::SpanCache::kBf16;
   float q_size = 1;  // standard deviation of q: larger makes the softmax sharper
   uint32_t seed = 1;
   std::vector<int32_t> lengths;  // of the sequences
@@ -64,7 +65,7 @@ class World {
   std::vector<double> exact(RowKey row) const;
 
   const Config& config() const { return config_; }
-  cuda::SpanArgs args(const DeviceArray<Bf16>& q, DeviceArray<Bf16>& out) const;
+  cuda::SpanArgs args(const DeviceArray<Bf16>& q, DeviceArray<Bf16>& out) const;  // of a cache in bf16
   int32_t max_blocks() const { return max_blocks_; }
   std::vector<Bf16> q_row(RowKey row) const;
   std::vector<Bf16> kv_head(int32_t seq, int32_t position, int32_t kv_head, bool values) const;
@@ -80,13 +81,15 @@ class World {
   std::size_t slot_offset(int32_t seq, int32_t position, int32_t kv_head, bool values) const;
   // The first `elements` of K or of V.
   void set(int32_t seq, int32_t position, bool values, int32_t elements, float number);
+  void upload();
   std::vector<Bf16> queries(const std::vector<RowKey>& rows) const;
 
   Config config_;
-  cuda::SpanLayout layout_;
+  cuda::SpanLayout layout_;       // of what the reference reads, in bf16
+  cuda::SpanLayout int8_layout_;  // and of a cache in int8 that the kernels read, whose numbers are the same
   int32_t max_blocks_ = 0;
   std::vector<int32_t> table_;  // [sequences, max_blocks_], scattered
-  DeviceArray<Bf16> kv_;
+  DeviceArray<Bf16> kv_, int8_kv_;
   DeviceArray<int32_t> device_table_;
   std::vector<Bf16> host_kv_;
 };

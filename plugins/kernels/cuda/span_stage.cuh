@@ -1,0 +1,199 @@
+// span_stage.cuh: loads an int8 cache into the ring. One warp requests K8 and V8 with their scales into slots of shared
+// memory. Three other warps convert each slot to bf16 in a place of the ring (docs/numerics.md, "A cache in int8 on
+// CUDA"). The warps that use the ring do the same for both caches.
+#pragma once
+
+#include "kernels/cuda/span.hpp"
+#include "kernels/cuda/span_mma.cuh"
+#include "kernels/cuda/wgmma.cuh"
+
+namespace mortise::cuda::span {
+
+constexpr int kConverters = 96;  // threads
+
+template <int kHeadDim, int kNumSlots>
+struct StageShape {
+  static constexpr int kChunks = 4, kSlots = kNumSlots, kSlotsOfAHalf = kSpanChunks / kChunks;
+  static constexpr int kChunkBytes = CacheChunk<kHeadDim, SpanCache::kInt8>::kElements * 2;
+  static constexpr int kSlotBytes = kChunks * kChunkBytes, kBytes = kSlots * kSlotBytes;
+  static constexpr int kBarrierBytes = kSlots * (8 + 8 + 8);  // full, free, and which chunks are there
+};
+
+// The next slot of one side, and the parity of how often that side has passed all slots.
+template <typename Shape>
+class StageSlots {
+ public:
+  __device__ StageSlots(std::uint32_t memory, std::uint32_t barriers) : memory_(memory), barriers_(barriers) {}
+
+  // Initialises the barriers. One thread calls it, before any use.
+  static __device__ void make(std::uint32_t barriers) {
+    for (int i = 0; i < Shape::kSlots; ++i) {
+      make_barrier(barriers + 8 * i, 1);
+      make_barrier(barriers + 8 * (Shape::kSlots + i), kConverters);
+    }
+    publish_barriers();
+  }
+
+ protected:
+  __device__ __forceinline__ std::uint32_t slot() const { return memory_ + slot_ * Shape::kSlotBytes; }
+  __device__ __forceinline__ std::uint32_t full_slot() const { return barriers_ + 8 * slot_; }
+  __device__ __forceinline__ std::uint32_t free_slot() const { return barriers_ + 8 * (Shape::kSlots + slot_); }
+  __device__ __forceinline__ std::uint32_t chunks_of_slot() const {
+    return barriers_ + 8 * (2 * Shape::kSlots + slot_);
+  }
+  __device__ __forceinline__ void next_slot() {
+    if (++slot_ == Shape::kSlots) slot_ = 0, phase_ ^= 1;
+  }
+  int phase_ = 0;
+
+ private:
+  const std::uint32_t memory_, barriers_;
+  int slot_ = 0;
+};
+
+// The side of the warp that requests. Has the interface of a Ring, which serves a bf16 cache.
+template <int kHeadDim, typename Shape>
+class Stage : public StageSlots<Shape> {
+ public:
+  using StageSlots<Shape>::StageSlots;
+
+  __device__ __forceinline__ void ask(const Bf16Bits* from, int begin, int end, bool once = false, int more_bytes = 0) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    first_full_ = this->full_slot();
+#pragma unroll
+    for (int part = 0; part < Shape::kSlotsOfAHalf; ++part) {
+      const int first = part * Shape::kChunks;
+      const int low = max(begin, first), high = max(low, min(end, first + Shape::kChunks));
+      wait_barrier(this->free_slot(), this->phase_ ^ 1);
+      if (lane == 0) {
+        store_word_at(this->chunks_of_slot(), static_cast<std::uint32_t>(low | high << 8));
+        expect_bytes(this->full_slot(), (high - low) * Shape::kChunkBytes + (part == 0 ? more_bytes : 0));
+      }
+      __syncwarp();
+      if (lane >= low && lane < high) {
+        const std::uint32_t to = this->slot() + (lane - first) * Shape::kChunkBytes;
+        once ? copy_bulk_once(to, from, Shape::kChunkBytes, this->full_slot())
+             : copy_bulk(to, from, Shape::kChunkBytes, this->full_slot());
+      }
+      this->next_slot();
+    }
+  }
+  __device__ __forceinline__ void advance() {}
+  __device__ __forceinline__ std::uint32_t full() const {
+    return first_full_;
+  }
+  // Tells the converters that no further half follows.
+  __device__ __forceinline__ void finish() {
+    wait_barrier(this->free_slot(), this->phase_ ^ 1);
+    if (threadIdx.x % 32 == 0) {
+      store_word_at(this->chunks_of_slot(), kEnd);
+      arrive(this->full_slot());
+    }
+    this->next_slot();
+  }
+
+  static constexpr std::uint32_t kEnd = 1u << 16;
+
+ private:
+  std::uint32_t first_full_ = 0;
+};
+
+__device__ __forceinline__ std::uint32_t load_word_at(std::uint32_t address) {
+  std::uint32_t value;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ uint4 load_unit_at(std::uint32_t address) {  // 16 bytes
+  uint4 r;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
+               : "r"(address)
+               : "memory");
+  return r;
+}
+
+// Four signed bytes times a scale, rounded to bf16. A byte plus 128 in the low bits of 2^23 is that number exactly.
+__device__ __forceinline__ uint2 widened(std::uint32_t bytes, float scale) {
+  constexpr std::uint32_t kTwo23 = 0x4b000000u;
+  constexpr float kOffset = 8388608.0f + 128.0f;
+  const std::uint32_t biased = bytes ^ 0x80808080u;
+  float x[4];
+#pragma unroll
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const float q = __fadd_rn(__uint_as_float(__byte_perm(biased, kTwo23, 0x7440 + i)), -kOffset);
+    x[i] = __fmul_rn(q, scale);
+  }
+  return {pack(x[0], x[1]), pack(x[2], x[3])};
+}
+
+// The side of the warps that convert. `thread`: 0 .. kConverters - 1.
+template <int kHeadDim, typename Shape, typename ItsRing>
+class Converter : public StageSlots<Shape> {
+ public:
+  __device__ Converter(std::uint32_t memory, std::uint32_t barriers, ItsRing& ring, int thread)
+      : StageSlots<Shape>(memory, barriers), ring_(ring), thread_(thread) {}
+
+  // Returns false if the other side called finish().
+  __device__ __forceinline__ bool convert_half() {
+#pragma unroll 1
+    for (int part = 0; part < Shape::kSlotsOfAHalf; ++part) {
+      wait_barrier(this->full_slot(), this->phase_);
+      const std::uint32_t chunks = load_word_at(this->chunks_of_slot());
+      const bool ends = (chunks & Stage<kHeadDim, Shape>::kEnd) != 0;
+      if (!ends) {
+        if (part == 0) ring_.wait_free();
+        convert(static_cast<int>(chunks & 0xffu), static_cast<int>(chunks >> 8), part * Shape::kChunks);
+      }
+      arrive(this->free_slot());
+      this->next_slot();
+      if (ends) return false;
+    }
+    publish_writes();
+    ring_.fill();
+    return true;
+  }
+
+ private:
+  static constexpr int kTogether = 3;  // loads in flight, to hide their latency
+
+  // Chunks low .. high of a half, in a slot that begins with chunk `first`.
+  __device__ __forceinline__ void convert(int low, int high, int first) const {
+    const int end = (high - first) * kHeadDim;
+#pragma unroll 1
+    for (int begin = (low - first) * kHeadDim + thread_; begin < end; begin += kTogether * kConverters) {
+      uint4 q[kTogether];
+      float scale[kTogether];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const Unit unit(begin + i * kConverters);
+        if (begin + i * kConverters >= end) continue;
+        const std::uint32_t from = this->slot() + unit.chunk * Shape::kChunkBytes;
+        q[i] = load_unit_at(from + unit.at * 16);
+        scale[i] = __uint_as_float(load_word_at(from + 16 * kHeadDim + unit.row * 4));
+      }
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const Unit unit(begin + i * kConverters);
+        if (begin + i * kConverters >= end) continue;
+        const uint2 x = widened(q[i].x, scale[i]), y = widened(q[i].y, scale[i]);
+        const uint2 z = widened(q[i].z, scale[i]), w = widened(q[i].w, scale[i]);
+        const std::uint32_t to = ring_.half() + (first + unit.chunk) * Piece<kHeadDim>::kBytes;
+        const auto offset = static_cast<std::uint32_t>(span_offset(kHeadDim, unit.row, unit.column) * 2);
+        put_unit_at(to + offset, uint4{x.x, x.y, y.x, y.y});
+        put_unit_at(to + (offset ^ 16u), uint4{z.x, z.y, w.x, w.y});  // the unit beside it
+      }
+    }
+  }
+
+  // 16 numbers of a row; a chunk has 16 rows.
+  struct Unit {
+    int chunk, at, row, column;
+    __device__ explicit Unit(int i)
+        : chunk(i / kHeadDim), at(i % kHeadDim), row(at / (kHeadDim / 16)), column(at % (kHeadDim / 16) * 16) {}
+  };
+
+  ItsRing& ring_;
+  const int thread_;
+};
+
+}  // namespace mortise::cuda::span
