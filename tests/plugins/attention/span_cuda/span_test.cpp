@@ -1,7 +1,7 @@
 // The span kernels: whoever computes a row, it has the bits of the reference; and the reference is near to the real
 // numbers.
 // Covers: plugins/kernels/cuda/{span,span_decode,span_math,span_mma,span_own,span_prefill,span_ring,span_rows}
-// Covers: plugins/kernels/cuda/{span_warpgroup,wgmma} plugins/kernels/cuda/reference/span
+// Covers: plugins/kernels/cuda/{span_head_dim,span_stage,span_warpgroup,wgmma} plugins/kernels/cuda/reference/span
 #include <algorithm>
 #include <cmath>
 #include <random>
