@@ -8,9 +8,6 @@
 namespace mortise::test {
 namespace {
 
-int between(std::mt19937& random, int low, int high) {
-  return low + static_cast<int>(random() % static_cast<std::uint32_t>(high - low + 1));
-}
 bool chance(std::mt19937& random, int percent) {
   return between(random, 0, 99) < percent;
 }

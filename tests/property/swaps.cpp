@@ -17,10 +17,6 @@
 namespace mortise::test {
 namespace {
 
-int between(std::mt19937& random, int low, int high) {
-  return low + static_cast<int>(random() % static_cast<std::uint32_t>(high - low + 1));
-}
-
 // The file of the part, built again as a compiler would: other bytes that do the same, under one name.
 std::string build_again(const Component& component, const TempFolder& folder) {
   static int count = 0;

@@ -9,6 +9,11 @@
 
 namespace mortise::test {
 
+// A number from low to high, both included.
+inline int between(std::mt19937& random, int low, int high) {
+  return low + static_cast<int>(random() % static_cast<std::uint32_t>(high - low + 1));
+}
+
 struct SwapCounts {
   int made = 0;
   int refused = 0;     // because a live request would not have fitted, or sizes or idle steps allowed no comparison

@@ -10,7 +10,7 @@ namespace {
 using namespace test;
 using testing::HasSubstr;
 
-SpeculationRow example() {
+SpeculationRow example_row() {
   SpeculationRow row;
   row.work = "quoted text";
   row.proposer = "ngram";
@@ -26,7 +26,7 @@ SpeculationRow example() {
 
 TEST(BenchSpeculation, TheTableHasBothLengthsBesideNone) {
   EXPECT_EQ(
-      speculation_table({example()}),
+      speculation_table({example_row()}),
       "text, proposer, batch  none tokens/s  fixed, over none     adaptive, over none  adaptive, over the better  "
       "accepted  length  adaptive accepted  length\n"
       "quoted text, ngram, 4          100.5             2.500  2.600 (2.500 to 2.700)     1.030 (1.010 to 1.050)  "
@@ -34,7 +34,7 @@ TEST(BenchSpeculation, TheTableHasBothLengthsBesideNone) {
 }
 
 TEST(BenchSpeculation, JsonHasTheSamplesAndTheBounds) {
-  const auto json = speculation_json({example()}).at(0);
+  const auto json = speculation_json({example_row()}).at(0);
   EXPECT_EQ(json.at("proposer"), "ngram");
   EXPECT_EQ(json.at("fixed").at("samples"), nlohmann::json({250, 255}));
   EXPECT_EQ(json.at("fixed_over_none").at("bound"), nullptr);

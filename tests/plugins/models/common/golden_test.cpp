@@ -9,7 +9,7 @@
 namespace mortise::test {
 namespace {
 
-StackOptions f32() {
+StackOptions in_f32() {
   StackOptions options;
   options.dtype = "f32";
   return options;
@@ -21,7 +21,7 @@ INSTANTIATE_TEST_SUITE_P(All, ModelGolden, ::testing::ValuesIn(golden_model_name
 
 TEST_P(ModelGolden, LogitsOnNaivePartsAreThoseOfTransformers) {
   const GoldenModel golden = read_golden_model(GetParam());
-  Stack stack(naive_parts(), golden.folder, f32());
+  Stack stack(naive_parts(), golden.folder, in_f32());
   const std::vector<Row> rows = stack.step({{1, golden.prompt}}).front();
   double worst = 0;
   for (std::size_t r = 0; r < golden.positions.size(); ++r) {
@@ -41,8 +41,8 @@ TEST_P(ModelGolden, LogitsOnNaivePartsAreThoseOfTransformers) {
 TEST_P(ModelGolden, ChunksGiveTheSameBitsAsTheWholePrompt) {
   const GoldenModel golden = read_golden_model(GetParam());
   const std::vector<int32_t> prompt(golden.prompt.begin(), golden.prompt.begin() + 40);
-  Stack whole(naive_parts(), golden.folder, f32());
-  Stack chunked(naive_parts(), golden.folder, f32());
+  Stack whole(naive_parts(), golden.folder, in_f32());
+  Stack chunked(naive_parts(), golden.folder, in_f32());
   const std::vector<Row> expected = whole.step({{1, prompt}}).front();
   std::vector<Row> rows;
   for (const auto& [begin, end] : {std::pair{0, 1}, {1, 18}, {18, 39}, {39, 40}}) {
