@@ -55,7 +55,7 @@ class DeviceMemory {
     mortise_error error = make_error();
     const mortise_status status = allocate(owner.device, bytes, &memory, &error);
     if (status == MORTISE_RESOURCE_EXHAUSTED) {
-      throw Failure(status, error.where, std::string(error.message) + ": " + way_out);
+      throw Failure(status, "device", std::string(error.where) + ": " + error.message + ": " + way_out);
     }
     check(status, error);
     memory_ = {memory, Deleter{owner.device, free}};

@@ -89,7 +89,8 @@ TEST(Llama, BuffersThatDoNotFitNameTheOptionThatLowersThem) {
   naive_log().has_memory = true;
   EXPECT_EQ(status, MORTISE_RESOURCE_EXHAUSTED);
   EXPECT_STREQ(instance.error.message,
-               "no memory: buffers of a step grow with the scheduler's max_batched_tokens; lower it");
+               "allocate: no memory: buffers of a step grow with the scheduler's max_batched_tokens; lower it");
+  EXPECT_STREQ(instance.error.where, "device");
 }
 
 TEST(Llama, AMaximumLengthBeyondTheCheckpointsIsRefused) {
