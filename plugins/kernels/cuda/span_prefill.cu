@@ -18,14 +18,8 @@ using namespace span;
 
 constexpr int kGroups = kPrefillRows / kWarpgroupRows, kGroupThreads = 128;
 constexpr int kUsers = kGroups * kGroupThreads, kThreads = kUsers + kGroupThreads;
-constexpr int kQueryThreads = kGroupThreads - 32;  // that bring q
-// Launched with 168 each. Warps that convert a cache in int8 need more than those that load q alone.
-constexpr int many_registers(SpanCache cache) {
-  return cache == SpanCache::kInt8 ? 224 : 232;
-}
-constexpr int few_registers(SpanCache cache) {
-  return cache == SpanCache::kInt8 ? 56 : 40;
-}
+constexpr int kQueryThreads = kGroupThreads - 32;        // that bring q
+constexpr int kManyRegisters = 232, kFewRegisters = 40;  // launched with 168 each
 
 template <int kHeadDim, SpanCache kCache>
 struct Shape {
@@ -292,7 +286,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   PrefillRing<kHeadDim, kCache> ring(at, barriers);
   const int warp = __shfl_sync(kWarp, static_cast<int>(threadIdx.x) / 32, 0);  // which the compiler knows to be one
   if (warp >= kUsers / 32) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(few_registers(kCache)));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
     if (warp == kUsers / 32) {
       see_writes();
       bring<kHeadDim, kCache>(args, runs, num_runs, at, ring);
@@ -300,7 +294,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       prepare_tiles<kHeadDim, kCache>(args, runs, num_runs, at, ring);
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(many_registers(kCache)));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
 #pragma unroll 1
     for (int n = 0; run_of(n) < num_runs; ++n) {
       const SpanRun run = runs[run_of(n)];
