@@ -128,8 +128,8 @@ TEST(LlamaConfig, RefusesWhatItCannotComputeExactly) {
   EXPECT_THAT(Refused::unsupported(with(llama(), "hidden_act", "gelu")), HasSubstr("hidden_act 'gelu'"));
   EXPECT_THAT(Refused::unsupported(with(llama(), "dtype", "float8_e4m3fn")), HasSubstr("float8_e4m3fn"));
   EXPECT_THAT(Refused::unsupported(with_rope({{"rope_type", "dynamic"}, {"factor", 2.0}})),
-              HasSubstr("depends on the length"));
-  EXPECT_THAT(Refused::unsupported(with_rope({{"rope_type", "longrope"}})), HasSubstr("depends on the length"));
+              HasSubstr("keys depend on the length"));
+  EXPECT_THAT(Refused::unsupported(with_rope({{"rope_type", "longrope"}})), HasSubstr("keys depend on the length"));
   EXPECT_THAT(Refused::unsupported(with_rope({{"rope_type", "yarn"}, {"factor", 2.0}})), HasSubstr("'yarn'"));
   EXPECT_THAT(Refused::unsupported(with_rope({{"partial_rotary_factor", 0.5}})), HasSubstr("partial_rotary_factor"));
   EXPECT_THAT(Refused::unsupported(with_rope({{"full_attention", {{"rope_theta", 1e4}}}})),
