@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
-ROOMS = ["runtime", "plugins"]
+ROOMS = ["runtime", "plugins", "plugin_api/include"]
 UNREACHABLE = {
     "{}: cannot be read: {}; check the path and its permissions": "tests run as root may read everything",
     "cannot be read to its end": "the file became shorter between two system calls",
@@ -19,6 +19,7 @@ UNREACHABLE = {
     "{}; and it could not go back to the sizes of before: {}": "no part of ours refuses sizes that it had",
     "bind comes first": "a fault of the engine",
     "the instance is not active": "the same",
+    "plan was not called for this step": "the same",
     "no sequence can run, although submit() checked that each fits alone": "the same",
     "the host runs no second model (it does not offer ": "mortise itself always does",
     "bench: no {} MiB to measure the memory's bandwidth in; free some memory": "address space does not run out where tests run",
@@ -31,6 +32,7 @@ UNREACHABLE = {
     "failed with status ": "cuBLASLt's own failures, on a GPU",
     " of cuBLASLt failed with status ": "the same",
     "bench: the server took no request: {}": "a request fits into the socket's buffer, and an end is seen when it is read",
+    "another swap has replaced this model meanwhile; send the request again": "between two lines of a swap",
     "a part failed and the one before it came back meanwhile; ask again": "between two lines of a swap",
     "the trial of these parts has left no report": "a plugin that ends the trial well, with exit code 0, in its last instant",
     "the socket that was handed over is none: {}": "a system call on an open socket fails",
@@ -48,7 +50,7 @@ UNREACHABLE = {
 GRAM = 12  # letters: "expected a " is too short to tell errors apart
 
 LITERALS = r'((?:"(?:[^"\\\n]|\\.)*"\s*)+)'
-THROWERS = r'(?:\b(?:fail|luaL_error|fail_expected|fail_unsupported|refuse|unexpected|Error)\(|\bFailure\([^"]*"[^"]*",)'
+THROWERS = r'(?:\b(?:fail|luaL_error|fail_expected|fail_unsupported|refuse|unexpected|Error)\(|\bFailure\([^"]*"[^"]*",|\bFailure\(\w+, where,)'
 
 
 def joined(literals):
