@@ -241,7 +241,8 @@ void PartSet::bind_attention(const std::function<void()>& give_up) {
     const std::uint64_t kv_bytes = static_cast<std::uint64_t>(limits_.num_blocks) * target_->kv_bytes_per_block();
     fail("{}: {:.1f} GiB of KV cache beside {:.1f} GiB of weights: {}; {}", description_.where, gib(kv_bytes),
          gib(target_->weight_bytes()), error.what(),
-         fills_device() ? "kv_cache.memory = \"auto\" takes all free memory; set it to a smaller size" : "lower kv_cache.memory");
+         fills_device() ? "kv_cache.memory = \"auto\" takes all free memory; set it to a smaller size"
+                        : "lower kv_cache.memory");
   }
 }
 

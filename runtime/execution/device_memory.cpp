@@ -18,7 +18,7 @@ void* allocate_for_step(const DevicePart& device, const char* function, const Al
     const std::string told = plugin_text(result.error.message, sizeof result.error.message);
     const auto end = fmt::format_to_n(result.error.message, sizeof result.error.message - 1,
                                       "{}: arrays of a step grow with the scheduler's max_batched_tokens and "
-                                      "max_num_seqs; lower these, or kv_cache.memory, which leaves more",
+                                      "max_num_seqs; lower these, or lower kv_cache.memory to leave more memory free",
                                       told);
     *end.out = '\0';
   }

@@ -49,8 +49,7 @@ def proposer(path, max_tokens=None):
     return f", proposer = mlp_speculator {{ path = '{path}'{most} }}"
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("remote", marks=pytest.mark.skipif(
-    not (BUILD / "tests/property/remote/remote.so").exists(), reason="the stand-in device was not built"))])
+@pytest.mark.parametrize("device", ["cpu", "remote"])
 def test_outputs_are_bit_equal_to_those_without(device, tmp_path):
     alone = run(tmp_path, device, "", "none")
     for most in (None, 1, 2, 3):

@@ -88,7 +88,8 @@ TEST(RemoteDevice, AKvCacheThatDoesNotFitIsToldWithTheNumbers) {
   EXPECT_THAT(failure_with(kGib), HasSubstr("1.0 GiB of them are kept for workspaces: no KV block of "));
   // More than the device has addresses for: what it says itself comes with the sizes.
   EXPECT_THAT(failure_with(100 * kGib), HasSubstr(" GiB of KV cache beside "));
-  EXPECT_THAT(failure_with(100 * kGib), HasSubstr("; kv_cache.memory = \"auto\" takes all free memory; set it to a smaller size"));
+  EXPECT_THAT(failure_with(100 * kGib),
+              HasSubstr("; kv_cache.memory = \"auto\" takes all free memory; set it to a smaller size"));
   EXPECT_EQ(failure_with(kGib + kGib / 2), "");
 }
 

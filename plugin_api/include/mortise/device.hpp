@@ -26,7 +26,8 @@ using Weight = std::unique_ptr<mortise_weight, WeightDeleter>;
 // What makes the buffers of a step smaller, for the message when there is no memory for them.
 constexpr const char* kLowerBatch = "buffers of a step grow with the scheduler's max_batched_tokens; lower it";
 
-// Owns memory that the device allocated: its own memory, or (pinned) host memory that it copies at full speed. Moves.
+// Owns memory that the device allocated: its own memory, or (pinned) host memory that it copies at full speed. Can be
+// moved.
 class DeviceMemory {
  public:
   DeviceMemory() = default;

@@ -38,7 +38,7 @@ struct WeightFormat {
 
 // A tensor of the checkpoint, or a module ("...q_proj") without ".weight", and the number of rows that it must have. A
 // vector's number of rows is its length.
-struct Part {
+struct CheckpointTensor {
   std::string name;
   int64_t rows;
 };
@@ -61,26 +61,26 @@ class WeightLoader {
 
   // The layer of up to three modules that read the same input of `columns`. Neighbours whose weights have the same kind
   // become one piece.
-  Linear linear(std::initializer_list<Part> modules, int64_t columns, bool with_bias) const;
+  Linear linear(std::initializer_list<CheckpointTensor> modules, int64_t columns, bool with_bias) const;
   // The embedding [rows, columns], from which rows are looked up. `also_head`: the same weight is the head. The tensor
   // has `skipped_rows` more rows at its beginning, which are not loaded.
-  Weight embedding(const Part& part, int64_t columns, bool also_head, int64_t skipped_rows = 0) const;
+  Weight embedding(const CheckpointTensor& part, int64_t columns, bool also_head, int64_t skipped_rows = 0) const;
   // A head of its own: int8 as soon as the layers are integers.
-  Weight head(const Part& part, int64_t columns) const;
-  Weight vector(const Part& part) const;
+  Weight head(const CheckpointTensor& part, int64_t columns) const;
+  Weight vector(const CheckpointTensor& part) const;
   // A vector that is in no checkpoint.
   Weight constant_vector(int64_t length, float value) const;
   // One [rows, columns] matrix times a number.
-  Weight scaled_matrix(const Part& part, int64_t columns, float factor) const;
+  Weight scaled_matrix(const CheckpointTensor& part, int64_t columns, float factor) const;
   // The tensor in f32, dense. A vector's shape has one number.
   std::vector<float> values(const std::string& name, std::span<const int64_t> shape) const;
 
  private:
-  std::optional<mortise_quantized_matrix> find_quantized(const Part& part, int64_t columns) const;
-  Weight prepare_matrix(std::span<const Part> parts, int64_t columns) const;
-  Weight prepare_quantized(std::span<const Part> parts,
+  std::optional<mortise_quantized_matrix> find_quantized(const CheckpointTensor& part, int64_t columns) const;
+  Weight prepare_matrix(std::span<const CheckpointTensor> parts, int64_t columns) const;
+  Weight prepare_quantized(std::span<const CheckpointTensor> parts,
                            std::span<const std::optional<mortise_quantized_matrix>> matrices) const;
-  Weight prepare_vectors(std::span<const Part> parts) const;
+  Weight prepare_vectors(std::span<const CheckpointTensor> parts) const;
   Weight prepare(std::span<const mortise_tensor> tensors, int32_t use, int32_t bits, int32_t group_size,
                  std::string_view name) const;
   Weight prepared(mortise_weight_source& source, std::string_view name) const;
@@ -104,9 +104,9 @@ inline std::string shape_text(const int64_t* shape, std::size_t ndim) {
   return text + "]";
 }
 
-inline std::string joined_names(std::span<const Part> parts) {
+inline std::string joined_names(std::span<const CheckpointTensor> parts) {
   std::string names;
-  for (const Part& part : parts) names += (names.empty() ? "" : " ") + part.name;
+  for (const CheckpointTensor& part : parts) names += (names.empty() ? "" : " ") + part.name;
   return names;
 }
 
@@ -138,10 +138,11 @@ inline bool WeightLoader::has(const std::string& tensor) const {
   return reader_.get(reader_.context, view(std::string_view(tensor)), &found) == MORTISE_OK;
 }
 
-inline Linear WeightLoader::linear(std::initializer_list<Part> modules, int64_t columns, bool with_bias) const {
-  std::vector<Part> weights, biases;
+inline Linear WeightLoader::linear(std::initializer_list<CheckpointTensor> modules, int64_t columns,
+                                   bool with_bias) const {
+  std::vector<CheckpointTensor> weights, biases;
   std::vector<std::optional<mortise_quantized_matrix>> quantized;
-  for (const Part& module : modules) {
+  for (const CheckpointTensor& module : modules) {
     weights.push_back({module.name + ".weight", module.rows});
     biases.push_back({module.name + ".bias", module.rows});
     quantized.push_back(find_quantized(weights.back(), columns));
@@ -149,18 +150,19 @@ inline Linear WeightLoader::linear(std::initializer_list<Part> modules, int64_t 
   Linear out;
   for (std::size_t first = 0, end = 0; first < weights.size(); first = end) {
     for (end = first + 1; end < weights.size() && weights_detail::alike(quantized[first], quantized[end]);) ++end;
-    const std::span<const Part> parts(&weights[first], end - first);
+    const std::span<const CheckpointTensor> parts(&weights[first], end - first);
     Piece piece;
     piece.weight =
         quantized[first] ? prepare_quantized(parts, {&quantized[first], end - first}) : prepare_matrix(parts, columns);
     if (with_bias) piece.bias = prepare_vectors({&biases[first], end - first});
-    for (const Part& part : parts) piece.columns += part.rows;
+    for (const CheckpointTensor& part : parts) piece.columns += part.rows;
     out.push_back(std::move(piece));
   }
   return out;
 }
 
-inline Weight WeightLoader::embedding(const Part& part, int64_t columns, bool also_head, int64_t skipped_rows) const {
+inline Weight WeightLoader::embedding(const CheckpointTensor& part, int64_t columns, bool also_head,
+                                      int64_t skipped_rows) const {
   const int64_t shape[] = {part.rows + skipped_rows, columns};
   mortise_tensor tensor = read(part.name, shape);
   const int64_t skipped_bytes = skipped_rows * tensor.stride[0] * dtype_bytes(tensor.dtype);
@@ -172,7 +174,7 @@ inline Weight WeightLoader::embedding(const Part& part, int64_t columns, bool al
                  part.name + from);
 }
 
-inline Weight WeightLoader::head(const Part& part, int64_t columns) const {
+inline Weight WeightLoader::head(const CheckpointTensor& part, int64_t columns) const {
   const auto quantized = find_quantized(part, columns);
   if (quantized) return prepare_quantized({&part, 1}, {&quantized, 1});
   const int64_t shape[] = {part.rows, columns};
@@ -180,7 +182,7 @@ inline Weight WeightLoader::head(const Part& part, int64_t columns) const {
   return prepare({&tensor, 1}, MORTISE_WEIGHT_LINEAR, format_.bits == 0 ? 0 : 8, 0, part.name);
 }
 
-inline Weight WeightLoader::vector(const Part& part) const {
+inline Weight WeightLoader::vector(const CheckpointTensor& part) const {
   return prepare_vectors({&part, 1});
 }
 
@@ -191,7 +193,7 @@ inline Weight WeightLoader::constant_vector(int64_t length, float value) const {
   return prepare({&tensor, 1}, MORTISE_WEIGHT_VECTOR, 0, 0, "");
 }
 
-inline Weight WeightLoader::scaled_matrix(const Part& part, int64_t columns, float factor) const {
+inline Weight WeightLoader::scaled_matrix(const CheckpointTensor& part, int64_t columns, float factor) const {
   const int64_t shape[] = {part.rows, columns};
   std::vector<float> scaled = values(part.name, shape);
   for (float& value : scaled) value *= factor;
@@ -215,7 +217,8 @@ inline std::vector<float> WeightLoader::values(const std::string& name, std::spa
 }
 
 // The matrix if the checkpoint has it quantised.
-inline std::optional<mortise_quantized_matrix> WeightLoader::find_quantized(const Part& part, int64_t columns) const {
+inline std::optional<mortise_quantized_matrix> WeightLoader::find_quantized(const CheckpointTensor& part,
+                                                                            int64_t columns) const {
   if (!MORTISE_HAS(&reader_, get_quantized)) return std::nullopt;
   auto matrix = sized<mortise_quantized_matrix>();
   mortise_error error = make_error();
@@ -232,7 +235,7 @@ inline std::optional<mortise_quantized_matrix> WeightLoader::find_quantized(cons
   return matrix;
 }
 
-inline Weight WeightLoader::prepare_matrix(std::span<const Part> parts, int64_t columns) const {
+inline Weight WeightLoader::prepare_matrix(std::span<const CheckpointTensor> parts, int64_t columns) const {
   std::array<mortise_tensor, weights_detail::kMaxParts> tensors;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (layout_ == MatrixLayout::kOutputRows) {
@@ -249,7 +252,7 @@ inline Weight WeightLoader::prepare_matrix(std::span<const Part> parts, int64_t 
                  weights_detail::joined_names(parts));
 }
 
-inline Weight WeightLoader::prepare_quantized(std::span<const Part> parts,
+inline Weight WeightLoader::prepare_quantized(std::span<const CheckpointTensor> parts,
                                               std::span<const std::optional<mortise_quantized_matrix>> matrices) const {
   std::array<const mortise_quantized_matrix*, weights_detail::kMaxParts> pointers;
   for (std::size_t i = 0; i < matrices.size(); ++i) pointers[i] = &*matrices[i];
@@ -262,7 +265,7 @@ inline Weight WeightLoader::prepare_quantized(std::span<const Part> parts,
   return prepared(source, weights_detail::joined_names(parts));
 }
 
-inline Weight WeightLoader::prepare_vectors(std::span<const Part> parts) const {
+inline Weight WeightLoader::prepare_vectors(std::span<const CheckpointTensor> parts) const {
   std::array<mortise_tensor, weights_detail::kMaxParts> tensors;
   for (std::size_t i = 0; i < parts.size(); ++i) tensors[i] = read(parts[i].name, {&parts[i].rows, 1});
   return prepare({tensors.data(), parts.size()}, MORTISE_WEIGHT_VECTOR, 0, 0, weights_detail::joined_names(parts));

@@ -13,7 +13,7 @@ constexpr uint64_t kMaxPartialBytes = uint64_t{64} << 20;
 
 constexpr const char* kLower =
     "the attention's lists of work and partial results grow with the scheduler's max_batched_tokens and max_num_seqs; "
-    "lower these, or kv_cache.memory, which leaves more";
+    "lower these, or lower kv_cache.memory to leave more memory free";
 
 uint64_t partial_row_bytes(int32_t head_dim) {
   return static_cast<uint64_t>(head_dim) * sizeof(float) + sizeof(float2);

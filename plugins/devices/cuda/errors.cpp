@@ -13,7 +13,7 @@ void check_cuda(cudaError_t status, const char* where, const std::string& what) 
   std::size_t free_bytes = 0, total_bytes = 0;
   if (what.empty() && status == cudaErrorMemoryAllocation && cudaMemGetInfo(&free_bytes, &total_bytes) == cudaSuccess) {
     text += "; " + gib_text(free_bytes) + " of the GPU's " + gib_text(total_bytes) +
-            " are free: lower kv_cache.memory, which leaves more";
+            " are free: lower kv_cache.memory to leave more memory free";
   }
   throw Failure(status == cudaErrorMemoryAllocation ? MORTISE_RESOURCE_EXHAUSTED : MORTISE_INTERNAL, where, text);
 }

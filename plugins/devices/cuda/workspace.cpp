@@ -22,7 +22,7 @@ void* Workspace::reserve(std::uint64_t bytes, cudaStream_t stream, const char* w
   const std::uint64_t wanted = std::max(bytes, bytes_ + bytes_ / 2);
   void* const memory = allocate_for("a workspace", wanted, where,
                                     "it grows with the rows of a step: lower max_batched_tokens of the scheduler, or "
-                                    "kv_cache.memory, which leaves more");
+                                    "lower kv_cache.memory to leave more memory free");
   blocks_.push_back(memory);
   // The kernels read nothing that they have not written, but compute-sanitizer's initcheck does not see the bulk stores
   // of cuBLASLt.

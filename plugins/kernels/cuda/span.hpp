@@ -51,7 +51,7 @@ constexpr bool is_span_head_dim(std::int32_t head_dim) {
   }
   return false;
 }
-// Blocks of the decode kernel that a multiprocessor has room for at a time.
+// How many thread blocks of the decode kernel run on a multiprocessor at a time.
 constexpr std::int32_t span_decode_blocks_per_sm(std::int32_t head_dim) {
   return head_dim > 128 ? 1 : 2;
 }
@@ -76,13 +76,13 @@ SpanLayout make_span_layout(std::int32_t num_layers, std::int32_t num_kv_heads, 
 template <int kHeadDim, SpanCache kCache>
 struct CacheChunk {
   static constexpr std::int32_t kElements = kCache == SpanCache::kInt8 ? 8 * kHeadDim + 32 : kKeyChunk * kHeadDim;
-  // Of a token, a multiple of 16, from the block's first; of block_size: V.
+  // From the block's first token to `token`, a multiple of 16. With block_size as `token`: to the first token's V.
   static constexpr std::int32_t offset(std::int32_t token) {
     return kCache == SpanCache::kInt8 ? token / kKeyChunk * kElements : token * kHeadDim;
   }
 };
 
-// Columns of a head that lie together: as many as the widest swizzle that divides head_dim has.
+// How many columns of a head lie together: those of the widest swizzle that divides head_dim.
 constexpr std::int32_t span_columns(std::int32_t head_dim) {
   return head_dim % 64 == 0 ? 64 : head_dim % 32 == 0 ? 32 : 16;
 }

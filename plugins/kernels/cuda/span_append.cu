@@ -1,6 +1,7 @@
 // Norm and rotation of q and k, K and V to their slots (docs/numerics.md, "Norms", "Rope", "What is written"): the
-// arithmetic is that of the CPU, bit by bit. A group of lanes has a query head, or K and V of a kv head; a lane has
-// eight neighbouring elements. Groups are powers of two, so that of some head sizes the last lanes have none.
+// arithmetic is that of the CPU, bit by bit. A group of lanes handles a query head, or K and V of a KV head; each
+// lane handles eight neighbouring elements. The size of a group is a power of two, so for some head sizes its last
+// lanes have no elements.
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/int_rows.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -60,7 +61,7 @@ __device__ float inverse_rms(const Bf16* row, int lane, float eps) {
       q[e] = __fmaf_rn(x, x, q[e]);
     }
   }
-  // The tree: chains 8 apart, 4, 2, 1; those of one lane first, which are the ones farthest apart.
+  // The tree adds chains that are 8, 4, 2, 1 apart. A lane's own chains are the farthest apart, so they come first.
 #pragma unroll
   for (int half = kEach / 2; half > 0; half /= 2) {
 #pragma unroll
@@ -153,8 +154,8 @@ __device__ __forceinline__ void rotate(const SpanAppend& a, int position, int la
   }
 }
 
-// K or V of a token in a cache in int8, of the group's lanes: eight bytes each, and the scale. All lanes of the warp
-// call it: they exchange what is largest.
+// Writes K or V of a token to an int8 cache: eight bytes by each lane of the group, and the scale by its first lane.
+// All lanes of the warp call it, because they exchange the largest absolute value.
 template <int kHeadDim>
 __device__ __forceinline__ void write_int8(const uint4& x, int lane, bool writes, Bf16Bits* chunk, int token) {
   std::uint32_t largest = largest_of(x);
@@ -232,7 +233,7 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
   Bf16Bits* const to = a.kv + block * static_cast<std::int64_t>(a.layout.block_elements) +
                        head * static_cast<std::int64_t>(a.layout.head_elements);
   if constexpr (kCache == SpanCache::kInt8) {
-    if (!has_elements) result = {};  // no number of the head
+    if (!has_elements) result = {};  // must not count for the scale
     Bf16Bits* const chunk = to + Chunk::offset(in_block / kKeyChunk * kKeyChunk);
     write_int8<kHeadDim>(result, lane, is_written, chunk, in_block % kKeyChunk);
     write_int8<kHeadDim>(value, lane, is_written, chunk + Chunk::offset(a.layout.block_size), in_block % kKeyChunk);

@@ -1,7 +1,7 @@
 // The decode kernel: few rows, long contexts. Each block first has runs of spans that sequences share, limited by
 // arithmetic (span_shared.cuh), then runs of what a sequence has of its own, limited by how fast the cache can be read
-// (span_own.cuh). All blocks are on the multiprocessors at a time, of large heads one each, else two; no block waits
-// for another.
+// (span_own.cuh). All thread blocks are resident at once: two on each multiprocessor, or one if heads are large. No
+// thread block waits for another.
 #include <algorithm>
 
 #include "kernels/cuda/launch.cuh"
@@ -35,7 +35,7 @@ struct Shape {
   static_assert(kBlocksPerSm * (kBytes + 1024) <= 228 << 10, "what a multiprocessor has, 1 KiB of each block its own");
 };
 
-// The warps that turn a cache in int8 into bf16, beside the one that brings it.
+// The warps that convert an int8 cache to bf16. Another warp loads it.
 template <int kHeadDim>
 __device__ __forceinline__ void convert_all(std::uint32_t memory, bool shares,
                                             DecodeRing<kHeadDim, SpanCache::kInt8>& ring) {

@@ -46,7 +46,7 @@ PositionDecoder::Weights PositionDecoder::load_weights(const WeightLoader& loade
   const std::string prefix = found == names_.prefixes.end() ? names_.prefixes.front() : *found;
 
   const bool shared = config_.tied_embeddings && format_.bits == 0;
-  const Part embedding = {prefix + names_.embedding, config_.vocab_size};
+  const CheckpointTensor embedding = {prefix + names_.embedding, config_.vocab_size};
   Weights weights;
   weights.embedding = loader.embedding(embedding, config_.embedding_size, shared);
   weights.positions = loader.embedding({prefix + names_.positions, config_.max_positions}, config_.hidden_size, false,
@@ -62,8 +62,9 @@ PositionDecoder::Weights PositionDecoder::load_weights(const WeightLoader& loade
   }
   if (config_.final_norm) weights.final_norm = load_norm(loader, prefix + names_.final_norm);
   if (shared) return weights;
-  weights.lm_head = loader.head(config_.tied_embeddings ? embedding : Part{"lm_head.weight", config_.vocab_size},
-                                config_.embedding_size);
+  weights.lm_head =
+      loader.head(config_.tied_embeddings ? embedding : CheckpointTensor{"lm_head.weight", config_.vocab_size},
+                  config_.embedding_size);
   return weights;
 }
 

@@ -35,7 +35,7 @@ Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef
                      const mortise_weight_reader& reader) {
   const WeightLoader loader(format, device, reader);
   const bool shared = config.tied_embeddings && format.bits == 0;
-  const Part embedding = {"model.embed_tokens.weight", config.vocab_size};
+  const CheckpointTensor embedding = {"model.embed_tokens.weight", config.vocab_size};
   Weights weights;
   weights.embedding = loader.embedding(embedding, config.hidden_size, shared);
   for (int32_t i = 0; i < config.num_layers; ++i) {
@@ -43,8 +43,8 @@ Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef
   }
   weights.final_norm = loader.vector({"model.norm.weight", config.hidden_size});
   if (!shared) {
-    weights.lm_head =
-        loader.head(config.tied_embeddings ? embedding : Part{"lm_head.weight", config.vocab_size}, config.hidden_size);
+    weights.lm_head = loader.head(
+        config.tied_embeddings ? embedding : CheckpointTensor{"lm_head.weight", config.vocab_size}, config.hidden_size);
   }
   return weights;
 }

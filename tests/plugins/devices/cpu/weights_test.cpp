@@ -118,14 +118,12 @@ TEST_P(Weights, VectorsAreHandedOutInTheModelsType) {
   int64_t n = 0;
   int32_t dtype = 0;
   const Weight wide(device_, MORTISE_WEIGHT_VECTOR, MORTISE_F32, {vector_part(a), vector_part(b)});
-  const auto* values =
-      static_cast<const float*>(table().vector_weight(device_.get(), wide.get(), &n, &dtype));
+  const auto* values = static_cast<const float*>(table().vector_weight(device_.get(), wide.get(), &n, &dtype));
   ASSERT_EQ(n, 4);
   EXPECT_EQ(dtype, MORTISE_F32);
   EXPECT_TRUE(same_bits(std::vector<float>{1.0f, 1.00390625f, -3.0f, 0.1f}, std::vector<float>(values, values + 4)));
   const Weight narrow(device_, MORTISE_WEIGHT_VECTOR, MORTISE_BF16, {vector_part(a), vector_part(b)});
-  const auto* bits =
-      static_cast<const Bf16*>(table().vector_weight(device_.get(), narrow.get(), &n, &dtype));
+  const auto* bits = static_cast<const Bf16*>(table().vector_weight(device_.get(), narrow.get(), &n, &dtype));
   EXPECT_EQ(dtype, MORTISE_BF16);
   EXPECT_TRUE(same_bits(std::vector<Bf16>{0x3f80, 0x3f80, 0xc040, 0x3dcd}, std::vector<Bf16>(bits, bits + 4)));
 }

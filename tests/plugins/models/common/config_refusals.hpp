@@ -24,6 +24,7 @@ struct ConfigRefusals {
       parse_config(text);
     } catch (const Failure& failure) {
       EXPECT_EQ(failure.code, expected) << failure.message;
+      EXPECT_STREQ(failure.where, "config.json");
       return failure.message;
     }
     ADD_FAILURE() << "accepted: " << text;
