@@ -7,7 +7,7 @@
 
 namespace mortise {
 
-void add_plugin_command(CLI::App& app);     // plugin list, plugin info
+void add_plugin_command(CLI::App& app);     // plugin, with the sub-commands of plugin/
 void add_check_command(CLI::App& app);      // check
 void add_run_command(CLI::App& app);        // run, with the REPL
 void add_batch_command(CLI::App& app);      // batch

@@ -1,12 +1,10 @@
-// runtime/cli/plugin.cpp: `mortise plugin list` and `mortise plugin info NAME|FILE`.
+// runtime/cli/plugin/info.cpp: `mortise plugin info NAME|FILE`.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "cli/commands.hpp"
+#include "cli/plugin/commands.hpp"
 #include "error.hpp"
 #include "loader/catalog.hpp"
 #include "loader/nearest.hpp"
@@ -15,40 +13,6 @@
 
 namespace mortise {
 namespace {
-
-struct Entry {
-  const Component* component;
-  const PluginFile* file;
-};
-
-void print_kind(PartKind kind, const PluginCatalog::Listing& listing) {
-  std::vector<Entry> entries;
-  std::size_t name_width = 0;
-  std::size_t file_width = 0;
-  for (const PluginFile* file : listing.files) {
-    for (const Component& component : file->components) {
-      if (component.kind != kind) continue;
-      entries.push_back({&component, file});
-      name_width = std::max(name_width, component.name.size());
-      file_width = std::max(file_width, file->path.filename().string().size());
-    }
-  }
-  fmt::print("{}\n", kind_name(kind));
-  if (entries.empty()) fmt::print("  none\n");
-  for (const auto& [component, file] : entries) {
-    fmt::print("  {:{}}  {:{}}  {}  {}\n", component->name, name_width, file->path.filename().string(), file_width,
-               file->version, component->summary);
-  }
-}
-
-void list_plugins() {
-  const PluginCatalog catalog = PluginCatalog::standard();
-  const auto listing = catalog.list();
-  for (const PartKind kind : kAllKinds) print_kind(kind, listing);
-  if (listing.refused.empty()) return;
-  fmt::print("refused\n");
-  for (const auto& file : listing.refused) fmt::print("  {}\n", file.reason);
-}
 
 void print_options(const Component& component) {
   if (component.schema.options().empty()) {
@@ -125,11 +89,8 @@ void show_plugin(const std::string& wanted) {
 
 }  // namespace
 
-void add_plugin_command(CLI::App& app) {
-  CLI::App* plugin = app.add_subcommand("plugin", "what plugins there are");
-  plugin->require_subcommand(1);
-  plugin->add_subcommand("list", "all plugins that are found, by kind")->callback(list_plugins);
-  CLI::App* info = plugin->add_subcommand("info", "capabilities and options of one plugin");
+void add_plugin_info_command(CLI::App& plugin) {
+  CLI::App* info = plugin.add_subcommand("info", "capabilities and options of one plugin");
   auto wanted = std::make_shared<std::string>();
   info->add_option("plugin", *wanted, "name of a plugin, or a plugin file")->required();
   info->callback([wanted] { show_plugin(*wanted); });

@@ -1,0 +1,12 @@
+// runtime/cli/plugin/commands.hpp: the sub-commands of `mortise plugin`. As in cli/commands.hpp, each function adds
+// one.
+#pragma once
+
+#include <CLI/App.hpp>
+
+namespace mortise {
+
+void add_plugin_info_command(CLI::App& plugin);  // plugin info
+void add_plugin_list_command(CLI::App& plugin);  // plugin list
+
+}  // namespace mortise

@@ -1,0 +1,16 @@
+// runtime/cli/plugin/plugin.cpp: `mortise plugin`, with a file for each of its sub-commands.
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/plugin/commands.hpp"
+
+namespace mortise {
+
+void add_plugin_command(CLI::App& app) {
+  CLI::App* plugin = app.add_subcommand("plugin", "what plugins there are");
+  plugin->require_subcommand(1);
+  add_plugin_list_command(*plugin);
+  add_plugin_info_command(*plugin);
+}
+
+}  // namespace mortise
