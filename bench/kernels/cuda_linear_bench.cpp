@@ -92,7 +92,7 @@ class Gpu {
   cudaStream_t stream() { return static_cast<cudaStream_t>(table().stream_native(device(), nullptr)); }
 
  private:
-  static const mortise_component& component() { return *mortise_plugin_entry_v0()->components[0]; }
+  static const mortise_component& component() { return *mortise_plugin_entry_v0(nullptr)->components[0]; }
   static const mortise_device_table& table() { return *static_cast<const mortise_device_table*>(component().table); }
   mortise_device* device() const { return static_cast<mortise_device*>(instance_); }
   void check(mortise_status status) const { require(status == MORTISE_OK, error_.message); }

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
-#include "mortise/cached_free_blocks.hpp"
+#include "mortise/plan_blocks.hpp"
 
 namespace mortise {
 
@@ -15,15 +16,21 @@ struct Planner::View {
   const std::vector<Sequence*>& live;
   const EngineLimits& limits;
   const CachedFreePrefixes& cached_free;
+  const KvCache& cache;
   std::size_t num_free;
   std::vector<std::uint64_t> ids, arrivals, groups;
-  std::vector<std::int32_t> states, num_tokens, num_computed, cached, held, freed, lookahead, priorities;
+  std::vector<std::int32_t> states, num_tokens, num_computed, num_cached, held, freed, lookahead, priorities;
 
   View(const std::vector<Sequence*>& live, const EngineLimits& limits, const std::vector<std::int32_t>& lookahead,
        const CachedFreePrefixes& cached_free, const KvCache& cache)
-      : live(live), limits(limits), cached_free(cached_free), num_free(cache.num_available()), lookahead(lookahead) {
+      : live(live),
+        limits(limits),
+        cached_free(cached_free),
+        cache(cache),
+        num_free(cache.num_available()),
+        lookahead(lookahead) {
     for (auto* array : {&ids, &arrivals, &groups}) array->resize(live.size());
-    for (auto* array : {&states, &num_tokens, &num_computed, &cached, &held, &freed, &priorities}) {
+    for (auto* array : {&states, &num_tokens, &num_computed, &num_cached, &held, &freed, &priorities}) {
       array->resize(live.size());
     }
     for (std::size_t i = 0; i < live.size(); ++i) {  // thousands may wait
@@ -34,7 +41,7 @@ struct Planner::View {
       states[i] = sequence.running() ? MORTISE_SEQ_RUNNING : MORTISE_SEQ_WAITING;
       num_tokens[i] = sequence.num_to_run();
       num_computed[i] = sequence.num_computed;
-      cached[i] = sequence.running() ? 0 : sequence.num_cached;
+      num_cached[i] = sequence.running() ? 0 : sequence.num_cached;
       held[i] = static_cast<std::int32_t>(sequence.blocks.size());
       freed[i] = sequence.holder.num_sole;
       priorities[i] = sequence.priority;
@@ -56,7 +63,7 @@ struct Planner::View {
     view.states = states.data();
     view.num_tokens = num_tokens.data();
     view.num_computed = num_computed.data();
-    view.num_cached = cached.data();
+    view.num_cached = num_cached.data();
     view.num_cached_free_blocks = cached_free.num_cached_free().data();
     view.blocks_held = held.data();
     view.blocks_freed_if_preempted = freed.data();
@@ -66,10 +73,30 @@ struct Planner::View {
     view.groups = groups.data();
     view.cached_free_with = cached_free.with().data();
     view.cached_free_shared = cached_free.num_shared().data();
+    view.blocks_freed = blocks_freed;
+    view.host_data = this;
     return view;
   }
 
-  std::int32_t start(std::size_t i) const { return running(i) ? num_computed[i] : cached[i]; }
+  // mortise_schedule_view.blocks_freed; indices that are no running sequence free nothing.
+  static std::int32_t blocks_freed(const void* host_data, const std::int32_t* seqs, std::int32_t num_seqs) {
+    const View& view = *static_cast<const View*>(host_data);
+    std::int32_t num_freed = 0;
+    std::unordered_map<BlockId, std::uint32_t> num_releases;  // of blocks with several holders
+    for (std::int32_t k = 0; k < num_seqs; ++k) {
+      if (seqs[k] < 0 || static_cast<std::size_t>(seqs[k]) >= view.live.size()) continue;
+      const Sequence& sequence = *view.live[static_cast<std::size_t>(seqs[k])];
+      num_freed += sequence.holder.num_sole;
+      if (num_seqs == 1) continue;
+      for (const BlockId block : sequence.blocks) {
+        const std::uint32_t num_holders = view.cache.num_holders(block);
+        if (num_holders > 1 && ++num_releases[block] == num_holders) ++num_freed;
+      }
+    }
+    return num_freed;
+  }
+
+  std::int32_t start(std::size_t i) const { return running(i) ? num_computed[i] : num_cached[i]; }
   std::int32_t remaining(std::size_t i) const { return num_tokens[i] - start(i); }
   // Of `drafts` those that a run of `n` new tokens verifies: it must reach the known end.
   std::int32_t drafts(std::size_t i, std::int32_t n, std::int32_t drafts) const {
@@ -78,15 +105,10 @@ struct Planner::View {
   // Drafts that a run which ends the known tokens must have; above it they may be cut.
   std::int32_t least_drafts(std::size_t i) const { return limits.rejection ? lookahead[i] : 0; }
   std::int64_t blocks_for(std::size_t i, std::int32_t rows) const {
-    return (std::int64_t{start(i)} + rows + limits.block_size - 1) / limits.block_size;
+    return (end(i, rows) + limits.block_size - 1) / limits.block_size;
   }
-  // Blocks that it takes from those available: new ones, and cached ones that nobody holds so far. What a preempted
-  // sequence holds has been counted as available, so in a plan that preempts all cached ones are taken from there.
-  std::int64_t new_blocks(std::size_t i, std::int32_t rows, bool preempts, const CachedFreeBlocks& cached_free) const {
-    if (running(i)) return std::max<std::int64_t>(0, blocks_for(i, rows) - held[i]);
-    if (preempts) return blocks_for(i, rows);
-    return blocks_for(i, rows) - cached[i] / limits.block_size + cached_free.left(static_cast<std::int32_t>(i));
-  }
+  // Tokens of sequence `i` with KV after it has run `rows` rows.
+  std::int64_t end(std::size_t i, std::int32_t rows) const { return std::int64_t{start(i)} + rows; }
   bool running(std::size_t i) const { return states[i] == MORTISE_SEQ_RUNNING; }
 };
 
@@ -163,8 +185,7 @@ std::optional<Planner::Fault> find_breach(const View& view, const mortise_schedu
   }
   if (plan.num_scheduled == 0) return Fault{"nothing is scheduled although sequences wait", {}};
   std::vector<char> seen(view.live.size(), 0);
-  auto blocks = static_cast<std::int64_t>(view.num_free);
-  CachedFreeBlocks cached_free(abi_view);
+  PlanBlocks blocks(abi_view);
   std::int64_t rows = 0;
   std::int64_t num_running = std::count(view.states.begin(), view.states.end(), MORTISE_SEQ_RUNNING);
   const auto take = [&](std::int32_t index) { return index >= 0 && index < size && !std::exchange(seen[index], 1); };
@@ -172,7 +193,7 @@ std::optional<Planner::Fault> find_breach(const View& view, const mortise_schedu
     const std::int32_t index = plan.preempted[i];
     if (!take(index)) return Fault{fmt::format("preempted[{}] = {} is out of range or given twice", i, index), {}};
     if (!view.running(index)) return Fault{fmt::format("preempted[{}] = {} does not run", i, index), of(index)};
-    blocks += view.freed[index];
+    blocks.preempt(index);
     --num_running;
   }
   for (std::int32_t i = 0; i < plan.num_scheduled; ++i) {
@@ -191,10 +212,8 @@ std::optional<Planner::Fault> find_breach(const View& view, const mortise_schedu
     }
     const std::int32_t num_rows = n + view.drafts(index, n, granted);
     rows += num_rows;
-    blocks -= view.new_blocks(index, num_rows, plan.num_preempted > 0, cached_free);
-    if (view.running(index)) continue;
-    ++num_running;
-    cached_free.start(index);
+    blocks.run(index, view.end(index, num_rows));
+    num_running += view.running(index) ? 0 : 1;
   }
   for (std::int32_t i = 0; i < plan.num_pins; ++i) {
     const std::int32_t index = plan.pins[i];
@@ -212,7 +231,7 @@ std::optional<Planner::Fault> find_breach(const View& view, const mortise_schedu
     return Fault{fmt::format("{} sequences would run, but max_num_seqs is {}", num_running, view.limits.max_num_seqs),
                  {}};
   }
-  if (blocks < 0) return Fault{fmt::format("{} blocks more than are free", -blocks), {}};
+  if (blocks.num_free() < 0) return Fault{fmt::format("{} blocks more than are free", -blocks.num_free()), {}};
   return std::nullopt;
 }
 
@@ -394,8 +413,7 @@ std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, 
   watched.starts = starts;
   watched.rows = limits_.max_batched_tokens;
   watched.places = limits_.max_num_seqs;
-  watched.blocks = static_cast<std::int64_t>(view.num_free);
-  CachedFreeBlocks cached_free(abi_view);
+  PlanBlocks blocks(abi_view);  // preempts nobody: what a plan that does leaves is not looked at
   for (const PlannedSequence& planned : plan.scheduled) {
     // Ids grow in order of arrival, which is the view's.
     const auto i =
@@ -403,12 +421,12 @@ std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, 
     scheduled[i] = 1;
     const std::int32_t rows = planned.num_new_tokens + planned.max_drafts;
     watched.rows -= rows;
-    watched.blocks -= view.new_blocks(i, rows, !plan.preempted.empty(), cached_free);
+    blocks.run(static_cast<std::int32_t>(i), view.end(i, rows));
     if (view.running(i)) continue;
     if (!is_carried_out) starts[i] = rehearsed_starts_.insert(view.ids[i]).second;
     --watched.places;
-    cached_free.start(static_cast<std::int32_t>(i));
   }
+  watched.blocks = blocks.num_free();
   for (std::size_t i = 0; i < view.live.size(); ++i) {
     if (!view.running(i)) continue;
     --watched.places;
@@ -429,8 +447,7 @@ std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, 
 StepPlan Planner::first_come_first_served(const View& view, const mortise_schedule_view& abi_view,
                                           std::size_t first) const {
   StepPlan result;
-  CachedFreeBlocks cached_free(abi_view);
-  auto blocks = static_cast<std::int64_t>(view.num_free);
+  PlanBlocks blocks(abi_view);
   std::int32_t rows = 0;
   // Places in the order: `first`, then the others as they came.
   const auto at = [&](std::size_t place) { return place == 0 ? first : place <= first ? place - 1 : place; };
@@ -445,35 +462,34 @@ StepPlan Planner::first_come_first_served(const View& view, const mortise_schedu
     std::int32_t n = std::min(view.remaining(i), budget);
     while (n > 1 && rows_of(n) > budget) --n;
     if (n < 1 || rows_of(n) > budget) break;
-    const auto blocks_of = [&](std::int32_t num_rows) {
-      return view.new_blocks(i, num_rows, !result.preempted.empty(), cached_free);
+    const auto index = static_cast<std::int32_t>(i);
+    const auto fits = [&](std::int32_t num_rows) {
+      return blocks.needed(index, view.end(i, num_rows)) <= blocks.num_free();
     };
-    const auto new_blocks = [&] { return blocks_of(rows_of(n)); };
     const auto short_of_room = [&] {
-      return new_blocks() > blocks || (!view.running(i) && num_running >= limits_.max_num_seqs);
+      return !fits(rows_of(n)) || (!view.running(i) && num_running >= limits_.max_num_seqs);
     };
     while (is_first && short_of_room() && last > 1) {
       const std::size_t victim = at(--last);
       if (!view.running(victim)) continue;
       result.preempted.push_back(view.live[victim]);
-      blocks += view.freed[victim];
+      blocks.preempt(static_cast<std::int32_t>(victim));
       --num_running;
     }
     if (is_first && last == 1 && short_of_room()) {
-      // Alone it fits: blocks that the others shared, which freed[] of each leaves out, and pinned ones are free now.
-      blocks = limits_.num_blocks - (view.running(i) ? view.held[i] : 0);
+      // Alone it fits, when the pinned blocks are free, too.
+      const std::int64_t num_free = limits_.num_blocks - (view.running(i) ? view.held[i] : 0);
+      blocks.take(blocks.num_free() - num_free);
       result.drop_pins = true;
     }
-    while (n > 1 && new_blocks() > blocks) --n;
+    while (n > 1 && !fits(rows_of(n))) --n;
     if (short_of_room()) continue;
     std::int32_t drafts = view.drafts(i, n, view.lookahead[i]);
-    while (n + drafts > rows_of(n) && (n + drafts > budget || blocks_of(n + drafts) > blocks)) --drafts;
+    while (n + drafts > rows_of(n) && (n + drafts > budget || !fits(n + drafts))) --drafts;
     result.scheduled.push_back({view.live[i], n, drafts});
-    blocks -= blocks_of(n + drafts);
+    blocks.run(index, view.end(i, n + drafts));
     rows += n + drafts;
-    if (view.running(i)) continue;
-    ++num_running;
-    cached_free.start(static_cast<std::int32_t>(i));
+    num_running += view.running(i) ? 0 : 1;
   }
   return result;
 }

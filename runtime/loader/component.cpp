@@ -9,12 +9,14 @@
 #include "mortise/model.h"
 #include "mortise/proposer.h"
 #include "mortise/scheduler.h"
+#include "mortise/struct_sizes.h"
 
 namespace mortise {
 namespace {
 
 constexpr std::int32_t kMaxComponents = 64;  // a larger number is taken for a wild pointer
 constexpr std::size_t kMaxSchemaBytes = 1 << 20;
+constexpr std::size_t kTableHeader = 8;  // struct_size and flags, before the functions
 
 // A required slot of a table: its offset and its name.
 struct Slot {
@@ -111,6 +113,9 @@ void check_table(const mortise_component& component, PartKind kind, const std::s
   if (component.table == nullptr) fail("{} has no table", label);
   std::uint32_t size;
   std::memcpy(&size, component.table, sizeof size);
+  if (size < kTableHeader + sizeof(void*)) {
+    fail("{} has a table with a struct_size of {}; set it to sizeof(mortise_{}_table)", label, size, kind_name(kind));
+  }
   for (const Slot& slot : required_slots(kind)) {
     if (slot_at(component.table, size, slot.offset) == nullptr) {
       fail("{} lacks the function '{}' of its table; every {} needs it", label, slot.name, kind_name(kind));
@@ -133,9 +138,9 @@ OptionsSchema read_schema(const mortise_component& component, const std::string&
 
 Component check_component(const mortise_component* abi, std::int32_t index, const std::filesystem::path& file) {
   if (abi == nullptr) fail("component {} is NULL", index);
-  if (abi->struct_size < sizeof(mortise_component)) {
-    fail("component {} has a struct_size of {}, at least {} is needed; rebuild it with this release's plugin_api",
-         index, abi->struct_size, sizeof(mortise_component));
+  if (abi->struct_size < MORTISE_SIZE_0_5(mortise_component)) {
+    fail("component {} has a struct_size of {}, at least {} is needed; set it to sizeof(mortise_component)", index,
+         abi->struct_size, static_cast<std::size_t>(MORTISE_SIZE_0_5(mortise_component)));
   }
   const auto kind = static_cast<PartKind>(abi->kind);
   if (required_slots(kind).empty()) fail("component {} is of the unknown kind {}", index, abi->kind);
@@ -143,6 +148,7 @@ Component check_component(const mortise_component* abi, std::int32_t index, cons
   const std::string name = plugin_text(abi->name, 64);
   const std::string label = fmt::format("{} '{}'", kind_name(kind), name);
   if (!valid_name(name)) fail("{}: a name is lower-case letters, digits and '_', and begins with a letter", label);
+  if (abi->summary == nullptr || *abi->summary == '\0') fail("{} has no summary; describe it in one line", label);
   if (abi->supports == nullptr || abi->create == nullptr || abi->destroy == nullptr) {
     fail("{} lacks supports, create or destroy", label);
   }
@@ -217,13 +223,22 @@ std::vector<Component> check_module(const mortise_module* module, const std::fil
   if (module->struct_size < offsetof(mortise_module, abi_minor) + sizeof module->abi_minor) {
     fail("describes a module of {} bytes, which is too short to hold a version", module->struct_size);
   }
-  if (module->abi_minor != MORTISE_ABI_MINOR) {
-    fail("is built for plugin ABI {}.{}, this mortise takes {}.{} only; rebuild it with this release's plugin_api",
-         MORTISE_ABI_MAJOR, module->abi_minor, MORTISE_ABI_MAJOR, MORTISE_ABI_MINOR);
+  if (module->abi_minor < MORTISE_ABI_OLDEST_MINOR) {
+    fail(
+        "is built for plugin ABI {0}.{1}, this mortise takes {0}.{2} to {0}.{3}; rebuild it with this release's "
+        "plugin_api",
+        MORTISE_ABI_MAJOR, module->abi_minor, MORTISE_ABI_OLDEST_MINOR, MORTISE_ABI_MINOR);
   }
-  if (module->struct_size < sizeof(mortise_module)) {
-    fail("describes a module of {} bytes, at least {} are needed; rebuild it with this release's plugin_api",
-         module->struct_size, sizeof(mortise_module));
+  if (module->abi_minor > MORTISE_ABI_MINOR) {
+    fail(
+        "is built for plugin ABI {0}.{1}, this mortise takes {0}.{2} to {0}.{3}; install a newer mortise, or rebuild "
+        "the "
+        "plugin with this release's plugin_api",
+        MORTISE_ABI_MAJOR, module->abi_minor, MORTISE_ABI_OLDEST_MINOR, MORTISE_ABI_MINOR);
+  }
+  if (module->struct_size < MORTISE_SIZE_0_5(mortise_module)) {
+    fail("describes a module of {} bytes, at least {} are needed; set struct_size to sizeof(mortise_module)",
+         module->struct_size, static_cast<std::size_t>(MORTISE_SIZE_0_5(mortise_module)));
   }
   if (module->id == nullptr || module->vendor == nullptr || module->version == nullptr || module->license == nullptr) {
     fail("describes a module without id, vendor, version or license");

@@ -38,8 +38,31 @@ bool uses_ref(const Json& value) {
   return std::any_of(value.begin(), value.end(), [](const Json& child) { return uses_ref(child); });
 }
 
+// The schemas of which a value must match one; empty if there are none.
+std::vector<Json> alternatives(const Json& property) {
+  for (const char* key : {"oneOf", "anyOf"}) {
+    const auto found = property.find(key);
+    if (found != property.end() && found->is_array()) return found->get<std::vector<Json>>();
+  }
+  return {};
+}
+
+// `words` of each alternative, joined, without repetitions.
+template <typename Words>
+std::string words_of_alternatives(const std::vector<Json>& alternatives, const char* separator, const Words& words) {
+  std::vector<std::string> all;
+  for (const Json& alternative : alternatives) {
+    std::string text = words(alternative);
+    if (std::ranges::find(all, text) == all.end()) all.push_back(std::move(text));
+  }
+  return fmt::format("{}", fmt::join(all, separator));
+}
+
 std::string type_words(const Json& property) {
   const auto type = property.find("type");
+  if (const auto several = alternatives(property); type == property.end() && !several.empty()) {
+    return words_of_alternatives(several, " or ", type_words);
+  }
   if (type == property.end()) return property.contains("enum") ? "one of a list" : "anything";
   if (type->is_string()) return type->get<std::string>();
   std::string words;
@@ -58,6 +81,9 @@ std::string expected_words(const Json& property) {
     std::string words = "one of";
     for (const auto& value : *values) words += (words.size() > 6 ? ", " : " ") + value.dump();
     return words;
+  }
+  if (const auto several = alternatives(property); !several.empty()) {
+    return words_of_alternatives(several, ", or ", expected_words);
   }
   std::string words = type_words(property);
   if (words != "anything") words = with_article(words);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "error.hpp"
+#include "loader/option_reader.hpp"
 
 namespace mortise {
 namespace {
@@ -27,10 +28,10 @@ PartInstance::PartInstance(const Component& component, nlohmann::json options, c
       services_(std::make_unique<HostServices>(component.label(), context.extensions)),
       health_(std::make_shared<PartHealth>(full_name())),
       device_health_(context.device_health) {
-  const std::string options_text = options_.dump();
+  const OptionReader reader(options_);
   mortise_create_args args{};
   args.struct_size = sizeof args;
-  args.options = {options_text.data(), options_text.size()};
+  reader.give_to(args);
   args.device = context.device;
   args.device_table = context.device_table;
   args.model_config = {context.model_config.data(), context.model_config.size()};

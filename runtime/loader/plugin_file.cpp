@@ -16,6 +16,7 @@
 #include "error.hpp"
 #include "loader/active_part.hpp"
 #include "loader/elf_file.hpp"
+#include "loader/host_services.hpp"
 #include "loader/nearest.hpp"
 #include "loader/private_copy.hpp"
 
@@ -23,7 +24,7 @@ namespace mortise {
 namespace {
 
 namespace fs = std::filesystem;
-using Entry = const mortise_module*();
+using Entry = decltype(mortise_plugin_entry_v0);
 
 constexpr std::string_view kEntryPrefix = "mortise_plugin_entry_v";
 constexpr std::uintmax_t kMaxPluginBytes = std::uintmax_t{2} << 30;  // twice the size of the largest GPU libraries
@@ -123,10 +124,11 @@ Image open_image(std::span<const char> bytes, const fs::path& path) {
 }
 
 const mortise_module* described_by(Entry* entry) {
+  const mortise_entry_args args{sizeof args, 0, MORTISE_ABI_MINOR, MORTISE_ABI_OLDEST_MINOR, "mortise", kVersion};
   const mortise_module* module = nullptr;
   mortise_error error = empty_error();
   const mortise_status status = contain_exceptions(error, [&] {
-    module = entry();
+    module = entry(&args);
     return MORTISE_OK;
   });
   if (status != MORTISE_OK) {

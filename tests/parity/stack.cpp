@@ -8,6 +8,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "loader/option_reader.hpp"
 #include "mortise/plugin.hpp"
 
 namespace mortise::test {
@@ -190,7 +191,8 @@ Stack::~Stack() = default;
 std::unique_ptr<Stack::Instance> Stack::create(const mortise_component* component, const std::string& options) const {
   const std::string json = with_defaults(component->options_schema, options);
   auto args = sized<mortise_create_args>();
-  args.options = mortise::view(std::string_view(json));
+  const OptionReader reader(nlohmann::json::parse(json));
+  reader.give_to(args);
   args.model_config = mortise::view(std::string_view(checkpoint_.config().json));
   args.world = 1;
   if (device_ != nullptr) {

@@ -12,7 +12,7 @@
 
 #include "loader/catalog.hpp"
 #include "mix.hpp"
-#include "mortise/cached_free_blocks.hpp"
+#include "mortise/plan_blocks.hpp"
 #include "pipeline/pipeline_script.hpp"
 #include "sampling/key.hpp"
 #include "temp_folder.hpp"
@@ -41,15 +41,14 @@ struct RandomScheduler {
     std::shuffle(order.begin(), order.end(), random);
     // The oldest goes first most of the time, so that everybody ends.
     if (may_preempt && random() % 4 != 0) std::swap(*std::find(order.begin(), order.end(), 0), order.front());
-    std::int64_t blocks = view.num_free_blocks;
     std::int32_t rows = view.token_budget;
     std::int64_t running = std::count(view.states, view.states + view.num_seqs, MORTISE_SEQ_RUNNING);
     std::set<std::int32_t> preempted;
-    CachedFreeBlocks cached_free(view);
+    PlanBlocks blocks(view);
     const auto preempt = [&](std::int32_t i) {
       preempted.insert(i);
       plan.preempted[plan.num_preempted++] = i;
-      blocks += view.blocks_freed_if_preempted[i];
+      blocks.preempt(i);
       --running;
     };
     for (std::size_t k = 1; may_preempt && k < order.size(); ++k) {
@@ -59,8 +58,7 @@ struct RandomScheduler {
       const std::int32_t i = order[k];
       if (preempted.contains(i) || (k > 0 && random() % 5 == 0)) continue;
       const bool waits = view.states[i] == MORTISE_SEQ_WAITING;
-      const std::int32_t start = waits ? view.num_cached[i] : view.num_computed[i];
-      const std::int32_t held = waits ? view.num_cached[i] / view.block_size : view.blocks_held[i];
+      const std::int32_t start = mortise_plan_start(&view, i);
       const std::int32_t remaining = view.num_tokens[i] - start;
       std::int32_t n = std::min(remaining, rows);
       if (random() % 2 == 0) n = 1 + static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(n));
@@ -69,29 +67,24 @@ struct RandomScheduler {
       drafts = view.lookahead[i];
       if (cut) drafts = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(drafts + 1));
       const auto cost = [&](std::int32_t tokens) { return tokens + (tokens == remaining ? drafts : 0); };
-      const auto needs = [&](std::int32_t tokens) {
-        const std::int64_t end = start + cost(tokens);
-        return std::max<std::int64_t>(0, (end + view.block_size - 1) / view.block_size - held) +
-               (!waits              ? 0
-                : preempted.empty() ? cached_free.left(i)
-                                    : held);
+      const auto fits = [&](std::int32_t tokens) {
+        return blocks.needed(i, start + cost(tokens)) <= blocks.num_free();
       };
       while (n > 0 && cost(n) > rows) --n;
       // The oldest always gets its room, and it alone: sequences as large as the pool would displace each other for
       // ever.
       for (std::size_t other = order.size(); may_preempt && k == 0 && i == 0 && n > 0 && other-- > 1;) {
-        const bool room = needs(n) <= blocks && (!waits || running < view.seq_budget);
+        const bool room = fits(n) && (!waits || running < view.seq_budget);
         const std::int32_t victim = order[other];
         if (!room && view.states[victim] == MORTISE_SEQ_RUNNING && !preempted.contains(victim)) preempt(victim);
       }
-      while (n > 0 && needs(n) > blocks) --n;
+      while (n > 0 && !fits(n)) --n;
       if (n == 0 || (waits && running >= view.seq_budget)) continue;
       plan.seqs[plan.num_scheduled] = i;
       plan.num_new_tokens[plan.num_scheduled++] = n;
-      blocks -= needs(n);
+      blocks.run(i, start + cost(n));
       rows -= cost(n);
       running += waits ? 1 : 0;
-      if (waits) cached_free.start(i);
     }
     for (std::int32_t i = 0; i < view.num_seqs && random() % 8 == 0; ++i) {
       plan.pins[plan.num_pins] = i;

@@ -41,7 +41,12 @@
  *  - [control] and [step] calls to one instance never overlap.
  *  - created: between create and destroy while not active. active: between activate and deactivate.
  *
- * In version 0.x the minors of host and plugin must be equal. The major is part of the entry's name, see plugin.h. */
+ * Versions. The major is part of the entry's name, see plugin.h. In version 0.x a host takes plugins that were built
+ * with its own minor or with the one before (MORTISE_ABI_OLDEST_MINOR), and refuses all others. This works because a
+ * minor only adds: fields at the tail of structs, slots at the tail of tables, extensions. A required slot that a minor
+ * adds is required of plugins of that minor only. mortise/struct_sizes.h has each struct's size at each minor: a reader
+ * that requires a field compares struct_size with the size at the minor that it needs, never with its own sizeof. What
+ * is marked DRAFT has no users yet, and may change without these rules. CHANGES.md says what each minor changed. */
 #ifndef MORTISE_ABI_H
 #define MORTISE_ABI_H
 
@@ -57,7 +62,8 @@
 #endif
 
 #define MORTISE_ABI_MAJOR 0u
-#define MORTISE_ABI_MINOR 5u
+#define MORTISE_ABI_MINOR 6u
+#define MORTISE_ABI_OLDEST_MINOR 5u /* of plugins that a host of this minor takes */
 
 /* True if `table`, a pointer to a table, is large enough to hold `slot` and the slot is not NULL. */
 #define MORTISE_HAS(table, slot) \

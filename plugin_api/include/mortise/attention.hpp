@@ -1,5 +1,5 @@
 // mortise/attention.hpp: C++ helpers for attention plugins. Not part of the ABI: compiled into the plugin, like
-// plugin.hpp.
+// plugin.hpp. C++20. Since 0.5.
 //   PagedKv              the cache that bind() gives, and the checks of every step against it
 //   AttentionComponent   builds the component of an attention from a C++ class:
 //     constexpr mortise_component kMine = mortise::AttentionComponent<Mine>::component("mine", "...", kOptionsSchema,

@@ -8,8 +8,8 @@
  *
  * Several runs of one sequence: each draft may be a run of one row, and each path of a draft tree may be a run. An
  * attention without MORTISE_CAP_MULTI_QUERY only gets drafts as runs of one row. Such runs have the same sequence id,
- * and their block tables share blocks. A row may read what another run of the same batch writes, so each layer appends
- * all rows before it runs any.
+ * and their block tables share blocks. A row may attend to keys that another run of the same batch writes. So each
+ * layer first writes K and V of all rows (append), and then computes the attention (run).
  *
  * Padding: for captured graphs the host pads num_tokens and num_seqs up to a bucket. Padding rows have token 0,
  * position 0 and a slot in a reserved block. They belong to sequences with seq_len 0, whose block table names that

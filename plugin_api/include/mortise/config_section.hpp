@@ -1,5 +1,5 @@
 // mortise/config_section.hpp: C++ helpers that read a checkpoint's config.json, which comes from strangers. An object
-// is for one thread at a time. Not part of the ABI: compiled into the plugin, like plugin.hpp.
+// is for one thread at a time. Not part of the ABI: compiled into the plugin, like plugin.hpp. C++20. Since 0.5.
 #pragma once
 
 #include <cstdint>

@@ -288,9 +288,8 @@ typedef struct mortise_device_table {
   int32_t (*vocab_slice)(mortise_device* device);
 
   /* Returns the table of an extension (ext/parallel.h, ext/graph.h, ext/collective.h, ext/weight_cache.h,
-   * ext/tuning.h), which lives
-   * until the device is destroyed, or NULL if there is none. The same answers as the component's get_ext, for parts
-   * that hold the device. [any] since 0.1 */
+   * ext/tuning.h), or NULL if there is none. The table lives until the device is destroyed. The same answers as the
+   * component's get_ext, for parts that hold the device. [any] since 0.1 */
   const void* (*get_ext)(mortise_device* device, const char* id);
 
   /* Allocates host memory that `copy` moves at full speed without waiting: page-locked on a GPU, ordinary memory on a

@@ -1,6 +1,6 @@
 // mortise/device.hpp: C++ helpers for plugins that compute on a device: memory and weights with an owner, and matrices
-// for the rows of a step. Not part of the ABI: they are compiled into the plugin, like plugin.hpp. An object is for one
-// thread at a time; where a device call fails, a Failure with the device's message is thrown.
+// for the rows of a step. Not part of the ABI: they are compiled into the plugin, like plugin.hpp. C++20. Since 0.5. An
+// object is for one thread at a time; where a device call fails, a Failure with the device's message is thrown.
 #pragma once
 
 #include <memory>
@@ -39,8 +39,10 @@ class DeviceMemory {
     return DeviceMemory(owner, bytes, way_out, owner.table->host_allocate, owner.table->host_free);
   }
 
+  // Borrowed: valid until release() or destruction.
   void* get() const { return memory_.get(); }
   std::byte* bytes() const { return static_cast<std::byte*>(memory_.get()); }
+  // Returns the memory to the device.
   void release() { memory_.reset(); }
 
  private:

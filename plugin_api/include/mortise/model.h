@@ -34,8 +34,9 @@ typedef struct mortise_weight_reader {
   uint32_t struct_size;
   uint32_t flags;
   void* context; /* pass it to the functions */
-  /* Fills `tensor` with a read-only view of the named tensor in host memory, usually the mapped file. It is valid until
-   * load returns (ext/checkpoint.h: until close). NOT_FOUND if there is no such tensor. [any] since 0.1 */
+  /* Fills `tensor` with a read-only view of the named tensor in host memory, usually the mapped file. The view is valid
+   * until load returns; a view of ext/checkpoint.h is valid until close. NOT_FOUND if there is no such tensor.
+   * [any] since 0.1 */
   mortise_status (*get)(void* context, mortise_string_view name, mortise_tensor* tensor);
 
   /* Fills `matrix` with the quantised matrix that the checkpoint has instead of the tensor `name`, such as

@@ -1,5 +1,5 @@
 // mortise/model.hpp: builds the component of a model from a C++ class. Not part of the ABI: compiled into the plugin,
-// like plugin.hpp.
+// like plugin.hpp. C++20. Since 0.3.
 //   constexpr mortise_component kMine =
 //       mortise::ModelComponent<Mine>::component("mine", "... checkpoints", kOptionsSchema);
 //   MORTISE_PLUGIN("example.mine", "Example", "1.0.0", "Apache-2.0", &kMine)

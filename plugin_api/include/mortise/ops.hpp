@@ -1,5 +1,6 @@
 // mortise/ops.hpp: the device's operations on a step's stream, with references and owners in place of argument structs
-// and statuses. Not part of the ABI: compiled into the plugin, like plugin.hpp. device.h says what each operation does.
+// and statuses. Not part of the ABI: compiled into the plugin, like plugin.hpp. C++20. Since 0.3. device.h says what
+// each operation does.
 #pragma once
 
 #include "mortise/attention.h"

@@ -35,6 +35,30 @@ typedef struct mortise_query {
   int32_t block_size;               /* tokens per KV block */
 } mortise_query;
 
+/* Reads single options, so that a plugin needs no JSON parser. The host provides it. Each function returns OK,
+ * NOT_FOUND if the object has no such option or its value is null, or INVALID_ARGUMENT if the value has another type;
+ * *value is unchanged unless OK. `name` is the name of a property of the schema. Texts live as long as the reader.
+ * Since 0.6 */
+typedef struct mortise_option_reader {
+  uint32_t struct_size;
+  uint32_t flags;
+  void* context; /* pass it to the functions */
+  /* An integer, also one that is written as 4.0. [any] since 0.6 */
+  mortise_status (*get_int)(void* context, const char* name, int64_t* value);
+
+  /* Any number. [any] since 0.6 */
+  mortise_status (*get_float)(void* context, const char* name, double* value);
+
+  /* 1 for true, 0 for false. [any] since 0.6 */
+  mortise_status (*get_bool)(void* context, const char* name, int32_t* value);
+
+  /* A text, without quotes; NUL-terminated. [any] since 0.6 */
+  mortise_status (*get_text)(void* context, const char* name, mortise_string_view* value);
+
+  /* A value of any type as JSON, for options that are arrays or objects; NUL-terminated. [any] since 0.6 */
+  mortise_status (*get_json)(void* context, const char* name, mortise_string_view* value);
+} mortise_option_reader;
+
 typedef struct mortise_create_args {
   uint32_t struct_size;
   uint32_t flags;
@@ -44,6 +68,7 @@ typedef struct mortise_create_args {
   const struct mortise_device_table* device_table;
   mortise_string_view model_config; /* models: the checkpoint's config.json, normalised (see runtime/checkpoint) */
   int32_t rank, world;              /* tensor parallel: this instance is shard `rank` of `world` */
+  const mortise_option_reader* option_reader; /* reads `options`; valid during create. Since 0.6 */
 } mortise_create_args;
 
 typedef struct mortise_activate_args {
@@ -136,8 +161,20 @@ typedef struct mortise_module {
 
 #define MORTISE_PLUGIN_ENTRY_NAME "mortise_plugin_entry_v0"
 
-/* The one exported symbol. Returns a static description, the same at every call. Does no work and starts no threads.
- * [any] since 0.1 */
-MORTISE_EXTERN_C MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(void);
+/* Who loads the plugin. Since 0.6 */
+typedef struct mortise_entry_args {
+  uint32_t struct_size;
+  uint32_t flags;
+  uint32_t abi_minor;        /* of the host: it knows the fields and functions of this minor */
+  uint32_t oldest_abi_minor; /* the host takes plugins of this minor up to abi_minor */
+  const char* host_name;     /* "mortise"; static */
+  const char* host_version;  /* static */
+} mortise_entry_args;
+
+/* The one exported symbol. Returns a static description, the same at every call: it may describe fewer components to a
+ * host that lacks what they need. NULL refuses the host. Does no work and starts no threads. Hosts before 0.6 passed no
+ * argument; they refuse plugins of 0.6, so a plugin that reads `args` only has to survive its own refusal: read it only
+ * if you need it. [any] since 0.1 */
+MORTISE_EXTERN_C MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(const mortise_entry_args* args);
 
 #endif

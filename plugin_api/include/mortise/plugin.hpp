@@ -1,8 +1,8 @@
-// mortise/plugin.hpp: C++ helpers for plugin authors. Not part of the ABI: they are compiled into the plugin. They keep
-// no global state, so any thread may use them; an object is for one thread at a time.
+// mortise/plugin.hpp: C++ helpers for plugin authors. Not part of the ABI: they are compiled into the plugin. C++20.
+// Since 0.1. They keep no global state, so any thread may use them; an object is for one thread at a time.
 //   Failure, guard()      an exception barrier: throw inside, return a mortise_status outside
 //   known(), sized()      read a struct whose size the caller chose; make one of this header's size
-//   Options               typed access to the JSON options
+//   Options               typed access to the options
 //   make_tensor(), dtype_bytes()
 //   MORTISE_PLUGIN        defines the entry function from a list of components
 #pragma once
@@ -15,11 +15,11 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "mortise/abi.h"
 #include "mortise/plugin.h"
-#include "nlohmann/json.hpp"
 
 namespace mortise {
 
@@ -103,6 +103,7 @@ T sized() {
   return value;
 }
 
+// Both borrow the text.
 inline std::string_view view(mortise_string_view text) {
   return {text.data, static_cast<std::size_t>(text.size)};
 }
@@ -110,23 +111,62 @@ inline mortise_string_view view(std::string_view text) {
   return {text.data(), text.size()};
 }
 
-// The options that create() gets. The host has validated them and filled in the defaults, so get() only converts. The
-// object keeps a copy and may outlive the call.
+// The options that create() gets. The host has validated them and filled in the defaults, so get() only converts. Valid
+// during create(), like the reader that it borrows.
 class Options {
  public:
-  explicit Options(mortise_string_view json) : json_(nlohmann::json::parse(view(json))) {}
-  // Throws if the schema has no such option, or one of another type.
+  explicit Options(const mortise_create_args& args) : reader_(args.option_reader) {
+    if (reader_ == nullptr) throw Failure(MORTISE_FAILED_PRECONDITION, "create", "the host gives no option_reader");
+  }
+  // T is bool, an integer, a floating-point type or std::string. Throws if there is no such option, or if its value is
+  // null, of another type or out of T's range.
   template <typename T>
   T get(const char* name) const {
-    return json_.at(name).get<T>();
+    if constexpr (std::is_same_v<T, bool>) {
+      return read<int32_t>(name, reader_->get_bool) != 0;
+    } else if constexpr (std::is_integral_v<T>) {
+      const int64_t value = read<int64_t>(name, reader_->get_int);
+      if (!std::in_range<T>(value)) refuse(name, MORTISE_OUT_OF_RANGE);
+      return static_cast<T>(value);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      return static_cast<T>(read<double>(name, reader_->get_float));
+    } else {
+      static_assert(std::is_same_v<T, std::string>, "take get_json() for arrays and objects");
+      return std::string(view(read<mortise_string_view>(name, reader_->get_text)));
+    }
+  }
+  // The value as JSON text, whatever its type. Throws if there is no such option, or if its value is null.
+  std::string get_json(const char* name) const {
+    return std::string(view(read<mortise_string_view>(name, reader_->get_json)));
   }
   // False for an optional value that was not given.
-  bool has(const char* name) const { return json_.contains(name) && !json_.at(name).is_null(); }
+  bool has(const char* name) const {
+    mortise_string_view value{};
+    return reader_->get_json(reader_->context, name, &value) == MORTISE_OK;
+  }
+  // Whether the value is a text, for options that take several types.
+  bool is_text(const char* name) const {
+    mortise_string_view value{};
+    return reader_->get_text(reader_->context, name, &value) == MORTISE_OK;
+  }
 
  private:
-  nlohmann::json json_;
+  template <typename T>
+  T read(const char* name, mortise_status (*getter)(void*, const char*, T*)) const {
+    T value{};
+    if (const mortise_status status = getter(reader_->context, name, &value); status != MORTISE_OK) {
+      refuse(name, status);
+    }
+    return value;
+  }
+  [[noreturn]] static void refuse(const char* name, mortise_status status) {
+    throw Failure(status, "create", std::string("option '") + name + "' is missing or has another type");
+  }
+
+  const mortise_option_reader* reader_;
 };
 
+// The bytes of one element.
 inline int dtype_bytes(int32_t dtype) {
   return (dtype & 0xff) / 8;
 }
@@ -149,17 +189,17 @@ inline mortise_tensor make_tensor(void* data, int32_t dtype, int64_t rows, int64
 }  // namespace mortise
 
 // Defines the entry of a plugin file: MORTISE_PLUGIN("mortise.ngram", "Mortise", "0.1.0", "Apache-2.0", &kNgram, ...).
-#define MORTISE_PLUGIN(ID, VENDOR, VERSION, LICENSE, ...)                                                 \
-  MORTISE_EXTERN_C MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(void) {                   \
-    static const mortise_component* const components[] = {__VA_ARGS__};                                   \
-    static const mortise_module module = {sizeof(mortise_module),                                         \
-                                          0,                                                              \
-                                          MORTISE_ABI_MINOR,                                              \
-                                          static_cast<int32_t>(sizeof components / sizeof components[0]), \
-                                          ID,                                                             \
-                                          VENDOR,                                                         \
-                                          VERSION,                                                        \
-                                          LICENSE,                                                        \
-                                          components};                                                    \
-    return &module;                                                                                       \
+#define MORTISE_PLUGIN(ID, VENDOR, VERSION, LICENSE, ...)                                                    \
+  MORTISE_EXTERN_C MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(const mortise_entry_args*) { \
+    static const mortise_component* const components[] = {__VA_ARGS__};                                      \
+    static const mortise_module module = {sizeof(mortise_module),                                            \
+                                          0,                                                                 \
+                                          MORTISE_ABI_MINOR,                                                 \
+                                          static_cast<int32_t>(sizeof components / sizeof components[0]),    \
+                                          ID,                                                                \
+                                          VENDOR,                                                            \
+                                          VERSION,                                                           \
+                                          LICENSE,                                                           \
+                                          components};                                                       \
+    return &module;                                                                                          \
   }

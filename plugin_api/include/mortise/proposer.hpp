@@ -1,5 +1,5 @@
 // mortise/proposer.hpp: builds the component of a proposer from a C++20 class. Not part of the ABI: it is compiled into
-// the plugin, like plugin.hpp.
+// the plugin, like plugin.hpp. C++20. Since 0.3.
 //   constexpr mortise_component kMine =
 //       mortise::ProposerComponent<Mine>::component("mine", "drafts ...", kOptionsSchema);
 //   MORTISE_PLUGIN("example.mine", "Example", "1.0.0", "Apache-2.0", &kMine)
@@ -59,7 +59,7 @@ class ProposerComponent {
                                mortise_error* error) {
     return guard(error, "create", [&] {
       const auto given = known(args);
-      *instance = new Proposer(host, given, Options(given.options));
+      *instance = new Proposer(host, given, Options(given));
     });
   }
   static void destroy(void* instance) { delete &self(instance); }

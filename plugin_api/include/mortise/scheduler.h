@@ -1,7 +1,20 @@
 /* mortise/scheduler.h: a scheduler decides which sequences run in a step, and how many tokens each of them runs.
  *
  * The host owns requests, KV blocks and tokens. A scheduler owns a policy and its queues, nothing else, so the host can
- * replace it between any two steps. `plan` must be a pure function of the view and of the scheduler's own state.
+ * replace it between any two steps. `plan` is a pure function of the view and of the events so far: asked twice, it
+ * gives the same plan, so what it remembers must come from events or from the view (step_id, arrivals).
+ *
+ * Options. The host reads max_num_seqs and max_batched_tokens from a scheduler's options: they become the view's
+ * budgets and the sizes of activate for all parts. A scheduler whose schema lacks one of them gets the default of that
+ * option in the built-in schedulers (64 and 2048).
+ *
+ * Blocks. A plan must not take more blocks than are free. mortise/plan_blocks.h counts that as the host does:
+ *   free blocks      num_free_blocks, plus blocks_freed of all preempted sequences
+ *   a running one    max(0, ceil(end / block_size) - blocks_held)
+ *   a waiting one    ceil(end / block_size) - num_cached / block_size, plus those of its num_cached_free_blocks that no
+ *                    sequence started by this plan takes as well; in a plan that preempts, ceil(end / block_size)
+ * where `end` is the number of its tokens with KV after the run: num_computed or num_cached, plus num_new_tokens, plus
+ * the granted drafts if the run ends the known tokens; / rounds down.
  *
  * The host checks every plan. A plan that breaks a bound of this header is dropped: the host plans that step itself,
  * first come, first served, and counts and logs the breach with the plugin's name. After MORTISE_INTERNAL the host
@@ -63,7 +76,9 @@ typedef struct mortise_schedule_view {
    * and its blocks are already counted as free. Running: 0. */
   const int32_t* num_cached_free_blocks;
   const int32_t* blocks_held;
-  const int32_t* blocks_freed_if_preempted; /* blocks that this sequence alone holds */
+  /* Blocks that this sequence alone holds. Sequences that share blocks free more when they are preempted together: see
+   * blocks_freed. */
+  const int32_t* blocks_freed_if_preempted;
   /* The most draft tokens this step may verify for the sequence; each one takes a row and a KV slot. If the request
    * brought a predicted output, this may be up to token_budget - 1, even while the prompt is still being computed.
    * Drafts are of use only in a run that ends the known tokens. */
@@ -75,9 +90,14 @@ typedef struct mortise_schedule_view {
    * Its own index if no earlier sequence shares any. Running: its own index. Since 0.4 */
   const int32_t* cached_free_with;
   /* How many blocks it shares with that sequence; they are the first ones of both. A plan that preempts nobody is
-   * charged once for a block that several starting sequences share; mortise/cached_free_blocks.hpp counts that.
+   * charged once for a block that several starting sequences share; mortise/plan_blocks.h counts that.
    * Running: 0. Since 0.4 */
   const int32_t* cached_free_shared;
+  /* Returns how many blocks become free if the running sequences seqs[0 .. num_seqs - 1] (indices into the view, each
+   * at most once) are all preempted: the blocks that they alone hold, also together. `host_data` is the view's. Cost:
+   * one visit of each of their blocks. [step] since 0.6 */
+  int32_t (*blocks_freed)(const void* host_data, const int32_t* seqs, int32_t num_seqs);
+  const void* host_data; /* for blocks_freed. Since 0.6 */
 } mortise_schedule_view;
 
 /* A plan. The host allocates the arrays, [num_seqs of the view] each; the scheduler fills them and sets the counts. */

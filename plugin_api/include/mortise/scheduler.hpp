@@ -1,5 +1,5 @@
 // mortise/scheduler.hpp: builds the component of a scheduler from a C++20 class. Not part of the ABI: compiled into
-// the plugin, like plugin.hpp.
+// the plugin, like plugin.hpp. C++20. Since 0.4.
 //   constexpr mortise_component kMine =
 //       mortise::SchedulerComponent<Mine>::component("mine", "plans ...", kOptionsSchema);
 //   MORTISE_PLUGIN("example.mine", "Example", "1.0.0", "Apache-2.0", &kMine)
@@ -48,7 +48,7 @@ class SchedulerComponent {
 
   static mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
                                mortise_error* error) {
-    return guard(error, "create", [&] { *instance = new Scheduler(host, Options(known(args).options)); });
+    return guard(error, "create", [&] { *instance = new Scheduler(host, Options(known(args))); });
   }
 
   static mortise_status events(mortise_scheduler* scheduler, const mortise_schedule_events* events,

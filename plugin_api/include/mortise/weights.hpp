@@ -1,5 +1,6 @@
 // mortise/weights.hpp: C++ helpers for plugins that load a checkpoint (models, and proposers with weights of their
-// own). Not part of the ABI: they are compiled into the plugin, like plugin.hpp. model.h has the reader's contract.
+// own). Not part of the ABI: they are compiled into the plugin, like plugin.hpp. C++20. Since 0.3. model.h has the
+// reader's contract.
 #pragma once
 
 #include <algorithm>
@@ -57,6 +58,7 @@ class WeightLoader {
                MatrixLayout layout = MatrixLayout::kOutputRows)
       : format_(format), device_(device), reader_(reader), layout_(layout) {}
 
+  // Whether the checkpoint has the tensor.
   bool has(const std::string& tensor) const;
 
   // The layer of up to three modules that read the same input of `columns`. Neighbours whose weights have the same kind
@@ -67,6 +69,7 @@ class WeightLoader {
   Weight embedding(const CheckpointTensor& part, int64_t columns, bool also_head, int64_t skipped_rows = 0) const;
   // A head of its own: int8 as soon as the layers are integers.
   Weight head(const CheckpointTensor& part, int64_t columns) const;
+  // A norm's weight or a bias.
   Weight vector(const CheckpointTensor& part) const;
   // A vector that is in no checkpoint.
   Weight constant_vector(int64_t length, float value) const;
@@ -216,7 +219,8 @@ inline std::vector<float> WeightLoader::values(const std::string& name, std::spa
   return out;
 }
 
-// The matrix if the checkpoint has it quantised.
+// The checkpoint's quantised matrix in place of this tensor; nullopt if the checkpoint holds the tensor itself. Throws
+// DATA_LOSS if the shape is wrong.
 inline std::optional<mortise_quantized_matrix> WeightLoader::find_quantized(const CheckpointTensor& part,
                                                                             int64_t columns) const {
   if (!MORTISE_HAS(&reader_, get_quantized)) return std::nullopt;

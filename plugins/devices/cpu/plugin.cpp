@@ -58,7 +58,7 @@ int chosen_threads(const Options& options) {
 mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
                       mortise_error* error) {
   return guard(error, "cpu", [&] {
-    const Options options(known(args).options);
+    const Options options(known(args));
     *instance = std::make_unique<mortise_device>(chosen_isa(options), chosen_threads(options),
                                                  options.has("packed_cache") && options.get<bool>("packed_cache"), host)
                     .release();

@@ -63,20 +63,20 @@ std::string version_text(int version) {
   throw Failure(MORTISE_UNAVAILABLE, kWhere, why + "; the device cpu needs none");
 }
 
-TuningOption tuning_option(const nlohmann::json& value) {
-  if (value.is_string()) return {true, value.get<std::string>()};
-  return {value.get<bool>(), {}};
+TuningOption tuning_option(const Options& options) {
+  if (options.is_text("tuning_cache")) return {true, options.get<std::string>("tuning_cache")};
+  return {options.get<bool>("tuning_cache"), {}};
 }
 
 mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
                       mortise_error* error) {
   return guard(error, kWhere, [&] {
-    const Options options(known(args).options);
+    const Options options(known(args));
     auto device = std::make_unique<mortise_device>();
     device->host = host;
     if (options.has("device")) device->ordinal = options.get<int>("device");
     if (options.has("graphs")) device->graphs = options.get<bool>("graphs");
-    if (options.has("tuning_cache")) device->tuning = tuning_option(options.get<nlohmann::json>("tuning_cache"));
+    if (options.has("tuning_cache")) device->tuning = tuning_option(options);
     *instance = device.release();
   });
 }

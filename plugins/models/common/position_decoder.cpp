@@ -31,8 +31,7 @@ PositionDecoder::PositionDecoder(const mortise_create_args& args, const DecoderC
   dims_.head_dim = config_.head_dim;
   dims_.vocab_size = config_.vocab_size;
   dims_.attention_scale = config_.attention_scale;
-  format_ = apply_options(Options(args.options), config_.checkpoint_dtype, config_.quantization, config_.max_positions,
-                          dims_);
+  format_ = apply_options(Options(args), config_.checkpoint_dtype, config_.quantization, config_.max_positions, dims_);
 }
 
 void PositionDecoder::load(const mortise_weight_reader& reader) {

@@ -9,10 +9,8 @@ namespace {
 
 // What the host checks and uses: the options of the runner, as it wants them.
 std::string runner_options(const Options& options) {
-  return nlohmann::json{{"kv_memory", options.get<nlohmann::json>("kv_memory")},
-                        {"attention", options.get<nlohmann::json>("attention")},
-                        {"dtype", options.get<std::string>("dtype")}}
-      .dump();
+  return "{\"kv_memory\": " + options.get_json("kv_memory") + ", \"attention\": " + options.get_json("attention") +
+         ", \"dtype\": " + options.get_json("dtype") + "}";
 }
 
 }  // namespace

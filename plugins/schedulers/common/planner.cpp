@@ -16,11 +16,10 @@ Planner::Planner(const mortise_schedule_view& view, const Limits& limits, std::s
       seq_budget_(std::min(view.seq_budget, limits.max_num_seqs)),
       cuts_drafts_((view.flags & MORTISE_VIEW_WHOLE_DRAFTS) == 0),
       rows_left_(std::min(view.token_budget, limits.max_batched_tokens)),
-      free_blocks_(view.num_free_blocks),
+      blocks_(view),
       new_tokens_(static_cast<std::size_t>(view.num_seqs), 0),
       drafts_(static_cast<std::size_t>(view.num_seqs), 0),
       is_preempted_(static_cast<std::size_t>(view.num_seqs), 0),
-      cached_free_(view),
       drafts_wanted_(std::any_of(view.lookahead, view.lookahead + view.num_seqs, [](int32_t n) { return n > 0; })) {
   if (!cuts_drafts_) drafts_.assign(view.lookahead, view.lookahead + view.num_seqs);
   order_.reserve(order.size());
@@ -37,27 +36,14 @@ int64_t Planner::end_of(int32_t i, int32_t n) const {
   return int64_t{start(i)} + n + (n == remaining(i) ? drafts_[i] : 0);
 }
 
-// Cached blocks that nobody holds count as free until they are taken, by the first that starts with them; and after a
-// preemption so do those that the preempted one may have held.
-int64_t Planner::cached_blocks_taken(int32_t i) const {
-  if (running(i)) return 0;
-  return preempted_.empty() ? cached_free_.left(i) : start(i) / view_.block_size;
-}
-
-// Free blocks that it takes to hold `end` tokens.
-int64_t Planner::cost(int32_t i, int64_t end) const {
-  const int64_t held = running(i) ? view_.blocks_held[i] : start(i) / view_.block_size;
-  return std::max<int64_t>(0, blocks_for(end, view_.block_size) - held) + cached_blocks_taken(i);
-}
-
 // The largest number of new tokens that the rows left and `free_blocks` have room for; 0: none. Where drafts cannot be
 // cut, a run that would end without room for them stops one token short.
 int32_t Planner::largest_run(int32_t i, int64_t free_blocks) const {
-  // Of a waiting one its cached blocks, in which its tokens may end in the midst of one that it does not share.
-  const int64_t cached_free = cached_blocks_taken(i);
-  if (cached_free > free_blocks) return 0;
-  const int64_t held = running(i) ? view_.blocks_held[i] : start(i) / view_.block_size;
-  const int64_t slots = (held + free_blocks - cached_free) * view_.block_size - start(i);
+  const int64_t held = running(i) ? view_.blocks_held[i] : start(i) / view_.block_size;  // full blocks only
+  // What a waiting sequence takes for the tokens in its full cached blocks alone.
+  const int64_t cached_blocks = running(i) ? 0 : cost(i, held * view_.block_size);
+  if (cached_blocks > free_blocks) return 0;
+  const int64_t slots = (held + free_blocks - cached_blocks) * view_.block_size - start(i);
   const int64_t room = std::min(rows_left_, slots);
   if (rows(i, remaining(i)) <= room) return remaining(i);
   return static_cast<int32_t>(std::clamp<int64_t>(room, 0, remaining(i) - 1));
@@ -66,11 +52,10 @@ int32_t Planner::largest_run(int32_t i, int64_t free_blocks) const {
 void Planner::take(int32_t i, int32_t n) {
   new_tokens_[i] = n;
   rows_left_ -= rows(i, n);
-  free_blocks_ -= cost(i, end_of(i, n));
+  blocks_.run(i, end_of(i, n));
   if (!running(i)) {
     ++num_running_;
     ++num_admitted_;
-    cached_free_.start(i);
   }
   ++num_scheduled_;
 }
@@ -81,10 +66,10 @@ void Planner::grant_drafts(int32_t i) {
   const int64_t end = end_of(i, new_tokens_[i]);
   const int64_t before = cost(i, end);
   int64_t drafts = std::min<int64_t>(view_.lookahead[i], rows_left_);
-  while (drafts > 0 && cost(i, end + drafts) - before > free_blocks_) --drafts;
+  while (drafts > 0 && cost(i, end + drafts) - before > blocks_.num_free()) --drafts;
   drafts_[i] = static_cast<int32_t>(drafts);
   rows_left_ -= drafts;
-  free_blocks_ -= cost(i, end + drafts) - before;
+  blocks_.take(cost(i, end + drafts) - before);
 }
 
 // Before anybody loses its blocks: drafts give up theirs. False: there were none to give up.
@@ -94,7 +79,7 @@ bool Planner::withdraw_drafts() {
   for (const int32_t i : order_) {
     if (drafts_[i] == 0) continue;
     const int64_t end = end_of(i, new_tokens_[i]);
-    free_blocks_ += cost(i, end) - cost(i, end - drafts_[i]);
+    blocks_.take(cost(i, end - drafts_[i]) - cost(i, end));
     rows_left_ += drafts_[i];
     drafts_[i] = 0;
     any = true;
@@ -106,12 +91,12 @@ bool Planner::withdraw_drafts() {
 void Planner::preempt(int32_t i) {
   if (new_tokens_[i] > 0) {
     rows_left_ += rows(i, new_tokens_[i]);
-    free_blocks_ += cost(i, end_of(i, new_tokens_[i]));
+    blocks_.take(-cost(i, end_of(i, new_tokens_[i])));
     new_tokens_[i] = 0;
     if (cuts_drafts_) drafts_[i] = 0;
     --num_scheduled_;
   }
-  free_blocks_ += view_.blocks_freed_if_preempted[i];
+  blocks_.preempt(i);
   preempted_.push_back(i);
   is_preempted_[i] = 1;
   --num_running_;
@@ -127,19 +112,19 @@ int32_t Planner::last_running() const {
 void Planner::serve(int32_t i) {
   if (is_preempted_[i] || remaining(i) < 1 || num_scheduled_ == seq_budget_) return;
   if (largest_run(i, view_.num_blocks) < 1) return;  // no rows left: more blocks would not help
-  int32_t n = largest_run(i, free_blocks_);
+  int32_t n = largest_run(i, blocks_.num_free());
   while (n < 1) {
     if (withdraw_drafts()) {
-      n = largest_run(i, free_blocks_);
+      n = largest_run(i, blocks_.num_free());
       continue;
     }
     const int32_t victim = last_running();
     // It keeps its blocks and waits for those before it to end, or to take its blocks.
     if (victim == i) return;
-    // Who was admitted counts on cached blocks that the victim may hold. The next step is soon enough.
+    // A sequence that this plan admitted may count on cached blocks of the victim. The next step is soon enough.
     if (num_admitted_ > 0 && preempted_.empty()) return;
     preempt(victim);
-    n = largest_run(i, free_blocks_);
+    n = largest_run(i, blocks_.num_free());
   }
   take(i, n);
 }
@@ -167,9 +152,9 @@ bool Planner::can_displace(int32_t i) const {
     }
   }
   const int64_t end = end_of(i, remaining(i));
-  if (free_place && cost(i, end) <= free_blocks_ - reserve) return true;
+  if (free_place && cost(i, end) <= blocks_.num_free() - reserve) return true;
   if (num_admitted_ > 0 && preempted_.empty()) return false;  // as in serve()
-  return place && blocks_for(end, view_.block_size) <= free_blocks_ - reserve + gain;
+  return place && blocks_for(end, view_.block_size) <= blocks_.num_free() - reserve + gain;
 }
 
 // Waiting sequences of better priority than a running one do not wait for it to end.
@@ -182,11 +167,11 @@ void Planner::admit_urgent() {
     if (rows_left_ < 1 || !displaceable() || !can_displace(i)) return;
     const auto lacks_room = [&] {
       return num_running_ >= seq_budget_ || num_scheduled_ >= seq_budget_ ||
-             cost(i, end_of(i, remaining(i))) > free_blocks_;
+             cost(i, end_of(i, remaining(i))) > blocks_.num_free();
     };
     if (lacks_room()) withdraw_drafts();
     while (lacks_room() && displaceable()) preempt(last_running());
-    const int32_t n = lacks_room() ? 0 : largest_run(i, free_blocks_);
+    const int32_t n = lacks_room() ? 0 : largest_run(i, blocks_.num_free());
     if (n < 1) return;
     take(i, n);
   }
@@ -204,8 +189,8 @@ void Planner::admit_waiting() {
     if (num_running_ >= seq_budget_ || num_scheduled_ >= seq_budget_ || rows_left_ < 1) return;
     // Alone it need not leave room for anybody: the host has checked that it fits the pool.
     const bool alone = num_scheduled_ == 0;
-    if (!alone && cost(i, end_of(i, remaining(i))) > free_blocks_ - reserve) return;
-    const int32_t n = largest_run(i, free_blocks_);
+    if (!alone && cost(i, end_of(i, remaining(i))) > blocks_.num_free() - reserve) return;
+    const int32_t n = largest_run(i, blocks_.num_free());
     if (n < 1) return;
     take(i, n);
     reserve += still_needed(i);

@@ -20,7 +20,7 @@
 #include <span>
 #include <vector>
 
-#include "mortise/cached_free_blocks.hpp"
+#include "mortise/plan_blocks.hpp"
 
 namespace mortise::scheduling {
 
@@ -48,12 +48,11 @@ class Planner {
 
  private:
   bool running(int32_t i) const { return view_.states[i] == MORTISE_SEQ_RUNNING; }
-  int32_t start(int32_t i) const { return running(i) ? view_.num_computed[i] : view_.num_cached[i]; }
+  int32_t start(int32_t i) const { return mortise_plan_start(&view_, i); }
   int32_t remaining(int32_t i) const { return view_.num_tokens[i] - start(i); }
   int64_t end_of(int32_t i, int32_t n) const;
   int64_t rows(int32_t i, int32_t n) const { return end_of(i, n) - start(i); }
-  int64_t cached_blocks_taken(int32_t i) const;
-  int64_t cost(int32_t i, int64_t end) const;
+  int64_t cost(int32_t i, int64_t end) const { return blocks_.needed(i, end); }
   int32_t largest_run(int32_t i, int64_t free_blocks) const;
 
   void serve(int32_t i);
@@ -71,7 +70,7 @@ class Planner {
   const int32_t seq_budget_;
   const bool cuts_drafts_;
   int64_t rows_left_;
-  int64_t free_blocks_;
+  PlanBlocks blocks_;
   int32_t num_running_ = 0;   // including sequences that this plan admits
   int32_t num_admitted_ = 0;  // by this plan
   int32_t num_scheduled_ = 0;
@@ -81,7 +80,6 @@ class Planner {
   std::vector<int32_t> drafts_;      // granted so far, by index of the view
   std::vector<int32_t> preempted_;   // indices, in the order of preemption
   std::vector<char> is_preempted_;   // by index of the view
-  CachedFreeBlocks cached_free_;     // minus the blocks of sequences that the plan starts
   const bool drafts_wanted_;         // any sequence wants drafts
 };
 

@@ -17,7 +17,7 @@ mortise_status supports(const mortise_query*, mortise_error*) {
   return MORTISE_OK;
 }
 mortise_status create(const mortise_host*, const mortise_create_args* args, void** instance, mortise_error* error) {
-  auto* misdeed = new rogue::Misdeed(mortise::Options(args->options));
+  auto* misdeed = new rogue::Misdeed(mortise::Options(mortise::known(args)));
   *instance = misdeed;
   return misdeed->commit("create", error);
 }

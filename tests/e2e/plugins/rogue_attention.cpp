@@ -5,6 +5,7 @@
 #include <set>
 
 #include "attention/span_cpu/component.hpp"
+#include "loader/option_reader.hpp"
 #include "mortise/attention.h"
 #include "rogue.hpp"
 
@@ -31,9 +32,10 @@ Instance& of(void* instance) {
 
 mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
                       mortise_error* error) {
-  auto* made = new Instance{rogue::Misdeed(mortise::Options(args->options)), host};
+  auto* made = new Instance{rogue::Misdeed(mortise::Options(mortise::known(args))), host};
   mortise_create_args inner = *args;
-  inner.options = mortise::view(std::string_view(R"({"block_size": 16})"));
+  const mortise::OptionReader passed_on({{"block_size", 16}});
+  passed_on.give_to(inner);
   *instance = made;
   return kPaged.create(host, &inner, &made->inner, error);
 }

@@ -11,6 +11,6 @@ __attribute__((constructor)) void crash() {
 
 }  // namespace
 
-MORTISE_EXTERN_C MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(void) {
+MORTISE_EXTERN_C MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(const mortise_entry_args*) {
   return nullptr;
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "attention/span_cpu/component.hpp"
+#include "loader/option_reader.hpp"
 #include "mortise/attention.h"
 #include "mortise/plugin.hpp"
 #include "mortise/scheduler.h"
@@ -36,11 +37,11 @@ const mortise_attention_table& paged() {
 
 mortise_status create_attention(const mortise_host* host, const mortise_create_args* args, void** instance,
                                 mortise_error* error) {
-  const mortise::Options options(args->options);
+  const mortise::Options options(mortise::known(args));
   auto* made = new Attention{{options.get<int>("every")}};
   mortise_create_args inner = *args;
-  const std::string block_size = R"({"block_size": )" + std::to_string(options.get<int>("block_size")) + "}";
-  inner.options = mortise::view(block_size);
+  const mortise::OptionReader passed_on({{"block_size", options.get<int>("block_size")}});
+  passed_on.give_to(inner);
   *instance = made;
   return kPaged.create(host, &inner, &made->inner, error);
 }
@@ -140,7 +141,7 @@ constexpr mortise_component kSlippingFcfs = {
     &kSchedulerTable,
     [](const mortise_query*, mortise_error*) -> mortise_status { return MORTISE_OK; },
     [](const mortise_host*, const mortise_create_args* args, void** instance, mortise_error*) -> mortise_status {
-      const mortise::Options options(args->options);
+      const mortise::Options options(mortise::known(args));
       *instance = new Scheduler{{options.get<int>("every")},
                                 {options.get<int32_t>("max_num_seqs"), options.get<int32_t>("max_batched_tokens")}};
       return MORTISE_OK;

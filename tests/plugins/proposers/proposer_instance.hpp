@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "loader/option_reader.hpp"
 #include "mortise/ext/runner.h"
 #include "mortise/ext/sequences.h"
 #include "mortise/plugin.hpp"
@@ -28,7 +29,8 @@ class ProposerInstance {
       return std::string_view(id) == MORTISE_EXT_RUNNER ? static_cast<const Host*>(host)->runners : nullptr;
     };
     mortise_create_args args = sized<mortise_create_args>();
-    args.options = view(options);
+    const OptionReader reader(nlohmann::json::parse(options));
+    reader.give_to(args);
     status = component().create(&host_, &args, &instance_, &error);
   }
   ~ProposerInstance() {
@@ -103,7 +105,7 @@ class ProposerInstance {
   mortise_error error = make_error();
 
  private:
-  static const mortise_component& component() { return *mortise_plugin_entry_v0()->components[0]; }
+  static const mortise_component& component() { return *mortise_plugin_entry_v0(nullptr)->components[0]; }
   static const mortise_proposer_table& table() {
     return *static_cast<const mortise_proposer_table*>(component().table);
   }

@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "mortise/cached_free_blocks.hpp"
+#include "mortise/plan_blocks.hpp"
 
 namespace mortise {
 namespace {
@@ -90,7 +90,7 @@ TEST_F(CachedFreePrefixesTest, SequencesInAnyOrderTakeTheirBlocksOnce) {
     view.num_cached_free_blocks = cached_free_.num_cached_free().data();
     view.cached_free_with = cached_free_.with().data();
     view.cached_free_shared = cached_free_.num_shared().data();
-    CachedFreeBlocks cached_free(view);
+    PlanBlocks blocks(view);
     std::set<BlockId> taken;
     std::vector<std::size_t> order(paths.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -105,9 +105,9 @@ TEST_F(CachedFreePrefixesTest, SequencesInAnyOrderTakeTheirBlocksOnce) {
       const auto index = static_cast<std::int32_t>(i);
       EXPECT_EQ(cached_free_.num_cached_free()[i], own);
       EXPECT_LE(cached_free_.with()[i], index);
-      EXPECT_EQ(cached_free.left(index), left);
-      cached_free.start(index);
-      EXPECT_EQ(cached_free.left(index), 0);
+      EXPECT_EQ(blocks.cached_free(index), left);
+      blocks.start(index);
+      EXPECT_EQ(blocks.cached_free(index), 0);
     }
     cache_.release(held);
   }

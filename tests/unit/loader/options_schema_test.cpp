@@ -43,6 +43,13 @@ TEST(OptionsSchema, ListsTheValuesOfAnOptionThatHasFew) {
   }
 }
 
+TEST(OptionsSchema, AlternativesAreDescribed) {
+  const OptionsSchema schema(R"({"type": "object", "properties": {"x": {"title": "x", "default": "auto", "oneOf": [
+      {"type": "integer", "minimum": 1, "maximum": 9}, {"type": "string", "enum": ["auto", "off"]}]}}})");
+  EXPECT_EQ(schema.options()[0].type, "integer or string");
+  EXPECT_EQ(schema.options()[0].expected, "an integer from 1 to 9, or one of \"auto\", \"off\"");
+}
+
 TEST(OptionsSchema, UnknownOptionGetsTheNearestNameAndTheList) {
   EXPECT_EQ(refusal({{"path", "x"}, {"blok_size", 16}}),
             "unknown option 'blok_size' of attention 'paged'; did you mean 'block_size'? it has the options: path, "

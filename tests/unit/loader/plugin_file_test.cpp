@@ -61,10 +61,14 @@ TEST(PluginFile, AnotherMajorIsRefusedWithTheNumbers) {
                                                  HasSubstr("plugin ABI major 7"), HasSubstr("takes major 0")));
 }
 
-TEST(PluginFile, AnotherMinorIsRefusedWithTheNumbers) {
-  EXPECT_THAT(refusal(bad("newer_minor")),
-              AllOf(HasSubstr("plugin ABI 0.6"), HasSubstr("takes 0.5 only; rebuild it with")));
-  EXPECT_THAT(refusal(bad("older_minor")), AllOf(HasSubstr("plugin ABI 0.4"), HasSubstr("rebuild it")));
+TEST(PluginFile, AMinorOutsideOfTheHostsRangeIsRefusedWithTheNumbers) {
+  const std::string range = fmt::format("takes 0.{} to 0.{}; ", MORTISE_ABI_OLDEST_MINOR, MORTISE_ABI_MINOR);
+  EXPECT_THAT(refusal(bad("newer_minor")), AllOf(HasSubstr(fmt::format("plugin ABI 0.{}", MORTISE_ABI_MINOR + 1)),
+                                                 HasSubstr(range + "install a newer mortise")));
+  EXPECT_THAT(
+      refusal(bad("older_minor")),
+      AllOf(HasSubstr(fmt::format("plugin ABI 0.{}", MORTISE_ABI_OLDEST_MINOR - 1)), HasSubstr(range + "rebuild it")));
+  EXPECT_EQ(load_plugin_file(bad("oldest_minor")).components.size(), 2u);
 }
 
 TEST(PluginFile, WrongSymbolSetsAreRefusedWithTheSymbol) {
@@ -93,7 +97,7 @@ TEST(PluginFile, MalformedModulesAreRefusedWithWhatIsWrong) {
   const std::map<std::string, std::string> cases = {
       {"null_module", "returned NULL"},
       {"tiny_module", "too short to hold a version"},
-      {"short_module", "bytes, at least 56 are needed; rebuild it"},
+      {"short_module", "bytes, at least 56 are needed; set struct_size to"},
       {"null_id", "without id, vendor, version or license"},
       {"no_components", "describes a module with 0 components; 1 to 64 are possible"},
       {"wild_components", "1048576 components"},
@@ -101,10 +105,12 @@ TEST(PluginFile, MalformedModulesAreRefusedWithWhatIsWrong) {
       {"short_component", "component 1 has a struct_size of"},
       {"unknown_kind", "unknown kind 77"},
       {"null_name", "component 1 (scheduler) has no name"},
+      {"null_summary", "scheduler 'bad' has no summary"},
       {"bad_name", "scheduler 'Bad-Name': a name is lower-case"},
       {"no_table", "scheduler 'bad' has no table"},
       {"missing_slot", "lacks the function 'plan'"},
       {"short_table", "lacks the function 'plan'"},
+      {"unsized_table", "has a table with a struct_size of 0; set it to sizeof(mortise_scheduler_table)"},
       {"no_create", "lacks supports, create or destroy"},
       {"half_active", "only one of activate and deactivate"},
       {"twice", "registers scheduler 'good' twice"},

@@ -1,6 +1,6 @@
-/* tests/unit/plugin_api/layout.c: the layout of ABI 0.3, written down. A line that fails to compile is a change that
- * breaks plugins which are built already: give the ABI a new minor, and then change the line. A field that is added at
- * the tail of a struct gets a line here, and the struct its new size. 64-bit targets; the file has no code. */
+/* tests/unit/plugin_api/layout.c: the layout of the ABI, written down. A line that fails to compile is a change that
+ * breaks plugins which are built already: only the tail of a struct may change, with a new minor. A field that is added
+ * gets a line here, and the struct its new size in mortise/struct_sizes.h. 64-bit targets; the file has no code. */
 #include "mortise/abi.h"
 #include "mortise/tensor.h"
 #include "mortise/batch.h"
@@ -11,6 +11,7 @@
 #include "mortise/attention.h"
 #include "mortise/proposer.h"
 #include "mortise/scheduler.h"
+#include "mortise/struct_sizes.h"
 #include "mortise/ext/parallel.h"
 #include "mortise/ext/graph.h"
 #include "mortise/ext/collective.h"
@@ -21,23 +22,24 @@
 #include "mortise/ext/tuning.h"
 #include "mortise/ext/weight_cache.h"
 
-#define SIZE(type, bytes) MORTISE_STATIC_ASSERT(sizeof(type) == (bytes), "size of " #type)
+/* The struct has had this size since minor 0.`minor`. */
+#define SIZE(type, minor) MORTISE_STATIC_ASSERT(sizeof(type) == MORTISE_SIZE_0_##minor(type), "size of " #type)
 #define AT(type, field, bytes) MORTISE_STATIC_ASSERT(offsetof(type, field) == (bytes), #type "." #field)
 
-MORTISE_STATIC_ASSERT(MORTISE_ABI_MAJOR == 0 && MORTISE_ABI_MINOR == 5, "this file is the layout of 0.5");
+MORTISE_STATIC_ASSERT(MORTISE_ABI_MAJOR == 0 && MORTISE_ABI_MINOR == 6, "this file is the layout of 0.6");
 
 /* abi.h */
-SIZE(mortise_error, 512);
+SIZE(mortise_error, 5);
 AT(mortise_error, struct_size, 0);
 AT(mortise_error, code, 4);
 AT(mortise_error, where, 8);
 AT(mortise_error, message, 72);
-SIZE(mortise_string_view, 16);
+SIZE(mortise_string_view, 5);
 AT(mortise_string_view, data, 0);
 AT(mortise_string_view, size, 8);
 
 /* tensor.h */
-SIZE(mortise_tensor, 96);
+SIZE(mortise_tensor, 5);
 AT(mortise_tensor, struct_size, 0);
 AT(mortise_tensor, flags, 4);
 AT(mortise_tensor, data, 8);
@@ -48,7 +50,7 @@ AT(mortise_tensor, stride, 56);
 AT(mortise_tensor, bytes, 88);
 
 /* batch.h */
-SIZE(mortise_batch, 224);
+SIZE(mortise_batch, 5);
 AT(mortise_batch, struct_size, 0);
 AT(mortise_batch, flags, 4);
 AT(mortise_batch, step_id, 8);
@@ -83,7 +85,7 @@ AT(mortise_batch, group_seqs, 192);
 AT(mortise_batch, group_shared_tokens, 200);
 AT(mortise_batch, ended_ids, 208);
 AT(mortise_batch, group_parents, 216);
-SIZE(mortise_model_dims, 64);
+SIZE(mortise_model_dims, 5);
 AT(mortise_model_dims, struct_size, 0);
 AT(mortise_model_dims, flags, 4);
 AT(mortise_model_dims, num_layers, 8);
@@ -100,7 +102,7 @@ AT(mortise_model_dims, weight_bits, 56);
 AT(mortise_model_dims, weight_group_size, 60);
 
 /* host.h */
-SIZE(mortise_host, 72);
+SIZE(mortise_host, 5);
 AT(mortise_host, struct_size, 0);
 AT(mortise_host, flags, 4);
 AT(mortise_host, abi_minor, 8);
@@ -114,7 +116,7 @@ AT(mortise_host, now_ns, 56);
 AT(mortise_host, get_ext, 64);
 
 /* plugin.h */
-SIZE(mortise_query, 48);
+SIZE(mortise_query, 5);
 AT(mortise_query, struct_size, 0);
 AT(mortise_query, flags, 4);
 AT(mortise_query, device, 8);
@@ -122,7 +124,7 @@ AT(mortise_query, dims, 16);
 AT(mortise_query, model_config, 24);
 AT(mortise_query, kv_dtype, 40);
 AT(mortise_query, block_size, 44);
-SIZE(mortise_create_args, 64);
+SIZE(mortise_create_args, 6);
 AT(mortise_create_args, struct_size, 0);
 AT(mortise_create_args, flags, 4);
 AT(mortise_create_args, options, 8);
@@ -131,7 +133,17 @@ AT(mortise_create_args, device_table, 32);
 AT(mortise_create_args, model_config, 40);
 AT(mortise_create_args, rank, 56);
 AT(mortise_create_args, world, 60);
-SIZE(mortise_activate_args, 32);
+AT(mortise_create_args, option_reader, MORTISE_SIZE_0_5(mortise_create_args));
+SIZE(mortise_option_reader, 6);
+AT(mortise_option_reader, struct_size, 0);
+AT(mortise_option_reader, flags, 4);
+AT(mortise_option_reader, context, 8);
+AT(mortise_option_reader, get_int, 16);
+AT(mortise_option_reader, get_float, 24);
+AT(mortise_option_reader, get_bool, 32);
+AT(mortise_option_reader, get_text, 40);
+AT(mortise_option_reader, get_json, 48);
+SIZE(mortise_activate_args, 5);
 AT(mortise_activate_args, struct_size, 0);
 AT(mortise_activate_args, flags, 4);
 AT(mortise_activate_args, max_num_seqs, 8);
@@ -140,7 +152,7 @@ AT(mortise_activate_args, max_logit_rows, 16);
 AT(mortise_activate_args, max_model_len, 20);
 AT(mortise_activate_args, block_size, 24);
 AT(mortise_activate_args, num_blocks, 28);
-SIZE(mortise_component, 112);
+SIZE(mortise_component, 5);
 AT(mortise_component, struct_size, 0);
 AT(mortise_component, flags, 4);
 AT(mortise_component, kind, 8);
@@ -157,7 +169,7 @@ AT(mortise_component, destroy, 80);
 AT(mortise_component, activate, 88);
 AT(mortise_component, deactivate, 96);
 AT(mortise_component, get_ext, 104);
-SIZE(mortise_module, 56);
+SIZE(mortise_module, 5);
 AT(mortise_module, struct_size, 0);
 AT(mortise_module, flags, 4);
 AT(mortise_module, abi_minor, 8);
@@ -167,9 +179,16 @@ AT(mortise_module, vendor, 24);
 AT(mortise_module, version, 32);
 AT(mortise_module, license, 40);
 AT(mortise_module, components, 48);
+SIZE(mortise_entry_args, 6);
+AT(mortise_entry_args, struct_size, 0);
+AT(mortise_entry_args, flags, 4);
+AT(mortise_entry_args, abi_minor, 8);
+AT(mortise_entry_args, oldest_abi_minor, 12);
+AT(mortise_entry_args, host_name, 16);
+AT(mortise_entry_args, host_version, 24);
 
 /* device.h */
-SIZE(mortise_device_info, 152);
+SIZE(mortise_device_info, 5);
 AT(mortise_device_info, struct_size, 0);
 AT(mortise_device_info, flags, 4);
 AT(mortise_device_info, name, 8);
@@ -177,7 +196,7 @@ AT(mortise_device_info, isa, 72);
 AT(mortise_device_info, num_threads, 136);
 AT(mortise_device_info, host_memory, 140);
 AT(mortise_device_info, memory_bytes, 144);
-SIZE(mortise_quantized_matrix, 56);
+SIZE(mortise_quantized_matrix, 5);
 AT(mortise_quantized_matrix, struct_size, 0);
 AT(mortise_quantized_matrix, flags, 4);
 AT(mortise_quantized_matrix, n, 8);
@@ -187,7 +206,7 @@ AT(mortise_quantized_matrix, group_size, 28);
 AT(mortise_quantized_matrix, order, 32);
 AT(mortise_quantized_matrix, context, 40);
 AT(mortise_quantized_matrix, read, 48);
-SIZE(mortise_weight_source, 64);
+SIZE(mortise_weight_source, 5);
 AT(mortise_weight_source, struct_size, 0);
 AT(mortise_weight_source, flags, 4);
 AT(mortise_weight_source, use, 8);
@@ -199,7 +218,7 @@ AT(mortise_weight_source, group_size, 32);
 AT(mortise_weight_source, reserved, 36);
 AT(mortise_weight_source, quantized, 40);
 AT(mortise_weight_source, name, 48);
-SIZE(mortise_linear_args, 56);
+SIZE(mortise_linear_args, 5);
 AT(mortise_linear_args, struct_size, 0);
 AT(mortise_linear_args, flags, 4);
 AT(mortise_linear_args, x, 8);
@@ -210,7 +229,7 @@ AT(mortise_linear_args, column_begin, 40);
 AT(mortise_linear_args, column_end, 44);
 AT(mortise_linear_args, gate_activation, 48);
 AT(mortise_linear_args, reserved, 52);
-SIZE(mortise_norm_args, 56);
+SIZE(mortise_norm_args, 5);
 AT(mortise_norm_args, struct_size, 0);
 AT(mortise_norm_args, flags, 4);
 AT(mortise_norm_args, x, 8);
@@ -220,7 +239,7 @@ AT(mortise_norm_args, bias, 32);
 AT(mortise_norm_args, out, 40);
 AT(mortise_norm_args, eps, 48);
 AT(mortise_norm_args, reserved, 52);
-SIZE(mortise_head_reduce_args, 96);
+SIZE(mortise_head_reduce_args, 5);
 AT(mortise_head_reduce_args, struct_size, 0);
 AT(mortise_head_reduce_args, flags, 4);
 AT(mortise_head_reduce_args, logits, 8);
@@ -236,12 +255,12 @@ AT(mortise_head_reduce_args, reserved, 68);
 AT(mortise_head_reduce_args, top_ids, 72);
 AT(mortise_head_reduce_args, top_logits, 80);
 AT(mortise_head_reduce_args, lse, 88);
-SIZE(mortise_logit_edit, 16);
+SIZE(mortise_logit_edit, 5);
 AT(mortise_logit_edit, token, 0);
 AT(mortise_logit_edit, bias, 4);
 AT(mortise_logit_edit, repetition, 8);
 AT(mortise_logit_edit, subtract, 12);
-SIZE(mortise_sample_args, 120);
+SIZE(mortise_sample_args, 5);
 AT(mortise_sample_args, struct_size, 0);
 AT(mortise_sample_args, flags, 4);
 AT(mortise_sample_args, logits, 8);
@@ -258,7 +277,7 @@ AT(mortise_sample_args, allowed_index, 88);
 AT(mortise_sample_args, allowed_masks, 96);
 AT(mortise_sample_args, tokens, 104);
 AT(mortise_sample_args, processed_logprobs, 112);
-SIZE(mortise_device_table, 280);
+SIZE(mortise_device_table, 5);
 AT(mortise_device_table, struct_size, 0);
 AT(mortise_device_table, flags, 4);
 AT(mortise_device_table, describe, 8);
@@ -297,7 +316,7 @@ AT(mortise_device_table, vector_weight, 264);
 AT(mortise_device_table, scatter_rows, 272);
 
 /* model.h */
-SIZE(mortise_step, 88);
+SIZE(mortise_step, 5);
 AT(mortise_step, struct_size, 0);
 AT(mortise_step, flags, 4);
 AT(mortise_step, generation, 8);
@@ -311,13 +330,13 @@ AT(mortise_step, rank, 64);
 AT(mortise_step, world, 68);
 AT(mortise_step, communicator, 72);
 AT(mortise_step, collective, 80);
-SIZE(mortise_weight_reader, 32);
+SIZE(mortise_weight_reader, 5);
 AT(mortise_weight_reader, struct_size, 0);
 AT(mortise_weight_reader, flags, 4);
 AT(mortise_weight_reader, context, 8);
 AT(mortise_weight_reader, get, 16);
 AT(mortise_weight_reader, get_quantized, 24);
-SIZE(mortise_model_table, 40);
+SIZE(mortise_model_table, 5);
 AT(mortise_model_table, struct_size, 0);
 AT(mortise_model_table, flags, 4);
 AT(mortise_model_table, dims, 8);
@@ -326,12 +345,12 @@ AT(mortise_model_table, forward, 24);
 AT(mortise_model_table, head, 32);
 
 /* attention.h */
-SIZE(mortise_kv_layout, 80);
+SIZE(mortise_kv_layout, 5);
 AT(mortise_kv_layout, struct_size, 0);
 AT(mortise_kv_layout, flags, 4);
 AT(mortise_kv_layout, layout_id, 8);
 AT(mortise_kv_layout, bytes_per_block, 72);
-SIZE(mortise_attention_bind_args, 48);
+SIZE(mortise_attention_bind_args, 5);
 AT(mortise_attention_bind_args, struct_size, 0);
 AT(mortise_attention_bind_args, flags, 4);
 AT(mortise_attention_bind_args, dims, 8);
@@ -341,14 +360,14 @@ AT(mortise_attention_bind_args, num_blocks, 24);
 AT(mortise_attention_bind_args, reserved, 28);
 AT(mortise_attention_bind_args, kv, 32);
 AT(mortise_attention_bind_args, kv_bytes, 40);
-SIZE(mortise_rope, 32);
+SIZE(mortise_rope, 5);
 AT(mortise_rope, struct_size, 0);
 AT(mortise_rope, flags, 4);
 AT(mortise_rope, cos, 8);
 AT(mortise_rope, sin, 16);
 AT(mortise_rope, rotary_dim, 24);
 AT(mortise_rope, interleaved, 28);
-SIZE(mortise_append_args, 72);
+SIZE(mortise_append_args, 5);
 AT(mortise_append_args, struct_size, 0);
 AT(mortise_append_args, flags, 4);
 AT(mortise_append_args, layer, 8);
@@ -361,7 +380,7 @@ AT(mortise_append_args, q_norm, 48);
 AT(mortise_append_args, k_norm, 56);
 AT(mortise_append_args, norm_eps, 64);
 AT(mortise_append_args, reserved2, 68);
-SIZE(mortise_attention_table, 56);
+SIZE(mortise_attention_table, 5);
 AT(mortise_attention_table, struct_size, 0);
 AT(mortise_attention_table, flags, 4);
 AT(mortise_attention_table, kv_layout, 8);
@@ -372,12 +391,12 @@ AT(mortise_attention_table, run, 40);
 AT(mortise_attention_table, copy_blocks, 48);
 
 /* proposer.h */
-SIZE(mortise_proposer_bind_args, 24);
+SIZE(mortise_proposer_bind_args, 5);
 AT(mortise_proposer_bind_args, struct_size, 0);
 AT(mortise_proposer_bind_args, flags, 4);
 AT(mortise_proposer_bind_args, target, 8);
 AT(mortise_proposer_bind_args, vocab_hash, 16);
-SIZE(mortise_observation, 80);
+SIZE(mortise_observation, 5);
 AT(mortise_observation, struct_size, 0);
 AT(mortise_observation, flags, 4);
 AT(mortise_observation, num_seqs, 8);
@@ -390,7 +409,7 @@ AT(mortise_observation, hidden, 48);
 AT(mortise_observation, ended_ids, 56);
 AT(mortise_observation, first_positions, 64);
 AT(mortise_observation, hidden_rows, 72);
-SIZE(mortise_proposal_args, 112);
+SIZE(mortise_proposal_args, 5);
 AT(mortise_proposal_args, struct_size, 0);
 AT(mortise_proposal_args, flags, 4);
 AT(mortise_proposal_args, num_seqs, 8);
@@ -407,7 +426,7 @@ AT(mortise_proposal_args, distributions, 80);
 AT(mortise_proposal_args, top_ks, 88);
 AT(mortise_proposal_args, top_ps, 96);
 AT(mortise_proposal_args, min_ps, 104);
-SIZE(mortise_proposer_table, 40);
+SIZE(mortise_proposer_table, 5);
 AT(mortise_proposer_table, struct_size, 0);
 AT(mortise_proposer_table, flags, 4);
 AT(mortise_proposer_table, bind, 8);
@@ -416,7 +435,7 @@ AT(mortise_proposer_table, propose, 24);
 AT(mortise_proposer_table, max_drafts, 32);
 
 /* scheduler.h */
-SIZE(mortise_schedule_view, 152);
+SIZE(mortise_schedule_view, 6);
 AT(mortise_schedule_view, struct_size, 0);
 AT(mortise_schedule_view, flags, 4);
 AT(mortise_schedule_view, step_id, 8);
@@ -440,7 +459,9 @@ AT(mortise_schedule_view, arrivals, 120);
 AT(mortise_schedule_view, groups, 128);
 AT(mortise_schedule_view, cached_free_with, 136);
 AT(mortise_schedule_view, cached_free_shared, 144);
-SIZE(mortise_schedule_plan, 72);
+AT(mortise_schedule_view, blocks_freed, MORTISE_SIZE_0_5(mortise_schedule_view));
+AT(mortise_schedule_view, host_data, 160);
+SIZE(mortise_schedule_plan, 5);
 AT(mortise_schedule_plan, struct_size, 0);
 AT(mortise_schedule_plan, flags, 4);
 AT(mortise_schedule_plan, num_scheduled, 8);
@@ -453,7 +474,7 @@ AT(mortise_schedule_plan, preempted, 40);
 AT(mortise_schedule_plan, pins, 48);
 AT(mortise_schedule_plan, pin_tokens, 56);
 AT(mortise_schedule_plan, max_drafts, 64);
-SIZE(mortise_schedule_events, 72);
+SIZE(mortise_schedule_events, 5);
 AT(mortise_schedule_events, struct_size, 0);
 AT(mortise_schedule_events, flags, 4);
 AT(mortise_schedule_events, num_events, 8);
@@ -465,14 +486,14 @@ AT(mortise_schedule_events, tokens, 40);
 AT(mortise_schedule_events, max_new_tokens, 48);
 AT(mortise_schedule_events, priorities, 56);
 AT(mortise_schedule_events, groups, 64);
-SIZE(mortise_scheduler_table, 24);
+SIZE(mortise_scheduler_table, 5);
 AT(mortise_scheduler_table, struct_size, 0);
 AT(mortise_scheduler_table, flags, 4);
 AT(mortise_scheduler_table, events, 8);
 AT(mortise_scheduler_table, plan, 16);
 
 /* ext/checkpoint.h */
-SIZE(mortise_checkpoint_table, 40);
+SIZE(mortise_checkpoint_table, 5);
 AT(mortise_checkpoint_table, struct_size, 0);
 AT(mortise_checkpoint_table, flags, 4);
 AT(mortise_checkpoint_table, open, 8);
@@ -481,31 +502,31 @@ AT(mortise_checkpoint_table, config, 24);
 AT(mortise_checkpoint_table, reader, 32);
 
 /* ext/kv_reads.h */
-SIZE(mortise_kv_reads_table, 16);
+SIZE(mortise_kv_reads_table, 5);
 AT(mortise_kv_reads_table, struct_size, 0);
 AT(mortise_kv_reads_table, flags, 4);
 AT(mortise_kv_reads_table, kv_bytes, 8);
 
 /* ext/sequences.h */
-SIZE(mortise_sequences_table, 16);
+SIZE(mortise_sequences_table, 5);
 AT(mortise_sequences_table, struct_size, 0);
 AT(mortise_sequences_table, flags, 4);
 AT(mortise_sequences_table, num_sequences, 8);
 
 /* ext/tuning.h */
-SIZE(mortise_tuning_table, 16);
+SIZE(mortise_tuning_table, 5);
 AT(mortise_tuning_table, struct_size, 0);
 AT(mortise_tuning_table, flags, 4);
 AT(mortise_tuning_table, keep_beside, 8);
 
 /* ext/weight_cache.h */
-SIZE(mortise_weight_cache_args, 56);
+SIZE(mortise_weight_cache_args, 5);
 AT(mortise_weight_cache_args, struct_size, 0);
 AT(mortise_weight_cache_args, flags, 4);
 AT(mortise_weight_cache_args, folder, 8);
 AT(mortise_weight_cache_args, format, 24);
 AT(mortise_weight_cache_args, identity, 40);
-SIZE(mortise_weight_cache_table, 32);
+SIZE(mortise_weight_cache_table, 5);
 AT(mortise_weight_cache_table, struct_size, 0);
 AT(mortise_weight_cache_table, flags, 4);
 AT(mortise_weight_cache_table, enabled, 8);
@@ -513,7 +534,7 @@ AT(mortise_weight_cache_table, open, 16);
 AT(mortise_weight_cache_table, close, 24);
 
 /* ext/parallel.h */
-SIZE(mortise_parallel_table, 32);
+SIZE(mortise_parallel_table, 5);
 AT(mortise_parallel_table, struct_size, 0);
 AT(mortise_parallel_table, flags, 4);
 AT(mortise_parallel_table, num_threads, 8);
@@ -521,7 +542,7 @@ AT(mortise_parallel_table, run, 16);
 AT(mortise_parallel_table, isa, 24);
 
 /* ext/graph.h */
-SIZE(mortise_graph_table, 40);
+SIZE(mortise_graph_table, 5);
 AT(mortise_graph_table, struct_size, 0);
 AT(mortise_graph_table, flags, 4);
 AT(mortise_graph_table, begin, 8);
@@ -530,7 +551,7 @@ AT(mortise_graph_table, replay, 24);
 AT(mortise_graph_table, destroy, 32);
 
 /* ext/collective.h */
-SIZE(mortise_collective_table, 40);
+SIZE(mortise_collective_table, 5);
 AT(mortise_collective_table, struct_size, 0);
 AT(mortise_collective_table, flags, 4);
 AT(mortise_collective_table, create, 8);
@@ -539,14 +560,14 @@ AT(mortise_collective_table, all_reduce, 24);
 AT(mortise_collective_table, all_gather, 32);
 
 /* ext/runner.h */
-SIZE(mortise_runner_open_args, 48);
+SIZE(mortise_runner_open_args, 5);
 AT(mortise_runner_open_args, struct_size, 0);
 AT(mortise_runner_open_args, flags, 4);
 AT(mortise_runner_open_args, path, 8);
 AT(mortise_runner_open_args, options, 24);
 AT(mortise_runner_open_args, max_forks, 40);
 AT(mortise_runner_open_args, reserved, 44);
-SIZE(mortise_runner_tokens, 48);
+SIZE(mortise_runner_tokens, 5);
 AT(mortise_runner_tokens, struct_size, 0);
 AT(mortise_runner_tokens, flags, 4);
 AT(mortise_runner_tokens, num_seqs, 8);
@@ -555,7 +576,7 @@ AT(mortise_runner_tokens, seq_ids, 16);
 AT(mortise_runner_tokens, begins, 24);
 AT(mortise_runner_tokens, offsets, 32);
 AT(mortise_runner_tokens, tokens, 40);
-SIZE(mortise_runner_step, 80);
+SIZE(mortise_runner_step, 5);
 AT(mortise_runner_step, struct_size, 0);
 AT(mortise_runner_step, flags, 4);
 AT(mortise_runner_step, num_seqs, 8);
@@ -568,7 +589,7 @@ AT(mortise_runner_step, top_ps, 48);
 AT(mortise_runner_step, min_ps, 56);
 AT(mortise_runner_step, sampled, 64);
 AT(mortise_runner_step, logits, 72);
-SIZE(mortise_runner_forks, 40);
+SIZE(mortise_runner_forks, 5);
 AT(mortise_runner_forks, struct_size, 0);
 AT(mortise_runner_forks, flags, 4);
 AT(mortise_runner_forks, num_forks, 8);
@@ -576,7 +597,7 @@ AT(mortise_runner_forks, reserved, 12);
 AT(mortise_runner_forks, from_ids, 16);
 AT(mortise_runner_forks, to_ids, 24);
 AT(mortise_runner_forks, tokens, 32);
-SIZE(mortise_runner_table, 64);
+SIZE(mortise_runner_table, 5);
 AT(mortise_runner_table, struct_size, 0);
 AT(mortise_runner_table, flags, 4);
 AT(mortise_runner_table, open, 8);

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "loader/option_reader.hpp"
 #include "mortise/attention.h"
 #include "mortise/model.h"
 #include "mortise/plugin.hpp"
@@ -46,12 +47,12 @@ Instance& of(void* instance) {
 
 mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
                       mortise_error* error) {
-  const mortise::Options options(args->options);
+  const mortise::Options options(mortise::known(args));
   auto* made = new Instance{options.get<int>("layer"), options.get<int>("position"), options.get<int>("element"),
                             options.get<std::string>("only")};
-  const std::string text = "{\"block_size\": " + std::to_string(options.get<int>("block_size")) + "}";
+  const mortise::OptionReader passed_on({{"block_size", options.get<int>("block_size")}});
   mortise_create_args inner = *args;
-  inner.options = mortise::view(std::string_view(text));
+  passed_on.give_to(inner);
   *instance = made;
   return paged_component().create(host, &inner, &made->inner, error);
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "loader/option_reader.hpp"
 #include "mortise/device.h"
 #include "mortise/plugin.hpp"
 
@@ -46,9 +47,10 @@ std::map<void*, Flip>& flips() {
 
 mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
                       mortise_error* error) {
-  const mortise::Options options(args->options);
+  const mortise::Options options(mortise::known(args));
   mortise_create_args inner = *args;
-  inner.options = mortise::view(std::string_view("{}"));
+  const mortise::OptionReader none(nlohmann::json::object());
+  none.give_to(inner);
   const mortise_status status = cpu_component().create(host, &inner, instance, error);
   if (status != MORTISE_OK) return status;
   flips().insert_or_assign(*instance, Flip{options.get<std::string>("flip"), options.get<int>("number"),

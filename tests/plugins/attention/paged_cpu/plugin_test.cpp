@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fixture.hpp"
+#include "loader/option_reader.hpp"
 
 namespace mortise::test {
 namespace {
@@ -133,7 +134,8 @@ TEST(PagedContract, CreateNeedsADeviceWithThreads) {
   auto table = sized<mortise_device_table>();
   mortise_device device = {1, "portable"};
   auto args = sized<mortise_create_args>();
-  args.options = view(std::string_view("{}"));
+  const OptionReader options(nlohmann::json::object());
+  options.give_to(args);
   args.device = &device;
   args.device_table = &table;
   void* instance = nullptr;

@@ -20,6 +20,7 @@
 #include "kernels/cpu/reference/rope.hpp"
 #include "kernels/cpu/reference/span.hpp"
 #include "kernels/cpu/span/span.hpp"
+#include "loader/option_reader.hpp"
 #include "mortise/ext/kv_reads.h"
 
 namespace mortise::test {
@@ -163,7 +164,8 @@ Attention::Attention(const Config& config)
       q_norm_(norm_of(config, 1)),
       k_norm_(norm_of(config, 2)) {
   auto create = sized<mortise_create_args>();
-  create.options = view(std::string_view("{\"block_size\": 16}"));
+  const OptionReader options({{"block_size", 16}});
+  options.give_to(create);
   create.device = &device_;
   create.device_table = device_table();
   create.world = 1;

@@ -6,6 +6,7 @@
 #include <random>
 #include <string_view>
 
+#include "loader/option_reader.hpp"
 #include "world.hpp"
 
 namespace mortise::test {
@@ -63,7 +64,7 @@ void put(DeviceArray<T>& to, const std::vector<T>& from) {
 }  // namespace
 
 const mortise_component* attention_component() {
-  return mortise_plugin_entry_v0()->components[0];
+  return mortise_plugin_entry_v0(nullptr)->components[0];
 }
 
 const mortise_device_table* device_table() {
@@ -106,7 +107,8 @@ Attention::Attention(const AbiConfig& config)
   dims_.sliding_windows = config_.windows.empty() ? nullptr : config_.windows.data();
 
   auto create = sized<mortise_create_args>();
-  create.options = view(std::string_view("{\"block_size\": 16}"));
+  const OptionReader options({{"block_size", 16}});
+  options.give_to(create);
   create.device = &device_;
   create.device_table = device_table();
   create.world = 1;

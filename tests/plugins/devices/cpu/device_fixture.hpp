@@ -7,18 +7,20 @@
 #include <vector>
 
 #include "kernel_test.hpp"
+#include "loader/option_reader.hpp"
 #include "mortise/ext/parallel.h"
 #include "mortise/plugin.hpp"
 
 namespace mortise::cpu {
 
 inline const mortise_component& cpu_component() {
-  return *mortise_plugin_entry_v0()->components[0];
+  return *mortise_plugin_entry_v0(nullptr)->components[0];
 }
 
 inline mortise_status create_device(const std::string& options, void** instance, mortise_error* error) {
   auto args = sized<mortise_create_args>();
-  args.options = view(options);
+  const OptionReader reader(nlohmann::json::parse(options));
+  reader.give_to(args);
   args.world = 1;
   return cpu_component().create(nullptr, &args, instance, error);
 }

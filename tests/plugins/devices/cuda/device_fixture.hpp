@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernel_test.hpp"
+#include "loader/option_reader.hpp"
 #include "mortise/ext/graph.h"
 #include "mortise/plugin.hpp"
 
@@ -21,7 +22,7 @@ using cpu::same_bits;
 using cpu::Values;
 
 inline const mortise_component& cuda_component() {
-  return *mortise_plugin_entry_v0()->components[0];
+  return *mortise_plugin_entry_v0(nullptr)->components[0];
 }
 
 // An instance, active if there is a GPU; `status` and `error` say what became of it.
@@ -29,7 +30,8 @@ class Device {
  public:
   explicit Device(const std::string& options = R"({"tuning_cache": false})") : error(make_error()) {
     auto args = sized<mortise_create_args>();
-    args.options = view(std::string_view(options));
+    const OptionReader reader(nlohmann::json::parse(options));
+    reader.give_to(args);
     args.world = 1;
     status = cuda_component().create(nullptr, &args, &instance_, &error);
     if (status != MORTISE_OK) return;

@@ -9,6 +9,7 @@
 
 #include "checkpoint/checkpoint.hpp"
 #include "golden/golden_model.hpp"
+#include "loader/option_reader.hpp"
 #include "mortise/plugin.hpp"
 #include "parity/stack.hpp"
 #include "plugins/models/common/naive_parts.hpp"
@@ -16,7 +17,7 @@
 namespace mortise::test {
 
 inline const mortise_component& model_under_test() {
-  return *mortise_plugin_entry_v0()->components[0];
+  return *mortise_plugin_entry_v0(nullptr)->components[0];
 }
 inline Parts naive_parts() {
   return {&kNaiveDevice, &kNaiveAttention, &model_under_test()};
@@ -32,10 +33,10 @@ struct Instance {
                     const mortise_host* host = nullptr) {
     options["path"] = "x";
     if (!options.contains("dtype")) options["dtype"] = "auto";
-    const std::string text = options.dump();
+    const OptionReader reader(options);
     kNaiveDevice.create(nullptr, nullptr, &device, nullptr);
     auto args = sized<mortise_create_args>();
-    args.options = view(std::string_view(text));
+    reader.give_to(args);
     args.model_config = view(std::string_view(config));
     args.device = static_cast<mortise_device*>(device);
     args.device_table = static_cast<const mortise_device_table*>(kNaiveDevice.table);

@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 
 const mortise_component& llama() {
-  return *mortise_plugin_entry_v0()->components[0];
+  return *mortise_plugin_entry_v0(nullptr)->components[0];
 }
 const mortise_model_table& table() {
   return *static_cast<const mortise_model_table*>(llama().table);

@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "golden/write_safetensors.hpp"
+#include "loader/option_reader.hpp"
 #include "mortise/ext/sequences.h"
 #include "mortise/plugin.hpp"
 #include "mortise/proposer.h"
@@ -26,7 +27,7 @@ namespace fs = std::filesystem;
 const fs::path kGolden = fs::path(MORTISE_SOURCE_DIR) / "tests/golden/speculators";
 
 const mortise_component& component() {
-  return *mortise_plugin_entry_v0()->components[0];
+  return *mortise_plugin_entry_v0(nullptr)->components[0];
 }
 const mortise_proposer_table& table() {
   return *static_cast<const mortise_proposer_table*>(component().table);
@@ -86,16 +87,16 @@ class Instance {
  public:
   explicit Instance(const fs::path& folder, nlohmann::json options = nlohmann::json::object()) {
     const mortise_component& cpu = *built_in_parts().device;
-    const std::string device_options = R"({"threads": 2, "isa": "auto", "packed_cache": false})";
+    const OptionReader device_options({{"threads", 2}, {"isa", "auto"}, {"packed_cache", false}});
     auto args = sized<mortise_create_args>();
-    args.options = view(std::string_view(device_options));
+    device_options.give_to(args);
     require(cpu.create(&host_, &args, &device_, &error));
     real_device = static_cast<const mortise_device_table*>(cpu.table);
     device_table_ = *real_device;
     device_table_.sample = recording_sample;
     options["path"] = folder.string();
-    const std::string text = options.dump();
-    args.options = view(std::string_view(text));
+    const OptionReader reader(options);
+    reader.give_to(args);
     args.device = static_cast<mortise_device*>(device_);
     args.device_table = &device_table_;
     require(component().create(&host_, &args, &instance_, &error));

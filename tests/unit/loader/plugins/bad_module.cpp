@@ -17,6 +17,7 @@ constexpr mortise_scheduler_table bad_table() {
   mortise_scheduler_table table = kTable;
   if (IS(missing_slot)) table.plan = nullptr;
   if (IS(short_table)) table.struct_size = offsetof(mortise_scheduler_table, plan);
+  if (IS(unsized_table)) table.struct_size = 0;
   return table;
 }
 constexpr mortise_scheduler_table kBadTable = bad_table();
@@ -42,6 +43,7 @@ constexpr mortise_component bad_component() {
   mortise_component c = stub::component(MORTISE_KIND_SCHEDULER, "bad", schema(), &kBadTable);
   if (IS(unknown_kind)) c.kind = 77;
   if (IS(null_name)) c.name = nullptr;
+  if (IS(null_summary)) c.summary = nullptr;
   if (IS(bad_name)) c.name = "Bad-Name";
   if (IS(no_table)) c.table = nullptr;
   if (IS(no_create)) c.create = nullptr;
@@ -64,7 +66,8 @@ constexpr mortise_module bad_module() {
   m.version = "1.0.0";
   m.license = "Apache-2.0";
   m.components = kComponents;
-  if (IS(older_minor)) m.abi_minor = MORTISE_ABI_MINOR - 1;
+  if (IS(older_minor)) m.abi_minor = MORTISE_ABI_OLDEST_MINOR - 1;
+  if (IS(oldest_minor)) m.abi_minor = MORTISE_ABI_OLDEST_MINOR;
   if (IS(newer_minor)) m.abi_minor = MORTISE_ABI_MINOR + 1;
   if (IS(short_module)) m.struct_size = offsetof(mortise_module, components);
   if (IS(tiny_module)) m.struct_size = 8;
@@ -77,7 +80,7 @@ const mortise_module kModule = bad_module();
 
 }  // namespace
 
-MORTISE_EXTERN_C MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(void) {
+MORTISE_EXTERN_C MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(const mortise_entry_args*) {
   if (IS(schema_too_large)) std::memset(large_schema, ' ', sizeof large_schema - 1);
   return IS(null_module) ? nullptr : &kModule;
 }

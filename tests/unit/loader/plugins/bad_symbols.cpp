@@ -7,7 +7,7 @@ extern "C" MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v7() {
   return nullptr;
 }
 #elif !defined(NO_ENTRY)
-extern "C" MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(void) {
+extern "C" MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(const mortise_entry_args*) {
   return nullptr;
 }
 #endif

@@ -25,7 +25,7 @@ struct Lively {
 
 mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
                       mortise_error* error) {
-  const mortise::Options options(args->options);
+  const mortise::Options options(mortise::known(args));
   const auto fail_in = options.get<std::string>("fail_in");
   if (fail_in == "create") return mortise::set_error(error, MORTISE_UNAVAILABLE, "toy", "no toy is\nplugged in");
   if (fail_in == "throw") throw std::runtime_error("thrown out of create");
