@@ -20,10 +20,10 @@ constexpr std::uint16_t kMachine = EM_AARCH64;
 #error "which e_machine do shared objects of this architecture have?"
 #endif
 
-// Limits the names that a file can ask for. Symbols may overlap in the string table, and sections in the symbols, so a
-// file of a megabyte could ask for gigabytes of names. A plugin exports one symbol; the largest libraries export
-// 200,000.
+// Limits the memory for symbol names. A hostile file of a megabyte may list the same bytes as the name of many symbols,
+// and so demand gigabytes. A plugin exports one symbol; the largest libraries export 200,000.
 constexpr std::size_t kMaxExports = std::size_t{1} << 20;
+constexpr std::size_t kMaxLibraries = 1000;
 constexpr std::size_t kMaxNameBytes = 256;  // longer names are cut; they are only compared with short ones and shown
 
 std::string machine_name(std::uint16_t machine) {
@@ -148,6 +148,44 @@ ElfExports read_elf_exports(std::span<const char> file) {
     }
   }
   return exports;
+}
+
+ElfProperties read_elf_properties(std::span<const char> file) {
+  const Reader reader(file);
+  const Elf64_Ehdr header = read_header(reader, file.size());
+  if (header.e_phentsize != sizeof(Elf64_Phdr)) fail("is damaged: it has no program headers; build it again");
+  ElfProperties properties;
+  bool has_stack = false;
+  for (const auto& segment : reader.table<Elf64_Phdr>(header.e_phoff, header.e_phnum, "table of program headers")) {
+    if (segment.p_type != PT_GNU_STACK) continue;
+    has_stack = true;
+    properties.has_executable_stack = (segment.p_flags & PF_X) != 0;
+  }
+  if (!has_stack) properties.has_executable_stack = true;  // the default of the loader
+  if (header.e_shoff == 0 || header.e_shentsize != sizeof(Elf64_Shdr)) return properties;
+  const auto sections = reader.table<Elf64_Shdr>(header.e_shoff, header.e_shnum, "table of section headers");
+  for (const auto& section : sections) {
+    if (section.sh_type != SHT_DYNAMIC || section.sh_link >= sections.size()) continue;
+    const Elf64_Shdr& strings = sections[section.sh_link];
+    const std::string_view names = reader.bytes(strings.sh_offset, strings.sh_size, "string table");
+    const std::uint64_t count = section.sh_size / sizeof(Elf64_Dyn);
+    for (const auto& entry : reader.table<Elf64_Dyn>(section.sh_offset, count, "dynamic section")) {
+      if (entry.d_tag == DT_NULL) break;
+      const std::uint64_t value = entry.d_un.d_val;
+      if (entry.d_tag == DT_FLAGS) {
+        properties.has_static_tls |= (value & DF_STATIC_TLS) != 0;
+        properties.has_text_relocations |= (value & DF_TEXTREL) != 0;
+      }
+      if (entry.d_tag == DT_TEXTREL) properties.has_text_relocations = true;
+      if (entry.d_tag == DT_RPATH || entry.d_tag == DT_RUNPATH) {
+        properties.run_paths.emplace_back(name_at(names, value));
+      }
+      if (entry.d_tag == DT_NEEDED && properties.libraries.size() < kMaxLibraries) {
+        properties.libraries.emplace_back(name_at(names, value));
+      }
+    }
+  }
+  return properties;
 }
 
 }  // namespace mortise

@@ -18,4 +18,16 @@ struct ElfExports {
 // would raise SIGBUS.
 ElfExports read_elf_exports(std::span<const char> file);
 
+// What makes a shared object unfit to be loaded several times, or on another machine.
+struct ElfProperties {
+  bool has_static_tls = false;        // thread-local variables that need room at the start of the process
+  bool has_text_relocations = false;  // its code is changed when it is loaded
+  bool has_executable_stack = false;
+  std::vector<std::string> run_paths;  // RPATH and RUNPATH
+  std::vector<std::string> libraries;  // DT_NEEDED
+};
+
+// Throws an Error as read_elf_exports does.
+ElfProperties read_elf_properties(std::span<const char> file);
+
 }  // namespace mortise

@@ -7,10 +7,11 @@
 namespace mortise {
 
 void add_plugin_command(CLI::App& app) {
-  CLI::App* plugin = app.add_subcommand("plugin", "what plugins there are");
+  CLI::App* plugin = app.add_subcommand("plugin", "lists, describes and checks plugins");
   plugin->require_subcommand(1);
   add_plugin_list_command(*plugin);
   add_plugin_info_command(*plugin);
+  add_plugin_check_command(*plugin);
 }
 
 }  // namespace mortise

@@ -1,140 +1,102 @@
-// tests/plugins/schedulers/common/simulated_engine.hpp: what an engine does with a plan, without a model: the host's
-// own KV cache, tokens that are run and drawn, preemptions, pins, events. Every plan is checked against the rules of
-// scheduler.h, those of starvation too, and against those of fcfs where the options say so; a breach throws
-// std::logic_error.
+// tests/plugins/schedulers/common/simulated_engine.hpp: the simulated engine of runtime/conformance with a built-in
+// scheduler, and with what the built-in schedulers promise beyond the rules of scheduler.h.
 #pragma once
 
-#include <cstdint>
-#include <random>
-#include <set>
-#include <string>
-#include <vector>
+#include <memory>
 
-#include "engine/starvation.hpp"
-#include "kv/kv_cache.hpp"
-#include "mortise/plugin.h"
-#include "mortise/scheduler.h"
+#include "conformance/simulated_engine.hpp"
+#include "loader/option_reader.hpp"
+#include "mortise/ext/sequences.h"
+#include "mortise/plugin.hpp"
+#include "schedulers/common/planner.hpp"
 
 namespace mortise::test {
 
-struct SimulationOptions {
-  int32_t num_blocks = 64;
-  int32_t block_size = 16;
-  int32_t token_budget = 64;
-  int32_t seq_budget = 8;
-  int32_t max_lookahead = 0;   // drafts a decoding sequence may use; how many are accepted is random
-  bool whole_drafts = false;   // they may not be cut
-  int32_t num_priorities = 1;  // drawn per request
-  int32_t num_prefixes = 0;    // prompts may begin with one of these
-  bool nested = false;         // a prefix may begin with an earlier one
-  int32_t num_groups = 0;      // hints, drawn per request
-  bool prefix_cache = true;
-  bool first_come = false;       // plans must keep the promises of fcfs
-  bool hides_followers = false;  // as the engine: who waits for a prefix in flight is not in the view
-  int percent_replaced = 0;      // steps in which the host runs a plan of its own instead
-};
+using conformance::SimulatedRequest;
+using conformance::SimulationOptions;
 
-// What a request is; its prompt's tokens are its own.
-struct SimulatedRequest {
-  std::vector<int32_t> prompt;
-  int32_t generated = 1;
-  int32_t priority = 0;
-  uint64_t group = 0;
-};
-
-class SimulatedEngine {
+// An instance of a scheduler. Every call checks that it succeeds.
+class SchedulerInstance {
  public:
-  SimulatedEngine(const mortise_component& scheduler, const SimulationOptions& options, uint64_t seed);
-  ~SimulatedEngine();
-  SimulatedEngine(const SimulatedEngine&) = delete;
-  SimulatedEngine& operator=(const SimulatedEngine&) = delete;
+  explicit SchedulerInstance(const mortise_component& component) : component_(component) {
+    const OptionReader reader({{"max_num_seqs", 1000}, {"max_batched_tokens", 100000}});
+    auto args = sized<mortise_create_args>();
+    reader.give_to(args);
+    require(component.create(nullptr, &args, &instance_, nullptr), "create");
+  }
+  ~SchedulerInstance() { component_.destroy(instance_); }
+  SchedulerInstance(const SchedulerInstance&) = delete;
+  SchedulerInstance& operator=(const SchedulerInstance&) = delete;
 
-  // REQUIRES: prompt + generated fit the pool. Returns the sequence's id.
-  uint64_t submit(SimulatedRequest request);
-  uint64_t submit(int32_t prompt, int32_t generated);  // random tokens
-  uint64_t submit_random() { return submit(draw_request()); }
-  SimulatedRequest draw_request();
-  std::vector<int32_t> draw_tokens(int32_t count);
-  void abort(uint64_t id);
-  void abort_random();
-  void step();
-  void tell_events();  // that the next step would tell
-  bool idle() const { return live_.empty(); }
-  std::size_t num_live() const { return live_.size(); }
-  // Of a scheduler that has the extension mortise.sequences.
-  uint64_t num_scheduler_sequences() const;
-
-  int64_t num_steps() const { return num_steps_; }
-  int64_t num_preemptions() const { return num_preemptions_; }
-  int64_t num_finished() const { return num_finished_; }
-  int64_t num_rows() const { return num_rows_; }                // computed, of prompts and generated tokens
-  int64_t num_prompt_rows() const { return num_prompt_rows_; }  // of them below the prompts' ends
-  int64_t num_dropped_pins() const { return num_dropped_pins_; }
-  int64_t num_pins() const { return num_pins_; }             // that were set
-  std::size_t num_untold() const { return events_.size(); }  // events that the next step tells
-  bool holds_nothing() const { return cache_.num_available() == cache_.num_blocks(); }
-
-  // Sequences in the order in which they first ran.
-  struct Admission {
-    uint64_t id;
-    int64_t step;
-    int32_t num_cached;
-  };
-  const std::vector<Admission>& admissions() const { return admissions_; }
+  conformance::SchedulerCalls calls() const {
+    return {[this](const mortise_schedule_events& events) {
+              mortise_error error = make_error();
+              require(table().events(self(), &events, &error), error.message);
+            },
+            [this](const mortise_schedule_view& view, mortise_schedule_plan& plan) {
+              mortise_error error = make_error();
+              require(table().plan(self(), &view, &plan, &error), error.message);
+            }};
+  }
+  uint64_t num_sequences() const {
+    const auto* table =
+        static_cast<const mortise_sequences_table*>(component_.get_ext(instance_, MORTISE_EXT_SEQUENCES));
+    return table->num_sequences(instance_);
+  }
 
  private:
-  struct Sequence {
-    uint64_t id;
-    SimulatedRequest request;
-    std::vector<int32_t> tokens;
-    int32_t num_computed = 0;
-    std::size_t last_token;  // it ends when it has so many
-    std::vector<BlockId> blocks, pinned;
-    int32_t num_published = 0;
-    bool publishes = true, was_admitted = false;
-    int32_t num_cached = 0;  // while it waits
-    std::vector<BlockId> path;
-
-    bool running() const { return !blocks.empty(); }
-    int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()); }
-    bool ended() const { return tokens.size() == last_token; }
-  };
-  struct View;
-
-  void look_up(Sequence& sequence) const;
-  bool is_follower(const Sequence& sequence, std::size_t index) const;
-  void admit(Sequence& sequence);
-  void run(Sequence& sequence, int32_t num_new_tokens, int32_t drafts);
-  void release(Sequence& sequence);
-  void end(Sequence& sequence);
-  void pin(Sequence& sequence, int32_t num_tokens);
-  void drop_pins();
-  void check(const View& view, const mortise_schedule_plan& plan) const;
-  void check_first_come(const View& view, const std::vector<int32_t>& tokens, const std::vector<char>& preempted) const;
-  void replace(const View& view, mortise_schedule_plan& plan) const;
-  bool lacks_room_for_the_oldest(const View& view) const;
-  void check_starvation(const View& view, const mortise_schedule_plan& plan);
-  void add_event(int32_t kind, uint64_t id, int32_t num_tokens);
+  static void require(mortise_status status, const char* what) {
+    if (status != MORTISE_OK) throw conformance::CaseFailed(what);
+  }
+  mortise_scheduler* self() const { return static_cast<mortise_scheduler*>(instance_); }
+  const mortise_scheduler_table& table() const {
+    return *static_cast<const mortise_scheduler_table*>(component_.table);
+  }
 
   const mortise_component& component_;
-  void* scheduler_ = nullptr;
-  const SimulationOptions options_;
-  std::mt19937_64 random_;
-  KvCache cache_;
-  std::vector<Sequence> live_;  // in order of arrival
-  std::vector<std::vector<int32_t>> prefixes_;
-  struct Event {
-    int32_t kind;
-    uint64_t id;
-    int32_t num_tokens;
-    SimulatedRequest added;
-  };
-  std::vector<Event> events_;
-  std::vector<Admission> admissions_;
-  uint64_t next_id_ = 1;
-  int64_t num_steps_ = 0, num_preemptions_ = 0, num_finished_ = 0, num_rows_ = 0, num_prompt_rows_ = 0;
-  int64_t num_dropped_pins_ = 0, num_pins_ = 0;
-  StarvationWatch starvation_;
+  void* instance_ = nullptr;
+};
+
+// A simulated engine with a built-in scheduler. Used by one thread.
+class SimulatedEngine : private SchedulerInstance, public conformance::SimulatedEngine {
+ public:
+  // `first_come`: plans must keep the promises of fcfs.
+  SimulatedEngine(const mortise_component& component, const SimulationOptions& options, uint64_t seed,
+                  bool first_come = false)
+      : SchedulerInstance(component), conformance::SimulatedEngine(calls(), options, seed), first_come_(first_come) {}
+
+  uint64_t num_scheduler_sequences() const { return num_sequences(); }
+
+ private:
+  // By the built-in planner, so that its results can be compared with those of a scheduler that uses it, too.
+  void replace(const View& view, mortise_schedule_plan& plan) const override {
+    std::vector<scheduling::Place> order;
+    for (int32_t i = 0; i < view.abi.num_seqs; ++i) order.push_back({i});
+    std::ranges::stable_sort(order, {}, [&](const scheduling::Place& place) { return view.priorities[place.index]; });
+    scheduling::Planner planner(view.abi, {1000, 100000}, order);
+    planner.plan();
+    planner.write(plan);
+  }
+
+  void check_policy(const View& view, const std::vector<int32_t>& tokens,
+                    const std::vector<char>& preempted) const override {
+    using conformance::expect;
+    for (int32_t a = 0; a < view.abi.num_seqs; ++a) {
+      for (int32_t b = 0; b < view.abi.num_seqs; ++b) {
+        const bool admits_b = !view.running(b) && tokens[b] > 0;
+        expect(!(preempted[a] && admits_b && view.priorities[b] >= view.priorities[a]),
+               "admitted a sequence with the blocks of one that matters as much");
+        expect(!(admits_b && !view.running(a) && view.priorities[a] < view.priorities[b] && tokens[a] == 0),
+               "admitted a sequence before one of better priority");
+        if (!first_come_ || !view.before(a, b) || view.states[a] != view.states[b]) continue;
+        expect(!(preempted[a] && !preempted[b] && view.running(b)),
+               "preempted a sequence before one that comes after it");
+        expect(!(admits_b && tokens[a] == 0), "admitted a sequence before one that comes before it");
+      }
+    }
+  }
+
+  const bool first_come_;
 };
 
 }  // namespace mortise::test

@@ -13,7 +13,7 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 
 const mortise_component& fcfs() {
-  return *mortise_plugin_entry_v0()->components[0];
+  return *mortise_plugin_entry_v0(nullptr)->components[0];
 }
 
 // A view that a test writes down, and the plan for it: pairs of sequence and new tokens.
@@ -66,6 +66,12 @@ struct Scene {
     view.cached_free_with = with.data();
     view.cached_free_shared = shared.data();
     view.blocks_held = view.blocks_freed_if_preempted = held.data();
+    view.host_data = held.data();
+    view.blocks_freed = [](const void* blocks_held, const int32_t* seqs, int32_t num_seqs) {  // they share none
+      int32_t freed = 0;
+      for (int32_t k = 0; k < num_seqs; ++k) freed += static_cast<const int32_t*>(blocks_held)[seqs[k]];
+      return freed;
+    };
     view.lookahead = lookahead.data();
     view.priorities = priorities.data();
 
@@ -338,9 +344,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // 10,000 steps under random arrivals, in bursts and lulls; the simulated engine throws at any breach.
 TEST_P(FcfsProperty, EveryRequestFinishesAndNoBoundIsBroken) {
-  SimulationOptions options = GetParam().options;
-  options.first_come = true;
-  SimulatedEngine engine(fcfs(), options, /*seed=*/7);
+  SimulatedEngine engine(fcfs(), GetParam().options, /*seed=*/7, /*first_come=*/true);
   std::mt19937_64 random(11);
   int64_t submitted = 0;
   while (engine.num_steps() < 10000) {

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "loader/option_reader.hpp"
 #include "mortise/plugin.hpp"
 #include "schedulers/prefix_group/scheduler.hpp"
 
@@ -16,11 +17,17 @@ constexpr int32_t kRequests = 10000, kPlaces = 64;
 
 using Tokens = std::vector<int32_t>;
 
+mortise_create_args create_args() {
+  static const OptionReader options({{"max_num_seqs", 64}, {"max_batched_tokens", 2048}});
+  auto args = sized<mortise_create_args>();
+  options.give_to(args);
+  return args;
+}
+
 // A host of the crudest kind: whoever is scheduled has run and ended by the next step.
 class Host {
  public:
-  explicit Host(const std::vector<Tokens>& prompts)
-      : scheduler_(nullptr, Options(view(R"({"max_num_seqs": 64, "max_batched_tokens": 2048})"))) {
+  explicit Host(const std::vector<Tokens>& prompts) : scheduler_(nullptr, Options(create_args())) {
     std::vector<int32_t> kinds(prompts.size(), MORTISE_EVENT_ADDED), lengths, new_tokens(prompts.size(), 32),
         priorities(prompts.size(), 0);
     std::vector<uint64_t> groups(prompts.size(), 0);

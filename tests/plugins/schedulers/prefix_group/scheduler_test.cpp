@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "loader/option_reader.hpp"
 #include "mortise/plugin.hpp"
 #include "random_arrivals.hpp"
 #include "schedulers/prefix_group/backlog.hpp"
@@ -14,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 
 const mortise_component& prefix_group() {
-  return *mortise_plugin_entry_v0()->components[0];
+  return *mortise_plugin_entry_v0(nullptr)->components[0];
 }
 
 // Requests of `num_groups` groups of `members`, each of `shared` + `own` tokens; shuffled.
@@ -259,7 +260,8 @@ TEST(PrefixGroup, AMemberThatComesLateJoinsItsGroup) {
 TEST(PrefixGroup, AViewWithASequenceThatWasNotAddedIsRefusedWithItsId) {
   void* self = nullptr;
   auto args = sized<mortise_create_args>();
-  args.options = view(std::string_view(R"({"max_num_seqs": 8, "max_batched_tokens": 64})"));
+  const OptionReader options({{"max_num_seqs", 8}, {"max_batched_tokens", 64}});
+  options.give_to(args);
   ASSERT_EQ(prefix_group().create(nullptr, &args, &self, nullptr), MORTISE_OK);
   const uint64_t id = 42;
   auto seen = sized<mortise_schedule_view>();

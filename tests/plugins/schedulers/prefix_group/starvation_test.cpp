@@ -13,7 +13,7 @@ namespace mortise::test {
 namespace {
 
 const mortise_component& scheduler_under_test() {
-  return *mortise_plugin_entry_v0()->components[0];
+  return *mortise_plugin_entry_v0(nullptr)->components[0];
 }
 
 // Remembers what was there when each request came, and adds up who passed it.

@@ -1,28 +1,20 @@
-#include "simulated_engine.hpp"
+#include "conformance/simulated_engine.hpp"
 
 #include <algorithm>
-#include <span>
-#include <stdexcept>
+#include <cassert>
+#include <set>
 
-#include "kv/cached_free_prefixes.hpp"
-#include "mortise/cached_free_blocks.hpp"
-#include "mortise/ext/sequences.h"
-#include "mortise/plugin.hpp"
-#include "schedulers/common/planner.hpp"
+#include "mortise/plan_blocks.hpp"
 
-namespace mortise::test {
+namespace mortise::conformance {
 namespace {
-
-void require(bool holds, const char* what) {
-  if (!holds) throw std::logic_error(what);
-}
 
 int32_t blocks_for(int64_t tokens, int32_t block_size) {
   return static_cast<int32_t>((tokens + block_size - 1) / block_size);
 }
 
 struct Plan {
-  mortise_schedule_plan abi = sized<mortise_schedule_plan>();
+  mortise_schedule_plan abi{};
   std::vector<int32_t> seqs, new_tokens, preempted, pins, pin_tokens, drafts;
 
   explicit Plan(const std::vector<int32_t>& lookahead)
@@ -32,6 +24,7 @@ struct Plan {
         pins(lookahead.size(), -1),
         pin_tokens(lookahead.size(), -1),
         drafts(lookahead) {
+    abi.struct_size = sizeof abi;
     abi.num_scheduled = abi.num_preempted = abi.num_pins = -1;
     abi.seqs = seqs.data();
     abi.num_new_tokens = new_tokens.data();
@@ -48,84 +41,87 @@ struct Plan {
 
 }  // namespace
 
-struct SimulatedEngine::View {
-  mortise_schedule_view abi = sized<mortise_schedule_view>();
-  std::vector<std::size_t> live;  // index in the engine, by index of the view
-  std::vector<uint64_t> ids, groups;
-  std::vector<int32_t> states, num_tokens, num_computed, num_cached, held, freed, lookahead, priorities;
-  CachedFreePrefixes cached_free;
-  std::vector<BlockId> paths;
+SimulatedEngine::View::View(const SimulatedEngine& engine) : cached_free(engine.cache_.num_blocks()), engine(engine) {
+  abi.struct_size = sizeof abi;
+  for (std::size_t i = 0; i < engine.live_.size(); ++i) {
+    if (engine.options_.hides_followers && engine.is_follower(engine.live_[i], i)) continue;
+    live.push_back(i);
+    add(engine.live_[i]);
+  }
+  if (engine.options_.whole_drafts) abi.flags = MORTISE_VIEW_WHOLE_DRAFTS;
+  abi.step_id = static_cast<uint64_t>(engine.num_steps_);
+  abi.num_seqs = static_cast<int32_t>(ids.size());
+  abi.block_size = engine.options_.block_size;
+  abi.token_budget = engine.options_.token_budget;
+  abi.seq_budget = engine.options_.seq_budget;
+  abi.num_free_blocks = static_cast<int32_t>(engine.cache_.num_available());
+  abi.num_blocks = engine.options_.num_blocks;
+  abi.seq_ids = abi.arrivals = ids.data();
+  abi.states = states.data();
+  abi.num_tokens = num_tokens.data();
+  abi.num_computed = num_computed.data();
+  abi.num_cached = num_cached.data();
+  cached_free.find(paths, engine.cache_);
+  abi.num_cached_free_blocks = cached_free.num_cached_free().data();
+  abi.cached_free_with = cached_free.with().data();
+  abi.cached_free_shared = cached_free.num_shared().data();
+  abi.blocks_held = held.data();
+  abi.blocks_freed_if_preempted = freed.data();
+  abi.lookahead = lookahead.data();
+  abi.priorities = priorities.data();
+  abi.groups = groups.data();
+  abi.host_data = this;
+  abi.blocks_freed = [](const void* self, const int32_t* seqs, int32_t num_seqs) {
+    return static_cast<const View*>(self)->blocks_freed({seqs, static_cast<std::size_t>(num_seqs)});
+  };
+}
 
-  explicit View(const SimulatedEngine& engine) : cached_free(engine.cache_.num_blocks()) {
-    for (std::size_t i = 0; i < engine.live_.size(); ++i) {
-      if (engine.options_.hides_followers && engine.is_follower(engine.live_[i], i)) continue;
-      live.push_back(i);
-      add(engine, engine.live_[i]);
+void SimulatedEngine::View::add(const Sequence& s) {
+  ids.push_back(s.id);
+  groups.push_back(s.request.group);
+  states.push_back(s.running() ? MORTISE_SEQ_RUNNING : MORTISE_SEQ_WAITING);
+  num_tokens.push_back(s.num_tokens());
+  num_computed.push_back(s.num_computed);
+  num_cached.push_back(s.running() ? 0 : s.num_cached);
+  paths.push_back(s.running() || s.path.empty() ? kPrefixRoot : s.path.back());
+  held.push_back(static_cast<int32_t>(s.blocks.size()));
+  freed.push_back(static_cast<int32_t>(
+      std::ranges::count_if(s.blocks, [&](BlockId block) { return engine.cache_.num_holders(block) == 1; })));
+  // As the engine does: the step itself yields one token more than the accepted drafts; the last token is never run.
+  const auto left = static_cast<int32_t>(s.last_token) - s.num_tokens() - 1;
+  lookahead.push_back(std::clamp(left, 0, engine.options_.max_lookahead));
+  priorities.push_back(s.request.priority);
+}
+
+int32_t SimulatedEngine::View::blocks_freed(std::span<const int32_t> seqs) const {
+  std::multiset<BlockId> released;
+  for (const int32_t i : seqs) {
+    if (i < 0 || i >= abi.num_seqs) {  // an exception must not pass through the plugin
+      wrong_question = fmt::format("blocks_freed is asked about index {} of a view of {} sequences", i, abi.num_seqs);
+      continue;
     }
-    if (engine.options_.whole_drafts) abi.flags = MORTISE_VIEW_WHOLE_DRAFTS;
-    abi.step_id = static_cast<uint64_t>(engine.num_steps_);
-    abi.num_seqs = static_cast<int32_t>(ids.size());
-    abi.block_size = engine.options_.block_size;
-    abi.token_budget = engine.options_.token_budget;
-    abi.seq_budget = engine.options_.seq_budget;
-    abi.num_free_blocks = static_cast<int32_t>(engine.cache_.num_available());
-    abi.num_blocks = engine.options_.num_blocks;
-    abi.seq_ids = abi.arrivals = ids.data();
-    abi.states = states.data();
-    abi.num_tokens = num_tokens.data();
-    abi.num_computed = num_computed.data();
-    abi.num_cached = num_cached.data();
-    cached_free.find(paths, engine.cache_);
-    abi.num_cached_free_blocks = cached_free.num_cached_free().data();
-    abi.cached_free_with = cached_free.with().data();
-    abi.cached_free_shared = cached_free.num_shared().data();
-    abi.blocks_held = held.data();
-    abi.blocks_freed_if_preempted = freed.data();
-    abi.lookahead = lookahead.data();
-    abi.priorities = priorities.data();
-    abi.groups = groups.data();
+    const Sequence& s = engine.live_[live[static_cast<std::size_t>(i)]];
+    released.insert(s.blocks.begin(), s.blocks.end());
   }
+  int32_t num_freed = 0;
+  for (auto at = released.begin(); at != released.end(); at = released.upper_bound(*at)) {
+    num_freed += released.count(*at) == engine.cache_.num_holders(*at);
+  }
+  return num_freed;
+}
 
-  void add(const SimulatedEngine& engine, const Sequence& s) {
-    ids.push_back(s.id);
-    groups.push_back(s.request.group);
-    states.push_back(s.running() ? MORTISE_SEQ_RUNNING : MORTISE_SEQ_WAITING);
-    num_tokens.push_back(s.num_tokens());
-    num_computed.push_back(s.num_computed);
-    num_cached.push_back(s.running() ? 0 : s.num_cached);
-    paths.push_back(s.running() || s.path.empty() ? kPrefixRoot : s.path.back());
-    held.push_back(static_cast<int32_t>(s.blocks.size()));
-    freed.push_back(static_cast<int32_t>(std::count_if(
-        s.blocks.begin(), s.blocks.end(), [&](BlockId block) { return engine.cache_.num_holders(block) == 1; })));
-    // As the engine does: the step itself yields one token more than the accepted drafts; the last token is never run.
-    const auto left = static_cast<int32_t>(s.last_token) - s.num_tokens() - 1;
-    lookahead.push_back(std::clamp(left, 0, engine.options_.max_lookahead));
-    priorities.push_back(s.request.priority);
-  }
+int64_t SimulatedEngine::View::new_blocks(int32_t i, int32_t end, bool preempts) const {
+  const int32_t all = blocks_for(end, abi.block_size);
+  if (running(i)) return std::max(0, all - held[i]);
+  return all - (preempts ? 0 : num_cached[i] / abi.block_size - cached_free.num_cached_free()[i]);
+}
 
-  bool running(int32_t i) const { return states[i] == MORTISE_SEQ_RUNNING; }
-  int32_t start(int32_t i) const { return running(i) ? num_computed[i] : num_cached[i]; }
-  int32_t remaining(int32_t i) const { return num_tokens[i] - start(i); }
-  int32_t end(int32_t i, int32_t n, int32_t drafts) const { return start(i) + n + (n == remaining(i) ? drafts : 0); }
-  int64_t new_blocks(int32_t i, int32_t end, bool preempts) const {
-    const int32_t all = blocks_for(end, abi.block_size);
-    if (running(i)) return std::max(0, all - held[i]);
-    return all - (preempts ? 0 : num_cached[i] / abi.block_size - cached_free.num_cached_free()[i]);
-  }
-  bool before(int32_t a, int32_t b) const {
-    return std::pair(priorities[a], ids[a]) < std::pair(priorities[b], ids[b]);
-  }
-};
-
-SimulatedEngine::SimulatedEngine(const mortise_component& scheduler, const SimulationOptions& options, uint64_t seed)
-    : component_(scheduler),
+SimulatedEngine::SimulatedEngine(SchedulerCalls scheduler, const SimulationOptions& options, uint64_t seed)
+    : scheduler_(std::move(scheduler)),
       options_(options),
       random_(seed),
       cache_(static_cast<std::size_t>(options.num_blocks), options.block_size, options.prefix_cache),
       starvation_({MORTISE_MAX_IDLE_PLANS, int64_t{MORTISE_MAX_PASSED_STEPS} * options.token_budget}) {
-  auto args = sized<mortise_create_args>();
-  args.options = view(std::string_view(R"({"max_num_seqs": 1000, "max_batched_tokens": 100000})"));
-  require(component_.create(nullptr, &args, &scheduler_, nullptr) == MORTISE_OK, "create");
   for (int32_t i = 0; i < options.num_prefixes; ++i) {
     const bool extends = options.nested && i > 0 && random_() % 2 == 0;
     std::vector<int32_t> prefix = extends ? prefixes_[random_() % prefixes_.size()] : std::vector<int32_t>();
@@ -136,20 +132,10 @@ SimulatedEngine::SimulatedEngine(const mortise_component& scheduler, const Simul
   }
 }
 
-SimulatedEngine::~SimulatedEngine() {
-  component_.destroy(scheduler_);
-}
-
 std::vector<int32_t> SimulatedEngine::draw_tokens(int32_t count) {
   std::vector<int32_t> tokens;
   for (int32_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(random_() % 50000));
   return tokens;
-}
-
-uint64_t SimulatedEngine::num_scheduler_sequences() const {
-  const auto* table =
-      static_cast<const mortise_sequences_table*>(component_.get_ext(scheduler_, MORTISE_EXT_SEQUENCES));
-  return table->num_sequences(scheduler_);
 }
 
 void SimulatedEngine::add_event(int32_t kind, uint64_t id, int32_t num_tokens) {
@@ -159,8 +145,7 @@ void SimulatedEngine::add_event(int32_t kind, uint64_t id, int32_t num_tokens) {
 uint64_t SimulatedEngine::submit(SimulatedRequest request) {
   // The last generated token is never run, hence needs no slot.
   const auto last = request.prompt.size() + static_cast<std::size_t>(request.generated);
-  require(blocks_for(static_cast<int64_t>(last) - 1, options_.block_size) <= options_.num_blocks,
-          "the test's request is too large");
+  assert(blocks_for(static_cast<int64_t>(last) - 1, options_.block_size) <= options_.num_blocks);
   Sequence sequence;
   sequence.id = next_id_++;
   sequence.tokens = request.prompt;
@@ -260,7 +245,7 @@ void SimulatedEngine::run(Sequence& s, int32_t n, int32_t drafts) {
   const int32_t needed = blocks_for(end, options_.block_size) - static_cast<int32_t>(s.blocks.size());
   if (needed > 0) {
     const auto fresh = cache_.allocate(static_cast<std::size_t>(needed));
-    require(fresh.has_value(), "over-commit: the plan takes more blocks than there are");
+    expect(fresh.has_value(), "the plan takes more blocks than there are");
     s.blocks.insert(s.blocks.end(), fresh->begin(), fresh->end());
   }
   num_rows_ += end - s.num_computed;
@@ -271,7 +256,7 @@ void SimulatedEngine::run(Sequence& s, int32_t n, int32_t drafts) {
     s.num_computed += accepted;
     const std::vector<int32_t> drawn = draw_tokens(accepted + 1);
     s.tokens.insert(s.tokens.end(), drawn.begin(), drawn.end());
-    require(s.tokens.size() <= s.last_token, "more tokens than were asked for");
+    assert(s.tokens.size() <= s.last_token);
   }
   const auto block_size = static_cast<std::size_t>(options_.block_size);
   while (s.publishes && (s.num_published + 1) * options_.block_size <= s.num_computed) {
@@ -309,74 +294,65 @@ void SimulatedEngine::drop_pins() {
 
 void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan) const {
   const int32_t size = view.abi.num_seqs;
-  require(plan.num_scheduled >= 1 && plan.num_scheduled <= size, "nothing is scheduled, or too much");
-  require(plan.num_preempted >= 0 && plan.num_preempted <= size, "too much is preempted");
-  require(plan.num_pins >= 0 && plan.num_pins <= size, "too many pins");
+  expect(plan.num_scheduled >= 1, "num_scheduled is {} although the oldest sequence has room", plan.num_scheduled);
+  for (const auto& [count, name] :
+       {std::pair(plan.num_scheduled, "num_scheduled"), std::pair(plan.num_preempted, "num_preempted"),
+        std::pair(plan.num_pins, "num_pins")}) {
+    expect(count >= 0 && count <= size, "{} is {} in a view of {} sequences", name, count, size);
+  }
   std::vector<int32_t> tokens(static_cast<std::size_t>(size), 0);
   std::vector<char> preempted(static_cast<std::size_t>(size), 0);
   int64_t rows = 0, blocks = view.abi.num_free_blocks;
-  CachedFreeBlocks cached_free(view.abi);
+  PlanBlocks counted(view.abi);
   std::set<BlockId> taken;
   for (int32_t k = 0; k < plan.num_preempted; ++k) {
     const int32_t i = plan.preempted[k];
-    require(i >= 0 && i < size && view.running(i) && !preempted[i], "bad preemption");
-    preempted[i] = 1;
-    blocks += view.freed[i];
+    expect(i >= 0 && i < size, "preempted[{}] is {} in a view of {} sequences", k, i, size);
+    expect(view.running(i), "preempted[{}] is {}, a sequence that does not run", k, i);
+    expect(!std::exchange(preempted[i], 1), "preempted[{}] is {}, which is given twice", k, i);
+    counted.preempt(i);
   }
+  blocks += view.blocks_freed({plan.preempted, static_cast<std::size_t>(plan.num_preempted)});
   for (int32_t k = 0; k < plan.num_scheduled; ++k) {
     const int32_t i = plan.seqs[k];
     const int32_t n = plan.num_new_tokens[k];
-    require(i >= 0 && i < size && !preempted[i] && tokens[i] == 0, "bad index");
-    require(n >= 1 && n <= view.remaining(i), "bad number of new tokens");
+    expect(i >= 0 && i < size, "seqs[{}] is {} in a view of {} sequences", k, i, size);
+    expect(!preempted[i], "seqs[{}] is {}, which the plan also preempts", k, i);
+    expect(tokens[i] == 0, "seqs[{}] is {}, which is given twice", k, i);
+    expect(n >= 1 && n <= view.remaining(i), "num_new_tokens[{}] is {}, and the sequence has {} tokens to run", k, n,
+           view.remaining(i));
     tokens[i] = n;
     const int32_t drafts = plan.max_drafts[i];
-    require(drafts >= 0 && drafts <= view.lookahead[i], "bad number of drafts");
-    require(!options_.whole_drafts || drafts == view.lookahead[i], "cut drafts that may not be");
-    rows += view.end(i, n, drafts) - view.start(i);
-    blocks -= view.new_blocks(i, view.end(i, n, drafts), plan.num_preempted > 0);
-    if (view.running(i) || plan.num_preempted > 0) continue;
-    int32_t num_left = 0;  // those that several start with are taken once
-    for (const BlockId block : live_[view.live[i]].path)
-      num_left += cache_.is_cached(block) && taken.insert(block).second;
-    require(cached_free.left(i) == num_left, "CachedFreeBlocks counts wrongly");
-    cached_free.start(i);
-    blocks += view.abi.num_cached_free_blocks[i] - num_left;
+    expect(drafts >= 0 && drafts <= view.lookahead[i], "max_drafts[{}] is {}, and lookahead is {}", i, drafts,
+           view.lookahead[i]);
+    expect(!options_.whole_drafts || drafts == view.lookahead[i],
+           "max_drafts[{}] is {}, and MORTISE_VIEW_WHOLE_DRAFTS asks for all {}", i, drafts, view.lookahead[i]);
+    const int32_t end = view.end(i, n, drafts);
+    rows += end - view.start(i);
+    blocks -= view.new_blocks(i, end, plan.num_preempted > 0);
+    if (!view.running(i) && plan.num_preempted == 0) {
+      int32_t num_left = 0;  // blocks that several start with are taken once
+      for (const BlockId block : live_[view.live[i]].path) {
+        num_left += cache_.is_cached(block) && taken.insert(block).second;
+      }
+      blocks += view.abi.num_cached_free_blocks[i] - num_left;
+    }
+    counted.run(i, end);
+    assert(counted.num_free() == blocks);
   }
-  require(rows <= view.abi.token_budget, "token budget exceeded");
-  require(blocks >= 0, "more blocks than are free");
+  expect(rows <= view.abi.token_budget, "the plan has {} rows, and token_budget is {}", rows, view.abi.token_budget);
+  expect(blocks >= 0, "the plan takes {} blocks more than are free", -blocks);
   for (int32_t k = 0; k < plan.num_pins; ++k) {
     const int32_t i = plan.pins[k];
-    require(i >= 0 && i < size, "bad pin");
-    require(plan.pin_tokens[k] >= 0 && plan.pin_tokens[k] <= view.num_tokens[i], "bad length of a pin");
+    expect(i >= 0 && i < size, "pins[{}] is {} in a view of {} sequences", k, i, size);
+    expect(plan.pin_tokens[k] >= 0 && plan.pin_tokens[k] <= view.num_tokens[i],
+           "pin_tokens[{}] is {}, and the sequence has {} tokens", k, plan.pin_tokens[k], view.num_tokens[i]);
   }
   int32_t num_running = 0;
-  for (int32_t i = 0; i < size; ++i) {
-    num_running += (view.running(i) && !preempted[i]) || tokens[i] > 0;
-    for (int32_t k = 0; k < plan.num_preempted; ++k) {
-      require(view.running(i) || tokens[i] == 0 || view.priorities[i] < view.priorities[plan.preempted[k]],
-              "admitted somebody with the blocks of one that matters as much");
-    }
-    for (int32_t better = 0; tokens[i] > 0 && !view.running(i) && better < size; ++better) {
-      require(view.running(better) || view.priorities[better] >= view.priorities[i] || tokens[better] > 0,
-              "admitted a sequence before one of better priority");
-    }
-  }
-  require(num_running <= view.abi.seq_budget, "more sequences run than may");
-  if (options_.first_come) check_first_come(view, tokens, preempted);
-}
-
-void SimulatedEngine::check_first_come(const View& view, const std::vector<int32_t>& tokens,
-                                       const std::vector<char>& preempted) const {
-  for (int32_t a = 0; a < view.abi.num_seqs; ++a) {
-    for (int32_t b = 0; b < view.abi.num_seqs; ++b) {
-      if (!view.before(a, b)) continue;
-      const bool same = view.states[a] == view.states[b];
-      require(!(same && preempted[a] && !preempted[b] && view.running(b)),
-              "preempted a sequence before one that comes after it");
-      require(!(same && !view.running(b) && tokens[b] > 0 && tokens[a] == 0),
-              "admitted a sequence before one that comes before it");
-    }
-  }
+  for (int32_t i = 0; i < size; ++i) num_running += (view.running(i) && !preempted[i]) || tokens[i] > 0;
+  expect(num_running <= view.abi.seq_budget, "{} sequences would run, and seq_budget is {}", num_running,
+         view.abi.seq_budget);
+  check_policy(view, tokens, preempted);
 }
 
 // As the host does (runtime/engine/planner).
@@ -401,19 +377,16 @@ void SimulatedEngine::check_starvation(const View& view, const mortise_schedule_
     const auto last = static_cast<int64_t>(live_[view.live[at]].last_token);
     return {last - view.start(i), blocks_for(last, options_.block_size) + 1 - (view.running(i) ? view.held[i] : 0)};
   };
-  if (const auto starved = starvation_.look(watched, need)) throw std::logic_error(starved->why);
+  if (const auto starved = starvation_.look(watched, need)) throw CaseFailed(starved->why);
 }
 
 // The one case in which a plan may be empty.
 bool SimulatedEngine::lacks_room_for_the_oldest(const View& view) const {
-  int64_t blocks = view.abi.num_free_blocks;
-  bool preempts = false;
+  PlanBlocks blocks(view.abi);
   for (int32_t i = 1; i < view.abi.num_seqs; ++i) {
-    if (!view.running(i)) continue;
-    preempts = true;
-    blocks += view.freed[i];
+    if (view.running(i)) blocks.preempt(i);
   }
-  return view.new_blocks(0, view.start(0) + 1, preempts) > blocks;
+  return blocks.needed(0, view.start(0) + 1) > blocks.num_free();
 }
 
 void SimulatedEngine::tell_events() {
@@ -430,7 +403,8 @@ void SimulatedEngine::tell_events() {
     priorities.push_back(event.added.priority);
     groups.push_back(event.added.group);
   }
-  auto events = sized<mortise_schedule_events>();
+  mortise_schedule_events events{};
+  events.struct_size = sizeof events;
   events.num_events = static_cast<int32_t>(kinds.size());
   events.kinds = kinds.data();
   events.seq_ids = ids.data();
@@ -439,59 +413,119 @@ void SimulatedEngine::tell_events() {
   events.max_new_tokens = max_new_tokens.data();
   events.priorities = priorities.data();
   events.groups = groups.data();
-  mortise_error error = make_error();
-  const auto& table = *static_cast<const mortise_scheduler_table*>(component_.table);
-  require(table.events(static_cast<mortise_scheduler*>(scheduler_), &events, &error) == MORTISE_OK, error.message);
+  scheduler_.events(events);
 }
 
-// First come, first served, without pins.
+void SimulatedEngine::swap_scheduler(SchedulerCalls scheduler) {
+  scheduler_ = std::move(scheduler);
+  drop_pins();  // as the host does: the scheduler that wanted them is gone
+  events_.clear();
+  for (const Sequence& s : live_) {
+    SimulatedRequest now = s.request;
+    now.prompt = s.tokens;
+    now.generated = static_cast<int32_t>(s.last_token - s.tokens.size());
+    events_.push_back({MORTISE_EVENT_ADDED, s.id, s.num_tokens(), std::move(now)});
+  }
+}
+
 void SimulatedEngine::replace(const View& view, mortise_schedule_plan& plan) const {
-  std::vector<scheduling::Place> order;
-  for (int32_t i = 0; i < view.abi.num_seqs; ++i) order.push_back({i});
-  std::stable_sort(order.begin(), order.end(), [&](const scheduling::Place& a, const scheduling::Place& b) {
-    return view.priorities[a.index] < view.priorities[b.index];
-  });
-  scheduling::Planner planner(view.abi, {1000, 100000}, order);
-  planner.plan();
-  planner.write(plan);
+  plan.num_scheduled = plan.num_preempted = plan.num_pins = 0;
+  PlanBlocks blocks(view.abi);
+  int64_t rows = view.abi.token_budget;
+  int64_t places = view.abi.seq_budget - std::ranges::count(view.states, MORTISE_SEQ_RUNNING);
+  std::vector<int32_t> order(view.ids.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
+  std::ranges::stable_sort(order, {}, [&](int32_t i) { return !view.running(i); });
+  for (auto later = order.rbegin(); later != order.rend(); ++later) {  // the first needs room for a row
+    const int32_t first = order.front();
+    const int32_t row = view.remaining(first) == 1 && options_.whole_drafts ? 1 + view.lookahead[first] : 1;
+    if (blocks.needed(first, view.start(first) + row) <= blocks.num_free()) break;
+    if (*later == first || !view.running(*later)) continue;
+    plan.preempted[plan.num_preempted++] = *later;
+    blocks.preempt(*later);
+  }
+  for (const int32_t i : order) {
+    if (std::find(plan.preempted, plan.preempted + plan.num_preempted, i) != plan.preempted + plan.num_preempted)
+      continue;
+    if (!view.running(i) && places == 0) continue;
+    plan.max_drafts[i] = options_.whole_drafts ? view.lookahead[i] : 0;
+    const auto fits = [&](int32_t n) {
+      const int32_t end = view.end(i, n, plan.max_drafts[i]);
+      return end - view.start(i) <= rows && blocks.needed(i, end) <= blocks.num_free();
+    };
+    int32_t n = view.remaining(i);
+    while (n > 0 && !fits(n)) --n;
+    if (n == 0) continue;
+    plan.seqs[plan.num_scheduled] = i;
+    plan.num_new_tokens[plan.num_scheduled++] = n;
+    const int32_t end = view.end(i, n, plan.max_drafts[i]);
+    blocks.run(i, end);
+    rows -= end - view.start(i);
+    places -= view.running(i) ? 0 : 1;
+  }
+}
+
+void SimulatedEngine::look_up_waiting() {
+  for (Sequence& s : live_) {
+    if (!s.running()) look_up(s);
+  }
+}
+
+void SimulatedEngine::with_view(const std::function<void(const mortise_schedule_view&, mortise_schedule_plan&)>& ask) {
+  if (live_.empty()) return;
+  look_up_waiting();
+  const View view(*this);
+  Plan plan(view.lookahead);
+  ask(view.abi, plan.abi);
+}
+
+void SimulatedEngine::step_by_host() {
+  if (live_.empty()) return;
+  look_up_waiting();
+  const View view(*this);
+  Plan plan(view.lookahead);
+  ++num_steps_;
+  replace(view, plan.abi);
+  if (plan.abi.num_scheduled == 0 && num_pins_ > 0) return drop_pins();
+  check(view, plan.abi);
+  carry_out(view, plan.abi);
 }
 
 void SimulatedEngine::step() {
   if (live_.empty()) return;
   tell_events();
-  for (Sequence& s : live_) {
-    if (!s.running()) look_up(s);
-  }
+  look_up_waiting();
   const View view(*this);
-  const auto& table = *static_cast<const mortise_scheduler_table*>(component_.table);
-  auto* self = static_cast<mortise_scheduler*>(scheduler_);
   Plan plan(view.lookahead), again(view.lookahead);
-  mortise_error error = make_error();
-  require(table.plan(self, &view.abi, &plan.abi, &error) == MORTISE_OK, error.message);
-  require(table.plan(self, &view.abi, &again.abi, &error) == MORTISE_OK, error.message);
-  require(plan == again, "the same view gave another plan");
+  scheduler_.plan(view.abi, plan.abi);
+  scheduler_.plan(view.abi, again.abi);
+  expect(view.wrong_question.empty(), "{}", view.wrong_question);
+  expect(plan == again, "two plans of the same view differ");
   ++num_steps_;
   if (static_cast<int>(random_() % 100) < options_.percent_replaced) replace(view, plan.abi);
   if (plan.abi.num_scheduled == 0 && num_pins_ > 0 && lacks_room_for_the_oldest(view)) return drop_pins();
   check(view, plan.abi);
   if (options_.percent_replaced == 0) check_starvation(view, plan.abi);
+  carry_out(view, plan.abi);
+}
 
+void SimulatedEngine::carry_out(const View& view, const mortise_schedule_plan& plan) {
   const auto sequence = [&](int32_t i) -> Sequence& { return live_[view.live[static_cast<std::size_t>(i)]]; };
-  for (int32_t k = 0; k < plan.abi.num_preempted; ++k) release(sequence(plan.preempted[k]));
+  for (int32_t k = 0; k < plan.num_preempted; ++k) release(sequence(plan.preempted[k]));
   // All admitted sequences take hold of their cached blocks before anybody allocates, lest they be evicted.
-  for (int32_t k = 0; k < plan.abi.num_scheduled; ++k) {
+  for (int32_t k = 0; k < plan.num_scheduled; ++k) {
     if (!sequence(plan.seqs[k]).running()) admit(sequence(plan.seqs[k]));
   }
-  for (int32_t k = 0; k < plan.abi.num_scheduled; ++k) {
+  for (int32_t k = 0; k < plan.num_scheduled; ++k) {
     const int32_t i = plan.seqs[k];
-    run(sequence(i), plan.new_tokens[k], plan.drafts[static_cast<std::size_t>(i)]);
+    run(sequence(i), plan.num_new_tokens[k], plan.max_drafts[i]);
   }
-  for (int32_t k = 0; k < plan.abi.num_pins; ++k) pin(sequence(plan.pins[k]), plan.pin_tokens[k]);
+  for (int32_t k = 0; k < plan.num_pins; ++k) pin(sequence(plan.pins[k]), plan.pin_tokens[k]);
   for (Sequence& s : live_) {
     if (s.ended()) end(s);
   }
   num_finished_ += std::erase_if(live_, [](const Sequence& s) { return s.ended(); });
-  num_preemptions_ += plan.abi.num_preempted;
+  num_preemptions_ += plan.num_preempted;
 }
 
-}  // namespace mortise::test
+}  // namespace mortise::conformance

@@ -1,0 +1,110 @@
+// runtime/conformance/behaviour_cases.cpp: rules that hold for a whole scenario of steps: the same inputs give the same
+// results, whoever calls, and whatever else there is.
+#include <dlfcn.h>
+
+#include <condition_variable>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <mutex>
+#include <thread>
+
+#include "conformance/behaviour.hpp"
+#include "conformance/subject.hpp"
+#include "loader/private_copy.hpp"
+
+namespace mortise::conformance {
+namespace {
+
+void two_runs_agree(Subject& subject) {
+  const std::uint64_t seed = subject.random()();
+  const auto first = subject.make_active(), second = subject.make_active();
+  const std::string once = behaviour(*first, seed);
+  expect_same(once, behaviour(*second, seed), "two instances with the same inputs differ");
+}
+
+void instances_are_independent(Subject& subject) {
+  const auto alone = subject.make_active();
+  const std::string expected = behaviour(*alone, 5);
+  const auto one = subject.make_active(), other = subject.make_active();
+  behaviour(*other, 6);
+  expect_same(expected, behaviour(*one, 5), "an instance gives other results when another one has worked before");
+}
+
+void works_after_reactivation(Subject& subject) {
+  const auto part = subject.make_active();
+  behaviour(*part, 7);
+  part->deactivate();
+  const Answer answer = part->activate(usual_sizes());
+  expect(answer.ok(), "activate after deactivate fails: {}", answer.text());
+  behaviour(*part, 8);
+}
+
+// A fresh thread for each task, one at a time.
+void runs_on_any_thread(Subject& subject) {
+  const std::string expected = behaviour(*subject.make_active(), 9);
+  std::unique_ptr<Part> part;
+  std::exception_ptr failure;
+  std::string text;
+  const auto on_new_thread = [&](const std::function<void()>& work) {
+    std::thread([&] {
+      try {
+        work();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    }).join();
+    if (failure) std::rethrow_exception(failure);
+  };
+  on_new_thread([&] { part = subject.make(); });
+  on_new_thread([&] { subject.start(*part); });
+  on_new_thread([&] { text = behaviour(*part, 9); });
+  on_new_thread([&] { part->destroy(); });
+  expect_same(expected, text, "the results depend on the thread that calls");
+}
+
+void a_second_copy_shares_nothing(Subject& subject) {
+  const auto part = subject.make_active();
+  const std::string expected = behaviour(*part, 10);
+  std::ifstream file(subject.path(), std::ios::binary);
+  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+  const PrivateCopy copy(bytes, subject.path().stem().string());
+  void* const library = ::dlopen(copy.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+  expect(library != nullptr, "a second copy of the file cannot be loaded: {}", library == nullptr ? ::dlerror() : "");
+  auto* const entry = reinterpret_cast<decltype(mortise_plugin_entry_v0)*>(::dlsym(library, MORTISE_PLUGIN_ENTRY_NAME));
+  const mortise_entry_args args{sizeof args, 0, MORTISE_ABI_MINOR, MORTISE_ABI_OLDEST_MINOR, "mortise", "1"};
+  for (const Component& component : check_module(entry(&args), subject.path())) {
+    if (component.label() != subject.component().label()) continue;
+    expect(component.abi != subject.component().abi, "a second copy of the file is the first one");
+    Part second(component, subject.setup());
+    subject.start(second);
+    expect_same(expected, behaviour(second, 10), "a second copy of the file gives other results");
+  }
+  behaviour(*part, 11);
+}
+
+void drawn_scenarios_hold(Subject& subject) {
+  for (int i = 0; i < subject.rounds(5); ++i) behaviour(*subject.make_active(), subject.random()());
+}
+
+constexpr Case kCases[] = {
+    {"behaviour.repeats", "Two instances with the same inputs give the same results.", kOfScheduler | kOfProposer,
+     two_runs_agree, true},
+    {"behaviour.independent", "An instance gives the same results whatever other instances do.",
+     kOfScheduler | kOfProposer, instances_are_independent},
+    {"behaviour.reactivated", "An instance works after deactivate and activate.", kOfScheduler | kOfProposer,
+     works_after_reactivation},
+    {"behaviour.threads", "An instance may be called on any thread, one call at a time.", kOfScheduler | kOfProposer,
+     runs_on_any_thread},
+    {"behaviour.second_copy", "A second copy of the file shares nothing with the first one.",
+     kOfScheduler | kOfProposer, a_second_copy_shares_nothing},
+    {"behaviour.drawn", "Drawn scenarios break no rule.", kOfScheduler | kOfProposer, drawn_scenarios_hold, true},
+};
+
+}  // namespace
+
+std::span<const Case> behaviour_cases() {
+  return kCases;
+}
+
+}  // namespace mortise::conformance

@@ -1,0 +1,60 @@
+// runtime/conformance/checked_host.hpp: the mortise_host that a plugin gets from the conformance suite. It counts
+// memory, can refuse it, and remembers what the plugin does against the rules of mortise/host.h.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "conformance/guarded_memory.hpp"
+#include "mortise/host.h"
+
+namespace mortise::conformance {
+
+// One host for one instance. Its address does not change. The functions of the table may be called on any thread, as
+// host.h says; the others on the suite's thread. Invariant: `blocks_` has exactly the memory that the plugin holds.
+class CheckedHost {
+ public:
+  // Finds an extension of the host; may be empty.
+  using Extensions = std::function<const void*(const char* id)>;
+  explicit CheckedHost(Extensions extensions);
+  ~CheckedHost();
+  CheckedHost(const CheckedHost&) = delete;
+  CheckedHost& operator=(const CheckedHost&) = delete;
+
+  const mortise_host* abi() const { return table_.data(); }
+  // The allocation with this number, counted from 0, and all later ones return NULL.
+  void refuse_memory_from(std::int64_t number) { refuse_from_ = number; }
+  std::int64_t num_allocations() const { return num_allocations_; }
+  std::uint64_t allocated_bytes() const;
+  // What the plugin did against the rules, in order.
+  std::vector<std::string> breaches() const;
+  std::vector<std::string> log_lines() const;
+
+ private:
+  struct Table : mortise_host {
+    CheckedHost* self;
+  };
+  static CheckedHost& self(const mortise_host* host);
+  static void log(const mortise_host* host, std::int32_t level, mortise_string_view message);
+  static void* allocate(const mortise_host* host, std::uint64_t bytes, std::uint64_t alignment);
+  static void free(const mortise_host* host, void* memory);
+  static std::uint64_t now_ns(const mortise_host* host);
+  static const void* get_ext(const mortise_host* host, const char* id);
+  void note(std::string breach);
+
+  Extensions extensions_;
+  std::atomic<std::int64_t> num_allocations_{0};
+  std::int64_t refuse_from_ = INT64_MAX;
+  mutable std::mutex mutex_;  // guards the next three
+  std::map<void*, std::uint64_t> blocks_;
+  std::vector<std::string> breaches_;
+  std::vector<std::string> log_lines_;
+  GuardedArray<Table> table_;  // read-only: a plugin must not change it
+};
+
+}  // namespace mortise::conformance

@@ -1,0 +1,66 @@
+// runtime/conformance/subject.hpp: what a case sees: the plugin file, the component under test, and how to draw inputs.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+
+#include "conformance/part.hpp"
+#include "loader/plugin_file.hpp"
+
+namespace mortise::conformance {
+
+// What the user asked for.
+struct CheckOptions {
+  std::filesystem::path file;
+  nlohmann::json options = nlohmann::json::object();  // of the component; those without a default must be here
+  std::uint64_t seed = 1;
+  Level level = Level::kQuick;
+};
+
+// The subject of one case, in the process of that case. Used by one thread.
+class Subject {
+ public:
+  // `component`: its name and kind, "scheduler 'fcfs'"; empty for a case of the file.
+  Subject(const CheckOptions& check, std::string component, const char* case_name);
+
+  const std::filesystem::path& path() const { return check_.file; }
+  Level level() const { return check_.level; }
+  // `quick` at the level quick, ten times as much at higher levels.
+  int rounds(int quick) const { return check_.level == Level::kQuick ? quick : 10 * quick; }
+  // Loads the file at the first call. Throws an Error as load_plugin_file does.
+  const PluginFile& file();
+  const Component& component();
+  // Reproducible: depends on the seed and the case's name.
+  std::mt19937_64& random() { return random_; }
+  // The options that the user gave, with defaults. Throws NotApplicable if an option without a default is missing.
+  nlohmann::json options();
+
+  // Creates an instance with these options and changes to the setup. Throws CaseFailed if create fails.
+  std::unique_ptr<Part> make(PartSetup setup);
+  std::unique_ptr<Part> make() { return make(setup()); }
+  // What make() uses: the subject's options and device.
+  PartSetup setup();
+  // The same, bound and activated, ready for steps.
+  std::unique_ptr<Part> make_active(PartSetup setup);
+  std::unique_ptr<Part> make_active() { return make_active(setup()); }
+  // Makes the binding calls of the kind and activates.
+  void start(Part& part);
+
+ private:
+  const CheckOptions& check_;
+  const std::string component_;
+  std::mt19937_64 random_;
+  mortise_model_dims target_{};  // of the model that proposers draft for
+};
+
+// Sizes for activate that suit every case.
+mortise_activate_args usual_sizes();
+
+// Vocabulary of the target model of proposers.
+inline constexpr std::int32_t kVocabSize = 512;
+
+}  // namespace mortise::conformance

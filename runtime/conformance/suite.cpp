@@ -1,0 +1,150 @@
+#include "conformance/suite.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <set>
+
+#include "loader/nearest.hpp"
+
+namespace mortise::conformance {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool is_selected(const Case& rule, const std::vector<std::string>& names) {
+  const std::string_view name = rule.name;
+  return names.empty() || std::ranges::any_of(names, [&](const std::string& wanted) {
+           return name == wanted || (wanted.ends_with('.') && name.starts_with(wanted));
+         });
+}
+
+void check_names(const std::vector<std::string>& names) {
+  for (const std::string& wanted : names) {
+    const auto matches = [&](const Case& rule) { return is_selected(rule, {wanted}); };
+    if (!std::ranges::any_of(all_cases(), matches)) fail("there is no case '{}'; --list shows all", wanted);
+  }
+}
+
+Finding run_once(const Case& rule, const CheckOptions& check, const Described* component, const RunLimits& limits) {
+  Finding finding{&rule, {}, {}, check.seed, {}};
+  if (component != nullptr) {
+    finding.component = component->name;
+    finding.kind = component->kind;
+  }
+  finding.result = run_case(rule, check, component == nullptr ? "" : component->label, limits);
+  return finding;
+}
+
+}  // namespace
+
+std::span<const Case> all_cases() {
+  static const std::vector<Case> all = [] {
+    std::vector<Case> cases;
+    for (const auto some : {file_cases(), module_cases(), option_cases(), life_cases(), behaviour_cases(),
+                            scheduler_cases(), proposer_cases()}) {
+      cases.insert(cases.end(), some.begin(), some.end());
+    }
+    return cases;
+  }();
+  return all;
+}
+
+std::string Finding::reproduce_line() const {
+  return fmt::format("{}/{}/{}", component.empty() ? "-" : component, rule->name, seed);
+}
+
+std::vector<Finding> run_suite(const CheckOptions& check, const Selection& selection, const RunLimits& limits,
+                               const std::function<void(const Finding&)>& on_finding) {
+  check_names(selection.cases);
+  std::vector<Finding> findings;
+  const auto add = [&](Finding finding) {
+    on_finding(finding);
+    findings.push_back(std::move(finding));
+  };
+  const auto wanted = [&](const Case& rule, std::uint32_t kinds) {
+    return (rule.kinds & kinds) != 0 && rule.level <= check.level && is_selected(rule, selection.cases);
+  };
+  for (const Case& rule : all_cases()) {
+    if (wanted(rule, kOfFile) && (selection.component.empty() || selection.component == "-")) {
+      add(run_once(rule, check, nullptr, limits));
+    }
+  }
+  if (selection.component == "-") return findings;
+  // A file that breaks the rules of files may not load; its findings are the report then.
+  const bool is_sound =
+      std::ranges::none_of(findings, [](const Finding& finding) { return finding.result.outcome == Outcome::kFailed; });
+  if (!is_sound) return findings;
+  std::vector<Described> components = describe_file(check, limits);
+  if (!selection.component.empty()) {
+    std::erase_if(components, [&](const Described& one) { return one.name != selection.component; });
+    if (components.empty()) fail("{} has no component '{}'", check.file.string(), selection.component);
+  }
+  std::vector<std::pair<const Case*, const Described*>> drawn;
+  for (const Described& component : components) {
+    for (const Case& rule : all_cases()) {
+      if (!wanted(rule, of_kind(component.kind))) continue;
+      add(run_once(rule, check, &component, limits));
+      if (rule.is_drawn && findings.back().result.outcome == Outcome::kPassed) drawn.emplace_back(&rule, &component);
+    }
+  }
+  if (check.level != Level::kFuzz) return findings;
+  const auto end = Clock::now() + std::chrono::minutes(selection.fuzz_minutes);
+  CheckOptions next = check;
+  while (!drawn.empty() && Clock::now() < end) {
+    ++next.seed;
+    std::erase_if(drawn, [&](const auto& one) {
+      Finding finding = run_once(*one.first, next, one.second, limits);
+      if (finding.result.outcome != Outcome::kFailed) return false;
+      add(std::move(finding));
+      return true;  // one failure of a case is enough
+    });
+  }
+  return findings;
+}
+
+void apply_reproduce_line(const std::string& line, CheckOptions& check, Selection& selection) {
+  const std::size_t first = line.find('/'), last = line.rfind('/');
+  std::uint64_t seed = 0;
+  const char* const end = line.data() + line.size();
+  const bool has_parts = first != std::string::npos && first != last && last + 1 < line.size();
+  if (!has_parts || std::from_chars(line.data() + last + 1, end, seed).ptr != end) {
+    fail("'{}' is no line of a report; one looks like my_policy/scheduler.valid_plans/1", line);
+  }
+  selection.component = line.substr(0, first);
+  selection.cases = {line.substr(first + 1, last - first - 1)};
+  check.seed = seed;
+  check.level = std::max(check.level, Level::kFull);
+}
+
+const char* outcome_name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kPassed:
+      return "passed";
+    case Outcome::kFailed:
+      return "failed";
+    case Outcome::kNotApplicable:
+      return "not applicable";
+  }
+  return "";
+}
+
+nlohmann::json report(const CheckOptions& check, const std::vector<Finding>& findings) {
+  auto cases = nlohmann::json::array();
+  for (const Finding& finding : findings) {
+    cases.push_back({{"component", finding.component},
+                     {"kind", finding.component.empty() ? "file" : kind_name(finding.kind)},
+                     {"case", finding.rule->name},
+                     {"sentence", finding.rule->sentence},
+                     {"outcome", outcome_name(finding.result.outcome)},
+                     {"text", finding.result.text},
+                     {"output", finding.result.output},
+                     {"seconds", finding.result.seconds},
+                     {"reproduce", finding.reproduce_line()}});
+  }
+  const bool has_failed =
+      std::ranges::any_of(findings, [](const Finding& finding) { return finding.result.outcome == Outcome::kFailed; });
+  return {{"file", check.file.string()}, {"passed", !has_failed}, {"cases", std::move(cases)}};
+}
+
+}  // namespace mortise::conformance

@@ -1,0 +1,46 @@
+// runtime/conformance/suite.hpp: the conformance suite of plugins: which cases run on a file, and their report.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conformance/case_run.hpp"
+
+namespace mortise::conformance {
+
+// What to run.
+struct Selection {
+  std::string component;           // a name; empty: all components of the file
+  std::vector<std::string> cases;  // names, or beginnings that end in '.': "scheduler."; empty: all
+  int fuzz_minutes = 5;            // at the level fuzz: how long drawn cases are repeated with further seeds
+};
+
+struct Finding {
+  const Case* rule;
+  std::string component;  // its name; empty for a case of the file
+  PartKind kind{};
+  std::uint64_t seed = 1;
+  CaseResult result;
+
+  // "COMPONENT/CASE/SEED", for --reproduce; the component of a case of the file is "-".
+  std::string reproduce_line() const;
+};
+
+// Runs the selected cases and calls `on_finding` after each. Returns all findings; of a case that is repeated, the
+// first failure or the last pass. Throws an Error if the file describes no component, or the selection names none.
+std::vector<Finding> run_suite(const CheckOptions& check, const Selection& selection, const RunLimits& limits,
+                               const std::function<void(const Finding&)>& on_finding);
+
+// Parses the line of a finding into `check` and `selection`. Throws an Error if it is none.
+void apply_reproduce_line(const std::string& line, CheckOptions& check, Selection& selection);
+
+// The report as JSON: {"file", "passed", "cases": [{"component", "kind", "case", "sentence", "outcome", "text",
+// "output", "seconds", "reproduce"}]}.
+nlohmann::json report(const CheckOptions& check, const std::vector<Finding>& findings);
+const char* outcome_name(Outcome outcome);
+
+}  // namespace mortise::conformance

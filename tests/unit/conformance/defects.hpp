@@ -1,0 +1,87 @@
+// tests/unit/conformance/defects.hpp: what is broken in a deliberately broken plugin: the option `defect` of an
+// instance, or DEFECT for what a file says of itself before there is an instance.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cfenv>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "mortise/plugin.hpp"
+
+#ifndef DEFECT
+#define DEFECT "none"
+#endif
+
+namespace broken {
+
+constexpr bool has_static_defect(std::string_view name) {
+  return name == DEFECT;
+}
+
+// The defect of one instance.
+class Defect {
+ public:
+  explicit Defect(std::string name) : name_(std::move(name)) {}
+  bool is(const char* name) const { return name_ == name; }
+
+ private:
+  std::string name_;
+};
+
+inline void leak(std::size_t bytes) {
+  static void* volatile last;  // the compiler may leave out an allocation that nobody sees
+  last = std::malloc(bytes);
+  std::memset(last, 1, bytes);
+}
+
+// Misdeeds that any kind of part can do in a call of a step. Returns whether the call fails without a message.
+inline bool misbehave_in_step(const Defect& defect) {
+  if (defect.is("throws")) throw std::string("out of a step");
+  if (defect.is("exits")) std::exit(0);
+  if (defect.is("exits_at_once")) ::_exit(0);
+  if (defect.is("aborts")) std::abort();
+  if (defect.is("hangs")) {
+    for (;;) ::usleep(1000);
+  }
+  if (defect.is("eats_memory")) {
+    for (;;) leak(64 << 20);
+  }
+  if (defect.is("changes_rounding")) std::fesetround(FE_TOWARDZERO);
+  return defect.is("fails_silently");
+}
+
+inline int& sink_of_frees() {
+  static int value;
+  return value;
+}
+
+// Misdeeds of create. Returns OK, or the status with which create fails.
+inline mortise_status misbehave_in_create(const Defect& defect, const mortise_host* host,
+                                          const mortise_create_args* args, mortise_error* error) {
+  if (defect.is("writes_null_error")) error->code = 7;
+  if (defect.is("ignores_struct_size")) {
+    static volatile int32_t sink;
+    sink = args->world + static_cast<int32_t>(reinterpret_cast<std::uintptr_t>(args->option_reader));
+  }
+  if (defect.is("leaks_host_memory")) host->allocate(host, 100, 8);
+  if (defect.is("frees_what_it_does_not_own")) host->free(host, &sink_of_frees());
+  if (defect.is("asks_for_odd_alignment")) host->allocate(host, 100, 24);
+  if (defect.is("needs_memory")) std::memset(host->allocate(host, 100, 8), 0, 100);
+  if (defect.is("starts_thread")) {
+    std::thread([] { ::sleep(1000); }).detach();
+  }
+  if (defect.is("leaves_file_open")) (void)::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (defect.is("grows")) leak(64 << 10);
+  if (defect.is("writes_to_host")) const_cast<mortise_host*>(host)->flags = 1;
+  if (defect.is("refuses_silently")) return MORTISE_INVALID_ARGUMENT;
+  return MORTISE_OK;
+}
+
+}  // namespace broken

@@ -1,0 +1,225 @@
+// Covers: runtime/conformance/*
+// Each deliberately broken plugin is caught by the case that should catch it, and plugins that are not broken pass.
+#include "conformance/suite.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <ostream>
+#include <set>
+
+namespace mortise::conformance {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+const fs::path kFolder = BROKEN_PLUGIN_DIR;
+
+std::string text_of(const std::vector<Finding>& findings, Outcome outcome) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    if (finding.result.outcome != outcome) continue;
+    text += fmt::format("{}: {} {}\n", finding.reproduce_line(), finding.result.text, finding.result.output);
+  }
+  return text;
+}
+
+std::vector<Finding> run(const std::string& file, const nlohmann::json& options, std::vector<std::string> cases,
+                         std::chrono::seconds time = std::chrono::seconds(60)) {
+  CheckOptions check;
+  check.file = kFolder / (file + ".so");
+  check.options = options;
+  Selection selection;
+  selection.cases = std::move(cases);
+  return run_suite(check, selection, {time, std::uint64_t{1} << 30}, [](const Finding&) {});
+}
+
+// One kind of defect, the case that finds it, and a part of its text.
+struct Broken {
+  const char* file;
+  const char* defect;
+  const char* rule;
+  const char* text;
+};
+
+void PrintTo(const Broken& broken, std::ostream* out) {
+  *out << broken.file << " " << broken.defect;
+}
+
+std::string name_of(const testing::TestParamInfo<Broken>& info) {
+  return std::string(info.param.file) + "_" + info.param.defect;
+}
+
+class InAnInstance : public testing::TestWithParam<Broken> {};
+
+TEST_P(InAnInstance, IsFoundByItsCase) {
+  const Broken& broken = GetParam();
+  const bool hangs = std::string_view(broken.defect) == "hangs";
+  const auto findings =
+      run(broken.file, {{"defect", broken.defect}}, {broken.rule}, std::chrono::seconds(hangs ? 2 : 60));
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].result.outcome, Outcome::kFailed);
+  EXPECT_THAT(findings[0].result.text, HasSubstr(broken.text));
+  // The same case passes where nothing is broken.
+  const auto sound = run(broken.file, {{"defect", "none"}}, {broken.rule});
+  EXPECT_EQ(text_of(sound, Outcome::kFailed), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Scheduler, InAnInstance,
+    testing::Values(
+        Broken{"broken_scheduler", "throws", "scheduler.mix", "an exception crossed the C ABI"},
+        Broken{"broken_scheduler", "exits", "scheduler.mix", "ends the process with exit code 0, in plan"},
+        Broken{"broken_scheduler", "exits_at_once", "scheduler.mix", "ends the process with exit code 0, in plan"},
+        Broken{"broken_scheduler", "aborts", "scheduler.mix", "crashes with ABRT"},
+        Broken{"broken_scheduler", "hangs", "scheduler.mix", "does not end within 2 s, in plan"},
+        Broken{"broken_scheduler", "eats_memory", "scheduler.mix", "MiB of memory, in plan"},
+        Broken{"broken_scheduler", "changes_rounding", "life.float_environment", "rounding mode"},
+        Broken{"broken_scheduler", "fails_silently", "scheduler.mix", "gives no message"},
+        Broken{"broken_scheduler", "writes_null_error", "options.no_error", "crashes with SEGV"},
+        Broken{"broken_scheduler", "leaks_host_memory", "life.unused", "100 bytes of the host's memory"},
+        Broken{"broken_scheduler", "frees_what_it_does_not_own", "life.unused", "free is called with memory"},
+        Broken{"broken_scheduler", "asks_for_odd_alignment", "life.unused", "alignment 24"},
+        Broken{"broken_scheduler", "needs_memory", "life.no_memory", "crashes with SEGV"},
+        Broken{"broken_scheduler", "starts_thread", "life.threads", "threads"},
+        Broken{"broken_scheduler", "leaves_file_open", "life.threads", "files are open after destroy"},
+        Broken{"broken_scheduler", "grows", "life.memory", "KiB of memory behind"},
+        Broken{"broken_scheduler", "writes_to_host", "life.unused", "crashes with SEGV"},
+        Broken{"broken_scheduler", "refuses_silently", "options.defaults", "gives no message"},
+        Broken{"broken_scheduler", "returns_null", "options.defaults", "leaves the instance NULL"},
+        Broken{"broken_scheduler", "crashes_on_text", "options.texts", "crashes with ABRT"},
+        Broken{"broken_scheduler", "limit_is_internal", "options.limits", "is no broken invariant"},
+        Broken{"broken_scheduler", "ends_must_be_known", "scheduler.unknown", "crashes with ABRT"},
+        Broken{"broken_scheduler", "leaks_state", "life.sequences", "all sequences have ended, and state of"},
+        Broken{"broken_scheduler", "keeps_view", "scheduler.mix", "crashes with SEGV"},
+        Broken{"broken_scheduler", "unknown_is_internal", "scheduler.unknown", "an unknown sequence (INTERNAL)"},
+        Broken{"broken_scheduler", "changes_view", "scheduler.one_request", "crashes with SEGV"},
+        Broken{"broken_scheduler", "reads_past_view", "scheduler.one_request", "crashes with SEGV"},
+        Broken{"broken_scheduler", "slow", "scheduler.many_wait", "take"},
+        Broken{"broken_scheduler", "shortest_first", "scheduler.long_request", "sequence"},
+        Broken{"broken_scheduler", "latest_first", "scheduler.large_request", "sequence"},
+        Broken{"broken_scheduler", "ignores_rows", "scheduler.small_budgets", "token_budget"},
+        Broken{"broken_scheduler", "ignores_places", "scheduler.small_budgets", "seq_budget"},
+        Broken{"broken_scheduler", "alternates", "scheduler.mix", "two plans of the same view differ"},
+        Broken{"broken_scheduler", "depends_on_thread", "behaviour.threads", "differ"},
+        Broken{"broken_scheduler", "shares_statics", "behaviour.independent", "when another one has worked before"},
+        Broken{"broken_scheduler", "counts_each_alone", "scheduler.scarce_shared", "blocks more than are free"},
+        Broken{"broken_scheduler", "cuts_drafts", "scheduler.whole_drafts", "MORTISE_VIEW_WHOLE_DRAFTS asks for all"},
+        Broken{"broken_scheduler", "grants_too_much", "scheduler.drafts", "and lookahead is"},
+        Broken{"broken_scheduler", "never_preempts", "scheduler.scarce_blocks", "num_scheduled is 0"},
+        Broken{"broken_scheduler", "whole_prompts_only", "scheduler.one_request", "num_scheduled is 0"},
+        Broken{"broken_scheduler", "writes_past_output", "scheduler.one_request", "crashes with SEGV"},
+        Broken{"broken_scheduler", "wrong_index", "scheduler.one_request", "seqs[0] is 1 in a view of 1 sequences"},
+        Broken{"broken_scheduler", "twice", "scheduler.mix", "which is given twice"},
+        Broken{"broken_scheduler", "runs_too_far", "scheduler.one_request", "tokens to run"},
+        Broken{"broken_scheduler", "preempts_and_runs", "scheduler.mix", "pree"},
+        Broken{"broken_scheduler", "asks_nonsense", "scheduler.one_request", "blocks_freed is asked about index"},
+        Broken{"broken_scheduler", "pins_too_much", "scheduler.one_request", "pin_tokens[0] is"},
+        Broken{"broken_scheduler", "changes_pointers", "scheduler.one_request", "changes a pointer of the plan"},
+        Broken{"broken_scheduler", "counts_wildly", "scheduler.one_request", "num_scheduled is -5"}),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    Proposer, InAnInstance,
+    testing::Values(
+        Broken{"broken_proposer", "throws", "proposer.many", "an exception crossed the C ABI"},
+        Broken{"broken_proposer", "leaks_state", "proposer.ends", "sequences have state, and one lives"},
+        Broken{"broken_proposer", "ends_must_be_known", "proposer.unknown_ends", "INTERNAL"},
+        Broken{"broken_proposer", "appends_histories", "proposer.replaced_history", "the old history still decides"},
+        Broken{"broken_proposer", "crashes_on_gaps", "proposer.gap", "crashes with ABRT"},
+        Broken{"broken_proposer", "needs_two_tokens", "proposer.one_token", "crashes with ABRT"},
+        Broken{"broken_proposer", "keeps_tokens", "behaviour.drawn", "crashes with SEGV"},
+        Broken{"broken_proposer", "drafts_for_anybody", "proposer.unknown", "never observed gets 1 drafts"},
+        Broken{"broken_proposer", "one_too_many", "proposer.limits", "drafts for a sequence that may have"},
+        Broken{"broken_proposer", "ignores_zero", "proposer.none_wanted", "a sequence that may have 0"},
+        Broken{"broken_proposer", "depends_on_batch", "proposer.batch", "other drafts alone than in a batch"},
+        Broken{"broken_proposer", "depends_on_order", "proposer.batch", "than in a batch"},
+        Broken{"broken_proposer", "alternates", "proposer.repeated", "other drafts the second time"},
+        Broken{"broken_proposer", "never_drafts", "proposer.drafts", "no draft at all"},
+        Broken{"broken_proposer", "token_out_of_range", "proposer.limits", "the token 512 of a vocabulary of 512"},
+        Broken{"broken_proposer", "negative_token", "proposer.limits", "the token -1"},
+        Broken{"broken_proposer", "remembers_drafts", "proposer.rejected", "rejected change later drafts"},
+        Broken{"broken_proposer", "writes_past_output", "proposer.limits", "crashes with SEGV"},
+        Broken{"broken_proposer", "cycle", "proposer.trees", "which is no earlier draft"},
+        Broken{"broken_proposer", "forbids_its_draft", "proposer.distributions", "probability 0"},
+        Broken{"broken_proposer", "nan_probability", "proposer.distributions", "negative or not finite"},
+        Broken{"broken_proposer", "no_drafts_at_all", "proposer.one_token", "max_drafts returns 0"}),
+    name_of);
+
+class InTheFile : public testing::TestWithParam<Broken> {};
+
+TEST_P(InTheFile, IsFoundByItsCase) {
+  const auto findings = run(std::string("broken_") + GetParam().defect, nlohmann::json::object(), {GetParam().rule});
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].result.outcome, Outcome::kFailed);
+  EXPECT_THAT(findings[0].result.text, HasSubstr(GetParam().text));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    File, InTheFile,
+    testing::Values(Broken{"", "talks_at_loading", "load.quiet", "writes to standard output"},
+                    Broken{"", "changes_environment", "load.quiet", "loading changes the environment"},
+                    Broken{"", "thread_at_loading", "load.quiet", "loading changes the number of threads"},
+                    Broken{"", "crashes_at_loading", "file.loads", "crashes with ABRT"},
+                    Broken{"", "entry_changes", "entry.hosts", "another address at its second call"},
+                    Broken{"", "refuses_newer_hosts", "entry.hosts", "the entry refuses a host of minor"},
+                    Broken{"", "knows_every_extension", "extensions.unknown", "is not NULL"},
+                    Broken{"", "supports_changes", "supports.pure", "another answer to the same query"},
+                    Broken{"", "supports_is_silent", "supports.reason", "without a message"},
+                    Broken{"", "ignores_struct_size", "life.older_host", "crashes with SEGV"},
+                    Broken{"", "wrong_capability", "metadata.capabilities", "cascade"},
+                    Broken{"", "two_line_summary", "metadata.texts", "not one line"},
+                    Broken{"", "has_numerics", "metadata.numerics", "for this kind it is NULL"},
+                    Broken{"", "open_schema", "options.schema", "additionalProperties"}),
+    [](const auto& info) { return std::string(info.param.defect); });
+
+TEST(Suite, PluginsThatAreNotBrokenPass) {
+  for (const char* file : {"broken_scheduler", "broken_proposer"}) {
+    const auto findings = run(file, nlohmann::json::object(), {});
+    EXPECT_EQ(text_of(findings, Outcome::kFailed), "") << file;
+    EXPECT_GT(findings.size(), 40u);
+  }
+}
+
+TEST(Suite, AtLeastThirtyCasesAreOfEachKind) {
+  for (const PartKind kind : {PartKind::kScheduler, PartKind::kProposer}) {
+    EXPECT_GE(std::ranges::count_if(all_cases(), [&](const Case& rule) { return (rule.kinds & of_kind(kind)) != 0; }),
+              30);
+  }
+}
+
+TEST(Suite, NamesAreUnique) {
+  std::set<std::string> names;
+  for (const Case& rule : all_cases()) EXPECT_TRUE(names.insert(rule.name).second) << rule.name;
+}
+
+TEST(Suite, ALineOfAReportRunsTheSameCaseWithTheSameSeed) {
+  CheckOptions check;
+  Selection selection;
+  apply_reproduce_line("my_policy/scheduler.mix/77", check, selection);
+  EXPECT_EQ(selection.component, "my_policy");
+  EXPECT_EQ(selection.cases, std::vector<std::string>{"scheduler.mix"});
+  EXPECT_EQ(check.seed, 77u);
+  for (const char* line : {"", "a/b", "a/b/", "a/b/x", "a/b/1x"}) {
+    EXPECT_THROW(apply_reproduce_line(line, check, selection), Error) << line;
+  }
+}
+
+TEST(Suite, UnknownCasesComponentsAndFilesAreNamed) {
+  EXPECT_THROW(run("broken_scheduler", nlohmann::json::object(), {"scheduler.no_such_case"}), Error);
+  EXPECT_EQ(run("no_such_file", nlohmann::json::object(), {"file.loads"})[0].result.outcome, Outcome::kFailed);
+}
+
+TEST(Suite, TheReportHasEveryCase) {
+  const auto findings = run("broken_proposer", {{"defect", "cycle"}}, {"proposer."});
+  CheckOptions check;
+  check.file = "x.so";
+  const nlohmann::json json = report(check, findings);
+  EXPECT_EQ(json["passed"], false);
+  EXPECT_EQ(json["cases"].size(), findings.size());
+  EXPECT_EQ(json["cases"][0]["kind"], "proposer");
+}
+
+}  // namespace
+}  // namespace mortise::conformance
