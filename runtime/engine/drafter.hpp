@@ -16,14 +16,16 @@
 
 namespace mortise {
 
-// What a step committed for a sequence. `num_accepted` of the tokens were drafts.
+// The tokens that a step committed for a sequence. `num_accepted` of them were drafts.
 struct StepOutcome {
   Sequence* sequence;
   std::int32_t num_committed;
   std::int32_t num_accepted;
-  std::int32_t hidden_row;  // of the batch: the last token was drawn from it
+  std::int32_t hidden_row;  // row of the batch that the last token was drawn from
 };
 
+// One proposer and the engine's record of what it has been sent. Invariant: the proposer has received the first
+// num_told tokens of each sequence in known_; after a failed observe this number is 0. Engine's thread only.
 class Drafter {
  public:
   static constexpr std::uint64_t kMostFailures = 10;

@@ -14,8 +14,8 @@
 
 namespace mortise {
 
-// Sees every request of every front end, because Engine::submit calls it, and every result, because its tap comes
-// before every reader.
+// Sees every request of every front end, because Engine::submit calls it, and every result, because its tap runs before
+// every reader. Called by several threads at once.
 class RequestWatcher {
  public:
   virtual ~RequestWatcher() = default;

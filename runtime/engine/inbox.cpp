@@ -16,7 +16,7 @@ constexpr const char* kEnds = "the engine has ended and accepts no requests";
 void StartRate::add(std::size_t num_started, Clock::time_point now) {
   if (before_ + running_ == 0) {
     begin_ = middle_ = now - kWindow;
-  } else if (now - middle_ > 2 * kWindow) {  // long idle: what was before says nothing
+  } else if (now - middle_ > 2 * kWindow) {  // after a long pause the old counts say nothing
     begin_ = middle_ = now - kWindow;
     before_ = running_ = 0;
   } else if (now - middle_ > kWindow) {
@@ -43,7 +43,7 @@ void Inbox::check_open() const {
 }
 
 void Inbox::check_room(std::size_t num_tokens) const {
-  // A single request may be above the limit of tokens: it could never run else.
+  // A single request may exceed the limit of tokens, because otherwise it could never run.
   const bool too_many_tokens = num_waiting_ > 0 && num_tokens_waiting_ + num_tokens > limits_.max_tokens;
   if (num_waiting_ < limits_.max_requests && !too_many_tokens) return;
   const std::int32_t seconds = rate_.seconds_until_half(num_waiting_, Clock::now());
@@ -113,7 +113,7 @@ void Inbox::stop() {
 bool Inbox::drain(Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   draining_ = true;
-  wake_.notify_one();  // for whoever waits until some time
+  wake_.notify_one();  // take() may wait until a time
   const auto is_empty = [&] { return num_open_ == 0; };
   if (emptied_.wait_until(lock, deadline, is_empty)) return true;
   drain_is_over_ = true;

@@ -1,4 +1,4 @@
-// runtime/engine/inbox.hpp: holds what front ends hand in until the engine's thread takes it: requests, aborts, swaps,
+// runtime/engine/inbox.hpp: holds what front ends submit until the engine's thread takes it: requests, aborts, swaps,
 // traces. It counts the requests that wait for their first step, refuses requests beyond its limits, and refuses all
 // when the engine drains or has failed. Thread-safe.
 #pragma once
@@ -32,7 +32,8 @@ struct QueueLimits {
   static QueueLimits unbounded() { return {SIZE_MAX, SIZE_MAX}; }
 };
 
-// More requests wait than QueueLimits allow. The same request may be accepted later.
+// Thrown when more requests wait than QueueLimits allow. The same request may be accepted later. A value: each thread
+// has its own.
 class OverloadedError : public Error {
  public:
   OverloadedError(const std::string& text, std::int32_t retry_after_s)
@@ -58,8 +59,9 @@ class StartRate {
  public:
   using Clock = std::chrono::steady_clock;
   void add(std::size_t num_started, Clock::time_point now);
-  // Estimated seconds until half of `num_waiting` requests have started. A client that tries again then finds room, and
-  // so do others that were refused with it. From 1 to kMostSeconds; kUnknownSeconds before anything has started.
+  // Estimates the seconds until half of `num_waiting` requests have started, so that a client that tries again then
+  // finds room, and so do others that were refused with it. From 1 to kMostSeconds; kUnknownSeconds before anything has
+  // started.
   std::int32_t seconds_until_half(std::size_t num_waiting, Clock::time_point now) const;
 
   static constexpr std::int32_t kMostSeconds = 60, kUnknownSeconds = 5;
@@ -69,12 +71,15 @@ class StartRate {
   std::size_t before_ = 0, running_ = 0;  // requests started in each
 };
 
-// An order to the engine's thread: write the trace to this file; null: to none.
+// Orders the engine's thread to write the trace to this file, or to none if null.
 struct TraceOrder {
   TraceFile* file = nullptr;
   std::promise<void> done;
 };
 
+// The queue between front ends and the engine's thread. Invariant: num_waiting_ and num_open_ count the accepted
+// requests that have not started and not ended, up to the last report of the engine's thread. Thread-safe; each
+// function states its callers.
 class Inbox {
  public:
   using Clock = std::chrono::steady_clock;
@@ -91,7 +96,7 @@ class Inbox {
   void put(std::shared_ptr<TraceOrder> order);
   void abort(RequestId id);     // [any thread]
   EngineHealth health() const;  // [any thread]
-  void stop();                  // take() returns at once, with `stops`. [any thread]
+  void stop();  // take() returns at once, with `stops`. [any thread]
   // Accepts no more requests and waits until all have ended. At the deadline it tells the engine to end the remaining
   // requests, waits for that, and returns false. [any thread but the engine's and the pool's]
   bool drain(Clock::time_point deadline);

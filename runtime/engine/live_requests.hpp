@@ -14,6 +14,8 @@
 
 namespace mortise {
 
+// Invariant: each request with a live choice has one entry here, and one in deadlines_ if it has a deadline. Engine's
+// thread only.
 class LiveRequests {
  public:
   using Clock = std::chrono::steady_clock;

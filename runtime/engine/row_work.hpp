@@ -17,6 +17,8 @@
 
 namespace mortise {
 
+// Invariant: row i of draws() is logit row draw_places_[i], and row i of scores() is logit row score_places_[i].
+// Engine's thread only.
 class RowWork {
  public:
   // `rejection`: drafts are verified by rejection sampling.

@@ -19,7 +19,7 @@
 namespace mortise {
 
 // The limits and names that requests are checked against. A swap publishes new ones; front ends read them on any
-// thread.
+// thread. Immutable once published.
 struct RequestTerms {
   EngineLimits limits;
   std::vector<std::string> proposers;  // names, in the order in which they are asked
@@ -32,6 +32,7 @@ struct SetupContext {
   const EngineHooks& hooks;
 };
 
+// All objects that depend on the sizes of a pipeline. Invariant: they all use the same sizes. Engine's thread only.
 struct Setup {
   // Throws a PartError. `generation`: as Execution's.
   Setup(const Parts& parts, const EngineLimits& sizes, const SetupContext& context, std::uint64_t generation);

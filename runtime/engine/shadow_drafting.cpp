@@ -6,8 +6,8 @@
 namespace mortise {
 namespace {
 
-// A sequence as the candidate's proposers find it, until the destructor gives it back what the serving ones have made
-// of it.
+// Gives a sequence the draft state that the candidate's proposers need. The destructor restores the state of the
+// serving proposers. Engine's thread only.
 class Stage {
  public:
   Stage(Sequence& sequence, const Drafting& candidate) : sequence_(sequence) {
@@ -66,7 +66,7 @@ void ShadowDrafting::observe(std::span<const StepOutcome> outcomes, std::span<co
   candidate_->observe(outcomes, ended, hidden);
 }
 
-// Counts the drafts that are known to be right or wrong by now: those behind a wrong one are never reached.
+// Counts the drafts that are now known to be accepted or rejected. Drafts behind a rejected one are rejected too.
 void ShadowDrafting::judge(const Sequence& sequence) {
   const auto found = pending_.find(sequence.id);
   if (found == pending_.end()) return;

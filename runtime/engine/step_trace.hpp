@@ -20,6 +20,7 @@ namespace mortise {
 
 struct EngineStats;
 
+// Invariant: a phase is open only between begin() and end(). Engine's thread only.
 class StepTrace {
  public:
   // `file` null: nothing is traced.

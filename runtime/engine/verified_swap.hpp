@@ -30,6 +30,8 @@ namespace mortise {
 // Sizes that only proposers decide may differ.
 void check_same_sizes(const EngineLimits& serving, const EngineLimits& candidate);
 
+// One such swap from its start to its acceptance or refusal. Invariant: the candidate changes no token and no delta of
+// the serving parts. Engine's thread only.
 class VerifiedSwap {
  public:
   using Clock = std::chrono::steady_clock;
