@@ -1,5 +1,5 @@
 // runtime/assembly/former_parts.hpp: remembers the parts that served before the current ones, for a fallback when a
-// current part fails. Engine thread only.
+// current part fails. Engine's thread only.
 #pragma once
 
 #include <optional>
@@ -10,9 +10,10 @@
 
 namespace mortise {
 
-// Keeps descriptions and not instances. An instance would know nothing of the sequences since, and a draft model or a
-// KV cache would keep its memory. A fallback creates the part again; plugins are never unloaded, so no plugin file is
-// read again. Each kind has one former part, which the next swap of that kind replaces.
+// The former part of each kind. It keeps descriptions, not instances: an instance would lack the sequences that came
+// since, and a draft model or a KV cache would keep its memory. A fallback creates the part again; plugins are never
+// unloaded, so no plugin file is read again. Invariant: each kind has at most one former part, which the next swap of
+// that kind replaces. Engine's thread only.
 class FormerParts {
  public:
   // `after` replaces `before`. For each kind that differs, the former part is now that of `before`, or none if

@@ -1,5 +1,5 @@
 // runtime/delivery/outbox.hpp: the deltas of one step on their way to the channels. The engine sends them after its
-// bookkeeping, so a reader that sees the finish of a request already finds its blocks free in stats(). Engine thread
+// bookkeeping, so a reader that sees the finish of a request already finds its blocks free in stats(). Engine's thread
 // only.
 #pragma once
 

@@ -1,6 +1,6 @@
 // runtime/engine/drafter.hpp: calls one proposer for the engine and checks its answers. A call that fails or breaks a
 // bound costs drafts and nothing else; it is counted, and logged with the proposer's name. After INTERNAL the proposer
-// is never called again. Engine thread only.
+// is never called again. Engine's thread only.
 #pragma once
 
 #include <cstdint>

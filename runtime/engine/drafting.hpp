@@ -1,5 +1,6 @@
 // runtime/engine/drafting.hpp: all drafts of a step: how many each sequence may have, which proposer supplies them, and
-// how many were accepted. A request's prediction comes before any proposer, and works without one. Engine thread only.
+// how many were accepted. A request's prediction comes before any proposer, and works without one. Engine's thread
+// only.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// runtime/engine/engine.hpp: runs requests. One engine thread owns all request state. Front ends hand requests in
-// through an inbox and read results from channels (delivery/). The engine's thread calls no front end and waits for
-// none. A step:
+// runtime/engine/engine.hpp: runs requests. One thread, the engine's thread, owns all request state. Front ends submit
+// requests through an inbox and read results from channels (delivery/). The engine's thread calls no front end and
+// waits for none. A step:
 //   1 inbox: new and aborted requests, swaps of parts
 //   2 the scheduler plans
 //   3 the proposer drafts
@@ -85,7 +85,7 @@ std::optional<std::string> misfit(const Sequence& sequence, const EngineLimits& 
 // state their threads; private ones run on the engine's thread, except those of submit.cpp.
 class Engine {
  public:
-  // `parts` are active. Parts without an owner outlive the engine, as `tokenizer` does. Starts the engine thread.
+  // `parts` are active. Parts without an owner outlive the engine, as `tokenizer` does. Starts the engine's thread.
   Engine(const Parts& parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer,
          const EngineHooks& hooks = {});
   // Aborts all requests and ends the threads. Returns when every sink has received the end of each of its choices.
@@ -209,7 +209,7 @@ class Engine {
   const EngineHooks hooks_;
   Published<RequestTerms> terms_;  // of setup_
 
-  // Engine thread only.
+  // Engine's thread only.
   RepeatedMessages messages_;
   StepTrace trace_;
   std::unique_ptr<Setup> setup_;

@@ -1,6 +1,6 @@
 // runtime/engine/in_flight.hpp: holds back sequences whose prefix is being computed. Requests that arrive together and
 // share a prefix would each compute it, because none finds it in the cache. Instead one computes it and the others
-// wait. Engine thread only.
+// wait. Engine's thread only.
 #pragma once
 
 #include <cstdint>

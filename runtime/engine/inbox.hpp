@@ -111,7 +111,7 @@ class Inbox {
     bool stops = false;
   };
   // Takes everything that has arrived. With `waits` it blocks until something has arrived. With `until` it blocks no
-  // longer than that, and returns when the engine begins to drain. [engine thread]
+  // longer than that, and returns when the engine begins to drain. [engine's thread]
   Arrivals take(bool waits, std::optional<Clock::time_point> until = std::nullopt);
 
   // How the numbers of waiting and open requests change in a step.
@@ -120,9 +120,9 @@ class Inbox {
     std::size_t num_started = 0;                    // of these, the requests that run now
     std::size_t num_ended = 0;                      // requests, however they ended
   };
-  void left_queue(const Progress& progress);  // [engine thread]
-  void ended(const Progress& progress);       // [engine thread]
-  // A required part has failed: accepts no more requests. Keeps the first reason. [engine thread]
+  void left_queue(const Progress& progress);  // [engine's thread]
+  void ended(const Progress& progress);       // [engine's thread]
+  // A required part has failed: accepts no more requests. Keeps the first reason. [engine's thread]
   void part_failed(const std::string& reason);
 
  private:

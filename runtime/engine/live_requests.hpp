@@ -1,5 +1,5 @@
 // runtime/engine/live_requests.hpp: indexes the live requests: finds the sequences of a request, and the requests whose
-// deadline has passed, without a search through all. Engine thread only.
+// deadline has passed, without a search through all. Engine's thread only.
 #pragma once
 
 #include <chrono>

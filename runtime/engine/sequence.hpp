@@ -1,5 +1,5 @@
 // runtime/engine/sequence.hpp: one choice of a request as it runs: its tokens, KV blocks, drafts and unsent text. Owned
-// by the engine thread.
+// by the engine's thread.
 #pragma once
 
 #include <chrono>

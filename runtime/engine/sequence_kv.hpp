@@ -1,6 +1,6 @@
 // runtime/engine/sequence_kv.hpp: gives sequences their KV blocks and takes them back. It starts sequences with cached
 // prefixes and their scores, allocates blocks for new rows, enters filled blocks into the prefix tree, and holds pins.
-// Engine thread only.
+// Engine's thread only.
 #pragma once
 
 #include <cstdint>

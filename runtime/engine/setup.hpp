@@ -1,5 +1,5 @@
 // runtime/engine/setup.hpp: the objects that an engine builds from its parts and sizes (planner, drafting, KV, ...). A
-// swap replaces some of them, or all of them if sizes change. Engine thread only.
+// swap replaces some of them, or all of them if sizes change. Engine's thread only.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // runtime/engine/starvation.hpp: finds sequences that a scheduler starves, by the bounds of mortise/scheduler.h.
 // Watches only the oldest sequence of each priority that a plan leaves out, because younger sequences may be waiting
-// for it. Engine thread only.
+// for it. Engine's thread only.
 #pragma once
 
 #include <cstddef>

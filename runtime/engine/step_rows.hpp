@@ -1,5 +1,5 @@
 // runtime/engine/step_rows.hpp: the rows of a step: each scheduled sequence's new tokens and drafts as a run of rows,
-// and which rows need logits. Engine thread only.
+// and which rows need logits. Engine's thread only.
 #pragma once
 
 #include <cstdint>

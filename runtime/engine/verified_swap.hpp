@@ -5,7 +5,7 @@
 //   model      hidden rows that need logits, or their logits, differ in a bit
 //   scheduler  a plan breaks a bound, or starves a sequence
 //   proposer   its drafts break a bound
-// A failed call of any of them refuses the swap too. Engine thread only.
+// A failed call of any of them refuses the swap too. Engine's thread only.
 #pragma once
 
 #include <chrono>

@@ -14,7 +14,7 @@
 
 namespace mortise {
 
-// Whether device addresses are host addresses.
+// Returns whether device addresses are host addresses.
 bool shares_host_memory(const DevicePart& device);
 
 // Waits for everything that is queued on the device's default stream.

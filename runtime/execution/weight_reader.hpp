@@ -8,7 +8,8 @@
 
 namespace mortise {
 
-// Lives while the model loads, and keeps quantised matrices until then.
+// Lives while the model loads. Invariant: a quantised matrix that was given out stays valid as long as this. One thread
+// calls it at a time: get_quantized stores the matrix.
 class WeightReader {
  public:
   explicit WeightReader(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}

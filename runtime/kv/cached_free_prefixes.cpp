@@ -13,7 +13,7 @@ void CachedFreePrefixes::find(std::span<const BlockId> paths, const KvCache& cac
       fresh_.push_back(block);
     }
     with_[i] = self;
-    if (cached_free(block)) {  // what is in front of it the earlier one has too
+    if (cached_free(block)) {  // the earlier sequence also has all blocks before this one
       with_[i] = mark(block).sequence;
       num_shared_[i] = mark(block).num_cached_free;
     }

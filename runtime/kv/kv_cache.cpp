@@ -83,7 +83,7 @@ void KvCache::release(std::span<const BlockId> blocks, KvHolder* holder) {
     pool_.release(block);
     holder_went(block, holder);
     if (!tree_.contains(block)) continue;
-    // Whoever still holds it will set a later time.
+    // Another holder sets a later time when it releases the block.
     last_used_[static_cast<std::size_t>(block)] = clock_;
     if (!is_cached(block)) continue;
     ++num_cached_;

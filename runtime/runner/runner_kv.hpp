@@ -1,6 +1,6 @@
 // runtime/runner/runner_kv.hpp: the KV blocks of a runner: which sequence holds which, which prefixes are cached, and
 // which sequence gives way when the pool is full. Lack of memory is no failure: a sequence that gets no blocks is
-// computed later. Engine thread only.
+// computed later. Engine's thread only.
 #pragma once
 
 #include <cstdint>

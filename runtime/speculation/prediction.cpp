@@ -5,12 +5,13 @@
 namespace mortise {
 namespace {
 
-// Generated tokens that must be found in the prediction, and those that are compared: the place where most of them
-// stand is taken, and of several the first.
+// A lookup compares the last kMostMatch generated tokens with the prediction and needs kLeastMatch equal ones. The
+// place with the most equal tokens wins; of several, the first.
 constexpr std::size_t kLeastMatch = 2, kMostMatch = 8;
-// At a wrong place fewer tokens than these stand in a row, as a rule. Behind so many what was passed over is gone.
+// After so many accepted tokens in a row the place is right, so later lookups begin behind it. At a wrong place fewer
+// tokens match.
 constexpr std::size_t kSure = 4;
-constexpr std::size_t kLongest = std::size_t{1} << 20;  // drafts at once
+constexpr std::size_t kLongest = std::size_t{1} << 20;  // the most drafts at once
 
 std::size_t match_length(std::span<const std::int32_t> generated, std::span<const std::int32_t> predicted) {
   const std::size_t most = std::min({generated.size(), predicted.size(), kMostMatch});
@@ -26,7 +27,7 @@ std::size_t match_length(std::span<const std::int32_t> generated, std::span<cons
 Prediction::Prediction(std::span<const std::int32_t> tokens, bool resumed)
     : tokens_(tokens), stood_(tokens.size(), false), is_certain_(resumed) {
   length_ = std::clamp(static_cast<std::size_t>(kFirstShare * static_cast<double>(tokens.size())), kLeast, kFirst);
-  account_ = 2.0 * static_cast<double>(length_);  // it may fail at once and be found again
+  account_ = 2.0 * static_cast<double>(length_);  // enough to fail at once and be found again
   draft();
 }
 
@@ -39,8 +40,8 @@ void Prediction::advance(std::span<const std::int32_t> generated, std::size_t nu
   }
 }
 
-// Goes on in the prediction if the token is the next one there. Behind the drafts comes one token more with the step
-// that verifies them; then there are drafts again.
+// Advances in the prediction if `token` is the next token there; otherwise the prediction is lost. The step that
+// verifies drafts adds one token after them. If that token is right too, new drafts begin.
 void Prediction::follow(std::int32_t token) {
   if (place_ == tokens_.size()) return;
   const bool was_drafted = place_ < drafts_end_;
@@ -64,7 +65,7 @@ void Prediction::follow(std::int32_t token) {
 }
 
 void Prediction::find(std::span<const std::int32_t> generated) {
-  if (account_ < static_cast<double>(kLeast) || generated.size() < kLeastMatch) return;  // it would be of no use
+  if (account_ < static_cast<double>(kLeast) || generated.size() < kLeastMatch) return;  // a lookup would not help
   std::size_t longest = kLeastMatch - 1;
   const auto next_after = [&](auto from) { return std::find(from, tokens_.end(), generated.back()); };
   for (auto at = next_after(tokens_.begin() + static_cast<std::ptrdiff_t>(behind_)); at != tokens_.end();
@@ -82,7 +83,7 @@ void Prediction::find(std::span<const std::int32_t> generated) {
   draft();
 }
 
-// Decides on the drafts from `place_` on.
+// Chooses the drafts that begin at the next token.
 void Prediction::draft() {
   const std::size_t left = tokens_.size() - place_;
   const auto affordable = static_cast<std::size_t>(std::clamp(account_, 0.0, static_cast<double>(length_)));

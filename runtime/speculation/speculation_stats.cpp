@@ -70,7 +70,7 @@ void SpeculationStats::add(const SpeculationStats& other) {
 
 SpeculationStats SpeculationStats::since(const SpeculationStats& earlier) const {
   SpeculationStats rest = *this;
-  for (const ProposerStats& theirs : earlier.proposers) {  // a swap may have changed their order
+  for (const ProposerStats& theirs : earlier.proposers) {  // a swap may have changed the order of the proposers
     std::ranges::find(rest.proposers, theirs.name, &ProposerStats::name)->subtract(theirs);
   }
   rest.num_steps -= earlier.num_steps;
