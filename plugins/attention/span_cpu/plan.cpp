@@ -12,7 +12,7 @@ using cpu::kSpan;
 using cpu::kSpanRows;
 using cpu::kUnitRows;
 
-// Adds the block once for each share of the query heads that a unit can take.
+// Adds the row block once for each group of query heads that a unit can take.
 void add_for_heads(Block block, const PlanShape& shape, Plan& plan) {
   const int32_t heads = std::min(shape.group, kSpanRows);
   for (block.head = 0; block.head < shape.group; block.head += heads) {
@@ -61,7 +61,7 @@ void add_gathered_blocks(const PlanShape& shape, int32_t index, Plan& plan) {
     block.last_position = *most;
     block.first_span = prefix.first_span;
     block.end_span = prefix.end_span;
-    block.seq_len = prefix.end_span * kSpan;  // the whole prefix is written, and nothing behind it is read
+    block.seq_len = prefix.end_span * kSpan;  // a shared prefix is written as a whole, and nothing behind it is read
     add_for_heads(block, shape, plan);
   }
 }

@@ -10,10 +10,10 @@ using cpu::kSpan;
 
 // Costs are in keys times rows. Reading a key costs about as much as its arithmetic for four rows.
 constexpr int64_t kReadCost = 4;
-constexpr int64_t kMergeCost = 4;        // of a row's partial: two or more cache lines from memory
+constexpr int64_t kMergeCost = 4;  // for a row's partial: two or more cache lines from memory
 constexpr int64_t kTaskCost = 4096;      // some ten microseconds of work; handing out a task costs about one
 constexpr int32_t kTasksPerThread = 8;   // enough that no thread waits long for the last task
-constexpr int32_t kPiecesPerThread = 4;  // a block larger than total work / (threads * this) is cut
+constexpr int32_t kPiecesPerThread = 4;  // a row block larger than total work / (threads * this) is cut
 
 int64_t cost_of(const Block& block, int32_t first_span, int32_t end_span) {
   const int64_t keys = std::min(end_span * kSpan, block.last_position + 1) - first_span * kSpan;
@@ -23,6 +23,7 @@ int64_t cost_of(const Block& block) {
   return cost_of(block, block.first_span, block.end_span);
 }
 
+// Makes the units of one plan, for a single call of make_units(). Used by one thread.
 class UnitMaker {
  public:
   UnitMaker(const PlanShape& shape, Plan& plan);
@@ -54,14 +55,14 @@ UnitMaker::UnitMaker(const PlanShape& shape, Plan& plan)
   piece_cost_ = std::max(kTaskCost, total / (shape.num_threads * kPiecesPerThread));
 }
 
-// The number of pieces that a block is cut into; 0 or 1: it is not cut.
+// The number of pieces that a row block is cut into; 0 or 1: it is not cut.
 int32_t UnitMaker::pieces_of(const Block& block) const {
   if (shape_.num_threads == 1) return 1;
   return static_cast<int32_t>(std::min<int64_t>(block.end_span - block.first_span, cost_of(block) / piece_cost_));
 }
 
-// Reserves memory for the partials of shared prefixes. A prefix whose blocks are cut, or that follows another prefix,
-// has a partial per span. Any other prefix has one partial for all spans, so that little is written and merged.
+// Reserves memory for the partials of shared prefixes. A prefix whose row blocks are cut, or that follows another
+// prefix, has a partial per span. Any other prefix has one partial for all spans, so that little is written and merged.
 void UnitMaker::place_prefixes() {
   for (SharedPrefix& prefix : plan_.prefixes) prefix.count = prefix.follows ? prefix.end_span - prefix.first_span : 1;
   const auto floats = [&](const SharedPrefix& prefix, int32_t count) {
@@ -70,7 +71,7 @@ void UnitMaker::place_prefixes() {
   int64_t total = 0;
   for (const SharedPrefix& prefix : plan_.prefixes) total += floats(prefix, prefix.count);
   for (const Block& block : plan_.blocks) {
-    if (block.prefix < 0) break;  // blocks of prefixes come first
+    if (block.prefix < 0) break;  // row blocks of prefixes come first
     SharedPrefix& prefix = plan_.prefixes[static_cast<std::size_t>(block.prefix)];
     const int32_t spans = prefix.end_span - prefix.first_span;
     const int64_t more = floats(prefix, spans) - floats(prefix, prefix.count);
@@ -84,7 +85,7 @@ void UnitMaker::place_prefixes() {
   }
 }
 
-// The partials of a prefix for the rows from `row` on and the heads of a block.
+// Returns the place of a prefix's partials for the rows from `row` on and the heads of a row block.
 Partials UnitMaker::partials_of(const SharedPrefix& prefix, int32_t row, const Block& block, int32_t kv_head) const {
   const int64_t heads_before = int64_t{kv_head} * shape_.group + block.head;
   const int64_t records = heads_before * prefix.count * prefix.num_rows + int64_t{row} * block.num_heads;
@@ -183,7 +184,7 @@ void make_units(const PlanShape& shape, Plan& plan) {
   maker.place_prefixes();
   const auto num_blocks = static_cast<int32_t>(plan.blocks.size());
   for (int32_t begin = 0, end; begin < num_blocks; begin = end) {
-    // Blocks that share K and V of a kv head are consecutive, so that these stay in the cache.
+    // Row blocks that share K and V of a KV head are consecutive, so that these stay in the CPU's cache.
     const auto at = [&](int32_t i) -> const Block& { return plan.blocks[static_cast<std::size_t>(i)]; };
     const auto same = [&](int32_t i) { return at(i).seq == at(begin).seq && at(i).prefix == at(begin).prefix; };
     for (end = begin + 1; end < num_blocks && same(end);) ++end;

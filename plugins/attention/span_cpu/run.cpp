@@ -1,4 +1,4 @@
-// Attention of a layer after the step's plan, and copies of blocks.
+// Runs attention of a layer by the step's plan, and copies blocks.
 #include <cstring>
 
 #include "attention/span_cpu/attention.hpp"
