@@ -531,7 +531,7 @@ void Engine::publish_stats() {
       std::count_if(live_.begin(), live_.end(), [](const auto& sequence) { return sequence->running(); }));
   counters_.num_waiting = static_cast<std::int32_t>(live_.size()) - counters_.num_running;
   counters_.num_free_blocks = static_cast<std::int32_t>(setup_->kv->cache().num_free());
-  counters_.num_cached_blocks = static_cast<std::int32_t>(setup_->kv->cache().num_cached());
+  counters_.num_cached_free_blocks = static_cast<std::int32_t>(setup_->kv->cache().num_cached_free());
   counters_.num_blocks = static_cast<std::int32_t>(setup_->kv->cache().num_blocks());
   counters_.num_evicted_blocks = carried_.num_evicted_blocks + setup_->kv->cache().num_evictions();
   EngineStats stats = counters_;

@@ -71,7 +71,7 @@ struct EngineStats {
   std::uint64_t num_proposer_sequences = 0;  // that proposers keep state for; a proposer that does not say counts 0
   std::int32_t num_running = 0, num_waiting = 0;
   // Free blocks, cached free blocks (in the prefix tree, held by nobody) and held blocks add up to num_blocks.
-  std::int32_t num_free_blocks = 0, num_cached_blocks = 0, num_blocks = 0;
+  std::int32_t num_free_blocks = 0, num_cached_free_blocks = 0, num_blocks = 0;
 };
 
 // A random seed, for a request that gives none.

@@ -92,10 +92,10 @@ void StepTrace::end_step(std::int64_t now, const EngineStats& stats) {
 }
 
 void StepTrace::add_counters(std::int64_t now, const EngineStats& stats) {
-  const std::int32_t held = stats.num_blocks - stats.num_free_blocks - stats.num_cached_blocks;
+  const std::int32_t held = stats.num_blocks - stats.num_free_blocks - stats.num_cached_free_blocks;
   events_.push_back({now, now,
                      fmt::format(R"("ph":"C","name":"KV blocks","args":{{"held":{},"cached":{},"free":{}}})", held,
-                                 stats.num_cached_blocks, stats.num_free_blocks),
+                                 stats.num_cached_free_blocks, stats.num_free_blocks),
                      false});
   events_.push_back({now, now,
                      fmt::format(R"("ph":"C","name":"sequences","args":{{"running":{},"waiting":{}}})",

@@ -64,12 +64,12 @@ class KvCache {
 
   std::size_t num_blocks() const { return pool_.num_blocks(); }
   std::size_t num_free() const { return pool_.num_free(); }
-  std::size_t num_cached() const { return num_cached_; }  // cached, held by nobody
-  std::size_t num_available() const { return num_free() + num_cached(); }
+  std::size_t num_cached_free() const { return num_cached_free_; }  // cached, held by nobody
+  std::size_t num_available() const { return num_free() + num_cached_free(); }
   std::uint64_t num_evictions() const { return num_evictions_; }
 
   // Returns whether only the tree holds the block.
-  bool is_cached(BlockId block) const { return pool_.num_holders(block) == 1 && tree_.contains(block); }
+  bool is_cached_free(BlockId block) const { return pool_.num_holders(block) == 1 && tree_.contains(block); }
   // Holders other than the tree.
   std::uint32_t num_holders(BlockId block) const { return pool_.num_holders(block) - (tree_.contains(block) ? 1 : 0); }
   PrefixTree& tree() { return tree_; }
@@ -89,7 +89,7 @@ class KvCache {
   // By block: the addresses of its holders, combined by exclusive or. If a block has one holder, it is that holder's
   // address.
   LazyArray<std::uintptr_t> holders_;
-  std::size_t num_cached_ = 0;
+  std::size_t num_cached_free_ = 0;
   std::uint64_t num_evictions_ = 0;
   std::uint64_t clock_ = 0;             // counts releases
   LazyArray<std::uint64_t> last_used_;  // by block

@@ -276,7 +276,7 @@ RunnerStats Runner::stats() const {
   stats.num_graph_replays = execution_->num_graph_replays();
   stats.num_forgotten = kv_->num_forgotten();
   stats.num_free_blocks = kv_->cache().num_free();
-  stats.num_cached_blocks = kv_->cache().num_cached();
+  stats.num_cached_free_blocks = kv_->cache().num_cached_free();
   stats.num_blocks = kv_->cache().num_blocks();
   return stats;
 }

@@ -27,7 +27,7 @@ struct RunnerStats {
   std::uint64_t num_forgotten = 0;  // sequences that lost their KV to others
   std::size_t num_sequences = 0;
   // Cached blocks are kept for their prefix and held by no sequence. The other blocks of num_blocks are held.
-  std::size_t num_free_blocks = 0, num_cached_blocks = 0, num_blocks = 0;
+  std::size_t num_free_blocks = 0, num_cached_free_blocks = 0, num_blocks = 0;
 };
 
 // A draft model and the tokens of its sequences. Invariant: a sequence has KV for a prefix of its tokens. Engine's

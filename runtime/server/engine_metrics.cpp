@@ -51,10 +51,10 @@ Labels with(const Labels& labels, std::string name, std::string value) {
 void add_load(Families& to, const EngineStats& stats, const Labels& of) {
   to.gauge("vllm:num_requests_running", "Sequences that run.", of, stats.num_running);
   to.gauge("vllm:num_requests_waiting", "Sequences that wait for their first step.", of, stats.num_waiting);
-  const double held = stats.num_blocks - stats.num_free_blocks - stats.num_cached_blocks;
+  const double held = stats.num_blocks - stats.num_free_blocks - stats.num_cached_free_blocks;
   to.gauge("vllm:kv_cache_usage_perc", "Share of the KV blocks that sequences hold, from 0 to 1.", of,
            stats.num_blocks > 0 ? held / stats.num_blocks : 0);
-  to.gauge("mortise_kv_cached_blocks", "KV blocks kept for their prefix alone.", of, stats.num_cached_blocks);
+  to.gauge("mortise_kv_cached_blocks", "KV blocks kept for their prefix alone.", of, stats.num_cached_free_blocks);
   to.counter("vllm:num_preemptions_total", "Sequences that gave their KV blocks up.", of, stats.num_preemptions);
 }
 

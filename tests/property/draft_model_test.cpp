@@ -142,7 +142,7 @@ class DraftModelTest : public ::testing::Test {
       for (const auto& [key, outcome] : running.wait()) aborted += outcome.finish == FinishReason::kAborted;
       EXPECT_GT(aborted, num_requests / 20) << "the aborts came too late: " << proposer;
       result.stats = running.engine().stats();
-      EXPECT_EQ(result.stats.num_free_blocks + result.stats.num_cached_blocks, limits.num_blocks) << proposer;
+      EXPECT_EQ(result.stats.num_free_blocks + result.stats.num_cached_free_blocks, limits.num_blocks) << proposer;
       EXPECT_EQ(result.stats.num_proposer_failures, 0u) << proposer;
       EXPECT_GT(result.stats.num_preemptions, 0u) << proposer;
       EXPECT_GT(most_kept, 4u) << "it says nothing of what it keeps: " << proposer;
@@ -164,7 +164,7 @@ class DraftModelTest : public ::testing::Test {
   static void expect_nothing_left(const RunnerStats& runner) {
     EXPECT_GT(runner.num_forgotten, 0u) << "the pool was not short";
     EXPECT_EQ(runner.num_sequences, 0u);
-    EXPECT_EQ(runner.num_free_blocks + runner.num_cached_blocks, runner.num_blocks);  // less: a block is lost
+    EXPECT_EQ(runner.num_free_blocks + runner.num_cached_free_blocks, runner.num_blocks);  // less: a block is lost
   }
 
   // Writes what requests became without drafts, as --record does, and returns them.

@@ -76,7 +76,7 @@ class Exactness : public ::testing::TestWithParam<int> {
     if (config.twice) {
       EXPECT_EQ(difference(together.again, alone), "") << name << ", the second time: " << config.describe();
     }
-    EXPECT_EQ(together.stats.num_free_blocks + together.stats.num_cached_blocks, together.stats.num_blocks)
+    EXPECT_EQ(together.stats.num_free_blocks + together.stats.num_cached_free_blocks, together.stats.num_blocks)
         << name << ": a block is lost";
     EXPECT_EQ(together.stats.num_rejected_plans, 0u) << "the schedulers of this test make valid plans";
     ++counts_.mixes;

@@ -131,7 +131,7 @@ TEST_P(Nan, InARequestHarmsNoOtherInAnyMix) {
     if (config.twice) {
       EXPECT_EQ(difference(together.again, expected), "") << "the second time";
     }
-    EXPECT_EQ(together.stats.num_free_blocks + together.stats.num_cached_blocks, together.stats.num_blocks)
+    EXPECT_EQ(together.stats.num_free_blocks + together.stats.num_cached_free_blocks, together.stats.num_blocks)
         << "a block is lost";
     preemptions += together.stats.num_preemptions;
     accepted += together.stats.num_accepted_tokens;

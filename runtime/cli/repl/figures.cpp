@@ -59,8 +59,8 @@ std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) 
     text += "no answers yet\n";
   }
   text += fmt::format("KV blocks    {} used, {} cached, {} free, of {} with {} tokens each\n",
-                      stats.num_blocks - stats.num_free_blocks - stats.num_cached_blocks, stats.num_cached_blocks,
-                      stats.num_free_blocks, stats.num_blocks, limits.block_size);
+                      stats.num_blocks - stats.num_free_blocks - stats.num_cached_free_blocks,
+                      stats.num_cached_free_blocks, stats.num_free_blocks, stats.num_blocks, limits.block_size);
   const std::uint64_t admitted = stats.num_admitted_tokens;
   const std::uint64_t cached = stats.num_cached_tokens;
   text += fmt::format("prompts      {}, {} of them from the cache\n", counted(admitted, "token"), cached);

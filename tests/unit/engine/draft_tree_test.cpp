@@ -95,7 +95,7 @@ TEST_F(DraftTreeTest, ThePathThatIsRightIsFoundWhereverItIs) {
       }
       EXPECT_GT(world->num_copied_blocks, 0);
       const EngineStats stats = engine->stats();
-      EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, limits.num_blocks);
+      EXPECT_EQ(stats.num_free_blocks + stats.num_cached_free_blocks, limits.num_blocks);
       EXPECT_EQ(stats.num_proposer_failures, 0u);
       EXPECT_EQ(stats.num_draft_tokens, stats.speculation.proposers.front().num_draft_tokens);
       EXPECT_EQ(stats.num_accepted_tokens, stats.speculation.proposers.front().num_accepted_tokens);
@@ -131,7 +131,7 @@ TEST_F(DraftTreeTest, InPoolsAndBatchesOfAnySizeNoTokenChanges) {
       EXPECT_EQ(got[i], expected({static_cast<std::int32_t>(i % 3), 3, 3, 5, 6}, 25)) << "mix " << mix;
     }
     const EngineStats stats = engine->stats();
-    EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, limits.num_blocks) << "mix " << mix;
+    EXPECT_EQ(stats.num_free_blocks + stats.num_cached_free_blocks, limits.num_blocks) << "mix " << mix;
     engine.reset();
     world.reset();
     // The same with penalties and no drafts at all.

@@ -79,7 +79,7 @@ TEST_F(EngineTest, NoBlockIsLostWhenRequestsEnd) {
   for (Collector& collector : collectors) engine->submit(greedy({5, 6, 7, 8, 9}, 9), collector.sink());
   for (Collector& collector : collectors) collector.wait();
   const EngineStats stats = engine->stats();
-  EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, 24);
+  EXPECT_EQ(stats.num_free_blocks + stats.num_cached_free_blocks, 24);
 }
 
 TEST_F(EngineTest, ScoresThePromptInChunksAsInOne) {

@@ -189,7 +189,7 @@ TEST_F(PredictionTest, NoPredictionChangesAnythingOfAnyRequest) {
                     static_cast<std::int32_t>(requests.at(kind).prediction.size()));
         }
       }
-      EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, stats.num_blocks) << name << ": a block is lost";
+      EXPECT_EQ(stats.num_free_blocks + stats.num_cached_free_blocks, stats.num_blocks) << name << ": a block is lost";
       if (!proposes) {
         EXPECT_EQ(stats.num_draft_tokens, 0u) << "a prediction's drafts were counted as a proposer's";
       }

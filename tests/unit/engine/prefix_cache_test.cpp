@@ -311,7 +311,7 @@ TEST_F(CompletionsTest, CompletionsInASmallPoolAreExact) {
         requests.push_back(completion(18 + which % 3, which, 1 + which % 9));
       }
       run_together(requests);
-      EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_blocks, num_blocks);
+      EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_free_blocks, num_blocks);
       engine.reset();
       world.reset();
     }
@@ -478,7 +478,7 @@ TEST_F(PrefixCacheTest, APinKeepsAPrefixUntilItsSequenceEnds) {
                                      [](const auto& event) { return event.kind == MORTISE_EVENT_PREFIX_RESIDENT; });
   ASSERT_NE(resident, world->events.end());
   EXPECT_EQ(resident->num_tokens, 12);                                                 // whole blocks of 15 tokens
-  EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_blocks, 24);  // less: the pin outlived it
+  EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_free_blocks, 24);  // less: the pin outlived it
 }
 
 TEST_F(PrefixCacheTest, PinsGoWhenARequestCouldNotRunOtherwise) {

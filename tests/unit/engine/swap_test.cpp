@@ -175,7 +175,7 @@ TEST_F(SwapTest, OtherBlocksAndSizesComputeRunningSequencesAnewAndTheirTokensSta
   const EngineStats stats = engine->stats();
   EXPECT_EQ(stats.num_preemptions, 2u);
   EXPECT_EQ(stats.num_blocks, 15);
-  EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, stats.num_blocks);
+  EXPECT_EQ(stats.num_free_blocks + stats.num_cached_free_blocks, stats.num_blocks);
   const std::int64_t before = world->num_forwards;
   Collector third;
   begin(third);

@@ -20,7 +20,7 @@ EngineStats engine_stats() {
   EngineStats stats;
   stats.num_blocks = 100;
   stats.num_free_blocks = 50;
-  stats.num_cached_blocks = 20;
+  stats.num_cached_free_blocks = 20;
   stats.num_admitted_tokens = 300;
   stats.num_cached_tokens = 200;
   stats.num_preemptions = 2;
