@@ -184,7 +184,7 @@ void PartSet::set_limits(const PartSet* running) {
 
 void PartSet::set_draft_limits() {
   for (const ActiveProposer& proposer : proposers_->active()) {
-    limits_.max_draft_tokens = std::max(limits_.max_draft_tokens, proposer.max_tokens);
+    limits_.max_drafts = std::max(limits_.max_drafts, proposer.max_tokens);
     limits_.max_paths = std::max(limits_.max_paths, proposer.max_paths);
   }
 }

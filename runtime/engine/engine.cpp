@@ -395,8 +395,8 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
   if (sequence.drafted_by >= 0) {
     sequence.usage.draft_tokens += static_cast<std::int32_t>(drafts.size());
     sequence.usage.accepted_tokens += num_accepted;
-    counters_.num_draft_tokens += drafts.size();
-    counters_.num_accepted_tokens += static_cast<std::uint64_t>(num_accepted);
+    counters_.num_drafts += drafts.size();
+    counters_.num_accepted += static_cast<std::uint64_t>(num_accepted);
   }
   setup_->drafting->verified(sequence, num_committed, num_accepted);
   if (num_committed > 0 && sequence.num_generated() == num_committed) {

@@ -61,8 +61,8 @@ struct EngineStats {
   std::uint64_t num_admitted_tokens = 0;  // known tokens of sequences that start, or restart after a preemption,
   std::uint64_t num_cached_tokens = 0;    // and how many of them came from the prefix cache
   std::uint64_t num_evicted_blocks = 0;   // from the prefix cache
-  std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;  // of proposers
-  SpeculationStats speculation;                                 // the same by proposer and position, and times
+  std::uint64_t num_drafts = 0, num_accepted = 0;  // of proposers
+  SpeculationStats speculation;                    // the same by proposer and position, and times
   // Of the predictions of choices that have ended, as in Usage.
   std::uint64_t num_accepted_prediction_tokens = 0, num_rejected_prediction_tokens = 0;
   std::uint64_t num_graph_replays = 0;  // steps that ran as a captured graph
@@ -149,7 +149,7 @@ class Engine {
   void run();
   void change_trace(TraceOrder& order);
   void step_and_report();  // runs a step and all that follows it; handles its exceptions
-  bool take_inbox();  // returns false at stop(); the caller then aborts all live sequences
+  bool take_inbox();       // returns false at stop(); the caller then aborts all live sequences
   bool take_requests(Inbox::Arrivals arrivals);
   void add(const std::shared_ptr<RequestState>& state);
   void step();
@@ -216,7 +216,7 @@ class Engine {
   std::deque<std::shared_ptr<SwapOrder>> swap_orders_;
   std::unique_ptr<VerifiedSwap> verified_swap_;  // null: none is under way
   std::uint64_t generation_ = 0;                 // of the parts: rises with each swap
-  GapWatch gaps_;  // watches the latest swap
+  GapWatch gaps_;                                // watches the latest swap
   Fallbacks fallbacks_;                          // from the parts of setup_
   EngineStats carried_;                          // counts of parts that swaps have removed
   std::deque<std::shared_ptr<Sequence>> live_;   // in order of arrival

@@ -78,8 +78,8 @@ void ShadowDrafting::judge(const Sequence& sequence) {
       ++count;
     }
     if (count < pending.drafts.size() && token() == sequence.tokens.size()) return false;
-    figures_.num_draft_tokens += pending.drafts.size();
-    figures_.num_accepted_tokens += count;
+    figures_.num_drafts += pending.drafts.size();
+    figures_.num_accepted += count;
     return true;
   });
 }
@@ -93,8 +93,8 @@ VerifiedFigures::Drafts ShadowDrafting::figures() const {
 VerifiedFigures::Drafts drafts_of(const Drafting& drafting) {
   VerifiedFigures::Drafts sum;
   for (const ProposerStats& stats : drafting.stats().proposers) {
-    sum.num_draft_tokens += stats.num_draft_tokens;
-    sum.num_accepted_tokens += stats.num_accepted_tokens;
+    sum.num_drafts += stats.num_drafts;
+    sum.num_accepted += stats.num_accepted;
     sum.seconds += stats.draft_s;
   }
   return sum;

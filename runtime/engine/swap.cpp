@@ -136,7 +136,7 @@ SwapFigures Engine::carry_out(const MakeReplacement& make, const std::function<v
     if (!live_.empty()) figures.pause_s = std::max(figures.pause_s, took.count());
   };
   std::vector<ShardParts> released;  // the running parts, set once their buffers may have moved
-  std::uint64_t num_replays = 0;  // graph replays of the running parts, read before they are released
+  std::uint64_t num_replays = 0;     // graph replays of the running parts, read before they are released
   bool gave_up_kv = false;
   const StepUse use = {.give_up_kv =
                            [&] {
@@ -213,8 +213,8 @@ std::size_t Engine::exchange(Replacement next, std::uint64_t num_replays, Verifi
   // Nothing after this point fails.
   ++generation_;
   if (same_sizes) {
-    now.limits.max_draft_tokens = next.limits.max_draft_tokens;
-    now.execution->set_max_draft_tokens(next.limits.max_draft_tokens);
+    now.limits.max_drafts = next.limits.max_drafts;
+    now.execution->set_max_drafts(next.limits.max_drafts);
   }
   if (!same_execution) carried_.num_graph_replays += num_replays;
   std::size_t num_recomputed = keeps_kv ? 0 : give_up_kv();

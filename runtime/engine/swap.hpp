@@ -42,7 +42,7 @@ struct VerifiedFigures {
     double candidate_s = 0, serving_s = 0;  // for all plans, including the host's own work and checks
   };
   struct Drafts {
-    std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;
+    std::uint64_t num_drafts = 0, num_accepted = 0;
     double seconds = 0;  // spent in the proposers' calls
   };
   struct Proposals {

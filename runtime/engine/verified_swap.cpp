@@ -183,8 +183,8 @@ SwapFigures VerifiedSwap::figures(const Drafting& serving) const {
   if (planner_) figures.verified.scheduler = plans_;
   if (drafting_) {
     VerifiedFigures::Drafts of_serving = drafts_of(serving);
-    of_serving.num_draft_tokens -= serving_drafts_before_.num_draft_tokens;
-    of_serving.num_accepted_tokens -= serving_drafts_before_.num_accepted_tokens;
+    of_serving.num_drafts -= serving_drafts_before_.num_drafts;
+    of_serving.num_accepted -= serving_drafts_before_.num_accepted;
     of_serving.seconds -= serving_drafts_before_.seconds;
     figures.verified.proposer = {drafting_->figures(), of_serving};
   }

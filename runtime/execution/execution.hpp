@@ -53,7 +53,7 @@ class Execution {
   // has changed. REQUIRES: no step is between launch and collect; `generation` is above that of the old parts.
   void replace(std::vector<ShardParts> shards, std::uint64_t generation);
   // From now on steps that verify up to `count` drafts per sequence are captured as graphs.
-  void set_max_draft_tokens(std::int32_t count) { limits_.max_draft_tokens = count; }
+  void set_max_drafts(std::int32_t count) { limits_.max_drafts = count; }
   // Frees everything whose size depends on the parts, captured graphs too, because the parts' buffers are about to
   // move. No step can run until replace() has succeeded.
   void release() { shards_.clear(); }

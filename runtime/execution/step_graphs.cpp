@@ -30,7 +30,7 @@ std::int32_t row_bucket(std::int32_t rows) {
 
 std::optional<BatchBucket> StepGraphs::bucket_of(std::span<const RowRun> runs) const {
   if (parts_.graphs == nullptr || !usable_ || limits_.padding_block < 0 || runs.empty()) return std::nullopt;
-  const std::int32_t verified = 1 + limits_.max_draft_tokens;
+  const std::int32_t verified = 1 + limits_.max_drafts;
   std::int32_t rows = 0, longest = 0;
   std::size_t blocks = 0;
   for (const RowRun& run : runs) {

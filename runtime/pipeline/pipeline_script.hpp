@@ -28,7 +28,7 @@ struct RequestRoute {
   std::optional<std::int32_t> priority;
   std::optional<std::string> group;
   std::optional<std::string> proposer;  // a proposer of the pipeline, or "none"
-  std::optional<std::int32_t> max_draft_tokens;
+  std::optional<std::int32_t> max_drafts;
 };
 
 // A script after it has run. Movable; the descriptions move with it. A callback that does not return in time is

@@ -26,7 +26,7 @@ Runner::Runner(std::shared_ptr<ModelStack> stack, const RunnerSizes& sizes)
   limits_.block_size = stack_->block_size();
   // After a full acceptance the last draft and the bonus token run in one batch. Such steps are common enough for a
   // graph.
-  limits_.max_draft_tokens = 1;
+  limits_.max_drafts = 1;
 }
 
 Runner::~Runner() = default;

@@ -107,9 +107,9 @@ void add_speculation(Families& to, const SpeculationStats& stats, const Labels& 
   for (const ProposerStats& proposer : stats.proposers) {
     sum.add(proposer);
     const Labels named = with(of, "proposer", proposer.name);
-    to.counter("mortise_draft_tokens_total", "Tokens that a proposer drafted.", named, proposer.num_draft_tokens);
+    to.counter("mortise_draft_tokens_total", "Tokens that a proposer drafted.", named, proposer.num_drafts);
     to.counter("mortise_accepted_tokens_total", "Of them, those that the model verified.", named,
-               proposer.num_accepted_tokens);
+               proposer.num_accepted);
     for (std::size_t i = 0; i < proposer.drafted_at.size(); ++i) {
       const Labels at = with(named, "position", std::to_string(i));
       to.counter("mortise_draft_tokens_per_position_total", "Drafted tokens by position in the draft.", at,
@@ -120,8 +120,8 @@ void add_speculation(Families& to, const SpeculationStats& stats, const Labels& 
   }
   if (stats.proposers.empty()) return;
   to.counter("vllm:spec_decode_num_drafts_total", "Drafts: of a sequence and step.", of, sum.num_verified);
-  to.counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens.", of, sum.num_draft_tokens);
-  to.counter("vllm:spec_decode_num_accepted_tokens_total", "Accepted tokens.", of, sum.num_accepted_tokens);
+  to.counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens.", of, sum.num_drafts);
+  to.counter("vllm:spec_decode_num_accepted_tokens_total", "Accepted tokens.", of, sum.num_accepted);
   for (std::size_t i = 0; i < sum.accepted_at.size(); ++i) {
     to.counter("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted tokens by position in the draft.",
                with(of, "position", std::to_string(i)), sum.accepted_at[i]);

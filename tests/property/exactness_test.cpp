@@ -82,8 +82,8 @@ class Exactness : public ::testing::TestWithParam<int> {
     ++counts_.mixes;
     counts_.preemptions += together.stats.num_preemptions;
     counts_.cached += together.stats.num_cached_tokens;
-    counts_.accepted += together.stats.num_accepted_tokens;
-    counts_.rejected += together.stats.num_draft_tokens - together.stats.num_accepted_tokens;
+    counts_.accepted += together.stats.num_accepted;
+    counts_.rejected += together.stats.num_drafts - together.stats.num_accepted;
     counts_.replays += together.stats.num_graph_replays;
     counts_.swaps += together.swaps.made;
     counts_.recomputed += together.swaps.recomputed;

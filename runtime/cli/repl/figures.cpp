@@ -67,8 +67,8 @@ std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) 
   const std::uint64_t evicted = stats.num_evicted_blocks;
   if (evicted > 0) text += fmt::format("evictions    {}\n", counted(evicted, "cached block"));
   text += fmt::format("preemptions  {}\n", stats.num_preemptions);
-  const std::uint64_t drafts = stats.num_draft_tokens;
-  const std::uint64_t accepted = stats.num_accepted_tokens;
+  const std::uint64_t drafts = stats.num_drafts;
+  const std::uint64_t accepted = stats.num_accepted;
   if (drafts > 0) {
     text += fmt::format("drafts       {} of {} accepted ({:.1f} %)\n", accepted, drafts,
                         100.0 * static_cast<double>(accepted) / static_cast<double>(drafts));

@@ -108,7 +108,7 @@ class DraftingTest : public EngineTest {
   // first_of { first { max_tokens = 2 }, second { max_tokens = 3 } }
   void start_both() {
     EngineLimits limits = small_limits();
-    limits.max_draft_tokens = 3;
+    limits.max_drafts = 3;
     world = std::make_unique<FakeWorld>(limits);
     Parts parts = world->parts();
     parts.proposers = {first.part("first", 2), second.part("second", 3)};
