@@ -74,7 +74,7 @@ class Drafting {
   };
   std::optional<Failure> first_failure() const;
   std::optional<std::string> breach() const;  // the first Drafter::breach of any proposer
-  std::uint64_t num_sequences() const;  // that proposers keep state for; a proposer that does not say counts 0
+  std::uint64_t num_sequences() const;        // that proposers keep state for; a proposer that does not say counts 0
 
  private:
   std::int32_t room_for_drafts(const Sequence& sequence) const;

@@ -58,7 +58,7 @@ bool Engine::fall_back(PartKind kind, const std::string& why) {
   if (found == fallbacks_.end()) return false;
   const Fallback fallback = std::move(found->second);
   fallbacks_.erase(found);  // it is tried once
-  if (verified_swap_) {  // its candidate runs beside the parts that are replaced now
+  if (verified_swap_) {     // its candidate runs beside the parts that are replaced now
     verified_swap_->refuse(ErrorCode::kConflict, "a part that served has failed, and the one before it comes back");
     settle_verified();
   }

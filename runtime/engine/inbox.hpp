@@ -96,7 +96,7 @@ class Inbox {
   void put(std::shared_ptr<TraceOrder> order);
   void abort(RequestId id);     // [any thread]
   EngineHealth health() const;  // [any thread]
-  void stop();  // take() returns at once, with `stops`. [any thread]
+  void stop();                  // take() returns at once, with `stops`. [any thread]
   // Accepts no more requests and waits until all have ended. At the deadline it tells the engine to end the remaining
   // requests, waits for that, and returns false. [any thread but the engine's and the pool's]
   bool drain(Clock::time_point deadline);

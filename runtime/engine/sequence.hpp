@@ -40,7 +40,7 @@ struct RequestState {
   std::uint64_t arrival = 0;
   std::vector<std::int32_t> end_tokens;      // the model's, unless ignore_eos, and its stop_token_ids
   std::shared_ptr<const ChoiceGuide> guide;  // of its `choices`; null if it has none
-  DecodedPrefix before;  // of its prompt; each choice's text continues it
+  DecodedPrefix before;                      // of its prompt; each choice's text continues it
 };
 
 // Cached results of in_flight, which examines each waiting sequence in each step. Thousands may wait, with long
@@ -105,7 +105,7 @@ class Sequence {
   std::vector<std::int32_t> tokens;  // prompt, then generated
   std::vector<BlockId> blocks;
   KvHolder holder, pin_holder;     // of `blocks` and the forks' own blocks; of `pinned`
-  bool admitted = false;  // has run before; if it waits now, it was preempted
+  bool admitted = false;           // has run before; if it waits now, it was preempted
   std::int32_t num_published = 0;  // leading blocks that are in the prefix tree
   bool publishes = true;           // false: its next block cannot enter the tree, nor any after it
   // While it waits: the cached prefix that it would start with. SequenceKv::look_up() updates these three.
@@ -113,7 +113,7 @@ class Sequence {
   std::int32_t num_cached = 0;          // tokens: those of whole blocks and the first of `partial_block`
   BlockId partial_block = kPrefixRoot;  // the block to copy for the latter; kPrefixRoot: none
   WaitingMemo memo;
-  std::vector<BlockId> pinned;  // blocks held for the scheduler's pin
+  std::vector<BlockId> pinned;       // blocks held for the scheduler's pin
   std::vector<std::int32_t> drafts;  // of this step, to verify
   std::vector<DraftFork> forks;      // further paths of a draft tree
   std::int32_t drafted_by = -1;      // index of the proposer; -1: the prediction
@@ -129,7 +129,7 @@ class Sequence {
   std::vector<TokenInfo> scores;                    // of prompt tokens, from score_from on
   bool scores_sent = false;
   TextStream text;
-  Delta gathered;  // committed, but not sent yet
+  Delta gathered;               // committed, but not sent yet
   std::size_t num_written = 0;  // tokens of `gathered` whose text is written
   Usage usage;
   std::chrono::steady_clock::time_point last_token{};  // time of its commit; 0: no token yet

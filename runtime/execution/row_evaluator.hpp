@@ -54,7 +54,7 @@ class RowEvaluator {
   // Of the running launch.
   const DrawRows* draws_ = nullptr;
   const ScoreRows* scored_ = nullptr;
-  std::size_t num_rows_ = 0;  // rows that go through chunks: rows that draw, then scored rows
+  std::size_t num_rows_ = 0;         // rows that go through chunks: rows that draw, then scored rows
   std::size_t first_described_ = 0;  // index of the first of these rows that wants a log probability
   bool score_pass_runs_ = false;
   std::vector<std::int32_t> further_choices_;

@@ -5,9 +5,9 @@
 namespace mortise {
 namespace {
 
-constexpr double kFade = 0.95;  // per verification: the estimate follows the last 20 or so
+constexpr double kFade = 0.95;                // per verification: the estimate follows the last 20 or so
 constexpr double kSharedFade = 1 - 1.0 / 64;  // per step
-constexpr double kFirstRate = 0.7;  // typical of published draft models
+constexpr double kFirstRate = 0.7;            // typical of published draft models
 constexpr double kFirstWeight = 2;
 
 std::size_t index_of(std::int32_t position) {

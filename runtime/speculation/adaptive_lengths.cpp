@@ -7,16 +7,16 @@
 namespace mortise {
 namespace {
 
-constexpr std::int32_t kStepsBetween = 64;  // steps between two probes of the same kind of a whole batch
+constexpr std::int32_t kStepsBetween = 64;    // steps between two probes of the same kind of a whole batch
 constexpr std::int32_t kStepsBetweenNew = 4;  // the same while the cost of the probed size is unknown
-constexpr double kWorthAProbe = 0.3;  // longer drafts are tried only if they cost at most this part of a step
+constexpr double kWorthAProbe = 0.3;          // longer drafts are tried only if they cost at most this part of a step
 constexpr double kPlausible = 0.5;  // a step without drafts is tried only if it may reach this part of the best rate
 // in steps: otherwise a probe that never comes would save up for a burst of probes
 constexpr double kLargestBudget = 50;
 // in steps: after an accepted probe, drafts may continue before the budget covers them
 constexpr double kLargestDebt = 5;
 constexpr double kUsualLength = 128;  // generated tokens of a sequence, assumed until some have ended
-constexpr double kMostEnded = 64;  // the mean length follows about so many ended sequences
+constexpr double kMostEnded = 64;     // the mean length follows about so many ended sequences
 // part of a draft's cost: assumed cost of a token to catch up with, until it is measured
 constexpr double kAtOnce = 0.125;
 // gain needed to change between drafting and not, because changing back and forth costs more

@@ -32,7 +32,7 @@ struct DraftState {
   std::int32_t length = 0;      // chosen for this step
   std::int32_t best = -1;       // best known length; probes differ from it. -1: not chosen yet
   std::int32_t num_unseen = 0;  // tokens since a proposer was last asked for its drafts
-  bool probe_stood = false;  // the last draft was accepted: at length 0, another probe follows
+  bool probe_stood = false;     // the last draft was accepted: at length 0, another probe follows
 };
 
 // The choice of lengths for one engine. Invariant: the budget pays for every step that is expected to be worse than the

@@ -8,7 +8,7 @@ namespace {
 
 using cpu::Bf16;
 
-constexpr int32_t kAppendTasks = 4;  // tasks per thread
+constexpr int32_t kAppendTasks = 4;        // tasks per thread
 constexpr int32_t kAppendElements = 8192;  // least elements of q, k and v in a task: some microseconds of work
 
 template <typename T>

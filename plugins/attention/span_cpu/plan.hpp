@@ -23,7 +23,7 @@ struct Block {
   int32_t seq;                      // the sequence; gathered rows: any member
   int32_t row, num_rows;            // rows of the batch; gathered: of Plan::gathered_rows
   int32_t row_of_run;               // the first row, counted from the first row of the sequence; not for gathered rows
-  int32_t head, num_heads;  // among the query heads of a KV head
+  int32_t head, num_heads;          // among the query heads of a KV head
   int32_t position, last_position;  // of the first and the last row; gathered: the smallest and the largest
   int32_t seq_len;
   int32_t first_span, end_span;
@@ -61,7 +61,7 @@ struct Round {
 
 struct PlanShape {
   int32_t num_kv_heads;
-  int32_t group;  // query heads per KV head
+  int32_t group;        // query heads per KV head
   int32_t value_width;  // columns of a partial
   int32_t num_threads;
   bool shares_prefixes;  // whether the plan uses the batch's prefix groups

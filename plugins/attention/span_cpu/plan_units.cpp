@@ -10,7 +10,7 @@ using cpu::kSpan;
 
 // Costs are in keys times rows. Reading a key costs about as much as its arithmetic for four rows.
 constexpr int64_t kReadCost = 4;
-constexpr int64_t kMergeCost = 4;  // for a row's partial: two or more cache lines from memory
+constexpr int64_t kMergeCost = 4;        // for a row's partial: two or more cache lines from memory
 constexpr int64_t kTaskCost = 4096;      // some ten microseconds of work; handing out a task costs about one
 constexpr int32_t kTasksPerThread = 8;   // enough that no thread waits long for the last task
 constexpr int32_t kPiecesPerThread = 4;  // a row block larger than total work / (threads * this) is cut

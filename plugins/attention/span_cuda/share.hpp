@@ -12,7 +12,7 @@ namespace mortise::span_cuda {
 struct SharedGroup {
   int32_t span_begin, span_end;  // the same spans for all members; those of an inner group follow its parent's
   bool folds;                    // no member sees a key before span_begin, so the spans merge into one partial
-  int32_t num_rows;  // rows for each KV head
+  int32_t num_rows;              // rows for each KV head
   std::vector<int32_t> members;  // sequences of the batch
 };
 
@@ -23,7 +23,7 @@ struct Shares {
   };
   std::vector<SharedGroup> groups;  // outer groups first
   std::vector<Sequence> sequences;  // [num_seqs]
-  int32_t spans_a_run = 0;  // the most spans in a run
+  int32_t spans_a_run = 0;          // the most spans in a run
   int64_t partial_rows = 0;         // of all members, including the partials of their own spans
   double ns = 0;                    // estimated time
 };

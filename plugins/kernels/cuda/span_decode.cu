@@ -17,8 +17,8 @@ namespace {
 using namespace span;
 
 // A thread block has two groups of four warps. The warps of one group compute, and need many registers. Of the other
-// group one warp requests K and V and three convert an int8 cache, so its threads need few. If two thread blocks share a
-// multiprocessor, a thread has 128 registers; otherwise there are enough for all.
+// group one warp requests K and V and three convert an int8 cache, so its threads need few. If two thread blocks share
+// a multiprocessor, a thread has 128 registers; otherwise there are enough for all.
 constexpr int kThreads = 2 * kDecodeWarps * 32;
 constexpr int kManyRegisters = 200, kFewRegisters = 56;
 

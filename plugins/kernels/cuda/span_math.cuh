@@ -62,8 +62,8 @@ MORTISE_BOTH float infinity() {
 }
 
 // Returns 2^max(x, -126) for x <= 0. NaN counts as -126; checked_sum() handles the row that it came from. The
-// polynomial is that of plugins/kernels/cpu/vec/math.hpp. x + 1.5 * 2^23 rounds to the nearest integer (ties to even) and
-// leaves it in the low bits, which are then shifted into the exponent.
+// polynomial is that of plugins/kernels/cpu/vec/math.hpp. x + 1.5 * 2^23 rounds to the nearest integer (ties to even)
+// and leaves it in the low bits, which are then shifted into the exponent.
 MORTISE_BOTH float exp2_floored(float x) {
   constexpr float kRound = 0x1.8p23f;
   x = fmaxf(x, -126.0f);

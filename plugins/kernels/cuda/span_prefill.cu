@@ -18,7 +18,7 @@ using namespace span;
 
 constexpr int kGroups = kPrefillRows / kWarpgroupRows, kGroupThreads = 128;
 constexpr int kUsers = kGroups * kGroupThreads, kThreads = kUsers + kGroupThreads;
-constexpr int kQueryThreads = kGroupThreads - 32;  // threads that load q
+constexpr int kQueryThreads = kGroupThreads - 32;        // threads that load q
 constexpr int kManyRegisters = 232, kFewRegisters = 40;  // each thread is launched with 168
 
 template <int kHeadDim, SpanCache kCache>

@@ -99,10 +99,10 @@ class PositionDecoder {
   // Outputs of a step, for max_batched_tokens rows.
   struct Buffers {
     RowBuffer stream, other;  // [hidden_size]: alternate as h and as the block output that is added to it
-    RowBuffer embedded;  // [embedding_size], if that differs from hidden_size: the embedding, and at the end `hidden`
-    RowBuffer qkv;            // [3 * hidden_size]
-    RowBuffer attention;      // [hidden_size]
-    RowBuffer activated;      // [intermediate_size]
+    RowBuffer embedded;   // [embedding_size], if that differs from hidden_size: the embedding, and at the end `hidden`
+    RowBuffer qkv;        // [3 * hidden_size]
+    RowBuffer attention;  // [hidden_size]
+    RowBuffer activated;  // [intermediate_size]
   };
 
   bool projected() const { return config_.embedding_size != config_.hidden_size; }

@@ -27,7 +27,7 @@ class HiddenRows {
     int32_t row;  // of rows()
     int32_t last_token;
     int64_t num_tokens;  // of the sequence, last_token included
-    uint64_t seen;  // number of the observation in which the sequence was last seen
+    uint64_t seen;       // number of the observation in which the sequence was last seen
   };
   // Returns null if there is no row, or if it does not belong to the sequence's last token.
   const Kept* find(uint64_t seq_id, int64_t num_tokens) const;

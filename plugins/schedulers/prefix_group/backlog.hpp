@@ -37,7 +37,7 @@ struct Turn {
   NodeId node = kNoNode;    // kept
   bool is_proposed = true;  // by a plan that may not have run
   bool in_turn = false;     // false: its members pass on credit
-  bool used_up = false;  // the last plan refused a member because too few rows were left
+  bool used_up = false;     // the last plan refused a member because too few rows were left
   int64_t rows_left = 0;
   int64_t rows_now = 0;  // this and in_turn_now: for the plan being made
   bool in_turn_now = false;
@@ -61,7 +61,7 @@ struct Request {
   int64_t num_unshared = 0;
   std::size_t slot = 0;  // index into Backlog::living_
   uint64_t rank = 0;     // in the order of starts; 0: it has not started
-  uint64_t turn = 0;  // the turn in which it started
+  uint64_t turn = 0;     // the turn in which it started
   uint64_t planned = 0;  // serial of the last plan that would start it
   // While the request is held back: the number of prefix tokens that its leader is expected to cache. If the leader has
   // started and the tokens are neither cached nor being computed, the request is not held back again.

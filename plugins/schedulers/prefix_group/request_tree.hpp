@@ -90,9 +90,9 @@ class RequestTree {
     std::map<int32_t, NodeId> children;  // by their edge's first token
     // children by their oldest waiting request; kNoNode: the request waits at this node
     std::map<Ticket, NodeId> waiting;
-    int32_t num_waiting = 0;             // requests below and here
+    int32_t num_waiting = 0;    // requests below and here
     int32_t num_computing = 0;  // computing requests below and here
-    int32_t num_here = 0;                // requests whose tokens end here, waiting or computing
+    int32_t num_here = 0;       // requests whose tokens end here, waiting or computing
     int32_t num_keepers = 0;
     int64_t saved_below = 0;  // sum over the children
     int64_t saved = 0;
