@@ -20,9 +20,8 @@ constexpr std::uint16_t kMachine = EM_AARCH64;
 #error "which e_machine do shared objects of this architecture have?"
 #endif
 
-// Limits the names that a file can ask for. Symbols may overlap in the string table, and sections in the symbols, so a
-// file of a megabyte could ask for gigabytes of names. A plugin exports one symbol; the largest libraries export
-// 200,000.
+// Limits the memory for symbol names. A hostile file of a megabyte may list the same bytes as the name of many symbols,
+// and so demand gigabytes. A plugin exports one symbol; the largest libraries export 200,000.
 constexpr std::size_t kMaxExports = std::size_t{1} << 20;
 constexpr std::size_t kMaxNameBytes = 256;  // longer names are cut; they are only compared with short ones and shown
 

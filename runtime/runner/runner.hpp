@@ -26,7 +26,7 @@ struct RunnerStats {
   std::uint64_t num_steps = 0, num_passes = 0, num_rows = 0, num_graph_replays = 0;
   std::uint64_t num_forgotten = 0;  // sequences that lost their KV to others
   std::size_t num_sequences = 0;
-  // Cached blocks are kept for their prefix and held by no sequence. The other blocks of num_blocks are held.
+  // Cached free blocks are kept for their prefix and held by no sequence. The other blocks of num_blocks are held.
   std::size_t num_free_blocks = 0, num_cached_free_blocks = 0, num_blocks = 0;
 };
 

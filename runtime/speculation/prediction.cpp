@@ -43,25 +43,25 @@ void Prediction::advance(std::span<const std::int32_t> generated, std::size_t nu
 // Advances in the prediction if `token` is the next token there; otherwise the prediction is lost. The step that
 // verifies drafts adds one token after them. If that token is right too, new drafts begin.
 void Prediction::follow(std::int32_t token) {
-  if (place_ == tokens_.size()) return;
-  const bool was_drafted = place_ < drafts_end_;
-  if (tokens_[place_] != token) {
-    account_ -= static_cast<double>(drafts_end_ - place_);
+  if (next_ == tokens_.size()) return;
+  const bool was_drafted = next_ < drafts_end_;
+  if (tokens_[next_] != token) {
+    account_ -= static_cast<double>(drafts_end_ - next_);
     follows_ = is_certain_ = false;
-    drafts_end_ = place_;
+    drafts_end_ = next_;
     length_ = kAgain;
-    if (num_stood_ >= kSure) behind_ = place_;
+    if (num_stood_ >= kSure) behind_ = next_;
     return;
   }
-  if (!stood_[place_]) ++num_accepted_;
-  stood_[place_++] = true;
+  if (!stood_[next_]) ++num_accepted_;
+  stood_[next_++] = true;
   ++num_stood_;
   if (!was_drafted) {
     draft();
     return;
   }
   account_ += static_cast<double>(kGrowth - 1);
-  if (place_ == drafts_end_) length_ = std::min(length_ * kGrowth, kLongest);
+  if (next_ == drafts_end_) length_ = std::min(length_ * kGrowth, kLongest);
 }
 
 void Prediction::find(std::span<const std::int32_t> generated) {
@@ -74,7 +74,7 @@ void Prediction::find(std::span<const std::int32_t> generated) {
     const std::size_t length = match_length(generated, tokens_.first(end));
     if (length <= longest || end == tokens_.size()) continue;
     longest = length;
-    place_ = end;
+    next_ = end;
     follows_ = true;
     if (length == kMostMatch) break;
   }
@@ -85,10 +85,10 @@ void Prediction::find(std::span<const std::int32_t> generated) {
 
 // Chooses the drafts that begin at the next token.
 void Prediction::draft() {
-  const std::size_t left = tokens_.size() - place_;
+  const std::size_t left = tokens_.size() - next_;
   const auto affordable = static_cast<std::size_t>(std::clamp(account_, 0.0, static_cast<double>(length_)));
   const std::size_t count = is_certain_ ? left : std::min(left, affordable);
-  drafts_end_ = place_ + (count < std::min(kLeast, left) ? 0 : count);
+  drafts_end_ = next_ + (count < std::min(kLeast, left) ? 0 : count);
 }
 
 }  // namespace mortise

@@ -40,7 +40,7 @@ class Prediction {
   Prediction(std::span<const std::int32_t> tokens, bool resumed);
 
   // Drafts for the next tokens. Empty if the prediction is lost, used up or given up.
-  std::span<const std::int32_t> drafts() const { return tokens_.subspan(place_, drafts_end_ - place_); }
+  std::span<const std::int32_t> drafts() const { return tokens_.subspan(next_, drafts_end_ - next_); }
   // A step has committed the last `num_committed` tokens of `generated`, with drafts from any source. All tokens before
   // were passed to earlier calls.
   void advance(std::span<const std::int32_t> generated, std::size_t num_committed);
@@ -61,8 +61,8 @@ class Prediction {
   std::int32_t num_accepted_ = 0;
   bool follows_ = true;
   bool is_certain_ = false;      // resumed, and no draft has failed yet
-  std::size_t place_ = 0;        // index of the next expected token, while it follows
-  std::size_t drafts_end_ = 0;   // the tokens from `place_` up to here are drafts
+  std::size_t next_ = 0;         // index of the next expected token, while it follows
+  std::size_t drafts_end_ = 0;   // the tokens from `next_` up to here are drafts
   std::size_t behind_ = 0;       // where a lookup begins
   std::size_t num_stood_ = 0;    // accepted since the prediction was last found
   std::size_t length_ = kFirst;  // drafts at once, if the account covers them

@@ -19,7 +19,7 @@
 
 namespace mortise::span_cpu {
 
-struct Block {
+struct RowBlock {
   int32_t seq;                      // the sequence; gathered rows: any member
   int32_t row, num_rows;            // rows of the batch; gathered: of Plan::gathered_rows
   int32_t row_of_run;               // the first row, counted from the first row of the sequence; not for gathered rows
@@ -41,7 +41,7 @@ enum class Result { kOut, kFolded, kPartials };
 
 // Spans [first_span, end_span) of a row block for a KV head. Prior partials are merged first.
 struct Unit {
-  int32_t block;
+  int32_t row_block;
   int32_t kv_head;
   int32_t first_span, end_span;
   Result result;
@@ -88,7 +88,7 @@ struct Share {
 
 struct Plan {
   int32_t window;  // sliding window of the layers that use the plan; 0: none
-  std::vector<Block> blocks;
+  std::vector<RowBlock> row_blocks;
   Round rounds[2];
   std::vector<Partials> priors;
   int64_t partial_floats;
@@ -109,7 +109,7 @@ int32_t unit_rows(int32_t num_rows, const PlanShape& shape);
 // Returns the number of keys that the units read, summed over KV heads. A key counts once for each unit that reads it.
 int64_t keys_read(const Plan& plan);
 
-// Fills plan.blocks and everything that follows from them.
+// Fills plan.row_blocks and everything that follows from them.
 // REQUIRES: plan.window is set; the batch has been checked.
 void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan);
 

@@ -1,5 +1,5 @@
-// pages.hpp: memory directly from the operating system: zero-filled, committed page by page on first touch, in huge
-// pages where that pays. Each object is used by one thread at a time.
+// plugins/devices/cpu/pages.hpp: memory directly from the operating system: zero-filled, committed page by page on
+// first touch, in huge pages where that pays. Each object is used by one thread at a time.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// temporary_file.hpp: a file that gets its name when it is complete, so that no process ever sees a partial file. Until
-// then it is named NAME.tmp-XXXXXX and locked (flock). A writer that is killed leaves the file behind without the lock,
-// which is how remove_leftovers() recognises it.
+// plugins/devices/cpu/temporary_file.hpp: a file that gets its name when it is complete, so that no process ever sees a
+// partial file. Until then it is named NAME.tmp-XXXXXX and locked (flock). A writer that is killed leaves the file
+// behind without the lock, which is how remove_leftovers() recognises it.
 #pragma once
 
 #include <sys/types.h>

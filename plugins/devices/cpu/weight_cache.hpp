@@ -1,5 +1,5 @@
-// weight_cache.hpp: while a model is loaded, takes its weights from a file if they are in one, and writes them to a
-// file if not (mortise/ext/weight_cache.h). Used by the loading thread.
+// plugins/devices/cpu/weight_cache.hpp: while a model is loaded, takes its weights from a file if they are in one, and
+// writes them to a file if not (mortise/ext/weight_cache.h). Used by the loading thread.
 #pragma once
 
 #include <cstddef>

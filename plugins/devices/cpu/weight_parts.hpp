@@ -1,4 +1,5 @@
-// weight_parts.hpp: rows of the parts that a weight is made of, in any type. For weights.cpp and int_weights.cpp.
+// plugins/devices/cpu/weight_parts.hpp: rows of the parts that a weight is made of, in any type. For weights.cpp and
+// int_weights.cpp.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// lt_matmul.hpp: a product y [M, N] = x [M, K] w [N, K]^T as cuBLASLt describes it. All are row-major here; cuBLASLt is
-// column-major, so it computes y^T = w x^T. bf16 in, f32 accumulation, bf16 or f32 out.
+// plugins/devices/cuda/lt_matmul.hpp: a product y [M, N] = x [M, K] w [N, K]^T as cuBLASLt describes it. All are
+// row-major here; cuBLASLt is column-major, so it computes y^T = w x^T. bf16 in, f32 accumulation, bf16 or f32 out.
 #pragma once
 
 #include <vector>

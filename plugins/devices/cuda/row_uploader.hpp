@@ -1,6 +1,6 @@
-// row_uploader.hpp: fills device memory with rows that several host threads produce. A single thread copies a
-// checkpoint from the page cache at 7 GB/s on a machine whose bus takes 38. Each thread has two page-locked pieces and
-// fills one while the other is copied; they are kept for the next weight.
+// plugins/devices/cuda/row_uploader.hpp: fills device memory with rows that several host threads produce. A single
+// thread copies a checkpoint from the page cache at 7 GB/s on a machine whose bus takes 38. Each thread has two
+// page-locked pieces and fills one while the other is copied; they are kept for the next weight.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// temporary.hpp: device memory that is freed at the end of a scope.
+// plugins/devices/cuda/temporary.hpp: device memory that is freed at the end of a scope.
 #pragma once
 
 #include <cuda_runtime_api.h>

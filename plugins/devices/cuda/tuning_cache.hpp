@@ -1,6 +1,7 @@
-// tuning_cache.hpp: keeps the results of searches between starts, in tuning files (tuning_file.hpp). A file is in the
-// user's cache folder, and another one beside the checkpoint, so that a new container finds it together with its model.
-// An option can name one folder instead. Used by the thread that runs steps.
+// plugins/devices/cuda/tuning_cache.hpp: keeps the results of searches between starts, in tuning files
+// (tuning_file.hpp). A file is in the user's cache folder, and another one beside the checkpoint, so that a new
+// container finds it together with its model. An option can name one folder instead. Used by the thread that runs
+// steps.
 #pragma once
 
 #include <chrono>

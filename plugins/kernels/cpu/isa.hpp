@@ -1,5 +1,5 @@
-// isa.hpp: the instruction sets of this machine, the choice of one of them, and the FPU state that kernels require. All
-// instruction sets give the same bits (docs/numerics.md), so the choice only affects speed.
+// plugins/kernels/cpu/isa.hpp: the instruction sets of this machine, the choice of one of them, and the FPU state that
+// kernels require. All instruction sets give the same bits (docs/numerics.md), so the choice only affects speed.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// compare.hpp: helpers that verify a cuBLASLt algorithm: random inputs, and a bitwise comparison of two results.
+// plugins/kernels/cuda/compare.hpp: helpers that verify a cuBLASLt algorithm: random inputs, and a bitwise comparison
+// of two results.
 #pragma once
 
 #include <cuda_runtime_api.h>

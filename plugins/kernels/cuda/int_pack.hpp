@@ -1,5 +1,5 @@
-// int_pack.hpp: quantises float weights on the GPU, and packs quantised weights into the order of int_weight.hpp. In
-// between they are "plain": values u8 [n, k], scales f32 and zeros u8 [n, groups], row-major.
+// plugins/kernels/cuda/int_pack.hpp: quantises float weights on the GPU, and packs quantised weights into the order of
+// int_weight.hpp. In between they are "plain": values u8 [n, k], scales f32 and zeros u8 [n, groups], row-major.
 // Errors: the cudaError_t of the launch.
 // Launches on `stream`, never waits, allocates nothing.
 #pragma once

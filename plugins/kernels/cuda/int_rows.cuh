@@ -1,5 +1,5 @@
-// int_rows.cuh: quantises rows of x to signed bytes with one scale per row (docs/numerics.md, "Quantised linear",
-// Activations), eight elements at a time.
+// plugins/kernels/cuda/int_rows.cuh: quantises rows of x to signed bytes with one scale per row (docs/numerics.md,
+// "Quantised linear", Activations), eight elements at a time.
 #pragma once
 
 #include <cstdint>

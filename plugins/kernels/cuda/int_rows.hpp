@@ -1,5 +1,5 @@
-// int_rows.hpp: quantises rows of x to signed bytes with one scale per row, for products with quantised weights
-// (docs/numerics.md, "Quantised linear", Activations).
+// plugins/kernels/cuda/int_rows.hpp: quantises rows of x to signed bytes with one scale per row, for products with
+// quantised weights (docs/numerics.md, "Quantised linear", Activations).
 //   q[m,j] = nearest(x[m,order[j]] * (127 / a)),  sx[m] = a / 127,  a = max_j |x[m,j]|
 //   x     as in LinearIntArgs
 //   q     i8 [m][k padded to whole chunks], zeros behind k

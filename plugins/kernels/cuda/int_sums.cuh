@@ -1,5 +1,5 @@
-// int_sums.cuh: the registers of a warp of linear_int_stream: fragments of a chunk of weights and of q, and the sums of
-// a group and of a tile (sixteen columns of y).
+// plugins/kernels/cuda/int_sums.cuh: the registers of a warp of linear_int_stream: fragments of a chunk of weights and
+// of q, and the sums of a group and of a tile (sixteen columns of y).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// linear_int_stream.hpp: a product with quantised weights for up to sixteen rows of x, as fast as the weights can be
-// read. Like linear_stream.hpp it starts to load them before the preceding kernels have ended.
+// plugins/kernels/cuda/linear_int_stream.hpp: a product with quantised weights for up to sixteen rows of x, as fast as
+// the weights can be read. Like linear_stream.hpp it starts to load them before the preceding kernels have ended.
 //   y[m,n] = round((sum_g f32(dot[m,n,g]) * scale[n,g]) * sx[m] (+ bias[n]))     docs/numerics.md, "Quantised linear"
 // Shapes: LinearIntArgs, m <= 16, groups of 32, 64, 128 or a whole row, any k whose rows fit into shared memory.
 // Order: exact integer sums in any order; groups ascending, in f32. Warps may divide the groups of a row; one of them

@@ -1,6 +1,6 @@
-// linear_stream.hpp: the product of linear_mma.hpp for few rows of x, with the same bits, as fast as the weights can be
-// read. It starts to load the weights before the preceding kernels have ended (launch.cuh), so that memory is busy
-// while attention and norms compute.
+// plugins/kernels/cuda/linear_stream.hpp: the product of linear_mma.hpp for few rows of x, with the same bits, as fast
+// as the weights can be read. It starts to load the weights before the preceding kernels have ended (launch.cuh), so
+// that memory is busy while attention and norms compute.
 //   y[m,n] = sum_k x[m,k] w[n,k] (+ bias[n])
 //   x bf16 [m, k], rows x_stride apart; w bf16 [n, k], rows w_stride apart; bias f32 [n] or null
 //   y bf16 or f32 [m, n], rows y_stride apart

@@ -1,5 +1,5 @@
-// linear_stream_many.hpp: the product of linear_stream.hpp, with the same bits, for rows that do not all fit into
-// shared memory: nine or more rows, or very long ones. Called by linear_stream.cu alone.
+// plugins/kernels/cuda/linear_stream_many.hpp: the product of linear_stream.hpp, with the same bits, for rows that do
+// not all fit into shared memory: nine or more rows, or very long ones. Called by linear_stream.cu alone.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,5 @@
-// rows.hpp: operations on single rows: norms, activations, sums, copies by index (docs/numerics.md, "Norms").
+// plugins/kernels/cuda/rows.hpp: operations on single rows: norms, activations, sums, copies by index
+// (docs/numerics.md, "Norms").
 // Shapes: rows as in types.hpp, bf16 or f32; round() is to that type. The caller has checked shapes and memory.
 // Order: that of the CPU's rows/*.hpp; rows are independent.
 // Cost: memory bound; a norm of few rows takes the time of its chains.

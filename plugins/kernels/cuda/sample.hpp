@@ -1,4 +1,4 @@
-// sample.hpp: draws one token from each row of logits (docs/numerics.md, "Sampling").
+// plugins/kernels/cuda/sample.hpp: draws one token from each row of logits (docs/numerics.md, "Sampling").
 //   x = clean(edits(logits)) of allowed tokens / temperature;  kept = top_p(top_k(min_p(x)))
 //   token = arg max over kept of x + noise(key, position, token); the lowest id wins ties
 // Shapes: the fields of mortise_sample_args. The caller has checked sizes; values in device memory are not checked.

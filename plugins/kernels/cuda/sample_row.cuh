@@ -1,5 +1,6 @@
-// sample_row.cuh: sampling of one row of logits (docs/numerics.md, "Sampling"): edits, the allowed set and the
-// temperature; where min_p, top_k and top_p cut; the score of a token; the answer. A block works on one row.
+// plugins/kernels/cuda/sample_row.cuh: sampling of one row of logits (docs/numerics.md, "Sampling"): edits, the allowed
+// set and the temperature; where min_p, top_k and top_p cut; the score of a token; the answer. A block works on one
+// row.
 #pragma once
 
 #include "kernels/cuda/noise.cuh"

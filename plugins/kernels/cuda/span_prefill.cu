@@ -83,9 +83,9 @@ __device__ __forceinline__ void feed(const SpanArgs& args, const SpanRun& run, P
         static_cast<std::int64_t>(run.kv_head) * static_cast<std::int64_t>(args.layout.head_elements) +
         Chunk::offset(key_of(span) & (args.layout.block_size - 1));
     if (span + 1 < run.span_end) block = block_of(span + 1);  // long before it is needed
-    ring.ask(keys, chunks.begin, chunks.end);
+    ring.request(keys, chunks.begin, chunks.end);
     ring.advance();
-    ring.ask(keys + Chunk::offset(args.layout.block_size), 0, kSpanChunks);
+    ring.request(keys + Chunk::offset(args.layout.block_size), 0, kSpanChunks);
     ring.advance();
   }
 }

@@ -44,8 +44,8 @@ class Ring {
   // For the warp that fills the ring, all lanes: requests chunks begin .. end of a half as soon as the place is free.
   // Lane i passes the address of chunk i. `once`: the data is not read again soon. `more_bytes`: bytes of further
   // copies that the caller requests with the barrier full() before it calls `advance`.
-  __device__ __forceinline__ void ask(const Bf16Bits* from, int begin, int end, bool once = false,
-                                      int more_bytes = 0) const {
+  __device__ __forceinline__ void request(const Bf16Bits* from, int begin, int end, bool once = false,
+                                          int more_bytes = 0) const {
     using Chunk = Piece<kHeadDim>;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if (once) wait_for_oldest();

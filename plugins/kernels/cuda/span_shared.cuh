@@ -42,7 +42,7 @@ class SharedFeeder {
             Chunk::offset(key(span) & (args_.layout.block_size - 1));
         if (span + 1 < run_.span_end) block_ = block_of(span + 1);  // long before it is needed
         for (const Bf16Bits* half : {from, from + Chunk::offset(args_.layout.block_size)}) {
-          ring_.ask(half, 0, kSpanChunks);
+          ring_.request(half, 0, kSpanChunks);
           ring_.advance();
         }
       }

@@ -58,7 +58,8 @@ class Stage : public StageSlots<Shape> {
  public:
   using StageSlots<Shape>::StageSlots;
 
-  __device__ __forceinline__ void ask(const Bf16Bits* from, int begin, int end, bool once = false, int more_bytes = 0) {
+  __device__ __forceinline__ void request(const Bf16Bits* from, int begin, int end, bool once = false,
+                                          int more_bytes = 0) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     first_full_ = this->full_slot();
 #pragma unroll

@@ -1,5 +1,5 @@
-// head_reduce.hpp: log-sum-exp, rank of the target and the first n tokens of one row of logits, without keeping the
-// row.
+// plugins/kernels/cpu/head/head_reduce.hpp: log-sum-exp, rank of the target and the first n tokens of one row of
+// logits, without keeping the row.
 //
 //   lse = log(sum_t exp(x[t])),  rank = number of tokens before the target,  x = clean(logits)
 //   logits  f32 [n]: a slice of the vocabulary

@@ -1,4 +1,5 @@
-// noise.hpp: Gumbel noise as a function of (key, position, token), so that a draw can be repeated anywhere.
+// plugins/kernels/cpu/head/noise.hpp: Gumbel noise as a function of (key, position, token), so that a draw can be
+// repeated anywhere.
 //   g = -log(-log1p(-v)),  v = (r + 0.5) 2^-32,  r the first word of Philox (philox.hpp)
 // f32 cannot hold v near 1 or 1 - v near 0, so each half of r is evaluated from its own end. Both tails are then right:
 //   w = (f32(s) + 0.5) 2^-32 <= 1/2,  s = r below 2^31, otherwise 2^32 - 1 - r

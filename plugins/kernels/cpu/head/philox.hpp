@@ -1,4 +1,4 @@
-// philox.hpp: the counter-based generator Philox4x32-10, sixteen counters at a time.
+// plugins/kernels/cpu/head/philox.hpp: the counter-based generator Philox4x32-10, sixteen counters at a time.
 // Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 

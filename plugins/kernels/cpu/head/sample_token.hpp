@@ -1,4 +1,4 @@
-// sample_token.hpp: draws one token from one row of logits (docs/numerics.md, "Sampling").
+// plugins/kernels/cpu/head/sample_token.hpp: draws one token from one row of logits (docs/numerics.md, "Sampling").
 //
 //   x = clean(edits(logits)) of allowed tokens / temperature;  kept = top_p(top_k(min_p(x)))
 //   token = arg max over kept of x + noise(key, position, token); the lowest id wins ties

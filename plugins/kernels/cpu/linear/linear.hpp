@@ -1,4 +1,4 @@
-// linear.hpp: y = x w^T + bias, numerics classes cpu-bf16/1 and cpu-f32/1.
+// plugins/kernels/cpu/linear/linear.hpp: y = x w^T + bias, numerics classes cpu-bf16/1 and cpu-f32/1.
 //
 //   y[m,n] = bias[n] + sum_k x[m,k] w[n,k]
 //   x     bf16 or f32 [M, K]   rows x_stride elements apart

@@ -1,5 +1,5 @@
-// linear_int/pack.hpp: quantises float weights, and packs quantised weights for the linear_int kernels. All instruction
-// sets read the same order. A panel is 16 columns of the product (rows of w):
+// plugins/kernels/cpu/linear_int/pack.hpp: quantises float weights, and packs quantised weights for the linear_int
+// kernels. All instruction sets read the same order. A panel is 16 columns of the product (rows of w):
 //   values, 8 bits  [ceil(N/16)][ceil(K/32)][8 quads of k][16 n][4 k]          a byte each: 64-deep, an AMX B tile
 //   values, 4 bits  [ceil(N/16)][ceil(K/32)][4 octets of k][16 n][4 bytes]     byte i: k = i low, k = 4 + i high
 //   scales          f32 [ceil(N/16)][groups][16 n]

@@ -1,5 +1,5 @@
-// linear_int/sums.hpp: turns the 32-bit sums of AMX tiles into y, as jobs for Beside. Sums lie as [2 panels][32
-// rows][16]; the sixteen rows of a tile are contiguous.
+// plugins/kernels/cpu/linear_int/sums.hpp: turns the 32-bit sums of AMX tiles into y, as jobs for Beside. Sums lie as
+// [2 panels][32 rows][16]; the sixteen rows of a tile are contiguous.
 #pragma once
 
 #include "kernels/cpu/linear_int/linear_int.hpp"

@@ -1,4 +1,4 @@
-// reference/rope.hpp: the scalar form of rows/rope.hpp for one head.
+// plugins/kernels/cpu/reference/rope.hpp: the scalar form of rows/rope.hpp for one head.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// activation.hpp: activation functions, alone and as the gate of an MLP.
+// plugins/kernels/cpu/rows/activation.hpp: activation functions, alone and as the gate of an MLP.
 //   apply:  out[i] = round(act(x[i]))
 //   gated:  out[i] = round(round(act(gate[i])) * up[i])
 // Shapes: arrays of n elements, bf16 or f32; `out` may be an input. round() is to that type, where transformers rounds.

@@ -1,5 +1,5 @@
-// elementwise.hpp: sums, scaling, conversions and copies of table rows. Arrays have n elements; `out` may be an input,
-// but they do not overlap otherwise.
+// plugins/kernels/cpu/rows/elementwise.hpp: sums, scaling, conversions and copies of table rows. Arrays have n
+// elements; `out` may be an input, but they do not overlap otherwise.
 // Order: per element, one rounding each unless a function says more.
 // Cost: memory bound. Errors: none. Oracle: scalar loops over reference/scalar.hpp, bitwise (elementwise_test.cpp).
 #pragma once

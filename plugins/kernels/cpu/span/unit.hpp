@@ -1,7 +1,7 @@
-// span/unit.hpp: a unit of attention without its two matrix products: reading the paged cache, and the order of the
-// work. `Products` (VecProducts in span/dot.hpp, TileProducts in span/amx.cpp) provides the products and the softmax
-// between them for a cache of type `Stored`. It also defines the form of queries, probabilities and tiles of K and V
-// (`Tiles`). T is the model's type, E is Stored.
+// plugins/kernels/cpu/span/unit.hpp: a unit of attention without its two matrix products: reading the paged cache, and
+// the order of the work. `Products` (VecProducts in span/dot.hpp, TileProducts in span/amx.cpp) provides the products
+// and the softmax between them for a cache of type `Stored`. It also defines the form of queries, probabilities and
+// tiles of K and V (`Tiles`). T is the model's type, E is Stored.
 #pragma once
 
 #include "kernels/cpu/span/merge.hpp"
