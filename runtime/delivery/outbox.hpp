@@ -12,6 +12,7 @@
 
 namespace mortise {
 
+// Invariant: empty after send(). Engine's thread only.
 class Outbox {
  public:
   explicit Outbox(DeliveryPool& pool) : pool_(pool) {}  // `pool` outlives it

@@ -54,7 +54,8 @@ struct EngineHealth {
   std::string reason;  // why it accepts nothing
 };
 
-// Requests started per second, measured over two windows of a few seconds. Not thread-safe: the inbox locks.
+// Requests started per second, measured over two windows of a few seconds. Not thread-safe: the inbox locks. Invariant:
+// the current window began at most one window before the latest add().
 class StartRate {
  public:
   using Clock = std::chrono::steady_clock;

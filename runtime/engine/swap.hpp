@@ -65,7 +65,8 @@ struct SwapDifference {
   Difference difference = {};
 };
 
-// Thrown when the candidate computed something else or broke a bound, so the swap is refused.
+// Thrown when the candidate computed something else or broke a bound, so the swap is refused. A value: each thread has
+// its own.
 class DifferenceError : public Error {
  public:
   explicit DifferenceError(SwapDifference where);

@@ -29,7 +29,8 @@ struct ChunkChoice {
   Stage stage = Stage::kTokens;
 };
 
-// Writes the chunks of a stream. Sees the deltas of each choice in order. Used by one thread at a time.
+// Writes the chunks of a stream. Sees the deltas of each choice in order. Used by one thread at a time. Invariant: the
+// chunks of a choice, joined, are its answer.
 class ChunkWriter {
  public:
   virtual ~ChunkWriter() = default;

@@ -33,7 +33,8 @@ struct RequestRoute {
 
 // A script after it has run. Movable; the descriptions move with it. A callback that does not return in time is
 // abandoned (callback_thread.hpp): its caller gets an Error (kInternal), and every later caller gets one (kUnavailable)
-// until it has returned. Used by one thread at a time, callbacks included.
+// until it has returned. Used by one thread at a time, callbacks included. Invariant: pipelines() never changes after
+// load.
 class PipelineScript {
  public:
   // Runs the script. Throws an Error with file and line. Loads no model.

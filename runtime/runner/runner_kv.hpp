@@ -15,6 +15,8 @@ namespace mortise {
 
 using RunnerSequences = std::unordered_map<std::uint64_t, RunnerSequence>;
 
+// Invariant: the blocks of a runner's sequence have room for its tokens with KV, or the sequence has none. Engine's
+// thread only.
 class RunnerKv {
  public:
   RunnerKv(std::int32_t num_blocks, std::int32_t block_size, bool prefix_cache)

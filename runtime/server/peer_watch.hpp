@@ -10,7 +10,8 @@
 namespace mortise {
 
 // Watches one client. A client that sends no more may have ended, or may still read (after shutdown()). Only a write
-// can tell: a client that has ended answers it with a reset. Used on the socket's strand.
+// can tell: a client that has ended answers it with a reset. Used on the socket's strand. Invariant: once gone, the
+// client stays gone.
 class PeerWatch {
  public:
   struct State {

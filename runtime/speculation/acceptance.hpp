@@ -26,7 +26,7 @@ struct OutcomeCounts {
 class Acceptance;
 
 // The acceptance of all sequences of a kind. It is the prior for each of them, with a weight that is learnt too.
-// Engine's thread only.
+// Engine's thread only. Invariant: rates_ and the weight change only in end_step().
 class SharedAcceptance {
  public:
   SharedAcceptance();
@@ -48,7 +48,7 @@ class SharedAcceptance {
   std::size_t best_ = 1;
 };
 
-// The acceptance of one sequence. Engine's thread only.
+// The acceptance of one sequence. Engine's thread only. Invariant: counts_ has only outcomes of this sequence.
 class Acceptance {
  public:
   void add(std::int32_t max_drafts, std::int32_t num_drafts, std::int32_t num_accepted);

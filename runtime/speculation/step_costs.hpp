@@ -38,7 +38,7 @@ class CostCurve {
 };
 
 // Seconds as a function of (a, b). Measurements at one `a` also show how time grows with `b` at other `a`. Engine's
-// thread only.
+// thread only. Invariant: every bucket of a line is in all_ too.
 class TimeTable {
  public:
   explicit TimeTable(double base) : base_(base) {}
@@ -65,7 +65,7 @@ class TimeTable {
 };
 
 // The cost of drafting, and of catching up with the tokens that sequences got since a proposer was last asked for
-// drafts. Engine's thread only.
+// drafts. Engine's thread only. Invariant: guess_ is used only while drafts_ has no measurement.
 class DraftCosts {
  public:
   // Adds a call that drafted at most `most` tokens for each of `num_drafting` sequences and caught up with `num_unseen`

@@ -16,6 +16,8 @@
 
 namespace mortise::cpu {
 
+// Invariant: a task of a run is executed exactly once, and no task runs before or after its run(). run() is called by
+// one thread at a time.
 class ThreadPool {
  public:
   using Task = void (*)(void* context, std::int32_t task, std::int32_t thread);

@@ -15,6 +15,8 @@
 
 namespace mortise::cpu {
 
+// The file of one model while it loads. Invariant: kept_ has only complete weights that are not freed. Used by the
+// loading thread.
 class WeightCache {
  public:
   // `host` takes the warnings about unusable files; it may be null.

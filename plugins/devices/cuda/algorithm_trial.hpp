@@ -12,7 +12,8 @@
 
 namespace mortise::cuda {
 
-// The buffers of one product for trials. Used by the thread that runs steps.
+// The buffers of one product for trials. Used by the thread that runs steps. Invariant: x, weights and bias never
+// change after the constructor.
 class AlgorithmTrial {
  public:
   // All arguments outlive the trial. Throws Failure, with RESOURCE_EXHAUSTED if there is no memory for a trial.

@@ -12,7 +12,8 @@
 
 namespace mortise::cuda {
 
-// Owns the loading thread; the destructor waits for it. Used by one thread.
+// Owns the loading thread; the destructor waits for it. Used by one thread. Invariant: once done_ is set, the thread
+// makes no further call.
 class CublasLtLoading {
  public:
   // Loads on the current device. Both arguments outlive this object.

@@ -13,7 +13,8 @@ namespace mortise::cuda {
 // Whether the algorithm adds parts of K separately, which gives other bits.
 bool splits_k(const LtConfig& config);
 
-// The descriptors of one product. Used by the thread that runs steps.
+// The descriptors of one product. Used by the thread that runs steps. Invariant: w_, x_ and y_ describe the arguments
+// of the last call.
 class LtMatmul {
  public:
   // Throws Failure. `lt` and `handle` outlive this object.

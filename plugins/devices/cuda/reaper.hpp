@@ -14,6 +14,7 @@
 
 namespace mortise::cuda {
 
+// The queue and the thread that destroys. Invariant: each item is destroyed once, in order of arrival. Thread-safe.
 class Reaper {
  public:
   explicit Reaper(int ordinal);  // of the GPU

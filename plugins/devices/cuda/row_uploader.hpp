@@ -12,6 +12,8 @@
 
 namespace mortise::cuda {
 
+// The page-locked pieces of all threads. Invariant: a piece is not filled while a copy may read it. One upload() at a
+// time; it uses several threads itself.
 class RowUploader {
  public:
   static constexpr std::size_t kPieceBytes = std::size_t{2} << 20;

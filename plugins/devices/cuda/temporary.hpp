@@ -11,7 +11,7 @@
 
 namespace mortise::cuda {
 
-// Owns one allocation of device memory. Used by one thread.
+// Owns one allocation of device memory. Used by one thread. Invariant: memory_ is allocated, or null.
 class Temporary {
  public:
   Temporary() = default;

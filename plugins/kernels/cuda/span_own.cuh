@@ -29,7 +29,8 @@ struct OwnShape {
 };
 
 // Requests K and V of a worker's runs, span after span, and q together with the first K of a run. Used by one warp:
-// lane i requests chunk i and row i.
+// lane i requests chunk i and row i. Invariant: unless done_, run_ is the run whose span number span_ is requested
+// next.
 template <int kHeadDim, SpanCache kCache>
 class OwnFeeder {
  public:
@@ -121,6 +122,7 @@ struct OwnPartial {
 
 template <int kHeadDim, SpanCache kCache>
 // Computes the runs of a worker. One per thread of the four computing warps; methods are called by whole warps.
+// Invariant: the ring's next half is K of the span that comes next.
 class OwnWorker {
  public:
   using Shape = OwnShape<kHeadDim, kCache>;

@@ -25,7 +25,7 @@ struct RingShape {
 };
 
 // One side's view: the next place, and how often all places have been passed. One per thread; methods are called by
-// whole warps.
+// whole warps. Invariant: a place is filled and emptied alternately.
 template <int kHeadDim, typename ItsShape = RingShape<kHeadDim>>
 class Ring {
  public:

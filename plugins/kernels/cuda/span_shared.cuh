@@ -20,7 +20,7 @@ struct SharedShape {
 
 // Requests K and V of a block's runs, span after span. Used by one warp: lane i requests chunk i. The constructor may
 // run before the preceding kernels have ended (programmatic dependent launch): it only reads the lists of the first
-// run.
+// run. Invariant: unless done_, block_ is the block of the lane's next chunk.
 template <int kHeadDim, SpanCache kCache>
 class SharedFeeder {
  public:
@@ -75,6 +75,7 @@ class SharedFeeder {
 
 template <int kHeadDim, SpanCache kCache>
 // Computes the tiles of shared spans. One per thread of the four computing warps; methods are called by all four warps.
+// Invariant: the lists of run_ are in registers from enter() to the end of do_run().
 class SharedTile {
  public:
   using Shape = SharedShape<kHeadDim, kCache>;

@@ -20,7 +20,7 @@ struct StageShape {
 };
 
 // The next slot of one side, and the parity of how often that side has passed all slots. One per thread; methods are
-// called by whole warps.
+// called by whole warps. Invariant: a slot is filled and emptied alternately.
 template <typename Shape>
 class StageSlots {
  public:
@@ -52,7 +52,8 @@ class StageSlots {
   int slot_ = 0;
 };
 
-// The side of the warp that requests. It has the interface of a Ring, which serves a bf16 cache.
+// The side of the warp that requests. It has the interface of a Ring, which serves a bf16 cache. Methods are called by
+// the whole warp.
 template <int kHeadDim, typename Shape>
 class Stage : public StageSlots<Shape> {
  public:
@@ -129,7 +130,8 @@ __device__ __forceinline__ uint2 widened(std::uint32_t bytes, float scale) {
   return {pack(x[0], x[1]), pack(x[2], x[3])};
 }
 
-// The side of the warps that convert. `thread`: 0 .. kConverters - 1.
+// The side of the warps that convert. `thread`: 0 .. kConverters - 1. One per thread of these warps; methods are called
+// by whole warps.
 template <int kHeadDim, typename Shape, typename ItsRing>
 class Converter : public StageSlots<Shape> {
  public:

@@ -109,7 +109,7 @@ __device__ __forceinline__ void add_span(Ring& ring, std::uint32_t ones, const P
 }
 
 // Merges the result of add_span, pass after pass, from the first pass on. One per thread of the warpgroup; methods are
-// called by the whole warpgroup.
+// called by the whole warpgroup. Invariant: after pass p, all columns of the passes up to p are merged.
 template <int kHeadDim>
 class SpanFold {
  public:

@@ -21,6 +21,8 @@ struct Place {
 };
 
 // Requests a warp's pieces; used by one lane. `Pieces` is the sequence of pieces: ended(), load(address, barrier).
+// Invariant: free_ places of the ring have no piece that is requested and not used. One per warp, in the thread of that
+// lane.
 template <class Pieces>
 class Feeder {
  public:

@@ -7,6 +7,8 @@
 
 namespace mortise::prefix_group {
 
+// An instance of the scheduler. Invariant: serial_ differs from plan to plan. Not thread-safe: the host makes one call
+// at a time.
 class Scheduler {
  public:
   Scheduler(const mortise_host*, const Options& options) : limits_(scheduling::limits_of(options)) {}

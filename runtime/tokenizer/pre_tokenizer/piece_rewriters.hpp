@@ -33,6 +33,7 @@ struct MetaspaceOptions {
   explicit MetaspaceOptions(const ConfigNode& node);
 };
 
+// Replaces spaces by Metaspace's character, and optionally splits before it. Immutable and thread-safe.
 class MetaspacePreTokenizer final : public PreTokenizer {
  public:
   explicit MetaspacePreTokenizer(const ConfigNode& node);
