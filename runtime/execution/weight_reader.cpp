@@ -81,7 +81,7 @@ mortise_status WeightReader::get_quantized(void* context, mortise_string_view na
   try {
     auto found = reader.checkpoint_.find_quantized({name.data, static_cast<std::size_t>(name.size)});
     if (!found) return MORTISE_NOT_FOUND;
-    const QuantizedMatrix& kept = reader.quantized_.emplace_back(std::move(*found));
+    const QuantizedMatrix& kept = reader.keep(std::move(*found));
     mortise_quantized_matrix result{};
     result.struct_size = sizeof result;
     result.n = kept.rows();
@@ -98,6 +98,11 @@ mortise_status WeightReader::get_quantized(void* context, mortise_string_view na
     fmt::format_to_n(error->message, sizeof error->message - 1, "{}", e.what()).out[0] = '\0';
     return MORTISE_DATA_LOSS;
   }
+}
+
+const QuantizedMatrix& WeightReader::keep(QuantizedMatrix matrix) {
+  const std::lock_guard lock(mutex_);
+  return quantized_.emplace_back(std::move(matrix));
 }
 
 mortise_weight_reader WeightReader::abi() {

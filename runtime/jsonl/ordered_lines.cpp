@@ -86,6 +86,8 @@ class Board {
   std::vector<std::shared_ptr<Slot>> finished_;
 };
 
+// One run over all lines. Invariant: open_ has the lines that are read and not written, in their order. Used by one
+// thread; results arrive on others through board_.
 class Run {
  public:
   Run(InputLines& in, const OrderedLinesLimits& limits, const StartLine& start, const OrderedLinesEvents& events,

@@ -14,6 +14,7 @@ constexpr char kFieldEnd = '~', kChoiceEnd = '.', kPartEnd = '-';
 constexpr std::string_view kVersion = "1";
 constexpr std::size_t kMaxLength = 16384;
 
+// Reads the fields of a text one after the other. Used by one thread.
 class Fields {
  public:
   Fields(std::string_view text, char separator) : rest_(text), separator_(separator) {}
