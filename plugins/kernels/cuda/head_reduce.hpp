@@ -7,6 +7,7 @@
 // Cost: memory bound; a few kernels, each of which reads the logits once.
 // Errors: the cudaError_t of the launch.
 // Launches on `stream`, never waits, allocates nothing.
+// Source: online softmax, arXiv:1805.02867.
 // Oracle: kernels/cpu/reference/head_reduce.hpp, bitwise (tests/plugins/devices/cuda/head_test.cpp).
 #pragma once
 

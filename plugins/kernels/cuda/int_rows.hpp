@@ -8,6 +8,7 @@
 // Cost: reads x twice, the second time from the caches.
 // Errors: the cudaError_t of the launch.
 // Launches on `stream`, never waits, allocates nothing.
+// Source: int8 with one scale per token, LLM.int8(), arXiv:2208.07339.
 // Oracle: kernels/cpu/reference/linear_int.hpp, bitwise, through the products
 // (tests/plugins/devices/cuda/int_weights_test.cpp).
 #pragma once

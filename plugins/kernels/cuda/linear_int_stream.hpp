@@ -11,6 +11,7 @@
 // have ended.
 // Errors: the cudaError_t of the launch.
 // Launches on `stream`, never waits, allocates nothing.
+// Source: GPTQ, arXiv:2210.17323, and AWQ, arXiv:2306.00978 (formats of 4-bit checkpoints); PTX ISA, mma.sync.m16n8k32.
 // Oracle: kernels/cpu/reference/linear_int.hpp, bitwise (tests/plugins/devices/cuda/int_weights_test.cpp).
 #pragma once
 

@@ -9,7 +9,8 @@
 // Cost: reads the weights once for few rows; for many rows a fraction of the speed of wgmma.
 // Errors: cudaGetLastError() of the launch.
 // Launches on `stream`, never waits, allocates nothing.
-// Oracle: kernels/cuda/reference/linear.hpp, bitwise (tests/plugins/kernels/cuda/linear_mma_test.cpp).
+// Source: PTX ISA, mma.sync.m16n8k16. Oracle: kernels/cuda/reference/linear.hpp, bitwise
+// (tests/plugins/kernels/cuda/linear_mma_test.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>

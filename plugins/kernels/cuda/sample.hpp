@@ -5,7 +5,8 @@
 // Order: integer weights and maxima have none; everything else is per token. Rows are independent.
 // Cost: a few passes over the logits, which are usually in the L2.
 // Launches on `stream`, never waits, allocates nothing.
-// Errors: token -1 where no token can be drawn.
+// Errors: the cudaError_t of the launch. Token -1 where no token can be drawn.
+// Source: noise from Philox4x32-10, Salmon et al., SC 2011; top-p, arXiv:1904.09751; min-p, arXiv:2407.01082.
 // Oracle: kernels/cpu/reference/sample_token.hpp, bitwise (tests/plugins/devices/cuda/head_test.cpp).
 #pragma once
 

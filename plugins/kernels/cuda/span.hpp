@@ -2,7 +2,9 @@
 // absolute positions (docs/numerics.md, "Attention on CUDA").
 //
 //   out[r, h] = softmax_t(scale * q[r, h] . K[t]) V[t]      t: the keys that row r sees
+// Shapes:
 //   q, out    bf16 [tokens, heads, head_dim]                with strides for tokens and heads
+//   head_dim  one of kSpanHeadDims; block_size a power of two from 16 on; heads a multiple of the KV heads
 //
 // A **tile** is some rows of one sequence for one KV head (row i is token i / num_heads, query head i % num_heads). A
 // **run** is a tile with a range of spans.
@@ -41,8 +43,8 @@ constexpr std::int32_t kSpanChunks = kSpan / kKeyChunk;
 constexpr std::int32_t kDecodeRows = 16;    // rows of a tile of the decode kernel: one mma
 constexpr std::int32_t kSharedRows = 64;    // rows of a tile of shared spans: one wgmma
 constexpr std::int32_t kPrefillRows = 128;  // rows of a tile of the prefill kernel: two wgmma
-constexpr std::int32_t kDecodeWarps =
-    4;  // of a block of the decode kernel, which is one worker; one more brings K and V
+// The computing warps of a thread block of the decode kernel, which is one worker. One more warp requests K and V.
+constexpr std::int32_t kDecodeWarps = 4;
 
 constexpr std::int32_t kSpanHeadDims[] = {32, 64, 80, 96, 128, 192, 256};
 constexpr bool is_span_head_dim(std::int32_t head_dim) {
@@ -210,12 +212,18 @@ cudaError_t span_decode(const SpanArgs& args, const SpanWork& work, cudaStream_t
 // most `num_blocks` blocks take the runs in turn; best is one per multiprocessor, with the longest runs first.
 cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, std::int32_t num_blocks,
                          cudaStream_t stream);
-// Merges partials. `counts` is in device memory, so that the launch is the same for every batch of a bucket.
+// Merges the partials of each tile from left to right, and writes out = O / sum:
+//   m' = max(m, m2);  left = 2^(m - m'), right = 2^(m2 - m');  O = fma(O2, right, O * left), sum likewise
+// `counts` is in device memory, so that the launch is the same for every batch of a bucket. Memory bound: reads each
+// partial once. Oracle: a fold on the host, bitwise (tests/plugins/attention/span_cuda/merge_test.cpp).
 cudaError_t span_merge(const SpanArgs& args, const SpanMerge* merges, const SpanMergeCounts* counts,
                        std::int32_t num_blocks, cudaStream_t stream);
 
 // Normalises q and k (optional), rotates them (optional), and writes K and V to their slots (NaN and zeros if V is not
-// finite). Changes q in place.
+// finite). Changes q in place. Equations and order: those of kernels/cpu/rows/norm.hpp and rope.hpp, by head.
+// Cost: memory bound, reads q, k and v once.
+// Source: RMS norm, arXiv:1910.07467; rope, arXiv:2104.09864.
+// Oracle: the scalar references of kernels/cpu, bitwise (tests/plugins/attention/span_cuda/append_test.cpp).
 struct SpanAppend {
   Bf16Bits* q;
   std::int64_t q_row_stride, q_head_stride;

@@ -10,7 +10,8 @@
 // Order: sums within slices of kVocabSlice columns, merged left to right. The bits depend neither on the number of
 // slices in a call nor on other rows.
 // Cost: memory bound; log-sum-exp reads the logits twice, the second time from the first-level cache.
-// Errors: none. Oracle: reference/head_reduce.hpp, bitwise (head_reduce_test.cpp).
+// Errors: none. Source: online softmax, arXiv:1805.02867.
+// Oracle: reference/head_reduce.hpp, bitwise (head/head_reduce_test.cpp).
 #pragma once
 
 #include "kernels/cpu/types.hpp"

@@ -6,8 +6,10 @@
 //   E = -log1p(-w) in the first case, -log(w) in the second;  g = -log(E)
 // g lies between -log(33 log 2) = -3.13 and 33 log 2 = 22.87.
 // Shape: sixteen tokens at a time.
+// Order: one operation after the other for each token; the formulas are those of vec/math.hpp.
 // Cost: two logarithms a token; gumbel_bound() needs none.
-// Errors: none. Oracle: reference/noise.hpp, bitwise (noise_test.cpp).
+// Errors: none. Source: the Gumbel-max trick, Maddison, Tarlow, Minka, A* sampling, arXiv:1411.0030.
+// Oracle: reference/noise.hpp, bitwise (head/noise_test.cpp).
 #pragma once
 
 #include "kernels/cpu/head/philox.hpp"

@@ -6,7 +6,9 @@
 // Shapes: see SampleRow.
 // Order: integer weights and maxima have none; everything else is per token. Rows are independent.
 // Cost: a few passes over the row; only tokens that can still win need noise.
-// Errors: token -1 where no token can be drawn. Oracle: reference/sample_token.hpp, bitwise (sample_token_test.cpp).
+// Errors: token -1 where no token can be drawn.
+// Source: noise from Philox4x32-10, Salmon et al., SC 2011; top-p, arXiv:1904.09751; min-p, arXiv:2407.01082.
+// Oracle: reference/sample_token.hpp, bitwise (head/sample_token_test.cpp).
 #pragma once
 
 #include "kernels/cpu/types.hpp"
