@@ -22,7 +22,7 @@
 
 namespace mortise {
 
-// Reports that a part has failed and the part before it has come back, or could not.
+// Reports that a part has failed and the previous part has come back, or could not.
 struct FallbackNews {
   PartKind kind;
   std::vector<const Component*> failed, serving;  // of that kind, before and now; several only if proposers

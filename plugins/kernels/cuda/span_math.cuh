@@ -80,15 +80,15 @@ MORTISE_BOTH float exp2_floored(float x) {
 }
 
 // Returns the unnormalised probability of a score before it is rounded to bf16: 2^(t' - m), t' = s * c.
-MORTISE_BOTH float weight(float score, float scale, float m) {
+MORTISE_BOTH float probability(float score, float scale, float m) {
   return exp2_floored(add(mul(score, scale), -m));
 }
 
 #if defined(__CUDACC__)
-// Turns scores into probabilities with the same operations as `weight`. The scores are independent, so their operations
-// overlap.
+// Turns scores into probabilities with the same operations as `probability`. The scores are independent, so their
+// operations overlap.
 template <int n>
-__device__ __forceinline__ void weigh(float (&x)[n], float scale, float m) {
+__device__ __forceinline__ void to_probabilities(float (&x)[n], float scale, float m) {
   constexpr float kRound = 0x1.8p23f;
   constexpr float kTerms[6] = {0x1.5f3e54p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e43p-1f, 1.0f};
   float t[n], f[n], p[n];
@@ -135,14 +135,14 @@ MORTISE_BOTH float larger(float a, float b) {
 
 // The factors that merge (m, sum, O) with the next partial (m2, sum2, O2): O = fma(O2, right, O * left), sum likewise.
 // One of the two factors is 1. An empty partial is (-infinity, 0, 0) and changes nothing, on either side.
-struct Weights {
+struct MergeFactors {
   float m, left, right;
 };
-MORTISE_BOTH Weights merge_weights(float m, float m2) {
+MORTISE_BOTH MergeFactors merge_factors(float m, float m2) {
   const float largest = larger(m, m2);
   return {largest, exp2_floored(add(m, -largest)), exp2_floored(add(m2, -largest))};
 }
-MORTISE_BOTH float merged(float left, float right, const Weights& w) {
+MORTISE_BOTH float merged(float left, float right, const MergeFactors& w) {
   return fma(right, w.right, mul(left, w.left));
 }
 

@@ -42,7 +42,7 @@ __device__ __forceinline__ Bf16Bits* out_of(const SpanArgs& args, const SpanMerg
 // Computes the factors of `count` partials (a power of two) at the same time, in groups of `count` lanes. That is
 // possible because the maximum before each partial depends on the other maxima only. Each lane writes (left, right, sum
 // of its partial). `m` is the maximum before these partials, and on return the maximum after them.
-__device__ __forceinline__ void put_weights(int count, float2 stats, int lane, float& m, float4* weights) {
+__device__ __forceinline__ void put_factors(int count, float2 stats, int lane, float& m, float4* factors) {
   const int at = lane & (count - 1);
   float largest = larger(m, stats.x);  // of this lane's partial and all before it
 #pragma unroll 1
@@ -51,9 +51,9 @@ __device__ __forceinline__ void put_weights(int count, float2 stats, int lane, f
     if (at >= distance) largest = larger(largest, before);
   }
   const float before = __shfl_up_sync(kWarp, largest, 1, count);
-  const Weights w = merge_weights(at == 0 ? m : before, stats.x);
+  const MergeFactors w = merge_factors(at == 0 ? m : before, stats.x);
   __syncwarp();
-  weights[lane] = {w.left, w.right, stats.y, 0.0f};
+  factors[lane] = {w.left, w.right, stats.y, 0.0f};
   __syncwarp();
   m = __shfl_sync(kWarp, largest, count - 1, count);
 }
@@ -69,9 +69,9 @@ struct Merged {
   float sum = 0.0f;
   Columns<kColumns> o = {};
 
-  __device__ __forceinline__ void add(const float4& weights, const Columns<kColumns>& right) {
-    const Weights w = {0.0f, weights.x, weights.y};
-    sum = merged(sum, weights.z, w);
+  __device__ __forceinline__ void add(const float4& factors, const Columns<kColumns>& right) {
+    const MergeFactors w = {0.0f, factors.x, factors.y};
+    sum = merged(sum, factors.z, w);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) o.at[c] = merged(o.at[c], right.at[c], w);
   }
@@ -81,7 +81,7 @@ struct Merged {
 // partials of a row, 2 or 4 rows form a batch. There is one code for all numbers of rows: the decode kernel has evicted
 // this code from the instruction cache, and three variants took 2 us longer.
 template <int kHeadDim>
-__device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge& merge, int part, float4* weights) {
+__device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge& merge, int part, float4* factors) {
   constexpr int kSlices = span_merge_slices(kHeadDim), kOfASlice = kHeadDim / kSlices;
   constexpr int kColumns = kOfASlice > 64 ? 4 : 2, kFourths = kFewAtATime / 4;  // columns of a lane
   const int lane = static_cast<int>(threadIdx.x) % 32, together = span_rows_of_a_part(merge.count);
@@ -103,12 +103,12 @@ __device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge&
                                                                     : Columns<kColumns>{};
     }
     const int row = lane >> shift, partial = row < num_rows ? begin + (lane & (count - 1)) : merge.count;
-    put_weights(count, rows.stats_at(partial, row), lane, m, weights);
+    put_factors(count, rows.stats_at(partial, row), lane, m, factors);
 #pragma unroll
     for (int fourth = 0; fourth < 4; ++fourth) {
       if (together > 1 && (fourth * kFourths & (count - 1)) == 0) result = {};  // the next row begins
 #pragma unroll
-      for (int i = fourth * kFourths; i < (fourth + 1) * kFourths; ++i) result.add(weights[i], o[i]);
+      for (int i = fourth * kFourths; i < (fourth + 1) * kFourths; ++i) result.add(factors[i], o[i]);
       after[fourth] = result;
     }
   }
@@ -129,7 +129,7 @@ __device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge&
 
 // Merges many partials: 32 columns of a row, one per lane. The loads of the next batch are in flight meanwhile.
 template <int kHeadDim>
-__device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge& merge, int part, float4* weights) {
+__device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge& merge, int part, float4* factors) {
   constexpr int kSlices = (kHeadDim + 31) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32, index = part / kSlices;
   const int column = part % kSlices * 32 + lane;
@@ -155,9 +155,9 @@ __device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge
   for (int begin = 0; begin < merge.count; begin += kManyAtATime) {
     const Batch batch = next;
     load(begin + kManyAtATime, next);
-    put_weights(kManyAtATime, batch.stats, lane, m, weights);
+    put_factors(kManyAtATime, batch.stats, lane, m, factors);
 #pragma unroll
-    for (int i = 0; i < kManyAtATime; ++i) result.add(weights[i], batch.o[i]);
+    for (int i = 0; i < kManyAtATime; ++i) result.add(factors[i], batch.o[i]);
   }
   if (has_column) out_of(args, merge, index)[column] = to_bf16(quotient(result.o.at[0], result.sum));
 }
@@ -167,7 +167,7 @@ __device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge
 template <int kHeadDim>
 __global__ void __launch_bounds__(kWarps * 32, 4)  // registers for four blocks on a multiprocessor
     merge_kernel(const __grid_constant__ SpanArgs args, const SpanMerge* merges, const SpanMergeCounts* counts) {
-  __shared__ float4 weights[kWarps][32];
+  __shared__ float4 factors[kWarps][32];
   let_next_kernel_begin();
   // This data is not written by kernels, so it is read before the preceding kernels have ended, and for the next part
   // while this part is merged.
@@ -185,9 +185,9 @@ __global__ void __launch_bounds__(kWarps * 32, 4)  // registers for four blocks 
     next = merge_at(i + stride);
     if (part >= span_merge_parts(merge, kHeadDim)) continue;
     if (merge.count > kFewPartials) {
-      merge_many<kHeadDim>(args, merge, part, weights[warp]);
+      merge_many<kHeadDim>(args, merge, part, factors[warp]);
     } else {
-      merge_few<kHeadDim>(args, merge, part, weights[warp]);
+      merge_few<kHeadDim>(args, merge, part, factors[warp]);
     }
   }
 }

@@ -222,7 +222,7 @@ class OwnWorker {
     put_maxima<kTiles>(span, chunks, rows, masked, s);
     sync_users();  // the maxima of all warps are complete
     get_maxima<kTiles>(out);
-    put_weights<kTiles>(span, chunks, rows, masked, s, out);
+    put_probabilities<kTiles>(span, chunks, rows, masked, s, out);
     sync_users();
     add_values<kTiles>(chunks, out);
   }
@@ -295,7 +295,7 @@ class OwnWorker {
   }
 
   template <int kTiles>
-  __device__ __forceinline__ void put_weights(int span, Chunks chunks, const Rows<kTiles>& rows, bool masked,
+  __device__ __forceinline__ void put_probabilities(int span, Chunks chunks, const Rows<kTiles>& rows, bool masked,
                                               const float (&s)[kTiles][kMine][4], const Partial<kTiles>& out) const {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
@@ -306,7 +306,7 @@ class OwnWorker {
         float w[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          w[j] = weight(s[t][c][j], args_.scale, out.m[t][j % 2]);
+          w[j] = probability(s[t][c][j], args_.scale, out.m[t][j % 2]);
           if (masked && !visible_at(rows.position[t][j % 2], args_.window)(key + j / 2 * 8)) w[j] = 0.0f;
         }
         const std::uint32_t to = probabilities(t) + chunk * kKeyChunk * 16 + lane_ * 4;
@@ -366,7 +366,7 @@ class OwnWorker {
     for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const Weights w = merge_weights(left.m[t][r], right.m[t][r]);
+        const MergeFactors w = merge_factors(left.m[t][r], right.m[t][r]);
         left.sum[t][r] = merged(left.sum[t][r], right.sum[t][r], w);
         left.m[t][r] = w.m;
 #pragma unroll

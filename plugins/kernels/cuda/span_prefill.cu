@@ -225,7 +225,7 @@ class Rows {
       WarpgroupStats stats;
       Probabilities p;
       const bool masked = !sees_all(span, warp_first, warp_last, args_.window);
-      weigh_span<kHeadDim>(ring_, q, span, sees, masked, args_.scale, stats.m, p);
+      compute_probabilities<kHeadDim>(ring_, q, span, sees, masked, args_.scale, stats.m, p);
       add_span<kHeadDim>(ring_, ones_, p, stats, SpanFold<kHeadDim>(folded, stats));
     }
     arrive(queries_.is_read);

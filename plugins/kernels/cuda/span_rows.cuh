@@ -67,14 +67,14 @@ __device__ __forceinline__ float row_max(const Scores& s, float scale) {
 }
 
 template <int half>
-__device__ __forceinline__ void row_weights(const Scores& s, float scale, float m, Probabilities& p) {
+__device__ __forceinline__ void row_probabilities(const Scores& s, float scale, float m, Probabilities& p) {
   constexpr int kTogether = 4;  // tiles of two scores each
 #pragma unroll
   for (int i = 0; i < kKeyTiles; i += kTogether) {
     float w[2 * kTogether];
 #pragma unroll
     for (int j = 0; j < 2 * kTogether; ++j) w[j] = s[i + j / 2][2 * half + j % 2];
-    weigh(w, scale, m);
+    to_probabilities(w, scale, m);
 #pragma unroll
     for (int j = 0; j < kTogether; ++j) p[(i + j) / 2][(i + j) % 2 * 2 + half] = pack(w[2 * j], w[2 * j + 1]);
   }

@@ -106,7 +106,7 @@ class SharedTile {
       const bool masked = __any_sync(kWarp, max(sees_[0].low, sees_[1].low) > span * kSpan);
       WarpgroupStats stats;
       Probabilities p;
-      weigh_span<kHeadDim>(ring_, shared_address(queries_), span, sees_, masked, args_.scale, stats.m, p);
+      compute_probabilities<kHeadDim>(ring_, shared_address(queries_), span, sees_, masked, args_.scale, stats.m, p);
       SpanFold<kHeadDim> fold(folded, stats);
       constexpr int kTiles = SpanFold<kHeadDim>::kTiles;
       add_span<kHeadDim>(ring_, ones_, p, stats, [&](int pass, const float(&o)[kTiles][4]) {

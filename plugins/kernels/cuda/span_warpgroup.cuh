@@ -48,8 +48,9 @@ __device__ __forceinline__ void make_ones(char* memory) {
 // Computes maxima and probabilities; takes K from the ring. `masked`: some row of the warp does not see some key of the
 // span.
 template <int kHeadDim, typename Ring>
-__device__ __forceinline__ void weigh_span(Ring& ring, std::uint32_t queries, int span, const Visible (&sees)[2],
-                                           bool masked, float scale, float (&m)[2], Probabilities& p) {
+__device__ __forceinline__ void compute_probabilities(Ring& ring, std::uint32_t queries, int span,
+                                                      const Visible (&sees)[2], bool masked, float scale, float (&m)[2],
+                                                      Probabilities& p) {
   using Rows = Piece<kHeadDim>;
   Scores s;
   ring.wait_full();
@@ -69,8 +70,8 @@ __device__ __forceinline__ void weigh_span(Ring& ring, std::uint32_t queries, in
   if (masked) hide(s, sees, first_key);
   m[0] = row_max<0>(s, scale);
   m[1] = row_max<1>(s, scale);
-  row_weights<0>(s, scale, m[0], p);
-  row_weights<1>(s, scale, m[1], p);
+  row_probabilities<0>(s, scale, m[0], p);
+  row_probabilities<1>(s, scale, m[1], p);
   if (masked) hide(p, sees, first_key);
 }
 
@@ -119,7 +120,7 @@ class SpanFold {
 
   __device__ __forceinline__ void operator()(int pass, const float (&o)[kTiles][4]) {
     if (pass == 0) {
-      w_[0] = merge_weights(folded_.m[0], stats_.m[0]), w_[1] = merge_weights(folded_.m[1], stats_.m[1]);
+      w_[0] = merge_factors(folded_.m[0], stats_.m[0]), w_[1] = merge_factors(folded_.m[1], stats_.m[1]);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         folded_.sum[half] = merged(folded_.sum[half], stats_.sum[half], w_[half]);
@@ -139,7 +140,7 @@ class SpanFold {
  private:
   WarpgroupPartial<kHeadDim>& folded_;
   const WarpgroupStats& stats_;
-  Weights w_[2];
+  MergeFactors w_[2];
 };
 
 }  // namespace mortise::cuda::span

@@ -226,7 +226,8 @@ struct TileProducts {
   }
 
   // Computes probabilities and P V. While one block is exponentiated, the block before is multiplied.
-  static void weigh(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles, SpanScratch& scratch) {
+  static void set_probabilities(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles,
+                                SpanScratch& scratch) {
     const std::size_t first = index(p.range.begin) / kTileDepth, end = index(p.range.end) / kTileDepth;
     for (std::size_t block = first; block < end; ++block) {
       reader.fetch_next_keys(block - first, end - first);

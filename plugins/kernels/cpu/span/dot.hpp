@@ -262,7 +262,8 @@ struct VecProducts {
     softmax_rows<T, E>(p, scratch);
   }
 
-  static void weigh(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles, SpanScratch& scratch) {
+  static void set_probabilities(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles,
+                                SpanScratch& scratch) {
     const std::size_t width = index(p.part.unit.layout->value_width);
     const std::size_t first = index(p.range.begin) / kTileDepth, end = index(p.range.end) / kTileDepth;
     for (std::size_t tile = first; tile < end; ++tile) {

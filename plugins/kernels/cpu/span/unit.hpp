@@ -147,7 +147,7 @@ class UnitSpan {
       prepare_values();
       prepared_values_ = true;
     }
-    Products::weigh(p, reader_, tiles_, scratch_);
+    Products::set_probabilities(p, reader_, tiles_, scratch_);
     reader_.stop_fetching();
   }
 
