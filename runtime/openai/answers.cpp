@@ -12,6 +12,7 @@
 namespace mortise {
 
 std::string new_id(std::string_view prefix) {
+  // thread_local: seeding takes long, and a generator is not thread-safe.
   thread_local std::mt19937_64 random{std::random_device{}()};
   return fmt::format("{}-{:016x}{:08x}", prefix, random(), random() & 0xffffffff);
 }
