@@ -6,6 +6,9 @@
 namespace mortise {
 namespace {
 
+// Without a choice in SwapOptions: whether the former part comes back when the new one fails.
+enum class Default { kComesBack, kIsDropped };
+
 bool same_parts(const std::vector<PartDescription>& a, const std::vector<PartDescription>& b) {
   return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return same_part(x, y); });
 }
@@ -14,16 +17,15 @@ bool same_parts(const std::vector<PartDescription>& a, const std::vector<PartDes
 
 void FormerParts::remember(const PipelineDescription& before, const PipelineDescription& after,
                            const SwapOptions& options) {
-  const auto note = [&](auto& former, const auto& now, bool is_same, bool by_default) {
-    if (is_same) return;
+  const auto note = [&](auto& former, const auto& now, Default otherwise) {
     former.reset();
-    if (options.fallback.value_or(by_default)) former = now;
+    if (options.fallback.value_or(otherwise == Default::kComesBack)) former = now;
   };
-  note(device_, before.device, same_part(before.device, after.device), false);
-  note(model_, before.model, same_part(before.model, after.model), false);
-  note(attention_, before.attention, same_part(before.attention, after.attention), false);
-  note(scheduler_, before.scheduler, same_part(before.scheduler, after.scheduler), true);
-  note(proposers_, before.proposers, same_parts(before.proposers, after.proposers), true);
+  if (!same_part(before.device, after.device)) note(device_, before.device, Default::kIsDropped);
+  if (!same_part(before.model, after.model)) note(model_, before.model, Default::kIsDropped);
+  if (!same_part(before.attention, after.attention)) note(attention_, before.attention, Default::kIsDropped);
+  if (!same_part(before.scheduler, after.scheduler)) note(scheduler_, before.scheduler, Default::kComesBack);
+  if (!same_parts(before.proposers, after.proposers)) note(proposers_, before.proposers, Default::kComesBack);
 }
 
 std::vector<PartKind> FormerParts::kinds() const {

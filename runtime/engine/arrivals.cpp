@@ -61,12 +61,13 @@ bool Engine::take_requests(Inbox::Arrivals arrivals) {
       }
     }
   }
-  if (arrivals.drain_is_over) {
+  if (arrivals.drain == Inbox::Drain::kIsOver) {
     fail_all("the engine is shutting down and its time for requests that still run is over", ErrorCode::kUnavailable);
   }
   drop_ended();
   if (verified_swap_ && !arrivals.stops) {
-    if (arrivals.drains) verified_swap_->refuse(ErrorCode::kUnavailable, "the engine is shutting down");
+    if (arrivals.drain != Inbox::Drain::kNone)
+      verified_swap_->refuse(ErrorCode::kUnavailable, "the engine is shutting down");
     if (verified_swap_->order()->cancel.stop_requested()) {
       verified_swap_->refuse(ErrorCode::kConflict, "who wanted the swap does not wait for it any more");
     }

@@ -379,8 +379,9 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     finish = end_of(sequence, token);
     if (finish == FinishReason::kStop) news.stop_token = token;
     const bool is_accepted = draft < drafts.size() && drafts[draft] == token;
-    infos[i].accepted_draft = is_accepted;
-    infos[i].replaced_draft = !is_accepted && draft < drafts.size();
+    infos[i].draft = is_accepted             ? DraftOutcome::kAccepted
+                     : draft < drafts.size() ? DraftOutcome::kReplaced
+                                             : DraftOutcome::kNone;
     news.tokens.push_back(std::move(infos[i]));
     if (sequence.choice_is_complete()) finish = FinishReason::kStop;
     // With drafts, the text is written now, because a stop string decides how many of the tokens are committed.

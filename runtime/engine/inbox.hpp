@@ -102,13 +102,17 @@ class Inbox {
   // requests, waits for that, and returns false. [any thread but the engine's and the pool's]
   bool drain(Clock::time_point deadline);
 
+  enum class Drain {
+    kNone,
+    kWaits,   // accepts no more requests, and waits for the others
+    kIsOver,  // the deadline has passed: all requests end
+  };
   struct Arrivals {
     std::vector<std::shared_ptr<RequestState>> requests;
     std::vector<RequestId> aborted;
     std::vector<std::shared_ptr<SwapOrder>> swaps;
     std::vector<std::shared_ptr<TraceOrder>> traces;
-    bool drains = false;         // no more requests are accepted
-    bool drain_is_over = false;  // its deadline has passed: end all requests
+    Drain drain = Drain::kNone;
     bool stops = false;
   };
   // Takes everything that has arrived. With `waits` it blocks until something has arrived. With `until` it blocks no
@@ -142,7 +146,8 @@ class Inbox {
   std::size_t num_open_ = 0;  // accepted and not ended
   std::size_t num_waiting_ = 0, num_tokens_waiting_ = 0;
   StartRate rate_;
-  bool draining_ = false, drain_is_over_ = false, stops_ = false;
+  Drain drain_ = Drain::kNone;
+  bool stops_ = false;
   std::string failure_;  // empty: none
 };
 

@@ -111,7 +111,7 @@ std::vector<std::int32_t> ids_of(const std::vector<TokenInfo>& tokens) {
 std::vector<bool> accepted_drafts(const std::vector<TokenInfo>& tokens) {
   std::vector<bool> accepted;
   accepted.reserve(tokens.size());
-  for (const TokenInfo& token : tokens) accepted.push_back(token.accepted_draft);
+  for (const TokenInfo& token : tokens) accepted.push_back(token.draft == DraftOutcome::kAccepted);
   return accepted;
 }
 

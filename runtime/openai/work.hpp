@@ -39,6 +39,7 @@ class ChunkWriter {
   virtual void write(const ChoicePlace& place, const Delta& delta, bool begins, std::vector<ChunkChoice>& chunks) = 0;
 };
 
+// Independent fields of the API: each combination has a meaning.
 struct StreamOptions {
   bool wanted = false;
   bool usage_at_the_end = false;  // stream_options.include_usage

@@ -14,9 +14,9 @@ namespace mortise {
 // client stays gone.
 class PeerWatch {
  public:
+  enum class Peer { kSends, kSendsNoMore, kGone };
   struct State {
-    bool sends_no_more = false;
-    bool gone = false;
+    Peer peer = Peer::kSends;
     boost::asio::cancellation_signal stop;
   };
 
@@ -27,8 +27,8 @@ class PeerWatch {
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;
 
-  bool sends_no_more() const { return state_->sends_no_more; }
-  bool gone() const { return state_->gone; }
+  bool sends_no_more() const { return state_->peer != Peer::kSends; }
+  bool gone() const { return state_->peer == Peer::kGone; }
 
  private:
   const std::shared_ptr<State> state_;

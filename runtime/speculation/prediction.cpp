@@ -25,7 +25,7 @@ std::size_t match_length(std::span<const std::int32_t> generated, std::span<cons
 }  // namespace
 
 Prediction::Prediction(std::span<const std::int32_t> tokens, bool resumed)
-    : tokens_(tokens), stood_(tokens.size(), false), is_certain_(resumed) {
+    : tokens_(tokens), stood_(tokens.size(), false), state_(resumed ? State::kCertain : State::kFollowed) {
   length_ = std::clamp(static_cast<std::size_t>(kFirstShare * static_cast<double>(tokens.size())), kLeast, kFirst);
   account_ = 2.0 * static_cast<double>(length_);  // enough to fail at once and be found again
   draft();
@@ -35,8 +35,8 @@ void Prediction::advance(std::span<const std::int32_t> generated, std::size_t nu
   if (tokens_.empty()) return;
   for (std::size_t known = generated.size() - num_committed + 1; known <= generated.size(); ++known) {
     account_ += kShare;
-    if (follows_) follow(generated[known - 1]);
-    if (!follows_) find(generated.first(known));
+    if (state_ != State::kLost) follow(generated[known - 1]);
+    if (state_ == State::kLost) find(generated.first(known));
   }
 }
 
@@ -47,7 +47,7 @@ void Prediction::follow(std::int32_t token) {
   const bool was_drafted = next_ < drafts_end_;
   if (tokens_[next_] != token) {
     account_ -= static_cast<double>(drafts_end_ - next_);
-    follows_ = is_certain_ = false;
+    state_ = State::kLost;
     drafts_end_ = next_;
     length_ = kAgain;
     if (num_stood_ >= kSure) behind_ = next_;
@@ -75,10 +75,10 @@ void Prediction::find(std::span<const std::int32_t> generated) {
     if (length <= longest || end == tokens_.size()) continue;
     longest = length;
     next_ = end;
-    follows_ = true;
+    state_ = State::kFollowed;
     if (length == kMostMatch) break;
   }
-  if (!follows_) return;
+  if (state_ == State::kLost) return;
   num_stood_ = 0;
   draft();
 }
@@ -87,7 +87,7 @@ void Prediction::find(std::span<const std::int32_t> generated) {
 void Prediction::draft() {
   const std::size_t left = tokens_.size() - next_;
   const auto affordable = static_cast<std::size_t>(std::clamp(account_, 0.0, static_cast<double>(length_)));
-  const std::size_t count = is_certain_ ? left : std::min(left, affordable);
+  const std::size_t count = state_ == State::kCertain ? left : std::min(left, affordable);
   drafts_end_ = next_ + (count < std::min(kLeast, left) ? 0 : count);
 }
 

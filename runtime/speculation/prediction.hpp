@@ -59,8 +59,12 @@ class Prediction {
   std::span<const std::int32_t> tokens_;
   std::vector<bool> stood_;  // by token, because a token may be followed twice after a wrong lookup
   std::int32_t num_accepted_ = 0;
-  bool follows_ = true;
-  bool is_certain_ = false;      // resumed, and no draft has failed yet
+  enum class State {
+    kCertain,   // followed; resumed, and no draft has failed yet
+    kFollowed,  // the answer agrees with it at next_
+    kLost,
+  };
+  State state_ = State::kFollowed;
   std::size_t next_ = 0;         // index of the next expected token, while it follows
   std::size_t drafts_end_ = 0;   // the tokens from `next_` up to here are drafts
   std::size_t behind_ = 0;       // where a lookup begins
