@@ -31,7 +31,8 @@ struct FallbackNews {
   std::string error;                              // why the former part could not come back; "": it has
 };
 
-// Any thread may call its functions, except where a comment says otherwise.
+// Any thread may call its functions, except where a comment says otherwise. Invariant: parts_ is the set that the
+// engine runs, and the numerics id never changes.
 class Assembly {
  public:
   // Throws an Error that names the part, file or option at fault. `files`, if given, replaces the model's `path`.

@@ -46,7 +46,7 @@ TEST(DraftMarks, EachTokenHasItsOrigin) {
   EXPECT_EQ(bracketed(pieces), " there[ was]< a>{ girl}[ named]{ Clara}.");
 }
 
-TEST(DraftMarks, TextThatIsHeldBackKeepsItsOrigin) {
+TEST(DraftMarks, TextThatIsWithheldKeepsItsOrigin) {
   DraftMarks marks = mortise::marks();
   Answer first, second;
   first.add(" there", DraftOutcome::kAccepted);
