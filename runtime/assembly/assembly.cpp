@@ -77,22 +77,22 @@ SwapFigures Assembly::swap(Engine& engine, const PipelineDescription& next, cons
     if (!same_pipeline(seen, parts_->description())) {
       fail(ErrorCode::kConflict, "a part failed and the one before it came back meanwhile; ask again");
     }
-    FormerParts former = former_;
-    former.remember(seen, next, options);
+    PreviousParts previous = previous_;
+    previous.remember(seen, next, options);
     const std::shared_ptr<PartSet> running = parts_;  // steps run meanwhile, and a fallback may replace parts_
-    return replacement(std::make_shared<PartSet>(*running, next, files, open_draft_, use, placement), former);
+    return replacement(std::make_shared<PartSet>(*running, next, files, open_draft_, use, placement), previous);
   };
   return engine.swap(make, options.verify_steps, options.cancel);
 }
 
 // The rest of this runs on the engine's thread.
 
-Replacement Assembly::replacement(std::shared_ptr<PartSet> made, const FormerParts& former) {
+Replacement Assembly::replacement(std::shared_ptr<PartSet> made, const PreviousParts& previous) {
   Replacement result{made->parts(), made->limits(), made->has_running_kv()};
-  for (const PartKind kind : former.kinds()) result.fallbacks[kind] = fallback_from(kind);
-  result.taken = [this, made, former] {
+  for (const PartKind kind : previous.kinds()) result.fallbacks[kind] = fallback_from(kind);
+  result.taken = [this, made, previous] {
     made->keep();
-    former_ = former;
+    previous_ = previous;
     std::shared_ptr<PartSet> before = made;
     const std::lock_guard lock(mutex_);
     parts_.swap(before);
@@ -112,7 +112,7 @@ Fallback Assembly::fallback_from(PartKind kind) {
   Fallback fallback;
   fallback.make = [this, kind, news, serving](const StepUse& use) {
     news->failed = serving();
-    return make_former(kind, use);
+    return make_previous(kind, use);
   };
   fallback.taken = [this, news, serving](const std::string& why, const SwapFigures& figures) {
     news->serving = serving();
@@ -134,12 +134,12 @@ Fallback Assembly::fallback_from(PartKind kind) {
   return fallback;
 }
 
-Replacement Assembly::make_former(PartKind kind, const StepUse& use) {
-  FormerParts former = former_;
-  const PipelineDescription next = former.take(kind, parts_->description());
+Replacement Assembly::make_previous(PartKind kind, const StepUse& use) {
+  PreviousParts previous = previous_;
+  const PipelineDescription next = previous.take(kind, parts_->description());
   const std::shared_ptr<const ModelFiles> files = kind == PartKind::kModel ? files_ : nullptr;
   Replacement result =
-      replacement(std::make_shared<PartSet>(*parts_, next, files, open_draft_, use, Placement::kInPlace), former);
+      replacement(std::make_shared<PartSet>(*parts_, next, files, open_draft_, use, Placement::kInPlace), previous);
   // The failed part may have written anything to the KV memory.
   if (kind != PartKind::kScheduler && kind != PartKind::kProposer) result.same_kv = false;
   return result;

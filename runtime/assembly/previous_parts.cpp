@@ -1,4 +1,4 @@
-#include "assembly/former_parts.hpp"
+#include "assembly/previous_parts.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 namespace mortise {
 namespace {
 
-// Without a choice in SwapOptions: whether the former part comes back when the new one fails.
+// Without a choice in SwapOptions: whether the previous part comes back when the new one fails.
 enum class Default { kComesBack, kIsDropped };
 
 bool same_parts(const std::vector<PartDescription>& a, const std::vector<PartDescription>& b) {
@@ -15,11 +15,11 @@ bool same_parts(const std::vector<PartDescription>& a, const std::vector<PartDes
 
 }  // namespace
 
-void FormerParts::remember(const PipelineDescription& before, const PipelineDescription& after,
-                           const SwapOptions& options) {
-  const auto note = [&](auto& former, const auto& now, Default otherwise) {
-    former.reset();
-    if (options.fallback.value_or(otherwise == Default::kComesBack)) former = now;
+void PreviousParts::remember(const PipelineDescription& before, const PipelineDescription& after,
+                             const SwapOptions& options) {
+  const auto note = [&](auto& previous, const auto& now, Default otherwise) {
+    previous.reset();
+    if (options.fallback.value_or(otherwise == Default::kComesBack)) previous = now;
   };
   if (!same_part(before.device, after.device)) note(device_, before.device, Default::kIsDropped);
   if (!same_part(before.model, after.model)) note(model_, before.model, Default::kIsDropped);
@@ -28,7 +28,7 @@ void FormerParts::remember(const PipelineDescription& before, const PipelineDesc
   if (!same_parts(before.proposers, after.proposers)) note(proposers_, before.proposers, Default::kComesBack);
 }
 
-std::vector<PartKind> FormerParts::kinds() const {
+std::vector<PartKind> PreviousParts::kinds() const {
   std::vector<PartKind> list;
   if (device_) list.push_back(PartKind::kDevice);
   if (model_) list.push_back(PartKind::kModel);
@@ -38,10 +38,10 @@ std::vector<PartKind> FormerParts::kinds() const {
   return list;
 }
 
-PipelineDescription FormerParts::take(PartKind kind, PipelineDescription running) {
-  const auto put = [](auto& part, auto& former) {
-    part = std::move(former.value());
-    former.reset();
+PipelineDescription PreviousParts::take(PartKind kind, PipelineDescription running) {
+  const auto put = [](auto& part, auto& previous) {
+    part = std::move(previous.value());
+    previous.reset();
   };
   switch (kind) {
     case PartKind::kDevice:

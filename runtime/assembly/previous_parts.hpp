@@ -1,4 +1,4 @@
-// runtime/assembly/former_parts.hpp: remembers the parts that served before the current ones, for a fallback when a
+// runtime/assembly/previous_parts.hpp: remembers the parts that served before the current ones, for a fallback when a
 // current part fails. Engine's thread only.
 #pragma once
 
@@ -10,17 +10,18 @@
 
 namespace mortise {
 
-// The former part of each kind. It keeps descriptions, not instances: an instance would lack the sequences that came
+// The previous part of each kind. It keeps descriptions, not instances: an instance would lack the sequences that came
 // since, and a draft model or a KV cache would keep its memory. A fallback creates the part again; plugins are never
-// unloaded, so no plugin file is read again. Invariant: each kind has at most one former part, which the next swap of
+// unloaded, so no plugin file is read again. Invariant: each kind has at most one previous part, which the next swap of
 // that kind replaces. Engine's thread only.
-class FormerParts {
+class PreviousParts {
  public:
-  // `after` replaces `before`. For each kind that differs, the former part is now that of `before`, or none if
+  // `after` replaces `before`. For each kind that differs, the previous part is now that of `before`, or none if
   // `options` want no fallback.
   void remember(const PipelineDescription& before, const PipelineDescription& after, const SwapOptions& options);
-  std::vector<PartKind> kinds() const;  // kinds with a former part
-  // Returns `running` with the former part of that kind in it, and removes the former part. REQUIRES: kinds() has it.
+  std::vector<PartKind> kinds() const;  // kinds with a previous part
+  // Returns `running` with the previous part of that kind in it, and removes the previous part. REQUIRES: kinds() has
+  // it.
   PipelineDescription take(PartKind kind, PipelineDescription running);
 
  private:
