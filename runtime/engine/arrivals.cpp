@@ -66,8 +66,9 @@ bool Engine::take_requests(Inbox::Arrivals arrivals) {
   }
   drop_ended();
   if (verified_swap_ && !arrivals.stops) {
-    if (arrivals.drain != Inbox::Drain::kNone)
+    if (arrivals.drain != Inbox::Drain::kNone) {
       verified_swap_->refuse(ErrorCode::kUnavailable, "the engine is shutting down");
+    }
     if (verified_swap_->order()->cancel.stop_requested()) {
       verified_swap_->refuse(ErrorCode::kConflict, "who wanted the swap does not wait for it any more");
     }
